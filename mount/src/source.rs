@@ -1,0 +1,155 @@
+//! What a mount shows: a tree of directories that somebody else owns.
+//!
+//! A source answers three questions: what is in this directory, what are the bytes of this file,
+//! and may this directory still change. Everything below an [immutable](Stability::Immutable)
+//! directory never changes, which lets the kernel keep what it was told for ever.
+
+use std::fmt;
+use std::io;
+use std::sync::Arc;
+
+/// Identity of one *state* of one path: two entries with equal ids are one file to every program.
+///
+/// A source gives equal ids only to the same path (relative to the snapshot; or to members of the
+/// same hard-link group) with the same kind, attributes, xattrs and contents. So programs that skip
+/// what has the same device and inode number (GNU `diff -r`) skip exactly what is equal, and the
+/// kernel's page cache is shared. 128 bits of a cryptographic hash, so that collisions cannot be
+/// made; the mount still never maps two different ids to one inode number.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct StateId(pub [u8; 16]);
+
+/// Major and minor number of a device node. Shown, never opened.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Device {
+    /// Major number.
+    pub major: u32,
+    /// Minor number.
+    pub minor: u32,
+}
+
+/// May what a directory lists still change?
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Stability {
+    /// Neither the list nor anything below it ever changes; the kernel may keep it for ever.
+    Immutable,
+    /// Entries come and go (a new snapshot, a removed session): asked again after a short time.
+    Changing,
+}
+
+/// Number of names of an inode inside its snapshot.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct HardLinks(pub u32);
+
+/// The kind of an entry, with what only that kind has.
+pub enum Kind<S: TreeSource + ?Sized> {
+    /// A directory, and how to ask the source for its list.
+    Directory(S::Directory),
+    /// A regular file of `size` bytes, and how to ask the source for them.
+    File {
+        /// Length in bytes.
+        size: u64,
+        /// Key of the bytes.
+        content: S::Content,
+    },
+    /// A symbolic link; the target is bytes and is never resolved by the mount.
+    Symlink {
+        /// Where the link points, as stored.
+        target: Box<[u8]>,
+    },
+    /// A named pipe.
+    Fifo,
+    /// A Unix socket.
+    Socket,
+    /// A character device.
+    CharDevice(Device),
+    /// A block device.
+    BlockDevice(Device),
+}
+
+/// Attributes of one entry, kind included.
+pub struct Node<S: TreeSource + ?Sized> {
+    /// Kind, and what only that kind has.
+    pub kind: Kind<S>,
+    /// Permission bits, setuid, setgid and sticky included (12 bits).
+    pub mode: u16,
+    /// Owner.
+    pub uid: u32,
+    /// Group.
+    pub gid: u32,
+    /// Modification time: seconds since the epoch (negative before it).
+    pub mtime_s: i64,
+    /// Nanoseconds of the modification time, below 10^9.
+    pub mtime_ns: u32,
+    /// Names of this inode inside the snapshot; 1 for nearly everything, directories included.
+    pub links: HardLinks,
+    /// Extended attributes as captured, sorted by name. `None` costs nothing.
+    pub xattrs: Option<Arc<[(Box<[u8]>, Box<[u8]>)]>>,
+    /// Which state this is. `None`: the entry is nobody else's equal (session directories, the root
+    /// of a snapshot), and gets an inode number of its own.
+    pub state: Option<StateId>,
+}
+
+/// A name in a directory and what it names.
+pub struct Entry<S: TreeSource + ?Sized> {
+    /// One path component: not empty, no `/`, no NUL, not `.` or `..`, at most 255 bytes.
+    pub name: Box<[u8]>,
+    /// What it names.
+    pub node: Node<S>,
+}
+
+/// Bytes of one regular file that were checked before they were handed out.
+pub trait Content: Send + Sync {
+    /// Reads at most `buffer.len()` bytes at `offset`; fewer only at the end of the file.
+    ///
+    /// # Errors
+    /// Any error of the storage below; the mount answers EIO.
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize>;
+}
+
+/// A read-only tree of directories.
+///
+/// Implementations are called from several threads at once and must not lock for long. All errors
+/// become EIO on the mount, except [`io::ErrorKind::NotFound`], which becomes ENOENT.
+pub trait TreeSource: Send + Sync + 'static {
+    /// Key of a directory; cheap to clone.
+    type Directory: Clone + Send + Sync + fmt::Debug + 'static;
+    /// Key of a file's bytes; cheap to clone.
+    type Content: Clone + Send + Sync + fmt::Debug + 'static;
+
+    /// The directory that is mounted.
+    fn root(&self) -> Node<Self>;
+
+    /// Whether the list of `directory` may change.
+    fn stability(&self, directory: &Self::Directory) -> Stability;
+
+    /// Lists `directory`, sorted by name, without duplicates. Reads no file contents.
+    ///
+    /// # Errors
+    /// `NotFound` when the directory is gone (its session was removed); anything else when its list
+    /// is damaged or cannot be read.
+    fn list(&self, directory: &Self::Directory) -> io::Result<Vec<Entry<Self>>>;
+
+    /// Finds one name. The default lists the directory; a source with many entries and a cheaper
+    /// way (a changing root) does better.
+    ///
+    /// # Errors
+    /// As [`list`](Self::list).
+    fn find(&self, directory: &Self::Directory, name: &[u8]) -> io::Result<Option<Node<Self>>> {
+        Ok(self.list(directory)?.into_iter().find(|entry| &*entry.name == name).map(|e| e.node))
+    }
+
+    /// Opens the bytes of a file. Every byte is verified against its hash before this returns, or at
+    /// the latest before [`Content::read_at`] hands it out.
+    ///
+    /// # Errors
+    /// `InvalidData` when the bytes are not the ones that were stored; `NotFound` when they are gone.
+    fn open(&self, content: &Self::Content, size: u64) -> io::Result<Arc<dyn Content>>;
+
+    /// Lower-case hex SHA-256 of a file's bytes, shown as the xattr `user.nono.sha256`.
+    fn sha256_hex(&self, content: &Self::Content) -> String;
+
+    /// Bytes and inodes for `statfs`: (total bytes, total inodes). Zeros are fine.
+    fn totals(&self) -> (u64, u64) {
+        (0, 0)
+    }
+}

@@ -1,0 +1,5 @@
+//! nono: undo for AI agents, and for anything else that changes many files.
+#![forbid(unsafe_code)]
+
+pub mod object;
+pub mod path_text;

@@ -1,0 +1,2 @@
+//! The `nono` program.
+fn main() {}

@@ -1,0 +1,72 @@
+//! Generators of objects for property tests.
+
+use proptest::collection::{btree_map, vec};
+use proptest::prelude::*;
+
+use super::*;
+
+fn name() -> impl Strategy<Value = Vec<u8>> {
+    vec(any::<u8>(), 1..12).prop_filter("a name", |name| is_name(name))
+}
+
+fn node() -> impl Strategy<Value = Node> {
+    let hash = any::<[u8; 32]>().prop_map(ContentHash::from_bytes);
+    let device = (any::<u32>(), any::<u32>()).prop_map(|(major, minor)| Device { major, minor });
+    prop_oneof![
+        (any::<u64>(), hash.clone()).prop_map(|(size, hash)| Node::File { size, hash }),
+        hash.prop_map(|tree| Node::Directory { tree }),
+        vec(1u8.., 1..20).prop_map(|target| Node::Symlink { target: target.into() }),
+        Just(Node::Fifo),
+        Just(Node::Socket),
+        device.clone().prop_map(Node::CharDevice),
+        device.prop_map(Node::BlockDevice),
+    ]
+}
+
+fn attributes() -> impl Strategy<Value = Attributes> {
+    let xattrs = btree_map(vec(1u8.., 1..9), vec(any::<u8>(), 0..9), 0..3);
+    (0..=MODE_MASK, any::<u32>(), any::<u32>(), any::<i64>(), 0..1_000_000_000u32, xattrs).prop_map(
+        |(mode, uid, gid, seconds, nanoseconds, xattrs)| Attributes {
+            mode,
+            uid,
+            gid,
+            mtime: FileTime { seconds, nanoseconds },
+            xattrs: Xattrs::new(xattrs.into_iter().map(|(k, v)| (k.into(), v.into())).collect()),
+        },
+    )
+}
+
+pub(crate) fn tree() -> impl Strategy<Value = Tree> {
+    btree_map(name(), (attributes(), node()), 0..8).prop_map(|entries| {
+        Tree::new(
+            entries
+                .into_iter()
+                .map(|(name, (attributes, node))| TreeEntry { name: name.into(), attributes, node })
+                .collect(),
+        )
+    })
+}
+
+fn path() -> impl Strategy<Value = Vec<u8>> {
+    vec(name(), 1..4).prop_map(|names| {
+        names.iter().flat_map(|name| [b"/".as_slice(), name].concat()).collect()
+    })
+}
+
+pub(crate) fn root_tree() -> impl Strategy<Value = RootTree> {
+    let links = proptest::option::of(any::<[u8; 32]>().prop_map(ContentHash::from_bytes));
+    (btree_map(path(), (attributes(), node()), 0..4), links).prop_map(|(entries, links)| RootTree {
+        entries: entries
+            .into_iter()
+            .map(|(path, (attributes, node))| RootEntry { path: path.into(), attributes, node })
+            .collect(),
+        links,
+    })
+}
+
+pub(crate) fn link_groups() -> impl Strategy<Value = LinkGroups> {
+    proptest::collection::btree_set(path(), 0..12).prop_map(|paths| {
+        let paths: Vec<Box<[u8]>> = paths.into_iter().map(Into::into).collect();
+        LinkGroups::new(paths.chunks(3).map(<[_]>::to_vec).collect())
+    })
+}

@@ -1,0 +1,131 @@
+//! SHA-256 as a name.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+use sha2::{Digest, Sha256};
+
+/// The SHA-256 of some bytes, which is also the name of the object that holds them.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ContentHash([u8; 32]);
+
+impl ContentHash {
+    /// Length of the hexadecimal form.
+    pub const HEX_LEN: usize = 64;
+
+    /// Hashes bytes.
+    pub fn of(bytes: &[u8]) -> Self {
+        Self(Sha256::digest(bytes).into())
+    }
+
+    /// A hash that was computed elsewhere.
+    pub const fn from_bytes(bytes: [u8; 32]) -> Self {
+        Self(bytes)
+    }
+
+    /// The 32 bytes.
+    pub const fn as_bytes(&self) -> &[u8; 32] {
+        &self.0
+    }
+
+    /// 64 lower-case hexadecimal digits.
+    pub fn hex(&self) -> String {
+        hex::encode(self.0)
+    }
+}
+
+impl fmt::Display for ContentHash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.hex())
+    }
+}
+
+impl fmt::Debug for ContentHash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "ContentHash({self})")
+    }
+}
+
+/// The text is not 64 hexadecimal digits.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+#[error("not a SHA-256 in hexadecimal (64 digits)")]
+pub struct ParseHashError;
+
+impl FromStr for ContentHash {
+    type Err = ParseHashError;
+
+    fn from_str(text: &str) -> Result<Self, ParseHashError> {
+        let mut bytes = [0; 32];
+        hex::decode_to_slice(text, &mut bytes).map_err(|_| ParseHashError)?;
+        Ok(Self(bytes))
+    }
+}
+
+impl Serialize for ContentHash {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&self.hex())
+    }
+}
+
+impl<'de> Deserialize<'de> for ContentHash {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer)?.parse().map_err(de::Error::custom)
+    }
+}
+
+/// Hashes a stream piece by piece.
+#[derive(Default, Clone)]
+pub struct Hasher(Sha256);
+
+impl Hasher {
+    /// A hasher that has seen nothing.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds the next bytes.
+    pub fn update(&mut self, bytes: &[u8]) {
+        self.0.update(bytes);
+    }
+
+    /// Adds `count` zero bytes: a hole in a sparse file.
+    pub fn update_zeros(&mut self, mut count: u64) {
+        const ZEROS: [u8; 65536] = [0; 65536];
+        while count > 0 {
+            let step = count.min(ZEROS.len() as u64) as usize;
+            self.0.update(&ZEROS[..step]);
+            count -= step as u64;
+        }
+    }
+
+    /// The hash of everything added.
+    pub fn finish(self) -> ContentHash {
+        ContentHash(self.0.finalize().into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_is_the_sha256_that_other_tools_print() {
+        let empty = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
+        assert_eq!(ContentHash::of(b"").hex(), empty);
+        assert_eq!(empty.parse::<ContentHash>().unwrap(), ContentHash::of(b""));
+    }
+
+    #[test]
+    fn zeros_hash_like_zero_bytes() {
+        let mut hasher = Hasher::new();
+        hasher.update_zeros(200_001);
+        assert_eq!(hasher.finish(), ContentHash::of(&vec![0; 200_001]));
+    }
+
+    #[test]
+    fn text_of_the_wrong_length_is_refused() {
+        assert_eq!("abc".parse::<ContentHash>(), Err(ParseHashError));
+        assert_eq!("zz".repeat(32).parse::<ContentHash>(), Err(ParseHashError));
+    }
+}

@@ -1,0 +1,108 @@
+use proptest::prelude::*;
+
+use super::arbitrary::{link_groups, root_tree, tree};
+use super::*;
+
+proptest! {
+    #[test]
+    fn a_tree_comes_back(value in tree()) {
+        prop_assert_eq!(Tree::decode(&value.encode()), Ok(value));
+    }
+
+    #[test]
+    fn a_root_tree_comes_back(value in root_tree()) {
+        prop_assert_eq!(RootTree::decode(&value.encode()), Ok(value));
+    }
+
+    #[test]
+    fn link_groups_come_back(value in link_groups()) {
+        prop_assert_eq!(LinkGroups::decode(&value.encode()), Ok(value));
+    }
+
+    #[test]
+    fn any_bytes_decode_to_a_canonical_value_or_an_error(
+        value in tree(),
+        edits in proptest::collection::vec((any::<usize>(), any::<u8>()), 0..4),
+        cut in any::<proptest::sample::Index>(),
+    ) {
+        let mut bytes = value.encode();
+        for (at, byte) in edits {
+            let at = at % bytes.len();
+            bytes[at] = byte;
+        }
+        bytes.truncate(cut.index(bytes.len() + 1));
+        // Whatever is accepted encodes to the very bytes it was read from: one value, one hash.
+        if let Ok(tree) = Tree::decode(&bytes) {
+            prop_assert_eq!(tree.encode(), bytes);
+        }
+    }
+
+    #[test]
+    fn noise_never_panics(noise in proptest::collection::vec(any::<u8>(), 0..200)) {
+        for magic in [b"nonotree", b"nonoroot", b"nonolink"] {
+            let bytes = [magic.as_slice(), &[1], &noise].concat();
+            let _ = (Tree::decode(&bytes), RootTree::decode(&bytes), LinkGroups::decode(&bytes));
+        }
+    }
+}
+
+fn tree_bytes(names: &[&[u8]]) -> Vec<u8> {
+    let mut bytes = b"nonotree\x01".to_vec();
+    bytes.push(names.len() as u8);
+    for name in names {
+        bytes.push(name.len() as u8);
+        bytes.extend_from_slice(name);
+        // A FIFO, no flags, mode 0644, uid 0, gid 0, time 0.
+        bytes.extend_from_slice(&[4, 0, 0xa4, 0x01, 0, 0, 0, 0, 0, 0, 0]);
+    }
+    bytes
+}
+
+#[test]
+fn names_that_would_leave_the_directory_are_refused() {
+    assert!(Tree::decode(&tree_bytes(&[b"ok"])).is_ok());
+    for name in [b"..".as_slice(), b".", b"", b"a/b", b"/", b"a\0b"] {
+        let decoded = Tree::decode(&tree_bytes(&[name]));
+        assert!(matches!(decoded, Err(DecodeError::Invalid { .. })), "{name:?}: {decoded:?}");
+    }
+}
+
+#[test]
+fn names_twice_or_out_of_order_are_refused() {
+    assert!(Tree::decode(&tree_bytes(&[b"a", b"b"])).is_ok());
+    assert!(Tree::decode(&tree_bytes(&[b"a", b"a"])).is_err());
+    assert!(Tree::decode(&tree_bytes(&[b"b", b"a"])).is_err());
+}
+
+#[test]
+fn a_billion_declared_entries_take_no_memory() {
+    let mut bytes = b"nonotree\x01".to_vec();
+    bytes.extend_from_slice(&[0x80, 0x94, 0xeb, 0xdc, 0x03]);
+    let decoded = Tree::decode(&bytes);
+    assert!(matches!(decoded, Err(DecodeError::Invalid { .. })), "{decoded:?}");
+}
+
+#[test]
+fn a_newer_version_is_named_as_such() {
+    let newer = Tree::decode(b"nonotree\x02\x00");
+    assert_eq!(newer, Err(DecodeError::NewerVersion { found: 2, known: 1 }));
+}
+
+#[test]
+fn the_encoding_of_version_1_never_changes() {
+    let tree = Tree::new(vec![TreeEntry {
+        name: (*b"a").into(),
+        attributes: Attributes {
+            mode: 0o644,
+            uid: 1000,
+            gid: 1000,
+            mtime: FileTime { seconds: -1, nanoseconds: 5 },
+            xattrs: Xattrs::new(vec![((*b"user.k").into(), (*b"v").into())]),
+        },
+        node: Node::File { size: 300, hash: ContentHash::of(b"") },
+    }]);
+    let expected = "6e6f6e6f7472656501010161010\
+        1a401e807e8070105000000ac02e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855\
+        0106757365722e6b0176";
+    assert_eq!(hex::encode(tree.encode()), expected);
+}
