@@ -3,3 +3,4 @@
 
 pub mod object;
 pub mod path_text;
+pub mod sys;

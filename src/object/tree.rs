@@ -7,6 +7,7 @@
 
 use super::codec::{DecodeError, Reader, Writer};
 use super::hash::ContentHash;
+pub use crate::sys::{Device, FileTime};
 
 const MAGIC: &[u8; 8] = b"nonotree";
 /// Newest version of tree, root and link objects that this program reads, and the one it writes.
@@ -18,14 +19,6 @@ pub const MAX_PATH_BYTES: usize = 4096;
 /// Largest number of permission bits: rwx for three, setuid, setgid, sticky.
 pub const MODE_MASK: u16 = 0o7777;
 
-/// A point in time with nanoseconds, as file systems keep it.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
-pub struct FileTime {
-    /// Whole seconds since 1970-01-01 UTC; negative before.
-    pub seconds: i64,
-    /// Nanoseconds, below 10^9.
-    pub nanoseconds: u32,
-}
 
 /// What every kind of entry has.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -68,15 +61,6 @@ impl Xattrs {
     pub fn get(&self, name: &[u8]) -> Option<&[u8]> {
         self.iter().find(|pair| pair.0 == name).map(|pair| pair.1)
     }
-}
-
-/// Major and minor number of a device.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Device {
-    /// Major number.
-    pub major: u32,
-    /// Minor number.
-    pub minor: u32,
 }
 
 /// The kind of an entry, with what only that kind has.

@@ -1,0 +1,645 @@
+//! A directory by its descriptor.
+//!
+//! All methods take one name (never a path) unless they say *beneath*, never follow a symlink, and
+//! put the full path into their errors.
+
+use std::fs::File;
+use std::io::Write;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use rustix::fs::{AtFlags, CWD, Gid, Mode, OFlags, RenameFlags, Timespec, Timestamps, Uid};
+use rustix::io::Errno;
+
+use super::error::{IoContext, Result};
+use super::stat::{FileKind, FileTime, Stat};
+use super::xattr::{self, XattrPairs};
+use crate::path_text::to_path;
+
+/// An open directory.
+#[derive(Debug)]
+pub struct Dir {
+    fd: OwnedFd,
+    /// Only for messages: the directory may have been moved since.
+    path: PathBuf,
+}
+
+/// A name found in a directory, with its kind where the file system tells it for free.
+#[derive(Debug, Clone)]
+pub struct ListedName {
+    /// One path component.
+    pub name: Box<[u8]>,
+    /// The kind, if known.
+    pub kind: Option<FileKind>,
+}
+
+impl AsFd for Dir {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+const DIR_FLAGS: OFlags =
+    OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC).union(OFlags::NOFOLLOW);
+/// Longest relative path given to one call, below PATH_MAX.
+const MAX_STEP_BYTES: usize = 4000;
+
+impl Dir {
+    /// Opens a directory that a person named; symlinks in the path are followed.
+    ///
+    /// # Errors
+    /// When it is missing, not a directory, or may not be read.
+    pub fn open(path: &Path) -> Result<Self> {
+        let flags = DIR_FLAGS.difference(OFlags::NOFOLLOW);
+        let fd = rustix::fs::openat(CWD, path, flags, Mode::empty()).at("open", path)?;
+        Ok(Self { fd, path: path.to_owned() })
+    }
+
+    /// Opens an absolute directory in whose path nothing is a symlink.
+    ///
+    /// # Errors
+    /// ELOOP when a component is one; else as [`open`](Self::open).
+    pub fn open_no_symlinks(path: &Path) -> Result<Self> {
+        let relative = path.as_os_str().as_bytes().strip_prefix(b"/").unwrap_or_default();
+        let mut dir = Self::open(Path::new("/"))?.open_beneath(relative)?;
+        path.clone_into(&mut dir.path);
+        Ok(dir)
+    }
+
+    /// Where the directory was when it was opened.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The path of a name in here, for messages.
+    pub fn path_of(&self, name: &[u8]) -> PathBuf {
+        self.path.join(to_path(name))
+    }
+
+    /// Opens a directory below this one; no symlink is followed and `..` cannot leave. An empty
+    /// path opens this one again. Paths longer than PATH_MAX work.
+    ///
+    /// # Errors
+    /// ELOOP for a symlink, ENOTDIR, ENOENT, EACCES.
+    pub fn open_beneath(&self, relative: &[u8]) -> Result<Self> {
+        let path = if relative.is_empty() { self.path.clone() } else { self.path_of(relative) };
+        let mut rest = if relative.is_empty() { b"." } else { relative };
+        let mut current: Option<OwnedFd> = None;
+        while rest.len() > MAX_STEP_BYTES {
+            let cut = rest[..MAX_STEP_BYTES].iter().rposition(|byte| *byte == b'/');
+            let Some(cut) = cut else { break };
+            let from = current.as_ref().map_or(self.fd.as_fd(), AsFd::as_fd);
+            current = Some(resolve_beneath(from, &rest[..cut], OFlags::PATH).at("open", &path)?);
+            rest = &rest[cut + 1..];
+        }
+        let from = current.as_ref().map_or(self.fd.as_fd(), AsFd::as_fd);
+        let fd = resolve_beneath(from, rest, OFlags::RDONLY).at("open", &path)?;
+        Ok(Self { fd, path })
+    }
+
+    /// Opens a directory in here by one name.
+    ///
+    /// # Errors
+    /// As [`open_beneath`](Self::open_beneath).
+    pub fn open_dir(&self, name: &[u8]) -> Result<Self> {
+        let path = self.path_of(name);
+        let fd = rustix::fs::openat(&self.fd, name, DIR_FLAGS, Mode::empty()).at("open", &path)?;
+        Ok(Self { fd, path })
+    }
+
+    /// Opens a regular file for reading. Never blocks on a FIFO that was put in its place; the
+    /// caller looks at the kind. `keep_atime` asks the kernel not to record the read, which only
+    /// the owner may.
+    ///
+    /// # Errors
+    /// ELOOP for a symlink, ENOENT, EACCES.
+    pub fn open_file(&self, name: &[u8], keep_atime: bool) -> Result<File> {
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        #[cfg(target_os = "linux")]
+        if keep_atime {
+            match rustix::fs::openat(&self.fd, name, flags | OFlags::NOATIME, Mode::empty()) {
+                Err(Errno::PERM) => {}
+                other => return Ok(other.at("open", &self.path_of(name))?.into()),
+            }
+        }
+        let _ = keep_atime;
+        let fd = rustix::fs::openat(&self.fd, name, flags, Mode::empty());
+        Ok(fd.at("open", &self.path_of(name))?.into())
+    }
+
+    /// Attributes of a name.
+    ///
+    /// # Errors
+    /// ENOENT, EACCES.
+    pub fn stat(&self, name: &[u8]) -> Result<Stat> {
+        let raw = rustix::fs::statat(&self.fd, name, AtFlags::SYMLINK_NOFOLLOW)
+            .map_err(std::io::Error::from);
+        // The path is built only for an error: this is the hottest call of a capture.
+        match raw {
+            Ok(raw) => Ok(Stat::from_raw(&raw)),
+            Err(error) => Err(error).at("look at", &self.path_of(name)),
+        }
+    }
+
+    /// Attributes of a name, or `None` when there is nothing of that name.
+    ///
+    /// # Errors
+    /// EACCES.
+    pub fn try_stat(&self, name: &[u8]) -> Result<Option<Stat>> {
+        match self.stat(name) {
+            Ok(stat) => Ok(Some(stat)),
+            Err(error) if error.is_gone() => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Attributes of the directory itself.
+    ///
+    /// # Errors
+    /// Hardly any.
+    pub fn stat_self(&self) -> Result<Stat> {
+        Ok(Stat::from_raw(&rustix::fs::fstat(&self.fd).at("look at", &self.path)?))
+    }
+
+    /// Attributes of an open file of this directory.
+    ///
+    /// # Errors
+    /// Hardly any.
+    pub fn stat_file(&self, file: &File, name: &[u8]) -> Result<Stat> {
+        Ok(Stat::from_raw(&rustix::fs::fstat(file).at("look at", &self.path_of(name))?))
+    }
+
+    /// All names but `.` and `..`, in no order. Call it once per open: it reads on from where the
+    /// descriptor stands.
+    ///
+    /// # Errors
+    /// EIO, or EACCES on some network file systems.
+    pub fn names(&self) -> Result<Vec<ListedName>> {
+        let mut names = Vec::new();
+        #[cfg(target_os = "linux")]
+        {
+            let mut buffer = Vec::with_capacity(32 * 1024);
+            let mut entries = rustix::fs::RawDir::new(&self.fd, buffer.spare_capacity_mut());
+            while let Some(entry) = entries.next() {
+                let entry = entry.at("list", &self.path)?;
+                let name = entry.file_name().to_bytes();
+                if !matches!(name, b"." | b"..") {
+                    let kind = FileKind::from_raw(entry.file_type());
+                    names.push(ListedName { name: name.into(), kind });
+                }
+            }
+        }
+        #[cfg(not(target_os = "linux"))]
+        for entry in rustix::fs::Dir::read_from(&self.fd).at("list", &self.path)? {
+            let entry = entry.at("list", &self.path)?;
+            let name = entry.file_name().to_bytes();
+            if !matches!(name, b"." | b"..") {
+                let kind = FileKind::from_raw(entry.file_type());
+                names.push(ListedName { name: name.into(), kind });
+            }
+        }
+        Ok(names)
+    }
+
+    /// The target of a symlink, as bytes.
+    ///
+    /// # Errors
+    /// EINVAL when it is none.
+    pub fn read_link(&self, name: &[u8]) -> Result<Vec<u8>> {
+        let target = rustix::fs::readlinkat(&self.fd, name, Vec::new());
+        Ok(target.at("read the link", &self.path_of(name))?.into_bytes())
+    }
+
+    /// Extended attributes of the directory itself.
+    ///
+    /// # Errors
+    /// EIO.
+    pub fn xattrs_self(&self) -> Result<XattrPairs> {
+        xattr::of_fd(&self.fd, &self.path)
+    }
+
+    /// Extended attributes of an open file of this directory.
+    ///
+    /// # Errors
+    /// EIO.
+    pub fn xattrs_file(&self, file: &File, name: &[u8]) -> Result<XattrPairs> {
+        xattr::of_fd(file, &self.path_of(name))
+    }
+
+    /// Extended attributes of a name, which may be a symlink or a special file.
+    ///
+    /// # Errors
+    /// EIO, ENOENT.
+    pub fn xattrs(&self, name: &[u8]) -> Result<XattrPairs> {
+        xattr::of_path(&self.proc_path(name), &self.path_of(name))
+    }
+
+    /// Sets one extended attribute of a name.
+    ///
+    /// # Errors
+    /// EPERM, ENOTSUP, ENOSPC.
+    pub fn set_xattr(&self, name: &[u8], attribute: &[u8], value: &[u8]) -> Result<()> {
+        xattr::set_path(&self.proc_path(name), attribute, value, &self.path_of(name))
+    }
+
+    /// Sets one extended attribute of an open file of this directory.
+    ///
+    /// # Errors
+    /// EPERM, ENOTSUP, ENOSPC.
+    pub fn set_xattr_file(&self, file: &File, attribute: &[u8], value: &[u8]) -> Result<()> {
+        xattr::set_fd(file, attribute, value, &self.path)
+    }
+
+    /// Removes one extended attribute of a name.
+    ///
+    /// # Errors
+    /// EPERM.
+    pub fn remove_xattr(&self, name: &[u8], attribute: &[u8]) -> Result<()> {
+        xattr::remove_path(&self.proc_path(name), attribute, &self.path_of(name))
+    }
+
+    /// Sets the 12 permission bits of a name that is not a symlink.
+    ///
+    /// # Errors
+    /// EPERM; ELOOP or EOPNOTSUPP when it is a symlink.
+    pub fn set_mode(&self, name: &[u8], mode: u16) -> Result<()> {
+        let path = self.path_of(name);
+        let mode = Mode::from_raw_mode(mode.into());
+        #[cfg(target_os = "linux")]
+        {
+            // The descriptor pins the inode, so a symlink put there in between is not followed.
+            let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+            let fd = rustix::fs::openat(&self.fd, name, flags, Mode::empty()).at("open", &path)?;
+            let own = format!("/proc/self/fd/{}", fd.as_raw_fd());
+            rustix::fs::chmod(own.as_str(), mode).at("set the mode of", &path)
+        }
+        #[cfg(not(target_os = "linux"))]
+        rustix::fs::chmodat(&self.fd, name, mode, AtFlags::SYMLINK_NOFOLLOW)
+            .at("set the mode of", &path)
+    }
+
+    /// Sets owner and group of a name, symlinks included.
+    ///
+    /// # Errors
+    /// EPERM for nearly everybody but root.
+    pub fn set_owner(&self, name: &[u8], uid: u32, gid: u32) -> Result<()> {
+        let (uid, gid) = (Uid::from_raw(uid), Gid::from_raw(gid));
+        rustix::fs::chownat(&self.fd, name, Some(uid), Some(gid), AtFlags::SYMLINK_NOFOLLOW)
+            .at("set the owner of", &self.path_of(name))
+    }
+
+    /// Sets the modification time of a name, symlinks included; the access time stays.
+    ///
+    /// # Errors
+    /// EPERM.
+    pub fn set_mtime(&self, name: &[u8], mtime: FileTime) -> Result<()> {
+        let times = Timestamps {
+            last_access: Timespec { tv_sec: 0, tv_nsec: rustix::fs::UTIME_OMIT },
+            last_modification: Timespec {
+                tv_sec: mtime.seconds,
+                tv_nsec: mtime.nanoseconds.into(),
+            },
+        };
+        rustix::fs::utimensat(&self.fd, name, &times, AtFlags::SYMLINK_NOFOLLOW)
+            .at("set the time of", &self.path_of(name))
+    }
+
+    /// Makes a directory.
+    ///
+    /// # Errors
+    /// EEXIST, EACCES, ENOSPC.
+    pub fn make_dir(&self, name: &[u8], mode: u16) -> Result<()> {
+        rustix::fs::mkdirat(&self.fd, name, Mode::from_raw_mode(mode.into()))
+            .at("make the directory", &self.path_of(name))
+    }
+
+    /// Makes a symlink.
+    ///
+    /// # Errors
+    /// EEXIST, EACCES, ENOSPC.
+    pub fn make_symlink(&self, name: &[u8], target: &[u8]) -> Result<()> {
+        rustix::fs::symlinkat(target, &self.fd, name).at("make the symlink", &self.path_of(name))
+    }
+
+    /// Makes a named pipe.
+    ///
+    /// # Errors
+    /// EEXIST, EACCES, ENOSPC.
+    pub fn make_fifo(&self, name: &[u8], mode: u16) -> Result<()> {
+        #[cfg(target_os = "linux")]
+        let made = rustix::fs::mknodat(
+            &self.fd,
+            name,
+            rustix::fs::FileType::Fifo,
+            Mode::from_raw_mode(mode.into()),
+            0,
+        );
+        #[cfg(not(target_os = "linux"))]
+        let made: rustix::io::Result<()> = Err(Errno::NOTSUP).inspect_err(|_| {
+            let _ = mode;
+        });
+        made.at("make the named pipe", &self.path_of(name))
+    }
+
+    /// Makes a file that must not exist yet, open for reading and writing.
+    ///
+    /// # Errors
+    /// EEXIST, EACCES, ENOSPC.
+    pub fn create_file(&self, name: &[u8], mode: u16) -> Result<File> {
+        let flags =
+            OFlags::CREATE | OFlags::EXCL | OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        let fd = rustix::fs::openat(&self.fd, name, flags, Mode::from_raw_mode(mode.into()));
+        Ok(fd.at("make the file", &self.path_of(name))?.into())
+    }
+
+    /// Gives a file of this directory a second name in `target`.
+    ///
+    /// # Errors
+    /// EEXIST, EXDEV, EMLINK.
+    pub fn link(&self, name: &[u8], target: &Dir, new_name: &[u8]) -> Result<()> {
+        rustix::fs::linkat(&self.fd, name, &target.fd, new_name, AtFlags::empty())
+            .at("link", &target.path_of(new_name))
+    }
+
+    /// Moves a name; what has the new name is replaced.
+    ///
+    /// # Errors
+    /// EXDEV, ENOENT, EACCES.
+    pub fn rename(&self, name: &[u8], target: &Dir, new_name: &[u8]) -> Result<()> {
+        rustix::fs::renameat(&self.fd, name, &target.fd, new_name)
+            .at("rename", &target.path_of(new_name))
+    }
+
+    /// Moves a name to one that must be free.
+    ///
+    /// # Errors
+    /// EEXIST when it is taken; EXDEV, ENOENT, EACCES.
+    pub fn rename_new(&self, name: &[u8], target: &Dir, new_name: &[u8]) -> Result<()> {
+        self.rename_with(name, target, new_name, RenameFlags::NOREPLACE)
+    }
+
+    /// Exchanges two names atomically.
+    ///
+    /// # Errors
+    /// ENOENT when one is missing; EXDEV, EACCES, EINVAL where the file system cannot.
+    pub fn exchange(&self, name: &[u8], target: &Dir, other: &[u8]) -> Result<()> {
+        self.rename_with(name, target, other, RenameFlags::EXCHANGE)
+    }
+
+    fn rename_with(
+        &self,
+        name: &[u8],
+        target: &Dir,
+        new_name: &[u8],
+        flags: RenameFlags,
+    ) -> Result<()> {
+        rustix::fs::renameat_with(&self.fd, name, &target.fd, new_name, flags)
+            .at("rename", &target.path_of(new_name))
+    }
+
+    /// Removes a name that is not a directory.
+    ///
+    /// # Errors
+    /// ENOENT, EISDIR, EACCES.
+    pub fn remove_file(&self, name: &[u8]) -> Result<()> {
+        rustix::fs::unlinkat(&self.fd, name, AtFlags::empty()).at("remove", &self.path_of(name))
+    }
+
+    /// Removes an empty directory.
+    ///
+    /// # Errors
+    /// ENOTEMPTY, ENOENT, EACCES.
+    pub fn remove_dir(&self, name: &[u8]) -> Result<()> {
+        rustix::fs::unlinkat(&self.fd, name, AtFlags::REMOVEDIR)
+            .at("remove the directory", &self.path_of(name))
+    }
+
+    /// Removes a directory of nono's own with everything in it; a symlink in it is removed, not
+    /// followed. Never used on a tracked path.
+    ///
+    /// # Errors
+    /// The first that occurs.
+    pub fn remove_dir_all(&self, name: &[u8]) -> Result<()> {
+        let dir = self.open_dir(name)?;
+        for listed in dir.names()? {
+            if dir.stat(&listed.name)?.kind == FileKind::Directory {
+                dir.remove_dir_all(&listed.name)?;
+            } else {
+                dir.remove_file(&listed.name)?;
+            }
+        }
+        self.remove_dir(name)
+    }
+
+    /// Reads a whole file of at most `max_bytes`.
+    ///
+    /// # Errors
+    /// EFBIG when it is larger; EINVAL when it is not a regular file.
+    pub fn read(&self, name: &[u8], max_bytes: u64) -> Result<Vec<u8>> {
+        let file = self.open_file(name, false)?;
+        let stat = self.stat_file(&file, name)?;
+        if stat.kind != FileKind::File {
+            return Err(Errno::INVAL).at("read as a regular file", &self.path_of(name));
+        }
+        if stat.size > max_bytes {
+            return Err(Errno::FBIG).at("read", &self.path_of(name));
+        }
+        let mut bytes = vec![0; stat.size as usize];
+        let len = super::read_full_at(&file, &mut bytes, 0).at("read", &self.path_of(name))?;
+        bytes.truncate(len);
+        Ok(bytes)
+    }
+
+    /// Replaces a file at once: readers see the old or the new bytes, never a part. With `durable`
+    /// the new bytes and their name are on the disk when this returns.
+    ///
+    /// # Errors
+    /// EACCES, ENOSPC; the old file is then still there.
+    pub fn replace_file(&self, name: &[u8], bytes: &[u8], mode: u16, durable: bool) -> Result<()> {
+        let path = self.path_of(name);
+        let mut temp = [b".", name, b".new-"].concat();
+        temp.extend_from_slice(std::process::id().to_string().as_bytes());
+        match self.remove_file(&temp) {
+            Err(error) if !error.is_gone() => return Err(error),
+            _ => {}
+        }
+        let written = (|| {
+            let mut file = self.create_file(&temp, mode)?;
+            file.write_all(bytes).at("write", &path)?;
+            if durable {
+                rustix::fs::fsync(&file).at("flush", &path)?;
+            }
+            self.rename(&temp, self, name)
+        })();
+        if written.is_err() {
+            let _ = self.remove_file(&temp);
+        } else if durable {
+            rustix::fs::fsync(&self.fd).at("flush", &self.path)?;
+        }
+        written
+    }
+
+    /// Flushes the whole file system that holds this directory: one call for any number of files.
+    ///
+    /// # Errors
+    /// EIO when the kernel lost data that was not yet on the disk.
+    pub fn sync_file_system(&self) -> Result<()> {
+        #[cfg(target_os = "linux")]
+        rustix::fs::syncfs(&self.fd).at("flush", &self.path)?;
+        #[cfg(not(target_os = "linux"))]
+        rustix::fs::sync();
+        Ok(())
+    }
+
+    /// Bytes that an ordinary user can still write to this file system.
+    ///
+    /// # Errors
+    /// Hardly any.
+    pub fn free_bytes(&self) -> Result<u64> {
+        let stat = rustix::fs::fstatvfs(&self.fd).at("look at the file system of", &self.path)?;
+        Ok(stat.f_bavail.saturating_mul(stat.f_frsize))
+    }
+
+    /// Magic number of the file system (`statfs`); 0 where the platform has none.
+    ///
+    /// # Errors
+    /// Hardly any.
+    pub fn file_system_type(&self) -> Result<u64> {
+        #[cfg(target_os = "linux")]
+        {
+            let stat = rustix::fs::fstatfs(&self.fd).at("look at the file system of", &self.path)?;
+            Ok(stat.f_type as u64)
+        }
+        #[cfg(not(target_os = "linux"))]
+        Ok(0)
+    }
+
+    /// A path to a name that goes through this descriptor, for the calls that only take paths.
+    fn proc_path(&self, name: &[u8]) -> PathBuf {
+        #[cfg(target_os = "linux")]
+        {
+            let own = format!("/proc/self/fd/{}", self.fd.as_raw_fd());
+            Path::new(&own).join(to_path(name))
+        }
+        #[cfg(not(target_os = "linux"))]
+        self.path_of(name)
+    }
+}
+
+/// Opens a directory below `from`, `O_RDONLY` or `O_PATH`.
+fn resolve_beneath(
+    from: BorrowedFd<'_>,
+    path: &[u8],
+    access: OFlags,
+) -> rustix::io::Result<OwnedFd> {
+    let flags = DIR_FLAGS | access;
+    #[cfg(target_os = "linux")]
+    {
+        use rustix::fs::ResolveFlags;
+        let resolve = ResolveFlags::BENEATH
+            | ResolveFlags::NO_SYMLINKS
+            | ResolveFlags::NO_MAGICLINKS;
+        // EAGAIN: something was renamed meanwhile and the kernel could not be sure.
+        loop {
+            match rustix::fs::openat2(from, path, flags, Mode::empty(), resolve) {
+                Err(Errno::AGAIN) => {}
+                // Older kernels, and sandboxes that do not know the call.
+                Err(Errno::NOSYS | Errno::PERM) => break,
+                other => return other,
+            }
+        }
+    }
+    resolve_by_component(from, path, flags)
+}
+
+/// The same promise, one component at a time.
+fn resolve_by_component(
+    from: BorrowedFd<'_>,
+    path: &[u8],
+    flags: OFlags,
+) -> rustix::io::Result<OwnedFd> {
+    let mut current: Option<OwnedFd> = None;
+    for name in path.split(|byte| *byte == b'/') {
+        if name == b".." || name.is_empty() {
+            return Err(Errno::XDEV);
+        }
+        let dir = current.as_ref().map_or(from, AsFd::as_fd);
+        current = Some(rustix::fs::openat(dir, name, flags, Mode::empty())?);
+    }
+    current.ok_or(Errno::NOENT)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::symlink;
+
+    fn dir() -> (tempfile::TempDir, Dir) {
+        let temp = tempfile::tempdir().unwrap();
+        let dir = Dir::open(temp.path()).unwrap();
+        (temp, dir)
+    }
+
+    #[test]
+    fn nothing_beneath_is_reached_through_a_symlink_or_dot_dot() {
+        let (temp, dir) = dir();
+        std::fs::create_dir_all(temp.path().join("a/b")).unwrap();
+        symlink("a", temp.path().join("link")).unwrap();
+        assert!(dir.open_beneath(b"a/b").is_ok());
+        assert!(dir.open_beneath(b"link/b").unwrap_err().is_symlink_in_path());
+        assert!(dir.open_beneath(b"link").is_err());
+        assert!(dir.open_beneath(b"..").is_err());
+        assert!(dir.open_beneath(b"/").is_err());
+        let by_component = |path: &[u8]| resolve_by_component(dir.as_fd(), path, DIR_FLAGS);
+        assert!(by_component(b"a/b").is_ok());
+        assert!(by_component(b"link/b").is_err());
+        assert!(by_component(b"a/..").is_err());
+        assert!(by_component(b"/a").is_err());
+    }
+
+    #[test]
+    fn paths_beyond_path_max_are_opened() {
+        let (_temp, dir) = dir();
+        let mut path = Vec::new();
+        let name = [b'n'; 200];
+        let mut current = dir.open_beneath(b"").unwrap();
+        for _ in 0..40 {
+            current.make_dir(&name, 0o700).unwrap();
+            current = current.open_dir(&name).unwrap();
+            path.extend_from_slice(&name);
+            path.push(b'/');
+        }
+        path.pop();
+        assert!(path.len() > 8000);
+        let found = dir.open_beneath(&path).unwrap().stat_self().unwrap();
+        assert_eq!(found.ino, current.stat_self().unwrap().ino);
+    }
+
+    #[test]
+    fn a_temporary_file_appears_complete_or_not_at_all() {
+        let (temp, dir) = dir();
+        for make in [super::super::TempFile::new, super::super::TempFile::named] {
+            let file = make(&dir, 0o400).unwrap();
+            file.file().write_all(b"x").unwrap();
+            drop(file);
+            assert_eq!(std::fs::read_dir(temp.path()).unwrap().count(), 0);
+            assert!(make(&dir, 0o400).unwrap().persist(&dir, b"name").unwrap());
+            assert!(!make(&dir, 0o400).unwrap().persist(&dir, b"name").unwrap());
+            assert_eq!(std::fs::read_dir(temp.path()).unwrap().count(), 1);
+            dir.remove_file(b"name").unwrap();
+        }
+    }
+
+    #[test]
+    fn the_mode_of_what_a_symlink_points_to_is_never_set() {
+        let (temp, dir) = dir();
+        std::fs::write(temp.path().join("file"), b"").unwrap();
+        symlink("file", temp.path().join("link")).unwrap();
+        let before = dir.stat(b"file").unwrap().mode;
+        assert!(dir.set_mode(b"link", 0o777).is_err());
+        assert_eq!(dir.stat(b"file").unwrap().mode, before);
+        dir.set_mode(b"file", 0o4711).unwrap();
+        assert_eq!(dir.stat(b"file").unwrap().mode, 0o4711);
+    }
+}

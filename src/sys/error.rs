@@ -1,0 +1,67 @@
+//! One error for all file system calls: what was tried, on what, and what the kernel said.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use crate::path_text::Shown;
+
+/// A file system call that failed.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot {operation} {}: {}", Shown::path(path), describe(source))]
+pub struct Error {
+    /// The operation as a verb: `open`, `rename`.
+    pub operation: &'static str,
+    /// The path it was tried on.
+    pub path: PathBuf,
+    /// What the kernel said.
+    pub source: io::Error,
+}
+
+/// Result of a file system call.
+pub type Result<T> = std::result::Result<T, Error>;
+
+impl Error {
+    /// The kind of the kernel's answer.
+    pub fn kind(&self) -> io::ErrorKind {
+        self.source.kind()
+    }
+
+    /// The kernel's error number, if it came from there.
+    pub fn errno(&self) -> Option<rustix::io::Errno> {
+        self.source.raw_os_error().map(rustix::io::Errno::from_raw_os_error)
+    }
+
+    /// Whether the path does not exist, or a component of it is no longer a directory.
+    pub fn is_gone(&self) -> bool {
+        matches!(self.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
+    }
+
+    /// Whether a symlink stood where none may be followed.
+    pub fn is_symlink_in_path(&self) -> bool {
+        self.errno() == Some(rustix::io::Errno::LOOP)
+    }
+}
+
+/// The kernel's words without Rust's "(os error N)".
+fn describe(error: &io::Error) -> String {
+    let text = error.to_string();
+    match text.rfind(" (os error ") {
+        Some(at) => text[..at].to_owned(),
+        None => text,
+    }
+}
+
+/// Adds operation and path to an error.
+pub trait IoContext<T> {
+    /// Names the operation and the path.
+    ///
+    /// # Errors
+    /// The error that was there, with its context.
+    fn at(self, operation: &'static str, path: &Path) -> Result<T>;
+}
+
+impl<T, E: Into<io::Error>> IoContext<T> for std::result::Result<T, E> {
+    fn at(self, operation: &'static str, path: &Path) -> Result<T> {
+        self.map_err(|source| Error { operation, path: path.to_owned(), source: source.into() })
+    }
+}

@@ -1,0 +1,206 @@
+//! Contents of files: clones, holes, and files that have no name until they are complete.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+use rustix::fd::{AsFd, AsRawFd, OwnedFd};
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, SeekFrom};
+use rustix::io::Errno;
+
+use super::dir::Dir;
+use super::error::{IoContext, Result};
+
+/// Shares the blocks of `source` with the empty file `target` (FICLONE). `Ok(false)` where the file
+/// system cannot, or the two are on different ones.
+///
+/// # Errors
+/// When the disk is full or broken.
+pub fn reflink(source: &File, target: &File, path: &Path) -> Result<bool> {
+    #[cfg(target_os = "linux")]
+    return match rustix::fs::ioctl_ficlone(target, source) {
+        Ok(()) => Ok(true),
+        Err(
+            Errno::OPNOTSUPP | Errno::NOTTY | Errno::NOSYS | Errno::XDEV | Errno::INVAL
+            | Errno::PERM | Errno::ACCESS | Errno::TXTBSY,
+        ) => Ok(false),
+        Err(errno) => Err(errno).at("clone", path),
+    };
+    #[cfg(not(target_os = "linux"))]
+    {
+        let _ = (source, target, path);
+        Ok(false)
+    }
+}
+
+/// Calls `visit(offset, len, is_data)` for each range of the first `len` bytes, in order. Holes are
+/// reported where the file system knows them; elsewhere all is data.
+///
+/// # Errors
+/// What `visit` returns, or a failure to seek.
+pub fn allocated_ranges<E: From<io::Error>>(
+    file: &File,
+    len: u64,
+    mut visit: impl FnMut(u64, u64, bool) -> std::result::Result<(), E>,
+) -> std::result::Result<(), E> {
+    let mut at = 0;
+    while at < len {
+        let data = match rustix::fs::seek(file, SeekFrom::Data(at)) {
+            Ok(data) => data.min(len),
+            // No data after `at`: a hole up to the end.
+            Err(Errno::NXIO) => len,
+            Err(Errno::INVAL | Errno::OPNOTSUPP) => return visit(at, len - at, true),
+            Err(errno) => return Err(E::from(errno.into())),
+        };
+        if data > at {
+            visit(at, data - at, false)?;
+        }
+        if data == len {
+            break;
+        }
+        let hole = match rustix::fs::seek(file, SeekFrom::Hole(data)) {
+            Ok(hole) => hole.clamp(data, len),
+            Err(Errno::NXIO) => len,
+            Err(errno) => return Err(E::from(errno.into())),
+        };
+        if hole == data {
+            // A file that shrinks while it is read; the caller notices by its stat.
+            break;
+        }
+        visit(data, hole - data, true)?;
+        at = hole;
+    }
+    Ok(())
+}
+
+/// Reads until the buffer is full or the file ends.
+///
+/// # Errors
+/// As `pread`.
+pub fn read_full_at(file: &File, mut buffer: &mut [u8], mut offset: u64) -> io::Result<usize> {
+    let mut total = 0;
+    while !buffer.is_empty() {
+        match file.read_at(buffer, offset) {
+            Ok(0) => break,
+            Ok(count) => {
+                total += count;
+                offset += count as u64;
+                buffer = &mut buffer[count..];
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(total)
+}
+
+/// A file that gets its name only when it is complete, and leaves nothing behind if it never is.
+///
+/// `O_TMPFILE` where the file system has it (the kernel then forgets the file with its last
+/// descriptor, even after a crash), else a temporary name that `Drop` removes.
+#[derive(Debug)]
+pub struct TempFile<'a> {
+    file: File,
+    dir: &'a Dir,
+    /// The temporary name, in the fallback.
+    name: Option<Box<[u8]>>,
+}
+
+impl<'a> TempFile<'a> {
+    /// Makes an empty file in `dir`, open for reading and writing.
+    ///
+    /// # Errors
+    /// When the directory is not writable or the disk is full.
+    pub fn new(dir: &'a Dir, mode: u16) -> Result<Self> {
+        #[cfg(target_os = "linux")]
+        match Self::unnamed(dir, mode) {
+            Err(error) if matches!(error.errno(), Some(Errno::OPNOTSUPP | Errno::ISDIR | Errno::INVAL | Errno::NOENT)) => {}
+            other => return other,
+        }
+        Self::named(dir, mode)
+    }
+
+    #[cfg(target_os = "linux")]
+    fn unnamed(dir: &'a Dir, mode: u16) -> Result<Self> {
+        let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
+        let fd: OwnedFd = rustix::fs::openat(dir, c".", flags, Mode::from_raw_mode(mode.into()))
+            .at("make a file in", dir.path())?;
+        Ok(Self { file: fd.into(), dir, name: None })
+    }
+
+    /// The fallback with a temporary name.
+    pub(super) fn named(dir: &'a Dir, mode: u16) -> Result<Self> {
+        let mut name = b".tmp-".to_vec();
+        name.extend(super::random_bytes()?.iter().flat_map(|byte| {
+            [b"0123456789abcdef"[usize::from(byte >> 4)], b"0123456789abcdef"[usize::from(byte & 15)]]
+        }));
+        let flags = OFlags::CREATE | OFlags::EXCL | OFlags::RDWR | OFlags::CLOEXEC;
+        let fd = rustix::fs::openat(dir, &*name, flags, Mode::from_raw_mode(mode.into()))
+            .at("make a file in", dir.path())?;
+        Ok(Self { file: fd.into(), dir, name: Some(name.into()) })
+    }
+
+    /// The file.
+    pub fn file(&self) -> &File {
+        &self.file
+    }
+
+    /// Gives the file its name in `target` (same file system). `Ok(false)` when the name is taken;
+    /// what has it is left alone.
+    ///
+    /// # Errors
+    /// When `target` is gone, not writable, or the disk is full.
+    pub fn persist(mut self, target: &Dir, name: &[u8]) -> Result<bool> {
+        let linked = match &self.name {
+            None => {
+                let own = format!("/proc/self/fd/{}", self.file.as_raw_fd());
+                rustix::fs::linkat(CWD, own.as_str(), target.as_fd(), name, AtFlags::SYMLINK_FOLLOW)
+            }
+            Some(own) => {
+                rustix::fs::linkat(self.dir, &**own, target.as_fd(), name, AtFlags::empty())
+            }
+        };
+        match linked {
+            Ok(()) => Ok(true),
+            Err(Errno::EXIST) => Ok(false),
+            Err(errno) if self.name.is_none() && matches!(errno, Errno::NOENT | Errno::ACCESS | Errno::PERM) && !proc_is_mounted() => {
+                // Without /proc an unnamed file cannot be named: copy it into a named one.
+                let named = Self::named(self.dir, 0o600)?;
+                copy_all(&self.file, &named.file).at("write", self.dir.path())?;
+                let stat = rustix::fs::fstat(&self.file).at("look at", self.dir.path())?;
+                rustix::fs::fchmod(&named.file, Mode::from_raw_mode(stat.st_mode & 0o7777))
+                    .at("set the mode of", self.dir.path())?;
+                self = named;
+                self.persist(target, name)
+            }
+            Err(errno) => Err(errno).at("name an object in", target.path()),
+        }
+    }
+}
+
+impl Drop for TempFile<'_> {
+    fn drop(&mut self) {
+        if let Some(name) = &self.name {
+            // Nothing can be done about a failure here; the collector removes stale ones.
+            let _ = rustix::fs::unlinkat(self.dir, &**name, AtFlags::empty());
+        }
+    }
+}
+
+fn proc_is_mounted() -> bool {
+    rustix::fs::access("/proc/self/fd", rustix::fs::Access::EXISTS).is_ok()
+}
+
+fn copy_all(source: &File, target: &File) -> io::Result<()> {
+    let mut buffer = vec![0; 1 << 20];
+    let mut at = 0;
+    loop {
+        let len = read_full_at(source, &mut buffer, at)?;
+        if len == 0 {
+            return Ok(());
+        }
+        target.write_all_at(&buffer[..len], at)?;
+        at += len as u64;
+    }
+}

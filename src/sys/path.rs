@@ -1,0 +1,77 @@
+//! Whole paths: only where a person named them, before anything is captured.
+
+use std::ffi::OsString;
+use std::path::{Component, Path, PathBuf};
+
+use rustix::fs::Mode;
+use rustix::io::Errno;
+
+use super::error::{IoContext, Result};
+
+/// The current directory.
+///
+/// # Errors
+/// When it was removed or cannot be reached.
+pub fn current_dir() -> Result<PathBuf> {
+    std::env::current_dir().at("find", Path::new("the current directory"))
+}
+
+/// The path with all symlinks resolved. It must exist.
+///
+/// # Errors
+/// When a component is missing or cannot be reached.
+pub fn real_path(path: &Path) -> Result<PathBuf> {
+    std::fs::canonicalize(path).at("resolve", path)
+}
+
+/// Makes a path absolute and resolves the symlinks of its *parent*, but not of its last component:
+/// what it names itself may be a symlink, and is then seen as one.
+///
+/// # Errors
+/// When the parent is missing or cannot be reached.
+pub fn canonical_parent(path: &Path) -> Result<PathBuf> {
+    let absolute = std::path::absolute(path).at("make absolute", path)?;
+    match (absolute.parent(), absolute.components().next_back()) {
+        (Some(parent), Some(Component::Normal(name))) => Ok(real_path(parent)?.join(name)),
+        // `..` at the end, or the root: only the file system can say what that is.
+        _ => real_path(&absolute),
+    }
+}
+
+/// The absolute path in its plain form, without a look at the disk: `.` and doubled slashes go,
+/// `..` takes its parent away.
+pub fn plain_absolute(path: &Path, current_dir: &Path) -> PathBuf {
+    let mut out: Vec<OsString> = Vec::new();
+    for component in current_dir.join(path).components() {
+        match component {
+            Component::Normal(name) => out.push(name.to_owned()),
+            Component::ParentDir => drop(out.pop()),
+            Component::RootDir | Component::CurDir | Component::Prefix(_) => {}
+        }
+    }
+    let mut plain = PathBuf::from("/");
+    plain.extend(out);
+    plain
+}
+
+/// Makes a directory and its missing parents, readable by its owner only. One that exists stays as
+/// it is.
+///
+/// # Errors
+/// When a component cannot be made or is not a directory.
+pub fn create_private_dir(path: &Path) -> Result<()> {
+    match rustix::fs::mkdir(path, Mode::RWXU) {
+        Ok(()) => Ok(()),
+        Err(Errno::EXIST) => {
+            let is_dir = std::fs::metadata(path).at("look at", path)?.is_dir();
+            if is_dir { Ok(()) } else { Err(Errno::NOTDIR).at("use as a directory", path) }
+        }
+        Err(Errno::NOENT) if path.parent().is_some_and(|parent| parent != Path::new("")) => {
+            if let Some(parent) = path.parent() {
+                create_private_dir(parent)?;
+            }
+            create_private_dir(path)
+        }
+        Err(errno) => Err(errno).at("make the directory", path),
+    }
+}

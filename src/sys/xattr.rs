@@ -1,0 +1,101 @@
+//! Extended attributes.
+//!
+//! ACLs are extended attributes as well (`system.posix_acl_*`). Labels that the system's own policy
+//! derives (SELinux, Smack, IMA, EVM) are left out: restoring them is the policy's business, and
+//! copying an old measurement onto new contents would break the file.
+
+use std::path::Path;
+
+use rustix::fd::AsFd;
+use rustix::fs::XattrFlags;
+use rustix::io::Errno;
+
+use super::error::{IoContext, Result};
+
+/// Names and values.
+pub type XattrPairs = Vec<(Box<[u8]>, Box<[u8]>)>;
+
+/// Whether an attribute is part of a snapshot.
+pub fn is_captured_xattr(name: &[u8]) -> bool {
+    name.starts_with(b"user.")
+        || name.starts_with(b"trusted.")
+        || name == b"security.capability"
+        || name == b"system.posix_acl_access"
+        || name == b"system.posix_acl_default"
+        || cfg!(target_os = "macos")
+}
+
+/// Attributes of an open file.
+pub(super) fn of_fd(fd: impl AsFd, shown: &Path) -> Result<XattrPairs> {
+    read(
+        |list| rustix::fs::flistxattr(&fd, list),
+        |name, value| rustix::fs::fgetxattr(&fd, name, value),
+        shown,
+    )
+}
+
+/// Attributes of what a path names, without following it if it is a symlink.
+pub(super) fn of_path(path: &Path, shown: &Path) -> Result<XattrPairs> {
+    read(
+        |list| rustix::fs::llistxattr(path, list),
+        |name, value| rustix::fs::lgetxattr(path, name, value),
+        shown,
+    )
+}
+
+fn read(
+    list: impl Fn(&mut [u8]) -> rustix::io::Result<usize>,
+    get: impl Fn(&[u8], &mut [u8]) -> rustix::io::Result<usize>,
+    shown: &Path,
+) -> Result<XattrPairs> {
+    let names = match grow(|buffer| list(buffer)) {
+        Ok(names) => names,
+        // File systems without xattrs, and files whose kind has none.
+        Err(Errno::NOTSUP | Errno::NOSYS | Errno::PERM) => return Ok(Vec::new()),
+        Err(errno) => return Err(errno).at("list the extended attributes of", shown),
+    };
+    let mut pairs = Vec::new();
+    for name in names.split(|byte| *byte == 0).filter(|name| is_captured_xattr(name)) {
+        match grow(|buffer| get(name, buffer)) {
+            Ok(value) => pairs.push((name.into(), value.into())),
+            // Removed since it was listed, or for privileged eyes only.
+            Err(Errno::NODATA | Errno::PERM | Errno::ACCESS) => {}
+            Err(errno) => return Err(errno).at("read the extended attributes of", shown),
+        }
+    }
+    Ok(pairs)
+}
+
+/// Calls with a buffer that grows until the answer fits; nearly always the first, small one does.
+fn grow(call: impl Fn(&mut [u8]) -> rustix::io::Result<usize>) -> rustix::io::Result<Vec<u8>> {
+    let mut small = [0u8; 256];
+    match call(&mut small) {
+        Ok(len) => return Ok(small[..len].to_vec()),
+        Err(Errno::RANGE) => {}
+        Err(errno) => return Err(errno),
+    }
+    let mut large = vec![0u8; 65536];
+    let len = call(&mut large)?;
+    large.truncate(len);
+    Ok(large)
+}
+
+/// Sets one attribute of an open file.
+pub(super) fn set_fd(fd: impl AsFd, name: &[u8], value: &[u8], shown: &Path) -> Result<()> {
+    rustix::fs::fsetxattr(fd, name, value, XattrFlags::empty())
+        .at("set an extended attribute of", shown)
+}
+
+/// Sets one attribute of what a path names, without following it.
+pub(super) fn set_path(path: &Path, name: &[u8], value: &[u8], shown: &Path) -> Result<()> {
+    rustix::fs::lsetxattr(path, name, value, XattrFlags::empty())
+        .at("set an extended attribute of", shown)
+}
+
+/// Removes one attribute of what a path names; one that is gone already is fine.
+pub(super) fn remove_path(path: &Path, name: &[u8], shown: &Path) -> Result<()> {
+    match rustix::fs::lremovexattr(path, name) {
+        Ok(()) | Err(Errno::NODATA) => Ok(()),
+        Err(errno) => Err(errno).at("remove an extended attribute of", shown),
+    }
+}
