@@ -3,4 +3,5 @@
 
 pub mod object;
 pub mod path_text;
+pub mod store;
 pub mod sys;

@@ -48,9 +48,8 @@ pub(crate) fn tree() -> impl Strategy<Value = Tree> {
 }
 
 fn path() -> impl Strategy<Value = Vec<u8>> {
-    vec(name(), 1..4).prop_map(|names| {
-        names.iter().flat_map(|name| [b"/".as_slice(), name].concat()).collect()
-    })
+    vec(name(), 1..4)
+        .prop_map(|names| names.iter().flat_map(|name| [b"/".as_slice(), name].concat()).collect())
 }
 
 pub(crate) fn root_tree() -> impl Strategy<Value = RootTree> {

@@ -19,7 +19,6 @@ pub const MAX_PATH_BYTES: usize = 4096;
 /// Largest number of permission bits: rwx for three, setuid, setgid, sticky.
 pub const MODE_MASK: u16 = 0o7777;
 
-
 /// What every kind of entry has.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Attributes {

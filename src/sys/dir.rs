@@ -508,7 +508,8 @@ impl Dir {
     pub fn file_system_type(&self) -> Result<u64> {
         #[cfg(target_os = "linux")]
         {
-            let stat = rustix::fs::fstatfs(&self.fd).at("look at the file system of", &self.path)?;
+            let stat =
+                rustix::fs::fstatfs(&self.fd).at("look at the file system of", &self.path)?;
             Ok(stat.f_type as u64)
         }
         #[cfg(not(target_os = "linux"))]
@@ -537,9 +538,8 @@ fn resolve_beneath(
     #[cfg(target_os = "linux")]
     {
         use rustix::fs::ResolveFlags;
-        let resolve = ResolveFlags::BENEATH
-            | ResolveFlags::NO_SYMLINKS
-            | ResolveFlags::NO_MAGICLINKS;
+        let resolve =
+            ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
         // EAGAIN: something was renamed meanwhile and the kernel could not be sure.
         loop {
             match rustix::fs::openat2(from, path, flags, Mode::empty(), resolve) {

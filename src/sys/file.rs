@@ -22,8 +22,14 @@ pub fn reflink(source: &File, target: &File, path: &Path) -> Result<bool> {
     return match rustix::fs::ioctl_ficlone(target, source) {
         Ok(()) => Ok(true),
         Err(
-            Errno::OPNOTSUPP | Errno::NOTTY | Errno::NOSYS | Errno::XDEV | Errno::INVAL
-            | Errno::PERM | Errno::ACCESS | Errno::TXTBSY,
+            Errno::OPNOTSUPP
+            | Errno::NOTTY
+            | Errno::NOSYS
+            | Errno::XDEV
+            | Errno::INVAL
+            | Errno::PERM
+            | Errno::ACCESS
+            | Errno::TXTBSY,
         ) => Ok(false),
         Err(errno) => Err(errno).at("clone", path),
     };
@@ -114,9 +120,12 @@ impl<'a> TempFile<'a> {
     /// When the directory is not writable or the disk is full.
     pub fn new(dir: &'a Dir, mode: u16) -> Result<Self> {
         #[cfg(target_os = "linux")]
-        match Self::unnamed(dir, mode) {
-            Err(error) if matches!(error.errno(), Some(Errno::OPNOTSUPP | Errno::ISDIR | Errno::INVAL | Errno::NOENT)) => {}
-            other => return other,
+        if proc_is_mounted() {
+            let unsupported = [Errno::OPNOTSUPP, Errno::ISDIR, Errno::INVAL];
+            match Self::unnamed(dir, mode) {
+                Err(error) if error.errno().is_some_and(|errno| unsupported.contains(&errno)) => {}
+                other => return other,
+            }
         }
         Self::named(dir, mode)
     }
@@ -133,7 +142,10 @@ impl<'a> TempFile<'a> {
     pub(super) fn named(dir: &'a Dir, mode: u16) -> Result<Self> {
         let mut name = b".tmp-".to_vec();
         name.extend(super::random_bytes()?.iter().flat_map(|byte| {
-            [b"0123456789abcdef"[usize::from(byte >> 4)], b"0123456789abcdef"[usize::from(byte & 15)]]
+            [
+                b"0123456789abcdef"[usize::from(byte >> 4)],
+                b"0123456789abcdef"[usize::from(byte & 15)],
+            ]
         }));
         let flags = OFlags::CREATE | OFlags::EXCL | OFlags::RDWR | OFlags::CLOEXEC;
         let fd = rustix::fs::openat(dir, &*name, flags, Mode::from_raw_mode(mode.into()))
@@ -146,12 +158,12 @@ impl<'a> TempFile<'a> {
         &self.file
     }
 
-    /// Gives the file its name in `target` (same file system). `Ok(false)` when the name is taken;
-    /// what has it is left alone.
+    /// Gives the file its name in `target` (same file system; the name may have a `/`). `Ok(false)`
+    /// when the name is taken; what has it is left alone.
     ///
     /// # Errors
     /// When `target` is gone, not writable, or the disk is full.
-    pub fn persist(mut self, target: &Dir, name: &[u8]) -> Result<bool> {
+    pub fn persist(&self, target: &Dir, name: &[u8]) -> Result<bool> {
         let linked = match &self.name {
             None => {
                 let own = format!("/proc/self/fd/{}", self.file.as_raw_fd());
@@ -164,17 +176,7 @@ impl<'a> TempFile<'a> {
         match linked {
             Ok(()) => Ok(true),
             Err(Errno::EXIST) => Ok(false),
-            Err(errno) if self.name.is_none() && matches!(errno, Errno::NOENT | Errno::ACCESS | Errno::PERM) && !proc_is_mounted() => {
-                // Without /proc an unnamed file cannot be named: copy it into a named one.
-                let named = Self::named(self.dir, 0o600)?;
-                copy_all(&self.file, &named.file).at("write", self.dir.path())?;
-                let stat = rustix::fs::fstat(&self.file).at("look at", self.dir.path())?;
-                rustix::fs::fchmod(&named.file, Mode::from_raw_mode(stat.st_mode & 0o7777))
-                    .at("set the mode of", self.dir.path())?;
-                self = named;
-                self.persist(target, name)
-            }
-            Err(errno) => Err(errno).at("name an object in", target.path()),
+            Err(errno) => Err(errno).at("name a new file", &target.path_of(name)),
         }
     }
 }
@@ -188,19 +190,9 @@ impl Drop for TempFile<'_> {
     }
 }
 
+/// Without /proc an unnamed file cannot be given a name.
+#[cfg(target_os = "linux")]
 fn proc_is_mounted() -> bool {
-    rustix::fs::access("/proc/self/fd", rustix::fs::Access::EXISTS).is_ok()
-}
-
-fn copy_all(source: &File, target: &File) -> io::Result<()> {
-    let mut buffer = vec![0; 1 << 20];
-    let mut at = 0;
-    loop {
-        let len = read_full_at(source, &mut buffer, at)?;
-        if len == 0 {
-            return Ok(());
-        }
-        target.write_all_at(&buffer[..len], at)?;
-        at += len as u64;
-    }
+    static MOUNTED: std::sync::OnceLock<bool> = std::sync::OnceLock::new();
+    *MOUNTED.get_or_init(|| rustix::fs::access("/proc/self/fd", rustix::fs::Access::EXISTS).is_ok())
 }

@@ -1,0 +1,167 @@
+//! How the bytes of a file come into the store: each is read once.
+//!
+//! Small files are read into memory, hashed, and written only if the store does not have them.
+//! Large ones are cloned first where the file system can share blocks, and the *clone* is hashed,
+//! so that what is stored is what was hashed; elsewhere they are hashed while they are copied.
+//! Holes stay holes.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::sync::atomic::Ordering;
+
+use super::StoreError;
+use super::local::{LocalStore, OBJECT_MODE};
+use crate::object::{ContentHash, Hasher};
+use crate::sys::{self, IoContext, TempFile};
+
+/// Files up to this many bytes are read whole. Above it, cloning blocks is cheaper than copying.
+const SMALL_BYTES: u64 = 256 * 1024;
+/// Step of reading and writing larger files, in bytes.
+const CHUNK_BYTES: usize = 1024 * 1024;
+
+/// What was stored of a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Imported {
+    /// Name of the object.
+    pub hash: ContentHash,
+    /// Length in bytes.
+    pub size: u64,
+    /// Whether the store did not have it.
+    pub is_new: bool,
+}
+
+/// Why a file is not in the store.
+#[derive(Debug, thiserror::Error)]
+pub enum ImportError {
+    /// The file could not be read: a problem of this one file.
+    #[error("{0}")]
+    Source(#[source] io::Error),
+    /// The store could not be written: a problem of the whole snapshot.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+impl From<sys::Error> for ImportError {
+    fn from(error: sys::Error) -> Self {
+        Self::Store(error.into())
+    }
+}
+
+/// Only reads of the source go through `?` on a bare I/O error; writes name the store's path.
+impl From<io::Error> for ImportError {
+    fn from(error: io::Error) -> Self {
+        Self::Source(error)
+    }
+}
+
+pub(super) fn import(
+    store: &LocalStore,
+    source: &File,
+    size: u64,
+    sparse: bool,
+    scratch: &mut Vec<u8>,
+) -> Result<Imported, ImportError> {
+    if size <= SMALL_BYTES {
+        import_small(store, source, size, scratch)
+    } else {
+        import_large(store, source, size, sparse, scratch)
+    }
+}
+
+fn import_small(
+    store: &LocalStore,
+    source: &File,
+    size: u64,
+    scratch: &mut Vec<u8>,
+) -> Result<Imported, ImportError> {
+    scratch.resize(size as usize, 0);
+    let len = sys::read_full_at(source, scratch, 0)?;
+    let stored = super::ObjectStore::write(store, &scratch[..len])?;
+    Ok(Imported { hash: stored.hash, size: len as u64, is_new: stored.is_new })
+}
+
+fn import_large(
+    store: &LocalStore,
+    source: &File,
+    size: u64,
+    sparse: bool,
+    scratch: &mut Vec<u8>,
+) -> Result<Imported, ImportError> {
+    let temp = TempFile::new(store.dir(), OBJECT_MODE)?;
+    scratch.resize(CHUNK_BYTES, 0);
+    let cloned = store.reflinks.load(Ordering::Relaxed)
+        && sys::reflink(source, temp.file(), store.dir().path())?;
+    let (hash, size) = if cloned {
+        let len = temp.file().metadata().at("look at", store.dir().path())?.len();
+        // Our own clone is read back: a failure is the store's, not the source's.
+        hash_object(temp.file(), len, true, scratch).at("read back from", store.dir().path())?
+    } else {
+        store.reflinks.store(false, Ordering::Relaxed);
+        let (hash, len) = hash_ranges(source, size, sparse, scratch, |offset, bytes| {
+            temp.file().write_all_at(bytes, offset).at("write an object in", store.dir().path())
+        })?;
+        // A hole at the end is made by the length alone.
+        temp.file().set_len(len).at("write an object in", store.dir().path())?;
+        (hash, len)
+    };
+    let is_new = store.adopt(&temp, &hash, size)?;
+    Ok(Imported { hash, size, is_new })
+}
+
+/// Hashes at most `len` bytes, giving those that are data to `copy`, and says how many were hashed:
+/// fewer when the file ends earlier. Holes count as the zeros that they read as.
+fn hash_ranges(
+    file: &File,
+    len: u64,
+    sparse: bool,
+    scratch: &mut [u8],
+    mut copy: impl FnMut(u64, &[u8]) -> sys::Result<()>,
+) -> Result<(ContentHash, u64), ImportError> {
+    let mut hasher = Hasher::new();
+    let mut hashed = 0;
+    let mut visit = |offset: u64, length: u64, is_data: bool| -> Result<(), ImportError> {
+        if offset != hashed {
+            // The file ended early in the range before.
+            return Ok(());
+        }
+        if !is_data {
+            hasher.update_zeros(length);
+            hashed += length;
+            return Ok(());
+        }
+        let end = offset + length;
+        while hashed < end {
+            let step = (end - hashed).min(scratch.len() as u64) as usize;
+            let count = sys::read_full_at(file, &mut scratch[..step], hashed)?;
+            hasher.update(&scratch[..count]);
+            copy(hashed, &scratch[..count])?;
+            hashed += count as u64;
+            if count < step {
+                break;
+            }
+        }
+        Ok(())
+    };
+    if sparse {
+        sys::allocated_ranges(file, len, visit)?;
+    } else {
+        visit(0, len, true)?;
+    }
+    Ok((hasher.finish(), hashed))
+}
+
+/// Hashes `len` bytes of a file of the store's own.
+pub(super) fn hash_object(
+    file: &File,
+    len: u64,
+    sparse: bool,
+    scratch: &mut Vec<u8>,
+) -> io::Result<(ContentHash, u64)> {
+    scratch.resize(CHUNK_BYTES, 0);
+    match hash_ranges(file, len, sparse, scratch, |_, _| Ok(())) {
+        Ok(hashed) => Ok(hashed),
+        Err(ImportError::Source(error)) => Err(error),
+        Err(ImportError::Store(error)) => Err(io::Error::other(error)),
+    }
+}

@@ -1,0 +1,462 @@
+//! Objects on this machine's disk.
+
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use super::import::{self, ImportError, Imported};
+use super::{ObjectStore, StoreError, Stored};
+use crate::object::ContentHash;
+use crate::sys::{self, Dir, FileKind, FileLock, FileTime, IoContext, TempFile};
+
+/// Mode of an object: nobody writes it, its owner reads it.
+pub(super) const OBJECT_MODE: u16 = 0o400;
+const LOCK_NAME: &str = ".lock";
+const GENERATION_NAME: &[u8] = b".generation";
+
+/// A directory of objects.
+#[derive(Debug)]
+pub struct LocalStore {
+    dir: Dir,
+    /// Fan-out directories that are known to exist.
+    prefixes: Box<[AtomicBool; 256]>,
+    /// Off after the first attempt that the file system refused.
+    pub(super) reflinks: AtomicBool,
+}
+
+/// The store's lock, released when dropped.
+#[derive(Debug)]
+pub struct StoreLock {
+    _lock: FileLock,
+}
+
+/// An object found by listing the store.
+#[derive(Debug, Clone, Copy)]
+pub struct FoundObject {
+    /// Its name.
+    pub hash: ContentHash,
+    /// Length in bytes.
+    pub size: u64,
+    /// When it came into the store (ctime).
+    pub stored_at: FileTime,
+}
+
+impl LocalStore {
+    /// Opens the objects below `path`, which must exist.
+    ///
+    /// # Errors
+    /// When it is missing or not a directory.
+    pub fn open(path: &Path) -> Result<Self, StoreError> {
+        let dir = Dir::open(path)?;
+        Ok(Self {
+            dir,
+            prefixes: Box::new([const { AtomicBool::new(false) }; 256]),
+            reflinks: AtomicBool::new(true),
+        })
+    }
+
+    /// Opens the objects below `path`, making the directory when it is missing.
+    ///
+    /// # Errors
+    /// When it cannot be made.
+    pub fn create(path: &Path) -> Result<Self, StoreError> {
+        sys::create_private_dir(path)?;
+        Self::open(path)
+    }
+
+    /// Where the objects are.
+    pub fn path(&self) -> &Path {
+        self.dir.path()
+    }
+
+    pub(super) fn dir(&self) -> &Dir {
+        &self.dir
+    }
+
+    /// Where an object is or would be.
+    pub fn object_path(&self, hash: &ContentHash) -> PathBuf {
+        self.dir.path_of(&relative_name(hash))
+    }
+
+    /// Locks the store against the collector, for as long as a snapshot is written.
+    ///
+    /// # Errors
+    /// When the lock file cannot be made.
+    pub fn lock_shared(&self) -> Result<StoreLock, StoreError> {
+        Ok(StoreLock { _lock: FileLock::shared(&self.dir.path().join(LOCK_NAME))? })
+    }
+
+    /// Locks the store against everybody who writes, waiting for them to end.
+    ///
+    /// # Errors
+    /// When the lock file cannot be made.
+    pub fn lock_exclusive(&self) -> Result<StoreLock, StoreError> {
+        Ok(StoreLock { _lock: FileLock::exclusive(&self.dir.path().join(LOCK_NAME))? })
+    }
+
+    /// Changes whenever objects may have been removed: what a cache knew to be stored under another
+    /// generation has to be looked up again.
+    ///
+    /// # Errors
+    /// When it can be neither read nor made.
+    pub fn generation(&self) -> Result<[u8; 16], StoreError> {
+        match self.dir.read(GENERATION_NAME, 16) {
+            Ok(bytes) => match <[u8; 16]>::try_from(bytes.as_slice()) {
+                Ok(generation) => Ok(generation),
+                Err(_) => self.renew_generation(),
+            },
+            Err(error) if error.is_gone() => self.renew_generation(),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Starts a new generation. The collector does so before it removes the first object.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn renew_generation(&self) -> Result<[u8; 16], StoreError> {
+        let generation = sys::random_bytes()?;
+        self.dir.replace_file(GENERATION_NAME, &generation, 0o600, true)?;
+        Ok(generation)
+    }
+
+    /// Makes everything stored so far durable, with one call.
+    ///
+    /// # Errors
+    /// EIO when the kernel lost data.
+    pub fn sync(&self) -> Result<(), StoreError> {
+        Ok(self.dir.sync_file_system()?)
+    }
+
+    /// Opens an object. Its bytes are not checked yet: see [`ObjectFile::verify`].
+    ///
+    /// # Errors
+    /// [`StoreError::Missing`], or [`StoreError::Corrupt`] for what is not a regular file.
+    pub fn open_object(&self, hash: &ContentHash) -> Result<ObjectFile, StoreError> {
+        let name = relative_name(hash);
+        let path = self.dir.path_of(&name);
+        let file = match self.dir.open_file(&name, true) {
+            Ok(file) => file,
+            Err(error) if error.is_gone() => {
+                return Err(StoreError::Missing { hash: *hash, path });
+            }
+            Err(error) if error.is_symlink_in_path() => {
+                let reason = "a symlink stands in its place".to_owned();
+                return Err(StoreError::Corrupt { hash: *hash, path, reason });
+            }
+            Err(error) => return Err(error.into()),
+        };
+        let stat = self.dir.stat_file(&file, &name)?;
+        if stat.kind != FileKind::File {
+            let reason = "it is not a regular file".to_owned();
+            return Err(StoreError::Corrupt { hash: *hash, path, reason });
+        }
+        Ok(ObjectFile { file, size: stat.size, sparse: stat.is_sparse(), hash: *hash, path })
+    }
+
+    /// Gives a complete temporary file its name. `false` when the object was there already.
+    pub(super) fn adopt(
+        &self,
+        temp: &TempFile<'_>,
+        hash: &ContentHash,
+        size: u64,
+    ) -> Result<bool, StoreError> {
+        let name = relative_name(hash);
+        self.ensure_prefix(hash)?;
+        if temp.persist(&self.dir, &name)? {
+            return Ok(true);
+        }
+        if self.contains(hash, size)? {
+            return Ok(false);
+        }
+        // What has the name is not the object: it was cut short by a power failure, or worse. The
+        // right bytes are at hand, so they take its place.
+        tracing::warn!(object = %hash, "replaced an object of the wrong length");
+        self.dir.remove_file(&name)?;
+        Ok(temp.persist(&self.dir, &name)?)
+    }
+
+    fn ensure_prefix(&self, hash: &ContentHash) -> Result<(), StoreError> {
+        let known = &self.prefixes[usize::from(hash.as_bytes()[0])];
+        if !known.load(Ordering::Relaxed) {
+            let prefix = hex::encode(&hash.as_bytes()[..1]);
+            match self.dir.make_dir(prefix.as_bytes(), 0o700) {
+                Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+                    return Err(error.into());
+                }
+                _ => known.store(true, Ordering::Relaxed),
+            }
+        }
+        Ok(())
+    }
+
+    /// Calls `visit` for every object, one fan-out directory after the other.
+    ///
+    /// # Errors
+    /// What `visit` returns, or a directory that cannot be read.
+    pub fn for_each_object<E: From<StoreError>>(
+        &self,
+        mut visit: impl FnMut(FoundObject) -> Result<(), E>,
+    ) -> Result<(), E> {
+        for prefix in 0..=255u8 {
+            let prefix = hex::encode([prefix]);
+            let dir = match self.dir.open_dir(prefix.as_bytes()) {
+                Ok(dir) => dir,
+                Err(error) if error.is_gone() => continue,
+                Err(error) => return Err(StoreError::from(error).into()),
+            };
+            for listed in dir.names().map_err(StoreError::from)? {
+                // Whatever is not named like an object is not ours to judge.
+                let Ok(rest) = std::str::from_utf8(&listed.name) else { continue };
+                let Ok(hash) = format!("{prefix}{rest}").parse::<ContentHash>() else { continue };
+                let stat = match dir.stat(&listed.name) {
+                    Ok(stat) => stat,
+                    Err(error) if error.is_gone() => continue,
+                    Err(error) => return Err(StoreError::from(error).into()),
+                };
+                visit(FoundObject { hash, size: stat.size, stored_at: stat.ctime })?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes an object. Only the collector may, under the exclusive lock.
+    ///
+    /// # Errors
+    /// When it cannot be removed; one that is gone is fine.
+    pub fn remove(&self, hash: &ContentHash, _lock: &StoreLock) -> Result<(), StoreError> {
+        match self.dir.remove_file(&relative_name(hash)) {
+            Err(error) if !error.is_gone() => Err(error.into()),
+            _ => Ok(()),
+        }
+    }
+
+    /// Removes temporary files that a crash left behind (only where the file system has no unnamed
+    /// files). Only under the exclusive lock, when nobody writes.
+    ///
+    /// # Errors
+    /// When one cannot be removed.
+    pub fn remove_temporary_files(&self, _lock: &StoreLock) -> Result<u64, StoreError> {
+        let mut bytes = 0;
+        for listed in self.dir.open_beneath(b"")?.names()? {
+            if listed.name.starts_with(b".tmp-") {
+                bytes += self.dir.stat(&listed.name)?.size;
+                self.dir.remove_file(&listed.name)?;
+            }
+        }
+        Ok(bytes)
+    }
+}
+
+impl ObjectStore for LocalStore {
+    fn contains(&self, hash: &ContentHash, size: u64) -> Result<bool, StoreError> {
+        let stat = self.dir.try_stat(&relative_name(hash))?;
+        Ok(stat.is_some_and(|stat| stat.kind == FileKind::File && stat.size == size))
+    }
+
+    fn read(&self, hash: &ContentHash, max_bytes: u64) -> Result<Vec<u8>, StoreError> {
+        let object = self.open_object(hash)?;
+        if object.size > max_bytes {
+            let reason = format!("it has {} bytes, more than such an object may have", object.size);
+            return Err(StoreError::Corrupt { hash: *hash, path: object.path, reason });
+        }
+        let mut bytes = vec![0; object.size as usize];
+        let len = sys::read_full_at(&object.file, &mut bytes, 0).at("read", &object.path)?;
+        bytes.truncate(len);
+        if ContentHash::of(&bytes) != *hash {
+            return Err(object.corrupt());
+        }
+        Ok(bytes)
+    }
+
+    fn write(&self, bytes: &[u8]) -> Result<Stored, StoreError> {
+        let hash = ContentHash::of(bytes);
+        if self.contains(&hash, bytes.len() as u64)? {
+            return Ok(Stored { hash, is_new: false });
+        }
+        let temp = TempFile::new(&self.dir, OBJECT_MODE)?;
+        io::Write::write_all(&mut temp.file(), bytes).at("write an object in", self.dir.path())?;
+        let is_new = self.adopt(&temp, &hash, bytes.len() as u64)?;
+        Ok(Stored { hash, is_new })
+    }
+
+    fn import(
+        &self,
+        source: &File,
+        size: u64,
+        sparse: bool,
+        scratch: &mut Vec<u8>,
+    ) -> Result<Imported, ImportError> {
+        import::import(self, source, size, sparse, scratch)
+    }
+}
+
+/// An open object.
+#[derive(Debug)]
+pub struct ObjectFile {
+    file: File,
+    size: u64,
+    sparse: bool,
+    hash: ContentHash,
+    path: PathBuf,
+}
+
+impl ObjectFile {
+    /// Reads all bytes and compares their hash with the object's name.
+    ///
+    /// # Errors
+    /// [`StoreError::Corrupt`], or a failed read.
+    pub fn verify(&self, scratch: &mut Vec<u8>) -> Result<(), StoreError> {
+        let (hash, len) = import::hash_object(&self.file, self.size, self.sparse, scratch)
+            .at("read", &self.path)?;
+        if hash == self.hash && len == self.size { Ok(()) } else { Err(self.corrupt()) }
+    }
+
+    fn corrupt(&self) -> StoreError {
+        StoreError::Corrupt {
+            hash: self.hash,
+            path: self.path.clone(),
+            reason: "its bytes do not have the hash that names it".to_owned(),
+        }
+    }
+
+    /// The file, for positioned reads.
+    pub fn file(&self) -> &File {
+        &self.file
+    }
+
+    /// Length in bytes.
+    pub fn size(&self) -> u64 {
+        self.size
+    }
+
+    /// Whether it has holes.
+    pub fn is_sparse(&self) -> bool {
+        self.sparse
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+/// `ab/cd1234…`
+fn relative_name(hash: &ContentHash) -> [u8; 65] {
+    let mut name = [b'/'; 65];
+    let bytes = hash.as_bytes();
+    // The slices have exactly twice the length of what is encoded, so this cannot fail.
+    let _ = hex::encode_to_slice(&bytes[..1], &mut name[..2]);
+    let _ = hex::encode_to_slice(&bytes[1..], &mut name[3..]);
+    name
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
+
+    fn store() -> (tempfile::TempDir, LocalStore) {
+        let temp = tempfile::tempdir().unwrap();
+        let store = LocalStore::create(&temp.path().join("objects")).unwrap();
+        (temp, store)
+    }
+
+    fn file_with(temp: &tempfile::TempDir, len: u64, writes: &[(u64, &[u8])]) -> File {
+        let file = File::create_new(temp.path().join("source")).unwrap();
+        file.set_len(len).unwrap();
+        for (at, bytes) in writes {
+            file.write_all_at(bytes, *at).unwrap();
+        }
+        File::open(temp.path().join("source")).unwrap()
+    }
+
+    #[test]
+    fn an_object_is_stored_once_under_the_hash_of_its_bytes() {
+        let (_temp, store) = store();
+        let first = store.write(b"hello").unwrap();
+        assert!(first.is_new);
+        assert!(!store.write(b"hello").unwrap().is_new);
+        let path = store.object_path(&first.hash);
+        assert!(
+            path.ends_with("2c/f24dba5fb0a30e26e83b2ac5b9e29e1b161e5c1fa7425e73043362938b9824")
+        );
+        assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o7777, 0o400);
+        assert_eq!(store.read(&first.hash, 5).unwrap(), b"hello");
+    }
+
+    #[test]
+    fn a_changed_object_is_never_read() {
+        let (_temp, store) = store();
+        let hash = store.write(b"hello").unwrap().hash;
+        let path = store.object_path(&hash);
+        std::fs::remove_file(&path).unwrap();
+        std::fs::write(&path, b"hellO").unwrap();
+        assert!(matches!(store.read(&hash, 100), Err(StoreError::Corrupt { .. })));
+        std::fs::remove_file(&path).unwrap();
+        assert!(matches!(store.read(&hash, 100), Err(StoreError::Missing { .. })));
+    }
+
+    #[test]
+    fn an_object_that_a_power_failure_cut_short_is_replaced() {
+        let (_temp, store) = store();
+        let hash = store.write(b"hello").unwrap().hash;
+        let path = store.object_path(&hash);
+        std::fs::remove_file(&path).unwrap();
+        std::fs::write(&path, b"").unwrap();
+        assert!(!store.contains(&hash, 5).unwrap());
+        store.write(b"hello").unwrap();
+        assert_eq!(store.read(&hash, 5).unwrap(), b"hello");
+    }
+
+    #[test]
+    fn large_files_are_stored_with_their_holes() {
+        let (temp, store) = store();
+        let len = 64 << 20;
+        let source = file_with(&temp, len, &[(5 << 20, b"middle"), (len - 3, b"end")]);
+        let mut scratch = Vec::new();
+        let imported = store.import(&source, len, true, &mut scratch).unwrap();
+        assert_eq!(imported.size, len);
+        let object = store.open_object(&imported.hash).unwrap();
+        object.verify(&mut scratch).unwrap();
+        let blocks = std::fs::metadata(object.path()).unwrap().blocks();
+        assert!(blocks * 512 < 1 << 20, "{blocks} blocks are not sparse");
+    }
+
+    #[test]
+    fn a_hole_at_the_end_counts() {
+        let (temp, store) = store();
+        let source = file_with(&temp, 3 << 20, &[(0, b"start")]);
+        let imported = store.import(&source, 3 << 20, true, &mut Vec::new()).unwrap();
+        assert_eq!(imported.size, 3 << 20);
+        store.open_object(&imported.hash).unwrap().verify(&mut Vec::new()).unwrap();
+    }
+
+    #[test]
+    fn a_file_that_shrank_is_stored_as_it_was_read() {
+        let (temp, store) = store();
+        let source = file_with(&temp, 1 << 20, &[(0, b"start")]);
+        let imported = store.import(&source, 4 << 20, false, &mut Vec::new()).unwrap();
+        assert_eq!(imported.size, 1 << 20);
+        store.open_object(&imported.hash).unwrap().verify(&mut Vec::new()).unwrap();
+    }
+
+    #[test]
+    fn a_sparse_file_that_shrank_is_stored_under_the_hash_of_what_is_stored() {
+        let (temp, store) = store();
+        let source = file_with(&temp, 1 << 20, &[(0, b"start")]);
+        let imported = store.import(&source, 4 << 20, true, &mut Vec::new()).unwrap();
+        let object = store.open_object(&imported.hash).unwrap();
+        assert_eq!(object.size(), imported.size);
+        object.verify(&mut Vec::new()).unwrap();
+    }
+
+    #[test]
+    fn the_generation_changes_only_when_it_is_renewed() {
+        let (_temp, store) = store();
+        let first = store.generation().unwrap();
+        assert_eq!(store.generation().unwrap(), first);
+        assert_ne!(store.renew_generation().unwrap(), first);
+    }
+}

@@ -1,0 +1,54 @@
+//! A store in memory, for tests of everything above the store.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::path::PathBuf;
+
+use parking_lot::Mutex;
+
+use super::{ImportError, Imported, ObjectStore, StoreError, Stored};
+use crate::object::ContentHash;
+use crate::sys;
+
+/// Objects in a map.
+#[derive(Debug, Default)]
+pub struct MemoryStore {
+    objects: Mutex<HashMap<ContentHash, Vec<u8>>>,
+}
+
+impl MemoryStore {
+    /// An empty store.
+    pub fn new() -> Self {
+        Self::default()
+    }
+}
+
+impl ObjectStore for MemoryStore {
+    fn contains(&self, hash: &ContentHash, size: u64) -> Result<bool, StoreError> {
+        Ok(self.objects.lock().get(hash).is_some_and(|bytes| bytes.len() as u64 == size))
+    }
+
+    fn read(&self, hash: &ContentHash, _max_bytes: u64) -> Result<Vec<u8>, StoreError> {
+        let missing = || StoreError::Missing { hash: *hash, path: PathBuf::from("memory") };
+        self.objects.lock().get(hash).cloned().ok_or_else(missing)
+    }
+
+    fn write(&self, bytes: &[u8]) -> Result<Stored, StoreError> {
+        let hash = ContentHash::of(bytes);
+        let is_new = self.objects.lock().insert(hash, bytes.to_vec()).is_none();
+        Ok(Stored { hash, is_new })
+    }
+
+    fn import(
+        &self,
+        source: &File,
+        size: u64,
+        _sparse: bool,
+        scratch: &mut Vec<u8>,
+    ) -> Result<Imported, ImportError> {
+        scratch.resize(size as usize, 0);
+        let len = sys::read_full_at(source, scratch, 0).map_err(ImportError::Source)?;
+        let Stored { hash, is_new } = self.write(&scratch[..len])?;
+        Ok(Imported { hash, size: len as u64, is_new })
+    }
+}

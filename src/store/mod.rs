@@ -1,0 +1,159 @@
+//! Where objects live.
+//!
+//! ```text
+//! objects/            0700
+//!   ab/cd1234…        0400, an object: SHA-256 of its bytes is ab cd1234…
+//!   .lock             held shared while a snapshot is written, exclusively by the collector
+//!   .generation       16 random bytes, new whenever objects are removed
+//! ```
+//!
+//! An object appears complete or not at all and is never written again. Whoever reads one checks
+//! its hash before using a byte of it. [`ObjectStore`] is the seam: on this disk ([`LocalStore`]),
+//! in memory ([`MemoryStore`], for tests), elsewhere later.
+
+mod import;
+mod local;
+mod memory;
+
+use std::fs::File;
+use std::path::PathBuf;
+
+use crate::object::{ContentHash, DecodeError, LinkGroups, RootTree, Tree};
+use crate::path_text::Shown;
+use crate::sys;
+
+pub use import::{ImportError, Imported};
+pub use local::{FoundObject, LocalStore, ObjectFile, StoreLock};
+pub use memory::MemoryStore;
+
+/// Largest tree, root or link object that is read into memory, in bytes.
+pub const MAX_TREE_BYTES: u64 = 1 << 30;
+
+/// Why the store could not do what was asked.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StoreError {
+    /// No such object.
+    #[error("object {hash} is missing from the store (expected at {})", Shown::path(path))]
+    Missing {
+        /// Name of the object.
+        hash: ContentHash,
+        /// Where it should be.
+        path: PathBuf,
+    },
+    /// The bytes of an object are not the ones it is named after.
+    #[error("object {hash} is damaged: {reason} ({})", Shown::path(path))]
+    Corrupt {
+        /// Name of the object.
+        hash: ContentHash,
+        /// Where it is.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// The bytes are intact but are not the kind of object they are used as.
+    #[error("object {hash} is not a valid {kind}: {source}")]
+    Undecodable {
+        /// Name of the object.
+        hash: ContentHash,
+        /// What was expected.
+        kind: &'static str,
+        /// What the decoder found.
+        source: DecodeError,
+    },
+    /// A file system call on the store failed.
+    #[error(transparent)]
+    Io(#[from] sys::Error),
+}
+
+impl StoreError {
+    /// Whether an object is missing, damaged or of the wrong kind, in contrast to a disk that is
+    /// full or not readable.
+    pub fn is_damage(&self) -> bool {
+        !matches!(self, Self::Io(_))
+    }
+}
+
+/// What became of bytes that were given to the store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Stored {
+    /// The name of the object.
+    pub hash: ContentHash,
+    /// Whether it was not there before.
+    pub is_new: bool,
+}
+
+/// Keeps objects. Implementations are used from several threads at once.
+pub trait ObjectStore: Send + Sync {
+    /// Whether an object of this name and length is there. Its bytes are not read; an object of
+    /// another length (cut short by a power failure) counts as absent.
+    ///
+    /// # Errors
+    /// When the store cannot be read.
+    fn contains(&self, hash: &ContentHash, size: u64) -> Result<bool, StoreError>;
+
+    /// The bytes of an object of at most `max_bytes`, checked against its name.
+    ///
+    /// # Errors
+    /// [`StoreError::Missing`], [`StoreError::Corrupt`], or a failed read.
+    fn read(&self, hash: &ContentHash, max_bytes: u64) -> Result<Vec<u8>, StoreError>;
+
+    /// Stores bytes. They are not durable before [`LocalStore::sync`].
+    ///
+    /// # Errors
+    /// When the store is not writable or the disk is full.
+    fn write(&self, bytes: &[u8]) -> Result<Stored, StoreError>;
+
+    /// Stores the first `size` bytes of an open file, reading each byte once. Fewer are stored
+    /// when the file is shorter by now; the result says how many. `scratch` is a buffer to reuse.
+    ///
+    /// # Errors
+    /// Tells a source that cannot be read from a store that cannot be written.
+    fn import(
+        &self,
+        source: &File,
+        size: u64,
+        sparse: bool,
+        scratch: &mut Vec<u8>,
+    ) -> Result<Imported, ImportError>;
+}
+
+/// Reads and decodes the list of a directory.
+///
+/// # Errors
+/// As [`ObjectStore::read`], or [`StoreError::Undecodable`].
+pub fn read_tree(store: &dyn ObjectStore, hash: &ContentHash) -> Result<Tree, StoreError> {
+    decode(store, hash, "tree", Tree::decode)
+}
+
+/// Reads and decodes the top of a snapshot.
+///
+/// # Errors
+/// As [`ObjectStore::read`], or [`StoreError::Undecodable`].
+pub fn read_root_tree(store: &dyn ObjectStore, hash: &ContentHash) -> Result<RootTree, StoreError> {
+    decode(store, hash, "root tree", RootTree::decode)
+}
+
+/// Reads and decodes the hard-link groups of a snapshot; without an object there are none.
+///
+/// # Errors
+/// As [`ObjectStore::read`], or [`StoreError::Undecodable`].
+pub fn read_links(
+    store: &dyn ObjectStore,
+    hash: Option<&ContentHash>,
+) -> Result<LinkGroups, StoreError> {
+    match hash {
+        None => Ok(LinkGroups::default()),
+        Some(hash) => decode(store, hash, "list of hard links", LinkGroups::decode),
+    }
+}
+
+fn decode<T>(
+    store: &dyn ObjectStore,
+    hash: &ContentHash,
+    kind: &'static str,
+    decode: impl FnOnce(&[u8]) -> Result<T, DecodeError>,
+) -> Result<T, StoreError> {
+    let bytes = store.read(hash, MAX_TREE_BYTES)?;
+    decode(&bytes).map_err(|source| StoreError::Undecodable { hash: *hash, kind, source })
+}
