@@ -3,5 +3,8 @@
 
 pub mod object;
 pub mod path_text;
+pub mod progress;
+pub mod stat_cache;
 pub mod store;
 pub mod sys;
+pub mod walk;

@@ -1,0 +1,421 @@
+//! What was hashed before, so that an unchanged file costs one `stat`.
+//!
+//! One file for each tracked path, shared by all sessions of a store, laid out by directory. It is
+//! only a cache: it may be deleted at any time, and one that is damaged, of another version, or
+//! older than the last collection of garbage is not used.
+//!
+//! An entry is trusted when device, inode, length, mtime and ctime are all as they were. No program
+//! can set a ctime, so setting an mtime back fools nothing. **The racy rule** (git's): a file whose
+//! ctime is not older than the start of the walk could have been changed again within the same tick
+//! of the file system's clock, after it was read. Such an entry is not written, and the file is
+//! hashed again the next time.
+
+use std::collections::HashMap;
+use std::io::{self, Write};
+use std::ops::Range;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use crate::object::{ContentHash, FileTime, Hasher, Xattrs};
+use crate::sys::{self, Dir, IoContext, Stat};
+
+const MAGIC: &[u8; 8] = b"nonostat";
+const VERSION: u8 = 1;
+const HASH_LEN: usize = 32;
+/// Larger caches are not read: more than ten million files.
+const MAX_CACHE_BYTES: u64 = 4 << 30;
+
+/// What must be equal for a hash to be believed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct StatKey {
+    dev: u64,
+    ino: u64,
+    size: u64,
+    mtime: FileTime,
+    ctime: FileTime,
+}
+
+impl StatKey {
+    /// The key of a file in this state.
+    pub fn of(stat: &Stat) -> Self {
+        let Stat { dev, ino, size, mtime, ctime, .. } = *stat;
+        Self { dev, ino, size, mtime, ctime }
+    }
+
+    /// Whether a file read during a walk that began at `start` could have changed unseen since.
+    pub fn is_racy(&self, start: FileTime) -> bool {
+        // File systems that keep whole seconds (or two) cannot tell changes within one apart.
+        let slack = if self.ctime.nanoseconds == 0 { 2 } else { 0 };
+        let settled = FileTime { seconds: self.ctime.seconds + slack, ..self.ctime };
+        settled >= start
+    }
+}
+
+/// What the cache knows of a file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CachedFile {
+    /// The state in which it was read.
+    pub key: StatKey,
+    /// Hash of its contents, which are in the store.
+    pub hash: ContentHash,
+    /// Its extended attributes.
+    pub xattrs: Xattrs,
+}
+
+/// What the cache knows of a directory.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CachedDirectory {
+    /// The state of the directory itself when its attributes were read.
+    pub key: StatKey,
+    /// Its extended attributes.
+    pub xattrs: Xattrs,
+    /// Its tree, which is in the store.
+    pub tree: ContentHash,
+    /// Its files, sorted by name.
+    pub files: Vec<(Box<[u8]>, CachedFile)>,
+}
+
+impl CachedDirectory {
+    /// What is known of a file of this directory.
+    pub fn file(&self, name: &[u8]) -> Option<&CachedFile> {
+        let at = self.files.binary_search_by(|(known, _)| (**known).cmp(name)).ok()?;
+        Some(&self.files[at].1)
+    }
+}
+
+/// A loaded cache, read-only.
+#[derive(Debug, Default)]
+pub struct StatCache {
+    bytes: Vec<u8>,
+    /// Where the record of a directory (relative to the tracked path) is in `bytes`.
+    directories: HashMap<Box<[u8]>, Range<usize>>,
+}
+
+/// Name of the cache file of a tracked path.
+fn file_name(tracked_path: &Path) -> Vec<u8> {
+    format!("{}.stat", ContentHash::of(tracked_path.as_os_str().as_bytes())).into_bytes()
+}
+
+/// First bytes of a cache that is valid for a tracked path and a generation of the store.
+fn header(tracked_path: &Path, generation: &[u8; 16]) -> Vec<u8> {
+    let path = tracked_path.as_os_str().as_bytes();
+    let mut out = MAGIC.to_vec();
+    out.push(VERSION);
+    out.extend_from_slice(generation);
+    put_bytes(&mut out, path);
+    out
+}
+
+impl StatCache {
+    /// Loads the cache of a tracked path. Whatever is wrong with it, the result is an empty cache.
+    pub fn load(index: &Dir, tracked_path: &Path, generation: &[u8; 16]) -> Self {
+        let Ok(bytes) = index.read(&file_name(tracked_path), MAX_CACHE_BYTES) else {
+            return Self::default();
+        };
+        let Some((body, trailer)) = bytes.split_last_chunk::<HASH_LEN>() else {
+            return Self::default();
+        };
+        let header = header(tracked_path, generation);
+        if !body.starts_with(&header) || ContentHash::of(body).as_bytes() != trailer {
+            return Self::default();
+        }
+        let mut directories = HashMap::new();
+        let mut fields = Fields { bytes: body, at: header.len() };
+        while fields.at < body.len() {
+            let Some(record) = fields.length() else { return Self::default() };
+            let end = fields.at + record;
+            let Some(path) = fields.bytes() else { return Self::default() };
+            directories.insert(path.into(), fields.at..end);
+            fields.at = end;
+        }
+        Self { directories, bytes }
+    }
+
+    /// What is known of a directory, given relative to the tracked path.
+    pub fn directory(&self, relative: &[u8]) -> Option<CachedDirectory> {
+        let range = self.directories.get(relative)?;
+        let mut fields = Fields { bytes: self.bytes.get(..range.end)?, at: range.start };
+        let key = fields.key()?;
+        let xattrs = fields.xattrs()?;
+        let tree = fields.hash()?;
+        let count = fields.u32()?;
+        let mut files = Vec::with_capacity(count.min(1 << 16) as usize);
+        for _ in 0..count {
+            let name = fields.bytes()?.into();
+            let key = fields.key()?;
+            let hash = fields.hash()?;
+            files.push((name, CachedFile { key, hash, xattrs: fields.xattrs()? }));
+        }
+        Some(CachedDirectory { key, xattrs, tree, files })
+    }
+
+    /// Whether nothing is known.
+    pub fn is_empty(&self) -> bool {
+        self.directories.is_empty()
+    }
+}
+
+/// Writes the next cache, one directory at a time in any order, and puts it in place at the end.
+pub struct StatCacheWriter {
+    out: io::BufWriter<std::fs::File>,
+    hasher: Hasher,
+    start: FileTime,
+    index: Dir,
+    name: Vec<u8>,
+    temp: Vec<u8>,
+    record: Vec<u8>,
+}
+
+impl std::fmt::Debug for StatCacheWriter {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("StatCacheWriter").field("index", &self.index).finish_non_exhaustive()
+    }
+}
+
+impl StatCacheWriter {
+    /// Begins a cache. `start` is the kernel's coarse time before the walk began.
+    ///
+    /// # Errors
+    /// When the file cannot be made.
+    pub fn new(
+        index: &Dir,
+        tracked_path: &Path,
+        generation: &[u8; 16],
+        start: FileTime,
+    ) -> sys::Result<Self> {
+        let index = index.open_beneath(b"")?;
+        let name = file_name(tracked_path);
+        let temp = [&*name, b".new-", hex::encode(sys::random_bytes()?).as_bytes()].concat();
+        let file = index.create_file(&temp, 0o600)?;
+        let mut writer = Self {
+            out: io::BufWriter::with_capacity(1 << 17, file),
+            hasher: Hasher::new(),
+            start,
+            index,
+            name,
+            temp,
+            record: Vec::new(),
+        };
+        writer.put(&header(tracked_path, generation))?;
+        Ok(writer)
+    }
+
+    fn put(&mut self, bytes: &[u8]) -> sys::Result<()> {
+        self.hasher.update(bytes);
+        self.out.write_all(bytes).at("write", &self.index.path_of(&self.name))
+    }
+
+    /// Adds a directory, leaving out what is racy.
+    ///
+    /// # Errors
+    /// When the disk is full.
+    pub fn add(&mut self, relative: &[u8], directory: &CachedDirectory) -> sys::Result<()> {
+        let mut record = std::mem::take(&mut self.record);
+        record.clear();
+        record.extend_from_slice(&[0; 4]);
+        put_bytes(&mut record, relative);
+        put_key(&mut record, &directory.key);
+        put_xattrs(&mut record, &directory.xattrs);
+        record.extend_from_slice(directory.tree.as_bytes());
+        let settled = || directory.files.iter().filter(|(_, file)| !file.key.is_racy(self.start));
+        put_u32(&mut record, settled().count());
+        for (name, file) in settled() {
+            put_bytes(&mut record, name);
+            put_key(&mut record, &file.key);
+            record.extend_from_slice(file.hash.as_bytes());
+            put_xattrs(&mut record, &file.xattrs);
+        }
+        let len = (record.len() - 4) as u32;
+        record[..4].copy_from_slice(&len.to_le_bytes());
+        let written = self.put(&record);
+        self.record = record;
+        written
+    }
+
+    /// Puts the new cache in place of the old one. Only after everything it names is durable in the
+    /// store: after a power failure a cache must not vouch for objects that are gone.
+    ///
+    /// # Errors
+    /// When the disk is full; the old cache then stays.
+    pub fn commit(mut self) -> sys::Result<()> {
+        let trailer = std::mem::take(&mut self.hasher).finish();
+        let path = self.index.path_of(&self.name);
+        self.out.write_all(trailer.as_bytes()).at("write", &path)?;
+        self.out.flush().at("write", &path)?;
+        self.index.rename(&self.temp, &self.index, &self.name)?;
+        self.temp.clear();
+        Ok(())
+    }
+}
+
+impl Drop for StatCacheWriter {
+    fn drop(&mut self) {
+        if !self.temp.is_empty() {
+            // A cache that was not completed; a failure leaves a file that nobody reads.
+            let _ = self.index.remove_file(&self.temp);
+        }
+    }
+}
+
+fn put_u32(out: &mut Vec<u8>, value: usize) {
+    out.extend_from_slice(&(value as u32).to_le_bytes());
+}
+
+fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
+    put_u32(out, bytes.len());
+    out.extend_from_slice(bytes);
+}
+
+fn put_key(out: &mut Vec<u8>, key: &StatKey) {
+    for number in [key.dev, key.ino, key.size] {
+        out.extend_from_slice(&number.to_le_bytes());
+    }
+    for time in [key.mtime, key.ctime] {
+        out.extend_from_slice(&time.seconds.to_le_bytes());
+        out.extend_from_slice(&time.nanoseconds.to_le_bytes());
+    }
+}
+
+fn put_xattrs(out: &mut Vec<u8>, xattrs: &Xattrs) {
+    put_u32(out, xattrs.iter().count());
+    for (name, value) in xattrs.iter() {
+        put_bytes(out, name);
+        put_bytes(out, value);
+    }
+}
+
+/// Takes fields from the front; `None` where the bytes end.
+struct Fields<'a> {
+    bytes: &'a [u8],
+    at: usize,
+}
+
+impl<'a> Fields<'a> {
+    fn raw(&mut self, len: usize) -> Option<&'a [u8]> {
+        let taken = self.bytes.get(self.at..self.at.checked_add(len)?)?;
+        self.at += len;
+        Some(taken)
+    }
+
+    fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
+        self.raw(N)?.try_into().ok()
+    }
+
+    fn u32(&mut self) -> Option<u32> {
+        Some(u32::from_le_bytes(self.array()?))
+    }
+
+    fn u64(&mut self) -> Option<u64> {
+        Some(u64::from_le_bytes(self.array()?))
+    }
+
+    /// A length that is inside the bytes.
+    fn length(&mut self) -> Option<usize> {
+        let len = self.u32()? as usize;
+        (len <= self.bytes.len() - self.at).then_some(len)
+    }
+
+    fn bytes(&mut self) -> Option<&'a [u8]> {
+        let len = self.length()?;
+        self.raw(len)
+    }
+
+    fn hash(&mut self) -> Option<ContentHash> {
+        Some(ContentHash::from_bytes(self.array()?))
+    }
+
+    fn time(&mut self) -> Option<FileTime> {
+        Some(FileTime { seconds: i64::from_le_bytes(self.array()?), nanoseconds: self.u32()? })
+    }
+
+    fn key(&mut self) -> Option<StatKey> {
+        Some(StatKey {
+            dev: self.u64()?,
+            ino: self.u64()?,
+            size: self.u64()?,
+            mtime: self.time()?,
+            ctime: self.time()?,
+        })
+    }
+
+    fn xattrs(&mut self) -> Option<Xattrs> {
+        let count = self.u32()?;
+        let mut pairs = Vec::new();
+        for _ in 0..count {
+            pairs.push((self.bytes()?.into(), self.bytes()?.into()));
+        }
+        Some(Xattrs::new(pairs))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GENERATION: [u8; 16] = [7; 16];
+
+    fn time(seconds: i64, nanoseconds: u32) -> FileTime {
+        FileTime { seconds, nanoseconds }
+    }
+
+    fn file(ctime: FileTime) -> CachedFile {
+        let key = StatKey { dev: 1, ino: 2, size: 3, mtime: time(1, 1), ctime };
+        CachedFile { key, hash: ContentHash::of(b"x"), xattrs: Xattrs::default() }
+    }
+
+    fn directory(files: Vec<(Box<[u8]>, CachedFile)>) -> CachedDirectory {
+        let xattrs = Xattrs::new(vec![((*b"user.a").into(), (*b"1").into())]);
+        CachedDirectory { key: file(time(5, 5)).key, xattrs, tree: ContentHash::of(b"t"), files }
+    }
+
+    fn saved(start: FileTime, content: &CachedDirectory) -> (tempfile::TempDir, Dir) {
+        let temp = tempfile::tempdir().unwrap();
+        let index = Dir::open(temp.path()).unwrap();
+        let mut writer = StatCacheWriter::new(&index, Path::new("/p"), &GENERATION, start).unwrap();
+        writer.add(b"a/b", content).unwrap();
+        writer.commit().unwrap();
+        (temp, index)
+    }
+
+    #[test]
+    fn a_cache_comes_back() {
+        let content = directory(vec![((*b"f").into(), file(time(9, 1)))]);
+        let (_temp, index) = saved(time(10, 0), &content);
+        let cache = StatCache::load(&index, Path::new("/p"), &GENERATION);
+        assert_eq!(cache.directory(b"a/b"), Some(content));
+        assert_eq!(cache.directory(b"a"), None);
+    }
+
+    #[test]
+    fn an_entry_as_new_as_the_cache_is_racy_and_is_not_kept() {
+        let start = time(10, 500);
+        let content = directory(vec![
+            ((*b"older").into(), file(time(10, 499))),
+            ((*b"same tick").into(), file(time(10, 500))),
+            ((*b"whole seconds").into(), file(time(9, 0))),
+        ]);
+        let (_temp, index) = saved(start, &content);
+        let cache = StatCache::load(&index, Path::new("/p"), &GENERATION);
+        let names: Vec<_> =
+            cache.directory(b"a/b").unwrap().files.into_iter().map(|(name, _)| name).collect();
+        assert_eq!(names, [(*b"older").into()]);
+    }
+
+    #[test]
+    fn a_cache_of_another_generation_path_or_with_a_flipped_bit_is_empty() {
+        let content = directory(vec![((*b"f").into(), file(time(9, 1)))]);
+        let (temp, index) = saved(time(10, 0), &content);
+        assert!(StatCache::load(&index, Path::new("/p"), &[8; 16]).is_empty());
+        assert!(StatCache::load(&index, Path::new("/q"), &GENERATION).is_empty());
+        let path = temp.path().join(String::from_utf8(file_name(Path::new("/p"))).unwrap());
+        let good = std::fs::read(&path).unwrap();
+        for at in 0..good.len() {
+            let mut bad = good.clone();
+            bad[at] ^= 1;
+            std::fs::write(&path, bad).unwrap();
+            assert!(StatCache::load(&index, Path::new("/p"), &GENERATION).is_empty(), "byte {at}");
+        }
+        std::fs::write(&path, &good[..good.len() / 2]).unwrap();
+        assert!(StatCache::load(&index, Path::new("/p"), &GENERATION).is_empty());
+    }
+}

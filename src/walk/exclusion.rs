@@ -1,0 +1,289 @@
+//! Which paths of a tracked path are left out, as configured and as compiled.
+//!
+//! Decisions are made from the top down, so a pattern only has to match the *end* of the path that
+//! is looked at: what lies below an excluded directory is never looked at, unless something may be
+//! force-included there.
+
+use globset::{Glob, GlobBuilder, GlobMatcher, GlobSet, GlobSetBuilder};
+use serde::{Deserialize, Serialize};
+
+use super::ignore_files::IgnoreLevel;
+use crate::path_text::to_path;
+
+/// What is left out of a tracked path. Stored in the manifest, so that a restore uses the very
+/// filter of the capture.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ExclusionConfig {
+    /// Honour `.gitignore` files below the tracked path, in a git repository or not.
+    #[serde(default = "yes")]
+    pub use_gitignore: bool,
+    /// A name that matches a path component (`node_modules`), or, with a `/`, consecutive
+    /// components of the path relative to the tracked path (`src/generated`). A leading `/` ties it
+    /// to the top, a trailing `/` to directories; `*`, `?` and `[…]` work within a component.
+    #[serde(default)]
+    pub exclude_patterns: Vec<String>,
+    /// Globs on the names of everything but directories: `*.pyc`.
+    #[serde(default)]
+    pub exclude_globs: Vec<String>,
+    /// Patterns, as above, that beat every exclusion, for themselves and all below.
+    #[serde(default)]
+    pub force_include: Vec<String>,
+}
+
+fn yes() -> bool {
+    true
+}
+
+impl Default for ExclusionConfig {
+    fn default() -> Self {
+        Self {
+            use_gitignore: true,
+            exclude_patterns: Vec::new(),
+            exclude_globs: Vec::new(),
+            force_include: Vec::new(),
+        }
+    }
+}
+
+impl ExclusionConfig {
+    /// Leaves nothing out.
+    pub fn nothing() -> Self {
+        Self { use_gitignore: false, ..Self::default() }
+    }
+}
+
+/// A pattern or glob that cannot be understood.
+#[derive(Debug, thiserror::Error)]
+#[error("invalid {what} {pattern:?}: {reason}")]
+pub struct InvalidPattern {
+    /// Which list it is from.
+    pub what: &'static str,
+    /// The pattern as given.
+    pub pattern: String,
+    /// What is wrong with it.
+    pub reason: String,
+}
+
+/// What the filter says of one path.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Verdict {
+    /// Part of the snapshot.
+    Included,
+    /// Part of the snapshot whatever else says, and so is everything below.
+    Forced,
+    /// Left out by the configuration.
+    Excluded(String),
+    /// Left out by a `.gitignore`, which the supervised command can edit: a path that an earlier
+    /// snapshot holds stays in, as in git.
+    Ignored(String),
+}
+
+/// A compiled [`ExclusionConfig`].
+#[derive(Debug, Clone)]
+pub struct Filter {
+    use_gitignore: bool,
+    patterns: Vec<Pattern>,
+    globs: GlobSet,
+    glob_texts: Vec<String>,
+    forced: Vec<Pattern>,
+}
+
+impl Filter {
+    /// Compiles a configuration.
+    ///
+    /// # Errors
+    /// The first pattern or glob that is not valid.
+    pub fn new(config: &ExclusionConfig) -> Result<Self, InvalidPattern> {
+        let compile = |what, list: &[String]| {
+            list.iter().map(|text| Pattern::new(what, text)).collect::<Result<Vec<_>, _>>()
+        };
+        let mut globs = GlobSetBuilder::new();
+        for text in &config.exclude_globs {
+            globs.add(Glob::new(text).map_err(|error| invalid("exclude glob", text, error))?);
+        }
+        Ok(Self {
+            use_gitignore: config.use_gitignore,
+            patterns: compile("exclude pattern", &config.exclude_patterns)?,
+            globs: globs.build().map_err(|error| invalid("exclude glob", "", error))?,
+            glob_texts: config.exclude_globs.clone(),
+            forced: compile("force-include pattern", &config.force_include)?,
+        })
+    }
+
+    /// Whether `.gitignore` files are read at all.
+    pub fn uses_gitignore(&self) -> bool {
+        self.use_gitignore
+    }
+
+    /// Whether something may be included below an excluded directory.
+    pub fn forces_anything(&self) -> bool {
+        !self.forced.is_empty()
+    }
+
+    /// Judges one path, given relative to the tracked path, whose parents are not left out.
+    pub fn judge(&self, relative: &[u8], is_dir: bool, ignores: Option<&IgnoreLevel>) -> Verdict {
+        if self.is_forced_itself(relative, is_dir) {
+            return Verdict::Forced;
+        }
+        if let Some(pattern) = self.patterns.iter().find(|pattern| pattern.ends(relative, is_dir)) {
+            return Verdict::Excluded(format!("pattern {}", pattern.text));
+        }
+        let name = relative.rsplit(|byte| *byte == b'/').next().unwrap_or(relative);
+        if !is_dir && let Some(index) = self.globs.matches(to_path(name)).first() {
+            return Verdict::Excluded(format!("glob {}", self.glob_texts[*index]));
+        }
+        match ignores.and_then(|ignores| ignores.judge(relative, is_dir)) {
+            Some(rule) => Verdict::Ignored(rule),
+            None => Verdict::Included,
+        }
+    }
+
+    /// Whether a force-include pattern names this very path.
+    pub fn is_forced_itself(&self, relative: &[u8], is_dir: bool) -> bool {
+        self.forced.iter().any(|pattern| pattern.ends(relative, is_dir))
+    }
+
+    /// Whether this path or a directory above it is force-included.
+    pub fn is_forced(&self, relative: &[u8], is_dir: bool) -> bool {
+        let above = relative.iter().enumerate().filter(|(_, byte)| **byte == b'/');
+        above.map(|(at, _)| &relative[..at]).any(|dir| self.is_forced_itself(dir, true))
+            || self.is_forced_itself(relative, is_dir)
+    }
+}
+
+fn invalid(what: &'static str, pattern: &str, reason: impl ToString) -> InvalidPattern {
+    InvalidPattern { what, pattern: pattern.to_owned(), reason: reason.to_string() }
+}
+
+#[derive(Debug, Clone)]
+struct Pattern {
+    text: String,
+    components: Vec<Component>,
+    anchored: bool,
+    only_dirs: bool,
+}
+
+#[derive(Debug, Clone)]
+enum Component {
+    Literal(Vec<u8>),
+    Glob(GlobMatcher),
+}
+
+impl Pattern {
+    fn new(what: &'static str, text: &str) -> Result<Self, InvalidPattern> {
+        let inner = text.strip_prefix("./").unwrap_or(text);
+        let anchored = inner.starts_with('/') || text.starts_with("./");
+        let only_dirs = inner.ends_with('/');
+        let inner = inner.trim_matches('/');
+        if inner.is_empty() || inner.split('/').any(|part| matches!(part, "" | "." | "..")) {
+            return Err(invalid(what, text, "it names no path"));
+        }
+        let component = |part: &str| {
+            if part.contains(['*', '?', '[', '{']) {
+                let glob = GlobBuilder::new(part).literal_separator(true).build();
+                glob.map(|glob| Component::Glob(glob.compile_matcher()))
+                    .map_err(|error| invalid(what, text, error))
+            } else {
+                Ok(Component::Literal(crate::path_text::decode(part)))
+            }
+        };
+        let components = inner.split('/').map(component).collect::<Result<_, _>>()?;
+        Ok(Self { text: text.to_owned(), components, anchored, only_dirs })
+    }
+
+    /// Whether the last components of `relative` are this pattern.
+    fn ends(&self, relative: &[u8], is_dir: bool) -> bool {
+        if self.only_dirs && !is_dir {
+            return false;
+        }
+        let mut parts = relative.rsplit(|byte| *byte == b'/');
+        let matched = self.components.iter().rev().all(|component| {
+            parts.next().is_some_and(|part| match component {
+                Component::Literal(name) => name == part,
+                Component::Glob(glob) => glob.is_match(to_path(part)),
+            })
+        });
+        matched && (!self.anchored || parts.next().is_none())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn excluded(pattern: &str, path: &str, is_dir: bool) -> bool {
+        let config = ExclusionConfig {
+            exclude_patterns: vec![pattern.to_owned()],
+            ..ExclusionConfig::default()
+        };
+        let filter = Filter::new(&config).unwrap();
+        matches!(filter.judge(path.as_bytes(), is_dir, None), Verdict::Excluded(_))
+    }
+
+    #[test]
+    fn a_name_matches_a_whole_component_anywhere() {
+        assert!(excluded("target", "target", true));
+        assert!(excluded("target", "a/b/target", false));
+        assert!(!excluded("target", "targets", true));
+        assert!(!excluded("arge", "target", true));
+    }
+
+    #[test]
+    fn a_pattern_with_a_slash_matches_consecutive_components() {
+        assert!(excluded("src/gen", "src/gen", true));
+        assert!(excluded("src/gen", "a/src/gen", true));
+        assert!(!excluded("src/gen", "src/generated", true));
+        assert!(!excluded("src/gen", "src/x/gen", true));
+    }
+
+    #[test]
+    fn a_leading_slash_ties_to_the_top_and_a_trailing_one_to_directories() {
+        assert!(excluded("/build", "build", true));
+        assert!(!excluded("/build", "a/build", true));
+        assert!(excluded("build/", "a/build", true));
+        assert!(!excluded("build/", "a/build", false));
+    }
+
+    #[test]
+    fn wildcards_stay_within_a_component() {
+        assert!(excluded("*.log", "a/x.log", false));
+        assert!(excluded("logs/*.log", "logs/x.log", false));
+        assert!(!excluded("logs/*.log", "logs/a/x.log", false));
+    }
+
+    #[test]
+    fn globs_match_names_of_files_but_not_of_directories() {
+        let config =
+            ExclusionConfig { exclude_globs: vec!["*.d".into()], ..ExclusionConfig::default() };
+        let filter = Filter::new(&config).unwrap();
+        assert_eq!(filter.judge(b"a/x.d", false, None), Verdict::Excluded("glob *.d".into()));
+        assert_eq!(filter.judge(b"conf.d", true, None), Verdict::Included);
+    }
+
+    #[test]
+    fn force_include_beats_patterns_and_globs() {
+        let config = ExclusionConfig {
+            exclude_patterns: vec![".env".into()],
+            exclude_globs: vec![".env*".into()],
+            force_include: vec![".env".into(), ".env.*".into()],
+            ..ExclusionConfig::default()
+        };
+        let filter = Filter::new(&config).unwrap();
+        assert_eq!(filter.judge(b"a/.env", false, None), Verdict::Forced);
+        assert_eq!(filter.judge(b"a/.env.local", false, None), Verdict::Forced);
+        assert!(matches!(filter.judge(b".envrc", false, None), Verdict::Excluded(_)));
+        assert!(filter.is_forced(b"a/.env/below", false));
+        assert!(!filter.is_forced(b"a/other", false));
+    }
+
+    #[test]
+    fn patterns_that_name_nothing_or_leave_are_refused() {
+        for text in ["", "/", "a//b", "../a", "a/../b", "[", "."] {
+            let config = ExclusionConfig {
+                exclude_patterns: vec![text.into()],
+                ..ExclusionConfig::default()
+            };
+            assert!(Filter::new(&config).is_err(), "{text:?} was accepted");
+        }
+    }
+}

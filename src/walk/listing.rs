@@ -1,0 +1,138 @@
+//! One directory, filtered: the step that every walk is made of.
+
+use std::sync::Arc;
+
+use super::exclusion::{Filter, Verdict};
+use super::ignore_files::{IGNORE_FILE, IgnoreLevel, is_vanishing};
+use crate::sys::{self, Dir, FileKind, Stat};
+
+/// How the entries of a directory are judged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mode {
+    /// By the filter.
+    Filtered,
+    /// All are in: the directory or one above it is force-included.
+    Forced,
+    /// The directory is excluded: only what is force-included is in.
+    OnlyForced,
+}
+
+/// An entry that is part of the snapshot.
+#[derive(Debug)]
+pub struct FoundEntry {
+    /// One path component.
+    pub name: Box<[u8]>,
+    /// Its attributes when it was listed.
+    pub stat: Stat,
+    /// How the entries below are judged, if it is a directory.
+    pub mode: Mode,
+}
+
+/// An entry that is not.
+#[derive(Debug)]
+pub struct LeftOut {
+    /// One path component.
+    pub name: Box<[u8]>,
+    /// Why.
+    pub why: WhyLeftOut,
+}
+
+/// Why an entry is not part of the snapshot.
+#[derive(Debug)]
+pub enum WhyLeftOut {
+    /// The named rule excludes it.
+    Excluded(String),
+    /// It could not be looked at.
+    Unreadable(sys::Error),
+}
+
+/// What a directory holds.
+#[derive(Debug, Default)]
+pub struct Listing {
+    /// What is part of the snapshot, sorted by name.
+    pub entries: Vec<FoundEntry>,
+    /// What is not, sorted by name.
+    pub left_out: Vec<LeftOut>,
+    /// Rules for the directories below.
+    pub ignores: Option<Arc<IgnoreLevel>>,
+}
+
+/// Lists `dir`, which lies at `relative` below the tracked path, and judges every entry.
+/// `is_known` says whether an earlier snapshot holds an entry of this directory.
+///
+/// # Errors
+/// When the directory cannot be listed.
+pub fn list(
+    dir: &Dir,
+    relative: &[u8],
+    mode: Mode,
+    filter: &Filter,
+    above: Option<Arc<IgnoreLevel>>,
+    is_known: impl Fn(&[u8]) -> bool,
+) -> sys::Result<Listing> {
+    let mut names = dir.names()?;
+    names.sort_unstable_by(|a, b| a.name.cmp(&b.name));
+    let has_ignore_file =
+        || names.binary_search_by(|listed| (*listed.name).cmp(IGNORE_FILE)).is_ok();
+    let ignores = if mode == Mode::Filtered && filter.uses_gitignore() && has_ignore_file() {
+        IgnoreLevel::descend(dir, relative, above)
+    } else {
+        above
+    };
+    let mut listing = Listing { entries: Vec::with_capacity(names.len()), ..Listing::default() };
+    let mut path = relative.to_vec();
+    if !path.is_empty() {
+        path.push(b'/');
+    }
+    let base_len = path.len();
+    for listed in names {
+        let name = listed.name;
+        path.truncate(base_len);
+        path.extend_from_slice(&name);
+        // Below an excluded directory nearly nothing is wanted: do not even look at the rest.
+        if mode == Mode::OnlyForced
+            && listed.kind.is_some_and(|kind| kind != FileKind::Directory)
+            && !filter.is_forced_itself(&path, false)
+        {
+            continue;
+        }
+        let stat = match dir.stat(&name) {
+            Ok(stat) => stat,
+            // Removed since it was listed: it is simply not there.
+            Err(error) if is_vanishing(&error) => continue,
+            Err(error) => {
+                listing.left_out.push(LeftOut { name, why: WhyLeftOut::Unreadable(error) });
+                continue;
+            }
+        };
+        let is_dir = stat.kind == FileKind::Directory;
+        let verdict = match mode {
+            Mode::Forced => Verdict::Forced,
+            Mode::Filtered => match filter.judge(&path, is_dir, ignores.as_deref()) {
+                Verdict::Ignored(_) if is_known(&name) => Verdict::Included,
+                verdict => verdict,
+            },
+            Mode::OnlyForced if filter.is_forced_itself(&path, is_dir) => Verdict::Forced,
+            Mode::OnlyForced if is_dir => {
+                listing.entries.push(FoundEntry { name, stat, mode: Mode::OnlyForced });
+                continue;
+            }
+            Mode::OnlyForced => continue,
+        };
+        match verdict {
+            Verdict::Included => {
+                listing.entries.push(FoundEntry { name, stat, mode: Mode::Filtered });
+            }
+            Verdict::Forced => listing.entries.push(FoundEntry { name, stat, mode: Mode::Forced }),
+            Verdict::Excluded(rule) | Verdict::Ignored(rule) => {
+                if is_dir && filter.forces_anything() {
+                    let name = name.clone();
+                    listing.entries.push(FoundEntry { name, stat, mode: Mode::OnlyForced });
+                }
+                listing.left_out.push(LeftOut { name, why: WhyLeftOut::Excluded(rule) });
+            }
+        }
+    }
+    listing.ignores = ignores;
+    Ok(listing)
+}

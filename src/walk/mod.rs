@@ -1,0 +1,12 @@
+//! Walking tracked paths: what is in, what is left out, and by which rule.
+//!
+//! A walk goes through directory descriptors and never follows a symlink. The tracked path itself
+//! is never excluded. Nothing here reads file contents, except `.gitignore` files.
+
+mod exclusion;
+mod ignore_files;
+mod listing;
+
+pub use exclusion::{ExclusionConfig, Filter, InvalidPattern, Verdict};
+pub use ignore_files::IgnoreLevel;
+pub use listing::{FoundEntry, LeftOut, Listing, Mode, WhyLeftOut, list};
