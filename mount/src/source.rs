@@ -5,6 +5,7 @@
 //! directory never changes, which lets the kernel keep what it was told for ever.
 
 use std::fmt;
+use std::hash::Hash;
 use std::io;
 use std::sync::Arc;
 
@@ -33,6 +34,7 @@ pub enum Stability {
     /// Neither the list nor anything below it ever changes; the kernel may keep it for ever.
     Immutable,
     /// Entries come and go (a new snapshot, a removed session): asked again after a short time.
+    /// Such a directory has no [`StateId`], and its key stays equal while it is the same directory.
     Changing,
 }
 
@@ -66,6 +68,9 @@ pub enum Kind<S: TreeSource + ?Sized> {
     BlockDevice(Device),
 }
 
+/// Extended attributes: pairs of name and value, sorted by name, shared between equal entries.
+pub type Xattrs = Arc<[(Box<[u8]>, Box<[u8]>)]>;
+
 /// Attributes of one entry, kind included.
 pub struct Node<S: TreeSource + ?Sized> {
     /// Kind, and what only that kind has.
@@ -83,10 +88,57 @@ pub struct Node<S: TreeSource + ?Sized> {
     /// Names of this inode inside the snapshot; 1 for nearly everything, directories included.
     pub links: HardLinks,
     /// Extended attributes as captured, sorted by name. `None` costs nothing.
-    pub xattrs: Option<Arc<[(Box<[u8]>, Box<[u8]>)]>>,
+    pub xattrs: Option<Xattrs>,
     /// Which state this is. `None`: the entry is nobody else's equal (session directories, the root
     /// of a snapshot), and gets an inode number of its own.
     pub state: Option<StateId>,
+}
+
+impl<S: TreeSource + ?Sized> Clone for Kind<S> {
+    fn clone(&self) -> Self {
+        match self {
+            Self::Directory(key) => Self::Directory(key.clone()),
+            Self::File { size, content } => Self::File { size: *size, content: content.clone() },
+            Self::Symlink { target } => Self::Symlink { target: target.clone() },
+            Self::Fifo => Self::Fifo,
+            Self::Socket => Self::Socket,
+            Self::CharDevice(device) => Self::CharDevice(*device),
+            Self::BlockDevice(device) => Self::BlockDevice(*device),
+        }
+    }
+}
+
+impl<S: TreeSource + ?Sized> PartialEq for Kind<S> {
+    fn eq(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Directory(a), Self::Directory(b)) => a == b,
+            (
+                Self::File { size, content },
+                Self::File { size: other_size, content: other_content },
+            ) => size == other_size && content == other_content,
+            (Self::Symlink { target }, Self::Symlink { target: other }) => target == other,
+            (Self::Fifo, Self::Fifo) | (Self::Socket, Self::Socket) => true,
+            (Self::CharDevice(a), Self::CharDevice(b))
+            | (Self::BlockDevice(a), Self::BlockDevice(b)) => a == b,
+            _ => false,
+        }
+    }
+}
+
+impl<S: TreeSource + ?Sized> Clone for Node<S> {
+    fn clone(&self) -> Self {
+        Self {
+            kind: self.kind.clone(),
+            mode: self.mode,
+            uid: self.uid,
+            gid: self.gid,
+            mtime_s: self.mtime_s,
+            mtime_ns: self.mtime_ns,
+            links: self.links,
+            xattrs: self.xattrs.clone(),
+            state: self.state,
+        }
+    }
 }
 
 /// A name in a directory and what it names.
@@ -111,12 +163,12 @@ pub trait Content: Send + Sync {
 /// Implementations are called from several threads at once and must not lock for long. All errors
 /// become EIO on the mount, except [`io::ErrorKind::NotFound`], which becomes ENOENT.
 pub trait TreeSource: Send + Sync + 'static {
-    /// Key of a directory; cheap to clone.
-    type Directory: Clone + Send + Sync + fmt::Debug + 'static;
-    /// Key of a file's bytes; cheap to clone.
-    type Content: Clone + Send + Sync + fmt::Debug + 'static;
+    /// Key of a directory; cheap to clone, equal only when it lists the same.
+    type Directory: Clone + Eq + Send + Sync + fmt::Debug + 'static;
+    /// Key of a file's bytes; cheap to clone, equal only for the same bytes.
+    type Content: Clone + Eq + Hash + Send + Sync + fmt::Debug + 'static;
 
-    /// The directory that is mounted.
+    /// The directory that is mounted. Asked again and again when it is `Changing`.
     fn root(&self) -> Node<Self>;
 
     /// Whether the list of `directory` may change.

@@ -1,0 +1,194 @@
+//! Serves a real directory as two snapshots, `0` and `1`, that differ in a few files: for measuring
+//! the mount without a store.
+//!
+//! `mirror DIRECTORY MOUNTPOINT [CHANGED_FILES]`; ends when it is unmounted, then prints the counts.
+#![allow(clippy::disallowed_methods, clippy::print_stdout, missing_docs)]
+
+use std::collections::HashSet;
+use std::fs::{self, File};
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use nono_mount::{
+    Content, Entry, HardLinks, Kind, Mount, MountOptions, Node, Stability, StateId, TreeSource,
+};
+
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+enum Directory {
+    Root,
+    Captured { snapshot: u32, path: Arc<Path> },
+}
+
+struct Mirror {
+    base: PathBuf,
+    /// Files (and the directories above them) that are another state in snapshot 1.
+    changed: HashSet<PathBuf>,
+}
+
+struct Bytes(Vec<u8>);
+
+impl Content for Bytes {
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+        let rest = self.0.get(offset as usize..).unwrap_or_default();
+        let count = rest.len().min(buffer.len());
+        buffer[..count].copy_from_slice(&rest[..count]);
+        Ok(count)
+    }
+}
+
+struct Opened(File);
+
+impl Content for Opened {
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+        FileExt::read_at(&self.0, buffer, offset)
+    }
+}
+
+impl Mirror {
+    fn new(base: PathBuf, changes: usize) -> Self {
+        let mut files = Vec::new();
+        let mut pending = vec![base.clone()];
+        while let Some(directory) = pending.pop() {
+            for entry in fs::read_dir(directory).unwrap() {
+                let entry = entry.unwrap();
+                match entry.file_type().unwrap() {
+                    kind if kind.is_dir() => pending.push(entry.path()),
+                    kind if kind.is_file() => files.push(entry.path()),
+                    _ => {}
+                }
+            }
+        }
+        let mut changed = HashSet::new();
+        let step = (files.len() / changes.max(1)).max(1);
+        for path in files.iter().step_by(step).take(changes) {
+            changed.extend(path.ancestors().take_while(|p| *p != base).map(Path::to_path_buf));
+        }
+        changed.insert(base.clone());
+        Self { base, changed }
+    }
+
+    fn node(&self, snapshot: u32, path: PathBuf) -> io::Result<Node<Self>> {
+        let metadata = fs::symlink_metadata(&path)?;
+        let other = snapshot == 1 && self.changed.contains(&path);
+        let is_root = path == self.base;
+        let mut hash = [0; 16];
+        for (seed, half) in hash.chunks_mut(8).enumerate() {
+            let mut hasher = DefaultHasher::new();
+            (seed, &path, other, metadata.mtime(), metadata.size()).hash(&mut hasher);
+            half.copy_from_slice(&hasher.finish().to_le_bytes());
+        }
+        let mtime_s = metadata.mtime() + i64::from(other && metadata.is_file());
+        let kind = if metadata.is_dir() {
+            Kind::Directory(Directory::Captured { snapshot, path: path.into() })
+        } else if metadata.is_symlink() {
+            Kind::Symlink { target: fs::read_link(&path)?.as_os_str().as_bytes().into() }
+        } else {
+            Kind::File { size: metadata.size(), content: path }
+        };
+        Ok(Node {
+            kind,
+            mode: metadata.mode() as u16 & 0o7777,
+            uid: metadata.uid(),
+            gid: metadata.gid(),
+            mtime_s,
+            mtime_ns: metadata.mtime_nsec() as u32,
+            links: HardLinks(1),
+            xattrs: None,
+            state: (!is_root).then_some(StateId(hash)),
+        })
+    }
+}
+
+impl TreeSource for Mirror {
+    type Directory = Directory;
+    type Content = PathBuf;
+
+    fn root(&self) -> Node<Self> {
+        Node {
+            kind: Kind::Directory(Directory::Root),
+            mode: 0o755,
+            uid: 0,
+            gid: 0,
+            mtime_s: 0,
+            mtime_ns: 0,
+            links: HardLinks(1),
+            xattrs: None,
+            state: None,
+        }
+    }
+
+    fn stability(&self, directory: &Directory) -> Stability {
+        match directory {
+            Directory::Root => Stability::Changing,
+            Directory::Captured { .. } => Stability::Immutable,
+        }
+    }
+
+    fn list(&self, directory: &Directory) -> io::Result<Vec<Entry<Self>>> {
+        let mut entries = Vec::new();
+        match directory {
+            Directory::Root => {
+                for snapshot in [0, 1] {
+                    let node = self.node(snapshot, self.base.clone())?;
+                    entries.push(Entry { name: snapshot.to_string().into_bytes().into(), node });
+                }
+            }
+            Directory::Captured { snapshot, path } => {
+                for entry in fs::read_dir(path)? {
+                    let entry = entry?;
+                    let node = self.node(*snapshot, entry.path())?;
+                    entries.push(Entry { name: entry.file_name().as_bytes().into(), node });
+                }
+            }
+        }
+        entries.sort_by(|a, b| a.name.cmp(&b.name));
+        Ok(entries)
+    }
+
+    fn open(&self, content: &PathBuf, size: u64) -> io::Result<Arc<dyn Content>> {
+        if size <= 1024 * 1024 {
+            Ok(Arc::new(Bytes(fs::read(content)?)))
+        } else {
+            Ok(Arc::new(Opened(File::open(content)?)))
+        }
+    }
+
+    fn sha256_hex(&self, _: &PathBuf) -> String {
+        "0".repeat(64)
+    }
+}
+
+fn main() {
+    let arguments: Vec<_> = std::env::args_os().skip(1).collect();
+    let [base, directory, rest @ ..] = &*arguments else {
+        panic!("usage: mirror DIRECTORY MOUNTPOINT [CHANGED_FILES] [option=value]…")
+    };
+    let mut changes = 10;
+    let mut options = MountOptions::default();
+    for argument in rest.iter().filter_map(|argument| argument.to_str()) {
+        match argument.split_once('=') {
+            Some(("threads", value)) => options.threads = value.parse().unwrap(),
+            Some(("push", value)) => options.push_siblings = value.parse().unwrap(),
+            _ => changes = argument.parse().unwrap(),
+        }
+    }
+    let base = fs::canonicalize(base).unwrap();
+    let mount = Mount::new(Mirror::new(base, changes), Path::new(directory), options).unwrap();
+    println!("mounted at {}", mount.directory().display());
+    let unmounter = mount.unmounter();
+    let mut earlier = mount.counts();
+    let mut line = String::new();
+    // Each line on standard input prints what happened since the last one.
+    while io::stdin().read_line(&mut line).unwrap_or(0) > 0 {
+        let now = mount.counts();
+        println!("{} {:?} nodes {}", line.trim(), now - earlier, mount.live_nodes());
+        earlier = now;
+        line.clear();
+    }
+    unmounter.unmount().unwrap();
+    mount.wait().unwrap();
+}

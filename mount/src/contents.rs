@@ -1,0 +1,84 @@
+//! Verified file contents, kept open between the reads of one file.
+//!
+//! Opening verifies, which for a large file takes long. So a large file is opened by a thread of its
+//! own while its reads wait in a queue: the threads that answer the kernel are never all busy
+//! hashing, and each file is verified once however many programs read it at the same time.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::num::NonZeroUsize;
+use std::sync::Arc;
+
+use lru::LruCache;
+use parking_lot::Mutex;
+
+use crate::source::{Content, TreeSource};
+
+/// Files up to this size are verified by the thread that answers the read.
+pub(crate) const INLINE_OPEN_BYTES: u64 = 1024 * 1024;
+
+/// Files in use; `R` is a read that waits.
+pub(crate) struct Contents<S: TreeSource, R> {
+    files: Mutex<Files<S, R>>,
+}
+
+struct Files<S: TreeSource, R> {
+    open: LruCache<S::Content, Arc<dyn Content>>,
+    opening: HashMap<S::Content, Vec<R>>,
+}
+
+/// What [`Contents::open_or_queue`] found.
+pub(crate) enum Found<R> {
+    /// The file is open; here is the read back.
+    Open(Arc<dyn Content>, R),
+    /// Somebody is opening it and will answer the read.
+    Queued,
+    /// The read is queued, and the caller must open the file and call [`Contents::opened`].
+    Missing,
+}
+
+impl<S: TreeSource, R> Contents<S, R> {
+    pub(crate) fn new(capacity: usize) -> Self {
+        let capacity = NonZeroUsize::new(capacity).unwrap_or(NonZeroUsize::MIN);
+        Self { files: Mutex::new(Files { open: LruCache::new(capacity), opening: HashMap::new() }) }
+    }
+
+    /// The file, if it is open.
+    pub(crate) fn cached(&self, key: &S::Content) -> Option<Arc<dyn Content>> {
+        self.files.lock().open.get(key).cloned()
+    }
+
+    /// Keeps an open file.
+    pub(crate) fn keep(&self, key: S::Content, content: Arc<dyn Content>) {
+        // The file that falls out is closed after the lock is free.
+        let _evicted = self.files.lock().open.push(key, content);
+    }
+
+    /// Finds the open file, or queues `read` until it is open.
+    pub(crate) fn open_or_queue(&self, key: &S::Content, read: R) -> Found<R> {
+        let mut files = self.files.lock();
+        if let Some(content) = files.open.get(key) {
+            return Found::Open(content.clone(), read);
+        }
+        match files.opening.entry(key.clone()) {
+            Entry::Occupied(mut waiting) => {
+                waiting.get_mut().push(read);
+                Found::Queued
+            }
+            Entry::Vacant(slot) => {
+                slot.insert(vec![read]);
+                Found::Missing
+            }
+        }
+    }
+
+    /// The file is open, or could not be opened: returns the reads that waited. A failure is not
+    /// remembered, the next read tries again.
+    pub(crate) fn opened(&self, key: &S::Content, content: Option<&Arc<dyn Content>>) -> Vec<R> {
+        let mut files = self.files.lock();
+        let waiting = files.opening.remove(key).unwrap_or_default();
+        let _evicted = content.and_then(|content| files.open.push(key.clone(), content.clone()));
+        drop(files);
+        waiting
+    }
+}

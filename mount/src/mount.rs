@@ -1,0 +1,224 @@
+//! A mount from its beginning to its end.
+//!
+//! [`Mount::new`] returns when the directory is usable. The mount ends when somebody unmounts it, by
+//! whatever means, or when the process ends; [`Mount::wait`] returns then. Dropping a [`Mount`]
+//! unmounts. An unmount first looks in the mount table whether the mount at the directory is still
+//! the same one, so it never takes away another mount that came to the same place.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use fuser::{BackgroundSession, Config, INodeNo, Notifier, Session, SessionACL};
+
+use crate::attach::{Unmounted, attach, detach};
+use crate::counters::{Counters, Counts};
+use crate::error::MountError;
+use crate::filesystem::TreeFilesystem;
+use crate::options::MountOptions;
+use crate::prefetch::{self, PushQueue};
+use crate::source::{Kind, Stability, TreeSource};
+use crate::sys::{self, FS_TYPE, MountPoint, MountedAt};
+use crate::tree::Tree;
+
+/// A live mount. Dropping it unmounts, lazily when somebody uses it.
+pub struct Mount {
+    session: Option<BackgroundSession>,
+    unmounter: Unmounter,
+    served: Arc<dyn Served>,
+    notifier: Notifier,
+}
+
+impl Mount {
+    /// Mounts `source` at `directory` and returns when programs can use it. A dead mount of ours at
+    /// the same place is replaced.
+    ///
+    /// # Errors
+    /// The variant of [`MountError`] that says what is missing. Nothing stays mounted then.
+    pub fn new<S: TreeSource>(
+        source: S,
+        directory: &Path,
+        options: MountOptions,
+    ) -> Result<Self, MountError> {
+        let path = match sys::check_mount_point(directory)? {
+            MountPoint::Free(path) => path,
+            MountPoint::Dead(dead) => {
+                detach(&dead.directory)?;
+                match sys::check_mount_point(directory)? {
+                    MountPoint::Free(path) => path,
+                    MountPoint::Dead(MountedAt { directory: path, fs_type, .. }) => {
+                        return Err(MountError::DeadMount { path, fs_type });
+                    }
+                }
+            }
+        };
+        let connection = attach(&path, &options)?;
+        let mounted = sys::mounted_at(&path)?
+            .filter(|mounted| mounted.fs_type == FS_TYPE)
+            .ok_or_else(|| MountError::NotMounted { path: path.clone() })?;
+        let unmounter = Unmounter { mounted: Arc::new(mounted) };
+        let guard = UnmountOnError(Some(&unmounter));
+
+        let threads = options.threads.max(1);
+        let tree = Arc::new(Tree::new(source, options));
+        let (pushes, queue) = PushQueue::new();
+        let filesystem = TreeFilesystem::new(tree.clone(), Arc::new(pushes));
+        let mut config = Config::default();
+        config.n_threads = Some(threads);
+        config.clone_fd = threads > 1;
+        // Who may come in is decided by the kernel (allow_other); fuser need not look again.
+        let failed = |error| MountError::io("serve", &path, error);
+        let session =
+            Session::from_fd(filesystem, connection, SessionACL::All, config).map_err(failed)?;
+        let notifier = session.notifier();
+        if tree.options.push_siblings {
+            prefetch::spawn(tree.clone(), queue, notifier.clone()).map_err(failed)?;
+        }
+        let session = session.spawn().map_err(failed)?;
+        guard.disarm();
+        Ok(Self { session: Some(session), unmounter, served: tree, notifier })
+    }
+
+    /// Where it is mounted, without links.
+    pub fn directory(&self) -> &Path {
+        &self.unmounter.mounted.directory
+    }
+
+    /// The line of the mount table.
+    pub fn mounted_at(&self) -> &MountedAt {
+        &self.unmounter.mounted
+    }
+
+    /// Something that can unmount from another thread, for instance when a signal comes.
+    pub fn unmounter(&self) -> Unmounter {
+        self.unmounter.clone()
+    }
+
+    /// Takes the mount away from its directory, lazily when somebody uses it. The mount serves its
+    /// last users until [`wait`](Self::wait) returns or the process ends.
+    ///
+    /// # Errors
+    /// The mount is still there, and the error says why.
+    pub fn unmount(&self) -> Result<Unmounted, MountError> {
+        self.unmounter.unmount()
+    }
+
+    /// Waits until the mount has ended: it was unmounted and its last user is gone.
+    ///
+    /// # Errors
+    /// The connection to the kernel broke.
+    pub fn wait(mut self) -> Result<(), MountError> {
+        let Some(session) = self.session.take() else { return Ok(()) };
+        session.join().map_err(|e| MountError::io("serve", self.directory(), e))
+    }
+
+    /// Makes the kernel ask again about every changing directory it knows, instead of within
+    /// [`MountOptions::changing_ttl`].
+    pub fn refresh(&self) {
+        for id in self.served.changing_directories() {
+            // A directory the kernel forgot meanwhile needs no refresh.
+            if let Err(error) = self.notifier.inval_inode(INodeNo(id), 0, 0) {
+                tracing::debug!(id, %error, "the kernel did not refresh a directory");
+            }
+        }
+    }
+
+    /// Requests so far.
+    pub fn counts(&self) -> Counts {
+        self.served.counters().counts()
+    }
+
+    /// Nodes the kernel knows now, the root included.
+    pub fn live_nodes(&self) -> usize {
+        self.served.live_nodes()
+    }
+}
+
+impl Drop for Mount {
+    fn drop(&mut self) {
+        if let Err(error) = self.unmounter.unmount() {
+            tracing::warn!(%error, "the mount stays");
+        }
+    }
+}
+
+impl fmt::Debug for Mount {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Mount").field("mounted", &self.unmounter.mounted).finish_non_exhaustive()
+    }
+}
+
+/// Unmounts one [`Mount`], and only that one.
+#[derive(Clone, Debug)]
+pub struct Unmounter {
+    mounted: Arc<MountedAt>,
+}
+
+impl Unmounter {
+    /// As [`Mount::unmount`]. A mount that is gone already is no error.
+    ///
+    /// # Errors
+    /// The mount is still there, and the error says why.
+    pub fn unmount(&self) -> Result<Unmounted, MountError> {
+        let there = sys::mounted_at(&self.mounted.directory)?;
+        match there {
+            Some(there) if there == *self.mounted => detach(&self.mounted.directory),
+            _ => Ok(Unmounted::Clean),
+        }
+    }
+}
+
+/// Takes a half-made mount away when mounting fails.
+struct UnmountOnError<'a>(Option<&'a Unmounter>);
+
+impl UnmountOnError<'_> {
+    fn disarm(mut self) {
+        self.0 = None;
+    }
+}
+
+impl Drop for UnmountOnError<'_> {
+    fn drop(&mut self) {
+        if let Some(Err(error)) = self.0.map(Unmounter::unmount) {
+            tracing::warn!(%error, "a half-made mount stays");
+        }
+    }
+}
+
+/// Unmounts the mount of ours at `directory`, live or dead, lazily when it is in use.
+///
+/// # Errors
+/// [`MountError::NotMounted`] when nothing of ours is there; otherwise why it stays.
+pub fn unmount(directory: &Path) -> Result<Unmounted, MountError> {
+    let path: PathBuf = sys::resolve(directory)?;
+    match sys::mounted_at(&path)? {
+        Some(mounted) if mounted.fs_type == FS_TYPE => detach(&path),
+        _ => Err(MountError::NotMounted { path: directory.to_owned() }),
+    }
+}
+
+/// What a [`Mount`] needs of its tree, whatever the source.
+trait Served: Send + Sync {
+    fn counters(&self) -> &Counters;
+    fn live_nodes(&self) -> usize;
+    fn changing_directories(&self) -> Vec<u64>;
+}
+
+impl<S: TreeSource> Served for Tree<S> {
+    fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    fn live_nodes(&self) -> usize {
+        self.nodes.lock().len()
+    }
+
+    fn changing_directories(&self) -> Vec<u64> {
+        let nodes = self.nodes.lock();
+        let changing = |id: &u64| match nodes.get(*id).map(|node| &node.kind) {
+            Some(Kind::Directory(key)) => self.source.stability(key) == Stability::Changing,
+            _ => false,
+        };
+        nodes.directories().into_iter().filter(changing).collect()
+    }
+}

@@ -1,0 +1,69 @@
+//! How a tree is mounted. Everything has a default that fits a person browsing their own past.
+
+use std::time::Duration;
+
+/// Whose files the mount shows.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Owner {
+    /// Owner and group as captured.
+    #[default]
+    Original,
+    /// Everything belongs to this user and group.
+    Me {
+        /// User id shown for every entry.
+        uid: u32,
+        /// Group id shown for every entry.
+        gid: u32,
+    },
+}
+
+/// Options of one mount. Build it from [`MountOptions::default`].
+#[derive(Clone, Debug)]
+pub struct MountOptions {
+    /// Whose files the mount shows.
+    pub owner: Owner,
+    /// Let other users in (`allow_other`); permissions are then checked as on any file system. An
+    /// ordinary user needs `user_allow_other` in `/etc/fuse.conf`.
+    pub allow_other: bool,
+    /// Number of threads that answer the kernel.
+    pub threads: usize,
+    /// First column of `mount`: says what is served. The type is always `fuse.nono`.
+    pub fs_name: String,
+    /// Also list `user.nono.sha256` in `listxattr`. Off by default, so that `cp -a`, `rsync -X` and
+    /// `tar --xattrs` copy what was captured and nothing else; asking for it by name always works.
+    pub list_sha256: bool,
+    /// How long the kernel may believe what it knows about a changing directory.
+    pub changing_ttl: Duration,
+    /// Directory entries kept decoded between requests; about 200 bytes each.
+    pub cached_entries: usize,
+    /// Files kept open (and verified) between requests.
+    pub cached_contents: usize,
+    /// Push small siblings of a file that is read to the kernel before they are asked for.
+    pub push_siblings: bool,
+    /// Largest file that is pushed, in bytes.
+    pub push_file_bytes: u64,
+    /// Most bytes pushed for one read.
+    pub push_batch_bytes: u64,
+    /// Nodes the kernel may hold before the mount asks it to drop files; about 250 bytes each here,
+    /// and far more in the kernel.
+    pub max_nodes: usize,
+}
+
+impl Default for MountOptions {
+    fn default() -> Self {
+        Self {
+            owner: Owner::Original,
+            allow_other: false,
+            threads: 2,
+            fs_name: "nono".to_owned(),
+            list_sha256: false,
+            changing_ttl: Duration::from_millis(500),
+            cached_entries: 32 * 1024,
+            cached_contents: 64,
+            push_siblings: true,
+            push_file_bytes: 128 * 1024,
+            push_batch_bytes: 4 * 1024 * 1024,
+            max_nodes: 1_000_000,
+        }
+    }
+}
