@@ -65,10 +65,6 @@ pub struct CachedFile {
 /// What the cache knows of a directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CachedDirectory {
-    /// The state of the directory itself when its attributes were read.
-    pub key: StatKey,
-    /// Its extended attributes.
-    pub xattrs: Xattrs,
     /// Its tree, which is in the store.
     pub tree: ContentHash,
     /// Its files, sorted by name.
@@ -135,8 +131,6 @@ impl StatCache {
     pub fn directory(&self, relative: &[u8]) -> Option<CachedDirectory> {
         let range = self.directories.get(relative)?;
         let mut fields = Fields { bytes: self.bytes.get(..range.end)?, at: range.start };
-        let key = fields.key()?;
-        let xattrs = fields.xattrs()?;
         let tree = fields.hash()?;
         let count = fields.u32()?;
         let mut files = Vec::with_capacity(count.min(1 << 16) as usize);
@@ -146,7 +140,7 @@ impl StatCache {
             let hash = fields.hash()?;
             files.push((name, CachedFile { key, hash, xattrs: fields.xattrs()? }));
         }
-        Some(CachedDirectory { key, xattrs, tree, files })
+        Some(CachedDirectory { tree, files })
     }
 
     /// Whether nothing is known.
@@ -214,8 +208,6 @@ impl StatCacheWriter {
         record.clear();
         record.extend_from_slice(&[0; 4]);
         put_bytes(&mut record, relative);
-        put_key(&mut record, &directory.key);
-        put_xattrs(&mut record, &directory.xattrs);
         record.extend_from_slice(directory.tree.as_bytes());
         let settled = || directory.files.iter().filter(|(_, file)| !file.key.is_racy(self.start));
         put_u32(&mut record, settled().count());
@@ -360,12 +352,12 @@ mod tests {
 
     fn file(ctime: FileTime) -> CachedFile {
         let key = StatKey { dev: 1, ino: 2, size: 3, mtime: time(1, 1), ctime };
-        CachedFile { key, hash: ContentHash::of(b"x"), xattrs: Xattrs::default() }
+        let xattrs = Xattrs::new(vec![((*b"user.a").into(), (*b"1").into())]);
+        CachedFile { key, hash: ContentHash::of(b"x"), xattrs }
     }
 
     fn directory(files: Vec<(Box<[u8]>, CachedFile)>) -> CachedDirectory {
-        let xattrs = Xattrs::new(vec![((*b"user.a").into(), (*b"1").into())]);
-        CachedDirectory { key: file(time(5, 5)).key, xattrs, tree: ContentHash::of(b"t"), files }
+        CachedDirectory { tree: ContentHash::of(b"t"), files }
     }
 
     fn saved(start: FileTime, content: &CachedDirectory) -> (tempfile::TempDir, Dir) {

@@ -10,7 +10,7 @@ use crate::path_text::{Shown, to_path};
 use crate::sys::Dir;
 
 /// Name of the files that are read.
-pub const IGNORE_FILE: &[u8] = b".gitignore";
+pub(super) const IGNORE_FILE: &[u8] = b".gitignore";
 /// A larger `.gitignore` is not read; more is captured then, never less.
 const MAX_IGNORE_BYTES: u64 = 1 << 20;
 

@@ -1,0 +1,422 @@
+//! The engine's front door: one session, its snapshots, and (in `restore`) the way back.
+
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use jiff::Timestamp;
+
+use super::budget::Budget;
+use super::capture::{CacheLocation, Capture, CaptureError, CaptureRequest, capture};
+use super::manifest::{MANIFEST_VERSION, NotCapturedSet, SnapshotKind, SnapshotManifest};
+use super::metadata::SessionMetadata;
+use super::roots::{TrackedPathError, TrackedRoot, resolve_roots};
+use super::session_dir::{LoadedManifest, ManifestError, OBJECTS_NAME, SessionDir};
+use crate::diff::{self, Change, ChangeSummary};
+use crate::object::ContentHash;
+use crate::path_text::Shown;
+use crate::progress::{NoProgress, Progress};
+use crate::store::{LocalStore, StoreError};
+use crate::sys::{self, Dir};
+use crate::walk::ExclusionConfig;
+
+/// Why a snapshot operation failed. Nothing of it is half-done.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SnapshotError {
+    /// A path cannot be tracked.
+    #[error(transparent)]
+    TrackedPath(#[from] TrackedPathError),
+    /// The state could not be captured.
+    #[error(transparent)]
+    Capture(#[from] CaptureError),
+    /// A manifest cannot be used.
+    #[error(transparent)]
+    Manifest(#[from] ManifestError),
+    /// The store cannot be used.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// An incremental snapshot was asked for before there was a baseline.
+    #[error("session {} has no baseline: call create_baseline() first", Shown::path(session))]
+    NoBaseline {
+        /// The session's directory.
+        session: PathBuf,
+    },
+    /// A baseline was asked for twice.
+    #[error("session {} already has a baseline: call create_incremental()", Shown::path(session))]
+    BaselineExists {
+        /// The session's directory.
+        session: PathBuf,
+    },
+    /// There is no snapshot of this number.
+    #[error("session {} has no snapshot {number}{}", Shown::path(session), last.map_or(String::new(), |last| format!(" (its last is {last})")))]
+    NoSuchSnapshot {
+        /// The session's directory.
+        session: PathBuf,
+        /// The number asked for.
+        number: u64,
+        /// The last that there is.
+        last: Option<u64>,
+    },
+    /// A file system call failed.
+    #[error(transparent)]
+    Io(#[from] sys::Error),
+}
+
+/// Records states of tracked paths in one session and brings them back.
+///
+/// Several managers, in any number of processes, may use one session: each operation holds the
+/// session's lock. All methods leave the session as it was when they fail.
+pub struct SnapshotManager {
+    session: SessionDir,
+    store: LocalStore,
+    index: Option<Dir>,
+    roots: Vec<TrackedRoot>,
+    budget: Budget,
+    progress: Arc<dyn Progress + Send>,
+    threads: usize,
+}
+
+impl std::fmt::Debug for SnapshotManager {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("SnapshotManager")
+            .field("session", &self.session.path())
+            .field("roots", &self.roots)
+            .finish_non_exhaustive()
+    }
+}
+
+impl SnapshotManager {
+    /// Makes a session in `session_dir`, or resumes the one that is there. The directory gets its
+    /// own `objects` unless it has one (or a link to a shared one) already.
+    ///
+    /// # Errors
+    /// When a path cannot be tracked, a pattern is invalid, or the directory cannot be written.
+    pub fn new(
+        session_dir: &Path,
+        tracked_paths: &[PathBuf],
+        exclusion: ExclusionConfig,
+        budget: Budget,
+    ) -> Result<Self, SnapshotError> {
+        // The paths are checked before anything is made, so that a refusal leaves nothing behind.
+        let place = sys::plain_absolute(session_dir, &sys::current_dir()?);
+        let known = match SessionDir::open(&place) {
+            Ok(session) => latest_manifest(&session)?.map(|latest| latest.manifest.roots),
+            Err(_) => None,
+        };
+        let store_paths = store_paths(&place);
+        let roots = match known {
+            Some(known) => resume_roots(&known, tracked_paths, &exclusion, &store_paths)?,
+            None => resolve_roots(tracked_paths, &exclusion, &store_paths)?,
+        };
+        Self::assemble(SessionDir::create(&place)?, roots, budget)
+    }
+
+    /// Resumes a session with the tracked paths and filters of its last snapshot.
+    ///
+    /// # Errors
+    /// When there is no such session, or it has no snapshot.
+    pub fn open(session_dir: &Path) -> Result<Self, SnapshotError> {
+        let session = SessionDir::open(session_dir)?;
+        let latest = latest_manifest(&session)?
+            .ok_or_else(|| SnapshotError::NoBaseline { session: session_dir.to_owned() })?;
+        Self::assemble(session, latest.manifest.roots, Budget::default())
+    }
+
+    fn assemble(
+        session: SessionDir,
+        roots: Vec<TrackedRoot>,
+        budget: Budget,
+    ) -> Result<Self, SnapshotError> {
+        let store = LocalStore::create(&session.path().join(OBJECTS_NAME))?;
+        // Caches lie beside the objects they vouch for.
+        let objects = sys::real_path(store.path())?;
+        let index = objects.with_file_name("index");
+        let opened = sys::create_private_dir(&index).and_then(|()| Dir::open(&index));
+        let index = opened.inspect_err(|error| tracing::warn!("no stat cache: {error}")).ok();
+        let progress = Arc::new(NoProgress);
+        Ok(Self { session, store, index, roots, budget, progress, threads: 0 })
+    }
+
+    /// Sets the limits of the snapshots that follow.
+    #[must_use]
+    pub fn with_budget(mut self, budget: Budget) -> Self {
+        self.budget = budget;
+        self
+    }
+
+    /// Tells `progress` about the work that follows, and asks it whether to stop.
+    #[must_use]
+    pub fn with_progress(mut self, progress: Arc<dyn Progress + Send>) -> Self {
+        self.progress = progress;
+        self
+    }
+
+    /// Uses so many threads; 0 is one for each core.
+    #[must_use]
+    pub fn with_threads(mut self, threads: usize) -> Self {
+        self.threads = threads;
+        self
+    }
+
+    /// The session's directory.
+    pub fn session(&self) -> &SessionDir {
+        &self.session
+    }
+
+    /// The session's objects.
+    pub fn store(&self) -> &LocalStore {
+        &self.store
+    }
+
+    /// What is tracked, with filters.
+    pub fn roots(&self) -> &[TrackedRoot] {
+        &self.roots
+    }
+
+    /// Captures the first state. When it returns, the snapshot is durable.
+    ///
+    /// # Errors
+    /// [`SnapshotError::BaselineExists`], [`CaptureError::OverBudget`], or a store that cannot be
+    /// written. Nothing is recorded then.
+    pub fn create_baseline(&self) -> Result<SnapshotManifest, SnapshotError> {
+        let _lock = self.session.lock()?;
+        if !self.session.snapshot_numbers()?.is_empty() {
+            return Err(SnapshotError::BaselineExists { session: self.session.path().to_owned() });
+        }
+        let (loaded, _) = self.take(None, SnapshotKind::Ordinary, Vec::new(), self.budget)?;
+        Ok(loaded.manifest)
+    }
+
+    /// Captures the current state and says what changed since the snapshot before.
+    ///
+    /// # Errors
+    /// [`SnapshotError::NoBaseline`], or a store that cannot be written.
+    pub fn create_incremental(&self) -> Result<(SnapshotManifest, Vec<Change>), SnapshotError> {
+        let _lock = self.session.lock()?;
+        let parent = self.latest()?;
+        let taken = self.take(Some(&parent), SnapshotKind::Ordinary, Vec::new(), self.budget)?;
+        Ok((taken.0.manifest, taken.1))
+    }
+
+    /// Number of snapshots on the disk.
+    ///
+    /// # Errors
+    /// When the session cannot be read.
+    pub fn snapshot_count(&self) -> Result<u64, SnapshotError> {
+        Ok(self.session.snapshot_numbers()?.len() as u64)
+    }
+
+    /// The manifest of one snapshot.
+    ///
+    /// # Errors
+    /// [`SnapshotError::NoSuchSnapshot`], or a manifest that cannot be used.
+    pub fn load_manifest(&self, number: u64) -> Result<SnapshotManifest, SnapshotError> {
+        match self.session.manifest(number) {
+            Ok(loaded) => Ok(loaded.manifest),
+            Err(ManifestError::Missing { .. }) => Err(SnapshotError::NoSuchSnapshot {
+                session: self.session.path().to_owned(),
+                number,
+                last: self.session.snapshot_numbers()?.last().copied(),
+            }),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Writes the session's manifest. Number and hashes of the snapshots are taken from the disk,
+    /// whatever `metadata` says.
+    ///
+    /// # Errors
+    /// When it cannot be written; the old one is then still there.
+    pub fn save_session_metadata(&self, metadata: &SessionMetadata) -> Result<(), SnapshotError> {
+        let _lock = self.session.lock()?;
+        let mut metadata = metadata.clone();
+        if let Ok(current) = self.session.metadata() {
+            metadata.changes = current.changes;
+        }
+        metadata.merkle_roots.clear();
+        metadata.manifest_hashes.clear();
+        for number in self.session.snapshot_numbers()? {
+            let loaded = self.session.manifest(number)?;
+            metadata.merkle_roots.push(loaded.manifest.merkle_root);
+            metadata.manifest_hashes.push(loaded.hash);
+        }
+        metadata.snapshot_count = metadata.merkle_roots.len() as u64;
+        Ok(self.session.save_metadata(&metadata)?)
+    }
+
+    /// Reads the manifest of a session.
+    ///
+    /// # Errors
+    /// When there is none or it cannot be used.
+    pub fn load_session_metadata(session_dir: &Path) -> Result<SessionMetadata, SnapshotError> {
+        Ok(SessionDir::open(session_dir)?.metadata()?)
+    }
+
+    pub(crate) fn latest(&self) -> Result<LoadedManifest, SnapshotError> {
+        latest_manifest(&self.session)?
+            .ok_or_else(|| SnapshotError::NoBaseline { session: self.session.path().to_owned() })
+    }
+
+    /// Takes a snapshot under the session's lock. `known` are further snapshots whose paths stay in
+    /// even if they are git-ignored by now.
+    pub(crate) fn take(
+        &self,
+        parent: Option<&LoadedManifest>,
+        kind: SnapshotKind,
+        mut known: Vec<ContentHash>,
+        budget: Budget,
+    ) -> Result<(LoadedManifest, Vec<Change>), SnapshotError> {
+        let timestamp = Timestamp::now();
+        known.extend(parent.map(|parent| parent.manifest.merkle_root));
+        // Held until the manifest is published: the collector sees all of the snapshot or nothing.
+        let _store_lock = self.store.lock_shared()?;
+        let Capture { merkle_root, totals, not_captured, unstable, caches } =
+            self.capture(parent.is_none(), known, budget)?;
+        self.store.sync()?;
+        let manifest = SnapshotManifest {
+            format_version: MANIFEST_VERSION,
+            number: parent.map_or(0, |parent| parent.manifest.number + 1),
+            timestamp,
+            parent: parent.map(|parent| parent.manifest.number),
+            parent_hash: parent.map(|parent| parent.hash),
+            merkle_root,
+            kind,
+            roots: self.roots.clone(),
+            totals,
+            not_captured,
+            unstable,
+        };
+        let hash = self.session.publish(&manifest)?;
+        for cache in caches {
+            if let Err(error) = cache.commit() {
+                tracing::warn!("stat cache not saved: {error}");
+            }
+        }
+        let loaded = LoadedManifest { manifest, hash };
+        let changes = match parent {
+            None => Vec::new(),
+            Some(parent) => self.changes_between(&parent.manifest, &loaded.manifest)?,
+        };
+        self.record(&loaded)?;
+        Ok((loaded, changes))
+    }
+
+    fn capture(
+        &self,
+        is_baseline: bool,
+        known: Vec<ContentHash>,
+        budget: Budget,
+    ) -> Result<Capture, SnapshotError> {
+        let cache = match &self.index {
+            Some(index) => Some(CacheLocation { index, generation: self.store.generation()? }),
+            None => None,
+        };
+        Ok(capture(&CaptureRequest {
+            store: &self.store,
+            roots: &self.roots,
+            budget,
+            is_baseline,
+            known,
+            cache,
+            progress: &*self.progress,
+            threads: self.threads,
+        })?)
+    }
+
+    /// What changed between two snapshots, paths that one of them did not capture left out.
+    ///
+    /// # Errors
+    /// When a tree is missing or damaged.
+    pub fn changes_between(
+        &self,
+        old: &SnapshotManifest,
+        new: &SnapshotManifest,
+    ) -> Result<Vec<Change>, SnapshotError> {
+        let differences = diff::compare(&self.store, &old.merkle_root, &new.merkle_root)?;
+        Ok(diff::changes(&differences, &NotCapturedSet::new(old), &NotCapturedSet::new(new)))
+    }
+
+    /// Names a published snapshot in the session's manifest.
+    fn record(&self, loaded: &LoadedManifest) -> Result<(), SnapshotError> {
+        let mut metadata = match self.session.metadata() {
+            Ok(metadata) => metadata,
+            Err(ManifestError::Missing { .. }) => SessionMetadata::new(
+                self.session.id(),
+                Vec::new(),
+                self.roots.iter().map(|root| root.path.clone()).collect(),
+            ),
+            Err(error) => return Err(error.into()),
+        };
+        let number = loaded.manifest.number;
+        // After a crash between publishing and recording, earlier ones may be missing here.
+        for number in metadata.manifest_hashes.len() as u64..number {
+            let earlier = self.session.manifest(number)?;
+            metadata.merkle_roots.push(earlier.manifest.merkle_root);
+            metadata.manifest_hashes.push(earlier.hash);
+        }
+        metadata.merkle_roots.truncate(number as usize);
+        metadata.manifest_hashes.truncate(number as usize);
+        metadata.merkle_roots.push(loaded.manifest.merkle_root);
+        metadata.manifest_hashes.push(loaded.hash);
+        metadata.snapshot_count = number + 1;
+        if number > 0 && loaded.manifest.kind == SnapshotKind::Ordinary {
+            let baseline = self.load_manifest(0)?;
+            let changes = self.changes_between(&baseline, &loaded.manifest)?;
+            metadata.changes = ChangeSummary::of(&changes);
+        }
+        Ok(self.session.save_metadata(&metadata)?)
+    }
+}
+
+fn latest_manifest(session: &SessionDir) -> Result<Option<LoadedManifest>, ManifestError> {
+    match session.snapshot_numbers()?.last() {
+        Some(number) => Ok(Some(session.manifest(*number)?)),
+        None => Ok(None),
+    }
+}
+
+/// The places that must not be tracked: the session and the store its objects are in.
+fn store_paths(session_dir: &Path) -> Vec<PathBuf> {
+    let real = real_or_future_path(session_dir);
+    let objects = sys::real_path(&real.join(OBJECTS_NAME)).ok();
+    let store = objects.and_then(|objects| Some(objects.parent()?.to_owned()));
+    [Some(real), store].into_iter().flatten().collect()
+}
+
+/// The path with symlinks resolved as far as it exists.
+fn real_or_future_path(path: &Path) -> PathBuf {
+    match (sys::real_path(path), path.parent(), path.file_name()) {
+        (Ok(real), ..) => real,
+        (Err(_), Some(parent), Some(name)) => real_or_future_path(parent).join(name),
+        _ => path.to_owned(),
+    }
+}
+
+/// Paths of a session that is resumed: one that is tracked already may be gone or replaced by now.
+fn resume_roots(
+    known: &[TrackedRoot],
+    tracked_paths: &[PathBuf],
+    exclusion: &ExclusionConfig,
+    store_paths: &[PathBuf],
+) -> Result<Vec<TrackedRoot>, SnapshotError> {
+    let current_dir = sys::current_dir()?;
+    let mut roots = Vec::new();
+    let mut others = Vec::new();
+    for path in tracked_paths {
+        let plain =
+            sys::canonical_parent(path).unwrap_or_else(|_| sys::plain_absolute(path, &current_dir));
+        match known.iter().find(|root| root.path == plain) {
+            Some(root) => {
+                roots.push(TrackedRoot { path: root.path.clone(), exclusion: exclusion.clone() });
+            }
+            None => others.push(path.clone()),
+        }
+    }
+    if roots.is_empty() || !others.is_empty() {
+        return Ok(resolve_roots(tracked_paths, exclusion, store_paths)?);
+    }
+    roots.sort_by(|a, b| a.path.as_os_str().as_bytes().cmp(b.path.as_os_str().as_bytes()));
+    roots.dedup();
+    Ok(roots)
+}

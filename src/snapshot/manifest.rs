@@ -1,0 +1,254 @@
+//! What a snapshot is: the JSON document `snapshots/<number>/manifest.json`.
+//!
+//! A manifest names a Merkle root, from which every byte of the snapshot is reached, and the hash
+//! of the manifest before it, so that the chain is tamper-evident. It also says what was *not*
+//! captured: a restore leaves those paths alone.
+
+use std::collections::{BTreeMap, HashMap};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use super::roots::TrackedRoot;
+use crate::object::{ContentHash, Node, is_tracked_path};
+use crate::path_text::{serde_path, serde_paths};
+use crate::store::{ObjectStore, StoreError, read_root_tree, read_tree};
+
+/// Version of session and snapshot manifests that this program writes, and the newest it reads.
+pub const MANIFEST_VERSION: u32 = 1;
+/// Name of manifests of sessions and of snapshots.
+pub const MANIFEST_NAME: &str = "manifest.json";
+/// Larger manifests are refused: millions of paths that were left out.
+pub const MAX_MANIFEST_BYTES: u64 = 1 << 30;
+
+/// Why a snapshot was taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Default)]
+#[serde(rename_all = "snake_case")]
+pub enum SnapshotKind {
+    /// The first, or one that somebody asked for.
+    #[default]
+    Ordinary,
+    /// The state before a restore, taken by the restore itself.
+    Safety,
+}
+
+/// One state of the tracked paths.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct SnapshotManifest {
+    /// Version of the document.
+    pub format_version: u32,
+    /// Number in the session; 0 is the baseline.
+    pub number: u64,
+    /// When the capture began.
+    pub timestamp: Timestamp,
+    /// Number of the snapshot before, if there is one.
+    pub parent: Option<u64>,
+    /// SHA-256 of the parent's manifest file.
+    pub parent_hash: Option<ContentHash>,
+    /// Hash of the root tree: commits to every name, attribute and byte.
+    pub merkle_root: ContentHash,
+    /// Why it was taken.
+    #[serde(default)]
+    pub kind: SnapshotKind,
+    /// What was tracked, with the filters that were used.
+    pub roots: Vec<TrackedRoot>,
+    /// Sizes.
+    #[serde(flatten)]
+    pub totals: Totals,
+    /// What is not in the snapshot, and why; sorted by path.
+    #[serde(default)]
+    pub not_captured: Vec<NotCaptured>,
+    /// Files that kept changing while they were read: stored as read.
+    #[serde(default, with = "serde_paths")]
+    pub unstable: Vec<PathBuf>,
+}
+
+/// Sizes of a snapshot.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Totals {
+    /// Regular files.
+    pub file_count: u64,
+    /// Entries of every kind, tracked paths included.
+    pub entry_count: u64,
+    /// Bytes of the contents of all files.
+    pub total_bytes: u64,
+    /// Files whose contents were read, because the stat cache did not know them.
+    pub files_read: u64,
+    /// Objects that the store did not have.
+    pub objects_written: u64,
+    /// Bytes of those objects.
+    pub bytes_written: u64,
+}
+
+/// A path that is not in a snapshot. Nothing below it is either, unless it is force-included.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NotCaptured {
+    /// The absolute path.
+    #[serde(with = "serde_path")]
+    pub path: PathBuf,
+    /// Why.
+    #[serde(flatten)]
+    pub reason: NotCapturedReason,
+}
+
+/// Why a path is not in a snapshot.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "reason", rename_all = "snake_case")]
+pub enum NotCapturedReason {
+    /// The filter leaves it out.
+    Excluded {
+        /// The rule: `pattern node_modules`, `glob *.pyc`, `.gitignore: /target`.
+        rule: String,
+    },
+    /// It could not be read.
+    Unreadable {
+        /// What the system said.
+        error: String,
+    },
+    /// A socket or device: its entry is recorded, and it has no contents to read.
+    Special,
+    /// The snapshot was full.
+    OverBudget,
+    /// Another file system is mounted there that has no files of its own (FUSE, proc, …).
+    OtherFileSystem,
+}
+
+/// What the documented API says of a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FileState {
+    /// SHA-256 of the contents.
+    pub hash: ContentHash,
+    /// Length in bytes.
+    pub size: u64,
+    /// Seconds of the last modification since 1970.
+    pub mtime: i64,
+    /// 12 permission bits.
+    pub permissions: u32,
+}
+
+impl SnapshotManifest {
+    /// All regular files by absolute path. Reads every tree, so it is only made when asked for.
+    ///
+    /// # Errors
+    /// When a tree is missing or damaged.
+    pub fn files(
+        &self,
+        store: &dyn ObjectStore,
+    ) -> Result<BTreeMap<PathBuf, FileState>, StoreError> {
+        let mut files = BTreeMap::new();
+        let mut pending: Vec<(Vec<u8>, ContentHash)> = Vec::new();
+        let root = read_root_tree(store, &self.merkle_root)?;
+        let entries = root.entries.into_iter().map(|e| (e.path.into_vec(), e.attributes, e.node));
+        let mut level: Vec<_> = entries.collect();
+        loop {
+            for (path, attributes, node) in level.drain(..) {
+                match node {
+                    Node::File { size, hash } => {
+                        let state = FileState {
+                            hash,
+                            size,
+                            mtime: attributes.mtime.seconds,
+                            permissions: attributes.mode.into(),
+                        };
+                        files.insert(crate::path_text::to_path(&path).to_owned(), state);
+                    }
+                    Node::Directory { tree } => pending.push((path, tree)),
+                    _ => {}
+                }
+            }
+            let Some((base, tree)) = pending.pop() else { return Ok(files) };
+            level.extend(
+                read_tree(store, &tree)?
+                    .into_entries()
+                    .into_iter()
+                    .map(|entry| (super::join(&base, &entry.name), entry.attributes, entry.node)),
+            );
+        }
+    }
+
+    /// Checks what the JSON types do not say.
+    pub(super) fn validate(&self, number: u64) -> Result<(), String> {
+        if self.number != number {
+            return Err(format!("it says it is snapshot {}, not {number}", self.number));
+        }
+        if self.parent.is_some() != self.parent_hash.is_some() {
+            return Err("parent and parent_hash do not belong together".to_owned());
+        }
+        if self.parent.is_some_and(|parent| parent >= number) {
+            return Err("its parent is not an earlier snapshot".to_owned());
+        }
+        let paths = self.roots.iter().map(|root| &root.path);
+        if let Some(bad) = paths.clone().find(|path| !is_tracked_path(path.as_os_str().as_bytes()))
+        {
+            return Err(format!("tracked path {bad:?} is not absolute and plain"));
+        }
+        if !paths.is_sorted_by(|a, b| a.as_os_str().as_bytes() < b.as_os_str().as_bytes()) {
+            return Err("its tracked paths are not in order".to_owned());
+        }
+        let plain = |path: &Path| {
+            path.is_absolute()
+                && path.components().skip(1).all(|c| matches!(c, std::path::Component::Normal(_)))
+        };
+        if let Some(bad) = self.not_captured.iter().find(|left| !plain(&left.path)) {
+            return Err(format!("path {:?} is not absolute and plain", bad.path));
+        }
+        Ok(())
+    }
+}
+
+/// The paths that a snapshot did not capture, for looking up.
+#[derive(Debug)]
+pub struct NotCapturedSet<'a> {
+    manifest: &'a SnapshotManifest,
+    paths: HashMap<&'a [u8], &'a NotCapturedReason>,
+    filters: Vec<(&'a [u8], crate::walk::Filter)>,
+}
+
+impl<'a> NotCapturedSet<'a> {
+    /// The set of one manifest.
+    pub fn new(manifest: &'a SnapshotManifest) -> Self {
+        let paths = manifest
+            .not_captured
+            .iter()
+            // A socket or device is in the tree; only contents that it does not have are missing.
+            .filter(|left| left.reason != NotCapturedReason::Special)
+            .map(|left| (left.path.as_os_str().as_bytes(), &left.reason))
+            .collect();
+        let filters = manifest
+            .roots
+            .iter()
+            .filter_map(|root| {
+                let filter = crate::walk::Filter::new(&root.exclusion).ok()?;
+                Some((root.path.as_os_str().as_bytes(), filter))
+            })
+            .collect();
+        Self { manifest, paths, filters }
+    }
+
+    /// Why the state of `path` is unknown: it, or a directory above it, was not captured.
+    pub fn reason(&self, path: &[u8]) -> Option<&'a NotCapturedReason> {
+        let ends = path.iter().enumerate().skip(1).filter(|(_, byte)| **byte == b'/');
+        let prefixes = ends.map(|(at, _)| &path[..at]).chain([path]);
+        let reason = prefixes.filter_map(|prefix| self.paths.get(prefix).copied()).next()?;
+        // What is force-included was looked for below an excluded directory too.
+        let is_excluded = matches!(reason, NotCapturedReason::Excluded { .. });
+        if is_excluded && !self.paths.contains_key(path) && self.is_forced(path) {
+            return None;
+        }
+        Some(reason)
+    }
+
+    fn is_forced(&self, path: &[u8]) -> bool {
+        self.filters.iter().any(|(root, filter)| {
+            let inside = path.strip_prefix(*root).and_then(|rest| rest.strip_prefix(b"/"));
+            inside.is_some_and(|relative| filter.is_forced(relative, false))
+        })
+    }
+
+    /// The manifest the set is of.
+    pub fn manifest(&self) -> &'a SnapshotManifest {
+        self.manifest
+    }
+}

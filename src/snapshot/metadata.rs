@@ -1,0 +1,92 @@
+//! What a session is: the JSON document `<session>/manifest.json`.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use super::manifest::MANIFEST_VERSION;
+use crate::diff::ChangeSummary;
+use crate::object::ContentHash;
+use crate::path_text::serde_paths;
+
+/// What made a session, and therefore what its end looks like.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Default)]
+#[serde(rename_all = "snake_case")]
+pub enum SessionOrigin {
+    /// `nono run`: it ends with the command.
+    Run,
+    /// `nono snapshot`, or a program that uses the library: it stays open.
+    #[default]
+    Snapshot,
+}
+
+/// A session: what was run, on which paths, and the roots of its snapshots.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct SessionMetadata {
+    /// Version of the document.
+    #[serde(default = "current_version")]
+    pub format_version: u32,
+    /// `YYYYMMDD-HHMMSS-PID`, the name of the session's directory.
+    pub session_id: String,
+    /// When it began.
+    pub started: Timestamp,
+    /// When it ended, if it has.
+    pub ended: Option<Timestamp>,
+    /// The command and its arguments; bytes that are not UTF-8 as `\xNN`.
+    pub command: Vec<String>,
+    /// What is captured.
+    #[serde(with = "serde_paths")]
+    pub tracked_paths: Vec<PathBuf>,
+    /// Number of snapshots.
+    #[serde(default)]
+    pub snapshot_count: u64,
+    /// Exit code of the command; 128+n for a signal n.
+    #[serde(default)]
+    pub exit_code: Option<i32>,
+    /// Merkle roots of the snapshots, in order.
+    #[serde(default)]
+    pub merkle_roots: Vec<ContentHash>,
+    /// SHA-256 of the snapshots' manifest files, in order.
+    #[serde(default)]
+    pub manifest_hashes: Vec<ContentHash>,
+    /// What a supervisor recorded of network accesses.
+    #[serde(default)]
+    pub network_events: Vec<serde_json::Value>,
+    /// What made the session.
+    #[serde(default)]
+    pub origin: SessionOrigin,
+    /// What changed between the baseline and the last ordinary snapshot, counted.
+    #[serde(default)]
+    pub changes: ChangeSummary,
+    /// Fields of programs that know more.
+    #[serde(flatten)]
+    pub extra: BTreeMap<String, serde_json::Value>,
+}
+
+fn current_version() -> u32 {
+    MANIFEST_VERSION
+}
+
+impl SessionMetadata {
+    /// A session that begins now.
+    pub fn new(session_id: String, command: Vec<String>, tracked_paths: Vec<PathBuf>) -> Self {
+        Self {
+            format_version: MANIFEST_VERSION,
+            session_id,
+            started: Timestamp::now(),
+            ended: None,
+            command,
+            tracked_paths,
+            snapshot_count: 0,
+            exit_code: None,
+            merkle_roots: Vec::new(),
+            manifest_hashes: Vec::new(),
+            network_events: Vec::new(),
+            origin: SessionOrigin::default(),
+            changes: ChangeSummary::default(),
+            extra: BTreeMap::new(),
+        }
+    }
+}

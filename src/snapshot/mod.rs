@@ -1,0 +1,34 @@
+//! Snapshots: capturing the state of tracked paths, and the manifests that describe it.
+//!
+//! [`SnapshotManager`] is the way in. Always true: a manifest appears only after everything it
+//! reaches is durable in the store; what was not captured is in the manifest, with the reason; an
+//! error leaves the session as it was.
+
+mod budget;
+mod capture;
+mod known;
+mod manager;
+mod manifest;
+mod metadata;
+mod roots;
+mod session_dir;
+
+pub use budget::{Budget, LargeDirectory, OverBudget};
+pub use capture::CaptureError;
+pub use manager::{SnapshotError, SnapshotManager};
+pub use manifest::{
+    FileState, MANIFEST_NAME, MANIFEST_VERSION, NotCaptured, NotCapturedReason, NotCapturedSet,
+    SnapshotKind, SnapshotManifest, Totals,
+};
+pub use metadata::{SessionMetadata, SessionOrigin};
+#[allow(unused_imports, reason = "used by the restore")]
+pub(crate) use roots::OpenPath;
+pub use roots::{TrackedPathError, TrackedRoot, resolve_roots};
+#[allow(unused_imports, reason = "used by sessions")]
+pub(crate) use session_dir::OBJECTS_NAME;
+pub use session_dir::{LoadedManifest, ManifestError, SessionDir};
+
+/// `base/name`, or just the name at the top.
+pub(crate) fn join(base: &[u8], name: &[u8]) -> Vec<u8> {
+    if base.is_empty() { name.to_vec() } else { [base, b"/", name].concat() }
+}

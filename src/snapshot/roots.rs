@@ -1,0 +1,215 @@
+//! Tracked paths: checked, opened, and compiled with their filters.
+
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use crate::object::is_tracked_path;
+use crate::path_text::{Shown, serde_path};
+use crate::sys::{self, Dir, FileKind, Stat};
+use crate::walk::{ExclusionConfig, Filter, InvalidPattern};
+
+/// A path that a session captures, with what is left out of it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TrackedRoot {
+    /// Absolute, with the symlinks of its parents resolved.
+    #[serde(with = "serde_path")]
+    pub path: PathBuf,
+    /// Its filter.
+    #[serde(default)]
+    pub exclusion: ExclusionConfig,
+}
+
+/// Why a path cannot be tracked.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum TrackedPathError {
+    /// There is nothing, or it cannot be reached.
+    #[error("cannot track {}: {source}", Shown::path(path))]
+    Unreachable {
+        /// The path as given.
+        path: PathBuf,
+        /// What the system said.
+        source: sys::Error,
+    },
+    /// It is a symlink.
+    #[error(
+        "cannot track {}: it is a symlink; track what it points to, {}",
+        Shown::path(path),
+        Shown::path(target)
+    )]
+    Symlink {
+        /// The path as given.
+        path: PathBuf,
+        /// Where the link points.
+        target: PathBuf,
+    },
+    /// It is a device, a socket or a named pipe.
+    #[error("cannot track {}: it is neither a directory nor a regular file", Shown::path(path))]
+    Special {
+        /// The path as given.
+        path: PathBuf,
+    },
+    /// The store is inside it.
+    #[error(
+        "cannot track {}: it contains the store {}, which would record itself",
+        Shown::path(path),
+        Shown::path(store)
+    )]
+    ContainsStore {
+        /// The path as given.
+        path: PathBuf,
+        /// The store.
+        store: PathBuf,
+    },
+    /// It is inside the store.
+    #[error("cannot track {}: it lies in the store {}", Shown::path(path), Shown::path(store))]
+    InStore {
+        /// The path as given.
+        path: PathBuf,
+        /// The store.
+        store: PathBuf,
+    },
+    /// Its form is not one that can be stored.
+    #[error("cannot track {}: not a plain path below the root directory", Shown::path(path))]
+    NotPlain {
+        /// The path as given.
+        path: PathBuf,
+    },
+    /// No path was given.
+    #[error("nothing to track: no path was given")]
+    Nothing,
+    /// Its filter has an invalid pattern.
+    #[error(transparent)]
+    Pattern(#[from] InvalidPattern),
+}
+
+/// Checks paths that a person wants to track, and brings them into the form that is stored: sorted,
+/// symlinks in parents resolved, no path twice. A path inside another one is captured with the
+/// outer one, where it is force-included.
+///
+/// # Errors
+/// The first path that cannot be tracked.
+pub fn resolve_roots(
+    paths: &[PathBuf],
+    exclusion: &ExclusionConfig,
+    store_paths: &[PathBuf],
+) -> Result<Vec<TrackedRoot>, TrackedPathError> {
+    let mut resolved = paths
+        .iter()
+        .map(|path| resolve(path, store_paths))
+        .collect::<Result<Vec<_>, TrackedPathError>>()?;
+    if resolved.is_empty() {
+        return Err(TrackedPathError::Nothing);
+    }
+    resolved.sort_by(|a, b| a.as_os_str().as_bytes().cmp(b.as_os_str().as_bytes()));
+    resolved.dedup();
+    Filter::new(exclusion)?;
+    let mut roots: Vec<TrackedRoot> = Vec::new();
+    for path in resolved {
+        let outer = roots.iter_mut().find_map(|root| {
+            let inside = path.strip_prefix(&root.path).ok()?.to_owned();
+            Some((root, inside))
+        });
+        match outer {
+            Some((root, inside)) => {
+                let text = crate::path_text::encode(inside.as_os_str().as_bytes()).into_owned();
+                root.exclusion.force_include.push(format!("/{}", globset::escape(&text)));
+            }
+            None => roots.push(TrackedRoot { path, exclusion: exclusion.clone() }),
+        }
+    }
+    Ok(roots)
+}
+
+fn resolve(path: &Path, store_paths: &[PathBuf]) -> Result<PathBuf, TrackedPathError> {
+    let unreachable = |source| TrackedPathError::Unreachable { path: path.to_owned(), source };
+    let resolved = sys::canonical_parent(path).map_err(unreachable)?;
+    if !is_tracked_path(resolved.as_os_str().as_bytes()) {
+        return Err(TrackedPathError::NotPlain { path: path.to_owned() });
+    }
+    let open = OpenPath::new(&resolved).map_err(unreachable)?;
+    match open.parent.stat(open.name()).map_err(unreachable)?.kind {
+        FileKind::Directory | FileKind::File => {}
+        FileKind::Symlink => {
+            let target = sys::real_path(&resolved).unwrap_or_default();
+            return Err(TrackedPathError::Symlink { path: path.to_owned(), target });
+        }
+        _ => return Err(TrackedPathError::Special { path: path.to_owned() }),
+    }
+    for store in store_paths {
+        let (path, store) = (path.to_owned(), store.clone());
+        if resolved.starts_with(&store) {
+            return Err(TrackedPathError::InStore { path, store });
+        }
+        if store.starts_with(&resolved) {
+            return Err(TrackedPathError::ContainsStore { path, store });
+        }
+    }
+    Ok(resolved)
+}
+
+/// A tracked path as a name in its parent directory, nothing above it a symlink.
+#[derive(Debug)]
+pub(crate) struct OpenPath {
+    pub(crate) parent: Dir,
+    name: Vec<u8>,
+}
+
+impl OpenPath {
+    pub(crate) fn new(path: &Path) -> sys::Result<Self> {
+        let name = path.file_name().unwrap_or_default().as_bytes().to_vec();
+        let parent = Dir::open_no_symlinks(path.parent().unwrap_or(Path::new("/")))?;
+        Ok(Self { parent, name })
+    }
+
+    pub(crate) fn name(&self) -> &[u8] {
+        &self.name
+    }
+}
+
+/// A tracked path as it is found when a capture begins.
+pub(super) struct OpenRoot {
+    pub(super) path: PathBuf,
+    pub(super) filter: Filter,
+    /// The parent, unless it is gone.
+    pub(super) place: Option<OpenPath>,
+    /// Attributes, unless nothing is there.
+    pub(super) stat: Option<Stat>,
+    /// The directory itself, if it is one that can be opened.
+    pub(super) dir: Option<Dir>,
+    /// Why what is there cannot be captured.
+    pub(super) problem: Option<sys::Error>,
+}
+
+impl OpenRoot {
+    /// Opens a tracked path. That it is gone, a symlink by now, or not readable is a finding and
+    /// not an error.
+    pub(super) fn new(root: &TrackedRoot) -> Result<Self, InvalidPattern> {
+        let mut open = Self {
+            path: root.path.clone(),
+            filter: Filter::new(&root.exclusion)?,
+            place: None,
+            stat: None,
+            dir: None,
+            problem: None,
+        };
+        if let Err(error) = open.look()
+            && !error.is_gone()
+        {
+            open.problem = Some(error);
+        }
+        Ok(open)
+    }
+
+    fn look(&mut self) -> sys::Result<()> {
+        let place = self.place.insert(OpenPath::new(&self.path)?);
+        let stat = place.parent.stat(place.name())?;
+        self.stat = Some(stat);
+        if stat.kind == FileKind::Directory {
+            self.dir = Some(place.parent.open_dir(place.name())?);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,310 @@
+//! The directory of one session: its manifest, its snapshots' manifests, its locks.
+//!
+//! ```text
+//! <session>/           0700
+//!   manifest.json      replaced at once whenever a snapshot is added or the session ends
+//!   objects            a directory, or a link to the store that sessions share
+//!   snapshots/0/manifest.json
+//!   .lock              held exclusively while a snapshot is written or restored
+//!   .running           held exclusively by the supervisor of a command, as long as it lives
+//! ```
+
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use serde::de::DeserializeOwned;
+
+use super::manifest::{MANIFEST_NAME, MANIFEST_VERSION, MAX_MANIFEST_BYTES, SnapshotManifest};
+use super::metadata::SessionMetadata;
+use crate::object::ContentHash;
+use crate::path_text::Shown;
+use crate::sys::{self, Dir, FileLock};
+
+/// Why a manifest cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ManifestError {
+    /// There is none.
+    #[error("there is no manifest at {}", Shown::path(path))]
+    Missing {
+        /// Where it should be.
+        path: PathBuf,
+    },
+    /// It is not what nono wrote.
+    #[error("the manifest {} is damaged: {reason}", Shown::path(path))]
+    Corrupt {
+        /// Where it is.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// A newer nono wrote it.
+    #[error(
+        "the manifest {} has format version {found}; this nono knows up to {MANIFEST_VERSION}: use a newer nono",
+        Shown::path(path)
+    )]
+    Newer {
+        /// Where it is.
+        path: PathBuf,
+        /// Its version.
+        found: u32,
+    },
+    /// It cannot be read or written.
+    #[error(transparent)]
+    Io(#[from] sys::Error),
+}
+
+/// A snapshot's manifest with the hash of its file.
+#[derive(Debug, Clone)]
+pub struct LoadedManifest {
+    /// The document.
+    pub manifest: SnapshotManifest,
+    /// SHA-256 of the file, which the next manifest and the session name.
+    pub hash: ContentHash,
+}
+
+/// An open session directory.
+#[derive(Debug)]
+pub struct SessionDir {
+    dir: Dir,
+}
+
+const LOCK_NAME: &str = ".lock";
+const RUNNING_NAME: &str = ".running";
+/// Name of the directory of objects, or of the link to it.
+pub(crate) const OBJECTS_NAME: &str = "objects";
+const SNAPSHOTS_NAME: &[u8] = b"snapshots";
+
+impl SessionDir {
+    /// Opens a session.
+    ///
+    /// # Errors
+    /// When the directory is missing or cannot be read.
+    pub fn open(path: &Path) -> Result<Self, ManifestError> {
+        Ok(Self { dir: Dir::open(path)? })
+    }
+
+    /// Opens a session, making its directory when it is missing.
+    ///
+    /// # Errors
+    /// When it cannot be made.
+    pub fn create(path: &Path) -> Result<Self, ManifestError> {
+        sys::create_private_dir(path)?;
+        let session = Self::open(path)?;
+        match session.dir.make_dir(SNAPSHOTS_NAME, 0o700) {
+            Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => Err(error.into()),
+            _ => Ok(session),
+        }
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        self.dir.path()
+    }
+
+    /// The session's id: the name of its directory.
+    pub fn id(&self) -> String {
+        let name = self.path().file_name().unwrap_or_default();
+        crate::path_text::encode(name.as_bytes()).into_owned()
+    }
+
+    /// Where the session's objects are.
+    pub fn objects_path(&self) -> PathBuf {
+        self.path().join(OBJECTS_NAME)
+    }
+
+    /// Waits until nobody else writes this session, and keeps others from it.
+    ///
+    /// # Errors
+    /// When the lock file cannot be made.
+    pub fn lock(&self) -> Result<FileLock, ManifestError> {
+        Ok(FileLock::exclusive(&self.path().join(LOCK_NAME))?)
+    }
+
+    /// Marks the session as running, for as long as the value lives. `None`: somebody else runs it.
+    ///
+    /// # Errors
+    /// When the lock file cannot be made.
+    pub fn lock_running(&self) -> Result<Option<FileLock>, ManifestError> {
+        Ok(FileLock::try_exclusive(&self.path().join(RUNNING_NAME))?)
+    }
+
+    /// Whether a supervisor of this session is alive.
+    ///
+    /// # Errors
+    /// When the lock file cannot be looked at.
+    pub fn is_running(&self) -> Result<bool, ManifestError> {
+        if self.dir.try_stat(RUNNING_NAME.as_bytes())?.is_none() {
+            return Ok(false);
+        }
+        Ok(self.lock_running()?.is_none())
+    }
+
+    /// The session's manifest.
+    ///
+    /// # Errors
+    /// As [`ManifestError`] says.
+    pub fn metadata(&self) -> Result<SessionMetadata, ManifestError> {
+        let (metadata, _) = read::<SessionMetadata>(&self.dir, MANIFEST_NAME.as_bytes())?;
+        Ok(metadata)
+    }
+
+    /// Replaces the session's manifest, durably.
+    ///
+    /// # Errors
+    /// When it cannot be written; the old one is then still there.
+    pub fn save_metadata(&self, metadata: &SessionMetadata) -> Result<(), ManifestError> {
+        write(&self.dir, metadata)?;
+        Ok(())
+    }
+
+    /// Numbers of the snapshots that have a manifest, ascending.
+    ///
+    /// # Errors
+    /// When the directory cannot be read.
+    pub fn snapshot_numbers(&self) -> Result<Vec<u64>, ManifestError> {
+        let snapshots = match self.dir.open_dir(SNAPSHOTS_NAME) {
+            Ok(dir) => dir,
+            Err(error) if error.is_gone() => return Ok(Vec::new()),
+            Err(error) => return Err(error.into()),
+        };
+        let mut numbers = Vec::new();
+        for listed in snapshots.names()? {
+            let Some(number) = parse_number(&listed.name) else { continue };
+            // Without a manifest it is what a crash left of a snapshot that never was.
+            let path = [&*listed.name, b"/", MANIFEST_NAME.as_bytes()].concat();
+            if snapshots.try_stat(&path)?.is_some() {
+                numbers.push(number);
+            }
+        }
+        numbers.sort_unstable();
+        Ok(numbers)
+    }
+
+    /// A snapshot's manifest, checked for form but not against the chain.
+    ///
+    /// # Errors
+    /// As [`ManifestError`] says.
+    pub fn manifest(&self, number: u64) -> Result<LoadedManifest, ManifestError> {
+        let name = [SNAPSHOTS_NAME, format!("/{number}/{MANIFEST_NAME}").as_bytes()].concat();
+        let (manifest, hash) = read::<SnapshotManifest>(&self.dir, &name)?;
+        match manifest.validate(number) {
+            Ok(()) => Ok(LoadedManifest { manifest, hash }),
+            Err(reason) => Err(ManifestError::Corrupt { path: self.dir.path_of(&name), reason }),
+        }
+    }
+
+    /// Publishes a snapshot: from here on it exists. Everything it names must be durable.
+    ///
+    /// # Errors
+    /// When it cannot be written; the snapshot then does not exist.
+    pub(super) fn publish(
+        &self,
+        manifest: &SnapshotManifest,
+    ) -> Result<ContentHash, ManifestError> {
+        let snapshots = self.dir.open_dir(SNAPSHOTS_NAME)?;
+        let name = manifest.number.to_string().into_bytes();
+        match snapshots.make_dir(&name, 0o700) {
+            Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => {
+                return Err(error.into());
+            }
+            _ => {}
+        }
+        let hash = write(&snapshots.open_dir(&name)?, manifest)?;
+        Ok(hash)
+    }
+
+    /// All manifests in order, each checked against the one before it and against the session's
+    /// own list of them. What nobody vouches for is a snapshot that was published when a crash kept
+    /// the session's manifest from naming it.
+    ///
+    /// # Errors
+    /// The first manifest that is missing, damaged or does not fit.
+    pub fn chain(&self) -> Result<Vec<LoadedManifest>, ManifestError> {
+        let metadata = self.metadata()?;
+        let numbers = self.snapshot_numbers()?;
+        let mut chain: Vec<LoadedManifest> = Vec::with_capacity(numbers.len());
+        for number in 0..numbers.last().map_or(0, |last| last + 1) {
+            let loaded = self.manifest(number)?;
+            self.check_link(chain.last(), &loaded, &metadata)?;
+            chain.push(loaded);
+        }
+        if chain.len() < metadata.manifest_hashes.len() {
+            let missing = self.manifest_path(chain.len() as u64);
+            return Err(ManifestError::Missing { path: missing });
+        }
+        Ok(chain)
+    }
+
+    /// Checks one manifest against its predecessor and the session.
+    ///
+    /// # Errors
+    /// [`ManifestError::Corrupt`] that says what does not fit.
+    pub fn check_link(
+        &self,
+        previous: Option<&LoadedManifest>,
+        loaded: &LoadedManifest,
+        metadata: &SessionMetadata,
+    ) -> Result<(), ManifestError> {
+        let number = loaded.manifest.number;
+        let corrupt = |reason: &str| {
+            let path = self.manifest_path(number);
+            Err(ManifestError::Corrupt { path, reason: reason.to_owned() })
+        };
+        if loaded.manifest.parent != previous.map(|previous| previous.manifest.number)
+            || loaded.manifest.parent_hash != previous.map(|previous| previous.hash)
+        {
+            return corrupt("the hash of the manifest before it is not the one it names");
+        }
+        let listed = metadata.manifest_hashes.get(number as usize);
+        if listed.is_some_and(|hash| *hash != loaded.hash) {
+            return corrupt("its hash is not the one that the session lists");
+        }
+        Ok(())
+    }
+
+    /// Where a snapshot's manifest is.
+    pub fn manifest_path(&self, number: u64) -> PathBuf {
+        self.path().join("snapshots").join(number.to_string()).join(MANIFEST_NAME)
+    }
+}
+
+/// A snapshot's number in its one form: digits without leading zeros.
+fn parse_number(name: &[u8]) -> Option<u64> {
+    let number = std::str::from_utf8(name).ok()?.parse::<u64>().ok()?;
+    (number.to_string().as_bytes() == name).then_some(number)
+}
+
+fn read<T: DeserializeOwned>(dir: &Dir, name: &[u8]) -> Result<(T, ContentHash), ManifestError> {
+    #[derive(serde::Deserialize)]
+    struct Version {
+        format_version: u32,
+    }
+    let path = dir.path_of(name);
+    let bytes = match dir.read(name, MAX_MANIFEST_BYTES) {
+        Ok(bytes) => bytes,
+        Err(error) if error.is_gone() => return Err(ManifestError::Missing { path }),
+        Err(error) => return Err(error.into()),
+    };
+    let corrupt = |error: serde_json::Error| ManifestError::Corrupt {
+        path: path.clone(),
+        reason: error.to_string(),
+    };
+    let Version { format_version } = serde_json::from_slice(&bytes).map_err(corrupt)?;
+    if format_version > MANIFEST_VERSION {
+        return Err(ManifestError::Newer { path, found: format_version });
+    }
+    let value = serde_json::from_slice(&bytes).map_err(corrupt)?;
+    Ok((value, ContentHash::of(&bytes)))
+}
+
+fn write(dir: &Dir, document: &impl serde::Serialize) -> Result<ContentHash, ManifestError> {
+    let mut bytes =
+        serde_json::to_vec_pretty(document).map_err(|error| ManifestError::Corrupt {
+            path: dir.path_of(MANIFEST_NAME.as_bytes()),
+            reason: error.to_string(),
+        })?;
+    bytes.push(b'\n');
+    dir.replace_file(MANIFEST_NAME.as_bytes(), &bytes, 0o600, true)?;
+    Ok(ContentHash::of(&bytes))
+}
