@@ -16,6 +16,7 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime};
 
 use fuser::{
@@ -51,8 +52,10 @@ struct WaitingRead {
 pub(crate) struct TreeFilesystem<S: TreeSource> {
     tree: Arc<Tree<S>>,
     contents: Arc<Contents<S, WaitingRead>>,
-    pushes: Arc<PushQueue>,
+    pushes: PushQueue,
     kernel: Kernel,
+    /// Set when the session is over.
+    ended: Arc<AtomicBool>,
 }
 
 /// What the kernel can do.
@@ -63,9 +66,9 @@ struct Kernel {
 }
 
 impl<S: TreeSource> TreeFilesystem<S> {
-    pub(crate) fn new(tree: Arc<Tree<S>>, pushes: Arc<PushQueue>) -> Self {
+    pub(crate) fn new(tree: Arc<Tree<S>>, pushes: PushQueue, ended: Arc<AtomicBool>) -> Self {
         let contents = Arc::new(Contents::new(tree.options.cached_contents));
-        Self { tree, contents, pushes, kernel: Kernel::default() }
+        Self { tree, contents, pushes, kernel: Kernel::default(), ended }
     }
 
     /// Refuses a request that would change something. The kernel refuses first, as the mount is
@@ -133,17 +136,11 @@ impl<S: TreeSource> TreeFilesystem<S> {
     }
 
     fn xattr(&self, id: u64, name: &[u8]) -> Result<Vec<u8>, Errno> {
-        let nodes = self.tree.nodes.lock();
-        let node = nodes.get(id).ok_or(Errno::ESTALE)?;
-        if name == SHA256_XATTR {
-            let Kind::File { content, .. } = &node.kind else { return Err(Errno::ENODATA) };
-            let content = content.clone();
-            drop(nodes);
-            return Ok(self.tree.source.sha256_hex(&content).into_bytes());
+        if name != SHA256_XATTR {
+            return self.tree.xattr(id, name);
         }
-        let xattrs = node.xattrs.as_deref().unwrap_or_default();
-        let found = xattrs.iter().find(|(known, _)| **known == *name);
-        found.map(|(_, value)| value.to_vec()).ok_or(Errno::ENODATA)
+        let (content, _) = self.tree.file(id).map_err(|_| Errno::ENODATA)?;
+        Ok(self.tree.source.sha256_hex(&content).into_bytes())
     }
 
     /// Names, each followed by NUL.
@@ -349,6 +346,7 @@ impl<S: TreeSource> Filesystem for TreeFilesystem<S> {
     }
 
     fn destroy(&mut self) {
+        self.ended.store(true, Ordering::Release);
         self.pushes.close();
     }
 

@@ -3,11 +3,13 @@
 //! [`Mount::new`] returns when the directory is usable. The mount ends when somebody unmounts it, by
 //! whatever means, or when the process ends; [`Mount::wait`] returns then. Dropping a [`Mount`]
 //! unmounts. An unmount first looks in the mount table whether the mount at the directory is still
-//! the same one, so it never takes away another mount that came to the same place.
+//! the same one, so it never takes away another mount that came to the same place. The kernel uses
+//! the numbers in that table again, so a session that has ended does not even look.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use fuser::{BackgroundSession, Config, INodeNo, Notifier, Session, SessionACL};
 
@@ -56,13 +58,13 @@ impl Mount {
         let mounted = sys::mounted_at(&path)?
             .filter(|mounted| mounted.fs_type == FS_TYPE)
             .ok_or_else(|| MountError::NotMounted { path: path.clone() })?;
-        let unmounter = Unmounter { mounted: Arc::new(mounted) };
+        let unmounter = Unmounter { mounted: Arc::new(mounted), ended: Arc::default() };
         let guard = UnmountOnError(Some(&unmounter));
 
         let threads = options.threads.max(1);
         let tree = Arc::new(Tree::new(source, options));
         let (pushes, queue) = PushQueue::new();
-        let filesystem = TreeFilesystem::new(tree.clone(), Arc::new(pushes));
+        let filesystem = TreeFilesystem::new(tree.clone(), pushes, unmounter.ended.clone());
         let mut config = Config::default();
         config.n_threads = Some(threads);
         config.clone_fd = threads > 1;
@@ -152,6 +154,7 @@ impl fmt::Debug for Mount {
 #[derive(Clone, Debug)]
 pub struct Unmounter {
     mounted: Arc<MountedAt>,
+    ended: Arc<AtomicBool>,
 }
 
 impl Unmounter {
@@ -160,6 +163,9 @@ impl Unmounter {
     /// # Errors
     /// The mount is still there, and the error says why.
     pub fn unmount(&self) -> Result<Unmounted, MountError> {
+        if self.ended.load(Ordering::Acquire) {
+            return Ok(Unmounted::Clean);
+        }
         let there = sys::mounted_at(&self.mounted.directory)?;
         match there {
             Some(there) if there == *self.mounted => detach(&self.mounted.directory),

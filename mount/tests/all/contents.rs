@@ -1,0 +1,110 @@
+//! File contents: right, or an error.
+
+use std::fs;
+use std::os::unix::fs::FileExt;
+
+use nono_mount::MountOptions;
+
+use crate::fixture::{mount, mount_with};
+use crate::memory::{Memory, ROOT, dir, file};
+
+fn errno(error: &std::io::Error) -> Option<rustix::io::Errno> {
+    rustix::io::Errno::from_io_error(error)
+}
+
+/// Bytes that differ everywhere.
+fn pattern(length: usize) -> Vec<u8> {
+    (0..length).map(|i| (i.wrapping_mul(2_654_435_761) >> 13) as u8).collect()
+}
+
+#[test]
+fn files_of_all_sizes_read_back_whole_and_in_parts() {
+    let sizes =
+        [0, 1, 4095, 4096, 4097, 131_071, 131_072, 131_073, 1 << 20, (1 << 20) + 1, 9 << 20];
+    let tree = dir(sizes.map(|size| (format!("{size}"), file(pattern(size)))));
+    let Some(mounted) = mount(&Memory::with([("0", tree)])) else { return };
+    for size in sizes {
+        let path = mounted.path(format!("0/{size}"));
+        let expected = pattern(size);
+        assert!(fs::read(&path).unwrap() == expected, "{size}");
+        let mut part = vec![0; 1000];
+        let offset = size / 2;
+        let count = fs::File::open(&path).unwrap().read_at(&mut part, offset as u64).unwrap();
+        assert!(part[..count] == expected[offset..][..count], "{size}");
+    }
+}
+
+#[test]
+fn many_readers_of_one_large_file_verify_it_once() {
+    let size = 8 << 20;
+    let memory = Memory::with([("0", dir([("large", file(pattern(size)))]))]);
+    let Some(mounted) = mount(&memory) else { return };
+    let path = mounted.path("0/large");
+    std::thread::scope(|scope| {
+        for _ in 0..8 {
+            scope.spawn(|| assert!(fs::read(&path).unwrap() == pattern(size)));
+        }
+    });
+    assert_eq!(mounted.mount().counts().opened, 1);
+}
+
+#[test]
+fn damaged_contents_give_an_error_and_never_a_byte() {
+    let (small, large) = (b"small".to_vec(), pattern(3 << 20));
+    let tree =
+        dir([("a", file("fine")), ("large", file(large.clone())), ("small", file(small.clone()))]);
+    let memory = Memory::with([("0", tree)]);
+    memory.damage(&small);
+    memory.damage(&large);
+    // With pushing, which must not push what does not verify.
+    let Some(mounted) = mount_with(&memory, MountOptions::default()) else { return };
+    assert_eq!(fs::read(mounted.path("0/a")).unwrap(), b"fine");
+    for name in ["0/small", "0/large"] {
+        let error = fs::read(mounted.path(name)).unwrap_err();
+        assert_eq!(errno(&error), Some(rustix::io::Errno::IO), "{name}");
+    }
+    assert_eq!(fs::metadata(mounted.path("0/large")).unwrap().len(), 3 << 20);
+    memory.repair();
+    assert_eq!(fs::read(mounted.path("0/small")).unwrap(), small);
+    assert!(fs::read(mounted.path("0/large")).unwrap() == large);
+}
+
+#[test]
+fn a_removed_snapshot_is_not_found_and_the_others_stay() {
+    let tree = dir([("sub", dir([("f", file("x"))]))]);
+    let memory = Memory::with([("0", tree.clone()), ("1", tree)]);
+    let options = MountOptions { changing_ttl: std::time::Duration::ZERO, ..Default::default() };
+    let Some(mounted) = mount_with(&memory, options) else { return };
+    let held = fs::File::open(mounted.path("0")).unwrap();
+    memory.remove(ROOT, "0");
+    for gone in ["0", "0/sub", "0/sub/f"] {
+        let error = fs::read_dir(mounted.path(gone)).unwrap_err();
+        assert_eq!(error.kind(), std::io::ErrorKind::NotFound, "{gone}");
+    }
+    let below =
+        rustix::fs::openat(&held, "sub", rustix::fs::OFlags::RDONLY, rustix::fs::Mode::empty());
+    assert_eq!(below.unwrap_err(), rustix::io::Errno::NOENT);
+    assert_eq!(fs::read(mounted.path("1/sub/f")).unwrap(), b"x");
+}
+
+#[test]
+fn walking_a_directory_pushes_what_comes_next() {
+    let files = (0..200).map(|i| (format!("f{i:03}"), file(format!("contents of {i}"))));
+    let memory = Memory::with([("0", dir(files))]);
+    let Some(mounted) = mount_with(&memory, MountOptions::default()) else { return };
+    let read_all = || {
+        for i in 0..200 {
+            let bytes = fs::read(mounted.path(format!("0/f{i:03}"))).unwrap();
+            assert_eq!(bytes, format!("contents of {i}").into_bytes());
+        }
+    };
+    fs::read_dir(mounted.path("0")).unwrap().for_each(drop);
+    fs::read(mounted.path("0/f000")).unwrap();
+    while mounted.mount().counts().pushed_files < 16 {
+        std::thread::yield_now();
+    }
+    let before = mounted.mount().counts();
+    fs::read(mounted.path("0/f001")).unwrap();
+    assert_eq!((mounted.mount().counts() - before).read, 0);
+    read_all();
+}

@@ -1,0 +1,81 @@
+//! A mounted tree, and the commands run on it.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use nono_mount::{Mount, MountError, MountOptions};
+use tempfile::TempDir;
+
+use crate::memory::Memory;
+
+/// A tree mounted at a temporary directory.
+pub(crate) struct Mounted {
+    pub(crate) mount: Option<Mount>,
+    pub(crate) point: PathBuf,
+    pub(crate) scratch: TempDir,
+}
+
+/// Mounts, or says loudly that the test did not run: `None` where nothing can be mounted.
+pub(crate) fn mount(memory: &Memory) -> Option<Mounted> {
+    // Pushing depends on which thread is faster; tests that are not about it count without.
+    mount_with(memory, MountOptions { push_siblings: false, ..MountOptions::default() })
+}
+
+pub(crate) fn mount_with(memory: &Memory, options: MountOptions) -> Option<Mounted> {
+    let scratch = TempDir::new().unwrap();
+    let point = scratch.path().canonicalize().unwrap().join("mnt");
+    fs::create_dir(&point).unwrap();
+    match Mount::new(memory.clone(), &point, options) {
+        Ok(mount) => Some(Mounted { mount: Some(mount), point, scratch }),
+        Err(
+            error @ (MountError::NoFuseDevice
+            | MountError::FuseDevicePermission
+            | MountError::NoFusermount
+            | MountError::Permission { .. }),
+        ) => {
+            eprintln!("MOUNT TEST DID NOT RUN: {error}");
+            let set = |name, value| std::env::var(name).is_ok_and(|found| found == value);
+            let required = set("CI", "true") || set("NONO_REQUIRE_MOUNT", "1");
+            assert!(!required, "mounts must work here: {error}");
+            None
+        }
+        Err(error) => panic!("{error}"),
+    }
+}
+
+impl Mounted {
+    pub(crate) fn mount(&self) -> &Mount {
+        self.mount.as_ref().unwrap()
+    }
+
+    pub(crate) fn path(&self, below: impl AsRef<Path>) -> PathBuf {
+        self.point.join(below)
+    }
+
+    pub(crate) fn output(&self, program: &str, arguments: &[&dyn AsRef<OsStr>]) -> Output {
+        let mut command = Command::new(program);
+        command.args(arguments.iter().map(AsRef::as_ref)).current_dir(self.scratch.path());
+        command.env("LC_ALL", "C").output().unwrap()
+    }
+
+    /// A script with `$M` as the mount point.
+    pub(crate) fn shell(&self, script: &str) -> String {
+        let mut command = Command::new("sh");
+        command.args(["-euc", script]).env("M", &self.point).env("LC_ALL", "C");
+        let output = command.current_dir(self.scratch.path()).output().unwrap();
+        assert!(output.status.success(), "{script}: {output:?}");
+        String::from_utf8_lossy(&output.stdout).trim_end().to_owned()
+    }
+}
+
+/// A tree with `directories` directories of `files` files each.
+pub(crate) fn many(directories: usize, files: usize) -> crate::memory::Spec {
+    use crate::memory::{dir, file};
+    dir((0..directories).map(|d| {
+        let entries =
+            (0..files).map(move |f| (format!("f{f}"), file(format!("contents {d} {f}\n"))));
+        (format!("d{d}"), dir(entries))
+    }))
+}

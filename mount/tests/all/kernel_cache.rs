@@ -1,0 +1,122 @@
+//! Message budgets: what the kernel was told once, it does not ask again.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+
+use nono_mount::Counts;
+
+use crate::fixture::{Mounted, many, mount};
+use crate::memory::{Memory, Spec, What, dir, file};
+
+/// What happens in `work`. The machine may drop caches at any moment, which costs messages that say
+/// nothing about the mount: the best of a few tries counts.
+fn best_of_tries(mounted: &Mounted, work: impl Fn()) -> Counts {
+    let tries = (0..5).map(|_| {
+        let before = mounted.mount().counts();
+        work();
+        mounted.mount().counts() - before
+    });
+    tries.min_by_key(Counts::requests).unwrap()
+}
+
+/// Replaces the contents of one file in a tree made by `many`.
+fn change(tree: &mut Spec, directory: usize) {
+    let What::Directory(entries) = &mut tree.kind else { unreachable!() };
+    let entry = entries.get_mut(format!("d{directory}").as_bytes()).unwrap();
+    let What::Directory(entries) = &mut entry.kind else { unreachable!() };
+    entries.insert(b"f0".to_vec(), file("another state\n"));
+}
+
+#[test]
+fn a_second_full_read_of_a_snapshot_sends_nothing() {
+    let Some(mounted) = mount(&Memory::with([("0", many(20, 20))])) else { return };
+    let snapshot = fs::File::open(mounted.path("0")).unwrap();
+    // Inside the snapshot, so that the changing root above is not asked for.
+    let read = || {
+        let mut command = std::process::Command::new("sh");
+        command.args(["-c", "find . -printf '%p %s %i\\n'; cat */*; grep -r contents ."]);
+        let output = command.current_dir(mounted.path("0")).output().unwrap();
+        assert!(output.status.success());
+    };
+    read();
+    let again = best_of_tries(&mounted, read);
+    // The walk begins with one look at `.`, below which nothing is asked.
+    assert!(again.requests() - again.lookup - again.getattr - again.statfs == 0, "{again:?}");
+    assert!(again.requests() <= 8, "{again:?}");
+    drop(snapshot);
+}
+
+#[test]
+fn a_second_long_listing_sends_nothing() {
+    let Some(mounted) = mount(&Memory::with([("0", many(10, 20))])) else { return };
+    let list = || drop(mounted.shell("ls -lR $M/0"));
+    list();
+    let again = best_of_tries(&mounted, list);
+    assert_eq!(again.readdirplus + again.readdir + again.listxattr, 0, "{again:?}");
+    assert!(again.getxattr <= 2, "{again:?}");
+}
+
+#[test]
+fn comparing_two_snapshots_costs_what_changed() {
+    let same = many(100, 10);
+    let mut other = same.clone();
+    for directory in [3, 50, 97] {
+        change(&mut other, directory);
+    }
+    let Some(mounted) = mount(&Memory::with([("0", same), ("1", other)])) else { return };
+    let diff = || {
+        let output = mounted.output("diff", &[&"-r", &mounted.path("0"), &mounted.path("1")]);
+        let text = String::from_utf8(output.stdout).unwrap();
+        assert_eq!(text.matches("another state").count(), 3, "{text}");
+    };
+    let before = mounted.mount().counts();
+    diff();
+    let first = mounted.mount().counts() - before;
+    // Three changed directories: their lists and two files in each. The hundred directories of
+    // snapshot 1 are each looked at once, none of the 97 equal ones is listed.
+    assert!(first.listed <= 2 + 2 * 3 + 8, "{first:?}");
+    assert!(first.read <= 2 * 3, "{first:?}");
+    assert!(first.requests() <= 2 * 100 + 12 * 3 + 30, "{first:?}");
+    let second = best_of_tries(&mounted, diff);
+    assert!(second.requests() <= 10, "{second:?}");
+}
+
+#[test]
+fn equal_paths_have_one_inode_number_in_all_snapshots_and_others_do_not() {
+    let same = many(3, 3);
+    let mut other = same.clone();
+    change(&mut other, 1);
+    let Some(mounted) = mount(&Memory::with([("0", same), ("1", other)])) else { return };
+    let number = |path: &str| fs::symlink_metadata(mounted.path(path)).unwrap().ino();
+    for _ in 0..2 {
+        for equal in ["d0", "d0/f0", "d1/f1", "d2"] {
+            assert_eq!(number(&format!("0/{equal}")), number(&format!("1/{equal}")), "{equal}");
+        }
+        for changed in ["", "d1", "d1/f0"] {
+            assert_ne!(number(&format!("0/{changed}")), number(&format!("1/{changed}")));
+        }
+        // The numbers stay when lists are read again.
+        mounted.shell("ls -lR $M > listing");
+    }
+    assert_ne!(number("0/d0/f0"), number("0/d0/f1"));
+}
+
+#[test]
+fn stat_of_one_path_lists_its_directories_and_opens_nothing() {
+    let tree = dir([("a", dir([("b", many(5, 5))])), ("z", many(5, 5))]);
+    let Some(mounted) = mount(&Memory::with([("0", tree)])) else { return };
+    let before = mounted.mount().counts();
+    fs::metadata(mounted.path("0/a/b/d0/f0")).unwrap();
+    let spent = mounted.mount().counts() - before;
+    assert_eq!((spent.opened, spent.read, spent.readdirplus), (0, 0, 0), "{spent:?}");
+    assert!(spent.requests() <= 8, "{spent:?}");
+    assert!(mounted.mount().live_nodes() <= 8);
+}
+
+#[test]
+fn opening_sends_one_message_in_the_life_of_a_mount() {
+    let Some(mounted) = mount(&Memory::with([("0", many(5, 5))])) else { return };
+    mounted.shell("cat $M/0/*/* > all; ls $M/0/* > names; cat $M/0/*/* > all");
+    let counts = mounted.mount().counts();
+    assert!(counts.open <= 2 && counts.opendir <= 2 && counts.flush <= 2, "{counts:?}");
+}

@@ -1,0 +1,12 @@
+//! Mounts trees in memory for real and looks at them with the programs people use.
+//!
+//! Speed is asserted as numbers of requests, which are the same on every machine, never as times.
+#![allow(clippy::disallowed_methods, clippy::print_stderr, missing_docs)]
+
+mod contents;
+mod fixture;
+mod kernel_cache;
+mod lifetimes;
+mod living;
+mod memory;
+mod stat;
