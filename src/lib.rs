@@ -1,6 +1,10 @@
 //! nono: undo for AI agents, and for anything else that changes many files.
 #![forbid(unsafe_code)]
 
+#[cfg(feature = "mount")]
+pub mod browse;
+#[cfg(feature = "cli")]
+pub mod cli;
 pub mod diff;
 pub mod object;
 pub mod path_text;
