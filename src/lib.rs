@@ -3,8 +3,6 @@
 
 #[cfg(feature = "mount")]
 pub mod browse;
-#[cfg(feature = "cli")]
-pub mod cli;
 pub mod diff;
 pub mod object;
 pub mod path_text;

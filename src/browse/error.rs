@@ -12,23 +12,12 @@ use crate::sys;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum BrowseError {
-    /// No session has this id, or an id that begins like this.
+    /// No session has this id.
     #[error("there is no session {}", Shown::bytes(id.as_bytes()))]
     NoSuchSession {
         /// The id as given.
         id: String,
     },
-    /// Several sessions have ids that begin like this.
-    #[error("{} sessions have an id that begins with {}", matches.len(), Shown::bytes(id.as_bytes()))]
-    Ambiguous {
-        /// The prefix as given.
-        id: String,
-        /// The ids that begin with it, newest first.
-        matches: Vec<String>,
-    },
-    /// There is no session at all.
-    #[error("there are no sessions yet")]
-    Empty,
     /// A store cannot be read.
     #[error("cannot list the sessions in {}: {source}", Shown::path(root))]
     Unreadable {

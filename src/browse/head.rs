@@ -163,6 +163,7 @@ fn read<F: Fields + Default>(dir: &Dir, name: &[u8]) -> io::Result<F> {
 }
 
 #[cfg(test)]
+#[allow(clippy::disallowed_methods, reason = "tests plant what they look at")]
 mod tests {
     use super::*;
 

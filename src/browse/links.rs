@@ -10,11 +10,14 @@ use crate::object::LinkGroups;
 pub(super) struct LinkIndex {
     groups: Vec<Group>,
     /// Linked names of a directory, sorted, each with its group.
-    members: HashMap<PathHash, Vec<(Box<[u8]>, u32)>>,
+    members: HashMap<PathHash, Vec<Member>>,
     /// For every directory above a linked name, what is linked below it.
     below: HashMap<PathHash, LinksDigest>,
     len: usize,
 }
+
+/// A linked name and the number of its group.
+type Member = (Box<[u8]>, u32);
 
 /// Names of one inode.
 #[derive(Debug)]

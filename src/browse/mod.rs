@@ -18,19 +18,19 @@
 //! - Work is lazy: of a snapshot that nobody looks into, at most the first kilobytes of the manifest
 //!   are read. Decoded directories are not cached here; the mount keeps their lists.
 
-mod catalog;
 mod contents;
 mod error;
 mod head;
 mod key;
 mod links;
+mod sessions;
 mod stores;
 mod tree;
 
 #[cfg(test)]
+#[allow(clippy::disallowed_methods, reason = "tests plant what they look at")]
 mod tests;
 
-pub use catalog::{FoundSession, sessions};
 pub use error::BrowseError;
 pub use key::{ContentKey, DirectoryKey};
 pub use tree::{Scope, StoreTree};

@@ -11,7 +11,7 @@ use nono_mount::{Content, Entry, HardLinks, Kind, Node, Stability, TreeSource, X
 use parking_lot::Mutex;
 
 use super::LATEST;
-use super::catalog::{self, Catalog, Session};
+use super::sessions::{self, Session, Sessions};
 use super::contents::Verified;
 use super::error::{BrowseError, from_store, from_sys};
 use super::key::{
@@ -36,8 +36,7 @@ pub enum Scope {
     /// Every session.
     #[default]
     Everything,
-    /// The snapshots of one session, by id, unique prefix or `latest` (the session that is newest
-    /// now), directly at the top.
+    /// The snapshots of the session with this id, directly at the top.
     Session(String),
     /// The sessions that track a path, something in it, or a directory around it.
     Path(PathBuf),
@@ -45,7 +44,7 @@ pub enum Scope {
 
 /// One or more stores as a tree of folders; see the [module](super).
 pub struct StoreTree {
-    catalog: Catalog,
+    sessions: Sessions,
     stores: Stores,
     verified: Verified,
     links: Mutex<LinkCache>,
@@ -71,23 +70,21 @@ impl StoreTree {
         // The process may change its directory later.
         let absolute = |root: &PathBuf| std::path::absolute(root).unwrap_or_else(|_| root.clone());
         let roots: Vec<PathBuf> = roots.iter().map(absolute).collect();
-        let (mut session, mut tracked) = (None, None);
-        match scope {
-            Scope::Everything => {}
-            Scope::Session(id) => {
-                let found = catalog::resolve(&roots, id)?;
-                let root = roots.iter().position(|root| found.path.parent() == Some(root));
-                let root = root.unwrap_or_default() as u32;
-                session = Some(SessionKey { root, id: found.id.into() });
-            }
-            Scope::Path(path) => tracked = Some(catalog::tracked_path(path)),
-        }
+        let tracked = match scope {
+            Scope::Path(path) => Some(sessions::tracked_path(path)),
+            _ => None,
+        };
+        let sessions = Sessions::new(roots, tracked);
+        let session = match scope {
+            Scope::Session(id) => Some(sessions.named(id)?.key),
+            _ => None,
+        };
         let root = match &session {
             None => DirectoryKind::Store,
             Some(session) => DirectoryKind::Session(session.clone()),
         };
         Ok(Self {
-            catalog: Catalog::new(roots, tracked),
+            sessions,
             stores: Stores::new(),
             verified: Verified::new(),
             links: Mutex::new(LinkCache::new()),
@@ -97,11 +94,6 @@ impl StoreTree {
             uid: sys::effective_uid(),
             gid: sys::effective_gid(),
         })
-    }
-
-    /// The id of the session at the top, with [`Scope::Session`].
-    pub fn session_id(&self) -> Option<&str> {
-        self.session.as_ref().map(|session| &*session.id)
     }
 
     /// A folder of the mount's own.
@@ -135,7 +127,7 @@ impl StoreTree {
     }
 
     fn list_sessions(&self) -> io::Result<Vec<StoreEntry>> {
-        let sessions = self.catalog.list().map_err(io::Error::other)?;
+        let sessions = self.sessions.list().map_err(io::Error::other)?;
         let mut entries: Vec<StoreEntry> = sessions
             .values()
             .map(|session| Entry {
@@ -143,20 +135,20 @@ impl StoreTree {
                 node: self.session_node(session),
             })
             .collect();
-        if let Some(newest) = Catalog::newest(&sessions) {
+        if let Some(newest) = Sessions::newest(&sessions) {
             entries.push(self.latest(&newest.key.id, newest.mtime));
         }
         Ok(sorted(entries))
     }
 
     fn list_snapshots(&self, session: &SessionKey) -> io::Result<Vec<StoreEntry>> {
-        let numbers = self.catalog.numbers(session)?;
-        let path = self.catalog.path(session);
+        let numbers = self.sessions.numbers(session)?;
+        let path = self.sessions.path(session);
         let dir = Dir::open(&path).map_err(from_sys)?;
         let store = self.stores.of_session(&path);
         let mut entries = Vec::with_capacity(numbers.len() + 1);
         for number in numbers.iter().copied() {
-            let key = match (&store, self.catalog.snapshot_in(&dir, session, number)) {
+            let key = match (&store, self.sessions.snapshot_in(&dir, session, number)) {
                 (Ok(store), Ok(head)) => Ok(self.top(session, number, *store, head)),
                 (Err(error), _) => Err(io::Error::new(error.kind(), error.to_string())),
                 (_, Err(error)) => Err(error),
@@ -166,7 +158,7 @@ impl StoreTree {
                     entries.push(Entry { name: number.to_string().into_bytes().into(), node })
                 }
                 // Removed since the directory was listed.
-                Err(_) if self.catalog.written(session, number).is_err() => {}
+                Err(_) if self.sessions.written(session, number).is_err() => {}
                 Err(error) => {
                     tracing::error!("snapshot {number} of session {}: {error}", session.id);
                     let node = self.unusable(session, number);
@@ -175,7 +167,7 @@ impl StoreTree {
             }
         }
         if let Some(newest) = numbers.last() {
-            let mtime = self.catalog.written(session, *newest).unwrap_or(self.started);
+            let mtime = self.sessions.written(session, *newest).unwrap_or(self.started);
             entries.push(self.latest(&newest.to_string(), mtime));
         }
         Ok(sorted(entries))
@@ -183,11 +175,11 @@ impl StoreTree {
 
     fn find_snapshot(&self, session: &SessionKey, name: &[u8]) -> io::Result<Option<StoreNode>> {
         if name == LATEST.as_bytes() {
-            let numbers = self.catalog.numbers(session)?;
+            let numbers = self.sessions.numbers(session)?;
             return Ok(match numbers.last() {
                 None => None,
                 Some(newest) => {
-                    let mtime = self.catalog.written(session, *newest).unwrap_or(self.started);
+                    let mtime = self.sessions.written(session, *newest).unwrap_or(self.started);
                     Some(self.latest(&newest.to_string(), mtime).node)
                 }
             });
@@ -196,13 +188,13 @@ impl StoreTree {
         let Some(number) = number.filter(|number| number.to_string().as_bytes() == name) else {
             return Ok(None);
         };
-        let found = self.catalog.snapshot(session, number).and_then(|head| {
-            let store = self.stores.of_session(&self.catalog.path(session))?;
+        let found = self.sessions.snapshot(session, number).and_then(|head| {
+            let store = self.stores.of_session(&self.sessions.path(session))?;
             Ok(self.top(session, number, store, head))
         });
         match found {
             Ok(node) => Ok(Some(node)),
-            Err(_) if self.catalog.written(session, number).is_err() => Ok(None),
+            Err(_) if self.sessions.written(session, number).is_err() => Ok(None),
             Err(error) => {
                 tracing::error!("snapshot {number} of session {}: {error}", session.id);
                 Ok(Some(self.unusable(session, number)))
@@ -224,14 +216,14 @@ impl StoreTree {
     }
 
     fn unusable(&self, session: &SessionKey, number: u64) -> StoreNode {
-        let mtime = self.catalog.written(session, number).unwrap_or(self.started);
+        let mtime = self.sessions.written(session, number).unwrap_or(self.started);
         self.folder(DirectoryKind::Unusable { session: session.clone(), number }, mtime)
     }
 
     /// Why an unusable snapshot is unusable.
     fn explain(&self, session: &SessionKey, number: u64) -> io::Error {
-        let found = self.catalog.snapshot(session, number);
-        let found = found.and_then(|_| self.stores.of_session(&self.catalog.path(session)));
+        let found = self.sessions.snapshot(session, number);
+        let found = found.and_then(|_| self.stores.of_session(&self.sessions.path(session)));
         match found {
             Err(error) => error,
             Ok(_) => io::Error::other("the snapshot was damaged when it was first looked at"),
@@ -310,8 +302,8 @@ impl TreeSource for StoreTree {
 
     fn root(&self) -> StoreNode {
         let mtime = match &self.session {
-            None => Some(self.catalog.mtime()),
-            Some(session) => self.catalog.get(session).ok().flatten().map(|found| found.mtime),
+            None => Some(self.sessions.mtime()),
+            Some(session) => self.sessions.get(session).ok().flatten().map(|found| found.mtime),
         };
         let mtime = mtime.filter(|mtime| *mtime != FileTime::default()).unwrap_or(self.started);
         self.folder(self.root.clone(), mtime)
@@ -337,12 +329,12 @@ impl TreeSource for StoreTree {
     fn find(&self, directory: &DirectoryKey, name: &[u8]) -> io::Result<Option<StoreNode>> {
         match &*directory.0 {
             DirectoryKind::Store if name == LATEST.as_bytes() => {
-                let sessions = self.catalog.list().map_err(io::Error::other)?;
-                let newest = Catalog::newest(&sessions);
+                let sessions = self.sessions.list().map_err(io::Error::other)?;
+                let newest = Sessions::newest(&sessions);
                 Ok(newest.map(|newest| self.latest(&newest.key.id, newest.mtime).node))
             }
             DirectoryKind::Store => {
-                Ok(self.catalog.find(name)?.map(|session| self.session_node(&session)))
+                Ok(self.sessions.find(name)?.map(|session| self.session_node(&session)))
             }
             DirectoryKind::Session(session) => self.find_snapshot(session, name),
             _ => {

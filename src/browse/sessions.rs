@@ -4,7 +4,6 @@
 //! stays. A session is a directory with a manifest. A name that could not be a folder in the mount
 //! (hidden, not UTF-8, `latest`) is no session.
 
-use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::io;
 use std::num::NonZeroUsize;
@@ -27,39 +26,8 @@ const REMEMBERED_SESSIONS: NonZeroUsize = NonZeroUsize::new(4096).unwrap();
 /// Snapshots whose manifests are remembered; about 200 bytes each.
 const REMEMBERED_SNAPSHOTS: NonZeroUsize = NonZeroUsize::new(8192).unwrap();
 
-/// A session in a list.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct FoundSession {
-    /// Its id.
-    pub id: String,
-    /// Its directory.
-    pub path: PathBuf,
-    /// When it began; for a manifest that cannot be read, when that was written.
-    pub started: Timestamp,
-}
-
-/// Lists the sessions in one or more stores, newest first. Of two with the same id, the one in the
-/// first store counts. A store that does not exist yet is empty.
-///
-/// # Errors
-/// A store that cannot be read.
-pub fn sessions(roots: &[PathBuf]) -> Result<Vec<FoundSession>, BrowseError> {
-    let catalog = Catalog::new(roots.to_vec(), None);
-    let mut sessions: Vec<_> = catalog
-        .list()?
-        .into_values()
-        .map(|session| FoundSession {
-            id: session.key.id.to_string(),
-            path: catalog.path(&session.key),
-            started: session.started,
-        })
-        .collect();
-    sessions.sort_by_cached_key(|session| Reverse((session.started, session.id.clone())));
-    Ok(sessions)
-}
-
 /// Sessions and snapshots of some stores.
-pub(super) struct Catalog {
+pub(super) struct Sessions {
     roots: Vec<PathBuf>,
     /// Only sessions that track this path, something in it, or a directory around it.
     tracked: Option<PathBuf>,
@@ -70,7 +38,8 @@ pub(super) struct Catalog {
 /// What a session's manifest says.
 #[derive(Clone, Copy)]
 struct SessionFacts {
-    started: Timestamp,
+    /// `None` for a manifest that cannot be read.
+    started: Option<Timestamp>,
     is_shown: bool,
 }
 
@@ -78,12 +47,12 @@ struct SessionFacts {
 #[derive(Clone, Debug)]
 pub(super) struct Session {
     pub(super) key: SessionKey,
-    pub(super) started: Timestamp,
+    pub(super) started: Option<Timestamp>,
     /// When the manifest was written: with every snapshot, and when the session ends.
     pub(super) mtime: FileTime,
 }
 
-impl Catalog {
+impl Sessions {
     pub(super) fn new(roots: Vec<PathBuf>, tracked: Option<PathBuf>) -> Self {
         let sessions = Mutex::new(LruCache::new(REMEMBERED_SESSIONS));
         let snapshots = Mutex::new(LruCache::new(REMEMBERED_SNAPSHOTS));
@@ -135,6 +104,11 @@ impl Catalog {
         Ok(None)
     }
 
+    /// The session of this id, or why there is none.
+    pub(super) fn named(&self, id: &str) -> Result<Session, BrowseError> {
+        self.list()?.remove(id).ok_or_else(|| BrowseError::NoSuchSession { id: id.to_owned() })
+    }
+
     /// The session that `key` was made from, if it is still there.
     pub(super) fn get(&self, key: &SessionKey) -> io::Result<Option<Session>> {
         let Some(root) = self.roots.get(key.root as usize) else { return Ok(None) };
@@ -165,7 +139,7 @@ impl Catalog {
         let facts = match known {
             Some((known, facts)) if known.same_state(&stat) => facts,
             _ => {
-                let facts = self.read_facts(root, &manifest, &stat);
+                let facts = self.read_facts(root, &manifest);
                 self.sessions.lock().put(key.clone(), (stat, facts));
                 facts
             }
@@ -174,7 +148,7 @@ impl Catalog {
         Ok(is_shown.then_some(Session { key, started, mtime: stat.mtime }))
     }
 
-    fn read_facts(&self, root: &Dir, manifest: &[u8], stat: &Stat) -> SessionFacts {
+    fn read_facts(&self, root: &Dir, manifest: &[u8]) -> SessionFacts {
         match head::read_session(root, manifest) {
             Ok(head) => {
                 let tracks = |wanted: &PathBuf| {
@@ -182,12 +156,12 @@ impl Catalog {
                     paths.any(|path| path.starts_with(wanted) || wanted.starts_with(path))
                 };
                 let is_shown = self.tracked.as_ref().is_none_or(tracks);
-                SessionFacts { started: head.started, is_shown }
+                SessionFacts { started: Some(head.started), is_shown }
             }
             Err(error) => {
                 // Its snapshots may be fine, so it is shown, whatever it tracked.
                 tracing::warn!("{error}");
-                SessionFacts { started: timestamp(stat.mtime), is_shown: true }
+                SessionFacts { started: None, is_shown: true }
             }
         }
     }
@@ -236,7 +210,7 @@ impl Catalog {
         stats.map(|stat| stat.mtime).max().unwrap_or_default()
     }
 
-    /// The newest of some sessions.
+    /// The newest of some sessions: the one that began last.
     pub(super) fn newest(sessions: &BTreeMap<Arc<str>, Session>) -> Option<&Session> {
         sessions.values().max_by(|a, b| (a.started, &a.key.id).cmp(&(b.started, &b.key.id)))
     }
@@ -252,35 +226,6 @@ fn session_id(name: &[u8]) -> Option<&str> {
     let reserved = matches!(id, OBJECTS_NAME | "index" | LATEST) || id.starts_with('.');
     let plain = !id.is_empty() && !id.contains('/') && !id.contains(char::is_control);
     (plain && !reserved).then_some(id)
-}
-
-/// The time of a file as a timestamp; one that cannot be represented is the epoch.
-fn timestamp(time: FileTime) -> Timestamp {
-    let nanoseconds = i32::try_from(time.nanoseconds).unwrap_or_default();
-    Timestamp::new(time.seconds, nanoseconds).unwrap_or_default()
-}
-
-/// The session that an id, a unique prefix of one, or `latest` means.
-pub(super) fn resolve(roots: &[PathBuf], id: &str) -> Result<FoundSession, BrowseError> {
-    let mut sessions = sessions(roots)?;
-    if sessions.is_empty() {
-        return Err(BrowseError::Empty);
-    }
-    if id == LATEST {
-        return Ok(sessions.swap_remove(0));
-    }
-    if let Some(exact) = sessions.iter().position(|session| session.id == id) {
-        return Ok(sessions.swap_remove(exact));
-    }
-    sessions.retain(|session| !id.is_empty() && session.id.starts_with(id));
-    match sessions.len() {
-        0 => Err(BrowseError::NoSuchSession { id: id.to_owned() }),
-        1 => Ok(sessions.swap_remove(0)),
-        _ => {
-            let matches = sessions.into_iter().map(|session| session.id).collect();
-            Err(BrowseError::Ambiguous { id: id.to_owned(), matches })
-        }
-    }
 }
 
 /// The path that `--path` means, as tracked paths are stored: symlinks in its parents resolved,
