@@ -5,6 +5,7 @@ pub mod diff;
 pub mod object;
 pub mod path_text;
 pub mod progress;
+pub mod restore;
 pub mod snapshot;
 pub mod stat_cache;
 pub mod store;
