@@ -238,6 +238,7 @@ impl SnapshotManager {
         let mut metadata = metadata.clone();
         if let Ok(current) = self.session.metadata() {
             metadata.changes = current.changes;
+            metadata.bytes_written = current.bytes_written;
         }
         metadata.merkle_roots.clear();
         metadata.manifest_hashes.clear();
@@ -401,6 +402,7 @@ impl SnapshotManager {
         metadata.merkle_roots.push(loaded.manifest.merkle_root);
         metadata.manifest_hashes.push(loaded.hash);
         metadata.snapshot_count = number + 1;
+        metadata.bytes_written += loaded.manifest.totals.bytes_written;
         if number > 0 && loaded.manifest.kind == SnapshotKind::Ordinary {
             let baseline = self.load_manifest(0)?;
             let changes = self.changes_between(&baseline, &loaded.manifest)?;
