@@ -7,6 +7,8 @@ pub mod diff;
 pub mod object;
 pub mod path_text;
 pub mod progress;
+pub mod restore;
+pub mod session;
 pub mod snapshot;
 pub mod stat_cache;
 pub mod store;

@@ -56,11 +56,15 @@ pub(crate) struct CaptureRequest<'a> {
 pub(crate) struct CacheLocation<'a> {
     pub(crate) index: &'a Dir,
     pub(crate) generation: [u8; 16],
+    /// Whether a new cache is written; not for a plan.
+    pub(crate) is_written: bool,
 }
 
 /// What was captured. Everything is in the store, but not yet durable.
 #[derive(Debug)]
 pub(crate) struct Capture {
+    /// The kernel's coarse time before the walk began: what has an older ctime is as captured.
+    pub(crate) started: FileTime,
     pub(crate) merkle_root: ContentHash,
     pub(crate) totals: Totals,
     pub(crate) not_captured: Vec<NotCaptured>,
@@ -163,9 +167,11 @@ fn capture_once(
     for root in &roots {
         if let Some(location) = &request.cache {
             caches.push(StatCache::load(location.index, &root.path, &location.generation));
-            let CacheLocation { index, generation } = location;
-            let writer = StatCacheWriter::new(index, &root.path, generation, start)?;
-            writers.push(Mutex::new(writer));
+            let CacheLocation { index, generation, is_written } = location;
+            if *is_written {
+                let writer = StatCacheWriter::new(index, &root.path, generation, start)?;
+                writers.push(Mutex::new(writer));
+            }
         } else {
             caches.push(StatCache::default());
         }
@@ -761,6 +767,7 @@ impl<'a> Capturer<'a> {
         let mut unstable = self.unstable.into_inner();
         unstable.sort();
         Ok(Outcome::Complete(Capture {
+            started: self.start,
             merkle_root,
             totals: Totals {
                 file_count: counters.files.into_inner(),

@@ -13,10 +13,9 @@ use super::metadata::SessionMetadata;
 use super::roots::{TrackedPathError, TrackedRoot, resolve_roots};
 use super::session_dir::{LoadedManifest, ManifestError, OBJECTS_NAME, SessionDir};
 use crate::diff::{self, Change, ChangeSummary};
-use crate::object::ContentHash;
 use crate::path_text::Shown;
 use crate::progress::{NoProgress, Progress};
-use crate::store::{LocalStore, StoreError};
+use crate::store::{LocalStore, ObjectStore, StoreError};
 use crate::sys::{self, Dir};
 use crate::walk::ExclusionConfig;
 
@@ -169,6 +168,14 @@ impl SnapshotManager {
         &self.store
     }
 
+    pub(crate) fn progress(&self) -> &dyn Progress {
+        &*self.progress
+    }
+
+    pub(crate) fn threads(&self) -> usize {
+        self.threads
+    }
+
     /// What is tracked, with filters.
     pub fn roots(&self) -> &[TrackedRoot] {
         &self.roots
@@ -184,8 +191,7 @@ impl SnapshotManager {
         if !self.session.snapshot_numbers()?.is_empty() {
             return Err(SnapshotError::BaselineExists { session: self.session.path().to_owned() });
         }
-        let (loaded, _) = self.take(None, SnapshotKind::Ordinary, Vec::new(), self.budget)?;
-        Ok(loaded.manifest)
+        Ok(self.take(None)?.0)
     }
 
     /// Captures the current state and says what changed since the snapshot before.
@@ -195,8 +201,7 @@ impl SnapshotManager {
     pub fn create_incremental(&self) -> Result<(SnapshotManifest, Vec<Change>), SnapshotError> {
         let _lock = self.session.lock()?;
         let parent = self.latest()?;
-        let taken = self.take(Some(&parent), SnapshotKind::Ordinary, Vec::new(), self.budget)?;
-        Ok((taken.0.manifest, taken.1))
+        self.take(Some(&parent))
     }
 
     /// Number of snapshots on the disk.
@@ -233,6 +238,7 @@ impl SnapshotManager {
         let mut metadata = metadata.clone();
         if let Ok(current) = self.session.metadata() {
             metadata.changes = current.changes;
+            metadata.bytes_written = current.bytes_written;
         }
         metadata.merkle_roots.clear();
         metadata.manifest_hashes.clear();
@@ -258,21 +264,85 @@ impl SnapshotManager {
             .ok_or_else(|| SnapshotError::NoBaseline { session: self.session.path().to_owned() })
     }
 
-    /// Takes a snapshot under the session's lock. `known` are further snapshots whose paths stay in
-    /// even if they are git-ignored by now.
-    pub(crate) fn take(
+    /// Takes a snapshot under the session's lock.
+    fn take(
         &self,
         parent: Option<&LoadedManifest>,
-        kind: SnapshotKind,
-        mut known: Vec<ContentHash>,
-        budget: Budget,
-    ) -> Result<(LoadedManifest, Vec<Change>), SnapshotError> {
+    ) -> Result<(SnapshotManifest, Vec<Change>), SnapshotError> {
         let timestamp = Timestamp::now();
-        known.extend(parent.map(|parent| parent.manifest.merkle_root));
+        let known = parent.map(|parent| parent.manifest.merkle_root).into_iter().collect();
         // Held until the manifest is published: the collector sees all of the snapshot or nothing.
         let _store_lock = self.store.lock_shared()?;
-        let Capture { merkle_root, totals, not_captured, unstable, caches } =
-            self.capture(parent.is_none(), known, budget)?;
+        let cache = self.cache_location(true)?;
+        let capture = capture(&CaptureRequest {
+            store: &self.store,
+            roots: &self.roots,
+            budget: self.budget,
+            is_baseline: parent.is_none(),
+            known,
+            cache,
+            progress: &*self.progress,
+            threads: self.threads,
+        })?;
+        let published =
+            self.publish(capture, parent, SnapshotKind::Ordinary, &self.roots, timestamp)?;
+        let changes = match parent {
+            None => Vec::new(),
+            Some(parent) => self.changes_between(&parent.manifest, &published.manifest)?,
+        };
+        self.record(&published)?;
+        Ok((published.manifest, changes))
+    }
+
+    /// Captures the current state before a restore to `target`, whatever its size. With
+    /// `is_for_plan` nothing but `store` is written.
+    pub(crate) fn capture_current(
+        &self,
+        store: &dyn ObjectStore,
+        target: &SnapshotManifest,
+        latest: &SnapshotManifest,
+        is_for_plan: bool,
+    ) -> Result<Capture, SnapshotError> {
+        Ok(capture(&CaptureRequest {
+            store,
+            roots: &target.roots,
+            budget: Budget::UNLIMITED,
+            is_baseline: false,
+            known: vec![target.merkle_root, latest.merkle_root],
+            cache: self.cache_location(!is_for_plan)?,
+            progress: &*self.progress,
+            threads: self.threads,
+        })?)
+    }
+
+    /// Makes the state before a restore a snapshot.
+    pub(crate) fn publish_safety(
+        &self,
+        capture: Capture,
+        latest: &LoadedManifest,
+        roots: &[TrackedRoot],
+    ) -> Result<SnapshotManifest, SnapshotError> {
+        let kind = SnapshotKind::Safety;
+        let published = self.publish(capture, Some(latest), kind, roots, Timestamp::now())?;
+        self.record(&published)?;
+        Ok(published.manifest)
+    }
+
+    fn cache_location(&self, is_written: bool) -> Result<Option<CacheLocation<'_>>, SnapshotError> {
+        let Some(index) = &self.index else { return Ok(None) };
+        let generation = self.store.generation()?;
+        Ok(Some(CacheLocation { index, generation, is_written }))
+    }
+
+    /// Makes everything captured durable, then lets the manifest appear.
+    fn publish(
+        &self,
+        capture: Capture,
+        parent: Option<&LoadedManifest>,
+        kind: SnapshotKind,
+        roots: &[TrackedRoot],
+        timestamp: Timestamp,
+    ) -> Result<LoadedManifest, SnapshotError> {
         self.store.sync()?;
         let manifest = SnapshotManifest {
             format_version: MANIFEST_VERSION,
@@ -280,48 +350,20 @@ impl SnapshotManager {
             timestamp,
             parent: parent.map(|parent| parent.manifest.number),
             parent_hash: parent.map(|parent| parent.hash),
-            merkle_root,
+            merkle_root: capture.merkle_root,
             kind,
-            roots: self.roots.clone(),
-            totals,
-            not_captured,
-            unstable,
+            roots: roots.to_vec(),
+            totals: capture.totals,
+            not_captured: capture.not_captured,
+            unstable: capture.unstable,
         };
         let hash = self.session.publish(&manifest)?;
-        for cache in caches {
+        for cache in capture.caches {
             if let Err(error) = cache.commit() {
                 tracing::warn!("stat cache not saved: {error}");
             }
         }
-        let loaded = LoadedManifest { manifest, hash };
-        let changes = match parent {
-            None => Vec::new(),
-            Some(parent) => self.changes_between(&parent.manifest, &loaded.manifest)?,
-        };
-        self.record(&loaded)?;
-        Ok((loaded, changes))
-    }
-
-    fn capture(
-        &self,
-        is_baseline: bool,
-        known: Vec<ContentHash>,
-        budget: Budget,
-    ) -> Result<Capture, SnapshotError> {
-        let cache = match &self.index {
-            Some(index) => Some(CacheLocation { index, generation: self.store.generation()? }),
-            None => None,
-        };
-        Ok(capture(&CaptureRequest {
-            store: &self.store,
-            roots: &self.roots,
-            budget,
-            is_baseline,
-            known,
-            cache,
-            progress: &*self.progress,
-            threads: self.threads,
-        })?)
+        Ok(LoadedManifest { manifest, hash })
     }
 
     /// What changed between two snapshots, paths that one of them did not capture left out.
@@ -360,6 +402,7 @@ impl SnapshotManager {
         metadata.merkle_roots.push(loaded.manifest.merkle_root);
         metadata.manifest_hashes.push(loaded.hash);
         metadata.snapshot_count = number + 1;
+        metadata.bytes_written += loaded.manifest.totals.bytes_written;
         if number > 0 && loaded.manifest.kind == SnapshotKind::Ordinary {
             let baseline = self.load_manifest(0)?;
             let changes = self.changes_between(&baseline, &loaded.manifest)?;

@@ -21,7 +21,7 @@ pub const MANIFEST_VERSION: u32 = 1;
 /// Name of manifests of sessions and of snapshots.
 pub const MANIFEST_NAME: &str = "manifest.json";
 /// Larger manifests are refused: millions of paths that were left out.
-pub const MAX_MANIFEST_BYTES: u64 = 1 << 30;
+pub(super) const MAX_MANIFEST_BYTES: u64 = 1 << 30;
 
 /// Why a snapshot was taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Default)]

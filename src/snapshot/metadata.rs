@@ -54,6 +54,9 @@ pub struct SessionMetadata {
     /// What a supervisor recorded of network accesses.
     #[serde(default)]
     pub network_events: Vec<serde_json::Value>,
+    /// Bytes of the objects that the session's snapshots added to the store.
+    #[serde(default)]
+    pub bytes_written: u64,
     /// What made the session.
     #[serde(default)]
     pub origin: SessionOrigin,
@@ -84,6 +87,7 @@ impl SessionMetadata {
             merkle_roots: Vec::new(),
             manifest_hashes: Vec::new(),
             network_events: Vec::new(),
+            bytes_written: 0,
             origin: SessionOrigin::default(),
             changes: ChangeSummary::default(),
             extra: BTreeMap::new(),

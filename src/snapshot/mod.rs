@@ -21,7 +21,6 @@ pub use manifest::{
     SnapshotKind, SnapshotManifest, Totals,
 };
 pub use metadata::{SessionMetadata, SessionOrigin};
-#[allow(unused_imports, reason = "used by the restore")]
 pub(crate) use roots::OpenPath;
 pub use roots::{TrackedPathError, TrackedRoot, resolve_roots};
 #[allow(unused_imports, reason = "used by sessions")]

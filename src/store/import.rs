@@ -99,7 +99,8 @@ fn import_large(
     } else {
         store.reflinks.store(false, Ordering::Relaxed);
         let (hash, len) = hash_ranges(source, size, sparse, scratch, |offset, bytes| {
-            temp.file().write_all_at(bytes, offset).at("write an object in", store.dir().path())
+            let written = temp.file().write_all_at(bytes, offset);
+            written.at("write an object in", store.dir().path()).map_err(ImportError::from)
         })?;
         // A hole at the end is made by the length alone.
         temp.file().set_len(len).at("write an object in", store.dir().path())?;
@@ -111,16 +112,16 @@ fn import_large(
 
 /// Hashes at most `len` bytes, giving those that are data to `copy`, and says how many were hashed:
 /// fewer when the file ends earlier. Holes count as the zeros that they read as.
-fn hash_ranges(
+pub(super) fn hash_ranges<E: From<io::Error>>(
     file: &File,
     len: u64,
     sparse: bool,
     scratch: &mut [u8],
-    mut copy: impl FnMut(u64, &[u8]) -> sys::Result<()>,
-) -> Result<(ContentHash, u64), ImportError> {
+    mut copy: impl FnMut(u64, &[u8]) -> Result<(), E>,
+) -> Result<(ContentHash, u64), E> {
     let mut hasher = Hasher::new();
     let mut hashed = 0;
-    let mut visit = |offset: u64, length: u64, is_data: bool| -> Result<(), ImportError> {
+    let mut visit = |offset: u64, length: u64, is_data: bool| -> Result<(), E> {
         if offset != hashed {
             // The file ended early in the range before.
             return Ok(());
@@ -151,7 +152,7 @@ fn hash_ranges(
     Ok((hasher.finish(), hashed))
 }
 
-/// Hashes `len` bytes of a file of the store's own.
+/// Hashes `len` bytes of a file, writing nothing.
 pub(super) fn hash_object(
     file: &File,
     len: u64,
@@ -159,9 +160,19 @@ pub(super) fn hash_object(
     scratch: &mut Vec<u8>,
 ) -> io::Result<(ContentHash, u64)> {
     scratch.resize(CHUNK_BYTES, 0);
-    match hash_ranges(file, len, sparse, scratch, |_, _| Ok(())) {
-        Ok(hashed) => Ok(hashed),
-        Err(ImportError::Source(error)) => Err(error),
-        Err(ImportError::Store(error)) => Err(io::Error::other(error)),
+    hash_ranges(file, len, sparse, scratch, |_, _| Ok(()))
+}
+
+/// Hash of the contents of a file that may change meanwhile; `None` for what is no regular file.
+///
+/// # Errors
+/// When it cannot be read.
+pub(crate) fn hash_file(dir: &sys::Dir, name: &[u8]) -> sys::Result<Option<ContentHash>> {
+    let file = dir.open_file(name, true)?;
+    let stat = dir.stat_file(&file, name)?;
+    if stat.kind != sys::FileKind::File {
+        return Ok(None);
     }
+    let hashed = hash_object(&file, stat.size, stat.is_sparse(), &mut Vec::new());
+    Ok(Some(hashed.at("read", &dir.path_of(name))?.0))
 }

@@ -5,8 +5,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::import::{self, ImportError, Imported};
-use super::{ObjectStore, StoreError, Stored};
+use super::import;
+use super::{ImportError, Imported, ObjectStore, StoreError, Stored, export};
 use crate::object::ContentHash;
 use crate::sys::{self, Dir, FileKind, FileLock, FileTime, IoContext, TempFile};
 
@@ -153,6 +153,21 @@ impl LocalStore {
             return Err(StoreError::Corrupt { hash: *hash, path, reason });
         }
         Ok(ObjectFile { file, size: stat.size, sparse: stat.is_sparse(), hash: *hash, path })
+    }
+
+    /// Fills the empty file `target` with an object of `size` bytes. Every byte is checked before this
+    /// returns; holes stay holes, and blocks are shared where the file system can.
+    ///
+    /// # Errors
+    /// [`StoreError::Missing`], [`StoreError::Corrupt`], or a disk that is full.
+    pub fn export(
+        &self,
+        hash: &ContentHash,
+        size: u64,
+        target: &File,
+        scratch: &mut Vec<u8>,
+    ) -> Result<(), StoreError> {
+        export::export(self, hash, size, target, scratch)
     }
 
     /// Gives a complete temporary file its name. `false` when the object was there already.
@@ -313,7 +328,7 @@ impl ObjectFile {
         if hash == self.hash && len == self.size { Ok(()) } else { Err(self.corrupt()) }
     }
 
-    fn corrupt(&self) -> StoreError {
+    pub(super) fn corrupt(&self) -> StoreError {
         StoreError::Corrupt {
             hash: self.hash,
             path: self.path.clone(),

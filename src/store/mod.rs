@@ -11,9 +11,11 @@
 //! its hash before using a byte of it. [`ObjectStore`] is the seam: on this disk ([`LocalStore`]),
 //! in memory ([`MemoryStore`], for tests), elsewhere later.
 
+mod export;
 mod import;
 mod local;
 mod memory;
+mod overlay;
 
 use std::fs::File;
 use std::path::PathBuf;
@@ -22,9 +24,11 @@ use crate::object::{ContentHash, DecodeError, LinkGroups, RootTree, Tree};
 use crate::path_text::Shown;
 use crate::sys;
 
+pub(crate) use import::hash_file;
 pub use import::{ImportError, Imported};
 pub use local::{FoundObject, LocalStore, ObjectFile, StoreLock};
 pub use memory::MemoryStore;
+pub use overlay::OverlayStore;
 
 /// Largest tree, root or link object that is read into memory, in bytes.
 pub const MAX_TREE_BYTES: u64 = 1 << 30;

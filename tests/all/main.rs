@@ -1,1 +1,5 @@
-//! Integration tests.
+//! Integration tests: one binary, so that it links once.
+#![allow(missing_docs, clippy::disallowed_methods, clippy::print_stderr)]
+
+mod observe;
+mod roundtrip;

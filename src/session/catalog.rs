@@ -1,0 +1,306 @@
+//! Finding sessions: by id, by prefix, by tracked path, or all of them.
+
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+
+use crate::diff::ChangeSummary;
+use crate::path_text::{Shown, encode, serde_paths};
+use crate::snapshot::{MANIFEST_NAME, ManifestError, SessionDir, SessionMetadata, SessionOrigin};
+use crate::store::{LocalStore, StoreError};
+use crate::sys::{self, Dir, FileKind};
+
+/// The word for the newest session or snapshot.
+const LATEST: &str = "latest";
+
+/// The sessions of one store, and of older places that are still looked at.
+#[derive(Debug, Clone)]
+pub struct Catalog {
+    roots: Vec<PathBuf>,
+}
+
+/// Why a session was not found.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum CatalogError {
+    /// No session has this id.
+    #[error("there is no session {id:?} in {}", Shown::path(root))]
+    NotFound {
+        /// The id as given.
+        id: String,
+        /// The store.
+        root: PathBuf,
+    },
+    /// There are no sessions at all.
+    #[error("there are no sessions in {}", Shown::path(root))]
+    Empty {
+        /// The store.
+        root: PathBuf,
+    },
+    /// Several sessions begin with this prefix.
+    #[error("{id:?} could be any of {}", candidates.join(", "))]
+    Ambiguous {
+        /// The prefix as given.
+        id: String,
+        /// The sessions that begin with it.
+        candidates: Vec<String>,
+    },
+    /// The part after the `/` is no snapshot of the session.
+    #[error("session {session} has no snapshot {snapshot:?}")]
+    NoSnapshot {
+        /// The session.
+        session: String,
+        /// The snapshot as given.
+        snapshot: String,
+    },
+    /// A manifest cannot be used.
+    #[error(transparent)]
+    Manifest(#[from] ManifestError),
+    /// A store cannot be used.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// A directory cannot be read.
+    #[error(transparent)]
+    Io(#[from] sys::Error),
+}
+
+/// Where a session stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SessionStatus {
+    /// Made by `nono snapshot`: more snapshots may follow.
+    Open,
+    /// Its command is running.
+    Running,
+    /// Its command has ended, and its last state is recorded.
+    Completed,
+    /// Its supervisor died before the last state was recorded.
+    Interrupted,
+}
+
+/// A session in a list.
+#[derive(Debug, Clone, Serialize)]
+pub struct SessionSummary {
+    /// Its id.
+    pub session_id: String,
+    /// When it began.
+    pub started: jiff::Timestamp,
+    /// When it ended.
+    pub ended: Option<jiff::Timestamp>,
+    /// The command.
+    pub command: Vec<String>,
+    /// What is captured.
+    #[serde(with = "serde_paths")]
+    pub tracked_paths: Vec<PathBuf>,
+    /// Number of snapshots.
+    pub snapshot_count: u64,
+    /// Exit code of the command.
+    pub exit_code: Option<i32>,
+    /// Where it stands.
+    pub status: SessionStatus,
+    /// What changed from the baseline to the last ordinary snapshot.
+    pub changes: ChangeSummary,
+    /// Bytes that the session added to the store when it was recorded.
+    pub disk_size: u64,
+}
+
+/// A session, and maybe one snapshot of it: `ID` or `ID/N`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SnapshotId {
+    /// Id or prefix of a session, or `latest`.
+    pub session: String,
+    /// Number of a snapshot, or `latest`.
+    pub snapshot: Option<String>,
+}
+
+impl std::str::FromStr for SnapshotId {
+    type Err = std::convert::Infallible;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let (session, snapshot) = match text.split_once('/') {
+            Some((session, snapshot)) => (session, Some(snapshot.to_owned())),
+            None => (text, None),
+        };
+        Ok(Self { session: session.to_owned(), snapshot })
+    }
+}
+
+impl Catalog {
+    /// The sessions below `root`, and below `legacy` where those directories exist.
+    pub fn new(root: PathBuf, legacy: impl IntoIterator<Item = PathBuf>) -> Self {
+        Self { roots: [root].into_iter().chain(legacy).collect() }
+    }
+
+    /// The store's root directory.
+    pub fn root(&self) -> &Path {
+        &self.roots[0]
+    }
+
+    /// All directories that are looked at.
+    pub fn roots(&self) -> &[PathBuf] {
+        &self.roots
+    }
+
+    /// Opens all sessions, oldest id first. A store that does not exist has none.
+    ///
+    /// # Errors
+    /// When a directory cannot be read.
+    pub fn sessions(&self) -> Result<Vec<SessionDir>, CatalogError> {
+        let mut sessions = Vec::new();
+        for root in &self.roots {
+            sessions.append(&mut sessions_below(root)?);
+        }
+        sessions.sort_by_key(SessionDir::id);
+        Ok(sessions)
+    }
+
+    /// Finds a session by its id, a prefix that only it has, or `latest`.
+    ///
+    /// # Errors
+    /// [`CatalogError::NotFound`], [`CatalogError::Ambiguous`], [`CatalogError::Empty`].
+    pub fn find(&self, id: &str) -> Result<SessionDir, CatalogError> {
+        let mut sessions = self.sessions()?;
+        if id == LATEST {
+            let newest = sessions
+                .into_iter()
+                // One whose manifest is damaged has no time; it is found by its id.
+                .filter_map(|session| Some((session.metadata().ok()?.started, session)))
+                .max_by(|a, b| (a.0, a.1.id()).cmp(&(b.0, b.1.id())));
+            let empty = || CatalogError::Empty { root: self.root().to_owned() };
+            return newest.map(|(_, session)| session).ok_or_else(empty);
+        }
+        if let Some(exact) = sessions.iter().position(|session| session.id() == id) {
+            return Ok(sessions.swap_remove(exact));
+        }
+        sessions.retain(|session| !id.is_empty() && session.id().starts_with(id));
+        match sessions.len() {
+            1 => Ok(sessions.remove(0)),
+            0 => Err(CatalogError::NotFound { id: id.to_owned(), root: self.root().to_owned() }),
+            _ => Err(CatalogError::Ambiguous {
+                id: id.to_owned(),
+                candidates: sessions.iter().map(SessionDir::id).collect(),
+            }),
+        }
+    }
+
+    /// Finds a session and the number of one of its snapshots, if one is named.
+    ///
+    /// # Errors
+    /// As [`find`](Self::find), or [`CatalogError::NoSnapshot`].
+    pub fn find_snapshot(
+        &self,
+        id: &SnapshotId,
+    ) -> Result<(SessionDir, Option<u64>), CatalogError> {
+        let session = self.find(&id.session)?;
+        let Some(wanted) = &id.snapshot else { return Ok((session, None)) };
+        let numbers = session.snapshot_numbers()?;
+        let found = if wanted == LATEST {
+            numbers.last().copied()
+        } else {
+            wanted.parse().ok().filter(|number| numbers.contains(number))
+        };
+        match found {
+            Some(number) => Ok((session, Some(number))),
+            None => {
+                Err(CatalogError::NoSnapshot { session: session.id(), snapshot: wanted.clone() })
+            }
+        }
+    }
+
+    /// The objects of a session.
+    ///
+    /// # Errors
+    /// When they cannot be opened.
+    pub fn store_of(session: &SessionDir) -> Result<LocalStore, CatalogError> {
+        Ok(LocalStore::open(&session.objects_path())?)
+    }
+}
+
+impl SessionSummary {
+    /// Sums up a session from its manifests.
+    ///
+    /// # Errors
+    /// When its manifest cannot be used.
+    pub fn of(session: &SessionDir) -> Result<Self, ManifestError> {
+        let metadata = session.metadata()?;
+        let status = SessionStatus::of(session, &metadata)?;
+        Ok(Self::from_parts(session, metadata, status))
+    }
+
+    /// Sums up a session whose manifest is at hand.
+    fn from_parts(session: &SessionDir, metadata: SessionMetadata, status: SessionStatus) -> Self {
+        Self {
+            session_id: session.id(),
+            started: metadata.started,
+            ended: metadata.ended,
+            command: metadata.command,
+            tracked_paths: metadata.tracked_paths,
+            snapshot_count: metadata.snapshot_count,
+            exit_code: metadata.exit_code,
+            status,
+            changes: metadata.changes,
+            disk_size: metadata.bytes_written,
+        }
+    }
+
+    /// Whether the session has to do with a path: it tracks it, something above, or something below.
+    pub fn concerns(&self, path: &Path) -> bool {
+        self.tracked_paths
+            .iter()
+            .any(|tracked| tracked.starts_with(path) || path.starts_with(tracked))
+    }
+
+    /// The tracked paths as one text: what sessions are grouped by.
+    pub fn project(&self) -> String {
+        use std::os::unix::ffi::OsStrExt;
+        let paths = self.tracked_paths.iter().map(|path| encode(path.as_os_str().as_bytes()));
+        paths.collect::<Vec<_>>().join(", ")
+    }
+}
+
+impl SessionStatus {
+    /// Where a session stands.
+    ///
+    /// # Errors
+    /// When its lock cannot be looked at.
+    pub fn of(session: &SessionDir, metadata: &SessionMetadata) -> Result<Self, ManifestError> {
+        Ok(match metadata.origin {
+            _ if metadata.ended.is_some() => Self::Completed,
+            SessionOrigin::Snapshot => Self::Open,
+            SessionOrigin::Run if session.is_running()? => Self::Running,
+            SessionOrigin::Run => Self::Interrupted,
+        })
+    }
+
+    /// The status in a word.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Open => "open",
+            Self::Running => "running",
+            Self::Completed => "completed",
+            Self::Interrupted => "interrupted",
+        }
+    }
+}
+
+fn sessions_below(root: &Path) -> Result<Vec<SessionDir>, CatalogError> {
+    let dir = match Dir::open(root) {
+        Ok(dir) => dir,
+        Err(error) if error.is_gone() => return Ok(Vec::new()),
+        Err(error) => return Err(error.into()),
+    };
+    let mut sessions = Vec::new();
+    for listed in dir.names()? {
+        if listed.name.starts_with(b".") || matches!(&*listed.name, b"objects" | b"index") {
+            continue;
+        }
+        let is_dir =
+            dir.try_stat(&listed.name)?.is_some_and(|stat| stat.kind == FileKind::Directory);
+        // A session appears with its manifest; other directories are somebody else's.
+        let manifest = [&*listed.name, b"/", MANIFEST_NAME.as_bytes()].concat();
+        if is_dir && dir.try_stat(&manifest)?.is_some() {
+            sessions.push(SessionDir::open(&dir.path_of(&listed.name))?);
+        }
+    }
+    Ok(sessions)
+}

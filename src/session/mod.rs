@@ -1,0 +1,10 @@
+//! Sessions of a store: made, found, listed, recorded.
+//!
+//! A store's root directory holds one directory for each session and the objects that they share.
+//! A session appears with its manifest or not at all, so one that is listed can always be read.
+
+mod catalog;
+mod recording;
+
+pub use catalog::{Catalog, CatalogError, SessionStatus, SessionSummary, SnapshotId};
+pub use recording::{RecordError, RecordRequest, Recording, create_session};

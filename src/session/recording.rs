@@ -1,0 +1,197 @@
+//! Making sessions, and recording what a command does from its start to its end.
+
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
+
+use crate::diff::Change;
+use crate::path_text::encode;
+use crate::progress::Progress;
+use crate::snapshot::{
+    Budget, ManifestError, OBJECTS_NAME, SessionDir, SessionMetadata, SessionOrigin, SnapshotError,
+    SnapshotManager, SnapshotManifest, resolve_roots,
+};
+use crate::store::LocalStore;
+use crate::sys::{self, Dir, FileLock};
+use crate::walk::ExclusionConfig;
+
+/// Why a command could not be recorded.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RecordError {
+    /// The tracked paths, the store or the session cannot be used.
+    #[error(transparent)]
+    Snapshot(#[from] SnapshotError),
+    /// The session could not be made.
+    #[error(transparent)]
+    Io(#[from] sys::Error),
+}
+
+impl From<ManifestError> for RecordError {
+    fn from(error: ManifestError) -> Self {
+        Self::Snapshot(error.into())
+    }
+}
+
+/// What to record, and where.
+#[derive(Debug, Clone)]
+pub struct RecordRequest {
+    /// The store's root directory.
+    pub root: PathBuf,
+    /// The command, or nothing for a session without one.
+    pub command: Vec<OsString>,
+    /// What to capture.
+    pub tracked_paths: Vec<PathBuf>,
+    /// What to leave out.
+    pub exclusion: ExclusionConfig,
+    /// How much one snapshot may hold.
+    pub budget: Budget,
+    /// What makes the session.
+    pub origin: SessionOrigin,
+}
+
+/// A session that is being recorded. Dropped without [`finish`](Self::finish), it is interrupted:
+/// its baseline stays, and it can be restored.
+#[derive(Debug)]
+pub struct Recording {
+    manager: SnapshotManager,
+    baseline: SnapshotManifest,
+    _running: Option<FileLock>,
+}
+
+impl Recording {
+    /// Makes a session and captures its baseline. If that fails, there is no session.
+    ///
+    /// # Errors
+    /// A path that cannot be tracked, a tree over budget, a store that cannot be written.
+    pub fn start(
+        request: &RecordRequest,
+        progress: Arc<dyn Progress + Send>,
+    ) -> Result<Self, RecordError> {
+        let root = sys::plain_absolute(&request.root, &sys::current_dir()?);
+        // Refuse before anything is made.
+        let real_root = sys::real_path(&root).unwrap_or_else(|_| root.clone());
+        let roots = resolve_roots(&request.tracked_paths, &request.exclusion, &[real_root])
+            .map_err(SnapshotError::from)?;
+        let command = request.command.iter().map(|arg| encode(arg.as_bytes()).into_owned());
+        let mut metadata = SessionMetadata::new(
+            String::new(),
+            command.collect(),
+            roots.into_iter().map(|root| root.path).collect(),
+        );
+        metadata.origin = request.origin;
+        let session = create_session(&root, metadata)?;
+        let running = match request.origin {
+            SessionOrigin::Run => session.lock_running()?,
+            SessionOrigin::Snapshot => None,
+        };
+        let started = SnapshotManager::new(
+            session.path(),
+            &request.tracked_paths,
+            request.exclusion.clone(),
+            request.budget,
+        )
+        .map(|manager| manager.with_progress(progress))
+        .and_then(|manager| Ok((manager.create_baseline()?, manager)));
+        match started {
+            Ok((baseline, manager)) => Ok(Self { manager, baseline, _running: running }),
+            Err(error) => {
+                // Nothing was recorded, so nothing is left to be listed.
+                discard(&root, &session)?;
+                Err(error.into())
+            }
+        }
+    }
+
+    /// The session's engine.
+    pub fn manager(&self) -> &SnapshotManager {
+        &self.manager
+    }
+
+    /// The first snapshot.
+    pub fn baseline(&self) -> &SnapshotManifest {
+        &self.baseline
+    }
+
+    /// The session's id.
+    pub fn session_id(&self) -> String {
+        self.manager.session().id()
+    }
+
+    /// Captures the last state and ends the session.
+    ///
+    /// # Errors
+    /// When the state cannot be captured; the session then stays interrupted.
+    pub fn finish(
+        self,
+        exit_code: Option<i32>,
+    ) -> Result<(SnapshotManifest, Vec<Change>), RecordError> {
+        let (manifest, _) = self.manager.create_incremental()?;
+        // Of all that happened since the baseline, checkpoints in between included.
+        let changes = self.manager.changes_between(&self.baseline, &manifest)?;
+        let mut metadata = self.manager.session().metadata()?;
+        metadata.ended = Some(Timestamp::now());
+        metadata.exit_code = exit_code;
+        self.manager.save_session_metadata(&metadata)?;
+        Ok((manifest, changes))
+    }
+}
+
+/// Makes an empty session below `root`, with a fresh id and a link to the shared objects. It appears
+/// complete, with its manifest.
+///
+/// # Errors
+/// When the store cannot be written.
+pub fn create_session(
+    root: &Path,
+    mut metadata: SessionMetadata,
+) -> Result<SessionDir, RecordError> {
+    sys::create_private_dir(root)?;
+    LocalStore::create(&root.join(OBJECTS_NAME)).map_err(SnapshotError::from)?;
+    let dir = Dir::open(root)?;
+    let hidden = format!(".new-{}", hex::encode(sys::random_bytes()?));
+    let mut second = metadata.started;
+    loop {
+        metadata.session_id = session_id(second);
+        let made = (|| {
+            let new = SessionDir::create(&root.join(&hidden))?;
+            new.save_metadata(&metadata)?;
+            let own = dir.open_dir(hidden.as_bytes())?;
+            if own.try_stat(OBJECTS_NAME.as_bytes())?.is_none() {
+                own.make_symlink(OBJECTS_NAME.as_bytes(), b"../objects")?;
+            }
+            dir.rename_new(hidden.as_bytes(), &dir, metadata.session_id.as_bytes())?;
+            Ok::<_, RecordError>(())
+        })();
+        match made {
+            Ok(()) => return Ok(SessionDir::open(&root.join(&metadata.session_id))?),
+            // This process made another session within the same second.
+            Err(RecordError::Io(error)) if error.kind() == std::io::ErrorKind::AlreadyExists => {
+                second += jiff::SignedDuration::from_secs(1);
+            }
+            Err(error) => {
+                let _ = dir.remove_dir_all(hidden.as_bytes());
+                return Err(error);
+            }
+        }
+    }
+}
+
+/// `YYYYMMDD-HHMMSS-PID` in local time.
+fn session_id(time: Timestamp) -> String {
+    let local = time.to_zoned(TimeZone::system());
+    format!("{}-{}", local.strftime("%Y%m%d-%H%M%S"), std::process::id())
+}
+
+/// Removes a session that holds no snapshot. It vanishes at once, and its pieces after that.
+fn discard(root: &Path, session: &SessionDir) -> Result<(), RecordError> {
+    let dir = Dir::open(root)?;
+    let hidden = format!(".removed-{}", session.id());
+    dir.rename_new(session.id().as_bytes(), &dir, hidden.as_bytes())?;
+    dir.remove_dir_all(hidden.as_bytes())?;
+    Ok(())
+}

@@ -1,0 +1,53 @@
+//! A store that writes nothing to the disk: what a plan captures, on top of what is stored.
+
+use std::fs::File;
+
+use super::import::hash_object;
+use super::{ImportError, Imported, LocalStore, MemoryStore, ObjectStore, StoreError, Stored};
+use crate::object::ContentHash;
+
+/// Reads from a store on disk, keeps new trees in memory, and only hashes the contents of files.
+#[derive(Debug)]
+pub struct OverlayStore<'a> {
+    base: &'a LocalStore,
+    trees: MemoryStore,
+}
+
+impl<'a> OverlayStore<'a> {
+    /// An empty layer on top of `base`.
+    pub fn new(base: &'a LocalStore) -> Self {
+        Self { base, trees: MemoryStore::new() }
+    }
+}
+
+impl ObjectStore for OverlayStore<'_> {
+    fn contains(&self, hash: &ContentHash, size: u64) -> Result<bool, StoreError> {
+        Ok(self.trees.contains(hash, size)? || self.base.contains(hash, size)?)
+    }
+
+    fn read(&self, hash: &ContentHash, max_bytes: u64) -> Result<Vec<u8>, StoreError> {
+        match self.trees.read(hash, max_bytes) {
+            Err(StoreError::Missing { .. }) => self.base.read(hash, max_bytes),
+            other => other,
+        }
+    }
+
+    fn write(&self, bytes: &[u8]) -> Result<Stored, StoreError> {
+        let hash = ContentHash::of(bytes);
+        if self.base.contains(&hash, bytes.len() as u64)? {
+            return Ok(Stored { hash, is_new: false });
+        }
+        self.trees.write(bytes)
+    }
+
+    fn import(
+        &self,
+        source: &File,
+        size: u64,
+        sparse: bool,
+        scratch: &mut Vec<u8>,
+    ) -> Result<Imported, ImportError> {
+        let (hash, size) = hash_object(source, size, sparse, scratch)?;
+        Ok(Imported { hash, size, is_new: false })
+    }
+}
