@@ -11,7 +11,6 @@ use nono_mount::{Content, Entry, HardLinks, Kind, Node, Stability, TreeSource, X
 use parking_lot::Mutex;
 
 use super::LATEST;
-use super::sessions::{self, Session, Sessions};
 use super::contents::Verified;
 use super::error::{BrowseError, from_store, from_sys};
 use super::key::{
@@ -19,6 +18,7 @@ use super::key::{
     StoreId, TreeKey, above_state, entry_state,
 };
 use super::links::LinkIndex;
+use super::sessions::{self, Session, Sessions};
 use super::stores::Stores;
 use crate::object::{self, Attributes, ContentHash, RootTree};
 use crate::path_text::Shown;
