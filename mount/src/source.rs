@@ -190,7 +190,8 @@ pub trait TreeSource: Send + Sync + 'static {
         Ok(self.list(directory)?.into_iter().find(|entry| &*entry.name == name).map(|e| e.node))
     }
 
-    /// Opens the bytes of a file. Every byte is verified against its hash before this returns, or at
+    /// Opens the bytes of a file. A file larger than 1 MiB should be backed by a descriptor, not by
+    /// memory: the mount keeps several open. Every byte is verified against its hash before this returns, or at
     /// the latest before [`Content::read_at`] hands it out.
     ///
     /// # Errors
