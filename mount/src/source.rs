@@ -169,6 +169,9 @@ pub trait TreeSource: Send + Sync + 'static {
     type Content: Clone + Eq + Hash + Send + Sync + fmt::Debug + 'static;
 
     /// The directory that is mounted. Asked again and again when it is `Changing`.
+    ///
+    /// Its owner should be whoever mounts: the kernel never caches the ACL of this one inode, so each
+    /// path that another user walks through it costs a message.
     fn root(&self) -> Node<Self>;
 
     /// Whether the list of `directory` may change.
