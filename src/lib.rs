@@ -1,8 +1,31 @@
 //! nono: undo for AI agents, and for anything else that changes many files.
-#![forbid(unsafe_code)]
+//!
+//! A command works in your directories; the state before and after is recorded, content-addressed
+//! and tamper-evident. This library is the engine of the `nono` program: [`snapshot`] captures,
+//! [`restore`] brings back, [`diff`] compares, [`verify`] proves, [`gc`] reclaims, and [`session`]
+//! keeps the recordings of a store together. `ARCHITECTURE.md` has the map.
+//!
+//! ```no_run
+//! use nono::snapshot::{Budget, SnapshotManager};
+//! use nono::walk::ExclusionConfig;
+//!
+//! let paths = ["/home/me/project".into()];
+//! let session = std::path::Path::new("/home/me/.snapshots/today");
+//! let manager =
+//!     SnapshotManager::new(session, &paths, ExclusionConfig::default(), Budget::default())?;
+//! manager.create_baseline()?;
+//! // ... an agent works ...
+//! let (_, changes) = manager.create_incremental()?;
+//! if !changes.is_empty() {
+//!     manager.restore_to(0)?;
+//! }
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 #[cfg(feature = "mount")]
 pub mod browse;
+#[cfg(feature = "cli")]
+pub mod cli;
 pub mod diff;
 pub mod object;
 pub mod path_text;
@@ -13,4 +36,5 @@ pub mod snapshot;
 pub mod stat_cache;
 pub mod store;
 pub mod sys;
+pub mod verify;
 pub mod walk;

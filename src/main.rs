@@ -1,2 +1,5 @@
 //! The `nono` program.
-fn main() {}
+
+fn main() -> std::process::ExitCode {
+    nono::cli::main()
+}

@@ -4,14 +4,14 @@
 //! `mirror DIRECTORY MOUNTPOINT [CHANGED_FILES]`; ends when it is unmounted, then prints the counts.
 #![allow(clippy::disallowed_methods, clippy::print_stdout, missing_docs)]
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::fs::{self, File};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use nono_mount::{
     Content, Entry, HardLinks, Kind, Mount, MountOptions, Node, Stability, StateId, TreeSource,
@@ -25,8 +25,28 @@ enum Directory {
 
 struct Mirror {
     base: PathBuf,
+    /// Paths of contents; the mount gets a small key, as it would from a store.
+    paths: Mutex<Paths>,
     /// Files (and the directories above them) that are another state in snapshot 1.
     changed: HashSet<PathBuf>,
+}
+
+#[derive(Default)]
+struct Paths {
+    keys: HashMap<Arc<Path>, u32>,
+    paths: Vec<Arc<Path>>,
+}
+
+impl Paths {
+    fn key(&mut self, path: &Path) -> u32 {
+        if let Some(key) = self.keys.get(path) {
+            return *key;
+        }
+        let path = Arc::<Path>::from(path);
+        self.paths.push(path.clone());
+        self.keys.insert(path, self.paths.len() as u32 - 1);
+        self.paths.len() as u32 - 1
+    }
 }
 
 struct Bytes(Vec<u8>);
@@ -68,7 +88,11 @@ impl Mirror {
             changed.extend(path.ancestors().take_while(|p| *p != base).map(Path::to_path_buf));
         }
         changed.insert(base.clone());
-        Self { base, changed }
+        let mut paths = Paths::default();
+        for path in &files {
+            paths.key(path);
+        }
+        Self { base, paths: Mutex::new(paths), changed }
     }
 
     fn node(&self, snapshot: u32, path: PathBuf) -> io::Result<Node<Self>> {
@@ -87,7 +111,7 @@ impl Mirror {
         } else if metadata.is_symlink() {
             Kind::Symlink { target: fs::read_link(&path)?.as_os_str().as_bytes().into() }
         } else {
-            Kind::File { size: metadata.size(), content: path }
+            Kind::File { size: metadata.size(), content: self.paths.lock().unwrap().key(&path) }
         };
         Ok(Node {
             kind,
@@ -105,7 +129,7 @@ impl Mirror {
 
 impl TreeSource for Mirror {
     type Directory = Directory;
-    type Content = PathBuf;
+    type Content = u32;
 
     fn root(&self) -> Node<Self> {
         Node {
@@ -149,15 +173,16 @@ impl TreeSource for Mirror {
         Ok(entries)
     }
 
-    fn open(&self, content: &PathBuf, size: u64) -> io::Result<Arc<dyn Content>> {
+    fn open(&self, content: &u32, size: u64) -> io::Result<Arc<dyn Content>> {
+        let path = self.paths.lock().unwrap().paths[*content as usize].clone();
         if size <= 1024 * 1024 {
-            Ok(Arc::new(Bytes(fs::read(content)?)))
+            Ok(Arc::new(Bytes(fs::read(path)?)))
         } else {
-            Ok(Arc::new(Opened(File::open(content)?)))
+            Ok(Arc::new(Opened(File::open(path)?)))
         }
     }
 
-    fn sha256_hex(&self, _: &PathBuf) -> String {
+    fn sha256_hex(&self, _: &u32) -> String {
         "0".repeat(64)
     }
 }

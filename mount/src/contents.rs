@@ -17,13 +17,19 @@ use crate::source::{Content, TreeSource};
 /// Files up to this size are verified by the thread that answers the read.
 pub(crate) const INLINE_OPEN_BYTES: u64 = 1024 * 1024;
 
+/// Small files that are kept while somebody reads them in several parts.
+const SMALL_FILES: NonZeroUsize = NonZeroUsize::new(8).unwrap();
+
 /// Files in use; `R` is a read that waits.
 pub(crate) struct Contents<S: TreeSource, R> {
     files: Mutex<Files<S, R>>,
 }
 
 struct Files<S: TreeSource, R> {
-    open: LruCache<S::Content, Arc<dyn Content>>,
+    /// A source may hold these in memory, so they are few.
+    small: LruCache<S::Content, Arc<dyn Content>>,
+    /// Costly to verify again, and backed by descriptors.
+    large: LruCache<S::Content, Arc<dyn Content>>,
     opening: HashMap<S::Content, Vec<R>>,
 }
 
@@ -40,24 +46,32 @@ pub(crate) enum Found<R> {
 impl<S: TreeSource, R> Contents<S, R> {
     pub(crate) fn new(capacity: usize) -> Self {
         let capacity = NonZeroUsize::new(capacity).unwrap_or(NonZeroUsize::MIN);
-        Self { files: Mutex::new(Files { open: LruCache::new(capacity), opening: HashMap::new() }) }
+        Self {
+            files: Mutex::new(Files {
+                small: LruCache::new(SMALL_FILES),
+                large: LruCache::new(capacity),
+                opening: HashMap::new(),
+            }),
+        }
     }
 
     /// The file, if it is open.
     pub(crate) fn cached(&self, key: &S::Content) -> Option<Arc<dyn Content>> {
-        self.files.lock().open.get(key).cloned()
+        let mut files = self.files.lock();
+        let files = &mut *files;
+        files.small.get(key).or_else(|| files.large.get(key)).cloned()
     }
 
-    /// Keeps an open file.
-    pub(crate) fn keep(&self, key: S::Content, content: Arc<dyn Content>) {
+    /// Keeps an open small file.
+    pub(crate) fn keep_small(&self, key: S::Content, content: Arc<dyn Content>) {
         // The file that falls out is closed after the lock is free.
-        let _evicted = self.files.lock().open.push(key, content);
+        let _evicted = self.files.lock().small.push(key, content);
     }
 
     /// Finds the open file, or queues `read` until it is open.
     pub(crate) fn open_or_queue(&self, key: &S::Content, read: R) -> Found<R> {
         let mut files = self.files.lock();
-        if let Some(content) = files.open.get(key) {
+        if let Some(content) = files.large.get(key) {
             return Found::Open(content.clone(), read);
         }
         match files.opening.entry(key.clone()) {
@@ -77,7 +91,7 @@ impl<S: TreeSource, R> Contents<S, R> {
     pub(crate) fn opened(&self, key: &S::Content, content: Option<&Arc<dyn Content>>) -> Vec<R> {
         let mut files = self.files.lock();
         let waiting = files.opening.remove(key).unwrap_or_default();
-        let _evicted = content.and_then(|content| files.open.push(key.clone(), content.clone()));
+        let _evicted = content.and_then(|content| files.large.push(key.clone(), content.clone()));
         drop(files);
         waiting
     }

@@ -10,7 +10,6 @@
 //! it, also that there is none. Without it the group bits of a file with an ACL, which are its mask,
 //! would be taken for the group's permissions.
 
-use std::cell::RefCell;
 use std::ffi::OsStr;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
@@ -28,10 +27,10 @@ use fuser::{
 };
 
 use crate::attributes::file_type;
-use crate::contents::{Contents, Found, INLINE_OPEN_BYTES};
 use crate::nodes::{Acquired, Place};
 use crate::prefetch::PushQueue;
-use crate::source::{Content, Entry, Kind, TreeSource};
+use crate::reads::{Read, Reads};
+use crate::source::{Entry, Kind, TreeSource};
 use crate::tree::{Listed, Tree};
 
 /// Shows the SHA-256 of a file. It belongs to the mount, not to what was captured.
@@ -41,18 +40,10 @@ const SHA256_XATTR: &[u8] = b"user.nono.sha256";
 const DOT: u64 = 1;
 const DOT_DOT: u64 = 2;
 
-/// A read that waits until its file is verified.
-struct WaitingRead {
-    offset: u64,
-    size: usize,
-    reply: ReplyData,
-}
-
 /// What fuser calls.
 pub(crate) struct TreeFilesystem<S: TreeSource> {
     tree: Arc<Tree<S>>,
-    contents: Arc<Contents<S, WaitingRead>>,
-    pushes: PushQueue,
+    reads: Reads<S>,
     kernel: Kernel,
     /// Set when the session is over.
     ended: Arc<AtomicBool>,
@@ -67,8 +58,8 @@ struct Kernel {
 
 impl<S: TreeSource> TreeFilesystem<S> {
     pub(crate) fn new(tree: Arc<Tree<S>>, pushes: PushQueue, ended: Arc<AtomicBool>) -> Self {
-        let contents = Arc::new(Contents::new(tree.options.cached_contents));
-        Self { tree, contents, pushes, kernel: Kernel::default(), ended }
+        let reads = Reads::new(tree.clone(), pushes);
+        Self { tree, reads, kernel: Kernel::default(), ended }
     }
 
     /// Refuses a request that would change something. The kernel refuses first, as the mount is
@@ -81,58 +72,6 @@ impl<S: TreeSource> TreeFilesystem<S> {
     fn not_implemented(&self) -> Errno {
         self.tree.counters.other.one();
         Errno::ENOSYS
-    }
-
-    fn read_file(
-        &self,
-        id: u64,
-        offset: u64,
-        size: usize,
-        reply: ReplyData,
-    ) -> Result<(), (Errno, ReplyData)> {
-        let (key, file_bytes) = match self.tree.file(id) {
-            Ok(found) => found,
-            Err(errno) => return Err((errno, reply)),
-        };
-        let size = size.min(usize::try_from(file_bytes.saturating_sub(offset)).unwrap_or(size));
-        if size == 0 {
-            reply.data(&[]);
-            return Ok(());
-        }
-        if let Some(content) = self.contents.cached(&key) {
-            answer_read(&self.tree, id, &*content, WaitingRead { offset, size, reply });
-        } else if file_bytes <= INLINE_OPEN_BYTES {
-            let content = match self.tree.open(id, &key, file_bytes) {
-                Ok(content) => content,
-                Err(errno) => return Err((errno, reply)),
-            };
-            answer_read(&self.tree, id, &*content, WaitingRead { offset, size, reply });
-            if (size as u64) < file_bytes {
-                self.contents.keep(key, content);
-            }
-        } else {
-            self.read_large(id, key, file_bytes, WaitingRead { offset, size, reply });
-        }
-        Ok(())
-    }
-
-    fn read_large(&self, id: u64, key: S::Content, file_bytes: u64, read: WaitingRead) {
-        match self.contents.open_or_queue(&key, read) {
-            Found::Open(content, read) => answer_read(&self.tree, id, &*content, read),
-            Found::Queued => {}
-            Found::Missing => {
-                let tree = self.tree.clone();
-                let contents = self.contents.clone();
-                let opening = key.clone();
-                let spawned = std::thread::Builder::new()
-                    .name("nono-open".to_owned())
-                    .spawn(move || open_large(&tree, &contents, id, &opening, file_bytes));
-                if let Err(error) = spawned {
-                    tracing::warn!(%error, "no thread to open a large file; opening it in place");
-                    open_large(&self.tree, &self.contents, id, &key, file_bytes);
-                }
-            }
-        }
     }
 
     fn xattr(&self, id: u64, name: &[u8]) -> Result<Vec<u8>, Errno> {
@@ -161,8 +100,14 @@ impl<S: TreeSource> TreeFilesystem<S> {
         Ok(names)
     }
 
-    /// Fills a READDIRPLUS reply: names entries until it is full.
-    fn fill_plus(&self, id: u64, offset: u64, listed: &Listed<S>, reply: &mut ReplyDirectoryPlus) {
+    /// Fills a READDIRPLUS reply: names entries until it is full. Returns how many.
+    fn fill_plus(
+        &self,
+        id: u64,
+        offset: u64,
+        listed: &Listed<S>,
+        reply: &mut ReplyDirectoryPlus,
+    ) -> usize {
         let changing = listed.cookies.is_some();
         // The kernel neither counts nor uses what is said of `.` and `..`, but it shows the numbers.
         for (position, name, number) in
@@ -173,20 +118,23 @@ impl<S: TreeSource> TreeFilesystem<S> {
                 reply.add(INodeNo(number), position, name, &Duration::ZERO, &attr, Generation(0))
             };
             if full {
-                return;
+                return 0;
             }
         }
+        let mut count = 0;
         let mut nodes = None;
         for (index, position) in listed.positions_after(offset) {
             let entry = &listed.list.entries[index];
             let place = Place { parent: id, index: index as u32 };
             let nodes = nodes.get_or_insert_with(|| self.tree.nodes.lock());
-            let Some(acquired) = nodes.acquire(place, &entry.name, &entry.node) else { return };
+            let Some(acquired) = nodes.acquire(place, &entry.name, &entry.node) else { break };
             if self.add_plus(reply, nodes, acquired, entry, position, changing) {
                 nodes.forget(acquired.id, 1);
-                return;
+                break;
             }
+            count += 1;
         }
+        count
     }
 
     fn add_plus(
@@ -212,61 +160,6 @@ impl<S: TreeSource> TreeFilesystem<S> {
             Generation(acquired.generation),
         )
     }
-}
-
-/// Opens a large file and answers the reads that waited for it.
-fn open_large<S: TreeSource>(
-    tree: &Tree<S>,
-    contents: &Contents<S, WaitingRead>,
-    id: u64,
-    key: &S::Content,
-    file_bytes: u64,
-) {
-    let opened = tree.open(id, key, file_bytes);
-    let waiting = contents.opened(key, opened.as_ref().ok());
-    for read in waiting {
-        match &opened {
-            Ok(content) => answer_read(tree, id, &**content, read),
-            Err(errno) => read.reply.error(*errno),
-        }
-    }
-}
-
-/// Reads into a buffer that the thread keeps, and replies. Fewer bytes than the file's attributes
-/// promise are an error: the kernel would show zeros in their place.
-fn answer_read<S: TreeSource>(tree: &Tree<S>, id: u64, content: &dyn Content, read: WaitingRead) {
-    thread_local! {
-        static BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
-    }
-    BUFFER.with_borrow_mut(|buffer| {
-        if buffer.len() < read.size {
-            buffer.resize(read.size, 0);
-        }
-        let buffer = &mut buffer[..read.size];
-        match read_exactly(content, buffer, read.offset) {
-            Ok(()) => read.reply.data(buffer),
-            Err(error) => read.reply.error(tree.failed("read", id, &error)),
-        }
-    });
-}
-
-fn read_exactly(content: &dyn Content, buffer: &mut [u8], offset: u64) -> io::Result<()> {
-    let mut filled = 0;
-    while filled < buffer.len() {
-        match content.read_at(&mut buffer[filled..], offset + filled as u64) {
-            Ok(0) => {
-                let end = offset + filled as u64;
-                return Err(io::Error::new(
-                    io::ErrorKind::UnexpectedEof,
-                    format!("the contents end at byte {end}, before their size"),
-                ));
-            }
-            Ok(count) => filled += count,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(())
 }
 
 impl<S: TreeSource> Listed<S> {
@@ -347,7 +240,7 @@ impl<S: TreeSource> Filesystem for TreeFilesystem<S> {
 
     fn destroy(&mut self) {
         self.ended.store(true, Ordering::Release);
-        self.pushes.close();
+        self.reads.close();
     }
 
     fn lookup(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
@@ -398,7 +291,7 @@ impl<S: TreeSource> Filesystem for TreeFilesystem<S> {
 
     fn read(
         &self,
-        _: &Request,
+        request: &Request,
         id: INodeNo,
         _: FileHandle,
         offset: u64,
@@ -408,15 +301,7 @@ impl<S: TreeSource> Filesystem for TreeFilesystem<S> {
         reply: ReplyData,
     ) {
         self.tree.counters.read.one();
-        if let Err((errno, reply)) = self.read_file(id.0, offset, size as usize, reply) {
-            reply.error(errno);
-        }
-        if offset == 0 && self.tree.options.push_siblings {
-            let push = self.tree.nodes.lock().push_after_read(id.0);
-            if let Some(push) = push {
-                self.pushes.push(push);
-            }
-        }
+        self.reads.read(request.pid(), Read { id: id.0, offset, size: size as usize, reply });
     }
 
     fn flush(&self, _: &Request, _: INodeNo, _: FileHandle, _: LockOwner, reply: ReplyEmpty) {
@@ -475,7 +360,7 @@ impl<S: TreeSource> Filesystem for TreeFilesystem<S> {
 
     fn readdirplus(
         &self,
-        _: &Request,
+        request: &Request,
         id: INodeNo,
         _: FileHandle,
         offset: u64,
@@ -484,7 +369,10 @@ impl<S: TreeSource> Filesystem for TreeFilesystem<S> {
         self.tree.counters.readdirplus.one();
         match self.tree.open_list(id.0, offset) {
             Ok(listed) => {
-                self.fill_plus(id.0, offset, &listed, &mut reply);
+                let count = self.fill_plus(id.0, offset, &listed, &mut reply);
+                if count == 0 && offset > DOT_DOT && listed.cookies.is_none() {
+                    self.reads.listed(request.pid(), id.0);
+                }
                 reply.ok();
             }
             Err(errno) => reply.error(errno),

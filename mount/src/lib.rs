@@ -22,6 +22,7 @@ mod mount;
 mod nodes;
 mod options;
 mod prefetch;
+mod reads;
 mod source;
 mod sys;
 mod tree;

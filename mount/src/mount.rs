@@ -74,7 +74,7 @@ impl Mount {
             Session::from_fd(filesystem, connection, SessionACL::All, config).map_err(failed)?;
         let notifier = session.notifier();
         if tree.options.push_siblings {
-            prefetch::spawn(tree.clone(), queue, notifier.clone()).map_err(failed)?;
+            prefetch::spawn(&tree, queue, &notifier).map_err(failed)?;
         }
         let session = session.spawn().map_err(failed)?;
         guard.disarm();

@@ -136,6 +136,9 @@ struct Record<S: TreeSource> {
     number: u64,
     /// The kernel has read or was given the contents.
     loaded: bool,
+    /// A READ waits for the pushing thread, so the kernel holds the page: pushing it would wait
+    /// for ever.
+    read_waits: bool,
     named: Option<Box<Named>>,
     node: Node<S>,
 }
@@ -173,6 +176,9 @@ pub(crate) struct Nodes<S: TreeSource> {
 }
 
 impl<S: TreeSource> Nodes<S> {
+    /// Most files of one push.
+    const PUSH_MOST: u32 = 256;
+
     pub(crate) fn new(root: Node<S>) -> Self {
         let record = Record {
             lookups: 1,
@@ -180,6 +186,7 @@ impl<S: TreeSource> Nodes<S> {
             place: Place { parent: ROOT, index: 0 },
             number: ROOT,
             loaded: false,
+            read_waits: false,
             named: Some(Named::boxed(b"")),
             node: Node { state: None, ..root },
         };
@@ -340,7 +347,7 @@ impl<S: TreeSource> Nodes<S> {
         loop {
             match self.records.get_mut(&number) {
                 Some(record) if record.node.state == Some(state) && !record.is_directory() => {
-                    if record.loaded && !again {
+                    if record.read_waits || record.loaded && !again {
                         return None;
                     }
                     record.pins += 1;
@@ -411,12 +418,21 @@ impl<S: TreeSource> Nodes<S> {
         Some(&mut self.records.get_mut(&id)?.named.as_mut()?.changing)
     }
 
+    /// A walker has read the whole list of a directory and will read its files next.
+    pub(crate) fn push_after_list(&mut self, directory: u64) -> Option<Push> {
+        let window = &mut self.records.get_mut(&directory)?.named.as_mut()?.window;
+        if window.length > 0 {
+            return None;
+        }
+        *window = PushWindow { until: Self::PUSH_MOST, length: Self::PUSH_MOST };
+        Some(Push { directory, indices: 0..Self::PUSH_MOST, again: false })
+    }
+
     /// Notes that the contents of `id` were asked for, and says which siblings to push: the next
-    /// ones in the list. The first read of a directory starts with few; a reader that comes back
-    /// where the last push ended is walking the directory and gets more each time.
-    pub(crate) fn push_after_read(&mut self, id: u64) -> Option<Push> {
+    /// ones in the list. The first read of a directory starts with few, unless a `walker` does it; a
+    /// reader that comes back where the last push ended gets more each time.
+    pub(crate) fn push_after_read(&mut self, id: u64, walker: bool) -> Option<Push> {
         const FIRST: u32 = 16;
-        const MOST: u32 = 512;
         let record = self.records.get_mut(&id)?;
         let again = std::mem::replace(&mut record.loaded, true);
         let place = record.place;
@@ -427,10 +443,33 @@ impl<S: TreeSource> Nodes<S> {
             // Inside what is being pushed, or the file that started it.
             return None;
         }
-        let walking = window.length > 0 && place.index >= window.until;
-        window.length = if walking { (window.length * 4).min(MOST) } else { FIRST };
+        let onward = window.length > 0 && place.index >= window.until;
+        window.length = match (walker, onward) {
+            (true, _) => Self::PUSH_MOST,
+            (false, true) => (window.length * 4).min(Self::PUSH_MOST),
+            (false, false) => FIRST,
+        };
         window.until = start + window.length;
         Some(Push { directory: place.parent, indices: start..window.until, again })
+    }
+
+    /// Notes that the READ of a file will be answered by the pushing thread. False when that thread
+    /// is pushing this very file.
+    pub(crate) fn let_read_wait(&mut self, id: u64) -> bool {
+        match self.records.get_mut(&id) {
+            Some(record) if record.pins == 0 && !record.read_waits => {
+                record.read_waits = true;
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// The READ was answered.
+    pub(crate) fn read_answered(&mut self, id: u64) {
+        if let Some(record) = self.records.get_mut(&id) {
+            record.read_waits = false;
+        }
     }
 
     /// Ids of all directories the kernel knows.
@@ -452,7 +491,7 @@ impl Named {
 
 impl<S: TreeSource> Record<S> {
     fn new(place: Place, number: u64, named: Option<Box<Named>>, node: Node<S>) -> Self {
-        Self { lookups: 0, pins: 0, place, number, loaded: false, named, node }
+        Self { lookups: 0, pins: 0, place, number, loaded: false, read_waits: false, named, node }
     }
 }
 

@@ -36,7 +36,7 @@ pub struct MountOptions {
     pub changing_ttl: Duration,
     /// Directory entries kept decoded between requests; about 200 bytes each.
     pub cached_entries: usize,
-    /// Files kept open (and verified) between requests.
+    /// Large files kept open (and verified) between requests.
     pub cached_contents: usize,
     /// Push small siblings of a file that is read to the kernel before they are asked for.
     pub push_siblings: bool,

@@ -6,8 +6,14 @@
 //!   mean another file between the look-up and the push.
 //! - The source verifies before it hands bytes out; what does not verify is not pushed, and the READ
 //!   that follows reports the error.
-//! - A thread of its own pushes, because the kernel may hold a page until a READ on it is answered.
-//! - The queue is short and drops what does not fit: a push is never waited for.
+//! - Threads of their own push, because the kernel holds a page until a READ on it is answered.
+//!   For the same reason a file whose READ waits for such a thread is never pushed.
+//! - The queue is short and drops what does not fit: a push is never waited for, and the READ that
+//!   caused it is then answered at once.
+//!
+//! A reader that is as fast as the pushing threads gains nothing: it asks for each file just before
+//! it would have come. So a READ of a [walker](Walkers), a process that reads its way through many
+//! directories, is answered when a part of what comes next is there. Nobody else waits.
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
@@ -15,99 +21,219 @@ use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use fuser::{INodeNo, Notifier};
 use parking_lot::Mutex;
 
-use crate::nodes::Push;
+use crate::nodes::{Place, Push};
 use crate::source::{Kind, TreeSource};
 use crate::tree::Tree;
 
-/// Pushes that may wait.
+/// Jobs that may wait.
 const QUEUE_LENGTH: usize = 32;
+/// Files that are pushed before a walker goes on; the next parts double.
+const FIRST_PART: u32 = 8;
+/// Threads that push. Two made nothing faster on two processors.
+const THREADS: usize = 1;
 
-/// Where requests leave pushes. Closed when the session ends.
-pub(crate) struct PushQueue(Mutex<Option<SyncSender<Push>>>);
+/// A READ that a pushing thread answers.
+pub(crate) type Answer = Box<dyn FnOnce() + Send>;
 
-impl PushQueue {
-    pub(crate) fn new() -> (Self, Receiver<Push>) {
-        let (sender, receiver) = sync_channel(QUEUE_LENGTH);
-        (Self(Mutex::new(Some(sender))), receiver)
+/// Files to push, and READs to answer when that is done.
+struct Job {
+    push: Push,
+    /// `None` when the job is done.
+    answers: Mutex<Option<Vec<Answer>>>,
+}
+
+impl Job {
+    fn new(push: Push, answer: Option<Answer>) -> Arc<Self> {
+        Arc::new(Self { push, answers: Mutex::new(Some(answer.into_iter().collect())) })
     }
 
-    pub(crate) fn push(&self, push: Push) {
-        if let Some(sender) = &*self.0.lock()
-            && let Err(TrySendError::Full(push)) = sender.try_send(push)
-        {
-            tracing::trace!(?push, "not pushed: the queue is full");
+    fn finish(&self) {
+        let answers = self.answers.lock().take();
+        for answer in answers.into_iter().flatten() {
+            answer();
         }
+    }
+}
+
+/// Where requests leave jobs. Closed when the session ends.
+pub(crate) struct PushQueue {
+    sender: Mutex<Option<SyncSender<Arc<Job>>>>,
+    active: Arc<Mutex<Vec<Arc<Job>>>>,
+}
+
+/// The other end of the queue.
+pub(crate) struct Jobs {
+    receiver: Mutex<Receiver<Arc<Job>>>,
+    active: Arc<Mutex<Vec<Arc<Job>>>>,
+}
+
+impl PushQueue {
+    pub(crate) fn new() -> (Self, Jobs) {
+        let (sender, receiver) = sync_channel(QUEUE_LENGTH);
+        let active = Arc::<Mutex<Vec<Arc<Job>>>>::default();
+        let jobs = Jobs { receiver: Mutex::new(receiver), active: active.clone() };
+        (Self { sender: Mutex::new(Some(sender)), active }, jobs)
+    }
+
+    /// Has files pushed.
+    pub(crate) fn push(&self, push: Push) {
+        self.send(Job::new(push, None));
+    }
+
+    /// Has files pushed for a walker, which waits for a part only: `answer` runs when the first of
+    /// them are there.
+    pub(crate) fn push_in_parts(&self, push: Push, answer: Option<Answer>) {
+        let Push { directory, ref indices, again } = push;
+        let mut answer = answer;
+        let mut start = indices.start;
+        let mut length = FIRST_PART;
+        while start < indices.end {
+            let end = (start + length).min(indices.end);
+            self.send(Job::new(Push { directory, indices: start..end, again }, answer.take()));
+            start = end;
+            length *= 2;
+        }
+    }
+
+    fn send(&self, job: Arc<Job>) {
+        self.active.lock().push(job.clone());
+        let refused = match &*self.sender.lock() {
+            Some(sender) => match sender.try_send(job) {
+                Ok(()) => None,
+                Err(TrySendError::Full(job) | TrySendError::Disconnected(job)) => Some(job),
+            },
+            None => Some(job),
+        };
+        if let Some(job) = refused {
+            remove(&self.active, &job);
+            job.finish();
+        }
+    }
+
+    /// Runs `answer` when the job that would push what is at `place` is done, or gives it back when
+    /// there is no such job.
+    pub(crate) fn wait(&self, place: Place, answer: Answer) -> Result<(), Answer> {
+        let active = self.active.lock();
+        let job = active.iter().find(|job| {
+            job.push.directory == place.parent && job.push.indices.contains(&place.index)
+        });
+        if let Some(job) = job
+            && let Some(answers) = &mut *job.answers.lock()
+        {
+            answers.push(answer);
+            return Ok(());
+        }
+        Err(answer)
     }
 
     pub(crate) fn close(&self) {
-        self.0.lock().take();
+        self.sender.lock().take();
     }
 }
 
-/// Pushes until the queue is closed.
-pub(crate) fn run<S: TreeSource>(tree: &Tree<S>, queue: &Receiver<Push>, notifier: &Notifier) {
-    let mut buffer = Vec::new();
-    for push in queue {
-        push_files(tree, &push, notifier, &mut buffer);
-    }
+fn remove(active: &Mutex<Vec<Arc<Job>>>, job: &Arc<Job>) {
+    active.lock().retain(|other| !Arc::ptr_eq(other, job));
 }
 
-fn push_files<S: TreeSource>(
-    tree: &Tree<S>,
-    push: &Push,
-    notifier: &Notifier,
-    buffer: &mut Vec<u8>,
-) -> Option<()> {
-    let list = tree.siblings(push.directory)?;
-    let mut budget = tree.options.push_batch_bytes;
-    for index in push.indices.clone() {
-        let entry = list.entries.get(index as usize)?;
-        let Kind::File { size, ref content } = entry.node.kind else { continue };
-        if size == 0 || size > tree.options.push_file_bytes {
-            continue;
+/// Processes that read their way through directories: `grep -r`, `cp -a`, `tar`.
+#[derive(Default)]
+pub(crate) struct Walkers {
+    seen: [(u32, u32); Self::REMEMBERED],
+    next: usize,
+}
+
+impl Walkers {
+    const REMEMBERED: usize = 16;
+    /// Directories (or large parts of one) that make a reader a walker.
+    const DIRECTORIES: u32 = 3;
+
+    pub(crate) fn is_walker(&self, process: u32) -> bool {
+        self.seen.iter().any(|(seen, count)| *seen == process && *count >= Self::DIRECTORIES)
+    }
+
+    /// A read of this process started a push.
+    pub(crate) fn note(&mut self, process: u32) {
+        // Readers in another process namespace are all called 0.
+        if process == 0 {
+            return;
         }
-        budget = budget.checked_sub(size)?;
-        let Some(state) = entry.node.state else { continue };
-        let Some(id) = tree.nodes.lock().pin(state, push.again) else { continue };
-        let loaded = push_file(tree, id, content, size, notifier, buffer).is_some();
-        tree.nodes.lock().unpin(id, loaded);
-    }
-    Some(())
-}
-
-fn push_file<S: TreeSource>(
-    tree: &Tree<S>,
-    id: u64,
-    content: &S::Content,
-    size: u64,
-    notifier: &Notifier,
-    buffer: &mut Vec<u8>,
-) -> Option<()> {
-    tree.counters.opened.one();
-    // The reader that comes for this file will report the error, once.
-    let file = tree.source.open(content, size).ok()?;
-    buffer.resize(usize::try_from(size).ok()?, 0);
-    let mut filled = 0;
-    while filled < buffer.len() {
-        match file.read_at(&mut buffer[filled..], filled as u64).ok()? {
-            0 => return None,
-            count => filled += count,
+        if let Some((_, count)) = self.seen.iter_mut().find(|(seen, _)| *seen == process) {
+            *count = count.saturating_add(1);
+        } else {
+            self.seen[self.next] = (process, 1);
+            self.next = (self.next + 1) % Self::REMEMBERED;
         }
     }
-    notifier.store(INodeNo(id), 0, buffer).ok()?;
-    tree.counters.pushed_files.one();
-    tree.counters.pushed_bytes.add(size);
-    Some(())
 }
 
-/// The thread that pushes.
+/// The threads that push, until the queue is closed.
 pub(crate) fn spawn<S: TreeSource>(
-    tree: Arc<Tree<S>>,
-    queue: Receiver<Push>,
-    notifier: Notifier,
+    tree: &Arc<Tree<S>>,
+    jobs: Jobs,
+    notifier: &Notifier,
 ) -> std::io::Result<()> {
-    std::thread::Builder::new()
-        .name("nono-push".to_owned())
-        .spawn(move || run(&tree, &queue, &notifier))
-        .map(drop)
+    let jobs = Arc::new(jobs);
+    for _ in 0..THREADS {
+        let (tree, jobs, notifier) = (tree.clone(), jobs.clone(), notifier.clone());
+        let run = move || {
+            let mut pusher = Pusher { tree: &tree, notifier: &notifier, buffer: Vec::new() };
+            loop {
+                let job = jobs.receiver.lock().recv();
+                let Ok(job) = job else { return };
+                pusher.push(&job.push);
+                remove(&jobs.active, &job);
+                job.finish();
+            }
+        };
+        std::thread::Builder::new().name("nono-push".to_owned()).spawn(run)?;
+    }
+    Ok(())
+}
+
+struct Pusher<'a, S: TreeSource> {
+    tree: &'a Tree<S>,
+    notifier: &'a Notifier,
+    buffer: Vec<u8>,
+}
+
+impl<S: TreeSource> Pusher<'_, S> {
+    fn push(&mut self, push: &Push) -> Option<()> {
+        let list = self.tree.siblings(push.directory)?;
+        let mut budget = self.tree.options.push_batch_bytes;
+        for index in push.indices.clone() {
+            let entry = list.entries.get(index as usize)?;
+            let Kind::File { size, ref content } = entry.node.kind else { continue };
+            if size == 0 || size > self.tree.options.push_file_bytes {
+                continue;
+            }
+            budget = budget.checked_sub(size)?;
+            let Some(state) = entry.node.state else { continue };
+            let Some(id) = self.tree.nodes.lock().pin(state, push.again) else { continue };
+            let loaded = self.push_file(id, content, size).is_some();
+            self.tree.nodes.lock().unpin(id, loaded);
+        }
+        Some(())
+    }
+
+    fn push_file(&mut self, id: u64, content: &S::Content, size: u64) -> Option<()> {
+        self.tree.counters.opened.one();
+        // The reader that comes for this file will report the error, once.
+        let file = self.tree.source.open(content, size).ok()?;
+        let size_in_memory = usize::try_from(size).ok()?;
+        if self.buffer.len() < size_in_memory {
+            self.buffer.resize(size_in_memory, 0);
+        }
+        let bytes = &mut self.buffer[..size_in_memory];
+        let mut filled = 0;
+        while filled < bytes.len() {
+            match file.read_at(&mut bytes[filled..], filled as u64).ok()? {
+                0 => return None,
+                count => filled += count,
+            }
+        }
+        self.notifier.store(INodeNo(id), 0, bytes).ok()?;
+        self.tree.counters.pushed_files.one();
+        self.tree.counters.pushed_bytes.add(size);
+        Some(())
+    }
 }

@@ -169,6 +169,9 @@ pub trait TreeSource: Send + Sync + 'static {
     type Content: Clone + Eq + Hash + Send + Sync + fmt::Debug + 'static;
 
     /// The directory that is mounted. Asked again and again when it is `Changing`.
+    ///
+    /// Its owner should be whoever mounts: the kernel never caches the ACL of this one inode, so each
+    /// path that another user walks through it costs a message.
     fn root(&self) -> Node<Self>;
 
     /// Whether the list of `directory` may change.
@@ -190,7 +193,8 @@ pub trait TreeSource: Send + Sync + 'static {
         Ok(self.list(directory)?.into_iter().find(|entry| &*entry.name == name).map(|e| e.node))
     }
 
-    /// Opens the bytes of a file. Every byte is verified against its hash before this returns, or at
+    /// Opens the bytes of a file. A file larger than 1 MiB should be backed by a descriptor, not by
+    /// memory: the mount keeps several open. Every byte is verified against its hash before this returns, or at
     /// the latest before [`Content::read_at`] hands it out.
     ///
     /// # Errors

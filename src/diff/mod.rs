@@ -231,16 +231,23 @@ pub fn changes(
 ) -> Vec<Change> {
     differences
         .iter()
-        .filter(|difference| {
-            let unknown = match (&difference.old, &difference.new) {
-                (None, _) => old.reason(&difference.path),
-                (_, None) => new.reason(&difference.path),
-                _ => None,
-            };
-            unknown.is_none()
-        })
+        .filter(|difference| is_known(difference, old, new))
         .filter_map(Difference::change)
         .collect()
+}
+
+/// Whether both snapshots know the path: one that was not captured in either is no change.
+pub fn is_known(
+    difference: &Difference,
+    old: &NotCapturedSet<'_>,
+    new: &NotCapturedSet<'_>,
+) -> bool {
+    let unknown = match (&difference.old, &difference.new) {
+        (None, _) => old.reason(&difference.path),
+        (_, None) => new.reason(&difference.path),
+        _ => None,
+    };
+    unknown.is_none()
 }
 
 /// The hard-link groups of a snapshot.

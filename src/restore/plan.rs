@@ -203,7 +203,7 @@ impl Planner<'_> {
     fn create(&mut self, path: &[u8], target: &EntryState) {
         if let Some(reason) = self.current_left_out.covers(path) {
             self.kept.insert(path.to_vec());
-            let reason = format!("what is there now could not be captured: {}", text(reason));
+            let reason = format!("what is there now could not be captured: {reason}");
             return self.skip(path, reason);
         }
         match target.node {
@@ -404,16 +404,6 @@ impl RestorePlan {
                 }
             }
         }
-    }
-}
-
-fn text(reason: &NotCapturedReason) -> String {
-    match reason {
-        NotCapturedReason::Excluded { rule } => format!("excluded by {rule}"),
-        NotCapturedReason::Unreadable { error } => error.clone(),
-        NotCapturedReason::Special => "it is a socket or a device".to_owned(),
-        NotCapturedReason::OverBudget => "the budget was used up".to_owned(),
-        NotCapturedReason::OtherFileSystem => "another file system is mounted there".to_owned(),
     }
 }
 

@@ -115,6 +115,18 @@ pub enum NotCapturedReason {
     OtherFileSystem,
 }
 
+impl std::fmt::Display for NotCapturedReason {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Excluded { rule } => write!(f, "excluded by {rule}"),
+            Self::Unreadable { error } => f.write_str(error),
+            Self::Special => f.write_str("a socket or a device has no contents"),
+            Self::OverBudget => f.write_str("over the budget"),
+            Self::OtherFileSystem => f.write_str("another file system is mounted there"),
+        }
+    }
+}
+
 /// What the documented API says of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FileState {

@@ -5,7 +5,7 @@ use std::os::unix::fs::FileExt;
 
 use nono_mount::MountOptions;
 
-use crate::fixture::{mount, mount_with};
+use crate::fixture::{many, mount, mount_with};
 use crate::memory::{Memory, ROOT, dir, file};
 
 fn errno(error: &std::io::Error) -> Option<rustix::io::Errno> {
@@ -85,6 +85,34 @@ fn a_removed_snapshot_is_not_found_and_the_others_stay() {
         rustix::fs::openat(&held, "sub", rustix::fs::OFlags::RDONLY, rustix::fs::Mode::empty());
     assert_eq!(below.unwrap_err(), rustix::io::Errno::NOENT);
     assert_eq!(fs::read(mounted.path("1/sub/f")).unwrap(), b"x");
+}
+
+#[test]
+fn walking_processes_read_everything_right_while_pages_come_and_go() {
+    let tree = many(40, 50);
+    let memory = Memory::with([("0", tree.clone()), ("1", tree)]);
+    let Some(mounted) = mount_with(&memory, MountOptions::default()) else { return };
+    let sums = |snapshot: usize| {
+        mounted.shell(&format!("cd $M/{snapshot}; grep -r . . | sort | sha256sum; tar c . | wc -c"))
+    };
+    let expected = sums(0);
+    std::thread::scope(|scope| {
+        for walker in 0..6 {
+            let (sums, expected) = (&sums, &expected);
+            scope.spawn(move || {
+                for _ in 0..5 {
+                    assert_eq!(sums(walker % 2), *expected);
+                }
+            });
+        }
+        for _ in 0..20 {
+            // Pages only, then nodes too, where that is allowed.
+            let _ = fs::write("/proc/sys/vm/drop_caches", "1");
+            let _ = fs::write("/proc/sys/vm/drop_caches", "3");
+            mounted.shell("cat $M/0/d1/* > one");
+        }
+    });
+    assert!(mounted.mount().counts().pushed_files > 1000);
 }
 
 #[test]

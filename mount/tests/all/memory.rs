@@ -46,7 +46,9 @@ impl Spec {
             _ => 0o644,
         };
         let mtime = (1_700_000_000, 123_456_789);
-        Self { kind, mode, uid: 0, gid: 0, mtime, links: 1, xattrs: Vec::new(), group: None }
+        let uid = rustix::process::geteuid().as_raw();
+        let gid = rustix::process::getegid().as_raw();
+        Self { kind, mode, uid, gid, mtime, links: 1, xattrs: Vec::new(), group: None }
     }
 }
 

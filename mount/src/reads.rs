@@ -1,0 +1,197 @@
+//! Answering READ: from which thread, and with what pushed beside it.
+//!
+//! - A short answer would show zeros at the end of the file, so fewer bytes than the attributes
+//!   promise are an error.
+//! - Bytes go from the source into one buffer of the answering thread and from there to the kernel;
+//!   no copy of a file stays in memory.
+
+use std::cell::RefCell;
+use std::io;
+use std::sync::Arc;
+
+use fuser::ReplyData;
+use parking_lot::Mutex;
+
+use crate::contents::{Contents, Found, INLINE_OPEN_BYTES};
+use crate::prefetch::{Answer, PushQueue, Walkers};
+use crate::source::{Content, TreeSource};
+use crate::tree::Tree;
+
+/// A READ to answer.
+pub(crate) struct Read {
+    pub(crate) id: u64,
+    pub(crate) offset: u64,
+    pub(crate) size: usize,
+    pub(crate) reply: ReplyData,
+}
+
+/// Answers READs.
+pub(crate) struct Reads<S: TreeSource> {
+    files: Arc<Files<S>>,
+    pushes: PushQueue,
+    walkers: Mutex<Walkers>,
+}
+
+/// What threads that answer READs share.
+struct Files<S: TreeSource> {
+    tree: Arc<Tree<S>>,
+    contents: Contents<S, Read>,
+}
+
+impl<S: TreeSource> Reads<S> {
+    pub(crate) fn new(tree: Arc<Tree<S>>, pushes: PushQueue) -> Self {
+        let contents = Contents::new(tree.options.cached_contents);
+        let files = Arc::new(Files { tree, contents });
+        Self { files, pushes, walkers: Mutex::default() }
+    }
+
+    /// No more pushes.
+    pub(crate) fn close(&self) {
+        self.pushes.close();
+    }
+
+    /// `process` has read the whole list of a directory.
+    pub(crate) fn listed(&self, process: u32, directory: u64) {
+        let tree = &self.files.tree;
+        if tree.options.push_siblings && self.walkers.lock().is_walker(process) {
+            let push = tree.nodes.lock().push_after_list(directory);
+            if let Some(push) = push {
+                self.pushes.push_in_parts(push, None);
+            }
+        }
+    }
+
+    /// Answers a READ of `process`, now or soon.
+    pub(crate) fn read(&self, process: u32, read: Read) {
+        let tree = &self.files.tree;
+        let id = read.id;
+        if read.offset != 0 || !tree.options.push_siblings {
+            return self.files.answer(read);
+        }
+        let small = tree.file(id).is_ok_and(|(_, size)| size <= tree.options.push_file_bytes);
+        let walker = small && self.walkers.lock().is_walker(process);
+        let mut nodes = tree.nodes.lock();
+        let push = nodes.push_after_read(id, walker);
+        let place = nodes.place(id);
+        let wait = walker && nodes.let_read_wait(id);
+        drop(nodes);
+        if push.is_some() {
+            self.walkers.lock().note(process);
+        }
+        if !wait {
+            self.files.answer(read);
+            if let Some(push) = push {
+                self.pushes.push(push);
+            }
+            return;
+        }
+        let files = self.files.clone();
+        let answer: Answer = Box::new(move || {
+            files.answer(read);
+            files.tree.nodes.lock().read_answered(id);
+        });
+        match (push, place) {
+            (Some(push), _) => self.pushes.push_in_parts(push, Some(answer)),
+            (None, Some(place)) => {
+                if let Err(answer) = self.pushes.wait(place, answer) {
+                    answer();
+                }
+            }
+            (None, None) => answer(),
+        }
+    }
+}
+
+impl<S: TreeSource> Files<S> {
+    fn answer(self: &Arc<Self>, mut read: Read) {
+        let (key, file_bytes) = match self.tree.file(read.id) {
+            Ok(found) => found,
+            Err(errno) => return read.reply.error(errno),
+        };
+        let rest = file_bytes.saturating_sub(read.offset);
+        read.size = read.size.min(usize::try_from(rest).unwrap_or(read.size));
+        if read.size == 0 {
+            read.reply.data(&[]);
+        } else if let Some(content) = self.contents.cached(&key) {
+            self.reply(&*content, read);
+        } else if file_bytes <= INLINE_OPEN_BYTES {
+            match self.tree.open(read.id, &key, file_bytes) {
+                Ok(content) => {
+                    let whole = read.size as u64 == file_bytes;
+                    self.reply(&*content, read);
+                    if !whole {
+                        self.contents.keep_small(key, content);
+                    }
+                }
+                Err(errno) => read.reply.error(errno),
+            }
+        } else {
+            self.answer_large(key, file_bytes, read);
+        }
+    }
+
+    fn answer_large(self: &Arc<Self>, key: S::Content, file_bytes: u64, read: Read) {
+        let id = read.id;
+        match self.contents.open_or_queue(&key, read) {
+            Found::Open(content, read) => self.reply(&*content, read),
+            Found::Queued => {}
+            Found::Missing => {
+                let files = self.clone();
+                let opening = key.clone();
+                let spawned = std::thread::Builder::new()
+                    .name("nono-open".to_owned())
+                    .spawn(move || files.open_large(id, &opening, file_bytes));
+                if let Err(error) = spawned {
+                    tracing::warn!(%error, "no thread to open a large file; opening it in place");
+                    self.open_large(id, &key, file_bytes);
+                }
+            }
+        }
+    }
+
+    /// Opens a large file and answers the reads that waited for it.
+    fn open_large(&self, id: u64, key: &S::Content, file_bytes: u64) {
+        let opened = self.tree.open(id, key, file_bytes);
+        for read in self.contents.opened(key, opened.as_ref().ok()) {
+            match &opened {
+                Ok(content) => self.reply(&**content, read),
+                Err(errno) => read.reply.error(*errno),
+            }
+        }
+    }
+
+    fn reply(&self, content: &dyn Content, read: Read) {
+        thread_local! {
+            static BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+        }
+        BUFFER.with_borrow_mut(|buffer| {
+            if buffer.len() < read.size {
+                buffer.resize(read.size, 0);
+            }
+            let buffer = &mut buffer[..read.size];
+            match read_exactly(content, buffer, read.offset) {
+                Ok(()) => read.reply.data(buffer),
+                Err(error) => read.reply.error(self.tree.failed("read", read.id, &error)),
+            }
+        });
+    }
+}
+
+fn read_exactly(content: &dyn Content, buffer: &mut [u8], offset: u64) -> io::Result<()> {
+    let mut filled = 0;
+    while filled < buffer.len() {
+        match content.read_at(&mut buffer[filled..], offset + filled as u64) {
+            Ok(0) => {
+                let end = offset + filled as u64;
+                return Err(io::Error::new(
+                    io::ErrorKind::UnexpectedEof,
+                    format!("the contents end at byte {end}, before their size"),
+                ));
+            }
+            Ok(count) => filled += count,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}

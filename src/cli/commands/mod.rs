@@ -1,0 +1,13 @@
+//! One file for each subcommand: its arguments and its function.
+
+pub(super) mod diff;
+pub(super) mod list;
+#[cfg(feature = "mount")]
+pub(super) mod mount;
+pub(super) mod restore;
+pub(super) mod run;
+pub(super) mod show;
+pub(super) mod snapshot;
+#[cfg(feature = "mount")]
+pub(super) mod umount;
+pub(super) mod verify;

@@ -1,0 +1,235 @@
+//! `nono rollback show`: one session, its snapshots, and what changed.
+
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::path::PathBuf;
+
+use clap::Args;
+use jiff::{Timestamp, Zoned};
+use serde::Serialize;
+
+use super::diff::{DiffStyle, write_diff};
+use crate::cli::Outcome;
+use crate::cli::args::StoreArgs;
+use crate::cli::context::{BOLD, Context, DIM};
+use crate::cli::error::CliError;
+use crate::cli::render::{Palette, byte_size, change_line, relative_time, summary_line};
+use crate::diff::{self, Change, ChangeSummary};
+use crate::object::ContentHash;
+use crate::path_text::Shown;
+use crate::session::{Catalog, SessionSummary, SnapshotId};
+use crate::snapshot::{
+    NotCaptured, NotCapturedReason, NotCapturedSet, SessionDir, SnapshotKind, SnapshotManifest,
+};
+use crate::store::LocalStore;
+
+/// Paths that were left out by one rule are counted; so many others are named.
+const NAMED_PROBLEMS: usize = 10;
+
+/// Arguments of `nono rollback show`.
+#[derive(Debug, Args)]
+pub(in crate::cli) struct ShowArgs {
+    /// Id of a session, a prefix of it, or `latest`
+    id: SnapshotId,
+    /// Show what changed as a patch that `git apply` and `patch -p1` accept
+    #[arg(long, group = "style")]
+    diff: bool,
+    /// Show what changed in two columns
+    #[arg(long, group = "style")]
+    side_by_side: bool,
+    /// Show what changed within the whole of each file
+    #[arg(long, group = "style")]
+    full: bool,
+    /// Print the report as JSON
+    #[arg(long, conflicts_with = "style")]
+    json: bool,
+}
+
+#[derive(Serialize)]
+struct Report {
+    #[serde(flatten)]
+    session: SessionSummary,
+    snapshots: Vec<SnapshotReport>,
+}
+
+#[derive(Serialize)]
+struct SnapshotReport {
+    number: u64,
+    timestamp: Timestamp,
+    parent: Option<u64>,
+    kind: SnapshotKind,
+    merkle_root: ContentHash,
+    file_count: u64,
+    total_bytes: u64,
+    not_captured: Vec<NotCaptured>,
+    changes: Vec<Change>,
+}
+
+pub(in crate::cli) fn run(args: &ShowArgs, store: &StoreArgs, context: &Context) -> Outcome {
+    let (session, snapshot) = store.catalog()?.find_snapshot(&args.id)?;
+    let objects = Catalog::store_of(&session)?;
+    let style = match (args.diff, args.side_by_side, args.full) {
+        (true, ..) => Some(DiffStyle::Patch),
+        (_, true, _) => Some(DiffStyle::SideBySide),
+        (.., true) => Some(DiffStyle::Full),
+        _ => None,
+    };
+    if let Some(style) = style {
+        let (old, new) = compared(&session, snapshot)?;
+        write_diff(&objects, &old, &objects, &new, style, context)?;
+        return Ok(0);
+    }
+    let report = report(&session, &objects, snapshot)?;
+    if args.json {
+        context.json(&report)?
+    } else {
+        print(&report, context)?
+    }
+    Ok(0)
+}
+
+/// What a session changed: from the baseline to its last state, or what one snapshot changed.
+fn compared(
+    session: &SessionDir,
+    snapshot: Option<u64>,
+) -> Result<(SnapshotManifest, SnapshotManifest), CliError> {
+    if let Some(number) = snapshot {
+        let new = session.manifest(number)?.manifest;
+        let old = session.manifest(new.parent.unwrap_or(number))?.manifest;
+        return Ok((old, new));
+    }
+    let numbers = session.snapshot_numbers()?;
+    let mut last = None;
+    for number in numbers.iter().rev() {
+        let manifest = session.manifest(*number)?.manifest;
+        // What a restore recorded is the work of the user and not of the command.
+        let is_ordinary = manifest.kind == SnapshotKind::Ordinary;
+        last.get_or_insert_with(|| manifest.clone());
+        if is_ordinary {
+            last = Some(manifest);
+            break;
+        }
+    }
+    let last =
+        last.ok_or_else(|| CliError::failed(format!("session {} has no snapshot", session.id())))?;
+    Ok((session.manifest(0)?.manifest, last))
+}
+
+fn report(
+    session: &SessionDir,
+    objects: &LocalStore,
+    only: Option<u64>,
+) -> Result<Report, CliError> {
+    let mut snapshots: Vec<SnapshotReport> = Vec::new();
+    let mut previous: Option<SnapshotManifest> = None;
+    for number in session.snapshot_numbers()? {
+        let manifest = session.manifest(number)?.manifest;
+        if only.is_none_or(|only| only == number) {
+            let changes = match &previous {
+                Some(old) => changes(objects, old, &manifest)?,
+                None => Vec::new(),
+            };
+            snapshots.push(SnapshotReport {
+                number,
+                timestamp: manifest.timestamp,
+                parent: manifest.parent,
+                kind: manifest.kind,
+                merkle_root: manifest.merkle_root,
+                file_count: manifest.totals.file_count,
+                total_bytes: manifest.totals.total_bytes,
+                not_captured: manifest.not_captured.clone(),
+                changes,
+            });
+        }
+        previous = Some(manifest);
+    }
+    Ok(Report { session: SessionSummary::of(session)?, snapshots })
+}
+
+fn changes(
+    objects: &LocalStore,
+    old: &SnapshotManifest,
+    new: &SnapshotManifest,
+) -> Result<Vec<Change>, CliError> {
+    let differences = diff::compare(objects, &old.merkle_root, &new.merkle_root)?;
+    Ok(diff::changes(&differences, &NotCapturedSet::new(old), &NotCapturedSet::new(new)))
+}
+
+fn print(report: &Report, context: &Context) -> Result<(), CliError> {
+    let session = &report.session;
+    let mut out = context.out();
+    let now = Zoned::now();
+    let palette = Palette::coloured();
+    let started = relative_time(session.started, &now);
+    let exit = session.exit_code.map_or(String::new(), |code| format!(", exit code {code}"));
+    writeln!(
+        out,
+        "{BOLD}{}{BOLD:#}  {}{exit}, {started}",
+        session.session_id,
+        session.status.word()
+    )?;
+    if !session.command.is_empty() {
+        writeln!(out, "command: {}", super::list::command(session))?;
+    }
+    for path in &session.tracked_paths {
+        writeln!(out, "tracked: {}", Shown::path(path))?;
+    }
+    for snapshot in &report.snapshots {
+        let SnapshotReport { number, timestamp, file_count, total_bytes, changes, .. } = snapshot;
+        let what = match (number, snapshot.kind) {
+            (_, SnapshotKind::Safety) => " (before a restore)",
+            (0, _) => " (baseline)",
+            _ => "",
+        };
+        writeln!(out)?;
+        let time = relative_time(*timestamp, &now);
+        let size = byte_size(*total_bytes);
+        writeln!(out, "{BOLD}snapshot {number}{BOLD:#}{what}  {time}, {file_count} files, {size}")?;
+        writeln!(out, "  {DIM}root {}{DIM:#}", snapshot.merkle_root)?;
+        if *number > 0 {
+            let summary = summary_line(&ChangeSummary::of(changes), &palette);
+            writeln!(out, "  {summary}")?;
+        }
+        for change in changes {
+            writeln!(out, "  {}", change_line(change, &session.tracked_paths, &palette))?;
+        }
+        write_left_out(&mut out, &snapshot.not_captured, &session.tracked_paths)?;
+    }
+    Ok(())
+}
+
+/// What a snapshot does not hold: rules with a count and an example, and each problem.
+fn write_left_out(
+    out: &mut impl Write,
+    not_captured: &[NotCaptured],
+    roots: &[PathBuf],
+) -> Result<(), CliError> {
+    use std::os::unix::ffi::OsStrExt;
+    let shown = |left: &NotCaptured| {
+        let path = left.path.as_os_str().as_bytes();
+        Shown::bytes(&diff::relative_to_roots(path, roots)).to_string()
+    };
+    let mut rules: BTreeMap<&str, (usize, &NotCaptured)> = BTreeMap::new();
+    let mut problems = Vec::new();
+    for left in not_captured {
+        match &left.reason {
+            NotCapturedReason::Excluded { rule } => {
+                rules.entry(rule).or_insert((0, left)).0 += 1;
+            }
+            _ => problems.push(left),
+        }
+    }
+    for (rule, (count, example)) in rules {
+        let more = if count == 1 { String::new() } else { format!(" and {} more", count - 1) };
+        let rule = Shown::bytes(rule.as_bytes());
+        writeln!(out, "  {DIM}left out ({rule}): {}{more}{DIM:#}", shown(example))?;
+    }
+    for left in problems.iter().take(NAMED_PROBLEMS) {
+        writeln!(out, "  {DIM}not captured: {} ({}){DIM:#}", shown(left), left.reason)?;
+    }
+    if problems.len() > NAMED_PROBLEMS {
+        let more = problems.len() - NAMED_PROBLEMS;
+        writeln!(out, "  {DIM}not captured: {more} more (--json names all){DIM:#}")?;
+    }
+    Ok(())
+}

@@ -1,0 +1,140 @@
+//! `nono snapshot`: the current state, in a new session or in one that is there.
+
+use std::io::Write;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use clap::Args;
+use serde::Serialize;
+
+use crate::cli::Outcome;
+use crate::cli::args::{CaptureArgs, StoreArgs};
+use crate::cli::context::{BOLD, Context};
+use crate::cli::error::CliError;
+use crate::cli::progress::Bar;
+use crate::cli::render::{Palette, byte_size, summary_line};
+use crate::diff::{Change, ChangeSummary};
+use crate::object::ContentHash;
+use crate::path_text::Shown;
+use crate::session::{RecordRequest, Recording};
+use crate::snapshot::{NotCapturedReason, SessionOrigin, SnapshotManager, SnapshotManifest};
+use crate::sys;
+
+/// Arguments of `nono snapshot`.
+#[derive(Debug, Args)]
+pub(in crate::cli) struct SnapshotArgs {
+    /// Add the snapshot to this session, with the paths and filters of its last snapshot
+    #[arg(long, value_name = "ID", conflicts_with_all = ["path", "rollback_exclude", "rollback_include", "rollback_all"])]
+    session: Option<String>,
+    #[command(flatten)]
+    capture: CaptureArgs,
+    /// Print the report as JSON
+    #[arg(long)]
+    json: bool,
+    /// Directories or files to record [default: the current directory]
+    #[arg(value_name = "PATH")]
+    path: Vec<PathBuf>,
+}
+
+#[derive(Serialize)]
+struct Report {
+    session_id: String,
+    number: u64,
+    merkle_root: ContentHash,
+    file_count: u64,
+    total_bytes: u64,
+    changes: Vec<Change>,
+}
+
+pub(in crate::cli) fn run(args: &SnapshotArgs, store: &StoreArgs, context: &Context) -> Outcome {
+    let catalog = store.catalog()?;
+    let bar = Bar::new(context, "recording", true);
+    let taken = match &args.session {
+        Some(id) => {
+            let session = catalog.find(id)?;
+            let manager = SnapshotManager::open(session.path())?
+                .with_budget(args.capture.budget())
+                .with_progress(Arc::clone(&bar) as _);
+            let taken = manager.create_incremental();
+            (session.id(), taken.map_err(CliError::from))
+        }
+        None => {
+            let tracked_paths =
+                if args.path.is_empty() { vec![sys::current_dir()?] } else { args.path.clone() };
+            let request = RecordRequest {
+                root: catalog.root().to_owned(),
+                command: Vec::new(),
+                tracked_paths,
+                exclusion: args.capture.exclusion(),
+                budget: args.capture.budget(),
+                origin: SessionOrigin::Snapshot,
+            };
+            let started = Recording::start(&request, Arc::clone(&bar) as _);
+            match started {
+                Ok(recording) => {
+                    let baseline = recording.baseline().clone();
+                    (recording.session_id(), Ok((baseline, Vec::new())))
+                }
+                Err(error) => (String::new(), Err(error.into())),
+            }
+        }
+    };
+    bar.finish();
+    let (session_id, (manifest, changes)) = (taken.0, taken.1?);
+    report_left_out(&manifest, &session_id, context);
+    let report = Report {
+        session_id,
+        number: manifest.number,
+        merkle_root: manifest.merkle_root,
+        file_count: manifest.totals.file_count,
+        total_bytes: manifest.totals.total_bytes,
+        changes,
+    };
+    if args.json {
+        context.json(&report)?;
+        return Ok(0);
+    }
+    let mut out = context.out();
+    let Report { session_id, number, file_count, total_bytes, changes, .. } = &report;
+    write!(out, "{BOLD}{session_id}/{number}{BOLD:#}  {file_count} files, ")?;
+    write!(out, "{}", byte_size(*total_bytes))?;
+    if *number > 0 {
+        let changes = summary_line(&ChangeSummary::of(changes), &Palette::coloured());
+        write!(out, ", {changes}")?;
+    }
+    writeln!(out)?;
+    Ok(0)
+}
+
+/// Says in a line or two what a snapshot does not hold.
+pub(in crate::cli) fn report_left_out(manifest: &SnapshotManifest, id: &str, context: &Context) {
+    let of = |wanted: fn(&NotCapturedReason) -> bool| {
+        manifest.not_captured.iter().filter(move |left| wanted(&left.reason))
+    };
+    let excluded = of(|reason| matches!(reason, NotCapturedReason::Excluded { .. })).count();
+    if excluded > 0 {
+        let paths = if excluded == 1 { "path is" } else { "paths are" };
+        context.say(format_args!(
+            "{excluded} {paths} left out by rules (nono rollback show {id}; --rollback-all keeps all)"
+        ));
+    }
+    let mut problems = of(|reason| {
+        !matches!(reason, NotCapturedReason::Excluded { .. } | NotCapturedReason::Special)
+    });
+    let count = problems.clone().count();
+    if let Some(first) = problems.next() {
+        let path = Shown::path(&first.path);
+        let others = if count == 1 { String::new() } else { format!(" and {} more", count - 1) };
+        context.warn(format_args!(
+            "not captured: {path}{others} ({}); a restore will leave them as they are",
+            first.reason
+        ));
+    }
+    if let Some(first) = manifest.unstable.first() {
+        let count = manifest.unstable.len();
+        let path = Shown::path(first);
+        context.warn(format_args!(
+            "{count} files kept changing while they were read, {path} among them"
+        ));
+    }
+}

@@ -1,0 +1,90 @@
+//! The terminal: who reads the output, and what may be shown there.
+
+use std::io::{self, BufRead, IsTerminal, Write};
+
+use anstream::AutoStream;
+use anstyle::{AnsiColor, Style};
+use serde::Serialize;
+
+use super::error::CliError;
+
+/// Owns stdout and stderr.
+#[derive(Debug)]
+pub(super) struct Context {
+    /// Whether a person sees stdout.
+    pub(super) stdout_is_terminal: bool,
+    /// Whether a person sees stderr.
+    pub(super) stderr_is_terminal: bool,
+    /// Whether somebody can answer a question.
+    pub(super) stdin_is_terminal: bool,
+}
+
+pub(super) const BOLD: Style = Style::new().bold();
+pub(super) const DIM: Style = Style::new().dimmed();
+pub(super) const GREEN: Style = AnsiColor::Green.on_default();
+pub(super) const YELLOW: Style = AnsiColor::Yellow.on_default();
+pub(super) const RED: Style = AnsiColor::Red.on_default();
+
+impl Context {
+    pub(super) fn new() -> Self {
+        Self {
+            stdout_is_terminal: io::stdout().is_terminal(),
+            stderr_is_terminal: io::stderr().is_terminal(),
+            stdin_is_terminal: io::stdin().is_terminal(),
+        }
+    }
+
+    /// Data for the caller. Colours are removed unless a terminal shows them and NO_COLOR is unset.
+    pub(super) fn out(&self) -> impl Write + use<> {
+        AutoStream::auto(io::stdout().lock())
+    }
+
+    /// Data that must arrive byte for byte, such as a patch.
+    pub(super) fn out_bytes(&self) -> impl Write + use<> {
+        io::BufWriter::new(io::stdout().lock())
+    }
+
+    /// Whether colours are wanted on stdout.
+    pub(super) fn colours(&self) -> bool {
+        AutoStream::choice(&io::stdout()) != anstream::ColorChoice::Never
+    }
+
+    /// Says something that is not data.
+    pub(super) fn say(&self, text: impl std::fmt::Display) {
+        // Nobody is left to be told when stderr is closed.
+        let _ = writeln!(anstream::stderr().lock(), "nono: {text}");
+    }
+
+    /// Says what may surprise.
+    pub(super) fn warn(&self, text: impl std::fmt::Display) {
+        let _ = writeln!(anstream::stderr().lock(), "nono: {YELLOW}warning:{YELLOW:#} {text}");
+    }
+
+    /// Says why a command failed, unless its reader has gone.
+    pub(super) fn error(&self, error: &CliError) {
+        if error.exit_code() == 0 {
+            return;
+        }
+        let mut err = anstream::stderr().lock();
+        let _ = writeln!(err, "nono: {RED}error:{RED:#} {error}");
+        if let Some(hint) = error.hint() {
+            let _ = writeln!(err, "nono: {GREEN}hint:{GREEN:#} {hint}");
+        }
+    }
+
+    /// Writes a report as JSON.
+    pub(super) fn json(&self, report: &impl Serialize) -> Result<(), CliError> {
+        let mut out = io::stdout().lock();
+        serde_json::to_writer_pretty(&mut out, report)?;
+        out.write_all(b"\n")?;
+        Ok(out.flush()?)
+    }
+
+    /// Asks a question that only a clear yes answers with yes.
+    pub(super) fn confirm(&self, question: &str) -> Result<bool, CliError> {
+        write!(anstream::stderr().lock(), "nono: {question} [y/N] ")?;
+        let mut answer = String::new();
+        io::stdin().lock().read_line(&mut answer)?;
+        Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
+    }
+}

@@ -1,0 +1,162 @@
+//! Errors as a person sees them: what failed, what to do about it, and the exit code.
+
+use std::fmt;
+use std::io;
+
+use crate::restore::RestoreError;
+use crate::session::{CatalogError, RecordError};
+use crate::snapshot::{CaptureError, ManifestError, SnapshotError, TrackedPathError};
+use crate::store::StoreError;
+use crate::sys;
+
+/// A failed command.
+#[derive(Debug)]
+pub struct CliError {
+    message: String,
+    hint: Option<String>,
+    exit_code: u8,
+}
+
+impl CliError {
+    /// The command could not do its work.
+    pub(super) fn failed(message: impl Into<String>) -> Self {
+        Self { message: message.into(), hint: None, exit_code: 1 }
+    }
+
+    /// The command was called in a wrong way.
+    pub(super) fn usage(message: impl Into<String>) -> Self {
+        Self { message: message.into(), hint: None, exit_code: 2 }
+    }
+
+    /// Adds what to do about it.
+    pub(super) fn with_hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(hint.into());
+        self
+    }
+
+    /// Ends with this exit code instead.
+    pub(super) fn with_exit_code(mut self, exit_code: u8) -> Self {
+        self.exit_code = exit_code;
+        self
+    }
+
+    /// The exit code.
+    pub fn exit_code(&self) -> u8 {
+        self.exit_code
+    }
+
+    /// What to do about it.
+    pub fn hint(&self) -> Option<&str> {
+        self.hint.as_deref()
+    }
+}
+
+impl fmt::Display for CliError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for CliError {}
+
+impl From<CatalogError> for CliError {
+    fn from(error: CatalogError) -> Self {
+        let failed = Self::failed(error.to_string());
+        match error {
+            CatalogError::NotFound { .. } => {
+                failed.with_hint("`nono rollback list --all` shows all sessions")
+            }
+            CatalogError::Empty { .. } => {
+                failed.with_hint("record one: nono run --rollback -- COMMAND")
+            }
+            CatalogError::Ambiguous { .. } => failed.with_hint("give more of the id"),
+            CatalogError::NoSnapshot { session, .. } => {
+                failed.with_hint(format!("`nono rollback show {session}` lists its snapshots"))
+            }
+            _ => failed,
+        }
+    }
+}
+
+impl From<SnapshotError> for CliError {
+    fn from(error: SnapshotError) -> Self {
+        let failed = Self::failed(error.to_string());
+        match &error {
+            SnapshotError::TrackedPath(TrackedPathError::Pattern(_)) => {
+                Self::usage(error.to_string())
+            }
+            SnapshotError::TrackedPath(TrackedPathError::ContainsStore { .. }) => failed
+                .with_hint("track the project alone, or keep the store elsewhere with --root DIR"),
+            SnapshotError::Capture(CaptureError::OverBudget(over)) => {
+                let first = over.largest.first().and_then(|large| large.path.file_name());
+                let name = first.map_or("DIR".into(), |name| name.to_string_lossy());
+                failed.with_hint(format!(
+                    "leave something out (--rollback-exclude {name}), or raise the limit \
+                     (--max-entries N, --max-bytes N; 0 is none)"
+                ))
+            }
+            SnapshotError::Store(error) if error.is_damage() => {
+                failed.with_hint("`nono rollback verify --all` says what is damaged")
+            }
+            SnapshotError::Manifest(ManifestError::Corrupt { .. }) => {
+                failed.with_hint("`nono rollback verify` says what is damaged")
+            }
+            _ => failed,
+        }
+    }
+}
+
+impl From<RecordError> for CliError {
+    fn from(error: RecordError) -> Self {
+        match error {
+            RecordError::Snapshot(error) => error.into(),
+            other => Self::failed(other.to_string()),
+        }
+    }
+}
+
+impl From<RestoreError> for CliError {
+    fn from(error: RestoreError) -> Self {
+        match error {
+            RestoreError::Snapshot(error) => error.into(),
+            RestoreError::Content { .. } => Self::failed(error.to_string())
+                .with_hint("`nono rollback verify` says what else is damaged"),
+            other => Self::failed(other.to_string()),
+        }
+    }
+}
+
+impl From<ManifestError> for CliError {
+    fn from(error: ManifestError) -> Self {
+        SnapshotError::from(error).into()
+    }
+}
+
+impl From<StoreError> for CliError {
+    fn from(error: StoreError) -> Self {
+        SnapshotError::from(error).into()
+    }
+}
+
+impl From<sys::Error> for CliError {
+    fn from(error: sys::Error) -> Self {
+        Self::failed(error.to_string())
+    }
+}
+
+impl From<io::Error> for CliError {
+    fn from(error: io::Error) -> Self {
+        // A reader that has seen enough (`| head`) is no failure of ours.
+        let code = if error.kind() == io::ErrorKind::BrokenPipe { 0 } else { 1 };
+        Self::failed(format!("cannot write the output: {error}")).with_exit_code(code)
+    }
+}
+
+impl From<serde_json::Error> for CliError {
+    fn from(error: serde_json::Error) -> Self {
+        match error.io_error_kind() {
+            Some(kind) => io::Error::from(kind).into(),
+            None => Self::failed(format!("cannot write the output: {error}")),
+        }
+    }
+}

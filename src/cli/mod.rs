@@ -1,0 +1,87 @@
+//! The command line: arguments in, a report out.
+//!
+//! Only this module prints, asks, or decides an exit code: 0 done; 1 failed, found a problem, or did
+//! only a part; 2 wrong usage. Data goes to stdout, everything else to stderr. Each subcommand is
+//! one file in `commands`, with its arguments and its function.
+
+mod args;
+#[cfg(feature = "mount")]
+mod background;
+mod commands;
+mod context;
+mod error;
+mod progress;
+pub mod render;
+mod supervise;
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+use clap::Parser;
+use clap::error::ErrorKind;
+
+use args::{Arguments, Command, Rollback};
+use context::Context;
+pub use error::CliError;
+
+/// What a command returns: the exit code.
+type Outcome = Result<u8, CliError>;
+
+/// Runs the program with the arguments of the process.
+pub fn main() -> ExitCode {
+    run(std::env::args_os())
+}
+
+fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
+    let arguments = match Arguments::try_parse_from(arguments) {
+        Ok(arguments) => arguments,
+        Err(error) => {
+            let is_help =
+                matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion);
+            // A closed stdout is no reason to complain.
+            let _ = error.print();
+            return ExitCode::from(if is_help { 0 } else { 2 });
+        }
+    };
+    init_log();
+    let context = Context::new();
+    match dispatch(arguments, &context) {
+        Ok(code) => ExitCode::from(code),
+        Err(error) => {
+            context.error(&error);
+            ExitCode::from(error.exit_code())
+        }
+    }
+}
+
+fn dispatch(arguments: Arguments, context: &Context) -> Outcome {
+    let store = arguments.store;
+    match arguments.command {
+        Command::Run(args) => commands::run::run(&args, &store, context),
+        Command::Snapshot(args) => commands::snapshot::run(&args, &store, context),
+        #[cfg(feature = "mount")]
+        Command::Mount(args) => commands::mount::run(&args, &store, context),
+        #[cfg(feature = "mount")]
+        Command::Umount(args) => commands::umount::run(&args, context),
+        Command::Rollback { command } => match command {
+            Rollback::List(args) => commands::list::run(&args, &store, context),
+            Rollback::Show(args) => commands::show::run(&args, &store, context),
+            Rollback::Diff(args) => commands::diff::run(&args, &store, context),
+            Rollback::Restore(args) => commands::restore::run(&args, &store, context),
+            Rollback::Verify(args) => commands::verify::run(&args, &store, context),
+        },
+    }
+}
+
+/// Warnings of the library go to stderr; `NONO_LOG` asks for more.
+fn init_log() {
+    use tracing_subscriber::EnvFilter;
+    let filter = EnvFilter::try_from_env("NONO_LOG").unwrap_or_else(|_| EnvFilter::new("warn"));
+    // Only fails when a program that embeds this one has set a logger already.
+    let _ = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .with_target(false)
+        .without_time()
+        .try_init();
+}

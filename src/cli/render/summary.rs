@@ -1,0 +1,104 @@
+//! Changes in one line each, and all of them in one line.
+
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+
+use super::{Palette, size_delta};
+use crate::diff::{Change, ChangeSummary, ChangeType, relative_to_roots};
+use crate::path_text::Shown;
+
+/// `+`, `~`, `-` or `m`.
+pub const fn change_mark(change_type: ChangeType) -> char {
+    match change_type {
+        ChangeType::Created => '+',
+        ChangeType::Modified => '~',
+        ChangeType::Deleted => '-',
+        ChangeType::PermissionsChanged => 'm',
+    }
+}
+
+/// A kind of change in a word.
+pub const fn change_word(change_type: ChangeType) -> &'static str {
+    match change_type {
+        ChangeType::Created => "created",
+        ChangeType::Modified => "modified",
+        ChangeType::Deleted => "deleted",
+        ChangeType::PermissionsChanged => "permissions",
+    }
+}
+
+/// `+5 files ~2 modified -1 deleted ±3 permissions`; what did not happen is left out, and of nothing
+/// at all it says `no changes`.
+pub fn summary_line(summary: &ChangeSummary, palette: &Palette) -> String {
+    let plural = |count, one: &'static str, many| if count == 1 { one } else { many };
+    let parts = [
+        (ChangeType::Created, '+', summary.created, plural(summary.created, "file", "files")),
+        (ChangeType::Modified, '~', summary.modified, "modified"),
+        (ChangeType::Deleted, '-', summary.deleted, "deleted"),
+        (
+            ChangeType::PermissionsChanged,
+            '±',
+            summary.permissions_changed,
+            plural(summary.permissions_changed, "permission", "permissions"),
+        ),
+    ];
+    let shown: Vec<String> = parts
+        .into_iter()
+        .filter(|(_, _, count, _)| *count > 0)
+        .map(|(change_type, mark, count, word)| {
+            let style = palette.change(change_type);
+            format!("{style}{mark}{count} {word}{style:#}")
+        })
+        .collect();
+    if shown.is_empty() { "no changes".to_owned() } else { shown.join(" ") }
+}
+
+/// `~ modified     src/main.rs  (+1.2 KiB)`, safe for a terminal, without a newline. The path is
+/// relative to the tracked path that it lies in.
+pub fn change_line(change: &Change, roots: &[PathBuf], palette: &Palette) -> String {
+    let mark = change_mark(change.change_type);
+    let word = change_word(change.change_type);
+    let path = relative_to_roots(change.path.as_os_str().as_bytes(), roots);
+    let delta = match change.size_delta {
+        None | Some(0) => String::new(),
+        Some(delta) => format!("  {0}({1}){0:#}", palette.dim, size_delta(delta)),
+    };
+    let style = palette.change(change.change_type);
+    format!("{style}{mark} {word:<11}{style:#} {}{delta}", Shown::bytes(&path))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn line(created: u64, modified: u64, deleted: u64, permissions_changed: u64) -> String {
+        let summary = ChangeSummary { created, modified, deleted, permissions_changed };
+        summary_line(&summary, &Palette::plain())
+    }
+
+    #[test]
+    fn a_summary_names_what_happened() {
+        assert_eq!(line(5, 2, 1, 3), "+5 files ~2 modified -1 deleted ±3 permissions");
+        assert_eq!(line(1, 0, 0, 1), "+1 file ±1 permission");
+        assert_eq!(line(0, 1, 0, 0), "~1 modified");
+        assert_eq!(line(0, 0, 0, 0), "no changes");
+    }
+
+    #[test]
+    fn a_change_has_its_mark_and_word() {
+        let change = |change_type, size_delta| {
+            let change = Change { path: "/p/a\x1b b".into(), change_type, size_delta };
+            change_line(&change, &["/p".into()], &Palette::plain())
+        };
+        assert_eq!(change(ChangeType::Created, Some(1200)), "+ created     a\\u{1b} b  (+1.2 KiB)");
+        assert_eq!(change(ChangeType::Modified, Some(0)), "~ modified    a\\u{1b} b");
+        assert_eq!(change(ChangeType::Deleted, Some(-3)), "- deleted     a\\u{1b} b  (-3 B)");
+        assert_eq!(change(ChangeType::PermissionsChanged, None), "m permissions a\\u{1b} b");
+    }
+
+    #[test]
+    fn colours_enclose_the_parts() {
+        let summary = ChangeSummary { created: 2, ..ChangeSummary::default() };
+        assert_eq!(summary_line(&summary, &Palette::coloured()), "\x1b[32m+2 files\x1b[0m");
+    }
+}
