@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 pub mod diff;
+pub mod gc;
 pub mod object;
 pub mod path_text;
 pub mod progress;
@@ -9,4 +10,5 @@ pub mod snapshot;
 pub mod stat_cache;
 pub mod store;
 pub mod sys;
+pub mod verify;
 pub mod walk;

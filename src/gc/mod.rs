@@ -1,0 +1,1 @@
+//! Collection of what nothing needs any more.

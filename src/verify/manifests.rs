@@ -1,0 +1,218 @@
+//! The manifests of a session, checked against each other.
+//!
+//! Three things vouch for a snapshot's manifest: the hash of its file in the session's manifest, the
+//! same hash in the manifest after it, and its Merkle root in the session's manifest. What the
+//! session does not list yet is no problem: a crash can come between publishing a snapshot and
+//! naming it there.
+
+use std::os::unix::ffi::OsStrExt;
+
+use super::VerifyError;
+use super::report::Problem;
+use crate::object::ContentHash;
+use crate::snapshot::{
+    MANIFEST_NAME, MANIFEST_VERSION, ManifestError, SessionDir, SessionMetadata, SnapshotManifest,
+    Totals,
+};
+
+/// What the manifests of a session say.
+#[derive(Default)]
+pub(super) struct Manifests {
+    /// By number.
+    pub(super) snapshots: Vec<DescribedSnapshot>,
+    pub(super) problems: Vec<Problem>,
+}
+
+/// What a snapshot's manifest says, if it can be read.
+pub(super) struct DescribedSnapshot {
+    pub(super) number: u64,
+    /// As the session lists it.
+    pub(super) listed_root: Option<ContentHash>,
+    pub(super) description: Option<Description>,
+    pub(super) ok: bool,
+}
+
+/// The parts of a manifest that the trees must agree with.
+pub(super) struct Description {
+    pub(super) merkle_root: ContentHash,
+    /// Tracked paths, in order.
+    pub(super) paths: Vec<Box<[u8]>>,
+    pub(super) totals: Totals,
+}
+
+impl Description {
+    fn of(manifest: &SnapshotManifest) -> Self {
+        let paths = manifest.roots.iter().map(|root| root.path.as_os_str().as_bytes().into());
+        Self { merkle_root: manifest.merkle_root, paths: paths.collect(), totals: manifest.totals }
+    }
+}
+
+/// Reads and checks all manifests of a session.
+pub(super) fn check(session: &SessionDir) -> Result<Manifests, VerifyError> {
+    let mut found = Manifests::default();
+    // First the session's manifest: a snapshot taken meanwhile is then one that it does not list,
+    // and never one that it lists and that is not there.
+    let metadata = session.metadata();
+    let numbers = session
+        .snapshot_numbers()
+        .map_err(|source| VerifyError::Session { session: session.path().to_owned(), source })?;
+    let metadata = found.session_manifest(session, metadata, &numbers);
+    let listed = metadata.merkle_roots.len().max(metadata.manifest_hashes.len()) as u64;
+
+    let mut next = 0;
+    // Hash of the manifest before, as far as it is known.
+    let mut before = Before::default();
+    for number in numbers {
+        if number > next {
+            found.missing(session, &metadata, next, number - 1);
+            before = Before { actual: None, listed: listed_hash(&metadata, number - 1) };
+        }
+        before = found.snapshot_manifest(session, &metadata, number, &before);
+        next = number.saturating_add(1);
+    }
+    if next < listed {
+        found.missing(session, &metadata, next, listed - 1);
+    }
+    Ok(found)
+}
+
+/// What is known of the manifest before the one that is looked at.
+#[derive(Default)]
+struct Before {
+    actual: Option<ContentHash>,
+    listed: Option<ContentHash>,
+}
+
+fn listed_hash(metadata: &SessionMetadata, number: u64) -> Option<ContentHash> {
+    metadata.manifest_hashes.get(usize::try_from(number).ok()?).copied()
+}
+
+fn listed_root(metadata: &SessionMetadata, number: u64) -> Option<ContentHash> {
+    metadata.merkle_roots.get(usize::try_from(number).ok()?).copied()
+}
+
+impl Manifests {
+    fn corrupt(&mut self, session: &SessionDir, snapshot: Option<u64>, reason: String) {
+        let on_disk = match snapshot {
+            Some(number) => session.manifest_path(number),
+            None => session.path().join(MANIFEST_NAME),
+        };
+        self.problems.push(Problem::CorruptManifest { on_disk, snapshot, reason });
+    }
+
+    /// The session's manifest, or an empty one in place of what cannot be read.
+    fn session_manifest(
+        &mut self,
+        session: &SessionDir,
+        metadata: Result<SessionMetadata, ManifestError>,
+        numbers: &[u64],
+    ) -> SessionMetadata {
+        match metadata {
+            Ok(metadata) => {
+                let (roots, hashes) = (metadata.merkle_roots.len(), metadata.manifest_hashes.len());
+                if roots != hashes || metadata.snapshot_count != roots as u64 {
+                    let reason = format!(
+                        "it counts {} snapshots, and lists {roots} Merkle roots and {hashes} manifests",
+                        metadata.snapshot_count
+                    );
+                    self.corrupt(session, None, reason);
+                }
+                return metadata;
+            }
+            // A session that a program makes by taking its first snapshot gets its manifest right
+            // after that: a crash in between is no damage.
+            Err(ManifestError::Missing { .. }) if matches!(numbers, [] | [0]) => {}
+            Err(error) => self.corrupt(session, None, reason_of(error)),
+        }
+        SessionMetadata::new(session.id(), Vec::new(), Vec::new())
+    }
+
+    /// Snapshots that have no manifest, though the session lists them or later ones have.
+    fn missing(&mut self, session: &SessionDir, metadata: &SessionMetadata, from: u64, to: u64) {
+        let reason = if from == to {
+            "it is missing".to_owned()
+        } else {
+            format!("it is missing, and so are those of all snapshots up to {to}")
+        };
+        self.corrupt(session, Some(from), reason);
+        for number in from..=to {
+            // Numbers that nobody vouches for may be a great many.
+            let Some(root) = listed_root(metadata, number) else { break };
+            self.snapshots.push(DescribedSnapshot {
+                number,
+                listed_root: Some(root),
+                description: None,
+                ok: false,
+            });
+        }
+    }
+
+    fn snapshot_manifest(
+        &mut self,
+        session: &SessionDir,
+        metadata: &SessionMetadata,
+        number: u64,
+        before: &Before,
+    ) -> Before {
+        let problems_before = self.problems.len();
+        let listed = listed_hash(metadata, number);
+        let listed_root = listed_root(metadata, number);
+        let loaded = session.manifest(number);
+        let mut actual = None;
+        let description = match loaded {
+            Ok(loaded) => {
+                actual = Some(loaded.hash);
+                self.links(session, &loaded.manifest, before);
+                if listed.is_some_and(|listed| listed != loaded.hash) {
+                    let reason = "its hash is not the one that the session lists".to_owned();
+                    self.corrupt(session, Some(number), reason);
+                }
+                let found = loaded.manifest.merkle_root;
+                if let Some(expected) = listed_root.filter(|listed| *listed != found) {
+                    let snapshot = Some(number);
+                    let found = Some(found);
+                    self.problems.push(Problem::MerkleMismatch { snapshot, expected, found });
+                }
+                Some(Description::of(&loaded.manifest))
+            }
+            Err(error) => {
+                self.corrupt(session, Some(number), reason_of(error));
+                None
+            }
+        };
+        let ok = self.problems.len() == problems_before;
+        self.snapshots.push(DescribedSnapshot { number, listed_root, description, ok });
+        Before { actual, listed }
+    }
+
+    /// Whether a manifest follows the one before it.
+    fn links(&mut self, session: &SessionDir, manifest: &SnapshotManifest, before: &Before) {
+        let number = manifest.number;
+        let reason = if manifest.parent != number.checked_sub(1) {
+            "the parent it names is not the snapshot before it"
+        } else if let Some(named) = manifest.parent_hash {
+            // Where the manifest before was changed, it agrees with what the session lists of that
+            // one, and the blame is not put on this one.
+            let known = [before.actual, before.listed];
+            if known.contains(&Some(named)) || known == [None, None] {
+                return;
+            }
+            "the hash of the manifest before it is not the one it names"
+        } else {
+            return;
+        };
+        self.corrupt(session, Some(number), reason.to_owned());
+    }
+}
+
+/// What is wrong with a manifest, without its path.
+fn reason_of(error: ManifestError) -> String {
+    match error {
+        ManifestError::Missing { .. } => "it is missing".to_owned(),
+        ManifestError::Corrupt { reason, .. } => reason,
+        ManifestError::Newer { found, .. } => format!(
+            "it has the newer format version {found}; this nono knows up to {MANIFEST_VERSION}: use a newer nono"
+        ),
+        other => other.to_string(),
+    }
+}

@@ -1,0 +1,175 @@
+//! Sessions, one after the other, against objects that are read only once.
+
+use super::graph::{Count, Damage, Graph, NodeId, Reading, Role, Sum};
+use super::locate::{Locator, Reach};
+use super::manifests::{self, Description};
+use super::report::{Problem, SnapshotCheck, VerifyReport};
+use super::{VerifyError, VerifyOptions};
+use crate::path_text::{Shown, to_path};
+use crate::snapshot::{SessionDir, Totals};
+use crate::store::{LocalStore, StoreLock};
+
+/// Verifies any number of sessions that share a store, reading each object once.
+///
+/// Holds the store's lock shared, so that the collector removes nothing meanwhile; where the lock
+/// cannot be had (a store on a read-only medium), it goes on without. Whoever has the lock
+/// exclusively must not make a verifier.
+pub struct Verifier<'a> {
+    store: &'a LocalStore,
+    options: VerifyOptions<'a>,
+    pool: rayon::ThreadPool,
+    graph: Graph,
+    _lock: Option<StoreLock>,
+}
+
+impl std::fmt::Debug for Verifier<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Verifier").field("store", &self.store.path()).finish_non_exhaustive()
+    }
+}
+
+impl<'a> Verifier<'a> {
+    /// A verifier that has read nothing yet. Waits while a collector is at work.
+    ///
+    /// # Errors
+    /// When threads cannot be started.
+    pub fn new(store: &'a LocalStore, options: VerifyOptions<'a>) -> Result<Self, VerifyError> {
+        let pool = rayon::ThreadPoolBuilder::new()
+            .num_threads(options.threads)
+            .thread_name(|index| format!("verify-{index}"))
+            .build()?;
+        let lock = store.lock_shared();
+        let lock = lock.inspect_err(|error| tracing::warn!("verifying without lock: {error}")).ok();
+        Ok(Self { store, options, pool, graph: Graph::default(), _lock: lock })
+    }
+
+    /// Different objects that were read so far, for all sessions together.
+    pub fn objects_checked(&self) -> u64 {
+        self.graph.nodes().iter().filter(|node| node.bytes.is_some()).count() as u64
+    }
+
+    /// Bytes of those objects.
+    pub fn bytes_checked(&self) -> u64 {
+        self.graph.nodes().iter().filter_map(|node| node.bytes).fold(0, u64::saturating_add)
+    }
+
+    /// Verifies one session. The report counts all objects of the session, those that were read for
+    /// an earlier one included.
+    ///
+    /// # Errors
+    /// As [`VerifyError`] says. That something is damaged is not an error.
+    pub fn session(&mut self, session: &SessionDir) -> Result<VerifyReport, VerifyError> {
+        let mut manifests = manifests::check(session)?;
+        let described = || manifests.snapshots.iter().filter_map(|s| s.description.as_ref());
+        let roots: Vec<_> = described().map(|description| description.merkle_root).collect();
+        let reading =
+            Reading { store: self.store, pool: &self.pool, progress: self.options.progress };
+        if let Err(error) = self.graph.add_roots(&roots, &reading) {
+            // Half-read, it would pass for checked.
+            self.graph = Graph::default();
+            return Err(error);
+        }
+
+        let mut problems = std::mem::take(&mut manifests.problems);
+        let mut reach = Reach::new(&self.graph);
+        let mut locator = Locator::new(self.store, &self.graph);
+        for snapshot in &mut manifests.snapshots {
+            let Some(description) = &snapshot.description else { continue };
+            let Some(root) = self.graph.id(description.merkle_root, Role::Root) else { continue };
+            let mut found = Vec::new();
+            for id in reach.descend(root) {
+                found.push(self.object_problem(snapshot.number, id, &reach, &mut locator));
+            }
+            found.sort_by(|a, b| a.0.cmp(&b.0));
+            problems.extend(found.into_iter().map(|(_, problem)| problem));
+            snapshot.ok &= self.graph.is_sound(root);
+            if let Some(reason) = self.disagreement(root, description) {
+                let on_disk = session.manifest_path(snapshot.number);
+                let number = Some(snapshot.number);
+                problems.push(Problem::CorruptManifest { on_disk, snapshot: number, reason });
+                snapshot.ok = false;
+            }
+        }
+        if let Some(expected) = self.options.expected_root.filter(|root| !roots.contains(root)) {
+            problems.push(Problem::MerkleMismatch { snapshot: None, expected, found: None });
+        }
+        let snapshots = manifests.snapshots.iter().map(|snapshot| SnapshotCheck {
+            number: snapshot.number,
+            merkle_root: snapshot
+                .description
+                .as_ref()
+                .map(|description| description.merkle_root)
+                .or(snapshot.listed_root),
+            ok: snapshot.ok,
+        });
+        Ok(VerifyReport {
+            session_id: session.id(),
+            ok: problems.is_empty(),
+            snapshots: snapshots.collect(),
+            objects_checked: reach.objects,
+            bytes_checked: reach.bytes,
+            problems,
+        })
+    }
+
+    /// What is wrong with a damaged node, with the path to sort it by.
+    fn object_problem(
+        &self,
+        snapshot: u64,
+        id: NodeId,
+        reach: &Reach<'_>,
+        locator: &mut Locator<'_>,
+    ) -> (Option<Vec<u8>>, Problem) {
+        let node = self.graph.node(id);
+        let bytes = locator.path(reach, id);
+        let path = bytes.as_deref().map(|bytes| to_path(bytes).to_owned());
+        let object = node.hash;
+        let on_disk = self.store.object_path(&object);
+        let problem = match (self.graph.damage(id), node.role) {
+            (Some(Damage::WrongSize { actual }), Role::File { size }) => {
+                // The object is what its name says, so it is the list that is wrong.
+                let list = reach.parent(id).map_or(object, |parent| self.graph.node(parent).hash);
+                let reason = format!(
+                    "it says that a file has {size} bytes, but its object {object} has {actual}"
+                );
+                let on_disk = self.store.object_path(&list);
+                Problem::CorruptTree { object: list, on_disk, snapshot, path, reason }
+            }
+            (Some(Damage::Corrupt(reason)), Role::File { .. }) => {
+                let reason = reason.clone();
+                Problem::CorruptObject { object, on_disk, snapshot, path, reason }
+            }
+            (Some(Damage::Corrupt(reason)), _) => {
+                let reason = reason.clone();
+                Problem::CorruptTree { object, on_disk, snapshot, path, reason }
+            }
+            _ => Problem::MissingObject { object, on_disk, snapshot, path },
+        };
+        (bytes, problem)
+    }
+
+    /// How the trees of a snapshot contradict its manifest.
+    fn disagreement(&self, root: NodeId, description: &Description) -> Option<String> {
+        // Both are sorted the same way.
+        let unknown = self
+            .graph
+            .root_paths(root)
+            .iter()
+            .find(|path| description.paths.binary_search(path).is_err());
+        if let Some(path) = unknown {
+            let shown = Shown::bytes(path);
+            return Some(format!("its root tree holds {shown}, which it does not list as tracked"));
+        }
+        let Totals { file_count, entry_count, total_bytes, .. } = description.totals;
+        let said = Count { files: file_count, entries: entry_count, bytes: total_bytes };
+        match self.graph.sum(root) {
+            Sum::Unknown => None,
+            Sum::Known(held) if held == said => None,
+            Sum::Known(held) => Some(format!(
+                "it counts {} files, {} entries and {} bytes, but its trees hold {}, {} and {}",
+                said.files, said.entries, said.bytes, held.files, held.entries, held.bytes
+            )),
+            Sum::TooLarge => Some("its trees claim to hold more than 2^64 bytes".to_owned()),
+        }
+    }
+}
