@@ -25,6 +25,7 @@
 #[cfg(feature = "cli")]
 pub mod cli;
 pub mod diff;
+pub mod gc;
 pub mod object;
 pub mod path_text;
 pub mod progress;

@@ -121,6 +121,14 @@ impl SessionDir {
         Ok(FileLock::exclusive(&self.path().join(LOCK_NAME))?)
     }
 
+    /// Keeps others from writing this session, without waiting. `None`: somebody else writes it.
+    ///
+    /// # Errors
+    /// When the lock file cannot be made.
+    pub fn try_lock(&self) -> Result<Option<FileLock>, ManifestError> {
+        Ok(FileLock::try_exclusive(&self.path().join(LOCK_NAME))?)
+    }
+
     /// Marks the session as running, for as long as the value lives. `None`: somebody else runs it.
     ///
     /// # Errors
@@ -224,7 +232,10 @@ impl SessionDir {
         let metadata = self.metadata()?;
         let numbers = self.snapshot_numbers()?;
         let mut chain: Vec<LoadedManifest> = Vec::with_capacity(numbers.len());
-        for number in 0..numbers.last().map_or(0, |last| last + 1) {
+        for (expected, number) in (0..).zip(numbers) {
+            if number != expected {
+                return Err(ManifestError::Missing { path: self.manifest_path(expected) });
+            }
             let loaded = self.manifest(number)?;
             self.check_link(chain.last(), &loaded, &metadata)?;
             chain.push(loaded);
