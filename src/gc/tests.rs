@@ -247,7 +247,7 @@ fn a_running_session_is_skipped_with_the_reason_and_keeps_everything() {
     let lab = Lab::new();
     let running = lab.session("running");
     lab.session("done");
-    let lock = running.session().lock_running().unwrap().unwrap();
+    let lock = running.session().lock_running().unwrap();
     let report = lab.cleanup(&["running", "done"], &[]);
     assert_eq!(report.sessions_removed, ["done"]);
     let skipped = SkippedSession { session_id: "running".to_owned(), reason: SkipReason::Running };
@@ -263,7 +263,7 @@ fn a_session_that_began_to_run_after_the_plan_is_skipped() {
     let manager = lab.session("s");
     let plan = lab.plan(&["s"], &[]).unwrap();
     assert_eq!(plan.report().sessions_removed, ["s"]);
-    let _lock = manager.session().lock_running().unwrap().unwrap();
+    let _lock = manager.session().lock_running().unwrap();
     let report = lab.apply(&plan, &["s"]).unwrap();
     assert_eq!(report.sessions_removed, [""; 0]);
     assert_eq!(report.sessions_skipped[0].reason, SkipReason::Running);
@@ -665,7 +665,7 @@ fn progress_is_told_of_every_removed_object_and_can_stop_it_before() {
 fn a_report_has_the_documented_json() {
     let lab = Lab::new();
     let manager = lab.session("running");
-    let _lock = manager.session().lock_running().unwrap().unwrap();
+    let _lock = manager.session().lock_running().unwrap();
     let report = lab.cleanup(&["running"], &[]);
     let expected = json!({
         "dry_run": false,

@@ -151,8 +151,10 @@ fn survey_root(
     items: &mut Vec<Item>,
 ) -> bool {
     type Pending = (Vec<u8>, Mode, Option<Arc<IgnoreLevel>>, Vec<Arc<KnownDir>>);
+    let Some(stat) = &open.stat else { return true };
+    let bytes = if stat.kind == FileKind::File { stat.size } else { 0 };
+    items.push(Item { root, path: Box::default(), bytes, is_dir: true, is_known: true });
     let Some(top) = &open.dir else { return true };
-    items.push(Item { root, path: Box::default(), bytes: 0, is_dir: true, is_known: true });
     let mut pending: Vec<Pending> = vec![(Vec::new(), Mode::Filtered, None, known.to_vec())];
     while let Some((relative, mode, ignores, known)) = pending.pop() {
         if items.len() as u64 > most {
@@ -188,8 +190,9 @@ fn deny(mut items: Vec<Item>, budget: Budget) -> HashSet<(usize, Box<[u8]>)> {
     let mut denied: HashSet<(usize, Box<[u8]>)> = HashSet::new();
     for item in items {
         // A directory that is out takes what is below it along; nothing below is listed then.
-        let above = item.path.iter().rposition(|byte| *byte == b'/').map(|at| &item.path[..at]);
-        if above.is_some_and(|above| denied.contains(&(item.root, Box::from(above)))) {
+        let slash = item.path.iter().rposition(|byte| *byte == b'/');
+        let above = &item.path[..slash.unwrap_or(0)];
+        if !item.path.is_empty() && denied.contains(&(item.root, Box::from(above))) {
             if item.is_dir {
                 denied.insert((item.root, item.path));
             }
