@@ -407,7 +407,7 @@ fn removed_last_snapshots_are_missed() {
 fn a_snapshot_with_the_largest_number_takes_neither_time_nor_memory() {
     let lab = Lab::new();
     let (manager, _) = lab.session("s");
-    let far = manager.session().manifest_path(u64::MAX);
+    let far = manager.session().manifest_path(u64::from(u32::MAX));
     fs::create_dir(far.parent().unwrap()).unwrap();
     fs::copy(manager.session().manifest_path(2), far).unwrap();
     let report = verify(&manager);
