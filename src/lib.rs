@@ -22,6 +22,8 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+#[cfg(feature = "mount")]
+pub mod browse;
 #[cfg(feature = "cli")]
 pub mod cli;
 pub mod diff;

@@ -30,6 +30,12 @@ pub(super) enum Command {
     Run(commands::run::RunArgs),
     /// Record the current state of some paths
     Snapshot(commands::snapshot::SnapshotArgs),
+    /// Show all recorded states as read-only folders
+    #[cfg(feature = "mount")]
+    Mount(commands::mount::MountArgs),
+    /// Take a mount away
+    #[cfg(feature = "mount")]
+    Umount(commands::umount::UmountArgs),
     /// Look at recorded sessions, undo them, prove them, remove them
     #[command(alias = "undo")]
     Rollback {

@@ -5,6 +5,8 @@
 //! one file in `commands`, with its arguments and its function.
 
 mod args;
+#[cfg(feature = "mount")]
+mod background;
 mod commands;
 mod context;
 mod error;
@@ -57,6 +59,10 @@ fn dispatch(arguments: Arguments, context: &Context) -> Outcome {
     match arguments.command {
         Command::Run(args) => commands::run::run(&args, &store, context),
         Command::Snapshot(args) => commands::snapshot::run(&args, &store, context),
+        #[cfg(feature = "mount")]
+        Command::Mount(args) => commands::mount::run(&args, &store, context),
+        #[cfg(feature = "mount")]
+        Command::Umount(args) => commands::umount::run(&args, context),
         Command::Rollback { command } => match command {
             Rollback::List(args) => commands::list::run(&args, &store, context),
             Rollback::Show(args) => commands::show::run(&args, &store, context),

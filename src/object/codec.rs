@@ -45,6 +45,11 @@ impl Writer {
         Self(bytes)
     }
 
+    /// Writes after what is there already, for a part of an object.
+    pub(super) fn append_to(bytes: Vec<u8>) -> Self {
+        Self(bytes)
+    }
+
     pub(super) fn u8(&mut self, value: u8) {
         self.0.push(value);
     }

@@ -189,6 +189,13 @@ impl Tree {
     }
 }
 
+/// Appends the canonical bytes of one entry without its name: equal exactly for equal entries.
+pub fn encode_entry(attributes: &Attributes, node: &Node, out: &mut Vec<u8>) {
+    let mut writer = Writer::append_to(std::mem::take(out));
+    write_entry(&mut writer, attributes, node);
+    *out = writer.finish();
+}
+
 /// Whether bytes are one path component that may stand in a tree.
 pub fn is_name(name: &[u8]) -> bool {
     !matches!(name, b"" | b"." | b"..")

@@ -11,6 +11,7 @@ use rustix::io::Errno;
 
 use super::dir::Dir;
 use super::error::{IoContext, Result};
+use super::stat::Stat;
 
 /// Shares the blocks of `source` with the empty file `target` (FICLONE). `Ok(false)` where the file
 /// system cannot, or the two are on different ones.
@@ -99,6 +100,45 @@ pub fn read_full_at(file: &File, mut buffer: &mut [u8], mut offset: u64) -> io::
         }
     }
     Ok(total)
+}
+
+/// Attributes of an open file; `path` is only for the message.
+///
+/// # Errors
+/// Hardly any.
+pub fn stat_open_file(file: &File, path: &Path) -> Result<Stat> {
+    Ok(Stat::from_raw(&rustix::fs::fstat(file).at("look at", path)?))
+}
+
+/// Opens a log for appending, making its directory if needed. One that is longer than `max_bytes`
+/// is started anew.
+///
+/// # Errors
+/// When it cannot be made or written.
+pub fn open_log(path: &Path, max_bytes: u64) -> Result<File> {
+    if let Some(parent) = path.parent() {
+        super::create_private_dir(parent)?;
+    }
+    let flags =
+        OFlags::CREATE | OFlags::WRONLY | OFlags::APPEND | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+    let file: File =
+        rustix::fs::openat(CWD, path, flags, Mode::RUSR | Mode::WUSR).at("open", path)?.into();
+    if stat_open_file(&file, path)?.size > max_bytes {
+        file.set_len(0).at("shorten", path)?;
+    }
+    Ok(file)
+}
+
+/// Tells the kernel that a part of a file will not be read again soon, so that it need not keep it
+/// in memory. Only a hint: nothing depends on it.
+pub fn drop_cached_pages(file: &File, offset: u64, len: u64) {
+    #[cfg(target_os = "linux")]
+    {
+        let len = std::num::NonZeroU64::new(len);
+        let _ = rustix::fs::fadvise(file, offset, len, rustix::fs::Advice::DontNeed);
+    }
+    #[cfg(not(target_os = "linux"))]
+    let _ = (file, offset, len);
 }
 
 /// A file that gets its name only when it is complete, and leaves nothing behind if it never is.

@@ -17,7 +17,9 @@ mod xattr;
 
 pub use dir::{Dir, ListedName};
 pub use error::{Error, IoContext, Result};
-pub use file::{TempFile, allocated_ranges, read_full_at, reflink};
+pub use file::{
+    TempFile, allocated_ranges, drop_cached_pages, open_log, read_full_at, reflink, stat_open_file,
+};
 pub use lock::FileLock;
 pub use path::{canonical_parent, create_private_dir, current_dir, plain_absolute, real_path};
 pub use stat::{Device, FileKind, FileTime, Stat, coarse_now};
@@ -26,6 +28,21 @@ pub use xattr::{XattrPairs, is_captured_xattr};
 /// Effective user id of this process.
 pub fn effective_uid() -> u32 {
     rustix::process::geteuid().as_raw()
+}
+
+/// Effective group id of this process.
+pub fn effective_gid() -> u32 {
+    rustix::process::getegid().as_raw()
+}
+
+/// Makes this process the leader of a session of its own, without a terminal: closing the terminal
+/// it was started from does not end it.
+///
+/// # Errors
+/// When it leads a group of processes already.
+pub fn start_process_session() -> Result<()> {
+    rustix::process::setsid().at("start a session for", std::path::Path::new("this process"))?;
+    Ok(())
 }
 
 /// 16 bytes that nobody can guess or repeat.

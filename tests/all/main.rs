@@ -2,6 +2,8 @@
 #![allow(missing_docs, unreachable_pub, clippy::disallowed_methods, clippy::print_stderr)]
 
 mod fixture;
+mod mount;
+mod mount_command;
 mod observe;
 mod patch;
 mod roundtrip;

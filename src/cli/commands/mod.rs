@@ -3,8 +3,12 @@
 pub(super) mod cleanup;
 pub(super) mod diff;
 pub(super) mod list;
+#[cfg(feature = "mount")]
+pub(super) mod mount;
 pub(super) mod restore;
 pub(super) mod run;
 pub(super) mod show;
 pub(super) mod snapshot;
+#[cfg(feature = "mount")]
+pub(super) mod umount;
 pub(super) mod verify;

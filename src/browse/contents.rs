@@ -1,0 +1,132 @@
+//! Bytes of files, checked before they are handed out.
+//!
+//! A small file is read once into memory, and what was hashed is what is served. A large one is
+//! hashed as a whole when it is opened and then read in place. That it was verified is remembered
+//! together with its `stat`, which also has to be the same after every later read: an object is never
+//! written again, so any other time or size means that somebody tampered with it.
+
+use std::io;
+use std::num::NonZeroUsize;
+use std::sync::Arc;
+
+use lru::LruCache;
+use nono_mount::Content;
+use parking_lot::Mutex;
+
+use super::error::{from_store, from_sys};
+use super::key::ContentKey;
+use crate::store::{LocalStore, ObjectFile, ObjectStore, StoreError};
+use crate::sys::{self, Stat};
+
+/// Files up to this size are served from memory.
+const SMALL_BYTES: u64 = 128 * 1024;
+/// Large files that are remembered as verified.
+const REMEMBERED: NonZeroUsize = NonZeroUsize::new(8192).unwrap();
+/// Of a larger file, what was served is dropped from the page cache in pieces of this size: the
+/// kernel keeps the pages of the mounted file, and needs no second copy of them.
+const DROP_BYTES: u64 = 8 << 20;
+
+/// The large objects that were verified, with their `stat` at that time.
+pub(super) struct Verified {
+    objects: Mutex<LruCache<ContentKey, Stat>>,
+}
+
+impl Verified {
+    pub(super) fn new() -> Self {
+        Self { objects: Mutex::new(LruCache::new(REMEMBERED)) }
+    }
+
+    /// Opens an object of `size` bytes and verifies it unless that was done before.
+    pub(super) fn open(
+        &self,
+        store: &LocalStore,
+        key: &ContentKey,
+        size: u64,
+    ) -> io::Result<Arc<dyn Content>> {
+        if size <= SMALL_BYTES {
+            let bytes = store.read(&key.hash, size).map_err(from_store)?;
+            if bytes.len() as u64 != size {
+                return Err(wrong_size(store, key, bytes.len() as u64, size));
+            }
+            return Ok(Arc::new(InMemory(bytes.into())));
+        }
+        let object = store.open_object(&key.hash).map_err(from_store)?;
+        let stat = sys::stat_open_file(object.file(), object.path()).map_err(from_sys)?;
+        if stat.size != size {
+            return Err(wrong_size(store, key, stat.size, size));
+        }
+        let known = self.objects.lock().get(key).is_some_and(|known| known.same_state(&stat));
+        if !known {
+            // No lock is held: this takes seconds for gigabytes.
+            object.verify(&mut Vec::new()).map_err(from_store)?;
+            unchanged(&object, key, &stat)?;
+            self.objects.lock().put(*key, stat);
+        }
+        Ok(Arc::new(InPlace { object, key: *key, stat }))
+    }
+}
+
+fn wrong_size(store: &LocalStore, key: &ContentKey, found: u64, size: u64) -> io::Error {
+    corrupt(StoreError::Corrupt {
+        hash: key.hash,
+        path: store.object_path(&key.hash),
+        reason: format!("it has {found} bytes and not {size}, as its entry says"),
+    })
+}
+
+fn corrupt(error: StoreError) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, error)
+}
+
+/// Fails unless the object is as it was when it was verified.
+fn unchanged(object: &ObjectFile, key: &ContentKey, verified: &Stat) -> io::Result<()> {
+    let stat = sys::stat_open_file(object.file(), object.path()).map_err(from_sys)?;
+    // A changed number of names moves ctime too, and an object that the collector removed while it
+    // is open still has its bytes; only then the times say nothing, and it cannot be written by name.
+    if stat.same_state(verified) || (stat.nlink == 0 && stat.mtime == verified.mtime) {
+        return Ok(());
+    }
+    Err(corrupt(StoreError::Corrupt {
+        hash: key.hash,
+        path: object.path().to_owned(),
+        reason: "it was changed after it was verified".to_owned(),
+    }))
+}
+
+struct InMemory(Box<[u8]>);
+
+impl Content for InMemory {
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+        let start = usize::try_from(offset).unwrap_or(usize::MAX).min(self.0.len());
+        let len = buffer.len().min(self.0.len() - start);
+        buffer[..len].copy_from_slice(&self.0[start..start + len]);
+        Ok(len)
+    }
+}
+
+struct InPlace {
+    object: ObjectFile,
+    key: ContentKey,
+    stat: Stat,
+}
+
+impl Content for InPlace {
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+        let len = sys::read_full_at(self.object.file(), buffer, offset)?;
+        unchanged(&self.object, &self.key, &self.stat)?;
+        let piece = (offset + len as u64) / DROP_BYTES;
+        if piece > offset / DROP_BYTES && piece > 1 {
+            // One piece behind, because reads of a sequential reader come a little out of order.
+            sys::drop_cached_pages(self.object.file(), (piece - 2) * DROP_BYTES, DROP_BYTES);
+        }
+        Ok(len)
+    }
+}
+
+impl Drop for InPlace {
+    fn drop(&mut self) {
+        if self.stat.size > DROP_BYTES {
+            sys::drop_cached_pages(self.object.file(), 0, self.stat.size);
+        }
+    }
+}

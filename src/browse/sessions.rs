@@ -1,0 +1,238 @@
+//! Which sessions and snapshots there are now.
+//!
+//! Looked up on the disk each time; what a manifest says is remembered as long as the file's `stat`
+//! stays. A session is a directory with a manifest. A name that could not be a folder in the mount
+//! (hidden, not UTF-8, `latest`) is no session.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::num::NonZeroUsize;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use lru::LruCache;
+use parking_lot::Mutex;
+
+use super::LATEST;
+use super::error::{BrowseError, from_manifest, from_sys};
+use super::head::{self, SnapshotHead};
+use super::key::SessionKey;
+use crate::snapshot::{MANIFEST_NAME, OBJECTS_NAME, SessionDir};
+use crate::sys::{self, Dir, FileKind, FileTime, Stat};
+
+/// Sessions whose manifests are remembered.
+const REMEMBERED_SESSIONS: NonZeroUsize = NonZeroUsize::new(4096).unwrap();
+/// Snapshots whose manifests are remembered; about 200 bytes each.
+const REMEMBERED_SNAPSHOTS: NonZeroUsize = NonZeroUsize::new(8192).unwrap();
+
+/// Sessions and snapshots of some stores.
+pub(super) struct Sessions {
+    roots: Vec<PathBuf>,
+    /// Only sessions that track this path, something in it, or a directory around it.
+    tracked: Option<PathBuf>,
+    sessions: Mutex<LruCache<SessionKey, (Stat, SessionFacts)>>,
+    snapshots: Mutex<LruCache<(SessionKey, u64), (Stat, SnapshotHead)>>,
+}
+
+/// What a session's manifest says.
+#[derive(Clone, Copy)]
+struct SessionFacts {
+    /// `None` for a manifest that cannot be read.
+    started: Option<Timestamp>,
+    is_shown: bool,
+}
+
+/// A session as it is now.
+#[derive(Clone, Debug)]
+pub(super) struct Session {
+    pub(super) key: SessionKey,
+    pub(super) started: Option<Timestamp>,
+    /// When the manifest was written: with every snapshot, and when the session ends.
+    pub(super) mtime: FileTime,
+}
+
+impl Sessions {
+    pub(super) fn new(roots: Vec<PathBuf>, tracked: Option<PathBuf>) -> Self {
+        let sessions = Mutex::new(LruCache::new(REMEMBERED_SESSIONS));
+        let snapshots = Mutex::new(LruCache::new(REMEMBERED_SNAPSHOTS));
+        Self { roots, tracked, sessions, snapshots }
+    }
+
+    pub(super) fn path(&self, key: &SessionKey) -> PathBuf {
+        self.roots.get(key.root as usize).map_or_else(PathBuf::new, |root| root.join(&*key.id))
+    }
+
+    /// All sessions by id.
+    pub(super) fn list(&self) -> Result<BTreeMap<Arc<str>, Session>, BrowseError> {
+        let mut found = BTreeMap::new();
+        for (root, path) in self.roots.iter().enumerate() {
+            let unreadable = |source| BrowseError::Unreadable { root: path.clone(), source };
+            let dir = match Dir::open(path) {
+                Ok(dir) => dir,
+                Err(error) if error.is_gone() => continue,
+                Err(error) => return Err(unreadable(error)),
+            };
+            for listed in dir.names().map_err(unreadable)? {
+                let Some(id) = session_id(&listed.name) else { continue };
+                if found.contains_key(id) {
+                    continue;
+                }
+                let key = SessionKey { root: root as u32, id: id.into() };
+                if let Some(session) = self.look(&dir, key).map_err(unreadable)? {
+                    found.insert(session.key.id.clone(), session);
+                }
+            }
+        }
+        Ok(found)
+    }
+
+    /// The session of this id.
+    pub(super) fn find(&self, id: &[u8]) -> io::Result<Option<Session>> {
+        let Some(id) = session_id(id) else { return Ok(None) };
+        for (root, path) in self.roots.iter().enumerate() {
+            let dir = match Dir::open(path) {
+                Ok(dir) => dir,
+                Err(error) if error.is_gone() => continue,
+                Err(error) => return Err(from_sys(error)),
+            };
+            let key = SessionKey { root: root as u32, id: id.into() };
+            if let Some(session) = self.look(&dir, key).map_err(from_sys)? {
+                return Ok(Some(session));
+            }
+        }
+        Ok(None)
+    }
+
+    /// The session of this id, or why there is none.
+    pub(super) fn named(&self, id: &str) -> Result<Session, BrowseError> {
+        self.list()?.remove(id).ok_or_else(|| BrowseError::NoSuchSession { id: id.to_owned() })
+    }
+
+    /// The session that `key` was made from, if it is still there.
+    pub(super) fn get(&self, key: &SessionKey) -> io::Result<Option<Session>> {
+        let Some(root) = self.roots.get(key.root as usize) else { return Ok(None) };
+        match Dir::open(root) {
+            Ok(dir) => self.look(&dir, key.clone()).map_err(from_sys),
+            Err(error) if error.is_gone() => Ok(None),
+            Err(error) => Err(from_sys(error)),
+        }
+    }
+
+    fn look(&self, root: &Dir, key: SessionKey) -> sys::Result<Option<Session>> {
+        let id = key.id.as_bytes();
+        match root.try_stat(id)? {
+            Some(stat) if stat.kind == FileKind::Directory => {}
+            _ => return Ok(None),
+        }
+        let manifest = [id, b"/", MANIFEST_NAME.as_bytes()].concat();
+        let stat = match root.try_stat(&manifest)? {
+            Some(stat) => stat,
+            None => {
+                // A crash between the first snapshot and the session's manifest.
+                let first = [id, b"/snapshots/0/", MANIFEST_NAME.as_bytes()].concat();
+                let Some(stat) = root.try_stat(&first)? else { return Ok(None) };
+                stat
+            }
+        };
+        let known = self.sessions.lock().get(&key).copied();
+        let facts = match known {
+            Some((known, facts)) if known.same_state(&stat) => facts,
+            _ => {
+                let facts = self.read_facts(root, &manifest);
+                self.sessions.lock().put(key.clone(), (stat, facts));
+                facts
+            }
+        };
+        let SessionFacts { started, is_shown } = facts;
+        Ok(is_shown.then_some(Session { key, started, mtime: stat.mtime }))
+    }
+
+    fn read_facts(&self, root: &Dir, manifest: &[u8]) -> SessionFacts {
+        match head::read_session(root, manifest) {
+            Ok(head) => {
+                let tracks = |wanted: &PathBuf| {
+                    let mut paths = head.tracked_paths.iter();
+                    paths.any(|path| path.starts_with(wanted) || wanted.starts_with(path))
+                };
+                let is_shown = self.tracked.as_ref().is_none_or(tracks);
+                SessionFacts { started: Some(head.started), is_shown }
+            }
+            Err(error) => {
+                // Its snapshots may be fine, so it is shown, whatever it tracked.
+                tracing::warn!("{error}");
+                SessionFacts { started: None, is_shown: true }
+            }
+        }
+    }
+
+    /// Numbers of the snapshots of a session, ascending.
+    pub(super) fn numbers(&self, session: &SessionKey) -> io::Result<Vec<u64>> {
+        let dir = SessionDir::open(&self.path(session)).map_err(from_manifest)?;
+        dir.snapshot_numbers().map_err(from_manifest)
+    }
+
+    /// What the manifest of a snapshot says.
+    pub(super) fn snapshot(&self, session: &SessionKey, number: u64) -> io::Result<SnapshotHead> {
+        let dir = Dir::open(&self.path(session)).map_err(from_sys)?;
+        self.snapshot_in(&dir, session, number)
+    }
+
+    /// As [`snapshot`](Self::snapshot), with the session's directory at hand.
+    pub(super) fn snapshot_in(
+        &self,
+        dir: &Dir,
+        session: &SessionKey,
+        number: u64,
+    ) -> io::Result<SnapshotHead> {
+        let name = manifest_name(number);
+        let stat = dir.stat(&name).map_err(from_sys)?;
+        let key = (session.clone(), number);
+        if let Some((known, head)) = self.snapshots.lock().get(&key)
+            && known.same_state(&stat)
+        {
+            return Ok(*head);
+        }
+        let head = head::read_snapshot(dir, &name, number)?;
+        self.snapshots.lock().put(key, (stat, head));
+        Ok(head)
+    }
+
+    /// When the manifest of a snapshot was written.
+    pub(super) fn written(&self, session: &SessionKey, number: u64) -> io::Result<FileTime> {
+        let dir = Dir::open(&self.path(session)).map_err(from_sys)?;
+        Ok(dir.stat(&manifest_name(number)).map_err(from_sys)?.mtime)
+    }
+
+    /// When the newest of the stores' root directories changed.
+    pub(super) fn mtime(&self) -> FileTime {
+        let stats = self.roots.iter().filter_map(|root| Dir::open(root).ok()?.stat_self().ok());
+        stats.map(|stat| stat.mtime).max().unwrap_or_default()
+    }
+
+    /// The newest of some sessions: the one that began last.
+    pub(super) fn newest(sessions: &BTreeMap<Arc<str>, Session>) -> Option<&Session> {
+        sessions.values().max_by(|a, b| (a.started, &a.key.id).cmp(&(b.started, &b.key.id)))
+    }
+}
+
+fn manifest_name(number: u64) -> Vec<u8> {
+    format!("snapshots/{number}/{MANIFEST_NAME}").into_bytes()
+}
+
+/// The id, if a directory of this name can be a session.
+fn session_id(name: &[u8]) -> Option<&str> {
+    let id = std::str::from_utf8(name).ok()?;
+    let reserved = matches!(id, OBJECTS_NAME | "index" | LATEST) || id.starts_with('.');
+    let plain = !id.is_empty() && !id.contains('/') && !id.contains(char::is_control);
+    (plain && !reserved).then_some(id)
+}
+
+/// The path that `--path` means, as tracked paths are stored: symlinks in its parents resolved,
+/// whether or not it still exists.
+pub(super) fn tracked_path(path: &Path) -> PathBuf {
+    sys::canonical_parent(path).unwrap_or_else(|_| {
+        let current = sys::current_dir().unwrap_or_else(|_| PathBuf::from("/"));
+        sys::plain_absolute(path, &current)
+    })
+}

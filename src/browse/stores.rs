@@ -1,0 +1,100 @@
+//! Which objects belong to which session.
+//!
+//! Sessions share a store through a link, or have one of their own. Descriptors of many stores are
+//! not kept open, and a store that was removed and made again at the same place is noticed.
+
+use std::collections::HashMap;
+use std::io;
+use std::num::NonZeroUsize;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use lru::LruCache;
+use parking_lot::Mutex;
+
+use super::error::{from_store, from_sys};
+use super::key::{PathHash, StoreId};
+use crate::snapshot::OBJECTS_NAME;
+use crate::store::LocalStore;
+use crate::sys::{self, Dir};
+
+/// Stores whose directories stay open.
+const OPEN_STORES: NonZeroUsize = NonZeroUsize::new(32).unwrap();
+
+/// All stores that were seen.
+pub(super) struct Stores {
+    known: Mutex<Known>,
+}
+
+struct Known {
+    places: Vec<StorePlace>,
+    by_path: HashMap<PathBuf, StoreId>,
+    open: LruCache<StoreId, OpenStore>,
+}
+
+#[derive(Clone)]
+struct StorePlace {
+    path: Arc<Path>,
+    top: PathHash,
+}
+
+struct OpenStore {
+    store: Arc<LocalStore>,
+    /// Device and inode of its directory.
+    identity: (u64, u64),
+}
+
+impl Stores {
+    pub(super) fn new() -> Self {
+        let open = LruCache::new(OPEN_STORES);
+        Self { known: Mutex::new(Known { places: Vec::new(), by_path: HashMap::new(), open }) }
+    }
+
+    /// The store of the session in `session_dir`.
+    pub(super) fn of_session(&self, session_dir: &Path) -> io::Result<StoreId> {
+        let path = sys::real_path(&session_dir.join(OBJECTS_NAME)).map_err(from_sys)?;
+        let identity = identity(&path)?;
+        let mut known = self.known.lock();
+        if let Some(id) = known.by_path.get(&path).copied() {
+            if known.open.peek(&id).is_some_and(|open| open.identity != identity) {
+                known.open.pop(&id);
+            }
+            return Ok(id);
+        }
+        let id = StoreId(known.places.len() as u32);
+        let top = PathHash::top(path.as_os_str().as_bytes());
+        known.places.push(StorePlace { path: path.as_path().into(), top });
+        known.by_path.insert(path, id);
+        Ok(id)
+    }
+
+    /// The top of every snapshot of a store.
+    pub(super) fn top(&self, id: StoreId) -> io::Result<PathHash> {
+        Ok(self.place(id)?.top)
+    }
+
+    /// The store, opened again if it was not used for long.
+    pub(super) fn open(&self, id: StoreId) -> io::Result<Arc<LocalStore>> {
+        if let Some(open) = self.known.lock().open.get(&id) {
+            return Ok(open.store.clone());
+        }
+        let place = self.place(id)?;
+        let identity = identity(&place.path)?;
+        let store = Arc::new(LocalStore::open(&place.path).map_err(from_store)?);
+        let open = OpenStore { store: store.clone(), identity };
+        let _evicted = self.known.lock().open.push(id, open);
+        Ok(store)
+    }
+
+    fn place(&self, id: StoreId) -> io::Result<StorePlace> {
+        let known = self.known.lock();
+        // Ids are made from the table, which never shrinks.
+        known.places.get(id.0 as usize).cloned().ok_or_else(|| io::ErrorKind::NotFound.into())
+    }
+}
+
+fn identity(path: &Path) -> io::Result<(u64, u64)> {
+    let stat = Dir::open(path).and_then(|dir| dir.stat_self()).map_err(from_sys)?;
+    Ok((stat.dev, stat.ino))
+}

@@ -1,0 +1,556 @@
+use std::ffi::OsStr;
+use std::fs;
+use std::io::ErrorKind;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+
+use nono_mount::{Kind, Node, Stability, StateId, TreeSource};
+use tempfile::TempDir;
+
+use super::{BrowseError, DirectoryKey, Scope, StoreTree};
+use crate::snapshot::{Budget, SessionMetadata, SnapshotManager};
+use crate::sys::Dir;
+use crate::walk::ExclusionConfig;
+
+/// A store root, a project, and what is shown of them.
+struct World {
+    temp: TempDir,
+    root: PathBuf,
+    project: PathBuf,
+}
+
+impl World {
+    fn new() -> Self {
+        let temp = TempDir::new().unwrap();
+        let base = temp.path().canonicalize().unwrap();
+        let (root, project) = (base.join("store"), base.join("project"));
+        fs::create_dir_all(root.join("objects")).unwrap();
+        fs::create_dir(&project).unwrap();
+        Self { temp, root, project }
+    }
+
+    fn write(&self, path: &str, bytes: impl AsRef<[u8]>) -> PathBuf {
+        let path = self.project.join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(&path, bytes).unwrap();
+        path
+    }
+
+    fn session(&self, id: &str) -> SnapshotManager {
+        self.session_of(id, std::slice::from_ref(&self.project))
+    }
+
+    fn session_of(&self, id: &str, paths: &[PathBuf]) -> SnapshotManager {
+        let dir = self.root.join(id);
+        fs::create_dir(&dir).unwrap();
+        symlink("../objects", dir.join("objects")).unwrap();
+        let exclusion = ExclusionConfig::default();
+        SnapshotManager::new(&dir, paths, exclusion, Budget::default()).unwrap()
+    }
+
+    fn tree(&self) -> StoreTree {
+        self.scoped(&Scope::Everything)
+    }
+
+    fn scoped(&self, scope: &Scope) -> StoreTree {
+        StoreTree::new(std::slice::from_ref(&self.root), scope).unwrap()
+    }
+
+    /// The path of something in the project, below a snapshot.
+    fn inside(&self, snapshot: &str, path: &str) -> PathBuf {
+        let project = self.project.strip_prefix("/").unwrap();
+        Path::new(snapshot).join(project).join(path)
+    }
+}
+
+fn key(node: &Node<StoreTree>) -> DirectoryKey {
+    match &node.kind {
+        Kind::Directory(key) => key.clone(),
+        _ => panic!("not a directory"),
+    }
+}
+
+fn walk(tree: &StoreTree, path: impl AsRef<Path>) -> std::io::Result<Option<Node<StoreTree>>> {
+    let mut node = tree.root();
+    for name in path.as_ref().iter() {
+        match tree.find(&key(&node), name.as_bytes())? {
+            Some(found) => node = found,
+            None => return Ok(None),
+        }
+    }
+    Ok(Some(node))
+}
+
+fn at(tree: &StoreTree, path: impl AsRef<Path>) -> Node<StoreTree> {
+    let path = path.as_ref();
+    walk(tree, path).unwrap().unwrap_or_else(|| panic!("{path:?} is not there"))
+}
+
+fn names(tree: &StoreTree, path: impl AsRef<Path>) -> Vec<String> {
+    let entries = tree.list(&key(&at(tree, path))).unwrap();
+    assert!(entries.is_sorted_by(|a, b| a.name < b.name), "not in order");
+    entries.iter().map(|entry| String::from_utf8_lossy(&entry.name).into_owned()).collect()
+}
+
+fn target(tree: &StoreTree, path: &str) -> String {
+    match at(tree, path).kind {
+        Kind::Symlink { target } => String::from_utf8(target.into_vec()).unwrap(),
+        _ => panic!("{path} is not a symlink"),
+    }
+}
+
+fn read(tree: &StoreTree, path: impl AsRef<Path>) -> std::io::Result<Vec<u8>> {
+    let Kind::File { size, content } = at(tree, path).kind else { panic!("not a file") };
+    let content = tree.open(&content, size)?;
+    let mut bytes = vec![0; size as usize + 10];
+    let mut len = 0;
+    loop {
+        let end = bytes.len().min(len + 1_000_000);
+        match content.read_at(&mut bytes[len..end], len as u64)? {
+            0 => break,
+            count => len += count,
+        }
+    }
+    bytes.truncate(len);
+    Ok(bytes)
+}
+
+fn state(tree: &StoreTree, path: impl AsRef<Path>) -> StateId {
+    at(tree, path).state.unwrap()
+}
+
+/// Puts other bytes in the place of an object, as a broken disk or an attacker would.
+fn damage(world: &World, bytes: &[u8], replacement: &[u8]) -> PathBuf {
+    let hash = crate::object::ContentHash::of(bytes).hex();
+    let path = world.root.join("objects").join(&hash[..2]).join(&hash[2..]);
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+    fs::write(&path, replacement).unwrap();
+    path
+}
+
+#[test]
+fn sessions_and_snapshots_are_folders_and_latest_follows() {
+    let world = World::new();
+    let file = world.write("dir/file", "one");
+    let old = world.session("20260101-000000-9");
+    old.create_baseline().unwrap();
+    let new = world.session("20260101-000000-10");
+    new.create_baseline().unwrap();
+    let tree = world.tree();
+    assert_eq!(names(&tree, ""), ["20260101-000000-10", "20260101-000000-9", "latest"]);
+    assert_eq!(target(&tree, "latest"), "20260101-000000-10", "the one that began last");
+    assert_eq!(names(&tree, "20260101-000000-9"), ["0", "latest"]);
+
+    fs::write(&file, "two").unwrap();
+    for _ in 0..10 {
+        old.create_incremental().unwrap();
+    }
+    let listed = names(&tree, "20260101-000000-9");
+    assert_eq!(listed, ["0", "1", "10", "2", "3", "4", "5", "6", "7", "8", "9", "latest"]);
+    assert_eq!(target(&tree, "20260101-000000-9/latest"), "10");
+    assert_eq!(read(&tree, world.inside("20260101-000000-9/0", "dir/file")).unwrap(), b"one");
+    assert_eq!(read(&tree, world.inside("20260101-000000-9/10", "dir/file")).unwrap(), b"two");
+    for missing in ["x", "01", "+1", "11", "-1", ""] {
+        let session = key(&at(&tree, "20260101-000000-9"));
+        assert!(tree.find(&session, missing.as_bytes()).unwrap().is_none(), "{missing:?}");
+    }
+}
+
+#[test]
+fn only_the_root_and_sessions_change() {
+    let world = World::new();
+    world.write("file", "x");
+    world.session("s").create_baseline().unwrap();
+    let tree = world.tree();
+    assert_eq!(tree.stability(&key(&tree.root())), Stability::Changing);
+    assert_eq!(tree.stability(&key(&at(&tree, "s"))), Stability::Changing);
+    for path in [PathBuf::from("s/0"), world.inside("s/0", "")] {
+        assert_eq!(tree.stability(&key(&at(&tree, path))), Stability::Immutable);
+    }
+}
+
+#[test]
+fn folders_above_a_tracked_path_are_read_only_and_as_old_as_the_snapshot() {
+    let world = World::new();
+    world.write("file", "x");
+    let manifest = world.session("s").create_baseline().unwrap();
+    let tree = world.tree();
+    let above = world.inside("s/0", "").parent().unwrap().to_owned();
+    for path in [Path::new("s/0"), &above] {
+        let node = at(&tree, path);
+        assert_eq!((node.mode, node.links.0), (0o555, 1));
+        assert_eq!(node.uid, crate::sys::effective_uid());
+        let time = i128::from(node.mtime_s) * 1_000_000_000 + i128::from(node.mtime_ns);
+        assert_eq!(time, manifest.timestamp.as_nanosecond());
+    }
+    // The root of a snapshot keeps a number of its own.
+    assert!(at(&tree, "s/0").state.is_none());
+}
+
+#[test]
+fn several_tracked_paths_are_one_tree_and_a_file_can_be_tracked() {
+    let world = World::new();
+    let base = world.project.clone();
+    for path in ["a/x", "a-b/y", "deep/er/z", "deep/file"] {
+        world.write(path, path);
+    }
+    let paths: Vec<_> = ["a", "a-b", "deep/er", "deep/file"].map(|path| base.join(path)).into();
+    world.session_of("s", &paths).create_baseline().unwrap();
+    let tree = world.tree();
+    assert_eq!(names(&tree, world.inside("s/0", "")), ["a", "a-b", "deep"]);
+    assert_eq!(names(&tree, world.inside("s/0", "deep")), ["er", "file"]);
+    assert_eq!(read(&tree, world.inside("s/0", "deep/file")).unwrap(), b"deep/file");
+    assert_eq!(read(&tree, world.inside("s/0", "a-b/y")).unwrap(), b"a-b/y");
+}
+
+#[test]
+fn attributes_are_shown_as_captured() {
+    let world = World::new();
+    let file = world.write("file", "x");
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o2640)).unwrap();
+    symlink("nowhere/\u{fc}", world.project.join("link")).unwrap();
+    let dir = Dir::open(&world.project).unwrap();
+    dir.make_fifo(b"fifo", 0o600).unwrap();
+    let has_xattrs = dir.set_xattr(b"file", b"user.test", b"value\0").is_ok();
+    let raw = OsStr::from_bytes(b"raw-\xff\n");
+    fs::write(world.project.join(raw), "raw").unwrap();
+    world.session("s").create_baseline().unwrap();
+
+    let tree = world.tree();
+    let node = at(&tree, world.inside("s/0", "file"));
+    let stat = fs::metadata(&file).unwrap();
+    assert_eq!((node.mode, node.uid, node.gid), (0o2640, stat.uid(), stat.gid()));
+    assert_eq!((node.mtime_s, i64::from(node.mtime_ns)), (stat.mtime(), stat.mtime_nsec()));
+    if has_xattrs {
+        let xattrs = node.xattrs.unwrap();
+        assert_eq!(xattrs[0], (b"user.test".as_slice().into(), b"value\0".as_slice().into()));
+    } else {
+        assert!(node.xattrs.is_none());
+    }
+    assert!(matches!(at(&tree, world.inside("s/0", "fifo")).kind, Kind::Fifo));
+    let Kind::Symlink { target } = at(&tree, world.inside("s/0", "link")).kind else { panic!() };
+    assert_eq!(*target, *"nowhere/\u{fc}".as_bytes());
+    let raw = world.inside("s/0", "").join(raw);
+    assert_eq!(read(&tree, raw).unwrap(), b"raw");
+}
+
+#[test]
+fn equal_paths_in_equal_state_are_one_state_in_all_snapshots_and_sessions() {
+    let world = World::new();
+    world.write("same/file", "x");
+    world.write("other/file", "x");
+    let changed = world.write("changed/file", "x");
+    let first = world.session("s");
+    first.create_baseline().unwrap();
+    fs::write(&changed, "y").unwrap();
+    first.create_incremental().unwrap();
+    world.session("t").create_baseline().unwrap();
+
+    let tree = world.tree();
+    let of = |snapshot: &str, path: &str| state(&tree, world.inside(snapshot, path));
+    for path in ["same", "same/file", "other"] {
+        assert_eq!(of("s/0", path), of("s/1", path), "{path}");
+        assert_eq!(of("s/0", path), of("t/0", path), "{path}");
+        assert_eq!(
+            key_or_none(&tree, world.inside("s/0", path)),
+            key_or_none(&tree, world.inside("t/0", path))
+        );
+    }
+    for path in ["", "changed", "changed/file"] {
+        assert_ne!(of("s/0", path), of("s/1", path), "{path}");
+    }
+    assert_eq!(of("s/1", ""), of("t/0", ""));
+    // Equal contents in another place are another file.
+    assert_ne!(of("s/0", "same/file"), of("s/0", "other/file"));
+    // A folder above belongs to its snapshot.
+    let above = |snapshot| state(&tree, world.inside(snapshot, "").parent().unwrap());
+    assert_ne!(above("s/1"), above("t/0"));
+    assert_eq!(above("s/1"), above("s/1"));
+}
+
+fn key_or_none(tree: &StoreTree, path: PathBuf) -> Option<DirectoryKey> {
+    match at(tree, path).kind {
+        Kind::Directory(key) => Some(key),
+        _ => None,
+    }
+}
+
+#[test]
+fn any_attribute_makes_another_state() {
+    let world = World::new();
+    let file = world.write("file", "x");
+    let time = fs::metadata(&file).unwrap().modified().unwrap();
+    let session = world.session("s");
+    session.create_baseline().unwrap();
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
+    session.create_incremental().unwrap();
+    let earlier = time - std::time::Duration::from_nanos(1);
+    fs::File::options().write(true).open(&file).unwrap().set_modified(earlier).unwrap();
+    session.create_incremental().unwrap();
+    let tree = world.tree();
+    let states: Vec<_> =
+        ["s/0", "s/1", "s/2"].map(|s| state(&tree, world.inside(s, "file"))).into();
+    assert!(states[0] != states[1] && states[1] != states[2] && states[0] != states[2]);
+}
+
+#[test]
+fn names_of_one_file_are_one_state_with_the_number_of_names() {
+    let world = World::new();
+    let first = world.write("a/one", "linked");
+    world.write("b/sub/other", "alone");
+    let session = world.session("s");
+    session.create_baseline().unwrap();
+    fs::hard_link(&first, world.project.join("b/two")).unwrap();
+    session.create_incremental().unwrap();
+
+    let tree = world.tree();
+    let of = |snapshot: &str, path: &str| at(&tree, world.inside(snapshot, path));
+    let (one, two) = (of("s/1", "a/one"), of("s/1", "b/two"));
+    assert_eq!((one.links.0, two.links.0), (2, 2));
+    assert_eq!(one.state, two.state);
+    // In snapshot 0 the same bytes have one name: another file, in another directory state, though
+    // the directory holds what it held.
+    assert_eq!(of("s/0", "a/one").links.0, 1);
+    assert_ne!(of("s/0", "a/one").state, one.state);
+    assert_ne!(of("s/0", "a").state, of("s/1", "a").state);
+    // What has nothing to do with it is what it was.
+    assert_eq!(of("s/0", "b/sub").state, of("s/1", "b/sub").state);
+    assert_eq!(of("s/1", "a").links.0, 1);
+}
+
+#[test]
+fn a_removed_session_is_not_found_and_the_others_stay() {
+    let world = World::new();
+    let file = world.write("file", "only in s");
+    world.session("s").create_baseline().unwrap();
+    fs::write(&file, "in t").unwrap();
+    world.session("t").create_baseline().unwrap();
+    let tree = world.tree();
+    let (session, snapshot) = (key(&at(&tree, "s")), key(&at(&tree, "s/0")));
+    let Kind::File { size, content } = at(&tree, world.inside("s/0", "file")).kind else {
+        panic!()
+    };
+
+    fs::remove_dir_all(world.root.join("s")).unwrap();
+    assert_eq!(names(&tree, ""), ["latest", "t"]);
+    assert_eq!(target(&tree, "latest"), "t");
+    assert!(walk(&tree, "s").unwrap().is_none());
+    assert_eq!(tree.list(&session).err().unwrap().kind(), ErrorKind::NotFound);
+    assert!(tree.find(&session, b"0").unwrap().is_none());
+    // Its objects are still there; then the collector takes them.
+    assert!(tree.list(&snapshot).is_ok());
+    fs::remove_dir_all(world.root.join("objects")).unwrap();
+    fs::create_dir(world.root.join("objects")).unwrap();
+    walk(&tree, "t/0").unwrap();
+    assert_eq!(tree.list(&snapshot).err().unwrap().kind(), ErrorKind::NotFound);
+    assert_eq!(tree.open(&content, size).err().unwrap().kind(), ErrorKind::NotFound);
+}
+
+#[test]
+fn wrong_bytes_are_never_read() {
+    let world = World::new();
+    let large = vec![b'l'; 3_000_000];
+    world.write("small", "small");
+    world.write("large", &large);
+    world.session("s").create_baseline().unwrap();
+    damage(&world, b"small", b"smalL");
+    let mut other = large.clone();
+    other[1_234_567] = b'L';
+    let path = damage(&world, &large, &other);
+    let tree = world.tree();
+    for name in ["small", "large"] {
+        let error = read(&tree, world.inside("s/0", name)).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidData);
+        assert!(error.to_string().contains("objects"), "{error}");
+    }
+    // The right bytes are fine again, as if nothing had been.
+    fs::write(&path, &large).unwrap();
+    assert_eq!(read(&tree, world.inside("s/0", "large")).unwrap(), large);
+    // A verified object that changes is verified again.
+    fs::write(&path, &other).unwrap();
+    let error = read(&tree, world.inside("s/0", "large")).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::InvalidData);
+    fs::write(&path, &large[1..]).unwrap();
+    let error = read(&tree, world.inside("s/0", "large")).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::InvalidData);
+}
+
+#[test]
+fn an_object_that_changes_while_it_is_open_is_no_longer_read() {
+    let world = World::new();
+    let large = vec![b'l'; 300_000];
+    world.write("large", &large);
+    world.session("s").create_baseline().unwrap();
+    let tree = world.tree();
+    let Kind::File { size, content } = at(&tree, world.inside("s/0", "large")).kind else {
+        panic!()
+    };
+    let open = tree.open(&content, size).unwrap();
+    let mut buffer = [0; 100];
+    assert_eq!(open.read_at(&mut buffer, 299_950).unwrap(), 50);
+    assert_eq!(open.read_at(&mut buffer, 300_000).unwrap(), 0);
+    // The kernel's clock for files ticks every few milliseconds.
+    std::thread::sleep(std::time::Duration::from_millis(20));
+    damage(&world, &large, &vec![b'x'; 300_000]);
+    assert_eq!(open.read_at(&mut buffer, 0).unwrap_err().kind(), ErrorKind::InvalidData);
+}
+
+#[test]
+fn damaged_trees_and_manifests_are_errors_of_their_own_place_only() {
+    let world = World::new();
+    world.write("dir/file", "x");
+    let session = world.session("s");
+    let manifest = session.create_baseline().unwrap();
+    world.write("dir/file", "y");
+    session.create_incremental().unwrap();
+    let bytes = crate::store::ObjectStore::read(session.store(), &manifest.merkle_root, 1 << 20);
+    damage(&world, &bytes.unwrap(), b"nonsense");
+    let manifest = world.root.join("s/snapshots/1/manifest.json");
+    fs::write(&manifest, "{").unwrap();
+    fs::create_dir(world.root.join("s/snapshots/2")).unwrap();
+
+    let tree = world.tree();
+    assert_eq!(names(&tree, "s"), ["0", "1", "latest"], "damage is shown, a crash's rest is not");
+    for snapshot in ["s/0", "s/1"] {
+        let error = tree.list(&key(&at(&tree, snapshot))).err().unwrap();
+        assert_eq!(error.kind(), ErrorKind::InvalidData, "{error}");
+    }
+}
+
+#[test]
+fn what_is_no_session_is_not_shown() {
+    let world = World::new();
+    world.write("file", "x");
+    world.session("s").create_baseline().unwrap();
+    for name in ["index", "empty", ".hidden", "latest"] {
+        fs::create_dir_all(world.root.join(name)).unwrap();
+    }
+    fs::copy(world.root.join("s/manifest.json"), world.root.join(".hidden/manifest.json")).unwrap();
+    fs::copy(world.root.join("s/manifest.json"), world.root.join("latest/manifest.json")).unwrap();
+    symlink("s", world.root.join("linked")).unwrap();
+    fs::write(world.root.join("file"), "").unwrap();
+    let tree = world.tree();
+    assert_eq!(names(&tree, ""), ["latest", "s"]);
+    assert_eq!(target(&tree, "latest"), "s");
+    for name in ["objects", "linked", "empty", ".hidden", "file", "..", "."] {
+        assert!(tree.find(&key(&tree.root()), name.as_bytes()).unwrap().is_none(), "{name}");
+    }
+    // A session whose manifest cannot be read still shows its snapshots.
+    fs::write(world.root.join("s/manifest.json"), "{").unwrap();
+    assert_eq!(names(&tree, "s"), ["0", "latest"]);
+}
+
+#[test]
+fn a_store_that_does_not_exist_yet_is_empty_and_appears() {
+    let temp = TempDir::new().unwrap();
+    let root = temp.path().join("later");
+    let tree = StoreTree::new(std::slice::from_ref(&root), &Scope::Everything).unwrap();
+    assert!(names(&tree, "").is_empty());
+    let world = World::new();
+    world.write("file", "x");
+    world.session("s").create_baseline().unwrap();
+    fs::rename(&world.root, &root).unwrap();
+    assert_eq!(names(&tree, ""), ["latest", "s"]);
+}
+
+#[test]
+fn two_stores_are_one_tree_and_share_no_states() {
+    let (one, two) = (World::new(), World::new());
+    one.write("file", "x");
+    for (world, id) in [(&one, "a"), (&two, "b"), (&two, "a")] {
+        let session = world.session_of(id, std::slice::from_ref(&one.project));
+        session.create_baseline().unwrap();
+    }
+    let roots = [one.root.clone(), two.root.clone()];
+    let tree = StoreTree::new(&roots, &Scope::Everything).unwrap();
+    assert_eq!(names(&tree, ""), ["a", "b", "latest"]);
+    let of = |snapshot| one.inside(snapshot, "file");
+    assert_eq!(read(&tree, of("b/0")).unwrap(), b"x");
+    assert_ne!(state(&tree, of("a/0")), state(&tree, of("b/0")));
+}
+
+#[test]
+fn a_session_with_objects_of_its_own_is_shown() {
+    let world = World::new();
+    world.write("file", "x");
+    let manager = SnapshotManager::new(
+        &world.root.join("bare"),
+        std::slice::from_ref(&world.project),
+        ExclusionConfig::default(),
+        Budget::default(),
+    );
+    manager.unwrap().create_baseline().unwrap();
+    let tree = world.tree();
+    assert_eq!(read(&tree, world.inside("bare/0", "file")).unwrap(), b"x");
+    // Nothing of it is left: shown as unusable, with the reason.
+    fs::remove_dir_all(world.root.join("bare/objects")).unwrap();
+    assert_eq!(names(&tree, "bare"), ["0", "latest"]);
+    let error = tree.list(&key(&at(&tree, "bare/0"))).err().unwrap();
+    assert_eq!(error.kind(), ErrorKind::NotFound);
+    assert!(error.to_string().contains("bare/objects"), "{error}");
+}
+
+#[test]
+fn one_session_is_shown_without_a_folder_of_its_own() {
+    let world = World::new();
+    world.write("file", "x");
+    for id in ["20260101-1", "20260101-2", "20260202-1"] {
+        world.session(id).create_baseline().unwrap();
+    }
+    let scoped = |id: &str| {
+        StoreTree::new(std::slice::from_ref(&world.root), &Scope::Session(id.to_owned()))
+    };
+    let tree = scoped("20260101-2").unwrap();
+    assert_eq!(names(&tree, ""), ["0", "latest"]);
+    assert_eq!(read(&tree, world.inside("0", "file")).unwrap(), b"x");
+    for missing in ["20260101", "", "objects", "../store/20260101-1"] {
+        assert!(matches!(scoped(missing), Err(BrowseError::NoSuchSession { .. })), "{missing}");
+    }
+}
+
+#[test]
+fn only_sessions_of_a_project_are_shown() {
+    let world = World::new();
+    for path in ["a/x", "b/y", "ab/z"] {
+        world.write(path, path);
+    }
+    world.session_of("of-a", &[world.project.join("a")]).create_baseline().unwrap();
+    world.session_of("of-b", &[world.project.join("b")]).create_baseline().unwrap();
+    world.session("of-all").create_baseline().unwrap();
+    let shown = |path: PathBuf| names(&world.scoped(&Scope::Path(path)), "");
+    assert_eq!(shown(world.project.join("a")), ["latest", "of-a", "of-all"]);
+    assert_eq!(shown(world.project.clone()), ["latest", "of-a", "of-all", "of-b"]);
+    // Something inside, which need not exist any more.
+    assert_eq!(shown(world.project.join("b/gone")), ["latest", "of-all", "of-b"]);
+    assert!(shown(world.temp.path().join("elsewhere")).is_empty());
+    let tree = world.scoped(&Scope::Path(world.project.join("b")));
+    assert!(walk(&tree, "of-a").unwrap().is_none());
+}
+
+#[test]
+fn latest_is_the_session_that_began_last_whatever_its_id() {
+    let world = World::new();
+    world.write("file", "x");
+    for (id, started) in [("b", "2026-01-01T00:00:00Z"), ("a", "2026-02-01T00:00:00Z")] {
+        let session = world.session(id);
+        session.create_baseline().unwrap();
+        let mut metadata = SessionMetadata::new(id.into(), Vec::new(), Vec::new());
+        metadata.started = started.parse().unwrap();
+        session.save_session_metadata(&metadata).unwrap();
+    }
+    assert_eq!(target(&world.tree(), "latest"), "a");
+}
+
+#[test]
+fn manifests_of_snapshots_that_nobody_looks_at_are_not_read() {
+    let world = World::new();
+    world.write("file", "x");
+    world.session("s").create_baseline().unwrap();
+    // Whoever parses this as a whole finds that it is not JSON.
+    let path = world.root.join("s/snapshots/0/manifest.json");
+    let text = fs::read_to_string(&path).unwrap();
+    let cut = text.find("\"not_captured\"").unwrap();
+    fs::write(&path, format!("{} \"not_captured\": [!", &text[..cut])).unwrap();
+    assert_eq!(read(&world.tree(), world.inside("s/0", "file")).unwrap(), b"x");
+}

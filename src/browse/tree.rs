@@ -1,0 +1,493 @@
+//! [`StoreTree`]: the store as a [`TreeSource`].
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use lru::LruCache;
+use nono_mount::{Content, Entry, HardLinks, Kind, Node, Stability, TreeSource, Xattrs};
+use parking_lot::Mutex;
+
+use super::LATEST;
+use super::contents::Verified;
+use super::error::{BrowseError, from_store, from_sys};
+use super::key::{
+    ContentKey, DirectoryKey, DirectoryKind, EntryPlace, PathHash, SessionKey, SnapshotKey,
+    StoreId, TreeKey, above_state, entry_state,
+};
+use super::links::LinkIndex;
+use super::sessions::{self, Session, Sessions};
+use super::stores::Stores;
+use crate::object::{self, Attributes, ContentHash, RootTree};
+use crate::path_text::Shown;
+use crate::store::{StoreError, read_links, read_root_tree, read_tree};
+use crate::sys::{self, Dir, FileTime};
+
+/// Hard-linked names kept in memory, over all lists of links; about 100 bytes each.
+const CACHED_LINKS: usize = 100_000;
+/// Everybody may look, nobody may write.
+const FOLDER_MODE: u16 = 0o555;
+
+/// What part of the stores is shown.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub enum Scope {
+    /// Every session.
+    #[default]
+    Everything,
+    /// The snapshots of the session with this id, directly at the top.
+    Session(String),
+    /// The sessions that track a path, something in it, or a directory around it.
+    Path(PathBuf),
+}
+
+/// One or more stores as a tree of folders; see the [module](super).
+pub struct StoreTree {
+    sessions: Sessions,
+    stores: Stores,
+    verified: Verified,
+    links: Mutex<LinkCache>,
+    /// The session at the top, if it is only one.
+    session: Option<SessionKey>,
+    root: DirectoryKey,
+    /// Shown until there is anything with a time of its own.
+    started: FileTime,
+    uid: u32,
+    gid: u32,
+}
+
+type StoreNode = Node<StoreTree>;
+type StoreEntry = Entry<StoreTree>;
+
+impl StoreTree {
+    /// Shows the sessions in `roots` (directories that hold `<id>/` and `objects/`). A root that
+    /// does not exist yet is shown as soon as it does. Opens nothing but what `scope` needs.
+    ///
+    /// # Errors
+    /// When `scope` names a session that is not there.
+    pub fn new(roots: &[PathBuf], scope: &Scope) -> Result<Self, BrowseError> {
+        // The process may change its directory later.
+        let absolute = |root: &PathBuf| std::path::absolute(root).unwrap_or_else(|_| root.clone());
+        let roots: Vec<PathBuf> = roots.iter().map(absolute).collect();
+        let tracked = match scope {
+            Scope::Path(path) => Some(sessions::tracked_path(path)),
+            _ => None,
+        };
+        let sessions = Sessions::new(roots, tracked);
+        let session = match scope {
+            Scope::Session(id) => Some(sessions.named(id)?.key),
+            _ => None,
+        };
+        let root = match &session {
+            None => DirectoryKind::Store,
+            Some(session) => DirectoryKind::Session(session.clone()),
+        };
+        Ok(Self {
+            sessions,
+            stores: Stores::new(),
+            verified: Verified::new(),
+            links: Mutex::new(LinkCache::new()),
+            session,
+            root: root.into(),
+            started: sys::coarse_now(),
+            uid: sys::effective_uid(),
+            gid: sys::effective_gid(),
+        })
+    }
+
+    /// A folder of the mount's own.
+    fn folder(&self, key: impl Into<DirectoryKey>, mtime: FileTime) -> StoreNode {
+        self.own(Kind::Directory(key.into()), FOLDER_MODE, mtime)
+    }
+
+    /// A link `latest`.
+    fn latest(&self, target: &str, mtime: FileTime) -> StoreEntry {
+        let target = target.as_bytes().into();
+        let node = self.own(Kind::Symlink { target }, 0o777, mtime);
+        Entry { name: LATEST.as_bytes().into(), node }
+    }
+
+    fn own(&self, kind: Kind<Self>, mode: u16, mtime: FileTime) -> StoreNode {
+        Node {
+            kind,
+            mode,
+            uid: self.uid,
+            gid: self.gid,
+            mtime_s: mtime.seconds,
+            mtime_ns: mtime.nanoseconds,
+            links: HardLinks(1),
+            xattrs: None,
+            state: None,
+        }
+    }
+
+    fn session_node(&self, session: &Session) -> StoreNode {
+        self.folder(DirectoryKind::Session(session.key.clone()), session.mtime)
+    }
+
+    fn list_sessions(&self) -> io::Result<Vec<StoreEntry>> {
+        let sessions = self.sessions.list().map_err(io::Error::other)?;
+        let mut entries: Vec<StoreEntry> = sessions
+            .values()
+            .map(|session| Entry {
+                name: session.key.id.as_bytes().into(),
+                node: self.session_node(session),
+            })
+            .collect();
+        if let Some(newest) = Sessions::newest(&sessions) {
+            entries.push(self.latest(&newest.key.id, newest.mtime));
+        }
+        Ok(sorted(entries))
+    }
+
+    fn list_snapshots(&self, session: &SessionKey) -> io::Result<Vec<StoreEntry>> {
+        let numbers = self.sessions.numbers(session)?;
+        let path = self.sessions.path(session);
+        let dir = Dir::open(&path).map_err(from_sys)?;
+        let store = self.stores.of_session(&path);
+        let mut entries = Vec::with_capacity(numbers.len() + 1);
+        for number in numbers.iter().copied() {
+            let key = match (&store, self.sessions.snapshot_in(&dir, session, number)) {
+                (Ok(store), Ok(head)) => Ok(self.top(session, number, *store, head)),
+                (Err(error), _) => Err(io::Error::new(error.kind(), error.to_string())),
+                (_, Err(error)) => Err(error),
+            };
+            match key {
+                Ok(node) => {
+                    entries.push(Entry { name: number.to_string().into_bytes().into(), node })
+                }
+                // Removed since the directory was listed.
+                Err(_) if self.sessions.written(session, number).is_err() => {}
+                Err(error) => {
+                    tracing::error!("snapshot {number} of session {}: {error}", session.id);
+                    let node = self.unusable(session, number);
+                    entries.push(Entry { name: number.to_string().into_bytes().into(), node });
+                }
+            }
+        }
+        if let Some(newest) = numbers.last() {
+            let mtime = self.sessions.written(session, *newest).unwrap_or(self.started);
+            entries.push(self.latest(&newest.to_string(), mtime));
+        }
+        Ok(sorted(entries))
+    }
+
+    fn find_snapshot(&self, session: &SessionKey, name: &[u8]) -> io::Result<Option<StoreNode>> {
+        if name == LATEST.as_bytes() {
+            let numbers = self.sessions.numbers(session)?;
+            return Ok(match numbers.last() {
+                None => None,
+                Some(newest) => {
+                    let mtime = self.sessions.written(session, *newest).unwrap_or(self.started);
+                    Some(self.latest(&newest.to_string(), mtime).node)
+                }
+            });
+        }
+        let number = std::str::from_utf8(name).ok().and_then(|name| name.parse::<u64>().ok());
+        let Some(number) = number.filter(|number| number.to_string().as_bytes() == name) else {
+            return Ok(None);
+        };
+        let found = self.sessions.snapshot(session, number).and_then(|head| {
+            let store = self.stores.of_session(&self.sessions.path(session))?;
+            Ok(self.top(session, number, store, head))
+        });
+        match found {
+            Ok(node) => Ok(Some(node)),
+            Err(_) if self.sessions.written(session, number).is_err() => Ok(None),
+            Err(error) => {
+                tracing::error!("snapshot {number} of session {}: {error}", session.id);
+                Ok(Some(self.unusable(session, number)))
+            }
+        }
+    }
+
+    fn top(
+        &self,
+        session: &SessionKey,
+        number: u64,
+        store: StoreId,
+        head: super::head::SnapshotHead,
+    ) -> StoreNode {
+        let super::head::SnapshotHead { timestamp, merkle_root } = head;
+        let session = session.clone();
+        let snapshot = SnapshotKey { session, number, store, merkle_root, timestamp };
+        self.folder(DirectoryKind::Above { snapshot, prefix: [].into() }, file_time(timestamp))
+    }
+
+    fn unusable(&self, session: &SessionKey, number: u64) -> StoreNode {
+        let mtime = self.sessions.written(session, number).unwrap_or(self.started);
+        self.folder(DirectoryKind::Unusable { session: session.clone(), number }, mtime)
+    }
+
+    /// Why an unusable snapshot is unusable.
+    fn explain(&self, session: &SessionKey, number: u64) -> io::Error {
+        let found = self.sessions.snapshot(session, number);
+        let found = found.and_then(|_| self.stores.of_session(&self.sessions.path(session)));
+        match found {
+            Err(error) => error,
+            Ok(_) => io::Error::other("the snapshot was damaged when it was first looked at"),
+        }
+    }
+
+    /// What is at `prefix`, a directory above tracked paths or the top.
+    fn list_above(&self, snapshot: &SnapshotKey, prefix: &[u8]) -> io::Result<Vec<StoreEntry>> {
+        let store = self.stores.open(snapshot.store)?;
+        let root = read_root_tree(&*store, &snapshot.merkle_root).map_err(from_store)?;
+        let links = self.links_of(snapshot.store, root.links)?;
+        let links = links.as_ref().map(|(hash, index)| (hash, &**index));
+        let parent = PathHash::of(self.stores.top(snapshot.store)?, prefix);
+        let mut lister = Lister { store: snapshot.store, parent, links, scratch: Vec::new() };
+        let mut entries = BTreeMap::new();
+        for (name, child) in children(&root, prefix) {
+            let node = match child {
+                Child::Tracked(entry) => lister.node(name, &entry.attributes, &entry.node),
+                Child::Above => {
+                    let prefix: Box<[u8]> = [prefix, b"/", name].concat().into();
+                    let state = above_state(snapshot, &prefix);
+                    let key = DirectoryKind::Above { snapshot: snapshot.clone(), prefix };
+                    let node = self.folder(key, file_time(snapshot.timestamp));
+                    Node { state: Some(state), ..node }
+                }
+            };
+            entries.insert(name, node);
+        }
+        Ok(entries.into_iter().map(|(name, node)| Entry { name: name.into(), node }).collect())
+    }
+
+    fn list_tree(&self, key: &TreeKey) -> io::Result<Vec<StoreEntry>> {
+        let store = self.stores.open(key.store)?;
+        let tree = read_tree(&*store, &key.tree).map_err(from_store)?;
+        let links = self.links_of(key.store, key.links)?;
+        let links = links.as_ref().map(|(hash, index)| (hash, &**index));
+        let mut lister = Lister { store: key.store, parent: key.path, links, scratch: Vec::new() };
+        let entries = tree.into_entries().into_iter();
+        Ok(entries
+            .map(|entry| {
+                let node = lister.node(&entry.name, &entry.attributes, &entry.node);
+                Entry { name: entry.name, node }
+            })
+            .collect())
+    }
+
+    /// The index of a list of hard links, from memory or the store.
+    fn links_of(
+        &self,
+        store: StoreId,
+        hash: Option<ContentHash>,
+    ) -> io::Result<Option<(ContentHash, Arc<LinkIndex>)>> {
+        let Some(hash) = hash else { return Ok(None) };
+        if let Some(index) = self.links.lock().indexes.get(&(store, hash)) {
+            return Ok(Some((hash, index.clone())));
+        }
+        let index = match read_links(&*self.stores.open(store)?, Some(&hash)) {
+            Ok(groups) => LinkIndex::new(self.stores.top(store)?, &groups),
+            // The key of an unchanged directory can come from a snapshot that is removed by now,
+            // with its links. Without them every name counts as the only one of its file.
+            Err(error @ StoreError::Missing { .. }) => {
+                tracing::warn!("hard links are not shown: {error}");
+                LinkIndex::default()
+            }
+            Err(error) => return Err(from_store(error)),
+        };
+        let index = Arc::new(index);
+        self.links.lock().put((store, hash), index.clone());
+        Ok(Some((hash, index)))
+    }
+}
+
+impl TreeSource for StoreTree {
+    type Directory = DirectoryKey;
+    type Content = ContentKey;
+
+    fn root(&self) -> StoreNode {
+        let mtime = match &self.session {
+            None => Some(self.sessions.mtime()),
+            Some(session) => self.sessions.get(session).ok().flatten().map(|found| found.mtime),
+        };
+        let mtime = mtime.filter(|mtime| *mtime != FileTime::default()).unwrap_or(self.started);
+        self.folder(self.root.clone(), mtime)
+    }
+
+    fn stability(&self, directory: &DirectoryKey) -> Stability {
+        match &*directory.0 {
+            DirectoryKind::Store | DirectoryKind::Session(_) => Stability::Changing,
+            _ => Stability::Immutable,
+        }
+    }
+
+    fn list(&self, directory: &DirectoryKey) -> io::Result<Vec<StoreEntry>> {
+        match &*directory.0 {
+            DirectoryKind::Store => self.list_sessions(),
+            DirectoryKind::Session(session) => self.list_snapshots(session),
+            DirectoryKind::Unusable { session, number } => Err(self.explain(session, *number)),
+            DirectoryKind::Above { snapshot, prefix } => self.list_above(snapshot, prefix),
+            DirectoryKind::Tree(key) => self.list_tree(key),
+        }
+    }
+
+    fn find(&self, directory: &DirectoryKey, name: &[u8]) -> io::Result<Option<StoreNode>> {
+        match &*directory.0 {
+            DirectoryKind::Store if name == LATEST.as_bytes() => {
+                let sessions = self.sessions.list().map_err(io::Error::other)?;
+                let newest = Sessions::newest(&sessions);
+                Ok(newest.map(|newest| self.latest(&newest.key.id, newest.mtime).node))
+            }
+            DirectoryKind::Store => {
+                Ok(self.sessions.find(name)?.map(|session| self.session_node(&session)))
+            }
+            DirectoryKind::Session(session) => self.find_snapshot(session, name),
+            _ => {
+                let mut entries = self.list(directory)?;
+                let at = entries.binary_search_by(|entry| (*entry.name).cmp(name)).ok();
+                Ok(at.map(|at| entries.swap_remove(at).node))
+            }
+        }
+    }
+
+    fn open(&self, content: &ContentKey, size: u64) -> io::Result<Arc<dyn Content>> {
+        let store = self.stores.open(content.store)?;
+        self.verified.open(&store, content, size)
+    }
+
+    fn sha256_hex(&self, content: &ContentKey) -> String {
+        content.hash.hex()
+    }
+}
+
+/// Turns entries of one directory into nodes.
+struct Lister<'a> {
+    store: StoreId,
+    /// The directory.
+    parent: PathHash,
+    links: Option<(&'a ContentHash, &'a LinkIndex)>,
+    scratch: Vec<u8>,
+}
+
+impl Lister<'_> {
+    fn node(&mut self, name: &[u8], attributes: &Attributes, node: &object::Node) -> StoreNode {
+        let Self { store, parent, links, scratch } = self;
+        let own = EntryPlace { parent, name, links: 1, links_below: None };
+        let (kind, place) = match node {
+            object::Node::Directory { tree } => {
+                let path = parent.child(name);
+                let below = links.and_then(|(hash, index)| Some((*hash, index.below(&path)?)));
+                let links = below.map(|(hash, _)| hash);
+                let key = TreeKey { store: *store, tree: *tree, path, links };
+                let kind = Kind::Directory(DirectoryKind::Tree(key).into());
+                (kind, EntryPlace { links_below: below.map(|(_, digest)| digest), ..own })
+            }
+            other => {
+                let group = links.and_then(|(_, index)| index.group(parent, name));
+                let place = group.map_or(own, |group| EntryPlace {
+                    parent: &group.parent,
+                    name: &group.name,
+                    links: group.count,
+                    links_below: None,
+                });
+                (leaf(*store, other), place)
+            }
+        };
+        let state = entry_state(place, attributes, node, scratch);
+        Node {
+            kind,
+            mode: attributes.mode,
+            uid: attributes.uid,
+            gid: attributes.gid,
+            mtime_s: attributes.mtime.seconds,
+            mtime_ns: attributes.mtime.nanoseconds,
+            links: HardLinks(place.links),
+            xattrs: xattrs(attributes),
+            state: Some(state),
+        }
+    }
+}
+
+/// The kind of an entry that is not a directory.
+fn leaf(store: StoreId, node: &object::Node) -> Kind<StoreTree> {
+    let device =
+        |device: &object::Device| nono_mount::Device { major: device.major, minor: device.minor };
+    match node {
+        object::Node::File { size, hash } => {
+            Kind::File { size: *size, content: ContentKey { store, hash: *hash } }
+        }
+        object::Node::Symlink { target } => Kind::Symlink { target: target.clone() },
+        // A directory has a key of its own, so it never comes here.
+        object::Node::Fifo | object::Node::Directory { .. } => Kind::Fifo,
+        object::Node::Socket => Kind::Socket,
+        object::Node::CharDevice(found) => Kind::CharDevice(device(found)),
+        object::Node::BlockDevice(found) => Kind::BlockDevice(device(found)),
+    }
+}
+
+fn xattrs(attributes: &Attributes) -> Option<Xattrs> {
+    if attributes.xattrs.is_empty() {
+        return None;
+    }
+    Some(attributes.xattrs.iter().map(|(name, value)| (name.into(), value.into())).collect())
+}
+
+/// What stands at one name below a directory that is above tracked paths.
+enum Child<'a> {
+    Tracked(&'a object::RootEntry),
+    Above,
+}
+
+/// The next components of all tracked paths below `prefix`.
+fn children<'a>(root: &'a RootTree, prefix: &[u8]) -> BTreeMap<&'a [u8], Child<'a>> {
+    let mut children = BTreeMap::new();
+    for entry in &root.entries {
+        let below = entry.path.strip_prefix(prefix).and_then(|rest| rest.strip_prefix(b"/"));
+        let Some(below) = below else { continue };
+        match below.iter().position(|byte| *byte == b'/') {
+            None => drop(children.insert(below, Child::Tracked(entry))),
+            // A tracked path inside another one is part of the outer one, which sorts before it.
+            Some(end) => match children.entry(&below[..end]).or_insert(Child::Above) {
+                Child::Above => {}
+                Child::Tracked(outer) => tracing::warn!(
+                    "{} is not shown, because {} is tracked as well",
+                    Shown::bytes(&entry.path),
+                    Shown::bytes(&outer.path)
+                ),
+            },
+        }
+    }
+    children
+}
+
+/// Indexes of hard links, bounded by the number of names in all of them.
+struct LinkCache {
+    indexes: LruCache<(StoreId, ContentHash), Arc<LinkIndex>>,
+    names: usize,
+}
+
+impl LinkCache {
+    fn new() -> Self {
+        Self { indexes: LruCache::unbounded(), names: 0 }
+    }
+
+    fn put(&mut self, key: (StoreId, ContentHash), index: Arc<LinkIndex>) {
+        self.names += index.len() + 1;
+        if let Some(old) = self.indexes.put(key, index) {
+            self.names -= old.len() + 1;
+        }
+        while self.names > CACHED_LINKS && self.indexes.len() > 1 {
+            let Some((_, oldest)) = self.indexes.pop_lru() else { break };
+            self.names -= oldest.len() + 1;
+        }
+    }
+}
+
+fn sorted(mut entries: Vec<StoreEntry>) -> Vec<StoreEntry> {
+    entries.sort_by(|a, b| a.name.cmp(&b.name));
+    entries
+}
+
+fn file_time(timestamp: Timestamp) -> FileTime {
+    let nanoseconds = timestamp.as_nanosecond();
+    const SECOND: i128 = 1_000_000_000;
+    FileTime {
+        seconds: i64::try_from(nanoseconds.div_euclid(SECOND)).unwrap_or_default(),
+        nanoseconds: nanoseconds.rem_euclid(SECOND) as u32,
+    }
+}

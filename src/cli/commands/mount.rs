@@ -1,0 +1,436 @@
+//! `nono mount`: the past as read-only folders.
+
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::sync::mpsc;
+use std::thread;
+
+use clap::{Args, ValueEnum};
+use nono_mount::{
+    FS_TYPE, Mount, MountError, MountOptions, MountPoint, MountedAt, Owner, Unmounted,
+};
+use serde::{Deserialize, Serialize};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+
+use crate::browse::{BrowseError, Scope, StoreTree};
+use crate::cli::Outcome;
+use crate::cli::args::{StoreArgs, home_dir};
+use crate::cli::background;
+use crate::cli::context::Context;
+use crate::cli::error::CliError;
+use crate::path_text::{Shown, serde_path};
+use crate::sys::{self, Dir};
+
+/// Arguments of `nono mount`.
+#[derive(Debug, Args)]
+pub(in crate::cli) struct MountArgs {
+    /// Empty directory to mount at; it is made if only its last part is missing
+    /// [default: ~/snapshots]
+    #[arg(value_name = "DIR")]
+    directory: Option<PathBuf>,
+    /// Show only this session (an id, the beginning of one, or latest), its snapshots at the top
+    #[arg(long, value_name = "ID", conflicts_with = "path")]
+    session: Option<String>,
+    /// Show only sessions that recorded this path, something in it, or a directory around it
+    #[arg(long, value_name = "PROJECT")]
+    path: Option<PathBuf>,
+    /// Do not go to the background; Ctrl-C unmounts
+    #[arg(long)]
+    foreground: bool,
+    /// Whose files are shown
+    #[arg(long, value_enum, default_value_t)]
+    owner: OwnerArg,
+    /// Let other users in, as far as the recorded permissions do
+    #[arg(long)]
+    allow_other: bool,
+    /// List what is mounted, and do nothing
+    #[arg(long, conflicts_with_all = ["directory", "session", "path", "foreground", "allow_other"])]
+    status: bool,
+    /// Print the report as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
+enum OwnerArg {
+    /// Of those they belonged to
+    #[default]
+    Original,
+    /// All of them mine
+    Me,
+}
+
+/// A mount that has begun.
+#[derive(Debug, Serialize, Deserialize)]
+struct Report {
+    #[serde(with = "serde_path")]
+    directory: PathBuf,
+    #[serde(flatten)]
+    shows: Shows,
+    /// A mount whose process had died was there before.
+    replaced_dead_mount: bool,
+}
+
+/// A mount in the list of mounts.
+#[derive(Debug, Serialize)]
+struct Status {
+    #[serde(with = "serde_path")]
+    directory: PathBuf,
+    #[serde(flatten)]
+    shows: Shows,
+    alive: bool,
+}
+
+/// What a mount shows. Written into the mount table, so that every process can tell.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct Shows {
+    /// The store's root directory, as text.
+    root: String,
+    /// The only session.
+    session: Option<String>,
+    /// The path whose sessions they are, as text.
+    path: Option<String>,
+}
+
+const SCHEME: &str = "nono:";
+const SESSION_MARK: &str = "#session=";
+const PATH_MARK: &str = "#path=";
+
+impl Shows {
+    /// The first column of the mount table.
+    fn to_fs_name(&self) -> String {
+        let Self { root, session, path } = self;
+        match (session, path) {
+            (Some(session), _) => format!("{SCHEME}{root}{SESSION_MARK}{session}"),
+            (_, Some(path)) => format!("{SCHEME}{root}{PATH_MARK}{path}"),
+            (None, None) => format!("{SCHEME}{root}"),
+        }
+    }
+
+    fn from_fs_name(fs_name: &str) -> Self {
+        let rest = fs_name.strip_prefix(SCHEME).unwrap_or(fs_name);
+        let cut = |mark: &str| {
+            let (root, what) = rest.split_once(mark)?;
+            Some((root.to_owned(), Some(what.to_owned())))
+        };
+        if let Some((root, session)) = cut(SESSION_MARK) {
+            return Self { root, session, path: None };
+        }
+        let (root, path) = cut(PATH_MARK).unwrap_or_else(|| (rest.to_owned(), None));
+        Self { root, session: None, path }
+    }
+
+    fn words(&self) -> String {
+        match (&self.session, &self.path) {
+            (Some(session), _) => format!("session {session} of {}", self.root),
+            (_, Some(path)) => format!("sessions of {path} in {}", self.root),
+            (None, None) => self.root.clone(),
+        }
+    }
+}
+
+pub(in crate::cli) fn run(args: &MountArgs, store: &StoreArgs, context: &Context) -> Outcome {
+    if args.status {
+        return status(args.json, context);
+    }
+    if background::is_background() {
+        let begun = begin(args, store).and_then(|begun| background::detach().map(|()| begun));
+        return match begun {
+            Ok(begun) => {
+                background::announce_ready(&begun.report);
+                begun.serve(context)
+            }
+            Err(error) => {
+                background::announce_failure(&error);
+                Ok(error.exit_code())
+            }
+        };
+    }
+    if args.foreground {
+        let begun = begin(args, store)?;
+        report(&begun.report, args.json, context)?;
+        context.say("Ctrl-C unmounts");
+        return begun.serve(context);
+    }
+    let begun: Report = background::start()?;
+    report(&begun, args.json, context)?;
+    context.say(format_args!("unmount it: nono umount {}", Shown::path(&begun.directory)));
+    Ok(0)
+}
+
+fn report(report: &Report, json: bool, context: &Context) -> Result<(), CliError> {
+    if report.replaced_dead_mount {
+        context.say("replaced a mount whose process had died");
+    }
+    if json {
+        return context.json(report);
+    }
+    let directory = Shown::path(&report.directory);
+    context.say(format_args!("mounted at {directory}: {}", report.shows.words()));
+    Ok(())
+}
+
+/// A live mount, and the signals that end it.
+struct Begun {
+    mount: Mount,
+    signals: Signals,
+    report: Report,
+}
+
+fn begin(args: &MountArgs, store: &StoreArgs) -> Result<Begun, CliError> {
+    let catalog = store.catalog()?;
+    let directory = match &args.directory {
+        Some(directory) => directory.clone(),
+        None => default_directory()?,
+    };
+    refuse_store(&directory, catalog.roots())?;
+    let (scope, session) = match (&args.session, &args.path) {
+        (Some(id), _) => {
+            let id = catalog.find(id)?.id();
+            (Scope::Session(id.clone()), Some(id))
+        }
+        (None, Some(path)) => (Scope::Path(path.clone()), None),
+        (None, None) => (Scope::Everything, None),
+    };
+    let shown = |path: &Path| Shown::path(&absolute(path)).to_string();
+    let path = args.path.as_deref().map(shown);
+    let shows = Shows { root: shown(catalog.root()), session, path };
+    let tree = StoreTree::new(catalog.roots(), &scope)?;
+    let options = MountOptions {
+        owner: match args.owner {
+            OwnerArg::Original => Owner::Original,
+            OwnerArg::Me => Owner::Me { uid: sys::effective_uid(), gid: sys::effective_gid() },
+        },
+        allow_other: args.allow_other,
+        fs_name: shows.to_fs_name(),
+        ..MountOptions::default()
+    };
+    // Before the mount is there, so that no signal can leave it behind.
+    let signals = Signals::new([SIGINT, SIGTERM, SIGHUP])
+        .map_err(|error| CliError::failed(format!("cannot wait for signals: {error}")))?;
+    let (mount, replaced_dead_mount) = mount_at(&directory, tree, options)?;
+    let report = Report { directory: mount.directory().to_owned(), shows, replaced_dead_mount };
+    Ok(Begun { mount, signals, report })
+}
+
+/// Where `nono mount` mounts when it is not told.
+pub(super) fn default_directory() -> Result<PathBuf, CliError> {
+    Ok(home_dir()?.join("snapshots"))
+}
+
+/// Mounts, making the directory if only its last component is missing. `true` when a dead mount was
+/// in the way.
+fn mount_at(
+    directory: &Path,
+    tree: StoreTree,
+    options: MountOptions,
+) -> Result<(Mount, bool), CliError> {
+    let mut made = None;
+    let was_dead = match nono_mount::check_mount_point(directory) {
+        Ok(point) => matches!(point, MountPoint::Dead(_)),
+        Err(MountError::NotFound { .. }) => {
+            made = make_directory(directory)?;
+            false
+        }
+        Err(error) => return Err(explain(error)),
+    };
+    match Mount::new(tree, directory, options) {
+        Ok(mount) => Ok((mount, was_dead)),
+        Err(error) => {
+            if let Some((parent, name)) = made {
+                // It was made for nothing; it is empty.
+                let _ = parent.remove_dir(&name);
+            }
+            Err(explain(error))
+        }
+    }
+}
+
+fn make_directory(directory: &Path) -> Result<Option<(Dir, Vec<u8>)>, CliError> {
+    use std::os::unix::ffi::OsStrExt;
+    let (Some(parent), Some(name)) = (directory.parent(), directory.file_name()) else {
+        return Ok(None);
+    };
+    let parent = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
+    let parent = match Dir::open(parent) {
+        Ok(parent) => parent,
+        Err(error) if error.is_gone() => {
+            return Err(explain(MountError::NotFound { path: directory.to_owned() }));
+        }
+        Err(error) => return Err(error.into()),
+    };
+    parent.make_dir(name.as_bytes(), 0o755)?;
+    Ok(Some((parent, name.as_bytes().to_vec())))
+}
+
+/// A mount inside the store would hide a part of it, and one around it all of it.
+fn refuse_store(directory: &Path, roots: &[PathBuf]) -> Result<(), CliError> {
+    // The directory itself may be a link, or a dead mount that cannot be resolved.
+    let places = [sys::canonical_parent(directory).ok(), sys::real_path(directory).ok()];
+    for root in roots {
+        let root = sys::real_path(root).unwrap_or_else(|_| absolute(root));
+        for place in places.iter().flatten() {
+            let why = if place.starts_with(&root) {
+                "is inside the store"
+            } else if root.starts_with(place) {
+                "contains the store"
+            } else {
+                continue;
+            };
+            let (place, root) = (Shown::path(place), Shown::path(&root));
+            return Err(CliError::failed(format!("cannot mount at {place}: it {why} {root}"))
+                .with_hint("choose an empty directory elsewhere, as in `nono mount ~/snapshots`"));
+        }
+    }
+    Ok(())
+}
+
+fn absolute(path: &Path) -> PathBuf {
+    let current = sys::current_dir().unwrap_or_else(|_| PathBuf::from("/"));
+    sys::plain_absolute(path, &current)
+}
+
+enum Event {
+    Ended(Result<(), MountError>),
+    Signal,
+}
+
+impl Begun {
+    /// Serves until somebody unmounts it or a signal comes.
+    fn serve(self, context: &Context) -> Outcome {
+        let Self { mount, mut signals, report } = self;
+        let unmounter = mount.unmounter();
+        let (events, next) = mpsc::channel();
+        let signalled = events.clone();
+        spawn("signals", move || {
+            for _ in signals.forever() {
+                if signalled.send(Event::Signal).is_err() {
+                    return;
+                }
+            }
+        })?;
+        spawn("wait", move || drop(events.send(Event::Ended(mount.wait()))))?;
+        loop {
+            match next.recv() {
+                Ok(Event::Ended(ended)) => return ended.map(|()| 0).map_err(explain),
+                Ok(Event::Signal) => match unmounter.unmount().map_err(explain)? {
+                    // The end follows.
+                    Unmounted::Clean => {}
+                    Unmounted::Busy => {
+                        // Its users get errors once this process is gone. Staying would leave a
+                        // process that nobody sees.
+                        let directory = Shown::path(&report.directory);
+                        context.warn(format_args!("{directory} was unmounted while in use"));
+                        return Ok(0);
+                    }
+                },
+                Err(mpsc::RecvError) => return Ok(0),
+            }
+        }
+    }
+}
+
+fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> Result<(), CliError> {
+    let spawned = thread::Builder::new().name(format!("nono-{name}")).spawn(work);
+    let failed = |error: io::Error| CliError::failed(format!("cannot start a thread: {error}"));
+    spawned.map(drop).map_err(failed)
+}
+
+fn status(json: bool, context: &Context) -> Outcome {
+    let mounts: Vec<Status> = nono_mount::mounts().map_err(explain)?.iter().map(look).collect();
+    if json {
+        context.json(&mounts)?;
+        return Ok(0);
+    }
+    if mounts.is_empty() {
+        context.say("nothing is mounted");
+    }
+    let mut out = context.out();
+    for mount in &mounts {
+        let directory = Shown::path(&mount.directory);
+        let words = mount.shows.words();
+        let words = Shown::bytes(words.as_bytes());
+        let dead = if mount.alive { "" } else { "  (dead: its process is gone)" };
+        writeln!(out, "{directory}  {words}{dead}")?;
+    }
+    Ok(0)
+}
+
+fn look(mount: &MountedAt) -> Status {
+    Status {
+        directory: mount.directory.clone(),
+        shows: Shows::from_fs_name(&mount.fs_name),
+        // An error is an answer from somebody.
+        alive: mount.is_alive().unwrap_or(true),
+    }
+}
+
+/// The error with what to do about it.
+pub(super) fn explain(error: MountError) -> CliError {
+    use std::error::Error;
+    let message = match error.source() {
+        Some(source) => format!("{error}: {source}"),
+        None => error.to_string(),
+    };
+    let hint = match &error {
+        MountError::NotFound { path } => format!("make it: mkdir -p {}", Shown::path(path)),
+        MountError::NotADirectory { .. } | MountError::NotEmpty { .. } => {
+            "choose an empty directory, as in `nono mount ~/snapshots`".to_owned()
+        }
+        MountError::AlreadyMounted { path, fs_type } if fs_type == FS_TYPE => {
+            let path = Shown::path(path);
+            format!("it shows all sessions as they come; to mount anew: nono umount {path}")
+        }
+        MountError::AlreadyMounted { .. } => "choose another directory".to_owned(),
+        MountError::DeadMount { path, .. } => {
+            format!("take it away: fusermount3 -u {}", Shown::path(path))
+        }
+        MountError::NoFuseDevice => {
+            "load the kernel's FUSE: `sudo modprobe fuse`; in a container, \
+             start that with `--device /dev/fuse --cap-add SYS_ADMIN`"
+                .to_owned()
+        }
+        MountError::FuseDevicePermission => {
+            "ask for access to it: `sudo chmod 666 /dev/fuse`, as distributions have it".to_owned()
+        }
+        MountError::NoFusermount => {
+            "install the package fuse3: `sudo apt install fuse3`, `sudo dnf install fuse3`"
+                .to_owned()
+        }
+        MountError::AllowOtherRefused { .. } => {
+            "add the line user_allow_other to /etc/fuse.conf, or leave out --allow-other".to_owned()
+        }
+        MountError::Permission { operation: "unmount", .. } => {
+            "only who mounted it (or root) may unmount it".to_owned()
+        }
+        MountError::Permission { .. } => {
+            "the directory must be yours and writable; choose one in your home".to_owned()
+        }
+        MountError::NotMounted { .. } => "`nono mount --status` lists what is mounted".to_owned(),
+        _ => return CliError::failed(message),
+    };
+    CliError::failed(message).with_hint(hint)
+}
+
+impl From<BrowseError> for CliError {
+    fn from(error: BrowseError) -> Self {
+        Self::failed(error.to_string())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_mount_shows_is_read_back_from_the_mount_table() {
+        let root = || "/home/me/my store".to_owned();
+        for (session, path) in
+            [(None, None), (Some("20260101-1".to_owned()), None), (None, Some("/p#q".to_owned()))]
+        {
+            let shows = Shows { root: root(), session, path };
+            assert_eq!(Shows::from_fs_name(&shows.to_fs_name()), shows);
+        }
+    }
+}

@@ -1,0 +1,283 @@
+//! The store, mounted for real, and looked at with the programs that people use.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::time::{Duration, Instant};
+
+use nono::browse::{Scope, StoreTree};
+use nono::session::{RecordRequest, Recording};
+use nono::snapshot::{Budget, SessionOrigin};
+use nono::walk::ExclusionConfig;
+use nono_mount::{Mount, MountError, MountOptions};
+use tempfile::TempDir;
+
+/// A store, a project, and a mount of the store.
+struct World {
+    mount: Option<Mount>,
+    recording: Recording,
+    project: PathBuf,
+    base: PathBuf,
+    _temp: TempDir,
+}
+
+impl World {
+    /// Records the project that `build` makes and mounts the store. `None`, loudly, where nothing
+    /// can be mounted.
+    fn new(build: impl FnOnce(&Path)) -> Option<Self> {
+        let temp = TempDir::new().unwrap();
+        let base = temp.path().canonicalize().unwrap();
+        let project = base.join("project");
+        fs::create_dir(&project).unwrap();
+        fs::create_dir(base.join("mnt")).unwrap();
+        fs::create_dir(base.join("out")).unwrap();
+        build(&project);
+        let recording = record(&base.join("store"), &project);
+        let mount = mount(&base.join("store"), &base.join("mnt"))?;
+        Some(Self { mount: Some(mount), recording, project, base, _temp: temp })
+    }
+
+    fn snapshot(&self) {
+        self.recording.manager().create_incremental().unwrap();
+    }
+
+    /// The folder of the project in a snapshot.
+    fn past(&self, snapshot: &str) -> PathBuf {
+        let session = self.base.join("mnt").join(self.recording.session_id());
+        session.join(snapshot).join(self.project.strip_prefix("/").unwrap())
+    }
+
+    /// Runs a script with the project as `$P`, its first two snapshots as `$A` and `$B`, and an
+    /// empty directory as the current one.
+    fn output(&self, script: &str) -> Output {
+        let mut command = Command::new("sh");
+        command.args(["-euc", script]).env("LC_ALL", "C").env("M", self.base.join("mnt"));
+        command.env("P", &self.project).env("A", self.past("0")).env("B", self.past("1"));
+        command.current_dir(self.base.join("out")).output().unwrap()
+    }
+
+    fn shell(&self, script: &str) -> String {
+        let output = self.output(script);
+        assert!(output.status.success(), "{script}: {output:?}");
+        String::from_utf8_lossy(&output.stdout).trim_end().to_owned()
+    }
+}
+
+fn record(root: &Path, project: &Path) -> Recording {
+    let request = RecordRequest {
+        root: root.to_owned(),
+        command: vec!["test".into()],
+        tracked_paths: vec![project.to_owned()],
+        exclusion: ExclusionConfig::default(),
+        budget: Budget::default(),
+        origin: SessionOrigin::Run,
+    };
+    Recording::start(&request, std::sync::Arc::new(nono::progress::NoProgress)).unwrap()
+}
+
+fn mount(root: &Path, point: &Path) -> Option<Mount> {
+    let tree = StoreTree::new(&[root.to_owned()], &Scope::Everything).unwrap();
+    // Pushing depends on which thread is faster, and messages are counted here.
+    let options = MountOptions { push_siblings: false, ..MountOptions::default() };
+    match Mount::new(tree, point, options) {
+        Ok(mount) => Some(mount),
+        Err(
+            error @ (MountError::NoFuseDevice
+            | MountError::FuseDevicePermission
+            | MountError::NoFusermount
+            | MountError::Permission { .. }),
+        ) => {
+            eprintln!("MOUNT TEST DID NOT RUN: {error}");
+            let required = std::env::var("CI").is_ok_and(|ci| ci == "true");
+            assert!(!required, "mounts must work here: {error}");
+            None
+        }
+        Err(error) => panic!("{error}"),
+    }
+}
+
+/// Everything that a tree can hold and an ordinary user can make.
+fn varied(project: &Path) {
+    for dir in ["src/deep/deeper", "empty", "links/a", "links/b"] {
+        fs::create_dir_all(project.join(dir)).unwrap();
+    }
+    fs::write(project.join("src/main.c"), "int main() {}\n").unwrap();
+    fs::write(project.join("src/deep/deeper/none"), "").unwrap();
+    let large: Vec<u8> =
+        (0..3_000_001_u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
+    fs::write(project.join("src/large"), large).unwrap();
+    let raw = OsStr::from_bytes(b"raw \xff\\name\n");
+    fs::write(project.join("src").join(raw), "raw").unwrap();
+    fs::write(project.join("src/run"), "#!/bin/sh\n").unwrap();
+    for (path, mode) in [("src/run", 0o755), ("src/main.c", 0o640), ("empty", 0o1770)] {
+        fs::set_permissions(project.join(path), fs::Permissions::from_mode(mode)).unwrap();
+    }
+    symlink("../src/main.c", project.join("links/relative")).unwrap();
+    symlink("/nowhere/at/all", project.join("links/dangling")).unwrap();
+    fs::write(project.join("links/a/one"), "linked").unwrap();
+    fs::hard_link(project.join("links/a/one"), project.join("links/a/two")).unwrap();
+    fs::hard_link(project.join("links/a/one"), project.join("links/b/three")).unwrap();
+    let fifo = Command::new("mkfifo").arg(project.join("fifo")).status().unwrap();
+    assert!(fifo.success());
+    let old = std::time::UNIX_EPOCH + Duration::new(1_234_567_890, 987_654_321);
+    fs::File::open(project.join("src/run")).unwrap().set_modified(old).unwrap();
+}
+
+/// All attributes of everything below `$1`; the size and links of directories are the file system's
+/// own business.
+const LIST: &str = r#"list() { (cd "$1" &&
+    find . ! -type d -printf '%p %y %m %U %G %n %s %T@ %l\0' -o -printf '%p %y %m %U %G %T@\0' |
+    sort -z | tr '\0' '\n'); }; "#;
+
+#[test]
+fn a_snapshot_is_what_was_recorded_to_every_program() {
+    let Some(world) = World::new(varied) else { return };
+    // Two fifos are never equal to diff, whatever they are.
+    assert_eq!(world.shell(r#"diff -r --no-dereference -x fifo "$P" "$A""#), "");
+    let list = |dir: &str| world.shell(&format!("{LIST} list {dir}"));
+    assert_eq!(list("\"$A\""), list("\"$P\""));
+    // Copies, archives: the same again, hard links included.
+    world.shell(r#"cp -a "$A" copy"#);
+    assert_eq!(list("copy"), list("\"$P\""));
+    world.shell(
+        r#"tar -C "$A" --format=pax -cf a.tar . && tar -C "$P" -df a.tar && mkdir t && tar -C t -xpf a.tar"#,
+    );
+    assert_eq!(list("t"), list("\"$P\""));
+    assert_eq!(world.shell(r#"cd "$A"; stat -c %i links/a/one links/b/three | uniq | wc -l"#), "1");
+    assert_eq!(
+        world.shell(r#"cat "$A/src/large" | cmp - "$P/src/large"; cd "$A/src/deep"; pwd -P"#),
+        world.past("0").join("src/deep").to_str().unwrap()
+    );
+}
+
+#[test]
+fn nothing_can_be_changed() {
+    let Some(world) = World::new(varied) else { return };
+    for change in [
+        "touch \"$A/new\"",
+        "rm \"$A/src/main.c\"",
+        "echo x > \"$A/src/main.c\"",
+        "chmod 777 \"$A\"",
+        "mkdir \"$M/new\"",
+        "ln -s x \"$M/latest/x\"",
+    ] {
+        let output = world.output(change);
+        let error = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(!output.status.success() && error.contains("Read-only"), "{change}: {error}");
+    }
+}
+
+#[test]
+fn comparing_two_snapshots_costs_what_changed() {
+    const DIRECTORIES: usize = 60;
+    let build = |project: &Path| {
+        for dir in 0..DIRECTORIES {
+            let dir = project.join(format!("d{dir}/sub"));
+            fs::create_dir_all(&dir).unwrap();
+            for file in 0..10 {
+                fs::write(dir.join(format!("f{file}")), format!("{} {file}", dir.display()))
+                    .unwrap();
+            }
+            fs::hard_link(dir.join("f0"), dir.join("linked")).unwrap();
+        }
+    };
+    let Some(world) = World::new(build) else { return };
+    fs::write(world.project.join("d7/sub/f3"), "other").unwrap();
+    fs::write(world.project.join("d8/new"), "new").unwrap();
+    world.snapshot();
+
+    let mount = world.mount.as_ref().unwrap();
+    let before = mount.counts();
+    let said = world.output(r#"cd "$M"; diff -rq "$A" "$B""#);
+    let said = String::from_utf8_lossy(&said.stdout).into_owned();
+    assert_eq!(said.lines().count(), 2, "{said}");
+    assert!(said.contains("f3 differ") && said.contains("d8: new"), "{said}");
+    let cost = mount.counts() - before;
+    // The path down to each project and four changed directories on each side.
+    assert!(cost.listed < 40 && cost.opened <= 2, "{cost:?}");
+    assert!(cost.requests() < 150, "{cost:?}");
+
+    // What was read once is in the kernel's memory; a machine short of it may drop a little.
+    let before = mount.counts();
+    world.shell(r#"grep -r nothing "$A" "$B" || true"#);
+    let first = (mount.counts() - before).requests();
+    let before = mount.counts();
+    world.shell(r#"grep -r nothing "$A" "$B" || true; find "$A" -ls > list"#);
+    let cost = mount.counts() - before;
+    assert!(first > 600 && cost.requests() < first / 10, "{cost:?} after {first}");
+}
+
+#[test]
+fn new_snapshots_and_sessions_appear_and_removed_ones_go() {
+    let Some(world) = World::new(|project| fs::write(project.join("file"), "one").unwrap()) else {
+        return;
+    };
+    let first = world.recording.session_id();
+    assert_eq!(world.shell(r#"readlink "$M/latest""#), first);
+    assert_eq!(world.shell(r#"readlink "$M/latest/latest"; ls "$M/latest/""#), "0\n0\nlatest");
+    fs::write(world.project.join("file"), "two").unwrap();
+    world.snapshot();
+    assert_eq!(world.shell(r#"readlink "$M/latest/latest"; cat "$B/file""#), "1\ntwo");
+    eventually("it is listed", || world.shell(r#"ls "$M/latest/""#) == "0\n1\nlatest");
+
+    let second = record(&world.base.join("store"), &world.project).session_id();
+    assert_eq!(world.shell(r#"readlink "$M/latest""#), second);
+    eventually("it is listed", || world.shell(r#"ls "$M""#).lines().count() == 3);
+
+    let store = world.base.join("store");
+    fs::remove_dir_all(store.join(&first)).unwrap();
+    eventually("it is gone", || {
+        world.shell(r#"ls "$M""#) == format!("{second}\nlatest") && !world.past("0").exists()
+    });
+}
+
+fn eventually(what: &str, mut done: impl FnMut() -> bool) {
+    let patience = Instant::now() + Duration::from_secs(30);
+    while !done() {
+        assert!(Instant::now() < patience, "never: {what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn a_damaged_object_is_an_input_output_error() {
+    let build = |project: &Path| {
+        fs::write(project.join("bad"), "right bytes").unwrap();
+        fs::write(project.join("good"), "good").unwrap();
+    };
+    let Some(world) = World::new(build) else { return };
+    let hash = nono::object::ContentHash::of(b"right bytes").hex();
+    let object = world.base.join("store/objects").join(&hash[..2]).join(&hash[2..]);
+    fs::remove_file(&object).unwrap();
+    fs::write(&object, "wrong bytes").unwrap();
+    let output = world.output(r#"cat "$A/good" "$A/bad""#);
+    assert!(!output.status.success());
+    assert_eq!(output.stdout, b"good");
+    assert!(String::from_utf8_lossy(&output.stderr).contains("Input/output error"));
+}
+
+#[test]
+fn many_programs_walk_at_the_same_time() {
+    let build = |project: &Path| {
+        for dir in 0..20 {
+            let dir = project.join(format!("d{dir}"));
+            fs::create_dir(&dir).unwrap();
+            for file in 0..20 {
+                fs::write(dir.join(format!("f{file}")), format!("{} {file}", dir.display()))
+                    .unwrap();
+            }
+        }
+    };
+    let Some(world) = World::new(build) else { return };
+    world.snapshot();
+    let said = world.shell(
+        r#"for i in 1 2 3 4; do
+             (diff -r "$P" "$A"; diff -r "$A" "$B"; grep -rc f "$B" > /dev/null) 2>&1 &
+             (cd "$A/d3"; find "$M" > /dev/null; test "$(pwd -P)" = "$A/d3" || echo wrong) 2>&1 &
+           done; wait"#,
+    );
+    assert_eq!(said, "");
+}

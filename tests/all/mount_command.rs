@@ -1,0 +1,213 @@
+//! `nono mount` and `nono umount` as a person runs them: the real program, in the background.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use tempfile::TempDir;
+
+/// A home directory with a store in it.
+struct Home {
+    path: PathBuf,
+    _temp: TempDir,
+}
+
+impl Home {
+    /// A home with one recorded session. `None`, loudly, where nothing can be mounted.
+    fn new() -> Option<Self> {
+        let temp = TempDir::new().unwrap();
+        let home = Self { path: temp.path().canonicalize().unwrap(), _temp: temp };
+        fs::create_dir(home.path.join("project")).unwrap();
+        fs::write(home.path.join("project/file"), "text").unwrap();
+        home.ok(&["snapshot", "project"]);
+        let tried = home.nono(&["mount"]);
+        let said = text(&tried.stderr);
+        if !tried.status.success()
+            && ["/dev/fuse", "fuse3", "no permission"].iter().any(|word| said.contains(word))
+        {
+            eprintln!("MOUNT TEST DID NOT RUN: {said}");
+            assert!(
+                !std::env::var("CI").is_ok_and(|ci| ci == "true"),
+                "mounts must work here: {said}"
+            );
+            return None;
+        }
+        assert!(tried.status.success(), "{said}");
+        home.ok(&["umount"]);
+        Some(home)
+    }
+
+    fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_nono"));
+        command.args(arguments).current_dir(&self.path).env("HOME", &self.path);
+        command.env("LC_ALL", "C").env_remove("NONO_ROOT").env_remove("XDG_STATE_HOME");
+        command.stdin(Stdio::null());
+        command
+    }
+
+    fn nono(&self, arguments: &[&str]) -> Output {
+        self.command(arguments).output().unwrap()
+    }
+
+    /// Runs a command that must succeed, and returns what it says on both outputs.
+    fn ok(&self, arguments: &[&str]) -> (String, String) {
+        let output = self.nono(arguments);
+        assert!(output.status.success(), "{arguments:?}: {output:?}");
+        (text(&output.stdout), text(&output.stderr))
+    }
+
+    /// Runs a command that must fail with code 1 and this reason, and a hint.
+    fn refused(&self, arguments: &[&str], reason: &str) {
+        let output = self.nono(arguments);
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{arguments:?}: {output:?}");
+        assert!(said.contains(reason) && said.contains("hint:"), "{arguments:?}: {said}");
+        assert!(output.stdout.is_empty());
+    }
+
+    fn names(&self, path: &str) -> Vec<String> {
+        let Ok(entries) = fs::read_dir(self.path.join(path)) else { return Vec::new() };
+        let mut names: Vec<_> =
+            entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        names
+    }
+
+    /// Mounts that this home's tests made, as `--status --json` lists them.
+    fn mounts(&self) -> Vec<serde_json::Value> {
+        let (json, _) = self.ok(&["mount", "--status", "--json"]);
+        let all: Vec<serde_json::Value> = serde_json::from_str(&json).unwrap();
+        let ours = |mount: &serde_json::Value| {
+            Path::new(mount["directory"].as_str().unwrap()).starts_with(&self.path)
+        };
+        all.into_iter().filter(ours).collect()
+    }
+}
+
+impl Drop for Home {
+    fn drop(&mut self) {
+        // Whatever a failed test left behind.
+        for mount in self.mounts() {
+            let _ = self.nono(&["umount", mount["directory"].as_str().unwrap()]);
+        }
+    }
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+fn eventually(what: &str, mut done: impl FnMut() -> bool) {
+    let patience = Instant::now() + Duration::from_secs(30);
+    while !done() {
+        assert!(Instant::now() < patience, "never: {what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn a_mount_is_usable_when_the_prompt_returns_and_gone_after_umount() {
+    let Some(home) = Home::new() else { return };
+    let (out, said) = home.ok(&["mount"]);
+    assert!(out.is_empty());
+    assert!(said.contains("mounted at") && said.contains("nono umount"), "{said}");
+    let past = format!("snapshots/latest/latest{}/project/file", home.path.display());
+    assert_eq!(fs::read_to_string(home.path.join(past)).unwrap(), "text");
+    let mounts = home.mounts();
+    assert_eq!(mounts.len(), 1);
+    assert_eq!(mounts[0]["alive"], true);
+    assert_eq!(mounts[0]["root"], home.path.join(".nono/rollbacks").to_str().unwrap());
+    home.refused(&["mount"], "mounted there already");
+    home.refused(&["mount", "./snapshots"], "mounted there already");
+
+    home.ok(&["umount"]);
+    assert!(home.names("snapshots").is_empty() && home.mounts().is_empty());
+    home.refused(&["umount"], "nothing of nono is mounted");
+}
+
+#[test]
+fn a_part_of_the_store_can_be_mounted() {
+    let Some(home) = Home::new() else { return };
+    let (json, _) = home.ok(&["mount", "--session", "latest", "--owner", "me", "--json", "one"]);
+    let report: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(report["directory"], home.path.join("one").to_str().unwrap());
+    assert_eq!(home.names("one"), ["0", "latest"]);
+    assert_eq!(home.mounts()[0]["session"], report["session"]);
+    home.ok(&["mount", "--path", "project/sub", "two"]);
+    assert_eq!(home.names("two").len(), 2);
+    home.ok(&["mount", "--path", "elsewhere", "three"]);
+    assert!(home.names("three").is_empty());
+    home.refused(&["mount", "--session", "nope", "four"], "there is no session");
+    assert!(!home.path.join("four").exists());
+    for directory in ["one", "two", "three"] {
+        home.ok(&["umount", directory]);
+    }
+}
+
+#[test]
+fn bad_mount_points_are_refused_with_a_reason_and_a_hint() {
+    let Some(home) = Home::new() else { return };
+    fs::write(home.path.join("file"), "").unwrap();
+    fs::create_dir(home.path.join(".nono/rollbacks/empty")).unwrap();
+    symlink(".nono/rollbacks/empty", home.path.join("link")).unwrap();
+    home.refused(&["mount", "file"], "it is not a directory");
+    home.refused(&["mount", "project"], "not empty");
+    home.refused(&["mount", "missing/dir"], "it does not exist");
+    home.refused(&["mount", "."], "it contains the store");
+    home.refused(&["mount", ".nono/rollbacks/empty"], "it is inside the store");
+    home.refused(&["mount", "link"], "it is inside the store");
+    home.refused(&["mount", ".nono/rollbacks/new"], "it is inside the store");
+    assert!(!home.path.join(".nono/rollbacks/new").exists());
+    assert!(home.mounts().is_empty());
+    let usage = home.nono(&["mount", "--session", "a", "--path", "b"]);
+    assert_eq!(usage.status.code(), Some(2));
+}
+
+#[test]
+fn a_signal_ends_a_mount_cleanly_even_when_it_is_in_use() {
+    let Some(home) = Home::new() else { return };
+    for (signal, busy) in [("-INT", false), ("-TERM", false), ("-HUP", true)] {
+        let mut command = home.command(&["mount", "--foreground", "mnt"]);
+        let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
+        eventually("it is mounted", || home.names("mnt").len() == 2);
+        let user = busy.then(|| fs::File::open(home.path.join("mnt/latest")).unwrap());
+        let pid = child.id().to_string();
+        assert!(Command::new("kill").args([signal, &pid]).status().unwrap().success());
+        eventually("it ends", || child.try_wait().unwrap().is_some());
+        let output = child.wait_with_output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        assert_eq!(text(&output.stderr).contains("while in use"), busy, "{output:?}");
+        assert!(home.mounts().is_empty() && home.names("mnt").is_empty());
+        drop(user);
+    }
+}
+
+#[test]
+fn a_mount_whose_process_died_is_replaced() {
+    let Some(home) = Home::new() else { return };
+    fs::create_dir(home.path.join("mnt")).unwrap();
+    let mut child =
+        home.command(&["mount", "--foreground", "mnt"]).stderr(Stdio::null()).spawn().unwrap();
+    eventually("it is mounted", || home.names("mnt").len() == 2);
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert_eq!(home.mounts()[0]["alive"], false);
+    let (listed, _) = home.ok(&["mount", "--status"]);
+    assert!(listed.contains("(dead"), "{listed}");
+    let (_, said) = home.ok(&["mount", "mnt"]);
+    assert!(said.contains("replaced"), "{said}");
+    assert_eq!(home.names("mnt").len(), 2);
+    home.ok(&["umount", "mnt"]);
+}
+
+#[test]
+fn a_mount_before_the_first_session_shows_it_when_it_comes() {
+    let Some(home) = Home::new() else { return };
+    home.ok(&["mount", "--root", "later", "mnt"]);
+    assert!(home.names("mnt").is_empty());
+    home.ok(&["snapshot", "--root", "later", "project"]);
+    eventually("it is shown", || home.names("mnt").len() == 2);
+    home.ok(&["umount", "mnt"]);
+}
