@@ -1,6 +1,6 @@
 //! How much one snapshot may hold, and what is said or left out when a tree holds more.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
@@ -208,9 +208,12 @@ fn deny(mut items: Vec<Item>, budget: Budget) -> HashSet<(usize, Box<[u8]>)> {
     denied
 }
 
+/// A directory: its root and its relative path.
+type Key<'a> = (usize, &'a [u8]);
+
 /// The directories that are worth excluding: not the tracked path itself, and none inside another.
 fn largest_directories(roots: &[OpenRoot], items: &[Item]) -> Vec<LargeDirectory> {
-    let mut sizes: std::collections::HashMap<(usize, &[u8]), (u64, u64)> = Default::default();
+    let mut sizes: HashMap<Key<'_>, (u64, u64)> = HashMap::new();
     for item in items {
         let slashes = item.path.iter().enumerate().filter(|(_, byte)| **byte == b'/');
         let own = item.is_dir.then_some(item.path.len());
@@ -229,7 +232,7 @@ fn largest_directories(roots: &[OpenRoot], items: &[Item]) -> Vec<LargeDirectory
     };
     let mut sorted: Vec<_> = sizes.iter().collect();
     sorted.sort_by(|a, b| share(b.1).cmp(&share(a.1)).then(a.0.cmp(b.0)));
-    let mut chosen: Vec<((usize, &[u8]), (u64, u64))> = Vec::new();
+    let mut chosen: Vec<(Key<'_>, (u64, u64))> = Vec::new();
     for (key, size) in sorted {
         let inside = |outer: &[u8], inner: &[u8]| {
             inner.strip_prefix(outer).is_some_and(|rest| rest.starts_with(b"/"))

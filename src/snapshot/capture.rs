@@ -222,9 +222,12 @@ struct Capturer<'a> {
     not_captured: Mutex<Vec<NotCaptured>>,
     unstable: Mutex<Vec<PathBuf>>,
     /// Paths by inode, of files with more than one name.
-    links: Mutex<HashMap<(u64, u64), Vec<Box<[u8]>>>>,
+    links: Mutex<HashMap<InodeId, Vec<Box<[u8]>>>>,
     finished_roots: Mutex<Vec<Option<(Attributes, Node)>>>,
 }
+
+/// Device and inode number.
+type InodeId = (u64, u64);
 
 #[derive(Default)]
 struct Counters {

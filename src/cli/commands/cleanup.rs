@@ -1,5 +1,6 @@
 //! `nono rollback cleanup`: sessions go, and with them the space that nobody else needs.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::PathBuf;
@@ -93,7 +94,7 @@ fn choose(
             }
         }
     }
-    dated.sort_by(|a, b| (b.0, b.2.id()).cmp(&(a.0, a.2.id())));
+    dated.sort_by_key(|(started, _, session)| Reverse((*started, session.id())));
     let oldest = args
         .older_than
         .map(|days| Timestamp::now() - SignedDuration::from_hours(i64::from(days) * 24));
