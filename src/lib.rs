@@ -27,6 +27,7 @@ pub mod browse;
 #[cfg(feature = "cli")]
 pub mod cli;
 pub mod diff;
+pub mod gc;
 pub mod object;
 pub mod path_text;
 pub mod progress;

@@ -341,6 +341,7 @@ impl<'a> Fields<'a> {
 }
 
 #[cfg(test)]
+#[allow(clippy::disallowed_methods, reason = "tests look at the disk from outside")]
 mod tests {
     use super::*;
 

@@ -513,3 +513,6 @@ fn generation(id: u64, state: Option<StateId>) -> u64 {
         _ => 0,
     }
 }
+
+#[cfg(test)]
+mod tests;

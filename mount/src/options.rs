@@ -44,9 +44,6 @@ pub struct MountOptions {
     pub push_file_bytes: u64,
     /// Most bytes pushed for one read.
     pub push_batch_bytes: u64,
-    /// Nodes the kernel may hold before the mount asks it to drop files; about 250 bytes each here,
-    /// and far more in the kernel.
-    pub max_nodes: usize,
 }
 
 impl Default for MountOptions {
@@ -63,7 +60,6 @@ impl Default for MountOptions {
             push_siblings: true,
             push_file_bytes: 128 * 1024,
             push_batch_bytes: 4 * 1024 * 1024,
-            max_nodes: 1_000_000,
         }
     }
 }

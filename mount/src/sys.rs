@@ -42,12 +42,13 @@ impl MountedAt {
     /// # Errors
     /// Any error but the one that says that the process is gone.
     pub fn is_alive(&self) -> Result<bool, MountError> {
-        match fs::symlink_metadata(&self.directory) {
+        // Not `stat`, which the kernel may answer from its cache.
+        match rustix::fs::statfs(&self.directory) {
             Ok(_) => Ok(true),
-            Err(error) if is_dead(&error) => Ok(false),
+            Err(Errno::NOTCONN | Errno::CONNABORTED) => Ok(false),
             // A mount of another user refuses us, so somebody answers.
-            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Ok(true),
-            Err(error) => Err(MountError::io("look at", &self.directory, error)),
+            Err(Errno::ACCESS | Errno::PERM) => Ok(true),
+            Err(errno) => Err(MountError::io("look at", &self.directory, errno)),
         }
     }
 }

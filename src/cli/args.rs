@@ -56,6 +56,8 @@ pub(super) enum Rollback {
     Restore(commands::restore::RestoreArgs),
     /// Check every manifest and every byte
     Verify(commands::verify::VerifyArgs),
+    /// Remove sessions, and free the space that nobody needs
+    Cleanup(commands::cleanup::CleanupArgs),
 }
 
 /// Where sessions are kept.

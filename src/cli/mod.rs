@@ -69,6 +69,7 @@ fn dispatch(arguments: Arguments, context: &Context) -> Outcome {
             Rollback::Diff(args) => commands::diff::run(&args, &store, context),
             Rollback::Restore(args) => commands::restore::run(&args, &store, context),
             Rollback::Verify(args) => commands::verify::run(&args, &store, context),
+            Rollback::Cleanup(args) => commands::cleanup::run(&args, &store, context),
         },
     }
 }

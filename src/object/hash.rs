@@ -91,7 +91,7 @@ impl Hasher {
 
     /// Adds `count` zero bytes: a hole in a sparse file.
     pub fn update_zeros(&mut self, mut count: u64) {
-        const ZEROS: [u8; 65536] = [0; 65536];
+        static ZEROS: [u8; 65536] = [0; 65536];
         while count > 0 {
             let step = count.min(ZEROS.len() as u64) as usize;
             self.0.update(&ZEROS[..step]);

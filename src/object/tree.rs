@@ -36,11 +36,14 @@ pub struct Attributes {
 
 /// Extended attributes, sorted by name, no name twice.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Xattrs(Vec<(Box<[u8]>, Box<[u8]>)>);
+pub struct Xattrs(Vec<XattrPair>);
+
+/// Name and value of an extended attribute.
+pub type XattrPair = (Box<[u8]>, Box<[u8]>);
 
 impl Xattrs {
     /// Sorts the pairs; of two with the same name the first one stays.
-    pub fn new(mut pairs: Vec<(Box<[u8]>, Box<[u8]>)>) -> Self {
+    pub fn new(mut pairs: Vec<XattrPair>) -> Self {
         pairs.sort_by(|a, b| a.0.cmp(&b.0));
         pairs.dedup_by(|a, b| a.0 == b.0);
         Self(pairs)
@@ -290,7 +293,7 @@ fn read_xattrs(reader: &mut Reader<'_>) -> Result<Xattrs, DecodeError> {
     if count == 0 {
         return Err(reader.invalid("empty list of xattrs"));
     }
-    let mut pairs: Vec<(Box<[u8]>, Box<[u8]>)> = Vec::with_capacity(count);
+    let mut pairs: Vec<XattrPair> = Vec::with_capacity(count);
     for _ in 0..count {
         let name = reader.bytes()?;
         if name.is_empty() || name.len() > MAX_NAME_BYTES || name.contains(&0) {

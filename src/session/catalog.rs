@@ -6,7 +6,9 @@ use serde::Serialize;
 
 use crate::diff::ChangeSummary;
 use crate::path_text::{Shown, encode, serde_paths};
-use crate::snapshot::{MANIFEST_NAME, ManifestError, SessionDir, SessionMetadata, SessionOrigin};
+use crate::snapshot::{
+    MANIFEST_NAME, ManifestError, OBJECTS_NAME, SessionDir, SessionMetadata, SessionOrigin,
+};
 use crate::store::{LocalStore, StoreError};
 use crate::sys::{self, Dir, FileKind};
 
@@ -205,6 +207,11 @@ impl Catalog {
                 Err(CatalogError::NoSnapshot { session: session.id(), snapshot: wanted.clone() })
             }
         }
+    }
+
+    /// Whether a directory is a store that sessions share.
+    pub fn is_store(root: &Path) -> bool {
+        Dir::open(&root.join(OBJECTS_NAME)).is_ok()
     }
 
     /// The objects of a session.

@@ -86,7 +86,7 @@ impl Recording {
         metadata.origin = request.origin;
         let session = create_session(&root, metadata)?;
         let running = match request.origin {
-            SessionOrigin::Run => session.lock_running()?,
+            SessionOrigin::Run => Some(session.lock_running()?),
             SessionOrigin::Snapshot => None,
         };
         let started = SnapshotManager::new(

@@ -1,6 +1,6 @@
 //! How much one snapshot may hold, and what is said or left out when a tree holds more.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
@@ -151,8 +151,10 @@ fn survey_root(
     items: &mut Vec<Item>,
 ) -> bool {
     type Pending = (Vec<u8>, Mode, Option<Arc<IgnoreLevel>>, Vec<Arc<KnownDir>>);
+    let Some(stat) = &open.stat else { return true };
+    let bytes = if stat.kind == FileKind::File { stat.size } else { 0 };
+    items.push(Item { root, path: Box::default(), bytes, is_dir: true, is_known: true });
     let Some(top) = &open.dir else { return true };
-    items.push(Item { root, path: Box::default(), bytes: 0, is_dir: true, is_known: true });
     let mut pending: Vec<Pending> = vec![(Vec::new(), Mode::Filtered, None, known.to_vec())];
     while let Some((relative, mode, ignores, known)) = pending.pop() {
         if items.len() as u64 > most {
@@ -188,8 +190,9 @@ fn deny(mut items: Vec<Item>, budget: Budget) -> HashSet<(usize, Box<[u8]>)> {
     let mut denied: HashSet<(usize, Box<[u8]>)> = HashSet::new();
     for item in items {
         // A directory that is out takes what is below it along; nothing below is listed then.
-        let above = item.path.iter().rposition(|byte| *byte == b'/').map(|at| &item.path[..at]);
-        if above.is_some_and(|above| denied.contains(&(item.root, Box::from(above)))) {
+        let slash = item.path.iter().rposition(|byte| *byte == b'/');
+        let above = &item.path[..slash.unwrap_or(0)];
+        if !item.path.is_empty() && denied.contains(&(item.root, Box::from(above))) {
             if item.is_dir {
                 denied.insert((item.root, item.path));
             }
@@ -205,9 +208,12 @@ fn deny(mut items: Vec<Item>, budget: Budget) -> HashSet<(usize, Box<[u8]>)> {
     denied
 }
 
+/// A directory: its root and its relative path.
+type Key<'a> = (usize, &'a [u8]);
+
 /// The directories that are worth excluding: not the tracked path itself, and none inside another.
 fn largest_directories(roots: &[OpenRoot], items: &[Item]) -> Vec<LargeDirectory> {
-    let mut sizes: std::collections::HashMap<(usize, &[u8]), (u64, u64)> = Default::default();
+    let mut sizes: HashMap<Key<'_>, (u64, u64)> = HashMap::new();
     for item in items {
         let slashes = item.path.iter().enumerate().filter(|(_, byte)| **byte == b'/');
         let own = item.is_dir.then_some(item.path.len());
@@ -226,7 +232,7 @@ fn largest_directories(roots: &[OpenRoot], items: &[Item]) -> Vec<LargeDirectory
     };
     let mut sorted: Vec<_> = sizes.iter().collect();
     sorted.sort_by(|a, b| share(b.1).cmp(&share(a.1)).then(a.0.cmp(b.0)));
-    let mut chosen: Vec<((usize, &[u8]), (u64, u64))> = Vec::new();
+    let mut chosen: Vec<(Key<'_>, (u64, u64))> = Vec::new();
     for (key, size) in sorted {
         let inside = |outer: &[u8], inner: &[u8]| {
             inner.strip_prefix(outer).is_some_and(|rest| rest.starts_with(b"/"))

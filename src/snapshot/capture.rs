@@ -222,9 +222,12 @@ struct Capturer<'a> {
     not_captured: Mutex<Vec<NotCaptured>>,
     unstable: Mutex<Vec<PathBuf>>,
     /// Paths by inode, of files with more than one name.
-    links: Mutex<HashMap<(u64, u64), Vec<Box<[u8]>>>>,
+    links: Mutex<HashMap<InodeId, Vec<Box<[u8]>>>>,
     finished_roots: Mutex<Vec<Option<(Attributes, Node)>>>,
 }
+
+/// Device and inode number.
+type InodeId = (u64, u64);
 
 #[derive(Default)]
 struct Counters {
@@ -289,7 +292,9 @@ impl<'a> Capturer<'a> {
             self.unreadable(index, b"", error);
         }
         let (Some(place), Some(stat)) = (&root.place, root.stat) else { return };
-        self.count_entry(&stat);
+        if self.is_denied(index, b"") || !self.count_entry(&stat) {
+            return self.leave_out(index, b"", NotCapturedReason::OverBudget);
+        }
         if stat.kind == FileKind::Directory {
             let mut dir = PendingDir::new(index, Vec::new(), stat, Mode::Filtered);
             dir.known = known;
@@ -544,7 +549,10 @@ impl<'a> Capturer<'a> {
                     self.leave_out(root, path, NotCapturedReason::Unreadable { error });
                     return None;
                 }
-                self.count_entry(&stat);
+                if !self.count_entry(&stat) {
+                    self.leave_out(root, path, NotCapturedReason::OverBudget);
+                    return None;
+                }
                 let found = FoundEntry { name: found.name.clone(), stat, mode: found.mode };
                 return self.other_entry(dir, &found, root, path).map(|entry| (entry, None));
             }

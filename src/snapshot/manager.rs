@@ -228,7 +228,7 @@ impl SnapshotManager {
         }
     }
 
-    /// Writes the session's manifest. Number and hashes of the snapshots are taken from the disk,
+    /// Writes the session's manifest. What it says of the snapshots is kept as it is on the disk,
     /// whatever `metadata` says.
     ///
     /// # Errors
@@ -236,19 +236,34 @@ impl SnapshotManager {
     pub fn save_session_metadata(&self, metadata: &SessionMetadata) -> Result<(), SnapshotError> {
         let _lock = self.session.lock()?;
         let mut metadata = metadata.clone();
-        if let Ok(current) = self.session.metadata() {
-            metadata.changes = current.changes;
-            metadata.bytes_written = current.bytes_written;
+        match self.session.metadata() {
+            Ok(current) => {
+                metadata.changes = current.changes;
+                metadata.bytes_written = current.bytes_written;
+                metadata.merkle_roots = current.merkle_roots;
+                metadata.manifest_hashes = current.manifest_hashes;
+            }
+            Err(ManifestError::Missing { .. }) => {
+                metadata.merkle_roots.clear();
+                metadata.manifest_hashes.clear();
+            }
+            Err(error) => return Err(error.into()),
         }
-        metadata.merkle_roots.clear();
-        metadata.manifest_hashes.clear();
-        for number in self.session.snapshot_numbers()? {
+        self.list_snapshots(&mut metadata)?;
+        Ok(self.session.save_metadata(&metadata)?)
+    }
+
+    /// Adds the snapshots that the session does not list yet. Those that it lists are not looked at
+    /// again: a manifest that was edited since must not be vouched for.
+    fn list_snapshots(&self, metadata: &mut SessionMetadata) -> Result<(), SnapshotError> {
+        let listed = metadata.manifest_hashes.len() as u64;
+        for number in self.session.snapshot_numbers()?.into_iter().filter(|n| *n >= listed) {
             let loaded = self.session.manifest(number)?;
             metadata.merkle_roots.push(loaded.manifest.merkle_root);
             metadata.manifest_hashes.push(loaded.hash);
         }
-        metadata.snapshot_count = metadata.merkle_roots.len() as u64;
-        Ok(self.session.save_metadata(&metadata)?)
+        metadata.snapshot_count = metadata.manifest_hashes.len() as u64;
+        Ok(())
     }
 
     /// Reads the manifest of a session.
@@ -391,17 +406,7 @@ impl SnapshotManager {
             Err(error) => return Err(error.into()),
         };
         let number = loaded.manifest.number;
-        // After a crash between publishing and recording, earlier ones may be missing here.
-        for number in metadata.manifest_hashes.len() as u64..number {
-            let earlier = self.session.manifest(number)?;
-            metadata.merkle_roots.push(earlier.manifest.merkle_root);
-            metadata.manifest_hashes.push(earlier.hash);
-        }
-        metadata.merkle_roots.truncate(number as usize);
-        metadata.manifest_hashes.truncate(number as usize);
-        metadata.merkle_roots.push(loaded.manifest.merkle_root);
-        metadata.manifest_hashes.push(loaded.hash);
-        metadata.snapshot_count = number + 1;
+        self.list_snapshots(&mut metadata)?;
         metadata.bytes_written += loaded.manifest.totals.bytes_written;
         if number > 0 && loaded.manifest.kind == SnapshotKind::Ordinary {
             let baseline = self.load_manifest(0)?;

@@ -23,7 +23,6 @@ pub use manifest::{
 pub use metadata::{SessionMetadata, SessionOrigin};
 pub(crate) use roots::OpenPath;
 pub use roots::{TrackedPathError, TrackedRoot, resolve_roots};
-#[allow(unused_imports, reason = "used by sessions")]
 pub(crate) use session_dir::OBJECTS_NAME;
 pub use session_dir::{LoadedManifest, ManifestError, SessionDir};
 

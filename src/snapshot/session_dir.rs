@@ -121,12 +121,21 @@ impl SessionDir {
         Ok(FileLock::exclusive(&self.path().join(LOCK_NAME))?)
     }
 
-    /// Marks the session as running, for as long as the value lives. `None`: somebody else runs it.
+    /// Keeps others from writing this session, without waiting. `None`: somebody else writes it.
     ///
     /// # Errors
     /// When the lock file cannot be made.
-    pub fn lock_running(&self) -> Result<Option<FileLock>, ManifestError> {
-        Ok(FileLock::try_exclusive(&self.path().join(RUNNING_NAME))?)
+    pub fn try_lock(&self) -> Result<Option<FileLock>, ManifestError> {
+        Ok(FileLock::try_exclusive(&self.path().join(LOCK_NAME))?)
+    }
+
+    /// Marks the session as running, for as long as the value lives. Waits for those who are just
+    /// looking whether it runs.
+    ///
+    /// # Errors
+    /// When the lock file cannot be made.
+    pub fn lock_running(&self) -> Result<FileLock, ManifestError> {
+        Ok(FileLock::exclusive(&self.path().join(RUNNING_NAME))?)
     }
 
     /// Whether a supervisor of this session is alive.
@@ -137,7 +146,8 @@ impl SessionDir {
         if self.dir.try_stat(RUNNING_NAME.as_bytes())?.is_none() {
             return Ok(false);
         }
-        Ok(self.lock_running()?.is_none())
+        // Shared, so that two who look do not take each other for a supervisor.
+        Ok(FileLock::try_shared(&self.path().join(RUNNING_NAME))?.is_none())
     }
 
     /// The session's manifest.
@@ -224,7 +234,10 @@ impl SessionDir {
         let metadata = self.metadata()?;
         let numbers = self.snapshot_numbers()?;
         let mut chain: Vec<LoadedManifest> = Vec::with_capacity(numbers.len());
-        for number in 0..numbers.last().map_or(0, |last| last + 1) {
+        for (expected, number) in (0..).zip(numbers) {
+            if number != expected {
+                return Err(ManifestError::Missing { path: self.manifest_path(expected) });
+            }
             let loaded = self.manifest(number)?;
             self.check_link(chain.last(), &loaded, &metadata)?;
             chain.push(loaded);
@@ -271,7 +284,8 @@ impl SessionDir {
 
 /// A snapshot's number in its one form: digits without leading zeros.
 fn parse_number(name: &[u8]) -> Option<u64> {
-    let number = std::str::from_utf8(name).ok()?.parse::<u64>().ok()?;
+    // Far beyond what anybody takes, and far below where adding one overflows.
+    let number = u64::from(std::str::from_utf8(name).ok()?.parse::<u32>().ok()?);
     (number.to_string().as_bytes() == name).then_some(number)
 }
 

@@ -368,6 +368,7 @@ fn relative_name(hash: &ContentHash) -> [u8; 65] {
 }
 
 #[cfg(test)]
+#[allow(clippy::disallowed_methods, reason = "tests look at the disk from outside")]
 mod tests {
     use super::*;
     use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};

@@ -480,6 +480,15 @@ impl Dir {
         written
     }
 
+    /// Flushes the names in this directory: what was renamed in it stays renamed after a power
+    /// failure.
+    ///
+    /// # Errors
+    /// EIO.
+    pub fn sync(&self) -> Result<()> {
+        rustix::fs::fsync(&self.fd).at("flush", &self.path)
+    }
+
     /// Flushes the whole file system that holds this directory: one call for any number of files.
     ///
     /// # Errors

@@ -38,8 +38,20 @@ impl FileLock {
     /// # Errors
     /// When the lock file cannot be made or opened.
     pub fn try_exclusive(path: &Path) -> Result<Option<Self>> {
+        Self::attempt(path, FlockOperation::NonBlockingLockExclusive)
+    }
+
+    /// Takes the lock for shared use if nobody holds it exclusively.
+    ///
+    /// # Errors
+    /// When the lock file cannot be made or opened.
+    pub fn try_shared(path: &Path) -> Result<Option<Self>> {
+        Self::attempt(path, FlockOperation::NonBlockingLockShared)
+    }
+
+    fn attempt(path: &Path, operation: FlockOperation) -> Result<Option<Self>> {
         let fd = open(path)?;
-        match rustix::fs::flock(&fd, FlockOperation::NonBlockingLockExclusive) {
+        match rustix::fs::flock(&fd, operation) {
             Ok(()) => Ok(Some(Self { _fd: fd, path: path.to_owned() })),
             Err(Errno::WOULDBLOCK) => Ok(None),
             Err(errno) => Err(errno).at("lock", path),

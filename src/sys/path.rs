@@ -60,18 +60,22 @@ pub fn plain_absolute(path: &Path, current_dir: &Path) -> PathBuf {
 /// # Errors
 /// When a component cannot be made or is not a directory.
 pub fn create_private_dir(path: &Path) -> Result<()> {
+    match (make_private_dir(path), path.parent()) {
+        (Err(Errno::NOENT), Some(parent)) if parent != Path::new("") => {
+            create_private_dir(parent)?;
+            // Once more, and no oftener: some file systems answer ENOENT for ever (/proc).
+            make_private_dir(path).at("make the directory", path)
+        }
+        (made, _) => made.at("make the directory", path),
+    }
+}
+
+fn make_private_dir(path: &Path) -> rustix::io::Result<()> {
     match rustix::fs::mkdir(path, Mode::RWXU) {
-        Ok(()) => Ok(()),
         Err(Errno::EXIST) => {
-            let is_dir = std::fs::metadata(path).at("look at", path)?.is_dir();
-            if is_dir { Ok(()) } else { Err(Errno::NOTDIR).at("use as a directory", path) }
+            let kind = rustix::fs::FileType::from_raw_mode(rustix::fs::stat(path)?.st_mode);
+            if kind.is_dir() { Ok(()) } else { Err(Errno::NOTDIR) }
         }
-        Err(Errno::NOENT) if path.parent().is_some_and(|parent| parent != Path::new("")) => {
-            if let Some(parent) = path.parent() {
-                create_private_dir(parent)?;
-            }
-            create_private_dir(path)
-        }
-        Err(errno) => Err(errno).at("make the directory", path),
+        made => made,
     }
 }

@@ -1,8 +1,11 @@
 //! Integration tests: one binary, so that it links once.
 #![allow(missing_docs, unreachable_pub, clippy::disallowed_methods, clippy::print_stderr)]
 
+mod fixture;
 mod mount;
 mod mount_command;
 mod observe;
 mod patch;
 mod roundtrip;
+mod run_and_undo;
+mod wrong_use;

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io::ErrorKind;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use nono_mount::{
@@ -145,6 +146,43 @@ fn another_mount_at_the_same_place_is_left_alone() {
     assert_eq!(unmounter.unmount().unwrap(), Unmounted::Clean);
     assert_eq!(mounted.shell("ls $M"), "7");
     drop(second);
+}
+
+const SERVE_AT: &str = "NONO_TEST_SERVE_AT";
+
+/// What `a_dead_mount_is_noticed_and_replaced` kills.
+#[test]
+#[ignore = "another test runs it in a process of its own"]
+fn serve_until_killed() {
+    let Some(point) = std::env::var_os(SERVE_AT) else { return };
+    let memory = Memory::with([("0", many(1, 1))]);
+    Mount::new(memory, point.as_ref(), MountOptions::default()).unwrap().wait().unwrap();
+}
+
+#[test]
+fn a_dead_mount_is_noticed_and_replaced() {
+    let Some(mut mounted) = mount(&Memory::with([("7", many(1, 1))])) else { return };
+    mounted.mount.take();
+    let mut child = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "--ignored", "living::serve_until_killed"])
+        .env(SERVE_AT, &mounted.point)
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    eventually("the other process mounts", || mounted.path("0").try_exists().unwrap());
+    child.kill().unwrap();
+    child.wait().unwrap();
+
+    let Ok(MountPoint::Dead(dead)) = check_mount_point(&mounted.point) else {
+        panic!("{:?}", check_mount_point(&mounted.point));
+    };
+    assert!(!dead.is_alive().unwrap());
+    assert!(mounts().unwrap().contains(&dead));
+    let memory = Memory::with([("7", many(1, 1))]);
+    let replaced = Mount::new(memory, &mounted.point, MountOptions::default()).unwrap();
+    assert_eq!(mounted.shell("ls $M"), "7");
+    drop(replaced);
+    assert!(matches!(check_mount_point(&mounted.point), Ok(MountPoint::Free(_))));
 }
 
 #[test]

@@ -1,0 +1,192 @@
+//! `nono rollback cleanup`: sessions go, and with them the space that nobody else needs.
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::path::PathBuf;
+
+use clap::Args;
+use jiff::{SignedDuration, Timestamp};
+
+use crate::cli::Outcome;
+use crate::cli::args::StoreArgs;
+use crate::cli::context::{Context, DIM, YELLOW};
+use crate::cli::error::CliError;
+use crate::cli::progress::Bar;
+use crate::cli::render::byte_size;
+use crate::gc::{CleanupError, CleanupOptions, CleanupPlan, CleanupReport};
+use crate::session::{Catalog, SessionStatus};
+use crate::snapshot::SessionDir;
+
+/// Arguments of `nono rollback cleanup`.
+#[derive(Debug, Args)]
+pub(in crate::cli) struct CleanupArgs {
+    /// Sessions to remove: ids, or prefixes that only one has
+    #[arg(value_name = "ID")]
+    ids: Vec<String>,
+    /// Keep the newest N sessions, remove the others
+    #[arg(long, value_name = "N")]
+    keep: Option<usize>,
+    /// Remove sessions that began more than so many days ago
+    #[arg(long, value_name = "DAYS")]
+    older_than: Option<u32>,
+    /// Remove all sessions
+    #[arg(long, conflicts_with_all = ["keep", "older_than", "ids"])]
+    all: bool,
+    /// Only say what would be removed
+    #[arg(long)]
+    dry_run: bool,
+    /// Do not ask
+    #[arg(long, short)]
+    yes: bool,
+    /// Print the report as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+pub(in crate::cli) fn run(args: &CleanupArgs, store: &StoreArgs, context: &Context) -> Outcome {
+    let catalog = store.catalog()?;
+    let chosen = choose(args, &catalog, context)?;
+    if !args.dry_run && !args.yes && !chosen.is_empty() {
+        confirm(chosen.len(), context)?;
+    }
+    let bar = Bar::new(context, "cleaning up", true);
+    let options = CleanupOptions { progress: &*bar, ..CleanupOptions::default() };
+    let cleaned = clean(&catalog, &chosen, args.dry_run, &options);
+    bar.finish();
+    let report = cleaned?;
+    if args.json {
+        context.json(&report)?;
+    } else {
+        print(&report, context)?;
+    }
+    // A session that was to go and is still there is only a part of what was asked for.
+    Ok(u8::from(!report.sessions_skipped.is_empty()))
+}
+
+/// The sessions that the arguments name. With `--keep` and `--older-than`, both must agree.
+fn choose(
+    args: &CleanupArgs,
+    catalog: &Catalog,
+    context: &Context,
+) -> Result<Vec<SessionDir>, CliError> {
+    if !args.ids.is_empty() {
+        return args.ids.iter().map(|id| Ok(catalog.find(id)?)).collect();
+    }
+    if args.all {
+        return Ok(catalog.sessions()?);
+    }
+    if args.keep.is_none() && args.older_than.is_none() {
+        return Ok(Vec::new());
+    }
+    let mut dated = Vec::new();
+    for session in catalog.sessions()? {
+        match session.metadata() {
+            Ok(metadata) => {
+                let status = SessionStatus::of(&session, &metadata)?;
+                dated.push((metadata.started, status, session));
+            }
+            Err(error) => {
+                context.warn(format_args!(
+                    "{error}; it is kept (nono rollback cleanup {} removes it)",
+                    session.id()
+                ));
+            }
+        }
+    }
+    dated.sort_by_key(|(started, _, session)| Reverse((*started, session.id())));
+    let oldest = args
+        .older_than
+        .map(|days| Timestamp::now() - SignedDuration::from_hours(i64::from(days) * 24));
+    let keep = args.keep.unwrap_or(0);
+    Ok(dated
+        .into_iter()
+        .enumerate()
+        .filter(|(index, (started, status, _))| {
+            *index >= keep
+                && oldest.is_none_or(|oldest| *started < oldest)
+                && *status != SessionStatus::Running
+        })
+        .map(|(_, (_, _, session))| session)
+        .collect())
+}
+
+fn confirm(count: usize, context: &Context) -> Result<(), CliError> {
+    let sessions = if count == 1 { "1 session".to_owned() } else { format!("{count} sessions") };
+    if !context.stdin_is_terminal {
+        let message = format!("{sessions} would be removed, and there is nobody to ask");
+        return Err(CliError::usage(message).with_hint("--yes removes, --dry-run only looks"));
+    }
+    if context
+        .confirm(&format!("remove {sessions}? They cannot be undone or looked at any more."))?
+    {
+        Ok(())
+    } else {
+        Err(CliError::failed("nothing was removed"))
+    }
+}
+
+/// Each store root is cleaned on its own: it has its own objects and its own lock.
+fn clean(
+    catalog: &Catalog,
+    chosen: &[SessionDir],
+    dry_run: bool,
+    options: &CleanupOptions<'_>,
+) -> Result<CleanupReport, CliError> {
+    let mut by_root: BTreeMap<PathBuf, Vec<SessionDir>> = BTreeMap::new();
+    for root in catalog.roots().iter().filter(|root| Catalog::is_store(root)) {
+        by_root.insert(root.clone(), Vec::new());
+    }
+    for session in chosen {
+        let root = session.path().parent().unwrap_or(catalog.root()).to_owned();
+        by_root.entry(root).or_default().push(SessionDir::open(session.path())?);
+    }
+    let mut total = CleanupReport { dry_run, ..CleanupReport::default() };
+    for (root, remove) in by_root {
+        let all = || Catalog::new(root.clone(), []).sessions();
+        let plan = CleanupPlan::new(&root, &remove, &all()?, options)?;
+        let report = if dry_run { plan.report().clone() } else { plan.apply(all, options)? };
+        total.sessions_removed.extend(report.sessions_removed);
+        total.sessions_skipped.extend(report.sessions_skipped);
+        total.objects_removed += report.objects_removed;
+        total.bytes_freed += report.bytes_freed;
+        total.objects_kept_young += report.objects_kept_young;
+        total.bytes_kept_young += report.bytes_kept_young;
+    }
+    Ok(total)
+}
+
+fn print(report: &CleanupReport, context: &Context) -> Result<(), CliError> {
+    let mut out = context.out();
+    let verb = if report.dry_run { "would remove" } else { "removed" };
+    for session in &report.sessions_removed {
+        writeln!(out, "{verb} {session}")?;
+    }
+    for skipped in &report.sessions_skipped {
+        writeln!(out, "{YELLOW}kept{YELLOW:#} {}: {}", skipped.session_id, skipped.reason)?;
+    }
+    let verb = if report.dry_run { "would free" } else { "freed" };
+    let size = byte_size(report.bytes_freed);
+    writeln!(out, "{verb} {size} in {} objects", report.objects_removed)?;
+    if report.objects_kept_young > 0 {
+        let size = byte_size(report.bytes_kept_young);
+        writeln!(
+            out,
+            "{DIM}{size} that no session needs are less than an hour old and stay for now{DIM:#}"
+        )?;
+    }
+    Ok(())
+}
+
+impl From<CleanupError> for CliError {
+    fn from(error: CleanupError) -> Self {
+        let failed = Self::failed(error.to_string());
+        match error {
+            CleanupError::DamagedSession { session_id, .. } => failed.with_hint(format!(
+                "`nono rollback verify {session_id}` says what is damaged; \
+                 `nono rollback cleanup {session_id}` removes it"
+            )),
+            _ => failed,
+        }
+    }
+}

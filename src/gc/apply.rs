@@ -1,0 +1,120 @@
+//! Doing what a plan says, under the store's lock.
+
+use std::collections::HashSet;
+use std::os::unix::ffi::OsStrExt;
+
+use super::plan::CleanupPlan;
+use super::store_root::{StoreRoot, identity};
+use super::survey::Survey;
+use super::{CleanupError, CleanupOptions, CleanupReport, SkipReason, SkippedSession};
+use crate::snapshot::SessionDir;
+use crate::store::{LocalStore, StoreLock};
+use crate::sys::FileLock;
+
+/// A session that is removed, with its lock.
+struct Removed {
+    name: Box<[u8]>,
+    session: SessionDir,
+    _lock: FileLock,
+}
+
+impl CleanupPlan {
+    /// Removes the sessions of the plan and all garbage. Waits until no snapshot is being written
+    /// and keeps new ones waiting.
+    ///
+    /// `list` gives all sessions whose objects are in the store; it is called while the lock is
+    /// held (so it must not take it), because a session that was made after the plan must keep its
+    /// objects. What is garbage
+    /// is found out again then, so the numbers may differ from the plan's. A session that is gone
+    /// by now is left out, one that is running or busy by now is skipped.
+    ///
+    /// # Errors
+    /// As [`CleanupError`] says. An error of a file system call while things are removed leaves a
+    /// store in which every session that is listed is complete; the next cleanup does the rest.
+    pub fn apply<E>(
+        &self,
+        list: impl Fn() -> Result<Vec<SessionDir>, E>,
+        options: &CleanupOptions<'_>,
+    ) -> Result<CleanupReport, CleanupError>
+    where
+        E: Into<Box<dyn std::error::Error + Send + Sync>>,
+    {
+        let root = StoreRoot::open(&self.root)?;
+        let store = match &root.store {
+            Some((store, _)) => Some((store, store.lock_exclusive()?)),
+            None => None,
+        };
+        let mut report = CleanupReport {
+            sessions_skipped: self.report().sessions_skipped.clone(),
+            ..CleanupReport::default()
+        };
+        let mut kept = Vec::new();
+        let mut removed = Vec::new();
+        let mut known = HashSet::new();
+        for name in &self.names {
+            let Some(session) = root.open_session(name)? else { continue };
+            known.extend(identity(&session)?);
+            let reason = if session.is_running()? {
+                SkipReason::Running
+            // Not waited for: whoever holds it may be waiting for the store's lock.
+            } else if let Some(lock) = session.try_lock()? {
+                report.sessions_removed.push(session.id());
+                removed.push(Removed { name: name.clone(), session, _lock: lock });
+                continue;
+            } else {
+                SkipReason::Busy
+            };
+            report.sessions_skipped.push(SkippedSession { session_id: session.id(), reason });
+            kept.push(session);
+        }
+        for session in list().map_err(|error| CleanupError::List(error.into()))? {
+            if identity(&session)?.is_some_and(|id| known.insert(id)) {
+                kept.push(session);
+            }
+        }
+        let leftovers = root.leftovers()?;
+        let gone = removed.iter().map(|removed| &removed.session);
+        let gone: Vec<_> = gone.chain(&leftovers).collect();
+        let survey = Survey::new(&root, &gone, &kept.iter().collect::<Vec<_>>(), options)?;
+
+        // From here on things change.
+        let mut hidden: Vec<Box<[u8]>> = Vec::new();
+        for leftover in &leftovers {
+            hidden.extend(leftover.path().file_name().map(|name| name.as_bytes().into()));
+        }
+        for removed in &removed {
+            hidden.push(root.hide(&removed.name)?);
+        }
+        if !hidden.is_empty() {
+            // A power failure must not bring a session back whose objects are gone.
+            root.dir.sync()?;
+        }
+        if let Some((store, lock)) = &store {
+            remove_garbage(&root, store, lock, &survey, options)?;
+        }
+        // Last, so that what is left to do after a crash can still be seen from the manifests.
+        for name in &hidden {
+            root.dir.remove_dir_all(name)?;
+        }
+        Ok(survey.report(report))
+    }
+}
+
+fn remove_garbage(
+    root: &StoreRoot,
+    store: &LocalStore,
+    lock: &StoreLock,
+    survey: &Survey,
+    options: &CleanupOptions<'_>,
+) -> Result<(), CleanupError> {
+    if !survey.garbage.is_empty() {
+        store.renew_generation()?;
+        root.remove_stat_caches();
+    }
+    for found in &survey.garbage {
+        store.remove(&found.hash, lock)?;
+        options.progress.advance(1, found.size);
+    }
+    store.remove_temporary_files(lock)?;
+    Ok(())
+}

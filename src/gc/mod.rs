@@ -1,0 +1,173 @@
+//! Collection of garbage: removing sessions, and the objects that nothing needs any more.
+//!
+//! An object stays if a snapshot of a remaining session reaches it. Always true:
+//!
+//! - Planning changes nothing, and what a plan announces is what applying it does, unless sessions
+//!   came or went in between: [`CleanupPlan::apply`] looks at everything again under the store's
+//!   exclusive lock, when nobody writes a snapshot.
+//! - If one manifest or tree of a remaining session cannot be read, nothing at all is changed: what
+//!   lies behind it could not be told from garbage.
+//! - A session vanishes from every list at once, by a rename to a hidden name, and that is durable
+//!   before the first of its objects goes. What a crash leaves is collected the next time.
+//! - Objects of removed sessions go at once, whatever their age: a manifest named them, so nobody
+//!   is still writing them. Other unneeded objects are what an interrupted snapshot left, and go
+//!   when they are older than a grace time.
+//! - A new generation of the store begins before the first object goes, so that no stat cache
+//!   vouches for what is gone.
+
+mod apply;
+mod mark;
+mod plan;
+mod store_root;
+mod survey;
+#[cfg(test)]
+mod tests;
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde::Serialize;
+
+use crate::path_text::Shown;
+use crate::progress::{NoProgress, Progress};
+use crate::snapshot::ManifestError;
+use crate::store::StoreError;
+use crate::sys;
+
+pub use plan::CleanupPlan;
+
+/// Age at which an object that nothing ever named is garbage, unless told otherwise.
+pub const DEFAULT_GRACE: Duration = Duration::from_secs(60 * 60);
+
+/// How to clean up.
+#[derive(Clone, Copy)]
+pub struct CleanupOptions<'a> {
+    /// Objects that no session ever named stay until they are this old.
+    pub grace: Duration,
+    /// Told of every object that was removed. Asked whether to stop as long as nothing is changed.
+    pub progress: &'a dyn Progress,
+}
+
+impl Default for CleanupOptions<'_> {
+    fn default() -> Self {
+        Self { grace: DEFAULT_GRACE, progress: &NoProgress }
+    }
+}
+
+impl std::fmt::Debug for CleanupOptions<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("CleanupOptions").field("grace", &self.grace).finish_non_exhaustive()
+    }
+}
+
+/// What a cleanup does (of a plan) or did.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct CleanupReport {
+    /// Whether this is only what would be done.
+    pub dry_run: bool,
+    /// Ids of the sessions that are removed.
+    pub sessions_removed: Vec<String>,
+    /// Sessions that were to be removed and stay.
+    pub sessions_skipped: Vec<SkippedSession>,
+    /// Objects that are removed.
+    pub objects_removed: u64,
+    /// Lengths of those objects in bytes, added up.
+    pub bytes_freed: u64,
+    /// Objects that nothing needs and that are younger than the grace time.
+    pub objects_kept_young: u64,
+    /// Lengths of those objects in bytes, added up.
+    pub bytes_kept_young: u64,
+}
+
+impl CleanupReport {
+    /// Whether there is nothing to remove.
+    pub fn is_empty(&self) -> bool {
+        self.sessions_removed.is_empty() && self.objects_removed == 0
+    }
+}
+
+/// A session that stays although it was to be removed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct SkippedSession {
+    /// Its id.
+    pub session_id: String,
+    /// Why it stays.
+    pub reason: SkipReason,
+}
+
+/// Why a session cannot be removed now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum SkipReason {
+    /// Its command is running.
+    Running,
+    /// A snapshot of it is being taken or restored. Only noticed when a plan is applied.
+    Busy,
+}
+
+impl std::fmt::Display for SkipReason {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Running => "its command is still running",
+            Self::Busy => "a snapshot of it is being taken or restored",
+        })
+    }
+}
+
+/// Why nothing, or not everything, was cleaned up.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum CleanupError {
+    /// What a remaining session needs cannot be told. Nothing was changed.
+    #[error(
+        "nothing was freed, because it cannot be told what session {session_id} needs: {source} \
+         (verify that session; then repair it, or remove it as well)"
+    )]
+    DamagedSession {
+        /// The session.
+        session_id: String,
+        /// What cannot be read.
+        source: Unreadable,
+    },
+    /// A session to remove is not a directory right in the root directory of the store.
+    #[error("session {} does not lie in {}", Shown::path(session), Shown::path(root))]
+    NotInRoot {
+        /// The session's directory.
+        session: PathBuf,
+        /// The root directory of the store.
+        root: PathBuf,
+    },
+    /// The directory is itself a session: its objects are its own, and none of them is garbage.
+    #[error("{} is a session and not a root directory of sessions", Shown::path(root))]
+    RootIsSession {
+        /// The directory.
+        root: PathBuf,
+    },
+    /// The remaining sessions cannot be listed. Nothing was changed.
+    #[error("cannot list the sessions that remain: {0}")]
+    List(#[source] Box<dyn std::error::Error + Send + Sync>),
+    /// Somebody asked to stop. Nothing was changed.
+    #[error("stopped before anything was removed")]
+    Cancelled,
+    /// A session cannot be looked at.
+    #[error(transparent)]
+    Session(#[from] ManifestError),
+    /// The store cannot be read or changed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The root directory cannot be read or changed.
+    #[error(transparent)]
+    Io(#[from] sys::Error),
+}
+
+/// What cannot be read of a session.
+#[derive(Debug, thiserror::Error)]
+pub enum Unreadable {
+    /// A manifest.
+    #[error(transparent)]
+    Manifest(#[from] ManifestError),
+    /// A tree.
+    #[error(transparent)]
+    Tree(#[from] StoreError),
+}

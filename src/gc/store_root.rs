@@ -1,0 +1,173 @@
+//! The root directory of a store: where its objects are, and what in it is a session.
+
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use super::CleanupError;
+use crate::path_text::to_path;
+use crate::snapshot::{MANIFEST_NAME, OBJECTS_NAME, SessionDir};
+use crate::store::{LocalStore, StoreError};
+use crate::sys::{Dir, FileKind};
+
+/// Sessions that are being removed have this in front of their id.
+const REMOVED_PREFIX: &[u8] = b".removed-";
+const INDEX_NAME: &[u8] = b"index";
+
+/// An open root directory.
+pub(super) struct StoreRoot {
+    pub(super) dir: Dir,
+    /// The shared objects, with their device and inode; none where all sessions have their own.
+    pub(super) store: Option<(LocalStore, (u64, u64))>,
+}
+
+/// Where a session's objects are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum ObjectsPlace {
+    /// In the objects of the root directory. Also when the link is broken: better to keep too much.
+    Shared,
+    /// In the session itself.
+    Own,
+    /// Behind a link to another store.
+    Elsewhere,
+}
+
+impl StoreRoot {
+    pub(super) fn open(path: &Path) -> Result<Self, CleanupError> {
+        let dir = Dir::open(path)?;
+        if dir.try_stat(b"snapshots")?.is_some() {
+            return Err(CleanupError::RootIsSession { root: path.to_owned() });
+        }
+        let objects = path.join(OBJECTS_NAME);
+        let store = match LocalStore::open(&objects) {
+            Ok(store) => {
+                let stat = Dir::open(&objects)?.stat_self()?;
+                Some((store, (stat.dev, stat.ino)))
+            }
+            Err(StoreError::Io(error)) if error.is_gone() => None,
+            Err(error) => return Err(error.into()),
+        };
+        Ok(Self { dir, store })
+    }
+
+    pub(super) fn place(&self, session: &SessionDir) -> Result<ObjectsPlace, CleanupError> {
+        let dir = match Dir::open(session.path()) {
+            Ok(dir) => dir,
+            Err(error) if error.is_gone() => return Ok(ObjectsPlace::Shared),
+            Err(error) => return Err(error.into()),
+        };
+        match dir.try_stat(OBJECTS_NAME.as_bytes())?.map(|stat| stat.kind) {
+            Some(FileKind::Directory) => return Ok(ObjectsPlace::Own),
+            Some(FileKind::Symlink) => {}
+            _ => return Ok(ObjectsPlace::Shared),
+        }
+        let target = match Dir::open(&session.objects_path()) {
+            Ok(target) => target.stat_self()?,
+            Err(error) if error.is_gone() => return Ok(ObjectsPlace::Shared),
+            Err(error) => return Err(error.into()),
+        };
+        let shared = self.store.as_ref().map(|(_, id)| *id);
+        let is_shared = shared == Some((target.dev, target.ino));
+        Ok(if is_shared { ObjectsPlace::Shared } else { ObjectsPlace::Elsewhere })
+    }
+
+    /// The name of a session that lies right in this directory; `None` when it is gone.
+    pub(super) fn name_of(&self, session: &SessionDir) -> Result<Option<Box<[u8]>>, CleanupError> {
+        let not_here = || CleanupError::NotInRoot {
+            session: session.path().to_owned(),
+            root: self.dir.path().to_owned(),
+        };
+        let name = session.path().file_name().ok_or_else(not_here)?.as_bytes();
+        let Some(opened) = identity(session)? else { return Ok(None) };
+        let is_here = self
+            .dir
+            .try_stat(name)?
+            .is_some_and(|here| here.kind == FileKind::Directory && (here.dev, here.ino) == opened);
+        if is_here && may_be_session(name) { Ok(Some(name.into())) } else { Err(not_here()) }
+    }
+
+    /// Everything in this directory that looks like a session, whatever its name and state.
+    pub(super) fn sessions(&self) -> Result<Vec<SessionDir>, CleanupError> {
+        let mut sessions = Vec::new();
+        for name in self.directories(may_be_session)? {
+            let Some(session) = self.open_session(&name)? else { continue };
+            let dir = self.dir.open_dir(&name)?;
+            let parts = [b"snapshots".as_slice(), MANIFEST_NAME.as_bytes()];
+            for part in parts {
+                if dir.try_stat(part)?.is_some() {
+                    sessions.push(session);
+                    break;
+                }
+            }
+        }
+        Ok(sessions)
+    }
+
+    /// Sessions whose removal a crash interrupted.
+    pub(super) fn leftovers(&self) -> Result<Vec<SessionDir>, CleanupError> {
+        let mut leftovers = Vec::new();
+        for name in self.directories(|name| name.starts_with(REMOVED_PREFIX))? {
+            leftovers.extend(self.open_session(&name)?);
+        }
+        Ok(leftovers)
+    }
+
+    /// A session by name, unless it is gone.
+    pub(super) fn open_session(&self, name: &[u8]) -> Result<Option<SessionDir>, CleanupError> {
+        if self.dir.try_stat(name)?.is_none_or(|stat| stat.kind != FileKind::Directory) {
+            return Ok(None);
+        }
+        Ok(Some(SessionDir::open(&self.dir.path().join(to_path(name)))?))
+    }
+
+    fn directories(&self, wanted: impl Fn(&[u8]) -> bool) -> Result<Vec<Box<[u8]>>, CleanupError> {
+        let mut names = Vec::new();
+        for listed in self.dir.open_beneath(b"")?.names()? {
+            let is_dir = listed.kind.is_none_or(|kind| kind == FileKind::Directory);
+            if is_dir && wanted(&listed.name) {
+                names.push(listed.name);
+            }
+        }
+        names.sort_unstable();
+        Ok(names)
+    }
+
+    /// Hides a session from every list, at once. Gives its hidden name.
+    pub(super) fn hide(&self, name: &[u8]) -> Result<Box<[u8]>, CleanupError> {
+        let mut hidden = [REMOVED_PREFIX, name].concat();
+        if self.dir.try_stat(&hidden)?.is_some() {
+            // What a crash left of an earlier session of that name.
+            hidden.push(b'-');
+            hidden.extend_from_slice(hex::encode(crate::sys::random_bytes()?).as_bytes());
+        }
+        self.dir.rename(name, &self.dir, &hidden)?;
+        Ok(hidden.into())
+    }
+
+    /// Removes the stat caches: none of them is valid in a new generation of the store.
+    pub(super) fn remove_stat_caches(&self) {
+        let removed = self.dir.open_dir(INDEX_NAME).and_then(|index| {
+            let names = index.names()?;
+            names.iter().try_for_each(|listed| index.remove_file(&listed.name))
+        });
+        if let Err(error) = removed
+            && !error.is_gone()
+        {
+            tracing::warn!("stat caches not removed: {error}");
+        }
+    }
+}
+
+/// Device and inode of a session's directory, by which two are known to be one however their paths
+/// are written. `None` when it is gone.
+pub(super) fn identity(session: &SessionDir) -> Result<Option<(u64, u64)>, CleanupError> {
+    match Dir::open(session.path()).and_then(|dir| dir.stat_self()) {
+        Ok(stat) => Ok(Some((stat.dev, stat.ino))),
+        Err(error) if error.is_gone() => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Names of nono's own in a root directory are hidden, or one of two.
+fn may_be_session(name: &[u8]) -> bool {
+    !name.starts_with(b".") && name != OBJECTS_NAME.as_bytes() && name != INDEX_NAME
+}

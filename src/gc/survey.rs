@@ -1,0 +1,138 @@
+//! What there is to free: the same answer for a plan and for its application.
+
+use std::collections::HashSet;
+use std::time::Duration;
+
+use super::mark::Marks;
+use super::store_root::{ObjectsPlace, StoreRoot, identity};
+use super::{CleanupError, CleanupOptions, CleanupReport};
+use crate::object::FileTime;
+use crate::snapshot::SessionDir;
+use crate::store::{FoundObject, LocalStore};
+use crate::sys;
+
+/// What a cleanup would free.
+#[derive(Default)]
+pub(super) struct Survey {
+    /// Objects of the shared store that go.
+    pub(super) garbage: Vec<FoundObject>,
+    /// Objects that go with the sessions that have their own.
+    pub(super) own_count: u64,
+    pub(super) own_bytes: u64,
+    young_count: u64,
+    young_bytes: u64,
+}
+
+impl Survey {
+    /// Looks at everything. `remove` are the sessions that go, `keep` those that stay; sessions of
+    /// the root directory that are in neither stay as well.
+    pub(super) fn new(
+        root: &StoreRoot,
+        remove: &[&SessionDir],
+        keep: &[&SessionDir],
+        options: &CleanupOptions<'_>,
+    ) -> Result<Self, CleanupError> {
+        let mut survey = Self::default();
+        for session in remove {
+            if root.place(session)? == ObjectsPlace::Own {
+                survey.count_own(session)?;
+            }
+        }
+        if let Some((store, _)) = &root.store {
+            survey.find_garbage(root, store, remove, keep, options)?;
+        }
+        Ok(survey)
+    }
+
+    fn count_own(&mut self, session: &SessionDir) -> Result<(), CleanupError> {
+        LocalStore::open(&session.objects_path())?.for_each_object(|found| {
+            self.own_count += 1;
+            self.own_bytes = self.own_bytes.saturating_add(found.size);
+            Ok::<_, CleanupError>(())
+        })
+    }
+
+    fn find_garbage(
+        &mut self,
+        root: &StoreRoot,
+        store: &LocalStore,
+        remove: &[&SessionDir],
+        keep: &[&SessionDir],
+        options: &CleanupOptions<'_>,
+    ) -> Result<(), CleanupError> {
+        let mut known = HashSet::new();
+        for session in keep.iter().chain(remove) {
+            known.extend(identity(session)?);
+        }
+        // Whoever listed the sessions may have left out one that it could not make sense of.
+        let mut unlisted = Vec::new();
+        for session in root.sessions()? {
+            if identity(&session)?.is_some_and(|id| !known.contains(&id)) {
+                unlisted.push(session);
+            }
+        }
+        let mut kept = Marks::default();
+        for session in keep.iter().copied().chain(&unlisted) {
+            if root.place(session)? == ObjectsPlace::Shared {
+                kept.keep(store, session, options.progress)?;
+            }
+        }
+        let mut released = Marks::default();
+        for session in remove {
+            if root.place(session)? == ObjectsPlace::Shared {
+                released.release(store, session, &kept, options.progress)?;
+            }
+        }
+        let now = sys::coarse_now();
+        store.for_each_object(|found| {
+            if options.progress.is_cancelled() {
+                return Err(CleanupError::Cancelled);
+            }
+            if kept.contains(&found.hash) {
+                return Ok(());
+            }
+            if released.contains(&found.hash) || is_older(found.stored_at, now, options.grace) {
+                self.garbage.push(found);
+            } else {
+                self.young_count += 1;
+                self.young_bytes = self.young_bytes.saturating_add(found.size);
+            }
+            Ok(())
+        })
+    }
+
+    /// Fills in the numbers.
+    pub(super) fn report(&self, mut report: CleanupReport) -> CleanupReport {
+        report.objects_removed = self.own_count + self.garbage.len() as u64;
+        report.bytes_freed =
+            self.garbage.iter().map(|found| found.size).fold(self.own_bytes, u64::saturating_add);
+        report.objects_kept_young = self.young_count;
+        report.bytes_kept_young = self.young_bytes;
+        report
+    }
+}
+
+/// Whether something is at least `grace` old. What is from the future is not, unless the grace time
+/// is zero: kernels may stamp an inode with a finer clock than the one that is read here.
+fn is_older(stored_at: FileTime, now: FileTime, grace: Duration) -> bool {
+    let ns =
+        |time: FileTime| i128::from(time.seconds) * 1_000_000_000 + i128::from(time.nanoseconds);
+    // A duration has fewer than 2^94 nanoseconds.
+    grace.is_zero() || ns(now) - ns(stored_at) >= grace.as_nanos() as i128
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn age_is_counted_to_the_nanosecond_and_the_future_is_young() {
+        let time = |seconds, nanoseconds| FileTime { seconds, nanoseconds };
+        let hour = Duration::from_secs(3600);
+        assert!(is_older(time(0, 5), time(3600, 5), hour));
+        assert!(!is_older(time(0, 6), time(3600, 5), hour));
+        assert!(!is_older(time(9000, 0), time(3600, 0), hour));
+        assert!(is_older(time(9000, 0), time(3600, 0), Duration::ZERO));
+        assert!(!is_older(time(i64::MIN, 0), time(i64::MAX, 0), Duration::MAX));
+    }
+}

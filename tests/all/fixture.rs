@@ -1,0 +1,150 @@
+//! A project, a store and a home directory of their own for one test, and the real program.
+
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, chown};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+/// An id that is no account's on any machine: the ordinary user of the tests.
+const ORDINARY_USER: u32 = 54_321;
+
+pub struct Fixture {
+    temp: tempfile::TempDir,
+    user: Option<u32>,
+    program: PathBuf,
+}
+
+pub struct Finished {
+    pub code: i32,
+    pub stdout: String,
+    pub stderr: String,
+}
+
+impl Finished {
+    #[track_caller]
+    pub fn success(self) -> Self {
+        assert_eq!(self.code, 0, "stdout: {}\nstderr: {}", self.stdout, self.stderr);
+        self
+    }
+
+    /// Failed with this code, and said why.
+    #[track_caller]
+    pub fn fails(self, code: i32, message: &str) -> Self {
+        assert_eq!(self.code, code, "stdout: {}\nstderr: {}", self.stdout, self.stderr);
+        assert!(self.stderr.contains(message), "{message:?} is not in: {}", self.stderr);
+        assert!(!self.stderr.contains("panicked"), "{}", self.stderr);
+        self
+    }
+
+    #[track_caller]
+    pub fn json(&self) -> Value {
+        serde_json::from_str(&self.stdout)
+            .unwrap_or_else(|error| panic!("{error}: {}\n{}", self.stdout, self.stderr))
+    }
+}
+
+impl Fixture {
+    /// As whoever runs the tests.
+    pub fn new() -> Self {
+        let temp = tempfile::tempdir().unwrap();
+        fs::create_dir(temp.path().join("project")).unwrap();
+        fs::create_dir(temp.path().join("home")).unwrap();
+        Self { temp, user: None, program: env!("CARGO_BIN_EXE_nono").into() }
+    }
+
+    /// As an ordinary user, whoever runs the tests.
+    pub fn ordinary_user() -> Self {
+        let mut fixture = Self::new();
+        if rustix::process::geteuid().is_root() {
+            fs::set_permissions(fixture.temp.path(), fs::Permissions::from_mode(0o755)).unwrap();
+            // The build directory may be out of reach for others.
+            let program = fixture.temp.path().join("nono");
+            fs::copy(&fixture.program, &program).unwrap();
+            fixture.program = program;
+            fixture.user = Some(ORDINARY_USER);
+            fixture.give_away(&fixture.project());
+            fixture.give_away(&fixture.temp.path().join("home"));
+        }
+        fixture
+    }
+
+    /// Makes a path the ordinary user's, if there is one.
+    pub fn give_away(&self, path: &Path) {
+        if let Some(user) = self.user {
+            chown(path, Some(user), Some(user)).unwrap();
+        }
+    }
+
+    pub fn project(&self) -> PathBuf {
+        self.temp.path().join("project")
+    }
+
+    pub fn store(&self) -> PathBuf {
+        self.temp.path().join("home/.nono/rollbacks")
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.temp.path().join(name)
+    }
+
+    /// Writes a file of the project, with its parents.
+    pub fn write(&self, name: &str, content: impl AsRef<[u8]>) -> PathBuf {
+        let path = self.project().join(name);
+        let mut parent = self.project();
+        for component in Path::new(name).parent().unwrap().components() {
+            parent.push(component);
+            if !parent.exists() {
+                fs::create_dir(&parent).unwrap();
+                self.give_away(&parent);
+            }
+        }
+        fs::write(&path, content).unwrap();
+        self.give_away(&path);
+        path
+    }
+
+    /// The program, in the project, with nothing of the environment but a home.
+    pub fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(&self.program);
+        command
+            .args(arguments)
+            .current_dir(self.project())
+            .env_clear()
+            .env("PATH", std::env::var_os("PATH").unwrap_or_default())
+            .env("HOME", self.temp.path().join("home"));
+        if let Some(user) = self.user {
+            command.uid(user).gid(user);
+        }
+        command
+    }
+
+    pub fn nono(&self, arguments: &[&str]) -> Finished {
+        finished(self.command(arguments).output().unwrap())
+    }
+
+    /// Runs a shell script under `nono run --rollback`.
+    pub fn record(&self, script: &str) -> Finished {
+        self.nono(&["run", "--rollback", "--", "sh", "-c", script])
+    }
+
+    /// Id of the newest session.
+    pub fn latest(&self) -> String {
+        let list = self.nono(&["rollback", "list", "--json"]).success().json();
+        list[0]["session_id"].as_str().unwrap().to_owned()
+    }
+
+    pub fn session(&self) -> PathBuf {
+        self.store().join(self.latest())
+    }
+}
+
+pub fn finished(output: Output) -> Finished {
+    Finished {
+        code: output.status.code().unwrap_or(-1),
+        stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
+        stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
+    }
+}
