@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use super::roots::TrackedRoot;
 use crate::object::{ContentHash, Node, is_tracked_path};
 use crate::path_text::{serde_path, serde_paths};
-use crate::store::{ObjectStore, StoreError, read_root_tree, read_tree};
+use crate::store::{ObjectSource, StoreError, read_root_tree, read_tree};
 
 /// Version of session and snapshot manifests that this program writes, and the newest it reads.
 pub const MANIFEST_VERSION: u32 = 1;
@@ -147,7 +147,7 @@ impl SnapshotManifest {
     /// When a tree is missing or damaged.
     pub fn files(
         &self,
-        store: &dyn ObjectStore,
+        store: &dyn ObjectSource,
     ) -> Result<BTreeMap<PathBuf, FileState>, StoreError> {
         let mut files = BTreeMap::new();
         let mut pending: Vec<(Vec<u8>, ContentHash)> = Vec::new();
