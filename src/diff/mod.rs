@@ -242,12 +242,11 @@ pub fn is_known(
     old: &NotCapturedSet<'_>,
     new: &NotCapturedSet<'_>,
 ) -> bool {
-    let unknown = match (&difference.old, &difference.new) {
-        (None, _) => old.reason(&difference.path),
-        (_, None) => new.reason(&difference.path),
-        _ => None,
-    };
-    unknown.is_none()
+    match (&difference.old, &difference.new) {
+        (None, _) => old.knows(&difference.path),
+        (_, None) => new.knows(&difference.path),
+        _ => true,
+    }
 }
 
 /// The hard-link groups of a snapshot.

@@ -51,7 +51,8 @@ impl ObjectStore for OverlayStore<'_> {
         sparse: bool,
         scratch: &mut Vec<u8>,
     ) -> Result<Imported, ImportError> {
-        let (hash, size) = hash_object(source, size, sparse, scratch)?;
+        let (hash, size) =
+            hash_object(source, size, sparse, scratch).map_err(ImportError::Source)?;
         Ok(Imported { hash, size, is_new: false })
     }
 }
