@@ -115,6 +115,13 @@ pub enum NotCapturedReason {
     OtherFileSystem,
 }
 
+impl NotCapturedReason {
+    /// Whether something is missing that nobody asked to leave out.
+    pub fn is_problem(&self) -> bool {
+        !matches!(self, Self::Excluded { .. } | Self::Special)
+    }
+}
+
 impl std::fmt::Display for NotCapturedReason {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
