@@ -9,7 +9,7 @@ use serde::Serialize;
 use crate::diff::{self, Change, Difference, EntryState, Lookup};
 use crate::object::{ContentHash, LinkGroups, Node, RootTree};
 use crate::path_text::{serde_path, to_path};
-use crate::snapshot::{NotCaptured, NotCapturedSet, SnapshotManifest};
+use crate::snapshot::{NotCaptured, NotCapturedReason, NotCapturedSet, SnapshotManifest};
 use crate::store::{ObjectSource, StoreError, read_links, read_root_tree};
 
 /// A path that a restore leaves as it is although the snapshot says otherwise.
@@ -196,7 +196,14 @@ impl Planner<'_> {
     }
 
     fn create(&mut self, path: &[u8], target: &EntryState) {
-        if let Some(reason) = self.current_left_out.reason(path) {
+        let reason = self.current_left_out.reason(path);
+        if let (Some(NotCapturedReason::Excluded { .. }), Node::Directory { .. }) =
+            (reason, &target.node)
+        {
+            // It is there and excluded; the target holds it only for what is force-included below.
+            return;
+        }
+        if let Some(reason) = reason {
             self.kept.insert(path.to_vec());
             let reason = format!("what is there now could not be captured: {reason}");
             return self.skip(path, reason);

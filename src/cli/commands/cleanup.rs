@@ -17,6 +17,7 @@ use crate::cli::render::byte_size;
 use crate::gc::{CleanupError, CleanupOptions, CleanupPlan, CleanupReport};
 use crate::session::{Catalog, SessionStatus};
 use crate::snapshot::SessionDir;
+use crate::sys;
 
 /// Arguments of `nono rollback cleanup`.
 #[derive(Debug, Args)]
@@ -45,6 +46,8 @@ pub(in crate::cli) struct CleanupArgs {
 }
 
 pub(in crate::cli) fn run(args: &CleanupArgs, store: &StoreArgs, context: &Context) -> Outcome {
+    // Each session that goes is locked until it is gone.
+    sys::raise_descriptor_limit();
     let catalog = store.catalog()?;
     let chosen = choose(args, &catalog, context)?;
     if !args.dry_run && !args.yes && !chosen.is_empty() {
