@@ -309,14 +309,13 @@ impl Planner<'_> {
         let target = read_links(store, target_root.links.as_ref())?;
         let current_groups: HashSet<&Vec<Box<[u8]>>> = current.groups().iter().collect();
         let target_groups: HashSet<&Vec<Box<[u8]>>> = target.groups().iter().collect();
-        let is_touched = |path: &Box<[u8]>| self.puts.contains_key(&**path);
+        let is_touched = |path: &[u8]| self.puts.contains_key(path);
         // Names that are linked now and were not, or not so: each gets an inode of its own, and
         // the groups link again what belongs together.
         let loosened = current.groups().iter().filter(|group| !target_groups.contains(group));
-        let linked = target
-            .groups()
-            .iter()
-            .filter(|group| !current_groups.contains(group) || group.iter().any(is_touched));
+        let linked = target.groups().iter().filter(|group| {
+            !current_groups.contains(group) || group.iter().any(|path| is_touched(path))
+        });
         let paths: BTreeSet<&[u8]> = loosened.chain(linked).flatten().map(|path| &**path).collect();
         let mut states = (Lookup::new(store, current_root), Lookup::new(store, target_root));
         for path in paths {

@@ -316,7 +316,7 @@ fn what_is_force_included_below_an_excluded_directory_comes_back() {
 fn what_was_unreadable_below_a_forced_directory_is_left_alone() {
     let fixture = Fixture::ordinary_user();
     fixture.write("ex/b/c", "never captured");
-    fs::set_permissions(fixture.project().join("ex/b"), fs::Permissions::from_mode(0)).unwrap();
+    fs::set_permissions(fixture.project().join("ex/b"), fs::Permissions::from_mode(0o000)).unwrap();
     let arguments = [
         "run",
         "--rollback",
