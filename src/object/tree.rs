@@ -210,7 +210,7 @@ pub fn is_name(name: &[u8]) -> bool {
 const MIN_ENTRY_BYTES: usize = 2 + 1 + 1 + 2 + 1 + 1 + 1 + 4;
 const HAS_XATTRS: u8 = 1;
 
-pub(super) fn write_entry(writer: &mut Writer, attributes: &Attributes, node: &Node) {
+pub(crate) fn write_entry(writer: &mut Writer, attributes: &Attributes, node: &Node) {
     writer.u8(match node {
         Node::File { .. } => 1,
         Node::Directory { .. } => 2,
@@ -248,7 +248,7 @@ pub(super) fn write_entry(writer: &mut Writer, attributes: &Attributes, node: &N
     }
 }
 
-pub(super) fn read_entry(reader: &mut Reader<'_>) -> Result<(Attributes, Node), DecodeError> {
+pub(crate) fn read_entry(reader: &mut Reader<'_>) -> Result<(Attributes, Node), DecodeError> {
     let kind = reader.u8()?;
     let flags = reader.u8()?;
     if flags & !HAS_XATTRS != 0 {

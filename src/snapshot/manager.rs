@@ -66,6 +66,16 @@ pub enum SnapshotError {
         /// The last that there is.
         last: Option<u64>,
     },
+    /// A restore of the session was interrupted: what is on the disk is neither one state nor the
+    /// other.
+    #[error(
+        "a restore of session {} was interrupted, and has to be finished or taken back first",
+        Shown::path(session)
+    )]
+    RestoreInterrupted {
+        /// The session's directory.
+        session: PathBuf,
+    },
     /// A file system call failed.
     #[error(transparent)]
     Io(#[from] sys::Error),
@@ -209,6 +219,7 @@ impl SnapshotManager {
     /// written. Nothing is recorded then.
     pub fn create_baseline(&self) -> Result<SnapshotManifest, SnapshotError> {
         let _lock = self.session.lock()?;
+        self.refuse_interrupted_restore()?;
         if !self.session.snapshot_numbers()?.is_empty() {
             return Err(SnapshotError::BaselineExists { session: self.session.path().to_owned() });
         }
@@ -221,6 +232,7 @@ impl SnapshotManager {
     /// [`SnapshotError::NoBaseline`], or a store that cannot be written.
     pub fn create_incremental(&self) -> Result<(SnapshotManifest, Vec<Change>), SnapshotError> {
         let _lock = self.session.lock()?;
+        self.refuse_interrupted_restore()?;
         let parent = self.latest()?;
         self.take(Some(&parent))
     }
@@ -298,6 +310,16 @@ impl SnapshotManager {
     pub(crate) fn latest(&self) -> Result<LoadedManifest, SnapshotError> {
         latest_manifest(&self.session)?
             .ok_or_else(|| SnapshotError::NoBaseline { session: self.session.path().to_owned() })
+    }
+
+    /// Under the session's lock, so that the journal is nobody's who is still at work.
+    pub(crate) fn refuse_interrupted_restore(&self) -> Result<(), SnapshotError> {
+        if self.session.has_restore_journal()? {
+            return Err(SnapshotError::RestoreInterrupted {
+                session: self.session.path().to_owned(),
+            });
+        }
+        Ok(())
     }
 
     /// Takes a snapshot under the session's lock.

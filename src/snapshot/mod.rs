@@ -24,7 +24,7 @@ pub use metadata::{SessionMetadata, SessionOrigin};
 pub(crate) use roots::OpenPath;
 pub use roots::{TrackedPathError, TrackedRoot, resolve_roots};
 pub use session_dir::{LoadedManifest, ManifestError, SessionDir};
-pub(crate) use session_dir::{OBJECTS_NAME, SNAPSHOTS_NAME};
+pub(crate) use session_dir::{OBJECTS_NAME, RESTORE_JOURNAL_NAME, SNAPSHOTS_NAME};
 
 /// `base/name`, or just the name at the top.
 pub(crate) fn join(base: &[u8], name: &[u8]) -> Vec<u8> {

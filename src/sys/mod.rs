@@ -9,6 +9,7 @@
 
 mod dir;
 mod error;
+mod fail_point;
 mod file;
 mod lock;
 mod path;
