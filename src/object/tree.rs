@@ -133,11 +133,11 @@ pub struct Tree {
 }
 
 impl Tree {
-    /// Sorts the entries. Names come from the kernel or from a decoder, so they are valid and
-    /// different.
+    /// Sorts the entries; of two with one name the first stays, so that what is encoded can always be
+    /// decoded.
     pub fn new(mut entries: Vec<TreeEntry>) -> Self {
-        entries.sort_unstable_by(|a, b| a.name.cmp(&b.name));
-        debug_assert!(entries.windows(2).all(|pair| pair[0].name < pair[1].name));
+        entries.sort_by(|a, b| a.name.cmp(&b.name));
+        entries.dedup_by(|a, b| a.name == b.name);
         Self { entries }
     }
 

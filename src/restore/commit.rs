@@ -109,6 +109,9 @@ impl<'d, 'a, 'b> Commit<'d, 'a, 'b> {
             Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty => {
                 self.skip(path, NOT_EMPTY);
             }
+            Err(error) if error.kind() == io::ErrorKind::ResourceBusy => {
+                self.skip(path, "something is mounted there");
+            }
             Err(error) => return Err(error.into()),
         }
         Ok(())

@@ -17,11 +17,10 @@ use crate::object::{
 use crate::path_text::to_path;
 use crate::snapshot::{RESTORE_JOURNAL_NAME, SessionDir};
 use crate::sys;
+pub(super) use crate::walk::STAGING_PREFIX as AREA_PREFIX;
 
 const MAGIC: &[u8; 8] = b"nonorest";
 const VERSION: u8 = 1;
-/// What the names of staging directories begin with; 16 hexadecimal digits follow.
-pub(super) const AREA_PREFIX: &[u8] = b".nono-restore-";
 const AREA_DIGITS: usize = 16;
 /// A journal of millions of steps.
 const MAX_BYTES: u64 = 1 << 32;

@@ -14,6 +14,7 @@ mod places;
 mod plan;
 mod recover;
 mod rollback;
+mod secure;
 mod staging;
 mod steps;
 #[cfg(test)]
@@ -24,11 +25,13 @@ use std::path::PathBuf;
 use serde::Serialize;
 
 use crate::diff::{self, Change};
+use crate::object::ContentHash;
 use crate::path_text::{Shown, to_path};
 use crate::snapshot::{
-    LoadedManifest, ManifestError, SnapshotError, SnapshotManager, SnapshotManifest,
+    CacheUse, Capture, LoadedManifest, ManifestError, SnapshotError, SnapshotKind, SnapshotManager,
+    SnapshotManifest,
 };
-use crate::store::{OverlayStore, StoreError};
+use crate::store::{ObjectSource, OverlayStore, StoreError};
 use crate::sys;
 
 use areas::Areas;
@@ -119,6 +122,18 @@ pub enum RestoreError {
     /// A file system call failed.
     #[error("{0}; nothing was changed")]
     Io(#[from] sys::Error),
+    /// The directory that held a tracked path is gone, and is outside of what a restore touches.
+    #[error(
+        "cannot restore {}: the directory that held it is gone; nothing was changed",
+        Shown::path(path)
+    )]
+    ParentMissing {
+        /// The tracked path.
+        path: PathBuf,
+    },
+    /// Files that would be replaced kept changing.
+    #[error("files that would be replaced keep changing; nothing was changed")]
+    NeverStill,
     /// Somebody asked to stop.
     #[error("stopped; nothing was changed")]
     Cancelled,
@@ -148,6 +163,14 @@ impl RestoreError {
 
     fn changed_since(path: &[u8]) -> Self {
         Self::ChangedSince { path: to_path(path).to_owned() }
+    }
+
+    fn from_place(error: sys::Error, path: &[u8]) -> Self {
+        if error.is_gone() {
+            Self::ParentMissing { path: to_path(path).to_owned() }
+        } else {
+            error.into()
+        }
     }
 
     fn outside(path: &[u8]) -> Self {
@@ -230,9 +253,30 @@ impl SnapshotManager {
     pub fn plan_restore(&self, number: u64) -> Result<RestorePlan, RestoreError> {
         let (target, latest) = self.restore_target(number)?;
         let overlay = OverlayStore::new(self.store());
-        let current = self.capture_current(&overlay, &target.manifest, &latest.manifest, true)?;
-        let left_out = &current.not_captured;
-        Ok(plan::plan(&overlay, &current.merkle_root, left_out, &target.manifest)?)
+        let current =
+            self.capture_current(&overlay, &target.manifest, &latest.manifest, CacheUse::Read)?;
+        let mut plan =
+            plan::plan(&overlay, &current.merkle_root, &current.not_captured, &target.manifest)?;
+        self.complete_plan(&overlay, &mut plan, &current.merkle_root, &target.manifest)?;
+        Ok(plan)
+    }
+
+    /// What the plan needs to know from the disk.
+    fn complete_plan(
+        &self,
+        source: &dyn ObjectSource,
+        plan: &mut RestorePlan,
+        current_root: &ContentHash,
+        target: &SnapshotManifest,
+    ) -> Result<(), RestoreError> {
+        let mut places = Places::new(&target.roots);
+        if let Some(path) = plan.first_path() {
+            // Making directories above a tracked path is not for a restore to decide.
+            places.find(path).map_err(|error| RestoreError::from_place(error, path))?;
+        }
+        plan.detach_foreign_links(&diff::links_of(source, current_root)?, &mut places)?;
+        plan.link(&diff::links_of(source, &target.merkle_root)?);
+        Ok(())
     }
 
     /// Brings the tracked paths back to a snapshot. See the module for what always holds.
@@ -246,11 +290,8 @@ impl SnapshotManager {
         let _store_lock = self.store().lock_shared()?;
         let (target, latest) = self.restore_target(number)?;
         let target = &target.manifest;
-        let current = self.capture_current(self.store(), target, &latest.manifest, false)?;
+        let (current, mut plan) = self.plan_from_disk(target, &latest.manifest)?;
         let started = current.started;
-        let mut plan =
-            plan::plan(self.store(), &current.merkle_root, &current.not_captured, target)?;
-        plan.link(&diff::links_of(self.store(), &target.merkle_root)?);
         let mut report = RestoreReport {
             session_id: self.session().id(),
             snapshot: number,
@@ -264,33 +305,59 @@ impl SnapshotManager {
             report.skipped = plan.skipped;
             return Ok(report);
         }
-        let safety = self.publish_safety(current, &latest, &target.roots)?;
-        report.safety_snapshot = Some(safety.number);
-        report.skipped = self.carry_out(&plan, target, safety.number, started)?;
+        let last = &latest.manifest;
+        // A restore that failed and is tried again needs no second record of the same state.
+        let is_recorded =
+            last.kind == SnapshotKind::Safety && last.merkle_root == current.merkle_root;
+        let safety = if is_recorded {
+            last.number
+        } else {
+            self.publish_safety(current, &latest, &target.roots)?.number
+        };
+        report.safety_snapshot = Some(safety);
+        report.skipped = self.carry_out(&plan, target, safety, started)?;
         report.skipped.sort_by(|a, b| a.path.cmp(&b.path));
         Ok(report)
     }
 
-    /// The manifest to restore and the last one, after checking that the chain is unbroken: a
-    /// manifest that was tampered with must not say what is overwritten.
+    /// Captures the current state into the store and plans from it. Every byte that the plan replaces
+    /// or removes is then in the store; if the cached capture missed one, all is read afresh.
+    fn plan_from_disk(
+        &self,
+        target: &SnapshotManifest,
+        latest: &SnapshotManifest,
+    ) -> Result<(Capture, RestorePlan), RestoreError> {
+        for cache in [CacheUse::ReadAndWrite, CacheUse::Nothing] {
+            let current = self.capture_current(self.store(), target, latest, cache)?;
+            let (root, left_out) = (&current.merkle_root, &current.not_captured);
+            let mut plan = plan::plan(self.store(), root, left_out, target)?;
+            self.complete_plan(self.store(), &mut plan, root, target)?;
+            let mut places = Places::new(&target.roots);
+            if secure::is_everything_stored(self.store(), &plan, &mut places)? {
+                return Ok((current, plan));
+            }
+        }
+        Err(RestoreError::NeverStill)
+    }
+
+    /// The manifest to restore and the last one, after checking that they are the ones that the session
+    /// and their neighbours name: a manifest that was tampered with must not say what is overwritten.
     fn restore_target(
         &self,
         number: u64,
     ) -> Result<(LoadedManifest, LoadedManifest), RestoreError> {
-        let mut chain = self.session().chain()?;
-        let Some(latest) = chain.last().cloned() else {
-            let session = self.session().path().to_owned();
-            return Err(SnapshotError::NoBaseline { session }.into());
-        };
-        if number >= chain.len() as u64 {
+        let latest = self.latest()?;
+        let last = latest.manifest.number;
+        if number > last {
             return Err(SnapshotError::NoSuchSnapshot {
                 session: self.session().path().to_owned(),
                 number,
-                last: Some(latest.manifest.number),
+                last: Some(last),
             }
             .into());
         }
-        Ok((chain.swap_remove(number as usize), latest))
+        let listed = self.session().metadata()?.manifest_hashes;
+        Ok((self.session().listed_manifest(number, &listed)?, latest))
     }
 
     /// Stages, commits and clears up. Returns what was left as it is.

@@ -92,7 +92,9 @@ impl Fixture {
         let manager = &self.manager;
         let (target, latest) = manager.restore_target(0).unwrap();
         let (target, store) = (&target.manifest, manager.store());
-        let current = manager.capture_current(store, target, &latest.manifest, false).unwrap();
+        let current = manager
+            .capture_current(store, target, &latest.manifest, CacheUse::ReadAndWrite)
+            .unwrap();
         let started = current.started;
         let mut plan =
             plan::plan(store, &current.merkle_root, &current.not_captured, target).unwrap();

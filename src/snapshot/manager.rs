@@ -95,6 +95,17 @@ pub struct SnapshotManager {
     threads: usize,
 }
 
+/// What a capture before a restore does with the stat cache.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum CacheUse {
+    /// Every file is read.
+    Nothing,
+    /// For a plan, which writes nothing.
+    Read,
+    /// For a safety snapshot.
+    ReadAndWrite,
+}
+
 impl std::fmt::Debug for SnapshotManager {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("SnapshotManager")
@@ -136,9 +147,10 @@ impl SnapshotManager {
     /// When there is no such session, or it has no snapshot.
     pub fn open(session_dir: &Path) -> Result<Self, SnapshotError> {
         let session = SessionDir::open(session_dir)?;
-        let latest = latest_manifest(&session)?
+        let roots = latest_roots(&session)?
             .ok_or_else(|| SnapshotError::NoBaseline { session: session_dir.to_owned() })?;
-        Self::assemble(session, latest.manifest.roots, Budget::default())
+        let store = LocalStore::open(&session.path().join(OBJECTS_NAME))?;
+        Ok(Self::with_store(session, store, roots, Budget::default()))
     }
 
     fn assemble(
@@ -307,9 +319,24 @@ impl SnapshotManager {
         Ok(SessionDir::open(session_dir)?.metadata()?)
     }
 
+    /// The last snapshot, which the next one names as its parent: it has to be the one that the
+    /// session lists, and none may be missing before it.
     pub(crate) fn latest(&self) -> Result<LoadedManifest, SnapshotError> {
-        latest_manifest(&self.session)?
-            .ok_or_else(|| SnapshotError::NoBaseline { session: self.session.path().to_owned() })
+        let numbers = self.session.snapshot_numbers()?;
+        let listed = match self.session.metadata() {
+            Ok(metadata) => metadata.manifest_hashes,
+            Err(ManifestError::Missing { .. }) => Vec::new(),
+            Err(error) => return Err(error.into()),
+        };
+        let count = listed.len().max(numbers.len()) as u64;
+        if count == 0 {
+            return Err(SnapshotError::NoBaseline { session: self.session.path().to_owned() });
+        }
+        if let Some(missing) = (0..count).find(|number| numbers.binary_search(number).is_err()) {
+            let path = self.session.manifest_path(missing);
+            return Err(ManifestError::Missing { path }.into());
+        }
+        Ok(self.session.listed_manifest(count - 1, &listed)?)
     }
 
     /// Under the session's lock, so that the journal is nobody's who is still at work.
@@ -352,14 +379,13 @@ impl SnapshotManager {
         Ok((published.manifest, changes))
     }
 
-    /// Captures the current state before a restore to `target`, whatever its size. With
-    /// `is_for_plan` nothing but `store` is written.
+    /// Captures the current state before a restore to `target`, whatever its size.
     pub(crate) fn capture_current(
         &self,
         store: &dyn ObjectStore,
         target: &SnapshotManifest,
         latest: &SnapshotManifest,
-        is_for_plan: bool,
+        cache: CacheUse,
     ) -> Result<Capture, SnapshotError> {
         Ok(capture(&CaptureRequest {
             store,
@@ -367,7 +393,11 @@ impl SnapshotManager {
             budget: Budget::UNLIMITED,
             is_baseline: false,
             known: vec![target.merkle_root, latest.merkle_root],
-            cache: self.cache_location(!is_for_plan)?,
+            cache: match cache {
+                CacheUse::Nothing => None,
+                CacheUse::Read => self.cache_location(false)?,
+                CacheUse::ReadAndWrite => self.cache_location(true)?,
+            },
             progress: &*self.progress,
             threads: self.threads,
         })?)
@@ -388,9 +418,12 @@ impl SnapshotManager {
 
     fn cache_location(&self, is_written: bool) -> Result<Option<CacheLocation<'_>>, SnapshotError> {
         let Some(index) = &self.index else { return Ok(None) };
-        let generation = match is_written {
-            true => Some(self.store.ensure_generation()?),
-            false => self.store.generation()?,
+        let generation = if is_written {
+            // Without a generation there is no cache, and all is read: slower, and right.
+            let generation = self.store.ensure_generation();
+            generation.inspect_err(|error| tracing::warn!("no stat cache: {error}")).ok()
+        } else {
+            self.store.generation()?
         };
         Ok(generation.map(|generation| CacheLocation { index, generation, is_written }))
     }
@@ -484,28 +517,12 @@ fn latest_roots(session: &SessionDir) -> Result<Option<Vec<TrackedRoot>>, Manife
     Ok(None)
 }
 
-fn latest_manifest(session: &SessionDir) -> Result<Option<LoadedManifest>, ManifestError> {
-    match session.snapshot_numbers()?.last() {
-        Some(number) => Ok(Some(session.manifest(*number)?)),
-        None => Ok(None),
-    }
-}
-
 /// The places that must not be tracked: the session and the store its objects are in.
 fn store_paths(session_dir: &Path) -> Vec<PathBuf> {
-    let real = real_or_future_path(session_dir);
+    let real = sys::real_or_future_path(session_dir);
     let objects = sys::real_path(&real.join(OBJECTS_NAME)).ok();
     let store = objects.and_then(|objects| Some(objects.parent()?.to_owned()));
     [Some(real), store].into_iter().flatten().collect()
-}
-
-/// The path with symlinks resolved as far as it exists.
-fn real_or_future_path(path: &Path) -> PathBuf {
-    match (sys::real_path(path), path.parent(), path.file_name()) {
-        (Ok(real), ..) => real,
-        (Err(_), Some(parent), Some(name)) => real_or_future_path(parent).join(name),
-        _ => path.to_owned(),
-    }
 }
 
 /// Paths of a session that is resumed: one that is tracked already may be gone or replaced by now.

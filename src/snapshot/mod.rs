@@ -14,7 +14,9 @@ mod roots;
 mod session_dir;
 
 pub use budget::{Budget, LargeDirectory, OverBudget};
+pub(crate) use capture::Capture;
 pub use capture::CaptureError;
+pub(crate) use manager::CacheUse;
 pub use manager::{SnapshotError, SnapshotManager};
 pub use manifest::{
     FileState, MANIFEST_NAME, MANIFEST_VERSION, NotCaptured, NotCapturedReason, NotCapturedSet,

@@ -232,6 +232,32 @@ impl SessionDir {
         }
     }
 
+    /// A snapshot's manifest, checked against the session's list of hashes and against the snapshot
+    /// after it, where those are. Damage of other snapshots does not matter.
+    ///
+    /// # Errors
+    /// As [`ManifestError`] says.
+    pub fn listed_manifest(
+        &self,
+        number: u64,
+        listed: &[ContentHash],
+    ) -> Result<LoadedManifest, ManifestError> {
+        let loaded = self.manifest(number)?;
+        let corrupt = |reason: &str| {
+            let path = self.manifest_path(number);
+            Err(ManifestError::Corrupt { path, reason: reason.to_owned() })
+        };
+        if listed.get(number as usize).is_some_and(|hash| *hash != loaded.hash) {
+            return corrupt("its hash is not the one that the session lists");
+        }
+        match self.manifest(number + 1) {
+            Ok(next) if next.manifest.parent_hash != Some(loaded.hash) => {
+                corrupt("its hash is not the one that the snapshot after it names")
+            }
+            _ => Ok(loaded),
+        }
+    }
+
     /// Publishes a snapshot: from here on it exists. Everything it names must be durable.
     ///
     /// # Errors

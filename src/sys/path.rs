@@ -25,6 +25,15 @@ pub fn real_path(path: &Path) -> Result<PathBuf> {
     std::fs::canonicalize(path).at("resolve", path)
 }
 
+/// The path with symlinks resolved as far as it exists.
+pub fn real_or_future_path(path: &Path) -> PathBuf {
+    match (real_path(path), path.parent(), path.file_name()) {
+        (Ok(real), ..) => real,
+        (Err(_), Some(parent), Some(name)) => real_or_future_path(parent).join(name),
+        _ => path.to_owned(),
+    }
+}
+
 /// Makes a path absolute and resolves the symlinks of its *parent*, but not of its last component:
 /// what it names itself may be a symlink, and is then seen as one.
 ///
