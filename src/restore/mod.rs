@@ -171,9 +171,9 @@ impl SnapshotManager {
     /// # Errors
     /// [`RestoreError`]; but for [`RestoreError::HalfDone`], nothing has changed then.
     pub fn restore(&self, number: u64) -> Result<RestoreReport, RestoreError> {
-        let _session_lock = self.session().lock()?;
+        let _session_lock = self.lock_session()?;
         // Nothing may be collected between the plan and the last byte.
-        let _store_lock = self.store().lock_shared()?;
+        let _store_lock = self.lock_store()?;
         let (target, latest) = self.restore_target(number)?;
         let target = &target.manifest;
         let current = self.capture_current(self.store(), target, &latest.manifest, false)?;

@@ -1,0 +1,5 @@
+//! x
+use pyo3::prelude::*;
+/// x
+#[pymodule]
+mod _nono {}
