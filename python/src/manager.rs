@@ -294,10 +294,7 @@ fn end_session(
 /// ``root`` is the store's root directory; by default ``$NONO_ROOT``, or ``~/.nono/rollbacks``.
 #[pyfunction]
 #[pyo3(signature = (root = None))]
-pub(crate) fn new_session_dir(
-    py: Python<'_>,
-    root: Option<PathArg>,
-) -> PyResult<OsString> {
+pub(crate) fn new_session_dir(py: Python<'_>, root: Option<PathArg>) -> PyResult<OsString> {
     let root = store_root(py, root)?;
     quick(py, "new_session_dir", &root, || {
         Ok(nono::session::new_session_dir(&root)?.into_os_string())

@@ -10,7 +10,7 @@ HERE = Path(__file__).resolve().parent.parent
 
 
 def run(example: str) -> str:
-    command = [sys.executable, HERE / "examples" / example]
+    command = [sys.executable, str(HERE / "examples" / example)]
     return subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout
 
 

@@ -112,7 +112,7 @@ def test_processes_on_one_session_take_turns(tmp_path: Path, work: Path) -> None
         "manager = SnapshotManager(sys.argv[1], [sys.argv[2]])\n"
         "print(*(manager.create_incremental()[0].number for _ in range(10)))\n"
     )
-    command = [sys.executable, "-c", program, tmp_path / "session", work]
+    command = [sys.executable, "-c", program, str(tmp_path / "session"), str(work)]
     processes = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(2)]
     numbers = [int(word) for process in processes for word in process.communicate()[0].split()]
     assert sorted(numbers) == list(range(1, 21))
