@@ -93,7 +93,9 @@ impl SnapshotManager {
     #[staticmethod]
     fn open(py: Python<'_>, session_dir: PathArg) -> PyResult<Self> {
         quick(py, "open", &session_dir.0, || {
-            Ok(Self::wrap(snapshot::SnapshotManager::open(&session_dir.0)?))
+            // The program may go to another directory.
+            let place = std::path::absolute(&session_dir.0).unwrap_or(session_dir.0.clone());
+            Ok(Self::wrap(snapshot::SnapshotManager::open(&place)?))
         })
     }
 

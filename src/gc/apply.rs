@@ -92,6 +92,7 @@ impl CleanupPlan {
         if let Some((store, lock)) = &store {
             remove_garbage(&root, store, lock, &survey, options)?;
         }
+        root.remove_unfinished(options.grace)?;
         // Last, so that what is left to do after a crash can still be seen from the manifests.
         for name in &hidden {
             root.dir.remove_dir_all(name)?;

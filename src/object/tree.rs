@@ -39,7 +39,7 @@ pub struct Attributes {
 pub struct Xattrs(Vec<XattrPair>);
 
 /// Name and value of an extended attribute.
-pub(super) type XattrPair = (Box<[u8]>, Box<[u8]>);
+pub type XattrPair = (Box<[u8]>, Box<[u8]>);
 
 impl Xattrs {
     /// Sorts the pairs; of two with the same name the first one stays.

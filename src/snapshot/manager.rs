@@ -5,8 +5,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use jiff::Timestamp;
-
 use super::budget::Budget;
 use super::capture::{CacheLocation, Capture, CaptureError, CaptureRequest, capture};
 use super::manifest::{MANIFEST_VERSION, NotCapturedSet, SnapshotKind, SnapshotManifest};
@@ -49,6 +47,17 @@ pub enum SnapshotError {
         /// The session's directory.
         session: PathBuf,
     },
+    /// The snapshot was taken and recorded, but what changed cannot be told, because the one before it
+    /// is damaged.
+    #[error(
+        "snapshot {number} was recorded, but what changed since the one before cannot be said: {source}"
+    )]
+    ChangesUnknown {
+        /// Number of the new snapshot.
+        number: u64,
+        /// What is wrong with the one before.
+        source: StoreError,
+    },
     /// There is no snapshot of this number.
     #[error("session {} has no snapshot {number}{}", Shown::path(session), last.map_or(String::new(), |last| format!(" (its last is {last})")))]
     NoSuchSnapshot {
@@ -90,7 +99,7 @@ const LOCK_POLL: Duration = Duration::from_millis(25);
 /// uses the same session; it can have a progress and limits of its own.
 #[derive(Clone)]
 pub struct SnapshotManager {
-    session: Arc<SessionDir>,
+    session: SessionDir,
     store: Arc<LocalStore>,
     index: Option<Arc<Dir>>,
     roots: Arc<[TrackedRoot]>,
@@ -124,7 +133,7 @@ impl SnapshotManager {
         // The paths are checked before anything is made, so that a refusal leaves nothing behind.
         let place = sys::plain_absolute(session_dir, &sys::current_dir()?);
         let known = match SessionDir::open(&place) {
-            Ok(session) => latest_manifest(&session)?.map(|latest| latest.manifest.roots),
+            Ok(session) => latest_roots(&session)?,
             Err(_) => None,
         };
         let store_paths = store_paths(&place);
@@ -154,20 +163,32 @@ impl SnapshotManager {
         budget: Budget,
     ) -> Result<Self, SnapshotError> {
         let store = LocalStore::create(&session.objects_path())?;
-        // Caches lie beside the objects they vouch for.
-        let objects = sys::real_path(store.path())?;
-        let index = objects.with_file_name("index");
-        let opened = sys::create_private_dir(&index).and_then(|()| Dir::open(&index));
-        let index = opened.inspect_err(|error| tracing::warn!("no stat cache: {error}")).ok();
-        Ok(Self {
-            session: Arc::new(session),
+        Ok(Self::with_store(session, store, roots, budget))
+    }
+
+    fn with_store(
+        session: SessionDir,
+        store: LocalStore,
+        roots: Vec<TrackedRoot>,
+        budget: Budget,
+    ) -> Self {
+        // Caches lie beside the objects they vouch for. Without them everything works, slower: on a
+        // store that can only be read, for one.
+        let index = sys::real_path(store.path()).and_then(|objects| {
+            let index = objects.with_file_name("index");
+            sys::create_private_dir(&index)?;
+            Dir::open(&index)
+        });
+        let index = index.inspect_err(|error| tracing::info!("no stat cache: {error}")).ok();
+        Self {
+            session,
             store: Arc::new(store),
             index: index.map(Arc::new),
             roots: roots.into(),
             budget,
             progress: Arc::new(NoProgress),
             threads: 0,
-        })
+        }
     }
 
     /// Sets the limits of the snapshots that follow.
@@ -359,7 +380,6 @@ impl SnapshotManager {
         parent: Option<&LoadedManifest>,
         label: Option<String>,
     ) -> Result<(SnapshotManifest, Vec<Change>), SnapshotError> {
-        let timestamp = Timestamp::now();
         let known = parent.map(|parent| parent.manifest.merkle_root).into_iter().collect();
         // Held until the manifest is published: the collector sees all of the snapshot or nothing.
         let _store_lock = self.lock_store()?;
@@ -374,12 +394,14 @@ impl SnapshotManager {
             progress: &*self.progress,
             threads: self.threads,
         })?;
-        let published = self.publish(capture, parent, Why::Asked(label), &self.roots, timestamp)?;
+        let published = self.publish(capture, parent, Why::Asked(label), &self.roots)?;
+        self.record(&published)?;
         let changes = match parent {
             None => Vec::new(),
-            Some(parent) => self.changes_between(&parent.manifest, &published.manifest)?,
+            Some(parent) => self
+                .changes_between(&parent.manifest, &published.manifest)
+                .map_err(|error| unknown_changes(published.manifest.number, error))?,
         };
-        self.record(&published)?;
         Ok((published.manifest, changes))
     }
 
@@ -411,16 +433,18 @@ impl SnapshotManager {
         latest: &LoadedManifest,
         roots: &[TrackedRoot],
     ) -> Result<SnapshotManifest, SnapshotError> {
-        let published =
-            self.publish(capture, Some(latest), Why::BeforeRestore, roots, Timestamp::now())?;
+        let published = self.publish(capture, Some(latest), Why::BeforeRestore, roots)?;
         self.record(&published)?;
         Ok(published.manifest)
     }
 
     fn cache_location(&self, is_written: bool) -> Result<Option<CacheLocation<'_>>, SnapshotError> {
         let Some(index) = &self.index else { return Ok(None) };
-        let generation = self.store.generation()?;
-        Ok(Some(CacheLocation { index, generation, is_written }))
+        let generation = match is_written {
+            true => Some(self.store.ensure_generation()?),
+            false => self.store.generation()?,
+        };
+        Ok(generation.map(|generation| CacheLocation { index, generation, is_written }))
     }
 
     /// Makes everything captured durable, then lets the manifest appear.
@@ -430,7 +454,6 @@ impl SnapshotManager {
         parent: Option<&LoadedManifest>,
         why: Why,
         roots: &[TrackedRoot],
-        timestamp: Timestamp,
     ) -> Result<LoadedManifest, SnapshotError> {
         self.store.sync()?;
         let (kind, label) = match why {
@@ -440,7 +463,7 @@ impl SnapshotManager {
         let manifest = SnapshotManifest {
             format_version: MANIFEST_VERSION,
             number: parent.map_or(0, |parent| parent.manifest.number + 1),
-            timestamp,
+            timestamp: capture.timestamp,
             parent: parent.map(|parent| parent.manifest.number),
             parent_hash: parent.map(|parent| parent.hash),
             merkle_root: capture.merkle_root,
@@ -488,9 +511,12 @@ impl SnapshotManager {
         self.list_snapshots(&mut metadata)?;
         metadata.bytes_written += loaded.manifest.totals.bytes_written;
         if number > 0 && loaded.manifest.kind == SnapshotKind::Ordinary {
-            let baseline = self.load_manifest(0)?;
-            let changes = self.changes_between(&baseline, &loaded.manifest)?;
-            metadata.changes = ChangeSummary::of(&changes);
+            let baseline = self.load_manifest(0);
+            match baseline.and_then(|old| self.changes_between(&old, &loaded.manifest)) {
+                Ok(changes) => metadata.changes = ChangeSummary::of(&changes),
+                // The snapshot counts more than the number of its changes.
+                Err(error) => tracing::warn!("changes since the baseline not counted: {error}"),
+            }
         }
         Ok(self.session.save_metadata(&metadata)?)
     }
@@ -502,6 +528,25 @@ enum Why {
     Asked(Option<String>),
     /// A restore is about to change what is there.
     BeforeRestore,
+}
+
+fn unknown_changes(number: u64, error: SnapshotError) -> SnapshotError {
+    match error {
+        SnapshotError::Store(source) => SnapshotError::ChangesUnknown { number, source },
+        other => other,
+    }
+}
+
+/// What the last snapshot tracked that somebody asked for. (One from before a restore has the roots
+/// and filters of what was restored.)
+fn latest_roots(session: &SessionDir) -> Result<Option<Vec<TrackedRoot>>, ManifestError> {
+    for number in session.snapshot_numbers()?.into_iter().rev() {
+        let manifest = session.manifest(number)?.manifest;
+        if manifest.kind == SnapshotKind::Ordinary {
+            return Ok(Some(manifest.roots));
+        }
+    }
+    Ok(None)
 }
 
 fn latest_manifest(session: &SessionDir) -> Result<Option<LoadedManifest>, ManifestError> {

@@ -29,8 +29,8 @@ pub use manifest::{
 pub use metadata::{SessionMetadata, SessionOrigin};
 pub(crate) use roots::OpenPath;
 pub use roots::{TrackedPathError, TrackedRoot, resolve_roots};
-pub(crate) use session_dir::OBJECTS_NAME;
 pub use session_dir::{LoadedManifest, ManifestError, SessionDir};
+pub(crate) use session_dir::{OBJECTS_NAME, SNAPSHOTS_NAME};
 
 /// `base/name`, or just the name at the top.
 pub(crate) fn join(base: &[u8], name: &[u8]) -> Vec<u8> {

@@ -7,7 +7,7 @@ use super::manager::{SnapshotError, SnapshotManager};
 use super::manifest::{NotCapturedSet, SnapshotManifest};
 use crate::object::{ContentHash, Node};
 use crate::path_text::Shown;
-use crate::store::{ObjectStore, StoreError, read_root_tree, read_tree};
+use crate::store::{ObjectSource, StoreError, read_root_tree, read_tree};
 use crate::sys;
 
 impl SnapshotManager {
@@ -85,7 +85,7 @@ enum Found {
 }
 
 fn find(
-    store: &dyn ObjectStore,
+    store: &dyn ObjectSource,
     merkle_root: &ContentHash,
     path: &Path,
 ) -> Result<Found, StoreError> {

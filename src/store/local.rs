@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::import;
-use super::{ImportError, Imported, ObjectStore, StoreError, Stored, export};
+use super::{ImportError, Imported, ObjectSource, ObjectStore, StoreError, Stored, export};
 use crate::object::ContentHash;
 use crate::sys::{self, Dir, FileKind, FileLock, FileTime, IoContext, TempFile};
 
@@ -21,8 +21,6 @@ pub struct LocalStore {
     dir: Dir,
     /// Fan-out directories that are known to exist.
     prefixes: Box<[AtomicBool; 256]>,
-    /// Off after the first attempt that the file system refused.
-    pub(super) reflinks: AtomicBool,
 }
 
 /// The store's lock, released when dropped.
@@ -49,11 +47,7 @@ impl LocalStore {
     /// When it is missing or not a directory.
     pub fn open(path: &Path) -> Result<Self, StoreError> {
         let dir = Dir::open(path)?;
-        Ok(Self {
-            dir,
-            prefixes: Box::new([const { AtomicBool::new(false) }; 256]),
-            reflinks: AtomicBool::new(true),
-        })
+        Ok(Self { dir, prefixes: Box::new([const { AtomicBool::new(false) }; 256]) })
     }
 
     /// Opens the objects below `path`, making the directory when it is missing.
@@ -126,16 +120,26 @@ impl LocalStore {
     /// Changes whenever objects may have been removed: what a cache knew to be stored under another
     /// generation has to be looked up again.
     ///
+    /// `None` before the first writer came.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub fn generation(&self) -> Result<Option<[u8; 16]>, StoreError> {
+        match self.dir.read(GENERATION_NAME, 16) {
+            Ok(bytes) => Ok(bytes.try_into().ok()),
+            Err(error) if error.is_gone() => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// The generation, begun if there is none yet. For writers.
+    ///
     /// # Errors
     /// When it can be neither read nor made.
-    pub fn generation(&self) -> Result<[u8; 16], StoreError> {
-        match self.dir.read(GENERATION_NAME, 16) {
-            Ok(bytes) => match <[u8; 16]>::try_from(bytes.as_slice()) {
-                Ok(generation) => Ok(generation),
-                Err(_) => self.renew_generation(),
-            },
-            Err(error) if error.is_gone() => self.renew_generation(),
-            Err(error) => Err(error.into()),
+    pub fn ensure_generation(&self) -> Result<[u8; 16], StoreError> {
+        match self.generation()? {
+            Some(generation) => Ok(generation),
+            None => self.renew_generation(),
         }
     }
 
@@ -292,12 +296,7 @@ impl LocalStore {
     }
 }
 
-impl ObjectStore for LocalStore {
-    fn contains(&self, hash: &ContentHash, size: u64) -> Result<bool, StoreError> {
-        let stat = self.dir.try_stat(&relative_name(hash))?;
-        Ok(stat.is_some_and(|stat| stat.kind == FileKind::File && stat.size == size))
-    }
-
+impl ObjectSource for LocalStore {
     fn read(&self, hash: &ContentHash, max_bytes: u64) -> Result<Vec<u8>, StoreError> {
         let object = self.open_object(hash)?;
         if object.size > max_bytes {
@@ -311,6 +310,13 @@ impl ObjectStore for LocalStore {
             return Err(object.corrupt());
         }
         Ok(bytes)
+    }
+}
+
+impl ObjectStore for LocalStore {
+    fn contains(&self, hash: &ContentHash, size: u64) -> Result<bool, StoreError> {
+        let stat = self.dir.try_stat(&relative_name(hash))?;
+        Ok(stat.is_some_and(|stat| stat.kind == FileKind::File && stat.size == size))
     }
 
     fn write(&self, bytes: &[u8]) -> Result<Stored, StoreError> {
@@ -499,8 +505,10 @@ mod tests {
     #[test]
     fn the_generation_changes_only_when_it_is_renewed() {
         let (_temp, store) = store();
-        let first = store.generation().unwrap();
-        assert_eq!(store.generation().unwrap(), first);
+        assert_eq!(store.generation().unwrap(), None);
+        let first = store.ensure_generation().unwrap();
+        assert_eq!(store.generation().unwrap(), Some(first));
+        assert_eq!(store.ensure_generation().unwrap(), first);
         assert_ne!(store.renew_generation().unwrap(), first);
     }
 }

@@ -45,6 +45,15 @@ pub fn start_process_session() -> Result<()> {
     Ok(())
 }
 
+/// Lets this process open as many files as it may. Soft limits are low for the sake of programs that
+/// use `select`, which this one does not.
+pub fn raise_descriptor_limit() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let limit = getrlimit(Resource::Nofile);
+    // What does not work is not needed by most commands, and the others say so.
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
+}
+
 /// 16 bytes that nobody can guess or repeat.
 ///
 /// # Errors
