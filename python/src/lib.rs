@@ -2,10 +2,10 @@
 //!
 //! What always holds:
 //! - Work is done on a thread of its own while the interpreter is free, and is asked to stop when a
-//!   signal handler raises (Ctrl-C): see [`call`].
+//!   signal handler raises (Ctrl-C): see `call`.
 //! - No panic crosses into Python: it becomes a `NonoError`.
 //! - A failure of the engine is a `NonoError` with the operation and the path, a wrong argument a
-//!   `ValueError`, a wrong type a `TypeError`: see [`error`].
+//!   `ValueError`, a wrong type a `TypeError`: see `error`.
 //! - Paths are bytes on the way in and out (`os.fsencode`, `os.fsdecode`).
 //!
 //! The Python side (`nono_py/__init__.py`) only names things again; the types are described in
