@@ -20,8 +20,15 @@ need() {
     if command -v "$program" >/dev/null 2>&1; then
         return 0
     fi
+    install_packages "$program" "$@"
+}
+
+# install_packages WHAT PACKAGE...: installs packages for the sake of WHAT.
+install_packages() {
+    local what=$1
+    shift
     if ! command -v apt-get >/dev/null 2>&1; then
-        echo "$0: please install $program (Debian: apt-get install $*)" >&2
+        echo "$0: please install $what (Debian: apt-get install $*)" >&2
         return 1
     fi
     echo "installing $* ..." >&2

@@ -26,6 +26,16 @@ pub enum BrowseError {
         /// What the system said.
         source: sys::Error,
     },
+    /// A mount there would hide the store, or a part of it.
+    #[error("cannot mount at {}: it {why} {}", Shown::path(place), Shown::path(root))]
+    OverlapsStore {
+        /// Where the mount was to be.
+        place: PathBuf,
+        /// How the two lie.
+        why: &'static str,
+        /// The root directory of the store.
+        root: PathBuf,
+    },
 }
 
 /// A store's error as the mount understands it: gone, damaged, or as the system said. The text names

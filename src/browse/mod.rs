@@ -23,6 +23,7 @@ mod error;
 mod head;
 mod key;
 mod links;
+mod place;
 mod sessions;
 mod stores;
 mod tree;
@@ -33,6 +34,7 @@ mod tests;
 
 pub use error::BrowseError;
 pub use key::{ContentKey, DirectoryKey};
+pub use place::check_place;
 pub use tree::{Scope, StoreTree};
 
 /// Name of the links to the newest session and the newest snapshot.

@@ -53,6 +53,12 @@ impl Lab {
             .with_threads(1)
     }
 
+    /// A session that keeps its objects to itself although it lies in a store.
+    fn bare_manager(&self, id: &str) -> SnapshotManager {
+        fs::create_dir_all(self.root().join(id).join("objects")).unwrap();
+        self.manager_in(&self.root().join(id))
+    }
+
     fn manager(&self, id: &str) -> SnapshotManager {
         let session = self.root().join(id);
         fs::create_dir_all(&session).unwrap();
@@ -527,7 +533,7 @@ fn temporary_files_of_a_crash_go() {
 fn a_session_with_its_own_objects_goes_with_them_and_leaves_the_shared_ones_alone() {
     let lab = Lab::new();
     let shared = lab.session("shared");
-    let bare = lab.manager_in(&lab.root().join("bare"));
+    let bare = lab.bare_manager("bare");
     bare.create_baseline().unwrap();
     let (objects, bytes) = stored(bare.store());
     let before = lab.stored();
@@ -542,7 +548,7 @@ fn a_session_with_its_own_objects_goes_with_them_and_leaves_the_shared_ones_alon
 fn a_damaged_session_with_its_own_objects_blocks_nothing() {
     let lab = Lab::new();
     lab.session("shared");
-    let bare = lab.manager_in(&lab.root().join("bare"));
+    let bare = lab.bare_manager("bare");
     bare.create_baseline().unwrap();
     fs::remove_file(top_tree(&bare)).unwrap();
     lab.cleanup(&["shared"], &["bare"]);

@@ -284,10 +284,9 @@ impl SnapshotManager {
     /// # Errors
     /// [`RestoreError`]; but for [`RestoreError::HalfDone`], nothing has changed then.
     pub fn restore(&self, number: u64) -> Result<RestoreReport, RestoreError> {
-        let _session_lock = self.session().lock()?;
-        self.refuse_interrupted_restore()?;
+        let _session_lock = self.lock_session()?;
         // Nothing may be collected between the plan and the last byte.
-        let _store_lock = self.store().lock_shared()?;
+        let _store_lock = self.lock_store()?;
         let (target, latest) = self.restore_target(number)?;
         let target = &target.manifest;
         let (current, mut plan) = self.plan_from_disk(target, &latest.manifest)?;

@@ -7,4 +7,4 @@ mod catalog;
 mod recording;
 
 pub use catalog::{Catalog, CatalogError, SessionStatus, SessionSummary, SnapshotId};
-pub use recording::{RecordError, RecordRequest, Recording, create_session};
+pub use recording::{RecordError, RecordRequest, Recording, create_session, new_session_dir};

@@ -192,6 +192,28 @@ pub fn create_session(
     }
 }
 
+/// Makes a directory for a session below `root`, with a fresh id and nothing in it, and the store
+/// around it. It is a session as soon as a [`SnapshotManager`] has taken a baseline in it.
+///
+/// # Errors
+/// When the store cannot be written.
+pub fn new_session_dir(root: &Path) -> Result<PathBuf, RecordError> {
+    let root = sys::plain_absolute(root, &sys::current_dir()?);
+    LocalStore::create(&root.join(OBJECTS_NAME)).map_err(SnapshotError::from)?;
+    let dir = Dir::open(&root)?;
+    let mut second = Timestamp::now();
+    loop {
+        let id = session_id(second);
+        match dir.make_dir(id.as_bytes(), 0o700) {
+            Ok(()) => return Ok(root.join(id)),
+            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {
+                second += jiff::SignedDuration::from_secs(1);
+            }
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
 /// `YYYYMMDD-HHMMSS-PID` in local time.
 fn session_id(time: Timestamp) -> String {
     let local = time.to_zoned(TimeZone::system());

@@ -3,18 +3,20 @@
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::budget::Budget;
 use super::capture::{CacheLocation, Capture, CaptureError, CaptureRequest, capture};
 use super::manifest::{MANIFEST_VERSION, NotCapturedSet, SnapshotKind, SnapshotManifest};
 use super::metadata::SessionMetadata;
 use super::roots::{TrackedPathError, TrackedRoot, resolve_roots};
-use super::session_dir::{LoadedManifest, ManifestError, OBJECTS_NAME, SessionDir};
+use super::session_dir::{LoadedManifest, ManifestError, SessionDir};
+use super::session_objects::{link_to_store, store_paths};
 use crate::diff::{self, Change, ChangeSummary};
 use crate::path_text::Shown;
 use crate::progress::{NoProgress, Progress};
-use crate::store::{LocalStore, ObjectStore, StoreError};
-use crate::sys::{self, Dir};
+use crate::store::{LocalStore, ObjectStore, StoreError, StoreLock};
+use crate::sys::{self, Dir, FileLock};
 use crate::walk::ExclusionConfig;
 
 /// Why a snapshot operation failed. Nothing of it is half-done.
@@ -76,20 +78,41 @@ pub enum SnapshotError {
         /// The session's directory.
         session: PathBuf,
     },
+    /// A snapshot has no file of this path.
+    #[error(
+        "snapshot {number} of session {} has no file {}: {reason}",
+        Shown::path(session),
+        Shown::path(path)
+    )]
+    NoSuchFile {
+        /// The session's directory.
+        session: PathBuf,
+        /// The snapshot.
+        number: u64,
+        /// The path asked for.
+        path: PathBuf,
+        /// What is there instead, or why it is not known.
+        reason: String,
+    },
     /// A file system call failed.
     #[error(transparent)]
     Io(#[from] sys::Error),
 }
 
+/// Longest time between two looks whether a lock is free or the wait was cancelled.
+const LOCK_POLL: Duration = Duration::from_millis(25);
+
 /// Records states of tracked paths in one session and brings them back.
 ///
 /// Several managers, in any number of processes, may use one session: each operation holds the
-/// session's lock. All methods leave the session as it was when they fail.
+/// session's lock. All methods leave the session as it was when they fail. A clone costs nothing and
+/// uses the same session; it can have a progress and limits of its own.
+#[derive(Clone)]
 pub struct SnapshotManager {
     session: SessionDir,
-    store: LocalStore,
-    index: Option<Dir>,
-    roots: Vec<TrackedRoot>,
+    store: Arc<LocalStore>,
+    index: Option<Arc<Dir>>,
+    roots: Arc<[TrackedRoot]>,
     budget: Budget,
     progress: Arc<dyn Progress + Send>,
     threads: usize,
@@ -116,8 +139,9 @@ impl std::fmt::Debug for SnapshotManager {
 }
 
 impl SnapshotManager {
-    /// Makes a session in `session_dir`, or resumes the one that is there. The directory gets its
-    /// own `objects` unless it has one (or a link to a shared one) already.
+    /// Makes a session in `session_dir`, or resumes the one that is there. In the root directory of a
+    /// store a new session gets a link to the objects that its sessions share, so that it is one of
+    /// them; elsewhere it gets objects of its own.
     ///
     /// # Errors
     /// When a path cannot be tracked, a pattern is invalid, or the directory cannot be written.
@@ -138,7 +162,9 @@ impl SnapshotManager {
             Some(known) => resume_roots(&known, tracked_paths, &exclusion, &store_paths)?,
             None => resolve_roots(tracked_paths, &exclusion, &store_paths)?,
         };
-        Self::assemble(SessionDir::create(&place)?, roots, budget)
+        let session = SessionDir::create(&place)?;
+        link_to_store(session.path())?;
+        Self::assemble(session, roots, budget)
     }
 
     /// Resumes a session with the tracked paths and filters of its last snapshot.
@@ -149,7 +175,7 @@ impl SnapshotManager {
         let session = SessionDir::open(session_dir)?;
         let roots = latest_roots(&session)?
             .ok_or_else(|| SnapshotError::NoBaseline { session: session_dir.to_owned() })?;
-        let store = LocalStore::open(&session.path().join(OBJECTS_NAME))?;
+        let store = LocalStore::open(&session.objects_path())?;
         Ok(Self::with_store(session, store, roots, Budget::default()))
     }
 
@@ -158,7 +184,7 @@ impl SnapshotManager {
         roots: Vec<TrackedRoot>,
         budget: Budget,
     ) -> Result<Self, SnapshotError> {
-        let store = LocalStore::create(&session.path().join(OBJECTS_NAME))?;
+        let store = LocalStore::create(&session.objects_path())?;
         Ok(Self::with_store(session, store, roots, budget))
     }
 
@@ -176,8 +202,15 @@ impl SnapshotManager {
             Dir::open(&index)
         });
         let index = index.inspect_err(|error| tracing::info!("no stat cache: {error}")).ok();
-        let progress = Arc::new(NoProgress);
-        Self { session, store, index, roots, budget, progress, threads: 0 }
+        Self {
+            session,
+            store: Arc::new(store),
+            index: index.map(Arc::new),
+            roots: roots.into(),
+            budget,
+            progress: Arc::new(NoProgress),
+            threads: 0,
+        }
     }
 
     /// Sets the limits of the snapshots that follow.
@@ -230,12 +263,11 @@ impl SnapshotManager {
     /// [`SnapshotError::BaselineExists`], [`CaptureError::OverBudget`], or a store that cannot be
     /// written. Nothing is recorded then.
     pub fn create_baseline(&self) -> Result<SnapshotManifest, SnapshotError> {
-        let _lock = self.session.lock()?;
-        self.refuse_interrupted_restore()?;
+        let _lock = self.lock_session()?;
         if !self.session.snapshot_numbers()?.is_empty() {
             return Err(SnapshotError::BaselineExists { session: self.session.path().to_owned() });
         }
-        Ok(self.take(None)?.0)
+        Ok(self.take(None, None)?.0)
     }
 
     /// Captures the current state and says what changed since the snapshot before.
@@ -243,10 +275,57 @@ impl SnapshotManager {
     /// # Errors
     /// [`SnapshotError::NoBaseline`], or a store that cannot be written.
     pub fn create_incremental(&self) -> Result<(SnapshotManifest, Vec<Change>), SnapshotError> {
-        let _lock = self.session.lock()?;
-        self.refuse_interrupted_restore()?;
+        let _lock = self.lock_session()?;
         let parent = self.latest()?;
-        self.take(Some(&parent))
+        self.take(Some(&parent), None)
+    }
+
+    /// Captures the current state under a name that says what it is: the baseline of a session that
+    /// has none yet, else a further snapshot, with what changed since the one before.
+    ///
+    /// # Errors
+    /// [`CaptureError::OverBudget`] of a baseline, or a store that cannot be written.
+    pub fn checkpoint(
+        &self,
+        label: &str,
+    ) -> Result<(SnapshotManifest, Vec<Change>), SnapshotError> {
+        let _lock = self.lock_session()?;
+        let parent = match self.latest() {
+            Ok(parent) => Some(parent),
+            Err(SnapshotError::NoBaseline { .. }) => None,
+            Err(error) => return Err(error),
+        };
+        self.take(parent.as_ref(), Some(label.to_owned()))
+    }
+
+    /// Waits until nobody else writes the session, unless it is cancelled. A session whose restore was
+    /// interrupted is not written: its disk is in neither state.
+    pub(crate) fn lock_session(&self) -> Result<FileLock, SnapshotError> {
+        let lock = self.wait_for(|| Ok(self.session.try_lock()?))?;
+        self.refuse_interrupted_restore()?;
+        Ok(lock)
+    }
+
+    /// Waits until no collector is at work, unless it is cancelled.
+    pub(crate) fn lock_store(&self) -> Result<StoreLock, SnapshotError> {
+        self.wait_for(|| Ok(self.store.try_lock_shared()?))
+    }
+
+    fn wait_for<T>(
+        &self,
+        attempt: impl Fn() -> Result<Option<T>, SnapshotError>,
+    ) -> Result<T, SnapshotError> {
+        let mut pause = Duration::from_millis(1);
+        loop {
+            if let Some(got) = attempt()? {
+                return Ok(got);
+            }
+            if self.progress.is_cancelled() {
+                return Err(CaptureError::Cancelled.into());
+            }
+            std::thread::sleep(pause);
+            pause = LOCK_POLL.min(pause * 2);
+        }
     }
 
     /// Number of snapshots on the disk.
@@ -279,7 +358,7 @@ impl SnapshotManager {
     /// # Errors
     /// When it cannot be written; the old one is then still there.
     pub fn save_session_metadata(&self, metadata: &SessionMetadata) -> Result<(), SnapshotError> {
-        let _lock = self.session.lock()?;
+        let _lock = self.lock_session()?;
         let mut metadata = metadata.clone();
         match self.session.metadata() {
             Ok(current) => {
@@ -353,13 +432,14 @@ impl SnapshotManager {
     fn take(
         &self,
         parent: Option<&LoadedManifest>,
+        label: Option<String>,
     ) -> Result<(SnapshotManifest, Vec<Change>), SnapshotError> {
         let known = parent.map(|parent| parent.manifest.merkle_root).into_iter().collect();
         // Held until the manifest is published: the collector sees all of the snapshot or nothing.
-        let _store_lock = self.store.lock_shared()?;
+        let _store_lock = self.lock_store()?;
         let cache = self.cache_location(true)?;
         let capture = capture(&CaptureRequest {
-            store: &self.store,
+            store: &*self.store,
             roots: &self.roots,
             budget: self.budget,
             is_baseline: parent.is_none(),
@@ -368,7 +448,7 @@ impl SnapshotManager {
             progress: &*self.progress,
             threads: self.threads,
         })?;
-        let published = self.publish(capture, parent, SnapshotKind::Ordinary, &self.roots)?;
+        let published = self.publish(capture, parent, Why::Asked(label), &self.roots)?;
         self.record(&published)?;
         let changes = match parent {
             None => Vec::new(),
@@ -410,8 +490,7 @@ impl SnapshotManager {
         latest: &LoadedManifest,
         roots: &[TrackedRoot],
     ) -> Result<SnapshotManifest, SnapshotError> {
-        let kind = SnapshotKind::Safety;
-        let published = self.publish(capture, Some(latest), kind, roots)?;
+        let published = self.publish(capture, Some(latest), Why::BeforeRestore, roots)?;
         self.record(&published)?;
         Ok(published.manifest)
     }
@@ -433,10 +512,14 @@ impl SnapshotManager {
         &self,
         capture: Capture,
         parent: Option<&LoadedManifest>,
-        kind: SnapshotKind,
+        why: Why,
         roots: &[TrackedRoot],
     ) -> Result<LoadedManifest, SnapshotError> {
         self.store.sync()?;
+        let (kind, label) = match why {
+            Why::Asked(label) => (SnapshotKind::Ordinary, label),
+            Why::BeforeRestore => (SnapshotKind::Safety, None),
+        };
         let manifest = SnapshotManifest {
             format_version: MANIFEST_VERSION,
             number: parent.map_or(0, |parent| parent.manifest.number + 1),
@@ -445,6 +528,7 @@ impl SnapshotManager {
             parent_hash: parent.map(|parent| parent.hash),
             merkle_root: capture.merkle_root,
             kind,
+            label,
             roots: roots.to_vec(),
             totals: capture.totals,
             not_captured: capture.not_captured,
@@ -468,7 +552,7 @@ impl SnapshotManager {
         old: &SnapshotManifest,
         new: &SnapshotManifest,
     ) -> Result<Vec<Change>, SnapshotError> {
-        let differences = diff::compare(&self.store, &old.merkle_root, &new.merkle_root)?;
+        let differences = diff::compare(&*self.store, &old.merkle_root, &new.merkle_root)?;
         Ok(diff::changes(&differences, &NotCapturedSet::new(old), &NotCapturedSet::new(new)))
     }
 
@@ -498,6 +582,14 @@ impl SnapshotManager {
     }
 }
 
+/// What a snapshot is taken for.
+enum Why {
+    /// Somebody asked for it, maybe under a name.
+    Asked(Option<String>),
+    /// A restore is about to change what is there.
+    BeforeRestore,
+}
+
 fn unknown_changes(number: u64, error: SnapshotError) -> SnapshotError {
     match error {
         SnapshotError::Store(source) => SnapshotError::ChangesUnknown { number, source },
@@ -515,14 +607,6 @@ fn latest_roots(session: &SessionDir) -> Result<Option<Vec<TrackedRoot>>, Manife
         }
     }
     Ok(None)
-}
-
-/// The places that must not be tracked: the session and the store its objects are in.
-fn store_paths(session_dir: &Path) -> Vec<PathBuf> {
-    let real = sys::real_or_future_path(session_dir);
-    let objects = sys::real_path(&real.join(OBJECTS_NAME)).ok();
-    let store = objects.and_then(|objects| Some(objects.parent()?.to_owned()));
-    [Some(real), store].into_iter().flatten().collect()
 }
 
 /// Paths of a session that is resumed: one that is tracked already may be gone or replaced by now.

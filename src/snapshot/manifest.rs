@@ -52,6 +52,9 @@ pub struct SnapshotManifest {
     /// Why it was taken.
     #[serde(default)]
     pub kind: SnapshotKind,
+    /// What somebody called it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub label: Option<String>,
     /// What was tracked, with the filters that were used.
     pub roots: Vec<TrackedRoot>,
     /// Sizes.

@@ -10,8 +10,14 @@ mod known;
 mod manager;
 mod manifest;
 mod metadata;
+mod read;
 mod roots;
 mod session_dir;
+mod session_objects;
+
+#[cfg(test)]
+#[allow(clippy::disallowed_methods, reason = "tests plant what they look at")]
+mod tests;
 
 pub use budget::{Budget, LargeDirectory, OverBudget};
 pub(crate) use capture::Capture;

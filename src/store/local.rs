@@ -81,6 +81,34 @@ impl LocalStore {
         Ok(StoreLock { _lock: FileLock::shared(&self.dir.path().join(LOCK_NAME))? })
     }
 
+    /// As [`lock_shared`](Self::lock_shared), without waiting. `None`: the collector is at work.
+    ///
+    /// # Errors
+    /// When the lock file cannot be made.
+    pub fn try_lock_shared(&self) -> Result<Option<StoreLock>, StoreError> {
+        let lock = FileLock::try_shared(&self.dir.path().join(LOCK_NAME))?;
+        Ok(lock.map(|lock| StoreLock { _lock: lock }))
+    }
+
+    /// Whether `path` is a directory of objects, made by this program or for it: empty, or with the
+    /// files that a store has. Other programs have directories named `objects` too.
+    ///
+    /// # Errors
+    /// When it cannot be looked at.
+    pub fn is_store(path: &Path) -> Result<bool, StoreError> {
+        let dir = match Dir::open(path) {
+            Ok(dir) => dir,
+            Err(error) if error.is_gone() => return Ok(false),
+            Err(error) => return Err(error.into()),
+        };
+        for mark in [GENERATION_NAME, LOCK_NAME.as_bytes()] {
+            if dir.try_stat(mark)?.is_some() {
+                return Ok(true);
+            }
+        }
+        Ok(dir.names()?.is_empty())
+    }
+
     /// Locks the store against everybody who writes, waiting for them to end.
     ///
     /// # Errors

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
-use crate::browse::{BrowseError, Scope, StoreTree};
+use crate::browse::{self, BrowseError, Scope, StoreTree};
 use crate::cli::Outcome;
 use crate::cli::args::{StoreArgs, home_dir};
 use crate::cli::background;
@@ -264,26 +264,11 @@ fn make_directory(directory: &Path) -> Result<Option<(Dir, Vec<u8>)>, CliError> 
     Ok(Some((parent, name.as_bytes().to_vec())))
 }
 
-/// A mount inside the store would hide a part of it, and one around it all of it.
 fn refuse_store(directory: &Path, roots: &[PathBuf]) -> Result<(), CliError> {
-    // The directory itself may be a link, or a dead mount that cannot be resolved.
-    let places = [sys::canonical_parent(directory).ok(), sys::real_path(directory).ok()];
-    for root in roots {
-        let root = sys::real_path(root).unwrap_or_else(|_| absolute(root));
-        for place in places.iter().flatten() {
-            let why = if place.starts_with(&root) {
-                "is inside the store"
-            } else if root.starts_with(place) {
-                "contains the store"
-            } else {
-                continue;
-            };
-            let (place, root) = (Shown::path(place), Shown::path(&root));
-            return Err(CliError::failed(format!("cannot mount at {place}: it {why} {root}"))
-                .with_hint("choose an empty directory elsewhere, as in `nono mount ~/snapshots`"));
-        }
-    }
-    Ok(())
+    browse::check_place(directory, roots).map_err(|error| {
+        CliError::failed(error.to_string())
+            .with_hint("choose an empty directory elsewhere, as in `nono mount ~/snapshots`")
+    })
 }
 
 fn absolute(path: &Path) -> PathBuf {

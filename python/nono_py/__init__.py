@@ -1,0 +1,55 @@
+"""Undo for AI agents: content-addressed, tamper-evident snapshots of directories.
+
+>>> from nono_py import SnapshotManager, new_session_dir
+>>> manager = SnapshotManager(new_session_dir(), ["~/project"])   # doctest: +SKIP
+>>> manager.create_baseline()                                     # doctest: +SKIP
+>>> # ... an agent works ...
+>>> manifest, changes = manager.create_incremental()              # doctest: +SKIP
+>>> manager.restore_to(0)                                         # doctest: +SKIP
+
+Sessions made here are those of the program ``nono``: it lists, mounts, restores and verifies them,
+and a :class:`SnapshotManager` resumes those that it made.
+"""
+
+import atexit as _atexit
+
+from ._nono import (
+    Change,
+    ContentHash,
+    ExclusionConfig,
+    FileState,
+    Mount,
+    NonoError,
+    Problem,
+    SessionMetadata,
+    SnapshotCheck,
+    SnapshotManager,
+    SnapshotManifest,
+    VerifyReport,
+    __version__,
+    _unmount_all,
+    mount,
+    new_session_dir,
+)
+from .callback import SnapshotCallback
+
+__all__ = [
+    "Change",
+    "ContentHash",
+    "ExclusionConfig",
+    "FileState",
+    "Mount",
+    "NonoError",
+    "Problem",
+    "SessionMetadata",
+    "SnapshotCallback",
+    "SnapshotCheck",
+    "SnapshotManager",
+    "SnapshotManifest",
+    "VerifyReport",
+    "__version__",
+    "mount",
+    "new_session_dir",
+]
+
+_atexit.register(_unmount_all)

@@ -1,0 +1,128 @@
+"""Snapshots at the trigger points of an agent framework, without a dependency on any.
+
+A framework calls its callbacks when a run or an action (a tool call, a step) begins and ends. Give it
+the methods of a :class:`SnapshotCallback`; whatever arguments it passes are accepted. Two promises:
+
+- No failure breaks the agent. What goes wrong is logged to the logger ``nono_py`` and kept in
+  ``last_error``. (``KeyboardInterrupt`` is not a failure and is raised.)
+- It can be switched off without a change of code: ``NONO_SNAPSHOTS=off`` in the environment, or only
+  some of the trigger points: ``NONO_SNAPSHOTS=run_start,run_end``.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+from datetime import datetime, timezone
+from typing import Callable, FrozenSet, Iterable, Optional, Union
+
+from ._nono import SnapshotManager, SnapshotManifest
+
+__all__ = ["ENVIRONMENT_VARIABLE", "TRIGGERS", "SnapshotCallback"]
+
+#: The trigger points, in the order in which they come.
+TRIGGERS = ("run_start", "before_action", "after_action", "run_end")
+#: Switches callbacks off, or to some of the trigger points.
+ENVIRONMENT_VARIABLE = "NONO_SNAPSHOTS"
+
+_OFF = frozenset({"0", "off", "false", "no", "none"})
+_ON = frozenset({"", "1", "on", "true", "yes", "all"})
+_LABEL_LENGTH = 200
+
+_log = logging.getLogger("nono_py")
+
+
+class SnapshotCallback:
+    """Takes a snapshot, with a label, at each trigger point.
+
+    ``manager`` is a manager, or a function that makes one; the function is called at the first
+    trigger point, so that not even a session that cannot be made breaks the agent. ``triggers`` are
+    the trigger points at which snapshots are taken; the environment variable ``NONO_SNAPSHOTS``
+    beats it.
+    """
+
+    #: The last failure, if there was one.
+    last_error: Optional[Exception]
+    #: The last snapshot that was taken.
+    last_snapshot: Optional[SnapshotManifest]
+
+    def __init__(
+        self,
+        manager: Union[SnapshotManager, Callable[[], SnapshotManager]],
+        triggers: Iterable[str] = TRIGGERS,
+    ) -> None:
+        chosen = frozenset([triggers] if isinstance(triggers, str) else triggers)
+        unknown = chosen.difference(TRIGGERS)
+        if unknown:
+            raise ValueError(f"no trigger points: {', '.join(sorted(unknown))}; there are {TRIGGERS}")
+        self._source = manager
+        self._manager = manager if isinstance(manager, SnapshotManager) else None
+        self._chosen = chosen
+        # A framework may call from several threads.
+        self._lock = threading.Lock()
+        self.last_error = None
+        self.last_snapshot = None
+
+    @property
+    def manager(self) -> Optional[SnapshotManager]:
+        """The manager; ``None`` before the first trigger point when it is made there."""
+        return self._manager
+
+    @property
+    def triggers(self) -> FrozenSet[str]:
+        """The trigger points at which snapshots are taken now."""
+        named = os.environ.get(ENVIRONMENT_VARIABLE, "").strip().lower()
+        if named in _ON:
+            return self._chosen
+        if named in _OFF:
+            return frozenset()
+        # A word that is no trigger point is a mistake that takes no snapshot it was not asked for.
+        return frozenset(word.strip() for word in named.split(",")).intersection(TRIGGERS)
+
+    def run_start(self, *args: object, **kwargs: object) -> None:
+        """The agent's run begins. The first snapshot of a session is its baseline."""
+        self._take("run_start", args)
+
+    def before_action(self, *args: object, **kwargs: object) -> None:
+        """An action is about to begin."""
+        self._take("before_action", args)
+
+    def after_action(self, *args: object, **kwargs: object) -> None:
+        """An action has ended."""
+        self._take("after_action", args)
+
+    def run_end(self, *args: object, **kwargs: object) -> None:
+        """The agent's run has ended, and with it the session."""
+        self._take("run_end", args)
+
+    def _take(self, trigger: str, args: tuple[object, ...]) -> None:
+        try:
+            if trigger not in self.triggers:
+                return
+            with self._lock:
+                manager = self._manager
+                if manager is None:
+                    source = self._source
+                    # Only a function is not a manager yet.
+                    manager = self._manager = source() if callable(source) else source
+                self.last_snapshot = manager.checkpoint(_label(trigger, args))
+                if trigger == "run_end":
+                    _note_end(manager)
+        except Exception as error:  # noqa: BLE001 - the promise is that nothing breaks the agent
+            self.last_error = error
+            _log.warning("no snapshot at %s: %s", trigger, error)
+
+
+def _label(trigger: str, args: tuple[object, ...]) -> str:
+    """``after_action: write_file``: the first argument says which run or action it is."""
+    if not args or args[0] is None:
+        return trigger
+    text = " ".join(str(args[0]).split())
+    return f"{trigger}: {text[:_LABEL_LENGTH]}"
+
+
+def _note_end(manager: SnapshotManager) -> None:
+    meta = manager.load_session_metadata(manager.session_dir)
+    meta.ended = datetime.now(timezone.utc)
+    manager.save_session_metadata(meta)

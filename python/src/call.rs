@@ -1,0 +1,133 @@
+//! Calls into the engine: off the interpreter's thread, interruptible, and without panics.
+//!
+//! Python runs signal handlers only in its main thread, and only when that thread asks. So the engine
+//! works on a thread of its own, and the thread that called waits for it, asking every
+//! [`SIGNAL_INTERVAL`] whether a handler has raised. If one has, the engine is told to stop; when it
+//! has (nothing is half-done then), the handler's exception is raised.
+
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::thread;
+use std::time::Duration;
+
+use nono::progress::Progress;
+use parking_lot::Mutex;
+use pyo3::prelude::*;
+
+use crate::error::Failure;
+
+/// How long Ctrl-C may go unnoticed.
+const SIGNAL_INTERVAL: Duration = Duration::from_millis(50);
+
+/// Tells one call to stop.
+#[derive(Debug, Default)]
+pub(crate) struct Interrupt(AtomicBool);
+
+impl Progress for Interrupt {
+    fn advance(&self, _entries: u64, _bytes: u64) {}
+
+    fn is_cancelled(&self) -> bool {
+        self.0.load(Relaxed)
+    }
+}
+
+/// Does work that may take long.
+pub(crate) fn call<T: Send>(
+    py: Python<'_>,
+    operation: &'static str,
+    place: &Path,
+    work: impl FnOnce(Arc<Interrupt>) -> Result<T, Failure> + Send,
+) -> PyResult<T> {
+    let interrupt = Arc::new(Interrupt::default());
+    let (done, interrupted) = py.detach(|| run(interrupt, work));
+    match interrupted {
+        Some(raised) => Err(raised),
+        None => done.map_err(|failure| failure.raise(py, operation, place)),
+    }
+}
+
+/// Does work that takes no longer than reading a small file.
+pub(crate) fn quick<T: Send>(
+    py: Python<'_>,
+    operation: &'static str,
+    place: &Path,
+    work: impl FnOnce() -> Result<T, Failure> + Send,
+) -> PyResult<T> {
+    py.detach(|| guarded(work)).map_err(|failure| failure.raise(py, operation, place))
+}
+
+fn run<T: Send>(
+    interrupt: Arc<Interrupt>,
+    work: impl FnOnce(Arc<Interrupt>) -> Result<T, Failure> + Send,
+) -> (Result<T, Failure>, Option<PyErr>) {
+    let given = interrupt.clone();
+    thread::scope(|scope| {
+        let (done, is_done) = channel();
+        let worker = thread::Builder::new().name("nono".into()).spawn_scoped(scope, move || {
+            // Nobody waits any more when the receiver is gone.
+            let _ = done.send(guarded(|| work(given)));
+        });
+        if let Err(error) = worker {
+            return (Err(Failure::internal(format!("cannot start a thread: {error}"))), None);
+        }
+        let mut interrupted = None;
+        loop {
+            match is_done.recv_timeout(SIGNAL_INTERVAL) {
+                Ok(result) => return (result, interrupted),
+                Err(RecvTimeoutError::Disconnected) => {
+                    return (Err(Failure::internal("the work ended without a result")), None);
+                }
+                Err(RecvTimeoutError::Timeout) if interrupted.is_none() => {
+                    // Not attached while the interpreter shuts down; nobody can be told then.
+                    let raised = Python::try_attach(|py| py.check_signals().err());
+                    if let Some(Some(raised)) = raised {
+                        interrupt.0.store(true, Relaxed);
+                        interrupted = Some(raised);
+                    }
+                }
+                Err(RecvTimeoutError::Timeout) => {}
+            }
+        }
+    })
+}
+
+fn guarded<T>(work: impl FnOnce() -> Result<T, Failure>) -> Result<T, Failure> {
+    // What was borrowed is either dropped with the call or only read afterwards.
+    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|payload| Err(panicked(&*payload)))
+}
+
+/// What the panic hook saw last: the message with its place in the source.
+static LAST_PANIC: Mutex<Option<String>> = Mutex::new(None);
+
+fn panicked(payload: &(dyn Any + Send)) -> Failure {
+    let words = LAST_PANIC.lock().take().unwrap_or_else(|| {
+        let text = payload.downcast_ref::<&str>().copied();
+        text.or(payload.downcast_ref::<String>().map(String::as_str)).unwrap_or("?").to_owned()
+    });
+    Failure::internal(format!("a bug in nono, please report it: {words}"))
+}
+
+/// Panics become exceptions, so they are not printed as well, unless a backtrace was asked for. The
+/// hook is that of this library's own copy of the standard library; no other one is touched.
+pub(crate) fn keep_panics_quiet() {
+    let print = std::env::var_os("RUST_BACKTRACE").is_some().then(std::panic::take_hook);
+    std::panic::set_hook(Box::new(move |info| {
+        *LAST_PANIC.lock() = Some(info.to_string().replace('\n', " "));
+        if let Some(print) = &print {
+            print(info);
+        }
+    }));
+}
+
+/// Panics in the place of the engine; only in builds for tests.
+#[cfg(debug_assertions)]
+#[pyfunction]
+#[pyo3(name = "_panic_for_tests")]
+#[allow(clippy::panic, reason = "that is what it is for")]
+pub(crate) fn panic_for_tests(py: Python<'_>) -> PyResult<()> {
+    call(py, "panic_for_tests", Path::new("/nowhere"), |_| panic!("on purpose"))
+}

@@ -1,0 +1,198 @@
+//! Errors as Python sees them.
+
+use std::path::{Path, PathBuf};
+
+use nono::browse::BrowseError;
+use nono::path_text::Shown;
+use nono::restore::RestoreError;
+use nono::session::RecordError;
+use nono::snapshot::{CaptureError, ManifestError, SnapshotError, TrackedPathError};
+use nono::store::StoreError;
+use nono::sys;
+use nono::verify::VerifyError;
+use nono_mount::MountError;
+use pyo3::create_exception;
+use pyo3::exceptions::{PyRuntimeError, PyValueError};
+use pyo3::prelude::*;
+
+create_exception!(
+    nono_py,
+    NonoError,
+    PyRuntimeError,
+    "The engine could not do what was asked.\n\n\
+     ``operation`` is the method that failed, ``path`` what it is about; both are in the message."
+);
+
+/// Gives the attributes of [`NonoError`] a value for those that Python code makes itself.
+pub(crate) fn describe_type(py: Python<'_>) -> PyResult<()> {
+    let class = py.get_type::<NonoError>();
+    class.setattr("operation", "")?;
+    class.setattr("path", py.None())
+}
+
+/// A failed call.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    words: String,
+    /// What it is about, if that is not the session.
+    path: Option<PathBuf>,
+    /// Whether the caller gave an argument that can never be right.
+    is_wrong_argument: bool,
+}
+
+impl Failure {
+    pub(crate) fn internal(words: impl Into<String>) -> Self {
+        Self { words: words.into(), path: None, is_wrong_argument: false }
+    }
+
+    fn new(error: &impl std::error::Error, path: Option<&Path>) -> Self {
+        let words = match error.source() {
+            // Some errors leave what the system said to their source.
+            Some(source) if !error.to_string().contains(&source.to_string()) => {
+                format!("{error}: {source}")
+            }
+            _ => error.to_string(),
+        };
+        Self { words, path: path.map(Path::to_owned), is_wrong_argument: false }
+    }
+
+    /// The exception. `place` is what it is about when the error does not say.
+    pub(crate) fn raise(self, py: Python<'_>, operation: &'static str, place: &Path) -> PyErr {
+        if self.is_wrong_argument {
+            return PyValueError::new_err(self.words);
+        }
+        let path = self.path.as_deref().unwrap_or(place);
+        let shown = Shown::path(path).to_string();
+        let text = if self.words.contains(&shown) {
+            format!("{operation}: {}", self.words)
+        } else {
+            format!("{operation} {shown}: {}", self.words)
+        };
+        let error = NonoError::new_err(text);
+        let described = error
+            .value(py)
+            .setattr("operation", operation)
+            .and_then(|()| error.value(py).setattr("path", path.as_os_str()));
+        match described {
+            Ok(()) => error,
+            Err(other) => other,
+        }
+    }
+}
+
+impl From<sys::Error> for Failure {
+    fn from(error: sys::Error) -> Self {
+        Self::new(&error, Some(&error.path))
+    }
+}
+
+impl From<StoreError> for Failure {
+    fn from(error: StoreError) -> Self {
+        let path = match &error {
+            StoreError::Missing { path, .. } | StoreError::Corrupt { path, .. } => Some(&**path),
+            StoreError::Io(error) => Some(&*error.path),
+            _ => None,
+        };
+        Self::new(&error, path)
+    }
+}
+
+impl From<ManifestError> for Failure {
+    fn from(error: ManifestError) -> Self {
+        let path = match &error {
+            ManifestError::Missing { path }
+            | ManifestError::Corrupt { path, .. }
+            | ManifestError::Newer { path, .. } => Some(&**path),
+            ManifestError::Io(error) => Some(&*error.path),
+            _ => None,
+        };
+        Self::new(&error, path)
+    }
+}
+
+impl From<TrackedPathError> for Failure {
+    fn from(error: TrackedPathError) -> Self {
+        let path = match &error {
+            TrackedPathError::Unreachable { path, .. }
+            | TrackedPathError::Symlink { path, .. }
+            | TrackedPathError::Special { path }
+            | TrackedPathError::ContainsStore { path, .. }
+            | TrackedPathError::InStore { path, .. }
+            | TrackedPathError::NotPlain { path } => Some(&**path),
+            _ => None,
+        };
+        let is_wrong_argument = matches!(
+            error,
+            TrackedPathError::NotPlain { .. }
+                | TrackedPathError::Nothing
+                | TrackedPathError::Pattern(_)
+        );
+        Self { is_wrong_argument, ..Self::new(&error, path) }
+    }
+}
+
+impl From<SnapshotError> for Failure {
+    fn from(error: SnapshotError) -> Self {
+        match error {
+            SnapshotError::TrackedPath(error) => error.into(),
+            SnapshotError::Manifest(error) => error.into(),
+            SnapshotError::Store(error) | SnapshotError::Capture(CaptureError::Store(error)) => {
+                error.into()
+            }
+            SnapshotError::Io(error) => error.into(),
+            SnapshotError::NoSuchFile { ref path, .. } => Self::new(&error, Some(path)),
+            other => Self::new(&other, None),
+        }
+    }
+}
+
+impl From<RestoreError> for Failure {
+    fn from(error: RestoreError) -> Self {
+        match &error {
+            RestoreError::Content { path, .. }
+            | RestoreError::ChangedMeanwhile { path }
+            | RestoreError::Outside { path } => Self::new(&error, Some(path)),
+            RestoreError::Io(source) => Self::new(&error, Some(&source.path)),
+            RestoreError::Snapshot(_) => match error {
+                RestoreError::Snapshot(error) => error.into(),
+                other => Self::new(&other, None),
+            },
+            _ => Self::new(&error, None),
+        }
+    }
+}
+
+impl From<RecordError> for Failure {
+    fn from(error: RecordError) -> Self {
+        match error {
+            RecordError::Snapshot(error) => error.into(),
+            RecordError::Io(error) => error.into(),
+            other => Self::new(&other, None),
+        }
+    }
+}
+
+impl From<VerifyError> for Failure {
+    fn from(error: VerifyError) -> Self {
+        match &error {
+            VerifyError::Session { session, .. } => Self::new(&error, Some(session)),
+            _ => Self::new(&error, None),
+        }
+    }
+}
+
+impl From<BrowseError> for Failure {
+    fn from(error: BrowseError) -> Self {
+        match &error {
+            BrowseError::OverlapsStore { place, .. } => Self::new(&error, Some(place)),
+            BrowseError::Unreadable { root, .. } => Self::new(&error, Some(root)),
+            _ => Self::new(&error, None),
+        }
+    }
+}
+
+impl From<MountError> for Failure {
+    fn from(error: MountError) -> Self {
+        Self::new(&error, None)
+    }
+}

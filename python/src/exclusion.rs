@@ -1,0 +1,78 @@
+//! `ExclusionConfig`: what is left out.
+
+use nono::walk::{self, Filter};
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::PyList;
+
+/// What is left out of the tracked paths.
+///
+/// Patterns are names (``node_modules``) or, with a ``/``, consecutive components of a path; a
+/// leading ``/`` ties one to the top of the tracked path, a trailing one to directories. Globs look
+/// at the names of everything but directories (``*.pyc``). ``force_include`` has patterns that beat
+/// every exclusion. The lists are copies: a configuration never changes.
+#[pyclass(frozen, eq, module = "nono_py")]
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) struct ExclusionConfig(pub(crate) walk::ExclusionConfig);
+
+#[pymethods]
+impl ExclusionConfig {
+    #[new]
+    #[pyo3(
+        signature = (use_gitignore = true, exclude_patterns = vec![], exclude_globs = vec![], force_include = vec![]),
+        text_signature = "(use_gitignore=True, exclude_patterns=[], exclude_globs=[], force_include=[])"
+    )]
+    fn new(
+        use_gitignore: bool,
+        exclude_patterns: Vec<String>,
+        exclude_globs: Vec<String>,
+        force_include: Vec<String>,
+    ) -> PyResult<Self> {
+        let config =
+            walk::ExclusionConfig { use_gitignore, exclude_patterns, exclude_globs, force_include };
+        // A bad pattern is told where it was written, not where it is used.
+        Filter::new(&config).map_err(|error| PyValueError::new_err(error.to_string()))?;
+        Ok(Self(config))
+    }
+
+    /// Whether ``.gitignore`` files below the tracked paths are honoured.
+    #[getter]
+    fn use_gitignore(&self) -> bool {
+        self.0.use_gitignore
+    }
+
+    /// Patterns of what is left out.
+    #[getter]
+    fn exclude_patterns(&self) -> Vec<String> {
+        self.0.exclude_patterns.clone()
+    }
+
+    /// Globs on the names of what is left out.
+    #[getter]
+    fn exclude_globs(&self) -> Vec<String> {
+        self.0.exclude_globs.clone()
+    }
+
+    /// Patterns of what stays in whatever else says.
+    #[getter]
+    fn force_include(&self) -> Vec<String> {
+        self.0.force_include.clone()
+    }
+
+    fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
+        let list = |texts: &[String]| Ok::<_, PyErr>(PyList::new(py, texts)?.repr()?.to_string());
+        Ok(format!(
+            "ExclusionConfig(use_gitignore={}, exclude_patterns={}, exclude_globs={}, \
+             force_include={})",
+            if self.0.use_gitignore { "True" } else { "False" },
+            list(&self.0.exclude_patterns)?,
+            list(&self.0.exclude_globs)?,
+            list(&self.0.force_include)?
+        ))
+    }
+
+    fn __getnewargs__(&self) -> (bool, Vec<String>, Vec<String>, Vec<String>) {
+        let config = self.0.clone();
+        (config.use_gitignore, config.exclude_patterns, config.exclude_globs, config.force_include)
+    }
+}

@@ -1,0 +1,304 @@
+//! `SnapshotManager`: one session, its snapshots, and the way back.
+
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
+
+use jiff::Timestamp;
+use nono::browse::Scope;
+use nono::snapshot::{self, Budget, ManifestError};
+use nono::verify::{VerifyOptions, verify_session};
+use parking_lot::Mutex;
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyType};
+
+use crate::args::{Count, PathArg};
+use crate::call::{Interrupt, call, quick};
+use crate::error::Failure;
+use crate::exclusion::ExclusionConfig;
+use crate::manifest::SnapshotManifest;
+use crate::metadata::SessionMetadata;
+use crate::mount::{Mount, store_root};
+use crate::report::VerifyReport;
+use crate::values::{Change, ContentHash, changes};
+
+/// Records states of directories and files in a session, and brings them back.
+///
+/// ``session_dir`` is made when it is missing; a session that is there is resumed. In the root
+/// directory of a store (``~/.nono/rollbacks``) the session is one of those that ``nono rollback
+/// list`` shows; :func:`new_session_dir` makes a fresh directory there. A limit of 0 is none.
+///
+/// Managers, threads and processes may share a session: each call holds the session's lock. Long
+/// calls let other threads run and end with ``KeyboardInterrupt`` at Ctrl-C; a snapshot or restore
+/// that was stopped is either complete or did not happen.
+///
+/// As a context manager it notes the end of the session when the block is left. It can be used
+/// after that as well.
+#[pyclass(frozen, subclass, module = "nono_py")]
+pub(crate) struct SnapshotManager {
+    engine: snapshot::SnapshotManager,
+    entered: Mutex<Option<Timestamp>>,
+}
+
+impl SnapshotManager {
+    fn wrap(engine: snapshot::SnapshotManager) -> Self {
+        Self { engine, entered: Mutex::new(None) }
+    }
+
+    fn place(&self) -> &Path {
+        self.engine.session().path()
+    }
+
+    /// Does work that may take long, with an engine that stops when it is interrupted.
+    fn call<T: Send>(
+        &self,
+        py: Python<'_>,
+        operation: &'static str,
+        work: impl FnOnce(&snapshot::SnapshotManager) -> Result<T, Failure> + Send,
+    ) -> PyResult<T> {
+        call(py, operation, self.place(), |interrupt| {
+            work(&self.engine.clone().with_progress(interrupt))
+        })
+    }
+
+    fn manifest(&self, manifest: snapshot::SnapshotManifest) -> SnapshotManifest {
+        SnapshotManifest::new(self.engine.clone(), manifest)
+    }
+}
+
+#[pymethods]
+impl SnapshotManager {
+    #[new]
+    #[pyo3(
+        signature = (session_dir, tracked_paths, exclusion = None, max_entries = Count(300_000), max_bytes = Count(2 << 30)),
+        text_signature = "(session_dir, tracked_paths, exclusion=None, max_entries=300000, max_bytes=2147483648)"
+    )]
+    fn new(
+        py: Python<'_>,
+        session_dir: PathArg,
+        tracked_paths: Vec<PathArg>,
+        exclusion: Option<PyRef<'_, ExclusionConfig>>,
+        max_entries: Count,
+        max_bytes: Count,
+    ) -> PyResult<Self> {
+        let paths: Vec<PathBuf> = tracked_paths.into_iter().map(|path| path.0).collect();
+        let exclusion = exclusion.map(|exclusion| exclusion.0.clone()).unwrap_or_default();
+        let budget = Budget { max_entries: max_entries.0, max_bytes: max_bytes.0 };
+        quick(py, "SnapshotManager", &session_dir.0, || {
+            let engine = snapshot::SnapshotManager::new(&session_dir.0, &paths, exclusion, budget)?;
+            Ok(Self::wrap(engine))
+        })
+    }
+
+    /// Resumes a session with the tracked paths and filters of its last snapshot.
+    #[staticmethod]
+    fn open(py: Python<'_>, session_dir: PathArg) -> PyResult<Self> {
+        quick(py, "open", &session_dir.0, || {
+            // The program may go to another directory.
+            let place = std::path::absolute(&session_dir.0).unwrap_or(session_dir.0.clone());
+            Ok(Self::wrap(snapshot::SnapshotManager::open(&place)?))
+        })
+    }
+
+    /// The session's directory.
+    #[getter]
+    fn session_dir(&self) -> &OsStr {
+        self.place().as_os_str()
+    }
+
+    /// The session's id: the name of its directory.
+    #[getter]
+    fn session_id(&self) -> String {
+        self.engine.session().id()
+    }
+
+    /// What is captured: absolute, with symlinks in parents resolved.
+    #[getter]
+    fn tracked_paths(&self) -> Vec<OsString> {
+        self.engine.roots().iter().map(|root| root.path.clone().into_os_string()).collect()
+    }
+
+    /// Captures the first state. When it returns, the snapshot is on the disk to stay.
+    fn create_baseline(&self, py: Python<'_>) -> PyResult<SnapshotManifest> {
+        let manifest = self.call(py, "create_baseline", |engine| Ok(engine.create_baseline()?))?;
+        Ok(self.manifest(manifest))
+    }
+
+    /// Captures the current state; gives the snapshot and what changed since the one before.
+    fn create_incremental(&self, py: Python<'_>) -> PyResult<(SnapshotManifest, Vec<Change>)> {
+        let (manifest, found) =
+            self.call(py, "create_incremental", |engine| Ok(engine.create_incremental()?))?;
+        Ok((self.manifest(manifest), changes(found)))
+    }
+
+    /// Captures the current state under a name: the baseline of a session that has none yet, else a
+    /// further snapshot.
+    fn checkpoint(&self, py: Python<'_>, label: &str) -> PyResult<SnapshotManifest> {
+        let (manifest, _) = self.call(py, "checkpoint", |engine| Ok(engine.checkpoint(label)?))?;
+        Ok(self.manifest(manifest))
+    }
+
+    /// Brings the tracked paths back to a snapshot; gives what changed on the disk. The state before
+    /// is kept as a further snapshot.
+    fn restore_to(&self, py: Python<'_>, snapshot_number: Count) -> PyResult<Vec<Change>> {
+        let number = snapshot_number.0;
+        Ok(changes(self.call(py, "restore_to", |engine| Ok(engine.restore_to(number)?))?))
+    }
+
+    /// What :meth:`restore_to` would change. Changes nothing.
+    fn compute_restore_diff(
+        &self,
+        py: Python<'_>,
+        snapshot_number: Count,
+    ) -> PyResult<Vec<Change>> {
+        let number = snapshot_number.0;
+        let found = self
+            .call(py, "compute_restore_diff", |engine| Ok(engine.compute_restore_diff(number)?))?;
+        Ok(changes(found))
+    }
+
+    /// What changed from snapshot ``a`` to snapshot ``b``.
+    fn diff(&self, py: Python<'_>, a: Count, b: Count) -> PyResult<Vec<Change>> {
+        let found = self.call(py, "diff", |engine| {
+            let (old, new) = (engine.load_manifest(a.0)?, engine.load_manifest(b.0)?);
+            Ok(engine.changes_between(&old, &new)?)
+        })?;
+        Ok(changes(found))
+    }
+
+    /// The contents of a file as it was in a snapshot, checked against their hash.
+    ///
+    /// The path is absolute, or meant from the current directory; it need not exist any more.
+    fn read<'py>(
+        &self,
+        py: Python<'py>,
+        snapshot: Count,
+        path: PathArg,
+    ) -> PyResult<Bound<'py, PyBytes>> {
+        let bytes = self.call(py, "read", |engine| Ok(engine.read(snapshot.0, &path.0)?))?;
+        Ok(PyBytes::new(py, &bytes))
+    }
+
+    /// Reads every manifest and every byte of the session, and says what is wrong.
+    ///
+    /// ``expected_root`` is a Merkle root that was noted elsewhere: that no snapshot has it is a
+    /// problem too.
+    #[pyo3(signature = (expected_root = None))]
+    fn verify(
+        &self,
+        py: Python<'_>,
+        expected_root: Option<PyRef<'_, ContentHash>>,
+    ) -> PyResult<VerifyReport> {
+        let expected_root = expected_root.map(|root| root.0);
+        let engine = &self.engine;
+        let report = call(py, "verify", self.place(), |interrupt| {
+            let progress: &Interrupt = &interrupt;
+            let options = VerifyOptions { progress, expected_root, ..VerifyOptions::default() };
+            Ok(verify_session(engine.session(), engine.store(), &options)?)
+        })?;
+        Ok(VerifyReport(report))
+    }
+
+    /// Shows the session's snapshots as read-only folders: ``<number>/<absolute path>``.
+    ///
+    /// Use it in a ``with`` block: the mount ends with the block, with the last reference to what is
+    /// returned, or with the process.
+    fn mount(&self, py: Python<'_>, directory: PathArg) -> PyResult<Mount> {
+        let root = self.place().parent().unwrap_or(Path::new("/"));
+        Mount::new(py, root, &Scope::Session(self.session_id()), &directory.0)
+    }
+
+    /// The manifest of one snapshot.
+    fn load_manifest(&self, py: Python<'_>, number: Count) -> PyResult<SnapshotManifest> {
+        let manifest = quick(py, "load_manifest", self.place(), || {
+            Ok(self.engine.load_manifest(number.0)?)
+        })?;
+        Ok(self.manifest(manifest))
+    }
+
+    /// Number of snapshots on the disk.
+    fn snapshot_count(&self, py: Python<'_>) -> PyResult<u64> {
+        quick(py, "snapshot_count", self.place(), || Ok(self.engine.snapshot_count()?))
+    }
+
+    /// Writes the session's manifest. What it says of the snapshots is as they are on the disk,
+    /// whatever ``meta`` says.
+    fn save_session_metadata(
+        &self,
+        py: Python<'_>,
+        meta: PyRef<'_, SessionMetadata>,
+    ) -> PyResult<()> {
+        let metadata = meta.0.clone();
+        self.call(
+            py,
+            "save_session_metadata",
+            |engine| Ok(engine.save_session_metadata(&metadata)?),
+        )
+    }
+
+    /// Reads the manifest of a session.
+    #[staticmethod]
+    fn load_session_metadata(py: Python<'_>, session_dir: PathArg) -> PyResult<SessionMetadata> {
+        let place = session_dir.0;
+        let metadata = quick(py, "load_session_metadata", &place, || {
+            Ok(snapshot::SnapshotManager::load_session_metadata(&place)?)
+        })?;
+        Ok(SessionMetadata(metadata))
+    }
+
+    fn __enter__(this: Bound<'_, Self>) -> Bound<'_, Self> {
+        *this.get().entered.lock() = Some(Timestamp::now());
+        this
+    }
+
+    #[pyo3(signature = (exc_type, exc_value, traceback, /))]
+    fn __exit__(
+        &self,
+        py: Python<'_>,
+        exc_type: Option<Bound<'_, PyType>>,
+        exc_value: Option<Bound<'_, PyAny>>,
+        traceback: Option<Bound<'_, PyAny>>,
+    ) -> PyResult<()> {
+        let _ = (exc_value, traceback);
+        let entered = self.entered.lock().take();
+        let ended = self.call(py, "__exit__", |engine| end_session(engine, entered));
+        // What went wrong in the block is what the caller has to know.
+        if exc_type.is_some() { Ok(()) } else { ended }
+    }
+
+    fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
+        let place = self.place().as_os_str().into_pyobject(py)?.repr()?;
+        let paths = self.tracked_paths().into_pyobject(py)?.repr()?;
+        Ok(format!("SnapshotManager({place}, {paths})"))
+    }
+}
+
+/// Notes the end of a session that was not ended since `entered`.
+fn end_session(
+    engine: &snapshot::SnapshotManager,
+    entered: Option<Timestamp>,
+) -> Result<(), Failure> {
+    let mut metadata = match engine.session().metadata() {
+        Ok(metadata) => metadata,
+        // No snapshot was taken, so there is no session.
+        Err(ManifestError::Missing { .. }) => return Ok(()),
+        Err(error) => return Err(error.into()),
+    };
+    if metadata.ended.is_some_and(|ended| Some(ended) >= entered) {
+        return Ok(());
+    }
+    metadata.ended = Some(Timestamp::now());
+    Ok(engine.save_session_metadata(&metadata)?)
+}
+
+/// Makes a fresh directory for a session in a store, named ``YYYYMMDD-HHMMSS-PID``, and the store
+/// when it is missing; gives the directory.
+///
+/// ``root`` is the store's root directory; by default ``$NONO_ROOT``, or ``~/.nono/rollbacks``.
+#[pyfunction]
+#[pyo3(signature = (root = None))]
+pub(crate) fn new_session_dir(py: Python<'_>, root: Option<PathArg>) -> PyResult<OsString> {
+    let root = store_root(py, root)?;
+    quick(py, "new_session_dir", &root, || {
+        Ok(nono::session::new_session_dir(&root)?.into_os_string())
+    })
+}

@@ -1,0 +1,171 @@
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::time::Duration;
+
+use super::*;
+use crate::progress::Progress;
+use crate::store::LocalStore;
+use crate::walk::ExclusionConfig;
+
+struct Place {
+    temp: tempfile::TempDir,
+}
+
+impl Place {
+    fn new() -> Self {
+        let temp = tempfile::tempdir().unwrap();
+        std::fs::create_dir_all(temp.path().join("work/sub")).unwrap();
+        std::fs::write(temp.path().join("work/sub/file"), "first").unwrap();
+        Self { temp }
+    }
+
+    fn path(&self, relative: &str) -> PathBuf {
+        self.temp.path().join(relative)
+    }
+
+    fn manager(&self, session: &str) -> SnapshotManager {
+        self.try_manager(session).unwrap()
+    }
+
+    fn try_manager(&self, session: &str) -> Result<SnapshotManager, SnapshotError> {
+        let exclusion =
+            ExclusionConfig { exclude_patterns: vec!["left-out".into()], ..Default::default() };
+        let paths = [self.path("work")];
+        SnapshotManager::new(&self.path(session), &paths, exclusion, Budget::default())
+    }
+
+    fn write(&self, relative: &str, text: &str) {
+        std::fs::write(self.path("work").join(relative), text).unwrap();
+    }
+}
+
+fn link_of(path: &Path) -> Option<PathBuf> {
+    std::fs::read_link(path).ok()
+}
+
+#[test]
+fn a_session_in_the_root_of_a_store_shares_its_objects() {
+    let place = Place::new();
+    LocalStore::create(&place.path("store/objects")).unwrap();
+    for session in ["store/a", "store/b"] {
+        place.manager(session).create_baseline().unwrap();
+        let objects = place.path(session).join("objects");
+        assert_eq!(link_of(&objects), Some("../objects".into()));
+    }
+    assert!(place.path("store/index").is_dir());
+    let second = place.manager("store/b").load_manifest(0).unwrap();
+    assert_eq!(second.totals.objects_written, 0);
+}
+
+#[test]
+fn a_session_elsewhere_has_its_own_objects() {
+    let place = Place::new();
+    // A directory of objects of another program, and a session inside a session.
+    std::fs::create_dir_all(place.path("git/objects/pack")).unwrap();
+    place.manager("alone").create_baseline().unwrap();
+    for session in ["alone", "alone/inner", "git/session"] {
+        place
+            .manager(session)
+            .create_baseline()
+            .unwrap_or_else(|_| place.manager(session).load_manifest(0).unwrap());
+        let objects = place.path(session).join("objects");
+        assert!(objects.is_dir() && link_of(&objects).is_none(), "{session}");
+    }
+}
+
+#[test]
+fn the_root_of_a_store_cannot_be_tracked_by_a_session_that_will_lie_in_it() {
+    let place = Place::new();
+    LocalStore::create(&place.path("work/objects")).unwrap();
+    let refused = place.try_manager("work/session").unwrap_err();
+    assert!(
+        matches!(
+            refused,
+            SnapshotError::TrackedPath(
+                TrackedPathError::InStore { .. } | TrackedPathError::ContainsStore { .. }
+            )
+        ),
+        "{refused}"
+    );
+    assert!(!place.path("work/session").exists());
+}
+
+#[test]
+fn a_checkpoint_has_its_label_and_is_the_baseline_when_it_is_the_first() {
+    let place = Place::new();
+    let manager = place.manager("session");
+    let (first, none) = manager.checkpoint("before").unwrap();
+    assert_eq!((first.number, first.label.as_deref(), none.len()), (0, Some("before"), 0));
+    place.write("new", "x");
+    let (second, changes) = manager.checkpoint("after").unwrap();
+    assert_eq!((second.number, changes.len()), (1, 1));
+    assert_eq!(manager.load_manifest(1).unwrap().label.as_deref(), Some("after"));
+    let (third, _) = manager.create_incremental().unwrap();
+    assert_eq!(third.label, None);
+    let text = std::fs::read_to_string(manager.session().manifest_path(2)).unwrap();
+    assert!(!text.contains("label"), "what has no label is as it was before there were labels");
+}
+
+#[test]
+fn a_file_is_read_as_it_was() {
+    let place = Place::new();
+    let manager = place.manager("session");
+    manager.create_baseline().unwrap();
+    std::fs::remove_dir_all(place.path("work/sub")).unwrap();
+    // In the place of the directory, a link that leads elsewhere.
+    symlink("/etc", place.path("work/sub")).unwrap();
+    manager.create_incremental().unwrap();
+    assert_eq!(manager.read(0, &place.path("work/sub/file")).unwrap(), b"first");
+    // Through a link above the tracked path.
+    symlink(place.path("work"), place.path("shortcut")).unwrap();
+    assert_eq!(manager.read(0, &place.path("shortcut/sub/../sub/file")).unwrap(), b"first");
+}
+
+#[test]
+fn what_cannot_be_read_is_said_with_what_is_there_instead() {
+    let place = Place::new();
+    place.write("left-out", "x");
+    symlink("sub", place.path("work/link")).unwrap();
+    let manager = place.manager("session");
+    manager.create_baseline().unwrap();
+    for (path, reason) in [
+        ("work/sub", "it was a directory"),
+        ("work/link/file", "work/link was a symlink"),
+        ("work/sub/file/x", "work/sub/file was a file"),
+        ("work/none", "nothing was there"),
+        ("work/left-out", "it was not captured: excluded by pattern left-out"),
+        ("other", "it is outside the tracked paths"),
+    ] {
+        let text = manager.read(0, &place.path(path)).unwrap_err().to_string();
+        assert!(text.ends_with(reason), "{path}: {text}");
+    }
+    let error = manager.read(1, &place.path("work/sub/file")).unwrap_err();
+    assert!(matches!(error, SnapshotError::NoSuchSnapshot { last: Some(0), .. }), "{error}");
+}
+
+#[test]
+fn waiting_for_another_writer_can_be_cancelled() {
+    #[derive(Default)]
+    struct Stop(AtomicBool);
+    impl Progress for Stop {
+        fn advance(&self, _entries: u64, _bytes: u64) {}
+        fn is_cancelled(&self) -> bool {
+            self.0.load(SeqCst)
+        }
+    }
+    let place = Place::new();
+    let manager = place.manager("session");
+    let writer = manager.session().lock().unwrap();
+    let stop = Arc::new(Stop::default());
+    let waiting = manager.clone().with_progress(stop.clone());
+    let waiter = std::thread::spawn(move || waiting.create_baseline());
+    std::thread::sleep(Duration::from_millis(30));
+    assert!(!waiter.is_finished(), "it did not wait");
+    stop.0.store(true, SeqCst);
+    let stopped = waiter.join().unwrap().unwrap_err();
+    assert!(matches!(stopped, SnapshotError::Capture(CaptureError::Cancelled)), "{stopped}");
+    drop(writer);
+    manager.create_baseline().unwrap();
+}
