@@ -4,6 +4,7 @@
 mod fixture;
 mod mount;
 mod mount_command;
+mod mount_tools;
 mod observe;
 mod patch;
 mod roundtrip;
