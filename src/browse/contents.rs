@@ -17,7 +17,7 @@ use parking_lot::Mutex;
 use super::error::{from_store, from_sys};
 use super::key::ContentKey;
 use crate::object::Hasher;
-use crate::store::{LocalStore, ObjectFile, ObjectStore, StoreError};
+use crate::store::{LocalStore, ObjectFile, ObjectSource, StoreError};
 use crate::sys::{self, Stat};
 
 /// Files up to this size are served from memory.

@@ -421,7 +421,7 @@ fn damaged_trees_and_manifests_are_errors_of_their_own_place_only() {
     let manifest = session.create_baseline().unwrap();
     world.write("dir/file", "y");
     session.create_incremental().unwrap();
-    let bytes = crate::store::ObjectStore::read(session.store(), &manifest.merkle_root, 1 << 20);
+    let bytes = crate::store::ObjectSource::read(session.store(), &manifest.merkle_root, 1 << 20);
     damage(&world, &bytes.unwrap(), b"nonsense");
     let manifest = world.root.join("s/snapshots/1/manifest.json");
     fs::write(&manifest, "{").unwrap();

@@ -85,6 +85,10 @@ impl From<SnapshotError> for CliError {
             SnapshotError::TrackedPath(TrackedPathError::Pattern(_)) => {
                 Self::usage(error.to_string())
             }
+            SnapshotError::NoBaseline { session } => Self::failed(format!(
+                "session {} has no snapshot: its first one was never completed",
+                crate::path_text::Shown::path(session)
+            )),
             SnapshotError::TrackedPath(TrackedPathError::ContainsStore { .. }) => failed
                 .with_hint("track the project alone, or keep the store elsewhere with --root DIR"),
             SnapshotError::Capture(CaptureError::OverBudget(over)) => {
@@ -93,6 +97,12 @@ impl From<SnapshotError> for CliError {
                 failed.with_hint(format!(
                     "leave something out (--rollback-exclude {name}), or raise the limit \
                      (--max-entries N, --max-bytes N; 0 is none)"
+                ))
+            }
+            SnapshotError::RestoreInterrupted { session } => {
+                let name = session.file_name().unwrap_or_default().to_string_lossy();
+                failed.with_hint(format!(
+                    "`nono rollback resume {name}` finishes it, with --abort it is taken back"
                 ))
             }
             SnapshotError::Store(error) if error.is_damage() => {
@@ -119,8 +129,16 @@ impl From<RestoreError> for CliError {
     fn from(error: RestoreError) -> Self {
         match error {
             RestoreError::Snapshot(error) => error.into(),
-            RestoreError::Content { .. } => Self::failed(error.to_string())
-                .with_hint("`nono rollback verify` says what else is damaged"),
+            RestoreError::HalfDone { .. } | RestoreError::NotTakenBack { .. } => {
+                Self::failed(error.to_string()).with_hint(
+                    "`nono rollback resume` tries to finish it, `nono rollback resume --abort` to \
+                     take it back",
+                )
+            }
+            RestoreError::Content { ref source, .. } if source.is_damage() => {
+                Self::failed(error.to_string())
+                    .with_hint("`nono rollback verify` says what else is damaged")
+            }
             other => Self::failed(other.to_string()),
         }
     }

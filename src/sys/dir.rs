@@ -13,6 +13,7 @@ use rustix::fs::{AtFlags, CWD, Gid, Mode, OFlags, RenameFlags, Timespec, Timesta
 use rustix::io::Errno;
 
 use super::error::{IoContext, Result};
+use super::fail_point;
 use super::stat::{FileKind, FileTime, Stat};
 use super::xattr::{self, XattrPairs};
 use crate::path_text::to_path;
@@ -61,7 +62,9 @@ impl Dir {
     /// # Errors
     /// ELOOP when a component is one; else as [`open`](Self::open).
     pub fn open_no_symlinks(path: &Path) -> Result<Self> {
-        let relative = path.as_os_str().as_bytes().strip_prefix(b"/").unwrap_or_default();
+        let Some(relative) = path.as_os_str().as_bytes().strip_prefix(b"/") else {
+            return Err(Errno::INVAL).at("open without symlinks", path);
+        };
         let mut dir = Self::open(Path::new("/"))?.open_beneath(relative)?;
         path.clone_into(&mut dir.path);
         Ok(dir)
@@ -170,8 +173,7 @@ impl Dir {
         Ok(Stat::from_raw(&rustix::fs::fstat(file).at("look at", &self.path_of(name))?))
     }
 
-    /// All names but `.` and `..`, in no order. Call it once per open: it reads on from where the
-    /// descriptor stands.
+    /// All names but `.` and `..`, in no order.
     ///
     /// # Errors
     /// EIO, or EACCES on some network file systems.
@@ -179,6 +181,8 @@ impl Dir {
         let mut names = Vec::new();
         #[cfg(target_os = "linux")]
         {
+            // The descriptor may have been read to its end before.
+            rustix::fs::seek(&self.fd, rustix::fs::SeekFrom::Start(0)).at("list", &self.path)?;
             let mut buffer = Vec::with_capacity(32 * 1024);
             let mut entries = rustix::fs::RawDir::new(&self.fd, buffer.spare_capacity_mut());
             while let Some(entry) = entries.next() {
@@ -243,14 +247,6 @@ impl Dir {
         xattr::set_path(&self.proc_path(name), attribute, value, &self.path_of(name))
     }
 
-    /// Sets one extended attribute of an open file of this directory.
-    ///
-    /// # Errors
-    /// EPERM, ENOTSUP, ENOSPC.
-    pub fn set_xattr_file(&self, file: &File, attribute: &[u8], value: &[u8]) -> Result<()> {
-        xattr::set_fd(file, attribute, value, &self.path)
-    }
-
     /// Removes one extended attribute of a name.
     ///
     /// # Errors
@@ -272,7 +268,8 @@ impl Dir {
             let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
             let fd = rustix::fs::openat(&self.fd, name, flags, Mode::empty()).at("open", &path)?;
             let own = format!("/proc/self/fd/{}", fd.as_raw_fd());
-            rustix::fs::chmod(own.as_str(), mode).at("set the mode of", &path)
+            fail_point::around(|| rustix::fs::chmod(own.as_str(), mode))
+                .at("set the mode of", &path)
         }
         #[cfg(not(target_os = "linux"))]
         rustix::fs::chmodat(&self.fd, name, mode, AtFlags::SYMLINK_NOFOLLOW)
@@ -301,8 +298,10 @@ impl Dir {
                 tv_nsec: mtime.nanoseconds.into(),
             },
         };
-        rustix::fs::utimensat(&self.fd, name, &times, AtFlags::SYMLINK_NOFOLLOW)
-            .at("set the time of", &self.path_of(name))
+        fail_point::around(|| {
+            rustix::fs::utimensat(&self.fd, name, &times, AtFlags::SYMLINK_NOFOLLOW)
+        })
+        .at("set the time of", &self.path_of(name))
     }
 
     /// Makes a directory.
@@ -310,7 +309,7 @@ impl Dir {
     /// # Errors
     /// EEXIST, EACCES, ENOSPC.
     pub fn make_dir(&self, name: &[u8], mode: u16) -> Result<()> {
-        rustix::fs::mkdirat(&self.fd, name, Mode::from_raw_mode(mode.into()))
+        fail_point::around(|| rustix::fs::mkdirat(&self.fd, name, Mode::from_raw_mode(mode.into())))
             .at("make the directory", &self.path_of(name))
     }
 
@@ -319,7 +318,8 @@ impl Dir {
     /// # Errors
     /// EEXIST, EACCES, ENOSPC.
     pub fn make_symlink(&self, name: &[u8], target: &[u8]) -> Result<()> {
-        rustix::fs::symlinkat(target, &self.fd, name).at("make the symlink", &self.path_of(name))
+        fail_point::around(|| rustix::fs::symlinkat(target, &self.fd, name))
+            .at("make the symlink", &self.path_of(name))
     }
 
     /// Makes a named pipe.
@@ -349,7 +349,9 @@ impl Dir {
     pub fn create_file(&self, name: &[u8], mode: u16) -> Result<File> {
         let flags =
             OFlags::CREATE | OFlags::EXCL | OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-        let fd = rustix::fs::openat(&self.fd, name, flags, Mode::from_raw_mode(mode.into()));
+        let fd = fail_point::around(|| {
+            rustix::fs::openat(&self.fd, name, flags, Mode::from_raw_mode(mode.into()))
+        });
         Ok(fd.at("make the file", &self.path_of(name))?.into())
     }
 
@@ -358,8 +360,10 @@ impl Dir {
     /// # Errors
     /// EEXIST, EXDEV, EMLINK.
     pub fn link(&self, name: &[u8], target: &Dir, new_name: &[u8]) -> Result<()> {
-        rustix::fs::linkat(&self.fd, name, &target.fd, new_name, AtFlags::empty())
-            .at("link", &target.path_of(new_name))
+        fail_point::around(|| {
+            rustix::fs::linkat(&self.fd, name, &target.fd, new_name, AtFlags::empty())
+        })
+        .at("link", &target.path_of(new_name))
     }
 
     /// Moves a name; what has the new name is replaced.
@@ -367,7 +371,7 @@ impl Dir {
     /// # Errors
     /// EXDEV, ENOENT, EACCES.
     pub fn rename(&self, name: &[u8], target: &Dir, new_name: &[u8]) -> Result<()> {
-        rustix::fs::renameat(&self.fd, name, &target.fd, new_name)
+        fail_point::around(|| rustix::fs::renameat(&self.fd, name, &target.fd, new_name))
             .at("rename", &target.path_of(new_name))
     }
 
@@ -394,8 +398,10 @@ impl Dir {
         new_name: &[u8],
         flags: RenameFlags,
     ) -> Result<()> {
-        rustix::fs::renameat_with(&self.fd, name, &target.fd, new_name, flags)
-            .at("rename", &target.path_of(new_name))
+        fail_point::around(|| {
+            rustix::fs::renameat_with(&self.fd, name, &target.fd, new_name, flags)
+        })
+        .at("rename", &target.path_of(new_name))
     }
 
     /// Removes a name that is not a directory.
@@ -403,7 +409,8 @@ impl Dir {
     /// # Errors
     /// ENOENT, EISDIR, EACCES.
     pub fn remove_file(&self, name: &[u8]) -> Result<()> {
-        rustix::fs::unlinkat(&self.fd, name, AtFlags::empty()).at("remove", &self.path_of(name))
+        fail_point::around(|| rustix::fs::unlinkat(&self.fd, name, AtFlags::empty()))
+            .at("remove", &self.path_of(name))
     }
 
     /// Removes an empty directory.
@@ -411,7 +418,7 @@ impl Dir {
     /// # Errors
     /// ENOTEMPTY, ENOENT, EACCES.
     pub fn remove_dir(&self, name: &[u8]) -> Result<()> {
-        rustix::fs::unlinkat(&self.fd, name, AtFlags::REMOVEDIR)
+        fail_point::around(|| rustix::fs::unlinkat(&self.fd, name, AtFlags::REMOVEDIR))
             .at("remove the directory", &self.path_of(name))
     }
 
@@ -458,24 +465,21 @@ impl Dir {
     /// EACCES, ENOSPC; the old file is then still there.
     pub fn replace_file(&self, name: &[u8], bytes: &[u8], mode: u16, durable: bool) -> Result<()> {
         let path = self.path_of(name);
-        let mut temp = [b".", name, b".new-"].concat();
-        temp.extend_from_slice(std::process::id().to_string().as_bytes());
-        match self.remove_file(&temp) {
-            Err(error) if !error.is_gone() => return Err(error),
-            _ => {}
-        }
+        // A name that nobody else takes, so that two writers cannot publish each other's half.
+        let random = hex::encode(&super::random_bytes()?[..8]);
+        let temp = [b".", name, b".new-", random.as_bytes()].concat();
         let written = (|| {
             let mut file = self.create_file(&temp, mode)?;
-            file.write_all(bytes).at("write", &path)?;
+            fail_point::around(|| file.write_all(bytes)).at("write", &path)?;
             if durable {
-                rustix::fs::fsync(&file).at("flush", &path)?;
+                fail_point::around(|| rustix::fs::fsync(&file)).at("flush", &path)?;
             }
             self.rename(&temp, self, name)
         })();
         if written.is_err() {
             let _ = self.remove_file(&temp);
         } else if durable {
-            rustix::fs::fsync(&self.fd).at("flush", &self.path)?;
+            self.sync()?;
         }
         written
     }
@@ -486,7 +490,7 @@ impl Dir {
     /// # Errors
     /// EIO.
     pub fn sync(&self) -> Result<()> {
-        rustix::fs::fsync(&self.fd).at("flush", &self.path)
+        fail_point::around(|| rustix::fs::fsync(&self.fd)).at("flush", &self.path)
     }
 
     /// Flushes the whole file system that holds this directory: one call for any number of files.
@@ -495,9 +499,9 @@ impl Dir {
     /// EIO when the kernel lost data that was not yet on the disk.
     pub fn sync_file_system(&self) -> Result<()> {
         #[cfg(target_os = "linux")]
-        rustix::fs::syncfs(&self.fd).at("flush", &self.path)?;
+        fail_point::around(|| rustix::fs::syncfs(&self.fd)).at("flush", &self.path)?;
         #[cfg(not(target_os = "linux"))]
-        rustix::fs::sync();
+        fail_point::around(rustix::fs::sync);
         Ok(())
     }
 

@@ -9,6 +9,7 @@
 
 mod dir;
 mod error;
+mod fail_point;
 mod file;
 mod lock;
 mod path;
@@ -21,7 +22,10 @@ pub use file::{
     TempFile, allocated_ranges, drop_cached_pages, open_log, read_full_at, reflink, stat_open_file,
 };
 pub use lock::FileLock;
-pub use path::{canonical_parent, create_private_dir, current_dir, plain_absolute, real_path};
+pub use path::{
+    canonical_parent, create_private_dir, current_dir, plain_absolute, real_or_future_path,
+    real_path,
+};
 pub use stat::{Device, FileKind, FileTime, Stat, coarse_now};
 pub use xattr::{XattrPairs, is_captured_xattr};
 
@@ -53,6 +57,15 @@ pub fn hangup_is_ignored() -> bool {
 pub fn start_process_session() -> Result<()> {
     rustix::process::setsid().at("start a session for", std::path::Path::new("this process"))?;
     Ok(())
+}
+
+/// Lets this process open as many files as it may. Soft limits are low for the sake of programs that
+/// use `select`, which this one does not.
+pub fn raise_descriptor_limit() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let limit = getrlimit(Resource::Nofile);
+    // What does not work is not needed by most commands, and the others say so.
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
 }
 
 /// 16 bytes that nobody can guess or repeat.
