@@ -58,6 +58,10 @@ impl Content for Bytes {
         buffer[..count].copy_from_slice(&rest[..count]);
         Ok(count)
     }
+
+    fn in_memory(&self) -> Option<&[u8]> {
+        Some(&self.0)
+    }
 }
 
 struct Opened(File);

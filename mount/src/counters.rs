@@ -72,6 +72,8 @@ counters! {
     other,
     /// Nodes the kernel forgot. No request waits for it, so it is not part of the total.
     forgotten,
+    /// Nodes the kernel was asked to forget.
+    pruned,
     /// Calls of [`TreeSource::list`](crate::TreeSource::list).
     listed,
     /// Calls of [`TreeSource::open`](crate::TreeSource::open).

@@ -29,6 +29,7 @@ use fuser::{
 use crate::attributes::file_type;
 use crate::nodes::{Acquired, Place};
 use crate::prefetch::PushQueue;
+use crate::prune::Pruner;
 use crate::reads::{Read, Reads};
 use crate::source::{Entry, Kind, TreeSource};
 use crate::tree::{Listed, Tree};
@@ -44,6 +45,7 @@ const DOT_DOT: u64 = 2;
 pub(crate) struct TreeFilesystem<S: TreeSource> {
     tree: Arc<Tree<S>>,
     reads: Reads<S>,
+    pruner: Pruner,
     kernel: Kernel,
     /// Set when the session is over.
     ended: Arc<AtomicBool>,
@@ -57,9 +59,14 @@ struct Kernel {
 }
 
 impl<S: TreeSource> TreeFilesystem<S> {
-    pub(crate) fn new(tree: Arc<Tree<S>>, pushes: PushQueue, ended: Arc<AtomicBool>) -> Self {
+    pub(crate) fn new(
+        tree: Arc<Tree<S>>,
+        pushes: PushQueue,
+        pruner: Pruner,
+        ended: Arc<AtomicBool>,
+    ) -> Self {
         let reads = Reads::new(tree.clone(), pushes);
-        Self { tree, reads, kernel: Kernel::default(), ended }
+        Self { tree, reads, pruner, kernel: Kernel::default(), ended }
     }
 
     /// Refuses a request that would change something. The kernel refuses first, as the mount is
@@ -67,6 +74,12 @@ impl<S: TreeSource> TreeFilesystem<S> {
     fn refuse(&self) -> Errno {
         self.tree.counters.refused.one();
         Errno::EROFS
+    }
+
+    fn bound_nodes(&self) {
+        if self.tree.nodes.lock().len() > self.tree.options.max_nodes {
+            self.pruner.wake();
+        }
     }
 
     fn not_implemented(&self) -> Errno {
@@ -241,10 +254,12 @@ impl<S: TreeSource> Filesystem for TreeFilesystem<S> {
     fn destroy(&mut self) {
         self.ended.store(true, Ordering::Release);
         self.reads.close();
+        self.pruner.close();
     }
 
     fn lookup(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
         self.tree.counters.lookup.one();
+        self.bound_nodes();
         match self.tree.lookup(parent.0, name.as_bytes()) {
             Ok(found) => reply.entry_with_ttls(
                 &found.attr_ttl,
@@ -367,6 +382,7 @@ impl<S: TreeSource> Filesystem for TreeFilesystem<S> {
         mut reply: ReplyDirectoryPlus,
     ) {
         self.tree.counters.readdirplus.one();
+        self.bound_nodes();
         match self.tree.open_list(id.0, offset) {
             Ok(listed) => {
                 let count = self.fill_plus(id.0, offset, &listed, &mut reply);
@@ -392,8 +408,10 @@ impl<S: TreeSource> Filesystem for TreeFilesystem<S> {
         reply_xattr(reply, size, self.xattr(id.0, name.as_bytes()));
     }
 
-    fn listxattr(&self, _: &Request, id: INodeNo, size: u32, reply: ReplyXattr) {
+    fn listxattr(&self, request: &Request, id: INodeNo, size: u32, reply: ReplyXattr) {
         self.tree.counters.listxattr.one();
+        // Not in GETXATTR: the kernel sends that on its own, to check the permission to read.
+        self.reads.asked_xattrs(request.pid());
         reply_xattr(reply, size, self.xattr_names(id.0));
     }
 

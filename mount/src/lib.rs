@@ -22,6 +22,7 @@ mod mount;
 mod nodes;
 mod options;
 mod prefetch;
+mod prune;
 mod reads;
 mod source;
 mod sys;

@@ -19,6 +19,7 @@ use crate::error::MountError;
 use crate::filesystem::TreeFilesystem;
 use crate::options::MountOptions;
 use crate::prefetch::{self, PushQueue};
+use crate::prune::{self, Pruner};
 use crate::source::{Kind, Stability, TreeSource};
 use crate::sys::{self, FS_TYPE, MountPoint, MountedAt};
 use crate::tree::Tree;
@@ -64,18 +65,22 @@ impl Mount {
         let threads = options.threads.max(1);
         let tree = Arc::new(Tree::new(source, options));
         let (pushes, queue) = PushQueue::new();
-        let filesystem = TreeFilesystem::new(tree.clone(), pushes, unmounter.ended.clone());
+        let (pruner, wakes) = Pruner::new();
+        let ended = unmounter.ended.clone();
+        let filesystem = TreeFilesystem::new(tree.clone(), pushes, pruner, ended);
         let mut config = Config::default();
         config.n_threads = Some(threads);
         config.clone_fd = threads > 1;
         // Who may come in is decided by the kernel (allow_other); fuser need not look again.
         let failed = |error| MountError::io("serve", &path, error);
+        let for_prunes = connection.try_clone().map_err(failed)?;
         let session =
             Session::from_fd(filesystem, connection, SessionACL::All, config).map_err(failed)?;
         let notifier = session.notifier();
         if tree.options.push_siblings {
             prefetch::spawn(&tree, queue, &notifier).map_err(failed)?;
         }
+        prune::spawn(&tree, wakes, for_prunes).map_err(failed)?;
         let session = session.spawn().map_err(failed)?;
         guard.disarm();
         Ok(Self { session: Some(session), unmounter, served: tree, notifier })

@@ -12,8 +12,8 @@
 //!   is taken. Ids that follow from no state are never used twice.
 //! - Numbers stay below 2^53, so that programs that keep them in a double (JavaScript) see the truth.
 
-use std::collections::HashMap;
 use std::collections::hash_map::Entry as MapEntry;
+use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasherDefault, Hasher};
 use std::ops::Range;
 
@@ -172,6 +172,8 @@ pub(crate) struct Nodes<S: TreeSource> {
     directory_numbers: HashMap<StateId, DirectoryNumber>,
     /// Which directory state has a number, also when none of its places has it as id.
     number_owners: IdMap<StateId>,
+    /// Ids in the order in which they were first named; some may be gone.
+    ages: VecDeque<u64>,
     next_id: u64,
 }
 
@@ -196,6 +198,7 @@ impl<S: TreeSource> Nodes<S> {
             records,
             directory_numbers: HashMap::new(),
             number_owners: IdMap::default(),
+            ages: VecDeque::new(),
             next_id: ROOT + 1,
         }
     }
@@ -239,7 +242,7 @@ impl<S: TreeSource> Nodes<S> {
             number = next_number(number);
         }
         let record = Record::new(place, number, None, node.clone());
-        self.records.insert(number, Box::new(record));
+        self.insert(number, record);
         number
     }
 
@@ -274,10 +277,36 @@ impl<S: TreeSource> Nodes<S> {
             }
         };
         let record = Record::new(place, number, Some(Named::boxed(name)), node.clone());
-        self.records.insert(id, Box::new(record));
+        self.insert(id, record);
         let parent = self.records.get_mut(&place.parent)?.named.as_mut()?;
         parent.children.insert(name.into(), id);
         Some(id)
+    }
+
+    fn insert(&mut self, id: u64, record: Record<S>) {
+        self.records.insert(id, Box::new(record));
+        if self.ages.len() > 2 * self.records.len() + 1024 {
+            let records = &self.records;
+            self.ages.retain(|id| records.contains_key(id));
+        }
+        self.ages.push_back(id);
+    }
+
+    /// The `count` nodes that were named first. They count as named last from now on, in case the
+    /// kernel keeps them.
+    pub(crate) fn oldest(&mut self, count: usize) -> Vec<u64> {
+        let mut ids = Vec::with_capacity(count);
+        for _ in 0..self.ages.len() {
+            if ids.len() == count {
+                break;
+            }
+            let Some(id) = self.ages.pop_front() else { break };
+            if self.records.contains_key(&id) {
+                self.ages.push_back(id);
+                ids.push(id);
+            }
+        }
+        ids
     }
 
     /// The number of a directory state, with one more place.
@@ -426,6 +455,13 @@ impl<S: TreeSource> Nodes<S> {
         }
         *window = PushWindow { until: Self::PUSH_MOST, length: Self::PUSH_MOST };
         Some(Push { directory, indices: 0..Self::PUSH_MOST, again: false })
+    }
+
+    /// Notes that the contents of `id` were asked for.
+    pub(crate) fn note_read(&mut self, id: u64) {
+        if let Some(record) = self.records.get_mut(&id) {
+            record.loaded = true;
+        }
     }
 
     /// Notes that the contents of `id` were asked for, and says which siblings to push: the next

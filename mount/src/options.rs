@@ -25,7 +25,10 @@ pub struct MountOptions {
     /// Let other users in (`allow_other`); permissions are then checked as on any file system. An
     /// ordinary user needs `user_allow_other` in `/etc/fuse.conf`.
     pub allow_other: bool,
-    /// Number of threads that answer the kernel.
+    /// Number of threads that answer the kernel. One is best where pushes, and files that take long
+    /// to verify, have threads of their own: the kernel wakes several in turn, so that every message
+    /// of a single program goes to the other processor and back. Measured with `cp -a` of 85,000
+    /// files: 12.8 s with two, 10.5 s with one.
     pub threads: usize,
     /// First column of `mount`: says what is served. The type is always `fuse.nono`.
     pub fs_name: String,
@@ -36,6 +39,9 @@ pub struct MountOptions {
     pub changing_ttl: Duration,
     /// Directory entries kept decoded between requests; about 200 bytes each.
     pub cached_entries: usize,
+    /// Nodes after which the kernel is asked to drop the oldest that nobody uses. One takes about
+    /// 600 bytes here, and twice that in the kernel.
+    pub max_nodes: usize,
     /// Large files kept open (and verified) between requests.
     pub cached_contents: usize,
     /// Push small siblings of a file that is read to the kernel before they are asked for.
@@ -51,11 +57,12 @@ impl Default for MountOptions {
         Self {
             owner: Owner::Original,
             allow_other: false,
-            threads: 2,
+            threads: 1,
             fs_name: "nono".to_owned(),
             list_sha256: false,
             changing_ttl: Duration::from_millis(500),
             cached_entries: 32 * 1024,
+            max_nodes: 1_000_000,
             cached_contents: 64,
             push_siblings: true,
             push_file_bytes: 128 * 1024,

@@ -135,11 +135,18 @@ fn remove(active: &Mutex<Vec<Arc<Job>>>, job: &Arc<Job>) {
     active.lock().retain(|other| !Arc::ptr_eq(other, job));
 }
 
-/// Processes that read their way through directories: `grep -r`, `cp -a`, `tar`.
+/// Processes that read their way through directories: `grep -r`, `tar`.
+///
+/// A process that asks for xattrs as well (`cp -a`, `rsync -X`) is a copier. It waits for three more
+/// messages for each file, which no cache answers, so pushing saves it little; and a second busy
+/// thread spreads the work over two processors, where each of those messages waits for the other
+/// one to wake up. Measured on 85,000 files: 6.7 s without pushes, 10.5 s with them.
 #[derive(Default)]
 pub(crate) struct Walkers {
     seen: [(u32, u32); Self::REMEMBERED],
     next: usize,
+    copiers: [u32; Self::REMEMBERED],
+    next_copier: usize,
 }
 
 impl Walkers {
@@ -148,7 +155,20 @@ impl Walkers {
     const DIRECTORIES: u32 = 3;
 
     pub(crate) fn is_walker(&self, process: u32) -> bool {
-        self.seen.iter().any(|(seen, count)| *seen == process && *count >= Self::DIRECTORIES)
+        !self.is_copier(process)
+            && self.seen.iter().any(|(seen, count)| *seen == process && *count >= Self::DIRECTORIES)
+    }
+
+    pub(crate) fn is_copier(&self, process: u32) -> bool {
+        process != 0 && self.copiers.contains(&process)
+    }
+
+    /// This process asked for xattrs.
+    pub(crate) fn note_copier(&mut self, process: u32) {
+        if process != 0 && !self.copiers.contains(&process) {
+            self.copiers[self.next_copier] = process;
+            self.next_copier = (self.next_copier + 1) % Self::REMEMBERED;
+        }
     }
 
     /// A read of this process started a push.
@@ -220,6 +240,9 @@ impl<S: TreeSource> Pusher<'_, S> {
         // The reader that comes for this file will report the error, once.
         let file = self.tree.source.open(content, size).ok()?;
         let size_in_memory = usize::try_from(size).ok()?;
+        if let Some(bytes) = file.in_memory() {
+            return self.store(id, bytes.get(..size_in_memory)?);
+        }
         if self.buffer.len() < size_in_memory {
             self.buffer.resize(size_in_memory, 0);
         }
@@ -231,9 +254,13 @@ impl<S: TreeSource> Pusher<'_, S> {
                 count => filled += count,
             }
         }
+        self.store(id, &self.buffer[..size_in_memory])
+    }
+
+    fn store(&self, id: u64, bytes: &[u8]) -> Option<()> {
         self.notifier.store(INodeNo(id), 0, bytes).ok()?;
         self.tree.counters.pushed_files.one();
-        self.tree.counters.pushed_bytes.add(size);
+        self.tree.counters.pushed_bytes.add(bytes.len() as u64);
         Some(())
     }
 }

@@ -61,6 +61,11 @@ impl<S: TreeSource> Reads<S> {
         }
     }
 
+    /// `process` asked for xattrs.
+    pub(crate) fn asked_xattrs(&self, process: u32) {
+        self.walkers.lock().note_copier(process);
+    }
+
     /// Answers a READ of `process`, now or soon.
     pub(crate) fn read(&self, process: u32, read: Read) {
         let tree = &self.files.tree;
@@ -69,7 +74,14 @@ impl<S: TreeSource> Reads<S> {
             return self.files.answer(read);
         }
         let small = tree.file(id).is_ok_and(|(_, size)| size <= tree.options.push_file_bytes);
-        let walker = small && self.walkers.lock().is_walker(process);
+        let (walker, copier) = {
+            let walkers = self.walkers.lock();
+            (small && walkers.is_walker(process), walkers.is_copier(process))
+        };
+        if copier {
+            tree.nodes.lock().note_read(id);
+            return self.files.answer(read);
+        }
         let mut nodes = tree.nodes.lock();
         let push = nodes.push_after_read(id, walker);
         let place = nodes.place(id);
@@ -161,6 +173,17 @@ impl<S: TreeSource> Files<S> {
     }
 
     fn reply(&self, content: &dyn Content, read: Read) {
+        if let Some(bytes) = content.in_memory() {
+            let start = usize::try_from(read.offset).unwrap_or(usize::MAX);
+            let end = start.saturating_add(read.size);
+            return match bytes.get(start..end) {
+                Some(bytes) => read.reply.data(bytes),
+                None => {
+                    let error = ends_early(bytes.len() as u64);
+                    read.reply.error(self.tree.failed("read", read.id, &error));
+                }
+            };
+        }
         thread_local! {
             static BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
         }
@@ -182,11 +205,7 @@ fn read_exactly(content: &dyn Content, buffer: &mut [u8], offset: u64) -> io::Re
     while filled < buffer.len() {
         match content.read_at(&mut buffer[filled..], offset + filled as u64) {
             Ok(0) => {
-                let end = offset + filled as u64;
-                return Err(io::Error::new(
-                    io::ErrorKind::UnexpectedEof,
-                    format!("the contents end at byte {end}, before their size"),
-                ));
+                return Err(ends_early(offset + filled as u64));
             }
             Ok(count) => filled += count,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -194,4 +213,11 @@ fn read_exactly(content: &dyn Content, buffer: &mut [u8], offset: u64) -> io::Re
         }
     }
     Ok(())
+}
+
+fn ends_early(end: u64) -> io::Error {
+    io::Error::new(
+        io::ErrorKind::UnexpectedEof,
+        format!("the contents end at byte {end}, before their size"),
+    )
 }

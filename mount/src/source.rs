@@ -156,6 +156,11 @@ pub trait Content: Send + Sync {
     /// # Errors
     /// Any error of the storage below; the mount answers EIO.
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize>;
+
+    /// All bytes, if they are in memory anyway; saves a copy.
+    fn in_memory(&self) -> Option<&[u8]> {
+        None
+    }
 }
 
 /// A read-only tree of directories.

@@ -151,6 +151,10 @@ impl Content for InMemory {
         buffer[..len].copy_from_slice(&self.0[start..start + len]);
         Ok(len)
     }
+
+    fn in_memory(&self) -> Option<&[u8]> {
+        Some(&self.0)
+    }
 }
 
 struct InPlace {

@@ -7,6 +7,7 @@ mod extremes;
 mod fixture;
 mod mount;
 mod mount_command;
+mod mount_tools;
 mod observe;
 mod patch;
 mod roundtrip;

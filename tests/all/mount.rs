@@ -16,18 +16,18 @@ use nono_mount::{Mount, MountError, MountOptions};
 use tempfile::TempDir;
 
 /// A store, a project, and a mount of the store.
-struct World {
-    mount: Option<Mount>,
+pub struct World {
+    pub mount: Option<Mount>,
     recording: Recording,
-    project: PathBuf,
-    base: PathBuf,
+    pub project: PathBuf,
+    pub base: PathBuf,
     _temp: TempDir,
 }
 
 impl World {
     /// Records the project that `build` makes and mounts the store. `None`, loudly, where nothing
     /// can be mounted.
-    fn new(build: impl FnOnce(&Path)) -> Option<Self> {
+    pub fn new(build: impl FnOnce(&Path)) -> Option<Self> {
         let temp = TempDir::new().unwrap();
         let base = temp.path().canonicalize().unwrap();
         let project = base.join("project");
@@ -40,7 +40,7 @@ impl World {
         Some(Self { mount: Some(mount), recording, project, base, _temp: temp })
     }
 
-    fn snapshot(&self) {
+    pub fn snapshot(&self) {
         self.recording.manager().create_incremental().unwrap();
     }
 
@@ -52,14 +52,14 @@ impl World {
 
     /// Runs a script with the project as `$P`, its first two snapshots as `$A` and `$B`, and an
     /// empty directory as the current one.
-    fn output(&self, script: &str) -> Output {
+    pub fn output(&self, script: &str) -> Output {
         let mut command = Command::new("sh");
         command.args(["-euc", script]).env("LC_ALL", "C").env("M", self.base.join("mnt"));
         command.env("P", &self.project).env("A", self.past("0")).env("B", self.past("1"));
         command.current_dir(self.base.join("out")).output().unwrap()
     }
 
-    fn shell(&self, script: &str) -> String {
+    pub fn shell(&self, script: &str) -> String {
         let output = self.output(script);
         assert!(output.status.success(), "{script}: {output:?}");
         String::from_utf8_lossy(&output.stdout).trim_end().to_owned()
@@ -78,7 +78,7 @@ fn record(root: &Path, project: &Path) -> Recording {
     Recording::start(&request, std::sync::Arc::new(nono::progress::NoProgress)).unwrap()
 }
 
-fn mount(root: &Path, point: &Path) -> Option<Mount> {
+pub fn mount(root: &Path, point: &Path) -> Option<Mount> {
     let tree = StoreTree::new(&[root.to_owned()], &Scope::Everything).unwrap();
     // Pushing depends on which thread is faster, and messages are counted here.
     let options = MountOptions { push_siblings: false, ..MountOptions::default() };
@@ -100,7 +100,7 @@ fn mount(root: &Path, point: &Path) -> Option<Mount> {
 }
 
 /// Everything that a tree can hold and an ordinary user can make.
-fn varied(project: &Path) {
+pub fn varied(project: &Path) {
     for dir in ["src/deep/deeper", "empty", "links/a", "links/b"] {
         fs::create_dir_all(project.join(dir)).unwrap();
     }

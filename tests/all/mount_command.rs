@@ -211,3 +211,22 @@ fn a_mount_before_the_first_session_shows_it_when_it_comes() {
     eventually("it is shown", || home.names("mnt").len() == 2);
     home.ok(&["umount", "mnt"]);
 }
+
+#[test]
+fn nohup_keeps_a_mount_when_the_terminal_closes() {
+    let Some(home) = Home::new() else { return };
+    let program = env!("CARGO_BIN_EXE_nono");
+    let mut command = Command::new("nohup");
+    command.args([program, "mount", "--foreground", "mnt"]).current_dir(&home.path);
+    command.env("HOME", &home.path).stdin(Stdio::null()).stdout(Stdio::null());
+    let mut child = command.stderr(Stdio::null()).spawn().unwrap();
+    eventually("it is mounted", || home.names("mnt").len() == 2);
+    let pid = child.id().to_string();
+    assert!(Command::new("kill").args(["-HUP", &pid]).status().unwrap().success());
+    // A signal is handled before the one that is sent after it.
+    assert_eq!(home.names("mnt").len(), 2);
+    assert!(child.try_wait().unwrap().is_none());
+    assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
+    eventually("it ends", || child.try_wait().unwrap().is_some());
+    assert!(home.names("mnt").is_empty());
+}

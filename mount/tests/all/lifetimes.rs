@@ -4,7 +4,9 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use crate::fixture::{Mounted, many, mount};
+use nono_mount::MountOptions;
+
+use crate::fixture::{Mounted, many, mount, mount_with};
 use crate::memory::{Memory, dir};
 
 /// Makes the kernel forget what nobody uses, as often as it takes. False where that is not allowed.
@@ -62,12 +64,15 @@ struct Shell(std::process::Child);
 
 impl Shell {
     fn inside(mounted: &Mounted, snapshot: &str) -> Self {
+        Self::at(&mounted.path(snapshot).join("deep/er/d1"))
+    }
+
+    fn at(directory: &Path) -> Self {
         let mut command = Command::new("sh");
         command
             .args(["-c", "read line; /bin/pwd; ls"])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped());
-        let directory = mounted.path(snapshot).join("deep/er/d1");
         Self(command.current_dir(directory).spawn().unwrap())
     }
 
@@ -119,4 +124,34 @@ fn many_walkers_at_once_see_the_same_and_no_error() {
             }
         }
     });
+}
+
+#[test]
+fn nodes_stay_bounded_however_much_is_visited() {
+    // Names of which each is visited once, twenty times as many as may stay.
+    const MAX: usize = 1000;
+    let memory = Memory::with([("0", many(400, 50))]);
+    let options = MountOptions { max_nodes: MAX, ..MountOptions::default() };
+    let Some(mounted) = mount_with(&memory, options) else { return };
+    let inside = Shell::at(&mounted.path("0/d1"));
+    let held = fs::File::open(mounted.path("0/d2/f3")).unwrap();
+    let mut most = 0;
+    for directory in 0..400 {
+        let path = mounted.path(format!("0/d{directory}"));
+        for file in fs::read_dir(&path).unwrap() {
+            assert!(file.unwrap().metadata().unwrap().is_file());
+        }
+        most = most.max(mounted.mount().live_nodes());
+    }
+    if mounted.mount().counts().pruned == 0 {
+        eprintln!("MOUNT TEST DID NOT RUN: this kernel cannot be asked to forget");
+        return;
+    }
+    // Forgetting takes a moment, in which the walk goes on.
+    assert!(most < 10 * MAX, "{most} nodes");
+    assert!(mounted.mount().counts().forgotten > 10_000);
+    let place = mounted.path("0/d1");
+    assert!(inside.finish().starts_with(&format!("{}\nf0\n", place.display())));
+    assert_eq!(std::io::read_to_string(held).unwrap(), "contents 2 3\n");
+    assert_eq!(mounted.shell("cat $M/0/d*/f* | wc -l"), "20000");
 }

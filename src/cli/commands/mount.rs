@@ -207,7 +207,11 @@ fn begin(args: &MountArgs, store: &StoreArgs) -> Result<Begun, CliError> {
         ..MountOptions::default()
     };
     // Before the mount is there, so that no signal can leave it behind.
-    let signals = Signals::new([SIGINT, SIGTERM, SIGHUP])
+    let mut ends = vec![SIGINT, SIGTERM];
+    if !sys::hangup_is_ignored() {
+        ends.push(SIGHUP);
+    }
+    let signals = Signals::new(ends)
         .map_err(|error| CliError::failed(format!("cannot wait for signals: {error}")))?;
     let (mount, replaced_dead_mount) = mount_at(&directory, tree, options)?;
     let report = Report { directory: mount.directory().to_owned(), shows, replaced_dead_mount };

@@ -1,0 +1,101 @@
+//! Keeping the number of nodes bounded, however much is visited.
+//!
+//! The kernel forgets nodes when it is short of memory, and the memory of this process does not count
+//! for that. So when more than [`MountOptions::max_nodes`](crate::MountOptions::max_nodes) are alive,
+//! the kernel is asked to drop the ones it has known longest (`FUSE_NOTIFY_PRUNE`, Linux 6.18). What
+//! somebody uses it keeps, and no path changes: a shell inside stays where it is. An older kernel
+//! refuses the question, and then only its own reclaim bounds the number.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+
+use parking_lot::Mutex;
+use rustix::io::Errno;
+
+use crate::source::TreeSource;
+use crate::tree::Tree;
+
+/// `FUSE_NOTIFY_PRUNE` of `linux/fuse.h`, which fuser does not know.
+const NOTIFY_PRUNE: i32 = 9;
+/// Size of `struct fuse_out_header` and `struct fuse_notify_prune_out`.
+const HEADER_BYTES: usize = 16 + 16;
+/// Nodes in one message.
+const BATCH: usize = 1024;
+
+/// Wakes the thread that prunes.
+pub(crate) struct Pruner(Mutex<Option<SyncSender<()>>>);
+
+/// What that thread waits for.
+pub(crate) struct Wakes(Receiver<()>);
+
+impl Pruner {
+    pub(crate) fn new() -> (Self, Wakes) {
+        let (sender, receiver) = sync_channel(1);
+        (Self(Mutex::new(Some(sender))), Wakes(receiver))
+    }
+
+    /// There may be too many nodes.
+    pub(crate) fn wake(&self) {
+        if let Some(sender) = &*self.0.lock() {
+            // Full: it is awake already.
+            let _ = sender.try_send(());
+        }
+    }
+
+    pub(crate) fn close(&self) {
+        self.0.lock().take();
+    }
+}
+
+/// The thread that prunes, until the session ends or the kernel turns out not to know how.
+pub(crate) fn spawn<S: TreeSource>(
+    tree: &Arc<Tree<S>>,
+    wakes: Wakes,
+    connection: OwnedFd,
+) -> std::io::Result<()> {
+    let tree = tree.clone();
+    let run = move || {
+        for () in wakes.0 {
+            let max = tree.options.max_nodes;
+            // Some room, so that not every new node wakes this thread.
+            let mut excess = tree.nodes.lock().len().saturating_sub(max - max / 8);
+            while excess > 0 {
+                let ids = tree.nodes.lock().oldest(BATCH.min(excess));
+                if ids.is_empty() {
+                    break;
+                }
+                excess -= ids.len().min(excess);
+                match rustix::io::write(connection.as_fd(), &message(&ids)) {
+                    Ok(_) => tree.counters.pruned.add(ids.len() as u64),
+                    Err(Errno::INVAL | Errno::NOSYS) => {
+                        tracing::debug!("the kernel cannot be asked to forget");
+                        return;
+                    }
+                    Err(errno) => {
+                        tracing::debug!(%errno, "the kernel does not forget");
+                        break;
+                    }
+                }
+            }
+        }
+    };
+    std::thread::Builder::new().name("nono-prune".to_owned()).spawn(run)?;
+    Ok(())
+}
+
+/// `fuse_out_header`, `fuse_notify_prune_out`, node ids; all in the machine's byte order.
+fn message(ids: &[u64]) -> Vec<u8> {
+    let len = HEADER_BYTES + size_of_val(ids);
+    let mut bytes = Vec::with_capacity(len);
+    bytes.extend_from_slice(&(len as u32).to_ne_bytes());
+    bytes.extend_from_slice(&NOTIFY_PRUNE.to_ne_bytes());
+    // Zero where a reply has the number of its request: a notification.
+    bytes.extend_from_slice(&0_u64.to_ne_bytes());
+    bytes.extend_from_slice(&(ids.len() as u32).to_ne_bytes());
+    bytes.extend_from_slice(&[0; 12]);
+    for id in ids {
+        bytes.extend_from_slice(&id.to_ne_bytes());
+    }
+    bytes
+}
