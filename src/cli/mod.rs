@@ -56,6 +56,9 @@ fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
 
 fn dispatch(arguments: Arguments, context: &Context) -> Outcome {
     let store = arguments.store;
+    if !matches!(arguments.command, Command::Rollback { command: Rollback::Resume(_) }) {
+        commands::resume::remind(&store, context);
+    }
     match arguments.command {
         Command::Run(args) => commands::run::run(&args, &store, context),
         Command::Snapshot(args) => commands::snapshot::run(&args, &store, context),
@@ -68,6 +71,7 @@ fn dispatch(arguments: Arguments, context: &Context) -> Outcome {
             Rollback::Show(args) => commands::show::run(&args, &store, context),
             Rollback::Diff(args) => commands::diff::run(&args, &store, context),
             Rollback::Restore(args) => commands::restore::run(&args, &store, context),
+            Rollback::Resume(args) => commands::resume::run(&args, &store, context),
             Rollback::Verify(args) => commands::verify::run(&args, &store, context),
             Rollback::Cleanup(args) => commands::cleanup::run(&args, &store, context),
         },

@@ -1,6 +1,6 @@
 //! What a restore will do, as a value: made from two states, changing nothing.
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
@@ -233,7 +233,8 @@ impl Planner<'_> {
             });
         }
         if let Node::Directory { .. } = current.node {
-            let in_the_way = if self.current_left_out.is_above(path) {
+            let is_left_out = self.current_left_out.reason(path).is_some();
+            let in_the_way = if is_left_out || self.current_left_out.is_above(path) {
                 Some("something that was not captured")
             } else {
                 self.holds_device.contains(path).then_some("a device, which stays")
@@ -390,6 +391,45 @@ impl Put {
 }
 
 impl RestorePlan {
+    /// The topmost path that changes.
+    pub(super) fn first_path(&self) -> Option<&[u8]> {
+        let actions = &self.actions;
+        let removed = actions.removals.iter().map(|removal| &removal.path);
+        let put = actions.puts.iter().map(|put| &put.path);
+        let made = actions.directories.iter();
+        let depth = |path: &&Vec<u8>| path.iter().filter(|byte| **byte == b'/').count();
+        removed.chain(put).chain(made).min_by_key(depth).map(Vec::as_slice)
+    }
+
+    /// Gives a new inode to each path whose attributes change and whose inode has names outside of
+    /// what was captured: those must not change along.
+    pub(super) fn detach_foreign_links(
+        &mut self,
+        groups: &LinkGroups,
+        places: &mut super::places::Places<'_>,
+    ) -> Result<(), super::RestoreError> {
+        let sizes: HashMap<&[u8], usize> = groups
+            .groups()
+            .iter()
+            .flat_map(|group| group.iter().map(|path| (&**path, group.len())))
+            .collect();
+        let mut kept = Vec::new();
+        for attribute in std::mem::take(&mut self.actions.attributes) {
+            let place = places.find(&attribute.path)?;
+            let known = sizes.get(attribute.path.as_slice()).copied().unwrap_or(1);
+            if place.dir.stat(&place.name)?.nlink <= known as u64 {
+                kept.push(attribute);
+                continue;
+            }
+            let Attribute { path, current, target } = attribute;
+            self.actions.puts.push(Put { path, current, target, link_to: None });
+        }
+        self.actions.attributes = kept;
+        self.actions.puts.sort_by(|a, b| a.path.cmp(&b.path));
+        self.bytes_to_write = self.actions.puts.iter().map(Put::bytes).sum();
+        Ok(())
+    }
+
     /// Marks which puts are further names of one inode.
     pub(super) fn link(&mut self, groups: &LinkGroups) {
         let puts = &mut self.actions.puts;

@@ -74,7 +74,7 @@ impl Recording {
     ) -> Result<Self, RecordError> {
         let root = sys::plain_absolute(&request.root, &sys::current_dir()?);
         // Refuse before anything is made.
-        let real_root = sys::real_path(&root).unwrap_or_else(|_| root.clone());
+        let real_root = sys::real_or_future_path(&root);
         let roots = resolve_roots(&request.tracked_paths, &request.exclusion, &[real_root])
             .map_err(SnapshotError::from)?;
         let command = request.command.iter().map(|arg| encode(arg.as_bytes()).into_owned());

@@ -68,6 +68,16 @@ pub enum SnapshotError {
         /// The last that there is.
         last: Option<u64>,
     },
+    /// A restore of the session was interrupted: what is on the disk is neither one state nor the
+    /// other.
+    #[error(
+        "a restore of session {} was interrupted, and has to be finished or taken back first",
+        Shown::path(session)
+    )]
+    RestoreInterrupted {
+        /// The session's directory.
+        session: PathBuf,
+    },
     /// A snapshot has no file of this path.
     #[error(
         "snapshot {number} of session {} has no file {}: {reason}",
@@ -106,6 +116,17 @@ pub struct SnapshotManager {
     budget: Budget,
     progress: Arc<dyn Progress + Send>,
     threads: usize,
+}
+
+/// What a capture before a restore does with the stat cache.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum CacheUse {
+    /// Every file is read.
+    Nothing,
+    /// For a plan, which writes nothing.
+    Read,
+    /// For a safety snapshot.
+    ReadAndWrite,
 }
 
 impl std::fmt::Debug for SnapshotManager {
@@ -152,9 +173,10 @@ impl SnapshotManager {
     /// When there is no such session, or it has no snapshot.
     pub fn open(session_dir: &Path) -> Result<Self, SnapshotError> {
         let session = SessionDir::open(session_dir)?;
-        let latest = latest_manifest(&session)?
+        let roots = latest_roots(&session)?
             .ok_or_else(|| SnapshotError::NoBaseline { session: session_dir.to_owned() })?;
-        Self::assemble(session, latest.manifest.roots, Budget::default())
+        let store = LocalStore::open(&session.objects_path())?;
+        Ok(Self::with_store(session, store, roots, Budget::default()))
     }
 
     fn assemble(
@@ -268,13 +290,20 @@ impl SnapshotManager {
         label: &str,
     ) -> Result<(SnapshotManifest, Vec<Change>), SnapshotError> {
         let _lock = self.lock_session()?;
-        let parent = latest_manifest(&self.session)?;
+        let parent = match self.latest() {
+            Ok(parent) => Some(parent),
+            Err(SnapshotError::NoBaseline { .. }) => None,
+            Err(error) => return Err(error),
+        };
         self.take(parent.as_ref(), Some(label.to_owned()))
     }
 
-    /// Waits until nobody else writes the session, unless it is cancelled.
+    /// Waits until nobody else writes the session, unless it is cancelled. A session whose restore was
+    /// interrupted is not written: its disk is in neither state.
     pub(crate) fn lock_session(&self) -> Result<FileLock, SnapshotError> {
-        self.wait_for(|| Ok(self.session.try_lock()?))
+        let lock = self.wait_for(|| Ok(self.session.try_lock()?))?;
+        self.refuse_interrupted_restore()?;
+        Ok(lock)
     }
 
     /// Waits until no collector is at work, unless it is cancelled.
@@ -369,9 +398,34 @@ impl SnapshotManager {
         Ok(SessionDir::open(session_dir)?.metadata()?)
     }
 
+    /// The last snapshot, which the next one names as its parent: it has to be the one that the
+    /// session lists, and none may be missing before it.
     pub(crate) fn latest(&self) -> Result<LoadedManifest, SnapshotError> {
-        latest_manifest(&self.session)?
-            .ok_or_else(|| SnapshotError::NoBaseline { session: self.session.path().to_owned() })
+        let numbers = self.session.snapshot_numbers()?;
+        let listed = match self.session.metadata() {
+            Ok(metadata) => metadata.manifest_hashes,
+            Err(ManifestError::Missing { .. }) => Vec::new(),
+            Err(error) => return Err(error.into()),
+        };
+        let count = listed.len().max(numbers.len()) as u64;
+        if count == 0 {
+            return Err(SnapshotError::NoBaseline { session: self.session.path().to_owned() });
+        }
+        if let Some(missing) = (0..count).find(|number| numbers.binary_search(number).is_err()) {
+            let path = self.session.manifest_path(missing);
+            return Err(ManifestError::Missing { path }.into());
+        }
+        Ok(self.session.listed_manifest(count - 1, &listed)?)
+    }
+
+    /// Under the session's lock, so that the journal is nobody's who is still at work.
+    pub(crate) fn refuse_interrupted_restore(&self) -> Result<(), SnapshotError> {
+        if self.session.has_restore_journal()? {
+            return Err(SnapshotError::RestoreInterrupted {
+                session: self.session.path().to_owned(),
+            });
+        }
+        Ok(())
     }
 
     /// Takes a snapshot under the session's lock.
@@ -405,14 +459,13 @@ impl SnapshotManager {
         Ok((published.manifest, changes))
     }
 
-    /// Captures the current state before a restore to `target`, whatever its size. With
-    /// `is_for_plan` nothing but `store` is written.
+    /// Captures the current state before a restore to `target`, whatever its size.
     pub(crate) fn capture_current(
         &self,
         store: &dyn ObjectStore,
         target: &SnapshotManifest,
         latest: &SnapshotManifest,
-        is_for_plan: bool,
+        cache: CacheUse,
     ) -> Result<Capture, SnapshotError> {
         Ok(capture(&CaptureRequest {
             store,
@@ -420,7 +473,11 @@ impl SnapshotManager {
             budget: Budget::UNLIMITED,
             is_baseline: false,
             known: vec![target.merkle_root, latest.merkle_root],
-            cache: self.cache_location(!is_for_plan)?,
+            cache: match cache {
+                CacheUse::Nothing => None,
+                CacheUse::Read => self.cache_location(false)?,
+                CacheUse::ReadAndWrite => self.cache_location(true)?,
+            },
             progress: &*self.progress,
             threads: self.threads,
         })?)
@@ -440,9 +497,12 @@ impl SnapshotManager {
 
     fn cache_location(&self, is_written: bool) -> Result<Option<CacheLocation<'_>>, SnapshotError> {
         let Some(index) = &self.index else { return Ok(None) };
-        let generation = match is_written {
-            true => Some(self.store.ensure_generation()?),
-            false => self.store.generation()?,
+        let generation = if is_written {
+            // Without a generation there is no cache, and all is read: slower, and right.
+            let generation = self.store.ensure_generation();
+            generation.inspect_err(|error| tracing::warn!("no stat cache: {error}")).ok()
+        } else {
+            self.store.generation()?
         };
         Ok(generation.map(|generation| CacheLocation { index, generation, is_written }))
     }
@@ -547,13 +607,6 @@ fn latest_roots(session: &SessionDir) -> Result<Option<Vec<TrackedRoot>>, Manife
         }
     }
     Ok(None)
-}
-
-fn latest_manifest(session: &SessionDir) -> Result<Option<LoadedManifest>, ManifestError> {
-    match session.snapshot_numbers()?.last() {
-        Some(number) => Ok(Some(session.manifest(*number)?)),
-        None => Ok(None),
-    }
 }
 
 /// Paths of a session that is resumed: one that is tracked already may be gone or replaced by now.

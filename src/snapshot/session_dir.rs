@@ -5,6 +5,7 @@
 //!   manifest.json      replaced at once whenever a snapshot is added or the session ends
 //!   objects            a directory, or a link to the store that sessions share
 //!   snapshots/0/manifest.json
+//!   restore.journal    only while a restore is at work, or after it was interrupted
 //!   .lock              held exclusively while a snapshot is written or restored
 //!   .running           held exclusively by the supervisor of a command, as long as it lives
 //! ```
@@ -69,6 +70,8 @@ pub struct SessionDir {
     path: PathBuf,
 }
 
+/// Name of the journal of a restore.
+pub(crate) const RESTORE_JOURNAL_NAME: &[u8] = b"restore.journal";
 const LOCK_NAME: &str = ".lock";
 const RUNNING_NAME: &str = ".running";
 /// Name of the directory of objects, or of the link to it.
@@ -86,8 +89,8 @@ impl SessionDir {
         Ok(Self { path: path.to_owned() })
     }
 
-    fn dir(&self) -> Result<Dir, ManifestError> {
-        Ok(Dir::open(&self.path)?)
+    pub(crate) fn dir(&self) -> sys::Result<Dir> {
+        Dir::open(&self.path)
     }
 
     /// Opens a session, making its directory when it is missing.
@@ -117,6 +120,25 @@ impl SessionDir {
     /// Where the session's objects are.
     pub fn objects_path(&self) -> PathBuf {
         self.path().join(OBJECTS_NAME)
+    }
+
+    /// Whether there is a journal of a restore: one is at work, or was interrupted.
+    ///
+    /// # Errors
+    /// When the directory cannot be looked at.
+    pub fn has_restore_journal(&self) -> Result<bool, ManifestError> {
+        Ok(self.dir()?.try_stat(RESTORE_JOURNAL_NAME)?.is_some())
+    }
+
+    /// Whether a restore was interrupted, so that it has to be finished or taken back.
+    ///
+    /// # Errors
+    /// When the directory cannot be looked at.
+    pub fn has_interrupted_restore(&self) -> Result<bool, ManifestError> {
+        // Who is at work holds the lock, and may have ended before it could be tried.
+        Ok(self.has_restore_journal()?
+            && self.try_lock()?.is_some()
+            && self.has_restore_journal()?)
     }
 
     /// Waits until nobody else writes this session, and keeps others from it.
@@ -207,6 +229,32 @@ impl SessionDir {
         match manifest.validate(number) {
             Ok(()) => Ok(LoadedManifest { manifest, hash }),
             Err(reason) => Err(ManifestError::Corrupt { path: self.manifest_path(number), reason }),
+        }
+    }
+
+    /// A snapshot's manifest, checked against the session's list of hashes and against the snapshot
+    /// after it, where those are. Damage of other snapshots does not matter.
+    ///
+    /// # Errors
+    /// As [`ManifestError`] says.
+    pub fn listed_manifest(
+        &self,
+        number: u64,
+        listed: &[ContentHash],
+    ) -> Result<LoadedManifest, ManifestError> {
+        let loaded = self.manifest(number)?;
+        let corrupt = |reason: &str| {
+            let path = self.manifest_path(number);
+            Err(ManifestError::Corrupt { path, reason: reason.to_owned() })
+        };
+        if listed.get(number as usize).is_some_and(|hash| *hash != loaded.hash) {
+            return corrupt("its hash is not the one that the session lists");
+        }
+        match self.manifest(number + 1) {
+            Ok(next) if next.manifest.parent_hash != Some(loaded.hash) => {
+                corrupt("its hash is not the one that the snapshot after it names")
+            }
+            _ => Ok(loaded),
         }
     }
 

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use super::import;
 use super::{ImportError, Imported, ObjectSource, ObjectStore, StoreError, Stored, export};
 use crate::object::ContentHash;
-use crate::sys::{self, Dir, FileKind, FileLock, FileTime, IoContext, TempFile};
+use crate::sys::{self, Dir, FileKind, FileLock, FileTime, IoContext, Stat, TempFile};
 
 /// Mode of an object: nobody writes it, its owner reads it.
 pub(super) const OBJECT_MODE: u16 = 0o400;
@@ -128,6 +128,8 @@ impl LocalStore {
         match self.dir.read(GENERATION_NAME, 16) {
             Ok(bytes) => Ok(bytes.try_into().ok()),
             Err(error) if error.is_gone() => Ok(None),
+            // What is no regular file there guards nothing: as if there were none.
+            Err(error) if error.kind() == io::ErrorKind::InvalidInput => Ok(None),
             Err(error) => Err(error.into()),
         }
     }
@@ -200,6 +202,43 @@ impl LocalStore {
         scratch: &mut Vec<u8>,
     ) -> Result<(), StoreError> {
         export::export(self, hash, size, target, scratch)
+    }
+
+    /// Makes sure that the object `hash` is stored intact, reading it, and storing it again from
+    /// `file` when it is missing or damaged. `Ok(false)` when the file has other bytes.
+    ///
+    /// # Errors
+    /// When the file cannot be read or the store cannot be written.
+    pub fn keep(
+        &self,
+        hash: &ContentHash,
+        file: &File,
+        stat: &Stat,
+        scratch: &mut Vec<u8>,
+    ) -> Result<bool, StoreError> {
+        let found = import::hash_object(file, stat.size, stat.is_sparse(), scratch)
+            .at("read again", self.path())?;
+        if found != (*hash, stat.size) {
+            return Ok(false);
+        }
+        let intact = self.open_object(hash).and_then(|object| object.verify(scratch));
+        match intact {
+            Ok(()) => return Ok(true),
+            Err(StoreError::Missing { .. }) => {}
+            Err(error) if error.is_damage() => {
+                self.dir.remove_file(&relative_name(hash))?;
+            }
+            Err(error) => return Err(error),
+        }
+        tracing::warn!(object = %hash, "stored again an object that was missing or damaged");
+        match self.import(file, stat.size, stat.is_sparse(), scratch) {
+            Ok(imported) => Ok(imported.hash == *hash),
+            Err(ImportError::Store(error)) => Err(error),
+            Err(ImportError::Source(source)) => {
+                let path = self.path().to_owned();
+                Err(sys::Error { operation: "read again", path, source }.into())
+            }
+        }
     }
 
     /// Gives a complete temporary file its name. `false` when the object was there already.

@@ -9,6 +9,7 @@
 
 mod dir;
 mod error;
+mod fail_point;
 mod file;
 mod lock;
 mod path;
@@ -21,7 +22,10 @@ pub use file::{
     TempFile, allocated_ranges, drop_cached_pages, open_log, read_full_at, reflink, stat_open_file,
 };
 pub use lock::FileLock;
-pub use path::{canonical_parent, create_private_dir, current_dir, plain_absolute, real_path};
+pub use path::{
+    canonical_parent, create_private_dir, current_dir, plain_absolute, real_or_future_path,
+    real_path,
+};
 pub use stat::{Device, FileKind, FileTime, Stat, coarse_now};
 pub use xattr::{XattrPairs, is_captured_xattr};
 

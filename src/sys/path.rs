@@ -7,6 +7,7 @@ use rustix::fs::Mode;
 use rustix::io::Errno;
 
 use super::error::{IoContext, Result};
+use super::fail_point;
 
 /// The current directory.
 ///
@@ -22,6 +23,15 @@ pub fn current_dir() -> Result<PathBuf> {
 /// When a component is missing or cannot be reached.
 pub fn real_path(path: &Path) -> Result<PathBuf> {
     std::fs::canonicalize(path).at("resolve", path)
+}
+
+/// The path with symlinks resolved as far as it exists.
+pub fn real_or_future_path(path: &Path) -> PathBuf {
+    match (real_path(path), path.parent(), path.file_name()) {
+        (Ok(real), ..) => real,
+        (Err(_), Some(parent), Some(name)) => real_or_future_path(parent).join(name),
+        _ => path.to_owned(),
+    }
 }
 
 /// Makes a path absolute and resolves the symlinks of its *parent*, but not of its last component:
@@ -71,7 +81,7 @@ pub fn create_private_dir(path: &Path) -> Result<()> {
 }
 
 fn make_private_dir(path: &Path) -> rustix::io::Result<()> {
-    match rustix::fs::mkdir(path, Mode::RWXU) {
+    match fail_point::around(|| rustix::fs::mkdir(path, Mode::RWXU)) {
         Err(Errno::EXIST) => {
             let kind = rustix::fs::FileType::from_raw_mode(rustix::fs::stat(path)?.st_mode);
             if kind.is_dir() { Ok(()) } else { Err(Errno::NOTDIR) }
