@@ -131,6 +131,7 @@ impl From<RestoreError> for CliError {
                      take it back",
                 )
             }
+            RestoreError::Pattern { .. } => Self::usage(error.to_string()),
             RestoreError::Content { .. } => Self::failed(error.to_string())
                 .with_hint("`nono rollback verify` says what else is damaged"),
             other => Self::failed(other.to_string()),

@@ -9,174 +9,45 @@
 mod areas;
 mod attributes;
 mod commit;
+mod conflicts;
+mod copy_out;
+mod error;
 mod journal;
+mod narrow;
 mod places;
 mod plan;
 mod recover;
 mod rollback;
+mod selection;
 mod staging;
 mod steps;
 #[cfg(test)]
 mod tests;
 
-use std::path::PathBuf;
+use std::collections::HashSet;
+use std::os::unix::ffi::OsStrExt;
 
 use serde::Serialize;
 
 use crate::diff::{self, Change};
-use crate::path_text::{Shown, to_path};
-use crate::snapshot::{
-    LoadedManifest, ManifestError, SnapshotError, SnapshotManager, SnapshotManifest,
-};
-use crate::store::{OverlayStore, StoreError};
+use crate::snapshot::{LoadedManifest, SnapshotError, SnapshotManager, SnapshotManifest};
+use crate::store::{ObjectStore, OverlayStore};
 use crate::sys;
 
 use areas::Areas;
 use commit::Commit;
-use journal::{Journal, JournalError, Work};
+pub use conflicts::{Conflict, OnConflict};
+pub use copy_out::CopyReport;
+pub use error::RestoreError;
+use journal::{Journal, Work};
 use places::Places;
 pub use plan::{RestorePlan, Skipped};
 pub use recover::{Recovery, RecoveryOutcome, RecoveryReport};
 use rollback::take_back;
+use selection::Selected;
+pub use selection::Selection;
 use staging::{Layout, stage};
 use steps::Disk;
-
-/// Why a restore did not happen. Unless it is [`RestoreError::HalfDone`], nothing has changed.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum RestoreError {
-    /// The session or its snapshots cannot be used, or the current state could not be captured.
-    #[error(transparent)]
-    Snapshot(#[from] SnapshotError),
-    /// The contents of a file are missing from the store or damaged there.
-    #[error("cannot restore {}: {source}; nothing was changed", Shown::path(path))]
-    Content {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong.
-        source: StoreError,
-    },
-    /// The path was changed after the safety snapshot was taken.
-    #[error(
-        "{} was changed by somebody while it was being restored; everything was put back as it was",
-        Shown::path(path)
-    )]
-    ChangedMeanwhile {
-        /// The path.
-        path: PathBuf,
-    },
-    /// The path was changed after the restore was interrupted.
-    #[error(
-        "{} was changed after the restore was interrupted: move it away and resume again, or take \
-         the restore back",
-        Shown::path(path)
-    )]
-    ChangedSince {
-        /// The path.
-        path: PathBuf,
-    },
-    /// The new contents do not fit on the disk.
-    #[error(
-        "not enough space in {}: {needed} bytes are needed, {free} are free; nothing was changed",
-        Shown::path(path)
-    )]
-    NoSpace {
-        /// A directory on the file system that is too full.
-        path: PathBuf,
-        /// Bytes that are needed there.
-        needed: u64,
-        /// Bytes that are free there.
-        free: u64,
-    },
-    /// The journal of an interrupted restore cannot be read.
-    #[error("the journal of a restore, {}, cannot be used: {reason}", Shown::path(path))]
-    DamagedJournal {
-        /// Where it is.
-        path: PathBuf,
-        /// What is wrong with it.
-        reason: String,
-    },
-    /// The journal names a safety snapshot that the session does not have.
-    #[error("the journal in {} does not belong to this session", Shown::path(session))]
-    ForeignJournal {
-        /// The session's directory.
-        session: PathBuf,
-    },
-    /// An interrupted restore could not be taken back completely.
-    #[error("not everything could be put back: {}. What was replaced is in {}, and in the safety snapshot", rollback.join("; "), shown_list(staging))]
-    NotTakenBack {
-        /// What could not be put back.
-        rollback: Vec<String>,
-        /// Where the replaced files are.
-        staging: Vec<PathBuf>,
-    },
-    /// A path is in no tracked path, or on a file system that cannot be reached from there.
-    #[error("cannot restore {}: it is outside the tracked paths", Shown::path(path))]
-    Outside {
-        /// The path.
-        path: PathBuf,
-    },
-    /// A file system call failed.
-    #[error("{0}; nothing was changed")]
-    Io(#[from] sys::Error),
-    /// Somebody asked to stop.
-    #[error("stopped; nothing was changed")]
-    Cancelled,
-    /// The worker threads could not be started.
-    #[error("cannot start worker threads: {0}; nothing was changed")]
-    Threads(#[from] rayon::ThreadPoolBuildError),
-    /// A step failed, and so did taking back the steps before it.
-    #[error("{cause}; and not everything could be put back: {}. What was replaced is in {}, and in the safety snapshot", rollback.join("; "), shown_list(staging))]
-    HalfDone {
-        /// The step that failed.
-        cause: Box<RestoreError>,
-        /// What could not be put back.
-        rollback: Vec<String>,
-        /// Where the replaced files are.
-        staging: Vec<PathBuf>,
-    },
-}
-
-fn shown_list(paths: &[PathBuf]) -> String {
-    paths.iter().map(|path| Shown::path(path).to_string()).collect::<Vec<_>>().join(", ")
-}
-
-impl RestoreError {
-    fn changed(path: &[u8]) -> Self {
-        Self::ChangedMeanwhile { path: to_path(path).to_owned() }
-    }
-
-    fn changed_since(path: &[u8]) -> Self {
-        Self::ChangedSince { path: to_path(path).to_owned() }
-    }
-
-    fn outside(path: &[u8]) -> Self {
-        Self::Outside { path: to_path(path).to_owned() }
-    }
-}
-
-impl From<StoreError> for RestoreError {
-    fn from(error: StoreError) -> Self {
-        Self::Snapshot(error.into())
-    }
-}
-
-impl From<JournalError> for RestoreError {
-    fn from(error: JournalError) -> Self {
-        match error {
-            JournalError::Io(error) => Self::Io(error),
-            JournalError::Undecodable { path, source } => {
-                Self::DamagedJournal { path, reason: source.to_string() }
-            }
-        }
-    }
-}
-
-impl From<ManifestError> for RestoreError {
-    fn from(error: ManifestError) -> Self {
-        Self::Snapshot(error.into())
-    }
-}
 
 /// What a restore did, or would do.
 #[derive(Debug, Clone, Serialize)]
@@ -189,8 +60,10 @@ pub struct RestoreReport {
     pub dry_run: bool,
     /// What changed on the disk, sorted by path.
     pub changes: Vec<Change>,
-    /// Paths with later edits that were in the way.
-    pub conflicts: Vec<Skipped>,
+    /// Paths with later changes that the restore would undo, too.
+    pub conflicts: Vec<Conflict>,
+    /// What was done about them.
+    pub on_conflict: OnConflict,
     /// What is not as it was in the snapshot, and why.
     pub skipped: Vec<Skipped>,
     /// The snapshot that holds the state before the restore; `None` when nothing was to be done.
@@ -200,8 +73,30 @@ pub struct RestoreReport {
 impl RestoreReport {
     /// Whether the state on disk is now the state that was asked for.
     pub fn is_complete(&self) -> bool {
-        self.skipped.is_empty() && self.conflicts.is_empty()
+        self.skipped.is_empty() && !self.is_refused()
     }
+
+    /// Whether nothing was done because of conflicts.
+    pub fn is_refused(&self) -> bool {
+        !self.conflicts.is_empty() && self.on_conflict == OnConflict::Refuse
+    }
+}
+
+/// What to restore of a snapshot, and what to do about later changes.
+#[derive(Debug, Clone, Default)]
+pub struct RestoreOptions {
+    /// What to do about paths that were changed after a completed session.
+    pub on_conflict: OnConflict,
+    /// Which paths are meant.
+    pub selection: Selection,
+}
+
+/// A plan and what it was made from.
+struct Planned {
+    target: SnapshotManifest,
+    latest: LoadedManifest,
+    plan: RestorePlan,
+    conflicts: Vec<Conflict>,
 }
 
 impl SnapshotManager {
@@ -211,7 +106,11 @@ impl SnapshotManager {
     /// # Errors
     /// [`RestoreError`]; but for [`RestoreError::HalfDone`], nothing has changed then.
     pub fn restore_to(&self, number: u64) -> Result<Vec<Change>, RestoreError> {
-        Ok(self.restore(number)?.changes)
+        let report = self.restore(number)?;
+        if report.is_refused() {
+            return Err(RestoreError::Conflicts { conflicts: report.conflicts });
+        }
+        Ok(report.changes)
     }
 
     /// What [`restore_to`](Self::restore_to) would change. Writes nothing, neither to the tracked
@@ -220,77 +119,140 @@ impl SnapshotManager {
     /// # Errors
     /// [`RestoreError`].
     pub fn compute_restore_diff(&self, number: u64) -> Result<Vec<Change>, RestoreError> {
-        Ok(self.plan_restore(number)?.changes)
+        Ok(self.plan_restore(number, &RestoreOptions::default())?.changes)
     }
 
-    /// Plans a restore. Writes nothing, neither to the tracked paths nor to the store.
+    /// Says what a restore would do. Writes nothing, neither to the tracked paths nor to the store.
+    /// With conflicts that are refused, the changes are those that would be made without them.
     ///
     /// # Errors
     /// [`RestoreError`].
-    pub fn plan_restore(&self, number: u64) -> Result<RestorePlan, RestoreError> {
-        let (target, latest) = self.restore_target(number)?;
+    pub fn plan_restore(
+        &self,
+        number: u64,
+        options: &RestoreOptions,
+    ) -> Result<RestoreReport, RestoreError> {
+        let chain = self.checked_chain(number)?;
+        let (target, latest) = ends(&chain, number);
         let overlay = OverlayStore::new(self.store());
         let current = self.capture_current(&overlay, &target.manifest, &latest.manifest, true)?;
         let left_out = &current.not_captured;
-        Ok(plan::plan(&overlay, &current.merkle_root, left_out, &target.manifest)?)
+        let planned =
+            self.planned(&overlay, &chain, number, &current.merkle_root, left_out, options)?;
+        Ok(self.report(&planned, options, true))
     }
 
-    /// Brings the tracked paths back to a snapshot. See the module for what always holds.
+    /// Brings the tracked paths back to a snapshot, all of them. See
+    /// [`restore_with`](Self::restore_with).
+    ///
+    /// # Errors
+    /// As there.
+    pub fn restore(&self, number: u64) -> Result<RestoreReport, RestoreError> {
+        self.restore_with(number, &RestoreOptions::default())
+    }
+
+    /// Brings the selected paths back to a snapshot. See the module for what always holds. With
+    /// conflicts that are refused nothing is changed, and the report lists them.
     ///
     /// # Errors
     /// [`RestoreError`]; but for [`RestoreError::HalfDone`], nothing has changed then.
-    pub fn restore(&self, number: u64) -> Result<RestoreReport, RestoreError> {
+    pub fn restore_with(
+        &self,
+        number: u64,
+        options: &RestoreOptions,
+    ) -> Result<RestoreReport, RestoreError> {
         let _session_lock = self.session().lock()?;
         self.refuse_interrupted_restore()?;
         // Nothing may be collected between the plan and the last byte.
         let _store_lock = self.store().lock_shared()?;
-        let (target, latest) = self.restore_target(number)?;
-        let target = &target.manifest;
-        let current = self.capture_current(self.store(), target, &latest.manifest, false)?;
+        let chain = self.checked_chain(number)?;
+        let (target, latest) = ends(&chain, number);
+        let current =
+            self.capture_current(self.store(), &target.manifest, &latest.manifest, false)?;
         let started = current.started;
-        let mut plan =
-            plan::plan(self.store(), &current.merkle_root, &current.not_captured, target)?;
-        plan.link(&diff::links_of(self.store(), &target.merkle_root)?);
-        let mut report = RestoreReport {
-            session_id: self.session().id(),
-            snapshot: number,
-            dry_run: false,
-            changes: std::mem::take(&mut plan.changes),
-            conflicts: Vec::new(),
-            skipped: Vec::new(),
-            safety_snapshot: None,
-        };
-        if plan.is_empty() {
-            report.skipped = plan.skipped;
+        let (root, left_out) = (&current.merkle_root, &current.not_captured);
+        let mut planned = self.planned(self.store(), &chain, number, root, left_out, options)?;
+        let target_root = planned.target.merkle_root;
+        planned.plan.link(&diff::links_of(self.store(), &target_root)?);
+        let mut report = self.report(&planned, options, false);
+        if report.is_refused() {
+            report.changes.clear();
             return Ok(report);
         }
-        let safety = self.publish_safety(current, &latest, &target.roots)?;
+        if planned.plan.is_empty() {
+            return Ok(report);
+        }
+        let Planned { target, latest, plan, .. } = planned;
+        let safety = self.publish_safety(current, &latest, &target)?;
         report.safety_snapshot = Some(safety.number);
-        report.skipped = self.carry_out(&plan, target, safety.number, started)?;
+        report.skipped = self.carry_out(&plan, &target, safety.number, started)?;
         report.skipped.sort_by(|a, b| a.path.cmp(&b.path));
         Ok(report)
     }
 
-    /// The manifest to restore and the last one, after checking that the chain is unbroken: a
-    /// manifest that was tampered with must not say what is overwritten.
-    fn restore_target(
-        &self,
-        number: u64,
-    ) -> Result<(LoadedManifest, LoadedManifest), RestoreError> {
-        let mut chain = self.session().chain()?;
-        let Some(latest) = chain.last().cloned() else {
-            let session = self.session().path().to_owned();
+    fn report(&self, planned: &Planned, options: &RestoreOptions, dry_run: bool) -> RestoreReport {
+        RestoreReport {
+            session_id: self.session().id(),
+            snapshot: planned.target.number,
+            dry_run,
+            changes: planned.plan.changes.clone(),
+            conflicts: planned.conflicts.clone(),
+            on_conflict: options.on_conflict,
+            skipped: planned.plan.skipped.clone(),
+            safety_snapshot: None,
+        }
+    }
+
+    /// All manifests, after checking that the chain is unbroken: a manifest that was tampered with
+    /// must not say what is overwritten.
+    fn checked_chain(&self, number: u64) -> Result<Vec<LoadedManifest>, RestoreError> {
+        let chain = self.session().chain()?;
+        let session = self.session().path().to_owned();
+        let Some(latest) = chain.last() else {
             return Err(SnapshotError::NoBaseline { session }.into());
         };
         if number >= chain.len() as u64 {
-            return Err(SnapshotError::NoSuchSnapshot {
-                session: self.session().path().to_owned(),
-                number,
-                last: Some(latest.manifest.number),
-            }
-            .into());
+            let last = Some(latest.manifest.number);
+            return Err(SnapshotError::NoSuchSnapshot { session, number, last }.into());
         }
-        Ok((chain.swap_remove(number as usize), latest))
+        Ok(chain)
+    }
+
+    /// Plans, and narrows the plan to what is selected and not to be left alone.
+    fn planned(
+        &self,
+        store: &dyn ObjectStore,
+        chain: &[LoadedManifest],
+        number: u64,
+        current_root: &crate::object::ContentHash,
+        left_out: &[crate::snapshot::NotCaptured],
+        options: &RestoreOptions,
+    ) -> Result<Planned, RestoreError> {
+        let (target, latest) = ends(chain, number);
+        let target = target.manifest.clone();
+        let mut plan = plan::plan(store, current_root, left_out, &target)?;
+        let selected = Selected::new(&options.selection, &target.roots)?;
+        let roots = [&target.merkle_root, current_root];
+        for named in selected.named() {
+            plan::check_that_one_exists(store, named, &roots, number)?;
+        }
+        if !selected.is_all() {
+            let wanted = |path: &[u8], change: Option<diff::ChangeType>| {
+                selected.contains(path) && selected.wants(change)
+            };
+            plan.narrow(wanted, &HashSet::new());
+        }
+        let is_completed = self.session().metadata()?.ended.is_some();
+        let conflicts = if is_completed {
+            conflicts::conflicts(store, chain, current_root, &plan)?
+        } else {
+            Vec::new()
+        };
+        if options.on_conflict == OnConflict::KeepNewer && !conflicts.is_empty() {
+            let left = conflicts.iter().map(|c| c.path.as_os_str().as_bytes().to_vec());
+            plan.narrow(|_, _| true, &left.collect());
+        }
+        Ok(Planned { target, latest: latest.clone(), plan, conflicts })
     }
 
     /// Stages, commits and clears up. Returns what was left as it is.
@@ -341,6 +303,11 @@ impl SnapshotManager {
             }
         }
     }
+}
+
+/// The manifest to restore, and the last one, of a chain that holds both.
+fn ends(chain: &[LoadedManifest], number: u64) -> (&LoadedManifest, &LoadedManifest) {
+    (&chain[number as usize], &chain[chain.len() - 1])
 }
 
 /// Takes all steps and makes them durable, or takes back those that were taken.

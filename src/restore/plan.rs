@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use serde::Serialize;
 
+use super::RestoreError;
 use crate::diff::{self, Change, Difference, EntryState};
 use crate::object::{ContentHash, LinkGroups, Node};
 use crate::path_text::{serde_path, to_path};
@@ -104,6 +105,7 @@ pub(super) fn plan(
         plan: RestorePlan::default(),
         puts: BTreeMap::new(),
         kept: HashSet::new(),
+        with_attributes: HashSet::new(),
         current_left_out,
         unknown,
     };
@@ -149,6 +151,8 @@ struct Planner<'a> {
     puts: BTreeMap<Vec<u8>, Put>,
     /// Directories that stay with everything in them.
     kept: HashSet<Vec<u8>>,
+    /// Directories whose attributes are set when all else is done.
+    with_attributes: HashSet<Vec<u8>>,
     current_left_out: LeftOutNow<'a>,
     unknown: NotCapturedSet<'a>,
 }
@@ -289,6 +293,7 @@ impl Planner<'_> {
         current: Option<&EntryState>,
         target: &EntryState,
     ) {
+        self.with_attributes.insert(path.to_vec());
         self.plan.actions.directory_attributes.push(Attribute {
             path: path.to_vec(),
             current: current.cloned(),
@@ -305,7 +310,7 @@ impl Planner<'_> {
     ) -> Result<(), StoreError> {
         let current = diff::links_of(store, current_root)?;
         let target = diff::links_of(store, target_root)?;
-        let mut lookup = Lookup { store, trees: HashMap::new() };
+        let mut lookup = Lookup::new(store);
         let current_groups: HashSet<&Vec<Box<[u8]>>> = current.groups().iter().collect();
         let target_groups: HashSet<&Vec<Box<[u8]>>> = target.groups().iter().collect();
         // Names that are linked now and were not, or not so: each gets an inode of its own, and
@@ -345,6 +350,16 @@ impl Planner<'_> {
             && self.can_make(path, &target)
         {
             self.put(path, Some(&current), &target);
+            // Its directory may be the same in both states, and must be so afterwards.
+            let (parent, _) = super::places::split(path);
+            if !self.with_attributes.contains(parent)
+                && let Some(current) = lookup.find(current_root, parent)?
+                && let Some(target) = lookup.find(target_root, parent)?
+                && matches!(current.node, Node::Directory { .. })
+                && matches!(target.node, Node::Directory { .. })
+            {
+                self.directory_attributes(parent, Some(&current), &target);
+            }
         }
         Ok(())
     }
@@ -364,7 +379,10 @@ impl Planner<'_> {
         let mut plan = self.plan;
         plan.changes = changes;
         plan.actions.removals.reverse();
-        plan.actions.directory_attributes.reverse();
+        // Stable, so that the order does not depend on how many there are of one depth.
+        let depth = |path: &[u8]| path.iter().filter(|byte| **byte == b'/').count();
+        let attributes = &mut plan.actions.directory_attributes;
+        attributes.sort_by_key(|attribute| std::cmp::Reverse(depth(&attribute.path)));
         // What gets a new inode needs no attributes set on the old one.
         plan.actions.attributes.retain(|attribute| !self.puts.contains_key(&attribute.path));
         plan.actions.puts = self.puts.into_values().collect();
@@ -407,14 +425,41 @@ impl RestorePlan {
     }
 }
 
+/// Refuses a path that is in none of the states; one of the paths it may stand for is enough.
+pub(super) fn check_that_one_exists(
+    store: &dyn ObjectStore,
+    paths: &[Vec<u8>],
+    roots: &[&ContentHash],
+    snapshot: u64,
+) -> Result<(), RestoreError> {
+    let mut lookup = Lookup::new(store);
+    for path in paths {
+        for root in roots {
+            if lookup.find(root, path)?.is_some() {
+                return Ok(());
+            }
+        }
+    }
+    let path = to_path(paths.first().map_or(b"", Vec::as_slice)).to_owned();
+    Err(RestoreError::NoSuchPath { path, snapshot })
+}
+
 /// Finds single paths in a snapshot.
-struct Lookup<'a> {
+pub(super) struct Lookup<'a> {
     store: &'a dyn ObjectStore,
     trees: HashMap<ContentHash, crate::object::Tree>,
 }
 
-impl Lookup<'_> {
-    fn find(&mut self, root: &ContentHash, path: &[u8]) -> Result<Option<EntryState>, StoreError> {
+impl<'a> Lookup<'a> {
+    pub(super) fn new(store: &'a dyn ObjectStore) -> Self {
+        Self { store, trees: HashMap::new() }
+    }
+
+    pub(super) fn find(
+        &mut self,
+        root: &ContentHash,
+        path: &[u8],
+    ) -> Result<Option<EntryState>, StoreError> {
         let root = read_root_tree(self.store, root)?;
         let inside = root.entries.iter().find_map(|entry| {
             let rest = path.strip_prefix(&*entry.path)?;

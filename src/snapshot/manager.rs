@@ -321,8 +321,7 @@ impl SnapshotManager {
             progress: &*self.progress,
             threads: self.threads,
         })?;
-        let published =
-            self.publish(capture, parent, SnapshotKind::Ordinary, &self.roots, timestamp)?;
+        let published = self.publish(capture, parent, Why::AskedFor, &self.roots, timestamp)?;
         let changes = match parent {
             None => Vec::new(),
             Some(parent) => self.changes_between(&parent.manifest, &published.manifest)?,
@@ -357,10 +356,11 @@ impl SnapshotManager {
         &self,
         capture: Capture,
         latest: &LoadedManifest,
-        roots: &[TrackedRoot],
+        target: &SnapshotManifest,
     ) -> Result<SnapshotManifest, SnapshotError> {
-        let kind = SnapshotKind::Safety;
-        let published = self.publish(capture, Some(latest), kind, roots, Timestamp::now())?;
+        let why = Why::BeforeRestoring(target.number);
+        let published =
+            self.publish(capture, Some(latest), why, &target.roots, Timestamp::now())?;
         self.record(&published)?;
         Ok(published.manifest)
     }
@@ -376,7 +376,7 @@ impl SnapshotManager {
         &self,
         capture: Capture,
         parent: Option<&LoadedManifest>,
-        kind: SnapshotKind,
+        why: Why,
         roots: &[TrackedRoot],
         timestamp: Timestamp,
     ) -> Result<LoadedManifest, SnapshotError> {
@@ -388,7 +388,14 @@ impl SnapshotManager {
             parent: parent.map(|parent| parent.manifest.number),
             parent_hash: parent.map(|parent| parent.hash),
             merkle_root: capture.merkle_root,
-            kind,
+            kind: match why {
+                Why::AskedFor => SnapshotKind::Ordinary,
+                Why::BeforeRestoring(_) => SnapshotKind::Safety,
+            },
+            restores: match why {
+                Why::AskedFor => None,
+                Why::BeforeRestoring(number) => Some(number),
+            },
             roots: roots.to_vec(),
             totals: capture.totals,
             not_captured: capture.not_captured,
@@ -437,6 +444,13 @@ impl SnapshotManager {
         }
         Ok(self.session.save_metadata(&metadata)?)
     }
+}
+
+/// Why a snapshot is taken.
+#[derive(Clone, Copy)]
+enum Why {
+    AskedFor,
+    BeforeRestoring(u64),
 }
 
 fn latest_manifest(session: &SessionDir) -> Result<Option<LoadedManifest>, ManifestError> {

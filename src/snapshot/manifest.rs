@@ -52,6 +52,9 @@ pub struct SnapshotManifest {
     /// Why it was taken.
     #[serde(default)]
     pub kind: SnapshotKind,
+    /// Of a safety snapshot: the number of the snapshot that was then restored.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub restores: Option<u64>,
     /// What was tracked, with the filters that were used.
     pub roots: Vec<TrackedRoot>,
     /// Sizes.

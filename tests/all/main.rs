@@ -7,6 +7,7 @@ mod mount;
 mod mount_command;
 mod observe;
 mod patch;
+mod restore;
 mod roundtrip;
 mod run_and_undo;
 mod wrong_use;

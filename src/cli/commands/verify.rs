@@ -12,6 +12,7 @@ use crate::cli::context::{BOLD, Context, GREEN, RED};
 use crate::cli::error::CliError;
 use crate::cli::progress::Bar;
 use crate::cli::render::byte_size;
+use crate::object::ContentHash;
 use crate::session::Catalog;
 use crate::snapshot::SessionDir;
 use crate::sys;
@@ -26,6 +27,9 @@ pub(in crate::cli) struct VerifyArgs {
     /// Verify all sessions
     #[arg(long)]
     all: bool,
+    /// Merkle root that was noted elsewhere, and that one of the session's snapshots must have
+    #[arg(long, value_name = "HEX", conflicts_with = "all")]
+    expect_root: Option<ContentHash>,
     /// Print the report as JSON; with --all a list of reports
     #[arg(long)]
     json: bool,
@@ -38,7 +42,7 @@ pub(in crate::cli) fn run(args: &VerifyArgs, store: &StoreArgs, context: &Contex
         None => catalog.sessions()?,
     };
     let bar = Bar::new(context, "verifying", true);
-    let reports = verify(&sessions, &bar);
+    let reports = verify(&sessions, args.expect_root, &bar);
     bar.finish();
     let reports = reports?;
     let ok = reports.iter().all(|report| report.ok);
@@ -54,7 +58,11 @@ pub(in crate::cli) fn run(args: &VerifyArgs, store: &StoreArgs, context: &Contex
 }
 
 /// Sessions that share a store share the work: each object is read once.
-fn verify(sessions: &[SessionDir], bar: &Bar) -> Result<Vec<VerifyReport>, CliError> {
+fn verify(
+    sessions: &[SessionDir],
+    expected_root: Option<ContentHash>,
+    bar: &Bar,
+) -> Result<Vec<VerifyReport>, CliError> {
     let mut by_store: BTreeMap<PathBuf, Vec<&SessionDir>> = BTreeMap::new();
     for session in sessions {
         let objects = sys::real_path(&session.objects_path())?;
@@ -63,7 +71,7 @@ fn verify(sessions: &[SessionDir], bar: &Bar) -> Result<Vec<VerifyReport>, CliEr
     let mut reports = Vec::new();
     for sessions in by_store.values() {
         let store = Catalog::store_of(sessions[0])?;
-        let options = VerifyOptions { progress: bar, ..VerifyOptions::default() };
+        let options = VerifyOptions { progress: bar, expected_root, ..VerifyOptions::default() };
         let failed = |error: crate::verify::VerifyError| CliError::failed(error.to_string());
         let mut verifier = Verifier::new(&store, options).map_err(failed)?;
         for session in sessions {
