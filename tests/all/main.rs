@@ -10,4 +10,5 @@ mod patch;
 mod restore;
 mod roundtrip;
 mod run_and_undo;
+mod trouble;
 mod wrong_use;
