@@ -52,8 +52,10 @@ pub(super) enum Rollback {
     Show(commands::show::ShowArgs),
     /// Compare two snapshots
     Diff(commands::diff::DiffArgs),
-    /// Bring the tracked paths back to a snapshot
+    /// Bring paths back to a snapshot
     Restore(commands::restore::RestoreArgs),
+    /// Print one file of a snapshot
+    Cat(commands::cat::CatArgs),
     /// Finish a restore that was interrupted, or take it back
     Resume(commands::resume::ResumeArgs),
     /// Check every manifest and every byte

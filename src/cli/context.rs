@@ -82,9 +82,15 @@ impl Context {
 
     /// Asks a question that only a clear yes answers with yes.
     pub(super) fn confirm(&self, question: &str) -> Result<bool, CliError> {
-        write!(anstream::stderr().lock(), "nono: {question} [y/N] ")?;
+        let answer = self.ask(&format!("{question} [y/N] "))?;
+        Ok(matches!(answer.as_str(), "y" | "Y" | "yes"))
+    }
+
+    /// Asks a question and returns the answer, without spaces around it.
+    pub(super) fn ask(&self, question: &str) -> Result<String, CliError> {
+        write!(anstream::stderr().lock(), "nono: {question}")?;
         let mut answer = String::new();
         io::stdin().lock().read_line(&mut answer)?;
-        Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
+        Ok(answer.trim().to_owned())
     }
 }

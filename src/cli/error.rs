@@ -135,6 +135,7 @@ impl From<RestoreError> for CliError {
                      take it back",
                 )
             }
+            RestoreError::Pattern { .. } => Self::usage(error.to_string()),
             RestoreError::Content { ref source, .. } if source.is_damage() => {
                 Self::failed(error.to_string())
                     .with_hint("`nono rollback verify` says what else is damaged")

@@ -71,6 +71,7 @@ fn dispatch(arguments: Arguments, context: &Context) -> Outcome {
             Rollback::Show(args) => commands::show::run(&args, &store, context),
             Rollback::Diff(args) => commands::diff::run(&args, &store, context),
             Rollback::Restore(args) => commands::restore::run(&args, &store, context),
+            Rollback::Cat(args) => commands::cat::run(&args, &store, context),
             Rollback::Resume(args) => commands::resume::run(&args, &store, context),
             Rollback::Verify(args) => commands::verify::run(&args, &store, context),
             Rollback::Cleanup(args) => commands::cleanup::run(&args, &store, context),

@@ -96,7 +96,10 @@ impl Areas {
                 // Gone already, or not what we made.
                 _ => {}
             }
-            parent.set_mtime(b".", area.record.mtime)?;
+            // Nothing was made on a disk that is full or read-only, and nothing is to be put back.
+            if parent.stat_self()?.mtime != area.record.mtime {
+                parent.set_mtime(b".", area.record.mtime)?;
+            }
         }
         Ok(())
     }

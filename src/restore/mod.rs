@@ -9,197 +9,50 @@
 mod areas;
 mod attributes;
 mod commit;
+mod conflicts;
+mod copy_out;
+mod error;
 mod journal;
+mod narrow;
 mod places;
 mod plan;
 mod recover;
 mod rollback;
 mod secure;
+mod selection;
 mod staging;
 mod steps;
 #[cfg(test)]
 mod tests;
 
-use std::path::PathBuf;
+use std::collections::HashSet;
+use std::os::unix::ffi::OsStrExt;
 
 use serde::Serialize;
 
 use crate::diff::{self, Change};
 use crate::object::ContentHash;
-use crate::path_text::{Shown, to_path};
 use crate::snapshot::{
-    CacheUse, Capture, LoadedManifest, ManifestError, SnapshotError, SnapshotKind, SnapshotManager,
+    CacheUse, Capture, LoadedManifest, NotCaptured, SnapshotError, SnapshotKind, SnapshotManager,
     SnapshotManifest,
 };
-use crate::store::{ObjectSource, OverlayStore, StoreError};
+use crate::store::{ObjectSource, OverlayStore};
 use crate::sys;
 
 use areas::Areas;
 use commit::Commit;
-use journal::{Journal, JournalError, Work};
+pub use conflicts::{Conflict, OnConflict};
+pub use copy_out::CopyReport;
+pub use error::RestoreError;
+use journal::{Journal, Work};
 use places::Places;
 pub use plan::{RestorePlan, Skipped};
 pub use recover::{Recovery, RecoveryOutcome, RecoveryReport};
 use rollback::take_back;
+use selection::Selected;
+pub use selection::Selection;
 use staging::{Layout, stage};
 use steps::Disk;
-
-/// Why a restore did not happen. Unless it is [`RestoreError::HalfDone`], nothing has changed.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum RestoreError {
-    /// The session or its snapshots cannot be used, or the current state could not be captured.
-    #[error(transparent)]
-    Snapshot(#[from] SnapshotError),
-    /// The contents of a file are missing from the store or damaged there.
-    #[error("cannot restore {}: {source}; nothing was changed", Shown::path(path))]
-    Content {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong.
-        source: StoreError,
-    },
-    /// The path was changed after the safety snapshot was taken.
-    #[error(
-        "{} was changed by somebody while it was being restored; everything was put back as it was",
-        Shown::path(path)
-    )]
-    ChangedMeanwhile {
-        /// The path.
-        path: PathBuf,
-    },
-    /// The path was changed after the restore was interrupted.
-    #[error(
-        "{} was changed after the restore was interrupted: move it away and resume again, or take \
-         the restore back",
-        Shown::path(path)
-    )]
-    ChangedSince {
-        /// The path.
-        path: PathBuf,
-    },
-    /// The new contents do not fit on the disk.
-    #[error(
-        "not enough space in {}: {needed} bytes are needed, {free} are free; nothing was changed",
-        Shown::path(path)
-    )]
-    NoSpace {
-        /// A directory on the file system that is too full.
-        path: PathBuf,
-        /// Bytes that are needed there.
-        needed: u64,
-        /// Bytes that are free there.
-        free: u64,
-    },
-    /// The journal of an interrupted restore cannot be read.
-    #[error("the journal of a restore, {}, cannot be used: {reason}", Shown::path(path))]
-    DamagedJournal {
-        /// Where it is.
-        path: PathBuf,
-        /// What is wrong with it.
-        reason: String,
-    },
-    /// The journal names a safety snapshot that the session does not have.
-    #[error("the journal in {} does not belong to this session", Shown::path(session))]
-    ForeignJournal {
-        /// The session's directory.
-        session: PathBuf,
-    },
-    /// An interrupted restore could not be taken back completely.
-    #[error("not everything could be put back: {}. What was replaced is in {}, and in the safety snapshot", rollback.join("; "), shown_list(staging))]
-    NotTakenBack {
-        /// What could not be put back.
-        rollback: Vec<String>,
-        /// Where the replaced files are.
-        staging: Vec<PathBuf>,
-    },
-    /// A path is in no tracked path, or on a file system that cannot be reached from there.
-    #[error("cannot restore {}: it is outside the tracked paths", Shown::path(path))]
-    Outside {
-        /// The path.
-        path: PathBuf,
-    },
-    /// A file system call failed.
-    #[error("{0}; nothing was changed")]
-    Io(#[from] sys::Error),
-    /// The directory that held a tracked path is gone, and is outside of what a restore touches.
-    #[error(
-        "cannot restore {}: the directory that held it is gone; nothing was changed",
-        Shown::path(path)
-    )]
-    ParentMissing {
-        /// The tracked path.
-        path: PathBuf,
-    },
-    /// Files that would be replaced kept changing.
-    #[error("files that would be replaced keep changing; nothing was changed")]
-    NeverStill,
-    /// Somebody asked to stop.
-    #[error("stopped; nothing was changed")]
-    Cancelled,
-    /// The worker threads could not be started.
-    #[error("cannot start worker threads: {0}; nothing was changed")]
-    Threads(#[from] rayon::ThreadPoolBuildError),
-    /// A step failed, and so did taking back the steps before it.
-    #[error("{cause}; and not everything could be put back: {}. What was replaced is in {}, and in the safety snapshot", rollback.join("; "), shown_list(staging))]
-    HalfDone {
-        /// The step that failed.
-        cause: Box<RestoreError>,
-        /// What could not be put back.
-        rollback: Vec<String>,
-        /// Where the replaced files are.
-        staging: Vec<PathBuf>,
-    },
-}
-
-fn shown_list(paths: &[PathBuf]) -> String {
-    paths.iter().map(|path| Shown::path(path).to_string()).collect::<Vec<_>>().join(", ")
-}
-
-impl RestoreError {
-    fn changed(path: &[u8]) -> Self {
-        Self::ChangedMeanwhile { path: to_path(path).to_owned() }
-    }
-
-    fn changed_since(path: &[u8]) -> Self {
-        Self::ChangedSince { path: to_path(path).to_owned() }
-    }
-
-    fn from_place(error: sys::Error, path: &[u8]) -> Self {
-        if error.is_gone() {
-            Self::ParentMissing { path: to_path(path).to_owned() }
-        } else {
-            error.into()
-        }
-    }
-
-    fn outside(path: &[u8]) -> Self {
-        Self::Outside { path: to_path(path).to_owned() }
-    }
-}
-
-impl From<StoreError> for RestoreError {
-    fn from(error: StoreError) -> Self {
-        Self::Snapshot(error.into())
-    }
-}
-
-impl From<JournalError> for RestoreError {
-    fn from(error: JournalError) -> Self {
-        match error {
-            JournalError::Io(error) => Self::Io(error),
-            JournalError::Undecodable { path, source } => {
-                Self::DamagedJournal { path, reason: source.to_string() }
-            }
-        }
-    }
-}
-
-impl From<ManifestError> for RestoreError {
-    fn from(error: ManifestError) -> Self {
-        Self::Snapshot(error.into())
-    }
-}
 
 /// What a restore did, or would do.
 #[derive(Debug, Clone, Serialize)]
@@ -212,8 +65,10 @@ pub struct RestoreReport {
     pub dry_run: bool,
     /// What changed on the disk, sorted by path.
     pub changes: Vec<Change>,
-    /// Paths with later edits that were in the way.
-    pub conflicts: Vec<Skipped>,
+    /// Paths with later changes that the restore would undo, too.
+    pub conflicts: Vec<Conflict>,
+    /// What was done about them.
+    pub on_conflict: OnConflict,
     /// What is not as it was in the snapshot, and why.
     pub skipped: Vec<Skipped>,
     /// The snapshot that holds the state before the restore; `None` when nothing was to be done.
@@ -223,8 +78,28 @@ pub struct RestoreReport {
 impl RestoreReport {
     /// Whether the state on disk is now the state that was asked for.
     pub fn is_complete(&self) -> bool {
-        self.skipped.is_empty() && self.conflicts.is_empty()
+        self.skipped.is_empty() && !self.is_refused()
     }
+
+    /// Whether nothing was done because of conflicts.
+    pub fn is_refused(&self) -> bool {
+        !self.conflicts.is_empty() && self.on_conflict == OnConflict::Refuse
+    }
+}
+
+/// What to restore of a snapshot, and what to do about later changes.
+#[derive(Debug, Clone, Default)]
+pub struct RestoreOptions {
+    /// What to do about paths that were changed after a completed session.
+    pub on_conflict: OnConflict,
+    /// Which paths are meant.
+    pub selection: Selection,
+}
+
+/// A plan, and what it would undo that the session did not do.
+struct Planned {
+    plan: RestorePlan,
+    conflicts: Vec<Conflict>,
 }
 
 impl SnapshotManager {
@@ -234,7 +109,11 @@ impl SnapshotManager {
     /// # Errors
     /// [`RestoreError`]; but for [`RestoreError::HalfDone`], nothing has changed then.
     pub fn restore_to(&self, number: u64) -> Result<Vec<Change>, RestoreError> {
-        Ok(self.restore(number)?.changes)
+        let report = self.restore(number)?;
+        if report.is_refused() {
+            return Err(RestoreError::Conflicts { conflicts: report.conflicts });
+        }
+        Ok(report.changes)
     }
 
     /// What [`restore_to`](Self::restore_to) would change. Writes nothing, neither to the tracked
@@ -243,78 +122,74 @@ impl SnapshotManager {
     /// # Errors
     /// [`RestoreError`].
     pub fn compute_restore_diff(&self, number: u64) -> Result<Vec<Change>, RestoreError> {
-        Ok(self.plan_restore(number)?.changes)
+        Ok(self.plan_restore(number, &RestoreOptions::default())?.changes)
     }
 
-    /// Plans a restore. Writes nothing, neither to the tracked paths nor to the store.
+    /// Says what a restore would do. Writes nothing, neither to the tracked paths nor to the store.
+    /// With conflicts that are refused, the changes are those that would be made without them.
     ///
     /// # Errors
     /// [`RestoreError`].
-    pub fn plan_restore(&self, number: u64) -> Result<RestorePlan, RestoreError> {
-        let (target, latest) = self.restore_target(number)?;
-        let overlay = OverlayStore::new(self.store());
-        let current =
-            self.capture_current(&overlay, &target.manifest, &latest.manifest, CacheUse::Read)?;
-        let mut plan =
-            plan::plan(&overlay, &current.merkle_root, &current.not_captured, &target.manifest)?;
-        self.complete_plan(&overlay, &mut plan, &current.merkle_root, &target.manifest)?;
-        Ok(plan)
-    }
-
-    /// What the plan needs to know from the disk.
-    fn complete_plan(
+    pub fn plan_restore(
         &self,
-        source: &dyn ObjectSource,
-        plan: &mut RestorePlan,
-        current_root: &ContentHash,
-        target: &SnapshotManifest,
-    ) -> Result<(), RestoreError> {
-        let mut places = Places::new(&target.roots);
-        if let Some(path) = plan.first_path() {
-            // Making directories above a tracked path is not for a restore to decide.
-            places.find(path).map_err(|error| RestoreError::from_place(error, path))?;
-        }
-        plan.detach_foreign_links(&diff::links_of(source, current_root)?, &mut places)?;
-        plan.link(&diff::links_of(source, &target.merkle_root)?);
-        Ok(())
+        number: u64,
+        options: &RestoreOptions,
+    ) -> Result<RestoreReport, RestoreError> {
+        let states = self.states(number)?;
+        let overlay = OverlayStore::new(self.store());
+        let (target, latest) = (&states.target.manifest, &states.latest.manifest);
+        let current = self.capture_current(&overlay, target, latest, CacheUse::Read)?;
+        let (root, left_out) = (&current.merkle_root, &current.not_captured);
+        let planned = self.planned(&overlay, &states, root, left_out, options)?;
+        Ok(self.report(&planned, target.number, options, true))
     }
 
-    /// Brings the tracked paths back to a snapshot. See the module for what always holds.
+    /// Brings the tracked paths back to a snapshot, all of them. See
+    /// [`restore_with`](Self::restore_with).
+    ///
+    /// # Errors
+    /// As there.
+    pub fn restore(&self, number: u64) -> Result<RestoreReport, RestoreError> {
+        self.restore_with(number, &RestoreOptions::default())
+    }
+
+    /// Brings the selected paths back to a snapshot. See the module for what always holds. With
+    /// conflicts that are refused nothing is changed, and the report lists them.
     ///
     /// # Errors
     /// [`RestoreError`]; but for [`RestoreError::HalfDone`], nothing has changed then.
-    pub fn restore(&self, number: u64) -> Result<RestoreReport, RestoreError> {
+    pub fn restore_with(
+        &self,
+        number: u64,
+        options: &RestoreOptions,
+    ) -> Result<RestoreReport, RestoreError> {
         let _session_lock = self.lock_session()?;
         // Nothing may be collected between the plan and the last byte.
         let _store_lock = self.lock_store()?;
-        let (target, latest) = self.restore_target(number)?;
-        let target = &target.manifest;
-        let (current, mut plan) = self.plan_from_disk(target, &latest.manifest)?;
+        let states = self.states(number)?;
+        let (current, planned) = self.plan_from_disk(&states, options)?;
         let started = current.started;
-        let mut report = RestoreReport {
-            session_id: self.session().id(),
-            snapshot: number,
-            dry_run: false,
-            changes: std::mem::take(&mut plan.changes),
-            conflicts: Vec::new(),
-            skipped: Vec::new(),
-            safety_snapshot: None,
-        };
-        if plan.is_empty() {
-            report.skipped = plan.skipped;
+        let mut report = self.report(&planned, number, options, false);
+        if report.is_refused() {
+            report.changes.clear();
             return Ok(report);
         }
+        if planned.plan.is_empty() {
+            return Ok(report);
+        }
+        let States { target, latest, .. } = &states;
         let last = &latest.manifest;
         // A restore that failed and is tried again needs no second record of the same state.
-        let is_recorded =
-            last.kind == SnapshotKind::Safety && last.merkle_root == current.merkle_root;
+        let is_recorded = last.kind == SnapshotKind::Safety
+            && last.restores == Some(number)
+            && last.merkle_root == current.merkle_root;
         let safety = if is_recorded {
             last.number
         } else {
-            self.publish_safety(current, &latest, &target.roots)?.number
+            self.publish_safety(current, latest, &target.manifest)?.number
         };
         report.safety_snapshot = Some(safety);
-        report.skipped = self.carry_out(&plan, target, safety, started)?;
+        report.skipped = self.carry_out(&planned.plan, &target.manifest, safety, started)?;
         report.skipped.sort_by(|a, b| a.path.cmp(&b.path));
         Ok(report)
     }
@@ -323,40 +198,99 @@ impl SnapshotManager {
     /// or removes is then in the store; if the cached capture missed one, all is read afresh.
     fn plan_from_disk(
         &self,
-        target: &SnapshotManifest,
-        latest: &SnapshotManifest,
-    ) -> Result<(Capture, RestorePlan), RestoreError> {
+        states: &States,
+        options: &RestoreOptions,
+    ) -> Result<(Capture, Planned), RestoreError> {
+        let (target, latest) = (&states.target.manifest, &states.latest.manifest);
         for cache in [CacheUse::ReadAndWrite, CacheUse::Nothing] {
             let current = self.capture_current(self.store(), target, latest, cache)?;
             let (root, left_out) = (&current.merkle_root, &current.not_captured);
-            let mut plan = plan::plan(self.store(), root, left_out, target)?;
-            self.complete_plan(self.store(), &mut plan, root, target)?;
+            let planned = self.planned(self.store(), states, root, left_out, options)?;
             let mut places = Places::new(&target.roots);
-            if secure::is_everything_stored(self.store(), &plan, &mut places)? {
-                return Ok((current, plan));
+            if secure::is_everything_stored(self.store(), &planned.plan, &mut places)? {
+                return Ok((current, planned));
             }
         }
         Err(RestoreError::NeverStill)
     }
 
+    fn report(
+        &self,
+        planned: &Planned,
+        number: u64,
+        options: &RestoreOptions,
+        dry_run: bool,
+    ) -> RestoreReport {
+        RestoreReport {
+            session_id: self.session().id(),
+            snapshot: number,
+            dry_run,
+            changes: planned.plan.changes.clone(),
+            conflicts: planned.conflicts.clone(),
+            on_conflict: options.on_conflict,
+            skipped: planned.plan.skipped.clone(),
+            safety_snapshot: None,
+        }
+    }
+
     /// The manifest to restore and the last one, after checking that they are the ones that the session
     /// and their neighbours name: a manifest that was tampered with must not say what is overwritten.
-    fn restore_target(
-        &self,
-        number: u64,
-    ) -> Result<(LoadedManifest, LoadedManifest), RestoreError> {
+    /// Damage of others does not matter.
+    fn states(&self, number: u64) -> Result<States, RestoreError> {
         let latest = self.latest()?;
         let last = latest.manifest.number;
         if number > last {
-            return Err(SnapshotError::NoSuchSnapshot {
-                session: self.session().path().to_owned(),
-                number,
-                last: Some(last),
-            }
-            .into());
+            let session = self.session().path().to_owned();
+            return Err(SnapshotError::NoSuchSnapshot { session, number, last: Some(last) }.into());
         }
         let listed = self.session().metadata()?.manifest_hashes;
-        Ok((self.session().listed_manifest(number, &listed)?, latest))
+        let target = self.session().listed_manifest(number, &listed)?;
+        let chain = (0..=last)
+            .filter_map(|number| self.session().listed_manifest(number, &listed).ok())
+            .collect();
+        Ok(States { target, latest, chain })
+    }
+
+    /// Plans, and narrows the plan to what is selected and not to be left alone.
+    fn planned(
+        &self,
+        source: &dyn ObjectSource,
+        states: &States,
+        current_root: &ContentHash,
+        left_out: &[NotCaptured],
+        options: &RestoreOptions,
+    ) -> Result<Planned, RestoreError> {
+        let target = &states.target.manifest;
+        let mut plan = plan::plan(source, current_root, left_out, target)?;
+        let selected = Selected::new(&options.selection, &target.roots)?;
+        let roots = [&target.merkle_root, current_root];
+        for named in selected.named() {
+            plan::check_that_one_exists(source, named, &roots, target.number)?;
+        }
+        if !selected.is_all() {
+            let wanted = |path: &[u8], change: Option<diff::ChangeType>| {
+                selected.contains(path) && selected.wants(change)
+            };
+            plan.narrow(wanted, &HashSet::new());
+        }
+        let is_completed = self.session().metadata()?.ended.is_some();
+        let conflicts = if is_completed {
+            conflicts::conflicts(source, &states.chain, current_root, &plan)?
+        } else {
+            Vec::new()
+        };
+        if options.on_conflict == OnConflict::KeepNewer && !conflicts.is_empty() {
+            let left = conflicts.iter().map(|c| c.path.as_os_str().as_bytes().to_vec());
+            plan.narrow(|_, _| true, &left.collect());
+        }
+        let mut places = Places::new(&target.roots);
+        if let Some(path) = plan.first_path() {
+            // Making directories above a tracked path is not for a restore to decide.
+            places.find(path).map_err(|error| RestoreError::from_place(error, path))?;
+        }
+        plan.detach_foreign_links(&diff::links_of(source, current_root)?, &mut places)?;
+        plan.link(&diff::links_of(source, &target.merkle_root)?);
+        Ok(Planned { plan, conflicts })
     }
 
     /// Stages, commits and clears up. Returns what was left as it is.
@@ -407,6 +341,14 @@ impl SnapshotManager {
             }
         }
     }
+}
+
+/// The manifests that a restore needs.
+struct States {
+    target: LoadedManifest,
+    latest: LoadedManifest,
+    /// All that can be read.
+    chain: Vec<LoadedManifest>,
 }
 
 /// Takes all steps and makes them durable, or takes back those that were taken.

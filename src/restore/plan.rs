@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use serde::Serialize;
 
+use super::RestoreError;
 use crate::diff::{self, Change, Difference, EntryState, Lookup};
 use crate::object::{ContentHash, LinkGroups, Node, RootTree};
 use crate::path_text::{serde_path, to_path};
@@ -106,6 +107,7 @@ pub(super) fn plan(
         // What the capture of the current state could not see is in the way, and stays.
         current_left_out: NotCapturedSet::of(&target.roots, current_left_out),
         unknown: NotCapturedSet::new(target),
+        with_attributes: HashSet::new(),
     };
     for difference in &differences {
         planner.difference(difference);
@@ -139,6 +141,8 @@ struct Planner<'a> {
     puts: BTreeMap<Vec<u8>, Put>,
     /// Directories that stay with everything in them.
     kept: HashSet<Vec<u8>>,
+    /// Directories whose attributes are set when all else is done.
+    with_attributes: HashSet<Vec<u8>>,
     /// Directories that cannot go because a device in them stays.
     holds_device: HashSet<Vec<u8>>,
     current_left_out: NotCapturedSet<'a>,
@@ -292,6 +296,7 @@ impl Planner<'_> {
         current: Option<&EntryState>,
         target: &EntryState,
     ) {
+        self.with_attributes.insert(path.to_vec());
         self.plan.actions.directory_attributes.push(Attribute {
             path: path.to_vec(),
             current: current.cloned(),
@@ -369,10 +374,10 @@ impl Planner<'_> {
         let mut plan = self.plan;
         plan.changes = changes;
         plan.actions.removals.reverse();
-        let by_depth = |attribute: &Attribute| {
-            std::cmp::Reverse(attribute.path.iter().filter(|byte| **byte == b'/').count())
-        };
-        plan.actions.directory_attributes.sort_by_key(by_depth);
+        // Stable, so that the order does not depend on how many there are of one depth.
+        let depth = |path: &[u8]| path.iter().filter(|byte| **byte == b'/').count();
+        let attributes = &mut plan.actions.directory_attributes;
+        attributes.sort_by_key(|attribute| std::cmp::Reverse(depth(&attribute.path)));
         // What gets a new inode needs no attributes set on the old one.
         plan.actions.attributes.retain(|attribute| !self.puts.contains_key(&attribute.path));
         plan.actions.puts = self.puts.into_values().collect();
@@ -452,4 +457,24 @@ impl RestorePlan {
             }
         }
     }
+}
+
+/// Refuses a path that is in none of the states; one of the paths it may stand for is enough.
+pub(super) fn check_that_one_exists(
+    source: &dyn ObjectSource,
+    paths: &[Vec<u8>],
+    roots: &[&ContentHash],
+    snapshot: u64,
+) -> Result<(), RestoreError> {
+    for root in roots {
+        let root = read_root_tree(source, root)?;
+        let mut lookup = Lookup::new(source, &root);
+        for path in paths {
+            if lookup.find(path)?.is_some() {
+                return Ok(());
+            }
+        }
+    }
+    let path = to_path(paths.first().map_or(b"", Vec::as_slice)).to_owned();
+    Err(RestoreError::NoSuchPath { path, snapshot })
 }

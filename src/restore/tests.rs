@@ -90,7 +90,7 @@ impl Fixture {
     /// Begins a restore of the baseline and stops after so many steps. `None`: there are fewer.
     fn interrupt(&self, steps: usize) -> Option<()> {
         let manager = &self.manager;
-        let (target, latest) = manager.restore_target(0).unwrap();
+        let States { target, latest, .. } = &manager.states(0).unwrap();
         let (target, store) = (&target.manifest, manager.store());
         let current = manager
             .capture_current(store, target, &latest.manifest, CacheUse::ReadAndWrite)
@@ -99,7 +99,7 @@ impl Fixture {
         let mut plan =
             plan::plan(store, &current.merkle_root, &current.not_captured, target).unwrap();
         plan.link(&diff::links_of(store, &target.merkle_root).unwrap());
-        let safety = manager.publish_safety(current, &latest, &target.roots).unwrap().number;
+        let safety = manager.publish_safety(current, latest, target).unwrap().number;
         let mut places = Places::new(&target.roots);
         let layout = Layout::new(&plan, &mut places).unwrap();
         let mut journal = Journal { snapshot: 0, safety, areas: layout.areas.clone(), work: None };

@@ -3,8 +3,10 @@
 //! A store's root directory holds one directory for each session and the objects that they share.
 //! A session appears with its manifest or not at all, so one that is listed can always be read.
 
+mod attribution;
 mod catalog;
 mod recording;
 
+pub use attribution::changed_since;
 pub use catalog::{Catalog, CatalogError, SessionStatus, SessionSummary, SnapshotId};
 pub use recording::{RecordError, RecordRequest, Recording, create_session, new_session_dir};

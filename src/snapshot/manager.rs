@@ -488,9 +488,10 @@ impl SnapshotManager {
         &self,
         capture: Capture,
         latest: &LoadedManifest,
-        roots: &[TrackedRoot],
+        target: &SnapshotManifest,
     ) -> Result<SnapshotManifest, SnapshotError> {
-        let published = self.publish(capture, Some(latest), Why::BeforeRestore, roots)?;
+        let why = Why::BeforeRestoring(target.number);
+        let published = self.publish(capture, Some(latest), why, &target.roots)?;
         self.record(&published)?;
         Ok(published.manifest)
     }
@@ -516,9 +517,9 @@ impl SnapshotManager {
         roots: &[TrackedRoot],
     ) -> Result<LoadedManifest, SnapshotError> {
         self.store.sync()?;
-        let (kind, label) = match why {
-            Why::Asked(label) => (SnapshotKind::Ordinary, label),
-            Why::BeforeRestore => (SnapshotKind::Safety, None),
+        let (kind, label, restores) = match why {
+            Why::Asked(label) => (SnapshotKind::Ordinary, label, None),
+            Why::BeforeRestoring(number) => (SnapshotKind::Safety, None, Some(number)),
         };
         let manifest = SnapshotManifest {
             format_version: MANIFEST_VERSION,
@@ -529,6 +530,7 @@ impl SnapshotManager {
             merkle_root: capture.merkle_root,
             kind,
             label,
+            restores,
             roots: roots.to_vec(),
             totals: capture.totals,
             not_captured: capture.not_captured,
@@ -586,8 +588,8 @@ impl SnapshotManager {
 enum Why {
     /// Somebody asked for it, maybe under a name.
     Asked(Option<String>),
-    /// A restore is about to change what is there.
-    BeforeRestore,
+    /// A restore to the snapshot of this number is about to change what is there.
+    BeforeRestoring(u64),
 }
 
 fn unknown_changes(number: u64, error: SnapshotError) -> SnapshotError {

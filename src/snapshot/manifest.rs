@@ -55,6 +55,9 @@ pub struct SnapshotManifest {
     /// What somebody called it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub label: Option<String>,
+    /// Of a safety snapshot: the number of the snapshot that was then restored.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub restores: Option<u64>,
     /// What was tracked, with the filters that were used.
     pub roots: Vec<TrackedRoot>,
     /// Sizes.

@@ -10,6 +10,8 @@ mod mount_command;
 mod mount_tools;
 mod observe;
 mod patch;
+mod restore;
 mod roundtrip;
 mod run_and_undo;
+mod trouble;
 mod wrong_use;

@@ -1,5 +1,6 @@
 //! One file for each subcommand: its arguments and its function.
 
+pub(super) mod cat;
 pub(super) mod cleanup;
 pub(super) mod diff;
 pub(super) mod list;

@@ -1,20 +1,22 @@
 //! `nono rollback restore`: the way back.
 
 use std::io::Write;
+use std::path::{Path, PathBuf};
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 
 use crate::cli::Outcome;
 use crate::cli::args::StoreArgs;
 use crate::cli::context::{BOLD, Context, YELLOW};
 use crate::cli::error::CliError;
 use crate::cli::progress::Bar;
-use crate::cli::render::{Palette, change_line, summary_line};
-use crate::diff::ChangeSummary;
+use crate::cli::render::{Palette, byte_size, change_line, change_word, summary_line};
+use crate::diff::{ChangeSummary, ChangeType};
 use crate::path_text::Shown;
-use crate::restore::RestoreReport;
-use crate::session::SnapshotId;
+use crate::restore::{Conflict, CopyReport, OnConflict, RestoreOptions, RestoreReport, Selection};
+use crate::session::{Catalog, SnapshotId, changed_since};
 use crate::snapshot::SnapshotManager;
+use crate::sys;
 
 /// Arguments of `nono rollback restore`.
 #[derive(Debug, Args)]
@@ -22,9 +24,27 @@ pub(in crate::cli) struct RestoreArgs {
     /// Id of a session, a prefix of it, or `latest`; ID/N is the same as --snapshot N
     #[arg(value_name = "ID[/N]")]
     id: SnapshotId,
+    /// Files, directories or globs to restore [default: everything]
+    #[arg(value_name = "PATH")]
+    paths: Vec<PathBuf>,
     /// Number of the snapshot to bring back [default: 0, the baseline]
     #[arg(long, value_name = "N")]
     snapshot: Option<u64>,
+    /// Leave out a file, a directory or a glob (repeatable)
+    #[arg(long, value_name = "PATH")]
+    exclude: Vec<PathBuf>,
+    /// Undo only what was created, modified or deleted since the snapshot (repeatable)
+    #[arg(long, value_name = "WHAT", conflicts_with = "to")]
+    only: Vec<Only>,
+    /// Write a copy into this directory instead; the original paths are not touched
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["dry_run", "keep_newer"])]
+    to: Option<PathBuf>,
+    /// Undo later changes as well; with --to, overwrite files that exist
+    #[arg(long, conflicts_with = "keep_newer")]
+    force: bool,
+    /// Leave paths alone that were changed after the session
+    #[arg(long)]
+    keep_newer: bool,
     /// Only say what would change
     #[arg(long)]
     dry_run: bool,
@@ -33,8 +53,16 @@ pub(in crate::cli) struct RestoreArgs {
     json: bool,
 }
 
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum Only {
+    Created,
+    Modified,
+    Deleted,
+}
+
 pub(in crate::cli) fn run(args: &RestoreArgs, store: &StoreArgs, context: &Context) -> Outcome {
-    let (session, named) = store.catalog()?.find_snapshot(&args.id)?;
+    let catalog = store.catalog()?;
+    let (session, named) = catalog.find_snapshot(&args.id)?;
     let number = match (args.snapshot, named) {
         (Some(a), Some(b)) if a != b => {
             return Err(CliError::usage(format!(
@@ -43,54 +71,157 @@ pub(in crate::cli) fn run(args: &RestoreArgs, store: &StoreArgs, context: &Conte
         }
         (a, b) => a.or(b).unwrap_or(0),
     };
-    let bar = Bar::new(context, "restoring", true);
-    let manager = SnapshotManager::open(session.path())?.with_progress(bar.clone());
-    let report = if args.dry_run {
-        manager.plan_restore(number).map(|plan| RestoreReport {
-            session_id: session.id(),
-            snapshot: number,
-            dry_run: true,
-            changes: plan.changes,
-            conflicts: Vec::new(),
-            skipped: plan.skipped,
-            safety_snapshot: None,
-        })
-    } else {
-        manager.restore(number)
+    let manager = SnapshotManager::open(session.path())?;
+    let roots: Vec<_> =
+        session.manifest(number).map_or_else(|_| manager.roots().to_vec(), |m| m.manifest.roots);
+    let roots: Vec<PathBuf> = roots.into_iter().map(|root| root.path).collect();
+    let meant = |paths: &[PathBuf]| -> Result<Vec<PathBuf>, CliError> {
+        paths.iter().map(|path| resolve(path, &roots)).collect()
     };
+    let selection = Selection {
+        paths: meant(&args.paths)?,
+        exclude: meant(&args.exclude)?,
+        only: args.only.iter().map(|only| only.change_type()).collect(),
+    };
+    let bar = Bar::new(context, "restoring", true);
+    let manager = manager.with_progress(bar.clone());
+    if let Some(to) = &args.to {
+        let to = sys::plain_absolute(to, &sys::current_dir()?);
+        let copied = manager.copy_out(number, &to, &selection, args.force);
+        bar.finish();
+        return print_copy(&copied?, args.json, context);
+    }
+    let on_conflict = match (args.force, args.keep_newer) {
+        (true, _) => OnConflict::Overwrite,
+        (_, true) => OnConflict::KeepNewer,
+        _ => OnConflict::Refuse,
+    };
+    let mut options = RestoreOptions { on_conflict, selection };
+    let work = |options: &RestoreOptions| {
+        if args.dry_run {
+            manager.plan_restore(number, options)
+        } else {
+            manager.restore_with(number, options)
+        }
+    };
+    let done = work(&options);
     bar.finish();
-    let report = report?;
+    let mut report = done?;
+    name_sessions(&mut report.conflicts, &catalog, session.path());
+    let somebody_answers =
+        context.stdin_is_terminal && context.stderr_is_terminal && !args.json && !args.dry_run;
+    if report.is_refused() && somebody_answers {
+        print_conflicts(&report, &roots, context);
+        if let Some(answer) = ask(context)? {
+            options.on_conflict = answer;
+            let conflicts = std::mem::take(&mut report.conflicts);
+            report = work(&options)?;
+            // What was asked about is what is shown; a conflict that came meanwhile is new.
+            for conflict in &mut report.conflicts {
+                if let Some(known) = conflicts.iter().find(|known| known.path == conflict.path) {
+                    conflict.sessions.clone_from(&known.sessions);
+                }
+            }
+        }
+    }
     if args.json {
         context.json(&report)?;
     } else {
-        print(&report, &manager, context)?;
+        print(&report, &roots, context)?;
     }
     Ok(u8::from(!report.is_complete()))
 }
 
-fn print(
-    report: &RestoreReport,
-    manager: &SnapshotManager,
-    context: &Context,
-) -> Result<(), CliError> {
+impl Only {
+    fn change_type(self) -> ChangeType {
+        match self {
+            Self::Created => ChangeType::Created,
+            Self::Modified => ChangeType::Modified,
+            Self::Deleted => ChangeType::Deleted,
+        }
+    }
+}
+
+/// A relative path is first of all one in the current directory, as everywhere; if that is in no
+/// tracked path, it is looked for in each of them.
+pub(in crate::cli) fn resolve(path: &Path, roots: &[PathBuf]) -> Result<PathBuf, CliError> {
+    let is_name_glob =
+        path.components().count() == 1 && path.to_string_lossy().contains(['*', '?', '[', '{']);
+    if is_name_glob {
+        return Ok(path.to_owned());
+    }
+    let here = sys::plain_absolute(path, &sys::current_dir()?);
+    let is_tracked = roots.iter().any(|root| here.starts_with(root));
+    Ok(if path.is_absolute() || is_tracked { here } else { path.to_owned() })
+}
+
+/// Adds to each conflict which other sessions are behind it.
+fn name_sessions(conflicts: &mut [Conflict], catalog: &Catalog, session: &Path) {
+    let named = crate::snapshot::SessionDir::open(session).ok().and_then(|session| {
+        changed_since(catalog, &session, conflicts.iter().map(|c| c.path.as_path())).ok()
+    });
+    let mut named = named.unwrap_or_default();
+    for conflict in conflicts {
+        conflict.sessions = named.remove(&conflict.path).unwrap_or_default();
+    }
+}
+
+fn print_conflicts(report: &RestoreReport, roots: &[PathBuf], context: &Context) {
+    for conflict in &report.conflicts {
+        let inside = roots.iter().find_map(|root| conflict.path.strip_prefix(root).ok());
+        let inside = inside.filter(|path| !path.as_os_str().is_empty());
+        let path = Shown::path(inside.unwrap_or(&conflict.path));
+        let who = match conflict.sessions.as_slice() {
+            [] => String::new(),
+            sessions => format!(", by session {}", sessions.join(", ")),
+        };
+        let what = change_word(conflict.change_type);
+        context.warn(format_args!("{path} was changed after the session ({what}{who})"));
+    }
+}
+
+fn ask(context: &Context) -> Result<Option<OnConflict>, CliError> {
+    let answer = context.ask(
+        "undo these later changes as well (o), keep them and restore the rest (k), or do nothing \
+         (n)? [o/k/N] ",
+    )?;
+    Ok(match answer.as_str() {
+        "o" | "O" => Some(OnConflict::Overwrite),
+        "k" | "K" => Some(OnConflict::KeepNewer),
+        _ => None,
+    })
+}
+
+fn print(report: &RestoreReport, roots: &[PathBuf], context: &Context) -> Result<(), CliError> {
     let palette = Palette::coloured();
-    let roots: Vec<_> = manager.roots().iter().map(|root| root.path.clone()).collect();
     let mut out = context.out();
     for change in &report.changes {
-        writeln!(out, "{}", change_line(change, &roots, &palette))?;
+        writeln!(out, "{}", change_line(change, roots, &palette))?;
     }
     for skipped in &report.skipped {
         let path = Shown::path(&skipped.path);
         writeln!(out, "{YELLOW}! skipped{YELLOW:#}     {path}: {}", skipped.reason)?;
     }
+    print_conflicts(report, roots, context);
     let id = format!("{BOLD}{}/{}{BOLD:#}", report.session_id, report.snapshot);
     let summary = summary_line(&ChangeSummary::of(&report.changes), &palette);
+    if report.is_refused() {
+        context.say(format_args!("nothing was changed: later changes would be undone as well"));
+        context.say("  undo them too:        --force (they are kept in a safety snapshot)");
+        context.say("  leave them, do the rest: --keep-newer");
+        return Ok(());
+    }
     match (report.changes.is_empty(), report.dry_run) {
         (true, _) if report.is_complete() => {
             context.say(format_args!("everything is as in {id} already"));
         }
         (_, true) => context.say(format_args!("restoring {id} would do this: {summary}")),
         (_, false) => context.say(format_args!("restored {id}: {summary}")),
+    }
+    if report.on_conflict == OnConflict::KeepNewer && !report.conflicts.is_empty() {
+        let count = report.conflicts.len();
+        let what = if count == 1 { "path was" } else { "paths were" };
+        context.say(format_args!("{count} newer {what} left as they are"));
     }
     if !report.is_complete() {
         let count = report.skipped.len();
@@ -101,4 +232,26 @@ fn print(
         context.say(format_args!("undo this: nono rollback restore {session}/{safety}"));
     }
     Ok(())
+}
+
+fn print_copy(report: &CopyReport, json: bool, context: &Context) -> Outcome {
+    if json {
+        context.json(report)?;
+    } else {
+        let mut out = context.out();
+        for skipped in &report.skipped {
+            let path = Shown::path(&skipped.path);
+            writeln!(out, "{YELLOW}! skipped{YELLOW:#}     {path}: {}", skipped.reason)?;
+        }
+        let CopyReport { session_id, snapshot, written_count, .. } = report;
+        let size = byte_size(report.written_bytes);
+        let to = Shown::path(&report.to);
+        context.say(format_args!(
+            "copied {written_count} files of {session_id}/{snapshot} to {to}, {size}"
+        ));
+        if !report.skipped.is_empty() {
+            context.warn(format_args!("{} paths were not copied", report.skipped.len()));
+        }
+    }
+    Ok(u8::from(!report.skipped.is_empty()))
 }

@@ -1,0 +1,313 @@
+//! A copy of a snapshot, or of a part of it, in another directory. The original paths are not
+//! looked at and need not exist.
+
+use std::collections::HashMap;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+
+use serde::Serialize;
+
+use super::RestoreError;
+use super::attributes;
+use super::places::split;
+use super::plan::Skipped;
+use super::selection::{Selected, Selection};
+use super::staging::skipped;
+use crate::diff::Lookup;
+use crate::diff::{self, EntryState};
+use crate::object::{ContentHash, Node};
+use crate::path_text::{serde_path, to_path};
+use crate::snapshot::{SnapshotManager, SnapshotManifest, join};
+use crate::store::{ObjectFile, read_root_tree, read_tree};
+use crate::sys::{self, Dir, FileKind};
+
+const EXISTS: &str = "something is there already";
+
+/// What was copied out of a snapshot.
+#[derive(Debug, Clone, Serialize)]
+pub struct CopyReport {
+    /// The session.
+    pub session_id: String,
+    /// The snapshot.
+    pub snapshot: u64,
+    /// Where the copy is.
+    #[serde(with = "serde_path")]
+    pub to: PathBuf,
+    /// Files, links and pipes that were written.
+    pub written_count: u64,
+    /// Bytes of their contents.
+    pub written_bytes: u64,
+    /// What is not in the copy, and why. Paths are those of the copy.
+    pub skipped: Vec<Skipped>,
+}
+
+/// A directory of the copy that was made, with what it gets when all is in it.
+struct Made {
+    dir: Rc<Dir>,
+    state: EntryState,
+}
+
+struct CopyOut<'a> {
+    manager: &'a SnapshotManager,
+    top: Rc<Dir>,
+    overwrite: bool,
+    /// The first copied name of each group of hard links.
+    links: HashMap<Vec<u8>, usize>,
+    linked: HashMap<usize, (Rc<Dir>, Vec<u8>)>,
+    made: Vec<Made>,
+    report: CopyReport,
+    scratch: Vec<u8>,
+    /// A name that nobody else uses.
+    temporary: Vec<u8>,
+}
+
+impl SnapshotManager {
+    /// Writes the selected paths of a snapshot below `to`, which is made if it is missing. With one
+    /// tracked directory its contents stand right in `to`, else whole paths do. What exists there
+    /// stays, unless `overwrite` says otherwise; a directory that exists gets more in it.
+    ///
+    /// # Errors
+    /// [`RestoreError`]; what was copied by then stays.
+    pub fn copy_out(
+        &self,
+        number: u64,
+        to: &Path,
+        selection: &Selection,
+        overwrite: bool,
+    ) -> Result<CopyReport, RestoreError> {
+        let _store_lock = self.store().lock_shared()?;
+        let manifest = &self.states(number)?.target.manifest;
+        let selected = Selected::new(selection, &manifest.roots)?;
+        for named in selected.named() {
+            super::plan::check_that_one_exists(
+                self.store(),
+                named,
+                &[&manifest.merkle_root],
+                number,
+            )?;
+        }
+        let root = read_root_tree(self.store(), &manifest.merkle_root)?;
+        sys::create_private_dir(to)?;
+        let groups = diff::links_of(self.store(), &manifest.merkle_root)?;
+        let links = groups.groups().iter().enumerate();
+        let mut copy = CopyOut {
+            manager: self,
+            top: Rc::new(Dir::open(to)?),
+            overwrite,
+            links: links.flat_map(|(i, g)| g.iter().map(move |p| (p.to_vec(), i))).collect(),
+            linked: HashMap::new(),
+            made: Vec::new(),
+            report: CopyReport {
+                session_id: self.session().id(),
+                snapshot: number,
+                to: to.to_owned(),
+                written_count: 0,
+                written_bytes: 0,
+                skipped: Vec::new(),
+            },
+            scratch: Vec::new(),
+            temporary: format!(".nono-copy-{}", hex::encode(&sys::random_bytes()?[..8])).into(),
+        };
+        let single = root.entries.len() == 1;
+        let mut pending: Vec<(Vec<u8>, Vec<u8>, EntryState)> = Vec::new();
+        for entry in root.entries {
+            let name = match (&entry.node, single) {
+                (Node::Directory { .. }, true) => Vec::new(),
+                (_, true) => {
+                    to_path(&entry.path).file_name().unwrap_or_default().as_bytes().to_vec()
+                }
+                _ => entry.path[1..].to_vec(),
+            };
+            let state = EntryState { attributes: entry.attributes, node: entry.node };
+            pending.push((entry.path.into_vec(), name, state));
+        }
+        // Not recursive: a tree may be deeper than a stack.
+        while let Some((path, name, state)) = pending.pop() {
+            if self.progress().is_cancelled() {
+                return Err(RestoreError::Cancelled);
+            }
+            if let Node::Directory { tree } = state.node {
+                // An empty directory is copied for itself, others with what is in them.
+                if selected.contains(&path) {
+                    copy.directory(manifest, &path, &name)?;
+                }
+                for entry in read_tree(self.store(), &tree)?.into_entries() {
+                    let state = EntryState { attributes: entry.attributes, node: entry.node };
+                    pending.push((join(&path, &entry.name), join(&name, &entry.name), state));
+                }
+            } else if selected.contains(&path) {
+                copy.leaf(manifest, &path, &name, &state)?;
+            }
+        }
+        copy.finish()
+    }
+
+    /// Finds one file of a snapshot, its bytes checked.
+    ///
+    /// # Errors
+    /// When it is not in the snapshot, is no file, or its object is damaged.
+    pub fn open_file_of(&self, number: u64, path: &Path) -> Result<ObjectFile, RestoreError> {
+        let manifest = &self.states(number)?.target.manifest;
+        let selection = Selection { paths: vec![path.to_owned()], ..Selection::default() };
+        let selected = Selected::new(&selection, &manifest.roots)?;
+        let root = read_root_tree(self.store(), &manifest.merkle_root)?;
+        let mut lookup = Lookup::new(self.store(), &root);
+        for path in selected.named().flatten() {
+            let Some(state) = lookup.find(path)? else { continue };
+            let Node::File { hash, .. } = state.node else {
+                return Err(RestoreError::NotAFile {
+                    path: to_path(path).to_owned(),
+                    kind: state.node.kind_name(),
+                });
+            };
+            return self.checked_object(&hash);
+        }
+        Err(RestoreError::NoSuchPath { path: path.to_owned(), snapshot: number })
+    }
+
+    fn checked_object(&self, hash: &ContentHash) -> Result<ObjectFile, RestoreError> {
+        let object = self.store().open_object(hash)?;
+        object.verify(&mut Vec::new())?;
+        Ok(object)
+    }
+}
+
+impl CopyOut<'_> {
+    fn skip(&mut self, name: &[u8], reason: &str) {
+        let path = self.report.to.join(to_path(name));
+        self.report.skipped.push(Skipped { path, reason: reason.to_owned() });
+    }
+
+    /// The directory of the copy for a directory of the snapshot, made with those above it as
+    /// needed. `None` when something else is in the way.
+    fn directory(
+        &mut self,
+        manifest: &SnapshotManifest,
+        path: &[u8],
+        name: &[u8],
+    ) -> Result<Option<Rc<Dir>>, RestoreError> {
+        let mut dir = Rc::clone(&self.top);
+        let root = read_root_tree(self.manager.store(), &manifest.merkle_root)?;
+        let mut lookup = Lookup::new(self.manager.store(), &root);
+        let components: Vec<&[u8]> =
+            name.split(|byte| *byte == b'/').filter(|part| !part.is_empty()).collect();
+        // The copy's name is the end of the original path.
+        let base_len = path.len() - name.len();
+        let mut end = base_len;
+        for (index, component) in components.iter().enumerate() {
+            end += component.len() + usize::from(index > 0);
+            match dir.try_stat(component)? {
+                Some(stat) if stat.kind == FileKind::Directory => {
+                    dir = Rc::new(dir.open_dir(component)?);
+                    continue;
+                }
+                Some(_) => {
+                    self.skip(name, EXISTS);
+                    return Ok(None);
+                }
+                None => {}
+            }
+            dir.make_dir(component, 0o700)?;
+            let parent = Rc::clone(&dir);
+            dir = Rc::new(parent.open_dir(component)?);
+            // Directories above a tracked path are not part of the snapshot.
+            if let Some(state) = lookup.find(&path[..end])? {
+                self.made.push(Made { dir: Rc::clone(&dir), state });
+            }
+        }
+        Ok(Some(dir))
+    }
+
+    fn leaf(
+        &mut self,
+        manifest: &SnapshotManifest,
+        path: &[u8],
+        name: &[u8],
+        state: &EntryState,
+    ) -> Result<(), RestoreError> {
+        if matches!(state.node, Node::Socket | Node::CharDevice(_) | Node::BlockDevice(_)) {
+            self.skip(name, "sockets and devices are recorded, but not made");
+            return Ok(());
+        }
+        let (parent, last) = split(name);
+        let above = &path[..path.len() - name.len() + parent.len()];
+        let Some(dir) = self.directory(manifest, above, parent)? else { return Ok(()) };
+        match dir.try_stat(last)? {
+            Some(stat) if !self.overwrite || stat.kind == FileKind::Directory => {
+                self.skip(name, EXISTS);
+                return Ok(());
+            }
+            _ => {}
+        }
+        let group = self.links.get(path).copied();
+        let first = group.and_then(|group| self.linked.get(&group)).cloned();
+        let temporary = self.temporary.clone();
+        let made = match first {
+            Some((first_dir, first_name)) => first_dir
+                .link(&first_name, &dir, &temporary)
+                .map_err(RestoreError::from)
+                .map(|()| Vec::new()),
+            None => self.make(&dir, &temporary, path, state),
+        };
+        let placed = made.and_then(|denied| {
+            if self.overwrite {
+                dir.rename(&temporary, &dir, last)?;
+            } else {
+                dir.rename_new(&temporary, &dir, last)?;
+            }
+            Ok(denied)
+        });
+        let denied = match placed {
+            Ok(denied) => denied,
+            Err(error) => {
+                let _ = dir.remove_file(&temporary);
+                return Err(error);
+            }
+        };
+        if let Some(group) = group {
+            self.linked.entry(group).or_insert((dir, last.to_vec()));
+        }
+        let shown = self.report.to.join(to_path(name));
+        self.report.skipped.extend(skipped(shown.as_os_str().as_bytes(), denied));
+        self.report.written_count += 1;
+        if let Node::File { size, .. } = state.node {
+            self.report.written_bytes += size;
+            self.manager.progress().advance(1, size);
+        }
+        Ok(())
+    }
+
+    fn make(
+        &mut self,
+        dir: &Dir,
+        name: &[u8],
+        path: &[u8],
+        state: &EntryState,
+    ) -> Result<Vec<String>, RestoreError> {
+        match &state.node {
+            Node::File { size, hash } => {
+                let file = dir.create_file(name, 0o600)?;
+                self.manager.store().export(hash, *size, &file, &mut self.scratch).map_err(
+                    |source| RestoreError::Content { path: to_path(path).to_owned(), source },
+                )?;
+            }
+            Node::Symlink { target } => dir.make_symlink(name, target)?,
+            Node::Fifo => dir.make_fifo(name, 0o600)?,
+            Node::Directory { .. } | Node::Socket | Node::CharDevice(_) | Node::BlockDevice(_) => {}
+        }
+        Ok(attributes::apply(dir, name, &state.attributes, &state.node)?)
+    }
+
+    /// Attributes of directories come last, the deepest first: what is put in one changes its time.
+    fn finish(mut self) -> Result<CopyReport, RestoreError> {
+        for Made { dir, state } in self.made.iter().rev() {
+            let denied = attributes::apply(dir, b".", &state.attributes, &state.node)?;
+            let path = dir.path().as_os_str().as_bytes().to_vec();
+            self.report.skipped.extend(skipped(&path, denied));
+        }
+        self.top.sync_file_system()?;
+        self.report.skipped.sort_by(|a, b| a.path.cmp(&b.path));
+        Ok(self.report)
+    }
+}

@@ -1,0 +1,209 @@
+//! Why a restore did not happen.
+
+use std::path::{Path, PathBuf};
+
+use super::conflicts::Conflict;
+use super::journal::JournalError;
+use crate::path_text::{Shown, to_path};
+use crate::snapshot::{ManifestError, SnapshotError};
+use crate::store::StoreError;
+use crate::sys;
+
+/// Why a restore did not happen. Unless it is [`RestoreError::HalfDone`], nothing has changed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RestoreError {
+    /// The session or its snapshots cannot be used, or the current state could not be captured.
+    #[error(transparent)]
+    Snapshot(#[from] SnapshotError),
+    /// The contents of a file are missing from the store or damaged there.
+    #[error("cannot restore {}: {source}; nothing was changed", Shown::path(path))]
+    Content {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        source: StoreError,
+    },
+    /// The path was changed after the safety snapshot was taken.
+    #[error(
+        "{} was changed by somebody while it was being restored; everything was put back as it was",
+        Shown::path(path)
+    )]
+    ChangedMeanwhile {
+        /// The path.
+        path: PathBuf,
+    },
+    /// The path was changed after the restore was interrupted.
+    #[error(
+        "{} was changed after the restore was interrupted: move it away and resume again, or take \
+         the restore back",
+        Shown::path(path)
+    )]
+    ChangedSince {
+        /// The path.
+        path: PathBuf,
+    },
+    /// The new contents do not fit on the disk.
+    #[error(
+        "not enough space in {}: {needed} bytes are needed, {free} are free; nothing was changed",
+        Shown::path(path)
+    )]
+    NoSpace {
+        /// A directory on the file system that is too full.
+        path: PathBuf,
+        /// Bytes that are needed there.
+        needed: u64,
+        /// Bytes that are free there.
+        free: u64,
+    },
+    /// The journal of an interrupted restore cannot be read.
+    #[error("the journal of a restore, {}, cannot be used: {reason}", Shown::path(path))]
+    DamagedJournal {
+        /// Where it is.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// The journal names a safety snapshot that the session does not have.
+    #[error("the journal in {} does not belong to this session", Shown::path(session))]
+    ForeignJournal {
+        /// The session's directory.
+        session: PathBuf,
+    },
+    /// An interrupted restore could not be taken back completely.
+    #[error("not everything could be put back: {}. What was replaced is in {}, and in the safety snapshot", rollback.join("; "), shown_list(staging))]
+    NotTakenBack {
+        /// What could not be put back.
+        rollback: Vec<String>,
+        /// Where the replaced files are.
+        staging: Vec<PathBuf>,
+    },
+    /// Paths were changed after the session, and nobody said what to do about them.
+    #[error(
+        "{} {} changed after the session, {} for one; nothing was changed",
+        conflicts.len(),
+        if conflicts.len() == 1 { "path was" } else { "paths were" },
+        conflicts.first().map_or(String::new(), |first| Shown::path(&first.path).to_string())
+    )]
+    Conflicts {
+        /// The paths.
+        conflicts: Vec<Conflict>,
+    },
+    /// A selected path is neither in the snapshot nor on the disk.
+    #[error(
+        "{} is neither in snapshot {snapshot} nor, as far as it is tracked, on the disk",
+        Shown::path(path)
+    )]
+    NoSuchPath {
+        /// The path as it was understood.
+        path: PathBuf,
+        /// The snapshot.
+        snapshot: u64,
+    },
+    /// A path of the snapshot is not a file.
+    #[error("{} is a {kind}, and has no contents to print", Shown::path(path))]
+    NotAFile {
+        /// The path.
+        path: PathBuf,
+        /// What it is.
+        kind: &'static str,
+    },
+    /// A glob cannot be understood.
+    #[error("invalid glob {}: {reason}", Shown::path(pattern))]
+    Pattern {
+        /// The glob as given.
+        pattern: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// A path is in no tracked path, or on a file system that cannot be reached from there.
+    #[error("cannot restore {}: it is outside the tracked paths", Shown::path(path))]
+    Outside {
+        /// The path.
+        path: PathBuf,
+    },
+    /// A file system call failed.
+    #[error("{0}; nothing was changed")]
+    Io(#[from] sys::Error),
+    /// The directory that held a tracked path is gone, and is outside of what a restore touches.
+    #[error(
+        "cannot restore {}: the directory that held it is gone; nothing was changed",
+        Shown::path(path)
+    )]
+    ParentMissing {
+        /// The tracked path.
+        path: PathBuf,
+    },
+    /// Files that would be replaced kept changing.
+    #[error("files that would be replaced keep changing; nothing was changed")]
+    NeverStill,
+    /// Somebody asked to stop.
+    #[error("stopped; nothing was changed")]
+    Cancelled,
+    /// The worker threads could not be started.
+    #[error("cannot start worker threads: {0}; nothing was changed")]
+    Threads(#[from] rayon::ThreadPoolBuildError),
+    /// A step failed, and so did taking back the steps before it.
+    #[error("{cause}; and not everything could be put back: {}. What was replaced is in {}, and in the safety snapshot", rollback.join("; "), shown_list(staging))]
+    HalfDone {
+        /// The step that failed.
+        cause: Box<RestoreError>,
+        /// What could not be put back.
+        rollback: Vec<String>,
+        /// Where the replaced files are.
+        staging: Vec<PathBuf>,
+    },
+}
+
+fn shown_list(paths: &[PathBuf]) -> String {
+    paths.iter().map(|path| Shown::path(path).to_string()).collect::<Vec<_>>().join(", ")
+}
+
+impl RestoreError {
+    pub(super) fn changed(path: &[u8]) -> Self {
+        Self::ChangedMeanwhile { path: to_path(path).to_owned() }
+    }
+
+    pub(super) fn changed_since(path: &[u8]) -> Self {
+        Self::ChangedSince { path: to_path(path).to_owned() }
+    }
+
+    pub(super) fn pattern(pattern: &Path, reason: &str) -> Self {
+        Self::Pattern { pattern: pattern.to_owned(), reason: reason.to_owned() }
+    }
+
+    pub(super) fn from_place(error: sys::Error, path: &[u8]) -> Self {
+        if error.is_gone() {
+            Self::ParentMissing { path: to_path(path).to_owned() }
+        } else {
+            error.into()
+        }
+    }
+
+    pub(super) fn outside(path: &[u8]) -> Self {
+        Self::Outside { path: to_path(path).to_owned() }
+    }
+}
+
+impl From<StoreError> for RestoreError {
+    fn from(error: StoreError) -> Self {
+        Self::Snapshot(error.into())
+    }
+}
+
+impl From<JournalError> for RestoreError {
+    fn from(error: JournalError) -> Self {
+        match error {
+            JournalError::Io(error) => Self::Io(error),
+            JournalError::Undecodable { path, source } => {
+                Self::DamagedJournal { path, reason: source.to_string() }
+            }
+        }
+    }
+}
+
+impl From<ManifestError> for RestoreError {
+    fn from(error: ManifestError) -> Self {
+        Self::Snapshot(error.into())
+    }
+}

@@ -1,0 +1,126 @@
+//! Doing a part of a plan: selected paths only, or without those that are to stay.
+//!
+//! What is left keeps the plan's promises: a directory goes only if everything in it goes, and one
+//! that is needed is made even if it was not selected itself.
+
+use std::collections::{BTreeSet, HashMap, HashSet};
+
+use super::places::split;
+use super::plan::{RestorePlan, Skipped};
+use crate::diff::ChangeType;
+use crate::object::Node;
+use crate::path_text::to_path;
+use std::os::unix::ffi::OsStrExt;
+
+const IN_THE_WAY: &str = "what stands in its way was not selected, or stays because it is newer";
+
+/// Directories above a path, the nearest first.
+fn above(path: &[u8]) -> impl Iterator<Item = &[u8]> {
+    std::iter::successors(Some(split(path).0), |dir| {
+        let parent = split(dir).0;
+        (parent.len() < dir.len()).then_some(parent)
+    })
+    .filter(|dir| !dir.is_empty())
+}
+
+impl RestorePlan {
+    /// Keeps what is wanted. `left` are paths that must stay as they are.
+    pub(super) fn narrow(
+        &mut self,
+        wanted: impl Fn(&[u8], Option<ChangeType>) -> bool,
+        left: &HashSet<Vec<u8>>,
+    ) {
+        let types: HashMap<Vec<u8>, ChangeType> = self
+            .changes
+            .iter()
+            .map(|change| (change.path.as_os_str().as_bytes().to_vec(), change.change_type))
+            .collect();
+        let actions = &mut self.actions;
+        // Below a path that stays a file (or stays away), nothing can be done.
+        let structural = actions.removals.iter().map(|removal| &removal.path);
+        let structural = structural.chain(&actions.directories);
+        let structural = structural.chain(actions.puts.iter().map(|put| &put.path));
+        let barred: HashSet<Vec<u8>> =
+            structural.filter(|path| left.contains(*path)).cloned().collect();
+        let is_wanted = |path: &[u8]| {
+            !left.contains(path)
+                && (barred.is_empty() || !above(path).any(|dir| barred.contains(dir)))
+                && wanted(path, types.get(path).copied())
+        };
+
+        // Deepest first, so that what stays is known before the directory it stays in.
+        let mut holding: HashSet<Vec<u8>> = HashSet::new();
+        let mut stays: HashSet<Vec<u8>> = HashSet::new();
+        actions.removals.retain(|removal| {
+            let path = &removal.path;
+            let is_kept = is_wanted(path) && !holding.contains(path);
+            if !is_kept {
+                holding.extend(above(path).map(<[u8]>::to_vec));
+                stays.insert(path.clone());
+            }
+            is_kept
+        });
+
+        // Directories that are made: those that are wanted, and those that are needed.
+        let planned: BTreeSet<Vec<u8>> = actions.directories.iter().cloned().collect();
+        let mut skipped = Vec::new();
+        let mut made: HashSet<Vec<u8>> = HashSet::new();
+        let mut make_way = |path: &[u8]| {
+            let needed: Vec<&[u8]> = [path]
+                .into_iter()
+                .chain(above(path))
+                .filter(|dir| planned.contains(*dir))
+                .collect();
+            if stays.contains(path) || needed.iter().any(|dir| stays.contains(*dir)) {
+                skipped.push(Skipped {
+                    path: to_path(path).to_owned(),
+                    reason: IN_THE_WAY.to_owned(),
+                });
+                return false;
+            }
+            made.extend(needed.into_iter().map(<[u8]>::to_vec));
+            true
+        };
+        actions.puts.retain(|put| is_wanted(&put.path) && make_way(&put.path));
+        for path in planned.iter().filter(|path| is_wanted(path)) {
+            make_way(path);
+        }
+        actions.directories.retain(|path| made.contains(path));
+        actions.attributes.retain(|attribute| is_wanted(&attribute.path));
+
+        let mut acted: HashSet<&[u8]> = HashSet::new();
+        acted.extend(actions.removals.iter().map(|removal| removal.path.as_slice()));
+        acted.extend(actions.directories.iter().map(Vec::as_slice));
+        acted.extend(actions.puts.iter().map(|put| put.path.as_slice()));
+        let touched: HashSet<Vec<u8>> = acted.iter().map(|path| split(path).0.to_vec()).collect();
+        acted.extend(actions.attributes.iter().map(|attribute| attribute.path.as_slice()));
+        let mut set: HashSet<Vec<u8>> = acted.into_iter().map(<[u8]>::to_vec).collect();
+        actions.directory_attributes.retain_mut(|attribute| {
+            let path = &attribute.path;
+            match &attribute.current {
+                None => made.contains(path),
+                Some(_) if is_wanted(path) => {
+                    set.insert(path.clone());
+                    true
+                }
+                // Not meant itself: after the work in it, it gets back the mode and time it has.
+                Some(current) if touched.contains(path) => {
+                    attribute.target = current.clone();
+                    true
+                }
+                Some(_) => false,
+            }
+        });
+        self.changes.retain(|change| set.contains(change.path.as_os_str().as_bytes()));
+        self.skipped.retain(|skipped| is_wanted(skipped.path.as_os_str().as_bytes()));
+        self.skipped.extend(skipped);
+        self.bytes_to_write = actions
+            .puts
+            .iter()
+            .map(|put| match put.target.node {
+                Node::File { size, .. } => size,
+                _ => 0,
+            })
+            .sum();
+    }
+}

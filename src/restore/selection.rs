@@ -1,0 +1,187 @@
+//! Which paths of a snapshot are meant: files, directories, globs, kinds of change.
+
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use globset::{GlobBuilder, GlobMatcher};
+
+use super::RestoreError;
+use crate::diff::ChangeType;
+use crate::path_text::to_path;
+use crate::snapshot::TrackedRoot;
+
+/// What a person selects, as given.
+#[derive(Debug, Clone, Default)]
+pub struct Selection {
+    /// Files, directories (with all that is in them) and globs; everything when empty. A relative
+    /// one is looked for in every tracked path, and a glob without a slash matches a name anywhere.
+    pub paths: Vec<PathBuf>,
+    /// What of these is not meant, in the same form.
+    pub exclude: Vec<PathBuf>,
+    /// Only what was created, modified or deleted *since* the snapshot: `Deleted` brings back what
+    /// is gone. All kinds when empty; `Modified` includes changed permissions.
+    pub only: Vec<ChangeType>,
+}
+
+/// A selection in the tracked paths of one snapshot.
+pub(super) struct Selected<'a> {
+    roots: Vec<&'a [u8]>,
+    paths: Vec<Pattern>,
+    exclude: Vec<Pattern>,
+    only: &'a [ChangeType],
+}
+
+/// One path or glob.
+struct Pattern {
+    /// Literal absolute paths it may stand for; each means what is below it too.
+    literal: Vec<Vec<u8>>,
+    glob: Option<GlobMatcher>,
+    /// Whether the glob is for one name, and not for a whole path.
+    is_name: bool,
+}
+
+impl<'a> Selected<'a> {
+    pub(super) fn new(
+        selection: &'a Selection,
+        roots: &'a [TrackedRoot],
+    ) -> Result<Self, RestoreError> {
+        let compile = |paths: &[PathBuf]| {
+            paths.iter().map(|path| Pattern::new(path, roots)).collect::<Result<Vec<_>, _>>()
+        };
+        Ok(Self {
+            roots: roots.iter().map(|root| root.path.as_os_str().as_bytes()).collect(),
+            paths: compile(&selection.paths)?,
+            exclude: compile(&selection.exclude)?,
+            only: &selection.only,
+        })
+    }
+
+    /// Whether a path is meant, whatever changed about it.
+    pub(super) fn contains(&self, path: &[u8]) -> bool {
+        let inside = self.roots.iter().find_map(|root| {
+            let rest = path.strip_prefix(*root)?;
+            (rest.is_empty() || rest[0] == b'/').then_some(rest)
+        });
+        let Some(inside) = inside else { return false };
+        let matches = |pattern: &Pattern| pattern.matches(path, inside);
+        (self.paths.is_empty() || self.paths.iter().any(matches))
+            && !self.exclude.iter().any(matches)
+    }
+
+    /// Whether a change of this type (as the restore makes it) is meant. What is none for a person,
+    /// the time of a directory, belongs to everything and to no single kind.
+    pub(super) fn wants(&self, change: Option<ChangeType>) -> bool {
+        let since = match change {
+            _ if self.only.is_empty() => return true,
+            None => return false,
+            Some(ChangeType::Created) => ChangeType::Deleted,
+            Some(ChangeType::Deleted) => ChangeType::Created,
+            Some(ChangeType::Modified | ChangeType::PermissionsChanged) => ChangeType::Modified,
+        };
+        self.only.contains(&since)
+    }
+
+    /// Whether everything is meant.
+    pub(super) fn is_all(&self) -> bool {
+        self.paths.is_empty() && self.exclude.is_empty() && self.only.is_empty()
+    }
+
+    /// Paths that were named without a glob, each with all it may stand for.
+    pub(super) fn named(&self) -> impl Iterator<Item = &[Vec<u8>]> {
+        self.paths.iter().filter(|pattern| pattern.glob.is_none()).map(|p| p.literal.as_slice())
+    }
+}
+
+impl Pattern {
+    fn new(path: &Path, roots: &[TrackedRoot]) -> Result<Self, RestoreError> {
+        let plain = |path: PathBuf| {
+            crate::sys::plain_absolute(&path, Path::new("/")).into_os_string().into_encoded_bytes()
+        };
+        let literal: Vec<Vec<u8>> = if path.is_absolute() {
+            vec![plain(path.to_owned())]
+        } else {
+            roots.iter().map(|root| plain(root.path.join(path))).collect()
+        };
+        let bytes = path.as_os_str().as_bytes();
+        let is_glob = bytes.iter().any(|byte| matches!(byte, b'*' | b'?' | b'[' | b'{'));
+        let is_name = !bytes.contains(&b'/');
+        let glob = if is_glob {
+            let text = path.to_str().ok_or_else(|| RestoreError::pattern(path, "not UTF-8"))?;
+            let pattern = if path.is_absolute() || is_name {
+                text.to_owned()
+            } else {
+                format!("/{}", text.trim_start_matches("./"))
+            };
+            let glob = GlobBuilder::new(&pattern)
+                .literal_separator(true)
+                .backslash_escape(true)
+                .build()
+                .map_err(|error| RestoreError::pattern(path, &error.kind().to_string()))?;
+            Some((glob.compile_matcher(), path.is_absolute()))
+        } else {
+            None
+        };
+        let is_absolute = glob.as_ref().is_some_and(|(_, is_absolute)| *is_absolute);
+        Ok(Self {
+            literal,
+            is_name: is_name && !is_absolute,
+            glob: glob.map(|(matcher, _)| matcher),
+        })
+    }
+
+    /// `inside` is the path below its tracked path, with a slash in front.
+    fn matches(&self, path: &[u8], inside: &[u8]) -> bool {
+        let is_literal = self.literal.iter().any(|literal| {
+            path.strip_prefix(literal.as_slice())
+                .is_some_and(|rest| rest.is_empty() || rest[0] == b'/')
+        });
+        let Some(glob) = &self.glob else { return is_literal };
+        let ends = |path: &[u8]| -> Vec<usize> {
+            let ends = path.iter().enumerate().skip(1).filter(|(_, byte)| **byte == b'/');
+            ends.map(|(at, _)| at).chain([path.len()]).collect()
+        };
+        let is_match = |bytes: &[u8]| glob.is_match(to_path(bytes));
+        is_literal
+            || if self.is_name {
+                inside.split(|byte| *byte == b'/').any(|name| !name.is_empty() && is_match(name))
+            } else {
+                ends(path).into_iter().any(|end| is_match(&path[..end]))
+                    || ends(inside).into_iter().any(|end| is_match(&inside[..end]))
+            }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn contains(paths: &[&str], exclude: &[&str], path: &str) -> bool {
+        let roots = [TrackedRoot { path: "/home/me".into(), exclusion: Default::default() }];
+        let selection = Selection {
+            paths: paths.iter().map(PathBuf::from).collect(),
+            exclude: exclude.iter().map(PathBuf::from).collect(),
+            only: Vec::new(),
+        };
+        Selected::new(&selection, &roots).unwrap().contains(path.as_bytes())
+    }
+
+    #[test]
+    fn files_directories_and_globs_are_selected() {
+        assert!(contains(&[], &[], "/home/me/a"));
+        assert!(!contains(&[], &[], "/home/other"));
+        assert!(!contains(&[], &[], "/home/meow/a"));
+        assert!(contains(&["src"], &[], "/home/me/src/a/b"));
+        assert!(contains(&["./src/"], &[], "/home/me/src"));
+        assert!(contains(&["/home/me/src"], &[], "/home/me/src/a"));
+        assert!(!contains(&["src"], &[], "/home/me/srcs"));
+        assert!(contains(&["*.rs"], &[], "/home/me/src/a.rs"));
+        assert!(!contains(&["m*"], &[], "/home/me/a"), "names above the tracked path do not count");
+        assert!(contains(&["src/*.rs"], &[], "/home/me/src/a.rs"));
+        assert!(!contains(&["src/*.rs"], &[], "/home/me/src/deep/a.rs"));
+        assert!(contains(&["src/**/*.rs"], &[], "/home/me/src/deep/a.rs"));
+        assert!(contains(&["src/d*"], &[], "/home/me/src/deep/a.rs"));
+        assert!(contains(&["a[1]"], &[], "/home/me/a[1]"), "a literal name is meant as well");
+        assert!(!contains(&["src"], &["*.rs"], "/home/me/src/a.rs"));
+        assert!(!contains(&["../other"], &[], "/home/other/a"));
+    }
+}

@@ -1,0 +1,69 @@
+//! Which other sessions changed some paths.
+
+use std::collections::{BTreeMap, HashSet};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use super::catalog::{Catalog, CatalogError};
+use crate::diff;
+use crate::snapshot::{NotCapturedSet, SessionDir, SnapshotKind};
+
+/// The sessions that changed each of the paths after `session` recorded its last state, oldest
+/// first. A session that cannot be read is not named; nothing depends on it.
+///
+/// # Errors
+/// When the sessions cannot be listed.
+pub fn changed_since<'a>(
+    catalog: &Catalog,
+    session: &SessionDir,
+    paths: impl Iterator<Item = &'a Path>,
+) -> Result<BTreeMap<PathBuf, Vec<String>>, CatalogError> {
+    let paths: HashSet<&[u8]> = paths.map(|path| path.as_os_str().as_bytes()).collect();
+    let mut found: BTreeMap<PathBuf, Vec<String>> = BTreeMap::new();
+    if paths.is_empty() {
+        return Ok(found);
+    }
+    let ended = session.metadata()?.ended;
+    for other in catalog.sessions()? {
+        if other.path() == session.path() {
+            continue;
+        }
+        // What happened before this session ended is in its last state already.
+        let is_later = other.metadata().is_ok_and(|metadata| {
+            ended.is_none_or(|ended| metadata.ended.is_none_or(|end| end > ended))
+        });
+        if !is_later {
+            continue;
+        }
+        for path in changed_in(&other).unwrap_or_default() {
+            if paths.contains(path.as_slice()) {
+                let path = crate::path_text::to_path(&path).to_owned();
+                found.entry(path).or_default().push(other.id());
+            }
+        }
+    }
+    Ok(found)
+}
+
+/// What is different between a session's first state and its last ordinary one.
+fn changed_in(session: &SessionDir) -> Result<Vec<Vec<u8>>, CatalogError> {
+    let baseline = session.manifest(0)?.manifest;
+    let mut last = None;
+    for number in session.snapshot_numbers()?.into_iter().rev() {
+        let manifest = session.manifest(number)?.manifest;
+        if manifest.kind == SnapshotKind::Ordinary {
+            last = Some(manifest);
+            break;
+        }
+    }
+    let Some(last) = last else { return Ok(Vec::new()) };
+    let store = Catalog::store_of(session)?;
+    let differences = diff::compare(&store, &baseline.merkle_root, &last.merkle_root)?;
+    let (old, new) = (NotCapturedSet::new(&baseline), NotCapturedSet::new(&last));
+    Ok(differences
+        .into_iter()
+        .filter(|difference| diff::is_known(difference, &old, &new))
+        .filter(|difference| difference.change_type().is_some())
+        .map(|difference| difference.path)
+        .collect())
+}

@@ -1,0 +1,298 @@
+//! Restoring a part, to another place, and in spite of later changes; what stands in the way.
+
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::Path;
+
+use serde_json::Value;
+
+use crate::fixture::{Finished, Fixture};
+use crate::observe::{assert_same, observe};
+
+fn read(fixture: &Fixture, name: &str) -> Option<String> {
+    fs::read_to_string(fixture.project().join(name)).ok()
+}
+
+fn restore(fixture: &Fixture, arguments: &[&str]) -> Finished {
+    fixture.nono(&[&["rollback", "restore", "--json"], arguments].concat())
+}
+
+fn names(list: &Value) -> Vec<String> {
+    let paths = list.as_array().unwrap().iter().map(|item| item["path"].as_str().unwrap());
+    paths.map(|path| path.rsplit('/').next().unwrap().to_owned()).collect()
+}
+
+fn edited() -> Fixture {
+    let fixture = Fixture::new();
+    fixture.write("ours", "1");
+    fixture.write("theirs", "1");
+    fixture.write("other", "1");
+    fixture.record("echo 2 > ours; echo 2 > theirs; echo 2 > new; rm other").success();
+    fixture
+}
+
+#[test]
+fn a_later_edit_stops_a_restore_of_a_completed_session_that_then_changes_nothing() {
+    let fixture = edited();
+    fixture.write("theirs", "edited by me");
+    fixture.write("other", "made again by me");
+    let before = observe(&fixture.project());
+    let refused = restore(&fixture, &["latest"]).fails(1, "");
+    let report = refused.json();
+    assert_eq!(names(&report["conflicts"]), ["other", "theirs"]);
+    assert_eq!(report["conflicts"][0]["change_type"], "created");
+    assert_eq!(report["changes"].as_array().unwrap().len(), 0);
+    assert_eq!(report["safety_snapshot"], Value::Null);
+    assert_same(&before, &observe(&fixture.project()));
+    let said = fixture.nono(&["rollback", "restore", "latest"]).fails(1, "nothing was changed");
+    assert!(said.stderr.contains("--force") && said.stderr.contains("--keep-newer"));
+    let dry = restore(&fixture, &["latest", "--dry-run"]).fails(1, "").json();
+    assert_eq!(names(&dry["conflicts"]), ["other", "theirs"]);
+    assert_eq!(fixture.nono(&["rollback", "show", "latest", "--json"]).json()["snapshot_count"], 2);
+}
+
+#[test]
+fn newer_paths_are_kept_or_taken_back_as_asked() {
+    let fixture = edited();
+    let id = fixture.latest();
+    fixture.write("theirs", "edited by me");
+    let kept = restore(&fixture, &[&id, "--keep-newer"]).success().json();
+    assert_eq!(names(&kept["conflicts"]), ["theirs"]);
+    assert_eq!(read(&fixture, "ours").as_deref(), Some("1"));
+    assert_eq!(read(&fixture, "theirs").as_deref(), Some("edited by me"));
+    assert_eq!(read(&fixture, "new"), None);
+    // That it was left alone (and is in a safety snapshot) does not give it away.
+    let again = restore(&fixture, &[&id]).fails(1, "").json();
+    assert_eq!(names(&again["conflicts"]), ["theirs"]);
+    let forced = restore(&fixture, &[&id, "--force"]).success().json();
+    assert_eq!(read(&fixture, "theirs").as_deref(), Some("1"));
+    // The edit can be had again, and that is no conflict.
+    let safety = format!("{id}/{}", forced["safety_snapshot"]);
+    restore(&fixture, &[&safety]).success();
+    assert_eq!(read(&fixture, "theirs").as_deref(), Some("edited by me"));
+}
+
+#[test]
+fn restoring_twice_and_undoing_the_undo_are_no_conflicts() {
+    let fixture = edited();
+    let id = fixture.latest();
+    let after = observe(&fixture.project());
+    for _ in 0..2 {
+        let done = restore(&fixture, &[&id]).success().json();
+        assert_eq!(done["conflicts"].as_array().unwrap().len(), 0);
+        let safety = format!("{id}/{}", done["safety_snapshot"]);
+        restore(&fixture, &[&safety]).success();
+        assert_same(&after, &observe(&fixture.project()));
+    }
+    restore(&fixture, &[&id, "ours"]).success();
+    restore(&fixture, &[&format!("{id}/1")]).success();
+    assert_same(&after, &observe(&fixture.project()));
+}
+
+#[test]
+fn later_changes_of_an_open_session_are_its_own() {
+    let fixture = Fixture::new();
+    fixture.write("a", "1");
+    fixture.nono(&["snapshot"]).success();
+    fixture.write("a", "2");
+    fixture.nono(&["snapshot", "--session", "latest"]).success();
+    fixture.write("a", "3");
+    let done = restore(&fixture, &["latest"]).success().json();
+    assert_eq!(done["conflicts"].as_array().unwrap().len(), 0);
+    assert_eq!(read(&fixture, "a").as_deref(), Some("1"));
+}
+
+#[test]
+fn the_session_that_changed_a_path_later_is_named() {
+    let fixture = edited();
+    let first = fixture.latest();
+    fixture.record("echo 3 > ours").success();
+    let list = fixture.nono(&["rollback", "list", "--json"]).json();
+    let ids = list.as_array().unwrap().iter().map(|s| s["session_id"].as_str().unwrap());
+    let second = ids.into_iter().find(|id| *id != first).unwrap().to_owned();
+    let refused = restore(&fixture, &[&first]).fails(1, "").json();
+    assert_eq!(refused["conflicts"][0]["sessions"], serde_json::json!([second]));
+    let said = fixture.nono(&["rollback", "restore", &first]).fails(1, &second);
+    assert!(said.stderr.contains("ours"), "{}", said.stderr);
+}
+
+#[test]
+fn a_directory_with_a_newer_file_in_it_stays_with_that_file() {
+    let fixture = Fixture::new();
+    fixture.write("a", "1");
+    fixture.record("mkdir -p new/deep; echo 2 > new/deep/file; echo 2 > new/other").success();
+    fixture.write("new/deep/mine", "mine");
+    restore(&fixture, &["latest"]).fails(1, "");
+    let kept = restore(&fixture, &["latest", "--keep-newer"]).success().json();
+    assert_eq!(names(&kept["conflicts"]), ["mine"]);
+    assert_eq!(read(&fixture, "new/deep/mine").as_deref(), Some("mine"));
+    assert_eq!(read(&fixture, "new/deep/file"), None);
+    assert_eq!(read(&fixture, "new/other"), None);
+}
+
+#[test]
+fn files_directories_globs_and_kinds_of_change_are_restored_alone() {
+    let changed = || {
+        let fixture = Fixture::new();
+        fixture.write("src/main.rs", "1");
+        fixture.write("src/deep/lib.rs", "1");
+        fixture.write("gone/deep/file", "1");
+        fixture.write("notes.txt", "1");
+        fixture
+            .record(
+                "echo 2 > src/main.rs; echo 2 > src/deep/lib.rs; rm -r gone; echo 2 > notes.txt; \
+                 echo new > new.txt",
+            )
+            .success();
+        fixture
+    };
+    let restored = |arguments: &[&str], expected: &[&str]| {
+        let fixture = changed();
+        let before = observe(&fixture.project());
+        let done = restore(&fixture, &[&["latest"], arguments].concat()).success().json();
+        assert_eq!(names(&done["changes"]), expected, "{arguments:?}");
+        let after = observe(&fixture.project());
+        // Nothing else has changed, directories above included.
+        let touched: Vec<&str> = done["changes"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|change| change["path"].as_str().unwrap())
+            .collect();
+        for (path, state) in &before {
+            let absolute = fixture.project().join(path);
+            let absolute = absolute.to_str().unwrap().trim_end_matches('/');
+            if !touched.contains(&absolute) {
+                assert_eq!(after.get(path), Some(state), "{arguments:?}: {}", path.display());
+            }
+        }
+        let safety = format!("latest/{}", done["safety_snapshot"]);
+        restore(&fixture, &[&safety]).success();
+        assert_same(&before, &observe(&fixture.project()));
+    };
+    restored(&["src/main.rs"], &["main.rs"]);
+    restored(&["./src"], &["lib.rs", "main.rs"]);
+    restored(&["*.rs", "--exclude", "src/deep"], &["main.rs"]);
+    restored(&["src/*.rs"], &["main.rs"]);
+    restored(&["gone/deep/file"], &["gone", "deep", "file"]);
+    restored(&["--only", "deleted"], &["gone", "deep", "file"]);
+    restored(&["--only", "created"], &["new.txt"]);
+    restored(&["--only", "modified", "--exclude", "*.txt"], &["lib.rs", "main.rs"]);
+    let fixture = changed();
+    restore(&fixture, &["latest", "no/such"]).fails(1, "no/such is neither in snapshot 0");
+    restore(&fixture, &["latest", "a[b"]).fails(2, "invalid glob");
+    restore(&fixture, &["latest", "--only", "renamed"]).fails(2, "renamed");
+}
+
+#[test]
+fn a_selected_path_whose_directory_is_a_file_now_is_skipped_and_said_so() {
+    let fixture = Fixture::new();
+    fixture.write("dir/file", "1");
+    fixture.record("rm -r dir; echo x > dir").success();
+    let report = restore(&fixture, &["latest", "dir/file"]).fails(1, "").json();
+    assert_eq!(names(&report["skipped"]), ["file"]);
+    assert_eq!(read(&fixture, "dir").as_deref(), Some("x\n"));
+    restore(&fixture, &["latest", "dir"]).success();
+    assert_eq!(read(&fixture, "dir/file").as_deref(), Some("1"));
+}
+
+#[test]
+fn a_copy_is_written_elsewhere_without_the_original_and_overwrites_nothing() {
+    let fixture = Fixture::new();
+    fixture.write("dir/file", "1");
+    fixture.write("a", "a");
+    fs::hard_link(fixture.project().join("a"), fixture.project().join("b")).unwrap();
+    symlink("a", fixture.project().join("link")).unwrap();
+    fs::create_dir(fixture.project().join("empty")).unwrap();
+    fs::set_permissions(fixture.project().join("dir"), PermissionsExt::from_mode(0o500)).unwrap();
+    let before = observe(&fixture.project());
+    fixture.nono(&["snapshot"]).success();
+    let id = fixture.latest();
+    fs::set_permissions(fixture.project().join("dir"), PermissionsExt::from_mode(0o700)).unwrap();
+    fs::rename(fixture.project(), fixture.path("moved")).unwrap();
+    let copy = fixture.path("home/copy");
+    let home = fixture.path("home");
+    let run = |arguments: &[&str]| {
+        let mut command = fixture.command(&[&["rollback", "restore", &id][..], arguments].concat());
+        crate::fixture::finished(command.current_dir(&home).output().unwrap())
+    };
+    let done = run(&["--to", "copy", "--json"]).success().json();
+    assert_eq!((&done["written_count"], &done["written_bytes"]), (&4.into(), &3.into()));
+    let mut copied = observe(&copy);
+    // The directory itself was made as it is wanted, but for its own mode and time.
+    copied.insert("".into(), before[Path::new("")].clone());
+    assert_same(&before, &copied);
+    fs::write(copy.join("a"), "mine").unwrap();
+    run(&["--to", "copy"]).fails(1, "were not copied");
+    assert_eq!(fs::read(copy.join("a")).unwrap(), b"mine");
+    run(&["--to", "copy", "a", "--force"]).success();
+    assert_eq!(fs::read(copy.join("a")).unwrap(), b"a");
+    run(&["--to", "part", "dir/file"]).success();
+    assert_eq!(fs::read(home.join("part/dir/file")).unwrap(), b"1");
+    assert_eq!(fs::read_dir(home.join("part")).unwrap().count(), 1);
+    // Not through a symlink that stands in the copy's place.
+    fs::create_dir(home.join("elsewhere")).unwrap();
+    fs::create_dir(home.join("trap")).unwrap();
+    symlink("../elsewhere", home.join("trap/dir")).unwrap();
+    run(&["--to", "trap", "dir", "--force"]).fails(1, "not copied");
+    assert_eq!(fs::read_dir(home.join("elsewhere")).unwrap().count(), 0);
+}
+
+#[test]
+fn one_file_of_a_snapshot_is_printed() {
+    let fixture = Fixture::new();
+    fixture.write("dir/file", "first\0\n");
+    fixture.record("echo second > dir/file").success();
+    let cat = |id: &str, path: &str| fixture.nono(&["rollback", "cat", id, path]);
+    assert_eq!(cat("latest/0", "dir/file").success().stdout, "first\0\n");
+    assert_eq!(cat("latest/1", "./dir/file").success().stdout, "second\n");
+    cat("latest/0", "dir").fails(1, "is a directory");
+    cat("latest/0", "nothing").fails(1, "is neither in snapshot 0");
+}
+
+#[test]
+fn a_symlink_planted_in_a_path_leads_nowhere() {
+    for script in [
+        "rm -r dir; ln -s ../outside dir",
+        "rm dir/file; ln -s ../../outside/file dir/file",
+        "mv dir old; ln -s ../outside dir; ln -s ../outside/file other",
+    ] {
+        let fixture = Fixture::new();
+        let outside = fixture.path("outside");
+        fs::create_dir(&outside).unwrap();
+        fs::write(outside.join("file"), "outside").unwrap();
+        fixture.write("dir/file", "1");
+        let before = observe(&fixture.project());
+        let elsewhere = observe(&outside);
+        fixture.record(script).success();
+        fixture.nono(&["rollback", "restore", "latest"]).success();
+        assert_same(&before, &observe(&fixture.project()));
+        assert_same(&elsewhere, &observe(&outside));
+    }
+}
+
+#[test]
+fn a_directory_in_which_only_a_hard_link_is_made_anew_keeps_its_time() {
+    let fixture = Fixture::new();
+    fixture.write("dir/a", "1");
+    fs::hard_link(fixture.project().join("dir/a"), fixture.project().join("b")).unwrap();
+    let before = observe(&fixture.project());
+    fixture.record("rm b; echo 2 > b").success();
+    fixture.nono(&["rollback", "restore", "latest"]).success();
+    assert_same(&before, &observe(&fixture.project()));
+}
+
+#[test]
+fn a_root_noted_elsewhere_proves_a_session() {
+    let fixture = Fixture::new();
+    fixture.write("a", "1");
+    let taken = fixture.nono(&["snapshot", "--json"]).success().json();
+    let root = taken["merkle_root"].as_str().unwrap();
+    let verify = |root: &str| {
+        fixture.nono(&["rollback", "verify", "latest", "--expect-root", root, "--json"])
+    };
+    verify(root).success();
+    let other = verify(&root.chars().rev().collect::<String>()).fails(1, "").json();
+    assert_eq!(other["problems"][0]["kind"], "merkle_mismatch");
+    verify("12ab").fails(2, "not a SHA-256");
+}

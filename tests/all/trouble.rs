@@ -1,0 +1,205 @@
+//! Full disks, read-only disks, missing rights, and several at once: a restore is complete or has
+//! changed nothing, and says which.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use crate::fixture::{Fixture, finished};
+use crate::observe::{assert_same, observe};
+
+/// A small file system of its own, gone with the value.
+struct SmallDisk(PathBuf);
+
+impl SmallDisk {
+    /// `None`, and said so, where file systems cannot be mounted.
+    fn mount(path: &Path, kilobytes: u32) -> Option<Self> {
+        fs::create_dir_all(path).unwrap();
+        let size = format!("size={kilobytes}k,mode=0755");
+        let mounted = rustix::process::geteuid().is_root()
+            && Command::new("mount")
+                .args(["-t", "tmpfs", "-o", &size, "tmpfs"])
+                .arg(path)
+                .stderr(Stdio::null())
+                .status()
+                .is_ok_and(|status| status.success());
+        if !mounted {
+            eprintln!("SKIPPED: a small file system cannot be mounted here (not root)");
+            return None;
+        }
+        Some(Self(path.to_owned()))
+    }
+
+    fn remount(&self, options: &str) {
+        let options = format!("remount,{options}");
+        let mut command = Command::new("mount");
+        assert!(command.args(["-o", &options]).arg(&self.0).status().unwrap().success());
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("-l").arg(&self.0).status();
+    }
+}
+
+#[test]
+fn a_full_disk_stops_a_restore_before_it_changes_anything() {
+    for (count, kilobytes) in [(1, 700), (40, 20)] {
+        let fixture = Fixture::new();
+        let Some(_disk) = SmallDisk::mount(&fixture.project(), 2048) else { return };
+        for number in 0..count {
+            let content = vec![number as u8 + 1; kilobytes << 10];
+            fixture.write(&format!("file{number}"), content);
+        }
+        let before = observe(&fixture.project());
+        let script = "rm file*; head -c 1900000 /dev/zero | tr '\\0' x > filler";
+        fixture.record(script).success();
+        let full = observe(&fixture.project());
+        let failed = fixture.nono(&["rollback", "restore", "latest"]).fails(1, "pace");
+        assert!(failed.stderr.contains("nothing was changed"), "{}", failed.stderr);
+        assert_same(&full, &observe(&fixture.project()));
+        fixture.nono(&["rollback", "verify", "--all"]).success();
+        // The filler is in the safety snapshot; without it there is room.
+        fs::remove_file(fixture.project().join("filler")).unwrap();
+        fixture.nono(&["rollback", "restore", "latest", "--force"]).success();
+        assert_same(&before, &observe(&fixture.project()));
+    }
+}
+
+#[test]
+fn a_read_only_disk_stops_a_restore_before_it_changes_anything() {
+    let fixture = Fixture::new();
+    let Some(disk) = SmallDisk::mount(&fixture.project(), 2048) else { return };
+    fixture.write("a", "1");
+    let before = observe(&fixture.project());
+    fixture.record("echo 2 > a; echo 3 > b").success();
+    let changed = observe(&fixture.project());
+    disk.remount("ro");
+    fixture.nono(&["rollback", "restore", "latest"]).fails(1, "nothing was changed");
+    assert_same(&changed, &observe(&fixture.project()));
+    disk.remount("rw");
+    fixture.nono(&["rollback", "restore", "latest"]).success();
+    assert_same(&before, &observe(&fixture.project()));
+}
+
+#[test]
+fn a_full_store_stops_a_restore_before_it_changes_anything() {
+    let fixture = Fixture::new();
+    let store = fixture.path("home/.nono");
+    let Some(disk) = SmallDisk::mount(&store, 1024) else { return };
+    fixture.write("a", "1");
+    let before = observe(&fixture.project());
+    fixture.nono(&["snapshot"]).success();
+    // What is there now does not fit into the safety snapshot.
+    fixture.write("a", vec![7; 3 << 20]);
+    let changed = observe(&fixture.project());
+    fixture.nono(&["rollback", "restore", "latest"]).fails(1, "pace");
+    fixture.nono(&["snapshot", "--session", "latest"]).fails(1, "pace");
+    assert_same(&changed, &observe(&fixture.project()));
+    disk.remount("size=16m");
+    fixture.nono(&["rollback", "restore", "latest"]).success();
+    assert_same(&before, &observe(&fixture.project()));
+    fixture.nono(&["rollback", "verify", "--all"]).success();
+}
+
+#[test]
+fn a_directory_that_may_not_be_written_takes_the_whole_restore_back() {
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("SKIPPED: needs files of two users (not root)");
+        return;
+    }
+    let fixture = Fixture::ordinary_user();
+    fixture.write("a", "1");
+    fixture.write("theirs/b", "1");
+    fixture.write("z", "1");
+    fixture.nono(&["snapshot"]).success();
+    fixture.write("a", "22");
+    fixture.write("z", "22");
+    fs::write(fixture.project().join("theirs/b"), "22").unwrap();
+    let theirs = fixture.project().join("theirs");
+    std::os::unix::fs::chown(&theirs, Some(0), Some(0)).unwrap();
+    fs::set_permissions(&theirs, PermissionsExt::from_mode(0o755)).unwrap();
+    let before = observe(&fixture.project());
+    let failed = fixture.nono(&["rollback", "restore", "latest"]).fails(1, "theirs");
+    assert!(failed.stderr.contains("nothing was changed"), "{}", failed.stderr);
+    assert_same(&before, &observe(&fixture.project()));
+    // The rest can be had.
+    let arguments = ["rollback", "restore", "latest", "--exclude", "theirs"];
+    fixture.nono(&arguments).success();
+    assert_eq!(fs::read_to_string(fixture.project().join("z")).unwrap(), "1");
+}
+
+#[test]
+fn few_open_files_and_a_running_program_are_no_obstacle() {
+    let fixture = Fixture::new();
+    fixture.write("deep/er/and/deeper/file", "1");
+    fixture.write("other/dir/file", "1");
+    let program = fixture.project().join("program");
+    fs::copy("/bin/sleep", &program).unwrap();
+    let before = observe(&fixture.project());
+    fixture.nono(&["snapshot"]).success();
+    fs::remove_file(&program).unwrap();
+    fs::copy("/bin/cat", &program).unwrap();
+    fs::remove_dir_all(fixture.project().join("deep")).unwrap();
+    fixture.write("other/dir/file", "2");
+    let mut running = Command::new(&program).stdin(Stdio::piped()).spawn().unwrap();
+    let nono = fixture.command(&[]).get_program().to_owned();
+    let script = format!("ulimit -n 32; exec {} rollback restore latest", nono.to_str().unwrap());
+    let mut shell = Command::new("sh");
+    shell.args(["-c", &script]).current_dir(fixture.project());
+    shell.env("HOME", fixture.path("home"));
+    let done = finished(shell.output().unwrap());
+    running.kill().unwrap();
+    running.wait().unwrap();
+    done.success();
+    assert_same(&before, &observe(&fixture.project()));
+}
+
+fn start(fixture: &Fixture, arguments: &[&str]) -> Child {
+    let mut command = fixture.command(arguments);
+    command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+}
+
+fn end(child: Child) {
+    finished(child.wait_with_output().unwrap()).success();
+}
+
+#[test]
+fn restores_snapshots_and_cleanups_at_the_same_time_are_never_mixed() {
+    let fixture = Fixture::in_memory();
+    let fill = |content: &str| {
+        for number in 0..150 {
+            fixture.write(&format!("dir{}/file{number}", number % 7), content);
+        }
+    };
+    fill("first");
+    let first = observe(&fixture.project());
+    fixture.nono(&["snapshot"]).success();
+    let id = fixture.latest();
+    fill("second, and longer");
+    let second = observe(&fixture.project());
+    fixture.nono(&["snapshot", "--session", &id]).success();
+    for round in 0..4 {
+        let other = fixture.nono(&["snapshot", "--json"]).success().json();
+        let other = other["session_id"].as_str().unwrap().to_owned();
+        let (to_first, to_second) = (format!("{id}/0"), format!("{id}/1"));
+        let children = [
+            start(&fixture, &["rollback", "restore", &to_first]),
+            start(&fixture, &["rollback", "restore", &to_second]),
+            start(&fixture, &["snapshot", "--session", &id]),
+            start(&fixture, &["rollback", "cleanup", "--yes", &other]),
+        ];
+        children.into_iter().for_each(end);
+        let now = observe(&fixture.project());
+        assert!(now == first || now == second, "round {round}: a mixture");
+        // Every state that was recorded under the session's lock is one of the two as well.
+        let show = fixture.nono(&["rollback", "show", &id, "--json"]).success().json();
+        let snapshots = show["snapshots"].as_array().unwrap();
+        let roots: std::collections::BTreeSet<&str> =
+            snapshots.iter().map(|s| s["merkle_root"].as_str().unwrap()).collect();
+        assert_eq!(roots.len(), 2, "round {round}");
+        fixture.nono(&["rollback", "verify", "--all"]).success();
+    }
+}
