@@ -151,6 +151,10 @@ impl From<RestoreError> for Failure {
         match &error {
             RestoreError::Content { path, .. }
             | RestoreError::ChangedMeanwhile { path }
+            | RestoreError::ChangedSince { path }
+            | RestoreError::NoSpace { path, .. }
+            | RestoreError::DamagedJournal { path, .. }
+            | RestoreError::ParentMissing { path }
             | RestoreError::Outside { path } => Self::new(&error, Some(path)),
             RestoreError::Io(source) => Self::new(&error, Some(&source.path)),
             RestoreError::Snapshot(_) => match error {
