@@ -28,6 +28,9 @@ pub(super) struct Arguments {
 pub(super) enum Command {
     /// Run a command, with --rollback recorded so that it can be undone
     Run(commands::run::RunArgs),
+    /// What `run` starts for the command
+    #[command(name = "__sandbox-exec", hide = true)]
+    SandboxExec(commands::sandbox_exec::SandboxExecArgs),
     /// Record the current state of some paths
     Snapshot(commands::snapshot::SnapshotArgs),
     /// Show all recorded states as read-only folders

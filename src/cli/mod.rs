@@ -10,6 +10,8 @@ mod background;
 mod commands;
 mod context;
 mod error;
+mod grants;
+mod launch;
 mod progress;
 pub mod render;
 mod supervise;
@@ -58,6 +60,7 @@ fn dispatch(arguments: Arguments, context: &Context) -> Outcome {
     let store = arguments.store;
     match arguments.command {
         Command::Run(args) => commands::run::run(&args, &store, context),
+        Command::SandboxExec(args) => commands::sandbox_exec::run(&args),
         Command::Snapshot(args) => commands::snapshot::run(&args, &store, context),
         #[cfg(feature = "mount")]
         Command::Mount(args) => commands::mount::run(&args, &store, context),

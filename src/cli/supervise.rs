@@ -1,6 +1,5 @@
 //! Running the command: its input, output and terminal are ours, untouched.
 
-use std::ffi::OsString;
 use std::io;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, ExitStatus};
@@ -13,22 +12,10 @@ use signal_hook::iterator::Signals;
 ///
 /// A terminal sends Ctrl-C to the command and to us; we stay, to record how it ends. Signals that
 /// are sent to us alone are passed on.
-pub(super) fn supervise(
-    command: &[OsString],
-    session_id: Option<&str>,
-    stdin_is_terminal: bool,
-) -> io::Result<u8> {
-    let Some((program, arguments)) = command.split_first() else {
-        return Err(io::Error::from(io::ErrorKind::InvalidInput));
-    };
+pub(super) fn supervise(mut command: Command, stdin_is_terminal: bool) -> io::Result<u8> {
     // Before the command starts, so that no signal can end us while it runs.
     let mut signals = Signals::new([SIGINT, SIGQUIT, SIGTERM, SIGHUP])?;
-    let mut child = Command::new(program);
-    child.args(arguments);
-    if let Some(session_id) = session_id {
-        child.env("NONO_SESSION", session_id);
-    }
-    let mut child = child.spawn()?;
+    let mut child = command.spawn()?;
     let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
     let handle = signals.handle();
     let forwarder = std::thread::spawn(move || {

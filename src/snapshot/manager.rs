@@ -426,19 +426,10 @@ fn latest_manifest(session: &SessionDir) -> Result<Option<LoadedManifest>, Manif
 
 /// The places that must not be tracked: the session and the store its objects are in.
 fn store_paths(session_dir: &Path) -> Vec<PathBuf> {
-    let real = real_or_future_path(session_dir);
+    let real = sys::real_or_future_path(session_dir);
     let objects = sys::real_path(&real.join(OBJECTS_NAME)).ok();
     let store = objects.and_then(|objects| Some(objects.parent()?.to_owned()));
     [Some(real), store].into_iter().flatten().collect()
-}
-
-/// The path with symlinks resolved as far as it exists.
-fn real_or_future_path(path: &Path) -> PathBuf {
-    match (sys::real_path(path), path.parent(), path.file_name()) {
-        (Ok(real), ..) => real,
-        (Err(_), Some(parent), Some(name)) => real_or_future_path(parent).join(name),
-        _ => path.to_owned(),
-    }
 }
 
 /// Paths of a session that is resumed: one that is tracked already may be gone or replaced by now.

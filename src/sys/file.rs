@@ -110,6 +110,20 @@ pub fn stat_open_file(file: &File, path: &Path) -> Result<Stat> {
     Ok(Stat::from_raw(&rustix::fs::fstat(file).at("look at", path)?))
 }
 
+/// Opens whatever is at a path without reading it, only to name it to the kernel. `follow` says
+/// whether symlinks in the path are followed; if not, one anywhere in an absolute path is an error.
+///
+/// # Errors
+/// When it is missing or cannot be reached; ELOOP for a symlink.
+#[cfg(target_os = "linux")]
+pub fn open_place(path: &Path, follow: bool) -> Result<File> {
+    use rustix::fs::ResolveFlags;
+    let resolve = if follow { ResolveFlags::empty() } else { ResolveFlags::NO_SYMLINKS };
+    let flags = OFlags::PATH | OFlags::CLOEXEC;
+    let fd = rustix::fs::openat2(CWD, path, flags, Mode::empty(), resolve).at("open", path)?;
+    Ok(fd.into())
+}
+
 /// Opens a log for appending, making its directory if needed. One that is longer than `max_bytes`
 /// is started anew.
 ///

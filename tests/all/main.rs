@@ -8,4 +8,5 @@ mod observe;
 mod patch;
 mod roundtrip;
 mod run_and_undo;
+mod sandbox;
 mod wrong_use;

@@ -7,6 +7,7 @@ pub(super) mod list;
 pub(super) mod mount;
 pub(super) mod restore;
 pub(super) mod run;
+pub(super) mod sandbox_exec;
 pub(super) mod show;
 pub(super) mod snapshot;
 #[cfg(feature = "mount")]
