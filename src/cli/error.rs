@@ -85,6 +85,10 @@ impl From<SnapshotError> for CliError {
             SnapshotError::TrackedPath(TrackedPathError::Pattern(_)) => {
                 Self::usage(error.to_string())
             }
+            SnapshotError::NoBaseline { session } => Self::failed(format!(
+                "session {} has no snapshot: its first one was never completed",
+                crate::path_text::Shown::path(session)
+            )),
             SnapshotError::TrackedPath(TrackedPathError::ContainsStore { .. }) => failed
                 .with_hint("track the project alone, or keep the store elsewhere with --root DIR"),
             SnapshotError::Capture(CaptureError::OverBudget(over)) => {
@@ -119,8 +123,10 @@ impl From<RestoreError> for CliError {
     fn from(error: RestoreError) -> Self {
         match error {
             RestoreError::Snapshot(error) => error.into(),
-            RestoreError::Content { .. } => Self::failed(error.to_string())
-                .with_hint("`nono rollback verify` says what else is damaged"),
+            RestoreError::Content { ref source, .. } if source.is_damage() => {
+                Self::failed(error.to_string())
+                    .with_hint("`nono rollback verify` says what else is damaged")
+            }
             other => Self::failed(other.to_string()),
         }
     }

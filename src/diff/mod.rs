@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use crate::object::{Attributes, ContentHash, LinkGroups, Node, RootEntry, Tree, TreeEntry};
 use crate::path_text::{serde_path, to_path};
 use crate::snapshot::{NotCapturedSet, join};
-use crate::store::{ObjectStore, StoreError, read_links, read_root_tree, read_tree};
+use crate::store::{ObjectSource, StoreError, read_links, read_root_tree, read_tree};
 
 /// How a path changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -150,7 +150,7 @@ impl Difference {
 /// # Errors
 /// When a tree is missing or damaged.
 pub fn compare(
-    store: &dyn ObjectStore,
+    store: &dyn ObjectSource,
     old_root: &ContentHash,
     new_root: &ContentHash,
 ) -> Result<Vec<Difference>, StoreError> {
@@ -242,19 +242,18 @@ pub fn is_known(
     old: &NotCapturedSet<'_>,
     new: &NotCapturedSet<'_>,
 ) -> bool {
-    let unknown = match (&difference.old, &difference.new) {
-        (None, _) => old.reason(&difference.path),
-        (_, None) => new.reason(&difference.path),
-        _ => None,
-    };
-    unknown.is_none()
+    match (&difference.old, &difference.new) {
+        (None, _) => old.knows(&difference.path),
+        (_, None) => new.knows(&difference.path),
+        _ => true,
+    }
 }
 
 /// The hard-link groups of a snapshot.
 ///
 /// # Errors
 /// When its root tree or its list of links is missing or damaged.
-pub fn links_of(store: &dyn ObjectStore, root: &ContentHash) -> Result<LinkGroups, StoreError> {
+pub fn links_of(store: &dyn ObjectSource, root: &ContentHash) -> Result<LinkGroups, StoreError> {
     let root = read_root_tree(store, root)?;
     read_links(store, root.links.as_ref())
 }

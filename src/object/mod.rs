@@ -20,5 +20,5 @@ pub use hash::{ContentHash, Hasher, ParseHashError};
 pub use root::{LinkGroups, RootEntry, RootTree, is_tracked_path};
 pub use tree::{
     Attributes, Device, FORMAT_VERSION, FileTime, MAX_NAME_BYTES, MAX_PATH_BYTES, MODE_MASK, Node,
-    Tree, TreeEntry, Xattrs, encode_entry, is_name,
+    Tree, TreeEntry, XattrPair, Xattrs, encode_entry, is_name,
 };

@@ -12,6 +12,8 @@ use super::tree::{
 
 const ROOT_MAGIC: &[u8; 8] = b"nonoroot";
 const LINK_MAGIC: &[u8; 8] = b"nonolink";
+/// Length and two bytes of a path, then the smallest entry: kind, flags, mode, uid, gid, time.
+const MIN_ROOT_ENTRY_BYTES: usize = 3 + 11;
 
 /// One tracked path in the state in which it was found.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -58,7 +60,7 @@ impl RootTree {
     /// Anything that [`encode`](Self::encode) would not have written.
     pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
         let mut reader = Reader::new(bytes, ROOT_MAGIC, "root tree", FORMAT_VERSION)?;
-        let count = reader.count(16)?;
+        let count = reader.count(MIN_ROOT_ENTRY_BYTES)?;
         let mut entries: Vec<RootEntry> = Vec::with_capacity(count);
         for _ in 0..count {
             let path = reader.bytes()?;
@@ -88,8 +90,12 @@ impl RootTree {
 
 /// Whether bytes are an absolute path in its one plain form.
 pub fn is_tracked_path(path: &[u8]) -> bool {
-    path.len() <= MAX_PATH_BYTES
-        && path.strip_prefix(b"/").is_some_and(|rest| rest.split(|byte| *byte == b'/').all(is_name))
+    path.len() <= MAX_PATH_BYTES && is_plain_absolute(path)
+}
+
+/// As [`is_tracked_path`], but as long as it likes: what lies deep below a tracked path.
+fn is_plain_absolute(path: &[u8]) -> bool {
+    path.strip_prefix(b"/").is_some_and(|rest| rest.split(|byte| *byte == b'/').all(is_name))
 }
 
 /// The hard-link groups of a snapshot: absolute paths that share one inode.
@@ -151,11 +157,7 @@ impl LinkGroups {
             let mut group: Vec<Box<[u8]>> = Vec::with_capacity(len);
             for _ in 0..len {
                 let path = reader.bytes()?;
-                // Relative parts may add up beyond PATH_MAX, so only the form is checked.
-                let plain = path
-                    .strip_prefix(b"/")
-                    .is_some_and(|rest| rest.split(|byte| *byte == b'/').all(is_name));
-                if !plain {
+                if !is_plain_absolute(path) {
                     return Err(reader.invalid("not an absolute, plain path"));
                 }
                 if group.last().is_some_and(|last| **last >= *path) || !seen.insert(path) {

@@ -38,6 +38,26 @@ proptest! {
     }
 
     #[test]
+    fn damaged_roots_and_links_decode_to_a_canonical_value_or_an_error(
+        root in root_tree(),
+        links in link_groups(),
+        edits in proptest::collection::vec((any::<usize>(), any::<u8>()), 1..4),
+    ) {
+        let (mut root, mut links) = (root.encode(), links.encode());
+        for (at, byte) in edits {
+            let (in_root, in_links) = (at % root.len(), at % links.len());
+            root[in_root] = byte;
+            links[in_links] = byte;
+        }
+        if let Ok(decoded) = RootTree::decode(&root) {
+            prop_assert_eq!(decoded.encode(), root);
+        }
+        if let Ok(decoded) = LinkGroups::decode(&links) {
+            prop_assert_eq!(decoded.encode(), links);
+        }
+    }
+
+    #[test]
     fn noise_never_panics(noise in proptest::collection::vec(any::<u8>(), 0..200)) {
         for magic in [b"nonotree", b"nonoroot", b"nonolink"] {
             let bytes = [magic.as_slice(), &[1], &noise].concat();
@@ -80,6 +100,14 @@ fn a_billion_declared_entries_take_no_memory() {
     bytes.extend_from_slice(&[0x80, 0x94, 0xeb, 0xdc, 0x03]);
     let decoded = Tree::decode(&bytes);
     assert!(matches!(decoded, Err(DecodeError::Invalid { .. })), "{decoded:?}");
+}
+
+#[test]
+fn the_smallest_root_tree_comes_back() {
+    let entry =
+        RootEntry { path: (*b"/a").into(), attributes: Attributes::default(), node: Node::Fifo };
+    let root = RootTree { entries: vec![entry], links: None };
+    assert_eq!(RootTree::decode(&root.encode()), Ok(root));
 }
 
 #[test]

@@ -10,7 +10,7 @@ use crate::diff::{self, Change, Difference, EntryState};
 use crate::object::{ContentHash, LinkGroups, Node};
 use crate::path_text::{serde_path, to_path};
 use crate::snapshot::{NotCaptured, NotCapturedReason, NotCapturedSet, SnapshotManifest};
-use crate::store::{ObjectStore, StoreError, read_root_tree, read_tree};
+use crate::store::{ObjectSource, StoreError, read_root_tree, read_tree};
 
 /// A path that a restore leaves as it is although the snapshot says otherwise.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -92,7 +92,7 @@ pub(super) struct Attribute {
 
 /// Plans how the state `current` becomes `target`.
 pub(super) fn plan(
-    store: &dyn ObjectStore,
+    store: &dyn ObjectSource,
     current_root: &ContentHash,
     current_left_out: &[NotCaptured],
     target: &SnapshotManifest,
@@ -299,7 +299,7 @@ impl Planner<'_> {
     /// Hard links: a group that is not exactly as it was is made anew, from one inode.
     fn links(
         &mut self,
-        store: &dyn ObjectStore,
+        store: &dyn ObjectSource,
         current_root: &ContentHash,
         target_root: &ContentHash,
     ) -> Result<(), StoreError> {
@@ -409,7 +409,7 @@ impl RestorePlan {
 
 /// Finds single paths in a snapshot.
 struct Lookup<'a> {
-    store: &'a dyn ObjectStore,
+    store: &'a dyn ObjectSource,
     trees: HashMap<ContentHash, crate::object::Tree>,
 }
 

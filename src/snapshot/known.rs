@@ -7,7 +7,7 @@
 use std::sync::{Arc, OnceLock};
 
 use crate::object::{ContentHash, Node, Tree};
-use crate::store::{ObjectStore, read_tree};
+use crate::store::{ObjectSource, read_tree};
 
 /// A directory of an earlier snapshot.
 pub(super) struct KnownDir {
@@ -33,11 +33,11 @@ impl KnownDir {
     }
 
     /// Whether the directory held this name.
-    pub(super) fn has(&self, store: &dyn ObjectStore, name: &[u8]) -> bool {
+    pub(super) fn has(&self, store: &dyn ObjectSource, name: &[u8]) -> bool {
         self.tree(store).is_some_and(|tree| tree.get(name).is_some())
     }
 
-    fn tree(&self, store: &dyn ObjectStore) -> Option<&Tree> {
+    fn tree(&self, store: &dyn ObjectSource) -> Option<&Tree> {
         let load = || {
             let hash = match &self.source {
                 Source::Tree(hash) => *hash,

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use super::roots::TrackedRoot;
 use crate::object::{ContentHash, Node, is_tracked_path};
 use crate::path_text::{serde_path, serde_paths};
-use crate::store::{ObjectStore, StoreError, read_root_tree, read_tree};
+use crate::store::{ObjectSource, StoreError, read_root_tree, read_tree};
 
 /// Version of session and snapshot manifests that this program writes, and the newest it reads.
 pub const MANIFEST_VERSION: u32 = 1;
@@ -147,7 +147,7 @@ impl SnapshotManifest {
     /// When a tree is missing or damaged.
     pub fn files(
         &self,
-        store: &dyn ObjectStore,
+        store: &dyn ObjectSource,
     ) -> Result<BTreeMap<PathBuf, FileState>, StoreError> {
         let mut files = BTreeMap::new();
         let mut pending: Vec<(Vec<u8>, ContentHash)> = Vec::new();
@@ -243,13 +243,22 @@ impl<'a> NotCapturedSet<'a> {
     pub fn reason(&self, path: &[u8]) -> Option<&'a NotCapturedReason> {
         let ends = path.iter().enumerate().skip(1).filter(|(_, byte)| **byte == b'/');
         let prefixes = ends.map(|(at, _)| &path[..at]).chain([path]);
-        let reason = prefixes.filter_map(|prefix| self.paths.get(prefix).copied()).next()?;
-        // What is force-included was looked for below an excluded directory too.
-        let is_excluded = matches!(reason, NotCapturedReason::Excluded { .. });
-        if is_excluded && !self.paths.contains_key(path) && self.is_forced(path) {
-            return None;
-        }
-        Some(reason)
+        prefixes
+            .filter_map(|prefix| Some((prefix, *self.paths.get(prefix)?)))
+            // What is force-included was looked for below an excluded directory too.
+            .find(|(prefix, reason)| {
+                let is_excluded = matches!(reason, NotCapturedReason::Excluded { .. });
+                !(is_excluded && *prefix != path && self.is_forced(path))
+            })
+            .map(|(_, reason)| reason)
+    }
+
+    /// Whether the snapshot says of `path` that it is there or is not: it was tracked and captured.
+    pub fn knows(&self, path: &[u8]) -> bool {
+        let is_tracked = self.filters.iter().any(|(root, _)| {
+            path.strip_prefix(*root).is_some_and(|rest| rest.is_empty() || rest.starts_with(b"/"))
+        });
+        is_tracked && self.reason(path).is_none()
     }
 
     fn is_forced(&self, path: &[u8]) -> bool {

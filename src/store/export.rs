@@ -5,7 +5,7 @@ use std::io;
 use std::os::unix::fs::FileExt;
 
 use super::StoreError;
-use super::import::{hash_object, hash_ranges};
+use super::import::{RangeError, hash_object, hash_ranges};
 use super::local::{LocalStore, ObjectFile};
 use crate::object::ContentHash;
 use crate::sys::{self, IoContext};
@@ -48,12 +48,19 @@ fn copy(
         hash_ranges(object.file(), object.size(), object.is_sparse(), scratch, |offset, bytes| {
             target.write_all_at(bytes, offset)
         });
-    // Reading and writing are told apart only by what the kernel says (ENOSPC, EIO).
-    let copied = copied.and_then(|copied| {
-        if object.is_sparse() {
-            target.set_len(copied.1)?;
+    let written = |error: io::Error| sys::Error {
+        operation: "write the contents of",
+        path: object.path().to_owned(),
+        source: error,
+    };
+    let copied = copied.map_err(|error| match error {
+        RangeError::Read(source) => {
+            sys::Error { operation: "read", path: object.path().to_owned(), source }
         }
-        Ok::<_, io::Error>(copied)
-    });
-    Ok(copied.at("copy the object", object.path())?)
+        RangeError::Copy(error) => written(error),
+    })?;
+    if object.is_sparse() {
+        target.set_len(copied.1).map_err(written)?;
+    }
+    Ok(copied)
 }

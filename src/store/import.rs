@@ -5,6 +5,7 @@
 //! so that what is stored is what was hashed; elsewhere they are hashed while they are copied.
 //! Holes stay holes.
 
+use std::convert::Infallible;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -48,13 +49,6 @@ impl From<sys::Error> for ImportError {
     }
 }
 
-/// Only reads of the source go through `?` on a bare I/O error; writes name the store's path.
-impl From<io::Error> for ImportError {
-    fn from(error: io::Error) -> Self {
-        Self::Source(error)
-    }
-}
-
 pub(super) fn import(
     store: &LocalStore,
     source: &File,
@@ -76,7 +70,7 @@ fn import_small(
     scratch: &mut Vec<u8>,
 ) -> Result<Imported, ImportError> {
     scratch.resize(size as usize, 0);
-    let len = sys::read_full_at(source, scratch, 0)?;
+    let len = sys::read_full_at(source, scratch, 0).map_err(ImportError::Source)?;
     let stored = super::ObjectStore::write(store, &scratch[..len])?;
     Ok(Imported { hash: stored.hash, size: len as u64, is_new: stored.is_new })
 }
@@ -99,8 +93,11 @@ fn import_large(
     } else {
         store.reflinks.store(false, Ordering::Relaxed);
         let (hash, len) = hash_ranges(source, size, sparse, scratch, |offset, bytes| {
-            let written = temp.file().write_all_at(bytes, offset);
-            written.at("write an object in", store.dir().path()).map_err(ImportError::from)
+            temp.file().write_all_at(bytes, offset).at("write an object in", store.dir().path())
+        })
+        .map_err(|error| match error {
+            RangeError::Read(error) => ImportError::Source(error),
+            RangeError::Copy(error) => error.into(),
         })?;
         // A hole at the end is made by the length alone.
         temp.file().set_len(len).at("write an object in", store.dir().path())?;
@@ -110,18 +107,32 @@ fn import_large(
     Ok(Imported { hash, size, is_new })
 }
 
+/// Which side of a copy failed: to take the one for the other would blame the wrong file.
+pub(super) enum RangeError<C> {
+    /// The file could not be read.
+    Read(io::Error),
+    /// What was read could not be handed on.
+    Copy(C),
+}
+
+impl<C> From<io::Error> for RangeError<C> {
+    fn from(error: io::Error) -> Self {
+        Self::Read(error)
+    }
+}
+
 /// Hashes at most `len` bytes, giving those that are data to `copy`, and says how many were hashed:
 /// fewer when the file ends earlier. Holes count as the zeros that they read as.
-pub(super) fn hash_ranges<E: From<io::Error>>(
+pub(super) fn hash_ranges<C>(
     file: &File,
     len: u64,
     sparse: bool,
     scratch: &mut [u8],
-    mut copy: impl FnMut(u64, &[u8]) -> Result<(), E>,
-) -> Result<(ContentHash, u64), E> {
+    mut copy: impl FnMut(u64, &[u8]) -> Result<(), C>,
+) -> Result<(ContentHash, u64), RangeError<C>> {
     let mut hasher = Hasher::new();
     let mut hashed = 0;
-    let mut visit = |offset: u64, length: u64, is_data: bool| -> Result<(), E> {
+    let mut visit = |offset: u64, length: u64, is_data: bool| -> Result<(), RangeError<C>> {
         if offset != hashed {
             // The file ended early in the range before.
             return Ok(());
@@ -136,7 +147,7 @@ pub(super) fn hash_ranges<E: From<io::Error>>(
             let step = (end - hashed).min(scratch.len() as u64) as usize;
             let count = sys::read_full_at(file, &mut scratch[..step], hashed)?;
             hasher.update(&scratch[..count]);
-            copy(hashed, &scratch[..count])?;
+            copy(hashed, &scratch[..count]).map_err(RangeError::Copy)?;
             hashed += count as u64;
             if count < step {
                 break;
@@ -160,7 +171,10 @@ pub(super) fn hash_object(
     scratch: &mut Vec<u8>,
 ) -> io::Result<(ContentHash, u64)> {
     scratch.resize(CHUNK_BYTES, 0);
-    hash_ranges(file, len, sparse, scratch, |_, _| Ok(()))
+    match hash_ranges(file, len, sparse, scratch, |_, _| Ok::<_, Infallible>(())) {
+        Ok(hashed) => Ok(hashed),
+        Err(RangeError::Read(error)) => Err(error),
+    }
 }
 
 /// Hash of the contents of a file that may change meanwhile; `None` for what is no regular file.

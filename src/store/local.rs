@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::import;
-use super::{ImportError, Imported, ObjectStore, StoreError, Stored, export};
+use super::{ImportError, Imported, ObjectSource, ObjectStore, StoreError, Stored, export};
 use crate::object::ContentHash;
 use crate::sys::{self, Dir, FileKind, FileLock, FileTime, IoContext, TempFile};
 
@@ -264,12 +264,7 @@ impl LocalStore {
     }
 }
 
-impl ObjectStore for LocalStore {
-    fn contains(&self, hash: &ContentHash, size: u64) -> Result<bool, StoreError> {
-        let stat = self.dir.try_stat(&relative_name(hash))?;
-        Ok(stat.is_some_and(|stat| stat.kind == FileKind::File && stat.size == size))
-    }
-
+impl ObjectSource for LocalStore {
     fn read(&self, hash: &ContentHash, max_bytes: u64) -> Result<Vec<u8>, StoreError> {
         let object = self.open_object(hash)?;
         if object.size > max_bytes {
@@ -283,6 +278,13 @@ impl ObjectStore for LocalStore {
             return Err(object.corrupt());
         }
         Ok(bytes)
+    }
+}
+
+impl ObjectStore for LocalStore {
+    fn contains(&self, hash: &ContentHash, size: u64) -> Result<bool, StoreError> {
+        let stat = self.dir.try_stat(&relative_name(hash))?;
+        Ok(stat.is_some_and(|stat| stat.kind == FileKind::File && stat.size == size))
     }
 
     fn write(&self, bytes: &[u8]) -> Result<Stored, StoreError> {

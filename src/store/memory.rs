@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use parking_lot::Mutex;
 
-use super::{ImportError, Imported, ObjectStore, StoreError, Stored};
+use super::{ImportError, Imported, ObjectSource, ObjectStore, StoreError, Stored};
 use crate::object::ContentHash;
 use crate::sys;
 
@@ -23,14 +23,16 @@ impl MemoryStore {
     }
 }
 
-impl ObjectStore for MemoryStore {
-    fn contains(&self, hash: &ContentHash, size: u64) -> Result<bool, StoreError> {
-        Ok(self.objects.lock().get(hash).is_some_and(|bytes| bytes.len() as u64 == size))
-    }
-
+impl ObjectSource for MemoryStore {
     fn read(&self, hash: &ContentHash, _max_bytes: u64) -> Result<Vec<u8>, StoreError> {
         let missing = || StoreError::Missing { hash: *hash, path: PathBuf::from("memory") };
         self.objects.lock().get(hash).cloned().ok_or_else(missing)
+    }
+}
+
+impl ObjectStore for MemoryStore {
+    fn contains(&self, hash: &ContentHash, size: u64) -> Result<bool, StoreError> {
+        Ok(self.objects.lock().get(hash).is_some_and(|bytes| bytes.len() as u64 == size))
     }
 
     fn write(&self, bytes: &[u8]) -> Result<Stored, StoreError> {

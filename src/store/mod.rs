@@ -87,20 +87,23 @@ pub struct Stored {
     pub is_new: bool,
 }
 
-/// Keeps objects. Implementations are used from several threads at once.
-pub trait ObjectStore: Send + Sync {
+/// Gives objects back. Implementations are used from several threads at once.
+pub trait ObjectSource: Send + Sync {
+    /// The bytes of an object of at most `max_bytes`, checked against its name.
+    ///
+    /// # Errors
+    /// [`StoreError::Missing`], [`StoreError::Corrupt`], or a failed read.
+    fn read(&self, hash: &ContentHash, max_bytes: u64) -> Result<Vec<u8>, StoreError>;
+}
+
+/// Keeps objects.
+pub trait ObjectStore: ObjectSource {
     /// Whether an object of this name and length is there. Its bytes are not read; an object of
     /// another length (cut short by a power failure) counts as absent.
     ///
     /// # Errors
     /// When the store cannot be read.
     fn contains(&self, hash: &ContentHash, size: u64) -> Result<bool, StoreError>;
-
-    /// The bytes of an object of at most `max_bytes`, checked against its name.
-    ///
-    /// # Errors
-    /// [`StoreError::Missing`], [`StoreError::Corrupt`], or a failed read.
-    fn read(&self, hash: &ContentHash, max_bytes: u64) -> Result<Vec<u8>, StoreError>;
 
     /// Stores bytes. They are not durable before [`LocalStore::sync`].
     ///
@@ -125,25 +128,28 @@ pub trait ObjectStore: Send + Sync {
 /// Reads and decodes the list of a directory.
 ///
 /// # Errors
-/// As [`ObjectStore::read`], or [`StoreError::Undecodable`].
-pub fn read_tree(store: &dyn ObjectStore, hash: &ContentHash) -> Result<Tree, StoreError> {
+/// As [`ObjectSource::read`], or [`StoreError::Undecodable`].
+pub fn read_tree(store: &dyn ObjectSource, hash: &ContentHash) -> Result<Tree, StoreError> {
     decode(store, hash, "tree", Tree::decode)
 }
 
 /// Reads and decodes the top of a snapshot.
 ///
 /// # Errors
-/// As [`ObjectStore::read`], or [`StoreError::Undecodable`].
-pub fn read_root_tree(store: &dyn ObjectStore, hash: &ContentHash) -> Result<RootTree, StoreError> {
+/// As [`ObjectSource::read`], or [`StoreError::Undecodable`].
+pub fn read_root_tree(
+    store: &dyn ObjectSource,
+    hash: &ContentHash,
+) -> Result<RootTree, StoreError> {
     decode(store, hash, "root tree", RootTree::decode)
 }
 
 /// Reads and decodes the hard-link groups of a snapshot; without an object there are none.
 ///
 /// # Errors
-/// As [`ObjectStore::read`], or [`StoreError::Undecodable`].
+/// As [`ObjectSource::read`], or [`StoreError::Undecodable`].
 pub fn read_links(
-    store: &dyn ObjectStore,
+    store: &dyn ObjectSource,
     hash: Option<&ContentHash>,
 ) -> Result<LinkGroups, StoreError> {
     match hash {
@@ -153,7 +159,7 @@ pub fn read_links(
 }
 
 fn decode<T>(
-    store: &dyn ObjectStore,
+    store: &dyn ObjectSource,
     hash: &ContentHash,
     kind: &'static str,
     decode: impl FnOnce(&[u8]) -> Result<T, DecodeError>,

@@ -3,7 +3,9 @@
 use std::fs::File;
 
 use super::import::hash_object;
-use super::{ImportError, Imported, LocalStore, MemoryStore, ObjectStore, StoreError, Stored};
+use super::{
+    ImportError, Imported, LocalStore, MemoryStore, ObjectSource, ObjectStore, StoreError, Stored,
+};
 use crate::object::ContentHash;
 
 /// Reads from a store on disk, keeps new trees in memory, and only hashes the contents of files.
@@ -20,16 +22,18 @@ impl<'a> OverlayStore<'a> {
     }
 }
 
-impl ObjectStore for OverlayStore<'_> {
-    fn contains(&self, hash: &ContentHash, size: u64) -> Result<bool, StoreError> {
-        Ok(self.trees.contains(hash, size)? || self.base.contains(hash, size)?)
-    }
-
+impl ObjectSource for OverlayStore<'_> {
     fn read(&self, hash: &ContentHash, max_bytes: u64) -> Result<Vec<u8>, StoreError> {
         match self.trees.read(hash, max_bytes) {
             Err(StoreError::Missing { .. }) => self.base.read(hash, max_bytes),
             other => other,
         }
+    }
+}
+
+impl ObjectStore for OverlayStore<'_> {
+    fn contains(&self, hash: &ContentHash, size: u64) -> Result<bool, StoreError> {
+        Ok(self.trees.contains(hash, size)? || self.base.contains(hash, size)?)
     }
 
     fn write(&self, bytes: &[u8]) -> Result<Stored, StoreError> {
@@ -47,7 +51,8 @@ impl ObjectStore for OverlayStore<'_> {
         sparse: bool,
         scratch: &mut Vec<u8>,
     ) -> Result<Imported, ImportError> {
-        let (hash, size) = hash_object(source, size, sparse, scratch)?;
+        let (hash, size) =
+            hash_object(source, size, sparse, scratch).map_err(ImportError::Source)?;
         Ok(Imported { hash, size, is_new: false })
     }
 }

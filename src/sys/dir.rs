@@ -61,7 +61,9 @@ impl Dir {
     /// # Errors
     /// ELOOP when a component is one; else as [`open`](Self::open).
     pub fn open_no_symlinks(path: &Path) -> Result<Self> {
-        let relative = path.as_os_str().as_bytes().strip_prefix(b"/").unwrap_or_default();
+        let Some(relative) = path.as_os_str().as_bytes().strip_prefix(b"/") else {
+            return Err(Errno::INVAL).at("open without symlinks", path);
+        };
         let mut dir = Self::open(Path::new("/"))?.open_beneath(relative)?;
         path.clone_into(&mut dir.path);
         Ok(dir)
@@ -170,8 +172,7 @@ impl Dir {
         Ok(Stat::from_raw(&rustix::fs::fstat(file).at("look at", &self.path_of(name))?))
     }
 
-    /// All names but `.` and `..`, in no order. Call it once per open: it reads on from where the
-    /// descriptor stands.
+    /// All names but `.` and `..`, in no order.
     ///
     /// # Errors
     /// EIO, or EACCES on some network file systems.
@@ -179,6 +180,8 @@ impl Dir {
         let mut names = Vec::new();
         #[cfg(target_os = "linux")]
         {
+            // The descriptor may have been read to its end before.
+            rustix::fs::seek(&self.fd, rustix::fs::SeekFrom::Start(0)).at("list", &self.path)?;
             let mut buffer = Vec::with_capacity(32 * 1024);
             let mut entries = rustix::fs::RawDir::new(&self.fd, buffer.spare_capacity_mut());
             while let Some(entry) = entries.next() {
@@ -241,14 +244,6 @@ impl Dir {
     /// EPERM, ENOTSUP, ENOSPC.
     pub fn set_xattr(&self, name: &[u8], attribute: &[u8], value: &[u8]) -> Result<()> {
         xattr::set_path(&self.proc_path(name), attribute, value, &self.path_of(name))
-    }
-
-    /// Sets one extended attribute of an open file of this directory.
-    ///
-    /// # Errors
-    /// EPERM, ENOTSUP, ENOSPC.
-    pub fn set_xattr_file(&self, file: &File, attribute: &[u8], value: &[u8]) -> Result<()> {
-        xattr::set_fd(file, attribute, value, &self.path)
     }
 
     /// Removes one extended attribute of a name.
@@ -458,12 +453,9 @@ impl Dir {
     /// EACCES, ENOSPC; the old file is then still there.
     pub fn replace_file(&self, name: &[u8], bytes: &[u8], mode: u16, durable: bool) -> Result<()> {
         let path = self.path_of(name);
-        let mut temp = [b".", name, b".new-"].concat();
-        temp.extend_from_slice(std::process::id().to_string().as_bytes());
-        match self.remove_file(&temp) {
-            Err(error) if !error.is_gone() => return Err(error),
-            _ => {}
-        }
+        // A name that nobody else takes, so that two writers cannot publish each other's half.
+        let random = hex::encode(&super::random_bytes()?[..8]);
+        let temp = [b".", name, b".new-", random.as_bytes()].concat();
         let written = (|| {
             let mut file = self.create_file(&temp, mode)?;
             file.write_all(bytes).at("write", &path)?;

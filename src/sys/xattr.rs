@@ -80,12 +80,6 @@ fn grow(call: impl Fn(&mut [u8]) -> rustix::io::Result<usize>) -> rustix::io::Re
     Ok(large)
 }
 
-/// Sets one attribute of an open file.
-pub(super) fn set_fd(fd: impl AsFd, name: &[u8], value: &[u8], shown: &Path) -> Result<()> {
-    rustix::fs::fsetxattr(fd, name, value, XattrFlags::empty())
-        .at("set an extended attribute of", shown)
-}
-
 /// Sets one attribute of what a path names, without following it.
 pub(super) fn set_path(path: &Path, name: &[u8], value: &[u8], shown: &Path) -> Result<()> {
     rustix::fs::lsetxattr(path, name, value, XattrFlags::empty())

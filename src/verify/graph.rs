@@ -14,7 +14,7 @@ use rayon::prelude::*;
 use super::VerifyError;
 use crate::object::{ContentHash, DecodeError, LinkGroups, Node as EntryNode, RootTree, Tree};
 use crate::progress::Progress;
-use crate::store::{LocalStore, MAX_TREE_BYTES, ObjectStore, StoreError};
+use crate::store::{LocalStore, MAX_TREE_BYTES, ObjectSource, StoreError};
 
 /// So many lists are read and held in memory at once.
 const LISTS_AT_ONCE: usize = 1024;

@@ -17,7 +17,7 @@ use crate::diff::{self, Change};
 use crate::object::ContentHash;
 use crate::session::{Catalog, SnapshotId};
 use crate::snapshot::{NotCapturedSet, SessionDir, SnapshotManifest};
-use crate::store::{ImportError, Imported, LocalStore, ObjectStore, StoreError, Stored};
+use crate::store::{LocalStore, ObjectSource, StoreError};
 
 /// Arguments of `nono rollback diff`.
 #[derive(Debug, Args)]
@@ -148,29 +148,11 @@ struct TwoStores<'a> {
     second: &'a LocalStore,
 }
 
-impl ObjectStore for TwoStores<'_> {
-    fn contains(&self, hash: &ContentHash, size: u64) -> Result<bool, StoreError> {
-        Ok(self.first.contains(hash, size)? || self.second.contains(hash, size)?)
-    }
-
+impl ObjectSource for TwoStores<'_> {
     fn read(&self, hash: &ContentHash, max_bytes: u64) -> Result<Vec<u8>, StoreError> {
         match self.first.read(hash, max_bytes) {
             Err(StoreError::Missing { .. }) => self.second.read(hash, max_bytes),
             other => other,
         }
-    }
-
-    fn write(&self, bytes: &[u8]) -> Result<Stored, StoreError> {
-        self.second.write(bytes)
-    }
-
-    fn import(
-        &self,
-        source: &std::fs::File,
-        size: u64,
-        sparse: bool,
-        scratch: &mut Vec<u8>,
-    ) -> Result<Imported, ImportError> {
-        self.second.import(source, size, sparse, scratch)
     }
 }

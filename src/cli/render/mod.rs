@@ -24,7 +24,7 @@ use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::store::{ObjectStore, StoreError};
+use crate::store::{ObjectSource, StoreError};
 
 pub use full::write_full;
 pub use measure::{byte_size, relative_time, size_delta};
@@ -49,7 +49,7 @@ pub enum RenderError {
 #[derive(Clone, Copy)]
 pub struct DiffOptions<'a> {
     /// Where the contents are.
-    pub store: &'a dyn ObjectStore,
+    pub store: &'a dyn ObjectSource,
     /// The tracked paths. With one, names are relative to it; else they are whole paths without
     /// the leading slash.
     pub roots: &'a [PathBuf],
@@ -69,7 +69,7 @@ pub struct DiffOptions<'a> {
 
 impl<'a> DiffOptions<'a> {
     /// Plain and unescaped, three lines of context, 5 MiB, two seconds.
-    pub fn new(store: &'a dyn ObjectStore, roots: &'a [PathBuf]) -> Self {
+    pub fn new(store: &'a dyn ObjectSource, roots: &'a [PathBuf]) -> Self {
         Self {
             store,
             roots,
