@@ -97,7 +97,7 @@ pub(super) fn home_dir() -> Result<PathBuf, CliError> {
 }
 
 /// What is captured, and how much of it.
-#[derive(Debug, Args)]
+#[derive(Debug, PartialEq, Eq, Args)]
 pub(super) struct CaptureArgs {
     /// Leave out what matches: a name, a path (with a /), or a glob (repeatable)
     #[arg(long, value_name = "PATTERN")]
@@ -114,6 +114,19 @@ pub(super) struct CaptureArgs {
     /// Most bytes of file contents of one snapshot; 0 is no limit
     #[arg(long, value_name = "BYTES", default_value_t = Budget::default().max_bytes)]
     pub(super) max_bytes: u64,
+}
+
+impl Default for CaptureArgs {
+    fn default() -> Self {
+        let Budget { max_entries, max_bytes } = Budget::default();
+        Self {
+            rollback_exclude: Vec::new(),
+            rollback_include: Vec::new(),
+            rollback_all: false,
+            max_entries,
+            max_bytes,
+        }
+    }
 }
 
 impl CaptureArgs {

@@ -7,6 +7,7 @@
 mod args;
 #[cfg(feature = "mount")]
 mod background;
+mod checkpoints;
 mod commands;
 mod context;
 mod error;

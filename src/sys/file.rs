@@ -124,6 +124,19 @@ pub fn open_place(path: &Path, follow: bool) -> Result<File> {
     Ok(fd.into())
 }
 
+/// Reads a file that the kernel makes up as it is read (`/proc`, `/sys`): its size is not known
+/// before. At most `max_bytes` are read.
+///
+/// # Errors
+/// When it is missing or may not be read.
+pub fn read_kernel_file(path: &Path, max_bytes: u64) -> Result<Vec<u8>> {
+    use std::io::Read;
+    let mut bytes = Vec::new();
+    let file = File::open(path).at("open", path)?;
+    file.take(max_bytes).read_to_end(&mut bytes).at("read", path)?;
+    Ok(bytes)
+}
+
 /// Opens a log for appending, making its directory if needed. One that is longer than `max_bytes`
 /// is started anew.
 ///

@@ -20,7 +20,8 @@ pub use error::{Error, IoContext, Result};
 #[cfg(target_os = "linux")]
 pub use file::open_place;
 pub use file::{
-    TempFile, allocated_ranges, drop_cached_pages, open_log, read_full_at, reflink, stat_open_file,
+    TempFile, allocated_ranges, drop_cached_pages, open_log, read_full_at, read_kernel_file,
+    reflink, stat_open_file,
 };
 pub use lock::FileLock;
 pub use path::{

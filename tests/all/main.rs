@@ -10,4 +10,6 @@ mod patch;
 mod roundtrip;
 mod run_and_undo;
 mod sandbox;
+mod supervision;
+mod terminal;
 mod wrong_use;

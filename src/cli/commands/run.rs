@@ -1,11 +1,14 @@
 //! `nono run`: a command, recorded so that it can be undone.
 
 use std::ffi::OsString;
+use std::io;
 use std::path::PathBuf;
+use std::process::Command;
 
 use clap::Args;
 
 use crate::cli::args::{CaptureArgs, StoreArgs};
+use crate::cli::checkpoints::{SOCKET_VARIABLE, Server};
 use crate::cli::commands::sandbox_exec::cannot_run;
 use crate::cli::context::Context;
 use crate::cli::error::CliError;
@@ -13,7 +16,7 @@ use crate::cli::grants::{GrantArgs, Grants};
 use crate::cli::launch::{Scratch, prepare};
 use crate::cli::progress::Bar;
 use crate::cli::render::{Palette, summary_line};
-use crate::cli::supervise::supervise;
+use crate::cli::supervise::{Ended, Leftover, supervise};
 use crate::cli::{Outcome, commands};
 use crate::diff::ChangeSummary;
 use crate::path_text::Shown;
@@ -63,7 +66,7 @@ pub(in crate::cli) fn run(args: &RunArgs, store: &StoreArgs, context: &Context) 
     let id = recording.session_id();
     commands::snapshot::report_left_out(recording.baseline(), &id, context);
 
-    let ended = start(args, &grants, Some(&id), context);
+    let ended = start(args, &grants, Some(&recording), context);
     let code = match &ended {
         Ok(code) => *code,
         Err(error) => error.exit_code(),
@@ -87,18 +90,55 @@ pub(in crate::cli) fn run(args: &RunArgs, store: &StoreArgs, context: &Context) 
     ended
 }
 
-fn start(args: &RunArgs, grants: &Grants, session_id: Option<&str>, context: &Context) -> Outcome {
+/// Runs the command; with a recording, it can ask for checkpoints.
+fn start(
+    args: &RunArgs,
+    grants: &Grants,
+    recording: Option<&Recording>,
+    context: &Context,
+) -> Outcome {
     let scratch = Scratch::new()?;
     let mut command = prepare(&args.command, grants.policy.as_ref(), &scratch)?;
-    if let Some(session_id) = session_id {
-        command.env("NONO_SESSION", session_id);
-    }
-    let code = supervise(command, context.stdin_is_terminal)
-        .map_err(|error| cannot_run(&args.command[0], &error))?;
-    if let Some(policy) = grants.policy.as_ref().filter(|_| code != 0) {
+    let supervised = match recording {
+        None => supervise(command),
+        Some(recording) => {
+            command.env("NONO_SESSION", recording.session_id());
+            supervise_recorded(command, &scratch, recording, context)
+        }
+    };
+    let ended = supervised.map_err(|error| cannot_run(&args.command[0], &error))?;
+    if let Some(policy) = grants.policy.as_ref().filter(|_| ended.code != 0) {
         explain_failure(policy, context);
     }
-    Ok(code)
+    if let (Leftover::Writing(count), Some(_)) = (ended.leftover, recording) {
+        context.warn(format_args!(
+            "{count} processes that the command started keep writing; what they write from now on \
+             is not recorded"
+        ));
+    }
+    Ok(ended.code)
+}
+
+fn supervise_recorded(
+    mut command: Command,
+    scratch: &Scratch,
+    recording: &Recording,
+    context: &Context,
+) -> io::Result<Ended> {
+    let server = match Server::bind(scratch.path()) {
+        Ok(server) => server,
+        Err(error) => {
+            context.warn(format_args!("`nono snapshot` will not work inside: {error}"));
+            return supervise(command);
+        }
+    };
+    command.env(SOCKET_VARIABLE, server.path());
+    std::thread::scope(|scope| {
+        scope.spawn(|| server.serve(recording));
+        let ended = supervise(command);
+        server.stop();
+        ended
+    })
 }
 
 /// The kernel does not tell which access it denied, so this says what was allowed.
