@@ -6,6 +6,7 @@ use clap::{Args, Parser, Subcommand};
 
 use super::commands;
 use super::error::CliError;
+use super::preflight;
 use crate::session::Catalog;
 use crate::snapshot::Budget;
 use crate::walk::ExclusionConfig;
@@ -105,7 +106,7 @@ pub(super) struct CaptureArgs {
     /// Keep what matches, whatever excludes it (repeatable)
     #[arg(long, value_name = "PATTERN")]
     pub(super) rollback_include: Vec<String>,
-    /// Leave nothing out, not even what .gitignore names
+    /// Leave nothing out: not .git, not build directories, not even what .gitignore names
     #[arg(long, conflicts_with = "rollback_exclude")]
     pub(super) rollback_all: bool,
     /// Most files, directories and links of one snapshot; 0 is no limit
@@ -135,9 +136,10 @@ impl CaptureArgs {
     }
 
     pub(super) fn exclusion(&self) -> ExclusionConfig {
+        let habits = preflight::default_patterns().filter(|_| !self.rollback_all);
         ExclusionConfig {
             use_gitignore: !self.rollback_all,
-            exclude_patterns: self.rollback_exclude.clone(),
+            exclude_patterns: self.rollback_exclude.iter().cloned().chain(habits).collect(),
             exclude_globs: Vec::new(),
             force_include: self.rollback_include.clone(),
         }

@@ -13,6 +13,7 @@ mod context;
 mod error;
 mod grants;
 mod launch;
+mod preflight;
 mod progress;
 pub mod render;
 mod supervise;

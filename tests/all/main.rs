@@ -7,6 +7,7 @@ mod mount;
 mod mount_command;
 mod observe;
 mod patch;
+mod preflight;
 mod roundtrip;
 mod run_and_undo;
 mod sandbox;

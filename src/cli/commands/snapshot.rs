@@ -12,6 +12,7 @@ use crate::cli::args::{CaptureArgs, StoreArgs};
 use crate::cli::checkpoints::{self, SOCKET_VARIABLE};
 use crate::cli::context::{BOLD, Context};
 use crate::cli::error::CliError;
+use crate::cli::preflight;
 use crate::cli::progress::Bar;
 use crate::cli::render::{Palette, byte_size, summary_line};
 use crate::diff::{Change, ChangeSummary};
@@ -141,7 +142,9 @@ pub(in crate::cli) fn report_left_out(manifest: &SnapshotManifest, id: &str, con
     let of = |wanted: fn(&NotCapturedReason) -> bool| {
         manifest.not_captured.iter().filter(move |left| wanted(&left.reason))
     };
+    let habitual = preflight::report(manifest, context);
     let excluded = of(|reason| matches!(reason, NotCapturedReason::Excluded { .. })).count();
+    let excluded = excluded - habitual;
     if excluded > 0 {
         let paths = if excluded == 1 { "path is" } else { "paths are" };
         context.say(format_args!(
