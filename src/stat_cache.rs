@@ -97,6 +97,8 @@ fn header(tracked_path: &Path, generation: &[u8; 16]) -> Vec<u8> {
     let path = tracked_path.as_os_str().as_bytes();
     let mut out = MAGIC.to_vec();
     out.push(VERSION);
+    // Only root sees `trusted.*` attributes: what an ordinary user's capture saw is not all of them.
+    out.push(u8::from(sys::effective_uid() == 0));
     out.extend_from_slice(generation);
     put_bytes(&mut out, path);
     out

@@ -58,6 +58,8 @@ pub(super) enum Rollback {
     Diff(commands::diff::DiffArgs),
     /// Bring the tracked paths back to a snapshot
     Restore(commands::restore::RestoreArgs),
+    /// Finish a restore that was interrupted, or take it back
+    Resume(commands::resume::ResumeArgs),
     /// Check every manifest and every byte
     Verify(commands::verify::VerifyArgs),
     /// Remove sessions, and free the space that nobody needs

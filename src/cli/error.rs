@@ -99,6 +99,12 @@ impl From<SnapshotError> for CliError {
                      (--max-entries N, --max-bytes N; 0 is none)"
                 ))
             }
+            SnapshotError::RestoreInterrupted { session } => {
+                let name = session.file_name().unwrap_or_default().to_string_lossy();
+                failed.with_hint(format!(
+                    "`nono rollback resume {name}` finishes it, with --abort it is taken back"
+                ))
+            }
             SnapshotError::Store(error) if error.is_damage() => {
                 failed.with_hint("`nono rollback verify --all` says what is damaged")
             }
@@ -123,6 +129,12 @@ impl From<RestoreError> for CliError {
     fn from(error: RestoreError) -> Self {
         match error {
             RestoreError::Snapshot(error) => error.into(),
+            RestoreError::HalfDone { .. } | RestoreError::NotTakenBack { .. } => {
+                Self::failed(error.to_string()).with_hint(
+                    "`nono rollback resume` tries to finish it, `nono rollback resume --abort` to \
+                     take it back",
+                )
+            }
             RestoreError::Content { ref source, .. } if source.is_damage() => {
                 Self::failed(error.to_string())
                     .with_hint("`nono rollback verify` says what else is damaged")

@@ -60,6 +60,9 @@ fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
 
 fn dispatch(arguments: Arguments, context: &Context) -> Outcome {
     let store = arguments.store;
+    if !matches!(arguments.command, Command::Rollback { command: Rollback::Resume(_) }) {
+        commands::resume::remind(&store, context);
+    }
     match arguments.command {
         Command::Run(args) => commands::run::run(&args, &store, context),
         Command::SandboxExec(args) => commands::sandbox_exec::run(&args),
@@ -73,6 +76,7 @@ fn dispatch(arguments: Arguments, context: &Context) -> Outcome {
             Rollback::Show(args) => commands::show::run(&args, &store, context),
             Rollback::Diff(args) => commands::diff::run(&args, &store, context),
             Rollback::Restore(args) => commands::restore::run(&args, &store, context),
+            Rollback::Resume(args) => commands::resume::run(&args, &store, context),
             Rollback::Verify(args) => commands::verify::run(&args, &store, context),
             Rollback::Cleanup(args) => commands::cleanup::run(&args, &store, context),
         },

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use parking_lot::Mutex;
+use signal_hook::SigId;
 use signal_hook::consts::{SIGINT, SIGTERM};
 
 use super::context::Context;
@@ -22,6 +23,7 @@ pub(super) struct Bar {
     shown: Mutex<bool>,
     is_terminal: bool,
     stop: Arc<AtomicBool>,
+    handlers: Mutex<Vec<SigId>>,
     is_finished: AtomicBool,
     bytes: std::sync::atomic::AtomicU64,
 }
@@ -37,18 +39,17 @@ impl Bar {
         }
         bar.set_message(what);
         let stop = Arc::new(AtomicBool::new(false));
-        if stops_on_signal {
-            for signal in [SIGINT, SIGTERM] {
-                // Without a handler, the signal ends the process, which is safe too.
-                let _ = signal_hook::flag::register(signal, Arc::clone(&stop));
-            }
-        }
+        let signals: &[i32] = if stops_on_signal { &[SIGINT, SIGTERM] } else { &[] };
+        // Without a handler, the signal ends the process, which is safe too.
+        let register = |signal: &i32| signal_hook::flag::register(*signal, Arc::clone(&stop)).ok();
+        let handlers = Mutex::new(signals.iter().filter_map(register).collect());
         Arc::new(Self {
             bar,
             started: Instant::now(),
             shown: Mutex::new(false),
             is_terminal: context.stderr_is_terminal,
             stop,
+            handlers,
             is_finished: AtomicBool::new(false),
             bytes: 0.into(),
         })
@@ -58,6 +59,9 @@ impl Bar {
     /// run was interrupted, its last state still has to be recorded.
     pub(super) fn finish(&self) {
         self.is_finished.store(true, Ordering::Relaxed);
+        for handler in self.handlers.lock().drain(..) {
+            signal_hook::low_level::unregister(handler);
+        }
         self.bar.finish_and_clear();
     }
 }

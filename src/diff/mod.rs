@@ -4,16 +4,23 @@
 //! what a person is told: it leaves out directories whose mtime alone moved, and paths that one of
 //! the two snapshots did not capture, since nothing can be said of those.
 
+mod lookup;
+
 use std::borrow::Cow;
+use std::collections::{BTreeSet, HashSet};
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use crate::object::{Attributes, ContentHash, LinkGroups, Node, RootEntry, Tree, TreeEntry};
+use crate::object::{
+    Attributes, ContentHash, LinkGroups, Node, RootEntry, RootTree, Tree, TreeEntry,
+};
 use crate::path_text::{serde_path, to_path};
 use crate::snapshot::{NotCapturedSet, join};
 use crate::store::{ObjectSource, StoreError, read_links, read_root_tree, read_tree};
+
+pub(crate) use lookup::Lookup;
 
 /// How a path changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -21,7 +28,7 @@ use crate::store::{ObjectSource, StoreError, read_links, read_root_tree, read_tr
 pub enum ChangeType {
     /// It is there only in the newer state.
     Created,
-    /// Its contents, its kind, its link target or its time are different.
+    /// Its contents, its kind, its link target, its time or the names it is linked to are different.
     Modified,
     /// It is there only in the older state.
     Deleted,
@@ -125,8 +132,10 @@ impl Difference {
         if (old.mode, old.uid, old.gid, &old.xattrs) != (new.mode, new.uid, new.gid, &new.xattrs) {
             return Some(ChangeType::PermissionsChanged);
         }
+        // Of a directory, only its mtime or its contents changed; of anything else, its mtime or
+        // what it is linked to.
         let is_dir = self.new.as_ref().is_some_and(|s| matches!(s.node, Node::Directory { .. }));
-        (old.mtime != new.mtime && !is_dir).then_some(ChangeType::Modified)
+        (!is_dir).then_some(ChangeType::Modified)
     }
 
     /// The change as it is told, or `None` when there is nothing to tell.
@@ -158,8 +167,9 @@ pub fn compare(
     if old_root == new_root {
         return Ok(differences);
     }
-    let old = root_entries(read_root_tree(store, old_root)?.entries);
-    let new = root_entries(read_root_tree(store, new_root)?.entries);
+    let old_root = read_root_tree(store, old_root)?;
+    let new_root = read_root_tree(store, new_root)?;
+    let (old, new) = (root_entries(&old_root.entries), root_entries(&new_root.entries));
     let mut pending: Vec<(Vec<u8>, Option<ContentHash>, Option<ContentHash>)> = Vec::new();
     compare_entries(b"", &old, &new, &mut differences, &mut pending);
     // Not recursive: a tree may be deeper than a stack.
@@ -171,17 +181,46 @@ pub fn compare(
         let (old, new) = (load(old)?, load(new)?);
         compare_entries(&base, old.entries(), new.entries(), &mut differences, &mut pending);
     }
+    if old_root.links != new_root.links {
+        compare_links(store, &old_root, &new_root, &mut differences)?;
+    }
     // `/` sorts before every other byte here, so that a directory comes right before its contents.
     differences.sort_by(|a, b| a.path.split(|b| *b == b'/').cmp(b.path.split(|b| *b == b'/')));
     Ok(differences)
 }
 
 /// Tracked paths in the form of tree entries, named by their whole path.
-fn root_entries(entries: Vec<RootEntry>) -> Vec<TreeEntry> {
-    entries
-        .into_iter()
-        .map(|RootEntry { path, attributes, node }| TreeEntry { name: path, attributes, node })
-        .collect()
+fn root_entries(entries: &[RootEntry]) -> Vec<TreeEntry> {
+    let entry = |RootEntry { path, attributes, node }| TreeEntry { name: path, attributes, node };
+    entries.iter().cloned().map(entry).collect()
+}
+
+/// Adds paths that are linked to others than before, though nothing else of them changed.
+fn compare_links(
+    source: &dyn ObjectSource,
+    old_root: &RootTree,
+    new_root: &RootTree,
+    differences: &mut Vec<Difference>,
+) -> Result<(), StoreError> {
+    let old_links = read_links(source, old_root.links.as_ref())?;
+    let new_links = read_links(source, new_root.links.as_ref())?;
+    let old_groups: HashSet<_> = old_links.groups().iter().collect();
+    let new_groups: HashSet<_> = new_links.groups().iter().collect();
+    // A path is in one group at most, so a group that is not in the other set is news to each of
+    // its paths.
+    let paths: BTreeSet<&[u8]> = old_groups
+        .symmetric_difference(&new_groups)
+        .flat_map(|group| group.iter().map(|path| &**path))
+        .collect();
+    let known: HashSet<Vec<u8>> = differences.iter().map(|found| found.path.clone()).collect();
+    let mut old = Lookup::new(source, old_root);
+    let mut new = Lookup::new(source, new_root);
+    for path in paths.into_iter().filter(|path| !known.contains(*path)) {
+        if let (Some(old), Some(new)) = (old.find(path)?, new.find(path)?) {
+            differences.push(Difference { path: path.to_vec(), old: Some(old), new: Some(new) });
+        }
+    }
+    Ok(())
 }
 
 fn compare_entries(

@@ -58,6 +58,13 @@ impl CleanupPlan {
                 SkipReason::Running
             // Not waited for: whoever holds it may be waiting for the store's lock.
             } else if let Some(lock) = session.try_lock()? {
+                if session.has_restore_journal()? {
+                    let reason = SkipReason::RestoreInterrupted;
+                    let session_id = session.id();
+                    report.sessions_skipped.push(SkippedSession { session_id, reason });
+                    kept.push(session);
+                    continue;
+                }
                 report.sessions_removed.push(session.id());
                 removed.push(Removed { name: name.clone(), session, _lock: lock });
                 continue;
@@ -92,6 +99,7 @@ impl CleanupPlan {
         if let Some((store, lock)) = &store {
             remove_garbage(&root, store, lock, &survey, options)?;
         }
+        root.remove_unfinished(options.grace)?;
         // Last, so that what is left to do after a crash can still be seen from the manifests.
         for name in &hidden {
             root.dir.remove_dir_all(name)?;

@@ -104,6 +104,8 @@ pub enum SkipReason {
     Running,
     /// A snapshot of it is being taken or restored. Only noticed when a plan is applied.
     Busy,
+    /// A restore of it was interrupted: only with the session can that be finished or taken back.
+    RestoreInterrupted,
 }
 
 impl std::fmt::Display for SkipReason {
@@ -111,6 +113,7 @@ impl std::fmt::Display for SkipReason {
         f.write_str(match self {
             Self::Running => "its command is still running",
             Self::Busy => "a snapshot of it is being taken or restored",
+            Self::RestoreInterrupted => "a restore of it was interrupted: resume or abort it first",
         })
     }
 }

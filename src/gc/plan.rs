@@ -45,8 +45,14 @@ impl CleanupPlan {
             if names.contains(&name) {
                 continue;
             }
-            if session.is_running()? {
-                let reason = SkipReason::Running;
+            let reason = if session.is_running()? {
+                Some(SkipReason::Running)
+            } else if session.has_restore_journal()? {
+                Some(SkipReason::RestoreInterrupted)
+            } else {
+                None
+            };
+            if let Some(reason) = reason {
                 report.sessions_skipped.push(SkippedSession { session_id: session.id(), reason });
                 kept.push(session);
                 continue;

@@ -2,15 +2,19 @@
 
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+use std::time::Duration;
 
 use super::CleanupError;
+use super::survey::is_older;
 use crate::path_text::to_path;
 use crate::snapshot::{MANIFEST_NAME, OBJECTS_NAME, SessionDir};
 use crate::store::{LocalStore, StoreError};
-use crate::sys::{Dir, FileKind};
+use crate::sys::{self, Dir, FileKind};
 
 /// Sessions that are being removed have this in front of their id.
 const REMOVED_PREFIX: &[u8] = b".removed-";
+/// Sessions and stat caches that are being made have this in their names.
+const NEW_PREFIX: &[u8] = b".new-";
 const INDEX_NAME: &[u8] = b"index";
 
 /// An open root directory.
@@ -154,6 +158,31 @@ impl StoreRoot {
         {
             tracing::warn!("stat caches not removed: {error}");
         }
+    }
+
+    /// Removes what a crash left of sessions and stat caches that were being made, once nobody can be
+    /// at work on them any more.
+    pub(super) fn remove_unfinished(&self, grace: Duration) -> sys::Result<()> {
+        let now = sys::coarse_now();
+        for listed in self.dir.open_beneath(b"")?.names()? {
+            if listed.name.starts_with(NEW_PREFIX)
+                && is_older(self.dir.stat(&listed.name)?.ctime, now, grace)
+            {
+                self.dir.remove_dir_all(&listed.name)?;
+            }
+        }
+        let index = match self.dir.open_dir(INDEX_NAME) {
+            Ok(index) => index,
+            Err(error) if error.is_gone() => return Ok(()),
+            Err(error) => return Err(error),
+        };
+        for listed in index.names()? {
+            let is_new = listed.name.windows(NEW_PREFIX.len()).any(|part| part == NEW_PREFIX);
+            if is_new && is_older(index.stat(&listed.name)?.ctime, now, grace) {
+                index.remove_file(&listed.name)?;
+            }
+        }
+        Ok(())
     }
 }
 

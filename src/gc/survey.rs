@@ -114,7 +114,7 @@ impl Survey {
 
 /// Whether something is at least `grace` old. What is from the future is not, unless the grace time
 /// is zero: kernels may stamp an inode with a finer clock than the one that is read here.
-fn is_older(stored_at: FileTime, now: FileTime, grace: Duration) -> bool {
+pub(super) fn is_older(stored_at: FileTime, now: FileTime, grace: Duration) -> bool {
     let ns =
         |time: FileTime| i128::from(time.seconds) * 1_000_000_000 + i128::from(time.nanoseconds);
     // A duration has fewer than 2^94 nanoseconds.

@@ -716,3 +716,18 @@ fn snapshots_that_are_taken_during_cleanups_are_complete() {
         assert_sound(&lab.manager(id));
     }
 }
+
+#[test]
+fn what_a_crash_left_of_a_session_in_the_making_goes_when_it_is_old() {
+    let lab = Lab::new();
+    let unfinished = lab.root().join(".new-0123");
+    fs::create_dir_all(unfinished.join("snapshots")).unwrap();
+    let cache = lab.root().join("index/abc.stat.new-4567");
+    fs::create_dir_all(cache.parent().unwrap()).unwrap();
+    fs::write(&cache, "half").unwrap();
+    lab.cleanup(&[], &[]);
+    assert!(unfinished.exists() && cache.exists(), "somebody may still be at work on it");
+    let options = CleanupOptions { grace: Duration::ZERO, ..CleanupOptions::default() };
+    lab.plan(&[], &[]).unwrap().apply(|| Ok::<_, Infallible>(Vec::new()), &options).unwrap();
+    assert!(!unfinished.exists() && !cache.exists());
+}

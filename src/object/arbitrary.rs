@@ -36,6 +36,10 @@ fn attributes() -> impl Strategy<Value = Attributes> {
     )
 }
 
+pub(crate) fn entry() -> impl Strategy<Value = (Attributes, Node)> {
+    (attributes(), node())
+}
+
 pub(crate) fn tree() -> impl Strategy<Value = Tree> {
     btree_map(name(), (attributes(), node()), 0..8).prop_map(|entries| {
         Tree::new(

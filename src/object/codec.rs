@@ -35,10 +35,10 @@ pub enum DecodeError {
 }
 
 /// Appends values.
-pub(super) struct Writer(Vec<u8>);
+pub(crate) struct Writer(Vec<u8>);
 
 impl Writer {
-    pub(super) fn new(magic: &[u8; 8], version: u8) -> Self {
+    pub(crate) fn new(magic: &[u8; 8], version: u8) -> Self {
         let mut bytes = Vec::with_capacity(256);
         bytes.extend_from_slice(magic);
         bytes.push(version);
@@ -46,24 +46,24 @@ impl Writer {
     }
 
     /// Writes after what is there already, for a part of an object.
-    pub(super) fn append_to(bytes: Vec<u8>) -> Self {
+    pub(crate) fn append_to(bytes: Vec<u8>) -> Self {
         Self(bytes)
     }
 
-    pub(super) fn u8(&mut self, value: u8) {
+    pub(crate) fn u8(&mut self, value: u8) {
         self.0.push(value);
     }
 
-    pub(super) fn u16(&mut self, value: u16) {
+    pub(crate) fn u16(&mut self, value: u16) {
         self.0.extend_from_slice(&value.to_le_bytes());
     }
 
-    pub(super) fn u32(&mut self, value: u32) {
+    pub(crate) fn u32(&mut self, value: u32) {
         self.0.extend_from_slice(&value.to_le_bytes());
     }
 
     /// LEB128, as in DWARF and WebAssembly.
-    pub(super) fn varint(&mut self, mut value: u64) {
+    pub(crate) fn varint(&mut self, mut value: u64) {
         while value >= 0x80 {
             self.0.push(value as u8 | 0x80);
             value >>= 7;
@@ -72,32 +72,32 @@ impl Writer {
     }
 
     /// Zigzag, then LEB128, as in Protocol Buffers: small negative numbers stay short.
-    pub(super) fn signed(&mut self, value: i64) {
+    pub(crate) fn signed(&mut self, value: i64) {
         self.varint(((value << 1) ^ (value >> 63)) as u64);
     }
 
-    pub(super) fn raw(&mut self, bytes: &[u8]) {
+    pub(crate) fn raw(&mut self, bytes: &[u8]) {
         self.0.extend_from_slice(bytes);
     }
 
-    pub(super) fn bytes(&mut self, bytes: &[u8]) {
+    pub(crate) fn bytes(&mut self, bytes: &[u8]) {
         self.varint(bytes.len() as u64);
         self.raw(bytes);
     }
 
-    pub(super) fn finish(self) -> Vec<u8> {
+    pub(crate) fn finish(self) -> Vec<u8> {
         self.0
     }
 }
 
 /// Takes values from the front.
-pub(super) struct Reader<'a> {
+pub(crate) struct Reader<'a> {
     bytes: &'a [u8],
     at: usize,
 }
 
 impl<'a> Reader<'a> {
-    pub(super) fn new(
+    pub(crate) fn new(
         bytes: &'a [u8],
         magic: &[u8; 8],
         kind: &'static str,
@@ -114,11 +114,11 @@ impl<'a> Reader<'a> {
         }
     }
 
-    pub(super) fn invalid(&self, what: &'static str) -> DecodeError {
+    pub(crate) fn invalid(&self, what: &'static str) -> DecodeError {
         DecodeError::Invalid { what, at: self.at }
     }
 
-    pub(super) fn raw(&mut self, len: usize) -> Result<&'a [u8], DecodeError> {
+    pub(crate) fn raw(&mut self, len: usize) -> Result<&'a [u8], DecodeError> {
         let end = self.at.checked_add(len).filter(|end| *end <= self.bytes.len());
         let end = end.ok_or(DecodeError::Truncated(self.bytes.len()))?;
         let taken = &self.bytes[self.at..end];
@@ -132,23 +132,23 @@ impl<'a> Reader<'a> {
         Ok(out)
     }
 
-    pub(super) fn hash(&mut self) -> Result<super::ContentHash, DecodeError> {
+    pub(crate) fn hash(&mut self) -> Result<super::ContentHash, DecodeError> {
         Ok(super::ContentHash::from_bytes(self.array()?))
     }
 
-    pub(super) fn u8(&mut self) -> Result<u8, DecodeError> {
+    pub(crate) fn u8(&mut self) -> Result<u8, DecodeError> {
         Ok(self.array::<1>()?[0])
     }
 
-    pub(super) fn u16(&mut self) -> Result<u16, DecodeError> {
+    pub(crate) fn u16(&mut self) -> Result<u16, DecodeError> {
         Ok(u16::from_le_bytes(self.array()?))
     }
 
-    pub(super) fn u32(&mut self) -> Result<u32, DecodeError> {
+    pub(crate) fn u32(&mut self) -> Result<u32, DecodeError> {
         Ok(u32::from_le_bytes(self.array()?))
     }
 
-    pub(super) fn varint(&mut self) -> Result<u64, DecodeError> {
+    pub(crate) fn varint(&mut self) -> Result<u64, DecodeError> {
         let mut value = 0u64;
         for shift in (0..).step_by(7) {
             let byte = self.u8()?;
@@ -166,24 +166,24 @@ impl<'a> Reader<'a> {
         Err(self.invalid("number without end"))
     }
 
-    pub(super) fn varint_u32(&mut self) -> Result<u32, DecodeError> {
+    pub(crate) fn varint_u32(&mut self) -> Result<u32, DecodeError> {
         u32::try_from(self.varint()?).map_err(|_| self.invalid("number beyond 32 bits"))
     }
 
-    pub(super) fn signed(&mut self) -> Result<i64, DecodeError> {
+    pub(crate) fn signed(&mut self) -> Result<i64, DecodeError> {
         let value = self.varint()?;
         Ok((value >> 1) as i64 ^ -((value & 1) as i64))
     }
 
     /// A length-prefixed byte string.
-    pub(super) fn bytes(&mut self) -> Result<&'a [u8], DecodeError> {
+    pub(crate) fn bytes(&mut self) -> Result<&'a [u8], DecodeError> {
         let len = self.varint()?;
         self.raw(usize::try_from(len).map_err(|_| DecodeError::Truncated(self.bytes.len()))?)
     }
 
     /// A count of items that are at least `min_len` bytes each; more than fit is refused here, so
     /// that a declared count never decides how much memory is taken.
-    pub(super) fn count(&mut self, min_len: usize) -> Result<usize, DecodeError> {
+    pub(crate) fn count(&mut self, min_len: usize) -> Result<usize, DecodeError> {
         let count = self.varint()?;
         let most = (self.bytes.len() - self.at) / min_len.max(1);
         match usize::try_from(count) {
@@ -192,7 +192,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    pub(super) fn finish(self) -> Result<(), DecodeError> {
+    pub(crate) fn finish(self) -> Result<(), DecodeError> {
         match self.bytes.len() - self.at {
             0 => Ok(()),
             left => Err(DecodeError::TrailingBytes(left)),

@@ -16,9 +16,11 @@ pub(crate) mod arbitrary;
 mod tests;
 
 pub use codec::DecodeError;
+pub(crate) use codec::{Reader, Writer};
 pub use hash::{ContentHash, Hasher, ParseHashError};
 pub use root::{LinkGroups, RootEntry, RootTree, is_tracked_path};
 pub use tree::{
     Attributes, Device, FORMAT_VERSION, FileTime, MAX_NAME_BYTES, MAX_PATH_BYTES, MODE_MASK, Node,
     Tree, TreeEntry, XattrPair, Xattrs, encode_entry, is_name,
 };
+pub(crate) use tree::{read_entry, write_entry};

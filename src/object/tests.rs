@@ -103,6 +103,18 @@ fn a_billion_declared_entries_take_no_memory() {
 }
 
 #[test]
+fn a_tree_never_encodes_what_it_would_not_decode() {
+    let entry = |mode| TreeEntry {
+        name: (*b"twice").into(),
+        attributes: Attributes { mode, ..Attributes::default() },
+        node: Node::Fifo,
+    };
+    let tree = Tree::new(vec![entry(1), entry(2)]);
+    assert_eq!(tree.entries(), [entry(1)]);
+    assert_eq!(Tree::decode(&tree.encode()), Ok(tree));
+}
+
+#[test]
 fn the_smallest_root_tree_comes_back() {
     let entry =
         RootEntry { path: (*b"/a").into(), attributes: Attributes::default(), node: Node::Fifo };

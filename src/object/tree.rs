@@ -133,11 +133,11 @@ pub struct Tree {
 }
 
 impl Tree {
-    /// Sorts the entries. Names come from the kernel or from a decoder, so they are valid and
-    /// different.
+    /// Sorts the entries; of two with one name the first stays, so that what is encoded can always be
+    /// decoded.
     pub fn new(mut entries: Vec<TreeEntry>) -> Self {
-        entries.sort_unstable_by(|a, b| a.name.cmp(&b.name));
-        debug_assert!(entries.windows(2).all(|pair| pair[0].name < pair[1].name));
+        entries.sort_by(|a, b| a.name.cmp(&b.name));
+        entries.dedup_by(|a, b| a.name == b.name);
         Self { entries }
     }
 
@@ -210,7 +210,7 @@ pub fn is_name(name: &[u8]) -> bool {
 const MIN_ENTRY_BYTES: usize = 2 + 1 + 1 + 2 + 1 + 1 + 1 + 4;
 const HAS_XATTRS: u8 = 1;
 
-pub(super) fn write_entry(writer: &mut Writer, attributes: &Attributes, node: &Node) {
+pub(crate) fn write_entry(writer: &mut Writer, attributes: &Attributes, node: &Node) {
     writer.u8(match node {
         Node::File { .. } => 1,
         Node::Directory { .. } => 2,
@@ -248,7 +248,7 @@ pub(super) fn write_entry(writer: &mut Writer, attributes: &Attributes, node: &N
     }
 }
 
-pub(super) fn read_entry(reader: &mut Reader<'_>) -> Result<(Attributes, Node), DecodeError> {
+pub(crate) fn read_entry(reader: &mut Reader<'_>) -> Result<(Attributes, Node), DecodeError> {
     let kind = reader.u8()?;
     let flags = reader.u8()?;
     if flags & !HAS_XATTRS != 0 {

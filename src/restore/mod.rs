@@ -4,14 +4,19 @@
 //! store (a safety snapshot comes first); the filter is the one of the capture, and what a snapshot
 //! did not capture is left alone; no path changes before every byte was staged and checked; no
 //! symlink is followed and no path outside the tracked paths is touched; a failure takes back what
-//! was done. Planning changes nothing.
+//! was done, and after a crash the journal tells the next one how to. Planning changes nothing.
 
+mod areas;
 mod attributes;
 mod commit;
+mod journal;
 mod places;
 mod plan;
+mod recover;
+mod rollback;
+mod secure;
 mod staging;
-
+mod steps;
 #[cfg(test)]
 mod tests;
 
@@ -20,17 +25,24 @@ use std::path::PathBuf;
 use serde::Serialize;
 
 use crate::diff::{self, Change};
+use crate::object::ContentHash;
 use crate::path_text::{Shown, to_path};
 use crate::snapshot::{
-    LoadedManifest, ManifestError, SnapshotError, SnapshotManager, SnapshotManifest,
+    CacheUse, Capture, LoadedManifest, ManifestError, SnapshotError, SnapshotKind, SnapshotManager,
+    SnapshotManifest,
 };
-use crate::store::{OverlayStore, StoreError};
+use crate::store::{ObjectSource, OverlayStore, StoreError};
 use crate::sys;
 
+use areas::Areas;
 use commit::Commit;
+use journal::{Journal, JournalError, Work};
 use places::Places;
 pub use plan::{RestorePlan, Skipped};
-use staging::{Staging, stage};
+pub use recover::{Recovery, RecoveryOutcome, RecoveryReport};
+use rollback::take_back;
+use staging::{Layout, stage};
+use steps::Disk;
 
 /// Why a restore did not happen. Unless it is [`RestoreError::HalfDone`], nothing has changed.
 #[derive(Debug, thiserror::Error)]
@@ -56,6 +68,51 @@ pub enum RestoreError {
         /// The path.
         path: PathBuf,
     },
+    /// The path was changed after the restore was interrupted.
+    #[error(
+        "{} was changed after the restore was interrupted: move it away and resume again, or take \
+         the restore back",
+        Shown::path(path)
+    )]
+    ChangedSince {
+        /// The path.
+        path: PathBuf,
+    },
+    /// The new contents do not fit on the disk.
+    #[error(
+        "not enough space in {}: {needed} bytes are needed, {free} are free; nothing was changed",
+        Shown::path(path)
+    )]
+    NoSpace {
+        /// A directory on the file system that is too full.
+        path: PathBuf,
+        /// Bytes that are needed there.
+        needed: u64,
+        /// Bytes that are free there.
+        free: u64,
+    },
+    /// The journal of an interrupted restore cannot be read.
+    #[error("the journal of a restore, {}, cannot be used: {reason}", Shown::path(path))]
+    DamagedJournal {
+        /// Where it is.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// The journal names a safety snapshot that the session does not have.
+    #[error("the journal in {} does not belong to this session", Shown::path(session))]
+    ForeignJournal {
+        /// The session's directory.
+        session: PathBuf,
+    },
+    /// An interrupted restore could not be taken back completely.
+    #[error("not everything could be put back: {}. What was replaced is in {}, and in the safety snapshot", rollback.join("; "), shown_list(staging))]
+    NotTakenBack {
+        /// What could not be put back.
+        rollback: Vec<String>,
+        /// Where the replaced files are.
+        staging: Vec<PathBuf>,
+    },
     /// A path is in no tracked path, or on a file system that cannot be reached from there.
     #[error("cannot restore {}: it is outside the tracked paths", Shown::path(path))]
     Outside {
@@ -65,6 +122,18 @@ pub enum RestoreError {
     /// A file system call failed.
     #[error("{0}; nothing was changed")]
     Io(#[from] sys::Error),
+    /// The directory that held a tracked path is gone, and is outside of what a restore touches.
+    #[error(
+        "cannot restore {}: the directory that held it is gone; nothing was changed",
+        Shown::path(path)
+    )]
+    ParentMissing {
+        /// The tracked path.
+        path: PathBuf,
+    },
+    /// Files that would be replaced kept changing.
+    #[error("files that would be replaced keep changing; nothing was changed")]
+    NeverStill,
     /// Somebody asked to stop.
     #[error("stopped; nothing was changed")]
     Cancelled,
@@ -92,6 +161,18 @@ impl RestoreError {
         Self::ChangedMeanwhile { path: to_path(path).to_owned() }
     }
 
+    fn changed_since(path: &[u8]) -> Self {
+        Self::ChangedSince { path: to_path(path).to_owned() }
+    }
+
+    fn from_place(error: sys::Error, path: &[u8]) -> Self {
+        if error.is_gone() {
+            Self::ParentMissing { path: to_path(path).to_owned() }
+        } else {
+            error.into()
+        }
+    }
+
     fn outside(path: &[u8]) -> Self {
         Self::Outside { path: to_path(path).to_owned() }
     }
@@ -100,6 +181,17 @@ impl RestoreError {
 impl From<StoreError> for RestoreError {
     fn from(error: StoreError) -> Self {
         Self::Snapshot(error.into())
+    }
+}
+
+impl From<JournalError> for RestoreError {
+    fn from(error: JournalError) -> Self {
+        match error {
+            JournalError::Io(error) => Self::Io(error),
+            JournalError::Undecodable { path, source } => {
+                Self::DamagedJournal { path, reason: source.to_string() }
+            }
+        }
     }
 }
 
@@ -161,9 +253,30 @@ impl SnapshotManager {
     pub fn plan_restore(&self, number: u64) -> Result<RestorePlan, RestoreError> {
         let (target, latest) = self.restore_target(number)?;
         let overlay = OverlayStore::new(self.store());
-        let current = self.capture_current(&overlay, &target.manifest, &latest.manifest, true)?;
-        let left_out = &current.not_captured;
-        Ok(plan::plan(&overlay, &current.merkle_root, left_out, &target.manifest)?)
+        let current =
+            self.capture_current(&overlay, &target.manifest, &latest.manifest, CacheUse::Read)?;
+        let mut plan =
+            plan::plan(&overlay, &current.merkle_root, &current.not_captured, &target.manifest)?;
+        self.complete_plan(&overlay, &mut plan, &current.merkle_root, &target.manifest)?;
+        Ok(plan)
+    }
+
+    /// What the plan needs to know from the disk.
+    fn complete_plan(
+        &self,
+        source: &dyn ObjectSource,
+        plan: &mut RestorePlan,
+        current_root: &ContentHash,
+        target: &SnapshotManifest,
+    ) -> Result<(), RestoreError> {
+        let mut places = Places::new(&target.roots);
+        if let Some(path) = plan.first_path() {
+            // Making directories above a tracked path is not for a restore to decide.
+            places.find(path).map_err(|error| RestoreError::from_place(error, path))?;
+        }
+        plan.detach_foreign_links(&diff::links_of(source, current_root)?, &mut places)?;
+        plan.link(&diff::links_of(source, &target.merkle_root)?);
+        Ok(())
     }
 
     /// Brings the tracked paths back to a snapshot. See the module for what always holds.
@@ -172,77 +285,148 @@ impl SnapshotManager {
     /// [`RestoreError`]; but for [`RestoreError::HalfDone`], nothing has changed then.
     pub fn restore(&self, number: u64) -> Result<RestoreReport, RestoreError> {
         let _session_lock = self.session().lock()?;
+        self.refuse_interrupted_restore()?;
         // Nothing may be collected between the plan and the last byte.
         let _store_lock = self.store().lock_shared()?;
         let (target, latest) = self.restore_target(number)?;
         let target = &target.manifest;
-        let current = self.capture_current(self.store(), target, &latest.manifest, false)?;
+        let (current, mut plan) = self.plan_from_disk(target, &latest.manifest)?;
         let started = current.started;
-        let mut plan =
-            plan::plan(self.store(), &current.merkle_root, &current.not_captured, target)?;
-        plan.link(&diff::links_of(self.store(), &target.merkle_root)?);
         let mut report = RestoreReport {
             session_id: self.session().id(),
             snapshot: number,
             dry_run: false,
             changes: std::mem::take(&mut plan.changes),
             conflicts: Vec::new(),
-            skipped: std::mem::take(&mut plan.skipped),
+            skipped: Vec::new(),
             safety_snapshot: None,
         };
         if plan.is_empty() {
+            report.skipped = plan.skipped;
             return Ok(report);
         }
-        let safety = self.publish_safety(current, &latest, &target.roots)?;
-        report.safety_snapshot = Some(safety.number);
-        report.skipped.extend(self.carry_out(&plan, target, started)?);
+        let last = &latest.manifest;
+        // A restore that failed and is tried again needs no second record of the same state.
+        let is_recorded =
+            last.kind == SnapshotKind::Safety && last.merkle_root == current.merkle_root;
+        let safety = if is_recorded {
+            last.number
+        } else {
+            self.publish_safety(current, &latest, &target.roots)?.number
+        };
+        report.safety_snapshot = Some(safety);
+        report.skipped = self.carry_out(&plan, target, safety, started)?;
         report.skipped.sort_by(|a, b| a.path.cmp(&b.path));
         Ok(report)
     }
 
-    /// The manifest to restore and the last one, after checking that the chain is unbroken: a
-    /// manifest that was tampered with must not say what is overwritten.
+    /// Captures the current state into the store and plans from it. Every byte that the plan replaces
+    /// or removes is then in the store; if the cached capture missed one, all is read afresh.
+    fn plan_from_disk(
+        &self,
+        target: &SnapshotManifest,
+        latest: &SnapshotManifest,
+    ) -> Result<(Capture, RestorePlan), RestoreError> {
+        for cache in [CacheUse::ReadAndWrite, CacheUse::Nothing] {
+            let current = self.capture_current(self.store(), target, latest, cache)?;
+            let (root, left_out) = (&current.merkle_root, &current.not_captured);
+            let mut plan = plan::plan(self.store(), root, left_out, target)?;
+            self.complete_plan(self.store(), &mut plan, root, target)?;
+            let mut places = Places::new(&target.roots);
+            if secure::is_everything_stored(self.store(), &plan, &mut places)? {
+                return Ok((current, plan));
+            }
+        }
+        Err(RestoreError::NeverStill)
+    }
+
+    /// The manifest to restore and the last one, after checking that they are the ones that the session
+    /// and their neighbours name: a manifest that was tampered with must not say what is overwritten.
     fn restore_target(
         &self,
         number: u64,
     ) -> Result<(LoadedManifest, LoadedManifest), RestoreError> {
-        let mut chain = self.session().chain()?;
-        let Some(latest) = chain.last().cloned() else {
-            let session = self.session().path().to_owned();
-            return Err(SnapshotError::NoBaseline { session }.into());
-        };
-        if number >= chain.len() as u64 {
+        let latest = self.latest()?;
+        let last = latest.manifest.number;
+        if number > last {
             return Err(SnapshotError::NoSuchSnapshot {
                 session: self.session().path().to_owned(),
                 number,
-                last: Some(latest.manifest.number),
+                last: Some(last),
             }
             .into());
         }
-        Ok((chain.swap_remove(number as usize), latest))
+        let listed = self.session().metadata()?.manifest_hashes;
+        Ok((self.session().listed_manifest(number, &listed)?, latest))
     }
 
+    /// Stages, commits and clears up. Returns what was left as it is.
     fn carry_out(
         &self,
         plan: &RestorePlan,
         target: &SnapshotManifest,
+        safety: u64,
         started: sys::FileTime,
     ) -> Result<Vec<Skipped>, RestoreError> {
-        let mut places = Places::new(&target.roots);
-        let mut staging = Staging::new();
-        let staged =
-            stage(self.store(), plan, &mut places, &mut staging, self.progress(), self.threads());
-        let done = staged.and_then(|(puts, mut skipped)| {
-            skipped.extend(Commit::new(&mut places, &mut staging, started).run(plan, &puts)?);
-            staging.sync()?;
-            Ok(skipped)
+        let roots = &target.roots;
+        let mut places = Places::new(roots);
+        let layout = Layout::new(plan, &mut places)?;
+        let mut journal =
+            Journal { snapshot: target.number, safety, areas: layout.areas.clone(), work: None };
+        journal.save(self.session())?;
+        let mut areas = Areas::open(&journal.areas, roots)?;
+        let staged = areas.make().map_err(RestoreError::from).and_then(|()| {
+            let (progress, threads) = (self.progress(), self.threads());
+            let mut work = stage(self.store(), plan, &layout, &areas, started, progress, threads)?;
+            work.skipped.extend(plan.skipped.iter().cloned());
+            // What is put in place must be on the disk before the name that it replaces goes.
+            areas.sync()?;
+            journal.work = Some(work);
+            journal.save(self.session())?;
+            Ok(())
         });
-        if !matches!(done, Err(RestoreError::HalfDone { .. })) {
-            // Everything is in place, or everything was taken back: what is left is not needed.
-            staging.remove(plan, done.is_ok())?;
+        let work = match (staged, journal.work.take()) {
+            (Ok(()), Some(work)) => work,
+            (staged, _) => {
+                self.settle(journal, None, roots)?;
+                return staged.map(|()| Vec::new());
+            }
+        };
+        match commit(&mut places, &areas, &work) {
+            Ok(skipped) => {
+                if let Err(error) = self.settle(journal, Some(&work), roots) {
+                    // Everything is in place; only what is not needed any more is left.
+                    tracing::warn!("staging directories are left: {error}");
+                }
+                Ok([work.skipped, skipped].concat())
+            }
+            // The journal stays: whoever removes what was in the way can try again.
+            Err(error @ RestoreError::HalfDone { .. }) => Err(error),
+            Err(error) => {
+                self.settle(journal, None, roots)?;
+                Err(error)
+            }
         }
-        done
     }
+}
+
+/// Takes all steps and makes them durable, or takes back those that were taken.
+fn commit(
+    places: &mut Places<'_>,
+    areas: &Areas,
+    work: &Work,
+) -> Result<Vec<Skipped>, RestoreError> {
+    let mut disk = Disk::new(places, areas, work.started);
+    let done = Commit::new(&mut disk, false).run(work).and_then(|skipped| {
+        areas.sync()?;
+        Ok(skipped)
+    });
+    done.map_err(|cause| match take_back(&mut disk, work) {
+        Ok(()) => cause,
+        Err(rollback) => {
+            RestoreError::HalfDone { cause: Box::new(cause), rollback, staging: areas.paths() }
+        }
+    })
 }
 
 /// The path with a slash: what everything below it starts with.

@@ -55,6 +55,11 @@ impl<'a> Places<'a> {
                 return top.open_beneath(parent);
             }
         }
+        Self::outside(path)
+    }
+
+    /// The error for a path that is in no tracked path.
+    pub(super) fn outside<T>(path: &[u8]) -> sys::Result<T> {
         Err(rustix::io::Errno::XDEV).at("restore", to_path(path))
     }
 

@@ -1,16 +1,16 @@
 //! What a restore will do, as a value: made from two states, changing nothing.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
 use serde::Serialize;
 
-use crate::diff::{self, Change, Difference, EntryState};
-use crate::object::{ContentHash, LinkGroups, Node};
+use crate::diff::{self, Change, Difference, EntryState, Lookup};
+use crate::object::{ContentHash, LinkGroups, Node, RootTree};
 use crate::path_text::{serde_path, to_path};
 use crate::snapshot::{NotCaptured, NotCapturedReason, NotCapturedSet, SnapshotManifest};
-use crate::store::{ObjectSource, StoreError, read_root_tree, read_tree};
+use crate::store::{ObjectSource, StoreError, read_links, read_root_tree};
 
 /// A path that a restore leaves as it is although the snapshot says otherwise.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -98,50 +98,40 @@ pub(super) fn plan(
     target: &SnapshotManifest,
 ) -> Result<RestorePlan, StoreError> {
     let differences = diff::compare(store, current_root, &target.merkle_root)?;
-    let current_left_out = LeftOutNow::new(current_left_out);
-    let unknown = NotCapturedSet::new(target);
     let mut planner = Planner {
         plan: RestorePlan::default(),
         puts: BTreeMap::new(),
         kept: HashSet::new(),
-        current_left_out,
-        unknown,
+        holds_device: directories_with_devices(&differences),
+        // What the capture of the current state could not see is in the way, and stays.
+        current_left_out: NotCapturedSet::of(&target.roots, current_left_out),
+        unknown: NotCapturedSet::new(target),
     };
     for difference in &differences {
         planner.difference(difference);
     }
-    planner.links(store, current_root, &target.merkle_root)?;
+    let current = read_root_tree(store, current_root)?;
+    let target = read_root_tree(store, &target.merkle_root)?;
+    planner.links(store, &current, &target)?;
     Ok(planner.finish(&differences))
 }
 
-/// What the capture of the current state could not see: it is in the way, and stays.
-struct LeftOutNow<'a> {
-    reasons: BTreeMap<&'a [u8], &'a NotCapturedReason>,
-}
-
-impl<'a> LeftOutNow<'a> {
-    fn new(left_out: &'a [NotCaptured]) -> Self {
-        let reasons = left_out
-            .iter()
-            .filter(|left| left.reason != NotCapturedReason::Special)
-            .map(|left| (left.path.as_os_str().as_bytes(), &left.reason))
-            .collect();
-        Self { reasons }
+/// Directories above a device that is not in the target: it cannot be brought back, so it stays, and
+/// they with it.
+fn directories_with_devices(differences: &[Difference]) -> HashSet<Vec<u8>> {
+    let mut found = HashSet::new();
+    for difference in differences {
+        let is_device = difference
+            .old
+            .as_ref()
+            .is_some_and(|old| matches!(old.node, Node::CharDevice(_) | Node::BlockDevice(_)));
+        let mut path = difference.path.as_slice();
+        while is_device && let Some(at) = path.iter().rposition(|byte| *byte == b'/') {
+            path = &path[..at];
+            found.insert(path.to_vec());
+        }
     }
-
-    /// The path, or a directory above it, was not captured.
-    fn covers(&self, path: &[u8]) -> Option<&'a NotCapturedReason> {
-        let ends = path.iter().enumerate().skip(1).filter(|(_, byte)| **byte == b'/');
-        ends.map(|(at, _)| &path[..at])
-            .chain([path])
-            .find_map(|prefix| self.reasons.get(prefix).copied())
-    }
-
-    /// Something below the path was not captured.
-    fn is_above(&self, path: &[u8]) -> bool {
-        let below = super::below(path);
-        self.reasons.range(&*below..).next().is_some_and(|(found, _)| found.starts_with(&below))
-    }
+    found
 }
 
 struct Planner<'a> {
@@ -149,7 +139,9 @@ struct Planner<'a> {
     puts: BTreeMap<Vec<u8>, Put>,
     /// Directories that stay with everything in them.
     kept: HashSet<Vec<u8>>,
-    current_left_out: LeftOutNow<'a>,
+    /// Directories that cannot go because a device in them stays.
+    holds_device: HashSet<Vec<u8>>,
+    current_left_out: NotCapturedSet<'a>,
     unknown: NotCapturedSet<'a>,
 }
 
@@ -189,6 +181,9 @@ impl Planner<'_> {
             Node::Directory { .. } if self.current_left_out.is_above(path) => {
                 self.skip(path, "the directory holds something that was not captured");
             }
+            Node::Directory { .. } if self.holds_device.contains(path) => {
+                self.skip(path, "the directory holds a device, which stays");
+            }
             Node::CharDevice(_) | Node::BlockDevice(_) => {
                 self.skip(path, "a device cannot be brought back, so it is not removed");
             }
@@ -201,7 +196,14 @@ impl Planner<'_> {
     }
 
     fn create(&mut self, path: &[u8], target: &EntryState) {
-        if let Some(reason) = self.current_left_out.covers(path) {
+        let reason = self.current_left_out.reason(path);
+        if let (Some(NotCapturedReason::Excluded { .. }), Node::Directory { .. }) =
+            (reason, &target.node)
+        {
+            // It is there and excluded; the target holds it only for what is force-included below.
+            return;
+        }
+        if let Some(reason) = reason {
             self.kept.insert(path.to_vec());
             let reason = format!("what is there now could not be captured: {reason}");
             return self.skip(path, reason);
@@ -231,16 +233,17 @@ impl Planner<'_> {
             });
         }
         if let Node::Directory { .. } = current.node {
-            if self.current_left_out.is_above(path) {
+            let is_left_out = self.current_left_out.reason(path).is_some();
+            let in_the_way = if is_left_out || self.current_left_out.is_above(path) {
+                Some("something that was not captured")
+            } else {
+                self.holds_device.contains(path).then_some("a device, which stays")
+            };
+            if let Some(what) = in_the_way {
                 self.kept.insert(path.to_vec());
-                return self.skip(
-                    path,
-                    format!(
-                        "it is a directory now that holds something that was not captured, and \
-                         was a {}",
-                        target.node.kind_name()
-                    ),
-                );
+                let kind = target.node.kind_name();
+                let reason = format!("it is a directory now that holds {what}, and was a {kind}");
+                return self.skip(path, reason);
             }
             if !self.can_make(path, target) {
                 self.kept.insert(path.to_vec());
@@ -300,29 +303,24 @@ impl Planner<'_> {
     fn links(
         &mut self,
         store: &dyn ObjectSource,
-        current_root: &ContentHash,
-        target_root: &ContentHash,
+        current_root: &RootTree,
+        target_root: &RootTree,
     ) -> Result<(), StoreError> {
-        let current = diff::links_of(store, current_root)?;
-        let target = diff::links_of(store, target_root)?;
-        let mut lookup = Lookup { store, trees: HashMap::new() };
+        let current = read_links(store, current_root.links.as_ref())?;
+        let target = read_links(store, target_root.links.as_ref())?;
         let current_groups: HashSet<&Vec<Box<[u8]>>> = current.groups().iter().collect();
         let target_groups: HashSet<&Vec<Box<[u8]>>> = target.groups().iter().collect();
+        let is_touched = |path: &[u8]| self.puts.contains_key(path);
         // Names that are linked now and were not, or not so: each gets an inode of its own, and
-        // the groups below link again what belongs together.
-        for group in current.groups().iter().filter(|group| !target_groups.contains(group)) {
-            for path in group {
-                self.renew(&mut lookup, current_root, target_root, path)?;
-            }
-        }
-        for group in target.groups() {
-            let is_same = current_groups.contains(group);
-            if is_same && !group.iter().any(|path| self.puts.contains_key(&**path)) {
-                continue;
-            }
-            for path in group {
-                self.renew(&mut lookup, current_root, target_root, path)?;
-            }
+        // the groups link again what belongs together.
+        let loosened = current.groups().iter().filter(|group| !target_groups.contains(group));
+        let linked = target.groups().iter().filter(|group| {
+            !current_groups.contains(group) || group.iter().any(|path| is_touched(path))
+        });
+        let paths: BTreeSet<&[u8]> = loosened.chain(linked).flatten().map(|path| &**path).collect();
+        let mut states = (Lookup::new(store, current_root), Lookup::new(store, target_root));
+        for path in paths {
+            self.renew(&mut states, path)?;
         }
         Ok(())
     }
@@ -330,21 +328,28 @@ impl Planner<'_> {
     /// Plans a new inode for a path that keeps its contents.
     fn renew(
         &mut self,
-        lookup: &mut Lookup<'_>,
-        current_root: &ContentHash,
-        target_root: &ContentHash,
+        (current, target): &mut (Lookup<'_>, Lookup<'_>),
         path: &[u8],
     ) -> Result<(), StoreError> {
         if self.puts.contains_key(path) || self.is_kept(path) || self.kept.contains(path) {
             return Ok(());
         }
-        let current = lookup.find(current_root, path)?;
-        let target = lookup.find(target_root, path)?;
-        if let (Some(current), Some(target)) = (current, target)
-            && current.node.same_kind(&target.node)
-            && self.can_make(path, &target)
+        let (Some(now), Some(then)) = (current.find(path)?, target.find(path)?) else {
+            return Ok(());
+        };
+        if !now.node.same_kind(&then.node) || !self.can_make(path, &then) {
+            return Ok(());
+        }
+        self.put(path, Some(&now), &then);
+        // Its directory is written to, and so needs its time back, even if nothing else in there
+        // is different.
+        let (parent, _) = super::places::split(path);
+        let is_planned =
+            self.plan.actions.directory_attributes.iter().any(|known| known.path == parent);
+        if !is_planned
+            && let (Some(now), Some(then)) = (current.find(parent)?, target.find(parent)?)
         {
-            self.put(path, Some(&current), &target);
+            self.directory_attributes(parent, Some(&now), &then);
         }
         Ok(())
     }
@@ -364,7 +369,10 @@ impl Planner<'_> {
         let mut plan = self.plan;
         plan.changes = changes;
         plan.actions.removals.reverse();
-        plan.actions.directory_attributes.reverse();
+        let by_depth = |attribute: &Attribute| {
+            std::cmp::Reverse(attribute.path.iter().filter(|byte| **byte == b'/').count())
+        };
+        plan.actions.directory_attributes.sort_by_key(by_depth);
         // What gets a new inode needs no attributes set on the old one.
         plan.actions.attributes.retain(|attribute| !self.puts.contains_key(&attribute.path));
         plan.actions.puts = self.puts.into_values().collect();
@@ -383,6 +391,45 @@ impl Put {
 }
 
 impl RestorePlan {
+    /// The topmost path that changes.
+    pub(super) fn first_path(&self) -> Option<&[u8]> {
+        let actions = &self.actions;
+        let removed = actions.removals.iter().map(|removal| &removal.path);
+        let put = actions.puts.iter().map(|put| &put.path);
+        let made = actions.directories.iter();
+        let depth = |path: &&Vec<u8>| path.iter().filter(|byte| **byte == b'/').count();
+        removed.chain(put).chain(made).min_by_key(depth).map(Vec::as_slice)
+    }
+
+    /// Gives a new inode to each path whose attributes change and whose inode has names outside of
+    /// what was captured: those must not change along.
+    pub(super) fn detach_foreign_links(
+        &mut self,
+        groups: &LinkGroups,
+        places: &mut super::places::Places<'_>,
+    ) -> Result<(), super::RestoreError> {
+        let sizes: HashMap<&[u8], usize> = groups
+            .groups()
+            .iter()
+            .flat_map(|group| group.iter().map(|path| (&**path, group.len())))
+            .collect();
+        let mut kept = Vec::new();
+        for attribute in std::mem::take(&mut self.actions.attributes) {
+            let place = places.find(&attribute.path)?;
+            let known = sizes.get(attribute.path.as_slice()).copied().unwrap_or(1);
+            if place.dir.stat(&place.name)?.nlink <= known as u64 {
+                kept.push(attribute);
+                continue;
+            }
+            let Attribute { path, current, target } = attribute;
+            self.actions.puts.push(Put { path, current, target, link_to: None });
+        }
+        self.actions.attributes = kept;
+        self.actions.puts.sort_by(|a, b| a.path.cmp(&b.path));
+        self.bytes_to_write = self.actions.puts.iter().map(Put::bytes).sum();
+        Ok(())
+    }
+
     /// Marks which puts are further names of one inode.
     pub(super) fn link(&mut self, groups: &LinkGroups) {
         let puts = &mut self.actions.puts;
@@ -404,44 +451,5 @@ impl RestorePlan {
                 }
             }
         }
-    }
-}
-
-/// Finds single paths in a snapshot.
-struct Lookup<'a> {
-    store: &'a dyn ObjectSource,
-    trees: HashMap<ContentHash, crate::object::Tree>,
-}
-
-impl Lookup<'_> {
-    fn find(&mut self, root: &ContentHash, path: &[u8]) -> Result<Option<EntryState>, StoreError> {
-        let root = read_root_tree(self.store, root)?;
-        let inside = root.entries.iter().find_map(|entry| {
-            let rest = path.strip_prefix(&*entry.path)?;
-            if rest.is_empty() {
-                Some((entry, rest))
-            } else {
-                Some((entry, rest.strip_prefix(b"/")?))
-            }
-        });
-        let Some((entry, rest)) = inside else { return Ok(None) };
-        let mut state =
-            EntryState { attributes: entry.attributes.clone(), node: entry.node.clone() };
-        for name in rest.split(|byte| *byte == b'/').filter(|name| !name.is_empty()) {
-            let Node::Directory { tree } = state.node else { return Ok(None) };
-            if !self.trees.contains_key(&tree) {
-                self.trees.insert(tree, read_tree(self.store, &tree)?);
-            }
-            match self.trees[&tree].get(name) {
-                Some(found) => {
-                    state = EntryState {
-                        attributes: found.attributes.clone(),
-                        node: found.node.clone(),
-                    };
-                }
-                None => return Ok(None),
-            }
-        }
-        Ok(Some(state))
     }
 }

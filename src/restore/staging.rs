@@ -4,18 +4,19 @@
 //! A staging directory lies on the file system of what it is for, so that putting something in
 //! place is a rename: inside the tracked path where that exists (its parent may be another file
 //! system, or not writable), else in the tracked path's parent. What a restore takes away is moved
-//! there too, and goes when everything is done.
+//! there too, and goes when everything is done. Where the staging directories will be is decided
+//! and written to the journal before the first is made, so that none is ever left behind.
 
-use std::collections::HashMap;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::rc::Rc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use rayon::prelude::*;
 
 use super::RestoreError;
+use super::areas::Areas;
 use super::attributes;
+use super::journal::{AREA_PREFIX, AreaRecord, Staged, Step, Work};
 use super::places::{Places, split};
 use super::plan::{Put, RestorePlan, Skipped};
 use crate::object::Node;
@@ -25,115 +26,101 @@ use crate::snapshot::{OpenPath, TrackedRoot};
 use crate::store::LocalStore;
 use crate::sys::{self, Dir, FileKind, FileTime};
 
-/// All staging directories of one restore, one for each file system that it touches.
-pub(super) struct Staging {
-    areas: Vec<Area>,
-    next: AtomicU64,
+/// Where everything of a plan is staged. Making one changes nothing.
+pub(super) struct Layout {
+    pub(super) areas: Vec<AreaRecord>,
+    devices: Vec<u64>,
+    /// For the removals of the plan, in order; directories have none.
+    removals: Vec<Option<Staged>>,
+    /// For the puts of the plan, in order.
+    puts: Vec<Staged>,
+    next: u64,
 }
 
-struct Area {
-    dev: u64,
-    parent: Dir,
-    name: Vec<u8>,
-    dir: Rc<Dir>,
-    /// The parent's mtime before the staging directory was made.
-    mtime: FileTime,
-}
-
-/// A name in a staging directory.
-#[derive(Debug, Clone)]
-pub(super) struct Staged {
-    area: usize,
-    pub(super) name: Vec<u8>,
-}
-
-impl Staging {
-    pub(super) fn new() -> Self {
-        Self { areas: Vec::new(), next: AtomicU64::new(0) }
+impl Layout {
+    pub(super) fn new(plan: &RestorePlan, places: &mut Places<'_>) -> Result<Self, RestoreError> {
+        let mut layout = Self {
+            areas: Vec::new(),
+            devices: Vec::new(),
+            removals: Vec::new(),
+            puts: Vec::new(),
+            next: 0,
+        };
+        for put in &plan.actions.puts {
+            let staged = layout.place_for(plan, places, &put.path)?;
+            layout.puts.push(staged);
+        }
+        for removal in &plan.actions.removals {
+            let is_dir = matches!(removal.current.node, Node::Directory { .. });
+            let staged =
+                if is_dir { None } else { Some(layout.place_for(plan, places, &removal.path)?) };
+            layout.removals.push(staged);
+        }
+        Ok(layout)
     }
 
-    /// A fresh name in the staging directory for `path`, which is made when it is needed first.
-    pub(super) fn place_for(
+    /// A fresh name in the staging directory for `path`.
+    fn place_for(
         &mut self,
+        plan: &RestorePlan,
         places: &mut Places<'_>,
         path: &[u8],
     ) -> Result<Staged, RestoreError> {
         let root = places.root_of(path).ok_or_else(|| RestoreError::outside(path))?;
         let dev = device_of(places, root, path)?;
-        let area = match self.areas.iter().position(|area| area.dev == dev) {
+        let area = match self.devices.iter().position(|device| *device == dev) {
             Some(area) => area,
             None => {
-                self.areas.push(Area::new(root, path, dev)?);
+                self.areas.push(area_for(plan, root, path, dev)?);
+                self.devices.push(dev);
                 self.areas.len() - 1
             }
         };
-        let number = self.next.fetch_add(1, Ordering::Relaxed);
-        Ok(Staged { area, name: number.to_string().into_bytes() })
-    }
-
-    pub(super) fn dir(&self, staged: &Staged) -> Rc<Dir> {
-        Rc::clone(&self.areas[staged.area].dir)
-    }
-
-    /// Flushes what was put in place.
-    pub(super) fn sync(&self) -> sys::Result<()> {
-        self.areas.iter().try_for_each(|area| area.parent.sync_file_system())
-    }
-
-    /// Where the staging directories are, for a message.
-    pub(super) fn paths(&self) -> Vec<PathBuf> {
-        self.areas.iter().map(|area| area.parent.path_of(&area.name)).collect()
-    }
-
-    /// Removes the staging directories with what is left in them, and gives the directories that
-    /// held them their times back: those of the snapshot, or those from before.
-    pub(super) fn remove(&self, plan: &RestorePlan, is_done: bool) -> sys::Result<()> {
-        for area in &self.areas {
-            area.parent.remove_dir_all(&area.name)?;
-            let path = area.parent.path().as_os_str().as_bytes();
-            let planned = plan.actions.directory_attributes.iter().find(|a| a.path == path);
-            let mtime = match planned.filter(|_| is_done) {
-                Some(attribute) => attribute.target.attributes.mtime,
-                None => area.mtime,
-            };
-            area.parent.set_mtime(b".", mtime)?;
-        }
-        Ok(())
+        let number = self.next;
+        self.next += 1;
+        Ok(Staged { area, number })
     }
 }
 
-impl Area {
-    fn new(root: &TrackedRoot, path: &[u8], dev: u64) -> Result<Self, RestoreError> {
-        let parent = area_parent(root, path, dev)?;
-        let mtime = parent.stat_self()?.mtime;
-        let random = hex::encode(&sys::random_bytes()?[..8]);
-        let name = format!(".nono-restore-{random}").into_bytes();
-        parent.make_dir(&name, 0o700)?;
-        // What is staged must not inherit a default ACL; it gets its own.
-        parent.remove_xattr(&name, b"system.posix_acl_default").or_else(|error| {
-            if error.kind() == std::io::ErrorKind::Unsupported { Ok(()) } else { Err(error) }
-        })?;
-        let dir = Rc::new(parent.open_dir(&name)?);
-        Ok(Self { dev, parent, name, dir, mtime })
-    }
+fn area_for(
+    plan: &RestorePlan,
+    root: &TrackedRoot,
+    path: &[u8],
+    dev: u64,
+) -> Result<AreaRecord, RestoreError> {
+    let parent = area_parent(plan, root, path, dev)?;
+    let random = hex::encode(&sys::random_bytes()?[..8]);
+    Ok(AreaRecord {
+        parent: parent.path().as_os_str().as_bytes().to_vec(),
+        name: [AREA_PREFIX, random.as_bytes()].concat(),
+        mtime: parent.stat_self()?.mtime,
+    })
 }
 
 /// The highest directory on the path's file system that is inside the tracked path; the tracked
 /// path's parent when that is all there is.
-fn area_parent(root: &TrackedRoot, path: &[u8], dev: u64) -> Result<Dir, RestoreError> {
+fn area_parent(
+    plan: &RestorePlan,
+    root: &TrackedRoot,
+    path: &[u8],
+    dev: u64,
+) -> Result<Dir, RestoreError> {
+    let base = root.path.as_os_str().as_bytes();
     let place = OpenPath::new(&root.path)?;
-    let is_dir = |stat: &sys::Stat| stat.kind == FileKind::Directory;
-    let top = match place.parent.try_stat(place.name())?.filter(is_dir) {
-        // A tracked path that is itself replaced cannot hold the staging directory.
-        Some(_) if path != root.path.as_os_str().as_bytes() => {
-            place.parent.open_dir(place.name())?
-        }
+    // A tracked path that itself goes or is replaced cannot hold the staging directory.
+    let is_replaced =
+        path == base || plan.actions.removals.iter().any(|removal| removal.path == base);
+    let top = match place.parent.try_stat(place.name())? {
+        Some(stat) if stat.kind == FileKind::Directory => place.parent.open_dir(place.name())?,
         _ => return Ok(place.parent),
     };
+    if is_replaced && place.parent.stat_self()?.dev == dev {
+        return Ok(place.parent);
+    }
     if top.stat_self()?.dev == dev {
         return Ok(top);
     }
-    let inside = &path[root.path.as_os_str().len() + 1..];
+    let inside = path.get(base.len() + 1..).unwrap_or_default();
     let ends = inside.iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(at, _)| at);
     for end in ends {
         let dir = top.open_beneath(&inside[..end])?;
@@ -164,55 +151,108 @@ fn device_of(
     }
 }
 
-/// A put with the inode that is ready for it.
-pub(super) struct StagedPut {
-    pub(super) put: Put,
-    pub(super) staged: Staged,
-}
-
-/// Makes and checks every new inode of a plan. On an error nothing but the staging directories has
-/// changed.
+/// Makes and checks every new inode of a plan, and returns the steps that put them in place. On an
+/// error nothing but the staging directories has changed.
 pub(super) fn stage(
     store: &LocalStore,
     plan: &RestorePlan,
-    places: &mut Places<'_>,
-    staging: &mut Staging,
+    layout: &Layout,
+    areas: &Areas,
+    started: FileTime,
     progress: &dyn Progress,
     threads: usize,
-) -> Result<(Vec<StagedPut>, Vec<Skipped>), RestoreError> {
-    let mut puts = Vec::with_capacity(plan.actions.puts.len());
-    for put in &plan.actions.puts {
-        puts.push(StagedPut { put: put.clone(), staged: staging.place_for(places, &put.path)? });
-    }
-    let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build()?;
+) -> Result<Work, RestoreError> {
+    let dirs: Vec<Rc<Dir>> = areas.dirs()?;
+    check_free_space(plan, layout, &dirs)?;
     // `Rc` stays on this thread; the workers get plain references.
-    let dirs: HashMap<usize, &Dir> =
-        staging.areas.iter().enumerate().map(|(index, area)| (index, &*area.dir)).collect();
+    let plain: Vec<&Dir> = dirs.iter().map(|dir| &**dir).collect();
+    let puts: Vec<(&Put, Staged)> =
+        plan.actions.puts.iter().zip(layout.puts.iter().copied()).collect();
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build()?;
     let denied = pool.install(|| {
         puts.par_iter()
-            .filter(|put| put.put.link_to.is_none())
-            .map_init(Vec::new, |scratch, put| {
+            .filter(|(put, _)| put.link_to.is_none())
+            .map_init(Vec::new, |scratch, (put, staged)| {
                 if progress.is_cancelled() {
                     return Err(RestoreError::Cancelled);
                 }
-                let dir = dirs[&put.staged.area];
-                make(store, dir, put, scratch).map(|denied| skipped(&put.put.path, denied))
+                let denied = make(store, plain[staged.area], &staged.name(), put, scratch)?;
+                Ok(skipped(&put.path, denied))
             })
             .collect::<Result<Vec<_>, _>>()
     })?;
-    for put in &puts {
-        if let Some(first) = put.put.link_to {
-            let first = &puts[first].staged;
+    let mut inodes = Vec::with_capacity(puts.len());
+    for (put, staged) in &puts {
+        if let Some(first) = put.link_to {
+            let first = layout.puts[first];
             // Two names of one inode are on one file system, as they were when they were captured.
-            let (from, to) = (staging.dir(first), staging.dir(&put.staged));
-            from.link(&first.name, &to, &put.staged.name)?;
+            dirs[first.area].link(&first.name(), &dirs[staged.area], &staged.name())?;
         }
-        if let Node::File { size, .. } = put.put.target.node {
+        inodes.push(dirs[staged.area].stat(&staged.name())?.ino);
+        if let Node::File { size, .. } = put.target.node {
             progress.advance(1, size);
         }
     }
-    Ok((puts, denied.into_iter().flatten().collect()))
+    Ok(Work {
+        started,
+        steps: steps(plan, layout, &inodes),
+        skipped: denied.into_iter().flatten().collect(),
+    })
 }
+
+/// All steps, in the one order that works.
+fn steps(plan: &RestorePlan, layout: &Layout, inodes: &[u64]) -> Vec<Step> {
+    let actions = &plan.actions;
+    let removals = actions.removals.iter().zip(&layout.removals).map(|(removal, staged)| {
+        let (path, current) = (removal.path.clone(), removal.current.clone());
+        match *staged {
+            Some(staged) => Step::Remove { path, current, staged },
+            None => Step::RemoveDirectory { path, current },
+        }
+    });
+    let directories =
+        actions.directories.iter().map(|path| Step::MakeDirectory { path: path.clone() });
+    let puts = actions.puts.iter().zip(&layout.puts).zip(inodes).map(|((put, staged), ino)| {
+        let (path, target, staged, ino) = (put.path.clone(), put.target.clone(), *staged, *ino);
+        match put.current.clone() {
+            Some(current) => Step::Exchange { path, current, target, staged, ino },
+            None => Step::Place { path, target, staged, ino },
+        }
+    });
+    let attributes = actions.attributes.iter().chain(&actions.directory_attributes);
+    let attributes = attributes.map(|attribute| Step::Attributes {
+        path: attribute.path.clone(),
+        current: attribute.current.clone(),
+        target: attribute.target.clone(),
+    });
+    removals.chain(directories).chain(puts).chain(attributes).collect()
+}
+
+/// Refuses early what cannot fit. Files that share blocks with the store or have holes need less
+/// than they are long, so only what is hopeless even then is refused; the rest is found out.
+fn check_free_space(
+    plan: &RestorePlan,
+    layout: &Layout,
+    dirs: &[Rc<Dir>],
+) -> Result<(), RestoreError> {
+    let mut needed = vec![0u64; dirs.len()];
+    for (put, staged) in plan.actions.puts.iter().zip(&layout.puts) {
+        if let (Node::File { size, .. }, None) = (&put.target.node, put.link_to) {
+            // Large files may be clones.
+            needed[staged.area] += if *size <= SURELY_COPIED_BYTES { *size } else { 0 };
+        }
+    }
+    for (dir, needed) in dirs.iter().zip(needed) {
+        let free = dir.free_bytes()?;
+        if needed > free {
+            return Err(RestoreError::NoSpace { path: dir.path().to_owned(), needed, free });
+        }
+    }
+    Ok(())
+}
+
+/// Files of at most so many bytes are never cloned.
+const SURELY_COPIED_BYTES: u64 = 256 * 1024;
 
 pub(super) fn skipped(path: &[u8], denied: Vec<String>) -> Vec<Skipped> {
     denied
@@ -224,15 +264,16 @@ pub(super) fn skipped(path: &[u8], denied: Vec<String>) -> Vec<Skipped> {
 fn make(
     store: &LocalStore,
     dir: &Dir,
-    put: &StagedPut,
+    name: &[u8],
+    put: &Put,
     scratch: &mut Vec<u8>,
 ) -> Result<Vec<String>, RestoreError> {
-    let (name, target) = (&put.staged.name, &put.put.target);
+    let target = &put.target;
     match &target.node {
         Node::File { size, hash } => {
             let file = dir.create_file(name, 0o600)?;
             store.export(hash, *size, &file, scratch).map_err(|source| RestoreError::Content {
-                path: to_path(&put.put.path).to_owned(),
+                path: to_path(&put.path).to_owned(),
                 source,
             })?;
         }

@@ -1,1 +1,237 @@
+//! A commit that ends after any of its steps: both ways out, from everywhere.
 
+#![allow(clippy::disallowed_methods, reason = "tests look at the disk from outside")]
+
+use std::collections::BTreeMap;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+
+use super::*;
+use crate::snapshot::Budget;
+use crate::walk::ExclusionConfig;
+
+type Seen = BTreeMap<PathBuf, (u32, i64, i64, Vec<u8>)>;
+
+/// Kind and mode, time, and contents or target of everything.
+fn look(path: &Path, seen: &mut Seen) {
+    let metadata = std::fs::symlink_metadata(path).unwrap();
+    let content = if metadata.is_symlink() {
+        std::fs::read_link(path).unwrap().into_os_string().into_encoded_bytes()
+    } else if metadata.is_file() {
+        std::fs::read(path).unwrap()
+    } else {
+        for entry in std::fs::read_dir(path).unwrap() {
+            look(&entry.unwrap().path(), seen);
+        }
+        Vec::new()
+    };
+    let state = (metadata.mode(), metadata.mtime(), metadata.mtime_nsec(), content);
+    seen.insert(path.to_owned(), state);
+}
+
+struct Fixture {
+    temp: tempfile::TempDir,
+    manager: SnapshotManager,
+    before: Seen,
+    after: Seen,
+}
+
+impl Fixture {
+    /// A tracked directory in which a path of every kind was created, changed, removed, replaced.
+    fn new() -> Self {
+        let temp = tempfile::tempdir().unwrap();
+        let root = temp.path().join("tracked");
+        let write = |name: &str, content: &str| {
+            let path = root.join(name);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, content).unwrap();
+        };
+        write("changed", "old");
+        write("same", "same");
+        write("gone/deep/file", "gone");
+        write("mode", "mode");
+        write("to-dir", "was a file");
+        write("to-file/inside", "was in a directory");
+        write("linked", "linked");
+        std::fs::hard_link(root.join("linked"), root.join("second")).unwrap();
+        symlink("same", root.join("link")).unwrap();
+        let manager = SnapshotManager::new(
+            &temp.path().join("session"),
+            std::slice::from_ref(&root),
+            ExclusionConfig::nothing(),
+            Budget::default(),
+        )
+        .unwrap();
+        manager.create_baseline().unwrap();
+        let mut fixture = Self { temp, manager, before: Seen::new(), after: Seen::new() };
+        fixture.before = fixture.look();
+        write("changed", "newer");
+        write("new/deep/file", "new");
+        std::fs::remove_dir_all(root.join("gone")).unwrap();
+        std::fs::set_permissions(root.join("mode"), PermissionsExt::from_mode(0o600)).unwrap();
+        std::fs::remove_file(root.join("to-dir")).unwrap();
+        write("to-dir/inside", "x");
+        std::fs::remove_dir_all(root.join("to-file")).unwrap();
+        write("to-file", "y");
+        std::fs::remove_file(root.join("second")).unwrap();
+        write("second", "not linked");
+        std::fs::remove_file(root.join("link")).unwrap();
+        symlink("changed", root.join("link")).unwrap();
+        fixture.after = fixture.look();
+        fixture
+    }
+
+    fn look(&self) -> Seen {
+        let mut seen = Seen::new();
+        look(&self.temp.path().join("tracked"), &mut seen);
+        seen
+    }
+
+    /// Begins a restore of the baseline and stops after so many steps. `None`: there are fewer.
+    fn interrupt(&self, steps: usize) -> Option<()> {
+        let manager = &self.manager;
+        let (target, latest) = manager.restore_target(0).unwrap();
+        let (target, store) = (&target.manifest, manager.store());
+        let current = manager
+            .capture_current(store, target, &latest.manifest, CacheUse::ReadAndWrite)
+            .unwrap();
+        let started = current.started;
+        let mut plan =
+            plan::plan(store, &current.merkle_root, &current.not_captured, target).unwrap();
+        plan.link(&diff::links_of(store, &target.merkle_root).unwrap());
+        let safety = manager.publish_safety(current, &latest, &target.roots).unwrap().number;
+        let mut places = Places::new(&target.roots);
+        let layout = Layout::new(&plan, &mut places).unwrap();
+        let mut journal = Journal { snapshot: 0, safety, areas: layout.areas.clone(), work: None };
+        journal.save(manager.session()).unwrap();
+        let mut areas = Areas::open(&journal.areas, &target.roots).unwrap();
+        areas.make().unwrap();
+        let mut work =
+            stage(store, &plan, &layout, &areas, started, manager.progress(), 1).unwrap();
+        journal.work = Some(work.clone());
+        journal.save(manager.session()).unwrap();
+        if steps > work.steps.len() {
+            return None;
+        }
+        work.steps.truncate(steps);
+        let mut disk = Disk::new(&mut places, &areas, started);
+        Commit::new(&mut disk, false).run(&work).unwrap();
+        Some(())
+    }
+
+    fn recover(&self, way: Recovery) -> RecoveryReport {
+        self.manager.recover_restore(way).unwrap().unwrap()
+    }
+}
+
+#[test]
+fn a_commit_that_ends_after_any_step_is_finished_or_taken_back() {
+    for steps in 0.. {
+        let fixture = Fixture::new();
+        if fixture.interrupt(steps).is_none() {
+            assert!(steps > 20, "only {steps} steps");
+            break;
+        }
+        assert!(matches!(
+            fixture.manager.create_incremental(),
+            Err(SnapshotError::RestoreInterrupted { .. })
+        ));
+        assert!(fixture.manager.session().has_interrupted_restore().unwrap());
+        let report = fixture.recover(Recovery::Finish);
+        assert_eq!(report.outcome, RecoveryOutcome::Finished);
+        assert_eq!(report.skipped, [], "after {steps} steps");
+        assert_eq!(fixture.look(), fixture.before, "after {steps} steps");
+        assert!(fixture.manager.recover_restore(Recovery::Finish).unwrap().is_none());
+
+        let fixture = Fixture::new();
+        fixture.interrupt(steps).unwrap();
+        assert_eq!(fixture.recover(Recovery::TakeBack).outcome, RecoveryOutcome::TakenBack);
+        assert_eq!(fixture.look(), fixture.after, "after {steps} steps");
+        assert!(fixture.manager.recover_restore(Recovery::TakeBack).unwrap().is_none());
+        assert_eq!(fixture.manager.restore(0).unwrap().skipped, []);
+        assert_eq!(fixture.look(), fixture.before);
+    }
+}
+
+#[test]
+fn a_finished_restore_reports_the_same_changes_as_one_that_was_not_interrupted() {
+    let fixture = Fixture::new();
+    let expected = fixture.manager.compute_restore_diff(0).unwrap();
+    fixture.interrupt(9).unwrap();
+    let mut changes = fixture.recover(Recovery::Finish).changes;
+    // A hard link that is made anew is a step, and no change of its path.
+    changes.retain(|change| expected.iter().any(|e| e.path == change.path));
+    let by_path = |mut changes: Vec<Change>| {
+        changes.sort_by(|a, b| a.path.cmp(&b.path));
+        changes
+    };
+    assert_eq!(by_path(changes), by_path(expected));
+}
+
+#[test]
+fn an_edit_made_after_the_crash_is_never_lost() {
+    for way in [Recovery::Finish, Recovery::TakeBack] {
+        for steps in [0, 5, 12, 30] {
+            let fixture = Fixture::new();
+            let file = fixture.temp.path().join("tracked/changed");
+            if fixture.interrupt(steps).is_none() {
+                fixture.recover(Recovery::Finish);
+                continue;
+            }
+            std::fs::write(&file, "edited after the crash").unwrap();
+            // Refused, or done around it: the edit is still there.
+            let _ = fixture.manager.recover_restore(way);
+            assert_eq!(std::fs::read(&file).unwrap(), b"edited after the crash");
+            // Out of the way, everything goes on.
+            let saved = fixture.temp.path().join("saved");
+            std::fs::rename(&file, &saved).unwrap();
+            let _ = fixture.manager.recover_restore(way);
+            assert!(!fixture.manager.session().has_restore_journal().unwrap(), "{way:?} {steps}");
+            fixture.manager.restore(0).unwrap();
+            assert_eq!(fixture.look(), fixture.before);
+        }
+    }
+}
+
+#[test]
+fn a_journal_of_another_session_touches_nothing() {
+    let fixture = Fixture::new();
+    fixture.interrupt(3).unwrap();
+    let halfway = fixture.look();
+    let path = fixture.manager.session().path().join("restore.journal");
+    let good = std::fs::read(&path).unwrap();
+    let mut journal = Journal::decode(&good).unwrap();
+    journal.safety = 0;
+    std::fs::write(&path, journal.encode()).unwrap();
+    let refused = fixture.manager.recover_restore(Recovery::TakeBack);
+    assert!(matches!(refused, Err(RestoreError::ForeignJournal { .. })));
+    std::fs::write(&path, &good[..good.len() - 1]).unwrap();
+    let refused = fixture.manager.recover_restore(Recovery::Finish);
+    assert!(matches!(refused, Err(RestoreError::DamagedJournal { .. })));
+    assert_eq!(fixture.look(), halfway);
+}
+
+#[test]
+fn a_journal_that_names_other_places_touches_none_of_them() {
+    let fixture = Fixture::new();
+    let outside = fixture.temp.path().join("outside");
+    std::fs::create_dir(&outside).unwrap();
+    std::fs::write(outside.join("file"), "mine").unwrap();
+    fixture.interrupt(0).unwrap();
+    let path = fixture.manager.session().path().join("restore.journal");
+    let good = Journal::decode(&std::fs::read(&path).unwrap()).unwrap();
+    let bytes = |path: &Path| path.as_os_str().as_encoded_bytes().to_vec();
+    let mut elsewhere = good.clone();
+    elsewhere.areas[0].parent = bytes(&outside);
+    let mut steps = good.clone();
+    if let Some(work) = &mut steps.work {
+        work.steps.insert(0, journal::Step::MakeDirectory { path: bytes(&outside.join("dir")) });
+    }
+    for hostile in [elsewhere, steps] {
+        std::fs::write(&path, hostile.encode()).unwrap();
+        assert!(fixture.manager.recover_restore(Recovery::Finish).is_err());
+        assert!(fixture.manager.recover_restore(Recovery::TakeBack).is_err());
+        assert_eq!(std::fs::read_dir(&outside).unwrap().count(), 1);
+        assert_eq!(std::fs::read(outside.join("file")).unwrap(), b"mine");
+    }
+}

@@ -7,7 +7,8 @@ use serde::Serialize;
 use crate::diff::ChangeSummary;
 use crate::path_text::{Shown, encode, serde_paths};
 use crate::snapshot::{
-    MANIFEST_NAME, ManifestError, OBJECTS_NAME, SessionDir, SessionMetadata, SessionOrigin,
+    MANIFEST_NAME, ManifestError, OBJECTS_NAME, SNAPSHOTS_NAME, SessionDir, SessionMetadata,
+    SessionOrigin,
 };
 use crate::store::{LocalStore, StoreError};
 use crate::sys::{self, Dir, FileKind};
@@ -303,9 +304,9 @@ fn sessions_below(root: &Path) -> Result<Vec<SessionDir>, CatalogError> {
         }
         let is_dir =
             dir.try_stat(&listed.name)?.is_some_and(|stat| stat.kind == FileKind::Directory);
-        // A session appears with its manifest; other directories are somebody else's.
-        let manifest = [&*listed.name, b"/", MANIFEST_NAME.as_bytes()].concat();
-        if is_dir && dir.try_stat(&manifest)?.is_some() {
+        // A session appears with both; one of them is enough to notice that the other was removed.
+        let has = |name: &str| dir.try_stat(&[&*listed.name, b"/", name.as_bytes()].concat());
+        if is_dir && (has(MANIFEST_NAME)?.is_some() || has(SNAPSHOTS_NAME)?.is_some()) {
             sessions.push(SessionDir::open(&dir.path_of(&listed.name))?);
         }
     }

@@ -74,7 +74,7 @@ impl Recording {
     ) -> Result<Self, RecordError> {
         let root = sys::plain_absolute(&request.root, &sys::current_dir()?);
         // Refuse before anything is made.
-        let real_root = sys::real_path(&root).unwrap_or_else(|_| root.clone());
+        let real_root = sys::real_or_future_path(&root);
         let roots = resolve_roots(&request.tracked_paths, &request.exclusion, &[real_root])
             .map_err(SnapshotError::from)?;
         let command = request.command.iter().map(|arg| encode(arg.as_bytes()).into_owned());
@@ -84,11 +84,7 @@ impl Recording {
             roots.into_iter().map(|root| root.path).collect(),
         );
         metadata.origin = request.origin;
-        let session = create_session(&root, metadata)?;
-        let running = match request.origin {
-            SessionOrigin::Run => Some(session.lock_running()?),
-            SessionOrigin::Snapshot => None,
-        };
+        let (session, running) = create_session(&root, metadata)?;
         let started = SnapshotManager::new(
             session.path(),
             &request.tracked_paths,
@@ -130,26 +126,33 @@ impl Recording {
         self,
         exit_code: Option<i32>,
     ) -> Result<(SnapshotManifest, Vec<Change>), RecordError> {
-        let (manifest, _) = self.manager.create_incremental()?;
-        // Of all that happened since the baseline, checkpoints in between included.
-        let changes = self.manager.changes_between(&self.baseline, &manifest)?;
+        let manifest = match self.manager.create_incremental() {
+            Ok((manifest, _)) => manifest,
+            // It is recorded all the same, so the session has ended.
+            Err(SnapshotError::ChangesUnknown { number, .. }) => {
+                self.manager.load_manifest(number)?
+            }
+            Err(error) => return Err(error.into()),
+        };
         let mut metadata = self.manager.session().metadata()?;
         metadata.ended = Some(Timestamp::now());
         metadata.exit_code = exit_code;
         self.manager.save_session_metadata(&metadata)?;
+        // Of all that happened since the baseline, checkpoints in between included.
+        let changes = self.manager.changes_between(&self.baseline, &manifest)?;
         Ok((manifest, changes))
     }
 }
 
 /// Makes an empty session below `root`, with a fresh id and a link to the shared objects. It appears
-/// complete, with its manifest.
+/// complete, with its manifest; one of a run is marked as running before anybody can see it.
 ///
 /// # Errors
 /// When the store cannot be written.
 pub fn create_session(
     root: &Path,
     mut metadata: SessionMetadata,
-) -> Result<SessionDir, RecordError> {
+) -> Result<(SessionDir, Option<FileLock>), RecordError> {
     sys::create_private_dir(root)?;
     LocalStore::create(&root.join(OBJECTS_NAME)).map_err(SnapshotError::from)?;
     let dir = Dir::open(root)?;
@@ -164,11 +167,19 @@ pub fn create_session(
             if own.try_stat(OBJECTS_NAME.as_bytes())?.is_none() {
                 own.make_symlink(OBJECTS_NAME.as_bytes(), b"../objects")?;
             }
+            // The lock is the file's and not the name's: it goes along with the rename.
+            let running = match metadata.origin {
+                SessionOrigin::Run => Some(new.lock_running()?),
+                SessionOrigin::Snapshot => None,
+            };
             dir.rename_new(hidden.as_bytes(), &dir, metadata.session_id.as_bytes())?;
-            Ok::<_, RecordError>(())
+            dir.sync()?;
+            Ok::<_, RecordError>(running)
         })();
         match made {
-            Ok(()) => return Ok(SessionDir::open(&root.join(&metadata.session_id))?),
+            Ok(running) => {
+                return Ok((SessionDir::open(&root.join(&metadata.session_id))?, running));
+            }
             // This process made another session within the same second.
             Err(RecordError::Io(error)) if error.kind() == std::io::ErrorKind::AlreadyExists => {
                 second += jiff::SignedDuration::from_secs(1);

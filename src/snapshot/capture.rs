@@ -13,6 +13,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed, Ordering::SeqCst};
 
+use jiff::Timestamp;
 use parking_lot::Mutex;
 use rayon::Scope;
 
@@ -65,6 +66,8 @@ pub(crate) struct CacheLocation<'a> {
 pub(crate) struct Capture {
     /// The kernel's coarse time before the walk began: what has an older ctime is as captured.
     pub(crate) started: FileTime,
+    /// The same moment as a person reads it.
+    pub(crate) timestamp: Timestamp,
     pub(crate) merkle_root: ContentHash,
     pub(crate) totals: Totals,
     pub(crate) not_captured: Vec<NotCaptured>,
@@ -159,7 +162,7 @@ fn capture_once(
     denied: Option<HashSet<(usize, Box<[u8]>)>>,
 ) -> Result<Outcome, CaptureError> {
     // Before the first look at any file: the stat cache's racy rule depends on it.
-    let start = sys::coarse_now();
+    let (start, timestamp) = (sys::coarse_now(), Timestamp::now());
     let (roots, known) = open_roots(request)?;
     let root_count = roots.len();
     let mut caches = Vec::new();
@@ -183,6 +186,7 @@ fn capture_once(
         writers,
         denied,
         start,
+        timestamp,
         is_root_user: sys::effective_uid() == 0,
         stopped: AtomicBool::new(false),
         over_budget: AtomicBool::new(false),
@@ -214,6 +218,7 @@ struct Capturer<'a> {
     /// What the budget leaves out, as (root, relative path), once that was found out.
     denied: Option<HashSet<(usize, Box<[u8]>)>>,
     start: FileTime,
+    timestamp: Timestamp,
     is_root_user: bool,
     stopped: AtomicBool,
     over_budget: AtomicBool,
@@ -382,9 +387,28 @@ impl<'a> Capturer<'a> {
             Err(error) if error.is_gone() || error.is_symlink_in_path() => {
                 node.state.lock().is_gone = true;
             }
-            Err(error) => self.unreadable(node.root, &node.relative, &error),
+            Err(error) => {
+                self.unreadable(node.root, &node.relative, &error);
+                // Its list is unknown, but what it is itself can be told without opening it.
+                if let Ok(xattrs) = self.xattrs_from_outside(node) {
+                    node.state.lock().xattrs = xattrs;
+                }
+            }
         }
         self.finish_part(node);
+    }
+
+    /// Extended attributes of a directory that cannot be opened, by its name in its parent.
+    fn xattrs_from_outside(&self, node: &PendingDir) -> sys::Result<Xattrs> {
+        let root = &self.roots[node.root];
+        let pairs = match (&node.parent, &root.dir, &root.place) {
+            (Some(parent), Some(top), _) => {
+                top.open_beneath(&parent.relative)?.xattrs(node.name())?
+            }
+            (None, _, Some(place)) => place.parent.xattrs(place.name())?,
+            _ => Vec::new(),
+        };
+        Ok(Xattrs::new(pairs))
     }
 
     fn list<'s>(&'s self, scope: &Scope<'s>, node: &Arc<PendingDir>) -> sys::Result<()> {
@@ -392,7 +416,10 @@ impl<'a> Capturer<'a> {
         let dir = match &root.dir {
             Some(top) => top.open_beneath(&node.relative)?,
             // The tracked path itself; its problem is already recorded.
-            None => return Ok(()),
+            None => {
+                node.state.lock().xattrs = self.xattrs_from_outside(node)?;
+                return Ok(());
+            }
         };
         if node.parent.as_ref().is_some_and(|parent| parent.stat.dev != node.stat.dev)
             && is_virtual_file_system(dir.file_system_type()?)
@@ -543,7 +570,15 @@ impl<'a> Capturer<'a> {
             Err(ReadError::Changed) => {
                 self.uncount_entry(&found.stat);
                 // It became something else while the directory was read: record what it is now.
-                let stat = dir.stat(&found.name).ok()?;
+                let stat = match dir.stat(&found.name) {
+                    Ok(stat) => stat,
+                    Err(error) => {
+                        if !error.is_gone() {
+                            self.unreadable(root, path, &error);
+                        }
+                        return None;
+                    }
+                };
                 if matches!(stat.kind, FileKind::Directory | FileKind::File) {
                     let error = "it changed its kind while it was captured".to_owned();
                     self.leave_out(root, path, NotCapturedReason::Unreadable { error });
@@ -776,6 +811,7 @@ impl<'a> Capturer<'a> {
         unstable.sort();
         Ok(Outcome::Complete(Capture {
             started: self.start,
+            timestamp: self.timestamp,
             merkle_root,
             totals: Totals {
                 file_count: counters.files.into_inner(),

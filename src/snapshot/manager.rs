@@ -4,8 +4,6 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use jiff::Timestamp;
-
 use super::budget::Budget;
 use super::capture::{CacheLocation, Capture, CaptureError, CaptureRequest, capture};
 use super::manifest::{MANIFEST_VERSION, NotCapturedSet, SnapshotKind, SnapshotManifest};
@@ -47,6 +45,17 @@ pub enum SnapshotError {
         /// The session's directory.
         session: PathBuf,
     },
+    /// The snapshot was taken and recorded, but what changed cannot be told, because the one before it
+    /// is damaged.
+    #[error(
+        "snapshot {number} was recorded, but what changed since the one before cannot be said: {source}"
+    )]
+    ChangesUnknown {
+        /// Number of the new snapshot.
+        number: u64,
+        /// What is wrong with the one before.
+        source: StoreError,
+    },
     /// There is no snapshot of this number.
     #[error("session {} has no snapshot {number}{}", Shown::path(session), last.map_or(String::new(), |last| format!(" (its last is {last})")))]
     NoSuchSnapshot {
@@ -56,6 +65,16 @@ pub enum SnapshotError {
         number: u64,
         /// The last that there is.
         last: Option<u64>,
+    },
+    /// A restore of the session was interrupted: what is on the disk is neither one state nor the
+    /// other.
+    #[error(
+        "a restore of session {} was interrupted, and has to be finished or taken back first",
+        Shown::path(session)
+    )]
+    RestoreInterrupted {
+        /// The session's directory.
+        session: PathBuf,
     },
     /// A file system call failed.
     #[error(transparent)]
@@ -74,6 +93,17 @@ pub struct SnapshotManager {
     budget: Budget,
     progress: Arc<dyn Progress + Send>,
     threads: usize,
+}
+
+/// What a capture before a restore does with the stat cache.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum CacheUse {
+    /// Every file is read.
+    Nothing,
+    /// For a plan, which writes nothing.
+    Read,
+    /// For a safety snapshot.
+    ReadAndWrite,
 }
 
 impl std::fmt::Debug for SnapshotManager {
@@ -100,7 +130,7 @@ impl SnapshotManager {
         // The paths are checked before anything is made, so that a refusal leaves nothing behind.
         let place = sys::plain_absolute(session_dir, &sys::current_dir()?);
         let known = match SessionDir::open(&place) {
-            Ok(session) => latest_manifest(&session)?.map(|latest| latest.manifest.roots),
+            Ok(session) => latest_roots(&session)?,
             Err(_) => None,
         };
         let store_paths = store_paths(&place);
@@ -117,9 +147,10 @@ impl SnapshotManager {
     /// When there is no such session, or it has no snapshot.
     pub fn open(session_dir: &Path) -> Result<Self, SnapshotError> {
         let session = SessionDir::open(session_dir)?;
-        let latest = latest_manifest(&session)?
+        let roots = latest_roots(&session)?
             .ok_or_else(|| SnapshotError::NoBaseline { session: session_dir.to_owned() })?;
-        Self::assemble(session, latest.manifest.roots, Budget::default())
+        let store = LocalStore::open(&session.path().join(OBJECTS_NAME))?;
+        Ok(Self::with_store(session, store, roots, Budget::default()))
     }
 
     fn assemble(
@@ -128,13 +159,25 @@ impl SnapshotManager {
         budget: Budget,
     ) -> Result<Self, SnapshotError> {
         let store = LocalStore::create(&session.path().join(OBJECTS_NAME))?;
-        // Caches lie beside the objects they vouch for.
-        let objects = sys::real_path(store.path())?;
-        let index = objects.with_file_name("index");
-        let opened = sys::create_private_dir(&index).and_then(|()| Dir::open(&index));
-        let index = opened.inspect_err(|error| tracing::warn!("no stat cache: {error}")).ok();
+        Ok(Self::with_store(session, store, roots, budget))
+    }
+
+    fn with_store(
+        session: SessionDir,
+        store: LocalStore,
+        roots: Vec<TrackedRoot>,
+        budget: Budget,
+    ) -> Self {
+        // Caches lie beside the objects they vouch for. Without them everything works, slower: on a
+        // store that can only be read, for one.
+        let index = sys::real_path(store.path()).and_then(|objects| {
+            let index = objects.with_file_name("index");
+            sys::create_private_dir(&index)?;
+            Dir::open(&index)
+        });
+        let index = index.inspect_err(|error| tracing::info!("no stat cache: {error}")).ok();
         let progress = Arc::new(NoProgress);
-        Ok(Self { session, store, index, roots, budget, progress, threads: 0 })
+        Self { session, store, index, roots, budget, progress, threads: 0 }
     }
 
     /// Sets the limits of the snapshots that follow.
@@ -188,6 +231,7 @@ impl SnapshotManager {
     /// written. Nothing is recorded then.
     pub fn create_baseline(&self) -> Result<SnapshotManifest, SnapshotError> {
         let _lock = self.session.lock()?;
+        self.refuse_interrupted_restore()?;
         if !self.session.snapshot_numbers()?.is_empty() {
             return Err(SnapshotError::BaselineExists { session: self.session.path().to_owned() });
         }
@@ -200,6 +244,7 @@ impl SnapshotManager {
     /// [`SnapshotError::NoBaseline`], or a store that cannot be written.
     pub fn create_incremental(&self) -> Result<(SnapshotManifest, Vec<Change>), SnapshotError> {
         let _lock = self.session.lock()?;
+        self.refuse_interrupted_restore()?;
         let parent = self.latest()?;
         self.take(Some(&parent))
     }
@@ -274,9 +319,34 @@ impl SnapshotManager {
         Ok(SessionDir::open(session_dir)?.metadata()?)
     }
 
+    /// The last snapshot, which the next one names as its parent: it has to be the one that the
+    /// session lists, and none may be missing before it.
     pub(crate) fn latest(&self) -> Result<LoadedManifest, SnapshotError> {
-        latest_manifest(&self.session)?
-            .ok_or_else(|| SnapshotError::NoBaseline { session: self.session.path().to_owned() })
+        let numbers = self.session.snapshot_numbers()?;
+        let listed = match self.session.metadata() {
+            Ok(metadata) => metadata.manifest_hashes,
+            Err(ManifestError::Missing { .. }) => Vec::new(),
+            Err(error) => return Err(error.into()),
+        };
+        let count = listed.len().max(numbers.len()) as u64;
+        if count == 0 {
+            return Err(SnapshotError::NoBaseline { session: self.session.path().to_owned() });
+        }
+        if let Some(missing) = (0..count).find(|number| numbers.binary_search(number).is_err()) {
+            let path = self.session.manifest_path(missing);
+            return Err(ManifestError::Missing { path }.into());
+        }
+        Ok(self.session.listed_manifest(count - 1, &listed)?)
+    }
+
+    /// Under the session's lock, so that the journal is nobody's who is still at work.
+    pub(crate) fn refuse_interrupted_restore(&self) -> Result<(), SnapshotError> {
+        if self.session.has_restore_journal()? {
+            return Err(SnapshotError::RestoreInterrupted {
+                session: self.session.path().to_owned(),
+            });
+        }
+        Ok(())
     }
 
     /// Takes a snapshot under the session's lock.
@@ -284,7 +354,6 @@ impl SnapshotManager {
         &self,
         parent: Option<&LoadedManifest>,
     ) -> Result<(SnapshotManifest, Vec<Change>), SnapshotError> {
-        let timestamp = Timestamp::now();
         let known = parent.map(|parent| parent.manifest.merkle_root).into_iter().collect();
         // Held until the manifest is published: the collector sees all of the snapshot or nothing.
         let _store_lock = self.store.lock_shared()?;
@@ -299,24 +368,24 @@ impl SnapshotManager {
             progress: &*self.progress,
             threads: self.threads,
         })?;
-        let published =
-            self.publish(capture, parent, SnapshotKind::Ordinary, &self.roots, timestamp)?;
+        let published = self.publish(capture, parent, SnapshotKind::Ordinary, &self.roots)?;
+        self.record(&published)?;
         let changes = match parent {
             None => Vec::new(),
-            Some(parent) => self.changes_between(&parent.manifest, &published.manifest)?,
+            Some(parent) => self
+                .changes_between(&parent.manifest, &published.manifest)
+                .map_err(|error| unknown_changes(published.manifest.number, error))?,
         };
-        self.record(&published)?;
         Ok((published.manifest, changes))
     }
 
-    /// Captures the current state before a restore to `target`, whatever its size. With
-    /// `is_for_plan` nothing but `store` is written.
+    /// Captures the current state before a restore to `target`, whatever its size.
     pub(crate) fn capture_current(
         &self,
         store: &dyn ObjectStore,
         target: &SnapshotManifest,
         latest: &SnapshotManifest,
-        is_for_plan: bool,
+        cache: CacheUse,
     ) -> Result<Capture, SnapshotError> {
         Ok(capture(&CaptureRequest {
             store,
@@ -324,7 +393,11 @@ impl SnapshotManager {
             budget: Budget::UNLIMITED,
             is_baseline: false,
             known: vec![target.merkle_root, latest.merkle_root],
-            cache: self.cache_location(!is_for_plan)?,
+            cache: match cache {
+                CacheUse::Nothing => None,
+                CacheUse::Read => self.cache_location(false)?,
+                CacheUse::ReadAndWrite => self.cache_location(true)?,
+            },
             progress: &*self.progress,
             threads: self.threads,
         })?)
@@ -338,15 +411,21 @@ impl SnapshotManager {
         roots: &[TrackedRoot],
     ) -> Result<SnapshotManifest, SnapshotError> {
         let kind = SnapshotKind::Safety;
-        let published = self.publish(capture, Some(latest), kind, roots, Timestamp::now())?;
+        let published = self.publish(capture, Some(latest), kind, roots)?;
         self.record(&published)?;
         Ok(published.manifest)
     }
 
     fn cache_location(&self, is_written: bool) -> Result<Option<CacheLocation<'_>>, SnapshotError> {
         let Some(index) = &self.index else { return Ok(None) };
-        let generation = self.store.generation()?;
-        Ok(Some(CacheLocation { index, generation, is_written }))
+        let generation = if is_written {
+            // Without a generation there is no cache, and all is read: slower, and right.
+            let generation = self.store.ensure_generation();
+            generation.inspect_err(|error| tracing::warn!("no stat cache: {error}")).ok()
+        } else {
+            self.store.generation()?
+        };
+        Ok(generation.map(|generation| CacheLocation { index, generation, is_written }))
     }
 
     /// Makes everything captured durable, then lets the manifest appear.
@@ -356,13 +435,12 @@ impl SnapshotManager {
         parent: Option<&LoadedManifest>,
         kind: SnapshotKind,
         roots: &[TrackedRoot],
-        timestamp: Timestamp,
     ) -> Result<LoadedManifest, SnapshotError> {
         self.store.sync()?;
         let manifest = SnapshotManifest {
             format_version: MANIFEST_VERSION,
             number: parent.map_or(0, |parent| parent.manifest.number + 1),
-            timestamp,
+            timestamp: capture.timestamp,
             parent: parent.map(|parent| parent.manifest.number),
             parent_hash: parent.map(|parent| parent.hash),
             merkle_root: capture.merkle_root,
@@ -409,19 +487,34 @@ impl SnapshotManager {
         self.list_snapshots(&mut metadata)?;
         metadata.bytes_written += loaded.manifest.totals.bytes_written;
         if number > 0 && loaded.manifest.kind == SnapshotKind::Ordinary {
-            let baseline = self.load_manifest(0)?;
-            let changes = self.changes_between(&baseline, &loaded.manifest)?;
-            metadata.changes = ChangeSummary::of(&changes);
+            let baseline = self.load_manifest(0);
+            match baseline.and_then(|old| self.changes_between(&old, &loaded.manifest)) {
+                Ok(changes) => metadata.changes = ChangeSummary::of(&changes),
+                // The snapshot counts more than the number of its changes.
+                Err(error) => tracing::warn!("changes since the baseline not counted: {error}"),
+            }
         }
         Ok(self.session.save_metadata(&metadata)?)
     }
 }
 
-fn latest_manifest(session: &SessionDir) -> Result<Option<LoadedManifest>, ManifestError> {
-    match session.snapshot_numbers()?.last() {
-        Some(number) => Ok(Some(session.manifest(*number)?)),
-        None => Ok(None),
+fn unknown_changes(number: u64, error: SnapshotError) -> SnapshotError {
+    match error {
+        SnapshotError::Store(source) => SnapshotError::ChangesUnknown { number, source },
+        other => other,
     }
+}
+
+/// What the last snapshot tracked that somebody asked for. (One from before a restore has the roots
+/// and filters of what was restored.)
+fn latest_roots(session: &SessionDir) -> Result<Option<Vec<TrackedRoot>>, ManifestError> {
+    for number in session.snapshot_numbers()?.into_iter().rev() {
+        let manifest = session.manifest(number)?.manifest;
+        if manifest.kind == SnapshotKind::Ordinary {
+            return Ok(Some(manifest.roots));
+        }
+    }
+    Ok(None)
 }
 
 /// The places that must not be tracked: the session and the store its objects are in.

@@ -4,7 +4,7 @@
 //! of the manifest before it, so that the chain is tamper-evident. It also says what was *not*
 //! captured: a restore leaves those paths alone.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
@@ -115,6 +115,13 @@ pub enum NotCapturedReason {
     OtherFileSystem,
 }
 
+impl NotCapturedReason {
+    /// Whether something is missing that nobody asked to leave out.
+    pub fn is_problem(&self) -> bool {
+        !matches!(self, Self::Excluded { .. } | Self::Special)
+    }
+}
+
 impl std::fmt::Display for NotCapturedReason {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
@@ -210,33 +217,41 @@ impl SnapshotManifest {
     }
 }
 
-/// The paths that a snapshot did not capture, for looking up.
+/// The paths that a capture left out, for looking up.
 #[derive(Debug)]
 pub struct NotCapturedSet<'a> {
-    manifest: &'a SnapshotManifest,
-    paths: HashMap<&'a [u8], &'a NotCapturedReason>,
+    paths: BTreeMap<&'a [u8], &'a NotCapturedReason>,
     filters: Vec<(&'a [u8], crate::walk::Filter)>,
 }
 
 impl<'a> NotCapturedSet<'a> {
     /// The set of one manifest.
     pub fn new(manifest: &'a SnapshotManifest) -> Self {
-        let paths = manifest
-            .not_captured
+        Self::of(&manifest.roots, &manifest.not_captured)
+    }
+
+    /// The set of a capture of `roots`.
+    pub fn of(roots: &'a [TrackedRoot], not_captured: &'a [NotCaptured]) -> Self {
+        let paths = not_captured
             .iter()
             // A socket or device is in the tree; only contents that it does not have are missing.
             .filter(|left| left.reason != NotCapturedReason::Special)
             .map(|left| (left.path.as_os_str().as_bytes(), &left.reason))
             .collect();
-        let filters = manifest
-            .roots
+        let filters = roots
             .iter()
             .filter_map(|root| {
                 let filter = crate::walk::Filter::new(&root.exclusion).ok()?;
                 Some((root.path.as_os_str().as_bytes(), filter))
             })
             .collect();
-        Self { manifest, paths, filters }
+        Self { paths, filters }
+    }
+
+    /// Whether something below `path` was left out.
+    pub fn is_above(&self, path: &[u8]) -> bool {
+        let below = [path, b"/"].concat();
+        self.paths.range(&*below..).next().is_some_and(|(found, _)| found.starts_with(&below))
     }
 
     /// Why the state of `path` is unknown: it, or a directory above it, was not captured.
@@ -266,10 +281,5 @@ impl<'a> NotCapturedSet<'a> {
             let inside = path.strip_prefix(*root).and_then(|rest| rest.strip_prefix(b"/"));
             inside.is_some_and(|relative| filter.is_forced(relative, false))
         })
-    }
-
-    /// The manifest the set is of.
-    pub fn manifest(&self) -> &'a SnapshotManifest {
-        self.manifest
     }
 }

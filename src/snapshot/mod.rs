@@ -14,7 +14,9 @@ mod roots;
 mod session_dir;
 
 pub use budget::{Budget, LargeDirectory, OverBudget};
+pub(crate) use capture::Capture;
 pub use capture::CaptureError;
+pub(crate) use manager::CacheUse;
 pub use manager::{SnapshotError, SnapshotManager};
 pub use manifest::{
     FileState, MANIFEST_NAME, MANIFEST_VERSION, NotCaptured, NotCapturedReason, NotCapturedSet,
@@ -23,8 +25,8 @@ pub use manifest::{
 pub use metadata::{SessionMetadata, SessionOrigin};
 pub(crate) use roots::OpenPath;
 pub use roots::{TrackedPathError, TrackedRoot, resolve_roots};
-pub(crate) use session_dir::OBJECTS_NAME;
 pub use session_dir::{LoadedManifest, ManifestError, SessionDir};
+pub(crate) use session_dir::{OBJECTS_NAME, RESTORE_JOURNAL_NAME, SNAPSHOTS_NAME};
 
 /// `base/name`, or just the name at the top.
 pub(crate) fn join(base: &[u8], name: &[u8]) -> Vec<u8> {

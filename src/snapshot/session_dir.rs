@@ -5,6 +5,7 @@
 //!   manifest.json      replaced at once whenever a snapshot is added or the session ends
 //!   objects            a directory, or a link to the store that sessions share
 //!   snapshots/0/manifest.json
+//!   restore.journal    only while a restore is at work, or after it was interrupted
 //!   .lock              held exclusively while a snapshot is written or restored
 //!   .running           held exclusively by the supervisor of a command, as long as it lives
 //! ```
@@ -63,17 +64,20 @@ pub struct LoadedManifest {
     pub hash: ContentHash,
 }
 
-/// An open session directory.
-#[derive(Debug)]
+/// A session's directory. Holds no descriptor, so that a list of a thousand sessions is no problem.
+#[derive(Debug, Clone)]
 pub struct SessionDir {
-    dir: Dir,
+    path: PathBuf,
 }
 
+/// Name of the journal of a restore.
+pub(crate) const RESTORE_JOURNAL_NAME: &[u8] = b"restore.journal";
 const LOCK_NAME: &str = ".lock";
 const RUNNING_NAME: &str = ".running";
 /// Name of the directory of objects, or of the link to it.
 pub(crate) const OBJECTS_NAME: &str = "objects";
-const SNAPSHOTS_NAME: &[u8] = b"snapshots";
+/// Name of the directory of snapshots.
+pub(crate) const SNAPSHOTS_NAME: &str = "snapshots";
 
 impl SessionDir {
     /// Opens a session.
@@ -81,7 +85,12 @@ impl SessionDir {
     /// # Errors
     /// When the directory is missing or cannot be read.
     pub fn open(path: &Path) -> Result<Self, ManifestError> {
-        Ok(Self { dir: Dir::open(path)? })
+        Dir::open(path)?;
+        Ok(Self { path: path.to_owned() })
+    }
+
+    pub(crate) fn dir(&self) -> sys::Result<Dir> {
+        Dir::open(&self.path)
     }
 
     /// Opens a session, making its directory when it is missing.
@@ -91,7 +100,7 @@ impl SessionDir {
     pub fn create(path: &Path) -> Result<Self, ManifestError> {
         sys::create_private_dir(path)?;
         let session = Self::open(path)?;
-        match session.dir.make_dir(SNAPSHOTS_NAME, 0o700) {
+        match session.dir()?.make_dir(SNAPSHOTS_NAME.as_bytes(), 0o700) {
             Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => Err(error.into()),
             _ => Ok(session),
         }
@@ -99,7 +108,7 @@ impl SessionDir {
 
     /// Where it is.
     pub fn path(&self) -> &Path {
-        self.dir.path()
+        &self.path
     }
 
     /// The session's id: the name of its directory.
@@ -111,6 +120,25 @@ impl SessionDir {
     /// Where the session's objects are.
     pub fn objects_path(&self) -> PathBuf {
         self.path().join(OBJECTS_NAME)
+    }
+
+    /// Whether there is a journal of a restore: one is at work, or was interrupted.
+    ///
+    /// # Errors
+    /// When the directory cannot be looked at.
+    pub fn has_restore_journal(&self) -> Result<bool, ManifestError> {
+        Ok(self.dir()?.try_stat(RESTORE_JOURNAL_NAME)?.is_some())
+    }
+
+    /// Whether a restore was interrupted, so that it has to be finished or taken back.
+    ///
+    /// # Errors
+    /// When the directory cannot be looked at.
+    pub fn has_interrupted_restore(&self) -> Result<bool, ManifestError> {
+        // Who is at work holds the lock, and may have ended before it could be tried.
+        Ok(self.has_restore_journal()?
+            && self.try_lock()?.is_some()
+            && self.has_restore_journal()?)
     }
 
     /// Waits until nobody else writes this session, and keeps others from it.
@@ -143,7 +171,7 @@ impl SessionDir {
     /// # Errors
     /// When the lock file cannot be looked at.
     pub fn is_running(&self) -> Result<bool, ManifestError> {
-        if self.dir.try_stat(RUNNING_NAME.as_bytes())?.is_none() {
+        if self.dir()?.try_stat(RUNNING_NAME.as_bytes())?.is_none() {
             return Ok(false);
         }
         // Shared, so that two who look do not take each other for a supervisor.
@@ -155,7 +183,7 @@ impl SessionDir {
     /// # Errors
     /// As [`ManifestError`] says.
     pub fn metadata(&self) -> Result<SessionMetadata, ManifestError> {
-        let (metadata, _) = read::<SessionMetadata>(&self.dir, MANIFEST_NAME.as_bytes())?;
+        let (metadata, _) = read::<SessionMetadata>(&self.dir()?, MANIFEST_NAME.as_bytes())?;
         Ok(metadata)
     }
 
@@ -164,7 +192,7 @@ impl SessionDir {
     /// # Errors
     /// When it cannot be written; the old one is then still there.
     pub fn save_metadata(&self, metadata: &SessionMetadata) -> Result<(), ManifestError> {
-        write(&self.dir, metadata)?;
+        write(&self.dir()?, metadata)?;
         Ok(())
     }
 
@@ -173,7 +201,7 @@ impl SessionDir {
     /// # Errors
     /// When the directory cannot be read.
     pub fn snapshot_numbers(&self) -> Result<Vec<u64>, ManifestError> {
-        let snapshots = match self.dir.open_dir(SNAPSHOTS_NAME) {
+        let snapshots = match self.dir()?.open_dir(SNAPSHOTS_NAME.as_bytes()) {
             Ok(dir) => dir,
             Err(error) if error.is_gone() => return Ok(Vec::new()),
             Err(error) => return Err(error.into()),
@@ -196,11 +224,37 @@ impl SessionDir {
     /// # Errors
     /// As [`ManifestError`] says.
     pub fn manifest(&self, number: u64) -> Result<LoadedManifest, ManifestError> {
-        let name = [SNAPSHOTS_NAME, format!("/{number}/{MANIFEST_NAME}").as_bytes()].concat();
-        let (manifest, hash) = read::<SnapshotManifest>(&self.dir, &name)?;
+        let name = format!("{SNAPSHOTS_NAME}/{number}/{MANIFEST_NAME}").into_bytes();
+        let (manifest, hash) = read::<SnapshotManifest>(&self.dir()?, &name)?;
         match manifest.validate(number) {
             Ok(()) => Ok(LoadedManifest { manifest, hash }),
-            Err(reason) => Err(ManifestError::Corrupt { path: self.dir.path_of(&name), reason }),
+            Err(reason) => Err(ManifestError::Corrupt { path: self.manifest_path(number), reason }),
+        }
+    }
+
+    /// A snapshot's manifest, checked against the session's list of hashes and against the snapshot
+    /// after it, where those are. Damage of other snapshots does not matter.
+    ///
+    /// # Errors
+    /// As [`ManifestError`] says.
+    pub fn listed_manifest(
+        &self,
+        number: u64,
+        listed: &[ContentHash],
+    ) -> Result<LoadedManifest, ManifestError> {
+        let loaded = self.manifest(number)?;
+        let corrupt = |reason: &str| {
+            let path = self.manifest_path(number);
+            Err(ManifestError::Corrupt { path, reason: reason.to_owned() })
+        };
+        if listed.get(number as usize).is_some_and(|hash| *hash != loaded.hash) {
+            return corrupt("its hash is not the one that the session lists");
+        }
+        match self.manifest(number + 1) {
+            Ok(next) if next.manifest.parent_hash != Some(loaded.hash) => {
+                corrupt("its hash is not the one that the snapshot after it names")
+            }
+            _ => Ok(loaded),
         }
     }
 
@@ -212,7 +266,7 @@ impl SessionDir {
         &self,
         manifest: &SnapshotManifest,
     ) -> Result<ContentHash, ManifestError> {
-        let snapshots = self.dir.open_dir(SNAPSHOTS_NAME)?;
+        let snapshots = self.dir()?.open_dir(SNAPSHOTS_NAME.as_bytes())?;
         let name = manifest.number.to_string().into_bytes();
         match snapshots.make_dir(&name, 0o700) {
             Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => {
@@ -221,6 +275,7 @@ impl SessionDir {
             _ => {}
         }
         let hash = write(&snapshots.open_dir(&name)?, manifest)?;
+        snapshots.sync()?;
         Ok(hash)
     }
 
@@ -278,7 +333,7 @@ impl SessionDir {
 
     /// Where a snapshot's manifest is.
     pub fn manifest_path(&self, number: u64) -> PathBuf {
-        self.path().join("snapshots").join(number.to_string()).join(MANIFEST_NAME)
+        self.path().join(SNAPSHOTS_NAME).join(number.to_string()).join(MANIFEST_NAME)
     }
 }
 

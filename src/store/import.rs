@@ -9,7 +9,6 @@ use std::convert::Infallible;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
-use std::sync::atomic::Ordering;
 
 use super::StoreError;
 use super::local::{LocalStore, OBJECT_MODE};
@@ -84,14 +83,12 @@ fn import_large(
 ) -> Result<Imported, ImportError> {
     let temp = TempFile::new(store.dir(), OBJECT_MODE)?;
     scratch.resize(CHUNK_BYTES, 0);
-    let cloned = store.reflinks.load(Ordering::Relaxed)
-        && sys::reflink(source, temp.file(), store.dir().path())?;
+    let cloned = sys::reflink(source, temp.file(), store.dir().path())?;
     let (hash, size) = if cloned {
         let len = temp.file().metadata().at("look at", store.dir().path())?.len();
         // Our own clone is read back: a failure is the store's, not the source's.
         hash_object(temp.file(), len, true, scratch).at("read back from", store.dir().path())?
     } else {
-        store.reflinks.store(false, Ordering::Relaxed);
         let (hash, len) = hash_ranges(source, size, sparse, scratch, |offset, bytes| {
             temp.file().write_all_at(bytes, offset).at("write an object in", store.dir().path())
         })

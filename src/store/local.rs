@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use super::import;
 use super::{ImportError, Imported, ObjectSource, ObjectStore, StoreError, Stored, export};
 use crate::object::ContentHash;
-use crate::sys::{self, Dir, FileKind, FileLock, FileTime, IoContext, TempFile};
+use crate::sys::{self, Dir, FileKind, FileLock, FileTime, IoContext, Stat, TempFile};
 
 /// Mode of an object: nobody writes it, its owner reads it.
 pub(super) const OBJECT_MODE: u16 = 0o400;
@@ -21,8 +21,6 @@ pub struct LocalStore {
     dir: Dir,
     /// Fan-out directories that are known to exist.
     prefixes: Box<[AtomicBool; 256]>,
-    /// Off after the first attempt that the file system refused.
-    pub(super) reflinks: AtomicBool,
 }
 
 /// The store's lock, released when dropped.
@@ -49,11 +47,7 @@ impl LocalStore {
     /// When it is missing or not a directory.
     pub fn open(path: &Path) -> Result<Self, StoreError> {
         let dir = Dir::open(path)?;
-        Ok(Self {
-            dir,
-            prefixes: Box::new([const { AtomicBool::new(false) }; 256]),
-            reflinks: AtomicBool::new(true),
-        })
+        Ok(Self { dir, prefixes: Box::new([const { AtomicBool::new(false) }; 256]) })
     }
 
     /// Opens the objects below `path`, making the directory when it is missing.
@@ -98,16 +92,28 @@ impl LocalStore {
     /// Changes whenever objects may have been removed: what a cache knew to be stored under another
     /// generation has to be looked up again.
     ///
+    /// `None` before the first writer came.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub fn generation(&self) -> Result<Option<[u8; 16]>, StoreError> {
+        match self.dir.read(GENERATION_NAME, 16) {
+            Ok(bytes) => Ok(bytes.try_into().ok()),
+            Err(error) if error.is_gone() => Ok(None),
+            // What is no regular file there guards nothing: as if there were none.
+            Err(error) if error.kind() == io::ErrorKind::InvalidInput => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// The generation, begun if there is none yet. For writers.
+    ///
     /// # Errors
     /// When it can be neither read nor made.
-    pub fn generation(&self) -> Result<[u8; 16], StoreError> {
-        match self.dir.read(GENERATION_NAME, 16) {
-            Ok(bytes) => match <[u8; 16]>::try_from(bytes.as_slice()) {
-                Ok(generation) => Ok(generation),
-                Err(_) => self.renew_generation(),
-            },
-            Err(error) if error.is_gone() => self.renew_generation(),
-            Err(error) => Err(error.into()),
+    pub fn ensure_generation(&self) -> Result<[u8; 16], StoreError> {
+        match self.generation()? {
+            Some(generation) => Ok(generation),
+            None => self.renew_generation(),
         }
     }
 
@@ -168,6 +174,43 @@ impl LocalStore {
         scratch: &mut Vec<u8>,
     ) -> Result<(), StoreError> {
         export::export(self, hash, size, target, scratch)
+    }
+
+    /// Makes sure that the object `hash` is stored intact, reading it, and storing it again from
+    /// `file` when it is missing or damaged. `Ok(false)` when the file has other bytes.
+    ///
+    /// # Errors
+    /// When the file cannot be read or the store cannot be written.
+    pub fn keep(
+        &self,
+        hash: &ContentHash,
+        file: &File,
+        stat: &Stat,
+        scratch: &mut Vec<u8>,
+    ) -> Result<bool, StoreError> {
+        let found = import::hash_object(file, stat.size, stat.is_sparse(), scratch)
+            .at("read again", self.path())?;
+        if found != (*hash, stat.size) {
+            return Ok(false);
+        }
+        let intact = self.open_object(hash).and_then(|object| object.verify(scratch));
+        match intact {
+            Ok(()) => return Ok(true),
+            Err(StoreError::Missing { .. }) => {}
+            Err(error) if error.is_damage() => {
+                self.dir.remove_file(&relative_name(hash))?;
+            }
+            Err(error) => return Err(error),
+        }
+        tracing::warn!(object = %hash, "stored again an object that was missing or damaged");
+        match self.import(file, stat.size, stat.is_sparse(), scratch) {
+            Ok(imported) => Ok(imported.hash == *hash),
+            Err(ImportError::Store(error)) => Err(error),
+            Err(ImportError::Source(source)) => {
+                let path = self.path().to_owned();
+                Err(sys::Error { operation: "read again", path, source }.into())
+            }
+        }
     }
 
     /// Gives a complete temporary file its name. `false` when the object was there already.
@@ -473,8 +516,10 @@ mod tests {
     #[test]
     fn the_generation_changes_only_when_it_is_renewed() {
         let (_temp, store) = store();
-        let first = store.generation().unwrap();
-        assert_eq!(store.generation().unwrap(), first);
+        assert_eq!(store.generation().unwrap(), None);
+        let first = store.ensure_generation().unwrap();
+        assert_eq!(store.generation().unwrap(), Some(first));
+        assert_eq!(store.ensure_generation().unwrap(), first);
         assert_ne!(store.renew_generation().unwrap(), first);
     }
 }

@@ -13,6 +13,7 @@ use rustix::fs::{AtFlags, CWD, Gid, Mode, OFlags, RenameFlags, Timespec, Timesta
 use rustix::io::Errno;
 
 use super::error::{IoContext, Result};
+use super::fail_point;
 use super::stat::{FileKind, FileTime, Stat};
 use super::xattr::{self, XattrPairs};
 use crate::path_text::to_path;
@@ -267,7 +268,8 @@ impl Dir {
             let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
             let fd = rustix::fs::openat(&self.fd, name, flags, Mode::empty()).at("open", &path)?;
             let own = format!("/proc/self/fd/{}", fd.as_raw_fd());
-            rustix::fs::chmod(own.as_str(), mode).at("set the mode of", &path)
+            fail_point::around(|| rustix::fs::chmod(own.as_str(), mode))
+                .at("set the mode of", &path)
         }
         #[cfg(not(target_os = "linux"))]
         rustix::fs::chmodat(&self.fd, name, mode, AtFlags::SYMLINK_NOFOLLOW)
@@ -296,8 +298,10 @@ impl Dir {
                 tv_nsec: mtime.nanoseconds.into(),
             },
         };
-        rustix::fs::utimensat(&self.fd, name, &times, AtFlags::SYMLINK_NOFOLLOW)
-            .at("set the time of", &self.path_of(name))
+        fail_point::around(|| {
+            rustix::fs::utimensat(&self.fd, name, &times, AtFlags::SYMLINK_NOFOLLOW)
+        })
+        .at("set the time of", &self.path_of(name))
     }
 
     /// Makes a directory.
@@ -305,7 +309,7 @@ impl Dir {
     /// # Errors
     /// EEXIST, EACCES, ENOSPC.
     pub fn make_dir(&self, name: &[u8], mode: u16) -> Result<()> {
-        rustix::fs::mkdirat(&self.fd, name, Mode::from_raw_mode(mode.into()))
+        fail_point::around(|| rustix::fs::mkdirat(&self.fd, name, Mode::from_raw_mode(mode.into())))
             .at("make the directory", &self.path_of(name))
     }
 
@@ -314,7 +318,8 @@ impl Dir {
     /// # Errors
     /// EEXIST, EACCES, ENOSPC.
     pub fn make_symlink(&self, name: &[u8], target: &[u8]) -> Result<()> {
-        rustix::fs::symlinkat(target, &self.fd, name).at("make the symlink", &self.path_of(name))
+        fail_point::around(|| rustix::fs::symlinkat(target, &self.fd, name))
+            .at("make the symlink", &self.path_of(name))
     }
 
     /// Makes a named pipe.
@@ -344,7 +349,9 @@ impl Dir {
     pub fn create_file(&self, name: &[u8], mode: u16) -> Result<File> {
         let flags =
             OFlags::CREATE | OFlags::EXCL | OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-        let fd = rustix::fs::openat(&self.fd, name, flags, Mode::from_raw_mode(mode.into()));
+        let fd = fail_point::around(|| {
+            rustix::fs::openat(&self.fd, name, flags, Mode::from_raw_mode(mode.into()))
+        });
         Ok(fd.at("make the file", &self.path_of(name))?.into())
     }
 
@@ -353,8 +360,10 @@ impl Dir {
     /// # Errors
     /// EEXIST, EXDEV, EMLINK.
     pub fn link(&self, name: &[u8], target: &Dir, new_name: &[u8]) -> Result<()> {
-        rustix::fs::linkat(&self.fd, name, &target.fd, new_name, AtFlags::empty())
-            .at("link", &target.path_of(new_name))
+        fail_point::around(|| {
+            rustix::fs::linkat(&self.fd, name, &target.fd, new_name, AtFlags::empty())
+        })
+        .at("link", &target.path_of(new_name))
     }
 
     /// Moves a name; what has the new name is replaced.
@@ -362,7 +371,7 @@ impl Dir {
     /// # Errors
     /// EXDEV, ENOENT, EACCES.
     pub fn rename(&self, name: &[u8], target: &Dir, new_name: &[u8]) -> Result<()> {
-        rustix::fs::renameat(&self.fd, name, &target.fd, new_name)
+        fail_point::around(|| rustix::fs::renameat(&self.fd, name, &target.fd, new_name))
             .at("rename", &target.path_of(new_name))
     }
 
@@ -389,8 +398,10 @@ impl Dir {
         new_name: &[u8],
         flags: RenameFlags,
     ) -> Result<()> {
-        rustix::fs::renameat_with(&self.fd, name, &target.fd, new_name, flags)
-            .at("rename", &target.path_of(new_name))
+        fail_point::around(|| {
+            rustix::fs::renameat_with(&self.fd, name, &target.fd, new_name, flags)
+        })
+        .at("rename", &target.path_of(new_name))
     }
 
     /// Removes a name that is not a directory.
@@ -398,7 +409,8 @@ impl Dir {
     /// # Errors
     /// ENOENT, EISDIR, EACCES.
     pub fn remove_file(&self, name: &[u8]) -> Result<()> {
-        rustix::fs::unlinkat(&self.fd, name, AtFlags::empty()).at("remove", &self.path_of(name))
+        fail_point::around(|| rustix::fs::unlinkat(&self.fd, name, AtFlags::empty()))
+            .at("remove", &self.path_of(name))
     }
 
     /// Removes an empty directory.
@@ -406,7 +418,7 @@ impl Dir {
     /// # Errors
     /// ENOTEMPTY, ENOENT, EACCES.
     pub fn remove_dir(&self, name: &[u8]) -> Result<()> {
-        rustix::fs::unlinkat(&self.fd, name, AtFlags::REMOVEDIR)
+        fail_point::around(|| rustix::fs::unlinkat(&self.fd, name, AtFlags::REMOVEDIR))
             .at("remove the directory", &self.path_of(name))
     }
 
@@ -458,16 +470,16 @@ impl Dir {
         let temp = [b".", name, b".new-", random.as_bytes()].concat();
         let written = (|| {
             let mut file = self.create_file(&temp, mode)?;
-            file.write_all(bytes).at("write", &path)?;
+            fail_point::around(|| file.write_all(bytes)).at("write", &path)?;
             if durable {
-                rustix::fs::fsync(&file).at("flush", &path)?;
+                fail_point::around(|| rustix::fs::fsync(&file)).at("flush", &path)?;
             }
             self.rename(&temp, self, name)
         })();
         if written.is_err() {
             let _ = self.remove_file(&temp);
         } else if durable {
-            rustix::fs::fsync(&self.fd).at("flush", &self.path)?;
+            self.sync()?;
         }
         written
     }
@@ -478,7 +490,7 @@ impl Dir {
     /// # Errors
     /// EIO.
     pub fn sync(&self) -> Result<()> {
-        rustix::fs::fsync(&self.fd).at("flush", &self.path)
+        fail_point::around(|| rustix::fs::fsync(&self.fd)).at("flush", &self.path)
     }
 
     /// Flushes the whole file system that holds this directory: one call for any number of files.
@@ -487,9 +499,9 @@ impl Dir {
     /// EIO when the kernel lost data that was not yet on the disk.
     pub fn sync_file_system(&self) -> Result<()> {
         #[cfg(target_os = "linux")]
-        rustix::fs::syncfs(&self.fd).at("flush", &self.path)?;
+        fail_point::around(|| rustix::fs::syncfs(&self.fd)).at("flush", &self.path)?;
         #[cfg(not(target_os = "linux"))]
-        rustix::fs::sync();
+        fail_point::around(rustix::fs::sync);
         Ok(())
     }
 

@@ -11,6 +11,7 @@ use rustix::io::Errno;
 
 use super::dir::Dir;
 use super::error::{IoContext, Result};
+use super::fail_point;
 use super::stat::Stat;
 
 /// Shares the blocks of `source` with the empty file `target` (FICLONE). `Ok(false)` where the file
@@ -231,7 +232,7 @@ impl<'a> TempFile<'a> {
     /// # Errors
     /// When `target` is gone, not writable, or the disk is full.
     pub fn persist(&self, target: &Dir, name: &[u8]) -> Result<bool> {
-        let linked = match &self.name {
+        let linked = fail_point::around(|| match &self.name {
             None => {
                 let own = format!("/proc/self/fd/{}", self.file.as_raw_fd());
                 rustix::fs::linkat(CWD, own.as_str(), target.as_fd(), name, AtFlags::SYMLINK_FOLLOW)
@@ -239,7 +240,7 @@ impl<'a> TempFile<'a> {
             Some(own) => {
                 rustix::fs::linkat(self.dir, &**own, target.as_fd(), name, AtFlags::empty())
             }
-        };
+        });
         match linked {
             Ok(()) => Ok(true),
             Err(Errno::EXIST) => Ok(false),

@@ -9,6 +9,7 @@
 
 mod dir;
 mod error;
+mod fail_point;
 mod file;
 mod lock;
 mod path;
@@ -49,6 +50,15 @@ pub fn effective_gid() -> u32 {
 pub fn start_process_session() -> Result<()> {
     rustix::process::setsid().at("start a session for", std::path::Path::new("this process"))?;
     Ok(())
+}
+
+/// Lets this process open as many files as it may. Soft limits are low for the sake of programs that
+/// use `select`, which this one does not.
+pub fn raise_descriptor_limit() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let limit = getrlimit(Resource::Nofile);
+    // What does not work is not needed by most commands, and the others say so.
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
 }
 
 /// 16 bytes that nobody can guess or repeat.

@@ -57,6 +57,15 @@ pub struct Listing {
     pub ignores: Option<Arc<IgnoreLevel>>,
 }
 
+/// What the names of directories begin with in which a restore makes things ready; 16 hexadecimal
+/// digits follow.
+pub const STAGING_PREFIX: &[u8] = b".nono-restore-";
+
+fn is_staging(name: &[u8]) -> bool {
+    name.strip_prefix(STAGING_PREFIX)
+        .is_some_and(|rest| rest.len() == 16 && rest.iter().all(u8::is_ascii_hexdigit))
+}
+
 /// Lists `dir`, which lies at `relative` below the tracked path, and judges every entry.
 /// `is_known` says whether an earlier snapshot holds an entry of this directory.
 ///
@@ -72,6 +81,8 @@ pub fn list(
 ) -> sys::Result<Listing> {
     let mut names = dir.names()?;
     names.sort_unstable_by(|a, b| a.name.cmp(&b.name));
+    // A name that is replaced by a rename meanwhile can be listed twice (tmpfs).
+    names.dedup_by(|a, b| a.name == b.name);
     let has_ignore_file =
         || names.binary_search_by(|listed| (*listed.name).cmp(IGNORE_FILE)).is_ok();
     let ignores = if mode == Mode::Filtered && filter.uses_gitignore() && has_ignore_file() {
@@ -106,6 +117,12 @@ pub fn list(
             }
         };
         let is_dir = stat.kind == FileKind::Directory;
+        if is_dir && is_staging(&name) {
+            // Said, and not silently passed over: anybody can make a directory of this name.
+            let rule = "nono's own: what a restore is working on, or left behind".to_owned();
+            listing.left_out.push(LeftOut { name, why: WhyLeftOut::Excluded(rule) });
+            continue;
+        }
         let verdict = match mode {
             Mode::Forced => Verdict::Forced,
             Mode::Filtered => match filter.judge(&path, is_dir, ignores.as_deref()) {

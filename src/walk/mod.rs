@@ -9,4 +9,4 @@ mod listing;
 
 pub use exclusion::{ExclusionConfig, Filter, InvalidPattern, Verdict};
 pub use ignore_files::IgnoreLevel;
-pub use listing::{FoundEntry, LeftOut, Listing, Mode, WhyLeftOut, list};
+pub use listing::{FoundEntry, LeftOut, Listing, Mode, STAGING_PREFIX, WhyLeftOut, list};

@@ -49,7 +49,16 @@ impl Finished {
 impl Fixture {
     /// As whoever runs the tests.
     pub fn new() -> Self {
-        let temp = tempfile::tempdir().unwrap();
+        Self::in_dir(tempfile::tempdir().unwrap())
+    }
+
+    /// On a file system in memory where there is one, for tests that flush very often.
+    pub fn in_memory() -> Self {
+        let temp = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir());
+        Self::in_dir(temp.unwrap())
+    }
+
+    fn in_dir(temp: tempfile::TempDir) -> Self {
         fs::create_dir(temp.path().join("project")).unwrap();
         fs::create_dir(temp.path().join("home")).unwrap();
         Self { temp, user: None, program: env!("CARGO_BIN_EXE_nono").into() }

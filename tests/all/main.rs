@@ -1,6 +1,8 @@
 //! Integration tests: one binary, so that it links once.
 #![allow(missing_docs, unreachable_pub, clippy::disallowed_methods, clippy::print_stderr)]
 
+mod attacks;
+mod crash;
 mod extremes;
 mod fixture;
 mod mount;

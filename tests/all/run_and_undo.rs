@@ -292,3 +292,158 @@ fn signals_reach_the_command_and_its_end_is_recorded() {
     let killed = fixture.record("kill -KILL $$");
     assert_eq!(killed.code, 128 + 9);
 }
+
+#[test]
+fn what_is_force_included_below_an_excluded_directory_comes_back() {
+    let fixture = Fixture::new();
+    fixture.write("node_modules/keep", "mine");
+    fixture.write("node_modules/other", "theirs");
+    let arguments = [
+        "run",
+        "--rollback",
+        "--rollback-exclude",
+        "node_modules",
+        "--rollback-include",
+        "node_modules/keep",
+        "--",
+        "sh",
+        "-c",
+        "rm node_modules/keep; echo changed > node_modules/other",
+    ];
+    fixture.nono(&arguments).success();
+    fixture.nono(&["rollback", "restore", "latest"]).success();
+    let read = |name: &str| fs::read_to_string(fixture.project().join(name)).unwrap();
+    assert_eq!(read("node_modules/keep"), "mine");
+    assert_eq!(read("node_modules/other"), "changed\n");
+}
+
+#[test]
+fn what_was_unreadable_below_a_forced_directory_is_left_alone() {
+    let fixture = Fixture::ordinary_user();
+    fixture.write("ex/b/c", "never captured");
+    fs::set_permissions(fixture.project().join("ex/b"), fs::Permissions::from_mode(0o000)).unwrap();
+    let arguments = [
+        "run",
+        "--rollback",
+        "--rollback-exclude",
+        "ex",
+        "--rollback-include",
+        "ex/b",
+        "--",
+        "chmod",
+        "755",
+        "ex/b",
+    ];
+    fixture.nono(&arguments).success();
+    fixture.nono(&["rollback", "restore", "latest"]);
+    let inside = fixture.project().join("ex/b");
+    fs::set_permissions(&inside, fs::Permissions::from_mode(0o755)).unwrap();
+    assert_eq!(fs::read_to_string(inside.join("c")).unwrap(), "never captured");
+}
+
+#[test]
+fn links_that_were_broken_are_told_and_made_again_without_a_trace() {
+    let fixture = Fixture::new();
+    fixture.write("a/x", "linked");
+    fs::create_dir(fixture.project().join("c")).unwrap();
+    fs::hard_link(fixture.project().join("a/x"), fixture.project().join("c/y")).unwrap();
+    let past = fs::FileTimes::new().set_modified(std::time::UNIX_EPOCH);
+    fs::File::open(fixture.project().join("c")).unwrap().set_times(past).unwrap();
+    let before = observe(&fixture.project());
+    let run = fixture.record("cp -p a/x a/z; mv a/z a/x").success();
+    assert!(run.stderr.contains("~2 modified"), "{}", run.stderr);
+    fixture.nono(&["rollback", "restore", "latest"]).success();
+    assert_same(&before, &observe(&fixture.project()));
+}
+
+#[test]
+fn a_device_in_the_way_is_named_and_the_rest_is_restored() {
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("TEST DID NOT RUN: only root makes devices");
+        return;
+    }
+    let fixture = Fixture::new();
+    fixture.write("a", "1");
+    fixture.write("b", "1");
+    let script = "rm a; mkdir a; mknod a/null c 1 3; echo 2 > b";
+    fixture.nono(&["run", "--rollback", "--no-sandbox", "--", "sh", "-c", script]).success();
+    let restored = fixture.nono(&["rollback", "restore", "latest"]).fails(1, "not as they were");
+    assert!(restored.stdout.contains("device"), "{}", restored.stdout);
+    assert_eq!(fs::read_to_string(fixture.project().join("b")).unwrap(), "1");
+    assert!(fixture.project().join("a/null").exists());
+}
+
+#[test]
+fn a_session_without_its_manifest_is_noticed() {
+    let fixture = Fixture::new();
+    fixture.write("a", "1");
+    fixture.nono(&["snapshot"]).success();
+    fs::remove_file(fixture.session().join("manifest.json")).unwrap();
+    fixture.nono(&["rollback", "list"]).fails(1, "no manifest");
+    let verified = fixture.nono(&["rollback", "verify", "--all", "--json"]);
+    assert!(verified.stdout.contains("session_id"), "{}", verified.stdout);
+}
+
+#[test]
+fn many_sessions_need_few_descriptors() {
+    let fixture = Fixture::new();
+    fixture.write("a", "1");
+    for _ in 0..40 {
+        fixture.nono(&["snapshot"]).success();
+    }
+    let program = fixture.command(&[]).get_program().to_owned();
+    let run = |arguments: &str| {
+        let script = format!("ulimit -n 32; exec \"$0\" {arguments}");
+        let command = fixture.command(&[]);
+        let mut shell = std::process::Command::new("sh");
+        shell.args(["-c", &script]).arg(&program).current_dir(fixture.project());
+        shell.envs(command.get_envs().filter_map(|(key, value)| Some((key, value?))));
+        crate::fixture::finished(shell.output().unwrap())
+    };
+    run("rollback list --all").success();
+    run("rollback verify --all").success();
+    run("rollback cleanup --keep 38 --yes").success();
+}
+
+#[test]
+fn a_plan_writes_nothing() {
+    let fixture = Fixture::new();
+    fixture.write("a", "1");
+    fixture.nono(&["snapshot"]).success();
+    fs::remove_file(fixture.store().join("objects/.generation")).unwrap();
+    fixture.write("a", "2");
+    fixture.write("b", "new contents");
+    let before = observe(&fixture.store());
+    fixture.nono(&["rollback", "restore", "latest", "--dry-run"]).success();
+    assert_same(&before, &observe(&fixture.store()));
+}
+
+#[test]
+fn a_damaged_snapshot_does_not_stop_the_next_one() {
+    let fixture = Fixture::new();
+    fixture.write("d/a", "1");
+    fixture.nono(&["snapshot"]).success();
+    let id = fixture.latest();
+    // Break every tree of the first snapshot.
+    let mut broken = 0;
+    for prefix in fs::read_dir(fixture.store().join("objects")).unwrap() {
+        let prefix = prefix.unwrap().path();
+        for object in fs::read_dir(&prefix).into_iter().flatten() {
+            let object = object.unwrap().path();
+            if fs::read(&object).unwrap().starts_with(b"nonotree") {
+                fs::remove_file(&object).unwrap();
+                broken += 1;
+            }
+        }
+    }
+    assert_eq!(broken, 2);
+    fs::remove_dir_all(fixture.store().join("index")).unwrap();
+    fixture.write("d/a", "2");
+    fixture.nono(&["snapshot", "--session", &id]).fails(1, "snapshot 1 was recorded");
+    let list = fixture.nono(&["rollback", "list", "--json"]).success().json();
+    assert_eq!(list[0]["snapshot_count"], 2);
+    fixture.write("d/a", "3");
+    fixture.nono(&["snapshot", "--session", &id]).success();
+    fixture.nono(&["rollback", "restore", &id, "--snapshot", "1"]).success();
+    assert_eq!(fs::read_to_string(fixture.project().join("d/a")).unwrap(), "2");
+}

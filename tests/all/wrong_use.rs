@@ -80,7 +80,7 @@ fn a_later_snapshot_over_budget_keeps_known_paths_and_says_what_it_left_out() {
     }
     fixture.write("z", "changed");
     let arguments = ["snapshot", "--session", "latest", "--max-entries", "4", "--json"];
-    let taken = fixture.nono(&arguments).success();
+    let taken = fixture.nono(&arguments).fails(1, "over the budget");
     assert!(taken.stderr.contains("not captured"), "{}", taken.stderr);
     let changes = taken.json()["changes"].to_string();
     assert!(changes.contains("/z\"") && changes.contains("/new1\""), "{changes}");

@@ -17,6 +17,7 @@ use crate::cli::render::byte_size;
 use crate::gc::{CleanupError, CleanupOptions, CleanupPlan, CleanupReport};
 use crate::session::{Catalog, SessionStatus};
 use crate::snapshot::SessionDir;
+use crate::sys;
 
 /// Arguments of `nono rollback cleanup`.
 #[derive(Debug, Args)]
@@ -45,6 +46,8 @@ pub(in crate::cli) struct CleanupArgs {
 }
 
 pub(in crate::cli) fn run(args: &CleanupArgs, store: &StoreArgs, context: &Context) -> Outcome {
+    // Each session that goes is locked until it is gone.
+    sys::raise_descriptor_limit();
     let catalog = store.catalog()?;
     let chosen = choose(args, &catalog, context)?;
     if !args.dry_run && !args.yes && !chosen.is_empty() {
@@ -54,11 +57,14 @@ pub(in crate::cli) fn run(args: &CleanupArgs, store: &StoreArgs, context: &Conte
     let options = CleanupOptions { progress: &*bar, ..CleanupOptions::default() };
     let cleaned = clean(&catalog, &chosen, args.dry_run, &options);
     bar.finish();
-    let report = cleaned?;
+    let (report, failure) = cleaned;
     if args.json {
         context.json(&report)?;
     } else {
         print(&report, context)?;
+    }
+    if let Some(error) = failure {
+        return Err(error);
     }
     // A session that was to go and is still there is only a part of what was asked for.
     Ok(u8::from(!report.sessions_skipped.is_empty()))
@@ -126,13 +132,25 @@ fn confirm(count: usize, context: &Context) -> Result<(), CliError> {
     }
 }
 
-/// Each store root is cleaned on its own: it has its own objects and its own lock.
+/// Each store root is cleaned on its own: it has its own objects and its own lock. What was done is
+/// reported even if something failed after it.
 fn clean(
     catalog: &Catalog,
     chosen: &[SessionDir],
     dry_run: bool,
     options: &CleanupOptions<'_>,
-) -> Result<CleanupReport, CliError> {
+) -> (CleanupReport, Option<CliError>) {
+    let mut total = CleanupReport { dry_run, ..CleanupReport::default() };
+    let failure = clean_roots(catalog, chosen, &mut total, options).err();
+    (total, failure)
+}
+
+fn clean_roots(
+    catalog: &Catalog,
+    chosen: &[SessionDir],
+    total: &mut CleanupReport,
+    options: &CleanupOptions<'_>,
+) -> Result<(), CliError> {
     let mut by_root: BTreeMap<PathBuf, Vec<SessionDir>> = BTreeMap::new();
     for root in catalog.roots().iter().filter(|root| Catalog::is_store(root)) {
         by_root.insert(root.clone(), Vec::new());
@@ -141,11 +159,10 @@ fn clean(
         let root = session.path().parent().unwrap_or(catalog.root()).to_owned();
         by_root.entry(root).or_default().push(SessionDir::open(session.path())?);
     }
-    let mut total = CleanupReport { dry_run, ..CleanupReport::default() };
     for (root, remove) in by_root {
         let all = || Catalog::new(root.clone(), []).sessions();
         let plan = CleanupPlan::new(&root, &remove, &all()?, options)?;
-        let report = if dry_run { plan.report().clone() } else { plan.apply(all, options)? };
+        let report = if total.dry_run { plan.report().clone() } else { plan.apply(all, options)? };
         total.sessions_removed.extend(report.sessions_removed);
         total.sessions_skipped.extend(report.sessions_skipped);
         total.objects_removed += report.objects_removed;
@@ -153,7 +170,7 @@ fn clean(
         total.objects_kept_young += report.objects_kept_young;
         total.bytes_kept_young += report.bytes_kept_young;
     }
-    Ok(total)
+    Ok(())
 }
 
 fn print(report: &CleanupReport, context: &Context) -> Result<(), CliError> {

@@ -6,6 +6,7 @@ pub(super) mod list;
 #[cfg(feature = "mount")]
 pub(super) mod mount;
 pub(super) mod restore;
+pub(super) mod resume;
 pub(super) mod run;
 pub(super) mod sandbox_exec;
 pub(super) mod show;

@@ -19,7 +19,9 @@ use crate::diff::{Change, ChangeSummary};
 use crate::object::ContentHash;
 use crate::path_text::Shown;
 use crate::session::{RecordRequest, Recording};
-use crate::snapshot::{NotCapturedReason, SessionOrigin, SnapshotManager, SnapshotManifest};
+use crate::snapshot::{
+    NotCaptured, NotCapturedReason, SessionOrigin, SnapshotManager, SnapshotManifest,
+};
 use crate::sys;
 
 /// Arguments of `nono snapshot`.
@@ -46,6 +48,7 @@ pub(in crate::cli) struct SnapshotReport {
     merkle_root: ContentHash,
     file_count: u64,
     total_bytes: u64,
+    not_captured: Vec<NotCaptured>,
     changes: Vec<Change>,
 }
 
@@ -61,6 +64,7 @@ impl SnapshotReport {
             merkle_root: manifest.merkle_root,
             file_count: manifest.totals.file_count,
             total_bytes: manifest.totals.total_bytes,
+            not_captured: manifest.not_captured.clone(),
             changes,
         }
     }
@@ -121,9 +125,11 @@ fn supervisor_of(args: &SnapshotArgs) -> Option<PathBuf> {
 }
 
 fn print(report: &SnapshotReport, json: bool, context: &Context) -> Outcome {
+    // What rules leave out was asked for; what could not be captured makes the result a part.
+    let code = u8::from(report.not_captured.iter().any(|left| left.reason.is_problem()));
     if json {
         context.json(report)?;
-        return Ok(0);
+        return Ok(code);
     }
     let mut out = context.out();
     let SnapshotReport { session_id, number, file_count, total_bytes, changes, .. } = report;
@@ -134,7 +140,7 @@ fn print(report: &SnapshotReport, json: bool, context: &Context) -> Outcome {
         write!(out, ", {changes}")?;
     }
     writeln!(out)?;
-    Ok(0)
+    Ok(code)
 }
 
 /// Says in a line or two what a snapshot does not hold.
@@ -151,9 +157,7 @@ pub(in crate::cli) fn report_left_out(manifest: &SnapshotManifest, id: &str, con
             "{excluded} {paths} left out by rules (nono rollback show {id}; --rollback-all keeps all)"
         ));
     }
-    let mut problems = of(|reason| {
-        !matches!(reason, NotCapturedReason::Excluded { .. } | NotCapturedReason::Special)
-    });
+    let mut problems = of(NotCapturedReason::is_problem);
     let count = problems.clone().count();
     if let Some(first) = problems.next() {
         let path = Shown::path(&first.path);

@@ -12,6 +12,7 @@ use crate::cli::context::{BOLD, Context, GREEN, RED};
 use crate::cli::error::CliError;
 use crate::cli::progress::Bar;
 use crate::cli::render::byte_size;
+use crate::object::ContentHash;
 use crate::session::Catalog;
 use crate::snapshot::SessionDir;
 use crate::sys;
@@ -26,6 +27,9 @@ pub(in crate::cli) struct VerifyArgs {
     /// Verify all sessions
     #[arg(long)]
     all: bool,
+    /// A Merkle root noted elsewhere, which must be that of one of the session's snapshots
+    #[arg(long, value_name = "HEX", conflicts_with = "all")]
+    expect_root: Option<ContentHash>,
     /// Print the report as JSON; with --all a list of reports
     #[arg(long)]
     json: bool,
@@ -38,10 +42,13 @@ pub(in crate::cli) fn run(args: &VerifyArgs, store: &StoreArgs, context: &Contex
         None => catalog.sessions()?,
     };
     let bar = Bar::new(context, "verifying", true);
-    let reports = verify(&sessions, &bar);
+    let mut failures = Vec::new();
+    let reports = verify(&sessions, args.expect_root, &bar, &mut failures);
     bar.finish();
-    let reports = reports?;
-    let ok = reports.iter().all(|report| report.ok);
+    for failure in &failures {
+        context.error(failure);
+    }
+    let ok = failures.is_empty() && reports.iter().all(|report| report.ok);
     if args.json {
         match reports.as_slice() {
             [report] if !args.all => context.json(report)?,
@@ -53,24 +60,48 @@ pub(in crate::cli) fn run(args: &VerifyArgs, store: &StoreArgs, context: &Contex
     Ok(u8::from(!ok))
 }
 
-/// Sessions that share a store share the work: each object is read once.
-fn verify(sessions: &[SessionDir], bar: &Bar) -> Result<Vec<VerifyReport>, CliError> {
+/// Sessions that share a store share the work: each object is read once. A session of which nothing
+/// can be said is a failure, and does not keep the others from being verified.
+fn verify(
+    sessions: &[SessionDir],
+    expected_root: Option<ContentHash>,
+    bar: &Bar,
+    failures: &mut Vec<CliError>,
+) -> Vec<VerifyReport> {
     let mut by_store: BTreeMap<PathBuf, Vec<&SessionDir>> = BTreeMap::new();
     for session in sessions {
-        let objects = sys::real_path(&session.objects_path())?;
-        by_store.entry(objects).or_default().push(session);
-    }
-    let mut reports = Vec::new();
-    for sessions in by_store.values() {
-        let store = Catalog::store_of(sessions[0])?;
-        let options = VerifyOptions { progress: bar, ..VerifyOptions::default() };
-        let failed = |error: crate::verify::VerifyError| CliError::failed(error.to_string());
-        let mut verifier = Verifier::new(&store, options).map_err(failed)?;
-        for session in sessions {
-            reports.push(verifier.session(session).map_err(failed)?);
+        match sys::real_path(&session.objects_path()) {
+            Ok(objects) => by_store.entry(objects).or_default().push(session),
+            Err(error) => failures.push(error.into()),
         }
     }
-    Ok(reports)
+    let options = VerifyOptions { progress: bar, expected_root, ..VerifyOptions::default() };
+    let mut reports = Vec::new();
+    for sessions in by_store.values() {
+        let verified = verify_store(sessions, options, &mut reports, failures);
+        failures.extend(verified.err());
+    }
+    reports
+}
+
+fn verify_store(
+    sessions: &[&SessionDir],
+    options: VerifyOptions<'_>,
+    reports: &mut Vec<VerifyReport>,
+    failures: &mut Vec<CliError>,
+) -> Result<(), CliError> {
+    let store = Catalog::store_of(sessions[0])?;
+    let failed = |error: crate::verify::VerifyError| CliError::failed(error.to_string());
+    let mut verifier = Verifier::new(&store, options).map_err(failed)?;
+    for session in sessions {
+        match verifier.session(session) {
+            // Removed by a cleanup since it was listed: nothing is wrong with it.
+            Ok(report) if !report.ok && SessionDir::open(session.path()).is_err() => {}
+            Ok(report) => reports.push(report),
+            Err(error) => failures.push(failed(error)),
+        }
+    }
+    Ok(())
 }
 
 fn print(reports: &[VerifyReport], context: &Context) -> Result<(), CliError> {

@@ -1,0 +1,117 @@
+//! `nono rollback resume`: the way out of a restore that was interrupted.
+
+use std::io::Write;
+
+use clap::Args;
+
+use crate::cli::Outcome;
+use crate::cli::args::StoreArgs;
+use crate::cli::context::{BOLD, Context, YELLOW};
+use crate::cli::error::CliError;
+use crate::cli::render::{Palette, change_line, summary_line};
+use crate::diff::ChangeSummary;
+use crate::path_text::Shown;
+use crate::restore::{Recovery, RecoveryOutcome, RecoveryReport};
+use crate::session::Catalog;
+use crate::snapshot::{SessionDir, SnapshotManager};
+
+/// Arguments of `nono rollback resume`.
+#[derive(Debug, Args)]
+pub(in crate::cli) struct ResumeArgs {
+    /// Id of a session, a prefix of it, or `latest` [default: every session with an interrupted
+    /// restore]
+    #[arg(value_name = "ID")]
+    id: Option<String>,
+    /// Take the restore back instead of finishing it
+    #[arg(long)]
+    abort: bool,
+    /// Print the reports as a JSON list
+    #[arg(long)]
+    json: bool,
+}
+
+pub(in crate::cli) fn run(args: &ResumeArgs, store: &StoreArgs, context: &Context) -> Outcome {
+    let catalog = store.catalog()?;
+    let sessions = match &args.id {
+        Some(id) => vec![catalog.find(id)?],
+        None => interrupted(&catalog)?,
+    };
+    let way = if args.abort { Recovery::TakeBack } else { Recovery::Finish };
+    let mut reports = Vec::new();
+    let mut roots = Vec::new();
+    for session in &sessions {
+        let manager = SnapshotManager::open(session.path())?;
+        reports.extend(manager.recover_restore(way)?);
+        roots.extend(manager.roots().iter().map(|root| root.path.clone()));
+    }
+    if args.json {
+        context.json(&reports)?;
+    } else {
+        for report in &reports {
+            print(report, &roots, context)?;
+        }
+    }
+    if reports.is_empty() {
+        context.say("no restore was interrupted");
+    }
+    Ok(u8::from(reports.iter().any(|report| !report.skipped.is_empty())))
+}
+
+fn interrupted(catalog: &Catalog) -> Result<Vec<SessionDir>, CliError> {
+    let mut interrupted = Vec::new();
+    for session in catalog.sessions()? {
+        if session.has_interrupted_restore()? {
+            interrupted.push(session);
+        }
+    }
+    Ok(interrupted)
+}
+
+fn print(
+    report: &RecoveryReport,
+    roots: &[std::path::PathBuf],
+    context: &Context,
+) -> Result<(), CliError> {
+    let palette = Palette::coloured();
+    let mut out = context.out();
+    for change in &report.changes {
+        writeln!(out, "{}", change_line(change, roots, &palette))?;
+    }
+    for skipped in &report.skipped {
+        let path = Shown::path(&skipped.path);
+        writeln!(out, "{YELLOW}! skipped{YELLOW:#}     {path}: {}", skipped.reason)?;
+    }
+    let session = &report.session_id;
+    let id = format!("{BOLD}{session}/{}{BOLD:#}", report.snapshot);
+    match report.outcome {
+        RecoveryOutcome::Finished => {
+            let summary = summary_line(&ChangeSummary::of(&report.changes), &palette);
+            context.say(format_args!("restored {id}: {summary}"));
+            let safety = report.safety_snapshot;
+            context.say(format_args!("undo this: nono rollback restore {session}/{safety}"));
+        }
+        RecoveryOutcome::TakenBack => {
+            context
+                .say(format_args!("the restore of {id} is taken back: everything is as before it"));
+        }
+        RecoveryOutcome::Cleared => {
+            context.say(format_args!(
+                "the restore of {id} had no path half-way; what it left behind is gone"
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// Says which restores were interrupted, in a line each. That this cannot be found out is for the
+/// command itself to notice.
+pub(in crate::cli) fn remind(store: &StoreArgs, context: &Context) {
+    let Ok(catalog) = store.catalog() else { return };
+    for session in interrupted(&catalog).unwrap_or_default() {
+        let id = session.id();
+        context.warn(format_args!(
+            "a restore of session {id} was interrupted: nono rollback resume {id} finishes it \
+             (--abort takes it back)"
+        ));
+    }
+}

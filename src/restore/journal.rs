@@ -1,0 +1,496 @@
+//! The journal of a restore: what is needed to finish it, or to take it back, after a crash.
+//!
+//! It lies in the session's directory from before the first staging directory is made until the
+//! last one is gone, and is only ever replaced as a whole. Without work in it, there are staging
+//! directories to clear away and nothing else to do. With work, the commit has begun: the steps are
+//! all listed, and how far it came is read from the disk, so that carrying out a step twice is the
+//! same as once. `docs/format.md` has the bytes. The decoder is total: any bytes give a journal or
+//! an error.
+
+use std::path::PathBuf;
+
+use super::plan::Skipped;
+use crate::diff::{Change, Difference, EntryState};
+use crate::object::{
+    ContentHash, DecodeError, FileTime, Reader, Writer, is_name, read_entry, write_entry,
+};
+use crate::path_text::to_path;
+use crate::snapshot::{RESTORE_JOURNAL_NAME, SessionDir};
+use crate::sys;
+pub(super) use crate::walk::STAGING_PREFIX as AREA_PREFIX;
+
+const MAGIC: &[u8; 8] = b"nonorest";
+const VERSION: u8 = 1;
+const AREA_DIGITS: usize = 16;
+/// A journal of millions of steps.
+const MAX_BYTES: u64 = 1 << 32;
+
+/// Everything about one restore.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Journal {
+    /// The snapshot that is brought back.
+    pub(super) snapshot: u64,
+    /// The snapshot of the state before.
+    pub(super) safety: u64,
+    pub(super) areas: Vec<AreaRecord>,
+    /// The steps, from when the first path may have changed until the last has.
+    pub(super) work: Option<Work>,
+}
+
+/// A staging directory.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct AreaRecord {
+    /// The directory it is in: absolute.
+    pub(super) parent: Vec<u8>,
+    pub(super) name: Vec<u8>,
+    /// The time that the parent gets when the staging directory is gone.
+    pub(super) mtime: FileTime,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(super) struct Work {
+    /// The kernel's time before the safety snapshot: what has an older ctime is as captured.
+    pub(super) started: FileTime,
+    /// In the order in which they are taken.
+    pub(super) steps: Vec<Step>,
+    /// What stays as it is on purpose, for the report.
+    pub(super) skipped: Vec<Skipped>,
+}
+
+/// A name in a staging directory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Staged {
+    pub(super) area: usize,
+    pub(super) number: u64,
+}
+
+impl Staged {
+    pub(super) fn name(self) -> Vec<u8> {
+        self.number.to_string().into_bytes()
+    }
+}
+
+/// One step of a commit.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Step {
+    /// What is at the path, no directory, is moved into the staging directory.
+    Remove {
+        path: Vec<u8>,
+        current: EntryState,
+        staged: Staged,
+    },
+    /// An empty directory goes.
+    RemoveDirectory {
+        path: Vec<u8>,
+        current: EntryState,
+    },
+    MakeDirectory {
+        path: Vec<u8>,
+    },
+    /// What is staged, with this inode number, gets a path that is free.
+    Place {
+        path: Vec<u8>,
+        target: EntryState,
+        staged: Staged,
+        ino: u64,
+    },
+    /// What is staged and what is at the path change places.
+    Exchange {
+        path: Vec<u8>,
+        current: EntryState,
+        target: EntryState,
+        staged: Staged,
+        ino: u64,
+    },
+    /// What keeps its inode gets other attributes; without a current state it is a directory that
+    /// an earlier step makes.
+    Attributes {
+        path: Vec<u8>,
+        current: Option<EntryState>,
+        target: EntryState,
+    },
+}
+
+impl Step {
+    pub(super) fn path(&self) -> &[u8] {
+        match self {
+            Self::Remove { path, .. }
+            | Self::RemoveDirectory { path, .. }
+            | Self::MakeDirectory { path }
+            | Self::Place { path, .. }
+            | Self::Exchange { path, .. }
+            | Self::Attributes { path, .. } => path,
+        }
+    }
+
+    fn states(&self) -> (Option<&EntryState>, Option<&EntryState>) {
+        match self {
+            Self::Remove { current, .. } | Self::RemoveDirectory { current, .. } => {
+                (Some(current), None)
+            }
+            Self::MakeDirectory { .. } => (None, None),
+            Self::Place { target, .. } => (None, Some(target)),
+            Self::Exchange { current, target, .. } => (Some(current), Some(target)),
+            Self::Attributes { current, target, .. } => (current.as_ref(), Some(target)),
+        }
+    }
+}
+
+impl Work {
+    /// What the steps change, sorted by path.
+    pub(super) fn changes(&self) -> Vec<Change> {
+        let mut differences = std::collections::BTreeMap::new();
+        for step in &self.steps {
+            let (old, new) = step.states();
+            // A directory that becomes a file is two steps and one change.
+            let path = step.path();
+            let difference = differences.entry(path).or_insert_with(|| Difference {
+                path: path.to_vec(),
+                old: None,
+                new: None,
+            });
+            difference.old = difference.old.take().or_else(|| old.cloned());
+            difference.new = new.cloned().or_else(|| difference.new.take());
+        }
+        differences.values().filter_map(Difference::change).collect()
+    }
+}
+
+/// Why a journal cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum JournalError {
+    #[error(transparent)]
+    Io(#[from] sys::Error),
+    #[error("the journal of a restore, {}, cannot be read: {source}", path.display())]
+    Undecodable { path: PathBuf, source: DecodeError },
+}
+
+impl Journal {
+    /// Reads the journal of a session, if there is one.
+    pub(super) fn load(session: &SessionDir) -> Result<Option<Self>, JournalError> {
+        let dir = session.dir()?;
+        let bytes = match dir.read(RESTORE_JOURNAL_NAME, MAX_BYTES) {
+            Ok(bytes) => bytes,
+            Err(error) if error.is_gone() => return Ok(None),
+            Err(error) => return Err(error.into()),
+        };
+        let path = dir.path_of(RESTORE_JOURNAL_NAME);
+        let journal = Self::decode(&bytes);
+        journal.map(Some).map_err(|source| JournalError::Undecodable { path, source })
+    }
+
+    /// Puts the journal in place of the one before, durably.
+    pub(super) fn save(&self, session: &SessionDir) -> sys::Result<()> {
+        session.dir()?.replace_file(RESTORE_JOURNAL_NAME, &self.encode(), 0o600, true)
+    }
+
+    /// Removes the journal: the restore is over.
+    pub(super) fn remove(session: &SessionDir) -> sys::Result<()> {
+        let dir = session.dir()?;
+        dir.remove_file(RESTORE_JOURNAL_NAME)?;
+        dir.sync()
+    }
+
+    pub(super) fn encode(&self) -> Vec<u8> {
+        let mut writer = Writer::new(MAGIC, VERSION);
+        writer.varint(self.snapshot);
+        writer.varint(self.safety);
+        writer.varint(self.areas.len() as u64);
+        for area in &self.areas {
+            writer.bytes(&area.parent);
+            writer.bytes(&area.name);
+            write_time(&mut writer, area.mtime);
+        }
+        match &self.work {
+            None => writer.u8(0),
+            Some(work) => {
+                writer.u8(1);
+                write_time(&mut writer, work.started);
+                writer.varint(work.steps.len() as u64);
+                for step in &work.steps {
+                    write_step(&mut writer, step);
+                }
+                writer.varint(work.skipped.len() as u64);
+                for skipped in &work.skipped {
+                    use std::os::unix::ffi::OsStrExt;
+                    writer.bytes(skipped.path.as_os_str().as_bytes());
+                    writer.bytes(skipped.reason.as_bytes());
+                }
+            }
+        }
+        let mut bytes = writer.finish();
+        let sum = ContentHash::of(&bytes);
+        bytes.extend_from_slice(sum.as_bytes());
+        bytes
+    }
+
+    pub(super) fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
+        let mut reader = Reader::new(bytes, MAGIC, "journal of a restore", VERSION)?;
+        let body = bytes.len().checked_sub(32).ok_or(DecodeError::Truncated(bytes.len()))?;
+        if *ContentHash::of(&bytes[..body]).as_bytes() != bytes[body..] {
+            return Err(reader.invalid("the checksum is not that of the bytes"));
+        }
+        let snapshot = reader.varint()?;
+        let safety = reader.varint()?;
+        let count = reader.count(4)?;
+        let mut areas = Vec::with_capacity(count);
+        for _ in 0..count {
+            let parent = absolute(&mut reader, true)?;
+            let name = reader.bytes()?;
+            if !is_area_name(name) {
+                return Err(reader.invalid("not the name of a staging directory"));
+            }
+            areas.push(AreaRecord { parent, name: name.to_vec(), mtime: read_time(&mut reader)? });
+        }
+        let work = match reader.u8()? {
+            0 => None,
+            1 => Some(read_work(&mut reader, areas.len())?),
+            _ => return Err(reader.invalid("neither with nor without steps")),
+        };
+        reader.hash()?;
+        reader.finish()?;
+        Ok(Self { snapshot, safety, areas, work })
+    }
+}
+
+fn read_work(reader: &mut Reader<'_>, area_count: usize) -> Result<Work, DecodeError> {
+    let started = read_time(reader)?;
+    let count = reader.count(4)?;
+    let mut steps = Vec::with_capacity(count);
+    for _ in 0..count {
+        steps.push(read_step(reader, area_count)?);
+    }
+    let count = reader.count(3)?;
+    let mut skipped = Vec::with_capacity(count);
+    for _ in 0..count {
+        let path = to_path(&absolute(reader, false)?).to_owned();
+        let reason = String::from_utf8(reader.bytes()?.to_vec())
+            .map_err(|_| reader.invalid("a reason that is not UTF-8"))?;
+        skipped.push(Skipped { path, reason });
+    }
+    Ok(Work { started, steps, skipped })
+}
+
+fn write_step(writer: &mut Writer, step: &Step) {
+    let kind = match step {
+        Step::Remove { .. } => 1,
+        Step::RemoveDirectory { .. } => 2,
+        Step::MakeDirectory { .. } => 3,
+        Step::Place { .. } => 4,
+        Step::Exchange { .. } => 5,
+        Step::Attributes { current: None, .. } => 6,
+        Step::Attributes { .. } => 7,
+    };
+    writer.u8(kind);
+    writer.bytes(step.path());
+    let (current, target) = step.states();
+    for state in [current, target].into_iter().flatten() {
+        write_entry(writer, &state.attributes, &state.node);
+    }
+    match step {
+        Step::Remove { staged, .. } => write_staged(writer, *staged),
+        Step::Place { staged, ino, .. } | Step::Exchange { staged, ino, .. } => {
+            write_staged(writer, *staged);
+            writer.varint(*ino);
+        }
+        _ => {}
+    }
+}
+
+fn read_step(reader: &mut Reader<'_>, area_count: usize) -> Result<Step, DecodeError> {
+    let kind = reader.u8()?;
+    let path = absolute(reader, false)?;
+    Ok(match kind {
+        1 => {
+            let current = read_state(reader)?;
+            Step::Remove { path, current, staged: read_staged(reader, area_count)? }
+        }
+        2 => Step::RemoveDirectory { path, current: read_state(reader)? },
+        3 => Step::MakeDirectory { path },
+        4 => {
+            let target = read_state(reader)?;
+            let staged = read_staged(reader, area_count)?;
+            Step::Place { path, target, staged, ino: reader.varint()? }
+        }
+        5 => {
+            let (current, target) = (read_state(reader)?, read_state(reader)?);
+            let staged = read_staged(reader, area_count)?;
+            Step::Exchange { path, current, target, staged, ino: reader.varint()? }
+        }
+        6 => Step::Attributes { path, current: None, target: read_state(reader)? },
+        7 => {
+            let current = Some(read_state(reader)?);
+            Step::Attributes { path, current, target: read_state(reader)? }
+        }
+        _ => return Err(reader.invalid("unknown kind of step")),
+    })
+}
+
+fn write_staged(writer: &mut Writer, staged: Staged) {
+    writer.varint(staged.area as u64);
+    writer.varint(staged.number);
+}
+
+fn read_staged(reader: &mut Reader<'_>, area_count: usize) -> Result<Staged, DecodeError> {
+    let area = usize::try_from(reader.varint()?).ok().filter(|area| *area < area_count);
+    let area = area.ok_or_else(|| reader.invalid("unknown staging directory"))?;
+    Ok(Staged { area, number: reader.varint()? })
+}
+
+fn read_state(reader: &mut Reader<'_>) -> Result<EntryState, DecodeError> {
+    let (attributes, node) = read_entry(reader)?;
+    Ok(EntryState { attributes, node })
+}
+
+fn write_time(writer: &mut Writer, time: FileTime) {
+    writer.signed(time.seconds);
+    writer.u32(time.nanoseconds);
+}
+
+fn read_time(reader: &mut Reader<'_>) -> Result<FileTime, DecodeError> {
+    let time = FileTime { seconds: reader.signed()?, nanoseconds: reader.u32()? };
+    if time.nanoseconds < 1_000_000_000 {
+        Ok(time)
+    } else {
+        Err(reader.invalid("more nanoseconds than a second has"))
+    }
+}
+
+/// An absolute path whose components are names; the root directory itself only where it may be.
+fn absolute(reader: &mut Reader<'_>, may_be_root: bool) -> Result<Vec<u8>, DecodeError> {
+    let path = reader.bytes()?;
+    let is_plain = match path.strip_prefix(b"/") {
+        Some(b"") => may_be_root,
+        Some(rest) => rest.split(|byte| *byte == b'/').all(is_name),
+        None => false,
+    };
+    if is_plain { Ok(path.to_vec()) } else { Err(reader.invalid("not an absolute, plain path")) }
+}
+
+/// Whether a name is that of a staging directory.
+pub(super) fn is_area_name(name: &[u8]) -> bool {
+    name.strip_prefix(AREA_PREFIX).is_some_and(|digits| {
+        digits.len() == AREA_DIGITS && digits.iter().all(u8::is_ascii_hexdigit)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::object::arbitrary::entry;
+    use proptest::prelude::*;
+
+    fn state() -> impl Strategy<Value = EntryState> {
+        entry().prop_map(|(attributes, node)| EntryState { attributes, node })
+    }
+
+    fn step() -> impl Strategy<Value = Step> {
+        let path = || {
+            proptest::collection::vec(1u8..=46, 1..9).prop_map(|mut path| {
+                path.insert(0, b'/');
+                path.push(b'x');
+                path
+            })
+        };
+        let staged =
+            || (0..2usize, any::<u64>()).prop_map(|(area, number)| Staged { area, number });
+        prop_oneof![
+            (path(), state(), staged()).prop_map(|(path, current, staged)| Step::Remove {
+                path,
+                current,
+                staged
+            }),
+            (path(), state()).prop_map(|(path, current)| Step::RemoveDirectory { path, current }),
+            path().prop_map(|path| Step::MakeDirectory { path }),
+            (path(), state(), staged(), any::<u64>()).prop_map(|(path, target, staged, ino)| {
+                Step::Place { path, target, staged, ino }
+            }),
+            (path(), state(), state(), staged(), any::<u64>()).prop_map(
+                |(path, current, target, staged, ino)| {
+                    Step::Exchange { path, current, target, staged, ino }
+                }
+            ),
+            (path(), proptest::option::of(state()), state())
+                .prop_map(|(path, current, target)| Step::Attributes { path, current, target }),
+        ]
+    }
+
+    fn journal() -> impl Strategy<Value = Journal> {
+        let time = (any::<i64>(), 0..1_000_000_000u32)
+            .prop_map(|(seconds, nanoseconds)| FileTime { seconds, nanoseconds });
+        let work = (time, proptest::collection::vec(step(), 0..6)).prop_map(|(started, steps)| {
+            let reason = "because".to_owned();
+            Work { started, steps, skipped: vec![Skipped { path: "/a".into(), reason }] }
+        });
+        let area = |name: &[u8]| AreaRecord {
+            parent: b"/".to_vec(),
+            name: name.to_vec(),
+            mtime: FileTime::default(),
+        };
+        let areas =
+            vec![area(b".nono-restore-0123456789abcdef"), area(b".nono-restore-00000000000000ff")];
+        (any::<u64>(), any::<u64>(), proptest::option::of(work)).prop_map(
+            move |(snapshot, safety, work)| Journal {
+                snapshot,
+                safety,
+                areas: areas.clone(),
+                work,
+            },
+        )
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_written_is_read_back(journal in journal()) {
+            prop_assert_eq!(Journal::decode(&journal.encode()), Ok(journal));
+        }
+
+        #[test]
+        fn any_bytes_are_a_journal_or_an_error(
+            journal in journal(),
+            at in any::<proptest::sample::Index>(),
+            byte in any::<u8>(),
+            is_summed in any::<bool>(),
+        ) {
+            let mut bytes = journal.encode();
+            let index = at.index(bytes.len());
+            bytes[index] = byte;
+            if is_summed {
+                // A valid checksum, so that the damage reaches the decoder.
+                let body = bytes.len() - 32;
+                let sum = ContentHash::of(&bytes[..body]);
+                bytes[body..].copy_from_slice(sum.as_bytes());
+            }
+            if let Ok(decoded) = Journal::decode(&bytes) {
+                prop_assert_eq!(&decoded.encode(), &bytes);
+            }
+            let _ = Journal::decode(&bytes[..index]);
+        }
+    }
+
+    #[test]
+    fn places_outside_of_plain_paths_and_staging_directories_are_refused() {
+        let good = Journal {
+            snapshot: 0,
+            safety: 1,
+            areas: vec![AreaRecord {
+                parent: b"/p".to_vec(),
+                name: b".nono-restore-0123456789abcdef".to_vec(),
+                mtime: FileTime::default(),
+            }],
+            work: None,
+        };
+        assert!(Journal::decode(&good.encode()).is_ok());
+        for name in [&b"src"[..], b".nono-restore-", b".nono-restore-0123456789abcde/", b"../x"] {
+            let mut bad = good.clone();
+            bad.areas[0].name = name.to_vec();
+            assert!(Journal::decode(&bad.encode()).is_err());
+        }
+        for path in [&b"p"[..], b"/p/../q", b"/p//q", b"/p/", b"/", b"", b"/p\0"] {
+            let mut bad = good.clone();
+            let steps = vec![Step::MakeDirectory { path: path.to_vec() }];
+            bad.work = Some(Work { steps, ..Work::default() });
+            assert!(Journal::decode(&bad.encode()).is_err(), "{path:?}");
+        }
+    }
+}

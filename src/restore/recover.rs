@@ -1,0 +1,141 @@
+//! After a crash: finishing a restore, or taking it back.
+//!
+//! Both start from the journal, read from the disk how far the commit came, and can themselves be
+//! interrupted anywhere: calling either of them again, or the other one, goes on from there.
+
+use serde::Serialize;
+
+use super::RestoreError;
+use super::areas::Areas;
+use super::commit::Commit;
+use super::journal::{Journal, Step, Work};
+use super::places::Places;
+use super::plan::Skipped;
+use super::rollback::take_back;
+use super::steps::Disk;
+use crate::diff::Change;
+use crate::object::Node;
+use crate::snapshot::{SnapshotKind, SnapshotManager, TrackedRoot};
+use crate::sys;
+
+/// Which way out of an interrupted restore.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Recovery {
+    /// Do the rest.
+    Finish,
+    /// Bring back the state before the restore.
+    TakeBack,
+}
+
+/// What became of an interrupted restore.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RecoveryOutcome {
+    /// The state of the snapshot is on the disk.
+    Finished,
+    /// The state before the restore is on the disk.
+    TakenBack,
+    /// No path was half-way: only staging directories were left, and are gone now.
+    Cleared,
+}
+
+/// What recovering from an interrupted restore did.
+#[derive(Debug, Clone, Serialize)]
+pub struct RecoveryReport {
+    /// The session.
+    pub session_id: String,
+    /// The snapshot that was being restored.
+    pub snapshot: u64,
+    /// The way it ended.
+    pub outcome: RecoveryOutcome,
+    /// What the whole restore changed, steps before the interruption included; empty unless it was
+    /// finished.
+    pub changes: Vec<Change>,
+    /// What is not as it was in the snapshot, and why.
+    pub skipped: Vec<Skipped>,
+    /// The snapshot that holds the state before the restore.
+    pub safety_snapshot: u64,
+}
+
+impl SnapshotManager {
+    /// Finishes or takes back a restore of this session that was interrupted. `None`: there is none.
+    ///
+    /// # Errors
+    /// [`RestoreError`]; the journal is then still there, and either way can be tried again.
+    pub fn recover_restore(&self, way: Recovery) -> Result<Option<RecoveryReport>, RestoreError> {
+        let _session_lock = self.session().lock()?;
+        // What the journal needs must not be collected meanwhile.
+        let _store_lock = self.store().lock_shared()?;
+        let Some(mut journal) = Journal::load(self.session())? else { return Ok(None) };
+        // The journal says which paths; which of them may be touched, the checked manifest does.
+        let mut chain = self.session().chain()?;
+        let known = usize::try_from(journal.safety).ok().filter(|number| *number < chain.len());
+        let safety = known.map(|number| chain.swap_remove(number).manifest);
+        let Some(safety) = safety.filter(|safety| safety.kind == SnapshotKind::Safety) else {
+            return Err(RestoreError::ForeignJournal { session: self.session().path().to_owned() });
+        };
+        let mut report = RecoveryReport {
+            session_id: self.session().id(),
+            snapshot: journal.snapshot,
+            outcome: RecoveryOutcome::Cleared,
+            changes: Vec::new(),
+            skipped: Vec::new(),
+            safety_snapshot: journal.safety,
+        };
+        if let Some(work) = journal.work.take() {
+            let areas = Areas::open(&journal.areas, &safety.roots)?;
+            let mut places = Places::new(&safety.roots);
+            let mut disk = Disk::new(&mut places, &areas, work.started);
+            match way {
+                Recovery::Finish => {
+                    let skipped = Commit::new(&mut disk, true).run(&work)?;
+                    areas.sync()?;
+                    report.outcome = RecoveryOutcome::Finished;
+                    report.changes = work.changes();
+                    report.skipped = [work.skipped.clone(), skipped].concat();
+                    report.skipped.sort_by(|a, b| a.path.cmp(&b.path));
+                }
+                Recovery::TakeBack => {
+                    take_back(&mut disk, &work).map_err(|rollback| RestoreError::NotTakenBack {
+                        rollback,
+                        staging: areas.paths(),
+                    })?;
+                    areas.sync()?;
+                    report.outcome = RecoveryOutcome::TakenBack;
+                }
+            }
+            let is_finished = way == Recovery::Finish;
+            self.settle(journal, is_finished.then_some(&work), &safety.roots)?;
+        } else {
+            self.settle(journal, None, &safety.roots)?;
+        }
+        Ok(Some(report))
+    }
+
+    /// Ends a restore whose paths are all in one state or all in the other: clears the staging
+    /// directories away, then the journal. `finished` is the work that was done; without it the
+    /// state is the one before.
+    pub(super) fn settle(
+        &self,
+        mut journal: Journal,
+        finished: Option<&Work>,
+        roots: &[TrackedRoot],
+    ) -> sys::Result<()> {
+        journal.work = None;
+        for area in &mut journal.areas {
+            let target = finished.and_then(|work| {
+                work.steps.iter().find_map(|step| match step {
+                    Step::Attributes { path, target, .. } if *path == area.parent => Some(target),
+                    _ => None,
+                })
+            });
+            if let Some(target) = target.filter(|t| matches!(t.node, Node::Directory { .. })) {
+                area.mtime = target.attributes.mtime;
+            }
+        }
+        // From here on there is nothing to take back and nothing to finish.
+        journal.save(self.session())?;
+        Areas::open(&journal.areas, roots)?.clear()?;
+        Journal::remove(self.session())
+    }
+}

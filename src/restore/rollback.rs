@@ -1,0 +1,200 @@
+//! Taking a restore back: the steps of the journal, backward.
+//!
+//! The same for a step that failed and for a crash: which steps were taken is read from the disk.
+//! What the restore put in place is only moved away if it is still what the restore put there; an
+//! edit that somebody made since stays, and the rest is taken back around it.
+
+use super::attributes;
+use super::journal::{Staged, Step, Work};
+use super::steps::Disk;
+use crate::diff::EntryState;
+use crate::object::Node;
+use crate::path_text::Shown;
+use crate::sys::{self, FileKind};
+
+/// Why a step could not be taken back, as a sentence.
+type Failure = String;
+
+/// Undoes all steps, the last one first. Goes on after a failure, to bring back what it can.
+pub(super) fn take_back(disk: &mut Disk<'_, '_>, work: &Work) -> Result<(), Vec<Failure>> {
+    let mut failures = Vec::new();
+    disk.places.forget();
+    for step in work.steps.iter().rev() {
+        match undo(disk, step) {
+            Ok(None) => {}
+            Ok(Some(failure)) => failures.push(failure),
+            Err(error) => failures.push(error.to_string()),
+        }
+    }
+    disk.places.forget();
+    // Modes that forbid writing, and times, last and deepest first: the contents are back now.
+    let mut directories: Vec<(&[u8], &EntryState)> =
+        work.steps.iter().filter_map(state_of_directory).collect();
+    directories
+        .sort_by_key(|(path, _)| std::cmp::Reverse(path.iter().filter(|b| **b == b'/').count()));
+    for (path, current) in directories {
+        let restored =
+            disk.places.find(path).and_then(|place| match place.dir.try_stat(&place.name)? {
+                Some(stat) if stat.kind == FileKind::Directory => {
+                    attributes::apply(&place.dir, &place.name, &current.attributes, &current.node)
+                        .map(drop)
+                }
+                _ => Ok(()),
+            });
+        match restored {
+            Err(error) if !error.is_gone() => failures.push(error.to_string()),
+            _ => {}
+        }
+    }
+    if failures.is_empty() { Ok(()) } else { Err(failures) }
+}
+
+/// The state before of a directory that the restore removes or changes.
+fn state_of_directory(step: &Step) -> Option<(&[u8], &EntryState)> {
+    let (path, current) = match step {
+        Step::RemoveDirectory { path, current }
+        | Step::Attributes { path, current: Some(current), .. } => (path, current),
+        _ => return None,
+    };
+    matches!(current.node, Node::Directory { .. }).then_some((path, current))
+}
+
+fn undo(disk: &mut Disk<'_, '_>, step: &Step) -> sys::Result<Option<Failure>> {
+    match step {
+        Step::Remove { path, staged, .. } => undo_remove(disk, path, *staged),
+        Step::RemoveDirectory { path, current } => undo_remove_directory(disk, path, current),
+        Step::MakeDirectory { path } => undo_make_directory(disk, path),
+        Step::Place { path, target, staged, ino } => undo_place(disk, path, target, *staged, *ino),
+        Step::Exchange { path, target, staged, ino, .. } => {
+            undo_exchange(disk, path, target, *staged, *ino)
+        }
+        Step::Attributes { path, current, .. } => undo_attributes(disk, path, current.as_ref()),
+    }
+}
+
+fn undo_remove(
+    disk: &mut Disk<'_, '_>,
+    path: &[u8],
+    staged: Staged,
+) -> sys::Result<Option<Failure>> {
+    let (staging, name) = disk.staging(staged)?;
+    if staging.try_stat(&name)?.is_none() {
+        return Ok(None);
+    }
+    let place = disk.writable_place(path)?;
+    if place.dir.try_stat(&place.name)?.is_some() {
+        return Ok(Some(in_the_way(path)));
+    }
+    staging.rename_new(&name, &place.dir, &place.name)?;
+    Ok(None)
+}
+
+fn undo_remove_directory(
+    disk: &mut Disk<'_, '_>,
+    path: &[u8],
+    current: &EntryState,
+) -> sys::Result<Option<Failure>> {
+    let place = disk.writable_place(path)?;
+    match place.dir.try_stat(&place.name)? {
+        Some(stat) if stat.kind == FileKind::Directory => Ok(None),
+        Some(_) => Ok(Some(in_the_way(path))),
+        None => {
+            // Its contents come back next, so it has to be writable for now.
+            place.dir.make_dir(&place.name, current.attributes.mode | 0o700)?;
+            Ok(None)
+        }
+    }
+}
+
+fn undo_make_directory(disk: &mut Disk<'_, '_>, path: &[u8]) -> sys::Result<Option<Failure>> {
+    let Some(place) = disk.try_place(path)? else { return Ok(None) };
+    match place.dir.try_stat(&place.name)? {
+        Some(stat) if stat.kind == FileKind::Directory => {
+            let removed = place.dir.remove_dir(&place.name);
+            disk.places.forget();
+            removed.map(|()| None)
+        }
+        _ => Ok(None),
+    }
+}
+
+fn undo_place(
+    disk: &mut Disk<'_, '_>,
+    path: &[u8],
+    target: &EntryState,
+    staged: Staged,
+    ino: u64,
+) -> sys::Result<Option<Failure>> {
+    let (staging, name) = disk.staging(staged)?;
+    if staging.try_stat(&name)?.is_some() {
+        return Ok(None);
+    }
+    let Some(place) = disk.try_place(path)? else { return Ok(None) };
+    if place.dir.try_stat(&place.name)?.is_none() {
+        return Ok(None);
+    }
+    match disk.holds(&place, target)? {
+        Some(stat) if stat.ino == ino => {
+            place.dir.rename_new(&place.name, &staging, &name)?;
+            Ok(None)
+        }
+        _ => Ok(Some(changed_since(path))),
+    }
+}
+
+fn undo_exchange(
+    disk: &mut Disk<'_, '_>,
+    path: &[u8],
+    target: &EntryState,
+    staged: Staged,
+    ino: u64,
+) -> sys::Result<Option<Failure>> {
+    let (staging, name) = disk.staging(staged)?;
+    match staging.try_stat(&name)? {
+        Some(stat) if stat.ino == ino => return Ok(None),
+        Some(_) => {}
+        // Its state before went back to the path already, in a taking back that was interrupted.
+        None => return Ok(None),
+    }
+    let place = disk.writable_place(path)?;
+    if place.dir.try_stat(&place.name)?.is_none() {
+        // Somebody removed what the restore put there.
+        staging.rename_new(&name, &place.dir, &place.name)?;
+        return Ok(None);
+    }
+    match disk.holds(&place, target)? {
+        Some(stat) if stat.ino == ino => {
+            staging.exchange(&name, &place.dir, &place.name)?;
+            Ok(None)
+        }
+        _ => Ok(Some(changed_since(path))),
+    }
+}
+
+fn undo_attributes(
+    disk: &mut Disk<'_, '_>,
+    path: &[u8],
+    current: Option<&EntryState>,
+) -> sys::Result<Option<Failure>> {
+    let Some(current) = current else { return Ok(None) };
+    if matches!(current.node, Node::Directory { .. }) {
+        // At the very end.
+        return Ok(None);
+    }
+    let Some(place) = disk.try_place(path)? else { return Ok(None) };
+    match place.dir.try_stat(&place.name)? {
+        Some(stat) if stat.kind != FileKind::Directory => {
+            attributes::apply(&place.dir, &place.name, &current.attributes, &current.node)?;
+            Ok(None)
+        }
+        _ => Ok(None),
+    }
+}
+
+fn in_the_way(path: &[u8]) -> Failure {
+    format!("something new is at {}", Shown::bytes(path))
+}
+
+fn changed_since(path: &[u8]) -> Failure {
+    format!("{} was changed since", Shown::bytes(path))
+}

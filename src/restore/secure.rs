@@ -1,0 +1,52 @@
+//! Before anything is overwritten: is what is on the disk really in the store?
+//!
+//! A capture trusts the stat cache, and the store trusts names. Both can be wrong: a page that was
+//! written through a mapping moves no time, and an object can be damaged or removed behind the
+//! store's back. What a restore is about to replace or remove is therefore read once more, its object
+//! is checked, and one that is missing or damaged is stored again from the file that still has the
+//! bytes. That costs what changes, not what is there.
+
+use super::RestoreError;
+use super::places::Places;
+use super::plan::RestorePlan;
+use crate::diff::EntryState;
+use crate::object::Node;
+use crate::store::LocalStore;
+use crate::sys::FileKind;
+
+/// Whether every file that the plan replaces or removes is in the store, byte for byte. `false`: one
+/// of them is not as it was captured, so the capture has to be made again without the cache.
+pub(super) fn is_everything_stored(
+    store: &LocalStore,
+    plan: &RestorePlan,
+    places: &mut Places<'_>,
+) -> Result<bool, RestoreError> {
+    let removed = plan.actions.removals.iter().map(|removal| (&removal.path, &removal.current));
+    let replaced =
+        plan.actions.puts.iter().filter_map(|put| Some((&put.path, put.current.as_ref()?)));
+    let mut scratch = Vec::new();
+    for (path, current) in removed.chain(replaced) {
+        if !is_stored(store, path, current, places, &mut scratch)? {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+fn is_stored(
+    store: &LocalStore,
+    path: &[u8],
+    current: &EntryState,
+    places: &mut Places<'_>,
+    scratch: &mut Vec<u8>,
+) -> Result<bool, RestoreError> {
+    let Node::File { hash, .. } = &current.node else { return Ok(true) };
+    let place = places.find(path)?;
+    let file = match place.dir.open_file(&place.name, true) {
+        Ok(file) => file,
+        Err(error) if error.is_gone() || error.is_symlink_in_path() => return Ok(false),
+        Err(error) => return Err(error.into()),
+    };
+    let stat = place.dir.stat_file(&file, &place.name)?;
+    Ok(stat.kind == FileKind::File && store.keep(hash, &file, &stat, scratch)?)
+}

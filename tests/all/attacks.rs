@@ -1,0 +1,219 @@
+//! What a hostile command, a bad disk or an unlucky moment can do, and what must come of it.
+
+use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
+use std::path::PathBuf;
+
+use crate::fixture::Fixture;
+use crate::observe::{assert_same, observe};
+
+fn object(fixture: &Fixture, bytes: &[u8]) -> PathBuf {
+    let hash = nono::object::ContentHash::of(bytes).hex();
+    fixture.store().join("objects").join(&hash[..2]).join(&hash[2..])
+}
+
+/// Two snapshots, so that the file is settled and the stat cache knows it.
+fn record_settled(fixture: &Fixture) -> String {
+    fixture.nono(&["snapshot"]).success();
+    let id = fixture.latest();
+    fixture.write("f", "precious");
+    let ctime = |path: &PathBuf| {
+        let metadata = fs::metadata(path).unwrap();
+        (metadata.ctime(), metadata.ctime_nsec())
+    };
+    let written = ctime(&fixture.project().join("f"));
+    let now = || (nono::sys::coarse_now().seconds, i64::from(nono::sys::coarse_now().nanoseconds));
+    while now() <= written {
+        std::thread::yield_now();
+    }
+    fixture.nono(&["snapshot", "--session", &id]).success();
+    fixture.nono(&["snapshot", "--session", &id]).success();
+    id
+}
+
+#[test]
+fn a_restore_never_overwrites_the_only_good_copy() {
+    for damage in ["missing", "changed", "directory", "link"] {
+        let fixture = Fixture::new();
+        fixture.write("f", "base");
+        let id = record_settled(&fixture);
+        let path = object(&fixture, b"precious");
+        fs::remove_file(&path).unwrap();
+        match damage {
+            "changed" => fs::write(&path, "pReciOus").unwrap(),
+            "directory" => fs::create_dir(&path).unwrap(),
+            "link" => symlink("/dev/zero", &path).unwrap(),
+            _ => {}
+        }
+        let restored = fixture.nono(&["rollback", "restore", &id, "--json"]);
+        if restored.code != 0 {
+            // Refusing is fine; losing is not.
+            let content = fs::read_to_string(fixture.project().join("f")).unwrap();
+            assert_eq!((damage, content.as_str()), ("directory", "precious"));
+            continue;
+        }
+        assert_eq!(fs::read_to_string(fixture.project().join("f")).unwrap(), "base");
+        let safety = restored.json()["safety_snapshot"].to_string();
+        fixture.nono(&["rollback", "restore", &id, "--snapshot", &safety]).success();
+        let content = fs::read_to_string(fixture.project().join("f")).unwrap();
+        assert_eq!(content, "precious", "{damage}");
+    }
+}
+
+#[test]
+fn a_link_to_a_file_outside_gives_nobody_its_rights() {
+    let fixture = Fixture::new();
+    let inside = fixture.write("f", "same");
+    fs::set_permissions(&inside, fs::Permissions::from_mode(0o755)).unwrap();
+    let victim = fixture.path("victim");
+    fs::write(&victim, "same").unwrap();
+    fs::set_permissions(&victim, fs::Permissions::from_mode(0o600)).unwrap();
+    if rustix::process::geteuid().is_root() {
+        chown(&inside, Some(1234), Some(1234)).unwrap();
+    }
+    let before = observe(&fixture.project());
+    let outside = fs::metadata(&victim).unwrap();
+    let run = ["run", "--rollback", "--no-sandbox", "--", "sh", "-c", "rm f; ln ../victim f"];
+    fixture.nono(&run).success();
+    fixture.nono(&["rollback", "restore", "latest"]).success();
+    assert_same(&before, &observe(&fixture.project()));
+    let after = fs::metadata(&victim).unwrap();
+    let key = |m: &fs::Metadata| (m.mode(), m.uid(), m.gid(), m.mtime(), m.mtime_nsec());
+    assert_eq!(key(&after), key(&outside));
+}
+
+#[test]
+fn a_directory_in_which_names_are_replaced_all_the_time_gives_valid_trees() {
+    let Ok(temp) = tempfile::tempdir_in("/dev/shm") else {
+        eprintln!("TEST DID NOT RUN: there is no tmpfs at /dev/shm");
+        return;
+    };
+    let project = temp.path().join("project");
+    fs::create_dir(&project).unwrap();
+    for number in 0..800 {
+        fs::write(project.join(format!("f{number}")), "x").unwrap();
+    }
+    let is_done = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for number in (0..800).cycle() {
+                if is_done.load(std::sync::atomic::Ordering::Relaxed) {
+                    return;
+                }
+                let temporary = project.join(".tmp");
+                fs::write(&temporary, number.to_string()).unwrap();
+                fs::rename(&temporary, project.join(format!("f{number}"))).unwrap();
+            }
+        });
+        let manager = nono::snapshot::SnapshotManager::new(
+            &temp.path().join("session"),
+            std::slice::from_ref(&project),
+            nono::walk::ExclusionConfig::nothing(),
+            nono::snapshot::Budget::default(),
+        )
+        .unwrap();
+        manager.create_baseline().unwrap();
+        for _ in 0..25 {
+            manager.create_incremental().unwrap();
+        }
+        is_done.store(true, std::sync::atomic::Ordering::Relaxed);
+        let options = nono::verify::VerifyOptions::default();
+        let report =
+            nono::verify::verify_session(manager.session(), manager.store(), &options).unwrap();
+        assert_eq!(report.problems, []);
+    });
+}
+
+#[test]
+fn a_session_with_a_missing_or_edited_snapshot_takes_no_further_one() {
+    let fixture = Fixture::new();
+    for content in ["1", "2", "3"] {
+        fixture.write("a", content);
+        let arguments: &[&str] =
+            if content == "1" { &["snapshot"] } else { &["snapshot", "--session", "latest"] };
+        fixture.nono(arguments).success();
+    }
+    let snapshots = fixture.session().join("snapshots");
+    let id = fixture.latest();
+    // A snapshot that is damaged is no reason not to go back to another one.
+    let manifest = snapshots.join("1/manifest.json");
+    let good = fs::read_to_string(&manifest).unwrap();
+    fs::write(&manifest, good.replace("\"file_count\": 1", "\"file_count\": 7")).unwrap();
+    fixture.nono(&["rollback", "restore", &id, "--snapshot", "1"]).fails(1, "manifest");
+    fixture.nono(&["rollback", "restore", &id, "--snapshot", "0"]).success();
+    assert_eq!(fs::read_to_string(fixture.project().join("a")).unwrap(), "1");
+    fs::remove_dir_all(snapshots.join("1")).unwrap();
+    fixture.nono(&["snapshot", "--session", &id]).fails(1, "no manifest");
+    fixture.nono(&["rollback", "verify", &id]).fails(1, "");
+}
+
+#[test]
+fn what_a_restore_is_working_on_is_no_content() {
+    let fixture = Fixture::new();
+    fixture.write("a", "1");
+    fixture.write(".nono-restore-0123456789abcdef/left", "behind");
+    fixture.write(".nono-restore-mine/kept", "content");
+    fixture.nono(&["snapshot"]).success();
+    let show = fixture.nono(&["rollback", "show", "latest", "--json"]).success().json();
+    assert_eq!(show["snapshots"][0]["file_count"], 2);
+    let left_out = show["snapshots"][0]["not_captured"][0]["path"].as_str().unwrap().to_owned();
+    assert!(left_out.ends_with("/.nono-restore-0123456789abcdef"), "{left_out}");
+}
+
+#[test]
+fn when_the_directory_above_is_gone_the_plan_says_so_like_the_restore() {
+    let fixture = Fixture::new();
+    fixture.write("deep/project/a", "1");
+    let tracked = fixture.project().join("deep/project");
+    let tracked = tracked.to_str().unwrap();
+    let run = ["run", "--rollback", "--no-sandbox", "--allow", tracked];
+    fixture.nono(&[&run[..], &["--", "rm", "-r", "deep"]].concat()).success();
+    for dry in [&["--dry-run"][..], &[]] {
+        let arguments = [&["rollback", "restore", "latest"], dry].concat();
+        fixture.nono(&arguments).fails(1, "the directory that held it is gone");
+    }
+    fs::create_dir(fixture.project().join("deep")).unwrap();
+    fixture.nono(&["rollback", "restore", "latest"]).success();
+    assert_eq!(fs::read_to_string(fixture.project().join("deep/project/a")).unwrap(), "1");
+}
+
+#[test]
+fn an_excluded_directory_where_a_file_was_is_named_and_the_rest_is_restored() {
+    let fixture = Fixture::new();
+    fixture.write("build", "a file");
+    fixture.write("a", "1");
+    let arguments = [
+        "run",
+        "--rollback",
+        "--rollback-exclude",
+        "build/",
+        "--rollback-include",
+        "build/keep",
+        "--",
+        "sh",
+        "-c",
+        "rm build; mkdir build; echo k > build/keep; echo o > build/other; echo 2 > a",
+    ];
+    fixture.nono(&arguments).success();
+    fixture.nono(&["rollback", "restore", "latest"]).fails(1, "not as they were");
+    let read = |name: &str| fs::read_to_string(fixture.project().join(name)).unwrap();
+    assert_eq!((read("a"), read("build/other")), ("1".to_owned(), "o\n".to_owned()));
+}
+
+#[test]
+fn a_restore_that_fails_again_and_again_records_the_state_once() {
+    let fixture = Fixture::new();
+    fixture.write("a", "first");
+    fixture.write("b", "other");
+    fixture.record("echo x > a; echo y > b").success();
+    let first = object(&fixture, b"first");
+    fs::remove_file(&first).unwrap();
+    for _ in 0..3 {
+        fixture.nono(&["rollback", "restore", "latest"]).fails(1, "missing");
+    }
+    let list = fixture.nono(&["rollback", "list", "--json"]).success().json();
+    assert_eq!(list[0]["snapshot_count"], 3);
+    fs::write(&first, "first").unwrap();
+    fixture.nono(&["rollback", "restore", "latest"]).success();
+    assert_eq!(fs::read_to_string(fixture.project().join("a")).unwrap(), "first");
+}

@@ -1,0 +1,303 @@
+//! The program is killed before and after every call that changes a name or flushes one; then the
+//! store verifies, the tree is in the old state or the new one or can be brought to both, and no
+//! byte is lost.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::process::ExitStatusExt;
+use std::path::PathBuf;
+use std::process::Command;
+
+use crate::fixture::Fixture;
+use crate::observe::{Observed, assert_same, observe};
+
+type Tree = BTreeMap<PathBuf, Observed>;
+
+/// A project in its second state, recorded in a session with its first one.
+struct Scene {
+    fixture: Fixture,
+    session: String,
+    old: Tree,
+    new: Tree,
+}
+
+impl Scene {
+    fn new() -> Self {
+        // In memory: flushing is what is tested, not waited for.
+        let fixture = Fixture::in_memory();
+        let project = fixture.project();
+        fixture.write("changed", "first");
+        fixture.write("gone/file", "gone");
+        fixture.write("to-dir", "was a file");
+        fixture.write("to-file/inside", "was in a directory");
+        fixture.write("mode", "mode");
+        symlink("changed", project.join("link")).unwrap();
+        fs::hard_link(project.join("mode"), project.join("linked")).unwrap();
+        let first = observe(&project);
+        let taken = fixture.nono(&["snapshot", "--json"]).success().json();
+        let session = taken["session_id"].as_str().unwrap().to_owned();
+        fixture.write("changed", "second");
+        fixture.write("new/file", "new");
+        fs::remove_dir_all(project.join("gone")).unwrap();
+        fs::remove_file(project.join("to-dir")).unwrap();
+        fixture.write("to-dir/inside", "x");
+        fs::remove_dir_all(project.join("to-file")).unwrap();
+        fixture.write("to-file", "y");
+        fs::set_permissions(project.join("mode"), PermissionsExt::from_mode(0o600)).unwrap();
+        fs::remove_file(project.join("linked")).unwrap();
+        let second = observe(&project);
+        let scene = Self { fixture, session, old: second, new: first };
+        fs::create_dir(scene.fixture.path("pristine")).unwrap();
+        scene.keep();
+        scene
+    }
+
+    /// Makes the state of the moment the one that every attempt begins with.
+    fn keep(&self) {
+        self.copy("", "pristine");
+    }
+
+    fn reset(&self) {
+        self.copy("pristine", "");
+    }
+
+    fn copy(&self, from: &str, to: &str) {
+        let mut command = Command::new("cp");
+        command.arg("-a");
+        for name in ["project", "home"] {
+            let target = self.fixture.path(to).join(name);
+            if target.exists() {
+                fs::remove_dir_all(&target).unwrap();
+            }
+            command.arg(self.fixture.path(from).join(name));
+        }
+        assert!(command.arg(self.fixture.path(to)).status().unwrap().success());
+    }
+
+    /// Runs the program until it ends or passes so many points; says whether it was killed.
+    fn killed_at(&self, point: u64, arguments: &[&str]) -> bool {
+        let mut command = self.fixture.command(arguments);
+        let output = command.env("NONO_FAIL_POINT", point.to_string()).output().unwrap();
+        match output.status.signal() {
+            Some(9) => true,
+            None if output.status.success() => false,
+            _ => panic!("at point {point}: {output:?}"),
+        }
+    }
+
+    fn tree(&self) -> Tree {
+        observe(&self.fixture.project())
+    }
+
+    fn verify(&self, point: u64) {
+        let verified = self.fixture.nono(&["rollback", "verify", "--all"]);
+        assert_eq!(verified.code, 0, "at point {point}: {}{}", verified.stdout, verified.stderr);
+    }
+
+    fn restore(&self, number: u64) -> [String; 3] {
+        ["rollback".to_owned(), "restore".to_owned(), format!("{}/{number}", self.session)]
+    }
+
+    fn has_journal(&self) -> bool {
+        self.fixture.store().join(&self.session).join("restore.journal").exists()
+    }
+
+    /// With a journal, every command says so, and nothing happens to the session.
+    fn check_that_it_is_kept(&self) {
+        let told = self.fixture.nono(&["rollback", "list"]).success();
+        assert!(told.stderr.contains("was interrupted"), "{}", told.stderr);
+        let before = self.tree();
+        let refused = self.fixture.nono(&["snapshot", "--session", &self.session]);
+        refused.fails(1, "has to be finished or taken back first");
+        assert_same(&before, &self.tree());
+        let kept = ["rollback", "cleanup", "--yes", &self.session];
+        self.fixture.nono(&kept).fails(1, "was interrupted");
+    }
+
+    /// Whatever happened at a point, nothing is damaged, and the chosen way out leads to its state.
+    fn check(&self, point: u64, abort: bool) {
+        self.verify(point);
+        if self.has_journal() {
+            // The same at every point, so that looking at some is enough.
+            if point.is_multiple_of(10) {
+                self.check_that_it_is_kept();
+            }
+            let mut arguments = vec!["rollback", "resume"];
+            if abort {
+                arguments.push("--abort");
+            }
+            self.fixture.nono(&arguments).success();
+        }
+        assert!(!self.has_journal());
+        let now = self.tree();
+        assert!(now == self.old || now == self.new, "at point {point}: neither state: {now:#?}");
+        // Both states can be had from here. The store verified, so every third point tells enough.
+        if point.is_multiple_of(3) {
+            self.check_that_both_states_can_be_had();
+        }
+    }
+
+    fn check_that_both_states_can_be_had(&self) {
+        let session = self.fixture.store().join(&self.session);
+        for (number, state) in [(0, &self.new), (1, &self.old)] {
+            // Without a safety snapshot there was no restore, and there is only one state.
+            if session.join(format!("snapshots/{number}/manifest.json")).exists() {
+                self.fixture.nono(&as_strs(&self.restore(number))).success();
+                assert_same(state, &self.tree());
+            }
+        }
+    }
+}
+
+fn as_strs(arguments: &[String]) -> Vec<&str> {
+    arguments.iter().map(String::as_str).collect()
+}
+
+/// Goes through the points of a restore; `check` looks at what each leaves.
+fn at_each_point_of_a_restore(name: &str, abort: bool) {
+    let scene = Scene::new();
+    let arguments = scene.restore(0);
+    let mut point = 1;
+    let mut resumable = 0;
+    while {
+        scene.reset();
+        scene.killed_at(point, &as_strs(&arguments))
+    } {
+        resumable += u64::from(scene.has_journal());
+        scene.check(point, abort);
+        point += 1;
+    }
+    assert_same(&scene.new, &scene.tree());
+    assert!(resumable > 20, "{resumable} points are in the commit");
+    eprintln!("{name}: killed at {} points, {resumable} of them resumable", point - 1);
+}
+
+#[test]
+fn a_restore_killed_at_any_point_is_resumed_to_the_new_state() {
+    at_each_point_of_a_restore("restore, then resume", false);
+}
+
+#[test]
+fn a_restore_killed_at_any_point_is_taken_back_to_the_old_state() {
+    at_each_point_of_a_restore("restore, then abort", true);
+}
+
+/// Kills a restore in its middle, then the way out of it at each of its points; the last attempt
+/// goes the other way every second time.
+fn at_each_point_of_a_recovery(name: &str, abort: bool) {
+    let scene = Scene::new();
+    let arguments = scene.restore(0);
+    let middle = middle_of_the_commit(&scene, &as_strs(&arguments));
+    let way: &[&str] =
+        if abort { &["rollback", "resume", "--abort"] } else { &["rollback", "resume"] };
+    let mut point = 1;
+    loop {
+        scene.reset();
+        assert!(scene.killed_at(middle, &as_strs(&arguments)));
+        if !scene.killed_at(point, way) {
+            break;
+        }
+        let goes_back = (point % 2 == 0) == abort;
+        scene.check(point, goes_back);
+        point += 1;
+    }
+    let expected = if abort { &scene.old } else { &scene.new };
+    assert_same(expected, &scene.tree());
+    eprintln!("{name}: killed at {} points", point - 1);
+}
+
+impl Scene {
+    /// Whether the journal has steps in it: they make it longer than any list of directories.
+    fn has_work(&self) -> bool {
+        let path = self.fixture.store().join(&self.session).join("restore.journal");
+        fs::metadata(path).is_ok_and(|metadata| metadata.len() > 400)
+    }
+}
+
+/// The point at which half of the points of the commit are passed.
+fn middle_of_the_commit(scene: &Scene, arguments: &[&str]) -> u64 {
+    let mut points = Vec::new();
+    let mut point = 1;
+    while {
+        scene.reset();
+        scene.killed_at(point, arguments)
+    } {
+        if scene.has_work() {
+            points.push(point);
+        }
+        // An odd step, so that points before a call and after it are both met.
+        point += 7;
+    }
+    points[points.len() / 2]
+}
+
+#[test]
+fn a_resume_killed_at_any_point_is_resumed_or_taken_back() {
+    at_each_point_of_a_recovery("resume", false);
+}
+
+#[test]
+fn an_abort_killed_at_any_point_is_taken_back_or_resumed() {
+    at_each_point_of_a_recovery("abort", true);
+}
+
+#[test]
+fn a_capture_killed_at_any_point_leaves_a_sound_store_and_an_untouched_tree() {
+    let scene = Scene::new();
+    for (name, arguments) in [
+        ("new session", &["snapshot"][..]),
+        ("further snapshot", &["snapshot", "--session", &scene.session]),
+    ] {
+        let mut point = 1;
+        while {
+            scene.reset();
+            scene.killed_at(point, arguments)
+        } {
+            assert_same(&scene.old, &scene.tree());
+            scene.verify(point);
+            let list = scene.fixture.nono(&["rollback", "list", "--json"]).success().json();
+            for session in list.as_array().unwrap() {
+                assert_eq!(session["status"], "open", "at point {point}");
+            }
+            // The next one is not hindered by what is left.
+            scene.fixture.nono(arguments).success();
+            scene.fixture.nono(&["rollback", "cleanup", "--yes"]).success();
+            scene.verify(point);
+            scene.check(point, false);
+            point += 1;
+        }
+        eprintln!("capture, {name}: killed at {} points", point - 1);
+    }
+}
+
+#[test]
+fn a_cleanup_killed_at_any_point_leaves_the_other_sessions_whole() {
+    let scene = Scene::new();
+    let other = scene.fixture.nono(&["snapshot", "--json"]).success().json();
+    let other = other["session_id"].as_str().unwrap().to_owned();
+    scene.keep();
+    let arguments = ["rollback", "cleanup", "--yes", &other];
+    let mut point = 1;
+    while {
+        scene.reset();
+        scene.killed_at(point, &arguments)
+    } {
+        assert_same(&scene.old, &scene.tree());
+        scene.verify(point);
+        // The next one does the rest.
+        if scene.fixture.store().join(&other).exists() {
+            scene.fixture.nono(&arguments).success();
+        } else {
+            scene.fixture.nono(&["rollback", "cleanup", "--yes"]).success();
+        }
+        let names = fs::read_dir(scene.fixture.store()).unwrap();
+        let left = names.filter(|name| {
+            name.as_ref().unwrap().file_name().to_string_lossy().starts_with(".removed")
+        });
+        assert_eq!(left.count(), 0, "at point {point}");
+        scene.check(point, false);
+        point += 1;
+    }
+    eprintln!("cleanup: killed at {} points", point - 1);
+}
