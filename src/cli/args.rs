@@ -40,6 +40,12 @@ pub(super) enum Command {
     /// Take a mount away
     #[cfg(feature = "mount")]
     Umount(commands::umount::UmountArgs),
+    /// Check what this machine offers, and say what mends what is wrong
+    Doctor(commands::doctor::DoctorArgs),
+    /// Print what a shell needs to complete arguments
+    Completions(commands::completions::CompletionsArgs),
+    /// Write the manual as man pages
+    Man(commands::completions::ManArgs),
     /// Look at recorded sessions, undo them, prove them, remove them
     #[command(alias = "undo")]
     Rollback {

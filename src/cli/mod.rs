@@ -71,6 +71,9 @@ fn dispatch(arguments: Arguments, context: &Context) -> Outcome {
         Command::Mount(args) => commands::mount::run(&args, &store, context),
         #[cfg(feature = "mount")]
         Command::Umount(args) => commands::umount::run(&args, context),
+        Command::Doctor(args) => commands::doctor::run(&args, &store, context),
+        Command::Completions(args) => commands::completions::completions(&args, context),
+        Command::Man(args) => commands::completions::man(&args, context),
         Command::Rollback { command } => match command {
             Rollback::List(args) => commands::list::run(&args, &store, context),
             Rollback::Show(args) => commands::show::run(&args, &store, context),

@@ -1,6 +1,6 @@
 //! What a command may touch, and the walls around it.
 //!
-//! A [`Policy`] names what is granted; [`enforce`] shuts this process in, for good and with all its
+//! A [`Policy`] names what is granted; [`enforce()`] shuts this process in, for good and with all its
 //! descendants, and the caller then replaces it with the command. Landlock does the work: the kernel
 //! checks every open, rename, link and truncation against the granted directories by where a file
 //! really is, so symlinks and renamed parents change nothing. A small seccomp filter closes two gaps

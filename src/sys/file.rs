@@ -125,6 +125,16 @@ pub fn open_place(path: &Path, follow: bool) -> Result<File> {
     Ok(fd.into())
 }
 
+/// Whether a device can be opened for reading and writing; it is closed again at once.
+///
+/// # Errors
+/// Why it cannot.
+pub fn try_open_device(path: &Path) -> Result<()> {
+    let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NONBLOCK;
+    rustix::fs::openat(CWD, path, flags, Mode::empty()).at("open", path)?;
+    Ok(())
+}
+
 /// Reads a file that the kernel makes up as it is read (`/proc`, `/sys`): its size is not known
 /// before. At most `max_bytes` are read.
 ///

@@ -2,6 +2,7 @@
 #![allow(missing_docs, unreachable_pub, clippy::disallowed_methods, clippy::print_stderr)]
 
 mod attacks;
+mod comfort;
 mod crash;
 mod extremes;
 mod fixture;

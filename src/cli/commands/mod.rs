@@ -1,7 +1,9 @@
 //! One file for each subcommand: its arguments and its function.
 
 pub(super) mod cleanup;
+pub(super) mod completions;
 pub(super) mod diff;
+pub(super) mod doctor;
 pub(super) mod list;
 #[cfg(feature = "mount")]
 pub(super) mod mount;

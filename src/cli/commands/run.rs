@@ -30,6 +30,9 @@ pub(in crate::cli) struct RunArgs {
     /// Record the state before and after, so that the command can be undone
     #[arg(long)]
     rollback: bool,
+    /// Older name of what --rollback needs, and always so: the command is supervised
+    #[arg(long, hide = true)]
+    supervised: bool,
     #[command(flatten)]
     grants: GrantArgs,
     /// Do not ask about the changes afterwards
