@@ -32,6 +32,8 @@ pub mod object;
 pub mod path_text;
 pub mod progress;
 pub mod restore;
+#[cfg(feature = "cli")]
+pub mod sandbox;
 pub mod session;
 pub mod snapshot;
 pub mod stat_cache;

@@ -6,6 +6,7 @@ use clap::{Args, Parser, Subcommand};
 
 use super::commands;
 use super::error::CliError;
+use super::preflight;
 use crate::session::Catalog;
 use crate::snapshot::Budget;
 use crate::walk::ExclusionConfig;
@@ -28,6 +29,9 @@ pub(super) struct Arguments {
 pub(super) enum Command {
     /// Run a command, with --rollback recorded so that it can be undone
     Run(commands::run::RunArgs),
+    /// What `run` starts for the command
+    #[command(name = "__sandbox-exec", hide = true)]
+    SandboxExec(commands::sandbox_exec::SandboxExecArgs),
     /// Record the current state of some paths
     Snapshot(commands::snapshot::SnapshotArgs),
     /// Show all recorded states as read-only folders
@@ -36,6 +40,12 @@ pub(super) enum Command {
     /// Take a mount away
     #[cfg(feature = "mount")]
     Umount(commands::umount::UmountArgs),
+    /// Check what this machine offers, and say what mends what is wrong
+    Doctor(commands::doctor::DoctorArgs),
+    /// Print what a shell needs to complete arguments
+    Completions(commands::completions::CompletionsArgs),
+    /// Write the manual as man pages
+    Man(commands::completions::ManArgs),
     /// Look at recorded sessions, undo them, prove them, remove them
     #[command(alias = "undo")]
     Rollback {
@@ -98,7 +108,7 @@ pub(super) fn home_dir() -> Result<PathBuf, CliError> {
 }
 
 /// What is captured, and how much of it.
-#[derive(Debug, Args)]
+#[derive(Debug, PartialEq, Eq, Args)]
 pub(super) struct CaptureArgs {
     /// Leave out what matches: a name, a path (with a /), or a glob (repeatable)
     #[arg(long, value_name = "PATTERN")]
@@ -106,7 +116,7 @@ pub(super) struct CaptureArgs {
     /// Keep what matches, whatever excludes it (repeatable)
     #[arg(long, value_name = "PATTERN")]
     pub(super) rollback_include: Vec<String>,
-    /// Leave nothing out, not even what .gitignore names
+    /// Leave nothing out: not .git, not build directories, not even what .gitignore names
     #[arg(long, conflicts_with = "rollback_exclude")]
     pub(super) rollback_all: bool,
     /// Most files, directories and links of one snapshot; 0 is no limit
@@ -117,15 +127,29 @@ pub(super) struct CaptureArgs {
     pub(super) max_bytes: u64,
 }
 
+impl Default for CaptureArgs {
+    fn default() -> Self {
+        let Budget { max_entries, max_bytes } = Budget::default();
+        Self {
+            rollback_exclude: Vec::new(),
+            rollback_include: Vec::new(),
+            rollback_all: false,
+            max_entries,
+            max_bytes,
+        }
+    }
+}
+
 impl CaptureArgs {
     pub(super) fn budget(&self) -> Budget {
         Budget { max_entries: self.max_entries, max_bytes: self.max_bytes }
     }
 
     pub(super) fn exclusion(&self) -> ExclusionConfig {
+        let habits = preflight::default_patterns().filter(|_| !self.rollback_all);
         ExclusionConfig {
             use_gitignore: !self.rollback_all,
-            exclude_patterns: self.rollback_exclude.clone(),
+            exclude_patterns: self.rollback_exclude.iter().cloned().chain(habits).collect(),
             exclude_globs: Vec::new(),
             force_include: self.rollback_include.clone(),
         }

@@ -7,9 +7,13 @@
 mod args;
 #[cfg(feature = "mount")]
 mod background;
+mod checkpoints;
 mod commands;
 mod context;
 mod error;
+mod grants;
+mod launch;
+mod preflight;
 mod progress;
 pub mod render;
 mod supervise;
@@ -61,11 +65,15 @@ fn dispatch(arguments: Arguments, context: &Context) -> Outcome {
     }
     match arguments.command {
         Command::Run(args) => commands::run::run(&args, &store, context),
+        Command::SandboxExec(args) => commands::sandbox_exec::run(&args),
         Command::Snapshot(args) => commands::snapshot::run(&args, &store, context),
         #[cfg(feature = "mount")]
         Command::Mount(args) => commands::mount::run(&args, &store, context),
         #[cfg(feature = "mount")]
         Command::Umount(args) => commands::umount::run(&args, context),
+        Command::Doctor(args) => commands::doctor::run(&args, &store, context),
+        Command::Completions(args) => commands::completions::completions(&args, context),
+        Command::Man(args) => commands::completions::man(&args, context),
         Command::Rollback { command } => match command {
             Rollback::List(args) => commands::list::run(&args, &store, context),
             Rollback::Show(args) => commands::show::run(&args, &store, context),

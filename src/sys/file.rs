@@ -111,6 +111,43 @@ pub fn stat_open_file(file: &File, path: &Path) -> Result<Stat> {
     Ok(Stat::from_raw(&rustix::fs::fstat(file).at("look at", path)?))
 }
 
+/// Opens whatever is at a path without reading it, only to name it to the kernel. `follow` says
+/// whether symlinks in the path are followed; if not, one anywhere in an absolute path is an error.
+///
+/// # Errors
+/// When it is missing or cannot be reached; ELOOP for a symlink.
+#[cfg(target_os = "linux")]
+pub fn open_place(path: &Path, follow: bool) -> Result<File> {
+    use rustix::fs::ResolveFlags;
+    let resolve = if follow { ResolveFlags::empty() } else { ResolveFlags::NO_SYMLINKS };
+    let flags = OFlags::PATH | OFlags::CLOEXEC;
+    let fd = rustix::fs::openat2(CWD, path, flags, Mode::empty(), resolve).at("open", path)?;
+    Ok(fd.into())
+}
+
+/// Whether a device can be opened for reading and writing; it is closed again at once.
+///
+/// # Errors
+/// Why it cannot.
+pub fn try_open_device(path: &Path) -> Result<()> {
+    let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NONBLOCK;
+    rustix::fs::openat(CWD, path, flags, Mode::empty()).at("open", path)?;
+    Ok(())
+}
+
+/// Reads a file that the kernel makes up as it is read (`/proc`, `/sys`): its size is not known
+/// before. At most `max_bytes` are read.
+///
+/// # Errors
+/// When it is missing or may not be read.
+pub fn read_kernel_file(path: &Path, max_bytes: u64) -> Result<Vec<u8>> {
+    use std::io::Read;
+    let mut bytes = Vec::new();
+    let file = File::open(path).at("open", path)?;
+    file.take(max_bytes).read_to_end(&mut bytes).at("read", path)?;
+    Ok(bytes)
+}
+
 /// Opens a log for appending, making its directory if needed. One that is longer than `max_bytes`
 /// is started anew.
 ///

@@ -1,6 +1,6 @@
 //! Whole paths: only where a person named them, before anything is captured.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::path::{Component, Path, PathBuf};
 
 use rustix::fs::Mode;
@@ -32,6 +32,19 @@ pub fn real_or_future_path(path: &Path) -> PathBuf {
         (Err(_), Some(parent), Some(name)) => real_or_future_path(parent).join(name),
         _ => path.to_owned(),
     }
+}
+
+/// The file that a shell would run for the name of a program: the name itself if it has a `/`, else
+/// the first executable file of that name in `search`, which has the form of `PATH`.
+pub fn find_program(name: &OsStr, search: &OsStr) -> Option<PathBuf> {
+    let is_program = |path: &PathBuf| {
+        rustix::fs::access(path, rustix::fs::Access::EXEC_OK).is_ok()
+            && std::fs::metadata(path).is_ok_and(|metadata| metadata.is_file())
+    };
+    if name.as_encoded_bytes().contains(&b'/') {
+        return Some(PathBuf::from(name));
+    }
+    std::env::split_paths(search).map(|dir| dir.join(name)).find(is_program)
 }
 
 /// Makes a path absolute and resolves the symlinks of its *parent*, but not of its last component:

@@ -2,6 +2,7 @@
 #![allow(missing_docs, unreachable_pub, clippy::disallowed_methods, clippy::print_stderr)]
 
 mod attacks;
+mod comfort;
 mod crash;
 mod extremes;
 mod fixture;
@@ -10,8 +11,12 @@ mod mount_command;
 mod mount_tools;
 mod observe;
 mod patch;
+mod preflight;
 mod restore;
 mod roundtrip;
 mod run_and_undo;
+mod sandbox;
+mod supervision;
+mod terminal;
 mod trouble;
 mod wrong_use;

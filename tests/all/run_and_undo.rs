@@ -138,6 +138,7 @@ fn a_tracked_path_that_was_removed_or_replaced_comes_back() {
         let mut run = fixture.command(&[
             "run",
             "--rollback",
+            "--no-sandbox",
             "--allow",
             project.to_str().unwrap(),
             "--",
@@ -161,8 +162,11 @@ fn a_single_file_is_tracked_alone() {
     let fixture = Fixture::new();
     let file = fixture.write("one", "1");
     fixture.write("other", "1");
-    let arguments = ["run", "--rollback", "--allow", file.to_str().unwrap(), "--", "sh", "-c"];
-    fixture.nono(&[&arguments[..], &["echo 2 > one; echo 2 > other"]].concat()).success();
+    let other = fixture.project().join("other");
+    let arguments = ["run", "--rollback", "--allow", file.to_str().unwrap()];
+    let write = ["--write", other.to_str().unwrap(), "--", "sh", "-c"];
+    let script = ["echo 2 > one; echo 2 > other"];
+    fixture.nono(&[&arguments[..], &write, &script].concat()).success();
     fixture.nono(&["rollback", "restore", "latest"]).success();
     assert_eq!(fs::read_to_string(&file).unwrap(), "1");
     assert_eq!(fs::read_to_string(fixture.project().join("other")).unwrap(), "2\n");
@@ -241,17 +245,18 @@ fn setting_the_time_back_fools_nothing() {
 
 #[test]
 fn killing_the_supervisor_leaves_a_session_that_can_be_undone() {
-    use std::io::Read;
+    use std::io::BufRead;
     let fixture = Fixture::new();
     fixture.write("a", "1");
-    let script = "echo 2 > a; echo ready; exec sleep 600";
+    let script = "echo 2 > a; echo $$; exec sleep 600";
     let mut child = fixture
         .command(&["run", "--rollback", "--", "sh", "-c", script])
         .stdout(std::process::Stdio::piped())
         .spawn()
         .unwrap();
-    let mut line = [0; 6];
-    child.stdout.as_mut().unwrap().read_exact(&mut line).unwrap();
+    let mut line = String::new();
+    std::io::BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    let orphan = rustix::process::Pid::from_raw(line.trim().parse().unwrap()).unwrap();
     let list = fixture.nono(&["rollback", "list", "--json"]).success().json();
     assert_eq!(list[0]["status"], "running");
     child.kill().unwrap();
@@ -261,8 +266,8 @@ fn killing_the_supervisor_leaves_a_session_that_can_be_undone() {
     assert_eq!(list[0]["snapshot_count"], 1);
     fixture.nono(&["rollback", "restore", "latest"]).success();
     assert_eq!(fs::read_to_string(fixture.project().join("a")).unwrap(), "1");
-    // The orphaned command is no child of this test; its name is unique to it.
-    let _ = std::process::Command::new("pkill").args(["-f", "^sleep 600$"]).status();
+    // The orphaned command is no child of this test any more.
+    rustix::process::kill_process(orphan, rustix::process::Signal::KILL).unwrap();
 }
 
 #[test]
@@ -360,7 +365,8 @@ fn a_device_in_the_way_is_named_and_the_rest_is_restored() {
     let fixture = Fixture::new();
     fixture.write("a", "1");
     fixture.write("b", "1");
-    fixture.record("rm a; mkdir a; mknod a/null c 1 3; echo 2 > b").success();
+    let script = "rm a; mkdir a; mknod a/null c 1 3; echo 2 > b";
+    fixture.nono(&["run", "--rollback", "--no-sandbox", "--", "sh", "-c", script]).success();
     let restored = fixture.nono(&["rollback", "restore", "latest"]).fails(1, "not as they were");
     assert!(restored.stdout.contains("device"), "{}", restored.stdout);
     assert_eq!(fs::read_to_string(fixture.project().join("b")).unwrap(), "1");

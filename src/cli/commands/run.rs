@@ -3,20 +3,26 @@
 use std::ffi::OsString;
 use std::io;
 use std::path::PathBuf;
+use std::process::Command;
 
 use clap::Args;
 
-use crate::cli::args::{CaptureArgs, StoreArgs, home_dir};
+use crate::cli::args::{CaptureArgs, StoreArgs};
+use crate::cli::checkpoints::{SOCKET_VARIABLE, Server};
+use crate::cli::commands::sandbox_exec::cannot_run;
 use crate::cli::context::Context;
 use crate::cli::error::CliError;
+use crate::cli::grants::{GrantArgs, Grants};
+use crate::cli::launch::{Scratch, prepare};
 use crate::cli::progress::Bar;
 use crate::cli::render::{Palette, summary_line};
-use crate::cli::supervise::supervise;
+use crate::cli::supervise::{Ended, Leftover, supervise};
 use crate::cli::{Outcome, commands};
 use crate::diff::ChangeSummary;
+use crate::path_text::Shown;
+use crate::sandbox::{Network, Policy};
 use crate::session::{RecordRequest, Recording};
 use crate::snapshot::SessionOrigin;
-use crate::sys;
 
 /// Arguments of `nono run`.
 #[derive(Debug, Args)]
@@ -24,13 +30,11 @@ pub(in crate::cli) struct RunArgs {
     /// Record the state before and after, so that the command can be undone
     #[arg(long)]
     rollback: bool,
-    /// Directory (or file) that the command works in and that is recorded (repeatable)
-    /// [default: the current directory, unless it is the home directory]
-    #[arg(long, value_name = "DIR")]
-    allow: Vec<PathBuf>,
-    /// Path that the command only reads; not recorded (repeatable)
-    #[arg(long, value_name = "PATH")]
-    read: Vec<PathBuf>,
+    /// Older name of what --rollback needs, and always so: the command is supervised
+    #[arg(long, hide = true)]
+    supervised: bool,
+    #[command(flatten)]
+    grants: GrantArgs,
     /// Do not ask about the changes afterwards
     #[arg(long, alias = "no-undo-prompt")]
     no_rollback_prompt: bool,
@@ -42,14 +46,18 @@ pub(in crate::cli) struct RunArgs {
 }
 
 pub(in crate::cli) fn run(args: &RunArgs, store: &StoreArgs, context: &Context) -> Outcome {
-    context.say("no sandbox yet: the command can write wherever you can");
+    let catalog = store.catalog()?;
+    let grants = Grants::of(&args.grants, &catalog)?;
+    if grants.policy.is_none() {
+        context.say("no sandbox: the command can write wherever you can");
+    }
     if !args.rollback {
-        return start(args, None, context);
+        return start(args, &grants, None, context);
     }
     let request = RecordRequest {
-        root: store.catalog()?.root().to_owned(),
+        root: catalog.root().to_owned(),
         command: args.command.clone(),
-        tracked_paths: tracked_paths(args)?,
+        tracked_paths: grants.tracked.clone(),
         exclusion: args.capture.exclusion(),
         budget: args.capture.budget(),
         origin: SessionOrigin::Run,
@@ -61,7 +69,7 @@ pub(in crate::cli) fn run(args: &RunArgs, store: &StoreArgs, context: &Context) 
     let id = recording.session_id();
     commands::snapshot::report_left_out(recording.baseline(), &id, context);
 
-    let ended = start(args, Some(&id), context);
+    let ended = start(args, &grants, Some(&recording), context);
     let code = match &ended {
         Ok(code) => *code,
         Err(error) => error.exit_code(),
@@ -85,26 +93,75 @@ pub(in crate::cli) fn run(args: &RunArgs, store: &StoreArgs, context: &Context) 
     ended
 }
 
-fn start(args: &RunArgs, session_id: Option<&str>, context: &Context) -> Outcome {
-    supervise(&args.command, session_id, context.stdin_is_terminal).map_err(|error| {
-        let program = crate::path_text::Shown::path(args.command[0].as_ref());
-        // As shells do it: 127 for what is not there, 126 for what cannot be run.
-        let code = if error.kind() == io::ErrorKind::NotFound { 127 } else { 126 };
-        CliError::failed(format!("cannot run {program}: {error}")).with_exit_code(code)
+/// Runs the command; with a recording, it can ask for checkpoints.
+fn start(
+    args: &RunArgs,
+    grants: &Grants,
+    recording: Option<&Recording>,
+    context: &Context,
+) -> Outcome {
+    let scratch = Scratch::new()?;
+    let mut command = prepare(&args.command, grants.policy.as_ref(), &scratch)?;
+    let supervised = match recording {
+        None => supervise(command),
+        Some(recording) => {
+            command.env("NONO_SESSION", recording.session_id());
+            supervise_recorded(command, &scratch, recording, context)
+        }
+    };
+    let ended = supervised.map_err(|error| cannot_run(&args.command[0], &error))?;
+    if let Some(policy) = grants.policy.as_ref().filter(|_| ended.code != 0) {
+        explain_failure(policy, context);
+    }
+    if let (Leftover::Writing(count), Some(_)) = (ended.leftover, recording) {
+        context.warn(format_args!(
+            "{count} processes that the command started keep writing; what they write from now on \
+             is not recorded"
+        ));
+    }
+    Ok(ended.code)
+}
+
+fn supervise_recorded(
+    mut command: Command,
+    scratch: &Scratch,
+    recording: &Recording,
+    context: &Context,
+) -> io::Result<Ended> {
+    let server = match Server::bind(scratch.path()) {
+        Ok(server) => server,
+        Err(error) => {
+            context.warn(format_args!("`nono snapshot` will not work inside: {error}"));
+            return supervise(command);
+        }
+    };
+    command.env(SOCKET_VARIABLE, server.path());
+    std::thread::scope(|scope| {
+        scope.spawn(|| server.serve(recording));
+        let ended = supervise(command);
+        server.stop();
+        ended
     })
 }
 
-fn tracked_paths(args: &RunArgs) -> Result<Vec<PathBuf>, CliError> {
-    if !args.allow.is_empty() {
-        return Ok(args.allow.clone());
-    }
-    let current = sys::current_dir()?;
-    let home = home_dir().ok().and_then(|home| sys::real_path(&home).ok());
-    if home.as_ref() == Some(&current) {
-        let message = "nothing would be recorded: the current directory is the home directory";
-        return Err(CliError::usage(message).with_hint(
-            "go to the project, or name what to record: nono run --rollback --allow DIR -- CMD",
-        ));
-    }
-    Ok(vec![current])
+/// The kernel does not tell which access it denied, so this says what was allowed.
+fn explain_failure(policy: &Policy, context: &Context) {
+    let list = |paths: &[PathBuf]| {
+        let shown = paths.iter().map(|path| Shown::path(path).to_string());
+        shown.collect::<Vec<_>>().join(", ")
+    };
+    let read = match policy.read.as_slice() {
+        [] => "the system".to_owned(),
+        paths => format!("the system, {}", list(paths)),
+    };
+    let network = match &policy.network {
+        Network::Open => String::new(),
+        Network::Closed => "; it had no network".to_owned(),
+        Network::ConnectTo(ports) => format!("; it could connect to TCP ports {ports:?} only"),
+    };
+    context.say(format_args!(
+        "if it was denied something: it could write {}, and read {read}{network}",
+        list(&policy.write)
+    ));
+    context.say("  --allow DIR, --write PATH and --read PATH grant more; --no-sandbox grants all");
 }

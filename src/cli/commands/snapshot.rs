@@ -5,12 +5,14 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use clap::Args;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::cli::Outcome;
 use crate::cli::args::{CaptureArgs, StoreArgs};
+use crate::cli::checkpoints::{self, SOCKET_VARIABLE};
 use crate::cli::context::{BOLD, Context};
 use crate::cli::error::CliError;
+use crate::cli::preflight;
 use crate::cli::progress::Bar;
 use crate::cli::render::{Palette, byte_size, summary_line};
 use crate::diff::{Change, ChangeSummary};
@@ -38,8 +40,9 @@ pub(in crate::cli) struct SnapshotArgs {
     path: Vec<PathBuf>,
 }
 
-#[derive(Serialize)]
-struct Report {
+/// What a snapshot holds, and what changed since the one before.
+#[derive(Debug, Serialize, Deserialize)]
+pub(in crate::cli) struct SnapshotReport {
     session_id: String,
     number: u64,
     merkle_root: ContentHash,
@@ -49,7 +52,28 @@ struct Report {
     changes: Vec<Change>,
 }
 
+impl SnapshotReport {
+    pub(in crate::cli) fn of(
+        session_id: String,
+        manifest: &SnapshotManifest,
+        changes: Vec<Change>,
+    ) -> Self {
+        Self {
+            session_id,
+            number: manifest.number,
+            merkle_root: manifest.merkle_root,
+            file_count: manifest.totals.file_count,
+            total_bytes: manifest.totals.total_bytes,
+            not_captured: manifest.not_captured.clone(),
+            changes,
+        }
+    }
+}
+
 pub(in crate::cli) fn run(args: &SnapshotArgs, store: &StoreArgs, context: &Context) -> Outcome {
+    if let Some(socket) = supervisor_of(args) {
+        return print(&checkpoints::ask(&socket)?, args.json, context);
+    }
     let catalog = store.catalog()?;
     let bar = Bar::new(context, "recording", true);
     let taken = match &args.session {
@@ -85,23 +109,30 @@ pub(in crate::cli) fn run(args: &SnapshotArgs, store: &StoreArgs, context: &Cont
     bar.finish();
     let (session_id, (manifest, changes)) = (taken.0, taken.1?);
     report_left_out(&manifest, &session_id, context);
-    let report = Report {
-        session_id,
-        number: manifest.number,
-        merkle_root: manifest.merkle_root,
-        file_count: manifest.totals.file_count,
-        total_bytes: manifest.totals.total_bytes,
-        not_captured: manifest.not_captured,
-        changes,
+    print(&SnapshotReport::of(session_id, &manifest, changes), args.json, context)
+}
+
+/// The socket of the supervisor, inside of a recorded command, unless the arguments mean something
+/// else than its session.
+fn supervisor_of(args: &SnapshotArgs) -> Option<PathBuf> {
+    let socket = std::env::var_os(SOCKET_VARIABLE).filter(|path| !path.is_empty())?;
+    let own = std::env::var("NONO_SESSION").ok()?;
+    let is_meant = match &args.session {
+        Some(id) => *id == own,
+        None => args.path.is_empty() && args.capture == CaptureArgs::default(),
     };
+    is_meant.then(|| socket.into())
+}
+
+fn print(report: &SnapshotReport, json: bool, context: &Context) -> Outcome {
     // What rules leave out was asked for; what could not be captured makes the result a part.
     let code = u8::from(report.not_captured.iter().any(|left| left.reason.is_problem()));
-    if args.json {
-        context.json(&report)?;
+    if json {
+        context.json(report)?;
         return Ok(code);
     }
     let mut out = context.out();
-    let Report { session_id, number, file_count, total_bytes, changes, .. } = &report;
+    let SnapshotReport { session_id, number, file_count, total_bytes, changes, .. } = report;
     write!(out, "{BOLD}{session_id}/{number}{BOLD:#}  {file_count} files, ")?;
     write!(out, "{}", byte_size(*total_bytes))?;
     if *number > 0 {
@@ -117,7 +148,9 @@ pub(in crate::cli) fn report_left_out(manifest: &SnapshotManifest, id: &str, con
     let of = |wanted: fn(&NotCapturedReason) -> bool| {
         manifest.not_captured.iter().filter(move |left| wanted(&left.reason))
     };
+    let habitual = preflight::report(manifest, context);
     let excluded = of(|reason| matches!(reason, NotCapturedReason::Excluded { .. })).count();
+    let excluded = excluded - habitual;
     if excluded > 0 {
         let paths = if excluded == 1 { "path is" } else { "paths are" };
         context.say(format_args!(

@@ -1,0 +1,143 @@
+//! Checkpoints from inside: a command asks its supervisor for a snapshot.
+//!
+//! The command cannot write the store, so `nono snapshot` inside of it sends one line to the
+//! supervisor's socket and gets one line back, both JSON. All that can be asked for is one more
+//! snapshot of what is recorded anyway; who asks is not trusted with more.
+
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, poll};
+use serde::{Deserialize, Serialize};
+
+use super::commands::snapshot::SnapshotReport;
+use super::error::CliError;
+use crate::path_text::Shown;
+use crate::session::Recording;
+
+/// Names the socket to the command.
+pub(super) const SOCKET_VARIABLE: &str = "NONO_SOCKET";
+/// Longest request in bytes.
+const MAX_REQUEST_BYTES: u64 = 4096;
+/// Of a longer one, so much is read and ignored.
+const MAX_IGNORED_BYTES: u64 = 1 << 16;
+/// A command that asks again and again must not fill the disk.
+const MAX_CHECKPOINTS: u64 = 1000;
+/// So long a line may take.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Request {
+    Checkpoint,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Reply {
+    Taken(SnapshotReport),
+    Refused { reason: String },
+}
+
+/// Answers requests until it is told to stop.
+#[derive(Debug)]
+pub(super) struct Server {
+    listener: UnixListener,
+    path: PathBuf,
+    stop: UnixStream,
+    stopped: UnixStream,
+}
+
+impl Server {
+    /// Listens in a directory.
+    pub(super) fn bind(dir: &Path) -> io::Result<Self> {
+        let path = dir.join("nono.sock");
+        let listener = UnixListener::bind(&path)?;
+        listener.set_nonblocking(true)?;
+        let (stop, stopped) = UnixStream::pair()?;
+        Ok(Self { listener, path, stop, stopped })
+    }
+
+    /// The socket.
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Makes [`serve`](Self::serve) return, after the request at hand.
+    pub(super) fn stop(&self) {
+        let _ = self.stop.shutdown(std::net::Shutdown::Both);
+    }
+
+    /// Answers one request after the other.
+    pub(super) fn serve(&self, recording: &Recording) {
+        let mut left = MAX_CHECKPOINTS;
+        loop {
+            let mut ready = [
+                PollFd::new(&self.listener, PollFlags::IN),
+                PollFd::new(&self.stopped, PollFlags::IN),
+            ];
+            match poll(&mut ready, None) {
+                Ok(_) if !ready[1].revents().is_empty() => return,
+                Ok(_) | Err(rustix::io::Errno::INTR) => {}
+                Err(error) => return tracing::warn!("no more checkpoints: {error}"),
+            }
+            let Ok((stream, _)) = self.listener.accept() else { continue };
+            if let Err(error) = answer(stream, recording, &mut left) {
+                tracing::debug!("a request for a checkpoint came to nothing: {error}");
+            }
+        }
+    }
+}
+
+fn answer(stream: UnixStream, recording: &Recording, left: &mut u64) -> io::Result<()> {
+    stream.set_nonblocking(false)?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_write_timeout(Some(PATIENCE))?;
+    let mut line = Vec::new();
+    BufReader::new((&stream).take(MAX_REQUEST_BYTES)).read_until(b'\n', &mut line)?;
+    let refused = |reason: String| Reply::Refused { reason };
+    let reply = match serde_json::from_slice(&line) {
+        Err(error) => refused(format!("not a request: {error}")),
+        Ok(Request::Checkpoint) if *left == 0 => {
+            refused(format!("{MAX_CHECKPOINTS} checkpoints were taken, and that is all"))
+        }
+        Ok(Request::Checkpoint) => match recording.manager().create_incremental() {
+            Ok((manifest, changes)) => {
+                *left -= 1;
+                Reply::Taken(SnapshotReport::of(recording.session_id(), &manifest, changes))
+            }
+            Err(error) => refused(error.to_string()),
+        },
+    };
+    let mut reply = serde_json::to_vec(&reply)?;
+    reply.push(b'\n');
+    (&stream).write_all(&reply)?;
+    stream.shutdown(std::net::Shutdown::Write)?;
+    // What is left unread would make the kernel throw the reply away.
+    io::copy(&mut (&stream).take(MAX_IGNORED_BYTES), &mut io::sink())?;
+    Ok(())
+}
+
+/// Inside: asks for a checkpoint.
+pub(super) fn ask(socket: &Path) -> Result<SnapshotReport, CliError> {
+    let lost = |error: &dyn std::fmt::Display| {
+        let message = format!("cannot reach the supervisor at {}: {error}", Shown::path(socket));
+        CliError::failed(message)
+            .with_hint(format!("outside of `nono run`, unset {SOCKET_VARIABLE}"))
+    };
+    let mut stream = UnixStream::connect(socket).map_err(|error| lost(&error))?;
+    let mut request = serde_json::to_vec(&Request::Checkpoint)?;
+    request.push(b'\n');
+    stream.write_all(&request).map_err(|error| lost(&error))?;
+    let mut line = String::new();
+    BufReader::new(stream).read_line(&mut line).map_err(|error| lost(&error))?;
+    match serde_json::from_str(&line) {
+        Ok(Reply::Taken(report)) => Ok(report),
+        Ok(Reply::Refused { reason }) => {
+            Err(CliError::failed(format!("the supervisor took no checkpoint: {reason}")))
+        }
+        Err(error) => Err(lost(&error)),
+    }
+}

@@ -1,0 +1,114 @@
+//! Running the command: its input, output and terminal are ours, untouched.
+//!
+//! The command stays in our process group, so the terminal treats us as one: Ctrl-C and Ctrl-Z reach
+//! it directly. We only follow. When it stops, we stop, so that the shell takes the terminal back;
+//! `fg` wakes both. When it ends, we end, after the last state is recorded. Its orphans become our
+//! children, so we know whether somebody still writes.
+
+mod quiet;
+
+use std::io::{self, IsTerminal};
+use std::process::{Command, ExitStatus};
+
+use rustix::io::Errno;
+use rustix::process::{
+    Pid, Signal, WaitOptions, WaitStatus, getpgrp, getpid, kill_process, waitpid,
+};
+use rustix::termios::{OptionalActions, Termios, tcgetattr, tcgetpgrp, tcsetattr};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP, SIGUSR1, SIGUSR2};
+use signal_hook::iterator::Signals;
+
+pub(super) use quiet::Leftover;
+
+/// How a command ended.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Ended {
+    /// Its exit code, 128+n for a signal n.
+    pub(super) code: u8,
+    /// What it left running.
+    pub(super) leftover: Leftover,
+}
+
+/// Runs a command to its end, and waits (a few seconds at most) until what it left running does not
+/// write at the moment.
+///
+/// Signals that are sent to us alone are passed on; none of them ends us.
+pub(super) fn supervise(mut command: Command) -> io::Result<Ended> {
+    // Without it, orphans go to init: nothing is lost but the wait for a quiet moment.
+    #[cfg(target_os = "linux")]
+    let _ = rustix::process::set_child_subreaper(Some(getpid()));
+    // Before the command starts, so that no signal can end us while it runs.
+    let mut signals = Signals::new([SIGINT, SIGQUIT, SIGTERM, SIGHUP, SIGTSTP, SIGUSR1, SIGUSR2])?;
+    let terminal = Terminal::of_stdin();
+    let child = command.spawn()?;
+    let child = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
+    let child = child.ok_or_else(|| io::Error::from(io::ErrorKind::InvalidData))?;
+    let handle = signals.handle();
+    let is_terminal = terminal.is_some();
+    let forwarder = std::thread::spawn(move || {
+        for signal in &mut signals {
+            // What a terminal sends, it has sent to the command as well.
+            let is_shared = is_terminal && matches!(signal, SIGINT | SIGQUIT | SIGTSTP);
+            if let (false, Some(signal)) = (is_shared, Signal::from_named_raw(signal)) {
+                // It may have ended already.
+                let _ = kill_process(child, signal);
+            }
+        }
+    });
+    let status = wait(child, is_terminal);
+    handle.close();
+    // The thread ends with the handle; a panic in it would not be the command's.
+    let _ = forwarder.join();
+    let status = status?;
+    if let (Some(terminal), true) = (terminal, status.signaled()) {
+        terminal.restore();
+    }
+    Ok(Ended { code: exit_code(status), leftover: quiet::wait() })
+}
+
+/// Waits until the command ends. Everybody else's end is only noted by the kernel.
+fn wait(child: Pid, is_terminal: bool) -> io::Result<WaitStatus> {
+    loop {
+        match waitpid(None, WaitOptions::UNTRACED) {
+            Ok(Some((pid, status))) if pid == child => {
+                if !status.stopped() {
+                    return Ok(status);
+                }
+                // Without a terminal there is no shell that would wake us.
+                if is_terminal {
+                    kill_process(getpid(), Signal::STOP)?;
+                    // Whoever woke only us means the command.
+                    let _ = kill_process(child, Signal::CONT);
+                }
+            }
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(errno) => return Err(errno.into()),
+        }
+    }
+}
+
+fn exit_code(status: WaitStatus) -> u8 {
+    use std::os::unix::process::ExitStatusExt;
+    let status = ExitStatus::from_raw(status.as_raw());
+    let code = status.code().or_else(|| status.signal().map(|signal| 128 + signal));
+    code.and_then(|code| u8::try_from(code).ok()).unwrap_or(1)
+}
+
+/// The modes of the terminal before the command had it.
+struct Terminal(Termios);
+
+impl Terminal {
+    fn of_stdin() -> Option<Self> {
+        let stdin = io::stdin();
+        stdin.is_terminal().then(|| tcgetattr(&stdin).ok().map(Self)).flatten()
+    }
+
+    /// A command that was killed could not clean up behind itself.
+    fn restore(&self) {
+        let stdin = io::stdin();
+        // In the background, this would stop us.
+        if tcgetpgrp(&stdin).is_ok_and(|foreground| foreground == getpgrp()) {
+            let _ = tcsetattr(&stdin, OptionalActions::Now, &self.0);
+        }
+    }
+}

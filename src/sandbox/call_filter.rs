@@ -1,0 +1,55 @@
+//! The filter of system calls: what Landlock has no rule for.
+//!
+//! - Typing into the terminal (`TIOCSTI`, and `TIOCLINUX` on a console): the shell that started
+//!   nono would read and run it after the command has ended.
+//! - IP sockets, when the network is closed: Landlock knows TCP only. The interface that makes
+//!   sockets without a system call of their own (io_uring) is closed with them.
+//!
+//! A refused call fails with EPERM. Programs for another architecture than this one are ended by
+//! the kernel, since call numbers mean something else there.
+
+use std::collections::BTreeMap;
+
+use seccompiler::{
+    BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter,
+    SeccompRule, apply_filter,
+};
+
+use super::{Network, SandboxError};
+
+/// Applies the filter to this process and all that it starts.
+pub(super) fn apply(network: &Network) -> Result<(), SandboxError> {
+    let failed = |error: &dyn std::fmt::Display| SandboxError::Filter(error.to_string());
+    let arch = std::env::consts::ARCH.try_into().map_err(|error| failed(&error))?;
+    let filter = SeccompFilter::new(
+        rules(network).map_err(|error| failed(&error))?,
+        SeccompAction::Allow,
+        SeccompAction::Errno(libc::EPERM.unsigned_abs()),
+        arch,
+    );
+    let program: BpfProgram = filter.and_then(TryInto::try_into).map_err(|error| failed(&error))?;
+    apply_filter(&program).map_err(|error| failed(&error))
+}
+
+type Rules = BTreeMap<i64, Vec<SeccompRule>>;
+
+fn rules(network: &Network) -> Result<Rules, seccompiler::BackendError> {
+    let mut rules = Rules::new();
+    // The kernel looks at 32 bits of the request, whatever the others are.
+    let requests = [libc::TIOCSTI, libc::TIOCLINUX].map(|request| when(1, request));
+    rules.insert(libc::SYS_ioctl, requests.into_iter().collect::<Result<_, _>>()?);
+    if *network == Network::Closed {
+        let families = [libc::AF_INET, libc::AF_INET6, libc::AF_PACKET, libc::AF_VSOCK];
+        let families: Result<Vec<_>, _> =
+            families.map(|family| when(0, u64::from(family.unsigned_abs()))).into_iter().collect();
+        rules.insert(libc::SYS_socket, families?);
+        rules.insert(libc::SYS_io_uring_setup, Vec::new());
+    }
+    Ok(rules)
+}
+
+/// True of a call whose argument of this index has this value.
+fn when(index: u8, value: u64) -> Result<SeccompRule, seccompiler::BackendError> {
+    let equal = SeccompCondition::new(index, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, value)?;
+    SeccompRule::new(vec![equal])
+}

@@ -1,0 +1,122 @@
+//! A policy, turned into rules of the kernel.
+
+use std::path::Path;
+
+use landlock::{
+    ABI, Access, AccessFs, AccessNet, BitFlags, CompatLevel, Compatible, LandlockStatus, NetPort,
+    PathBeneath, Ruleset, RulesetAttr, RulesetCreated, RulesetCreatedAttr, RulesetError, Scope,
+};
+
+use super::{Network, Policy, SandboxError, Support, call_filter, rights, system};
+use crate::sys::{self, FileKind};
+
+/// The oldest Landlock that keeps the promise: before it, files outside can be truncated.
+const OLDEST: ABI = ABI::V3;
+/// The first that knows TCP.
+const OLDEST_WITH_NETWORK: ABI = ABI::V4;
+/// The newest whose rules are used where the kernel has them.
+const NEWEST: ABI = ABI::V9;
+
+/// The kernel's Landlock ABI. It is told only to those who shut themselves in, so a thread does that
+/// and ends.
+pub(super) fn landlock_abi() -> Option<i32> {
+    let ask = || -> Result<Option<i32>, RulesetError> {
+        let rules = Ruleset::default().handle_access(AccessFs::from_all(ABI::V1))?.create()?;
+        Ok(match rules.restrict_self()?.landlock {
+            LandlockStatus::Available { effective_abi, kernel_abi } => {
+                Some(kernel_abi.unwrap_or(effective_abi as i32))
+            }
+            _ => None,
+        })
+    };
+    let answer = std::thread::Builder::new().spawn(ask).ok()?.join().ok()?;
+    answer.ok().flatten()
+}
+
+/// Shuts this process in. It cannot be undone, and everything that is started later is inside too.
+/// Only the calling thread is shut in, so it must be the only one.
+///
+/// # Errors
+/// As [`SandboxError`] says; the process must not go on to run the command then.
+pub fn enforce(policy: &Policy) -> Result<(), SandboxError> {
+    let support = Support::of_kernel();
+    if !matches!(support, Support::Full(_)) {
+        return Err(SandboxError::Unsupported(support));
+    }
+    restrict(policy)?;
+    call_filter::apply(&policy.network)?;
+    rights::drop_unneeded()
+}
+
+fn restrict(policy: &Policy) -> Result<(), SandboxError> {
+    let mut rules = Ruleset::default()
+        .set_compatibility(CompatLevel::HardRequirement)
+        .handle_access(AccessFs::from_all(OLDEST))?;
+    if policy.network != Network::Open {
+        rules = rules.handle_access(AccessNet::from_all(OLDEST_WITH_NETWORK))?;
+    }
+    let mut rules = rules
+        .set_compatibility(CompatLevel::BestEffort)
+        .handle_access(AccessFs::from_all(NEWEST))?
+        .scope(Scope::from_all(NEWEST))?
+        .create()?;
+    let read = AccessFs::from_read(NEWEST);
+    for path in system::READABLE {
+        // Sockets of the name service lie among them.
+        let access = read | (AccessFs::from_all(NEWEST) ^ AccessFs::from_all(ABI::V8));
+        rules = grant_if_there(rules, Path::new(path), access)?;
+    }
+    for path in system::LISTED {
+        rules = grant_if_there(rules, Path::new(path), AccessFs::ReadDir.into())?;
+    }
+    for path in system::DEVICES {
+        rules = grant_if_there(rules, Path::new(path), write_access())?;
+    }
+    for (paths, access) in [(&policy.read, read), (&policy.write, write_access())] {
+        for path in paths {
+            // The path was judged with its symlinks resolved; one that stands there now is new.
+            rules = grant(rules, &sys::open_place(path, false)?, path, access)?;
+        }
+    }
+    if let Network::ConnectTo(ports) = &policy.network {
+        for port in ports {
+            rules = rules.add_rule(NetPort::new(*port, AccessNet::ConnectTcp))?;
+        }
+    }
+    rules.restrict_self()?;
+    Ok(())
+}
+
+impl From<RulesetError> for SandboxError {
+    fn from(error: RulesetError) -> Self {
+        Self::Landlock(error.to_string())
+    }
+}
+
+/// Everything except making device nodes, which would be the machine's disks.
+fn write_access() -> BitFlags<AccessFs> {
+    AccessFs::from_all(NEWEST) & !(AccessFs::MakeChar | AccessFs::MakeBlock)
+}
+
+fn grant_if_there(
+    rules: RulesetCreated,
+    path: &Path,
+    access: BitFlags<AccessFs>,
+) -> Result<RulesetCreated, SandboxError> {
+    match sys::open_place(path, true) {
+        Ok(place) => grant(rules, &place, path, access),
+        // Nothing there, or not for us: then there is nothing to grant.
+        Err(_) => Ok(rules),
+    }
+}
+
+fn grant(
+    rules: RulesetCreated,
+    place: &std::fs::File,
+    path: &Path,
+    access: BitFlags<AccessFs>,
+) -> Result<RulesetCreated, SandboxError> {
+    let is_dir = sys::stat_open_file(place, path)?.kind == FileKind::Directory;
+    let access = if is_dir { access } else { access & AccessFs::from_file(NEWEST) };
+    Ok(rules.add_rule(PathBeneath::new(place, access))?)
+}

@@ -1,0 +1,124 @@
+//! What a command may touch, and the walls around it.
+//!
+//! A [`Policy`] names what is granted; [`enforce()`] shuts this process in, for good and with all its
+//! descendants, and the caller then replaces it with the command. Landlock does the work: the kernel
+//! checks every open, rename, link and truncation against the granted directories by where a file
+//! really is, so symlinks and renamed parents change nothing. A small seccomp filter closes two gaps
+//! that Landlock leaves, and root gives up the rights that pass by every wall. Always true:
+//!
+//! - The command reads the system (programs, libraries, `/etc`, `/proc`, `/sys`) and what is granted;
+//!   it writes what is granted for writing, its own temporary directory, and harmless devices. It
+//!   makes no device nodes, and types nothing into its terminal on behalf of whoever reads there next.
+//! - It traces and signals no process outside, and reaches no abstract socket outside.
+//! - `/tmp` is not granted: many programs keep sockets and locks of others there.
+//!
+//! What no kernel of today lets an ordinary program stop: connecting to a Unix socket that has a path
+//! (kernels with Landlock ABI 9 can, and it is used there), and reading what any process may read in
+//! `/proc` and `/sys`.
+
+#[cfg(target_os = "linux")]
+mod call_filter;
+#[cfg(target_os = "linux")]
+mod enforce;
+#[cfg(not(target_os = "linux"))]
+#[path = "nowhere.rs"]
+mod enforce;
+#[cfg(target_os = "linux")]
+mod rights;
+#[cfg(target_os = "linux")]
+mod system;
+
+use std::fmt;
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+use crate::path_text::serde_paths;
+use crate::sys;
+
+pub use enforce::enforce;
+
+/// What a command may touch besides the system.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Policy {
+    /// Files and directories that may be read, and executed, with all below. Absolute, no component
+    /// is a symlink.
+    #[serde(with = "serde_paths")]
+    pub read: Vec<PathBuf>,
+    /// Files and directories that may be read and written, with all below. As above.
+    #[serde(with = "serde_paths")]
+    pub write: Vec<PathBuf>,
+    /// What of the network may be reached.
+    pub network: Network,
+}
+
+/// What of the network a command may reach.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Network {
+    /// Everything.
+    #[default]
+    Open,
+    /// No IP socket can be made, of whatever protocol.
+    Closed,
+    /// TCP connections to these ports of any machine; no listening. UDP stays possible, since names
+    /// are looked up with it.
+    ConnectTo(Vec<u16>),
+}
+
+/// What the kernel offers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Support {
+    /// No Landlock: not built in, or not switched on.
+    None,
+    /// Landlock of this ABI, which cannot keep files outside from being truncated (before 3).
+    TooOld(i32),
+    /// Landlock of this ABI.
+    Full(i32),
+}
+
+impl Support {
+    /// Asks the kernel.
+    pub fn of_kernel() -> Self {
+        match enforce::landlock_abi() {
+            None => Self::None,
+            Some(abi @ ..3) => Self::TooOld(abi),
+            Some(abi) => Self::Full(abi),
+        }
+    }
+}
+
+impl fmt::Display for Support {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::None => {
+                f.write_str("it has no Landlock, or Landlock is not switched on (lsm=landlock)")
+            }
+            Self::TooOld(abi) => {
+                write!(f, "its Landlock has ABI {abi}, and 3 is needed (Linux 6.2)")
+            }
+            Self::Full(abi) => write!(f, "Landlock ABI {abi}"),
+        }
+    }
+}
+
+/// Why a command could not be shut in. It must not be started then.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SandboxError {
+    /// The kernel has no Landlock, or an old one.
+    #[error("this kernel cannot keep a command within its grants: {0}")]
+    Unsupported(Support),
+    /// A granted path cannot be opened.
+    #[error(transparent)]
+    Grant(#[from] sys::Error),
+    /// The kernel refused a rule.
+    #[error("cannot set up the sandbox: {0}")]
+    Landlock(String),
+    /// The kernel refused the filter of system calls.
+    #[error("cannot set up the filter of system calls: {0}")]
+    Filter(String),
+    /// Rights could not be given up.
+    #[error("cannot give up the rights of root: {0}")]
+    Rights(std::io::Error),
+}

@@ -1,0 +1,53 @@
+//! What is left out by default is named, stays untouched, and can be had.
+
+use std::fs;
+
+use crate::fixture::Fixture;
+
+fn project() -> Fixture {
+    let fixture = Fixture::new();
+    fixture.write("a", "1");
+    fixture.write(".git/HEAD", "main");
+    fixture.write("web/node_modules/x/index.js", "x");
+    fixture.write("node_modules/y/index.js", "y");
+    // A file of such a name is a file.
+    fixture.write("dist", "1");
+    fixture
+}
+
+const CHANGE: &str = "for f in a .git/HEAD web/node_modules/x/index.js dist; do echo 2 > $f; done";
+
+#[test]
+fn well_known_directories_are_left_out_by_name_and_never_touched() {
+    let fixture = project();
+    let run = fixture.record(CHANGE).success();
+    let lines: Vec<&str> = run.stderr.lines().filter(|line| line.contains("left out")).collect();
+    assert_eq!(lines.len(), 2, "{}", run.stderr);
+    assert!(lines[0].contains("/.git, the repository itself (--rollback-include .git records it)"));
+    assert!(lines[1].contains("node_modules and 1 more"), "{}", run.stderr);
+    fixture.nono(&["rollback", "restore", "latest"]).success();
+    let read = |name: &str| fs::read_to_string(fixture.project().join(name)).unwrap();
+    assert_eq!((read("a").as_str(), read("dist").as_str()), ("1", "1"));
+    assert_eq!(read(".git/HEAD"), "2\n");
+    assert_eq!(read("node_modules/y/index.js"), "y");
+}
+
+#[test]
+fn they_are_recorded_on_request() {
+    for (flags, git, modules) in [
+        (&["--rollback-include", ".git"][..], "main", "2\n"),
+        (&["--rollback-include", "node_modules"], "2\n", "x"),
+        (&["--rollback-all"], "main", "x"),
+    ] {
+        let fixture = project();
+        let run = [&["run", "--rollback"], flags, &["--", "sh", "-c", CHANGE]].concat();
+        fixture.nono(&run).success();
+        fixture.nono(&["rollback", "restore", "latest"]).success();
+        let read = |name: &str| fs::read_to_string(fixture.project().join(name)).unwrap();
+        assert_eq!(read(".git/HEAD"), git, "{flags:?}");
+        assert_eq!(read("web/node_modules/x/index.js"), modules, "{flags:?}");
+    }
+    let fixture = project();
+    let taken = fixture.nono(&["snapshot"]).success();
+    assert!(taken.stderr.contains("--rollback-include node_modules"), "{}", taken.stderr);
+}

@@ -1,0 +1,211 @@
+//! Escapes, tried from inside: every one fails, and the command's own work goes on.
+
+use std::fs;
+use std::os::unix::fs::{MetadataExt, symlink};
+
+use crate::fixture::{Finished, Fixture};
+
+/// Runs a script in the sandbox with a place outside, `$OUT`, that it must not touch.
+fn try_escape(fixture: &Fixture, script: &str) -> Finished {
+    let outside = fixture.path("outside");
+    let script =
+        format!("OUT={}; STORE={}; {script}", outside.display(), fixture.store().display());
+    fixture.nono(&["run", "--rollback", "--", "sh", "-c", &script])
+}
+
+fn with_outside() -> Fixture {
+    let fixture = Fixture::ordinary_user();
+    fs::create_dir(fixture.path("outside")).unwrap();
+    fixture.give_away(&fixture.path("outside"));
+    fs::write(fixture.path("outside/secret"), "secret").unwrap();
+    fixture.give_away(&fixture.path("outside/secret"));
+    fixture.write("inside", "1");
+    fixture
+}
+
+#[test]
+fn nothing_outside_the_grants_can_be_written_or_read() {
+    for fixture in [with_outside(), Fixture::new()] {
+        let outside = fixture.path("outside");
+        if !outside.exists() {
+            fs::create_dir(&outside).unwrap();
+            fs::write(outside.join("secret"), "secret").unwrap();
+            fixture.write("inside", "1");
+        }
+        symlink(&outside, fixture.project().join("link")).unwrap();
+        symlink(outside.join("secret"), fixture.project().join("secret-link")).unwrap();
+        for escape in [
+            "echo x > $OUT/new",
+            "echo x >> $OUT/secret",
+            ": > $OUT/secret",
+            "truncate -s 0 $OUT/secret",
+            "cat $OUT/secret",
+            "ls $OUT",
+            "mkdir $OUT/dir",
+            "rm $OUT/secret",
+            "mv $OUT/secret stolen",
+            "mv inside $OUT/moved",
+            "ln $OUT/secret hard",
+            "ln inside $OUT/hard",
+            "echo x > link/new",
+            "cat link/secret",
+            "echo x > secret-link",
+            "cat ../outside/secret",
+            "mv ../project ../elsewhere",
+            "mv .. ../../elsewhere",
+            "mv ../outside ../elsewhere",
+            "rmdir ../home",
+            "echo x > /tmp/nono-escape-$$",
+            "mknod disk b 7 0",
+            "ls $STORE",
+            "rm -r $STORE",
+            "chmod 777 $STORE && ls $STORE",
+            "cat $STORE/$NONO_SESSION/manifest.json",
+            "echo x > $STORE/$NONO_SESSION/manifest.json",
+            "mv $STORE ../home/gone",
+        ] {
+            let tried = try_escape(&fixture, &format!("({escape}); echo ended $?"));
+            assert!(tried.stdout.contains("ended "), "{escape}: {}", tried.stderr);
+            assert!(!tried.stdout.contains("ended 0"), "{escape}: {}", tried.stdout);
+            assert!(!tried.stdout.contains("secret\n"), "{escape}: {}", tried.stdout);
+            assert_eq!(fs::read_dir(&outside).unwrap().count(), 1, "{escape}");
+            assert_eq!(fs::read(outside.join("secret")).unwrap(), b"secret", "{escape}");
+            assert_eq!(fs::metadata(outside.join("secret")).unwrap().nlink(), 1, "{escape}");
+            assert!(fixture.project().join("inside").exists(), "{escape}");
+        }
+        fixture.nono(&["rollback", "verify", "--all"]).success();
+    }
+}
+
+#[test]
+fn the_supervisor_is_out_of_reach() {
+    for escape in [
+        "kill -0 $PPID",
+        "kill -KILL $PPID",
+        "cat /proc/$PPID/environ",
+        "cat /proc/$PPID/mem",
+        "ls -l /proc/$PPID/fd/",
+        "ls /proc/$PPID/root/",
+        "ls /proc/$PPID/cwd/",
+        "echo 1000 > /proc/$PPID/oom_score_adj",
+    ] {
+        let fixture = Fixture::new();
+        fixture.write("a", "1");
+        let script = format!("({escape}) > /dev/null; echo ended $?; echo 2 > a");
+        let tried = fixture.record(&script).success();
+        assert!(tried.stdout.contains("ended "), "{escape}: {}", tried.stderr);
+        assert!(!tried.stdout.contains("ended 0"), "{escape}: {}", tried.stdout);
+        let list = fixture.nono(&["rollback", "list", "--json"]).success().json();
+        assert_eq!(list[0]["status"], "completed", "{escape}");
+        assert_eq!(list[0]["changes"]["modified"], 1, "{escape}");
+    }
+}
+
+#[test]
+fn what_is_granted_works() {
+    let fixture = Fixture::new();
+    fs::create_dir(fixture.path("outside")).unwrap();
+    fs::write(fixture.path("outside/secret"), "secret").unwrap();
+    fixture.write("a", "1");
+    let outside = fixture.path("outside");
+    let out = outside.to_str().unwrap();
+    let run = |grant: &[&str], script: &str| {
+        let arguments = [&["run"], grant, &["--", "sh", "-c", script]].concat();
+        fixture.nono(&arguments)
+    };
+    let read = run(&["--read", out], &format!("cat {out}/secret && echo x > {out}/new"));
+    assert!(read.stdout.contains("secret"), "{}", read.stderr);
+    assert_ne!(read.code, 0);
+    assert!(read.stderr.contains("it could write"), "{}", read.stderr);
+    assert!(read.stderr.contains("--allow DIR"), "{}", read.stderr);
+    run(&["--allow-cwd", "--write", out], &format!("mv a {out}/a; mv {out}/a b; echo y > b"))
+        .success();
+    // Programs, devices, pipes, temporary files and the process's own /proc.
+    let usual = "sort < b > /dev/null; t=$(mktemp) && echo z > $t && cat $t; (echo p | cat); \
+                 ls /proc/self/fd > /dev/null && cat /etc/passwd > /dev/null && exec > /dev/stdout";
+    let usual = run(&[], usual).success();
+    assert_eq!(usual.stdout, "z\np\n");
+    assert_eq!(usual.stderr, "");
+    // Its own temporary files are gone with it.
+    let place = run(&[], "echo $TMPDIR; touch $TMPDIR/left").success().stdout;
+    assert!(place.contains("nono-") && !std::path::Path::new(place.trim()).exists(), "{place}");
+}
+
+#[test]
+fn a_grant_that_reaches_the_record_or_the_configuration_is_refused() {
+    let fixture = Fixture::new();
+    let home = fixture.path("home");
+    for grant in ["--allow", "--write", "--read"] {
+        for path in ["home", "", "home/.nono/rollbacks", "home/.nono"] {
+            let path = fixture.path(path);
+            fs::create_dir_all(fixture.store()).unwrap();
+            let arguments =
+                ["run", "--allow-cwd", grant, path.to_str().unwrap(), "--", "touch", "ran"];
+            fixture.nono(&arguments).fails(1, "the store");
+        }
+        let config = home.join(".config/nono/profiles");
+        fs::create_dir_all(&config).unwrap();
+        let config = ["run", "--allow-cwd", grant, config.to_str().unwrap(), "--", "touch", "ran"];
+        fixture.nono(&config).fails(1, "configuration");
+        let link = fixture.path("link");
+        if !link.exists() {
+            symlink(&home, &link).unwrap();
+        }
+        let linked = ["run", "--allow-cwd", grant, link.to_str().unwrap(), "--", "touch", "ran"];
+        fixture.nono(&linked).fails(1, "the store");
+    }
+    assert!(!fixture.project().join("ran").exists());
+    fixture.nono(&["run", "--allow", "missing", "--", "true"]).fails(1, "missing");
+}
+
+#[test]
+fn without_the_sandbox_the_command_may_do_what_you_may() {
+    let fixture = with_outside();
+    let script = format!("echo x > {}/new", fixture.path("outside").display());
+    let run = fixture.nono(&["run", "--no-sandbox", "--", "sh", "-c", &script]).success();
+    assert!(run.stderr.contains("no sandbox"), "{}", run.stderr);
+    assert!(fixture.path("outside/new").exists());
+}
+
+/// Answers one connection, if anybody comes.
+fn listen() -> (std::net::TcpListener, u16) {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    (listener, port)
+}
+
+#[test]
+fn the_network_is_closed_or_narrowed_on_request() {
+    let fixture = Fixture::new();
+    let (_first, open) = listen();
+    let (_second, other) = listen();
+    let connect = |grant: &[&str], port: u16| {
+        let script = format!("exec 3<>/dev/tcp/127.0.0.1/{port}");
+        fixture.nono(&[&["run"], grant, &["--", "bash", "-c", &script]].concat()).code == 0
+    };
+    let (narrowed, port) = (["--allow-connect", &open.to_string()], open);
+    assert!(connect(&[], open) && connect(&[], other));
+    assert!(!connect(&["--block-net"], open));
+    assert!(connect(&narrowed, port) && !connect(&narrowed, other));
+    let udp = ["run", "--block-net", "--", "bash", "-c", ": <>/dev/udp/127.0.0.1/9"];
+    assert_ne!(fixture.nono(&udp).code, 0);
+}
+
+#[test]
+fn programs_and_sockets_outside_cannot_be_reached() {
+    let fixture = Fixture::new();
+    let name = format!("nono-test-{}", std::process::id());
+    let address =
+        <std::os::unix::net::SocketAddr as std::os::linux::net::SocketAddrExt>::from_abstract_name(
+            &name,
+        )
+        .unwrap();
+    let _listener = std::os::unix::net::UnixListener::bind_addr(&address).unwrap();
+    let connect = format!("import socket; socket.socket(socket.AF_UNIX).connect('\\0{name}')");
+    let type_ahead = "import fcntl, os; m, s = os.openpty(); fcntl.ioctl(s, 0x5412, b'x')";
+    for script in [connect.as_str(), type_ahead] {
+        let tried = fixture.nono(&["run", "--", "/usr/bin/python3", "-c", script]);
+        assert!(tried.stderr.contains("PermissionError"), "{script}: {}", tried.stderr);
+        fixture.nono(&["run", "--no-sandbox", "--", "/usr/bin/python3", "-c", script]);
+    }
+}

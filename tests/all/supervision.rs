@@ -1,0 +1,235 @@
+//! The command has its terminal, its signals and its children as without nono, and whatever becomes
+//! of them, the last state is recorded.
+
+use std::fs;
+use std::process::Stdio;
+
+use crate::fixture::Fixture;
+use crate::terminal::{Terminal, eventually};
+
+fn shell(fixture: &Fixture) -> Terminal {
+    let terminal = Terminal::start(
+        &fixture.path("tmux"),
+        &fixture.project(),
+        &fixture.path("home"),
+        "env PS1='ready> ' bash --norc --noprofile -i",
+    );
+    terminal.wait_for("ready>");
+    terminal
+}
+
+fn nono(arguments: &str) -> String {
+    format!("{} run --rollback --no-rollback-prompt -- {arguments}", env!("CARGO_BIN_EXE_nono"))
+}
+
+#[track_caller]
+fn assert_ended(fixture: &Fixture, code: i64) {
+    eventually("the session did not end", || {
+        let list = fixture.nono(&["rollback", "list", "--json"]).success().json();
+        list[0]["status"] == "completed"
+    });
+    let list = fixture.nono(&["rollback", "list", "--json"]).success().json();
+    assert_eq!(list[0]["exit_code"], code, "{list}");
+}
+
+#[test]
+fn ctrl_c_ends_the_command_and_not_its_record() {
+    let fixture = Fixture::new();
+    let terminal = shell(&fixture);
+    terminal.line(&nono("sh -c 'touch made; echo started; sleep 600'"));
+    terminal.wait_for("\nstarted");
+    terminal.keys(&["C-c"]);
+    terminal.wait_for("+1 file");
+    assert_ended(&fixture, 130);
+}
+
+#[test]
+fn ctrl_z_gives_the_terminal_back_and_fg_goes_on() {
+    let fixture = Fixture::new();
+    let terminal = shell(&fixture);
+    terminal.line(&nono("cat"));
+    terminal.wait_for_program("nono");
+    terminal.line("before");
+    terminal.wait_for("before\nbefore");
+    terminal.keys(&["C-z"]);
+    terminal.wait_for("Stopped");
+    terminal.line("echo in $((1 + 1)) shells");
+    terminal.wait_for("in 2 shells");
+    terminal.line("fg");
+    terminal.wait_for_program("nono");
+    terminal.line("after");
+    terminal.wait_for("after\nafter");
+    terminal.keys(&["C-d"]);
+    terminal.wait_for("nothing changed");
+    assert_ended(&fixture, 0);
+}
+
+#[test]
+fn a_command_that_stops_itself_takes_the_supervisor_along() {
+    let fixture = Fixture::new();
+    let terminal = shell(&fixture);
+    terminal.line(&nono("sh -c 'kill -TSTP $$; touch made; echo woken'"));
+    terminal.wait_for("Stopped");
+    terminal.line("fg");
+    terminal.wait_for("\nwoken");
+    terminal.wait_for("+1 file");
+    assert_ended(&fixture, 0);
+}
+
+#[test]
+fn an_editor_edits_stops_and_goes_on() {
+    let fixture = Fixture::new();
+    fixture.write("text", "one\n");
+    let terminal = shell(&fixture);
+    terminal.line(&nono("vim -u NONE text"));
+    terminal.wait_for("\"text\" 1");
+    terminal.keys(&["C-z"]);
+    terminal.wait_for("Stopped");
+    terminal.line("fg");
+    terminal.wait_until("the editor again", |screen| screen.contains("~\n~\n~"));
+    terminal.keys(&["-l", "otwo"]);
+    terminal.keys(&["Escape"]);
+    terminal.line(":wq");
+    terminal.wait_for("~1 modified");
+    assert_ended(&fixture, 0);
+    assert_eq!(fs::read_to_string(fixture.project().join("text")).unwrap(), "one\ntwo\n");
+}
+
+#[test]
+fn a_shell_inside_has_job_control_of_its_own() {
+    let fixture = Fixture::new();
+    let terminal = shell(&fixture);
+    terminal.line(&nono("bash --norc --noprofile -i"));
+    terminal.line("export PS1='inner> '");
+    terminal.wait_for("\ninner>");
+    terminal.line("sleep 600");
+    terminal.wait_for_program("sleep");
+    terminal.keys(&["C-z"]);
+    terminal.wait_for("Stopped");
+    terminal.line("kill %1; wait; touch made; exit 5");
+    terminal.wait_for("+1 file");
+    terminal.wait_until("the outer shell", |screen| screen.trim_end().ends_with("ready>"));
+    assert_ended(&fixture, 5);
+}
+
+#[test]
+fn the_size_of_the_terminal_follows() {
+    let fixture = Fixture::new();
+    let terminal = shell(&fixture);
+    let script = "trap \"stty size\" WINCH; stty size; while :; do sleep 0.05; done";
+    terminal.line(&nono(&format!("sh -c '{script}'")));
+    terminal.wait_for("24 80");
+    terminal.tmux(&["resize-window", "-x", "100", "-y", "30"]);
+    terminal.wait_for("30 100");
+    terminal.keys(&["C-c"]);
+    assert_ended(&fixture, 130);
+}
+
+#[test]
+fn a_closed_terminal_still_ends_in_a_final_snapshot() {
+    let fixture = Fixture::new();
+    fixture.write("a", "1");
+    let terminal = Terminal::start(
+        &fixture.path("tmux"),
+        &fixture.project(),
+        &fixture.path("home"),
+        &nono("sh -c 'echo 2 > a; echo written; sleep 600'"),
+    );
+    terminal.wait_for("written");
+    terminal.close();
+    assert_ended(&fixture, 129);
+    let list = fixture.nono(&["rollback", "list", "--json"]).success().json();
+    assert_eq!(list[0]["changes"]["modified"], 1);
+}
+
+#[test]
+fn a_checkpoint_is_taken_from_inside() {
+    let fixture = Fixture::new();
+    fixture.write("a", "1");
+    let program = env!("CARGO_BIN_EXE_nono");
+    let script = format!(
+        "echo 22 > a; {program} snapshot --json; echo 333 > a; {program} snapshot; rm a; \
+         {program} snapshot --session $NONO_SESSION"
+    );
+    let run = fixture.record(&script).success();
+    assert!(run.stdout.contains("\"number\": 1"), "{}", run.stdout);
+    let show = fixture.nono(&["rollback", "show", "latest", "--json"]).success().json();
+    assert_eq!(show["snapshots"].as_array().unwrap().len(), 5);
+    assert_eq!(show["snapshots"][2]["changes"][0]["size_delta"], 1);
+    fixture.nono(&["rollback", "verify", "latest"]).success();
+    fixture.nono(&["rollback", "restore", "latest/1"]).success();
+    assert_eq!(fs::read_to_string(fixture.project().join("a")).unwrap(), "22\n");
+}
+
+#[test]
+fn nonsense_on_the_socket_is_refused_and_harms_nothing() {
+    let fixture = Fixture::new();
+    let ask = |line: &str| {
+        let script = format!(
+            "import os, socket; s = socket.socket(socket.AF_UNIX); \
+             s.connect(os.environ['NONO_SOCKET']); s.sendall({line}); \
+             s.shutdown(socket.SHUT_WR); print(s.recv(1000).decode())"
+        );
+        fixture.nono(&["run", "--rollback", "--", "/usr/bin/python3", "-c", &script]).success()
+    };
+    for line in ["b'\\n'", "b'{\"restore\": 1}\\n'", "b'\\xff' * 9000", "b'[' * 4000"] {
+        let answer = ask(line);
+        assert!(answer.stdout.contains("refused"), "{line}: {}", answer.stdout);
+        let list = fixture.nono(&["rollback", "list", "--json"]).success().json();
+        assert_eq!(list[0]["snapshot_count"], 2);
+    }
+}
+
+#[test]
+fn what_children_still_write_is_waited_for() {
+    let fixture = Fixture::new();
+    // Its parent is gone long before the last byte is written.
+    let script = "(for n in 1 2 3 4 5 6 7 8; do sleep 0.1; echo $n >> late; done) &";
+    fixture.record(script).success();
+    let late = fixture.project().join("late");
+    let written = fs::read(&late).unwrap();
+    assert_eq!(written.len(), 16);
+    let show = fixture.nono(&["rollback", "show", "latest", "--json"]).success().json();
+    assert_eq!(show["snapshots"][1]["changes"][0]["size_delta"], 16, "{show}");
+}
+
+#[test]
+fn the_wait_for_children_is_bounded() {
+    let fixture = Fixture::new();
+    let script = "(while [ -e a ]; do echo x >> late; sleep 0.05; done) > /dev/null 2>&1 &";
+    fixture.write("a", "1");
+    let started = std::time::Instant::now();
+    let run = fixture.record(script).success();
+    fs::remove_file(fixture.project().join("a")).unwrap();
+    assert!(run.stderr.contains("keep writing"), "{}", run.stderr);
+    assert!(started.elapsed() < std::time::Duration::from_secs(25));
+    // One that only waits is not waited for.
+    let started = std::time::Instant::now();
+    let script = "(while [ ! -e go ]; do sleep 1; done) > /dev/null 2>&1 &";
+    fixture.record(script).success();
+    assert!(started.elapsed() < std::time::Duration::from_secs(4));
+    fixture.write("go", "");
+}
+
+#[test]
+fn five_hundred_short_processes_at_once() {
+    let fixture = Fixture::new();
+    let script = "for n in $(seq 500); do (echo $n > f$n) & done; wait";
+    fixture.record(script).success();
+    let list = fixture.nono(&["rollback", "list", "--json"]).success().json();
+    assert_eq!(list[0]["changes"]["created"], 500);
+}
+
+#[test]
+fn a_gigabyte_of_output_passes_through() {
+    let fixture = Fixture::new();
+    let mut child = fixture
+        .command(&["run", "--rollback", "--", "head", "-c", "1G", "/dev/zero"])
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut out = child.stdout.take().unwrap();
+    let bytes = std::io::copy(&mut out, &mut std::io::sink()).unwrap();
+    assert_eq!(bytes, 1 << 30);
+    assert!(child.wait().unwrap().success());
+}
