@@ -136,6 +136,12 @@ impl From<RestoreError> for CliError {
                 )
             }
             RestoreError::Pattern { .. } => Self::usage(error.to_string()),
+            RestoreError::DamagedJournal { .. } | RestoreError::ForeignJournal { .. } => {
+                Self::failed(error.to_string()).with_hint(
+                    "`nono rollback resume ID --discard` gives the journal up; both states are \
+                     snapshots of the session",
+                )
+            }
             RestoreError::Content { ref source, .. } if source.is_damage() => {
                 Self::failed(error.to_string())
                     .with_hint("`nono rollback verify` says what else is damaged")

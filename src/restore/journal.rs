@@ -191,6 +191,18 @@ impl Journal {
         dir.sync()
     }
 
+    /// Renames the journal, whatever is in it, so that it is kept and followed no more. `false`: there
+    /// is none.
+    pub(super) fn set_aside(session: &SessionDir) -> sys::Result<bool> {
+        let dir = session.dir()?;
+        let aside = [RESTORE_JOURNAL_NAME, b".discarded"].concat();
+        match dir.rename(RESTORE_JOURNAL_NAME, &dir, &aside) {
+            Ok(()) => dir.sync().map(|()| true),
+            Err(error) if error.is_gone() => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
     pub(super) fn encode(&self) -> Vec<u8> {
         let mut writer = Writer::new(MAGIC, VERSION);
         writer.varint(self.snapshot);

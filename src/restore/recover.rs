@@ -112,6 +112,17 @@ impl SnapshotManager {
         Ok(Some(report))
     }
 
+    /// Sets aside a journal that can be neither finished nor taken back, because it is damaged or what
+    /// it needs is gone. The disk stays as it is, maybe between two states; both are snapshots of the
+    /// session, and restoring either is possible again. `false`: there is no journal.
+    ///
+    /// # Errors
+    /// When it cannot be renamed.
+    pub fn discard_restore(&self) -> Result<bool, RestoreError> {
+        let _session_lock = self.session().lock()?;
+        Ok(Journal::set_aside(self.session())?)
+    }
+
     /// Ends a restore whose paths are all in one state or all in the other: clears the staging
     /// directories away, then the journal. `finished` is the work that was done; without it the
     /// state is the one before.

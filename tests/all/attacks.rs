@@ -217,3 +217,20 @@ fn a_restore_that_fails_again_and_again_records_the_state_once() {
     fixture.nono(&["rollback", "restore", "latest"]).success();
     assert_eq!(fs::read_to_string(fixture.project().join("a")).unwrap(), "first");
 }
+
+#[test]
+fn a_damaged_journal_can_be_given_up_and_nothing_is_lost() {
+    let fixture = Fixture::new();
+    fixture.write("a", "1");
+    fixture.record("echo 2 > a").success();
+    let id = fixture.latest();
+    fs::write(fixture.session().join("restore.journal"), "nonorest\x01 garbage").unwrap();
+    fixture.nono(&["rollback", "restore", &id]).fails(1, "interrupted");
+    fixture.nono(&["rollback", "resume", &id]).fails(1, "--discard");
+    fixture.nono(&["rollback", "resume", &id, "--abort"]).fails(1, "--discard");
+    fixture.nono(&["rollback", "resume", &id, "--discard"]).success();
+    assert!(fixture.session().join("restore.journal.discarded").exists());
+    assert_eq!(fs::read_to_string(fixture.project().join("a")).unwrap(), "2\n");
+    fixture.nono(&["rollback", "restore", &id]).success();
+    assert_eq!(fs::read_to_string(fixture.project().join("a")).unwrap(), "1");
+}

@@ -25,6 +25,9 @@ pub(in crate::cli) struct ResumeArgs {
     /// Take the restore back instead of finishing it
     #[arg(long)]
     abort: bool,
+    /// Give up a journal that is damaged: it is set aside, and the session can be restored again
+    #[arg(long, requires = "id", conflicts_with_all = ["abort", "json"])]
+    discard: bool,
     /// Print the reports as a JSON list
     #[arg(long)]
     json: bool,
@@ -36,6 +39,9 @@ pub(in crate::cli) fn run(args: &ResumeArgs, store: &StoreArgs, context: &Contex
         Some(id) => vec![catalog.find(id)?],
         None => interrupted(&catalog)?,
     };
+    if args.discard {
+        return discard(&sessions, context);
+    }
     let way = if args.abort { Recovery::TakeBack } else { Recovery::Finish };
     let mut reports = Vec::new();
     let mut roots = Vec::new();
@@ -55,6 +61,23 @@ pub(in crate::cli) fn run(args: &ResumeArgs, store: &StoreArgs, context: &Contex
         context.say("no restore was interrupted");
     }
     Ok(u8::from(reports.iter().any(|report| !report.skipped.is_empty())))
+}
+
+fn discard(sessions: &[SessionDir], context: &Context) -> Outcome {
+    for session in sessions {
+        let id = session.id();
+        if !SnapshotManager::open(session.path())?.discard_restore()? {
+            context.say(format_args!("no restore of {id} was interrupted"));
+            continue;
+        }
+        context.say(format_args!("{id}: the journal was set aside as restore.journal.discarded"));
+        context.warn(
+            "the files may be between two states: restore the one that you want; what the restore \
+             replaced is in its safety snapshot, and maybe in directories named .nono-restore-*",
+        );
+        context.say(format_args!("  its snapshots: nono rollback show {id}"));
+    }
+    Ok(0)
 }
 
 fn interrupted(catalog: &Catalog) -> Result<Vec<SessionDir>, CliError> {
