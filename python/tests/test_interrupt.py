@@ -15,8 +15,10 @@ from nono_py import SnapshotManager
 
 #: Runs until it is interrupted, then says what is there.
 CALL = """
-import sys, time
+import signal, sys, time
 from nono_py import SnapshotManager
+# What a background job of a shell inherits is that Ctrl-C is ignored.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 manager = SnapshotManager(sys.argv[1], [sys.argv[2]], max_bytes=0)
 print("begins", flush=True)
 begin = time.monotonic()
