@@ -6,7 +6,6 @@
 
 mod lookup;
 
-use std::borrow::Cow;
 use std::collections::{BTreeSet, HashSet};
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
@@ -298,9 +297,9 @@ pub fn links_of(store: &dyn ObjectSource, root: &ContentHash) -> Result<LinkGrou
 }
 
 /// A path relative to the tracked path that it lies in, for showing; else the whole path.
-pub fn relative_to_roots<'a>(path: &'a [u8], roots: &[PathBuf]) -> Cow<'a, [u8]> {
+pub fn relative_to_roots<'a>(path: &'a [u8], roots: &[PathBuf]) -> &'a [u8] {
     let inside = roots
         .iter()
         .find_map(|root| path.strip_prefix(root.as_os_str().as_bytes())?.strip_prefix(b"/"));
-    Cow::Borrowed(inside.unwrap_or(path))
+    inside.unwrap_or(path)
 }

@@ -207,7 +207,7 @@ fn write_left_out(
     use std::os::unix::ffi::OsStrExt;
     let shown = |left: &NotCaptured| {
         let path = left.path.as_os_str().as_bytes();
-        Shown::bytes(&diff::relative_to_roots(path, roots)).to_string()
+        Shown::bytes(diff::relative_to_roots(path, roots)).to_string()
     };
     let mut rules: BTreeMap<&str, (usize, &NotCaptured)> = BTreeMap::new();
     let mut problems = Vec::new();

@@ -64,7 +64,7 @@ pub fn change_line(change: &Change, roots: &[PathBuf], palette: &Palette) -> Str
         Some(delta) => format!("  {0}({1}){0:#}", palette.dim, size_delta(delta)),
     };
     let style = palette.change(change.change_type);
-    format!("{style}{mark} {word:<11}{style:#} {}{delta}", Shown::bytes(&path))
+    format!("{style}{mark} {word:<11}{style:#} {}{delta}", Shown::bytes(path))
 }
 
 #[cfg(test)]
