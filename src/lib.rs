@@ -24,6 +24,7 @@
 
 #[cfg(feature = "mount")]
 pub mod browse;
+mod byte_path;
 #[cfg(feature = "cli")]
 pub mod cli;
 pub mod diff;

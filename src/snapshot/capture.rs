@@ -21,6 +21,7 @@ use super::budget::{Budget, OverBudget, survey};
 use super::known::KnownDir;
 use super::manifest::{NotCaptured, NotCapturedReason, Totals};
 use super::roots::{OpenRoot, TrackedRoot};
+use crate::byte_path;
 use crate::object::{
     Attributes, ContentHash, LinkGroups, Node, RootEntry, RootTree, Tree, TreeEntry, Xattrs,
 };
@@ -286,7 +287,7 @@ impl PendingDir {
     }
 
     fn name(&self) -> &[u8] {
-        self.relative.rsplit(|byte| *byte == b'/').next().unwrap_or_default()
+        byte_path::split(&self.relative).1
     }
 }
 
@@ -331,7 +332,7 @@ impl<'a> Capturer<'a> {
     /// The absolute path of something in a root.
     fn absolute(&self, root: usize, relative: &[u8]) -> Vec<u8> {
         let base = self.roots[root].path.as_os_str().as_bytes();
-        if relative.is_empty() { base.to_vec() } else { super::join(base, relative) }
+        if relative.is_empty() { base.to_vec() } else { byte_path::join(base, relative) }
     }
 
     fn leave_out(&self, root: usize, relative: &[u8], reason: NotCapturedReason) {
@@ -438,7 +439,7 @@ impl<'a> Capturer<'a> {
             is_known,
         )?;
         for left in listing.left_out {
-            let path = super::join(&node.relative, &left.name);
+            let path = byte_path::join(&node.relative, &left.name);
             match left.why {
                 WhyLeftOut::Excluded(rule) => {
                     self.leave_out(node.root, &path, NotCapturedReason::Excluded { rule });
@@ -455,7 +456,7 @@ impl<'a> Capturer<'a> {
         let mut batch = Vec::new();
         let mut batch_bytes = 0;
         for found in listing.entries {
-            let path = super::join(&node.relative, &found.name);
+            let path = byte_path::join(&node.relative, &found.name);
             if found.mode != Mode::OnlyForced
                 && (self.is_denied(node.root, &path) || !self.count_entry(&found.stat))
             {
@@ -529,7 +530,7 @@ impl<'a> Capturer<'a> {
                 for found in batch {
                     self.uncount_entry(&found.stat);
                     if !is_gone {
-                        let path = super::join(&node.relative, &found.name);
+                        let path = byte_path::join(&node.relative, &found.name);
                         self.unreadable(node.root, &path, &error);
                     }
                 }
@@ -545,7 +546,7 @@ impl<'a> Capturer<'a> {
             if self.is_stopped() {
                 return;
             }
-            let path = super::join(&node.relative, &found.name);
+            let path = byte_path::join(&node.relative, &found.name);
             if let Some((entry, file)) = self.read_file(dir, &found, node.root, &path) {
                 cached.extend(file.map(|file| (entry.name.clone(), file)));
                 entries.push(entry);
