@@ -126,11 +126,11 @@ impl Recording {
         self,
         exit_code: Option<i32>,
     ) -> Result<(SnapshotManifest, Vec<Change>), RecordError> {
-        let manifest = match self.manager.create_incremental() {
-            Ok((manifest, _)) => manifest,
+        let (manifest, changes) = match self.manager.create_incremental() {
+            Ok((manifest, changes)) => (manifest, Some(changes)),
             // It is recorded all the same, so the session has ended.
             Err(SnapshotError::ChangesUnknown { number, .. }) => {
-                self.manager.load_manifest(number)?
+                (self.manager.load_manifest(number)?, None)
             }
             Err(error) => return Err(error.into()),
         };
@@ -139,7 +139,10 @@ impl Recording {
         metadata.exit_code = exit_code;
         self.manager.save_session_metadata(&metadata)?;
         // Of all that happened since the baseline, checkpoints in between included.
-        let changes = self.manager.changes_between(&self.baseline, &manifest)?;
+        let changes = match changes {
+            Some(changes) if manifest.parent == Some(self.baseline.number) => changes,
+            _ => self.manager.changes_between(&self.baseline, &manifest)?,
+        };
         Ok((manifest, changes))
     }
 }
