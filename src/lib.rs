@@ -29,6 +29,7 @@ mod byte_path;
 pub mod cli;
 pub mod diff;
 pub mod gc;
+mod layout;
 pub mod object;
 pub mod path_text;
 pub mod progress;

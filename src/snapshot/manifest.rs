@@ -19,8 +19,6 @@ use crate::store::{ObjectSource, StoreError, read_root_tree, read_tree};
 
 /// Version of session and snapshot manifests that this program writes, and the newest it reads.
 pub const MANIFEST_VERSION: u32 = 1;
-/// Name of manifests of sessions and of snapshots.
-pub const MANIFEST_NAME: &str = "manifest.json";
 /// Larger manifests are refused: millions of paths that were left out.
 pub(super) const MAX_MANIFEST_BYTES: u64 = 1 << 30;
 

@@ -18,6 +18,7 @@ use super::roots::{TrackedRoot, resolve_roots};
 use super::session_dir::{LoadedManifest, ManifestError, SessionDir};
 use super::session_objects::{link_to_store, store_paths};
 use crate::diff::{self, Change};
+use crate::layout;
 use crate::progress::{NoProgress, Progress};
 use crate::store::{LocalStore, StoreLock};
 use crate::sys::{self, Dir, FileLock};
@@ -121,7 +122,7 @@ impl SnapshotManager {
         // Caches lie beside the objects they vouch for. Without them everything works, slower: on a
         // store that can only be read, for one.
         let index = sys::real_path(store.path()).and_then(|objects| {
-            let index = objects.with_file_name("index");
+            let index = objects.with_file_name(layout::INDEX);
             sys::create_private_dir(&index)?;
             Dir::open(&index)
         });
