@@ -31,6 +31,7 @@ impl SnapshotManager {
         let cache = self.cache_location(true)?;
         let capture = capture(&CaptureRequest {
             store: &*self.store,
+            flushed: Some(&self.store),
             roots: &self.roots,
             budget: self.budget,
             is_baseline: parent.is_none(),
@@ -66,6 +67,7 @@ impl SnapshotManager {
     ) -> Result<Capture, SnapshotError> {
         Ok(capture(&CaptureRequest {
             store,
+            flushed: None,
             roots: &target.roots,
             budget: Budget::UNLIMITED,
             is_baseline: false,
