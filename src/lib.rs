@@ -26,6 +26,8 @@
 pub mod browse;
 #[cfg(feature = "cli")]
 pub mod cli;
+#[cfg(feature = "cli")]
+pub mod config;
 pub mod diff;
 pub mod gc;
 pub mod object;
