@@ -10,6 +10,7 @@ use globset::{Glob, GlobBuilder, GlobMatcher, GlobSet, GlobSetBuilder};
 use serde::{Deserialize, Serialize};
 
 use super::ignore_files::IgnoreLevel;
+use crate::byte_path;
 use crate::path_text::to_path;
 
 /// What is left out of a tracked path. Stored in the manifest, so that a restore uses the very
@@ -126,8 +127,8 @@ impl Filter {
 
     /// Whether something below this excluded directory may be force-included.
     pub fn may_force_below(&self, relative: &[u8]) -> bool {
-        let parts: Vec<&[u8]> = relative.split(|byte| *byte == b'/').collect();
-        let pruned = self.first_pruned(relative, true);
+        let parts: Vec<&[u8]> = byte_path::components(relative).collect();
+        let pruned = self.first_pruned(relative);
         self.forced.iter().any(|pattern| pattern.leads_below(&parts, pruned))
     }
 
@@ -140,7 +141,7 @@ impl Filter {
         if let Some(pattern) = excluding.find(|pattern| pattern.ends(relative, is_dir)) {
             return Verdict::Excluded(format!("pattern {}", pattern.text));
         }
-        let name = relative.rsplit(|byte| *byte == b'/').next().unwrap_or(relative);
+        let (_, name) = byte_path::split(relative);
         if !is_dir && let Some(index) = self.globs.matches(to_path(name)).first() {
             return Verdict::Excluded(format!("glob {}", self.glob_texts[*index]));
         }
@@ -157,8 +158,7 @@ impl Filter {
 
     /// Whether this path or a directory above it is force-included.
     pub fn is_forced(&self, relative: &[u8], is_dir: bool) -> bool {
-        let above = relative.iter().enumerate().filter(|(_, byte)| **byte == b'/');
-        let dirs = above.map(|(at, _)| (&relative[..at], true));
+        let dirs = byte_path::ancestors(relative).map(|dir| (dir, true));
         let mut pruned = None;
         for (depth, (path, is_dir)) in dirs.chain([(relative, is_dir)]).enumerate() {
             let is_named = |pattern: &Pattern| {
@@ -179,10 +179,9 @@ impl Filter {
         self.pruned.iter().any(|pattern| pattern.ends(relative, true))
     }
 
-    /// Index of the first component of `relative` at which a pruned directory is reached.
-    fn first_pruned(&self, relative: &[u8], is_dir: bool) -> Option<usize> {
-        let above = relative.iter().enumerate().filter(|(_, byte)| **byte == b'/');
-        let dirs = above.map(|(at, _)| &relative[..at]).chain(is_dir.then_some(relative));
+    /// Index of the first component of a directory's path at which a pruned one is reached.
+    fn first_pruned(&self, relative: &[u8]) -> Option<usize> {
+        let dirs = byte_path::ancestors(relative).chain([relative]);
         dirs.enumerate().find(|(_, dir)| self.is_pruned_itself(dir)).map(|(depth, _)| depth)
     }
 }
@@ -232,7 +231,7 @@ impl Pattern {
         if self.only_dirs && !is_dir {
             return false;
         }
-        let mut parts = relative.rsplit(|byte| *byte == b'/');
+        let mut parts = byte_path::components(relative).rev();
         let matched = self
             .components
             .iter()
