@@ -214,6 +214,11 @@ pub(super) struct LimitArgs {
 }
 
 impl LimitArgs {
+    /// Whether one of them is given.
+    pub(super) fn is_given(&self) -> bool {
+        self.flags(FlagSettings::default()) != FlagSettings::default()
+    }
+
     /// Settings that these arguments give, next to those of others.
     pub(super) fn flags(&self, others: FlagSettings) -> FlagSettings {
         let Self { max_sessions, max_storage_gb, max_age_days } = *self;

@@ -16,6 +16,7 @@ mod launch;
 mod preflight;
 mod progress;
 pub mod render;
+mod retention;
 mod supervise;
 
 use std::ffi::OsString;

@@ -14,6 +14,7 @@ mod patch;
 mod preflight;
 mod profiles;
 mod restore;
+mod retention;
 mod roundtrip;
 mod run_and_undo;
 mod sandbox;

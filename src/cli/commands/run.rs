@@ -16,6 +16,7 @@ use crate::cli::grants::{GrantArgs, Grants};
 use crate::cli::launch::{Scratch, prepare};
 use crate::cli::progress::Bar;
 use crate::cli::render::{Palette, summary_line};
+use crate::cli::retention;
 use crate::cli::supervise::{Ended, Leftover, supervise};
 use crate::cli::{Outcome, commands};
 use crate::config::{Profile, ProfileLibrary, Settings, apply_rules};
@@ -80,6 +81,7 @@ pub(in crate::cli) fn run(args: &RunArgs, store: &StoreArgs, context: &Context) 
     let id = recording.session_id();
     commands::snapshot::report_left_out(recording.baseline(), &id, context);
 
+    let retention = retention::begin(catalog.root(), &settings, context);
     let ended = start(args, &grants, profile.as_ref(), Some(&recording), context);
     let code = match &ended {
         Ok(code) => *code,
@@ -92,6 +94,7 @@ pub(in crate::cli) fn run(args: &RunArgs, store: &StoreArgs, context: &Context) 
     if let (Err(error), Err(_)) = (&ended, &finished) {
         context.error(error);
     }
+    retention.finish(&settings, context);
     let (_, changes) = finished?;
     if changes.is_empty() {
         context.say(format_args!("session {id}: nothing changed"));
