@@ -14,6 +14,7 @@ use crate::cli::context::Context;
 use crate::cli::error::CliError;
 use crate::cli::grants::{GrantArgs, Grants};
 use crate::cli::launch::{Scratch, prepare};
+use crate::cli::preflight;
 use crate::cli::progress::Bar;
 use crate::cli::render::{Palette, summary_line};
 use crate::cli::retention;
@@ -74,6 +75,7 @@ pub(in crate::cli) fn run(args: &RunArgs, store: &StoreArgs, context: &Context) 
         budget: settings.budget(),
         origin: SessionOrigin::Run,
     };
+    preflight::announce(&request, context);
     let bar = Bar::new(context, "recording the state before", true);
     let started = Recording::start(&request, bar.clone());
     bar.finish();

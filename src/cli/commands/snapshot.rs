@@ -98,6 +98,7 @@ pub(in crate::cli) fn run(args: &SnapshotArgs, store: &StoreArgs, context: &Cont
                 budget: settings.budget(),
                 origin: SessionOrigin::Snapshot,
             };
+            preflight::announce(&request, context);
             let started = Recording::start(&request, Arc::clone(&bar) as _);
             match started {
                 Ok(recording) => {
@@ -169,6 +170,7 @@ pub(in crate::cli) fn report_left_out(manifest: &SnapshotManifest, id: &str, con
             first.reason
         ));
     }
+    preflight::warn_if_empty(manifest, context);
     if let Some(first) = manifest.unstable.first() {
         let count = manifest.unstable.len();
         let path = Shown::path(first);
