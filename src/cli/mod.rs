@@ -16,6 +16,7 @@ mod launch;
 mod preflight;
 mod progress;
 pub mod render;
+mod review;
 mod supervise;
 
 use std::ffi::OsString;
@@ -77,6 +78,7 @@ fn dispatch(arguments: Arguments, context: &Context) -> Outcome {
         Command::Rollback { command } => match command {
             Rollback::List(args) => commands::list::run(&args, &store, context),
             Rollback::Show(args) => commands::show::run(&args, &store, context),
+            Rollback::Review(args) => commands::review::run(&args, &store, context),
             Rollback::Diff(args) => commands::diff::run(&args, &store, context),
             Rollback::Restore(args) => commands::restore::run(&args, &store, context),
             Rollback::Cat(args) => commands::cat::run(&args, &store, context),

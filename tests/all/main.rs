@@ -13,6 +13,7 @@ mod observe;
 mod patch;
 mod preflight;
 mod restore;
+mod review;
 mod roundtrip;
 mod run_and_undo;
 mod sandbox;
