@@ -31,6 +31,7 @@ pub mod gc;
 pub mod object;
 pub mod path_text;
 pub mod progress;
+pub mod repair;
 pub mod restore;
 #[cfg(feature = "cli")]
 pub mod sandbox;

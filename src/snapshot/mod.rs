@@ -20,8 +20,8 @@ mod session_objects;
 mod tests;
 
 pub use budget::{Budget, LargeDirectory, OverBudget};
-pub(crate) use capture::Capture;
 pub use capture::CaptureError;
+pub(crate) use capture::{Capture, CaptureRequest, capture};
 pub(crate) use manager::CacheUse;
 pub use manager::{SnapshotError, SnapshotManager};
 pub use manifest::{

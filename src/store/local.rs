@@ -226,7 +226,7 @@ impl LocalStore {
             Ok(()) => return Ok(true),
             Err(StoreError::Missing { .. }) => {}
             Err(error) if error.is_damage() => {
-                self.dir.remove_file(&relative_name(hash))?;
+                self.set_aside(hash)?;
             }
             Err(error) => return Err(error),
         }
@@ -263,7 +263,7 @@ impl LocalStore {
         Ok(temp.persist(&self.dir, &name)?)
     }
 
-    fn ensure_prefix(&self, hash: &ContentHash) -> Result<(), StoreError> {
+    pub(super) fn ensure_prefix(&self, hash: &ContentHash) -> Result<(), StoreError> {
         let known = &self.prefixes[usize::from(hash.as_bytes()[0])];
         if !known.load(Ordering::Relaxed) {
             let prefix = hex::encode(&hash.as_bytes()[..1]);
@@ -431,7 +431,7 @@ impl ObjectFile {
 }
 
 /// `ab/cd1234…`
-fn relative_name(hash: &ContentHash) -> [u8; 65] {
+pub(super) fn relative_name(hash: &ContentHash) -> [u8; 65] {
     let mut name = [b'/'; 65];
     let bytes = hash.as_bytes();
     // The slices have exactly twice the length of what is encoded, so this cannot fail.

@@ -12,6 +12,7 @@ mod mount_tools;
 mod observe;
 mod patch;
 mod preflight;
+mod repair;
 mod restore;
 mod roundtrip;
 mod run_and_undo;
