@@ -24,10 +24,12 @@
 
 #[cfg(feature = "mount")]
 pub mod browse;
+mod byte_path;
 #[cfg(feature = "cli")]
 pub mod cli;
 pub mod diff;
 pub mod gc;
+mod layout;
 pub mod object;
 pub mod path_text;
 pub mod progress;

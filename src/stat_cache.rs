@@ -16,6 +16,7 @@ use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
+use crate::layout;
 use crate::object::{ContentHash, FileTime, Hasher, Xattrs};
 use crate::sys::{self, Dir, IoContext, Stat};
 
@@ -181,7 +182,7 @@ impl StatCacheWriter {
     ) -> sys::Result<Self> {
         let index = index.open_beneath(b"")?;
         let name = file_name(tracked_path);
-        let temp = [&*name, b".new-", hex::encode(sys::random_bytes()?).as_bytes()].concat();
+        let temp = [&*name, layout::new_name()?.as_bytes()].concat();
         let file = index.create_file(&temp, 0o600)?;
         let mut writer = Self {
             out: io::BufWriter::with_capacity(1 << 17, file),

@@ -8,6 +8,7 @@ use globset::{Glob, GlobBuilder, GlobMatcher, GlobSet, GlobSetBuilder};
 use serde::{Deserialize, Serialize};
 
 use super::ignore_files::IgnoreLevel;
+use crate::byte_path;
 use crate::path_text::to_path;
 
 /// What is left out of a tracked path. Stored in the manifest, so that a restore uses the very
@@ -128,7 +129,7 @@ impl Filter {
         if let Some(pattern) = self.patterns.iter().find(|pattern| pattern.ends(relative, is_dir)) {
             return Verdict::Excluded(format!("pattern {}", pattern.text));
         }
-        let name = relative.rsplit(|byte| *byte == b'/').next().unwrap_or(relative);
+        let (_, name) = byte_path::split(relative);
         if !is_dir && let Some(index) = self.globs.matches(to_path(name)).first() {
             return Verdict::Excluded(format!("glob {}", self.glob_texts[*index]));
         }
@@ -145,8 +146,7 @@ impl Filter {
 
     /// Whether this path or a directory above it is force-included.
     pub fn is_forced(&self, relative: &[u8], is_dir: bool) -> bool {
-        let above = relative.iter().enumerate().filter(|(_, byte)| **byte == b'/');
-        above.map(|(at, _)| &relative[..at]).any(|dir| self.is_forced_itself(dir, true))
+        byte_path::ancestors(relative).any(|dir| self.is_forced_itself(dir, true))
             || self.is_forced_itself(relative, is_dir)
     }
 }
@@ -196,7 +196,7 @@ impl Pattern {
         if self.only_dirs && !is_dir {
             return false;
         }
-        let mut parts = relative.rsplit(|byte| *byte == b'/');
+        let mut parts = byte_path::components(relative).rev();
         let matched = self.components.iter().rev().all(|component| {
             parts.next().is_some_and(|part| match component {
                 Component::Literal(name) => name == part,
