@@ -127,7 +127,7 @@ pub enum CleanupError {
     /// What a remaining session needs cannot be told. Nothing was changed.
     #[error(
         "nothing was freed, because it cannot be told what session {session_id} needs: {source} \
-         (nono rollback verify --repair {session_id} may mend it; else remove it as well)"
+         (verify that session with --repair; what cannot be mended has to be removed as well)"
     )]
     DamagedSession {
         /// The session.

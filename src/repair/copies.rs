@@ -6,7 +6,9 @@ use std::path::{Path, PathBuf};
 use super::objects::taken;
 use super::{RepairError, Source};
 use crate::path_text::to_path;
-use crate::snapshot::{OBJECTS_NAME, OpenPath, SessionDir, TrackedRoot};
+use crate::snapshot::{OpenPath, SessionDir, TrackedRoot};
+use crate::{byte_path, layout};
+
 use crate::store::{ImportError, LocalStore, StoreLock};
 use crate::sys::{self, Dir, FileKind};
 use crate::verify::{DamagedObject, UsedAs};
@@ -26,10 +28,10 @@ impl OtherStores {
         let mut known = vec![identity(own.path())];
         let mut stores = Vec::new();
         for place in places {
-            let mut candidates = vec![place.join(OBJECTS_NAME), place.clone()];
+            let mut candidates = vec![place.join(layout::OBJECTS), place.clone()];
             if let Ok(names) = Dir::open(place).and_then(|dir| dir.names()) {
                 let inside = names.iter().map(|listed| place.join(to_path(&listed.name)));
-                candidates.extend(inside.map(|session| session.join(OBJECTS_NAME)));
+                candidates.extend(inside.map(|session| session.join(layout::OBJECTS)));
             }
             for candidate in candidates {
                 let id = identity(&candidate);
@@ -132,10 +134,8 @@ impl LivePaths {
             (place.parent.open_beneath(b"")?, place.name().to_vec())
         } else {
             let top = place.parent.open_dir(place.name())?;
-            match inside.iter().rposition(|byte| *byte == b'/') {
-                Some(at) => (top.open_beneath(&inside[..at])?, inside[at + 1..].to_vec()),
-                None => (top, inside.to_vec()),
-            }
+            let (parent, name) = byte_path::split(inside);
+            (top.open_beneath(parent)?, name.to_vec())
         };
         let file = dir.open_file(&name, true)?;
         let stat = dir.stat_file(&file, &name)?;

@@ -3,14 +3,11 @@
 use std::path::{Path, PathBuf};
 
 use super::{Lost, RepairError, RepairReport, Repaired, Source};
+use crate::layout;
 use crate::object::ContentHash;
-use crate::snapshot::{
-    LoadedManifest, MANIFEST_NAME, ManifestError, SNAPSHOTS_NAME, SessionDir, SessionMetadata,
-    SnapshotKind,
-};
+use crate::snapshot::{LoadedManifest, ManifestError, SessionDir, SessionMetadata, SnapshotKind};
 use crate::sys::{self, Dir, FileKind};
 
-const QUARANTINE_NAME: &[u8] = b"quarantine";
 /// Larger files are no manifests.
 const MAX_BYTES: u64 = 1 << 30;
 
@@ -82,13 +79,13 @@ fn repair_snapshot(
         return Ok(());
     };
     report.quarantined.extend(set_aside(session, number, Way::Link)?);
-    let snapshots = session.dir()?.open_dir(SNAPSHOTS_NAME.as_bytes())?;
+    let snapshots = session.dir()?.open_dir(layout::SNAPSHOTS.as_bytes())?;
     match snapshots.make_dir(name.as_bytes(), 0o700) {
         Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => return Err(error.into()),
         _ => {}
     }
     let dir = snapshots.open_dir(name.as_bytes())?;
-    dir.replace_file(MANIFEST_NAME.as_bytes(), &bytes, 0o600, true)?;
+    dir.replace_file(layout::MANIFEST.as_bytes(), &bytes, 0o600, true)?;
     snapshots.sync()?;
     let from = Source::Store { path: from };
     report.repaired.push(Repaired { object: None, on_disk: path, from });
@@ -121,19 +118,19 @@ fn find_copy(
     other_stores: &[PathBuf],
 ) -> Option<(PathBuf, Vec<u8>)> {
     other_sessions(session, other_stores).into_iter().find_map(|other| {
-        let path = other.join(SNAPSHOTS_NAME).join(number.to_string()).join(MANIFEST_NAME);
+        let path = other.join(layout::snapshot_manifest(number));
         let bytes = read(path.parent()?).ok()?;
         (ContentHash::of(&bytes) == *hash).then_some((path, bytes))
     })
 }
 
 fn read(dir: &Path) -> sys::Result<Vec<u8>> {
-    Dir::open(dir)?.read(MANIFEST_NAME.as_bytes(), MAX_BYTES)
+    Dir::open(dir)?.read(layout::MANIFEST.as_bytes(), MAX_BYTES)
 }
 
 /// Puts the manifest of a snapshot into the session's quarantine, if there is one.
 fn set_aside(session: &SessionDir, number: u64, way: Way) -> Result<Option<PathBuf>, RepairError> {
-    let snapshots = session.dir()?.open_dir(SNAPSHOTS_NAME.as_bytes())?;
+    let snapshots = session.dir()?.open_dir(layout::SNAPSHOTS.as_bytes())?;
     let dir = match snapshots.open_dir(number.to_string().as_bytes()) {
         Ok(dir) => dir,
         Err(error) if error.is_gone() => return Ok(None),
@@ -155,14 +152,14 @@ fn put_aside(
     called: &str,
     way: Way,
 ) -> Result<Option<PathBuf>, RepairError> {
-    let name = MANIFEST_NAME.as_bytes();
+    let name = layout::MANIFEST.as_bytes();
     let Some(stat) = dir.try_stat(name)? else { return Ok(None) };
     let own = session.dir()?;
-    match own.make_dir(QUARANTINE_NAME, 0o700) {
+    match own.make_dir(layout::QUARANTINE.as_bytes(), 0o700) {
         Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => return Err(error.into()),
         _ => {}
     }
-    let quarantine = own.open_dir(QUARANTINE_NAME)?;
+    let quarantine = own.open_dir(layout::QUARANTINE.as_bytes())?;
     let random = hex::encode(&sys::random_bytes()?[..8]);
     let aside = format!("{called}-{random}.json").into_bytes();
     if way == Way::Link && stat.kind != FileKind::Directory {
@@ -181,7 +178,7 @@ fn rebuild(
     other_stores: &[PathBuf],
     report: &mut RepairReport,
 ) -> Result<(), RepairError> {
-    let on_disk = session.path().join(MANIFEST_NAME);
+    let on_disk = session.path().join(layout::MANIFEST);
     let mut chain: Vec<LoadedManifest> = Vec::new();
     let unlisted = SessionMetadata::new(session.id(), Vec::new(), Vec::new());
     for (expected, number) in (0..).zip(session.snapshot_numbers()?) {
@@ -207,7 +204,7 @@ fn rebuild(
         let metadata = SessionDir::open(&other).ok()?.metadata().ok()?;
         let hashes = chain.iter().map(|loaded| loaded.hash);
         (metadata.session_id == session.id() && hashes.eq(metadata.manifest_hashes.iter().copied()))
-            .then_some((other.join(MANIFEST_NAME), metadata))
+            .then_some((other.join(layout::MANIFEST), metadata))
     });
     let (from, metadata) = match copy {
         Some((path, metadata)) => (Source::Store { path }, metadata),

@@ -170,15 +170,19 @@ pub(super) enum JournalError {
 impl Journal {
     /// Reads the journal of a session, if there is one.
     pub(super) fn load(session: &SessionDir) -> Result<Option<Self>, JournalError> {
-        let dir = session.dir()?;
-        let bytes = match dir.read(JOURNAL_NAME, MAX_BYTES) {
-            Ok(bytes) => bytes,
-            Err(error) if error.is_gone() => return Ok(None),
-            Err(error) => return Err(error.into()),
-        };
-        let path = dir.path_of(JOURNAL_NAME);
+        let Some(bytes) = Self::bytes(session)? else { return Ok(None) };
+        let path = session.path().join(layout::RESTORE_JOURNAL);
         let journal = Self::decode(&bytes);
         journal.map(Some).map_err(|source| JournalError::Undecodable { path, source })
+    }
+
+    /// The journal as it is on the disk, whatever is in it.
+    pub(super) fn bytes(session: &SessionDir) -> sys::Result<Option<Vec<u8>>> {
+        match session.dir()?.read(layout::RESTORE_JOURNAL.as_bytes(), MAX_BYTES) {
+            Ok(bytes) => Ok(Some(bytes)),
+            Err(error) if error.is_gone() => Ok(None),
+            Err(error) => Err(error),
+        }
     }
 
     /// Puts the journal in place of the one before, durably.

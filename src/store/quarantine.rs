@@ -19,11 +19,10 @@ use std::path::PathBuf;
 use super::import::copy_to_temp;
 use super::local::{FoundObject, LocalStore, OBJECT_MODE, StoreLock, relative_name};
 use super::{ImportError, StoreError};
+use crate::layout;
 use crate::object::ContentHash;
-use crate::path_text::to_path;
 use crate::sys::{Dir, IoContext, Stat, TempFile};
 
-const QUARANTINE_NAME: &[u8] = b"quarantine";
 const HASH_DIGITS: usize = 64;
 
 /// What became of an offered copy of an object.
@@ -63,11 +62,11 @@ impl LocalStore {
         if self.dir().try_stat(&name)?.is_none() {
             return Ok(None);
         }
-        match self.dir().make_dir(QUARANTINE_NAME, 0o700) {
+        match self.dir().make_dir(layout::QUARANTINE.as_bytes(), 0o700) {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error.into()),
             _ => {}
         }
-        let quarantine = self.dir().open_dir(QUARANTINE_NAME)?;
+        let quarantine = self.dir().open_dir(layout::QUARANTINE.as_bytes())?;
         let random = hex::encode(&crate::sys::random_bytes()?[..8]);
         let aside = format!("{hash}-{random}").into_bytes();
         self.dir().rename_new(&name, &quarantine, &aside)?;
@@ -166,11 +165,11 @@ impl LocalStore {
 
     /// Where damaged objects are put.
     pub fn quarantine_path(&self) -> PathBuf {
-        self.path().join(to_path(QUARANTINE_NAME))
+        self.path().join(layout::QUARANTINE)
     }
 
     fn quarantine_dir(&self) -> Result<Option<Dir>, StoreError> {
-        match self.dir().open_dir(QUARANTINE_NAME) {
+        match self.dir().open_dir(layout::QUARANTINE.as_bytes()) {
             Ok(dir) => Ok(Some(dir)),
             Err(error) if error.is_gone() => Ok(None),
             Err(error) => Err(error.into()),
