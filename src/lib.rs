@@ -28,6 +28,9 @@ mod byte_path;
 #[cfg(feature = "cli")]
 pub mod cli;
 pub mod diff;
+#[cfg(feature = "fuzzing")]
+#[doc(hidden)]
+pub mod fuzzing;
 pub mod gc;
 mod layout;
 pub mod object;

@@ -29,7 +29,7 @@ const MAX_BYTES: u64 = 1 << 32;
 
 /// Everything about one restore.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Journal {
+pub(crate) struct Journal {
     /// The snapshot that is brought back.
     pub(super) snapshot: u64,
     /// The snapshot of the state before.
@@ -209,7 +209,7 @@ impl Journal {
         }
     }
 
-    pub(super) fn encode(&self) -> Vec<u8> {
+    pub(crate) fn encode(&self) -> Vec<u8> {
         let mut writer = Writer::new(MAGIC, VERSION);
         writer.varint(self.snapshot);
         writer.varint(self.safety);
@@ -242,7 +242,7 @@ impl Journal {
         bytes
     }
 
-    pub(super) fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
+    pub(crate) fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
         let mut reader = Reader::new(bytes, MAGIC, "journal of a restore", VERSION)?;
         let body = bytes.len().checked_sub(32).ok_or(DecodeError::Truncated(bytes.len()))?;
         if *ContentHash::of(&bytes[..body]).as_bytes() != bytes[body..] {

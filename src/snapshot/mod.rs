@@ -31,4 +31,6 @@ pub use manifest::{
 pub use metadata::{SessionMetadata, SessionOrigin};
 pub(crate) use roots::OpenPath;
 pub use roots::{TrackedPathError, TrackedRoot, resolve_roots};
+#[cfg(feature = "fuzzing")]
+pub(crate) use session_dir::parse as parse_manifest;
 pub use session_dir::{LoadedManifest, ManifestError, SessionDir};

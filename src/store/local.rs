@@ -318,15 +318,15 @@ impl LocalStore {
         }
     }
 
-    /// Removes temporary files that a crash left behind (only where the file system has no unnamed
-    /// files). Only under the exclusive lock, when nobody writes.
+    /// Removes temporary files that a crash left behind. Only under the exclusive lock, when nobody writes.
     ///
     /// # Errors
     /// When one cannot be removed.
     pub fn remove_temporary_files(&self, _lock: &StoreLock) -> Result<u64, StoreError> {
         let mut bytes = 0;
         for listed in self.dir.open_beneath(b"")?.names()? {
-            if listed.name.starts_with(b".tmp-") {
+            let is_new_generation = listed.name.starts_with(b"..generation.new-");
+            if is_new_generation || listed.name.starts_with(b".tmp-") {
                 bytes += self.dir.stat(&listed.name)?.size;
                 self.dir.remove_file(&listed.name)?;
             }

@@ -154,6 +154,10 @@ impl Scene {
 
     fn check_that_both_states_can_be_had(&self) {
         let session = self.fixture.store().join(&self.session);
+        self.fixture.nono(&["snapshot", "--session", &self.session]).success();
+        let names = fs::read_dir(&session).unwrap().map(|name| name.unwrap().file_name());
+        let unfinished = names.filter(|name| name.to_string_lossy().contains(".new-"));
+        assert_eq!(unfinished.count(), 0, "half-written files are left");
         for (number, state) in [(0, &self.new), (1, &self.old)] {
             // Without a safety snapshot there was no restore, and there is only one state.
             if session.join(format!("snapshots/{number}/manifest.json")).exists() {
