@@ -13,7 +13,8 @@
 //!   is still writing them. Other unneeded objects are what an interrupted snapshot left, and go
 //!   when they are older than a grace time.
 //! - A new generation of the store begins before the first object goes, so that no stat cache
-//!   vouches for what is gone.
+//!   vouches for what is gone. Those that name nothing of it are then made valid for the new one, so
+//!   that the next snapshot of what stays need not read every file again.
 
 mod apply;
 mod mark;
@@ -37,7 +38,7 @@ use crate::store::StoreError;
 use crate::sys;
 
 pub use plan::CleanupPlan;
-pub use usage::{StorageUsage, UsageGuess, guess_usage, measure_usage};
+pub use usage::{StorageUsage, UsageGuess, guess_usage, measure_usage, note_floor};
 pub use withdraw::{Withdrawn, withdraw};
 
 /// Age at which an object that nothing ever named is garbage, unless told otherwise.
