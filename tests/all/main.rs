@@ -15,6 +15,7 @@ mod preflight;
 mod profiles;
 mod restore;
 mod retention;
+mod review;
 mod roundtrip;
 mod run_and_undo;
 mod sandbox;
