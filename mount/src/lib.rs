@@ -13,6 +13,7 @@
 
 mod attach;
 mod attributes;
+mod company;
 mod contents;
 mod counters;
 mod error;
