@@ -72,7 +72,7 @@ fn go_to(processor: usize) {
     let mut only = CpuSet::new();
     only.set(processor);
     if sched_setaffinity(None, &only).is_ok()
-        && std::env::var_os("NONO_PIN").is_none() && let Err(error) = sched_setaffinity(None, &allowed)
+        && let Err(error) = sched_setaffinity(None, &allowed)
     {
         tracing::warn!(%error, "the answering thread stays on one processor");
     }

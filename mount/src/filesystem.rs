@@ -404,9 +404,18 @@ impl<S: TreeSource> Filesystem for TreeFilesystem<S> {
     fn statfs(&self, _: &Request, _: INodeNo, reply: ReplyStatfs) {
         self.tree.counters.statfs.one();
         const BLOCK_BYTES: u32 = 4096;
-        let (bytes, inodes) = self.tree.source.totals();
-        let blocks = bytes.div_ceil(BLOCK_BYTES.into());
-        reply.statfs(blocks, 0, 0, inodes, 0, BLOCK_BYTES, 255, BLOCK_BYTES);
+        let space = self.tree.source.space();
+        let blocks = |bytes: u64| bytes / u64::from(BLOCK_BYTES);
+        reply.statfs(
+            blocks(space.bytes),
+            blocks(space.free_bytes),
+            blocks(space.available_bytes),
+            space.inodes,
+            space.free_inodes,
+            BLOCK_BYTES,
+            255,
+            BLOCK_BYTES,
+        );
     }
 
     fn getxattr(&self, request: &Request, id: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
@@ -418,8 +427,6 @@ impl<S: TreeSource> Filesystem for TreeFilesystem<S> {
     fn listxattr(&self, request: &Request, id: INodeNo, size: u32, reply: ReplyXattr) {
         company::keep(request.pid());
         self.tree.counters.listxattr.one();
-        // Not in GETXATTR: the kernel sends that on its own, to check the permission to read.
-        self.reads.asked_xattrs(request.pid());
         reply_xattr(reply, size, self.xattr_names(id.0));
     }
 

@@ -29,7 +29,7 @@ pub use path::{
     canonical_parent, create_private_dir, current_dir, find_program, plain_absolute,
     real_or_future_path, real_path,
 };
-pub use stat::{Device, FileKind, FileTime, Stat, coarse_now};
+pub use stat::{Device, FileKind, FileSystemSpace, FileTime, Stat, coarse_now};
 pub use xattr::{XattrPairs, is_captured_xattr};
 
 /// Effective user id of this process.
