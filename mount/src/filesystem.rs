@@ -38,6 +38,9 @@ use crate::tree::{Listed, Tree};
 /// Shows the SHA-256 of a file. It belongs to the mount, not to what was captured.
 const SHA256_XATTR: &[u8] = b"user.nono.sha256";
 
+/// Answers from this size on take longer than waking another processor.
+const LONG_READ_BYTES: u32 = 128 * 1024;
+
 /// Positions of `.` and `..`; entries follow.
 const DOT: u64 = 1;
 const DOT_DOT: u64 = 2;
@@ -319,7 +322,10 @@ impl<S: TreeSource> Filesystem for TreeFilesystem<S> {
         _: Option<LockOwner>,
         reply: ReplyData,
     ) {
-        company::keep(request.pid());
+        // A long answer is better copied on another processor, beside the reader.
+        if size < LONG_READ_BYTES {
+            company::keep(request.pid());
+        }
         self.tree.counters.read.one();
         self.reads.read(request.pid(), Read { id: id.0, offset, size: size as usize, reply });
     }

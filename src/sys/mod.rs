@@ -22,7 +22,7 @@ pub use error::{Error, IoContext, Result};
 pub use file::open_place;
 pub use file::{
     TempFile, allocated_ranges, drop_cached_pages, open_log, read_full_at, read_kernel_file,
-    reflink, stat_open_file, try_open_device,
+    reflink, stat_open_file, try_open_device, will_read_in_order,
 };
 pub use lock::FileLock;
 pub use path::{
