@@ -24,10 +24,14 @@
 
 #[cfg(feature = "mount")]
 pub mod browse;
+mod byte_path;
 #[cfg(feature = "cli")]
 pub mod cli;
+#[cfg(feature = "cli")]
+pub mod config;
 pub mod diff;
 pub mod gc;
+mod layout;
 pub mod object;
 pub mod path_text;
 pub mod progress;

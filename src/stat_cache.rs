@@ -16,6 +16,7 @@ use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
+use crate::layout;
 use crate::object::{ContentHash, FileTime, Hasher, Xattrs};
 use crate::sys::{self, Dir, IoContext, Stat};
 
@@ -104,6 +105,11 @@ fn header(tracked_path: &Path, generation: &[u8; 16]) -> Vec<u8> {
     out
 }
 
+/// Whether there is a cache of a tracked path, valid or not.
+pub fn has_cache(index: &Dir, tracked_path: &Path) -> bool {
+    matches!(index.try_stat(&file_name(tracked_path)), Ok(Some(_)))
+}
+
 impl StatCache {
     /// Loads the cache of a tracked path. Whatever is wrong with it, the result is an empty cache.
     pub fn load(index: &Dir, tracked_path: &Path, generation: &[u8; 16]) -> Self {
@@ -181,7 +187,7 @@ impl StatCacheWriter {
     ) -> sys::Result<Self> {
         let index = index.open_beneath(b"")?;
         let name = file_name(tracked_path);
-        let temp = [&*name, b".new-", hex::encode(sys::random_bytes()?).as_bytes()].concat();
+        let temp = [&*name, layout::new_name()?.as_bytes()].concat();
         let file = index.create_file(&temp, 0o600)?;
         let mut writer = Self {
             out: io::BufWriter::with_capacity(1 << 17, file),

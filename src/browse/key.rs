@@ -5,6 +5,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use nono_mount::StateId;
 
+use crate::byte_path;
 use crate::object::{Attributes, ContentHash, Hasher, Node, encode_entry};
 
 /// Which store: its place in the table of stores that were seen.
@@ -96,8 +97,7 @@ impl PathHash {
 
     /// The directory at an absolute path.
     pub(super) fn of(top: Self, path: &[u8]) -> Self {
-        let names = path.split(|byte| *byte == b'/').filter(|name| !name.is_empty());
-        names.fold(top, |at, name| at.child(name))
+        byte_path::components(path).fold(top, |at, name| at.child(name))
     }
 }
 

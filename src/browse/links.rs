@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use super::key::{LinksDigest, LinksHasher, PathHash};
+use crate::byte_path;
 use crate::object::LinkGroups;
 
 /// Which names are linked, by directory.
@@ -44,7 +45,7 @@ impl LinkIndex {
             paths.extend(group.iter().map(|path| (&**path, number as u32)));
             // The decoder lets no empty group through.
             let first = group.first().map_or(&b""[..], |path| path);
-            let (parent, name) = split(first);
+            let (parent, name) = byte_path::split(first);
             index.groups.push(Group {
                 parent: PathHash::of(top, parent),
                 name: name.into(),
@@ -56,8 +57,8 @@ impl LinkIndex {
         index.len = paths.len();
         let mut open: Vec<Open<'_>> = Vec::new();
         for (path, number) in paths {
-            let (parent, name) = split(path);
-            let names = || parent.split(|byte| *byte == b'/').filter(|name| !name.is_empty());
+            let (parent, name) = byte_path::split(path);
+            let names = || byte_path::components(parent);
             let common = open.iter().zip(names()).take_while(|(open, name)| open.name == *name);
             let common = common.count();
             while open.len() > common {
@@ -107,14 +108,6 @@ impl LinkIndex {
         let members = self.members.get(directory)?;
         let at = members.binary_search_by(|(member, _)| (**member).cmp(name)).ok()?;
         self.groups.get(members[at].1 as usize)
-    }
-}
-
-/// Parent and last component of an absolute path.
-fn split(path: &[u8]) -> (&[u8], &[u8]) {
-    match path.iter().rposition(|byte| *byte == b'/') {
-        Some(at) => (&path[..at], &path[at + 1..]),
-        None => (b"", path),
     }
 }
 

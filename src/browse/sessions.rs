@@ -18,7 +18,8 @@ use super::LATEST;
 use super::error::{BrowseError, from_manifest, from_sys};
 use super::head::{self, SnapshotHead};
 use super::key::SessionKey;
-use crate::snapshot::{MANIFEST_NAME, OBJECTS_NAME, SessionDir};
+use crate::layout;
+use crate::snapshot::SessionDir;
 use crate::sys::{self, Dir, FileKind, FileSystemSpace, FileTime, Stat};
 
 /// Sessions whose manifests are remembered.
@@ -125,12 +126,12 @@ impl Sessions {
             Some(stat) if stat.kind == FileKind::Directory => {}
             _ => return Ok(None),
         }
-        let manifest = [id, b"/", MANIFEST_NAME.as_bytes()].concat();
+        let manifest = [id, b"/", layout::MANIFEST.as_bytes()].concat();
         let stat = match root.try_stat(&manifest)? {
             Some(stat) => stat,
             None => {
                 // A crash between the first snapshot and the session's manifest.
-                let first = [id, b"/snapshots/0/", MANIFEST_NAME.as_bytes()].concat();
+                let first = [id, b"/", layout::snapshot_manifest(0).as_bytes()].concat();
                 let Some(stat) = root.try_stat(&first)? else { return Ok(None) };
                 stat
             }
@@ -185,7 +186,7 @@ impl Sessions {
         session: &SessionKey,
         number: u64,
     ) -> io::Result<SnapshotHead> {
-        let name = manifest_name(number);
+        let name = layout::snapshot_manifest(number).into_bytes();
         let stat = dir.stat(&name).map_err(from_sys)?;
         let key = (session.clone(), number);
         if let Some((known, head)) = self.snapshots.lock().get(&key)
@@ -201,7 +202,7 @@ impl Sessions {
     /// When the manifest of a snapshot was written.
     pub(super) fn written(&self, session: &SessionKey, number: u64) -> io::Result<FileTime> {
         let dir = Dir::open(&self.path(session)).map_err(from_sys)?;
-        Ok(dir.stat(&manifest_name(number)).map_err(from_sys)?.mtime)
+        Ok(dir.stat(&layout::snapshot_manifest(number).into_bytes()).map_err(from_sys)?.mtime)
     }
 
     /// When the newest of the stores' root directories changed.
@@ -222,16 +223,11 @@ impl Sessions {
     }
 }
 
-fn manifest_name(number: u64) -> Vec<u8> {
-    format!("snapshots/{number}/{MANIFEST_NAME}").into_bytes()
-}
-
 /// The id, if a directory of this name can be a session.
 fn session_id(name: &[u8]) -> Option<&str> {
     let id = std::str::from_utf8(name).ok()?;
-    let reserved = matches!(id, OBJECTS_NAME | "index" | LATEST) || id.starts_with('.');
-    let plain = !id.is_empty() && !id.contains('/') && !id.contains(char::is_control);
-    (plain && !reserved).then_some(id)
+    let is_plain = !id.is_empty() && !id.contains('/') && !id.contains(char::is_control);
+    (is_plain && id != LATEST && layout::may_be_session(name)).then_some(id)
 }
 
 /// The path that `--path` means, as tracked paths are stored: symlinks in its parents resolved,

@@ -15,7 +15,7 @@ use parking_lot::Mutex;
 
 use super::error::{from_store, from_sys};
 use super::key::{PathHash, StoreId};
-use crate::snapshot::OBJECTS_NAME;
+use crate::layout;
 use crate::store::LocalStore;
 use crate::sys::{self, Dir};
 
@@ -53,7 +53,7 @@ impl Stores {
 
     /// The store of the session in `session_dir`.
     pub(super) fn of_session(&self, session_dir: &Path) -> io::Result<StoreId> {
-        let path = sys::real_path(&session_dir.join(OBJECTS_NAME)).map_err(from_sys)?;
+        let path = sys::real_path(&session_dir.join(layout::OBJECTS)).map_err(from_sys)?;
         let identity = identity(&path)?;
         let mut known = self.known.lock();
         if let Some(id) = known.by_path.get(&path).copied() {

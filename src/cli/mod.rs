@@ -16,6 +16,7 @@ mod launch;
 mod preflight;
 mod progress;
 pub mod render;
+mod retention;
 mod supervise;
 
 use std::ffi::OsString;
@@ -71,6 +72,8 @@ fn dispatch(arguments: Arguments, context: &Context) -> Outcome {
         Command::Mount(args) => commands::mount::run(&args, &store, context),
         #[cfg(feature = "mount")]
         Command::Umount(args) => commands::umount::run(&args, context),
+        Command::Profile { command } => commands::profile::run(&command, &store, context),
+        Command::Config { command } => commands::config::run(&command, &store, context),
         Command::Doctor(args) => commands::doctor::run(&args, &store, context),
         Command::Completions(args) => commands::completions::completions(&args, context),
         Command::Man(args) => commands::completions::man(&args, context),

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use super::EntryState;
+use crate::byte_path;
 use crate::object::{ContentHash, Node, RootTree, Tree};
 use crate::store::{ObjectSource, StoreError, read_tree};
 
@@ -23,14 +24,14 @@ impl<'a> Lookup<'a> {
 
     /// The state of an absolute path, or `None` when the snapshot does not hold it.
     pub(crate) fn find(&mut self, path: &[u8]) -> Result<Option<EntryState>, StoreError> {
-        let inside = self.root.entries.iter().find_map(|entry| {
-            let rest = path.strip_prefix(&*entry.path)?;
-            (rest.is_empty() || rest.starts_with(b"/")).then_some((entry, rest))
-        });
+        let inside =
+            self.root.entries.iter().find_map(|entry| {
+                byte_path::relative_to(path, &entry.path).map(|rest| (entry, rest))
+            });
         let Some((entry, rest)) = inside else { return Ok(None) };
         let mut state =
             EntryState { attributes: entry.attributes.clone(), node: entry.node.clone() };
-        for name in rest.split(|byte| *byte == b'/').filter(|name| !name.is_empty()) {
+        for name in byte_path::components(rest) {
             let Node::Directory { tree } = state.node else { return Ok(None) };
             let Some(found) = self.tree(tree)?.get(name) else { return Ok(None) };
             state = EntryState { attributes: found.attributes.clone(), node: found.node.clone() };

@@ -12,11 +12,12 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
+use crate::byte_path;
 use crate::object::{
     Attributes, ContentHash, LinkGroups, Node, RootEntry, RootTree, Tree, TreeEntry,
 };
 use crate::path_text::{serde_path, to_path};
-use crate::snapshot::{NotCapturedSet, join};
+use crate::snapshot::NotCapturedSet;
 use crate::store::{ObjectSource, StoreError, read_links, read_root_tree, read_tree};
 
 pub(crate) use lookup::Lookup;
@@ -243,7 +244,7 @@ fn compare_entries(
             continue;
         }
         let name = before.or(after).map_or(&b""[..], |entry| &entry.name);
-        let path = join(base, name);
+        let path = byte_path::join(base, name);
         let tree = |entry: Option<&TreeEntry>| match entry?.node {
             Node::Directory { tree } => Some(tree),
             _ => None,

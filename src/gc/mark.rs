@@ -31,6 +31,17 @@ impl Marks {
         self.reached.contains(hash)
     }
 
+    /// What was reached here and not there.
+    pub(super) fn beyond<'a>(&'a self, other: &'a Self) -> impl Iterator<Item = &'a ContentHash> {
+        self.reached.difference(&other.reached)
+    }
+
+    /// Adds what somebody else reached.
+    pub(super) fn absorb(&mut self, other: Self) {
+        self.reached.extend(other.reached);
+        self.walked.extend(other.walked);
+    }
+
     /// Marks everything that a remaining session needs.
     pub(super) fn keep(
         &mut self,

@@ -6,16 +6,11 @@ use std::time::Duration;
 
 use super::CleanupError;
 use super::survey::is_older;
+use crate::layout;
 use crate::path_text::to_path;
-use crate::snapshot::{MANIFEST_NAME, OBJECTS_NAME, SessionDir};
+use crate::snapshot::SessionDir;
 use crate::store::{LocalStore, StoreError};
 use crate::sys::{self, Dir, FileKind};
-
-/// Sessions that are being removed have this in front of their id.
-const REMOVED_PREFIX: &[u8] = b".removed-";
-/// Sessions and stat caches that are being made have this in their names.
-const NEW_PREFIX: &[u8] = b".new-";
-const INDEX_NAME: &[u8] = b"index";
 
 /// An open root directory.
 pub(super) struct StoreRoot {
@@ -38,10 +33,10 @@ pub(super) enum ObjectsPlace {
 impl StoreRoot {
     pub(super) fn open(path: &Path) -> Result<Self, CleanupError> {
         let dir = Dir::open(path)?;
-        if dir.try_stat(b"snapshots")?.is_some() {
+        if dir.try_stat(layout::SNAPSHOTS.as_bytes())?.is_some() {
             return Err(CleanupError::RootIsSession { root: path.to_owned() });
         }
-        let objects = path.join(OBJECTS_NAME);
+        let objects = path.join(layout::OBJECTS);
         let store = match LocalStore::open(&objects) {
             Ok(store) => {
                 let stat = Dir::open(&objects)?.stat_self()?;
@@ -59,7 +54,7 @@ impl StoreRoot {
             Err(error) if error.is_gone() => return Ok(ObjectsPlace::Shared),
             Err(error) => return Err(error.into()),
         };
-        match dir.try_stat(OBJECTS_NAME.as_bytes())?.map(|stat| stat.kind) {
+        match dir.try_stat(layout::OBJECTS.as_bytes())?.map(|stat| stat.kind) {
             Some(FileKind::Directory) => return Ok(ObjectsPlace::Own),
             Some(FileKind::Symlink) => {}
             _ => return Ok(ObjectsPlace::Shared),
@@ -86,22 +81,18 @@ impl StoreRoot {
             .dir
             .try_stat(name)?
             .is_some_and(|here| here.kind == FileKind::Directory && (here.dev, here.ino) == opened);
-        if is_here && may_be_session(name) { Ok(Some(name.into())) } else { Err(not_here()) }
+        if is_here && layout::may_be_session(name) {
+            Ok(Some(name.into()))
+        } else {
+            Err(not_here())
+        }
     }
 
     /// Everything in this directory that looks like a session, whatever its name and state.
     pub(super) fn sessions(&self) -> Result<Vec<SessionDir>, CleanupError> {
         let mut sessions = Vec::new();
-        for name in self.directories(may_be_session)? {
-            let Some(session) = self.open_session(&name)? else { continue };
-            let dir = self.dir.open_dir(&name)?;
-            let parts = [b"snapshots".as_slice(), MANIFEST_NAME.as_bytes()];
-            for part in parts {
-                if dir.try_stat(part)?.is_some() {
-                    sessions.push(session);
-                    break;
-                }
-            }
+        for name in layout::session_names(&self.dir)? {
+            sessions.extend(self.open_session(&name)?);
         }
         Ok(sessions)
     }
@@ -109,8 +100,10 @@ impl StoreRoot {
     /// Sessions whose removal a crash interrupted.
     pub(super) fn leftovers(&self) -> Result<Vec<SessionDir>, CleanupError> {
         let mut leftovers = Vec::new();
-        for name in self.directories(|name| name.starts_with(REMOVED_PREFIX))? {
-            leftovers.extend(self.open_session(&name)?);
+        for listed in self.dir.open_beneath(b"")?.names()? {
+            if listed.name.starts_with(layout::REMOVED_PREFIX.as_bytes()) {
+                leftovers.extend(self.open_session(&listed.name)?);
+            }
         }
         Ok(leftovers)
     }
@@ -123,21 +116,9 @@ impl StoreRoot {
         Ok(Some(SessionDir::open(&self.dir.path().join(to_path(name)))?))
     }
 
-    fn directories(&self, wanted: impl Fn(&[u8]) -> bool) -> Result<Vec<Box<[u8]>>, CleanupError> {
-        let mut names = Vec::new();
-        for listed in self.dir.open_beneath(b"")?.names()? {
-            let is_dir = listed.kind.is_none_or(|kind| kind == FileKind::Directory);
-            if is_dir && wanted(&listed.name) {
-                names.push(listed.name);
-            }
-        }
-        names.sort_unstable();
-        Ok(names)
-    }
-
     /// Hides a session from every list, at once. Gives its hidden name.
     pub(super) fn hide(&self, name: &[u8]) -> Result<Box<[u8]>, CleanupError> {
-        let mut hidden = [REMOVED_PREFIX, name].concat();
+        let mut hidden = [layout::REMOVED_PREFIX.as_bytes(), name].concat();
         if self.dir.try_stat(&hidden)?.is_some() {
             // What a crash left of an earlier session of that name.
             hidden.push(b'-');
@@ -149,7 +130,7 @@ impl StoreRoot {
 
     /// Removes the stat caches: none of them is valid in a new generation of the store.
     pub(super) fn remove_stat_caches(&self) {
-        let removed = self.dir.open_dir(INDEX_NAME).and_then(|index| {
+        let removed = self.dir.open_dir(layout::INDEX.as_bytes()).and_then(|index| {
             let names = index.names()?;
             names.iter().try_for_each(|listed| index.remove_file(&listed.name))
         });
@@ -163,21 +144,21 @@ impl StoreRoot {
     /// Removes what a crash left of sessions and stat caches that were being made, once nobody can be
     /// at work on them any more.
     pub(super) fn remove_unfinished(&self, grace: Duration) -> sys::Result<()> {
-        let now = sys::coarse_now();
+        let (now, new_prefix) = (sys::coarse_now(), layout::NEW_PREFIX.as_bytes());
         for listed in self.dir.open_beneath(b"")?.names()? {
-            if listed.name.starts_with(NEW_PREFIX)
+            if listed.name.starts_with(new_prefix)
                 && is_older(self.dir.stat(&listed.name)?.ctime, now, grace)
             {
                 self.dir.remove_dir_all(&listed.name)?;
             }
         }
-        let index = match self.dir.open_dir(INDEX_NAME) {
+        let index = match self.dir.open_dir(layout::INDEX.as_bytes()) {
             Ok(index) => index,
             Err(error) if error.is_gone() => return Ok(()),
             Err(error) => return Err(error),
         };
         for listed in index.names()? {
-            let is_new = listed.name.windows(NEW_PREFIX.len()).any(|part| part == NEW_PREFIX);
+            let is_new = listed.name.windows(new_prefix.len()).any(|part| part == new_prefix);
             if is_new && is_older(index.stat(&listed.name)?.ctime, now, grace) {
                 index.remove_file(&listed.name)?;
             }
@@ -194,9 +175,4 @@ pub(super) fn identity(session: &SessionDir) -> Result<Option<(u64, u64)>, Clean
         Err(error) if error.is_gone() => Ok(None),
         Err(error) => Err(error.into()),
     }
-}
-
-/// Names of nono's own in a root directory are hidden, or one of two.
-fn may_be_session(name: &[u8]) -> bool {
-    !name.starts_with(b".") && name != OBJECTS_NAME.as_bytes() && name != INDEX_NAME
 }

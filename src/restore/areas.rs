@@ -10,6 +10,7 @@ use std::rc::Rc;
 
 use super::journal::AreaRecord;
 use super::places::Places;
+use crate::byte_path;
 use crate::path_text::to_path;
 use crate::snapshot::{OpenPath, TrackedRoot};
 use crate::sys::{self, Dir, FileKind, IoContext};
@@ -119,13 +120,10 @@ fn open_parent(record: &AreaRecord, roots: &[TrackedRoot]) -> sys::Result<Dir> {
     }
     for root in roots {
         let base = root.path.as_os_str().as_bytes();
-        if let Some(inside) = record.parent.strip_prefix(base)
-            && (inside.is_empty() || inside[0] == b'/')
-        {
+        if let Some(inside) = byte_path::relative_to(&record.parent, base) {
             let place = OpenPath::new(&root.path)?;
             let top = place.parent.open_dir(place.name())?;
-            let rest = inside.strip_prefix(b"/").unwrap_or_default();
-            return if rest.is_empty() { Ok(top) } else { top.open_beneath(rest) };
+            return if inside.is_empty() { Ok(top) } else { top.open_beneath(inside) };
         }
     }
     Places::outside(&record.parent)

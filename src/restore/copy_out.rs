@@ -10,15 +10,15 @@ use serde::Serialize;
 
 use super::RestoreError;
 use super::attributes;
-use super::places::split;
 use super::plan::Skipped;
 use super::selection::{Selected, Selection};
 use super::staging::skipped;
+use crate::byte_path;
 use crate::diff::Lookup;
 use crate::diff::{self, EntryState};
 use crate::object::{ContentHash, Node};
 use crate::path_text::{serde_path, to_path};
-use crate::snapshot::{SnapshotManager, SnapshotManifest, join};
+use crate::snapshot::{SnapshotManager, SnapshotManifest};
 use crate::store::{ObjectFile, read_root_tree, read_tree};
 use crate::sys::{self, Dir, FileKind};
 
@@ -134,7 +134,11 @@ impl SnapshotManager {
                 }
                 for entry in read_tree(self.store(), &tree)?.into_entries() {
                     let state = EntryState { attributes: entry.attributes, node: entry.node };
-                    pending.push((join(&path, &entry.name), join(&name, &entry.name), state));
+                    pending.push((
+                        byte_path::join(&path, &entry.name),
+                        byte_path::join(&name, &entry.name),
+                        state,
+                    ));
                 }
             } else if selected.contains(&path) {
                 copy.leaf(manifest, &path, &name, &state)?;
@@ -190,8 +194,7 @@ impl CopyOut<'_> {
         let mut dir = Rc::clone(&self.top);
         let root = read_root_tree(self.manager.store(), &manifest.merkle_root)?;
         let mut lookup = Lookup::new(self.manager.store(), &root);
-        let components: Vec<&[u8]> =
-            name.split(|byte| *byte == b'/').filter(|part| !part.is_empty()).collect();
+        let components: Vec<&[u8]> = byte_path::components(name).collect();
         // The copy's name is the end of the original path.
         let base_len = path.len() - name.len();
         let mut end = base_len;
@@ -230,7 +233,7 @@ impl CopyOut<'_> {
             self.skip(name, "sockets and devices are recorded, but not made");
             return Ok(());
         }
-        let (parent, last) = split(name);
+        let (parent, last) = byte_path::split(name);
         let above = &path[..path.len() - name.len() + parent.len()];
         let Some(dir) = self.directory(manifest, above, parent)? else { return Ok(()) };
         match dir.try_stat(last)? {

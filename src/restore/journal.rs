@@ -11,14 +11,16 @@ use std::path::PathBuf;
 
 use super::plan::Skipped;
 use crate::diff::{Change, Difference, EntryState};
+use crate::layout;
 use crate::object::{
     ContentHash, DecodeError, FileTime, Reader, Writer, is_name, read_entry, write_entry,
 };
 use crate::path_text::to_path;
-use crate::snapshot::{RESTORE_JOURNAL_NAME, SessionDir};
+use crate::snapshot::SessionDir;
 use crate::sys;
 pub(super) use crate::walk::STAGING_PREFIX as AREA_PREFIX;
 
+const JOURNAL_NAME: &[u8] = layout::RESTORE_JOURNAL.as_bytes();
 const MAGIC: &[u8; 8] = b"nonorest";
 const VERSION: u8 = 1;
 const AREA_DIGITS: usize = 16;
@@ -169,25 +171,25 @@ impl Journal {
     /// Reads the journal of a session, if there is one.
     pub(super) fn load(session: &SessionDir) -> Result<Option<Self>, JournalError> {
         let dir = session.dir()?;
-        let bytes = match dir.read(RESTORE_JOURNAL_NAME, MAX_BYTES) {
+        let bytes = match dir.read(JOURNAL_NAME, MAX_BYTES) {
             Ok(bytes) => bytes,
             Err(error) if error.is_gone() => return Ok(None),
             Err(error) => return Err(error.into()),
         };
-        let path = dir.path_of(RESTORE_JOURNAL_NAME);
+        let path = dir.path_of(JOURNAL_NAME);
         let journal = Self::decode(&bytes);
         journal.map(Some).map_err(|source| JournalError::Undecodable { path, source })
     }
 
     /// Puts the journal in place of the one before, durably.
     pub(super) fn save(&self, session: &SessionDir) -> sys::Result<()> {
-        session.dir()?.replace_file(RESTORE_JOURNAL_NAME, &self.encode(), 0o600, true)
+        session.dir()?.replace_file(JOURNAL_NAME, &self.encode(), 0o600, true)
     }
 
     /// Removes the journal: the restore is over.
     pub(super) fn remove(session: &SessionDir) -> sys::Result<()> {
         let dir = session.dir()?;
-        dir.remove_file(RESTORE_JOURNAL_NAME)?;
+        dir.remove_file(JOURNAL_NAME)?;
         dir.sync()
     }
 
@@ -195,8 +197,8 @@ impl Journal {
     /// is none.
     pub(super) fn set_aside(session: &SessionDir) -> sys::Result<bool> {
         let dir = session.dir()?;
-        let aside = [RESTORE_JOURNAL_NAME, b".discarded"].concat();
-        match dir.rename(RESTORE_JOURNAL_NAME, &dir, &aside) {
+        let aside = [JOURNAL_NAME, b".discarded"].concat();
+        match dir.rename(JOURNAL_NAME, &dir, &aside) {
             Ok(()) => dir.sync().map(|()| true),
             Err(error) if error.is_gone() => Ok(false),
             Err(error) => Err(error),

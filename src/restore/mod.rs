@@ -369,8 +369,3 @@ fn commit(
         }
     })
 }
-
-/// The path with a slash: what everything below it starts with.
-fn below(path: &[u8]) -> Vec<u8> {
-    [path, b"/"].concat()
-}

@@ -5,8 +5,8 @@
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
-use super::places::split;
 use super::plan::{RestorePlan, Skipped};
+use crate::byte_path;
 use crate::diff::ChangeType;
 use crate::object::Node;
 use crate::path_text::to_path;
@@ -16,8 +16,8 @@ const IN_THE_WAY: &str = "what stands in its way was not selected, or stays beca
 
 /// Directories above a path, the nearest first.
 fn above(path: &[u8]) -> impl Iterator<Item = &[u8]> {
-    std::iter::successors(Some(split(path).0), |dir| {
-        let parent = split(dir).0;
+    std::iter::successors(Some(byte_path::split(path).0), |dir| {
+        let parent = byte_path::split(dir).0;
         (parent.len() < dir.len()).then_some(parent)
     })
     .filter(|dir| !dir.is_empty())
@@ -92,7 +92,8 @@ impl RestorePlan {
         acted.extend(actions.removals.iter().map(|removal| removal.path.as_slice()));
         acted.extend(actions.directories.iter().map(Vec::as_slice));
         acted.extend(actions.puts.iter().map(|put| put.path.as_slice()));
-        let touched: HashSet<Vec<u8>> = acted.iter().map(|path| split(path).0.to_vec()).collect();
+        let touched: HashSet<Vec<u8>> =
+            acted.iter().map(|path| byte_path::split(path).0.to_vec()).collect();
         acted.extend(actions.attributes.iter().map(|attribute| attribute.path.as_slice()));
         let mut set: HashSet<Vec<u8>> = acted.into_iter().map(<[u8]>::to_vec).collect();
         actions.directory_attributes.retain_mut(|attribute| {

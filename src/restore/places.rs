@@ -2,6 +2,7 @@
 
 use std::rc::Rc;
 
+use crate::byte_path;
 use crate::path_text::to_path;
 use crate::snapshot::{OpenPath, TrackedRoot};
 use crate::sys::{self, Dir, IoContext};
@@ -31,7 +32,7 @@ impl<'a> Places<'a> {
     /// When the directory is gone, a symlink stands in the way (ELOOP), or the path is in no tracked
     /// path (EXDEV).
     pub(super) fn find(&mut self, path: &[u8]) -> sys::Result<Place> {
-        let (parent, name) = split(path);
+        let (parent, name) = byte_path::split(path);
         if let Some((known, dir)) = &self.last
             && known == parent
         {
@@ -51,7 +52,7 @@ impl<'a> Places<'a> {
             if let Some(inside) = path.strip_prefix(base).and_then(|rest| rest.strip_prefix(b"/")) {
                 let place = OpenPath::new(&root.path)?;
                 let top = place.parent.open_dir(place.name())?;
-                let (parent, _) = split(inside);
+                let (parent, _) = byte_path::split(inside);
                 return top.open_beneath(parent);
             }
         }
@@ -72,15 +73,7 @@ impl<'a> Places<'a> {
     pub(super) fn root_of(&self, path: &[u8]) -> Option<&'a TrackedRoot> {
         self.roots.iter().find(|root| {
             let base = root.path.as_os_str().as_bytes();
-            path == base || path.starts_with(&super::below(base))
+            byte_path::is_in(path, base)
         })
-    }
-}
-
-/// Parent and last component; the parent of a single name is empty.
-pub(super) fn split(path: &[u8]) -> (&[u8], &[u8]) {
-    match path.iter().rposition(|byte| *byte == b'/') {
-        Some(at) => (&path[..at], &path[at + 1..]),
-        None => (b"", path),
     }
 }

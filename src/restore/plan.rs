@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use serde::Serialize;
 
 use super::RestoreError;
+use crate::byte_path;
 use crate::diff::{self, Change, Difference, EntryState, Lookup};
 use crate::object::{ContentHash, LinkGroups, Node, RootTree};
 use crate::path_text::{serde_path, to_path};
@@ -127,10 +128,8 @@ fn directories_with_devices(differences: &[Difference]) -> HashSet<Vec<u8>> {
             .old
             .as_ref()
             .is_some_and(|old| matches!(old.node, Node::CharDevice(_) | Node::BlockDevice(_)));
-        let mut path = difference.path.as_slice();
-        while is_device && let Some(at) = path.iter().rposition(|byte| *byte == b'/') {
-            path = &path[..at];
-            found.insert(path.to_vec());
+        if is_device {
+            found.extend(byte_path::ancestors(&difference.path).map(<[u8]>::to_vec));
         }
     }
     found
@@ -155,8 +154,7 @@ impl Planner<'_> {
     }
 
     fn is_kept(&self, path: &[u8]) -> bool {
-        let ends = path.iter().enumerate().skip(1).filter(|(_, byte)| **byte == b'/');
-        !self.kept.is_empty() && ends.map(|(at, _)| &path[..at]).any(|dir| self.kept.contains(dir))
+        !self.kept.is_empty() && byte_path::ancestors(path).any(|dir| self.kept.contains(dir))
     }
 
     /// Differences come sorted: a directory before what is in it.
@@ -348,7 +346,7 @@ impl Planner<'_> {
         self.put(path, Some(&now), &then);
         // Its directory is written to, and so needs its time back, even if nothing else in there
         // is different.
-        let (parent, _) = super::places::split(path);
+        let (parent, _) = byte_path::split(path);
         let is_planned =
             self.plan.actions.directory_attributes.iter().any(|known| known.path == parent);
         if !is_planned
@@ -375,9 +373,8 @@ impl Planner<'_> {
         plan.changes = changes;
         plan.actions.removals.reverse();
         // Stable, so that the order does not depend on how many there are of one depth.
-        let depth = |path: &[u8]| path.iter().filter(|byte| **byte == b'/').count();
         let attributes = &mut plan.actions.directory_attributes;
-        attributes.sort_by_key(|attribute| std::cmp::Reverse(depth(&attribute.path)));
+        attributes.sort_by_key(|attribute| std::cmp::Reverse(byte_path::depth(&attribute.path)));
         // What gets a new inode needs no attributes set on the old one.
         plan.actions.attributes.retain(|attribute| !self.puts.contains_key(&attribute.path));
         plan.actions.puts = self.puts.into_values().collect();
@@ -402,8 +399,7 @@ impl RestorePlan {
         let removed = actions.removals.iter().map(|removal| &removal.path);
         let put = actions.puts.iter().map(|put| &put.path);
         let made = actions.directories.iter();
-        let depth = |path: &&Vec<u8>| path.iter().filter(|byte| **byte == b'/').count();
-        removed.chain(put).chain(made).min_by_key(depth).map(Vec::as_slice)
+        removed.chain(put).chain(made).map(Vec::as_slice).min_by_key(|path| byte_path::depth(path))
     }
 
     /// Gives a new inode to each path whose attributes change and whose inode has names outside of

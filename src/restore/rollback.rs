@@ -7,6 +7,7 @@
 use super::attributes;
 use super::journal::{Staged, Step, Work};
 use super::steps::Disk;
+use crate::byte_path;
 use crate::diff::EntryState;
 use crate::object::Node;
 use crate::path_text::Shown;
@@ -30,8 +31,7 @@ pub(super) fn take_back(disk: &mut Disk<'_, '_>, work: &Work) -> Result<(), Vec<
     // Modes that forbid writing, and times, last and deepest first: the contents are back now.
     let mut directories: Vec<(&[u8], &EntryState)> =
         work.steps.iter().filter_map(state_of_directory).collect();
-    directories
-        .sort_by_key(|(path, _)| std::cmp::Reverse(path.iter().filter(|b| **b == b'/').count()));
+    directories.sort_by_key(|(path, _)| std::cmp::Reverse(byte_path::depth(path)));
     for (path, current) in directories {
         let restored =
             disk.places.find(path).and_then(|place| match place.dir.try_stat(&place.name)? {

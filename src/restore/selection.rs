@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use globset::{GlobBuilder, GlobMatcher};
 
 use super::RestoreError;
+use crate::byte_path;
 use crate::diff::ChangeType;
 use crate::path_text::to_path;
 use crate::snapshot::TrackedRoot;
@@ -35,9 +36,17 @@ pub(super) struct Selected<'a> {
 struct Pattern {
     /// Literal absolute paths it may stand for; each means what is below it too.
     literal: Vec<Vec<u8>>,
-    glob: Option<GlobMatcher>,
-    /// Whether the glob is for one name, and not for a whole path.
-    is_name: bool,
+    glob: Option<(GlobMatcher, Subject)>,
+}
+
+/// What a glob is matched with: it, or something above it, has to match.
+enum Subject {
+    /// Each name below the tracked path.
+    Names,
+    /// The path below the tracked path.
+    Inside,
+    /// The whole path.
+    Absolute,
 }
 
 impl<'a> Selected<'a> {
@@ -58,10 +67,7 @@ impl<'a> Selected<'a> {
 
     /// Whether a path is meant, whatever changed about it.
     pub(super) fn contains(&self, path: &[u8]) -> bool {
-        let inside = self.roots.iter().find_map(|root| {
-            let rest = path.strip_prefix(*root)?;
-            (rest.is_empty() || rest[0] == b'/').then_some(rest)
-        });
+        let inside = self.roots.iter().find_map(|root| byte_path::relative_to(path, root));
         let Some(inside) = inside else { return false };
         let matches = |pattern: &Pattern| pattern.matches(path, inside);
         (self.paths.is_empty() || self.paths.iter().any(matches))
@@ -104,49 +110,36 @@ impl Pattern {
         };
         let bytes = path.as_os_str().as_bytes();
         let is_glob = bytes.iter().any(|byte| matches!(byte, b'*' | b'?' | b'[' | b'{'));
-        let is_name = !bytes.contains(&b'/');
         let glob = if is_glob {
             let text = path.to_str().ok_or_else(|| RestoreError::pattern(path, "not UTF-8"))?;
-            let pattern = if path.is_absolute() || is_name {
-                text.to_owned()
-            } else {
-                format!("/{}", text.trim_start_matches("./"))
-            };
-            let glob = GlobBuilder::new(&pattern)
+            let glob = GlobBuilder::new(text.trim_start_matches("./"))
                 .literal_separator(true)
                 .backslash_escape(true)
                 .build()
                 .map_err(|error| RestoreError::pattern(path, &error.kind().to_string()))?;
-            Some((glob.compile_matcher(), path.is_absolute()))
+            let subject = match bytes {
+                [b'/', ..] => Subject::Absolute,
+                _ if bytes.contains(&b'/') => Subject::Inside,
+                _ => Subject::Names,
+            };
+            Some((glob.compile_matcher(), subject))
         } else {
             None
         };
-        let is_absolute = glob.as_ref().is_some_and(|(_, is_absolute)| *is_absolute);
-        Ok(Self {
-            literal,
-            is_name: is_name && !is_absolute,
-            glob: glob.map(|(matcher, _)| matcher),
-        })
+        Ok(Self { literal, glob })
     }
 
-    /// `inside` is the path below its tracked path, with a slash in front.
+    /// `inside` is the path below its tracked path, empty for that itself.
     fn matches(&self, path: &[u8], inside: &[u8]) -> bool {
-        let is_literal = self.literal.iter().any(|literal| {
-            path.strip_prefix(literal.as_slice())
-                .is_some_and(|rest| rest.is_empty() || rest[0] == b'/')
-        });
-        let Some(glob) = &self.glob else { return is_literal };
-        let ends = |path: &[u8]| -> Vec<usize> {
-            let ends = path.iter().enumerate().skip(1).filter(|(_, byte)| **byte == b'/');
-            ends.map(|(at, _)| at).chain([path.len()]).collect()
-        };
+        let is_literal = self.literal.iter().any(|literal| byte_path::is_in(path, literal));
+        let Some((glob, subject)) = &self.glob else { return is_literal };
         let is_match = |bytes: &[u8]| glob.is_match(to_path(bytes));
+        let this_or_above = |path| byte_path::ancestors(path).chain([path]).any(is_match);
         is_literal
-            || if self.is_name {
-                inside.split(|byte| *byte == b'/').any(|name| !name.is_empty() && is_match(name))
-            } else {
-                ends(path).into_iter().any(|end| is_match(&path[..end]))
-                    || ends(inside).into_iter().any(|end| is_match(&inside[..end]))
+            || match subject {
+                Subject::Names => byte_path::components(inside).any(is_match),
+                Subject::Inside => this_or_above(inside),
+                Subject::Absolute => this_or_above(path),
             }
     }
 }

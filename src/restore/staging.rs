@@ -17,8 +17,9 @@ use super::RestoreError;
 use super::areas::Areas;
 use super::attributes;
 use super::journal::{AREA_PREFIX, AreaRecord, Staged, Step, Work};
-use super::places::{Places, split};
+use super::places::Places;
 use super::plan::{Put, RestorePlan, Skipped};
+use crate::byte_path;
 use crate::object::Node;
 use crate::path_text::to_path;
 use crate::progress::Progress;
@@ -121,9 +122,8 @@ fn area_parent(
         return Ok(top);
     }
     let inside = path.get(base.len() + 1..).unwrap_or_default();
-    let ends = inside.iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(at, _)| at);
-    for end in ends {
-        let dir = top.open_beneath(&inside[..end])?;
+    for above in byte_path::ancestors(inside) {
+        let dir = top.open_beneath(above)?;
         if dir.stat_self()?.dev == dev {
             return Ok(dir);
         }
@@ -144,7 +144,7 @@ fn device_of(
             Ok(place) => return Ok(place.dir.stat_self()?.dev),
             // The directory is one that the restore makes, maybe where a symlink is now.
             Err(error) if path != base && (error.is_gone() || error.is_symlink_in_path()) => {
-                path = split(path).0;
+                path = byte_path::split(path).0;
             }
             Err(error) => return Err(error.into()),
         }

@@ -6,7 +6,8 @@ use std::rc::Rc;
 
 use super::areas::Areas;
 use super::journal::Staged;
-use super::places::{Place, Places, split};
+use super::places::{Place, Places};
+use crate::byte_path;
 use crate::diff::EntryState;
 use crate::object::Node;
 use crate::store::hash_file;
@@ -38,7 +39,7 @@ impl<'a, 'b> Disk<'a, 'b> {
     /// of directories come last, in both directions, so that no mode stays like that.
     pub(super) fn writable_place(&mut self, path: &[u8]) -> sys::Result<Place> {
         let place = self.places.find(path)?;
-        let (parent, _) = split(path);
+        let (parent, _) = byte_path::split(path);
         if self.is_root_user || !self.writable.insert(parent.to_vec()) {
             return Ok(place);
         }

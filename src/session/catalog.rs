@@ -5,13 +5,11 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 
 use crate::diff::ChangeSummary;
+use crate::layout;
 use crate::path_text::{Shown, encode, serde_paths};
-use crate::snapshot::{
-    MANIFEST_NAME, ManifestError, OBJECTS_NAME, SNAPSHOTS_NAME, SessionDir, SessionMetadata,
-    SessionOrigin,
-};
+use crate::snapshot::{ManifestError, SessionDir, SessionMetadata, SessionOrigin};
 use crate::store::{LocalStore, StoreError};
-use crate::sys::{self, Dir, FileKind};
+use crate::sys::{self, Dir};
 
 /// The word for the newest session or snapshot.
 const LATEST: &str = "latest";
@@ -212,7 +210,7 @@ impl Catalog {
 
     /// Whether a directory is a store that sessions share.
     pub fn is_store(root: &Path) -> bool {
-        Dir::open(&root.join(OBJECTS_NAME)).is_ok()
+        Dir::open(&root.join(layout::OBJECTS)).is_ok()
     }
 
     /// The objects of a session.
@@ -297,18 +295,6 @@ fn sessions_below(root: &Path) -> Result<Vec<SessionDir>, CatalogError> {
         Err(error) if error.is_gone() => return Ok(Vec::new()),
         Err(error) => return Err(error.into()),
     };
-    let mut sessions = Vec::new();
-    for listed in dir.names()? {
-        if listed.name.starts_with(b".") || matches!(&*listed.name, b"objects" | b"index") {
-            continue;
-        }
-        let is_dir =
-            dir.try_stat(&listed.name)?.is_some_and(|stat| stat.kind == FileKind::Directory);
-        // A session appears with both; one of them is enough to notice that the other was removed.
-        let has = |name: &str| dir.try_stat(&[&*listed.name, b"/", name.as_bytes()].concat());
-        if is_dir && (has(MANIFEST_NAME)?.is_some() || has(SNAPSHOTS_NAME)?.is_some()) {
-            sessions.push(SessionDir::open(&dir.path_of(&listed.name))?);
-        }
-    }
-    Ok(sessions)
+    let names = layout::session_names(&dir)?;
+    Ok(names.iter().map(|name| SessionDir::open(&dir.path_of(name))).collect::<Result<_, _>>()?)
 }

@@ -9,10 +9,11 @@ use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
 use crate::diff::Change;
+use crate::layout;
 use crate::path_text::encode;
 use crate::progress::Progress;
 use crate::snapshot::{
-    Budget, ManifestError, OBJECTS_NAME, SessionDir, SessionMetadata, SessionOrigin, SnapshotError,
+    Budget, ManifestError, SessionDir, SessionMetadata, SessionOrigin, SnapshotError,
     SnapshotManager, SnapshotManifest, resolve_roots,
 };
 use crate::store::LocalStore;
@@ -126,11 +127,11 @@ impl Recording {
         self,
         exit_code: Option<i32>,
     ) -> Result<(SnapshotManifest, Vec<Change>), RecordError> {
-        let manifest = match self.manager.create_incremental() {
-            Ok((manifest, _)) => manifest,
+        let (manifest, changes) = match self.manager.create_incremental() {
+            Ok((manifest, changes)) => (manifest, Some(changes)),
             // It is recorded all the same, so the session has ended.
             Err(SnapshotError::ChangesUnknown { number, .. }) => {
-                self.manager.load_manifest(number)?
+                (self.manager.load_manifest(number)?, None)
             }
             Err(error) => return Err(error.into()),
         };
@@ -139,7 +140,10 @@ impl Recording {
         metadata.exit_code = exit_code;
         self.manager.save_session_metadata(&metadata)?;
         // Of all that happened since the baseline, checkpoints in between included.
-        let changes = self.manager.changes_between(&self.baseline, &manifest)?;
+        let changes = match changes {
+            Some(changes) if manifest.parent == Some(self.baseline.number) => changes,
+            _ => self.manager.changes_between(&self.baseline, &manifest)?,
+        };
         Ok((manifest, changes))
     }
 }
@@ -154,9 +158,9 @@ pub fn create_session(
     mut metadata: SessionMetadata,
 ) -> Result<(SessionDir, Option<FileLock>), RecordError> {
     sys::create_private_dir(root)?;
-    LocalStore::create(&root.join(OBJECTS_NAME)).map_err(SnapshotError::from)?;
+    LocalStore::create(&root.join(layout::OBJECTS)).map_err(SnapshotError::from)?;
     let dir = Dir::open(root)?;
-    let hidden = format!(".new-{}", hex::encode(sys::random_bytes()?));
+    let hidden = layout::new_name()?;
     let mut second = metadata.started;
     loop {
         metadata.session_id = session_id(second);
@@ -164,8 +168,8 @@ pub fn create_session(
             let new = SessionDir::create(&root.join(&hidden))?;
             new.save_metadata(&metadata)?;
             let own = dir.open_dir(hidden.as_bytes())?;
-            if own.try_stat(OBJECTS_NAME.as_bytes())?.is_none() {
-                own.make_symlink(OBJECTS_NAME.as_bytes(), b"../objects")?;
+            if own.try_stat(layout::OBJECTS.as_bytes())?.is_none() {
+                own.make_symlink(layout::OBJECTS.as_bytes(), layout::SHARED_OBJECTS)?;
             }
             // The lock is the file's and not the name's: it goes along with the rename.
             let running = match metadata.origin {
@@ -199,7 +203,7 @@ pub fn create_session(
 /// When the store cannot be written.
 pub fn new_session_dir(root: &Path) -> Result<PathBuf, RecordError> {
     let root = sys::plain_absolute(root, &sys::current_dir()?);
-    LocalStore::create(&root.join(OBJECTS_NAME)).map_err(SnapshotError::from)?;
+    LocalStore::create(&root.join(layout::OBJECTS)).map_err(SnapshotError::from)?;
     let dir = Dir::open(&root)?;
     let mut second = Timestamp::now();
     loop {
@@ -223,7 +227,7 @@ fn session_id(time: Timestamp) -> String {
 /// Removes a session that holds no snapshot. It vanishes at once, and its pieces after that.
 fn discard(root: &Path, session: &SessionDir) -> Result<(), RecordError> {
     let dir = Dir::open(root)?;
-    let hidden = format!(".removed-{}", session.id());
+    let hidden = format!("{}{}", layout::REMOVED_PREFIX, session.id());
     dir.rename_new(session.id().as_bytes(), &dir, hidden.as_bytes())?;
     dir.remove_dir_all(hidden.as_bytes())?;
     Ok(())

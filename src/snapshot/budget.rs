@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use super::known::KnownDir;
 use super::roots::OpenRoot;
+use crate::byte_path;
 use crate::path_text::{Shown, to_path};
 use crate::store::ObjectStore;
 use crate::sys::FileKind;
@@ -167,7 +168,7 @@ fn survey_root(
             continue;
         };
         for entry in listing.entries {
-            let path = super::join(&relative, &entry.name);
+            let path = byte_path::join(&relative, &entry.name);
             let is_dir = entry.stat.kind == FileKind::Directory;
             let bytes = if entry.stat.kind == FileKind::File { entry.stat.size } else { 0 };
             if entry.mode != Mode::OnlyForced {
@@ -190,8 +191,7 @@ fn deny(mut items: Vec<Item>, budget: Budget) -> HashSet<(usize, Box<[u8]>)> {
     let mut denied: HashSet<(usize, Box<[u8]>)> = HashSet::new();
     for item in items {
         // A directory that is out takes what is below it along; nothing below is listed then.
-        let slash = item.path.iter().rposition(|byte| *byte == b'/');
-        let above = &item.path[..slash.unwrap_or(0)];
+        let (above, _) = byte_path::split(&item.path);
         if !item.path.is_empty() && denied.contains(&(item.root, Box::from(above))) {
             if item.is_dir {
                 denied.insert((item.root, item.path));
@@ -215,10 +215,9 @@ type Key<'a> = (usize, &'a [u8]);
 fn largest_directories(roots: &[OpenRoot], items: &[Item]) -> Vec<LargeDirectory> {
     let mut sizes: HashMap<Key<'_>, (u64, u64)> = HashMap::new();
     for item in items {
-        let slashes = item.path.iter().enumerate().filter(|(_, byte)| **byte == b'/');
-        let own = item.is_dir.then_some(item.path.len());
-        for at in slashes.map(|(at, _)| at).chain(own).filter(|at| *at > 0) {
-            let size = sizes.entry((item.root, &item.path[..at])).or_default();
+        let own = (item.is_dir && !item.path.is_empty()).then_some(&*item.path);
+        for dir in byte_path::ancestors(&item.path).chain(own) {
+            let size = sizes.entry((item.root, dir)).or_default();
             size.0 += 1;
             size.1 += item.bytes;
         }
@@ -234,11 +233,9 @@ fn largest_directories(roots: &[OpenRoot], items: &[Item]) -> Vec<LargeDirectory
     sorted.sort_by(|a, b| share(b.1).cmp(&share(a.1)).then(a.0.cmp(b.0)));
     let mut chosen: Vec<(Key<'_>, (u64, u64))> = Vec::new();
     for (key, size) in sorted {
-        let inside = |outer: &[u8], inner: &[u8]| {
-            inner.strip_prefix(outer).is_some_and(|rest| rest.starts_with(b"/"))
-        };
         let nested = chosen.iter().any(|(other, _)| {
-            other.0 == key.0 && (inside(other.1, key.1) || inside(key.1, other.1))
+            other.0 == key.0
+                && (byte_path::is_in(key.1, other.1) || byte_path::is_in(other.1, key.1))
         });
         if !nested && chosen.len() < NAMED_DIRECTORIES {
             chosen.push((*key, *size));

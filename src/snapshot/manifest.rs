@@ -12,14 +12,13 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::roots::TrackedRoot;
+use crate::byte_path;
 use crate::object::{ContentHash, Node, is_tracked_path};
 use crate::path_text::{serde_path, serde_paths};
 use crate::store::{ObjectSource, StoreError, read_root_tree, read_tree};
 
 /// Version of session and snapshot manifests that this program writes, and the newest it reads.
 pub const MANIFEST_VERSION: u32 = 1;
-/// Name of manifests of sessions and of snapshots.
-pub const MANIFEST_NAME: &str = "manifest.json";
 /// Larger manifests are refused: millions of paths that were left out.
 pub(super) const MAX_MANIFEST_BYTES: u64 = 1 << 30;
 
@@ -185,10 +184,9 @@ impl SnapshotManifest {
             }
             let Some((base, tree)) = pending.pop() else { return Ok(files) };
             level.extend(
-                read_tree(store, &tree)?
-                    .into_entries()
-                    .into_iter()
-                    .map(|entry| (super::join(&base, &entry.name), entry.attributes, entry.node)),
+                read_tree(store, &tree)?.into_entries().into_iter().map(|entry| {
+                    (byte_path::join(&base, &entry.name), entry.attributes, entry.node)
+                }),
             );
         }
     }
@@ -262,9 +260,8 @@ impl<'a> NotCapturedSet<'a> {
 
     /// Why the state of `path` is unknown: it, or a directory above it, was not captured.
     pub fn reason(&self, path: &[u8]) -> Option<&'a NotCapturedReason> {
-        let ends = path.iter().enumerate().skip(1).filter(|(_, byte)| **byte == b'/');
-        let prefixes = ends.map(|(at, _)| &path[..at]).chain([path]);
-        prefixes
+        byte_path::ancestors(path)
+            .chain([path])
             .filter_map(|prefix| Some((prefix, *self.paths.get(prefix)?)))
             // What is force-included was looked for below an excluded directory too.
             .find(|(prefix, reason)| {
@@ -276,16 +273,14 @@ impl<'a> NotCapturedSet<'a> {
 
     /// Whether the snapshot says of `path` that it is there or is not: it was tracked and captured.
     pub fn knows(&self, path: &[u8]) -> bool {
-        let is_tracked = self.filters.iter().any(|(root, _)| {
-            path.strip_prefix(*root).is_some_and(|rest| rest.is_empty() || rest.starts_with(b"/"))
-        });
+        let is_tracked = self.filters.iter().any(|(root, _)| byte_path::is_in(path, root));
         is_tracked && self.reason(path).is_none()
     }
 
     fn is_forced(&self, path: &[u8]) -> bool {
         self.filters.iter().any(|(root, filter)| {
-            let inside = path.strip_prefix(*root).and_then(|rest| rest.strip_prefix(b"/"));
-            inside.is_some_and(|relative| filter.is_forced(relative, false))
+            byte_path::relative_to(path, root)
+                .is_some_and(|inside| !inside.is_empty() && filter.is_forced(inside, false))
         })
     }
 }

@@ -25,16 +25,10 @@ pub use capture::CaptureError;
 pub(crate) use manager::CacheUse;
 pub use manager::{SnapshotError, SnapshotManager};
 pub use manifest::{
-    FileState, MANIFEST_NAME, MANIFEST_VERSION, NotCaptured, NotCapturedReason, NotCapturedSet,
-    SnapshotKind, SnapshotManifest, Totals,
+    FileState, MANIFEST_VERSION, NotCaptured, NotCapturedReason, NotCapturedSet, SnapshotKind,
+    SnapshotManifest, Totals,
 };
 pub use metadata::{SessionMetadata, SessionOrigin};
 pub(crate) use roots::OpenPath;
 pub use roots::{TrackedPathError, TrackedRoot, resolve_roots};
 pub use session_dir::{LoadedManifest, ManifestError, SessionDir};
-pub(crate) use session_dir::{OBJECTS_NAME, RESTORE_JOURNAL_NAME, SNAPSHOTS_NAME};
-
-/// `base/name`, or just the name at the top.
-pub(crate) fn join(base: &[u8], name: &[u8]) -> Vec<u8> {
-    if base.is_empty() { name.to_vec() } else { [base, b"/", name].concat() }
-}

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use super::manager::{SnapshotError, SnapshotManager};
 use super::manifest::{NotCapturedSet, SnapshotManifest};
+use crate::byte_path;
 use crate::object::{ContentHash, Node};
 use crate::path_text::Shown;
 use crate::store::{ObjectSource, StoreError, read_root_tree, read_tree};
@@ -104,7 +105,7 @@ fn find(
             Some(entry) => node = entry.node.clone(),
             None => return Ok(Found::Nothing),
         }
-        at = super::join(&at, name);
+        at = byte_path::join(&at, name);
     }
     Ok(Found::Node(node))
 }

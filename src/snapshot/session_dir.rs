@@ -15,8 +15,9 @@ use std::path::{Path, PathBuf};
 
 use serde::de::DeserializeOwned;
 
-use super::manifest::{MANIFEST_NAME, MANIFEST_VERSION, MAX_MANIFEST_BYTES, SnapshotManifest};
+use super::manifest::{MANIFEST_VERSION, MAX_MANIFEST_BYTES, SnapshotManifest};
 use super::metadata::SessionMetadata;
+use crate::layout;
 use crate::object::ContentHash;
 use crate::path_text::Shown;
 use crate::sys::{self, Dir, FileLock};
@@ -70,14 +71,8 @@ pub struct SessionDir {
     path: PathBuf,
 }
 
-/// Name of the journal of a restore.
-pub(crate) const RESTORE_JOURNAL_NAME: &[u8] = b"restore.journal";
 const LOCK_NAME: &str = ".lock";
 const RUNNING_NAME: &str = ".running";
-/// Name of the directory of objects, or of the link to it.
-pub(crate) const OBJECTS_NAME: &str = "objects";
-/// Name of the directory of snapshots.
-pub(crate) const SNAPSHOTS_NAME: &str = "snapshots";
 
 impl SessionDir {
     /// Opens a session.
@@ -100,7 +95,7 @@ impl SessionDir {
     pub fn create(path: &Path) -> Result<Self, ManifestError> {
         sys::create_private_dir(path)?;
         let session = Self::open(path)?;
-        match session.dir()?.make_dir(SNAPSHOTS_NAME.as_bytes(), 0o700) {
+        match session.dir()?.make_dir(layout::SNAPSHOTS.as_bytes(), 0o700) {
             Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => Err(error.into()),
             _ => Ok(session),
         }
@@ -119,7 +114,7 @@ impl SessionDir {
 
     /// Where the session's objects are.
     pub fn objects_path(&self) -> PathBuf {
-        self.path().join(OBJECTS_NAME)
+        self.path().join(layout::OBJECTS)
     }
 
     /// Whether there is a journal of a restore: one is at work, or was interrupted.
@@ -127,7 +122,7 @@ impl SessionDir {
     /// # Errors
     /// When the directory cannot be looked at.
     pub fn has_restore_journal(&self) -> Result<bool, ManifestError> {
-        Ok(self.dir()?.try_stat(RESTORE_JOURNAL_NAME)?.is_some())
+        Ok(self.dir()?.try_stat(layout::RESTORE_JOURNAL.as_bytes())?.is_some())
     }
 
     /// Whether a restore was interrupted, so that it has to be finished or taken back.
@@ -183,7 +178,7 @@ impl SessionDir {
     /// # Errors
     /// As [`ManifestError`] says.
     pub fn metadata(&self) -> Result<SessionMetadata, ManifestError> {
-        let (metadata, _) = read::<SessionMetadata>(&self.dir()?, MANIFEST_NAME.as_bytes())?;
+        let (metadata, _) = read::<SessionMetadata>(&self.dir()?, layout::MANIFEST.as_bytes())?;
         Ok(metadata)
     }
 
@@ -201,7 +196,7 @@ impl SessionDir {
     /// # Errors
     /// When the directory cannot be read.
     pub fn snapshot_numbers(&self) -> Result<Vec<u64>, ManifestError> {
-        let snapshots = match self.dir()?.open_dir(SNAPSHOTS_NAME.as_bytes()) {
+        let snapshots = match self.dir()?.open_dir(layout::SNAPSHOTS.as_bytes()) {
             Ok(dir) => dir,
             Err(error) if error.is_gone() => return Ok(Vec::new()),
             Err(error) => return Err(error.into()),
@@ -210,7 +205,7 @@ impl SessionDir {
         for listed in snapshots.names()? {
             let Some(number) = parse_number(&listed.name) else { continue };
             // Without a manifest it is what a crash left of a snapshot that never was.
-            let path = [&*listed.name, b"/", MANIFEST_NAME.as_bytes()].concat();
+            let path = [&*listed.name, b"/", layout::MANIFEST.as_bytes()].concat();
             if snapshots.try_stat(&path)?.is_some() {
                 numbers.push(number);
             }
@@ -224,7 +219,7 @@ impl SessionDir {
     /// # Errors
     /// As [`ManifestError`] says.
     pub fn manifest(&self, number: u64) -> Result<LoadedManifest, ManifestError> {
-        let name = format!("{SNAPSHOTS_NAME}/{number}/{MANIFEST_NAME}").into_bytes();
+        let name = layout::snapshot_manifest(number).into_bytes();
         let (manifest, hash) = read::<SnapshotManifest>(&self.dir()?, &name)?;
         match manifest.validate(number) {
             Ok(()) => Ok(LoadedManifest { manifest, hash }),
@@ -266,7 +261,7 @@ impl SessionDir {
         &self,
         manifest: &SnapshotManifest,
     ) -> Result<ContentHash, ManifestError> {
-        let snapshots = self.dir()?.open_dir(SNAPSHOTS_NAME.as_bytes())?;
+        let snapshots = self.dir()?.open_dir(layout::SNAPSHOTS.as_bytes())?;
         let name = manifest.number.to_string().into_bytes();
         match snapshots.make_dir(&name, 0o700) {
             Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => {
@@ -333,7 +328,7 @@ impl SessionDir {
 
     /// Where a snapshot's manifest is.
     pub fn manifest_path(&self, number: u64) -> PathBuf {
-        self.path().join(SNAPSHOTS_NAME).join(number.to_string()).join(MANIFEST_NAME)
+        self.path().join(layout::snapshot_manifest(number))
     }
 }
 
@@ -370,10 +365,10 @@ fn read<T: DeserializeOwned>(dir: &Dir, name: &[u8]) -> Result<(T, ContentHash),
 fn write(dir: &Dir, document: &impl serde::Serialize) -> Result<ContentHash, ManifestError> {
     let mut bytes =
         serde_json::to_vec_pretty(document).map_err(|error| ManifestError::Corrupt {
-            path: dir.path_of(MANIFEST_NAME.as_bytes()),
+            path: dir.path_of(layout::MANIFEST.as_bytes()),
             reason: error.to_string(),
         })?;
     bytes.push(b'\n');
-    dir.replace_file(MANIFEST_NAME.as_bytes(), &bytes, 0o600, true)?;
+    dir.replace_file(layout::MANIFEST.as_bytes(), &bytes, 0o600, true)?;
     Ok(ContentHash::of(&bytes))
 }

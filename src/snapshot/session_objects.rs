@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::session_dir::OBJECTS_NAME;
+use crate::layout;
 use crate::store::{LocalStore, StoreError};
 use crate::sys::{self, Dir};
 
@@ -13,11 +13,11 @@ use crate::sys::{self, Dir};
 /// When the session or the store cannot be looked at, or the link cannot be made.
 pub(super) fn link_to_store(session_dir: &Path) -> Result<(), StoreError> {
     let session = Dir::open(session_dir)?;
-    let has_objects = session.try_stat(OBJECTS_NAME.as_bytes())?.is_some();
+    let has_objects = session.try_stat(layout::OBJECTS.as_bytes())?.is_some();
     if has_objects || !session_dir.parent().is_some_and(is_store_root) {
         return Ok(());
     }
-    match session.make_symlink(OBJECTS_NAME.as_bytes(), b"../objects") {
+    match session.make_symlink(layout::OBJECTS.as_bytes(), layout::SHARED_OBJECTS) {
         // Another process resumed the same session.
         Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => Ok(()),
         made => Ok(made?),
@@ -27,27 +27,19 @@ pub(super) fn link_to_store(session_dir: &Path) -> Result<(), StoreError> {
 /// Whether sessions in this directory share the objects in it. A session with objects of its own is
 /// not such a directory, and neither is one that another program keeps `objects` in (`.git`).
 fn is_store_root(directory: &Path) -> bool {
-    let is_session = Dir::open(directory).and_then(|dir| dir.try_stat(b"snapshots"));
+    let is_session =
+        Dir::open(directory).and_then(|dir| dir.try_stat(layout::SNAPSHOTS.as_bytes()));
     matches!(is_session, Ok(None))
-        && LocalStore::is_store(&directory.join(OBJECTS_NAME)).unwrap_or(false)
+        && LocalStore::is_store(&directory.join(layout::OBJECTS)).unwrap_or(false)
 }
 
 /// The places that must not be tracked: the session and the store its objects are in.
 pub(super) fn store_paths(session_dir: &Path) -> Vec<PathBuf> {
-    let real = real_or_future_path(session_dir);
-    let store = match sys::real_path(&real.join(OBJECTS_NAME)) {
+    let real = sys::real_or_future_path(session_dir);
+    let store = match sys::real_path(&real.join(layout::OBJECTS)) {
         Ok(objects) => objects.parent().map(Path::to_owned),
         // It will be a link.
         Err(_) => real.parent().filter(|parent| is_store_root(parent)).map(Path::to_owned),
     };
     [Some(real), store].into_iter().flatten().collect()
-}
-
-/// The path with symlinks resolved as far as it exists.
-fn real_or_future_path(path: &Path) -> PathBuf {
-    match (sys::real_path(path), path.parent(), path.file_name()) {
-        (Ok(real), ..) => real,
-        (Err(_), Some(parent), Some(name)) => real_or_future_path(parent).join(name),
-        _ => path.to_owned(),
-    }
 }

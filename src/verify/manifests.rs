@@ -9,10 +9,10 @@ use std::os::unix::ffi::OsStrExt;
 
 use super::VerifyError;
 use super::report::Problem;
+use crate::layout;
 use crate::object::ContentHash;
 use crate::snapshot::{
-    MANIFEST_NAME, MANIFEST_VERSION, ManifestError, SessionDir, SessionMetadata, SnapshotManifest,
-    Totals,
+    MANIFEST_VERSION, ManifestError, SessionDir, SessionMetadata, SnapshotManifest, Totals,
 };
 
 /// What the manifests of a session say.
@@ -95,7 +95,7 @@ impl Manifests {
     fn corrupt(&mut self, session: &SessionDir, snapshot: Option<u64>, reason: String) {
         let on_disk = match snapshot {
             Some(number) => session.manifest_path(number),
-            None => session.path().join(MANIFEST_NAME),
+            None => session.path().join(layout::MANIFEST),
         };
         self.problems.push(Problem::CorruptManifest { on_disk, snapshot, reason });
     }

@@ -3,11 +3,13 @@
 pub(super) mod cat;
 pub(super) mod cleanup;
 pub(super) mod completions;
+pub(super) mod config;
 pub(super) mod diff;
 pub(super) mod doctor;
 pub(super) mod list;
 #[cfg(feature = "mount")]
 pub(super) mod mount;
+pub(super) mod profile;
 pub(super) mod restore;
 pub(super) mod resume;
 pub(super) mod run;

@@ -7,6 +7,7 @@
 
 use std::os::unix::ffi::OsStrExt;
 
+use crate::byte_path;
 use crate::diff::{Difference, EntryState};
 use crate::object::{Attributes, ContentHash, Node};
 use crate::store::StoreError;
@@ -117,10 +118,13 @@ pub(super) fn entries<'a>(
     // What takes the place of a directory, until everything in the directory is done.
     let mut waiting: Vec<&'a Difference> = Vec::new();
     for (at, difference) in differences.iter().enumerate() {
-        while let Some(last) = waiting.pop_if(|last| !is_below(&difference.path, &last.path)) {
+        while let Some(last) =
+            waiting.pop_if(|last| !byte_path::is_in(&difference.path, &last.path))
+        {
             create(last, false, options, &mut entries);
         }
-        let has_more = differences.get(at + 1).is_some_and(|d| is_below(&d.path, &difference.path));
+        let has_more =
+            differences.get(at + 1).is_some_and(|d| byte_path::is_in(&d.path, &difference.path));
         match (&difference.old, &difference.new) {
             (Some(old), Some(new)) if is_pair(&old.node, &new.node) => {
                 keep(difference, old, new, options, &mut entries);
@@ -142,10 +146,6 @@ pub(super) fn entries<'a>(
         create(last, false, options, &mut entries);
     }
     entries
-}
-
-fn is_below(path: &[u8], dir: &[u8]) -> bool {
-    path.strip_prefix(dir).is_some_and(|rest| rest.first() == Some(&b'/'))
 }
 
 fn is_dir(node: &Node) -> bool {

@@ -1,103 +1,28 @@
 //! The engine's front door: one session, its snapshots, and (in `restore`) the way back.
 
-use std::os::unix::ffi::OsStrExt;
+mod error;
+mod resume;
+mod take;
+
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+pub use self::error::SnapshotError;
+use self::resume::{latest_roots, resume_roots};
 use super::budget::Budget;
-use super::capture::{CacheLocation, Capture, CaptureError, CaptureRequest, capture};
-use super::manifest::{MANIFEST_VERSION, NotCapturedSet, SnapshotKind, SnapshotManifest};
+use super::capture::CaptureError;
+use super::manifest::{NotCapturedSet, SnapshotManifest};
 use super::metadata::SessionMetadata;
-use super::roots::{TrackedPathError, TrackedRoot, resolve_roots};
+use super::roots::{TrackedRoot, resolve_roots};
 use super::session_dir::{LoadedManifest, ManifestError, SessionDir};
 use super::session_objects::{link_to_store, store_paths};
-use crate::diff::{self, Change, ChangeSummary};
-use crate::path_text::Shown;
+use crate::diff::{self, Change};
+use crate::layout;
 use crate::progress::{NoProgress, Progress};
-use crate::store::{LocalStore, ObjectStore, StoreError, StoreLock};
+use crate::store::{LocalStore, StoreLock};
 use crate::sys::{self, Dir, FileLock};
 use crate::walk::ExclusionConfig;
-
-/// Why a snapshot operation failed. Nothing of it is half-done.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum SnapshotError {
-    /// A path cannot be tracked.
-    #[error(transparent)]
-    TrackedPath(#[from] TrackedPathError),
-    /// The state could not be captured.
-    #[error(transparent)]
-    Capture(#[from] CaptureError),
-    /// A manifest cannot be used.
-    #[error(transparent)]
-    Manifest(#[from] ManifestError),
-    /// The store cannot be used.
-    #[error(transparent)]
-    Store(#[from] StoreError),
-    /// An incremental snapshot was asked for before there was a baseline.
-    #[error("session {} has no baseline: call create_baseline() first", Shown::path(session))]
-    NoBaseline {
-        /// The session's directory.
-        session: PathBuf,
-    },
-    /// A baseline was asked for twice.
-    #[error("session {} already has a baseline: call create_incremental()", Shown::path(session))]
-    BaselineExists {
-        /// The session's directory.
-        session: PathBuf,
-    },
-    /// The snapshot was taken and recorded, but what changed cannot be told, because the one before it
-    /// is damaged.
-    #[error(
-        "snapshot {number} was recorded, but what changed since the one before cannot be said: {source}"
-    )]
-    ChangesUnknown {
-        /// Number of the new snapshot.
-        number: u64,
-        /// What is wrong with the one before.
-        source: StoreError,
-    },
-    /// There is no snapshot of this number.
-    #[error("session {} has no snapshot {number}{}", Shown::path(session), last.map_or(String::new(), |last| format!(" (its last is {last})")))]
-    NoSuchSnapshot {
-        /// The session's directory.
-        session: PathBuf,
-        /// The number asked for.
-        number: u64,
-        /// The last that there is.
-        last: Option<u64>,
-    },
-    /// A restore of the session was interrupted: what is on the disk is neither one state nor the
-    /// other.
-    #[error(
-        "a restore of session {} was interrupted, and has to be finished or taken back first",
-        Shown::path(session)
-    )]
-    RestoreInterrupted {
-        /// The session's directory.
-        session: PathBuf,
-    },
-    /// A snapshot has no file of this path.
-    #[error(
-        "snapshot {number} of session {} has no file {}: {reason}",
-        Shown::path(session),
-        Shown::path(path)
-    )]
-    NoSuchFile {
-        /// The session's directory.
-        session: PathBuf,
-        /// The snapshot.
-        number: u64,
-        /// The path asked for.
-        path: PathBuf,
-        /// What is there instead, or why it is not known.
-        reason: String,
-    },
-    /// A file system call failed.
-    #[error(transparent)]
-    Io(#[from] sys::Error),
-}
 
 /// Longest time between two looks whether a lock is free or the wait was cancelled.
 const LOCK_POLL: Duration = Duration::from_millis(25);
@@ -197,7 +122,7 @@ impl SnapshotManager {
         // Caches lie beside the objects they vouch for. Without them everything works, slower: on a
         // store that can only be read, for one.
         let index = sys::real_path(store.path()).and_then(|objects| {
-            let index = objects.with_file_name("index");
+            let index = objects.with_file_name(layout::INDEX);
             sys::create_private_dir(&index)?;
             Dir::open(&index)
         });
@@ -377,19 +302,6 @@ impl SnapshotManager {
         Ok(self.session.save_metadata(&metadata)?)
     }
 
-    /// Adds the snapshots that the session does not list yet. Those that it lists are not looked at
-    /// again: a manifest that was edited since must not be vouched for.
-    fn list_snapshots(&self, metadata: &mut SessionMetadata) -> Result<(), SnapshotError> {
-        let listed = metadata.manifest_hashes.len() as u64;
-        for number in self.session.snapshot_numbers()?.into_iter().filter(|n| *n >= listed) {
-            let loaded = self.session.manifest(number)?;
-            metadata.merkle_roots.push(loaded.manifest.merkle_root);
-            metadata.manifest_hashes.push(loaded.hash);
-        }
-        metadata.snapshot_count = metadata.manifest_hashes.len() as u64;
-        Ok(())
-    }
-
     /// Reads the manifest of a session.
     ///
     /// # Errors
@@ -428,123 +340,6 @@ impl SnapshotManager {
         Ok(())
     }
 
-    /// Takes a snapshot under the session's lock.
-    fn take(
-        &self,
-        parent: Option<&LoadedManifest>,
-        label: Option<String>,
-    ) -> Result<(SnapshotManifest, Vec<Change>), SnapshotError> {
-        let known = parent.map(|parent| parent.manifest.merkle_root).into_iter().collect();
-        // Held until the manifest is published: the collector sees all of the snapshot or nothing.
-        let _store_lock = self.lock_store()?;
-        let cache = self.cache_location(true)?;
-        let capture = capture(&CaptureRequest {
-            store: &*self.store,
-            roots: &self.roots,
-            budget: self.budget,
-            is_baseline: parent.is_none(),
-            known,
-            cache,
-            progress: &*self.progress,
-            threads: self.threads,
-        })?;
-        let published = self.publish(capture, parent, Why::Asked(label), &self.roots)?;
-        self.record(&published)?;
-        let changes = match parent {
-            None => Vec::new(),
-            Some(parent) => self
-                .changes_between(&parent.manifest, &published.manifest)
-                .map_err(|error| unknown_changes(published.manifest.number, error))?,
-        };
-        Ok((published.manifest, changes))
-    }
-
-    /// Captures the current state before a restore to `target`, whatever its size.
-    pub(crate) fn capture_current(
-        &self,
-        store: &dyn ObjectStore,
-        target: &SnapshotManifest,
-        latest: &SnapshotManifest,
-        cache: CacheUse,
-    ) -> Result<Capture, SnapshotError> {
-        Ok(capture(&CaptureRequest {
-            store,
-            roots: &target.roots,
-            budget: Budget::UNLIMITED,
-            is_baseline: false,
-            known: vec![target.merkle_root, latest.merkle_root],
-            cache: match cache {
-                CacheUse::Nothing => None,
-                CacheUse::Read => self.cache_location(false)?,
-                CacheUse::ReadAndWrite => self.cache_location(true)?,
-            },
-            progress: &*self.progress,
-            threads: self.threads,
-        })?)
-    }
-
-    /// Makes the state before a restore a snapshot.
-    pub(crate) fn publish_safety(
-        &self,
-        capture: Capture,
-        latest: &LoadedManifest,
-        target: &SnapshotManifest,
-    ) -> Result<SnapshotManifest, SnapshotError> {
-        let why = Why::BeforeRestoring(target.number);
-        let published = self.publish(capture, Some(latest), why, &target.roots)?;
-        self.record(&published)?;
-        Ok(published.manifest)
-    }
-
-    fn cache_location(&self, is_written: bool) -> Result<Option<CacheLocation<'_>>, SnapshotError> {
-        let Some(index) = &self.index else { return Ok(None) };
-        let generation = if is_written {
-            // Without a generation there is no cache, and all is read: slower, and right.
-            let generation = self.store.ensure_generation();
-            generation.inspect_err(|error| tracing::warn!("no stat cache: {error}")).ok()
-        } else {
-            self.store.generation()?
-        };
-        Ok(generation.map(|generation| CacheLocation { index, generation, is_written }))
-    }
-
-    /// Makes everything captured durable, then lets the manifest appear.
-    fn publish(
-        &self,
-        capture: Capture,
-        parent: Option<&LoadedManifest>,
-        why: Why,
-        roots: &[TrackedRoot],
-    ) -> Result<LoadedManifest, SnapshotError> {
-        self.store.sync()?;
-        let (kind, label, restores) = match why {
-            Why::Asked(label) => (SnapshotKind::Ordinary, label, None),
-            Why::BeforeRestoring(number) => (SnapshotKind::Safety, None, Some(number)),
-        };
-        let manifest = SnapshotManifest {
-            format_version: MANIFEST_VERSION,
-            number: parent.map_or(0, |parent| parent.manifest.number + 1),
-            timestamp: capture.timestamp,
-            parent: parent.map(|parent| parent.manifest.number),
-            parent_hash: parent.map(|parent| parent.hash),
-            merkle_root: capture.merkle_root,
-            kind,
-            label,
-            restores,
-            roots: roots.to_vec(),
-            totals: capture.totals,
-            not_captured: capture.not_captured,
-            unstable: capture.unstable,
-        };
-        let hash = self.session.publish(&manifest)?;
-        for cache in capture.caches {
-            if let Err(error) = cache.commit() {
-                tracing::warn!("stat cache not saved: {error}");
-            }
-        }
-        Ok(LoadedManifest { manifest, hash })
-    }
-
     /// What changed between two snapshots, paths that one of them did not capture left out.
     ///
     /// # Errors
@@ -557,84 +352,4 @@ impl SnapshotManager {
         let differences = diff::compare(&*self.store, &old.merkle_root, &new.merkle_root)?;
         Ok(diff::changes(&differences, &NotCapturedSet::new(old), &NotCapturedSet::new(new)))
     }
-
-    /// Names a published snapshot in the session's manifest.
-    fn record(&self, loaded: &LoadedManifest) -> Result<(), SnapshotError> {
-        let mut metadata = match self.session.metadata() {
-            Ok(metadata) => metadata,
-            Err(ManifestError::Missing { .. }) => SessionMetadata::new(
-                self.session.id(),
-                Vec::new(),
-                self.roots.iter().map(|root| root.path.clone()).collect(),
-            ),
-            Err(error) => return Err(error.into()),
-        };
-        let number = loaded.manifest.number;
-        self.list_snapshots(&mut metadata)?;
-        metadata.bytes_written += loaded.manifest.totals.bytes_written;
-        if number > 0 && loaded.manifest.kind == SnapshotKind::Ordinary {
-            let baseline = self.load_manifest(0);
-            match baseline.and_then(|old| self.changes_between(&old, &loaded.manifest)) {
-                Ok(changes) => metadata.changes = ChangeSummary::of(&changes),
-                // The snapshot counts more than the number of its changes.
-                Err(error) => tracing::warn!("changes since the baseline not counted: {error}"),
-            }
-        }
-        Ok(self.session.save_metadata(&metadata)?)
-    }
-}
-
-/// What a snapshot is taken for.
-enum Why {
-    /// Somebody asked for it, maybe under a name.
-    Asked(Option<String>),
-    /// A restore to the snapshot of this number is about to change what is there.
-    BeforeRestoring(u64),
-}
-
-fn unknown_changes(number: u64, error: SnapshotError) -> SnapshotError {
-    match error {
-        SnapshotError::Store(source) => SnapshotError::ChangesUnknown { number, source },
-        other => other,
-    }
-}
-
-/// What the last snapshot tracked that somebody asked for. (One from before a restore has the roots
-/// and filters of what was restored.)
-fn latest_roots(session: &SessionDir) -> Result<Option<Vec<TrackedRoot>>, ManifestError> {
-    for number in session.snapshot_numbers()?.into_iter().rev() {
-        let manifest = session.manifest(number)?.manifest;
-        if manifest.kind == SnapshotKind::Ordinary {
-            return Ok(Some(manifest.roots));
-        }
-    }
-    Ok(None)
-}
-
-/// Paths of a session that is resumed: one that is tracked already may be gone or replaced by now.
-fn resume_roots(
-    known: &[TrackedRoot],
-    tracked_paths: &[PathBuf],
-    exclusion: &ExclusionConfig,
-    store_paths: &[PathBuf],
-) -> Result<Vec<TrackedRoot>, SnapshotError> {
-    let current_dir = sys::current_dir()?;
-    let mut roots = Vec::new();
-    let mut others = Vec::new();
-    for path in tracked_paths {
-        let plain =
-            sys::canonical_parent(path).unwrap_or_else(|_| sys::plain_absolute(path, &current_dir));
-        match known.iter().find(|root| root.path == plain) {
-            Some(root) => {
-                roots.push(TrackedRoot { path: root.path.clone(), exclusion: exclusion.clone() });
-            }
-            None => others.push(path.clone()),
-        }
-    }
-    if roots.is_empty() || !others.is_empty() {
-        return Ok(resolve_roots(tracked_paths, exclusion, store_paths)?);
-    }
-    roots.sort_by(|a, b| a.path.as_os_str().as_bytes().cmp(b.path.as_os_str().as_bytes()));
-    roots.dedup();
-    Ok(roots)
 }

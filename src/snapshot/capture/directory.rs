@@ -1,0 +1,315 @@
+//! One directory: its list, its tree when all below it is done.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed, Ordering::SeqCst};
+
+use parking_lot::Mutex;
+use rayon::Scope;
+
+use super::{CaptureError, Capturer, attributes};
+use crate::byte_path;
+use crate::object::{ContentHash, Node, Tree, TreeEntry, Xattrs};
+use crate::snapshot::known::KnownDir;
+use crate::snapshot::manifest::NotCapturedReason;
+use crate::stat_cache::{CachedDirectory, CachedFile, StatKey};
+use crate::sys::{self, FileKind, Stat};
+use crate::walk::{self, FoundEntry, IgnoreLevel, Mode, WhyLeftOut};
+
+/// Files are hashed in batches of at most so many files and bytes: large enough that handing one to
+/// another thread is cheap, small enough that one directory keeps all threads busy.
+const BATCH_FILES: usize = 64;
+const BATCH_BYTES: u64 = 4 << 20;
+
+/// Files of one directory that one thread will read.
+#[derive(Default)]
+struct Batch {
+    files: Vec<FoundEntry>,
+    bytes: u64,
+}
+
+impl Batch {
+    /// Adds a file, and gives the batch away when it is full.
+    fn push(&mut self, found: FoundEntry) -> Option<Vec<FoundEntry>> {
+        self.bytes += found.stat.size;
+        self.files.push(found);
+        let is_full = self.files.len() >= BATCH_FILES || self.bytes >= BATCH_BYTES;
+        is_full.then(|| std::mem::take(self).files)
+    }
+}
+
+/// A directory whose tree is not complete yet.
+pub(super) struct PendingDir {
+    pub(super) root: usize,
+    /// Relative to the tracked path; empty for the tracked path itself.
+    pub(super) relative: Box<[u8]>,
+    parent: Option<Arc<PendingDir>>,
+    stat: Stat,
+    mode: Mode,
+    ignores: Option<Arc<IgnoreLevel>>,
+    known: Vec<Arc<KnownDir>>,
+    /// Its own listing, plus its batches of files, plus its subdirectories that are not finished.
+    unfinished: AtomicUsize,
+    pub(super) state: Mutex<PendingState>,
+}
+
+#[derive(Default)]
+pub(super) struct PendingState {
+    pub(super) entries: Vec<TreeEntry>,
+    pub(super) cached_files: Vec<(Box<[u8]>, CachedFile)>,
+    xattrs: Xattrs,
+    /// What the cache says the tree was.
+    cached_tree: Option<ContentHash>,
+    /// It could not be opened because it is no longer there.
+    is_gone: bool,
+}
+
+impl PendingDir {
+    fn new(root: usize, relative: Vec<u8>, stat: Stat, mode: Mode) -> Self {
+        Self {
+            root,
+            relative: relative.into(),
+            parent: None,
+            stat,
+            mode,
+            ignores: None,
+            known: Vec::new(),
+            unfinished: AtomicUsize::new(1),
+            state: Mutex::default(),
+        }
+    }
+
+    fn name(&self) -> &[u8] {
+        byte_path::split(&self.relative).1
+    }
+}
+
+impl Capturer<'_> {
+    pub(super) fn root<'s>(&'s self, scope: &Scope<'s>, index: usize, known: Vec<Arc<KnownDir>>) {
+        let root = &self.roots[index];
+        if let Some(error) = &root.problem {
+            self.unreadable(index, b"", error);
+        }
+        let (Some(place), Some(stat)) = (&root.place, root.stat) else { return };
+        if self.is_denied(index, b"") || !self.count_entry(&stat) {
+            return self.leave_out(index, b"", NotCapturedReason::OverBudget);
+        }
+        if stat.kind == FileKind::Directory {
+            let mut dir = PendingDir::new(index, Vec::new(), stat, Mode::Filtered);
+            dir.known = known;
+            self.directory(scope, &Arc::new(dir));
+            return;
+        }
+        let found = FoundEntry { name: place.name().into(), stat, mode: Mode::Filtered };
+        let captured = match stat.kind {
+            FileKind::File => self.read_file(&place.parent, &found, index, b"").map(|(e, _)| e),
+            _ => self.other_entry(&place.parent, &found, index, b""),
+        };
+        if let Some(entry) = captured {
+            self.finished_roots.lock()[index] = Some((entry.attributes, entry.node));
+        }
+    }
+
+    fn directory<'s>(&'s self, scope: &Scope<'s>, node: &Arc<PendingDir>) {
+        if self.is_stopped() {
+            return;
+        }
+        match self.list(scope, node) {
+            Ok(()) => {}
+            Err(error) if error.is_gone() || error.is_symlink_in_path() => {
+                node.state.lock().is_gone = true;
+            }
+            Err(error) => {
+                self.unreadable(node.root, &node.relative, &error);
+                // Its list is unknown, but what it is itself can be told without opening it.
+                if let Ok(xattrs) = self.xattrs_from_outside(node) {
+                    node.state.lock().xattrs = xattrs;
+                }
+            }
+        }
+        self.finish_part(node);
+    }
+
+    /// Extended attributes of a directory that cannot be opened, by its name in its parent.
+    fn xattrs_from_outside(&self, node: &PendingDir) -> sys::Result<Xattrs> {
+        let root = &self.roots[node.root];
+        let pairs = match (&node.parent, &root.dir, &root.place) {
+            (Some(parent), Some(top), _) => {
+                top.open_beneath(&parent.relative)?.xattrs(node.name())?
+            }
+            (None, _, Some(place)) => place.parent.xattrs(place.name())?,
+            _ => Vec::new(),
+        };
+        Ok(Xattrs::new(pairs))
+    }
+
+    fn list<'s>(&'s self, scope: &Scope<'s>, node: &Arc<PendingDir>) -> sys::Result<()> {
+        let root = &self.roots[node.root];
+        let dir = match &root.dir {
+            Some(top) => top.open_beneath(&node.relative)?,
+            // The tracked path itself; its problem is already recorded.
+            None => {
+                node.state.lock().xattrs = self.xattrs_from_outside(node)?;
+                return Ok(());
+            }
+        };
+        if node.parent.as_ref().is_some_and(|parent| parent.stat.dev != node.stat.dev)
+            && is_virtual_file_system(dir.file_system_type()?)
+        {
+            self.leave_out(node.root, &node.relative, NotCapturedReason::OtherFileSystem);
+            return Ok(());
+        }
+        let store = self.request.store;
+        let is_known = |name: &[u8]| node.known.iter().any(|known| known.has(store, name));
+        let listing = walk::list(
+            &dir,
+            &node.relative,
+            node.mode,
+            &root.filter,
+            node.ignores.clone(),
+            is_known,
+        )?;
+        for left in listing.left_out {
+            let path = byte_path::join(&node.relative, &left.name);
+            match left.why {
+                WhyLeftOut::Excluded(rule) => {
+                    self.leave_out(node.root, &path, NotCapturedReason::Excluded { rule });
+                }
+                WhyLeftOut::Unreadable(error) => self.unreadable(node.root, &path, &error),
+            }
+        }
+        let cached = self.caches[node.root].directory(&node.relative);
+        {
+            let mut state = node.state.lock();
+            state.cached_tree = cached.as_ref().map(|cached| cached.tree);
+            state.xattrs = Xattrs::new(dir.xattrs_self()?);
+        }
+        let mut batch = Batch::default();
+        for found in listing.entries {
+            let path = byte_path::join(&node.relative, &found.name);
+            if found.mode != Mode::OnlyForced
+                && (self.is_denied(node.root, &path) || !self.count_entry(&found.stat))
+            {
+                self.leave_out(node.root, &path, NotCapturedReason::OverBudget);
+                continue;
+            }
+            match found.stat.kind {
+                FileKind::Directory => {
+                    self.spawn_child(scope, node, path, &found, listing.ignores.clone());
+                }
+                FileKind::File => {
+                    let known = cached.as_ref().and_then(|cached| cached.file(&found.name));
+                    match known.filter(|known| known.key == StatKey::of(&found.stat)) {
+                        Some(known) => self.unchanged_file(node, &path, found, known.clone()),
+                        None => {
+                            if let Some(full) = batch.push(found) {
+                                node.unfinished.fetch_add(1, SeqCst);
+                                let node = Arc::clone(node);
+                                scope.spawn(move |_| self.batch(&node, full));
+                            }
+                        }
+                    }
+                }
+                _ => {
+                    if let Some(entry) = self.other_entry(&dir, &found, node.root, &path) {
+                        node.state.lock().entries.push(entry);
+                    }
+                }
+            }
+        }
+        self.files(node, &dir, batch.files);
+        Ok(())
+    }
+
+    fn spawn_child<'s>(
+        &'s self,
+        scope: &Scope<'s>,
+        node: &Arc<PendingDir>,
+        path: Vec<u8>,
+        found: &FoundEntry,
+        ignores: Option<Arc<IgnoreLevel>>,
+    ) {
+        node.unfinished.fetch_add(1, SeqCst);
+        let mut child = PendingDir::new(node.root, path, found.stat, found.mode);
+        child.parent = Some(Arc::clone(node));
+        child.ignores = ignores;
+        child.known = node.known.iter().map(|dir| KnownDir::child(dir, &found.name)).collect();
+        let child = Arc::new(child);
+        scope.spawn(move |scope| self.directory(scope, &child));
+    }
+
+    /// One part of a directory is finished; the last one completes it, and maybe its parents.
+    pub(super) fn finish_part(&self, node: &Arc<PendingDir>) {
+        let mut node = Arc::clone(node);
+        while node.unfinished.fetch_sub(1, SeqCst) == 1 && !self.stopped.load(Relaxed) {
+            if let Err(error) = self.complete(&node) {
+                self.fail(error);
+                return;
+            }
+            match &node.parent {
+                Some(parent) => node = Arc::clone(parent),
+                None => return,
+            }
+        }
+    }
+
+    fn complete(&self, node: &PendingDir) -> Result<(), CaptureError> {
+        let mut state = std::mem::take(&mut *node.state.lock());
+        let is_needed = node.mode != Mode::OnlyForced || !state.entries.is_empty();
+        if state.is_gone || !is_needed {
+            if node.mode != Mode::OnlyForced {
+                self.tally.remove_directory();
+            }
+            return Ok(());
+        }
+        if node.mode == Mode::OnlyForced {
+            self.tally.add_directory();
+        }
+        let bytes = Tree::new(state.entries).encode();
+        let tree = ContentHash::of(&bytes);
+        // The cache is of this generation of the store: nothing was removed since it was written.
+        if state.cached_tree != Some(tree) {
+            let stored = self.request.store.write(&bytes)?;
+            if stored.is_new {
+                self.object_written(bytes.len() as u64);
+            }
+        }
+        if let Some(writer) = self.writers.get(node.root) {
+            state.cached_files.sort_unstable_by(|a, b| a.0.cmp(&b.0));
+            let directory = CachedDirectory { tree, files: state.cached_files };
+            writer.lock().add(&node.relative, &directory)?;
+        }
+        let attributes = attributes(&node.stat, state.xattrs);
+        match &node.parent {
+            Some(parent) => {
+                let node = TreeEntry {
+                    name: node.name().into(),
+                    attributes,
+                    node: Node::Directory { tree },
+                };
+                parent.state.lock().entries.push(node);
+            }
+            None => {
+                let entry = Some((attributes, Node::Directory { tree }));
+                self.finished_roots.lock()[node.root] = entry;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// File systems that show something else than stored files, nono's own mounts among them. Numbers
+/// are from `statfs(2)`.
+fn is_virtual_file_system(magic: u64) -> bool {
+    const FUSE: u64 = 0x6573_5546;
+    const PROC: u64 = 0x9fa0;
+    const SYSFS: u64 = 0x6265_6572;
+    const DEVPTS: u64 = 0x1cd1;
+    const CGROUP: u64 = 0x0027_e0eb;
+    const CGROUP2: u64 = 0x6367_7270;
+    const DEBUGFS: u64 = 0x6462_6720;
+    const TRACEFS: u64 = 0x7472_6163;
+    const SECURITYFS: u64 = 0x7363_6673;
+    const AUTOFS: u64 = 0x0187;
+    [FUSE, PROC, SYSFS, DEVPTS, CGROUP, CGROUP2, DEBUGFS, TRACEFS, SECURITYFS, AUTOFS]
+        .contains(&magic)
+}

@@ -1,0 +1,260 @@
+//! One file: read once into the store, hashed on the way; and what is not a file or a directory.
+
+use std::cell::RefCell;
+use std::sync::Arc;
+
+use super::directory::PendingDir;
+use super::{Capturer, attributes};
+use crate::byte_path;
+use crate::object::{ContentHash, Node, TreeEntry, Xattrs};
+use crate::path_text::to_path;
+use crate::snapshot::manifest::NotCapturedReason;
+use crate::stat_cache::{CachedFile, StatKey};
+use crate::store::{ImportError, StoreError};
+use crate::sys::{self, Dir, FileKind, Stat};
+use crate::walk::FoundEntry;
+
+/// A file that changed while it was read is read again so many times before it is called unstable.
+const READ_ATTEMPTS: usize = 3;
+
+impl Capturer<'_> {
+    /// A file that the cache knows: nothing is read.
+    pub(super) fn unchanged_file(
+        &self,
+        node: &PendingDir,
+        path: &[u8],
+        found: FoundEntry,
+        known: CachedFile,
+    ) {
+        self.note_link(node.root, path, &found.stat);
+        self.request.progress.advance(1, found.stat.size);
+        let entry = TreeEntry {
+            name: found.name.clone(),
+            attributes: attributes(&found.stat, known.xattrs.clone()),
+            node: Node::File { size: found.stat.size, hash: known.hash },
+        };
+        let mut state = node.state.lock();
+        state.entries.push(entry);
+        state.cached_files.push((found.name, known));
+    }
+
+    /// Some files of a directory, on any thread.
+    pub(super) fn batch(&self, node: &Arc<PendingDir>, batch: Vec<FoundEntry>) {
+        let dir = match &self.roots[node.root].dir {
+            Some(top) => top.open_beneath(&node.relative),
+            None => return,
+        };
+        match dir {
+            Ok(dir) => self.files(node, &dir, batch),
+            // The whole directory went away meanwhile, and its files with it.
+            Err(error) => {
+                let is_gone = error.is_gone() || error.is_symlink_in_path();
+                for found in batch {
+                    self.tally.remove(&found.stat);
+                    if !is_gone {
+                        let path = byte_path::join(&node.relative, &found.name);
+                        self.unreadable(node.root, &path, &error);
+                    }
+                }
+            }
+        }
+        self.finish_part(node);
+    }
+
+    pub(super) fn files(&self, node: &PendingDir, dir: &Dir, batch: Vec<FoundEntry>) {
+        let mut entries = Vec::with_capacity(batch.len());
+        let mut cached = Vec::with_capacity(batch.len());
+        for found in batch {
+            if self.is_stopped() {
+                return;
+            }
+            let path = byte_path::join(&node.relative, &found.name);
+            if let Some((entry, file)) = self.read_file(dir, &found, node.root, &path) {
+                cached.extend(file.map(|file| (entry.name.clone(), file)));
+                entries.push(entry);
+            }
+        }
+        let mut state = node.state.lock();
+        state.entries.append(&mut entries);
+        state.cached_files.append(&mut cached);
+    }
+
+    /// Reads a file into the store. `None`: it is not part of the snapshot, and that is recorded.
+    pub(super) fn read_file(
+        &self,
+        dir: &Dir,
+        found: &FoundEntry,
+        root: usize,
+        path: &[u8],
+    ) -> Option<(TreeEntry, Option<CachedFile>)> {
+        let counted = found.stat.size;
+        let read = match self.try_read_file(dir, found) {
+            Ok(read) => read,
+            Err(ReadError::Changed) => {
+                self.tally.remove(&found.stat);
+                // It became something else while the directory was read: record what it is now.
+                let stat = match dir.stat(&found.name) {
+                    Ok(stat) => stat,
+                    Err(error) => {
+                        if !error.is_gone() {
+                            self.unreadable(root, path, &error);
+                        }
+                        return None;
+                    }
+                };
+                if matches!(stat.kind, FileKind::Directory | FileKind::File) {
+                    let error = "it changed its kind while it was captured".to_owned();
+                    self.leave_out(root, path, NotCapturedReason::Unreadable { error });
+                    return None;
+                }
+                if !self.count_entry(&stat) {
+                    self.leave_out(root, path, NotCapturedReason::OverBudget);
+                    return None;
+                }
+                let found = FoundEntry { name: found.name.clone(), stat, mode: found.mode };
+                return self.other_entry(dir, &found, root, path).map(|entry| (entry, None));
+            }
+            Err(ReadError::File(error)) => {
+                self.tally.remove(&found.stat);
+                if !error.is_gone() {
+                    self.unreadable(root, path, &error);
+                }
+                return None;
+            }
+            Err(ReadError::Store(error)) => {
+                self.fail(error.into());
+                return None;
+            }
+        };
+        let ReadFile { stat, hash, size, xattrs, is_new, is_stable } = read;
+        self.note_link(root, path, &stat);
+        self.tally.file_read(counted, size);
+        if is_new {
+            self.object_written(size);
+        }
+        self.request.progress.advance(1, size);
+        let cached = if is_stable {
+            Some(CachedFile { key: StatKey::of(&stat), hash, xattrs: xattrs.clone() })
+        } else {
+            let path = to_path(&self.absolute(root, path)).to_owned();
+            self.unstable.lock().push(path);
+            None
+        };
+        let entry = TreeEntry {
+            name: found.name.clone(),
+            attributes: attributes(&stat, xattrs),
+            node: Node::File { size, hash },
+        };
+        Some((entry, cached))
+    }
+
+    fn try_read_file(&self, dir: &Dir, found: &FoundEntry) -> Result<ReadFile, ReadError> {
+        thread_local! {
+            static SCRATCH: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+        }
+        let owns = self.is_root_user || found.stat.uid == sys::effective_uid();
+        let file = match dir.open_file(&found.name, owns) {
+            Err(error) if error.is_symlink_in_path() => return Err(ReadError::Changed),
+            other => other?,
+        };
+        let mut before = dir.stat_file(&file, &found.name)?;
+        if before.kind != FileKind::File {
+            return Err(ReadError::Changed);
+        }
+        let mut attempt = 1;
+        loop {
+            let imported = SCRATCH.with_borrow_mut(|scratch| {
+                self.request.store.import(&file, before.size, before.is_sparse(), scratch)
+            });
+            let imported = imported.map_err(|error| match error {
+                ImportError::Source(source) => {
+                    let path = dir.path_of(&found.name);
+                    ReadError::File(sys::Error { operation: "read", path, source })
+                }
+                ImportError::Store(error) => ReadError::Store(error),
+            })?;
+            let xattrs = Xattrs::new(dir.xattrs_file(&file, &found.name)?);
+            let after = dir.stat_file(&file, &found.name)?;
+            let is_stable = after.same_state(&before) && imported.size == before.size;
+            if is_stable || attempt == READ_ATTEMPTS {
+                let (hash, size, is_new) = (imported.hash, imported.size, imported.is_new);
+                return Ok(ReadFile { stat: after, hash, size, xattrs, is_new, is_stable });
+            }
+            attempt += 1;
+            before = after;
+        }
+    }
+
+    /// A symlink, a named pipe, a socket or a device.
+    pub(super) fn other_entry(
+        &self,
+        dir: &Dir,
+        found: &FoundEntry,
+        root: usize,
+        path: &[u8],
+    ) -> Option<TreeEntry> {
+        let stat = &found.stat;
+        let read = || -> sys::Result<(Node, Xattrs)> {
+            let node = match stat.kind {
+                FileKind::Symlink => {
+                    Node::Symlink { target: dir.read_link(&found.name)?.into_boxed_slice() }
+                }
+                FileKind::Fifo => Node::Fifo,
+                FileKind::Socket => Node::Socket,
+                FileKind::BlockDevice => Node::BlockDevice(stat.device),
+                _ => Node::CharDevice(stat.device),
+            };
+            Ok((node, Xattrs::new(dir.xattrs(&found.name)?)))
+        };
+        match read() {
+            Ok((node, xattrs)) => {
+                if matches!(node, Node::Socket | Node::CharDevice(_) | Node::BlockDevice(_)) {
+                    self.leave_out(root, path, NotCapturedReason::Special);
+                }
+                self.note_link(root, path, stat);
+                self.request.progress.advance(1, 0);
+                Some(TreeEntry {
+                    name: found.name.clone(),
+                    attributes: attributes(stat, xattrs),
+                    node,
+                })
+            }
+            Err(error) => {
+                self.tally.remove(stat);
+                if !error.is_gone() {
+                    self.unreadable(root, path, &error);
+                }
+                None
+            }
+        }
+    }
+
+    fn note_link(&self, root: usize, path: &[u8], stat: &Stat) {
+        if stat.nlink > 1 {
+            let path = self.absolute(root, path).into_boxed_slice();
+            self.links.lock().entry((stat.dev, stat.ino)).or_default().push(path);
+        }
+    }
+}
+
+struct ReadFile {
+    stat: Stat,
+    hash: ContentHash,
+    size: u64,
+    xattrs: Xattrs,
+    is_new: bool,
+    is_stable: bool,
+}
+
+enum ReadError {
+    /// It is no longer a regular file.
+    Changed,
+    File(sys::Error),
+    Store(StoreError),
+}
+
+impl From<sys::Error> for ReadError {
+    fn from(error: sys::Error) -> Self {
+        Self::File(error)
+    }
+}

@@ -1,0 +1,352 @@
+//! From tracked paths to a root tree: a parallel walk that reads each new file once.
+//!
+//! Every directory is a node that waits for its files and subdirectories; the last one to finish
+//! writes the directory's tree and hands its hash to the parent. So trees are made from the leaves
+//! up without recursion, and a directory 10,000 levels down costs no stack. Directories are opened
+//! from the tracked path's descriptor by their relative path, beneath it and through no symlink, so
+//! the number of open files does not grow with the depth either.
+
+mod directory;
+mod file;
+mod tally;
+
+use std::collections::{HashMap, HashSet};
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+use jiff::Timestamp;
+use parking_lot::Mutex;
+
+use self::tally::Tally;
+
+use super::budget::{Budget, OverBudget, survey};
+use super::known::KnownDir;
+use super::manifest::{NotCaptured, NotCapturedReason, Totals};
+use super::roots::{OpenRoot, TrackedRoot};
+use crate::byte_path;
+use crate::object::{Attributes, ContentHash, LinkGroups, Node, RootEntry, RootTree, Xattrs};
+use crate::path_text::to_path;
+use crate::progress::Progress;
+use crate::stat_cache::{StatCache, StatCacheWriter};
+use crate::store::{LocalStore, ObjectStore, StoreError, read_root_tree};
+use crate::sys::{self, Dir, EarlyFlush, FileTime, Stat};
+use crate::walk::InvalidPattern;
+
+/// What to capture, and with what.
+pub(crate) struct CaptureRequest<'a> {
+    pub(crate) store: &'a dyn ObjectStore,
+    /// The store to flush while it is written; none for a plan.
+    pub(crate) flushed: Option<&'a LocalStore>,
+    pub(crate) roots: &'a [TrackedRoot],
+    pub(crate) budget: Budget,
+    /// Whether a budget overrun is an error (a baseline) or leaves out what does not fit.
+    pub(crate) is_baseline: bool,
+    /// Merkle roots of snapshots whose paths stay in even if they are git-ignored by now.
+    pub(crate) known: Vec<ContentHash>,
+    pub(crate) cache: Option<CacheLocation<'a>>,
+    pub(crate) progress: &'a dyn Progress,
+    /// Worker threads; 0 for one per core.
+    pub(crate) threads: usize,
+}
+
+/// Where the stat caches are and which generation of the store they may vouch for.
+pub(crate) struct CacheLocation<'a> {
+    pub(crate) index: &'a Dir,
+    pub(crate) generation: [u8; 16],
+    /// Whether a new cache is written; not for a plan.
+    pub(crate) is_written: bool,
+}
+
+/// What was captured. Everything is in the store, but not yet durable.
+#[derive(Debug)]
+pub(crate) struct Capture {
+    /// The kernel's coarse time before the walk began: what has an older ctime is as captured.
+    pub(crate) started: FileTime,
+    /// The same moment as a person reads it.
+    pub(crate) timestamp: Timestamp,
+    pub(crate) merkle_root: ContentHash,
+    pub(crate) totals: Totals,
+    pub(crate) not_captured: Vec<NotCaptured>,
+    pub(crate) unstable: Vec<PathBuf>,
+    /// To be committed once the objects are durable.
+    pub(crate) caches: Vec<StatCacheWriter>,
+}
+
+/// Why there is no snapshot.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum CaptureError {
+    /// The tracked paths hold more than the budget allows.
+    #[error("{0}")]
+    OverBudget(Box<OverBudget>),
+    /// The store cannot be read or written.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// A filter in a manifest is not valid.
+    #[error(transparent)]
+    Pattern(#[from] InvalidPattern),
+    /// Somebody asked to stop.
+    #[error("stopped before the snapshot was complete; nothing was recorded")]
+    Cancelled,
+    /// The worker threads could not be started.
+    #[error("cannot start worker threads: {0}")]
+    Threads(#[from] rayon::ThreadPoolBuildError),
+}
+
+impl From<sys::Error> for CaptureError {
+    fn from(error: sys::Error) -> Self {
+        Self::Store(error.into())
+    }
+}
+
+/// Captures all roots.
+pub(crate) fn capture(request: &CaptureRequest<'_>) -> Result<Capture, CaptureError> {
+    match request.flushed {
+        Some(store) => store.flush_during(|flush| capture_in_budget(request, Some(flush)))?,
+        None => capture_in_budget(request, None),
+    }
+}
+
+fn capture_in_budget(
+    request: &CaptureRequest<'_>,
+    flush: Option<&EarlyFlush>,
+) -> Result<Capture, CaptureError> {
+    match capture_once(request, flush, None)? {
+        Outcome::Complete(capture) => Ok(capture),
+        Outcome::OverBudget => {
+            let (roots, known) = open_roots(request)?;
+            let bounded = request.is_baseline;
+            let survey = survey(&roots, &known, request.store, request.budget, bounded);
+            if request.is_baseline {
+                return Err(CaptureError::OverBudget(Box::new(survey.over)));
+            }
+            match capture_once(request, flush, Some(survey.denied))? {
+                Outcome::Complete(capture) => Ok(capture),
+                // Not even the tracked path itself fits.
+                Outcome::OverBudget => Err(CaptureError::OverBudget(Box::new(survey.over))),
+            }
+        }
+    }
+}
+
+enum Outcome {
+    Complete(Capture),
+    OverBudget,
+}
+
+type OpenRoots = (Vec<OpenRoot>, Vec<Vec<Arc<KnownDir>>>);
+
+/// Opens all roots, each with what earlier snapshots hold of it.
+fn open_roots(request: &CaptureRequest<'_>) -> Result<OpenRoots, CaptureError> {
+    let roots = request.roots.iter().map(OpenRoot::new).collect::<Result<Vec<_>, _>>()?;
+    let earlier = request
+        .known
+        .iter()
+        .filter_map(|root| {
+            // Damage is `verify`'s to report; a snapshot must still be possible.
+            read_root_tree(request.store, root).inspect_err(|e| tracing::warn!("{e}")).ok()
+        })
+        .collect::<Vec<_>>();
+    let known = roots
+        .iter()
+        .map(|root| {
+            let path = root.path.as_os_str().as_bytes();
+            earlier
+                .iter()
+                .filter_map(|tree| match tree.get(path)?.node {
+                    Node::Directory { tree } => Some(KnownDir::of_tree(tree)),
+                    _ => None,
+                })
+                .collect()
+        })
+        .collect();
+    Ok((roots, known))
+}
+
+fn capture_once(
+    request: &CaptureRequest<'_>,
+    flush: Option<&EarlyFlush>,
+    denied: Option<HashSet<(usize, Box<[u8]>)>>,
+) -> Result<Outcome, CaptureError> {
+    // Before the first look at any file: the stat cache's racy rule depends on it.
+    let (start, timestamp) = (sys::coarse_now(), Timestamp::now());
+    let (roots, known) = open_roots(request)?;
+    let root_count = roots.len();
+    let mut caches = Vec::new();
+    let mut writers = Vec::new();
+    for root in &roots {
+        if let Some(location) = &request.cache {
+            caches.push(StatCache::load(location.index, &root.path, &location.generation));
+            let CacheLocation { index, generation, is_written } = location;
+            if *is_written {
+                let writer = StatCacheWriter::new(index, &root.path, generation, start)?;
+                writers.push(Mutex::new(writer));
+            }
+        } else {
+            caches.push(StatCache::default());
+        }
+    }
+    let capturer = Capturer {
+        request,
+        roots,
+        caches,
+        writers,
+        denied,
+        start,
+        timestamp,
+        is_root_user: sys::effective_uid() == 0,
+        stopped: AtomicBool::new(false),
+        over_budget: AtomicBool::new(false),
+        error: Mutex::new(None),
+        tally: Tally::new(request.budget),
+        flush,
+        not_captured: Mutex::new(Vec::new()),
+        unstable: Mutex::new(Vec::new()),
+        links: Mutex::new(HashMap::new()),
+        finished_roots: Mutex::new((0..root_count).map(|_| None).collect()),
+    };
+    let pool = rayon::ThreadPoolBuilder::new()
+        .num_threads(request.threads)
+        .thread_name(|index| format!("capture-{index}"))
+        .build()?;
+    pool.scope(|scope| {
+        for (index, known) in known.into_iter().enumerate() {
+            let capturer = &capturer;
+            scope.spawn(move |scope| capturer.root(scope, index, known));
+        }
+    });
+    capturer.finish()
+}
+
+struct Capturer<'a> {
+    request: &'a CaptureRequest<'a>,
+    roots: Vec<OpenRoot>,
+    caches: Vec<StatCache>,
+    writers: Vec<Mutex<StatCacheWriter>>,
+    /// What the budget leaves out, as (root, relative path), once that was found out.
+    denied: Option<HashSet<(usize, Box<[u8]>)>>,
+    start: FileTime,
+    timestamp: Timestamp,
+    is_root_user: bool,
+    stopped: AtomicBool,
+    over_budget: AtomicBool,
+    error: Mutex<Option<CaptureError>>,
+    tally: Tally,
+    flush: Option<&'a EarlyFlush>,
+    not_captured: Mutex<Vec<NotCaptured>>,
+    unstable: Mutex<Vec<PathBuf>>,
+    /// Paths by inode, of files with more than one name.
+    links: Mutex<HashMap<InodeId, Vec<Box<[u8]>>>>,
+    finished_roots: Mutex<Vec<Option<(Attributes, Node)>>>,
+}
+
+/// Device and inode number.
+type InodeId = (u64, u64);
+
+impl Capturer<'_> {
+    fn is_stopped(&self) -> bool {
+        if self.request.progress.is_cancelled() {
+            self.fail(CaptureError::Cancelled);
+        }
+        self.stopped.load(Relaxed)
+    }
+
+    fn fail(&self, error: CaptureError) {
+        self.error.lock().get_or_insert(error);
+        self.stopped.store(true, Relaxed);
+    }
+
+    /// Counts an object that the store did not have.
+    fn object_written(&self, bytes: u64) {
+        self.tally.object_written(bytes);
+        if let Some(flush) = self.flush {
+            flush.wrote(bytes);
+        }
+    }
+
+    /// The absolute path of something in a root.
+    fn absolute(&self, root: usize, relative: &[u8]) -> Vec<u8> {
+        let base = self.roots[root].path.as_os_str().as_bytes();
+        if relative.is_empty() { base.to_vec() } else { byte_path::join(base, relative) }
+    }
+
+    fn leave_out(&self, root: usize, relative: &[u8], reason: NotCapturedReason) {
+        let path = to_path(&self.absolute(root, relative)).to_owned();
+        self.not_captured.lock().push(NotCaptured { path, reason });
+    }
+
+    fn unreadable(&self, root: usize, relative: &[u8], error: &sys::Error) {
+        let error = error.to_string();
+        self.leave_out(root, relative, NotCapturedReason::Unreadable { error });
+    }
+
+    /// Counts an entry against the budget. `false`: it does not fit. The first walk then ends; the
+    /// second one, which knows what to deny, leaves out what has grown since.
+    fn count_entry(&self, stat: &Stat) -> bool {
+        if self.tally.add(stat) {
+            return true;
+        }
+        match &self.denied {
+            None => {
+                self.over_budget.store(true, Relaxed);
+                self.stopped.store(true, Relaxed);
+            }
+            Some(_) => self.tally.remove(stat),
+        }
+        false
+    }
+
+    fn is_denied(&self, root: usize, path: &[u8]) -> bool {
+        self.denied.as_ref().is_some_and(|denied| denied.contains(&(root, path.into())))
+    }
+
+    fn finish(self) -> Result<Outcome, CaptureError> {
+        if let Some(error) = self.error.into_inner() {
+            return Err(error);
+        }
+        if self.over_budget.load(Relaxed) {
+            return Ok(Outcome::OverBudget);
+        }
+        // The last two objects; the flush of the whole snapshot follows at once.
+        let write = |bytes: &[u8]| -> Result<ContentHash, StoreError> {
+            let stored = self.request.store.write(bytes)?;
+            if stored.is_new {
+                self.tally.object_written(bytes.len() as u64);
+            }
+            Ok(stored.hash)
+        };
+        let links = LinkGroups::new(self.links.into_inner().into_values().collect());
+        let links = if links.is_empty() { None } else { Some(write(&links.encode())?) };
+        let entries = self
+            .finished_roots
+            .into_inner()
+            .into_iter()
+            .zip(&self.roots)
+            .filter_map(|(finished, root)| {
+                let (attributes, node) = finished?;
+                let path = root.path.as_os_str().as_bytes().into();
+                Some(RootEntry { path, attributes, node })
+            })
+            .collect();
+        let merkle_root = write(&RootTree { entries, links }.encode())?;
+        let mut not_captured = self.not_captured.into_inner();
+        not_captured.sort_by(|a, b| a.path.as_os_str().cmp(b.path.as_os_str()));
+        let mut unstable = self.unstable.into_inner();
+        unstable.sort();
+        Ok(Outcome::Complete(Capture {
+            started: self.start,
+            timestamp: self.timestamp,
+            merkle_root,
+            totals: self.tally.totals(),
+            not_captured,
+            unstable,
+            caches: self.writers.into_iter().map(Mutex::into_inner).collect(),
+        }))
+    }
+}
+
+fn attributes(stat: &Stat, xattrs: Xattrs) -> Attributes {
+    Attributes { mode: stat.mode, uid: stat.uid, gid: stat.gid, mtime: stat.mtime, xattrs }
+}

@@ -1,0 +1,53 @@
+//! What a session tracks that is opened again.
+
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+
+use super::SnapshotError;
+use crate::snapshot::manifest::SnapshotKind;
+use crate::snapshot::roots::{TrackedRoot, resolve_roots};
+use crate::snapshot::session_dir::{ManifestError, SessionDir};
+use crate::sys;
+use crate::walk::ExclusionConfig;
+
+/// What the last snapshot tracked that somebody asked for. (One from before a restore has the roots
+/// and filters of what was restored.)
+pub(super) fn latest_roots(
+    session: &SessionDir,
+) -> Result<Option<Vec<TrackedRoot>>, ManifestError> {
+    for number in session.snapshot_numbers()?.into_iter().rev() {
+        let manifest = session.manifest(number)?.manifest;
+        if manifest.kind == SnapshotKind::Ordinary {
+            return Ok(Some(manifest.roots));
+        }
+    }
+    Ok(None)
+}
+
+/// Paths of a session that is resumed: one that is tracked already may be gone or replaced by now.
+pub(super) fn resume_roots(
+    known: &[TrackedRoot],
+    tracked_paths: &[PathBuf],
+    exclusion: &ExclusionConfig,
+    store_paths: &[PathBuf],
+) -> Result<Vec<TrackedRoot>, SnapshotError> {
+    let current_dir = sys::current_dir()?;
+    let mut roots = Vec::new();
+    let mut others = Vec::new();
+    for path in tracked_paths {
+        let plain =
+            sys::canonical_parent(path).unwrap_or_else(|_| sys::plain_absolute(path, &current_dir));
+        match known.iter().find(|root| root.path == plain) {
+            Some(root) => {
+                roots.push(TrackedRoot { path: root.path.clone(), exclusion: exclusion.clone() });
+            }
+            None => others.push(path.clone()),
+        }
+    }
+    if roots.is_empty() || !others.is_empty() {
+        return Ok(resolve_roots(tracked_paths, exclusion, store_paths)?);
+    }
+    roots.sort_by(|a, b| a.path.as_os_str().as_bytes().cmp(b.path.as_os_str().as_bytes()));
+    roots.dedup();
+    Ok(roots)
+}

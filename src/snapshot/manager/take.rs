@@ -1,0 +1,205 @@
+//! Taking a snapshot: captured, made durable, published, named in the session.
+
+use super::{CacheUse, SnapshotError, SnapshotManager};
+use crate::diff::{Change, ChangeSummary};
+use crate::snapshot::budget::Budget;
+use crate::snapshot::capture::{CacheLocation, Capture, CaptureRequest, capture};
+use crate::snapshot::manifest::{MANIFEST_VERSION, SnapshotKind, SnapshotManifest};
+use crate::snapshot::metadata::SessionMetadata;
+use crate::snapshot::roots::TrackedRoot;
+use crate::snapshot::session_dir::{LoadedManifest, ManifestError};
+use crate::store::ObjectStore;
+
+/// What a snapshot is taken for.
+enum Why {
+    /// Somebody asked for it, maybe under a name.
+    Asked(Option<String>),
+    /// A restore to the snapshot of this number is about to change what is there.
+    BeforeRestoring(u64),
+}
+
+impl SnapshotManager {
+    /// Takes a snapshot under the session's lock.
+    pub(super) fn take(
+        &self,
+        parent: Option<&LoadedManifest>,
+        label: Option<String>,
+    ) -> Result<(SnapshotManifest, Vec<Change>), SnapshotError> {
+        let known = parent.map(|parent| parent.manifest.merkle_root).into_iter().collect();
+        // Held until the manifest is published: the collector sees all of the snapshot or nothing.
+        let _store_lock = self.lock_store()?;
+        let cache = self.cache_location(true)?;
+        let capture = capture(&CaptureRequest {
+            store: &*self.store,
+            flushed: Some(&self.store),
+            roots: &self.roots,
+            budget: self.budget,
+            is_baseline: parent.is_none(),
+            known,
+            cache,
+            progress: &*self.progress,
+            threads: self.threads,
+        })?;
+        let published = self.publish(capture, parent, Why::Asked(label), &self.roots)?;
+        let changes = match parent {
+            None => Ok(Vec::new()),
+            Some(parent) => self.changes_between(&parent.manifest, &published.manifest),
+        };
+        // Compared once where the one before is the baseline.
+        let since_baseline = match (&changes, parent) {
+            (Ok(changes), Some(parent)) if parent.manifest.number == 0 => {
+                Some(ChangeSummary::of(changes))
+            }
+            _ => self.changes_since_baseline(&published.manifest),
+        };
+        self.record(&published, since_baseline)?;
+        let changes = changes.map_err(|error| unknown_changes(published.manifest.number, error))?;
+        Ok((published.manifest, changes))
+    }
+
+    /// Captures the current state before a restore to `target`, whatever its size.
+    pub(crate) fn capture_current(
+        &self,
+        store: &dyn ObjectStore,
+        target: &SnapshotManifest,
+        latest: &SnapshotManifest,
+        cache: CacheUse,
+    ) -> Result<Capture, SnapshotError> {
+        Ok(capture(&CaptureRequest {
+            store,
+            flushed: None,
+            roots: &target.roots,
+            budget: Budget::UNLIMITED,
+            is_baseline: false,
+            known: vec![target.merkle_root, latest.merkle_root],
+            cache: match cache {
+                CacheUse::Nothing => None,
+                CacheUse::Read => self.cache_location(false)?,
+                CacheUse::ReadAndWrite => self.cache_location(true)?,
+            },
+            progress: &*self.progress,
+            threads: self.threads,
+        })?)
+    }
+
+    /// Makes the state before a restore a snapshot.
+    pub(crate) fn publish_safety(
+        &self,
+        capture: Capture,
+        latest: &LoadedManifest,
+        target: &SnapshotManifest,
+    ) -> Result<SnapshotManifest, SnapshotError> {
+        let why = Why::BeforeRestoring(target.number);
+        let published = self.publish(capture, Some(latest), why, &target.roots)?;
+        self.record(&published, None)?;
+        Ok(published.manifest)
+    }
+
+    fn cache_location(&self, is_written: bool) -> Result<Option<CacheLocation<'_>>, SnapshotError> {
+        let Some(index) = &self.index else { return Ok(None) };
+        let generation = if is_written {
+            // Without a generation there is no cache, and all is read: slower, and right.
+            let generation = self.store.ensure_generation();
+            generation.inspect_err(|error| tracing::warn!("no stat cache: {error}")).ok()
+        } else {
+            self.store.generation()?
+        };
+        Ok(generation.map(|generation| CacheLocation { index, generation, is_written }))
+    }
+
+    /// Makes everything captured durable, then lets the manifest appear.
+    fn publish(
+        &self,
+        capture: Capture,
+        parent: Option<&LoadedManifest>,
+        why: Why,
+        roots: &[TrackedRoot],
+    ) -> Result<LoadedManifest, SnapshotError> {
+        self.store.sync()?;
+        let (kind, label, restores) = match why {
+            Why::Asked(label) => (SnapshotKind::Ordinary, label, None),
+            Why::BeforeRestoring(number) => (SnapshotKind::Safety, None, Some(number)),
+        };
+        let manifest = SnapshotManifest {
+            format_version: MANIFEST_VERSION,
+            number: parent.map_or(0, |parent| parent.manifest.number + 1),
+            timestamp: capture.timestamp,
+            parent: parent.map(|parent| parent.manifest.number),
+            parent_hash: parent.map(|parent| parent.hash),
+            merkle_root: capture.merkle_root,
+            kind,
+            label,
+            restores,
+            roots: roots.to_vec(),
+            totals: capture.totals,
+            not_captured: capture.not_captured,
+            unstable: capture.unstable,
+        };
+        let hash = self.session.publish(&manifest)?;
+        for cache in capture.caches {
+            if let Err(error) = cache.commit() {
+                tracing::warn!("stat cache not saved: {error}");
+            }
+        }
+        Ok(LoadedManifest { manifest, hash })
+    }
+
+    /// `None` for the baseline itself, and where a damaged object hides what changed: the snapshot
+    /// counts more than the number of its changes.
+    fn changes_since_baseline(&self, manifest: &SnapshotManifest) -> Option<ChangeSummary> {
+        if manifest.number == 0 {
+            return None;
+        }
+        let changes = self.load_manifest(0).and_then(|old| self.changes_between(&old, manifest));
+        changes
+            .inspect_err(|error| tracing::warn!("changes since the baseline not counted: {error}"))
+            .ok()
+            .map(|changes| ChangeSummary::of(&changes))
+    }
+
+    /// Names a published snapshot in the session's manifest.
+    fn record(
+        &self,
+        loaded: &LoadedManifest,
+        since_baseline: Option<ChangeSummary>,
+    ) -> Result<(), SnapshotError> {
+        let mut metadata = match self.session.metadata() {
+            Ok(metadata) => metadata,
+            Err(ManifestError::Missing { .. }) => SessionMetadata::new(
+                self.session.id(),
+                Vec::new(),
+                self.roots.iter().map(|root| root.path.clone()).collect(),
+            ),
+            Err(error) => return Err(error.into()),
+        };
+        self.list_snapshots(&mut metadata)?;
+        metadata.bytes_written += loaded.manifest.totals.bytes_written;
+        if let Some(changes) = since_baseline {
+            metadata.changes = changes;
+        }
+        Ok(self.session.save_metadata(&metadata)?)
+    }
+
+    /// Adds the snapshots that the session does not list yet. Those that it lists are not looked at
+    /// again: a manifest that was edited since must not be vouched for.
+    pub(super) fn list_snapshots(
+        &self,
+        metadata: &mut SessionMetadata,
+    ) -> Result<(), SnapshotError> {
+        let listed = metadata.manifest_hashes.len() as u64;
+        for number in self.session.snapshot_numbers()?.into_iter().filter(|n| *n >= listed) {
+            let loaded = self.session.manifest(number)?;
+            metadata.merkle_roots.push(loaded.manifest.merkle_root);
+            metadata.manifest_hashes.push(loaded.hash);
+        }
+        metadata.snapshot_count = metadata.manifest_hashes.len() as u64;
+        Ok(())
+    }
+}
+
+fn unknown_changes(number: u64, error: SnapshotError) -> SnapshotError {
+    match error {
+        SnapshotError::Store(source) => SnapshotError::ChangesUnknown { number, source },
+        other => other,
+    }
+}
