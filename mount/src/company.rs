@@ -77,3 +77,28 @@ fn go_to(processor: usize) {
         tracing::warn!(%error, "the answering thread stays on one processor");
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_thread_goes_where_it_is_asked_from_and_stays_free_to_leave() {
+        let allowed = sched_getaffinity(None).unwrap();
+        for processor in (0..CpuSet::MAX_CPU).filter(|processor| allowed.is_set(*processor)) {
+            go_to(processor);
+            assert_eq!(sched_getaffinity(None).unwrap(), allowed);
+        }
+        go_to(CpuSet::MAX_CPU);
+        assert_eq!(sched_getaffinity(None).unwrap(), allowed);
+    }
+
+    #[test]
+    fn the_processor_of_a_thread_is_found() {
+        let thread = rustix::thread::gettid().as_raw_nonzero().get();
+        let stat = sys::open_thread_stat(thread.cast_unsigned()).unwrap();
+        let allowed = sched_getaffinity(None).unwrap();
+        assert!(allowed.is_set(sys::last_processor(&stat).unwrap()));
+        assert!(sys::open_thread_stat(u32::MAX).is_none());
+    }
+}

@@ -146,7 +146,7 @@ fn a_window_ends_where_its_push_ended() {
     let mut nodes = Nodes::new(Nothing.root());
     let directory = node(Kind::Directory(1), Some(state(1, 1)));
     let parent = nodes.acquire(PLACE, b"d", &directory).unwrap().id;
-    let mut read = |nodes: &mut Nodes<Nothing>, index: u8| {
+    let read = |nodes: &mut Nodes<Nothing>, index: u8| {
         let place = Place { parent, index: index.into() };
         let file = file(index.into(), state(7, index));
         let id = nodes.acquire(place, &[b'f', index], &file).unwrap().id;
