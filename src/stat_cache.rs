@@ -116,6 +116,10 @@ impl StatCache {
         let Ok(bytes) = index.read(&file_name(tracked_path), MAX_CACHE_BYTES) else {
             return Self::default();
         };
+        Self::parse(bytes, tracked_path, generation)
+    }
+
+    fn parse(bytes: Vec<u8>, tracked_path: &Path, generation: &[u8; 16]) -> Self {
         let Some((body, trailer)) = bytes.split_last_chunk::<HASH_LEN>() else {
             return Self::default();
         };
@@ -149,6 +153,22 @@ impl StatCache {
             files.push((name, CachedFile { key, hash, xattrs: fields.xattrs()? }));
         }
         Some(CachedDirectory { tree, files })
+    }
+
+    /// A cache whose records are these bytes, with a valid header and checksum.
+    #[cfg(feature = "fuzzing")]
+    pub(crate) fn with_records(records: &[u8]) -> Self {
+        let (path, generation) = (Path::new("/tracked"), [7; 16]);
+        let mut bytes = [&*header(path, &generation), records].concat();
+        let sum = ContentHash::of(&bytes);
+        bytes.extend_from_slice(sum.as_bytes());
+        Self::parse(bytes, path, &generation)
+    }
+
+    /// Directories that are known.
+    #[cfg(feature = "fuzzing")]
+    pub(crate) fn directories(&self) -> impl Iterator<Item = &[u8]> {
+        self.directories.keys().map(|path| &**path)
     }
 
     /// Whether nothing is known.

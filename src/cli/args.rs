@@ -72,6 +72,8 @@ pub(super) enum Rollback {
     List(commands::list::ListArgs),
     /// Show a session: its snapshots and what changed
     Show(commands::show::ShowArgs),
+    /// Look through what a session changed, and take some or all of it back
+    Review(commands::review::ReviewArgs),
     /// Compare two snapshots
     Diff(commands::diff::DiffArgs),
     /// Bring paths back to a snapshot

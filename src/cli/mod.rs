@@ -17,6 +17,7 @@ mod preflight;
 mod progress;
 pub mod render;
 mod retention;
+mod review;
 mod supervise;
 
 use std::ffi::OsString;
@@ -80,6 +81,7 @@ fn dispatch(arguments: Arguments, context: &Context) -> Outcome {
         Command::Rollback { command } => match command {
             Rollback::List(args) => commands::list::run(&args, &store, context),
             Rollback::Show(args) => commands::show::run(&args, &store, context),
+            Rollback::Review(args) => commands::review::run(&args, &store, context),
             Rollback::Diff(args) => commands::diff::run(&args, &store, context),
             Rollback::Restore(args) => commands::restore::run(&args, &store, context),
             Rollback::Cat(args) => commands::cat::run(&args, &store, context),

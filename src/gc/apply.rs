@@ -119,6 +119,10 @@ fn remove_garbage(
         store.remove(&found.hash, lock)?;
         options.progress.advance(1, found.size);
     }
+    for quarantined in &survey.quarantined {
+        store.remove_quarantined(quarantined, lock)?;
+        options.progress.advance(1, quarantined.object.size);
+    }
     store.remove_temporary_files(lock)?;
     Ok(())
 }

@@ -50,10 +50,13 @@ impl Marks {
         progress: &dyn Progress,
     ) -> Result<(), CleanupError> {
         let damaged = |source| CleanupError::DamagedSession { session_id: session.id(), source };
+        // In this order: what is announced no longer is published by then.
+        let pending = session.pending_baseline().map_err(|error| damaged(error.into()))?;
         let manifests = all_manifests(session).map_err(|error| damaged(error.into()))?;
-        for loaded in manifests {
+        let published = manifests.into_iter().map(|loaded| loaded.manifest);
+        for manifest in published.chain(pending) {
             let refuse = |error: StoreError| Err(damaged(error.into()));
-            self.walk(store, loaded.manifest.merkle_root, &Self::default(), progress, refuse)?;
+            self.walk(store, manifest.merkle_root, &Self::default(), progress, refuse)?;
         }
         Ok(())
     }

@@ -12,6 +12,8 @@
 //! - Objects of removed sessions go at once, whatever their age: a manifest named them, so nobody
 //!   is still writing them. Other unneeded objects are what an interrupted snapshot left, and go
 //!   when they are older than a grace time.
+//! - What lies in quarantine stays as long as a session needs the object under whose name it was
+//!   found.
 //! - A new generation of the store begins before the first object goes, so that no stat cache
 //!   vouches for what is gone.
 
@@ -129,7 +131,7 @@ pub enum CleanupError {
     /// What a remaining session needs cannot be told. Nothing was changed.
     #[error(
         "nothing was freed, because it cannot be told what session {session_id} needs: {source} \
-         (verify that session; then repair it, or remove it as well)"
+         (verify that session with --repair; what cannot be mended has to be removed as well)"
     )]
     DamagedSession {
         /// The session.

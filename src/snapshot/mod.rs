@@ -10,6 +10,7 @@ mod known;
 mod manager;
 mod manifest;
 mod metadata;
+mod pending;
 mod read;
 mod roots;
 mod session_dir;
@@ -20,8 +21,8 @@ mod session_objects;
 mod tests;
 
 pub use budget::{Budget, LargeDirectory, OverBudget};
-pub(crate) use capture::Capture;
 pub use capture::CaptureError;
+pub(crate) use capture::{Capture, CaptureRequest, capture};
 pub(crate) use manager::CacheUse;
 pub use manager::{SnapshotError, SnapshotManager};
 pub use manifest::{
@@ -29,6 +30,10 @@ pub use manifest::{
     SnapshotManifest, Totals,
 };
 pub use metadata::{SessionMetadata, SessionOrigin};
+pub use pending::PendingBaseline;
+pub(crate) use pending::settle;
 pub(crate) use roots::OpenPath;
 pub use roots::{TrackedPathError, TrackedRoot, resolve_roots};
+#[cfg(feature = "fuzzing")]
+pub(crate) use session_dir::parse as parse_manifest;
 pub use session_dir::{LoadedManifest, ManifestError, SessionDir};

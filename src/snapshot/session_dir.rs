@@ -182,12 +182,16 @@ impl SessionDir {
         Ok(metadata)
     }
 
-    /// Replaces the session's manifest, durably.
+    /// Replaces the session's manifest, durably, and removes what a crash left of earlier attempts.
+    /// Under the session's lock.
     ///
     /// # Errors
     /// When it cannot be written; the old one is then still there.
     pub fn save_metadata(&self, metadata: &SessionMetadata) -> Result<(), ManifestError> {
-        write(&self.dir()?, metadata)?;
+        let dir = self.dir()?;
+        write(&dir, metadata)?;
+        dir.remove_unfinished(layout::MANIFEST.as_bytes());
+        dir.remove_unfinished(layout::RESTORE_JOURNAL.as_bytes());
         Ok(())
     }
 
@@ -262,16 +266,65 @@ impl SessionDir {
         manifest: &SnapshotManifest,
     ) -> Result<ContentHash, ManifestError> {
         let snapshots = self.dir()?.open_dir(layout::SNAPSHOTS.as_bytes())?;
-        let name = manifest.number.to_string().into_bytes();
-        match snapshots.make_dir(&name, 0o700) {
-            Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => {
-                return Err(error.into());
-            }
-            _ => {}
-        }
-        let hash = write(&snapshots.open_dir(&name)?, manifest)?;
+        let dir = make_snapshot_dir(&snapshots, manifest.number)?;
+        let hash = write(&dir, manifest)?;
+        dir.remove_unfinished(layout::MANIFEST.as_bytes());
         snapshots.sync()?;
         Ok(hash)
+    }
+
+    /// Says that the objects of a baseline are in the store, though not yet durable. Neither is this.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub(super) fn announce(&self, manifest: &SnapshotManifest) -> Result<(), ManifestError> {
+        let snapshots = self.dir()?.open_dir(layout::SNAPSHOTS.as_bytes())?;
+        let dir = make_snapshot_dir(&snapshots, manifest.number)?;
+        let bytes = encode(&dir, manifest)?;
+        dir.replace_file(layout::PENDING_MANIFEST.as_bytes(), &bytes, 0o600, false)?;
+        Ok(())
+    }
+
+    /// Takes back what [`announce`](Self::announce) said, or sets it aside as `lost`.
+    ///
+    /// # Errors
+    /// When the directory cannot be written.
+    pub(super) fn withdraw(&self, lost: bool) -> Result<(), ManifestError> {
+        let dir = self.dir()?.open_beneath(format!("{}/0", layout::SNAPSHOTS).as_bytes())?;
+        let pending = layout::PENDING_MANIFEST.as_bytes();
+        match lost {
+            true => dir.rename(pending, &dir, layout::LOST_MANIFEST.as_bytes())?,
+            false => dir.remove_file(pending)?,
+        }
+        Ok(())
+    }
+
+    /// The manifest of a baseline that is in the store and not yet durable. `None` when there is no
+    /// such, or it has become a snapshot.
+    ///
+    /// # Errors
+    /// As [`ManifestError`] says; after a power failure, it may be cut short.
+    pub fn pending_baseline(&self) -> Result<Option<SnapshotManifest>, ManifestError> {
+        let dir = self.dir()?;
+        // In this order: it is taken back after the snapshot appeared.
+        let name = layout::pending_manifest().into_bytes();
+        let is_there = |name: &[u8]| match dir.try_stat(name) {
+            Ok(found) => Ok(found.is_some()),
+            Err(error) if error.is_gone() => Ok(false),
+            Err(error) => Err(error),
+        };
+        if !is_there(&name)? || is_there(layout::snapshot_manifest(0).as_bytes())? {
+            return Ok(None);
+        }
+        let manifest = match read::<SnapshotManifest>(&dir, &name) {
+            Ok((manifest, _)) => manifest,
+            Err(ManifestError::Missing { .. }) => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        match manifest.validate(0) {
+            Ok(()) => Ok(Some(manifest)),
+            Err(reason) => Err(ManifestError::Corrupt { path: dir.path_of(&name), reason }),
+        }
     }
 
     /// All manifests in order, each checked against the one before it and against the session's
@@ -340,35 +393,52 @@ fn parse_number(name: &[u8]) -> Option<u64> {
 }
 
 fn read<T: DeserializeOwned>(dir: &Dir, name: &[u8]) -> Result<(T, ContentHash), ManifestError> {
-    #[derive(serde::Deserialize)]
-    struct Version {
-        format_version: u32,
-    }
     let path = dir.path_of(name);
     let bytes = match dir.read(name, MAX_MANIFEST_BYTES) {
         Ok(bytes) => bytes,
         Err(error) if error.is_gone() => return Err(ManifestError::Missing { path }),
         Err(error) => return Err(error.into()),
     };
-    let corrupt = |error: serde_json::Error| ManifestError::Corrupt {
-        path: path.clone(),
-        reason: error.to_string(),
-    };
-    let Version { format_version } = serde_json::from_slice(&bytes).map_err(corrupt)?;
-    if format_version > MANIFEST_VERSION {
-        return Err(ManifestError::Newer { path, found: format_version });
-    }
-    let value = serde_json::from_slice(&bytes).map_err(corrupt)?;
-    Ok((value, ContentHash::of(&bytes)))
+    Ok((parse(&bytes, &path)?, ContentHash::of(&bytes)))
 }
 
-fn write(dir: &Dir, document: &impl serde::Serialize) -> Result<ContentHash, ManifestError> {
+/// Reads a document of this version or an older one; `path` is only for the message.
+pub(crate) fn parse<T: DeserializeOwned>(bytes: &[u8], path: &Path) -> Result<T, ManifestError> {
+    #[derive(serde::Deserialize)]
+    struct Version {
+        format_version: u32,
+    }
+    let corrupt = |error: serde_json::Error| ManifestError::Corrupt {
+        path: path.to_owned(),
+        reason: error.to_string(),
+    };
+    let Version { format_version } = serde_json::from_slice(bytes).map_err(corrupt)?;
+    if format_version > MANIFEST_VERSION {
+        return Err(ManifestError::Newer { path: path.to_owned(), found: format_version });
+    }
+    serde_json::from_slice(bytes).map_err(corrupt)
+}
+
+fn make_snapshot_dir(snapshots: &Dir, number: u64) -> sys::Result<Dir> {
+    let name = number.to_string().into_bytes();
+    match snapshots.make_dir(&name, 0o700) {
+        Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => Err(error),
+        _ => snapshots.open_dir(&name),
+    }
+}
+
+fn encode(dir: &Dir, document: &impl serde::Serialize) -> Result<Vec<u8>, ManifestError> {
     let mut bytes =
         serde_json::to_vec_pretty(document).map_err(|error| ManifestError::Corrupt {
             path: dir.path_of(layout::MANIFEST.as_bytes()),
             reason: error.to_string(),
         })?;
     bytes.push(b'\n');
+    Ok(bytes)
+}
+
+fn write(dir: &Dir, document: &impl serde::Serialize) -> Result<ContentHash, ManifestError> {
+    let bytes = encode(dir, document)?;
     dir.replace_file(layout::MANIFEST.as_bytes(), &bytes, 0o600, true)?;
     Ok(ContentHash::of(&bytes))
 }

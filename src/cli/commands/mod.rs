@@ -12,6 +12,7 @@ pub(super) mod mount;
 pub(super) mod profile;
 pub(super) mod restore;
 pub(super) mod resume;
+pub(super) mod review;
 pub(super) mod run;
 pub(super) mod sandbox_exec;
 pub(super) mod show;

@@ -19,7 +19,7 @@ use crate::cli::progress::Bar;
 use crate::cli::render::{Palette, summary_line};
 use crate::cli::retention;
 use crate::cli::supervise::{Ended, Leftover, supervise};
-use crate::cli::{Outcome, commands};
+use crate::cli::{Outcome, commands, review};
 use crate::config::{Profile, ProfileLibrary, Settings, apply_rules};
 use crate::diff::ChangeSummary;
 use crate::path_text::Shown;
@@ -64,7 +64,7 @@ pub(in crate::cli) fn run(args: &RunArgs, store: &StoreArgs, context: &Context) 
         context.say("no sandbox: the command can write wherever you can");
     }
     if !args.rollback {
-        return start(args, &grants, profile.as_ref(), None, context);
+        return Ok(start(args, &grants, profile.as_ref(), None, context)?.code);
     }
     let settings = Settings::load(&surroundings, &args.limits.flags(args.capture.flags()))?;
     let request = RecordRequest {
@@ -86,9 +86,10 @@ pub(in crate::cli) fn run(args: &RunArgs, store: &StoreArgs, context: &Context) 
     let retention = retention::begin(catalog.root(), &settings, context);
     let ended = start(args, &grants, profile.as_ref(), Some(&recording), context);
     let code = match &ended {
-        Ok(code) => *code,
+        Ok(ended) => ended.code,
         Err(error) => error.exit_code(),
     };
+    let (session, baseline) = (recording.manager().session().clone(), recording.baseline().clone());
     let finished = recording.finish(Some(code.into())).map_err(|error| {
         let hint = format!("the state before is safe: nono rollback restore {id}");
         CliError::from(error).with_hint(hint).with_exit_code(code.max(1))
@@ -97,16 +98,33 @@ pub(in crate::cli) fn run(args: &RunArgs, store: &StoreArgs, context: &Context) 
         context.error(error);
     }
     retention.finish(&settings, context);
-    let (_, changes) = finished?;
+    let (last, changes) = finished?;
+    let ended = ended?;
     if changes.is_empty() {
         context.say(format_args!("session {id}: nothing changed"));
     } else {
         let summary = summary_line(&ChangeSummary::of(&changes), &Palette::coloured());
         context.say(format_args!("session {id}: {summary}"));
-        context.say(format_args!("  see it:  nono rollback show --diff {id}"));
-        context.say(format_args!("  undo it: nono rollback restore {id}"));
+        let wants_review = !args.no_rollback_prompt && !ended.was_told_to_end;
+        let is_settled = wants_review && review::is_possible(context) && {
+            let work = commands::review::Reviewed {
+                catalog: &catalog,
+                session: &session,
+                old: &baseline,
+                new: &last,
+            };
+            // Whatever comes of it, the exit code is the command's.
+            work.review(changes, context).unwrap_or_else(|error| {
+                context.error(&error);
+                false
+            })
+        };
+        if !is_settled {
+            context.say(format_args!("  see it:  nono rollback show --diff {id}"));
+            context.say(format_args!("  undo it: nono rollback restore {id}"));
+        }
     }
-    ended
+    Ok(ended.code)
 }
 
 /// Runs the command; with a recording, it can ask for checkpoints.
@@ -116,7 +134,7 @@ fn start(
     profile: Option<&Profile>,
     recording: Option<&Recording>,
     context: &Context,
-) -> Outcome {
+) -> Result<Ended, CliError> {
     let scratch = Scratch::new()?;
     let mut command = prepare(&args.command, grants.policy.as_ref(), &scratch)?;
     if let Some(profile) = profile {
@@ -139,7 +157,7 @@ fn start(
              is not recorded"
         ));
     }
-    Ok(ended.code)
+    Ok(ended)
 }
 
 fn supervise_recorded(
