@@ -75,7 +75,11 @@ fn record(root: &Path, project: &Path) -> Recording {
         budget: Budget::default(),
         origin: SessionOrigin::Run,
     };
-    Recording::start(&request, std::sync::Arc::new(nono::progress::NoProgress)).unwrap()
+    let recording =
+        Recording::start(&request, std::sync::Arc::new(nono::progress::NoProgress)).unwrap();
+    // A baseline appears when it is durable; until then somebody holds the session's lock.
+    drop(recording.manager().session().lock().unwrap());
+    recording
 }
 
 pub fn mount(root: &Path, point: &Path) -> Option<Mount> {
