@@ -15,7 +15,8 @@
 //! - What lies in quarantine stays as long as a session needs the object under whose name it was
 //!   found.
 //! - A new generation of the store begins before the first object goes, so that no stat cache
-//!   vouches for what is gone.
+//!   vouches for what is gone. Those that name nothing of it are then made valid for the new one, so
+//!   that the next snapshot of what stays need not read every file again.
 
 mod apply;
 mod mark;
@@ -39,7 +40,7 @@ use crate::store::StoreError;
 use crate::sys;
 
 pub use plan::CleanupPlan;
-pub use usage::{StorageUsage, UsageGuess, guess_usage, measure_usage};
+pub use usage::{StorageUsage, UsageGuess, guess_usage, measure_usage, note_floor};
 pub use withdraw::{Withdrawn, withdraw};
 
 /// Age at which an object that nothing ever named is garbage, unless told otherwise.

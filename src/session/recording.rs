@@ -98,15 +98,14 @@ impl Recording {
             request.budget,
         )
         .map(|manager| manager.with_progress(progress))
-        .and_then(|manager| Ok((manager.begin_baseline()?, manager)));
-        let started = started.and_then(|(pending, manager)| {
-            let baseline = pending.manifest().clone();
-            let flush = match request.origin {
-                SessionOrigin::Run => Some(std::thread::spawn(|| pending.publish())),
-                SessionOrigin::Snapshot => {
-                    pending.publish()?;
-                    None
+        .and_then(|manager| {
+            let (baseline, flush) = match request.origin {
+                SessionOrigin::Run => {
+                    let pending = manager.begin_baseline()?;
+                    let baseline = pending.manifest().clone();
+                    (baseline, Some(std::thread::spawn(|| pending.publish())))
                 }
+                SessionOrigin::Snapshot => (manager.create_baseline()?, None),
             };
             Ok((baseline, flush, manager))
         });

@@ -58,6 +58,7 @@ impl Screen {
         // From here on, dropping it gives the terminal back.
         let mut screen = Self { terminal, signals, keys: VecDeque::new() };
         screen.enter()?;
+        screen.forget_keys()?;
         Ok(screen)
     }
 
@@ -127,16 +128,20 @@ impl Screen {
         // Ctrl-C in a pager is the pager's.
         self.signals.forget_interrupts();
         self.enter()?;
+        self.forget_keys()?;
         Ok(done)
     }
 
     fn enter(&mut self) -> io::Result<()> {
         enable_raw_mode()?;
         execute!(io::stderr(), EnterAlternateScreen)?;
-        // What was typed at something else is no answer to what is asked here.
-        tcflush(io::stdin(), QueueSelector::IFlush)?;
-        self.keys.clear();
         self.clear()
+    }
+
+    /// What was typed at something else is no answer to what is asked here.
+    fn forget_keys(&mut self) -> io::Result<()> {
+        self.keys.clear();
+        Ok(tcflush(io::stdin(), QueueSelector::IFlush)?)
     }
 
     /// Gives the terminal back. It may be gone, then there is nothing to give back.
