@@ -58,7 +58,7 @@ impl Scene {
         }
     }
 
-    fn check_that_both_states_can_be_had(&self) {
+    pub fn check_that_both_states_can_be_had(&self) {
         let session = self.fixture.store().join(&self.session);
         self.fixture.nono(&["snapshot", "--session", &self.session]).success();
         let names = fs::read_dir(&session).unwrap().map(|name| name.unwrap().file_name());

@@ -3,9 +3,12 @@
 
 mod attacks;
 mod comfort;
+mod conflict_question;
 mod crash;
 mod extremes;
+mod faults;
 mod fixture;
+mod hostile;
 mod mount;
 mod mount_command;
 mod mount_tools;

@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{CWD, RenameFlags};
 
-use crate::scene::{Scene, Tree, as_strs};
+use crate::scene::{Scene, as_strs, contents};
 
 /// An operation of the log.
 #[derive(Debug, Clone)]
@@ -189,14 +189,6 @@ fn where_it_is_now(path: &Path, later: &[&Operation]) -> PathBuf {
     let renames = later.iter().rev().filter(|operation| operation.word == "rename");
     renames
         .fold(path.to_owned(), |path, rename| moved_path(&path, &rename.paths[0], &rename.paths[1]))
-}
-
-/// Names, kinds and contents: times of directories change when names in them are taken back.
-fn contents(tree: &Tree) -> BTreeMap<PathBuf, (String, Vec<u8>)> {
-    let entry = |(path, observed): (&PathBuf, &crate::observe::Observed)| {
-        (path.clone(), (observed.kind.clone(), observed.content.clone()))
-    };
-    tree.iter().map(entry).collect()
 }
 
 impl Scene {

@@ -112,3 +112,11 @@ impl Scene {
 pub fn as_strs(arguments: &[String]) -> Vec<&str> {
     arguments.iter().map(String::as_str).collect()
 }
+
+/// Names, kinds and contents, without attributes.
+pub fn contents(tree: &Tree) -> BTreeMap<PathBuf, (String, Vec<u8>)> {
+    let entry = |(path, observed): (&PathBuf, &Observed)| {
+        (path.clone(), (observed.kind.clone(), observed.content.clone()))
+    };
+    tree.iter().map(entry).collect()
+}
