@@ -214,7 +214,7 @@ fn a_quota_stops_a_restore_before_it_changes_anything() {
     for number in 0..10 {
         // Nothing that could be compressed or shared.
         let mut content = vec![number; 1 << 20];
-        content.iter_mut().enumerate().for_each(|(at, byte)| *byte ^= (at * 31 >> 7) as u8);
+        content.iter_mut().enumerate().for_each(|(at, byte)| *byte ^= ((at * 31) >> 7) as u8);
         fixture.write(&format!("file{number}"), content);
     }
     let before = observe(&project);
@@ -223,7 +223,7 @@ fn a_quota_stops_a_restore_before_it_changes_anything() {
         fs::remove_file(project.join(format!("file{number}"))).unwrap();
     }
     let mut filler = vec![7u8; 15 << 20];
-    filler.iter_mut().enumerate().for_each(|(at, byte)| *byte ^= (at * 17 >> 5) as u8);
+    filler.iter_mut().enumerate().for_each(|(at, byte)| *byte ^= ((at * 17) >> 5) as u8);
     fixture.write("filler", filler);
     assert!(Command::new("sync").arg("-f").arg(&project).status().unwrap().success());
     let full = observe(&project);

@@ -163,7 +163,7 @@ fn names_that_are_no_names_kinds_that_are_none_and_counts_that_lie_are_refused()
         ("two entries of one name", tree(&[a.clone(), a.clone()])),
         ("entries out of order", tree(&[b, a.clone()])),
         ("an unknown kind", tree(&[kind])),
-        ("a thousand million entries", list(b"nonotree", 1_000_000_000, &[a.clone()])),
+        ("a thousand million entries", list(b"nonotree", 1_000_000_000, std::slice::from_ref(&a))),
         ("2^63 entries", list(b"nonotree", 1 << 63, &[a])),
     ];
     for (what, bytes) in trees {
