@@ -17,6 +17,10 @@ pub(crate) const OBJECTS: &str = "objects";
 pub(crate) const INDEX: &str = "index";
 /// The manifest of a session or of a snapshot.
 pub(crate) const MANIFEST: &str = "manifest.json";
+/// The manifest of a baseline that is in the store and not yet durable.
+pub(crate) const PENDING_MANIFEST: &str = "manifest.pending.json";
+/// One whose objects did not survive: nothing reads it.
+pub(crate) const LOST_MANIFEST: &str = "manifest.lost.json";
 /// Snapshots of a session, in directories named by their numbers.
 pub(crate) const SNAPSHOTS: &str = "snapshots";
 /// The journal of a restore, in its session.
@@ -34,6 +38,11 @@ pub(crate) const SHARED_OBJECTS: &[u8] = b"../objects";
 /// Path of a snapshot's manifest in its session.
 pub(crate) fn snapshot_manifest(number: u64) -> String {
     format!("{SNAPSHOTS}/{number}/{MANIFEST}")
+}
+
+/// Path of the manifest of a baseline that is not yet durable, in its session.
+pub(crate) fn pending_manifest() -> String {
+    format!("{SNAPSHOTS}/0/{PENDING_MANIFEST}")
 }
 
 /// A name for what is being made; nobody else uses it.

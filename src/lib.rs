@@ -27,6 +27,8 @@ pub mod browse;
 mod byte_path;
 #[cfg(feature = "cli")]
 pub mod cli;
+#[cfg(feature = "cli")]
+pub mod config;
 pub mod diff;
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]

@@ -105,6 +105,11 @@ fn header(tracked_path: &Path, generation: &[u8; 16]) -> Vec<u8> {
     out
 }
 
+/// Whether there is a cache of a tracked path, valid or not.
+pub fn has_cache(index: &Dir, tracked_path: &Path) -> bool {
+    matches!(index.try_stat(&file_name(tracked_path)), Ok(Some(_)))
+}
+
 impl StatCache {
     /// Loads the cache of a tracked path. Whatever is wrong with it, the result is an empty cache.
     pub fn load(index: &Dir, tracked_path: &Path, generation: &[u8; 16]) -> Self {

@@ -82,7 +82,8 @@ class ExclusionConfig:
     Patterns are names (``node_modules``) or, with a ``/``, consecutive components of a path; a
     leading ``/`` ties one to the top of the tracked path, a trailing one to directories. Globs look
     at the names of everything but directories (``*.pyc``). ``force_include`` has patterns that beat
-    every exclusion. The lists are copies: a configuration never changes.
+    every exclusion; directories that ``prune_patterns`` name are not searched for it. The lists are
+    copies: a configuration never changes.
     """
 
     def __new__(
@@ -91,6 +92,7 @@ class ExclusionConfig:
         exclude_patterns: Sequence[str] = [],
         exclude_globs: Sequence[str] = [],
         force_include: Sequence[str] = [],
+        prune_patterns: Sequence[str] = [],
     ) -> ExclusionConfig: ...
     @property
     def use_gitignore(self) -> bool:
@@ -108,9 +110,13 @@ class ExclusionConfig:
     def force_include(self) -> list[str]:
         """Patterns of what stays in whatever else says."""
 
+    @property
+    def prune_patterns(self) -> list[str]:
+        """Patterns of directories that are left out and not searched for what is force-included."""
+
     def __eq__(self, other: object, /) -> bool: ...
     def __ne__(self, other: object, /) -> bool: ...
-    def __getnewargs__(self) -> tuple[bool, list[str], list[str], list[str]]: ...
+    def __getnewargs__(self) -> tuple[bool, list[str], list[str], list[str], list[str]]: ...
 
 @final
 class SnapshotManifest:

@@ -10,7 +10,8 @@ use pyo3::types::PyList;
 /// Patterns are names (``node_modules``) or, with a ``/``, consecutive components of a path; a
 /// leading ``/`` ties one to the top of the tracked path, a trailing one to directories. Globs look
 /// at the names of everything but directories (``*.pyc``). ``force_include`` has patterns that beat
-/// every exclusion. The lists are copies: a configuration never changes.
+/// every exclusion; directories that ``prune_patterns`` name are not searched for it. The lists are
+/// copies: a configuration never changes.
 #[pyclass(frozen, eq, module = "nono_py")]
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct ExclusionConfig(pub(crate) walk::ExclusionConfig);
@@ -19,17 +20,23 @@ pub(crate) struct ExclusionConfig(pub(crate) walk::ExclusionConfig);
 impl ExclusionConfig {
     #[new]
     #[pyo3(
-        signature = (use_gitignore = true, exclude_patterns = vec![], exclude_globs = vec![], force_include = vec![]),
-        text_signature = "(use_gitignore=True, exclude_patterns=[], exclude_globs=[], force_include=[])"
+        signature = (use_gitignore = true, exclude_patterns = vec![], exclude_globs = vec![], force_include = vec![], prune_patterns = vec![]),
+        text_signature = "(use_gitignore=True, exclude_patterns=[], exclude_globs=[], force_include=[], prune_patterns=[])"
     )]
     fn new(
         use_gitignore: bool,
         exclude_patterns: Vec<String>,
         exclude_globs: Vec<String>,
         force_include: Vec<String>,
+        prune_patterns: Vec<String>,
     ) -> PyResult<Self> {
-        let config =
-            walk::ExclusionConfig { use_gitignore, exclude_patterns, exclude_globs, force_include };
+        let config = walk::ExclusionConfig {
+            use_gitignore,
+            exclude_patterns,
+            exclude_globs,
+            force_include,
+            prune_patterns,
+        };
         // A bad pattern is told where it was written, not where it is used.
         Filter::new(&config).map_err(|error| PyValueError::new_err(error.to_string()))?;
         Ok(Self(config))
@@ -59,20 +66,33 @@ impl ExclusionConfig {
         self.0.force_include.clone()
     }
 
+    /// Patterns of directories that are left out and not searched for what is force-included.
+    #[getter]
+    fn prune_patterns(&self) -> Vec<String> {
+        self.0.prune_patterns.clone()
+    }
+
     fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
         let list = |texts: &[String]| Ok::<_, PyErr>(PyList::new(py, texts)?.repr()?.to_string());
         Ok(format!(
             "ExclusionConfig(use_gitignore={}, exclude_patterns={}, exclude_globs={}, \
-             force_include={})",
+             force_include={}, prune_patterns={})",
             if self.0.use_gitignore { "True" } else { "False" },
             list(&self.0.exclude_patterns)?,
             list(&self.0.exclude_globs)?,
-            list(&self.0.force_include)?
+            list(&self.0.force_include)?,
+            list(&self.0.prune_patterns)?
         ))
     }
 
-    fn __getnewargs__(&self) -> (bool, Vec<String>, Vec<String>, Vec<String>) {
-        let config = self.0.clone();
-        (config.use_gitignore, config.exclude_patterns, config.exclude_globs, config.force_include)
+    fn __getnewargs__(&self) -> (bool, Vec<String>, Vec<String>, Vec<String>, Vec<String>) {
+        let walk::ExclusionConfig {
+            use_gitignore,
+            exclude_patterns,
+            exclude_globs,
+            force_include,
+            prune_patterns,
+        } = self.0.clone();
+        (use_gitignore, exclude_patterns, exclude_globs, force_include, prune_patterns)
     }
 }

@@ -188,7 +188,7 @@ def test_an_exclusion_is_readable_and_has_a_useful_repr(tmp_path: Path, work: Pa
     config = ExclusionConfig(False, ["it's"], ["*.pyc"], force_include=[".env"])
     assert repr(config) == (
         "ExclusionConfig(use_gitignore=False, exclude_patterns=[\"it's\"], "
-        "exclude_globs=['*.pyc'], force_include=['.env'])"
+        "exclude_globs=['*.pyc'], force_include=['.env'], prune_patterns=[])"
     )
     assert eval(repr(config)) == config != default
     assert pickle.loads(pickle.dumps(config)) == config

@@ -1,5 +1,6 @@
 //! Arguments that several commands share, and the tree of commands.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
@@ -7,8 +8,9 @@ use clap::{Args, Parser, Subcommand};
 use super::commands;
 use super::error::CliError;
 use super::preflight;
+use crate::config::{FlagSettings, Origin, Profile, Settings, Surroundings};
 use crate::session::Catalog;
-use crate::snapshot::Budget;
+use crate::sys;
 use crate::walk::ExclusionConfig;
 
 /// Undo for AI agents, and for anything else that changes many files.
@@ -40,6 +42,16 @@ pub(super) enum Command {
     /// Take a mount away
     #[cfg(feature = "mount")]
     Umount(commands::umount::UmountArgs),
+    /// Look at profiles: what kinds of commands may do, and what is recorded of them
+    Profile {
+        #[command(subcommand)]
+        command: commands::profile::ProfileCommand,
+    },
+    /// Look at settings, and at where they come from
+    Config {
+        #[command(subcommand)]
+        command: commands::config::ConfigCommand,
+    },
     /// Check what this machine offers, and say what mends what is wrong
     Doctor(commands::doctor::DoctorArgs),
     /// Print what a shell needs to complete arguments
@@ -60,6 +72,8 @@ pub(super) enum Rollback {
     List(commands::list::ListArgs),
     /// Show a session: its snapshots and what changed
     Show(commands::show::ShowArgs),
+    /// Look through what a session changed, and take some or all of it back
+    Review(commands::review::ReviewArgs),
     /// Compare two snapshots
     Diff(commands::diff::DiffArgs),
     /// Bring paths back to a snapshot
@@ -99,6 +113,18 @@ impl StoreArgs {
     }
 }
 
+impl StoreArgs {
+    /// What says which store is meant.
+    pub(super) fn origin(&self) -> Origin {
+        let variable = std::env::var_os("NONO_ROOT").map(PathBuf::from);
+        match &self.root {
+            None => Origin::Default,
+            Some(_) if self.root == variable => Origin::Environment,
+            Some(_) => Origin::Flag,
+        }
+    }
+}
+
 /// The home directory.
 pub(super) fn home_dir() -> Result<PathBuf, CliError> {
     let home = std::env::home_dir().filter(|home| home.is_absolute());
@@ -107,8 +133,20 @@ pub(super) fn home_dir() -> Result<PathBuf, CliError> {
     })
 }
 
+/// What paths and settings of this process are looked up in.
+///
+/// # Errors
+/// When there is no current directory.
+pub(super) fn surroundings() -> Result<Surroundings<'static>, CliError> {
+    fn variable(name: &str) -> Option<OsString> {
+        std::env::var_os(name)
+    }
+    let current_dir = sys::current_dir()?;
+    Ok(Surroundings { home: home_dir().ok(), current_dir, variable: &variable })
+}
+
 /// What is captured, and how much of it.
-#[derive(Debug, PartialEq, Eq, Args)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Args)]
 pub(super) struct CaptureArgs {
     /// Leave out what matches: a name, a path (with a /), or a glob (repeatable)
     #[arg(long, value_name = "PATTERN")]
@@ -120,38 +158,72 @@ pub(super) struct CaptureArgs {
     #[arg(long, conflicts_with = "rollback_exclude")]
     pub(super) rollback_all: bool,
     /// Most files, directories and links of one snapshot; 0 is no limit
-    #[arg(long, value_name = "N", default_value_t = Budget::default().max_entries)]
-    pub(super) max_entries: u64,
+    /// [env: NONO_MAX_ENTRIES] [default: 300000]
+    #[arg(long, value_name = "N")]
+    pub(super) max_entries: Option<u64>,
     /// Most bytes of file contents of one snapshot; 0 is no limit
-    #[arg(long, value_name = "BYTES", default_value_t = Budget::default().max_bytes)]
-    pub(super) max_bytes: u64,
-}
-
-impl Default for CaptureArgs {
-    fn default() -> Self {
-        let Budget { max_entries, max_bytes } = Budget::default();
-        Self {
-            rollback_exclude: Vec::new(),
-            rollback_include: Vec::new(),
-            rollback_all: false,
-            max_entries,
-            max_bytes,
-        }
-    }
+    /// [env: NONO_MAX_BYTES] [default: 2147483648]
+    #[arg(long, value_name = "BYTES")]
+    pub(super) max_bytes: Option<u64>,
 }
 
 impl CaptureArgs {
-    pub(super) fn budget(&self) -> Budget {
-        Budget { max_entries: self.max_entries, max_bytes: self.max_bytes }
+    /// Settings that these arguments give.
+    pub(super) fn flags(&self) -> FlagSettings {
+        let Self { max_entries, max_bytes, .. } = *self;
+        FlagSettings { max_entries, max_bytes, ..FlagSettings::default() }
     }
 
-    pub(super) fn exclusion(&self) -> ExclusionConfig {
-        let habits = preflight::default_patterns().filter(|_| !self.rollback_all);
-        ExclusionConfig {
-            use_gitignore: !self.rollback_all,
-            exclude_patterns: self.rollback_exclude.iter().cloned().chain(habits).collect(),
-            exclude_globs: Vec::new(),
-            force_include: self.rollback_include.clone(),
+    /// What is left out: by these arguments, by a profile, by the settings, and by habit.
+    pub(super) fn exclusion(
+        &self,
+        settings: &Settings,
+        profile: Option<&Profile>,
+    ) -> ExclusionConfig {
+        if self.rollback_all {
+            return ExclusionConfig::nothing();
         }
+        let rules = [Some(&settings.rollback), profile.map(|profile| &profile.rollback)];
+        let mut config = ExclusionConfig {
+            exclude_patterns: self.rollback_exclude.clone(),
+            force_include: self.rollback_include.clone(),
+            prune_patterns: preflight::default_patterns().collect(),
+            ..ExclusionConfig::default()
+        };
+        for rules in rules.into_iter().flatten() {
+            config.exclude_patterns.extend_from_slice(&rules.exclude_patterns);
+            config.exclude_globs.extend_from_slice(&rules.exclude_globs);
+            config.force_include.extend_from_slice(&rules.force_include);
+            config.use_gitignore = rules.use_gitignore.unwrap_or(config.use_gitignore);
+        }
+        config
+    }
+}
+
+/// How much a store may hold. A limit of 0 is none.
+#[derive(Debug, Clone, Args)]
+pub(super) struct LimitArgs {
+    /// Keep at most so many sessions; the oldest go first, the newest of a project stays
+    /// [env: NONO_MAX_SESSIONS] [default: 10]
+    #[arg(long, value_name = "N")]
+    pub(super) max_sessions: Option<u64>,
+    /// Keep at most so many GiB of recorded contents [env: NONO_MAX_STORAGE_GB] [default: 5]
+    #[arg(long, value_name = "GB")]
+    pub(super) max_storage_gb: Option<f64>,
+    /// Keep no session that began more than so many days ago [env: NONO_MAX_AGE_DAYS] [default: 0]
+    #[arg(long, value_name = "DAYS")]
+    pub(super) max_age_days: Option<u64>,
+}
+
+impl LimitArgs {
+    /// Whether one of them is given.
+    pub(super) fn is_given(&self) -> bool {
+        self.flags(FlagSettings::default()) != FlagSettings::default()
+    }
+
+    /// Settings that these arguments give, next to those of others.
+    pub(super) fn flags(&self, others: FlagSettings) -> FlagSettings {
+        let Self { max_sessions, max_storage_gb, max_age_days } = *self;
+        FlagSettings { max_sessions, max_storage_gb, max_age_days, ..others }
     }
 }

@@ -49,6 +49,11 @@ impl Context {
         AutoStream::choice(&io::stdout()) != anstream::ColorChoice::Never
     }
 
+    /// Whether colours are wanted on stderr.
+    pub(super) fn colours_on_stderr(&self) -> bool {
+        AutoStream::choice(&io::stderr()) != anstream::ColorChoice::Never
+    }
+
     /// Says something that is not data.
     pub(super) fn say(&self, text: impl std::fmt::Display) {
         // Nobody is left to be told when stderr is closed.

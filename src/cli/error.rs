@@ -3,6 +3,7 @@
 use std::fmt;
 use std::io;
 
+use crate::config::ConfigError;
 use crate::restore::RestoreError;
 use crate::session::{CatalogError, RecordError};
 use crate::snapshot::{CaptureError, ManifestError, SnapshotError, TrackedPathError};
@@ -160,6 +161,25 @@ impl From<ManifestError> for CliError {
 impl From<StoreError> for CliError {
     fn from(error: StoreError) -> Self {
         SnapshotError::from(error).into()
+    }
+}
+
+impl From<ConfigError> for CliError {
+    fn from(error: ConfigError) -> Self {
+        let wrong = Self::usage(error.to_string());
+        match error {
+            ConfigError::NoProfile { nearest: Some(name), wanted_by: None, .. } => {
+                wrong.with_hint(format!("did you mean --profile {name}?"))
+            }
+            ConfigError::NoProfile { nearest: Some(name), wanted_by: Some(by), .. } => {
+                wrong.with_hint(format!("profile {by} extends it; did it mean {name}?"))
+            }
+            ConfigError::NoProfile { nearest: None, .. } => {
+                wrong.with_hint("`nono profile list` shows what there is")
+            }
+            ConfigError::Io(error) => Self::failed(error.to_string()),
+            _ => wrong,
+        }
     }
 }
 

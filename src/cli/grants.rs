@@ -1,4 +1,7 @@
-//! What the arguments grant: checked, and turned into a policy.
+//! What the arguments and a profile grant: checked, and turned into a policy.
+//!
+//! The two add up. A place that a profile names and that is not there is passed over: profiles name
+//! what programs use where they are installed.
 //!
 //! A grant must leave the record alone: one that contains the store or nono's configuration, or lies
 //! in them, is refused with the reason. Landlock grants whole directories, nothing can be taken out
@@ -8,8 +11,13 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 
-use super::args::home_dir;
+use super::args::{home_dir, surroundings};
+use super::context::Context;
 use super::error::CliError;
+use crate::config::{
+    ConfigError, FoundProfile, NetworkGrant, Profile, ProfileSource, Surroundings, config_dir,
+    expand,
+};
 use crate::path_text::Shown;
 use crate::sandbox::{Network, Policy, Support};
 use crate::session::Catalog;
@@ -52,10 +60,21 @@ pub(super) struct Grants {
 }
 
 impl Grants {
-    /// Checks the arguments. `catalog` is the store that must be out of reach.
-    pub(super) fn of(args: &GrantArgs, catalog: &Catalog) -> Result<Self, CliError> {
+    /// Checks the arguments and the profile, and makes the directories that the profile wants made.
+    /// `catalog` is the store that must be out of reach.
+    pub(super) fn of(
+        args: &GrantArgs,
+        profile: Option<&FoundProfile>,
+        catalog: &Catalog,
+        context: &Context,
+    ) -> Result<Self, CliError> {
+        let surroundings = surroundings()?;
+        let wanted = profile.map(|found| Wanted::of(&found.profile, &surroundings)).transpose()?;
+        let wanted = wanted.unwrap_or_default();
         let mut tracked = args.allow.clone();
-        let nothing_named = tracked.is_empty() && args.write.is_empty();
+        let nothing_named =
+            tracked.is_empty() && args.write.is_empty() && !wanted.names_what_is_tracked;
+        tracked.extend(wanted.allow);
         if args.allow_cwd || nothing_named {
             tracked.push(working_dir(args.allow_cwd)?);
         }
@@ -68,17 +87,99 @@ impl Grants {
             return Err(CliError::failed(message)
                 .with_hint("--no-sandbox runs it with all the rights that you have"));
         }
-        let protected = protected(catalog);
+        let protected = protected(catalog, profile, &surroundings);
+        for path in &wanted.create {
+            refuse_protected(path, &sys::real_or_future_path(path), &protected)?;
+            sys::create_private_dir(path)?;
+        }
         let judge = |path: &PathBuf| judge(path, &protected);
-        let write = tracked.iter().chain(&args.write).map(judge).collect::<Result<_, _>>()?;
-        let read = args.read.iter().map(judge).collect::<Result<_, _>>()?;
-        let network = match (args.block_net, args.allow_connect.is_empty()) {
-            (true, _) => Network::Closed,
-            (false, true) => Network::Open,
-            (false, false) => Network::ConnectTo(args.allow_connect.clone()),
-        };
+        let write = tracked.iter().chain(&args.write).chain(&wanted.write).chain(&wanted.create);
+        let write = write.map(judge).collect::<Result<Vec<_>, _>>()?;
+        let read = args.read.iter().chain(&wanted.read).map(judge).collect::<Result<_, _>>()?;
+        let network = network(args, profile.map(|found| &found.profile.network));
+        if let Some(FoundProfile { source: ProfileSource::File(path), files, .. }) = profile
+            && files.iter().any(|file| write.iter().any(|granted| file.starts_with(granted)))
+        {
+            context.warn(format_args!(
+                "the command can change its own profile {}: keep it where it cannot write",
+                Shown::path(path)
+            ));
+        }
         Ok(Self { tracked, policy: Some(Policy { read, write, network }) })
     }
+}
+
+/// The places of a profile that there are.
+#[derive(Debug, Default)]
+struct Wanted {
+    /// Whether the profile says what is recorded, even if none of it is there.
+    names_what_is_tracked: bool,
+    allow: Vec<PathBuf>,
+    write: Vec<PathBuf>,
+    create: Vec<PathBuf>,
+    read: Vec<PathBuf>,
+}
+
+impl Wanted {
+    fn of(profile: &Profile, surroundings: &Surroundings<'_>) -> Result<Self, ConfigError> {
+        let expanded = |texts: &[String]| -> Result<Vec<PathBuf>, ConfigError> {
+            let mut places = Vec::new();
+            for text in texts {
+                match expand(text, surroundings)? {
+                    Some(place) => places.push(place),
+                    None => tracing::debug!("{text} is not granted: the variable is not set"),
+                }
+            }
+            Ok(places)
+        };
+        let there = |texts: &[String]| -> Result<Vec<PathBuf>, ConfigError> {
+            let mut places = expanded(texts)?;
+            places.retain(|place| match sys::real_path(place) {
+                Ok(_) => true,
+                Err(error) => {
+                    tracing::debug!("{} is not granted: {error}", Shown::path(place));
+                    false
+                }
+            });
+            Ok(places)
+        };
+        Ok(Self {
+            names_what_is_tracked: !profile.allow.is_empty(),
+            allow: there(&profile.allow)?,
+            write: there(&profile.write)?,
+            create: expanded(&profile.create)?,
+            read: there(&profile.read)?,
+        })
+    }
+}
+
+/// Ports of arguments and of a profile add up; `--block-net` closes all.
+fn network(args: &GrantArgs, profile: Option<&NetworkGrant>) -> Network {
+    let mut ports = args.allow_connect.clone();
+    match (args.block_net, profile) {
+        (true, _) => Network::Closed,
+        (false, Some(NetworkGrant::Connect(more))) => {
+            ports.extend(more);
+            Network::ConnectTo(ports)
+        }
+        (false, _) if !ports.is_empty() => Network::ConnectTo(ports),
+        (false, Some(NetworkGrant::Closed)) => Network::Closed,
+        (false, Some(NetworkGrant::Open) | None) => Network::Open,
+    }
+}
+
+/// Whether what a profile grants is safe, without granting anything. Gives the reasons why not.
+pub(super) fn check_profile(
+    found: &FoundProfile,
+    catalog: &Catalog,
+) -> Result<Vec<CliError>, CliError> {
+    let surroundings = surroundings()?;
+    let Wanted { allow, write, create, read, .. } = Wanted::of(&found.profile, &surroundings)?;
+    let protected = protected(catalog, Some(found), &surroundings);
+    let places = allow.iter().chain(&write).chain(&create).chain(&read);
+    let judged =
+        places.map(|place| refuse_protected(place, &sys::real_or_future_path(place), &protected));
+    Ok(judged.filter_map(Result::err).collect())
 }
 
 fn working_dir(is_wanted: bool) -> Result<PathBuf, CliError> {
@@ -99,26 +200,30 @@ struct Protected {
     what: &'static str,
 }
 
-fn protected(catalog: &Catalog) -> Vec<Protected> {
+fn protected(
+    catalog: &Catalog,
+    profile: Option<&FoundProfile>,
+    surroundings: &Surroundings<'_>,
+) -> Vec<Protected> {
     let stores = catalog.roots().iter().map(|root| (root.clone(), "the store"));
-    let config = config_dir().ok().map(|dir| (dir, "nono's configuration"));
-    let current = sys::current_dir().unwrap_or_else(|_| PathBuf::from("/"));
+    let config = config_dir(surroundings);
+    let settings = config.as_ref().map(|dir| dir.join("config.toml"));
+    // Files that the directory only links to are configuration as well. One that was named by its
+    // path lies where somebody wanted it.
+    let files = profile
+        .map(|found| match found.source {
+            ProfileSource::File(_) => found.files.get(1..).unwrap_or_default(),
+            _ => &found.files,
+        })
+        .unwrap_or_default();
+    let config = config.into_iter().chain(settings).chain(files.iter().cloned());
     stores
-        .chain(config)
+        .chain(config.map(|path| (path, "nono's configuration")))
         .map(|(path, what)| {
-            let plain = sys::plain_absolute(&path, &current);
+            let plain = sys::plain_absolute(&path, &surroundings.current_dir);
             Protected { path: sys::real_or_future_path(&plain), what }
         })
         .collect()
-}
-
-/// nono's configuration: `$XDG_CONFIG_HOME/nono` or `~/.config/nono`.
-pub(super) fn config_dir() -> Result<PathBuf, CliError> {
-    let config = std::env::var_os("XDG_CONFIG_HOME").map(PathBuf::from);
-    match config.filter(|path| path.is_absolute()) {
-        Some(config) => Ok(config.join("nono")),
-        None => Ok(home_dir()?.join(".config/nono")),
-    }
 }
 
 /// The place that a grant really names.
@@ -126,8 +231,13 @@ fn judge(path: &Path, protected: &[Protected]) -> Result<PathBuf, CliError> {
     let real = sys::real_path(path).map_err(|error| {
         CliError::failed(format!("cannot grant {}: {error}", Shown::path(path)))
     })?;
+    refuse_protected(path, &real, protected)?;
+    Ok(real)
+}
+
+fn refuse_protected(path: &Path, real: &Path, protected: &[Protected]) -> Result<(), CliError> {
     for Protected { path: place, what } in protected {
-        let how = if place.starts_with(&real) {
+        let how = if place.starts_with(real) {
             "contains"
         } else if real.starts_with(place) {
             "lies in"
@@ -141,5 +251,5 @@ fn judge(path: &Path, protected: &[Protected]) -> Result<PathBuf, CliError> {
              or keep the store elsewhere with --root DIR",
         ));
     }
-    Ok(real)
+    Ok(())
 }

@@ -16,6 +16,8 @@ mod launch;
 mod preflight;
 mod progress;
 pub mod render;
+mod retention;
+mod review;
 mod supervise;
 
 use std::ffi::OsString;
@@ -71,12 +73,15 @@ fn dispatch(arguments: Arguments, context: &Context) -> Outcome {
         Command::Mount(args) => commands::mount::run(&args, &store, context),
         #[cfg(feature = "mount")]
         Command::Umount(args) => commands::umount::run(&args, context),
+        Command::Profile { command } => commands::profile::run(&command, &store, context),
+        Command::Config { command } => commands::config::run(&command, &store, context),
         Command::Doctor(args) => commands::doctor::run(&args, &store, context),
         Command::Completions(args) => commands::completions::completions(&args, context),
         Command::Man(args) => commands::completions::man(&args, context),
         Command::Rollback { command } => match command {
             Rollback::List(args) => commands::list::run(&args, &store, context),
             Rollback::Show(args) => commands::show::run(&args, &store, context),
+            Rollback::Review(args) => commands::review::run(&args, &store, context),
             Rollback::Diff(args) => commands::diff::run(&args, &store, context),
             Rollback::Restore(args) => commands::restore::run(&args, &store, context),
             Rollback::Cat(args) => commands::cat::run(&args, &store, context),

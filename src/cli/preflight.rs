@@ -1,14 +1,28 @@
-//! What is left out unless somebody wants it: directories that programs make again, and `.git`.
+//! Before and after the first look at a tree: how long it will take, and what is left out.
 //!
-//! The engine leaves nothing out by itself; this is a habit of the command line, and every
-//! directory that it costs somebody is named, with the flag that keeps it.
+//! Directories that programs make again, and `.git`, are left out unless somebody wants them. The
+//! engine leaves nothing out by itself; this is a habit of the command line, and every directory that
+//! it costs somebody is named, with the flag that keeps it.
 
 use std::collections::BTreeMap;
 use std::path::Path;
 
 use super::context::Context;
+use super::render::byte_size;
+use crate::layout;
 use crate::path_text::Shown;
-use crate::snapshot::{NotCapturedReason, SnapshotManifest};
+use crate::session::RecordRequest;
+use crate::snapshot::{NotCapturedReason, SnapshotManifest, resolve_roots};
+use crate::stat_cache::has_cache;
+use crate::sys::Dir;
+use crate::walk::{Filter, estimate};
+
+/// What a first recording takes: measured on two processors, everything in memory. A disk that has to
+/// be read is slower.
+const SECONDS_PER_ENTRY: f64 = 15e-6;
+const SECONDS_PER_BYTE: f64 = 2e-9;
+/// What takes less is not announced, in seconds.
+const NOTICEABLE: f64 = 1.5;
 
 /// Names of directories, with what they hold.
 const WELL_KNOWN: &[(&str, &str)] = &[
@@ -42,6 +56,46 @@ pub(super) fn default_patterns() -> impl Iterator<Item = String> {
     WELL_KNOWN.iter().map(|(name, _)| format!("{name}/"))
 }
 
+/// Says how long the first recording of a large tree will take. A tree that was recorded before is
+/// not looked at: only what changed is read. Whatever fails here, the recording itself will say.
+pub(super) fn announce(request: &RecordRequest, context: &Context) {
+    let index = Dir::open(&request.root.join(layout::INDEX));
+    let is_known = |path: &Path| index.as_ref().is_ok_and(|index| has_cache(index, path));
+    let roots = resolve_roots(&request.tracked_paths, &request.exclusion, &[]);
+    for root in roots.unwrap_or_default().iter().filter(|root| !is_known(&root.path)) {
+        let (Ok(dir), Ok(filter)) = (Dir::open(&root.path), Filter::new(&root.exclusion)) else {
+            continue;
+        };
+        let found = estimate(&dir, &filter);
+        let seconds = found.entries * SECONDS_PER_ENTRY + found.bytes * SECONDS_PER_BYTE;
+        if seconds >= NOTICEABLE {
+            context.say(format_args!(
+                "first recording of {}: about {} entries, {}, {seconds:.0} s or more; later ones \
+                 read only what changed",
+                Shown::path(&root.path),
+                two_digits(found.entries),
+                byte_size(found.bytes as u64),
+            ));
+        }
+    }
+}
+
+/// A number without the digits that nobody knows.
+fn two_digits(number: f64) -> u64 {
+    let unit = 10f64.powf(number.max(1.0).log10().floor() - 1.0).max(1.0);
+    ((number / unit).round() * unit) as u64
+}
+
+/// Warns when rules leave out everything: such a session undoes nothing.
+pub(super) fn warn_if_empty(manifest: &SnapshotManifest, context: &Context) {
+    if manifest.totals.file_count == 0 && !manifest.not_captured.is_empty() {
+        context.warn(
+            "NOTHING IS RECORDED: every file is left out, so nothing can be undone \
+             (--rollback-all leaves nothing out)",
+        );
+    }
+}
+
 /// Names what was left out by default, each kind in one line. Returns how many paths these were.
 pub(super) fn report(manifest: &SnapshotManifest, context: &Context) -> usize {
     let mut found: BTreeMap<usize, Vec<&Path>> = BTreeMap::new();
@@ -64,4 +118,15 @@ pub(super) fn report(manifest: &SnapshotManifest, context: &Context) -> usize {
         ));
     }
     found.values().map(Vec::len).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_two_digits_of_an_estimate_are_said() {
+        let said = [0.0, 7.4, 99.6, 123.0, 98_765.0, 1_250_000.0].map(two_digits);
+        assert_eq!(said, [0, 7, 100, 120, 99_000, 1_300_000]);
+    }
 }

@@ -6,7 +6,8 @@ use std::os::unix::ffi::OsStrExt;
 use super::plan::CleanupPlan;
 use super::store_root::{StoreRoot, identity};
 use super::survey::Survey;
-use super::{CleanupError, CleanupOptions, CleanupReport, SkipReason, SkippedSession};
+use super::withdraw::claim;
+use super::{CleanupError, CleanupOptions, CleanupReport, SkippedSession, usage};
 use crate::snapshot::SessionDir;
 use crate::store::{LocalStore, StoreLock};
 use crate::sys::FileLock;
@@ -54,25 +55,17 @@ impl CleanupPlan {
         for name in &self.names {
             let Some(session) = root.open_session(name)? else { continue };
             known.extend(identity(&session)?);
-            let reason = if session.is_running()? {
-                SkipReason::Running
-            // Not waited for: whoever holds it may be waiting for the store's lock.
-            } else if let Some(lock) = session.try_lock()? {
-                if session.has_restore_journal()? {
-                    let reason = SkipReason::RestoreInterrupted;
-                    let session_id = session.id();
+            let session_id = session.id();
+            match claim(&session)? {
+                Ok(lock) => {
+                    report.sessions_removed.push(session_id);
+                    removed.push(Removed { name: name.clone(), session, _lock: lock });
+                }
+                Err(reason) => {
                     report.sessions_skipped.push(SkippedSession { session_id, reason });
                     kept.push(session);
-                    continue;
                 }
-                report.sessions_removed.push(session.id());
-                removed.push(Removed { name: name.clone(), session, _lock: lock });
-                continue;
-            } else {
-                SkipReason::Busy
-            };
-            report.sessions_skipped.push(SkippedSession { session_id: session.id(), reason });
-            kept.push(session);
+            }
         }
         for session in list().map_err(|error| CleanupError::List(error.into()))? {
             if identity(&session)?.is_some_and(|id| known.insert(id)) {
@@ -103,6 +96,9 @@ impl CleanupPlan {
         // Last, so that what is left to do after a crash can still be seen from the manifests.
         for name in &hidden {
             root.dir.remove_dir_all(name)?;
+        }
+        if store.is_some() {
+            usage::note(&root, survey.remaining_bytes());
         }
         Ok(survey.report(report))
     }

@@ -31,6 +31,17 @@ impl Marks {
         self.reached.contains(hash)
     }
 
+    /// What was reached here and not there.
+    pub(super) fn beyond<'a>(&'a self, other: &'a Self) -> impl Iterator<Item = &'a ContentHash> {
+        self.reached.difference(&other.reached)
+    }
+
+    /// Adds what somebody else reached.
+    pub(super) fn absorb(&mut self, other: Self) {
+        self.reached.extend(other.reached);
+        self.walked.extend(other.walked);
+    }
+
     /// Marks everything that a remaining session needs.
     pub(super) fn keep(
         &mut self,
@@ -39,10 +50,13 @@ impl Marks {
         progress: &dyn Progress,
     ) -> Result<(), CleanupError> {
         let damaged = |source| CleanupError::DamagedSession { session_id: session.id(), source };
+        // In this order: what is announced no longer is published by then.
+        let pending = session.pending_baseline().map_err(|error| damaged(error.into()))?;
         let manifests = all_manifests(session).map_err(|error| damaged(error.into()))?;
-        for loaded in manifests {
+        let published = manifests.into_iter().map(|loaded| loaded.manifest);
+        for manifest in published.chain(pending) {
             let refuse = |error: StoreError| Err(damaged(error.into()));
-            self.walk(store, loaded.manifest.merkle_root, &Self::default(), progress, refuse)?;
+            self.walk(store, manifest.merkle_root, &Self::default(), progress, refuse)?;
         }
         Ok(())
     }

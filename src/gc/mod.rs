@@ -24,6 +24,8 @@ mod store_root;
 mod survey;
 #[cfg(test)]
 mod tests;
+mod usage;
+mod withdraw;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -37,6 +39,8 @@ use crate::store::StoreError;
 use crate::sys;
 
 pub use plan::CleanupPlan;
+pub use usage::{StorageUsage, UsageGuess, guess_usage, measure_usage};
+pub use withdraw::{Withdrawn, withdraw};
 
 /// Age at which an object that nothing ever named is garbage, unless told otherwise.
 pub const DEFAULT_GRACE: Duration = Duration::from_secs(60 * 60);

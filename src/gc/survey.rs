@@ -23,6 +23,7 @@ pub(super) struct Survey {
     pub(super) own_bytes: u64,
     young_count: u64,
     young_bytes: u64,
+    kept_bytes: u64,
 }
 
 impl Survey {
@@ -98,6 +99,7 @@ impl Survey {
                 return Err(CleanupError::Cancelled);
             }
             if kept.contains(&found.hash) {
+                self.kept_bytes = self.kept_bytes.saturating_add(found.size);
                 return Ok(());
             }
             if released.contains(&found.hash) || is_older(found.stored_at, now, options.grace) {
@@ -108,6 +110,11 @@ impl Survey {
             }
             Ok(())
         })
+    }
+
+    /// Bytes of the shared objects that stay.
+    pub(super) fn remaining_bytes(&self) -> u64 {
+        self.kept_bytes.saturating_add(self.young_bytes)
     }
 
     /// Fills in the numbers.

@@ -491,7 +491,9 @@ fn a_freed_object_is_stored_again_because_no_stat_cache_vouches_for_it() {
 
     lab.cleanup(&["first"], &[]);
     assert_ne!(lab.store().generation().unwrap(), generation);
-    assert_eq!(fs::read_dir(lab.root().join("index")).unwrap().count(), 0);
+    let caches = fs::read_dir(lab.root().join("index")).unwrap();
+    let is_cache = |name: &std::ffi::OsString| name.to_string_lossy().ends_with(".stat");
+    assert_eq!(caches.map(|entry| entry.unwrap().file_name()).filter(is_cache).count(), 0);
     let second = lab.manager("second");
     let baseline = second.create_baseline().unwrap();
     assert_eq!(baseline.totals.files_read, baseline.totals.file_count);
@@ -736,4 +738,80 @@ fn what_a_crash_left_of_a_session_in_the_making_goes_when_it_is_old() {
     let options = CleanupOptions { grace: Duration::ZERO, ..CleanupOptions::default() };
     lab.plan(&[], &[]).unwrap().apply(|| Ok::<_, Infallible>(Vec::new()), &options).unwrap();
     assert!(!unfinished.exists() && !cache.exists());
+}
+
+/// Bytes of all objects in the shared store.
+fn stored_bytes(lab: &Lab) -> u64 {
+    let mut bytes = 0;
+    let add = |found: crate::store::FoundObject| {
+        bytes += found.size;
+        Ok::<_, crate::store::StoreError>(())
+    };
+    lab.store().for_each_object(add).unwrap();
+    bytes
+}
+
+/// Four sessions; each has something of its own, and something that the next one has too.
+fn four_sessions(lab: &Lab) -> [&'static str; 4] {
+    let ids = ["s1", "s2", "s3", "s4"];
+    for (index, id) in ids.iter().enumerate() {
+        lab.write("own", &"x".repeat(1000 + index));
+        lab.write("passed on", &"y".repeat(5000 + index / 2));
+        lab.manager(id).create_baseline().unwrap();
+    }
+    ids
+}
+
+#[test]
+fn what_a_session_frees_is_known_before_it_goes() {
+    let lab = Lab::new();
+    let ids = four_sessions(&lab);
+    let removable: Vec<_> = ids[..3].iter().map(|id| lab.open(id)).collect();
+    let options = CleanupOptions::default();
+    let before = lab.everything();
+    let usage = measure_usage(&lab.root(), &removable, &options).unwrap();
+    assert_eq!(lab.everything(), before, "measuring changed something");
+    assert_eq!(usage.total_bytes, stored_bytes(&lab));
+    for id in &ids[..3] {
+        let freed = lab.cleanup(&[id], &[]).bytes_freed;
+        assert_eq!(usage.freed_bytes[*id], freed, "{id}");
+        assert!(freed >= 1000);
+    }
+    // The second is the last that needs what the first two have in common.
+    assert!(usage.freed_bytes["s1"] < 5000 && usage.freed_bytes["s2"] > 5000);
+    assert!(usage.freed_bytes["s3"] < 5000, "the fourth needs what they have in common");
+}
+
+#[test]
+fn the_guess_is_exact_after_a_collection_and_grows_with_what_sessions_write() {
+    let lab = Lab::new();
+    let ids = four_sessions(&lab);
+    let guess = || guess_usage(&lab.root()).unwrap();
+    assert_eq!(guess(), UsageGuess { bytes: stored_bytes(&lab), withdrawn_sessions: 0 });
+    lab.cleanup(&ids[..2], &[]);
+    assert_eq!(guess().bytes, stored_bytes(&lab));
+    lab.write("new", &"z".repeat(700));
+    lab.manager(ids[3]).create_incremental().unwrap();
+    lab.manager("s5").create_baseline().unwrap();
+    assert_eq!(guess().bytes, stored_bytes(&lab));
+    // What waits to be freed still takes space.
+    let withdrawn = withdraw(&lab.root(), &[lab.open("s3"), lab.open("s5")]).unwrap();
+    assert_eq!(withdrawn.session_ids, ["s3", "s5"]);
+    assert_eq!(guess(), UsageGuess { bytes: stored_bytes(&lab), withdrawn_sessions: 2 });
+    assert!(lab.cleanup(&[], &[]).bytes_freed > 0);
+    assert_eq!(guess(), UsageGuess { bytes: stored_bytes(&lab), withdrawn_sessions: 0 });
+    assert_sound(&lab.manager("s4"));
+}
+
+#[test]
+fn a_session_that_somebody_works_on_is_not_withdrawn() {
+    let lab = Lab::new();
+    four_sessions(&lab);
+    let (busy, running) = (lab.open("s1"), lab.open("s2"));
+    let _locks = (busy.lock().unwrap(), running.lock_running().unwrap());
+    let withdrawn = withdraw(&lab.root(), &[busy, running, lab.open("s3")]).unwrap();
+    assert_eq!(withdrawn.session_ids, ["s3"]);
+    let reasons: Vec<_> = withdrawn.skipped.iter().map(|skipped| skipped.reason).collect();
+    assert_eq!(reasons, [SkipReason::Busy, SkipReason::Running]);
+    assert!(lab.root().join("s1").exists() && !lab.root().join("s3").exists());
 }

@@ -50,6 +50,7 @@ pub(super) fn offer_all(
         // The stat cache would spare reading what is wanted.
         capture(&CaptureRequest {
             store: &sieve,
+            flushed: None,
             roots: &manifest.roots,
             budget: Budget::UNLIMITED,
             is_baseline: false,

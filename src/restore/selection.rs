@@ -1,5 +1,6 @@
 //! Which paths of a snapshot are meant: files, directories, globs, kinds of change.
 
+use std::collections::HashSet;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
@@ -14,10 +15,14 @@ use crate::snapshot::TrackedRoot;
 /// What a person selects, as given.
 #[derive(Debug, Clone, Default)]
 pub struct Selection {
-    /// Files, directories (with all that is in them) and globs; everything when empty. A relative
-    /// one is looked for in every tracked path, and a glob without a slash matches a name anywhere.
+    /// Files, directories (with all that is in them) and globs; everything when empty (and nothing is
+    /// named in `exactly`). A relative one is looked for in every tracked path, and a glob without a
+    /// slash matches a name anywhere.
     pub paths: Vec<PathBuf>,
-    /// What of these is not meant, in the same form.
+    /// Absolute paths that are meant as well, each by itself: no glob, nothing below it, and no error
+    /// when nothing of that name was ever there. As many as there are changes, if need be.
+    pub exactly: Vec<PathBuf>,
+    /// What of these is not meant, in the form of `paths`.
     pub exclude: Vec<PathBuf>,
     /// Only what was created, modified or deleted *since* the snapshot: `Deleted` brings back what
     /// is gone. All kinds when empty; `Modified` includes changed permissions.
@@ -28,6 +33,7 @@ pub struct Selection {
 pub(super) struct Selected<'a> {
     roots: Vec<&'a [u8]>,
     paths: Vec<Pattern>,
+    exactly: HashSet<&'a [u8]>,
     exclude: Vec<Pattern>,
     only: &'a [ChangeType],
 }
@@ -60,6 +66,7 @@ impl<'a> Selected<'a> {
         Ok(Self {
             roots: roots.iter().map(|root| root.path.as_os_str().as_bytes()).collect(),
             paths: compile(&selection.paths)?,
+            exactly: selection.exactly.iter().map(|path| path.as_os_str().as_bytes()).collect(),
             exclude: compile(&selection.exclude)?,
             only: &selection.only,
         })
@@ -70,8 +77,10 @@ impl<'a> Selected<'a> {
         let inside = self.roots.iter().find_map(|root| byte_path::relative_to(path, root));
         let Some(inside) = inside else { return false };
         let matches = |pattern: &Pattern| pattern.matches(path, inside);
-        (self.paths.is_empty() || self.paths.iter().any(matches))
-            && !self.exclude.iter().any(matches)
+        let is_named = self.names_everything()
+            || self.exactly.contains(path)
+            || self.paths.iter().any(matches);
+        is_named && !self.exclude.iter().any(matches)
     }
 
     /// Whether a change of this type (as the restore makes it) is meant. What is none for a person,
@@ -87,9 +96,13 @@ impl<'a> Selected<'a> {
         self.only.contains(&since)
     }
 
+    fn names_everything(&self) -> bool {
+        self.paths.is_empty() && self.exactly.is_empty()
+    }
+
     /// Whether everything is meant.
     pub(super) fn is_all(&self) -> bool {
-        self.paths.is_empty() && self.exclude.is_empty() && self.only.is_empty()
+        self.names_everything() && self.exclude.is_empty() && self.only.is_empty()
     }
 
     /// Paths that were named without a glob, each with all it may stand for.
@@ -148,12 +161,26 @@ impl Pattern {
 mod tests {
     use super::*;
 
+    #[test]
+    fn exact_paths_are_no_globs_and_mean_nothing_below() {
+        let roots = [TrackedRoot { path: "/p".into(), exclusion: Default::default() }];
+        let mut selection =
+            Selection { exactly: vec!["/p/d".into(), "/p/a*".into()], ..Selection::default() };
+        let selected = Selected::new(&selection, &roots).unwrap();
+        assert!(selected.contains(b"/p/d") && selected.contains(b"/p/a*"));
+        assert!(!selected.contains(b"/p/d/x") && !selected.contains(b"/p/ab"));
+        assert!(!selected.is_all());
+        selection.paths = vec!["b".into()];
+        let selected = Selected::new(&selection, &roots).unwrap();
+        assert!(selected.contains(b"/p/d") && selected.contains(b"/p/b/x"));
+    }
+
     fn contains(paths: &[&str], exclude: &[&str], path: &str) -> bool {
         let roots = [TrackedRoot { path: "/home/me".into(), exclusion: Default::default() }];
         let selection = Selection {
             paths: paths.iter().map(PathBuf::from).collect(),
             exclude: exclude.iter().map(PathBuf::from).collect(),
-            only: Vec::new(),
+            ..Selection::default()
         };
         Selected::new(&selection, &roots).unwrap().contains(path.as_bytes())
     }

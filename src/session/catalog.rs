@@ -7,6 +7,7 @@ use serde::Serialize;
 use crate::diff::ChangeSummary;
 use crate::layout;
 use crate::path_text::{Shown, encode, serde_paths};
+use crate::snapshot::settle;
 use crate::snapshot::{ManifestError, SessionDir, SessionMetadata, SessionOrigin};
 use crate::store::{LocalStore, StoreError};
 use crate::sys::{self, Dir};
@@ -142,7 +143,8 @@ impl Catalog {
         &self.roots
     }
 
-    /// Opens all sessions, oldest id first. A store that does not exist has none.
+    /// Opens all sessions, oldest id first. A store that does not exist has none. What a killed
+    /// supervisor left half-done of a baseline is finished first.
     ///
     /// # Errors
     /// When a directory cannot be read.
@@ -152,14 +154,24 @@ impl Catalog {
             sessions.append(&mut sessions_below(root)?);
         }
         sessions.sort_by_key(SessionDir::id);
+        for session in &sessions {
+            settle_baseline(session, false);
+        }
         Ok(sessions)
     }
 
-    /// Finds a session by its id, a prefix that only it has, or `latest`.
+    /// Finds a session by its id, a prefix that only it has, or `latest`. Waits until its baseline is
+    /// durable.
     ///
     /// # Errors
     /// [`CatalogError::NotFound`], [`CatalogError::Ambiguous`], [`CatalogError::Empty`].
     pub fn find(&self, id: &str) -> Result<SessionDir, CatalogError> {
+        let session = self.find_unsettled(id)?;
+        settle_baseline(&session, true);
+        Ok(session)
+    }
+
+    fn find_unsettled(&self, id: &str) -> Result<SessionDir, CatalogError> {
         let mut sessions = self.sessions()?;
         if id == LATEST {
             let newest = sessions
@@ -286,6 +298,13 @@ impl SessionStatus {
             Self::Completed => "completed",
             Self::Interrupted => "interrupted",
         }
+    }
+}
+
+/// A supervisor that was killed may have left a baseline that nobody made durable.
+fn settle_baseline(session: &SessionDir, waits: bool) {
+    if let Err(error) = settle(session, waits) {
+        tracing::warn!("the baseline of session {} is not settled: {error}", session.id());
     }
 }
 

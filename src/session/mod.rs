@@ -6,7 +6,9 @@
 mod attribution;
 mod catalog;
 mod recording;
+mod retention;
 
 pub use attribution::changed_since;
 pub use catalog::{Catalog, CatalogError, SessionStatus, SessionSummary, SnapshotId};
 pub use recording::{RecordError, RecordRequest, Recording, create_session, new_session_dir};
+pub use retention::{Expired, Expiry, RetentionPolicy, SessionFacts};

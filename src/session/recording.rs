@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::thread::JoinHandle;
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
@@ -61,11 +62,15 @@ pub struct RecordRequest {
 pub struct Recording {
     manager: SnapshotManager,
     baseline: SnapshotManifest,
+    /// Makes the baseline durable.
+    flush: Option<JoinHandle<Result<(), SnapshotError>>>,
     _running: Option<FileLock>,
 }
 
 impl Recording {
-    /// Makes a session and captures its baseline. If that fails, there is no session.
+    /// Makes a session and captures its baseline. If that fails, there is no session. The baseline of a
+    /// run is in the store when this returns and becomes durable in the background: see
+    /// [`SnapshotManager::begin_baseline`]. Any other one is durable.
     ///
     /// # Errors
     /// A path that cannot be tracked, a tree over budget, a store that cannot be written.
@@ -93,9 +98,22 @@ impl Recording {
             request.budget,
         )
         .map(|manager| manager.with_progress(progress))
-        .and_then(|manager| Ok((manager.create_baseline()?, manager)));
+        .and_then(|manager| Ok((manager.begin_baseline()?, manager)));
+        let started = started.and_then(|(pending, manager)| {
+            let baseline = pending.manifest().clone();
+            let flush = match request.origin {
+                SessionOrigin::Run => Some(std::thread::spawn(|| pending.publish())),
+                SessionOrigin::Snapshot => {
+                    pending.publish()?;
+                    None
+                }
+            };
+            Ok((baseline, flush, manager))
+        });
         match started {
-            Ok((baseline, manager)) => Ok(Self { manager, baseline, _running: running }),
+            Ok((baseline, flush, manager)) => {
+                Ok(Self { manager, baseline, flush, _running: running })
+            }
             Err(error) => {
                 // Nothing was recorded, so nothing is left to be listed.
                 discard(&root, &session)?;
@@ -124,9 +142,13 @@ impl Recording {
     /// # Errors
     /// When the state cannot be captured; the session then stays interrupted.
     pub fn finish(
-        self,
+        mut self,
         exit_code: Option<i32>,
     ) -> Result<(SnapshotManifest, Vec<Change>), RecordError> {
+        if let Some(flush) = self.flush.take() {
+            // A panic there goes on here.
+            flush.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
+        }
         let (manifest, changes) = match self.manager.create_incremental() {
             Ok((manifest, changes)) => (manifest, Some(changes)),
             // It is recorded all the same, so the session has ended.

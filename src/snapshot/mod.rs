@@ -10,6 +10,7 @@ mod known;
 mod manager;
 mod manifest;
 mod metadata;
+mod pending;
 mod read;
 mod roots;
 mod session_dir;
@@ -29,6 +30,8 @@ pub use manifest::{
     SnapshotManifest, Totals,
 };
 pub use metadata::{SessionMetadata, SessionOrigin};
+pub use pending::PendingBaseline;
+pub(crate) use pending::settle;
 pub(crate) use roots::OpenPath;
 pub use roots::{TrackedPathError, TrackedRoot, resolve_roots};
 #[cfg(feature = "fuzzing")]

@@ -266,18 +266,65 @@ impl SessionDir {
         manifest: &SnapshotManifest,
     ) -> Result<ContentHash, ManifestError> {
         let snapshots = self.dir()?.open_dir(layout::SNAPSHOTS.as_bytes())?;
-        let name = manifest.number.to_string().into_bytes();
-        match snapshots.make_dir(&name, 0o700) {
-            Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => {
-                return Err(error.into());
-            }
-            _ => {}
-        }
-        let dir = snapshots.open_dir(&name)?;
+        let dir = make_snapshot_dir(&snapshots, manifest.number)?;
         let hash = write(&dir, manifest)?;
         dir.remove_unfinished(layout::MANIFEST.as_bytes());
         snapshots.sync()?;
         Ok(hash)
+    }
+
+    /// Says that the objects of a baseline are in the store, though not yet durable. Neither is this.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub(super) fn announce(&self, manifest: &SnapshotManifest) -> Result<(), ManifestError> {
+        let snapshots = self.dir()?.open_dir(layout::SNAPSHOTS.as_bytes())?;
+        let dir = make_snapshot_dir(&snapshots, manifest.number)?;
+        let bytes = encode(&dir, manifest)?;
+        dir.replace_file(layout::PENDING_MANIFEST.as_bytes(), &bytes, 0o600, false)?;
+        Ok(())
+    }
+
+    /// Takes back what [`announce`](Self::announce) said, or sets it aside as `lost`.
+    ///
+    /// # Errors
+    /// When the directory cannot be written.
+    pub(super) fn withdraw(&self, lost: bool) -> Result<(), ManifestError> {
+        let dir = self.dir()?.open_beneath(format!("{}/0", layout::SNAPSHOTS).as_bytes())?;
+        let pending = layout::PENDING_MANIFEST.as_bytes();
+        match lost {
+            true => dir.rename(pending, &dir, layout::LOST_MANIFEST.as_bytes())?,
+            false => dir.remove_file(pending)?,
+        }
+        Ok(())
+    }
+
+    /// The manifest of a baseline that is in the store and not yet durable. `None` when there is no
+    /// such, or it has become a snapshot.
+    ///
+    /// # Errors
+    /// As [`ManifestError`] says; after a power failure, it may be cut short.
+    pub fn pending_baseline(&self) -> Result<Option<SnapshotManifest>, ManifestError> {
+        let dir = self.dir()?;
+        // In this order: it is taken back after the snapshot appeared.
+        let name = layout::pending_manifest().into_bytes();
+        let is_there = |name: &[u8]| match dir.try_stat(name) {
+            Ok(found) => Ok(found.is_some()),
+            Err(error) if error.is_gone() => Ok(false),
+            Err(error) => Err(error),
+        };
+        if !is_there(&name)? || is_there(layout::snapshot_manifest(0).as_bytes())? {
+            return Ok(None);
+        }
+        let manifest = match read::<SnapshotManifest>(&dir, &name) {
+            Ok((manifest, _)) => manifest,
+            Err(ManifestError::Missing { .. }) => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        match manifest.validate(0) {
+            Ok(()) => Ok(Some(manifest)),
+            Err(reason) => Err(ManifestError::Corrupt { path: dir.path_of(&name), reason }),
+        }
     }
 
     /// All manifests in order, each checked against the one before it and against the session's
@@ -372,13 +419,26 @@ pub(crate) fn parse<T: DeserializeOwned>(bytes: &[u8], path: &Path) -> Result<T,
     serde_json::from_slice(bytes).map_err(corrupt)
 }
 
-fn write(dir: &Dir, document: &impl serde::Serialize) -> Result<ContentHash, ManifestError> {
+fn make_snapshot_dir(snapshots: &Dir, number: u64) -> sys::Result<Dir> {
+    let name = number.to_string().into_bytes();
+    match snapshots.make_dir(&name, 0o700) {
+        Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => Err(error),
+        _ => snapshots.open_dir(&name),
+    }
+}
+
+fn encode(dir: &Dir, document: &impl serde::Serialize) -> Result<Vec<u8>, ManifestError> {
     let mut bytes =
         serde_json::to_vec_pretty(document).map_err(|error| ManifestError::Corrupt {
             path: dir.path_of(layout::MANIFEST.as_bytes()),
             reason: error.to_string(),
         })?;
     bytes.push(b'\n');
+    Ok(bytes)
+}
+
+fn write(dir: &Dir, document: &impl serde::Serialize) -> Result<ContentHash, ManifestError> {
+    let bytes = encode(dir, document)?;
     dir.replace_file(layout::MANIFEST.as_bytes(), &bytes, 0o600, true)?;
     Ok(ContentHash::of(&bytes))
 }

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use super::import;
 use super::{ImportError, Imported, ObjectSource, ObjectStore, StoreError, Stored, export};
 use crate::object::ContentHash;
-use crate::sys::{self, Dir, FileKind, FileLock, FileTime, IoContext, Stat, TempFile};
+use crate::sys::{self, Dir, EarlyFlush, FileKind, FileLock, FileTime, IoContext, Stat, TempFile};
 
 /// Mode of an object: nobody writes it, its owner reads it.
 pub(super) const OBJECT_MODE: u16 = 0o400;
@@ -161,6 +161,17 @@ impl LocalStore {
     /// EIO when the kernel lost data.
     pub fn sync(&self) -> Result<(), StoreError> {
         Ok(self.dir.sync_file_system()?)
+    }
+
+    /// Does some work that writes to the store, flushing what is complete meanwhile.
+    ///
+    /// # Errors
+    /// EIO when the kernel lost data.
+    pub(crate) fn flush_during<T>(
+        &self,
+        work: impl FnOnce(&EarlyFlush) -> T,
+    ) -> Result<T, StoreError> {
+        Ok(EarlyFlush::during(&self.dir, work)?)
     }
 
     /// Opens an object. Its bytes are not checked yet: see [`ObjectFile::verify`].

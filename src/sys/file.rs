@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use rustix::fd::{AsFd, AsRawFd, OwnedFd};
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, SeekFrom};
@@ -246,16 +247,7 @@ impl<'a> TempFile<'a> {
     pub fn persist(&self, target: &Dir, name: &[u8]) -> Result<bool> {
         let linked =
             fail_point::around(Operation::Create(Place(target, name)), || match &self.name {
-                None => {
-                    let own = format!("/proc/self/fd/{}", self.file.as_raw_fd());
-                    rustix::fs::linkat(
-                        CWD,
-                        own.as_str(),
-                        target.as_fd(),
-                        name,
-                        AtFlags::SYMLINK_FOLLOW,
-                    )
-                }
+                None => self.link_unnamed(target, name),
                 Some(own) => {
                     rustix::fs::linkat(self.dir, &**own, target.as_fd(), name, AtFlags::empty())
                 }
@@ -265,6 +257,21 @@ impl<'a> TempFile<'a> {
             Err(Errno::EXIST) => Ok(false),
             Err(errno) => Err(errno).at("name a new file", &target.path_of(name)),
         }
+    }
+
+    /// By the descriptor itself where the kernel lets whoever opened it (Linux 6.10; before that only
+    /// with CAP_DAC_READ_SEARCH), else by its name in /proc, which costs a walk through that.
+    fn link_unnamed(&self, target: &Dir, name: &[u8]) -> rustix::io::Result<()> {
+        static BY_DESCRIPTOR: AtomicBool = AtomicBool::new(true);
+        if BY_DESCRIPTOR.load(Relaxed) {
+            match rustix::fs::linkat(&self.file, c"", target.as_fd(), name, AtFlags::EMPTY_PATH) {
+                // What the kernel says when it is not allowed; of the target it would say so again.
+                Err(Errno::NOENT) => BY_DESCRIPTOR.store(false, Relaxed),
+                linked => return linked,
+            }
+        }
+        let own = format!("/proc/self/fd/{}", self.file.as_raw_fd());
+        rustix::fs::linkat(CWD, own.as_str(), target.as_fd(), name, AtFlags::SYMLINK_FOLLOW)
     }
 }
 

@@ -8,6 +8,7 @@
 #![allow(clippy::disallowed_methods, reason = "this is the module the others are sent to")]
 
 mod dir;
+mod early_flush;
 mod error;
 mod fail_point;
 mod file;
@@ -19,6 +20,7 @@ mod stat;
 mod xattr;
 
 pub use dir::{Dir, ListedName};
+pub(crate) use early_flush::EarlyFlush;
 pub use error::{Error, IoContext, Result};
 #[cfg(target_os = "linux")]
 pub use file::open_place;

@@ -2,7 +2,9 @@
 //!
 //! Decisions are made from the top down, so a pattern only has to match the *end* of the path that
 //! is looked at: what lies below an excluded directory is never looked at, unless something may be
-//! force-included there.
+//! force-included there. Nothing that merely has the right name is looked for in a pruned directory:
+//! there a force-include pattern counts only where it names the way through that directory, so
+//! `.env` opens no `node_modules`, and `node_modules/mine` opens one.
 
 use globset::{Glob, GlobBuilder, GlobMatcher, GlobSet, GlobSetBuilder};
 use serde::{Deserialize, Serialize};
@@ -29,6 +31,10 @@ pub struct ExclusionConfig {
     /// Patterns, as above, that beat every exclusion, for themselves and all below.
     #[serde(default)]
     pub force_include: Vec<String>,
+    /// Patterns, as above, of directories that are left out and not searched for what is
+    /// force-included.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub prune_patterns: Vec<String>,
 }
 
 fn yes() -> bool {
@@ -42,6 +48,7 @@ impl Default for ExclusionConfig {
             exclude_patterns: Vec::new(),
             exclude_globs: Vec::new(),
             force_include: Vec::new(),
+            prune_patterns: Vec::new(),
         }
     }
 }
@@ -87,6 +94,7 @@ pub struct Filter {
     globs: GlobSet,
     glob_texts: Vec<String>,
     forced: Vec<Pattern>,
+    pruned: Vec<Pattern>,
 }
 
 impl Filter {
@@ -108,6 +116,7 @@ impl Filter {
             globs: globs.build().map_err(|error| invalid("exclude glob", "", error))?,
             glob_texts: config.exclude_globs.clone(),
             forced: compile("force-include pattern", &config.force_include)?,
+            pruned: compile("prune pattern", &config.prune_patterns)?,
         })
     }
 
@@ -116,9 +125,11 @@ impl Filter {
         self.use_gitignore
     }
 
-    /// Whether something may be included below an excluded directory.
-    pub fn forces_anything(&self) -> bool {
-        !self.forced.is_empty()
+    /// Whether something below this excluded directory may be force-included.
+    pub fn may_force_below(&self, relative: &[u8]) -> bool {
+        let parts: Vec<&[u8]> = byte_path::components(relative).collect();
+        let pruned = self.first_pruned(relative);
+        self.forced.iter().any(|pattern| pattern.leads_below(&parts, pruned))
     }
 
     /// Judges one path, given relative to the tracked path, whose parents are not left out.
@@ -126,7 +137,8 @@ impl Filter {
         if self.is_forced_itself(relative, is_dir) {
             return Verdict::Forced;
         }
-        if let Some(pattern) = self.patterns.iter().find(|pattern| pattern.ends(relative, is_dir)) {
+        let mut excluding = self.pruned.iter().filter(|_| is_dir).chain(&self.patterns);
+        if let Some(pattern) = excluding.find(|pattern| pattern.ends(relative, is_dir)) {
             return Verdict::Excluded(format!("pattern {}", pattern.text));
         }
         let (_, name) = byte_path::split(relative);
@@ -139,15 +151,38 @@ impl Filter {
         }
     }
 
-    /// Whether a force-include pattern names this very path.
-    pub fn is_forced_itself(&self, relative: &[u8], is_dir: bool) -> bool {
+    /// Whether a force-include pattern names this very path, whose parents are not left out.
+    fn is_forced_itself(&self, relative: &[u8], is_dir: bool) -> bool {
         self.forced.iter().any(|pattern| pattern.ends(relative, is_dir))
     }
 
     /// Whether this path or a directory above it is force-included.
     pub fn is_forced(&self, relative: &[u8], is_dir: bool) -> bool {
-        byte_path::ancestors(relative).any(|dir| self.is_forced_itself(dir, true))
-            || self.is_forced_itself(relative, is_dir)
+        let dirs = byte_path::ancestors(relative).map(|dir| (dir, true));
+        let mut pruned = None;
+        for (depth, (path, is_dir)) in dirs.chain([(relative, is_dir)]).enumerate() {
+            let is_named = |pattern: &Pattern| {
+                pattern.ends(path, is_dir)
+                    && pruned.is_none_or(|pruned| pattern.first_part(depth + 1) <= pruned)
+            };
+            if self.forced.iter().any(is_named) {
+                return true;
+            }
+            if is_dir && pruned.is_none() && self.is_pruned_itself(path) {
+                pruned = Some(depth);
+            }
+        }
+        false
+    }
+
+    fn is_pruned_itself(&self, relative: &[u8]) -> bool {
+        self.pruned.iter().any(|pattern| pattern.ends(relative, true))
+    }
+
+    /// Index of the first component of a directory's path at which a pruned one is reached.
+    fn first_pruned(&self, relative: &[u8]) -> Option<usize> {
+        let dirs = byte_path::ancestors(relative).chain([relative]);
+        dirs.enumerate().find(|(_, dir)| self.is_pruned_itself(dir)).map(|(depth, _)| depth)
     }
 }
 
@@ -197,13 +232,41 @@ impl Pattern {
             return false;
         }
         let mut parts = byte_path::components(relative).rev();
-        let matched = self.components.iter().rev().all(|component| {
-            parts.next().is_some_and(|part| match component {
-                Component::Literal(name) => name == part,
-                Component::Glob(glob) => glob.is_match(to_path(part)),
-            })
-        });
+        let matched = self
+            .components
+            .iter()
+            .rev()
+            .all(|component| parts.next().is_some_and(|part| component.matches(part)));
         matched && (!self.anchored || parts.next().is_none())
+    }
+
+    /// Index of the component at which this pattern begins when it ends a path of so many.
+    fn first_part(&self, part_count: usize) -> usize {
+        part_count.saturating_sub(self.components.len())
+    }
+
+    /// Whether something strictly below a directory can match. With `pruned`, the match has to cover
+    /// the component of that index.
+    fn leads_below(&self, dir: &[&[u8]], pruned: Option<usize>) -> bool {
+        let begins_at = |start: usize| {
+            let covered = &dir[start..];
+            covered.len() < self.components.len()
+                && covered.iter().zip(&self.components).all(|(part, own)| own.matches(part))
+        };
+        match (self.anchored, pruned) {
+            (true, _) => begins_at(0),
+            (false, Some(pruned)) => (0..=pruned).any(begins_at),
+            (false, None) => true,
+        }
+    }
+}
+
+impl Component {
+    fn matches(&self, part: &[u8]) -> bool {
+        match self {
+            Self::Literal(name) => name == part,
+            Self::Glob(glob) => glob.is_match(to_path(part)),
+        }
     }
 }
 
@@ -274,6 +337,59 @@ mod tests {
         assert!(matches!(filter.judge(b".envrc", false, None), Verdict::Excluded(_)));
         assert!(filter.is_forced(b"a/.env/below", false));
         assert!(!filter.is_forced(b"a/other", false));
+    }
+
+    #[test]
+    fn a_pruned_directory_is_opened_only_by_a_pattern_that_goes_through_it() {
+        let config = ExclusionConfig {
+            prune_patterns: vec!["node_modules/".into()],
+            exclude_patterns: vec!["old".into()],
+            force_include: vec![".env".into(), "node_modules/mine/src".into(), "/a/b/c".into()],
+            ..ExclusionConfig::default()
+        };
+        let filter = Filter::new(&config).unwrap();
+        let pruned = Verdict::Excluded("pattern node_modules/".into());
+        assert_eq!(filter.judge(b"x/node_modules", true, None), pruned);
+        assert_eq!(filter.judge(b"x/node_modules", false, None), Verdict::Included);
+        // What may hold something.
+        for (dir, may) in [
+            ("node_modules", true),
+            ("node_modules/mine", true),
+            ("x/node_modules/mine", true),
+            ("node_modules/other", false),
+            ("node_modules/x/node_modules/mine", false),
+            ("old", true),
+            ("old/deeper", true),
+        ] {
+            assert_eq!(filter.may_force_below(dir.as_bytes()), may, "{dir}");
+        }
+        for (path, is_forced) in [
+            (".env", true),
+            ("old/x/.env", true),
+            ("node_modules/.env", false),
+            ("node_modules/x/.env", false),
+            ("node_modules/mine/src", true),
+            ("x/node_modules/mine/src/.env", true),
+            ("node_modules/mine/other", false),
+            ("node_modules/x/node_modules/mine/src", false),
+            ("a/b/c", true),
+            (".env/node_modules/x", true),
+        ] {
+            assert_eq!(filter.is_forced(path.as_bytes(), false), is_forced, "{path}");
+        }
+    }
+
+    #[test]
+    fn a_pattern_that_is_tied_to_the_top_opens_only_its_own_way() {
+        let config = ExclusionConfig {
+            exclude_patterns: vec!["build".into()],
+            force_include: vec!["/build/keep".into()],
+            ..ExclusionConfig::default()
+        };
+        let filter = Filter::new(&config).unwrap();
+        assert!(filter.may_force_below(b"build"));
+        assert!(!filter.may_force_below(b"x/build"));
+        assert!(!filter.may_force_below(b"build/other"));
     }
 
     #[test]

@@ -103,7 +103,7 @@ pub fn list(
         // Below an excluded directory nearly nothing is wanted: do not even look at the rest.
         if mode == Mode::OnlyForced
             && listed.kind.is_some_and(|kind| kind != FileKind::Directory)
-            && !filter.is_forced_itself(&path, false)
+            && !filter.is_forced(&path, false)
         {
             continue;
         }
@@ -129,8 +129,8 @@ pub fn list(
                 Verdict::Ignored(_) if is_known(&name) => Verdict::Included,
                 verdict => verdict,
             },
-            Mode::OnlyForced if filter.is_forced_itself(&path, is_dir) => Verdict::Forced,
-            Mode::OnlyForced if is_dir => {
+            Mode::OnlyForced if filter.is_forced(&path, is_dir) => Verdict::Forced,
+            Mode::OnlyForced if is_dir && filter.may_force_below(&path) => {
                 listing.entries.push(FoundEntry { name, stat, mode: Mode::OnlyForced });
                 continue;
             }
@@ -142,7 +142,7 @@ pub fn list(
             }
             Verdict::Forced => listing.entries.push(FoundEntry { name, stat, mode: Mode::Forced }),
             Verdict::Excluded(rule) | Verdict::Ignored(rule) => {
-                if is_dir && filter.forces_anything() {
+                if is_dir && filter.may_force_below(&path) {
                     let name = name.clone();
                     listing.entries.push(FoundEntry { name, stat, mode: Mode::OnlyForced });
                 }

@@ -3,10 +3,12 @@
 //! A walk goes through directory descriptors and never follows a symlink. The tracked path itself
 //! is never excluded. Nothing here reads file contents, except `.gitignore` files.
 
+mod estimate;
 mod exclusion;
 mod ignore_files;
 mod listing;
 
+pub use estimate::{Estimate, estimate};
 pub use exclusion::{ExclusionConfig, Filter, InvalidPattern, Verdict};
 pub use ignore_files::IgnoreLevel;
 pub use listing::{FoundEntry, LeftOut, Listing, Mode, STAGING_PREFIX, WhyLeftOut, list};

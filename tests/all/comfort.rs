@@ -10,6 +10,9 @@ fn shells_get_completions_of_what_is_not_hidden() {
     for shell in ["bash", "zsh", "fish"] {
         let script = fixture.nono(&["completions", shell]).success().stdout;
         assert!(script.contains("rollback") && script.contains("no-rollback-prompt"), "{shell}");
+        for word in ["profile", "config", "max-sessions", "doctor"] {
+            assert!(script.contains(word), "{shell}: {word}");
+        }
     }
     fixture.nono(&["completions", "none"]).fails(2, "none");
 }
@@ -19,7 +22,14 @@ fn the_manual_has_a_page_for_each_command() {
     let fixture = Fixture::new();
     let dir = fixture.path("man1");
     fixture.nono(&["man", dir.to_str().unwrap()]).success();
-    for page in ["nono.1", "nono-run.1", "nono-rollback-restore.1"] {
+    for page in [
+        "nono.1",
+        "nono-run.1",
+        "nono-rollback-restore.1",
+        "nono-profile-check.1",
+        "nono-config-show.1",
+        "nono-doctor.1",
+    ] {
         let page = fs::read_to_string(dir.join(page)).unwrap();
         assert!(page.contains(".TH"), "{page}");
     }
@@ -37,9 +47,60 @@ fn the_doctor_names_what_is_wrong_and_what_mends_it() {
     };
     assert_eq!(of("sandbox")["ok"], true);
     assert_eq!(of("sessions")["ok"], true);
+    assert_eq!(of("configuration")["ok"], true);
+    // Really tried, whatever the answer is here.
+    assert!(of("reflink")["found"].as_str().unwrap().contains("clone files"));
+    let left = fs::read_dir(fixture.store()).unwrap().map(|entry| entry.unwrap().file_name());
+    assert!(left.into_iter().all(|name| !name.to_string_lossy().starts_with(".tmp-")));
+    let config = fixture.path("home/.config/nono/config.toml");
+    fs::create_dir_all(config.parent().unwrap()).unwrap();
+    fs::write(&config, "[rollback]\nmax_sesions = 1").unwrap();
+    assert_eq!(of("configuration")["ok"], false);
+    assert!(of("configuration")["found"].as_str().unwrap().contains("max_sessions"));
+    fs::remove_file(&config).unwrap();
     let manifest = fixture.session().join("manifest.json");
     fs::write(&manifest, "{").unwrap();
     assert_eq!(of("sessions")["ok"], false);
     assert!(of("sessions")["mend"].as_str().unwrap().starts_with("nono rollback verify "));
     fixture.nono(&["doctor"]).fails(1, "");
+}
+
+#[test]
+fn the_doctor_finds_interrupted_sessions_and_restores() {
+    let fixture = Fixture::new();
+    fixture.write("a", "1");
+    let run = ["run", "--rollback", "--", "sh", "-c", "echo 2 > a; kill -KILL $PPID; sleep 1"];
+    // Inside the sandbox no signal reaches the supervisor; without it, this one kills it.
+    let run = [&run[..1], &["--no-sandbox"], &run[1..]].concat();
+    assert_eq!(fixture.nono(&run).code, -1);
+    let id = fixture.latest();
+    let findings = |what: &str| -> Vec<serde_json::Value> {
+        let found = fixture.nono(&["doctor", "--json"]).fails(1, "").json();
+        found.as_array().unwrap().iter().filter(|found| found["what"] == what).cloned().collect()
+    };
+    let sessions = findings("sessions");
+    assert_eq!(sessions.len(), 1);
+    assert_eq!(sessions[0]["ok"], false);
+    assert!(sessions[0]["mend"].as_str().unwrap().contains(&format!("nono rollback restore {id}")));
+    assert_eq!(findings("restores").len(), 0);
+    fs::write(fixture.session().join("restore.journal"), "half").unwrap();
+    let restores = findings("restores");
+    assert!(
+        restores[0]["mend"].as_str().unwrap().starts_with(&format!("nono rollback resume {id}"))
+    );
+}
+
+#[test]
+fn the_older_flags_of_a_run_are_accepted() {
+    let fixture = Fixture::new();
+    fixture.write("a", "1");
+    let script = ["--", "sh", "-c", "echo 2 > a"];
+    let older = ["run", "--supervised", "--rollback", "--no-undo-prompt"];
+    fixture.nono(&[&older[..], &script].concat()).success();
+    fixture.nono(&["undo", "restore", "latest"]).success();
+    assert_eq!(fs::read(fixture.project().join("a")).unwrap(), b"1");
+    // Supervision alone records nothing.
+    fixture.nono(&[&["run", "--supervised"][..], &script].concat()).success();
+    let list = fixture.nono(&["rollback", "list", "--json"]).success().json();
+    assert_eq!(list.as_array().unwrap().len(), 1);
 }

@@ -3,10 +3,13 @@
 //! byte is lost.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 
-use crate::observe::assert_same;
-use crate::scene::{Scene, as_strs};
+use crate::fixture::Fixture;
+use crate::observe::{assert_same, observe};
+use crate::scene::{Scene, Tree, as_strs};
 
 impl Scene {
     /// Without a path half-way, the next command clears up, says so in one line, and goes on.
@@ -181,6 +184,140 @@ fn a_capture_killed_at_any_point_leaves_a_sound_store_and_an_untouched_tree() {
         }
         eprintln!("capture, {name}: killed at {} points", point - 1);
     }
+}
+
+/// A project to run commands in, and what a killed `nono run` left of it.
+struct KilledRun {
+    fixture: Fixture,
+    before: Tree,
+    is_announced: bool,
+}
+
+/// Kills `nono run` at a point; `None` when it ended before that.
+fn killed_run(point: u64) -> Option<KilledRun> {
+    let fixture = Fixture::in_memory();
+    fixture.write("changed", "first");
+    fixture.write("dir/file", "second");
+    let before = observe(&fixture.project());
+    let script = "echo changed > changed; rm -r dir; mkdir made";
+    let mut command = fixture.command(&["run", "--rollback", "--", "sh", "-c", script]);
+    // What it leaves of temporary files goes with the test.
+    fs::create_dir(fixture.path("tmp")).unwrap();
+    command.env("TMPDIR", fixture.path("tmp")).env("NONO_FAIL_POINT", point.to_string());
+    let output = command.output().unwrap();
+    match output.status.signal() {
+        Some(9) => {}
+        None if output.status.success() => return None,
+        _ => panic!("at point {point}: {output:?}"),
+    }
+    // The command outlives its supervisor.
+    crate::terminal::eventually("the command goes on", || !is_worked_in(&fixture.project()));
+    let announced = "snapshots/0/manifest.pending.json";
+    let is_announced = sessions(&fixture).any(|session| session.join(announced).exists());
+    Some(KilledRun { fixture, before, is_announced })
+}
+
+/// Whether a process has this directory as its current one.
+fn is_worked_in(dir: &std::path::Path) -> bool {
+    let processes = fs::read_dir("/proc").unwrap().flatten();
+    processes.into_iter().any(|process| {
+        fs::read_link(process.path().join("cwd")).is_ok_and(|current| current == dir)
+    })
+}
+
+fn sessions(fixture: &Fixture) -> impl Iterator<Item = PathBuf> {
+    let names = fs::read_dir(fixture.store()).into_iter().flatten();
+    names.map(|entry| entry.unwrap().path()).filter(|path| path.join("manifest.json").exists())
+}
+
+#[test]
+fn a_run_killed_at_any_point_can_be_undone_if_its_command_was_started() {
+    let (mut point, mut announced) = (1, 0);
+    while let Some(KilledRun { fixture, before, is_announced }) = killed_run(point) {
+        announced += u64::from(is_announced);
+        let list = fixture.nono(&["rollback", "list", "--json"]).success().json();
+        let visible: Vec<_> = list.as_array().unwrap().iter().collect();
+        // An announcement is a snapshot by now, for every reader.
+        let published = sessions(&fixture).filter(|s| s.join("snapshots/0/manifest.json").exists());
+        let published = published.count();
+        assert!(published == 1 || !is_announced, "at point {point}: {list}");
+        fixture.nono(&["rollback", "verify", "--all"]).success();
+        if published == 1 && visible.iter().all(|session| session["status"] == "interrupted") {
+            let id = visible[0]["session_id"].as_str().unwrap();
+            fixture.nono(&["rollback", "restore", &format!("{id}/0")]).success();
+            assert_same(&before, &observe(&fixture.project()));
+        } else if published == 0 {
+            assert_same(&before, &observe(&fixture.project()));
+        }
+        fixture.nono(&["rollback", "cleanup", "--yes"]).success();
+        fixture.nono(&["rollback", "verify", "--all"]).success();
+        point += 1;
+    }
+    assert!(announced > 2, "announced at {announced} points");
+    eprintln!("run: killed at {} points, announced at {announced} of them", point - 1);
+}
+
+/// The first point at which a baseline is announced.
+fn announced_run() -> KilledRun {
+    let runs = (1..).map_while(killed_run);
+    runs.into_iter().find(|run| run.is_announced).expect("no baseline was ever announced")
+}
+
+#[test]
+fn an_announced_baseline_whose_objects_are_lost_is_no_snapshot() {
+    for loss in ["remove", "truncate", "announcement"] {
+        let fixture = announced_run().fixture;
+        let session = sessions(&fixture).next().unwrap();
+        let pending = session.join("snapshots/0/manifest.pending.json");
+        let object = objects(&fixture).into_iter().max().unwrap();
+        match loss {
+            "remove" => fs::remove_file(&object).unwrap(),
+            "truncate" => {
+                fs::set_permissions(&object, PermissionsExt::from_mode(0o600)).unwrap();
+                fs::File::options().write(true).open(&object).unwrap().set_len(1).unwrap();
+            }
+            _ => fs::write(&pending, "{").unwrap(),
+        }
+        let list = fixture.nono(&["rollback", "list", "--json"]).success();
+        assert!(list.stderr.contains("lost its baseline"), "{loss}: {}", list.stderr);
+        assert_eq!(list.json()[0]["snapshot_count"], 0, "{loss}");
+        assert!(!pending.exists() && session.join("snapshots/0/manifest.lost.json").exists());
+        // It is told once, and hinders nothing.
+        let again = fixture.nono(&["rollback", "list"]).success();
+        assert!(!again.stderr.contains("lost"), "{loss}: {}", again.stderr);
+        fixture.nono(&["rollback", "restore", "latest"]).fails(1, "has no snapshot");
+        fixture.nono(&["rollback", "cleanup", "--yes"]).success();
+        fixture.record("echo more > more").success();
+        fixture.nono(&["rollback", "verify", "--all"]).success();
+    }
+}
+
+#[test]
+fn a_cleanup_keeps_what_an_announced_baseline_needs() {
+    let fixture = announced_run().fixture;
+    // The session is busy, so that nobody settles it, and its objects look old.
+    let session = sessions(&fixture).next().unwrap();
+    let lock = fs::File::options().write(true).open(session.join(".lock")).unwrap();
+    rustix::fs::flock(&lock, rustix::fs::FlockOperation::LockExclusive).unwrap();
+    let before = objects(&fixture);
+    for object in &before {
+        let times = fs::FileTimes::new().set_modified(std::time::UNIX_EPOCH);
+        fs::File::open(object).unwrap().set_times(times).unwrap();
+    }
+    fixture.nono(&["rollback", "cleanup", "--yes"]).success();
+    assert_eq!(objects(&fixture), before);
+    drop(lock);
+    fixture.nono(&["rollback", "verify", "latest"]).success();
+    assert!(session.join("snapshots/0/manifest.json").exists());
+}
+
+fn objects(fixture: &Fixture) -> Vec<PathBuf> {
+    let prefixes = fs::read_dir(fixture.store().join("objects")).unwrap();
+    let prefixes = prefixes.map(|entry| entry.unwrap().path()).filter(|path| path.is_dir());
+    let names = prefixes.flat_map(|prefix| fs::read_dir(prefix).unwrap());
+    let mut paths: Vec<_> = names.map(|entry| entry.unwrap().path()).collect();
+    paths.sort();
+    paths
 }
 
 #[test]

@@ -196,6 +196,11 @@ fn a_mount_whose_process_died_is_replaced() {
     assert_eq!(home.mounts()[0]["alive"], false);
     let (listed, _) = home.ok(&["mount", "--status"]);
     assert!(listed.contains("(dead"), "{listed}");
+    let doctor = home.command(&["doctor"]).output().unwrap();
+    assert_eq!(doctor.status.code(), Some(1));
+    let found = String::from_utf8_lossy(&doctor.stdout).into_owned();
+    let mend = format!("nono umount {}", home.path.join("mnt").display());
+    assert!(found.contains("their process is gone") && found.contains(&mend), "{found}");
     let (_, said) = home.ok(&["mount", "mnt"]);
     assert!(said.contains("replaced"), "{said}");
     assert_eq!(home.names("mnt").len(), 2);

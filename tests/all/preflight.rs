@@ -51,3 +51,40 @@ fn they_are_recorded_on_request() {
     let taken = fixture.nono(&["snapshot"]).success();
     assert!(taken.stderr.contains("--rollback-include node_modules"), "{}", taken.stderr);
 }
+
+#[test]
+fn a_recording_of_nothing_is_told_loudly() {
+    let fixture = Fixture::new();
+    fixture.record("true").success();
+    fixture.write(".gitignore", "*\n");
+    fixture.write("a", "1");
+    fixture.write("node_modules/x", "1");
+    for arguments in [&["run", "--rollback", "--", "true"][..], &["snapshot"]] {
+        let taken = fixture.nono(arguments).success();
+        assert!(taken.stderr.contains("warning: NOTHING IS RECORDED"), "{}", taken.stderr);
+    }
+    let all = fixture.nono(&["run", "--rollback", "--rollback-all", "--", "true"]).success();
+    assert!(!all.stderr.contains("NOTHING"), "{}", all.stderr);
+    // An empty directory is recorded as what it is.
+    std::fs::create_dir(fixture.path("empty")).unwrap();
+    let empty = fixture.path("empty");
+    let run = ["run", "--rollback", "--allow", empty.to_str().unwrap(), "--", "true"];
+    assert!(!fixture.nono(&run).success().stderr.contains("NOTHING"));
+    // With nothing to track there is nothing to run.
+    let run = ["run", "--rollback", "--write", empty.to_str().unwrap(), "--", "touch", "ran"];
+    fixture.nono(&run).fails(1, "nothing to track");
+}
+
+#[test]
+fn the_first_recording_of_a_large_tree_is_announced_and_later_ones_are_not() {
+    let fixture = Fixture::new();
+    let large = std::fs::File::create(fixture.project().join("large")).unwrap();
+    // All hole: it takes no space, and its length is what is announced.
+    large.set_len(1 << 30).unwrap();
+    fixture.write("small", "1");
+    let snapshot = ["snapshot", "--rollback-exclude", "small"];
+    let first = fixture.nono(&snapshot).success();
+    assert!(first.stderr.contains("first recording of "), "{}", first.stderr);
+    assert!(first.stderr.contains("about 1 entries, 1.0 GiB"), "{}", first.stderr);
+    assert!(!fixture.nono(&snapshot).success().stderr.contains("first recording"));
+}

@@ -101,6 +101,94 @@ fn the_supervisor_is_out_of_reach() {
     }
 }
 
+/// System calls on the supervisor that no shell makes. Each prints the error, or that it worked.
+const CALLS: &str = r#"
+import ctypes, os, signal
+libc = ctypes.CDLL(None, use_errno=True)
+supervisor = int(os.environ["SUPERVISOR"])
+def attempt(name, call, *arguments):
+    ctypes.set_errno(0)
+    wide = [ctypes.c_long(a) if isinstance(a, int) else a for a in arguments]
+    result = libc.syscall(ctypes.c_long(call), *wide)
+    print(name, "worked" if result >= 0 else os.strerror(ctypes.get_errno()))
+    return result
+class Vector(ctypes.Structure):
+    _fields_ = [("base", ctypes.c_void_p), ("length", ctypes.c_size_t)]
+buffer = ctypes.create_string_buffer(8)
+local = Vector(ctypes.addressof(buffer), 8)
+with open("/proc/self/maps") as maps:
+    address = int(maps.read().split("-")[0], 16)
+remote = Vector(address, 8)
+machine = os.uname().machine
+arm = machine == "aarch64"
+PTRACE, READ, WRITE, TKILL = (117, 270, 271, 130) if arm else (101, 310, 311, 200)
+attempt("attach", PTRACE, 16, supervisor, 0, 0)
+attempt("seize", PTRACE, 0x4206, supervisor, 0, 0)
+attempt("read", READ, supervisor, ctypes.byref(local), 1, ctypes.byref(remote), 1, 0)
+attempt("write", WRITE, supervisor, ctypes.byref(local), 1, ctypes.byref(remote), 1, 0)
+attempt("tkill", TKILL, supervisor, signal.SIGKILL)
+pidfd = os.pidfd_open(supervisor)
+attempt("pidfd signal", 424, pidfd, signal.SIGKILL, 0, 0)
+attempt("pidfd getfd", 438, pidfd, 0, 0)
+for number in (signal.SIGTERM, signal.SIGSTOP, signal.SIGHUP, signal.SIGINT):
+    attempt("kill", 129 if arm else 62, supervisor, number)
+"#;
+
+#[test]
+fn the_supervisor_can_be_neither_traced_nor_read_nor_signalled() {
+    for fixture in [Fixture::ordinary_user(), Fixture::new()] {
+        fixture.write("a", "1");
+        let calls = fixture.write("calls.py", CALLS);
+        let script = format!("SUPERVISOR=$PPID /usr/bin/python3 {}; echo 2 > a", calls.display());
+        let tried = fixture.record(&script).success();
+        assert_eq!(tried.stdout.lines().count(), 11, "{}\n{}", tried.stdout, tried.stderr);
+        assert!(!tried.stdout.contains("worked"), "{}", tried.stdout);
+        let denied = tried.stdout.lines().filter(|line| line.ends_with("not permitted"));
+        assert_eq!(denied.count(), 11, "{}", tried.stdout);
+        assert_recorded(&fixture, 0);
+    }
+}
+
+#[test]
+fn a_signal_to_all_that_can_be_reached_does_not_reach_the_supervisor() {
+    for (target, name) in [("0", "its group"), ("-1", "everybody")] {
+        // As a user of its own: one without walls would otherwise end all of this user's processes.
+        let fixture = Fixture::ordinary_user();
+        fixture.write("a", "1");
+        let tried = fixture.record(&format!("echo 2 > a; sleep 600 & kill -KILL {target}; exit 3"));
+        assert!([137, 3].contains(&tried.code), "{name}: {} {}", tried.code, tried.stderr);
+        assert_recorded(&fixture, tried.code);
+    }
+}
+
+/// The session ended in order, with the one file changed that was.
+#[track_caller]
+fn assert_recorded(fixture: &Fixture, code: i32) {
+    let list = fixture.nono(&["rollback", "list", "--json"]).success().json();
+    assert_eq!(list[0]["status"], "completed", "{list}");
+    assert_eq!(list[0]["exit_code"], code, "{list}");
+    assert_eq!(list[0]["changes"]["modified"], 1, "{list}");
+    fixture.nono(&["rollback", "verify", "latest"]).success();
+}
+
+#[test]
+fn a_tracked_path_that_a_granted_parent_lets_go_is_recorded_and_comes_back() {
+    let fixture = Fixture::new();
+    fixture.write("inner/a", "1");
+    let (inner, parent) = (fixture.project().join("inner"), fixture.project());
+    let before = crate::observe::observe(&inner);
+    let script = "mv inner moved; mkdir inner; echo other > inner/b; ln -s /etc inner/etc";
+    let arguments = ["run", "--rollback", "--allow", "inner", "--write", "."];
+    fixture.nono(&[&arguments[..], &["--", "sh", "-c", script]].concat()).success();
+    let list = fixture.nono(&["rollback", "list", "--json"]).success().json();
+    assert_eq!(list[0]["changes"]["created"], 2, "{list}");
+    assert_eq!(list[0]["changes"]["deleted"], 1, "{list}");
+    fixture.nono(&["rollback", "restore", "latest"]).success();
+    crate::observe::assert_same(&before, &crate::observe::observe(&inner));
+    // What was not tracked is as the command left it.
+    assert_eq!(fs::read(parent.join("moved/a")).unwrap(), b"1");
+}
+
 #[test]
 fn what_is_granted_works() {
     let fixture = Fixture::new();

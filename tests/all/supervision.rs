@@ -233,3 +233,16 @@ fn a_gigabyte_of_output_passes_through() {
     assert_eq!(bytes, 1 << 30);
     assert!(child.wait().unwrap().success());
 }
+
+#[test]
+fn the_older_names_of_the_options_are_accepted() {
+    let fixture = Fixture::new();
+    fixture.write("a", "1");
+    let arguments = ["run", "--supervised", "--rollback", "--no-undo-prompt", "--"];
+    fixture
+        .nono(&[&arguments[..], &["sh", "-c", "echo 2 > a; exit 4"]].concat())
+        .fails(4, "undo it");
+    assert_ended(&fixture, 4);
+    fixture.nono(&["undo", "restore", "latest"]).success();
+    assert_eq!(fs::read_to_string(fixture.project().join("a")).unwrap(), "1");
+}

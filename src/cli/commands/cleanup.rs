@@ -1,4 +1,6 @@
 //! `nono rollback cleanup`: sessions go, and with them the space that nobody else needs.
+//!
+//! Without a selection, what the limits of the settings let go.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -9,13 +11,15 @@ use clap::Args;
 use jiff::{SignedDuration, Timestamp};
 
 use crate::cli::Outcome;
-use crate::cli::args::StoreArgs;
+use crate::cli::args::{LimitArgs, StoreArgs, surroundings};
 use crate::cli::context::{Context, DIM, YELLOW};
 use crate::cli::error::CliError;
 use crate::cli::progress::Bar;
 use crate::cli::render::byte_size;
+use crate::cli::retention;
+use crate::config::{FlagSettings, Settings};
 use crate::gc::{CleanupError, CleanupOptions, CleanupPlan, CleanupReport};
-use crate::session::{Catalog, SessionStatus};
+use crate::session::{Catalog, Expired, SessionStatus};
 use crate::snapshot::SessionDir;
 use crate::sys;
 
@@ -34,6 +38,8 @@ pub(in crate::cli) struct CleanupArgs {
     /// Remove all sessions
     #[arg(long, conflicts_with_all = ["keep", "older_than", "ids"])]
     all: bool,
+    #[command(flatten)]
+    limits: LimitArgs,
     /// Only say what would be removed
     #[arg(long)]
     dry_run: bool,
@@ -49,8 +55,15 @@ pub(in crate::cli) fn run(args: &CleanupArgs, store: &StoreArgs, context: &Conte
     // Each session that goes is locked until it is gone.
     sys::raise_descriptor_limit();
     let catalog = store.catalog()?;
-    let chosen = choose(args, &catalog, context)?;
-    if !args.dry_run && !args.yes && !chosen.is_empty() {
+    if args.selects() && args.limits.is_given() {
+        return Err(CliError::usage("either limits or a selection says which sessions go"));
+    }
+    let chosen = if args.selects() {
+        choose(args, &catalog, context)?
+    } else {
+        over_limits(args, &catalog, context)?
+    };
+    if args.selects() && !args.dry_run && !args.yes && !chosen.is_empty() {
         confirm(chosen.len(), context)?;
     }
     let bar = Bar::new(context, "cleaning up", true);
@@ -70,6 +83,34 @@ pub(in crate::cli) fn run(args: &CleanupArgs, store: &StoreArgs, context: &Conte
     Ok(u8::from(!report.sessions_skipped.is_empty()))
 }
 
+impl CleanupArgs {
+    /// Whether the arguments say which sessions go.
+    fn selects(&self) -> bool {
+        !self.ids.is_empty() || self.all || self.keep.is_some() || self.older_than.is_some()
+    }
+}
+
+/// The sessions that the settings let go: whoever set the limits was asked already.
+fn over_limits(
+    args: &CleanupArgs,
+    catalog: &Catalog,
+    context: &Context,
+) -> Result<Vec<SessionDir>, CliError> {
+    let settings = Settings::load(&surroundings()?, &args.limits.flags(FlagSettings::default()))?;
+    if !Catalog::is_store(catalog.root()) {
+        return Ok(Vec::new());
+    }
+    let expired =
+        retention::expired_sessions(catalog.root(), &settings, &CleanupOptions::default())?;
+    let mut sessions = Vec::new();
+    for (session, Expired { session_id, reason }) in expired {
+        let reason = retention::describe(reason, &settings);
+        context.say(format_args!("session {session_id} goes: {reason}"));
+        sessions.push(session);
+    }
+    Ok(sessions)
+}
+
 /// The sessions that the arguments name. With `--keep` and `--older-than`, both must agree.
 fn choose(
     args: &CleanupArgs,
@@ -81,9 +122,6 @@ fn choose(
     }
     if args.all {
         return Ok(catalog.sessions()?);
-    }
-    if args.keep.is_none() && args.older_than.is_none() {
-        return Ok(Vec::new());
     }
     let mut dated = Vec::new();
     for session in catalog.sessions()? {

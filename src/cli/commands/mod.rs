@@ -3,13 +3,16 @@
 pub(super) mod cat;
 pub(super) mod cleanup;
 pub(super) mod completions;
+pub(super) mod config;
 pub(super) mod diff;
 pub(super) mod doctor;
 pub(super) mod list;
 #[cfg(feature = "mount")]
 pub(super) mod mount;
+pub(super) mod profile;
 pub(super) mod restore;
 pub(super) mod resume;
+pub(super) mod review;
 pub(super) mod run;
 pub(super) mod sandbox_exec;
 pub(super) mod show;

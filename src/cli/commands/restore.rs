@@ -15,7 +15,7 @@ use crate::diff::{ChangeSummary, ChangeType};
 use crate::path_text::Shown;
 use crate::restore::{Conflict, CopyReport, OnConflict, RestoreOptions, RestoreReport, Selection};
 use crate::session::{Catalog, SnapshotId, changed_since};
-use crate::snapshot::SnapshotManager;
+use crate::snapshot::{SessionDir, SnapshotManager};
 use crate::sys;
 
 /// Arguments of `nono rollback restore`.
@@ -82,6 +82,7 @@ pub(in crate::cli) fn run(args: &RestoreArgs, store: &StoreArgs, context: &Conte
         paths: meant(&args.paths)?,
         exclude: meant(&args.exclude)?,
         only: args.only.iter().map(|only| only.change_type()).collect(),
+        ..Selection::default()
     };
     let bar = Bar::new(context, "restoring", true);
     let manager = manager.with_progress(bar.clone());
@@ -96,26 +97,69 @@ pub(in crate::cli) fn run(args: &RestoreArgs, store: &StoreArgs, context: &Conte
         (_, true) => OnConflict::KeepNewer,
         _ => OnConflict::Refuse,
     };
-    let mut options = RestoreOptions { on_conflict, selection };
-    let work = |options: &RestoreOptions| {
-        if args.dry_run {
-            manager.plan_restore(number, options)
-        } else {
-            manager.restore_with(number, options)
-        }
+    let options = RestoreOptions { on_conflict, selection };
+    let report = if args.dry_run {
+        let planned = manager.plan_restore(number, &options);
+        bar.finish();
+        let mut report = planned?;
+        name_sessions(&mut report.conflicts, &catalog, session.path());
+        report
+    } else {
+        carry_out(&manager, &bar, &catalog, number, options, args.json, context)?
     };
-    let done = work(&options);
+    if args.json {
+        context.json(&report)?;
+    } else {
+        print_changes(&report, &roots, context)?;
+        print_outcome(&report, &roots, context);
+    }
+    Ok(u8::from(!report.is_complete()))
+}
+
+/// Restores what was picked in a review, and says what came of it. Asks about later changes.
+pub(in crate::cli) fn restore_picked(
+    catalog: &Catalog,
+    session: &SessionDir,
+    number: u64,
+    selection: Selection,
+    context: &Context,
+) -> Outcome {
+    let bar = Bar::new(context, "restoring", true);
+    let manager = SnapshotManager::open(session.path())?.with_progress(bar.clone());
+    let roots: Vec<PathBuf> = manager.roots().iter().map(|root| root.path.clone()).collect();
+    let options = RestoreOptions { on_conflict: OnConflict::Refuse, selection };
+    let report = carry_out(&manager, &bar, catalog, number, options, false, context)?;
+    for skipped in &report.skipped {
+        let path = Shown::path(&skipped.path);
+        context.warn(format_args!("skipped {path}: {}", skipped.reason));
+    }
+    print_outcome(&report, &roots, context);
+    Ok(u8::from(!report.is_complete()))
+}
+
+/// Restores; where later changes would be undone as well, asks, unless nobody is there to answer.
+fn carry_out(
+    manager: &SnapshotManager,
+    bar: &Bar,
+    catalog: &Catalog,
+    number: u64,
+    mut options: RestoreOptions,
+    is_for_program: bool,
+    context: &Context,
+) -> Result<RestoreReport, CliError> {
+    let done = manager.restore_with(number, &options);
     bar.finish();
     let mut report = done?;
-    name_sessions(&mut report.conflicts, &catalog, session.path());
+    name_sessions(&mut report.conflicts, catalog, manager.session().path());
     let somebody_answers =
-        context.stdin_is_terminal && context.stderr_is_terminal && !args.json && !args.dry_run;
+        context.stdin_is_terminal && context.stderr_is_terminal && !is_for_program;
     if report.is_refused() && somebody_answers {
+        let roots: Vec<PathBuf> = manager.roots().iter().map(|root| root.path.clone()).collect();
         print_conflicts(&report, &roots, context);
         if let Some(answer) = ask(context)? {
             options.on_conflict = answer;
             let conflicts = std::mem::take(&mut report.conflicts);
-            report = work(&options)?;
+            report = manager.restore_with(number, &options)?;
             // What was asked about is what is shown; a conflict that came meanwhile is new.
             for conflict in &mut report.conflicts {
                 if let Some(known) = conflicts.iter().find(|known| known.path == conflict.path) {
@@ -124,12 +168,7 @@ pub(in crate::cli) fn run(args: &RestoreArgs, store: &StoreArgs, context: &Conte
             }
         }
     }
-    if args.json {
-        context.json(&report)?;
-    } else {
-        print(&report, &roots, context)?;
-    }
-    Ok(u8::from(!report.is_complete()))
+    Ok(report)
 }
 
 impl Only {
@@ -192,7 +231,11 @@ fn ask(context: &Context) -> Result<Option<OnConflict>, CliError> {
     })
 }
 
-fn print(report: &RestoreReport, roots: &[PathBuf], context: &Context) -> Result<(), CliError> {
+fn print_changes(
+    report: &RestoreReport,
+    roots: &[PathBuf],
+    context: &Context,
+) -> Result<(), CliError> {
     let palette = Palette::coloured();
     let mut out = context.out();
     for change in &report.changes {
@@ -202,6 +245,11 @@ fn print(report: &RestoreReport, roots: &[PathBuf], context: &Context) -> Result
         let path = Shown::path(&skipped.path);
         writeln!(out, "{YELLOW}! skipped{YELLOW:#}     {path}: {}", skipped.reason)?;
     }
+    Ok(())
+}
+
+fn print_outcome(report: &RestoreReport, roots: &[PathBuf], context: &Context) {
+    let palette = Palette::coloured();
     print_conflicts(report, roots, context);
     let id = format!("{BOLD}{}/{}{BOLD:#}", report.session_id, report.snapshot);
     let summary = summary_line(&ChangeSummary::of(&report.changes), &palette);
@@ -209,7 +257,7 @@ fn print(report: &RestoreReport, roots: &[PathBuf], context: &Context) -> Result
         context.say(format_args!("nothing was changed: later changes would be undone as well"));
         context.say("  undo them too:        --force (they are kept in a safety snapshot)");
         context.say("  leave them, do the rest: --keep-newer");
-        return Ok(());
+        return;
     }
     match (report.changes.is_empty(), report.dry_run) {
         (true, _) if report.is_complete() => {
@@ -231,7 +279,6 @@ fn print(report: &RestoreReport, roots: &[PathBuf], context: &Context) -> Result
         let session = &report.session_id;
         context.say(format_args!("undo this: nono rollback restore {session}/{safety}"));
     }
-    Ok(())
 }
 
 fn print_copy(report: &CopyReport, json: bool, context: &Context) -> Outcome {

@@ -7,17 +7,20 @@ use std::process::Command;
 
 use clap::Args;
 
-use crate::cli::args::{CaptureArgs, StoreArgs};
+use crate::cli::args::{CaptureArgs, LimitArgs, StoreArgs, surroundings};
 use crate::cli::checkpoints::{SOCKET_VARIABLE, Server};
 use crate::cli::commands::sandbox_exec::cannot_run;
 use crate::cli::context::Context;
 use crate::cli::error::CliError;
 use crate::cli::grants::{GrantArgs, Grants};
 use crate::cli::launch::{Scratch, prepare};
+use crate::cli::preflight;
 use crate::cli::progress::Bar;
 use crate::cli::render::{Palette, summary_line};
+use crate::cli::retention;
 use crate::cli::supervise::{Ended, Leftover, supervise};
-use crate::cli::{Outcome, commands};
+use crate::cli::{Outcome, commands, review};
+use crate::config::{Profile, ProfileLibrary, Settings, apply_rules};
 use crate::diff::ChangeSummary;
 use crate::path_text::Shown;
 use crate::sandbox::{Network, Policy};
@@ -33,6 +36,9 @@ pub(in crate::cli) struct RunArgs {
     /// Older name of what --rollback needs, and always so: the command is supervised
     #[arg(long, hide = true)]
     supervised: bool,
+    /// What the command needs: the name of a profile (nono profile list), or a file
+    #[arg(long, value_name = "NAME|FILE")]
+    profile: Option<String>,
     #[command(flatten)]
     grants: GrantArgs,
     /// Do not ask about the changes afterwards
@@ -40,6 +46,8 @@ pub(in crate::cli) struct RunArgs {
     no_rollback_prompt: bool,
     #[command(flatten)]
     capture: CaptureArgs,
+    #[command(flatten)]
+    limits: LimitArgs,
     /// The command and its arguments
     #[arg(required = true, last = true, value_name = "CMD")]
     command: Vec<OsString>,
@@ -47,21 +55,27 @@ pub(in crate::cli) struct RunArgs {
 
 pub(in crate::cli) fn run(args: &RunArgs, store: &StoreArgs, context: &Context) -> Outcome {
     let catalog = store.catalog()?;
-    let grants = Grants::of(&args.grants, &catalog)?;
+    let surroundings = surroundings()?;
+    let profile = args.profile.as_deref();
+    let profile = profile.map(|name| ProfileLibrary::new(&surroundings).find(name)).transpose()?;
+    let grants = Grants::of(&args.grants, profile.as_ref(), &catalog, context)?;
+    let profile = profile.map(|found| found.profile);
     if grants.policy.is_none() {
         context.say("no sandbox: the command can write wherever you can");
     }
     if !args.rollback {
-        return start(args, &grants, None, context);
+        return Ok(start(args, &grants, profile.as_ref(), None, context)?.code);
     }
+    let settings = Settings::load(&surroundings, &args.limits.flags(args.capture.flags()))?;
     let request = RecordRequest {
         root: catalog.root().to_owned(),
         command: args.command.clone(),
         tracked_paths: grants.tracked.clone(),
-        exclusion: args.capture.exclusion(),
-        budget: args.capture.budget(),
+        exclusion: args.capture.exclusion(&settings, profile.as_ref()),
+        budget: settings.budget(),
         origin: SessionOrigin::Run,
     };
+    preflight::announce(&request, context);
     let bar = Bar::new(context, "recording the state before", true);
     let started = Recording::start(&request, bar.clone());
     bar.finish();
@@ -69,11 +83,13 @@ pub(in crate::cli) fn run(args: &RunArgs, store: &StoreArgs, context: &Context) 
     let id = recording.session_id();
     commands::snapshot::report_left_out(recording.baseline(), &id, context);
 
-    let ended = start(args, &grants, Some(&recording), context);
+    let retention = retention::begin(catalog.root(), &settings, context);
+    let ended = start(args, &grants, profile.as_ref(), Some(&recording), context);
     let code = match &ended {
-        Ok(code) => *code,
+        Ok(ended) => ended.code,
         Err(error) => error.exit_code(),
     };
+    let (session, baseline) = (recording.manager().session().clone(), recording.baseline().clone());
     let finished = recording.finish(Some(code.into())).map_err(|error| {
         let hint = format!("the state before is safe: nono rollback restore {id}");
         CliError::from(error).with_hint(hint).with_exit_code(code.max(1))
@@ -81,27 +97,49 @@ pub(in crate::cli) fn run(args: &RunArgs, store: &StoreArgs, context: &Context) 
     if let (Err(error), Err(_)) = (&ended, &finished) {
         context.error(error);
     }
-    let (_, changes) = finished?;
+    retention.finish(&settings, context);
+    let (last, changes) = finished?;
+    let ended = ended?;
     if changes.is_empty() {
         context.say(format_args!("session {id}: nothing changed"));
     } else {
         let summary = summary_line(&ChangeSummary::of(&changes), &Palette::coloured());
         context.say(format_args!("session {id}: {summary}"));
-        context.say(format_args!("  see it:  nono rollback show --diff {id}"));
-        context.say(format_args!("  undo it: nono rollback restore {id}"));
+        let wants_review = !args.no_rollback_prompt && !ended.was_told_to_end;
+        let is_settled = wants_review && review::is_possible(context) && {
+            let work = commands::review::Reviewed {
+                catalog: &catalog,
+                session: &session,
+                old: &baseline,
+                new: &last,
+            };
+            // Whatever comes of it, the exit code is the command's.
+            work.review(changes, context).unwrap_or_else(|error| {
+                context.error(&error);
+                false
+            })
+        };
+        if !is_settled {
+            context.say(format_args!("  see it:  nono rollback show --diff {id}"));
+            context.say(format_args!("  undo it: nono rollback restore {id}"));
+        }
     }
-    ended
+    Ok(ended.code)
 }
 
 /// Runs the command; with a recording, it can ask for checkpoints.
 fn start(
     args: &RunArgs,
     grants: &Grants,
+    profile: Option<&Profile>,
     recording: Option<&Recording>,
     context: &Context,
-) -> Outcome {
+) -> Result<Ended, CliError> {
     let scratch = Scratch::new()?;
     let mut command = prepare(&args.command, grants.policy.as_ref(), &scratch)?;
+    if let Some(profile) = profile {
+        apply_rules(&profile.env, std::env::vars_os().map(|(name, _)| name), &mut command)?;
+    }
     let supervised = match recording {
         None => supervise(command),
         Some(recording) => {
@@ -119,7 +157,7 @@ fn start(
              is not recorded"
         ));
     }
-    Ok(ended.code)
+    Ok(ended)
 }
 
 fn supervise_recorded(

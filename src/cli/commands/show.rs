@@ -89,7 +89,7 @@ pub(in crate::cli) fn run(args: &ShowArgs, store: &StoreArgs, context: &Context)
 }
 
 /// What a session changed: from the baseline to its last state, or what one snapshot changed.
-fn compared(
+pub(super) fn compared(
     session: &SessionDir,
     snapshot: Option<u64>,
 ) -> Result<(SnapshotManifest, SnapshotManifest), CliError> {

@@ -8,13 +8,14 @@ use clap::Args;
 use serde::{Deserialize, Serialize};
 
 use crate::cli::Outcome;
-use crate::cli::args::{CaptureArgs, StoreArgs};
+use crate::cli::args::{CaptureArgs, StoreArgs, surroundings};
 use crate::cli::checkpoints::{self, SOCKET_VARIABLE};
 use crate::cli::context::{BOLD, Context};
 use crate::cli::error::CliError;
 use crate::cli::preflight;
 use crate::cli::progress::Bar;
 use crate::cli::render::{Palette, byte_size, summary_line};
+use crate::config::Settings;
 use crate::diff::{Change, ChangeSummary};
 use crate::object::ContentHash;
 use crate::path_text::Shown;
@@ -75,12 +76,13 @@ pub(in crate::cli) fn run(args: &SnapshotArgs, store: &StoreArgs, context: &Cont
         return print(&checkpoints::ask(&socket)?, args.json, context);
     }
     let catalog = store.catalog()?;
+    let settings = Settings::load(&surroundings()?, &args.capture.flags())?;
     let bar = Bar::new(context, "recording", true);
     let taken = match &args.session {
         Some(id) => {
             let session = catalog.find(id)?;
             let manager = SnapshotManager::open(session.path())?
-                .with_budget(args.capture.budget())
+                .with_budget(settings.budget())
                 .with_progress(Arc::clone(&bar) as _);
             let taken = manager.create_incremental();
             (session.id(), taken.map_err(CliError::from))
@@ -92,10 +94,11 @@ pub(in crate::cli) fn run(args: &SnapshotArgs, store: &StoreArgs, context: &Cont
                 root: catalog.root().to_owned(),
                 command: Vec::new(),
                 tracked_paths,
-                exclusion: args.capture.exclusion(),
-                budget: args.capture.budget(),
+                exclusion: args.capture.exclusion(&settings, None),
+                budget: settings.budget(),
                 origin: SessionOrigin::Snapshot,
             };
+            preflight::announce(&request, context);
             let started = Recording::start(&request, Arc::clone(&bar) as _);
             match started {
                 Ok(recording) => {
@@ -167,6 +170,7 @@ pub(in crate::cli) fn report_left_out(manifest: &SnapshotManifest, id: &str, con
             first.reason
         ));
     }
+    preflight::warn_if_empty(manifest, context);
     if let Some(first) = manifest.unstable.first() {
         let count = manifest.unstable.len();
         let path = Shown::path(first);

@@ -8,7 +8,7 @@
 mod quiet;
 
 use std::io::{self, IsTerminal};
-use std::process::{Command, ExitStatus};
+use std::process::{Child, Command, ExitStatus};
 
 use rustix::io::Errno;
 use rustix::process::{
@@ -27,6 +27,8 @@ pub(super) struct Ended {
     pub(super) code: u8,
     /// What it left running.
     pub(super) leftover: Leftover,
+    /// Whether somebody asked us to end (SIGTERM, SIGHUP), and does not wait for a question.
+    pub(super) was_told_to_end: bool,
 }
 
 /// Runs a command to its end, and waits (a few seconds at most) until what it left running does not
@@ -41,12 +43,13 @@ pub(super) fn supervise(mut command: Command) -> io::Result<Ended> {
     let mut signals = Signals::new([SIGINT, SIGQUIT, SIGTERM, SIGHUP, SIGTSTP, SIGUSR1, SIGUSR2])?;
     let terminal = Terminal::of_stdin();
     let child = command.spawn()?;
-    let child = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
-    let child = child.ok_or_else(|| io::Error::from(io::ErrorKind::InvalidData))?;
+    let child = pid_of(&child)?;
     let handle = signals.handle();
     let is_terminal = terminal.is_some();
     let forwarder = std::thread::spawn(move || {
+        let mut was_told_to_end = false;
         for signal in &mut signals {
+            was_told_to_end |= matches!(signal, SIGTERM | SIGHUP);
             // What a terminal sends, it has sent to the command as well.
             let is_shared = is_terminal && matches!(signal, SIGINT | SIGQUIT | SIGTSTP);
             if let (false, Some(signal)) = (is_shared, Signal::from_named_raw(signal)) {
@@ -54,16 +57,28 @@ pub(super) fn supervise(mut command: Command) -> io::Result<Ended> {
                 let _ = kill_process(child, signal);
             }
         }
+        was_told_to_end
     });
     let status = wait(child, is_terminal);
     handle.close();
     // The thread ends with the handle; a panic in it would not be the command's.
-    let _ = forwarder.join();
+    let was_told_to_end = forwarder.join().unwrap_or(false);
     let status = status?;
     if let (Some(terminal), true) = (terminal, status.signaled()) {
         terminal.restore();
     }
-    Ok(Ended { code: exit_code(status), leftover: quiet::wait() })
+    Ok(Ended { code: exit_code(status), leftover: quiet::wait(), was_told_to_end })
+}
+
+/// Waits until a program of our own ends that has the terminal now, such as a pager, and returns its
+/// exit code. Ctrl-Z stops both of us.
+pub(super) fn wait_in_foreground(child: &Child) -> io::Result<u8> {
+    Ok(exit_code(wait(pid_of(child)?, true)?))
+}
+
+fn pid_of(child: &Child) -> io::Result<Pid> {
+    let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
+    pid.ok_or_else(|| io::Error::from(io::ErrorKind::InvalidData))
 }
 
 /// Waits until the command ends. Everybody else's end is only noted by the kernel.

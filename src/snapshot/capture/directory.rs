@@ -270,7 +270,7 @@ impl Capturer<'_> {
         if state.cached_tree != Some(tree) {
             let stored = self.request.store.write(&bytes)?;
             if stored.is_new {
-                self.tally.object_written(bytes.len() as u64);
+                self.object_written(bytes.len() as u64);
             }
         }
         if let Some(writer) = self.writers.get(node.root) {

@@ -130,7 +130,7 @@ impl Capturer<'_> {
         self.note_link(root, path, &stat);
         self.tally.file_read(counted, size);
         if is_new {
-            self.tally.object_written(size);
+            self.object_written(size);
         }
         self.request.progress.advance(1, size);
         let cached = if is_stable {

@@ -30,13 +30,15 @@ use crate::object::{Attributes, ContentHash, LinkGroups, Node, RootEntry, RootTr
 use crate::path_text::to_path;
 use crate::progress::Progress;
 use crate::stat_cache::{StatCache, StatCacheWriter};
-use crate::store::{ObjectStore, StoreError, read_root_tree};
-use crate::sys::{self, Dir, FileTime, Stat};
+use crate::store::{LocalStore, ObjectStore, StoreError, read_root_tree};
+use crate::sys::{self, Dir, EarlyFlush, FileTime, Stat};
 use crate::walk::InvalidPattern;
 
 /// What to capture, and with what.
 pub(crate) struct CaptureRequest<'a> {
     pub(crate) store: &'a dyn ObjectStore,
+    /// The store to flush while it is written; none for a plan.
+    pub(crate) flushed: Option<&'a LocalStore>,
     pub(crate) roots: &'a [TrackedRoot],
     pub(crate) budget: Budget,
     /// Whether a budget overrun is an error (a baseline) or leaves out what does not fit.
@@ -101,7 +103,17 @@ impl From<sys::Error> for CaptureError {
 
 /// Captures all roots.
 pub(crate) fn capture(request: &CaptureRequest<'_>) -> Result<Capture, CaptureError> {
-    match capture_once(request, None)? {
+    match request.flushed {
+        Some(store) => store.flush_during(|flush| capture_in_budget(request, Some(flush)))?,
+        None => capture_in_budget(request, None),
+    }
+}
+
+fn capture_in_budget(
+    request: &CaptureRequest<'_>,
+    flush: Option<&EarlyFlush>,
+) -> Result<Capture, CaptureError> {
+    match capture_once(request, flush, None)? {
         Outcome::Complete(capture) => Ok(capture),
         Outcome::OverBudget => {
             let (roots, known) = open_roots(request)?;
@@ -110,7 +122,7 @@ pub(crate) fn capture(request: &CaptureRequest<'_>) -> Result<Capture, CaptureEr
             if request.is_baseline {
                 return Err(CaptureError::OverBudget(Box::new(survey.over)));
             }
-            match capture_once(request, Some(survey.denied))? {
+            match capture_once(request, flush, Some(survey.denied))? {
                 Outcome::Complete(capture) => Ok(capture),
                 // Not even the tracked path itself fits.
                 Outcome::OverBudget => Err(CaptureError::OverBudget(Box::new(survey.over))),
@@ -155,6 +167,7 @@ fn open_roots(request: &CaptureRequest<'_>) -> Result<OpenRoots, CaptureError> {
 
 fn capture_once(
     request: &CaptureRequest<'_>,
+    flush: Option<&EarlyFlush>,
     denied: Option<HashSet<(usize, Box<[u8]>)>>,
 ) -> Result<Outcome, CaptureError> {
     // Before the first look at any file: the stat cache's racy rule depends on it.
@@ -188,6 +201,7 @@ fn capture_once(
         over_budget: AtomicBool::new(false),
         error: Mutex::new(None),
         tally: Tally::new(request.budget),
+        flush,
         not_captured: Mutex::new(Vec::new()),
         unstable: Mutex::new(Vec::new()),
         links: Mutex::new(HashMap::new()),
@@ -220,6 +234,7 @@ struct Capturer<'a> {
     over_budget: AtomicBool,
     error: Mutex<Option<CaptureError>>,
     tally: Tally,
+    flush: Option<&'a EarlyFlush>,
     not_captured: Mutex<Vec<NotCaptured>>,
     unstable: Mutex<Vec<PathBuf>>,
     /// Paths by inode, of files with more than one name.
@@ -241,6 +256,14 @@ impl Capturer<'_> {
     fn fail(&self, error: CaptureError) {
         self.error.lock().get_or_insert(error);
         self.stopped.store(true, Relaxed);
+    }
+
+    /// Counts an object that the store did not have.
+    fn object_written(&self, bytes: u64) {
+        self.tally.object_written(bytes);
+        if let Some(flush) = self.flush {
+            flush.wrote(bytes);
+        }
     }
 
     /// The absolute path of something in a root.
@@ -283,9 +306,10 @@ impl Capturer<'_> {
         if let Some(error) = self.error.into_inner() {
             return Err(error);
         }
-        if self.over_budget.into_inner() {
+        if self.over_budget.load(Relaxed) {
             return Ok(Outcome::OverBudget);
         }
+        // The last two objects; the flush of the whole snapshot follows at once.
         let write = |bytes: &[u8]| -> Result<ContentHash, StoreError> {
             let stored = self.request.store.write(bytes)?;
             if stored.is_new {

@@ -101,7 +101,16 @@ impl SnapshotManager {
         let roots = latest_roots(&session)?
             .ok_or_else(|| SnapshotError::NoBaseline { session: session_dir.to_owned() })?;
         let store = LocalStore::open(&session.objects_path())?;
-        Ok(Self::with_store(session, store, roots, Budget::default()))
+        Ok(Self::for_session(session, store, roots))
+    }
+
+    /// For a session that is there, and tracks this.
+    pub(super) fn for_session(
+        session: SessionDir,
+        store: LocalStore,
+        roots: Vec<TrackedRoot>,
+    ) -> Self {
+        Self::with_store(session, store, roots, Budget::default())
     }
 
     fn assemble(
@@ -189,10 +198,15 @@ impl SnapshotManager {
     /// written. Nothing is recorded then.
     pub fn create_baseline(&self) -> Result<SnapshotManifest, SnapshotError> {
         let _lock = self.lock_session()?;
-        if !self.session.snapshot_numbers()?.is_empty() {
-            return Err(SnapshotError::BaselineExists { session: self.session.path().to_owned() });
-        }
+        self.refuse_second_baseline()?;
         Ok(self.take(None, None)?.0)
+    }
+
+    fn refuse_second_baseline(&self) -> Result<(), SnapshotError> {
+        if self.session.snapshot_numbers()?.is_empty() {
+            return Ok(());
+        }
+        Err(SnapshotError::BaselineExists { session: self.session.path().to_owned() })
     }
 
     /// Captures the current state and says what changed since the snapshot before.

@@ -1,4 +1,6 @@
 //! Taking a snapshot: captured, made durable, published, named in the session.
+//!
+//! A baseline can be announced between the first two, so that a command need not wait for the disk.
 
 use super::{CacheUse, SnapshotError, SnapshotManager};
 use crate::diff::{Change, ChangeSummary};
@@ -6,8 +8,10 @@ use crate::snapshot::budget::Budget;
 use crate::snapshot::capture::{CacheLocation, Capture, CaptureRequest, capture};
 use crate::snapshot::manifest::{MANIFEST_VERSION, SnapshotKind, SnapshotManifest};
 use crate::snapshot::metadata::SessionMetadata;
+use crate::snapshot::pending::PendingBaseline;
 use crate::snapshot::roots::TrackedRoot;
 use crate::snapshot::session_dir::{LoadedManifest, ManifestError};
+use crate::stat_cache::StatCacheWriter;
 use crate::store::ObjectStore;
 
 /// What a snapshot is taken for.
@@ -25,20 +29,9 @@ impl SnapshotManager {
         parent: Option<&LoadedManifest>,
         label: Option<String>,
     ) -> Result<(SnapshotManifest, Vec<Change>), SnapshotError> {
-        let known = parent.map(|parent| parent.manifest.merkle_root).into_iter().collect();
         // Held until the manifest is published: the collector sees all of the snapshot or nothing.
         let _store_lock = self.lock_store()?;
-        let cache = self.cache_location(true)?;
-        let capture = capture(&CaptureRequest {
-            store: &*self.store,
-            roots: &self.roots,
-            budget: self.budget,
-            is_baseline: parent.is_none(),
-            known,
-            cache,
-            progress: &*self.progress,
-            threads: self.threads,
-        })?;
+        let capture = self.capture_next(parent, true)?;
         let published = self.publish(capture, parent, Why::Asked(label), &self.roots)?;
         let changes = match parent {
             None => Ok(Vec::new()),
@@ -56,6 +49,51 @@ impl SnapshotManager {
         Ok((published.manifest, changes))
     }
 
+    /// `is_flushed`: the snapshot becomes durable at once, so the flush begins while it is captured.
+    fn capture_next(
+        &self,
+        parent: Option<&LoadedManifest>,
+        is_flushed: bool,
+    ) -> Result<Capture, SnapshotError> {
+        Ok(capture(&CaptureRequest {
+            store: &*self.store,
+            flushed: is_flushed.then_some(&*self.store),
+            roots: &self.roots,
+            budget: self.budget,
+            is_baseline: parent.is_none(),
+            known: parent.map(|parent| parent.manifest.merkle_root).into_iter().collect(),
+            cache: self.cache_location(true)?,
+            progress: &*self.progress,
+            threads: self.threads,
+        })?)
+    }
+
+    /// Captures the first state and announces it: it is in the store, and found again even if this
+    /// process is killed, but it is no snapshot before [`PendingBaseline::publish`].
+    ///
+    /// # Errors
+    /// As [`create_baseline`](Self::create_baseline).
+    pub fn begin_baseline(&self) -> Result<PendingBaseline, SnapshotError> {
+        let session_lock = self.lock_session()?;
+        self.refuse_second_baseline()?;
+        let store_lock = self.lock_store()?;
+        let capture = self.capture_next(None, false)?;
+        let (manifest, caches) = described(capture, None, Why::Asked(None), &self.roots);
+        self.session.announce(&manifest)?;
+        Ok(PendingBaseline::new(self.clone(), manifest, caches, session_lock, store_lock))
+    }
+
+    /// Makes an announced baseline a snapshot, under the session's lock.
+    pub(crate) fn publish_pending(
+        &self,
+        manifest: SnapshotManifest,
+        caches: Vec<StatCacheWriter>,
+    ) -> Result<(), SnapshotError> {
+        let published = self.make_durable(manifest, caches, true)?;
+        self.record(&published, None)?;
+        Ok(self.session.withdraw(false)?)
+    }
+
     /// Captures the current state before a restore to `target`, whatever its size.
     pub(crate) fn capture_current(
         &self,
@@ -66,6 +104,7 @@ impl SnapshotManager {
     ) -> Result<Capture, SnapshotError> {
         Ok(capture(&CaptureRequest {
             store,
+            flushed: None,
             roots: &target.roots,
             budget: Budget::UNLIMITED,
             is_baseline: false,
@@ -113,28 +152,24 @@ impl SnapshotManager {
         why: Why,
         roots: &[TrackedRoot],
     ) -> Result<LoadedManifest, SnapshotError> {
-        self.store.sync()?;
-        let (kind, label, restores) = match why {
-            Why::Asked(label) => (SnapshotKind::Ordinary, label, None),
-            Why::BeforeRestoring(number) => (SnapshotKind::Safety, None, Some(number)),
-        };
-        let manifest = SnapshotManifest {
-            format_version: MANIFEST_VERSION,
-            number: parent.map_or(0, |parent| parent.manifest.number + 1),
-            timestamp: capture.timestamp,
-            parent: parent.map(|parent| parent.manifest.number),
-            parent_hash: parent.map(|parent| parent.hash),
-            merkle_root: capture.merkle_root,
-            kind,
-            label,
-            restores,
-            roots: roots.to_vec(),
-            totals: capture.totals,
-            not_captured: capture.not_captured,
-            unstable: capture.unstable,
-        };
+        let (manifest, caches) = described(capture, parent, why, roots);
+        // The same root reaches the same objects, and a published one is durable.
+        let is_durable = manifest.totals.objects_written == 0
+            && parent.is_some_and(|parent| parent.manifest.merkle_root == manifest.merkle_root);
+        self.make_durable(manifest, caches, !is_durable)
+    }
+
+    fn make_durable(
+        &self,
+        manifest: SnapshotManifest,
+        caches: Vec<StatCacheWriter>,
+        flush: bool,
+    ) -> Result<LoadedManifest, SnapshotError> {
+        if flush {
+            self.store.sync()?;
+        }
         let hash = self.session.publish(&manifest)?;
-        for cache in capture.caches {
+        for cache in caches {
             if let Err(error) = cache.commit() {
                 tracing::warn!("stat cache not saved: {error}");
             }
@@ -193,6 +228,35 @@ impl SnapshotManager {
         metadata.snapshot_count = metadata.manifest_hashes.len() as u64;
         Ok(())
     }
+}
+
+/// The manifest of what was captured, and the caches that may be saved once it is durable.
+fn described(
+    capture: Capture,
+    parent: Option<&LoadedManifest>,
+    why: Why,
+    roots: &[TrackedRoot],
+) -> (SnapshotManifest, Vec<StatCacheWriter>) {
+    let (kind, label, restores) = match why {
+        Why::Asked(label) => (SnapshotKind::Ordinary, label, None),
+        Why::BeforeRestoring(number) => (SnapshotKind::Safety, None, Some(number)),
+    };
+    let manifest = SnapshotManifest {
+        format_version: MANIFEST_VERSION,
+        number: parent.map_or(0, |parent| parent.manifest.number + 1),
+        timestamp: capture.timestamp,
+        parent: parent.map(|parent| parent.manifest.number),
+        parent_hash: parent.map(|parent| parent.hash),
+        merkle_root: capture.merkle_root,
+        kind,
+        label,
+        restores,
+        roots: roots.to_vec(),
+        totals: capture.totals,
+        not_captured: capture.not_captured,
+        unstable: capture.unstable,
+    };
+    (manifest, capture.caches)
 }
 
 fn unknown_changes(number: u64, error: SnapshotError) -> SnapshotError {

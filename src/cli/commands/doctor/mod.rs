@@ -1,0 +1,104 @@
+//! `nono doctor`: what this machine offers, what is wrong, and the command that mends it.
+
+#[cfg(feature = "mount")]
+mod mounting;
+mod store;
+
+use std::io::Write;
+
+use clap::Args;
+use serde::Serialize;
+
+use crate::cli::Outcome;
+use crate::cli::args::{StoreArgs, surroundings};
+use crate::cli::context::{Context, GREEN, YELLOW};
+use crate::cli::error::CliError;
+use crate::config::{ConfigError, FlagSettings, ProfileLibrary, Settings, Surroundings};
+use crate::sandbox::Support;
+
+/// Arguments of `nono doctor`.
+#[derive(Debug, Args)]
+pub(in crate::cli) struct DoctorArgs {
+    /// Print the findings as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Serialize)]
+struct Finding {
+    what: &'static str,
+    ok: bool,
+    found: String,
+    /// What to do about it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    mend: Option<String>,
+}
+
+impl Finding {
+    fn fine(what: &'static str, found: impl Into<String>) -> Self {
+        Self { what, ok: true, found: found.into(), mend: None }
+    }
+
+    fn wrong(what: &'static str, found: impl Into<String>, mend: impl Into<String>) -> Self {
+        Self { what, ok: false, found: found.into(), mend: Some(mend.into()) }
+    }
+}
+
+pub(in crate::cli) fn run(args: &DoctorArgs, store: &StoreArgs, context: &Context) -> Outcome {
+    let catalog = store.catalog()?;
+    let mut findings = vec![sandbox(), configuration(&surroundings()?)];
+    #[cfg(feature = "mount")]
+    findings.extend([mounting::fuse(), mounting::fusermount(), mounting::mounts()]);
+    findings.extend(store::space(&catalog));
+    findings.push(store::reflink(&catalog));
+    findings.extend(store::sessions(&catalog)?);
+    if args.json {
+        context.json(&findings)?;
+    } else {
+        print(&findings, context)?;
+    }
+    Ok(u8::from(findings.iter().any(|finding| !finding.ok)))
+}
+
+fn print(findings: &[Finding], context: &Context) -> Result<(), CliError> {
+    let mut out = context.out();
+    for Finding { what, ok, found, mend } in findings {
+        match ok {
+            true => writeln!(out, "{GREEN}ok{GREEN:#}     {what}: {found}")?,
+            false => writeln!(out, "{YELLOW}wrong{YELLOW:#}  {what}: {found}")?,
+        }
+        if let Some(mend) = mend {
+            writeln!(out, "       -> {mend}")?;
+        }
+    }
+    Ok(())
+}
+
+fn sandbox() -> Finding {
+    const WHAT: &str = "sandbox";
+    match Support::of_kernel() {
+        support @ Support::Full(_) => Finding::fine(WHAT, support.to_string()),
+        support => Finding::wrong(
+            WHAT,
+            support.to_string(),
+            "boot a kernel with Landlock, or run with --no-sandbox",
+        ),
+    }
+}
+
+fn configuration(surroundings: &Surroundings<'_>) -> Finding {
+    const WHAT: &str = "configuration";
+    let read = || -> Result<usize, ConfigError> {
+        Settings::load(surroundings, &FlagSettings::default())?;
+        let library = ProfileLibrary::new(surroundings);
+        let profiles = library.list()?;
+        profiles.iter().try_for_each(|(name, _)| library.find(name).map(drop))?;
+        Ok(profiles.len())
+    };
+    match read() {
+        Ok(count) => Finding::fine(WHAT, format!("settings and {count} profiles are sound")),
+        Err(error) => {
+            Finding::wrong(WHAT, error.to_string(), "correct it; nono profile check says more")
+        }
+    }
+}

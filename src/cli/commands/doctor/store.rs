@@ -1,0 +1,100 @@
+//! The store: space, clones, sessions and restores that were interrupted.
+
+use std::io::Write;
+
+use super::Finding;
+use crate::cli::error::CliError;
+use crate::cli::render::byte_size;
+use crate::path_text::Shown;
+use crate::session::{Catalog, SessionStatus};
+use crate::sys::{self, Dir, IoContext, TempFile};
+
+/// Less free space than this is a problem, in bytes.
+const LITTLE_SPACE: u64 = 1 << 30;
+/// What is cloned to see whether that works, in bytes: a few blocks of any file system.
+const CLONED_BYTES: usize = 1 << 16;
+
+pub(super) fn space(catalog: &Catalog) -> Option<Finding> {
+    const WHAT: &str = "store";
+    let root = catalog.root();
+    let shown = Shown::path(root);
+    let free = match Dir::open(root).and_then(|dir| dir.free_bytes()) {
+        Ok(free) => free,
+        Err(error) if error.is_gone() => {
+            return Some(Finding::fine(WHAT, format!("{shown} will be made by the first session")));
+        }
+        Err(error) => {
+            return Some(Finding::wrong(WHAT, error.to_string(), "choose another with --root DIR"));
+        }
+    };
+    let found = format!("{shown}, {} free", byte_size(free));
+    Some(if free < LITTLE_SPACE {
+        Finding::wrong(WHAT, found, "nono rollback cleanup --keep 5")
+    } else {
+        Finding::fine(WHAT, found)
+    })
+}
+
+/// Whether files are cloned into the store, found out by cloning one there.
+pub(super) fn reflink(catalog: &Catalog) -> Finding {
+    const WHAT: &str = "reflink";
+    // Before the first session, what will be its file system.
+    let Some(dir) = catalog.root().ancestors().find_map(|place| Dir::open(place).ok()) else {
+        return Finding::fine(WHAT, "not tried: there is no such place yet");
+    };
+    let shown = Shown::path(dir.path());
+    match try_clone(&dir) {
+        Ok(true) => {
+            Finding::fine(WHAT, format!("{shown} can clone files: recording shares blocks"))
+        }
+        Ok(false) => Finding::fine(WHAT, format!("{shown} cannot clone files: they are copied")),
+        Err(error) if dir.path() == catalog.root() => {
+            Finding::wrong(WHAT, error.to_string(), "choose another store with --root DIR")
+        }
+        Err(error) => Finding::fine(WHAT, format!("not tried: {error}")),
+    }
+}
+
+fn try_clone(dir: &Dir) -> sys::Result<bool> {
+    let (source, target) = (TempFile::new(dir, 0o600)?, TempFile::new(dir, 0o600)?);
+    let mut file = source.file();
+    file.write_all(&[1; CLONED_BYTES]).at("write in", dir.path())?;
+    sys::reflink(source.file(), target.file(), dir.path())
+}
+
+pub(super) fn sessions(catalog: &Catalog) -> Result<Vec<Finding>, CliError> {
+    const WHAT: &str = "sessions";
+    let mut findings = Vec::new();
+    let sessions = catalog.sessions()?;
+    for session in &sessions {
+        let id = session.id();
+        if session.has_interrupted_restore().is_ok_and(|is_interrupted| is_interrupted) {
+            findings.push(Finding::wrong(
+                "restores",
+                format!("one of {id} was interrupted: files are between two states"),
+                format!("nono rollback resume {id} (--abort takes it back)"),
+            ));
+        }
+        let status = session.metadata().and_then(|metadata| SessionStatus::of(session, &metadata));
+        match status {
+            Ok(SessionStatus::Interrupted) => findings.push(Finding::wrong(
+                WHAT,
+                format!("{id} was interrupted: its last state is not recorded"),
+                format!(
+                    "nono rollback show {id}, then nono rollback restore {id} or nono rollback \
+                     cleanup {id}"
+                ),
+            )),
+            Ok(_) => {}
+            Err(error) => findings.push(Finding::wrong(
+                WHAT,
+                error.to_string(),
+                format!("nono rollback verify {id}"),
+            )),
+        }
+    }
+    if findings.is_empty() {
+        findings.push(Finding::fine(WHAT, format!("{}, none interrupted", sessions.len())));
+    }
+    Ok(findings)
+}

@@ -1,0 +1,85 @@
+//! `nono rollback review`: what a session changed, looked through on a terminal.
+
+use clap::Args;
+
+use super::restore::restore_picked;
+use super::show::compared;
+use crate::cli::Outcome;
+use crate::cli::args::StoreArgs;
+use crate::cli::context::Context;
+use crate::cli::error::CliError;
+use crate::cli::review::{Decision, Review, is_possible};
+use crate::diff::{self, Change};
+use crate::restore::Selection;
+use crate::session::{Catalog, SnapshotId};
+use crate::snapshot::{NotCapturedSet, SessionDir, SnapshotManifest};
+
+/// Arguments of `nono rollback review`.
+#[derive(Debug, Args)]
+pub(in crate::cli) struct ReviewArgs {
+    /// Id of a session, a prefix of it, or `latest`; ID/N shows what snapshot N changed
+    #[arg(value_name = "ID[/N]", default_value = "latest")]
+    id: SnapshotId,
+}
+
+/// Two states of a session, the older of which can be brought back.
+#[derive(Debug)]
+pub(in crate::cli) struct Reviewed<'a> {
+    pub(in crate::cli) catalog: &'a Catalog,
+    pub(in crate::cli) session: &'a SessionDir,
+    pub(in crate::cli) old: &'a SnapshotManifest,
+    pub(in crate::cli) new: &'a SnapshotManifest,
+}
+
+pub(in crate::cli) fn run(args: &ReviewArgs, store: &StoreArgs, context: &Context) -> Outcome {
+    let catalog = store.catalog()?;
+    let (session, snapshot) = catalog.find_snapshot(&args.id)?;
+    if !is_possible(context) {
+        return Err(CliError::failed("a review needs a terminal").with_hint(
+            "`nono rollback show --diff` prints what changed, `nono rollback restore ID PATH` takes \
+             a part of it back",
+        ));
+    }
+    let (old, new) = compared(&session, snapshot)?;
+    let objects = Catalog::store_of(&session)?;
+    let differences = diff::compare(&objects, &old.merkle_root, &new.merkle_root)?;
+    let unknown = (NotCapturedSet::new(&old), NotCapturedSet::new(&new));
+    let changes = diff::changes(&differences, &unknown.0, &unknown.1);
+    drop(differences);
+    if changes.is_empty() {
+        context.say(format_args!("session {}: nothing changed", session.id()));
+        return Ok(0);
+    }
+    let work = Reviewed { catalog: &catalog, session: &session, old: &old, new: &new };
+    Ok(u8::from(!work.review(changes, context)?))
+}
+
+impl Reviewed<'_> {
+    /// Lets a person look through the changes, and does what is decided. Whether all of it could be
+    /// done.
+    ///
+    /// # Errors
+    /// When the terminal cannot be used, or the restore fails.
+    pub(in crate::cli) fn review(
+        &self,
+        changes: Vec<Change>,
+        context: &Context,
+    ) -> Result<bool, CliError> {
+        let id = self.session.id();
+        let objects = Catalog::store_of(self.session)?;
+        let review =
+            Review { session_id: &id, store: &objects, old: self.old, new: self.new, changes };
+        let selection = match review.run(context)? {
+            Decision::KeepAll => {
+                context.say("everything is kept");
+                context.say(format_args!("  look again: nono rollback review {id}"));
+                context.say(format_args!("  undo it:    nono rollback restore {id}"));
+                return Ok(true);
+            }
+            Decision::RestoreAll => Selection::default(),
+            Decision::Restore(exactly) => Selection { exactly, ..Selection::default() },
+        };
+        let number = self.old.number;
+        Ok(restore_picked(self.catalog, self.session, number, selection, context)? == 0)
+    }
+}

@@ -1,0 +1,96 @@
+//! Looking through what a command changed, on a terminal, and taking some or all of it back.
+//!
+//! Three parts: the [`model`] knows what is shown, marked and asked, and turns a key into an
+//! [`Action`](model::Action) without touching anything; the [`view`] draws the rows that fit and no
+//! others; the [`screen`] owns the terminal. Always true:
+//!
+//! - Nothing is restored but by a clear yes to a question. Enter, q, Ctrl-C, the end of input, a
+//!   signal and a closed terminal all keep everything.
+//! - What was typed before the review was on the screen is no answer to it.
+//! - However it ends, the terminal is as it was before.
+
+mod model;
+mod pager;
+mod screen;
+mod view;
+
+use std::path::PathBuf;
+
+use rustix::process::getpgrp;
+use rustix::termios::tcgetpgrp;
+
+use super::context::Context;
+use super::error::CliError;
+use super::render::DiffOptions;
+use crate::diff::Change;
+use crate::snapshot::SnapshotManifest;
+use crate::store::LocalStore;
+
+pub(super) use model::Decision;
+use model::{Action, Model};
+use screen::{Input, Screen};
+
+/// What is reviewed.
+#[derive(Debug)]
+pub(super) struct Review<'a> {
+    /// The session's id.
+    pub(super) session_id: &'a str,
+    /// Where the contents are.
+    pub(super) store: &'a LocalStore,
+    /// The state before.
+    pub(super) old: &'a SnapshotManifest,
+    /// The state after.
+    pub(super) new: &'a SnapshotManifest,
+    /// What is different, sorted as [`crate::diff::changes`] gives it.
+    pub(super) changes: Vec<Change>,
+}
+
+/// Whether somebody sits in front of a terminal that can show a review, and is asked nothing else.
+pub(super) fn is_possible(context: &Context) -> bool {
+    let is_foreground = || tcgetpgrp(std::io::stdin()).is_ok_and(|group| group == getpgrp());
+    context.stdin_is_terminal
+        && context.stderr_is_terminal
+        && std::env::var_os("TERM").is_some_and(|term| !term.is_empty() && term != "dumb")
+        && is_foreground()
+}
+
+impl Review<'_> {
+    /// Shows the changes and returns what is to become of them.
+    ///
+    /// # Errors
+    /// When the terminal cannot be used. Nothing was changed then.
+    pub(super) fn run(self, context: &Context) -> Result<Decision, CliError> {
+        let roots: Vec<PathBuf> = self.old.roots.iter().map(|root| root.path.clone()).collect();
+        let colours = context.colours_on_stderr();
+        let mut options = DiffOptions::new(self.store, &roots);
+        options.escape = true;
+        if colours {
+            options.palette = super::render::Palette::coloured();
+        }
+        let differ = pager::Differ::new(&options, &self.old.merkle_root, &self.new.merkle_root)?;
+        let title = format!("session {}", self.session_id);
+        let mut model = Model::new(title, self.changes, roots.clone());
+        let mut screen = Screen::open()?;
+        loop {
+            screen.draw(|frame| view::draw(frame, &mut model, colours))?;
+            let action = match screen.next_input()? {
+                Input::Key(key) => model.press(key),
+                Input::Redraw => Action::Nothing,
+                Input::Suspend => Action::Suspend,
+                Input::End => return Ok(Decision::KeepAll),
+            };
+            match action {
+                Action::Nothing => {}
+                Action::Redraw => screen.clear()?,
+                Action::Suspend => screen.suspend()?,
+                Action::ShowDifferences(range) => {
+                    let shown = pager::show(&mut screen, &differ, &model.changes()[range]);
+                    if let Err(error) = shown {
+                        model.tell(error.to_string());
+                    }
+                }
+                Action::End(decision) => return Ok(decision),
+            }
+        }
+    }
+}

@@ -1,0 +1,145 @@
+//! Shows the differences of some changes in the pager.
+//!
+//! Only what the pager asks for is read and compared, a few paths at a time, and nothing more once
+//! it is closed.
+
+use std::io::{self, BufWriter, Write};
+use std::os::fd::AsFd;
+use std::process::{Child, Command, Stdio};
+
+use super::screen::Screen;
+use crate::cli::error::CliError;
+use crate::cli::render::{DiffOptions, RenderError, write_patch};
+use crate::cli::supervise;
+use crate::diff::{Change, Difference, Lookup};
+use crate::object::{ContentHash, RootTree};
+use crate::store::{StoreError, read_root_tree};
+
+/// So many paths are compared before the first line is written.
+const CHUNK: usize = 200;
+/// Without `$PAGER`.
+const USUAL_PAGER: &str = "less";
+
+/// Both states.
+#[derive(Debug)]
+pub(super) struct Differ<'a> {
+    options: &'a DiffOptions<'a>,
+    old: RootTree,
+    new: RootTree,
+}
+
+impl<'a> Differ<'a> {
+    pub(super) fn new(
+        options: &'a DiffOptions<'a>,
+        old: &ContentHash,
+        new: &ContentHash,
+    ) -> Result<Self, StoreError> {
+        let old = read_root_tree(options.store, old)?;
+        let new = read_root_tree(options.store, new)?;
+        Ok(Self { options, old, new })
+    }
+
+    /// Writes a patch of these changes.
+    fn write(&self, out: &mut dyn Write, changes: &[Change]) -> Result<(), RenderError> {
+        let mut old = Lookup::new(self.options.store, &self.old);
+        let mut new = Lookup::new(self.options.store, &self.new);
+        for chunk in changes.chunks(CHUNK) {
+            let mut differences = Vec::with_capacity(chunk.len());
+            for change in chunk {
+                let path = change.path.as_os_str().as_encoded_bytes();
+                let (old, new) = (old.find(path)?, new.find(path)?);
+                differences.push(Difference { path: path.to_vec(), old, new });
+            }
+            write_patch(out, &differences, self.options)?;
+        }
+        out.flush()?;
+        Ok(())
+    }
+}
+
+/// Shows how these changes look inside, and comes back when the pager is closed.
+pub(super) fn show(
+    screen: &mut Screen,
+    differ: &Differ<'_>,
+    changes: &[Change],
+) -> Result<(), CliError> {
+    let pager = std::env::var("PAGER").unwrap_or_else(|_| USUAL_PAGER.to_owned());
+    if matches!(pager.trim(), "" | "cat") {
+        return show_plainly(screen, differ, changes);
+    }
+    screen.outside(|| -> Result<(), CliError> {
+        let mut child = start(&pager)?;
+        let Some(input) = child.stdin.take() else { return Ok(()) };
+        let (shown, ended) = std::thread::scope(|scope| {
+            let writer = scope.spawn(|| differ.write(&mut BufWriter::new(input), changes));
+            let ended = supervise::wait_in_foreground(&child);
+            (writer.join(), ended)
+        });
+        if ended? == 127 {
+            return Err(CliError::failed(format!("cannot run the pager {pager:?}")));
+        }
+        match shown {
+            // Whoever closes a pager has seen enough.
+            Ok(Err(RenderError::Output(error))) if error.kind() == io::ErrorKind::BrokenPipe => {
+                Ok(())
+            }
+            Ok(Err(RenderError::Output(error))) => Err(error.into()),
+            Ok(Err(RenderError::Store(error))) => Err(error.into()),
+            Ok(Ok(())) => Ok(()),
+            Err(_) => Err(CliError::failed("the differences cannot be shown")),
+        }
+    })?
+}
+
+fn start(pager: &str) -> Result<Child, CliError> {
+    let mut command = command(pager);
+    command.stdin(Stdio::piped());
+    // The output of the command may have gone elsewhere; what is shown now is for the terminal.
+    command.stdout(Stdio::from(io::stderr().as_fd().try_clone_to_owned()?));
+    // Colours are let through, and a short text stays until a key is pressed.
+    let options = std::env::var("LESS").unwrap_or_default();
+    command.env("LESS", format!("{options} -R -+F").trim());
+    command
+        .spawn()
+        .map_err(|error| CliError::failed(format!("cannot run the pager {pager:?}: {error}")))
+}
+
+/// A shell reads what only a shell understands. It is no use otherwise: on Ctrl-Z it would stop before
+/// the pager has put the terminal in order.
+fn command(pager: &str) -> Command {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || " -_./+,:".contains(c);
+    let mut words = pager.split_whitespace();
+    match words.next().filter(|_| pager.chars().all(is_plain)) {
+        Some(program) => {
+            let mut plain = Command::new(program);
+            plain.args(words);
+            plain
+        }
+        None => {
+            let mut shell = Command::new("sh");
+            shell.arg("-c").arg(pager);
+            shell
+        }
+    }
+}
+
+/// Without a pager: everything at once, until a key is pressed.
+fn show_plainly(
+    screen: &mut Screen,
+    differ: &Differ<'_>,
+    changes: &[Change],
+) -> Result<(), CliError> {
+    let mut err = BufWriter::new(io::stderr().lock());
+    let shown = screen.outside(|| {
+        let shown = differ.write(&mut err, changes);
+        let _ = err.write_all(b"\nnono: Enter goes back").and_then(|()| err.flush());
+        let mut line = String::new();
+        let _ = io::stdin().read_line(&mut line);
+        shown
+    })?;
+    match shown {
+        Ok(()) => Ok(()),
+        Err(RenderError::Store(error)) => Err(error.into()),
+        Err(RenderError::Output(error)) => Err(error.into()),
+    }
+}

@@ -1,0 +1,240 @@
+//! The terminal of a review: taken when it opens, given back when it is dropped.
+//!
+//! Keys and signals arrive at one place, [`Screen::next_input`]. A terminal that is gone ends the
+//! review before a key is read from it. The screen is drawn on stderr, so that the output of a
+//! command may go elsewhere.
+
+use std::collections::VecDeque;
+use std::io::{self, Stderr};
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use crossterm::cursor::Show;
+use crossterm::event::{self, Event, KeyEvent, KeyEventKind};
+use crossterm::execute;
+use crossterm::terminal::{
+    EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode,
+};
+use ratatui::backend::CrosstermBackend;
+use ratatui::{Frame, Terminal};
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::process::{Signal, getppid, getsid, kill_current_process_group};
+use rustix::termios::{QueueSelector, tcflush};
+use signal_hook::SigId;
+use signal_hook::consts::{SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP, SIGWINCH};
+use signal_hook::low_level::{pipe, unregister};
+
+/// There is something to read already when this is waited.
+const AT_ONCE: Duration = Duration::from_millis(1);
+
+/// What happened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Input {
+    /// A key was pressed.
+    Key(KeyEvent),
+    /// The size may be another one.
+    Redraw,
+    /// Somebody asks for the terminal for a while.
+    Suspend,
+    /// The terminal is gone, or a signal asks for an end.
+    End,
+}
+
+/// A terminal in raw mode that shows its second screen.
+#[derive(Debug)]
+pub(super) struct Screen {
+    terminal: Terminal<CrosstermBackend<Stderr>>,
+    signals: Signals,
+    keys: VecDeque<KeyEvent>,
+}
+
+impl Screen {
+    /// Takes the terminal, and forgets what was typed until now.
+    pub(super) fn open() -> io::Result<Self> {
+        let signals = Signals::new()?;
+        let terminal = Terminal::new(CrosstermBackend::new(io::stderr()))?;
+        // From here on, dropping it gives the terminal back.
+        let mut screen = Self { terminal, signals, keys: VecDeque::new() };
+        screen.enter()?;
+        Ok(screen)
+    }
+
+    pub(super) fn draw(&mut self, render: impl FnOnce(&mut Frame<'_>)) -> io::Result<()> {
+        self.terminal.draw(render)?;
+        Ok(())
+    }
+
+    /// The next draw writes everything.
+    pub(super) fn clear(&mut self) -> io::Result<()> {
+        // `Terminal::clear` would ask the terminal where the cursor is, on stdout.
+        let size = self.terminal.size()?;
+        self.terminal.resize(size.into())
+    }
+
+    /// Waits for a key or a signal.
+    pub(super) fn next_input(&mut self) -> io::Result<Input> {
+        loop {
+            if let Some(key) = self.keys.pop_front() {
+                return Ok(Input::Key(key));
+            }
+            let stdin = io::stdin();
+            let mut ready = [
+                PollFd::new(&stdin, PollFlags::IN),
+                PollFd::new(&self.signals.woken, PollFlags::IN),
+            ];
+            match poll(&mut ready, None) {
+                Ok(_) | Err(rustix::io::Errno::INTR) => {}
+                Err(errno) => return Err(errno.into()),
+            }
+            let (input, signal) = (ready[0].revents(), ready[1].revents());
+            if input.intersects(PollFlags::HUP | PollFlags::ERR | PollFlags::NVAL) {
+                return Ok(Input::End);
+            }
+            if !signal.is_empty() {
+                match self.signals.take()? {
+                    Some(Input::Redraw) => {
+                        // After SIGCONT, the shell has set its own modes.
+                        self.enter()?;
+                        return Ok(Input::Redraw);
+                    }
+                    Some(input) => return Ok(input),
+                    None => {}
+                }
+            }
+            if input.contains(PollFlags::IN) {
+                self.read_keys()?;
+            }
+        }
+    }
+
+    /// Stops this process with all of its group, as Ctrl-Z does where a terminal acts on it.
+    pub(super) fn suspend(&mut self) -> io::Result<()> {
+        // Without a shell that waits for us, nobody would wake us again.
+        if getsid(getppid()).ok() != getsid(None).ok() {
+            return Ok(());
+        }
+        self.leave();
+        kill_current_process_group(Signal::STOP)?;
+        self.enter()
+    }
+
+    /// Does something with the terminal as it was before.
+    pub(super) fn outside<T>(&mut self, work: impl FnOnce() -> T) -> io::Result<T> {
+        self.leave();
+        let done = work();
+        // Ctrl-C in a pager is the pager's.
+        self.signals.forget_interrupts();
+        self.enter()?;
+        Ok(done)
+    }
+
+    fn enter(&mut self) -> io::Result<()> {
+        enable_raw_mode()?;
+        execute!(io::stderr(), EnterAlternateScreen)?;
+        // What was typed at something else is no answer to what is asked here.
+        tcflush(io::stdin(), QueueSelector::IFlush)?;
+        self.keys.clear();
+        self.clear()
+    }
+
+    /// Gives the terminal back. It may be gone, then there is nothing to give back.
+    fn leave(&mut self) {
+        let _ = execute!(io::stderr(), LeaveAlternateScreen, Show);
+        let _ = disable_raw_mode();
+    }
+
+    fn read_keys(&mut self) -> io::Result<()> {
+        while event::poll(AT_ONCE)? {
+            if let Event::Key(key) = event::read()?
+                && key.kind != KeyEventKind::Release
+            {
+                self.keys.push_back(key);
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Screen {
+    fn drop(&mut self) {
+        self.leave();
+    }
+}
+
+/// Signals that arrived, and a socket that is readable when there are any.
+#[derive(Debug)]
+struct Signals {
+    woken: UnixStream,
+    end: Arc<AtomicBool>,
+    interrupt: Arc<AtomicBool>,
+    suspend: Arc<AtomicBool>,
+    redraw: Arc<AtomicBool>,
+    handlers: Vec<SigId>,
+}
+
+impl Signals {
+    fn new() -> io::Result<Self> {
+        let (woken, wake) = UnixStream::pair()?;
+        woken.set_nonblocking(true)?;
+        let mut signals = Self {
+            woken,
+            end: Arc::default(),
+            interrupt: Arc::default(),
+            suspend: Arc::default(),
+            redraw: Arc::default(),
+            handlers: Vec::new(),
+        };
+        for (signal, flag) in [
+            (SIGHUP, &signals.end),
+            (SIGTERM, &signals.end),
+            (SIGINT, &signals.interrupt),
+            (SIGQUIT, &signals.interrupt),
+            (SIGTSTP, &signals.suspend),
+            (SIGCONT, &signals.redraw),
+            (SIGWINCH, &signals.redraw),
+        ] {
+            // In this order: whoever is woken finds the flag.
+            let flag = signal_hook::flag::register(signal, Arc::clone(flag))?;
+            signals.handlers.push(flag);
+            signals.handlers.push(pipe::register(signal, wake.try_clone()?)?);
+        }
+        Ok(signals)
+    }
+
+    /// The most urgent one.
+    fn take(&self) -> io::Result<Option<Input>> {
+        let mut drained = [0; 64];
+        loop {
+            match io::Read::read(&mut &self.woken, &mut drained) {
+                Ok(0) => break,
+                Ok(_) => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        let take = |flag: &AtomicBool| flag.swap(false, Ordering::SeqCst);
+        let (redraw, suspend) = (take(&self.redraw), take(&self.suspend));
+        Ok(match take(&self.end) || take(&self.interrupt) {
+            true => Some(Input::End),
+            false if suspend => Some(Input::Suspend),
+            false if redraw => Some(Input::Redraw),
+            false => None,
+        })
+    }
+
+    fn forget_interrupts(&self) {
+        self.interrupt.store(false, Ordering::SeqCst);
+        self.suspend.store(false, Ordering::SeqCst);
+    }
+}
+
+impl Drop for Signals {
+    fn drop(&mut self) {
+        for handler in self.handlers.drain(..) {
+            unregister(handler);
+        }
+    }
+}

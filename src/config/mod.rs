@@ -1,0 +1,33 @@
+//! What people configure: profiles of commands, and settings of the store.
+//!
+//! Files lie in `$XDG_CONFIG_HOME/nono` or `~/.config/nono`, never in a project: what is recorded
+//! there could write them. Always true:
+//!
+//! - A key that is not known is an error that names the file, the place in it and the nearest key
+//!   that there is. Nothing is ignored in silence.
+//! - Reading changes nothing; whether a grant is safe is judged where it is made, for profiles as for
+//!   flags.
+//! - Every value knows where it came from.
+
+mod document;
+mod environment;
+mod library;
+mod nearest;
+mod place;
+mod profile;
+mod settings;
+mod strict;
+
+use std::path::PathBuf;
+
+pub use document::ConfigError;
+pub use environment::{EnvironmentRules, apply_rules};
+pub use library::{FoundProfile, ProfileLibrary, ProfileSource};
+pub use place::{Surroundings, expand};
+pub use profile::{NetworkGrant, Profile, RollbackRules};
+pub use settings::{FlagSettings, Origin, Setting, Settings, Sourced};
+
+/// nono's configuration: `$XDG_CONFIG_HOME/nono` or `~/.config/nono`.
+pub fn config_dir(surroundings: &Surroundings<'_>) -> Option<PathBuf> {
+    Some(surroundings.xdg("XDG_CONFIG_HOME", ".config")?.join("nono"))
+}

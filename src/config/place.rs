@@ -1,0 +1,116 @@
+//! Paths as profiles write them: `~/…`, `$NAME/…`, absolute, or relative to the current directory.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use super::ConfigError;
+use crate::sys;
+
+/// What paths and settings are looked up in, so that tests need no environment of their own.
+pub struct Surroundings<'a> {
+    /// The home directory, if there is one.
+    pub home: Option<PathBuf>,
+    /// Where relative paths begin.
+    pub current_dir: PathBuf,
+    /// The environment.
+    pub variable: &'a dyn Fn(&str) -> Option<OsString>,
+}
+
+impl std::fmt::Debug for Surroundings<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Surroundings").field("home", &self.home).finish_non_exhaustive()
+    }
+}
+
+/// The base directories of the XDG specification, with their defaults below the home directory.
+const XDG: &[(&str, &str)] = &[
+    ("XDG_CONFIG_HOME", ".config"),
+    ("XDG_CACHE_HOME", ".cache"),
+    ("XDG_DATA_HOME", ".local/share"),
+    ("XDG_STATE_HOME", ".local/state"),
+];
+
+impl Surroundings<'_> {
+    /// An absolute path from the environment. Relative ones are ignored, as the XDG specification
+    /// wants it.
+    fn directory(&self, name: &str) -> Option<PathBuf> {
+        (self.variable)(name).map(PathBuf::from).filter(|path| path.is_absolute())
+    }
+
+    /// A base directory, or its default below the home directory.
+    pub(super) fn xdg(&self, name: &str, default: &str) -> Option<PathBuf> {
+        self.directory(name).or_else(|| Some(self.home.as_ref()?.join(default)))
+    }
+}
+
+/// The absolute path that a profile means; `None` when it begins with a variable that is not set.
+///
+/// # Errors
+/// A path that can never mean anything: empty, or of another user's home (`~ada`).
+pub fn expand(text: &str, surroundings: &Surroundings<'_>) -> Result<Option<PathBuf>, ConfigError> {
+    let wrong = |reason: &str| Err(ConfigError::invalid(format!("the path {text:?}"), reason));
+    let (first, rest) = text.split_once('/').unwrap_or((text, ""));
+    let base = match first.strip_prefix('$') {
+        _ if text.is_empty() => return wrong("it is empty"),
+        _ if first == "~" => surroundings.home.clone(),
+        None if first.starts_with('~') => {
+            return wrong("only `~` alone stands for a home directory");
+        }
+        None => {
+            return Ok(Some(sys::plain_absolute(Path::new(text), &surroundings.current_dir)));
+        }
+        Some(name) => {
+            let name =
+                name.strip_prefix('{').and_then(|name| name.strip_suffix('}')).unwrap_or(name);
+            let is_word = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
+            if name.is_empty() || !name.bytes().all(is_word) {
+                return wrong("a variable is written $NAME or ${NAME}, and a / follows");
+            }
+            match XDG.iter().find(|(known, _)| *known == name) {
+                Some((_, default)) => surroundings.xdg(name, default),
+                None if name == "HOME" => surroundings.home.clone(),
+                None => surroundings.directory(name),
+            }
+        }
+    };
+    Ok(base.map(|base| sys::plain_absolute(Path::new(rest), &base)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_are_expanded_as_a_shell_would_and_unset_ones_are_nowhere() {
+        let variable = |name: &str| match name {
+            "XDG_CACHE_HOME" => Some("/var/cache/me".into()),
+            "XDG_DATA_HOME" => Some("relative".into()),
+            "CODEX_HOME" => Some("/opt/codex".into()),
+            _ => None,
+        };
+        let surroundings = Surroundings {
+            home: Some("/home/me".into()),
+            current_dir: "/work".into(),
+            variable: &variable,
+        };
+        for (text, path) in [
+            ("~", Some("/home/me")),
+            ("~/.npm", Some("/home/me/.npm")),
+            ("$HOME/x/../y", Some("/home/me/y")),
+            ("${HOME}/x", Some("/home/me/x")),
+            ("$XDG_CACHE_HOME/x", Some("/var/cache/me/x")),
+            ("$XDG_CONFIG_HOME/x", Some("/home/me/.config/x")),
+            ("$XDG_DATA_HOME/x", Some("/home/me/.local/share/x")),
+            ("$CODEX_HOME", Some("/opt/codex")),
+            ("$NOT_SET/x", None),
+            ("src/../lib", Some("/work/lib")),
+            (".", Some("/work")),
+            ("/a//b", Some("/a/b")),
+        ] {
+            assert_eq!(expand(text, &surroundings).unwrap(), path.map(PathBuf::from), "{text}");
+        }
+        for text in ["", "~ada/x", "$/x", "$A-B/x"] {
+            assert!(expand(text, &surroundings).is_err(), "{text:?}");
+        }
+    }
+}

@@ -1,0 +1,190 @@
+//! A profile: what a kind of command needs to work.
+//!
+//! `allow` is the user's work: written, and recorded. `write` is written and not recorded: what the
+//! command keeps for itself, such as its settings and caches. `create` is as `write`, for
+//! directories that are made when they are missing, because nothing can be granted that is not there.
+
+use std::fmt;
+
+use serde::de::{Deserialize, Deserializer, Error, MapAccess, Visitor};
+use serde::{Serialize, Serializer};
+
+use super::ConfigError;
+use super::environment::{EnvironmentRules, EnvironmentTable};
+use super::strict::strict_table;
+use crate::walk::{ExclusionConfig, Filter};
+
+/// A profile, with everything that it inherits.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct Profile {
+    /// What it is for, in one line.
+    pub description: String,
+    /// Paths that the command reads and writes, and that are recorded.
+    pub allow: Vec<String>,
+    /// Paths that it only reads.
+    pub read: Vec<String>,
+    /// Paths that it reads and writes, and that are not recorded.
+    pub write: Vec<String>,
+    /// Directories as `write`, made (0700) when they are missing.
+    pub create: Vec<String>,
+    /// What of the network it reaches.
+    pub network: NetworkGrant,
+    /// Which variables it sees.
+    pub env: EnvironmentRules,
+    /// What is recorded.
+    pub rollback: RollbackRules,
+}
+
+/// What is left out of a recording, and what is not.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct RollbackRules {
+    /// Names or paths that are left out.
+    pub exclude_patterns: Vec<String>,
+    /// Globs on names of files that are left out.
+    pub exclude_globs: Vec<String>,
+    /// What stays in whatever excludes it.
+    pub force_include: Vec<String>,
+    /// Whether `.gitignore` files count; without a value, they do.
+    pub use_gitignore: Option<bool>,
+}
+
+/// What of the network a command reaches: `true`, `false`, or `{"connect": [443]}`.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum NetworkGrant {
+    /// Everything.
+    #[default]
+    Open,
+    /// Nothing.
+    Closed,
+    /// TCP connections to these ports.
+    Connect(Vec<u16>),
+}
+
+strict_table! {
+    /// A profile as its file has it.
+    pub(super) struct ProfileTable {
+        extends: String,
+        description: String,
+        allow: Vec<String>,
+        read: Vec<String>,
+        write: Vec<String>,
+        create: Vec<String>,
+        network: NetworkGrant,
+        env: EnvironmentTable,
+        rollback | undo: RollbackTable,
+    }
+}
+
+strict_table! {
+    /// The table `rollback`, which older files call `undo`.
+    pub(super) struct RollbackTable {
+        exclude_patterns: Vec<String>,
+        exclude_globs: Vec<String>,
+        force_include: Vec<String>,
+        use_gitignore: bool,
+    }
+}
+
+strict_table! {
+    /// The table `network`.
+    struct NetworkTable {
+        connect: Vec<u16>,
+    }
+}
+
+impl Profile {
+    /// Adds what a profile says to what it inherits: lists grow, single values are replaced.
+    pub(super) fn extend(&mut self, table: ProfileTable) {
+        let ProfileTable {
+            extends: _,
+            description,
+            allow,
+            read,
+            write,
+            create,
+            network,
+            env,
+            rollback,
+        } = table;
+        self.description = description.unwrap_or_default();
+        append(&mut self.allow, allow);
+        append(&mut self.read, read);
+        append(&mut self.write, write);
+        append(&mut self.create, create);
+        if let Some(network) = network {
+            self.network = network;
+        }
+        self.env.extend(env.unwrap_or_default());
+        self.rollback.extend(rollback.unwrap_or_default());
+    }
+
+    /// Checks what can be checked without a look at the disk.
+    pub(super) fn check(&self) -> Result<(), ConfigError> {
+        self.env.check()?;
+        let RollbackRules { exclude_patterns, exclude_globs, force_include, .. } = &self.rollback;
+        let config = ExclusionConfig {
+            exclude_patterns: exclude_patterns.clone(),
+            exclude_globs: exclude_globs.clone(),
+            force_include: force_include.clone(),
+            ..ExclusionConfig::default()
+        };
+        Filter::new(&config)
+            .map_err(|error| ConfigError::invalid("rollback", error.to_string()))?;
+        Ok(())
+    }
+}
+
+impl RollbackRules {
+    pub(super) fn extend(&mut self, table: RollbackTable) {
+        append(&mut self.exclude_patterns, table.exclude_patterns);
+        append(&mut self.exclude_globs, table.exclude_globs);
+        append(&mut self.force_include, table.force_include);
+        self.use_gitignore = table.use_gitignore.or(self.use_gitignore);
+    }
+}
+
+/// Adds what is not there yet.
+pub(super) fn append(list: &mut Vec<String>, more: Option<Vec<String>>) {
+    for item in more.unwrap_or_default() {
+        if !list.contains(&item) {
+            list.push(item);
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for NetworkGrant {
+    fn deserialize<D: Deserializer<'de>>(input: D) -> Result<Self, D::Error> {
+        struct Grant;
+
+        impl<'de> Visitor<'de> for Grant {
+            type Value = NetworkGrant;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("true, false, or a table with the TCP ports to \"connect\" to")
+            }
+
+            fn visit_bool<E: Error>(self, is_open: bool) -> Result<NetworkGrant, E> {
+                Ok(if is_open { NetworkGrant::Open } else { NetworkGrant::Closed })
+            }
+
+            fn visit_map<M: MapAccess<'de>>(self, map: M) -> Result<NetworkGrant, M::Error> {
+                let table =
+                    NetworkTable::deserialize(serde::de::value::MapAccessDeserializer::new(map))?;
+                let missing = || M::Error::missing_field("connect");
+                Ok(NetworkGrant::Connect(table.connect.ok_or_else(missing)?))
+            }
+        }
+
+        input.deserialize_any(Grant)
+    }
+}
+
+impl Serialize for NetworkGrant {
+    fn serialize<S: Serializer>(&self, out: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Open => out.serialize_bool(true),
+            Self::Closed => out.serialize_bool(false),
+            Self::Connect(ports) => out.collect_map([("connect", ports)]),
+        }
+    }
+}

@@ -1,0 +1,291 @@
+//! Settings of recordings and of the store: from a flag, the environment, `config.toml`, or built in.
+//!
+//! The file is `config.toml` in the directory of the configuration, its table `[rollback]` (older
+//! name `[undo]`). A number of 0 is no limit.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use serde::Serialize;
+use serde_json::json;
+
+use super::document;
+use super::profile::RollbackRules;
+use super::strict::strict_table;
+use super::{ConfigError, Surroundings, config_dir};
+use crate::path_text::Shown;
+use crate::snapshot::Budget;
+
+/// Name of the file.
+const FILE_NAME: &str = "config.toml";
+const DEFAULT_MAX_SESSIONS: u64 = 10;
+const DEFAULT_MAX_STORAGE_GB: f64 = 5.0;
+/// Bytes of a gigabyte, as `nono` shows sizes.
+const BYTES_PER_GB: f64 = (1u64 << 30) as f64;
+
+/// Where a value is from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Origin {
+    /// Built in.
+    Default,
+    /// The configuration file.
+    File,
+    /// A variable of the environment.
+    Environment,
+    /// An argument.
+    Flag,
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Default => "default",
+            Self::File => "file",
+            Self::Environment => "environment",
+            Self::Flag => "flag",
+        })
+    }
+}
+
+/// A value, and where it is from.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Sourced<T> {
+    /// The value.
+    pub value: T,
+    /// Where it is from.
+    pub origin: Origin,
+}
+
+/// Values that arguments give.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct FlagSettings {
+    /// As the setting of this name.
+    pub max_sessions: Option<u64>,
+    /// As the setting of this name.
+    pub max_storage_gb: Option<f64>,
+    /// As the setting of this name.
+    pub max_age_days: Option<u64>,
+    /// As the setting of this name.
+    pub max_entries: Option<u64>,
+    /// As the setting of this name.
+    pub max_bytes: Option<u64>,
+}
+
+/// All settings.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Settings {
+    /// Most sessions of a store.
+    pub max_sessions: Sourced<u64>,
+    /// Most gigabytes (2^30 bytes) of objects of a store.
+    pub max_storage_gb: Sourced<f64>,
+    /// Greatest age of a session in days.
+    pub max_age_days: Sourced<u64>,
+    /// Most files, directories and links of one snapshot.
+    pub max_entries: Sourced<u64>,
+    /// Most bytes of file contents of one snapshot.
+    pub max_bytes: Sourced<u64>,
+    /// What is left out of every recording, from the file.
+    pub rollback: RollbackRules,
+    /// The file, whether it exists or not.
+    pub file: Option<PathBuf>,
+}
+
+/// One line of a list of settings.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Setting {
+    /// Its key in the file.
+    pub key: &'static str,
+    /// Its value.
+    pub value: serde_json::Value,
+    /// Where that is from.
+    pub origin: Origin,
+    /// The argument that sets it.
+    pub flag: &'static str,
+    /// The variable that sets it, if there is one.
+    pub variable: Option<&'static str>,
+}
+
+strict_table! {
+    struct ConfigTable {
+        rollback | undo: SettingsTable,
+    }
+}
+
+strict_table! {
+    struct SettingsTable {
+        max_sessions: u64,
+        max_storage_gb: f64,
+        max_age_days: u64,
+        max_entries: u64,
+        max_bytes: u64,
+        exclude_patterns: Vec<String>,
+        exclude_globs: Vec<String>,
+        force_include: Vec<String>,
+        use_gitignore: bool,
+    }
+}
+
+impl Settings {
+    /// Finds every value. A file that does not exist says nothing.
+    ///
+    /// # Errors
+    /// A file or a variable that is not valid.
+    pub fn load(
+        surroundings: &Surroundings<'_>,
+        flags: &FlagSettings,
+    ) -> Result<Self, ConfigError> {
+        let file = config_dir(surroundings).map(|dir| dir.join(FILE_NAME));
+        let table = match file.as_deref().map(document::read::<ConfigTable>) {
+            None => SettingsTable::default(),
+            Some(Err(ConfigError::Io(error))) if error.is_gone() => SettingsTable::default(),
+            Some(read) => read?.content.rollback.unwrap_or_default(),
+        };
+        let Budget { max_entries, max_bytes } = Budget::default();
+        let from = Sources { surroundings };
+        let settings = Self {
+            max_sessions: from.choose(
+                flags.max_sessions,
+                "NONO_MAX_SESSIONS",
+                table.max_sessions,
+                DEFAULT_MAX_SESSIONS,
+            )?,
+            max_storage_gb: from.choose(
+                flags.max_storage_gb,
+                "NONO_MAX_STORAGE_GB",
+                table.max_storage_gb,
+                DEFAULT_MAX_STORAGE_GB,
+            )?,
+            max_age_days: from.choose(
+                flags.max_age_days,
+                "NONO_MAX_AGE_DAYS",
+                table.max_age_days,
+                0,
+            )?,
+            max_entries: from.choose(
+                flags.max_entries,
+                "NONO_MAX_ENTRIES",
+                table.max_entries,
+                max_entries,
+            )?,
+            max_bytes: from.choose(
+                flags.max_bytes,
+                "NONO_MAX_BYTES",
+                table.max_bytes,
+                max_bytes,
+            )?,
+            rollback: RollbackRules {
+                exclude_patterns: table.exclude_patterns.unwrap_or_default(),
+                exclude_globs: table.exclude_globs.unwrap_or_default(),
+                force_include: table.force_include.unwrap_or_default(),
+                use_gitignore: table.use_gitignore,
+            },
+            file,
+        };
+        let gigabytes = settings.max_storage_gb.value;
+        if !gigabytes.is_finite() || gigabytes < 0.0 {
+            let origin = format!("max_storage_gb ({})", settings.max_storage_gb.origin);
+            return Err(ConfigError::invalid(origin, format!("{gigabytes} is no size")));
+        }
+        Ok(settings)
+    }
+
+    /// Limits of one snapshot.
+    pub fn budget(&self) -> Budget {
+        Budget { max_entries: self.max_entries.value, max_bytes: self.max_bytes.value }
+    }
+
+    /// Most bytes of objects of a store; `None` is no limit.
+    pub fn max_storage_bytes(&self) -> Option<u64> {
+        let gigabytes = self.max_storage_gb.value;
+        // What is too large for the type is no limit either; the cast saturates.
+        (gigabytes > 0.0).then_some((gigabytes * BYTES_PER_GB) as u64)
+    }
+
+    /// All settings, one after the other.
+    pub fn list(&self) -> Vec<Setting> {
+        let number = |key, sourced: Sourced<u64>, flag, variable| Setting {
+            key,
+            value: json!(sourced.value),
+            origin: sourced.origin,
+            flag,
+            variable: Some(variable),
+        };
+        let rule = |key, value: serde_json::Value, is_set: bool, flag| Setting {
+            key,
+            value,
+            origin: if is_set { Origin::File } else { Origin::Default },
+            flag,
+            variable: None,
+        };
+        let RollbackRules { exclude_patterns, exclude_globs, force_include, use_gitignore } =
+            &self.rollback;
+        vec![
+            number("max_sessions", self.max_sessions, "--max-sessions", "NONO_MAX_SESSIONS"),
+            Setting {
+                key: "max_storage_gb",
+                value: json!(self.max_storage_gb.value),
+                origin: self.max_storage_gb.origin,
+                flag: "--max-storage-gb",
+                variable: Some("NONO_MAX_STORAGE_GB"),
+            },
+            number("max_age_days", self.max_age_days, "--max-age-days", "NONO_MAX_AGE_DAYS"),
+            number("max_entries", self.max_entries, "--max-entries", "NONO_MAX_ENTRIES"),
+            number("max_bytes", self.max_bytes, "--max-bytes", "NONO_MAX_BYTES"),
+            rule(
+                "exclude_patterns",
+                json!(exclude_patterns),
+                !exclude_patterns.is_empty(),
+                "--rollback-exclude",
+            ),
+            rule(
+                "exclude_globs",
+                json!(exclude_globs),
+                !exclude_globs.is_empty(),
+                "--rollback-exclude",
+            ),
+            rule(
+                "force_include",
+                json!(force_include),
+                !force_include.is_empty(),
+                "--rollback-include",
+            ),
+            rule(
+                "use_gitignore",
+                json!(use_gitignore.unwrap_or(true)),
+                use_gitignore.is_some(),
+                "--rollback-all",
+            ),
+        ]
+    }
+}
+
+struct Sources<'a> {
+    surroundings: &'a Surroundings<'a>,
+}
+
+impl Sources<'_> {
+    fn choose<T: FromStr<Err: fmt::Display>>(
+        &self,
+        flag: Option<T>,
+        variable: &'static str,
+        file: Option<T>,
+        default: T,
+    ) -> Result<Sourced<T>, ConfigError> {
+        if let Some(value) = flag {
+            return Ok(Sourced { value, origin: Origin::Flag });
+        }
+        if let Some(text) = (self.surroundings.variable)(variable).filter(|text| !text.is_empty()) {
+            let shown = Shown::bytes(text.as_encoded_bytes()).to_string();
+            let value = shown.parse().map_err(|error: T::Err| {
+                ConfigError::invalid(format!("{variable}={shown}"), error.to_string())
+            })?;
+            return Ok(Sourced { value, origin: Origin::Environment });
+        }
+        Ok(match file {
+            Some(value) => Sourced { value, origin: Origin::File },
+            None => Sourced { value: default, origin: Origin::Default },
+        })
+    }
+}

@@ -1,0 +1,156 @@
+//! How much a store holds: exactly, and as a guess that costs nothing.
+//!
+//! The exact answer looks at every object. The guess adds what sessions say they wrote to what was
+//! there after the last collection, which is noted in a file beside the stat caches. That file may be
+//! deleted at any time; then the guess is too low by what removed sessions left to others.
+
+use std::collections::{BTreeMap, HashMap};
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+
+use super::mark::Marks;
+use super::store_root::{ObjectsPlace, StoreRoot};
+use super::{CleanupError, CleanupOptions};
+use crate::layout;
+use crate::object::ContentHash;
+use crate::snapshot::SessionDir;
+use crate::store::LocalStore;
+use crate::sys::{self, Dir};
+
+const NOTE_NAME: &[u8] = b"usage.json";
+const MAX_NOTE_BYTES: u64 = 16 << 20;
+
+/// How much a store holds, and what would be freed.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct StorageUsage {
+    /// Bytes of the objects that sessions need.
+    pub total_bytes: u64,
+    /// For each session that was asked about: the bytes that go with it once all the sessions before
+    /// it in that order have gone.
+    pub freed_bytes: HashMap<String, u64>,
+}
+
+/// How much a store probably holds, and what waits to be freed.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct UsageGuess {
+    /// Bytes of objects.
+    pub bytes: u64,
+    /// Sessions that were withdrawn and whose objects are still there.
+    pub withdrawn_sessions: usize,
+}
+
+/// What was there after the last collection.
+#[derive(Debug, Default, Serialize, Deserialize)]
+struct Note {
+    /// Bytes of the shared objects.
+    bytes: u64,
+    /// What sessions that share them had written by then.
+    sessions: BTreeMap<String, u64>,
+}
+
+/// Guesses how much a store holds, from the manifests of its sessions.
+///
+/// # Errors
+/// When the root directory cannot be read. A session that cannot be is passed over.
+pub fn guess_usage(root: &Path) -> Result<UsageGuess, CleanupError> {
+    let root = StoreRoot::open(root)?;
+    let note = load_note(&root.dir);
+    let withdrawn = root.leftovers()?;
+    let mut bytes = note.bytes;
+    for session in root.sessions()?.iter().chain(&withdrawn) {
+        let Ok(metadata) = session.metadata() else { continue };
+        let known = note.sessions.get(&metadata.session_id).copied().unwrap_or(0);
+        bytes = bytes.saturating_add(metadata.bytes_written.saturating_sub(known));
+    }
+    Ok(UsageGuess { bytes, withdrawn_sessions: withdrawn.len() })
+}
+
+/// Finds out how much a store holds, and what each of some of its sessions would free if they were
+/// removed in this order. Changes nothing and needs no lock.
+///
+/// # Errors
+/// [`CleanupError::DamagedSession`] when a session that stays cannot be read completely.
+pub fn measure_usage(
+    root: &Path,
+    removable: &[SessionDir],
+    options: &CleanupOptions<'_>,
+) -> Result<StorageUsage, CleanupError> {
+    let root = StoreRoot::open(root)?;
+    let ids: Vec<String> = removable.iter().map(SessionDir::id).collect();
+    let mut usage = StorageUsage::default();
+    let mut needed = Marks::default();
+    for session in root.sessions()? {
+        let id = session.id();
+        match (root.place(&session)?, &root.store) {
+            (ObjectsPlace::Own, _) => {
+                let store = LocalStore::open(&session.objects_path())?;
+                store.for_each_object(|found| {
+                    usage.add(found.size, ids.contains(&id).then_some(&id));
+                    Ok::<_, CleanupError>(())
+                })?;
+            }
+            (ObjectsPlace::Shared, Some((store, _))) if !ids.contains(&id) => {
+                needed.keep(store, &session, options.progress)?;
+            }
+            _ => {}
+        }
+    }
+    let Some((store, _)) = &root.store else { return Ok(usage) };
+    // What several of them need goes with the last one.
+    let mut owners: HashMap<ContentHash, &String> = HashMap::new();
+    for (session, id) in removable.iter().zip(&ids).rev() {
+        if root.place(session)? == ObjectsPlace::Shared {
+            let mut marks = Marks::default();
+            marks.release(store, session, &needed, options.progress)?;
+            owners.extend(marks.beyond(&needed).map(|hash| (*hash, id)));
+            needed.absorb(marks);
+        }
+    }
+    store.for_each_object(|found| {
+        if needed.contains(&found.hash) {
+            usage.add(found.size, owners.get(&found.hash).copied());
+        }
+        Ok::<_, CleanupError>(())
+    })?;
+    Ok(usage)
+}
+
+impl StorageUsage {
+    fn add(&mut self, bytes: u64, freed_with: Option<&String>) {
+        self.total_bytes = self.total_bytes.saturating_add(bytes);
+        if let Some(id) = freed_with {
+            let freed = self.freed_bytes.entry(id.clone()).or_default();
+            *freed = freed.saturating_add(bytes);
+        }
+    }
+}
+
+/// Notes what there is after a collection, under the store's exclusive lock. Without the note, only
+/// the guess suffers.
+pub(super) fn note(root: &StoreRoot, shared_bytes: u64) {
+    let noted = (|| -> Result<(), CleanupError> {
+        let mut note = Note { bytes: shared_bytes, ..Note::default() };
+        for session in root.sessions()? {
+            let Ok(metadata) = session.metadata() else { continue };
+            if root.place(&session)? == ObjectsPlace::Shared {
+                note.sessions.insert(metadata.session_id, metadata.bytes_written);
+            }
+        }
+        let bytes = serde_json::to_vec(&note).unwrap_or_default();
+        let index = root.dir.path().join(layout::INDEX);
+        sys::create_private_dir(&index)?;
+        Dir::open(&index)?.replace_file(NOTE_NAME, &bytes, 0o600, false)?;
+        Ok(())
+    })();
+    if let Err(error) = noted {
+        tracing::info!("the size of the store is not noted: {error}");
+    }
+}
+
+fn load_note(root: &Dir) -> Note {
+    let read = root
+        .open_dir(layout::INDEX.as_bytes())
+        .and_then(|index| index.read(NOTE_NAME, MAX_NOTE_BYTES));
+    read.ok().and_then(|bytes| serde_json::from_slice(&bytes).ok()).unwrap_or_default()
+}

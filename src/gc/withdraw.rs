@@ -1,0 +1,58 @@
+//! Removing sessions at once, and their objects later.
+//!
+//! A withdrawn session is in no list any more. Its objects go with the next collection, which a
+//! caller may put off: collecting costs a look at every object, and afterwards the stat caches have to
+//! be made again.
+
+use std::path::Path;
+
+use super::store_root::StoreRoot;
+use super::{CleanupError, SkipReason, SkippedSession};
+use crate::snapshot::SessionDir;
+use crate::sys::FileLock;
+
+/// What became of sessions that were to be withdrawn.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Withdrawn {
+    /// Ids of those that are gone, durably.
+    pub session_ids: Vec<String>,
+    /// Those that stay.
+    pub skipped: Vec<SkippedSession>,
+}
+
+/// Takes sessions out of every list. Their objects stay until the next collection.
+///
+/// # Errors
+/// When the root directory cannot be changed. Each session is then gone or untouched.
+pub fn withdraw(root: &Path, sessions: &[SessionDir]) -> Result<Withdrawn, CleanupError> {
+    let root = StoreRoot::open(root)?;
+    let mut withdrawn = Withdrawn::default();
+    for session in sessions {
+        let Some(name) = root.name_of(session)? else { continue };
+        let session_id = session.id();
+        match claim(session)? {
+            Ok(_lock) => {
+                root.hide(&name)?;
+                withdrawn.session_ids.push(session_id);
+            }
+            Err(reason) => withdrawn.skipped.push(SkippedSession { session_id, reason }),
+        }
+    }
+    if !withdrawn.session_ids.is_empty() {
+        root.dir.sync()?;
+    }
+    Ok(withdrawn)
+}
+
+/// Keeps others from a session that is about to be removed, or says why it has to stay.
+pub(super) fn claim(session: &SessionDir) -> Result<Result<FileLock, SkipReason>, CleanupError> {
+    if session.is_running()? {
+        return Ok(Err(SkipReason::Running));
+    }
+    // Not waited for: whoever holds it may be waiting for the store's lock.
+    let Some(lock) = session.try_lock()? else { return Ok(Err(SkipReason::Busy)) };
+    if session.has_restore_journal()? {
+        return Ok(Err(SkipReason::RestoreInterrupted));
+    }
+    Ok(Ok(lock))
+}

@@ -1,0 +1,124 @@
+//! A baseline that is in the store and not yet durable, so that a command need not wait for the disk.
+//!
+//! It is announced by a manifest under another name, `manifest.pending.json`, which no reader takes
+//! for a snapshot. Then the store is flushed, the manifest is published under its own name, and the
+//! announcement goes. Always true: `manifest.json` never names what is not durable. Whoever announces
+//! holds the session's lock until the manifest is published, so an announcement whose session is not
+//! locked was left by somebody who was killed. [`settle`] then reads every object that it reaches,
+//! flushes and publishes; if one is missing or cut short, as after a power failure, the announcement is
+//! set aside, and the session has no baseline. The bytes are read whatever the reason was: a disk
+//! that was pulled out is as good as a power failure. The collector keeps what an announcement
+//! reaches.
+
+use super::manager::{SnapshotError, SnapshotManager};
+use super::manifest::SnapshotManifest;
+use super::session_dir::{ManifestError, SessionDir};
+use crate::object::{ContentHash, Node};
+use crate::stat_cache::StatCacheWriter;
+use crate::store::{LocalStore, StoreError, StoreLock, read_links, read_root_tree, read_tree};
+use crate::sys::FileLock;
+
+/// A baseline that is captured and announced. Dropped without [`publish`](Self::publish), it stays
+/// announced, and is settled by whoever looks at the session next.
+#[derive(Debug)]
+pub struct PendingBaseline {
+    manager: SnapshotManager,
+    manifest: SnapshotManifest,
+    caches: Vec<StatCacheWriter>,
+    _session_lock: FileLock,
+    _store_lock: StoreLock,
+}
+
+impl PendingBaseline {
+    pub(super) fn new(
+        manager: SnapshotManager,
+        manifest: SnapshotManifest,
+        caches: Vec<StatCacheWriter>,
+        session_lock: FileLock,
+        store_lock: StoreLock,
+    ) -> Self {
+        let (_session_lock, _store_lock) = (session_lock, store_lock);
+        Self { manager, manifest, caches, _session_lock, _store_lock }
+    }
+
+    /// What its manifest will be.
+    pub fn manifest(&self) -> &SnapshotManifest {
+        &self.manifest
+    }
+
+    /// Flushes the store and makes it a snapshot. When this returns, it is durable.
+    ///
+    /// # Errors
+    /// EIO when the kernel lost data, or a session that cannot be written. It is no snapshot then.
+    pub fn publish(self) -> Result<(), SnapshotError> {
+        self.manager.publish_pending(self.manifest, self.caches)
+    }
+}
+
+/// What became of an announcement.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Settled {
+    /// There is none.
+    Nothing,
+    /// Somebody is at work on it.
+    Busy,
+    /// It is a snapshot now, and durable.
+    Published,
+    /// Its objects are gone.
+    Lost,
+}
+
+/// Settles what a killed process announced in a session. `waits`: for one that is at work.
+///
+/// # Errors
+/// When the session or the store cannot be read or written; the announcement stays.
+pub(crate) fn settle(session: &SessionDir, waits: bool) -> Result<Settled, SnapshotError> {
+    if matches!(session.pending_baseline(), Ok(None)) {
+        return Ok(Settled::Nothing);
+    }
+    let lock = if waits { Some(session.lock()?) } else { session.try_lock()? };
+    let Some(_lock) = lock else { return Ok(Settled::Busy) };
+    let lose = |reason: &dyn std::fmt::Display| {
+        tracing::warn!("session {} lost its baseline: {reason}", session.id());
+        session.withdraw(true)?;
+        Ok(Settled::Lost)
+    };
+    let manifest = match session.pending_baseline() {
+        Ok(Some(manifest)) => manifest,
+        Ok(None) => return Ok(Settled::Nothing),
+        Err(error @ ManifestError::Corrupt { .. }) => return lose(&error),
+        Err(error) => return Err(error.into()),
+    };
+    let store = LocalStore::open(&session.objects_path())?;
+    match read_all(&store, &manifest.merkle_root) {
+        Ok(()) => {}
+        Err(error) if error.is_damage() => return lose(&error),
+        Err(error) => return Err(error.into()),
+    }
+    let roots = manifest.roots.clone();
+    SnapshotManager::for_session(session.clone(), store, roots)
+        .publish_pending(manifest, Vec::new())?;
+    Ok(Settled::Published)
+}
+
+/// Reads every object that a root reaches, each once.
+fn read_all(store: &LocalStore, root: &ContentHash) -> Result<(), StoreError> {
+    let mut seen = std::collections::HashSet::new();
+    let mut scratch = Vec::new();
+    let root = read_root_tree(store, root)?;
+    read_links(store, root.links.as_ref())?;
+    let mut pending: Vec<Node> = root.entries.into_iter().map(|entry| entry.node).collect();
+    while let Some(node) = pending.pop() {
+        match node {
+            Node::Directory { tree } if seen.insert(tree) => {
+                let entries = read_tree(store, &tree)?.into_entries();
+                pending.extend(entries.into_iter().map(|entry| entry.node));
+            }
+            Node::File { hash, .. } if seen.insert(hash) => {
+                store.open_object(&hash)?.verify(&mut scratch)?;
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}

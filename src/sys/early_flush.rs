@@ -1,0 +1,75 @@
+//! Flushing while there is still work: the disk writes what is complete already, and the flush at
+//! the end, which is the one that counts, finds little left to do.
+
+use parking_lot::{Condvar, Mutex};
+
+use super::{Dir, Result};
+
+/// A flush begins when so many bytes were written since the last one began.
+const STEP_BYTES: u64 = 32 << 20;
+/// What a small file costs the disk at least, in bytes: its block, and its share of the metadata.
+const FILE_BYTES: u64 = 8 << 10;
+
+/// Counts what is written and flushes the file system from a thread of its own.
+pub(crate) struct EarlyFlush {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    /// Bytes written since the last flush began.
+    unflushed: u64,
+    is_over: bool,
+}
+
+impl EarlyFlush {
+    /// Does some work that writes to the file system of `dir` and reports it by
+    /// [`wrote`](Self::wrote).
+    ///
+    /// # Errors
+    /// EIO when the kernel lost data. It says so once only: the flush at the end would not know.
+    pub(crate) fn during<T>(dir: &Dir, work: impl FnOnce(&Self) -> T) -> Result<T> {
+        let flush = Self { state: Mutex::default(), changed: Condvar::new() };
+        std::thread::scope(|threads| {
+            let flusher = threads.spawn(|| flush.run(dir));
+            let over = Over(&flush);
+            let value = work(&flush);
+            drop(over);
+            // A panic here is one of `sync_file_system`, which has none.
+            flusher.join().unwrap_or(Ok(())).map(|()| value)
+        })
+    }
+
+    /// A file of so many bytes is complete.
+    pub(crate) fn wrote(&self, bytes: u64) {
+        let mut state = self.state.lock();
+        state.unflushed += bytes.max(FILE_BYTES);
+        if state.unflushed >= STEP_BYTES {
+            self.changed.notify_one();
+        }
+    }
+
+    fn run(&self, dir: &Dir) -> Result<()> {
+        let mut state = self.state.lock();
+        while !state.is_over {
+            if state.unflushed < STEP_BYTES {
+                self.changed.wait(&mut state);
+                continue;
+            }
+            state.unflushed = 0;
+            parking_lot::MutexGuard::unlocked(&mut state, || dir.sync_file_system())?;
+        }
+        Ok(())
+    }
+}
+
+/// Ends the flusher, also when the work panics.
+struct Over<'a>(&'a EarlyFlush);
+
+impl Drop for Over<'_> {
+    fn drop(&mut self) {
+        self.0.state.lock().is_over = true;
+        self.0.changed.notify_one();
+    }
+}

@@ -1,0 +1,182 @@
+//! About how much a directory holds, for a small and bounded price.
+//!
+//! The first directories are counted exactly, level by level. What lies below the others is estimated
+//! by going down at random: what a directory has itself, and, for all its subdirectories, as many
+//! times what was found below one of them. The mean of many such ways is right on average, whatever
+//! the shape of the tree; filters and `.gitignore` files count as in a capture.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use super::exclusion::Filter;
+use super::ignore_files::IgnoreLevel;
+use super::listing::{Mode, list};
+use crate::byte_path;
+use crate::sys::{Dir, FileKind};
+
+/// Directories that are counted exactly.
+const COUNTED: usize = 256;
+/// Ways that are gone down from the others.
+const WAYS: usize = 128;
+/// Longest way, in directories.
+const LONGEST_WAY: usize = 64;
+
+/// About how much a capture would hold.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Estimate {
+    /// Files, directories and links.
+    pub entries: f64,
+    /// Bytes of file contents.
+    pub bytes: f64,
+    /// Whether everything was counted.
+    pub is_exact: bool,
+}
+
+struct Place {
+    relative: Vec<u8>,
+    mode: Mode,
+    ignores: Option<Arc<IgnoreLevel>>,
+}
+
+/// Estimates what a capture of `dir` with this filter would hold. Lists at most some thousand
+/// directories, usually some hundred. What cannot be looked at counts as nothing.
+pub fn estimate(dir: &Dir, filter: &Filter) -> Estimate {
+    let mut total = Estimate { is_exact: true, ..Estimate::default() };
+    let top = Place { relative: Vec::new(), mode: Mode::Filtered, ignores: None };
+    let mut pending = VecDeque::from([top]);
+    for _ in 0..COUNTED {
+        let Some(place) = pending.pop_front() else { return total };
+        let (own, below) = look(dir, &place, filter);
+        total.add(own, 1.0);
+        pending.extend(below);
+    }
+    if pending.is_empty() {
+        return total;
+    }
+    total.is_exact = false;
+    let mut random = Random(0x9e37_79b9_7f4a_7c15);
+    let ways = WAYS.min(pending.len());
+    // Evenly spread over what is pending, so that no large branch is missed.
+    let weight = pending.len() as f64 / ways as f64;
+    for way in 0..ways {
+        go_down(dir, &pending[way * pending.len() / ways], filter, weight, &mut random, &mut total);
+    }
+    total
+}
+
+fn go_down(
+    dir: &Dir,
+    start: &Place,
+    filter: &Filter,
+    mut weight: f64,
+    random: &mut Random,
+    total: &mut Estimate,
+) {
+    let (mut own, mut below) = look(dir, start, filter);
+    for _ in 0..LONGEST_WAY {
+        total.add(own, weight);
+        if below.is_empty() {
+            return;
+        }
+        weight *= below.len() as f64;
+        let next = below.swap_remove(random.below(below.len()));
+        (own, below) = look(dir, &next, filter);
+    }
+}
+
+/// What a directory has itself, and its subdirectories.
+fn look(dir: &Dir, place: &Place, filter: &Filter) -> (Estimate, Vec<Place>) {
+    let Place { relative, mode, ignores } = place;
+    let listing = dir
+        .open_beneath(relative)
+        .and_then(|dir| list(&dir, relative, *mode, filter, ignores.clone(), |_| false));
+    let Ok(listing) = listing else { return Default::default() };
+    let mut own = Estimate::default();
+    let mut below = Vec::new();
+    for found in listing.entries {
+        match found.stat.kind {
+            FileKind::Directory => {
+                let relative = byte_path::join(relative, &found.name);
+                below.push(Place { relative, mode: found.mode, ignores: listing.ignores.clone() });
+            }
+            FileKind::File => own.bytes += found.stat.size as f64,
+            _ => {}
+        }
+        if found.mode != Mode::OnlyForced {
+            own.entries += 1.0;
+        }
+    }
+    (own, below)
+}
+
+impl Estimate {
+    fn add(&mut self, other: Self, weight: f64) {
+        self.entries += other.entries * weight;
+        self.bytes += other.bytes * weight;
+    }
+}
+
+/// xorshift64: the same tree gives the same estimate.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, bound: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 % bound.max(1) as u64) as usize
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::disallowed_methods, reason = "tests make files")]
+mod tests {
+    use std::fs;
+
+    use super::*;
+    use crate::walk::ExclusionConfig;
+
+    fn filter() -> Filter {
+        Filter::new(&ExclusionConfig {
+            prune_patterns: vec!["node_modules/".into()],
+            ..ExclusionConfig::default()
+        })
+        .unwrap()
+    }
+
+    #[test]
+    fn a_small_tree_is_counted_with_its_filters() {
+        let temp = tempfile::tempdir().unwrap();
+        for name in ["src/deep", "node_modules/x", "ignored"] {
+            fs::create_dir_all(temp.path().join(name)).unwrap();
+            fs::write(temp.path().join(name).join("file"), "12345").unwrap();
+        }
+        fs::write(temp.path().join(".gitignore"), "ignored").unwrap();
+        let found = estimate(&Dir::open(temp.path()).unwrap(), &filter());
+        // src, src/deep, its file, .gitignore.
+        assert_eq!(found, Estimate { entries: 4.0, bytes: 12.0, is_exact: true });
+    }
+
+    #[test]
+    fn a_large_tree_is_estimated_within_half_of_the_truth() {
+        let temp = tempfile::tempdir().unwrap();
+        let mut entries = 0;
+        // 12 × 12 × 1..12 directories with 3 files each: an uneven tree.
+        for first in 0..12 {
+            for second in 0..12 {
+                for third in 0..=(first + second) / 2 {
+                    let dir = temp.path().join(format!("{first}/{second}/{third}"));
+                    fs::create_dir_all(&dir).unwrap();
+                    for file in 0..3 {
+                        fs::write(dir.join(file.to_string()), "x").unwrap();
+                    }
+                    entries += 4;
+                }
+            }
+        }
+        let truth = f64::from(entries + 12 + 144);
+        let found = estimate(&Dir::open(temp.path()).unwrap(), &filter());
+        assert!(!found.is_exact);
+        assert!((truth * 0.5..truth * 1.5).contains(&found.entries), "{found:?}, not {truth}");
+    }
+}

@@ -1,0 +1,265 @@
+//! The limits of a store, and where settings come from.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::process::Stdio;
+
+use serde_json::Value;
+
+use crate::fixture::{Finished, Fixture, finished};
+
+fn ids(fixture: &Fixture) -> Vec<String> {
+    let list = fixture.nono(&["rollback", "list", "--all", "--json"]).success().json();
+    let mut ids: Vec<_> = list
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|session| session["session_id"].as_str().unwrap().to_owned())
+        .collect();
+    ids.sort();
+    ids
+}
+
+/// Records a change, with flags, and gives the session's id.
+fn record(fixture: &Fixture, flags: &[&str], text: &str) -> (String, Finished) {
+    let script = format!("echo '{text}' > a; echo $NONO_SESSION");
+    let run = [&["run", "--rollback"], flags, &["--", "sh", "-c", &script]].concat();
+    let run = fixture.nono(&run).success();
+    (run.stdout.trim().to_owned(), run)
+}
+
+/// Moves the start of a session into the past.
+fn age(fixture: &Fixture, id: &str, days: i64) {
+    let manifest = fixture.store().join(id).join("manifest.json");
+    let mut metadata: Value = serde_json::from_slice(&fs::read(&manifest).unwrap()).unwrap();
+    let started: jiff::Timestamp = metadata["started"].as_str().unwrap().parse().unwrap();
+    let started = started - jiff::SignedDuration::from_hours(24 * days);
+    metadata["started"] = started.to_string().into();
+    fs::write(&manifest, serde_json::to_vec(&metadata).unwrap()).unwrap();
+}
+
+/// Number and bytes of the objects on the disk.
+fn objects(fixture: &Fixture) -> (usize, u64) {
+    let mut found = (0, 0);
+    for dir in fs::read_dir(fixture.store().join("objects")).unwrap() {
+        let dir = dir.unwrap();
+        if dir.file_name().len() == 2 {
+            for object in fs::read_dir(dir.path()).unwrap() {
+                found.0 += 1;
+                found.1 += object.unwrap().metadata().unwrap().len();
+            }
+        }
+    }
+    found
+}
+
+#[test]
+fn a_run_removes_the_oldest_beyond_the_number_and_says_so() {
+    let fixture = Fixture::new();
+    fixture.write("a", "0");
+    let flags = ["--max-sessions", "3"];
+    let mut all = Vec::new();
+    for number in 0..5 {
+        let (id, run) = record(&fixture, &flags, &format!("{number}"));
+        let removed: Vec<_> =
+            run.stderr.lines().filter(|line| line.contains("removed session")).collect();
+        if number < 3 {
+            assert!(removed.is_empty(), "{}", run.stderr);
+        } else {
+            let oldest: &String = &all[number - 3];
+            assert_eq!(removed.len(), 1, "{}", run.stderr);
+            assert!(removed[0].contains(oldest) && removed[0].contains("max_sessions"));
+        }
+        all.push(id);
+    }
+    assert_eq!(ids(&fixture), all[2..]);
+    // The space is freed in batches, and in any case by a cleanup.
+    let before = objects(&fixture);
+    fixture.nono(&["rollback", "cleanup"]).success();
+    assert!(objects(&fixture) < before);
+    assert_eq!(ids(&fixture), all[2..]);
+    fixture.nono(&["rollback", "verify", "--all"]).success();
+    // The default is ten.
+    for _ in 0..9 {
+        record(&fixture, &[], "x");
+    }
+    assert_eq!(ids(&fixture).len(), 10);
+}
+
+#[test]
+fn withdrawn_sessions_are_collected_in_batches() {
+    let fixture = Fixture::new();
+    fixture.write("a", "0");
+    let withdrawn = || {
+        let names = fs::read_dir(fixture.store()).unwrap();
+        names
+            .filter(|name| {
+                name.as_ref().unwrap().file_name().to_string_lossy().starts_with(".removed-")
+            })
+            .count()
+    };
+    let mut counts = Vec::new();
+    for number in 0..12 {
+        let (_, run) = record(&fixture, &["--max-sessions", "1"], &format!("{number}"));
+        counts.push(withdrawn());
+        assert_eq!(run.stderr.contains("freed "), number == 8, "{number}: {}", run.stderr);
+    }
+    assert_eq!(counts, [0, 1, 2, 3, 4, 5, 6, 7, 0, 1, 2, 3]);
+    fixture.nono(&["rollback", "verify", "--all"]).success();
+}
+
+#[test]
+fn the_too_old_go_and_the_newest_of_a_project_and_running_ones_stay() {
+    let fixture = Fixture::new();
+    fixture.write("a", "0");
+    let (first, _) = record(&fixture, &[], "1");
+    let (second, _) = record(&fixture, &[], "2");
+    fs::create_dir(fixture.path("other")).unwrap();
+    let other = fixture.path("other");
+    let other_run = ["run", "--rollback", "--allow", other.to_str().unwrap(), "--", "true"];
+    fixture.nono(&other_run).success();
+    let other_id = ids(&fixture).into_iter().find(|id| *id != first && *id != second).unwrap();
+    for id in [&first, &second, &other_id] {
+        age(&fixture, id, 100);
+    }
+    let days = ["--max-age-days", "30", "--max-sessions", "1"];
+    let mut command = fixture.command(&["run", "--rollback", "--max-sessions", "0", "--", "cat"]);
+    let cat = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+    let mut cat = cat.spawn().unwrap();
+    let mut input = cat.stdin.take().unwrap();
+    input.write_all(b"x").unwrap();
+    cat.stdout.as_mut().unwrap().read_exact(&mut [0]).unwrap();
+    let running = fixture.latest();
+    age(&fixture, &running, 50);
+    let (last, run) = record(&fixture, &days, "3");
+    assert!(run.stderr.contains(&format!("removed session {first}: older than 30 days")));
+    assert!(run.stderr.contains(&format!("removed session {second}: older than 30 days")));
+    let mut left = vec![other_id, running.clone(), last];
+    left.sort();
+    assert_eq!(ids(&fixture), left);
+    drop(input);
+    assert!(cat.wait().unwrap().success());
+    let cleaned = fixture.nono(&[&["rollback", "cleanup"][..], &days].concat()).success();
+    assert!(cleaned.stdout.contains(&format!("removed {running}")), "{}", cleaned.stdout);
+}
+
+#[test]
+fn space_counts_what_deletion_really_frees() {
+    let fixture = Fixture::new();
+    // Shared by all sessions, so that removing one does not free it.
+    fixture.write("shared", vec![b's'; 3 << 20]);
+    let mut all = Vec::new();
+    for number in 0..4u8 {
+        fixture.write("own", vec![number; 1 << 20]);
+        all.push(record(&fixture, &[], &format!("{number}")).0);
+    }
+    // 3 MiB are shared, and each session needs 1 MiB more: two of them fit.
+    let limit = ["--max-storage-gb", &(5.5 / 1024.0).to_string()];
+    let dry = [&["rollback", "cleanup", "--dry-run", "--json"][..], &limit].concat();
+    let planned = fixture.nono(&dry).success();
+    assert_eq!(planned.json()["sessions_removed"], serde_json::json!(all[..2]));
+    assert!(planned.json()["bytes_freed"].as_u64().unwrap() > 2 << 20);
+    assert!(planned.stderr.contains("max_storage_gb"), "{}", planned.stderr);
+    assert_eq!(ids(&fixture), all);
+    // A run does the same, with its own session counted.
+    let (last, run) = record(&fixture, &limit, "last");
+    assert!(run.stderr.contains(&format!("removed session {}", all[1])), "{}", run.stderr);
+    assert!(run.stderr.contains("freed 2."), "{}", run.stderr);
+    assert_eq!(ids(&fixture), [&all[2], &all[3], &last].map(String::clone));
+    assert!(objects(&fixture).1 < (5 << 20) + (1 << 19));
+    fixture.nono(&["rollback", "verify", "--all"]).success();
+    // The size is known without a look at every object: nothing is over the limit now.
+    let (_, run) = record(&fixture, &limit, "again");
+    assert!(!run.stderr.contains("removed"), "{}", run.stderr);
+    // What the newest needs stays, whatever the limit.
+    let (last, _) = record(&fixture, &["--max-storage-gb", "0.000001"], "least");
+    assert_eq!(ids(&fixture), [last]);
+    fixture.nono(&["rollback", "restore", "latest"]).success();
+}
+
+#[test]
+fn a_damaged_session_stops_no_run_and_is_not_removed() {
+    let fixture = Fixture::new();
+    fixture.write("a", "0");
+    let (first, _) = record(&fixture, &[], "1");
+    fs::write(fixture.store().join(&first).join("manifest.json"), "{").unwrap();
+    for number in 0..3 {
+        record(&fixture, &["--max-sessions", "1"], &format!("{number}"));
+    }
+    assert!(fixture.store().join(&first).exists());
+}
+
+fn setting(fixture: &Fixture, arguments: &[&str], variables: &[(&str, &str)], key: &str) -> Value {
+    let arguments = [&["config", "show", "--json"], arguments].concat();
+    let mut command = fixture.command(&arguments);
+    let shown = finished(command.envs(variables.iter().copied()).output().unwrap()).success();
+    let settings = shown.json()["settings"].as_array().unwrap().clone();
+    let found = settings.iter().find(|setting| setting["key"] == key).unwrap();
+    serde_json::json!([found["value"], found["origin"]])
+}
+
+fn configure(fixture: &Fixture, text: &str) {
+    fs::create_dir_all(fixture.path("home/.config/nono")).unwrap();
+    fs::write(fixture.path("home/.config/nono/config.toml"), text).unwrap();
+}
+
+#[test]
+fn a_flag_beats_the_environment_beats_the_file_beats_the_default() {
+    let fixture = Fixture::new();
+    let flag: &[&str] = &["--max-sessions", "3"];
+    let variable: &[(&str, &str)] = &[("NONO_MAX_SESSIONS", "4")];
+    let of = |flags, variables| setting(&fixture, flags, variables, "max_sessions");
+    assert_eq!(of(&[], &[]), serde_json::json!([10, "default"]));
+    configure(&fixture, "[undo]\nmax_sessions = 5\nmax_storage_gb = 1\nforce_include = ['x']\n");
+    assert_eq!(of(&[], &[]), serde_json::json!([5, "file"]));
+    assert_eq!(of(&[], variable), serde_json::json!([4, "environment"]));
+    assert_eq!(of(flag, variable), serde_json::json!([3, "flag"]));
+    let other = |key| setting(&fixture, &[], &[("NONO_ROOT", "/x")], key);
+    assert_eq!(other("max_storage_gb"), serde_json::json!([1.0, "file"]));
+    assert_eq!(other("force_include"), serde_json::json!([["x"], "file"]));
+    assert_eq!(other("root"), serde_json::json!(["/x", "environment"]));
+    assert_eq!(other("max_entries"), serde_json::json!([300_000, "default"]));
+    let shown = fixture.nono(&["config", "show", "--max-age-days", "7"]).success().stdout;
+    assert!(shown.contains("max_sessions = 5  (file)"), "{shown}");
+    assert!(shown.contains("max_age_days = 7  (--max-age-days)"), "{shown}");
+    // And they are used.
+    fixture.write("a", "0");
+    for number in 0..3 {
+        let mut command = fixture.command(&["run", "--rollback", "--", "touch", "x"]);
+        command.env("NONO_MAX_SESSIONS", "2");
+        finished(command.output().unwrap()).success();
+        assert!(ids(&fixture).len() <= 2, "{number}");
+    }
+    configure(&fixture, "[rollback]\nmax_entries = 1\n");
+    fixture.record("true").fails(1, "--max-entries");
+    fixture.nono(&["snapshot"]).fails(1, "--max-entries");
+}
+
+#[test]
+fn mistakes_in_settings_are_named_with_their_place() {
+    let fixture = Fixture::new();
+    fixture.write("a", "0");
+    for (text, place, meant) in [
+        ("[rollback]\nmax_session = 1\n", "config.toml:2:1", "did you mean \"max_sessions\"?"),
+        ("[rollbak]\n", "config.toml:1:2", "did you mean \"rollback\"?"),
+        ("[rollback]\nmax_sessions = -1\n", "config.toml:2:16", "-1"),
+        ("[rollback]\nmax_sessions = \"many\"\n", "config.toml:2:16", "string"),
+        ("[rollback]\nmax_storage_gb = -1\n", "max_storage_gb (file)", "-1"),
+        ("[rollback]\nmax_sessions = 1\n[undo]\nmax_sessions = 1\n", "config.toml:", "duplicate"),
+        ("[rollback\n", "config.toml:1:", ""),
+    ] {
+        configure(&fixture, text);
+        for arguments in [&["config", "show"][..], &["run", "--rollback", "--", "touch", "ran"]] {
+            let failed = fixture.nono(arguments).fails(2, place);
+            assert!(failed.stderr.contains(meant), "{text}: {}", failed.stderr);
+        }
+        // Looking at what is there, and undoing it, needs no settings.
+        fixture.nono(&["rollback", "list"]).success();
+    }
+    assert!(!fixture.project().join("ran").exists());
+    configure(&fixture, "");
+    let mut command = fixture.command(&["config", "show"]);
+    finished(command.env("NONO_MAX_SESSIONS", "many").output().unwrap())
+        .fails(2, "NONO_MAX_SESSIONS=many");
+    fixture.nono(&["rollback", "cleanup", "--keep", "1", "--max-sessions", "1"]).fails(2, "either");
+}
