@@ -101,6 +101,14 @@ impl Areas {
             if parent.stat_self()?.mtime != area.record.mtime {
                 parent.set_mtime(b".", area.record.mtime)?;
             }
+            // The journal goes next: without it nobody would know of a staging directory that a
+            // power failure brings back. A disk that cannot be written brings nothing back.
+            match parent.sync() {
+                Err(error) if error.kind() != std::io::ErrorKind::ReadOnlyFilesystem => {
+                    return Err(error);
+                }
+                _ => {}
+            }
         }
         Ok(())
     }

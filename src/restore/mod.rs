@@ -33,11 +33,12 @@ use serde::Serialize;
 
 use crate::diff::{self, Change};
 use crate::object::ContentHash;
+use crate::path_text::Shown;
 use crate::snapshot::{
-    CacheUse, Capture, LoadedManifest, NotCaptured, SnapshotError, SnapshotKind, SnapshotManager,
-    SnapshotManifest,
+    CacheUse, Capture, LoadedManifest, ManifestError, NotCaptured, SnapshotError, SnapshotKind,
+    SnapshotManager, SnapshotManifest,
 };
-use crate::store::{ObjectSource, OverlayStore};
+use crate::store::{ObjectSource, OverlayStore, read_root_tree};
 use crate::sys;
 
 use areas::Areas;
@@ -253,10 +254,28 @@ impl SnapshotManager {
         }
         let listed = self.session().metadata()?.manifest_hashes;
         let target = self.session().listed_manifest(number, &listed)?;
+        self.check_roots(&target.manifest)?;
         let chain = (0..=last)
             .filter_map(|number| self.session().listed_manifest(number, &listed).ok())
             .collect();
         Ok(States { target, latest, chain })
+    }
+
+    /// Refuses a snapshot whose root tree holds what its manifest does not track.
+    fn check_roots(&self, target: &SnapshotManifest) -> Result<(), RestoreError> {
+        let root = read_root_tree(self.store(), &target.merkle_root)?;
+        let is_tracked = |path: &[u8]| {
+            target.roots.iter().any(|tracked| tracked.path.as_os_str().as_bytes() == path)
+        };
+        match root.entries.iter().find(|entry| !is_tracked(&entry.path)) {
+            None => Ok(()),
+            Some(entry) => {
+                let path = self.session().manifest_path(target.number);
+                let shown = Shown::bytes(&entry.path);
+                let reason = format!("its root tree holds {shown}, which it does not track");
+                Err(ManifestError::Corrupt { path, reason }.into())
+            }
+        }
     }
 
     /// Plans, and narrows the plan to what is selected and not to be left alone.

@@ -187,11 +187,12 @@ pub fn create_session(
         metadata.session_id = session_id(second);
         let made = (|| {
             let new = SessionDir::create(&root.join(&hidden))?;
-            new.save_metadata(&metadata)?;
             let own = dir.open_dir(hidden.as_bytes())?;
             if own.try_stat(layout::OBJECTS.as_bytes())?.is_none() {
                 own.make_symlink(layout::OBJECTS.as_bytes(), layout::SHARED_OBJECTS)?;
             }
+            // Last, because it flushes the names that were made before.
+            new.save_metadata(&metadata)?;
             // The lock is the file's and not the name's: it goes along with the rename.
             let running = match metadata.origin {
                 SessionOrigin::Run => Some(new.lock_running()?),

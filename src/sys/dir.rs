@@ -13,7 +13,7 @@ use rustix::fs::{AtFlags, CWD, Gid, Mode, OFlags, RenameFlags, Timespec, Timesta
 use rustix::io::Errno;
 
 use super::error::{IoContext, Result};
-use super::fail_point;
+use super::fail_point::{self, Operation, Place};
 use super::stat::{FileKind, FileSystemSpace, FileTime, Stat};
 use super::xattr::{self, XattrPairs};
 use crate::path_text::to_path;
@@ -268,7 +268,7 @@ impl Dir {
             let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
             let fd = rustix::fs::openat(&self.fd, name, flags, Mode::empty()).at("open", &path)?;
             let own = format!("/proc/self/fd/{}", fd.as_raw_fd());
-            fail_point::around(|| rustix::fs::chmod(own.as_str(), mode))
+            fail_point::around(Operation::Attributes, || rustix::fs::chmod(own.as_str(), mode))
                 .at("set the mode of", &path)
         }
         #[cfg(not(target_os = "linux"))]
@@ -282,8 +282,10 @@ impl Dir {
     /// EPERM for nearly everybody but root.
     pub fn set_owner(&self, name: &[u8], uid: u32, gid: u32) -> Result<()> {
         let (uid, gid) = (Uid::from_raw(uid), Gid::from_raw(gid));
-        rustix::fs::chownat(&self.fd, name, Some(uid), Some(gid), AtFlags::SYMLINK_NOFOLLOW)
-            .at("set the owner of", &self.path_of(name))
+        fail_point::around(Operation::Attributes, || {
+            rustix::fs::chownat(&self.fd, name, Some(uid), Some(gid), AtFlags::SYMLINK_NOFOLLOW)
+        })
+        .at("set the owner of", &self.path_of(name))
     }
 
     /// Sets the modification time of a name, symlinks included; the access time stays.
@@ -298,7 +300,7 @@ impl Dir {
                 tv_nsec: mtime.nanoseconds.into(),
             },
         };
-        fail_point::around(|| {
+        fail_point::around(Operation::Attributes, || {
             rustix::fs::utimensat(&self.fd, name, &times, AtFlags::SYMLINK_NOFOLLOW)
         })
         .at("set the time of", &self.path_of(name))
@@ -309,8 +311,10 @@ impl Dir {
     /// # Errors
     /// EEXIST, EACCES, ENOSPC.
     pub fn make_dir(&self, name: &[u8], mode: u16) -> Result<()> {
-        fail_point::around(|| rustix::fs::mkdirat(&self.fd, name, Mode::from_raw_mode(mode.into())))
-            .at("make the directory", &self.path_of(name))
+        fail_point::around(Operation::MakeDir(Place(self, name)), || {
+            rustix::fs::mkdirat(&self.fd, name, Mode::from_raw_mode(mode.into()))
+        })
+        .at("make the directory", &self.path_of(name))
     }
 
     /// Makes a symlink.
@@ -318,8 +322,10 @@ impl Dir {
     /// # Errors
     /// EEXIST, EACCES, ENOSPC.
     pub fn make_symlink(&self, name: &[u8], target: &[u8]) -> Result<()> {
-        fail_point::around(|| rustix::fs::symlinkat(target, &self.fd, name))
-            .at("make the symlink", &self.path_of(name))
+        fail_point::around(Operation::Create(Place(self, name)), || {
+            rustix::fs::symlinkat(target, &self.fd, name)
+        })
+        .at("make the symlink", &self.path_of(name))
     }
 
     /// Makes a named pipe.
@@ -328,13 +334,10 @@ impl Dir {
     /// EEXIST, EACCES, ENOSPC.
     pub fn make_fifo(&self, name: &[u8], mode: u16) -> Result<()> {
         #[cfg(target_os = "linux")]
-        let made = rustix::fs::mknodat(
-            &self.fd,
-            name,
-            rustix::fs::FileType::Fifo,
-            Mode::from_raw_mode(mode.into()),
-            0,
-        );
+        let made = fail_point::around(Operation::Create(Place(self, name)), || {
+            let mode = Mode::from_raw_mode(mode.into());
+            rustix::fs::mknodat(&self.fd, name, rustix::fs::FileType::Fifo, mode, 0)
+        });
         #[cfg(not(target_os = "linux"))]
         let made: rustix::io::Result<()> = Err(Errno::NOTSUP).inspect_err(|_| {
             let _ = mode;
@@ -349,7 +352,7 @@ impl Dir {
     pub fn create_file(&self, name: &[u8], mode: u16) -> Result<File> {
         let flags =
             OFlags::CREATE | OFlags::EXCL | OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-        let fd = fail_point::around(|| {
+        let fd = fail_point::around(Operation::Create(Place(self, name)), || {
             rustix::fs::openat(&self.fd, name, flags, Mode::from_raw_mode(mode.into()))
         });
         Ok(fd.at("make the file", &self.path_of(name))?.into())
@@ -360,7 +363,7 @@ impl Dir {
     /// # Errors
     /// EEXIST, EXDEV, EMLINK.
     pub fn link(&self, name: &[u8], target: &Dir, new_name: &[u8]) -> Result<()> {
-        fail_point::around(|| {
+        fail_point::around(Operation::Link(Place(target, new_name)), || {
             rustix::fs::linkat(&self.fd, name, &target.fd, new_name, AtFlags::empty())
         })
         .at("link", &target.path_of(new_name))
@@ -371,8 +374,10 @@ impl Dir {
     /// # Errors
     /// EXDEV, ENOENT, EACCES.
     pub fn rename(&self, name: &[u8], target: &Dir, new_name: &[u8]) -> Result<()> {
-        fail_point::around(|| rustix::fs::renameat(&self.fd, name, &target.fd, new_name))
-            .at("rename", &target.path_of(new_name))
+        fail_point::around(Operation::Rename(Place(self, name), Place(target, new_name)), || {
+            rustix::fs::renameat(&self.fd, name, &target.fd, new_name)
+        })
+        .at("rename", &target.path_of(new_name))
     }
 
     /// Moves a name to one that must be free.
@@ -398,7 +403,13 @@ impl Dir {
         new_name: &[u8],
         flags: RenameFlags,
     ) -> Result<()> {
-        fail_point::around(|| {
+        let (from, to) = (Place(self, name), Place(target, new_name));
+        let operation = if flags.contains(RenameFlags::EXCHANGE) {
+            Operation::Exchange(from, to)
+        } else {
+            Operation::Rename(from, to)
+        };
+        fail_point::around(operation, || {
             rustix::fs::renameat_with(&self.fd, name, &target.fd, new_name, flags)
         })
         .at("rename", &target.path_of(new_name))
@@ -409,8 +420,10 @@ impl Dir {
     /// # Errors
     /// ENOENT, EISDIR, EACCES.
     pub fn remove_file(&self, name: &[u8]) -> Result<()> {
-        fail_point::around(|| rustix::fs::unlinkat(&self.fd, name, AtFlags::empty()))
-            .at("remove", &self.path_of(name))
+        fail_point::around(Operation::Remove(Place(self, name)), || {
+            rustix::fs::unlinkat(&self.fd, name, AtFlags::empty())
+        })
+        .at("remove", &self.path_of(name))
     }
 
     /// Removes an empty directory.
@@ -418,8 +431,10 @@ impl Dir {
     /// # Errors
     /// ENOTEMPTY, ENOENT, EACCES.
     pub fn remove_dir(&self, name: &[u8]) -> Result<()> {
-        fail_point::around(|| rustix::fs::unlinkat(&self.fd, name, AtFlags::REMOVEDIR))
-            .at("remove the directory", &self.path_of(name))
+        fail_point::around(Operation::RemoveDir(Place(self, name)), || {
+            rustix::fs::unlinkat(&self.fd, name, AtFlags::REMOVEDIR)
+        })
+        .at("remove the directory", &self.path_of(name))
     }
 
     /// Removes a directory of nono's own with everything in it; a symlink in it is removed, not
@@ -470,9 +485,11 @@ impl Dir {
         let temp = [b".", name, b".new-", random.as_bytes()].concat();
         let written = (|| {
             let mut file = self.create_file(&temp, mode)?;
-            fail_point::around(|| file.write_all(bytes)).at("write", &path)?;
+            fail_point::around(Operation::Attributes, || file.write_all(bytes))
+                .at("write", &path)?;
             if durable {
-                fail_point::around(|| rustix::fs::fsync(&file)).at("flush", &path)?;
+                let synced = Operation::SyncFile(Place(self, &temp));
+                fail_point::around(synced, || rustix::fs::fsync(&file)).at("flush", &path)?;
             }
             self.rename(&temp, self, name)
         })();
@@ -501,7 +518,8 @@ impl Dir {
     /// # Errors
     /// EIO.
     pub fn sync(&self) -> Result<()> {
-        fail_point::around(|| rustix::fs::fsync(&self.fd)).at("flush", &self.path)
+        fail_point::around(Operation::SyncDir(self), || rustix::fs::fsync(&self.fd))
+            .at("flush", &self.path)
     }
 
     /// Flushes the whole file system that holds this directory: one call for any number of files.
@@ -510,9 +528,14 @@ impl Dir {
     /// EIO when the kernel lost data that was not yet on the disk.
     pub fn sync_file_system(&self) -> Result<()> {
         #[cfg(target_os = "linux")]
-        fail_point::around(|| rustix::fs::syncfs(&self.fd)).at("flush", &self.path)?;
+        fail_point::around(Operation::SyncAll, || rustix::fs::syncfs(&self.fd))
+            .at("flush", &self.path)?;
         #[cfg(not(target_os = "linux"))]
-        fail_point::around(rustix::fs::sync);
+        fail_point::around(Operation::SyncAll, || {
+            rustix::fs::sync();
+            Ok::<_, Errno>(())
+        })
+        .at("flush", &self.path)?;
         Ok(())
     }
 

@@ -1,36 +1,143 @@
-//! Counted points at which a test lets the process die.
+//! Counted points at which a test lets the process die, fail or wait.
 //!
-//! Every call that changes names or flushes them passes one before and one after it. Without the
-//! cargo feature `fail-points` this is nothing at all; with it, `NONO_FAIL_POINT=N` kills the
-//! process at the Nth point as a power button would: nothing is unwound, flushed or removed.
+//! Every call that changes names, contents of nono's own files or attributes, or that flushes them, passes one before and one
+//! after it. Without the cargo feature `fail-points` this is nothing at all. With it the variable
+//! `NONO_FAIL_POINT` says what happens at the Nth point:
+//!
+//! - `N` kills the process as a power button would: nothing is unwound, flushed or removed.
+//! - `N:stop` stops it (SIGSTOP) until somebody lets it go on.
+//! - `N:EIO` (or another error) lets the call fail that would come next; `N+:EIO` that one and every
+//!   later one. Points after a call count and do nothing.
+//!
+//! And with `NONO_OPERATION_LOG=DIR` every call that succeeded is written down; see
+//! `operation_log.rs`.
+
+use std::path::Path;
+
+use super::dir::Dir;
+
+/// A name in a directory.
+#[derive(Clone, Copy)]
+#[cfg_attr(not(feature = "fail-points"), allow(dead_code, reason = "only tests look at it"))]
+pub(super) struct Place<'a>(pub(super) &'a Dir, pub(super) &'a [u8]);
+
+/// What a call does to the names on the disk, as far as a power failure can undo it.
+#[derive(Clone, Copy)]
+#[cfg_attr(not(feature = "fail-points"), allow(dead_code, reason = "only tests look at it"))]
+pub(super) enum Operation<'a> {
+    /// No name changes.
+    Attributes,
+    /// A new inode gets a name; its contents are not flushed.
+    Create(Place<'a>),
+    MakeDir(Place<'a>),
+    MakeDirAt(&'a Path),
+    /// An inode gets one more name.
+    Link(Place<'a>),
+    Rename(Place<'a>, Place<'a>),
+    Exchange(Place<'a>, Place<'a>),
+    Remove(Place<'a>),
+    RemoveDir(Place<'a>),
+    /// The contents of a file are flushed.
+    SyncFile(Place<'a>),
+    /// The names in a directory are flushed.
+    SyncDir(&'a Dir),
+    /// Everything is flushed.
+    SyncAll,
+}
 
 /// Runs a call between two points.
+///
+/// # Errors
+/// That of the call.
 #[cfg(not(feature = "fail-points"))]
 #[inline(always)]
-pub(super) fn around<T>(call: impl FnOnce() -> T) -> T {
+pub(super) fn around<T, E>(
+    _operation: Operation<'_>,
+    call: impl FnOnce() -> Result<T, E>,
+) -> Result<T, E> {
     call()
 }
 
-/// Runs a call between two points.
 #[cfg(feature = "fail-points")]
-pub(super) fn around<T>(call: impl FnOnce() -> T) -> T {
-    pass();
-    let value = call();
-    pass();
-    value
-}
+pub(super) use chosen::around;
 
 #[cfg(feature = "fail-points")]
-fn pass() {
+mod chosen {
     use std::sync::OnceLock;
     use std::sync::atomic::{AtomicU64, Ordering};
-    static CHOSEN: OnceLock<Option<u64>> = OnceLock::new();
-    static PASSED: AtomicU64 = AtomicU64::new(0);
-    let chosen = CHOSEN.get_or_init(|| std::env::var("NONO_FAIL_POINT").ok()?.parse().ok());
-    if let Some(chosen) = chosen
-        && PASSED.fetch_add(1, Ordering::SeqCst) + 1 == *chosen
-    {
-        use rustix::process::{Signal, getpid, kill_process};
-        let _ = kill_process(getpid(), Signal::KILL);
+
+    use rustix::io::Errno;
+    use rustix::process::{Signal, getpid, kill_process};
+
+    use super::Operation;
+    use crate::sys::operation_log;
+
+    struct Chosen {
+        point: u64,
+        action: Action,
+    }
+
+    enum Action {
+        Kill,
+        Stop,
+        Fail { errno: Errno, from_then_on: bool },
+    }
+
+    /// Runs a call between two points.
+    pub(in crate::sys) fn around<T, E: From<Errno>>(
+        operation: Operation<'_>,
+        call: impl FnOnce() -> Result<T, E>,
+    ) -> Result<T, E> {
+        if let Some(errno) = pass() {
+            return Err(errno.into());
+        }
+        let value = operation_log::record(operation, call);
+        pass();
+        value
+    }
+
+    /// Counts a point; an error is that of the call that would come next.
+    fn pass() -> Option<Errno> {
+        static CHOSEN: OnceLock<Option<Chosen>> = OnceLock::new();
+        static PASSED: AtomicU64 = AtomicU64::new(0);
+        let chosen = CHOSEN.get_or_init(|| parse(&std::env::var("NONO_FAIL_POINT").ok()?));
+        let Chosen { point, action } = chosen.as_ref()?;
+        let passed = PASSED.fetch_add(1, Ordering::SeqCst) + 1;
+        match action {
+            Action::Fail { errno, from_then_on: true } if passed >= *point => Some(*errno),
+            _ if passed != *point => None,
+            Action::Fail { errno, .. } => Some(*errno),
+            Action::Kill => {
+                let _ = kill_process(getpid(), Signal::KILL);
+                None
+            }
+            Action::Stop => {
+                let _ = kill_process(getpid(), Signal::STOP);
+                None
+            }
+        }
+    }
+
+    fn parse(text: &str) -> Option<Chosen> {
+        let (point, action) = text.split_once(':').unwrap_or((text, "kill"));
+        let from_then_on = point.ends_with('+');
+        let point = point.trim_end_matches('+').parse().ok()?;
+        let action = match action {
+            "kill" => Action::Kill,
+            "stop" => Action::Stop,
+            name => {
+                let errno = match name {
+                    "EIO" => Errno::IO,
+                    "ENOSPC" => Errno::NOSPC,
+                    "EDQUOT" => Errno::DQUOT,
+                    "EMFILE" => Errno::MFILE,
+                    "EACCES" => Errno::ACCESS,
+                    "EROFS" => Errno::ROFS,
+                    _ => return None,
+                };
+                Action::Fail { errno, from_then_on }
+            }
+        };
+        Some(Chosen { point, action })
     }
 }

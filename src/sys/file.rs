@@ -12,7 +12,7 @@ use rustix::io::Errno;
 
 use super::dir::Dir;
 use super::error::{IoContext, Result};
-use super::fail_point;
+use super::fail_point::{self, Operation, Place};
 use super::stat::Stat;
 
 /// Shares the blocks of `source` with the empty file `target` (FICLONE). `Ok(false)` where the file
@@ -223,8 +223,10 @@ impl<'a> TempFile<'a> {
     #[cfg(target_os = "linux")]
     fn unnamed(dir: &'a Dir, mode: u16) -> Result<Self> {
         let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
-        let fd: OwnedFd = rustix::fs::openat(dir, c".", flags, Mode::from_raw_mode(mode.into()))
-            .at("make a file in", dir.path())?;
+        let fd: OwnedFd = fail_point::around(Operation::Attributes, || {
+            rustix::fs::openat(dir, c".", flags, Mode::from_raw_mode(mode.into()))
+        })
+        .at("make a file in", dir.path())?;
         Ok(Self { file: fd.into(), dir, name: None })
     }
 
@@ -254,12 +256,13 @@ impl<'a> TempFile<'a> {
     /// # Errors
     /// When `target` is gone, not writable, or the disk is full.
     pub fn persist(&self, target: &Dir, name: &[u8]) -> Result<bool> {
-        let linked = fail_point::around(|| match &self.name {
-            None => self.link_unnamed(target, name),
-            Some(own) => {
-                rustix::fs::linkat(self.dir, &**own, target.as_fd(), name, AtFlags::empty())
-            }
-        });
+        let linked =
+            fail_point::around(Operation::Create(Place(target, name)), || match &self.name {
+                None => self.link_unnamed(target, name),
+                Some(own) => {
+                    rustix::fs::linkat(self.dir, &**own, target.as_fd(), name, AtFlags::empty())
+                }
+            });
         match linked {
             Ok(()) => Ok(true),
             Err(Errno::EXIST) => Ok(false),

@@ -13,6 +13,8 @@ mod error;
 mod fail_point;
 mod file;
 mod lock;
+#[cfg(feature = "fail-points")]
+mod operation_log;
 mod path;
 mod stat;
 mod xattr;

@@ -7,7 +7,7 @@ use rustix::fs::Mode;
 use rustix::io::Errno;
 
 use super::error::{IoContext, Result};
-use super::fail_point;
+use super::fail_point::{self, Operation};
 
 /// The current directory.
 ///
@@ -94,7 +94,7 @@ pub fn create_private_dir(path: &Path) -> Result<()> {
 }
 
 fn make_private_dir(path: &Path) -> rustix::io::Result<()> {
-    match fail_point::around(|| rustix::fs::mkdir(path, Mode::RWXU)) {
+    match fail_point::around(Operation::MakeDirAt(path), || rustix::fs::mkdir(path, Mode::RWXU)) {
         Err(Errno::EXIST) => {
             let kind = rustix::fs::FileType::from_raw_mode(rustix::fs::stat(path)?.st_mode);
             if kind.is_dir() { Ok(()) } else { Err(Errno::NOTDIR) }

@@ -2,107 +2,16 @@
 //! store verifies, the tree is in the old state or the new one or can be brought to both, and no
 //! byte is lost.
 
-use std::collections::BTreeMap;
 use std::fs;
-use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
-use std::process::Command;
 
 use crate::fixture::Fixture;
-use crate::observe::{Observed, assert_same, observe};
-
-type Tree = BTreeMap<PathBuf, Observed>;
-
-/// A project in its second state, recorded in a session with its first one.
-struct Scene {
-    fixture: Fixture,
-    session: String,
-    old: Tree,
-    new: Tree,
-}
+use crate::observe::{assert_same, observe};
+use crate::scene::{Scene, Tree, as_strs};
 
 impl Scene {
-    fn new() -> Self {
-        // In memory: flushing is what is tested, not waited for.
-        let fixture = Fixture::in_memory();
-        let project = fixture.project();
-        fixture.write("changed", "first");
-        fixture.write("gone/file", "gone");
-        fixture.write("to-dir", "was a file");
-        fixture.write("to-file/inside", "was in a directory");
-        fixture.write("mode", "mode");
-        symlink("changed", project.join("link")).unwrap();
-        fs::hard_link(project.join("mode"), project.join("linked")).unwrap();
-        let first = observe(&project);
-        let taken = fixture.nono(&["snapshot", "--json"]).success().json();
-        let session = taken["session_id"].as_str().unwrap().to_owned();
-        fixture.write("changed", "second");
-        fixture.write("new/file", "new");
-        fs::remove_dir_all(project.join("gone")).unwrap();
-        fs::remove_file(project.join("to-dir")).unwrap();
-        fixture.write("to-dir/inside", "x");
-        fs::remove_dir_all(project.join("to-file")).unwrap();
-        fixture.write("to-file", "y");
-        fs::set_permissions(project.join("mode"), PermissionsExt::from_mode(0o600)).unwrap();
-        fs::remove_file(project.join("linked")).unwrap();
-        let second = observe(&project);
-        let scene = Self { fixture, session, old: second, new: first };
-        fs::create_dir(scene.fixture.path("pristine")).unwrap();
-        scene.keep();
-        scene
-    }
-
-    /// Makes the state of the moment the one that every attempt begins with.
-    fn keep(&self) {
-        self.copy("", "pristine");
-    }
-
-    fn reset(&self) {
-        self.copy("pristine", "");
-    }
-
-    fn copy(&self, from: &str, to: &str) {
-        let mut command = Command::new("cp");
-        command.arg("-a");
-        for name in ["project", "home"] {
-            let target = self.fixture.path(to).join(name);
-            if target.exists() {
-                fs::remove_dir_all(&target).unwrap();
-            }
-            command.arg(self.fixture.path(from).join(name));
-        }
-        assert!(command.arg(self.fixture.path(to)).status().unwrap().success());
-    }
-
-    /// Runs the program until it ends or passes so many points; says whether it was killed.
-    fn killed_at(&self, point: u64, arguments: &[&str]) -> bool {
-        let mut command = self.fixture.command(arguments);
-        let output = command.env("NONO_FAIL_POINT", point.to_string()).output().unwrap();
-        match output.status.signal() {
-            Some(9) => true,
-            None if output.status.success() => false,
-            _ => panic!("at point {point}: {output:?}"),
-        }
-    }
-
-    fn tree(&self) -> Tree {
-        observe(&self.fixture.project())
-    }
-
-    fn verify(&self, point: u64) {
-        let verified = self.fixture.nono(&["rollback", "verify", "--all"]);
-        assert_eq!(verified.code, 0, "at point {point}: {}{}", verified.stdout, verified.stderr);
-    }
-
-    fn restore(&self, number: u64) -> [String; 3] {
-        ["rollback".to_owned(), "restore".to_owned(), format!("{}/{number}", self.session)]
-    }
-
-    fn has_journal(&self) -> bool {
-        self.fixture.store().join(&self.session).join("restore.journal").exists()
-    }
-
     /// Without a path half-way, the next command clears up, says so in one line, and goes on.
     fn check_that_it_is_cleared(&self, point: u64) {
         let told = self.fixture.nono(&["snapshot", "--session", &self.session]).success();
@@ -152,7 +61,7 @@ impl Scene {
         }
     }
 
-    fn check_that_both_states_can_be_had(&self) {
+    pub fn check_that_both_states_can_be_had(&self) {
         let session = self.fixture.store().join(&self.session);
         self.fixture.nono(&["snapshot", "--session", &self.session]).success();
         let names = fs::read_dir(&session).unwrap().map(|name| name.unwrap().file_name());
@@ -166,10 +75,6 @@ impl Scene {
             }
         }
     }
-}
-
-fn as_strs(arguments: &[String]) -> Vec<&str> {
-    arguments.iter().map(String::as_str).collect()
 }
 
 /// Goes through the points of a restore; `check` looks at what each leaves.
@@ -223,14 +128,6 @@ fn at_each_point_of_a_recovery(name: &str, abort: bool) {
     let expected = if abort { &scene.old } else { &scene.new };
     assert_same(expected, &scene.tree());
     eprintln!("{name}: killed at {} points", point - 1);
-}
-
-impl Scene {
-    /// Whether the journal has steps in it: they make it longer than any list of directories.
-    fn has_work(&self) -> bool {
-        let path = self.fixture.store().join(&self.session).join("restore.journal");
-        fs::metadata(path).is_ok_and(|metadata| metadata.len() > 400)
-    }
 }
 
 /// The point at which half of the points of the commit are passed.

@@ -3,14 +3,18 @@
 
 mod attacks;
 mod comfort;
+mod conflict_question;
 mod crash;
 mod extremes;
+mod faults;
 mod fixture;
+mod hostile;
 mod mount;
 mod mount_command;
 mod mount_tools;
 mod observe;
 mod patch;
+mod power;
 mod preflight;
 mod profiles;
 mod repair;
@@ -20,6 +24,7 @@ mod review;
 mod roundtrip;
 mod run_and_undo;
 mod sandbox;
+mod scene;
 mod supervision;
 mod terminal;
 mod trouble;

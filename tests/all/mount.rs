@@ -317,3 +317,39 @@ fn many_programs_walk_at_the_same_time() {
     );
     assert_eq!(said, "");
 }
+
+#[test]
+fn a_restore_while_the_mount_is_read_mixes_nothing() {
+    let fill = |project: &Path, text: &str| {
+        for number in 0..60 {
+            fs::write(project.join(format!("file{number}")), text).unwrap();
+        }
+    };
+    let Some(world) = World::new(|project| fill(project, "first")) else { return };
+    fill(&world.project, "second, and longer");
+    world.snapshot();
+    let is_done = std::sync::atomic::AtomicBool::new(false);
+    let all_are = |dir: &Path, text: &str| {
+        (0..60).all(|number| fs::read_to_string(dir.join(format!("file{number}"))).unwrap() == text)
+    };
+    std::thread::scope(|scope| {
+        let reader = scope.spawn(|| {
+            let mut rounds = 0;
+            while rounds == 0 || !is_done.load(std::sync::atomic::Ordering::Relaxed) {
+                assert!(all_are(&world.past("0"), "first"));
+                assert!(all_are(&world.past("1"), "second, and longer"));
+                rounds += 1;
+            }
+            rounds
+        });
+        for _ in 0..3 {
+            for (number, text) in [(0, "first"), (1, "second, and longer")] {
+                let report = world.recording.manager().restore(number).unwrap();
+                assert!(report.is_complete(), "{report:?}");
+                assert!(all_are(&world.project, text));
+            }
+        }
+        is_done.store(true, std::sync::atomic::Ordering::Relaxed);
+        assert!(reader.join().unwrap() > 0);
+    });
+}

@@ -1,0 +1,77 @@
+//! What a restore asks about later changes, on a real terminal, by keys.
+
+use std::fs;
+
+use crate::fixture::Fixture;
+use crate::observe::{assert_same, observe};
+use crate::terminal::Terminal;
+
+/// A completed session after which one path was edited, and a terminal that asks about it.
+fn asked() -> (Fixture, Terminal) {
+    let fixture = Fixture::new();
+    fixture.write("ours", "1");
+    fixture.write("theirs", "1");
+    fixture.record("echo 2 > ours; echo 2 > theirs").success();
+    fixture.write("theirs", "edited by me");
+    let program = fixture.command(&[]).get_program().to_str().unwrap().to_owned();
+    let terminal = Terminal::start(
+        &fixture.path("tmux"),
+        &fixture.project(),
+        &fixture.path("home"),
+        &format!("{program} rollback restore latest; echo ended with $?; exec cat"),
+    );
+    terminal.wait_for("theirs");
+    terminal.wait_for("[o/k/N]");
+    (fixture, terminal)
+}
+
+fn read(fixture: &Fixture) -> [String; 2] {
+    ["ours", "theirs"].map(|name| fs::read_to_string(fixture.project().join(name)).unwrap())
+}
+
+#[test]
+fn o_takes_the_version_of_the_snapshot() {
+    let (fixture, terminal) = asked();
+    terminal.keys(&["o", "Enter"]);
+    terminal.wait_for("ended with 0");
+    assert_eq!(read(&fixture), ["1", "1"]);
+    assert!(
+        terminal.screen().contains("undo this: nono rollback restore"),
+        "{}",
+        terminal.screen()
+    );
+}
+
+#[test]
+fn k_keeps_what_was_changed_later_and_restores_the_rest() {
+    let (fixture, terminal) = asked();
+    terminal.keys(&["k", "Enter"]);
+    terminal.wait_for("ended with 0");
+    assert_eq!(read(&fixture), ["1", "edited by me"]);
+}
+
+#[test]
+fn every_other_key_and_the_end_of_input_and_an_interrupt_change_nothing() {
+    for (keys, code) in [
+        (&["n", "Enter"][..], Some(1)),
+        (&["Enter"], Some(1)),
+        (&["y", "e", "s", "Enter"], Some(1)),
+        (&["C-d"], Some(1)),
+        (&["C-c"], None),
+    ] {
+        let (fixture, terminal) = asked();
+        let before = observe(&fixture.project());
+        terminal.keys(keys);
+        match code {
+            Some(code) => terminal.wait_for(&format!("ended with {code}")),
+            // The shell that started it may end as well.
+            None => crate::terminal::eventually("the restore goes on after an interrupt", || {
+                let shown = terminal.tmux(&["list-panes", "-F", "#{pane_current_command}"]);
+                !String::from_utf8_lossy(&shown.stdout).contains("nono")
+            }),
+        }
+        assert_same(&before, &observe(&fixture.project()));
+        let show = fixture.nono(&["rollback", "show", "latest", "--json"]).success().json();
+        assert_eq!(show["snapshot_count"], 2, "{keys:?}");
+    }
+}
