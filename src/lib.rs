@@ -30,11 +30,15 @@ pub mod cli;
 #[cfg(feature = "cli")]
 pub mod config;
 pub mod diff;
+#[cfg(feature = "fuzzing")]
+#[doc(hidden)]
+pub mod fuzzing;
 pub mod gc;
 mod layout;
 pub mod object;
 pub mod path_text;
 pub mod progress;
+pub mod repair;
 pub mod restore;
 #[cfg(feature = "cli")]
 pub mod sandbox;

@@ -18,11 +18,13 @@ use std::path::Path;
 
 use crate::layout;
 use crate::object::{ContentHash, FileTime, Hasher, Xattrs};
+use crate::path_text::to_path;
 use crate::sys::{self, Dir, IoContext, Stat};
 
 const MAGIC: &[u8; 8] = b"nonostat";
 const VERSION: u8 = 1;
 const HASH_LEN: usize = 32;
+const SUFFIX: &str = ".stat";
 /// Larger caches are not read: more than ten million files.
 const MAX_CACHE_BYTES: u64 = 4 << 30;
 
@@ -90,7 +92,7 @@ pub struct StatCache {
 
 /// Name of the cache file of a tracked path.
 fn file_name(tracked_path: &Path) -> Vec<u8> {
-    format!("{}.stat", ContentHash::of(tracked_path.as_os_str().as_bytes())).into_bytes()
+    format!("{}{SUFFIX}", ContentHash::of(tracked_path.as_os_str().as_bytes())).into_bytes()
 }
 
 /// First bytes of a cache that is valid for a tracked path and a generation of the store.
@@ -110,12 +112,57 @@ pub fn has_cache(index: &Dir, tracked_path: &Path) -> bool {
     matches!(index.try_stat(&file_name(tracked_path)), Ok(Some(_)))
 }
 
+/// Whether a name in the index is that of a cache.
+pub fn is_cache_name(name: &[u8]) -> bool {
+    name.ends_with(SUFFIX.as_bytes())
+}
+
+/// Makes a cache valid for a new generation of the store, if nothing that it names is gone. `false`
+/// when something is, or the cache was not valid for the old generation.
+///
+/// # Errors
+/// When it cannot be written; the old one, which is not valid any more, then stays.
+pub fn carry_over(
+    index: &Dir,
+    name: &[u8],
+    generations: [&[u8; 16]; 2],
+    is_gone: impl Fn(&ContentHash) -> bool,
+) -> sys::Result<bool> {
+    let [old, new] = generations;
+    let bytes = index.read(name, MAX_CACHE_BYTES)?;
+    let mut start = Fields { bytes: &bytes, at: header(Path::new(""), old).len() - 4 };
+    let Some(path) = start.bytes().map(to_path) else { return Ok(false) };
+    if file_name(path) != name {
+        return Ok(false);
+    }
+    let cache = StatCache::load(index, path, old);
+    let names_what_is_gone = |relative: &[u8]| {
+        cache.directory(relative).is_none_or(|known| {
+            is_gone(&known.tree) || known.files.iter().any(|(_, file)| is_gone(&file.hash))
+        })
+    };
+    if cache.is_empty() || cache.directories.keys().any(|relative| names_what_is_gone(relative)) {
+        return Ok(false);
+    }
+    let body = &cache.bytes[header(path, old).len()..cache.bytes.len() - HASH_LEN];
+    let mut renewed = header(path, new);
+    renewed.extend_from_slice(body);
+    let trailer = ContentHash::of(&renewed);
+    renewed.extend_from_slice(trailer.as_bytes());
+    index.replace_file(name, &renewed, 0o600, false)?;
+    Ok(true)
+}
+
 impl StatCache {
     /// Loads the cache of a tracked path. Whatever is wrong with it, the result is an empty cache.
     pub fn load(index: &Dir, tracked_path: &Path, generation: &[u8; 16]) -> Self {
         let Ok(bytes) = index.read(&file_name(tracked_path), MAX_CACHE_BYTES) else {
             return Self::default();
         };
+        Self::parse(bytes, tracked_path, generation)
+    }
+
+    fn parse(bytes: Vec<u8>, tracked_path: &Path, generation: &[u8; 16]) -> Self {
         let Some((body, trailer)) = bytes.split_last_chunk::<HASH_LEN>() else {
             return Self::default();
         };
@@ -149,6 +196,22 @@ impl StatCache {
             files.push((name, CachedFile { key, hash, xattrs: fields.xattrs()? }));
         }
         Some(CachedDirectory { tree, files })
+    }
+
+    /// A cache whose records are these bytes, with a valid header and checksum.
+    #[cfg(feature = "fuzzing")]
+    pub(crate) fn with_records(records: &[u8]) -> Self {
+        let (path, generation) = (Path::new("/tracked"), [7; 16]);
+        let mut bytes = [&*header(path, &generation), records].concat();
+        let sum = ContentHash::of(&bytes);
+        bytes.extend_from_slice(sum.as_bytes());
+        Self::parse(bytes, path, &generation)
+    }
+
+    /// Directories that are known.
+    #[cfg(feature = "fuzzing")]
+    pub(crate) fn directories(&self) -> impl Iterator<Item = &[u8]> {
+        self.directories.keys().map(|path| &**path)
     }
 
     /// Whether nothing is known.

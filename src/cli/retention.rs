@@ -2,8 +2,7 @@
 //!
 //! Sessions that are too old or too many are known from their manifests alone: they go when a run
 //! begins, by a rename each. Their objects go in batches, and so does what is over the limit of space:
-//! finding out what that frees takes a look at every object, and a collection makes the next snapshot
-//! read all files again. That work is done while the command runs.
+//! finding out what that frees takes a look at every object. That work is done while the command runs.
 
 use std::path::{Path, PathBuf};
 use std::thread::JoinHandle;
@@ -14,7 +13,10 @@ use super::context::Context;
 use super::error::CliError;
 use super::render::byte_size;
 use crate::config::Settings;
-use crate::gc::{CleanupOptions, CleanupPlan, CleanupReport, guess_usage, measure_usage, withdraw};
+use crate::gc::{
+    CleanupOptions, CleanupPlan, CleanupReport, StorageUsage, guess_usage, measure_usage,
+    note_floor, withdraw,
+};
 use crate::session::{Catalog, Expired, Expiry, RetentionPolicy, SessionFacts, SessionSummary};
 use crate::snapshot::SessionDir;
 
@@ -63,7 +65,10 @@ fn try_begin(root: &Path, settings: &Settings, context: &Context) -> Result<Rete
         say(expired, settings, context);
     }
     let guess = guess_usage(root)?;
-    let is_over = policy.max_storage_bytes.is_some_and(|max| guess.bytes > max);
+    // Where the limit cannot be reached, it is not tried again before the store has grown by a tenth
+    // of it.
+    let worth_a_look = |max: u64| max.max(guess.floor_bytes.saturating_add(max / 10));
+    let is_over = policy.max_storage_bytes.is_some_and(|max| guess.bytes > worth_a_look(max));
     let can_shrink = guess.withdrawn_sessions > 0
         || !RetentionPolicy::removable(&facts_of(&list(root)?)).is_empty();
     if guess.withdrawn_sessions < BATCH && !(is_over && can_shrink) {
@@ -100,7 +105,10 @@ impl Retention {
 fn collect(root: &Path, policy: &RetentionPolicy) -> Result<Collected, CliError> {
     let options = CleanupOptions::default();
     let sessions = list(root)?;
-    let expired = expired(root, policy, &sessions, &options)?;
+    let (expired, usage) = expired(root, policy, &sessions, &options)?;
+    if let Some(usage) = usage {
+        note_floor(root, &usage)?;
+    }
     let plan = CleanupPlan::new(root, &pick(&sessions, &expired), &[], &options)?;
     let report = plan.apply(|| Catalog::new(root.to_owned(), []).sessions(), &options)?;
     Ok(Collected { expired, report })
@@ -113,7 +121,7 @@ pub(super) fn expired_sessions(
     options: &CleanupOptions<'_>,
 ) -> Result<Vec<(SessionDir, Expired)>, CliError> {
     let sessions = list(root)?;
-    let expired = expired(root, &policy(settings), &sessions, options)?;
+    let (expired, _) = expired(root, &policy(settings), &sessions, options)?;
     Ok(pick(&sessions, &expired).into_iter().zip(expired).collect())
 }
 
@@ -122,17 +130,17 @@ fn expired(
     policy: &RetentionPolicy,
     sessions: &[Listed],
     options: &CleanupOptions<'_>,
-) -> Result<Vec<Expired>, CliError> {
+) -> Result<(Vec<Expired>, Option<StorageUsage>), CliError> {
     let facts = facts_of(sessions);
     let removable: Vec<_> = RetentionPolicy::removable(&facts)
         .into_iter()
         .filter_map(|facts| find(sessions, &facts.session_id))
         .collect();
-    let usage = match policy.max_storage_bytes {
-        Some(_) if !removable.is_empty() => Some(measure_usage(root, &removable, options)?),
-        _ => None,
-    };
-    Ok(policy.expired(&facts, Timestamp::now(), usage.as_ref()))
+    if policy.max_storage_bytes.is_none() || removable.is_empty() {
+        return Ok((policy.expired(&facts, Timestamp::now(), None), None));
+    }
+    let usage = measure_usage(root, &removable, options)?;
+    Ok((policy.expired(&facts, Timestamp::now(), Some(&usage)), Some(usage)))
 }
 
 /// A session, and what the policy looks at.

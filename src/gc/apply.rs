@@ -111,13 +111,19 @@ fn remove_garbage(
     survey: &Survey,
     options: &CleanupOptions<'_>,
 ) -> Result<(), CleanupError> {
-    if !survey.garbage.is_empty() {
-        store.renew_generation()?;
-        root.remove_stat_caches();
-    }
+    let old = store.generation()?;
+    let new = if survey.garbage.is_empty() { None } else { Some(store.renew_generation()?) };
     for found in &survey.garbage {
         store.remove(&found.hash, lock)?;
         options.progress.advance(1, found.size);
+    }
+    for quarantined in &survey.quarantined {
+        store.remove_quarantined(quarantined, lock)?;
+        options.progress.advance(1, quarantined.object.size);
+    }
+    if let (Some(old), Some(new)) = (old, new) {
+        let gone: HashSet<_> = survey.garbage.iter().map(|found| found.hash).collect();
+        root.carry_stat_caches([&old, &new], |hash| gone.contains(hash));
     }
     store.remove_temporary_files(lock)?;
     Ok(())

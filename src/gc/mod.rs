@@ -12,8 +12,11 @@
 //! - Objects of removed sessions go at once, whatever their age: a manifest named them, so nobody
 //!   is still writing them. Other unneeded objects are what an interrupted snapshot left, and go
 //!   when they are older than a grace time.
+//! - What lies in quarantine stays as long as a session needs the object under whose name it was
+//!   found.
 //! - A new generation of the store begins before the first object goes, so that no stat cache
-//!   vouches for what is gone.
+//!   vouches for what is gone. Those that name nothing of it are then made valid for the new one, so
+//!   that the next snapshot of what stays need not read every file again.
 
 mod apply;
 mod mark;
@@ -37,7 +40,7 @@ use crate::store::StoreError;
 use crate::sys;
 
 pub use plan::CleanupPlan;
-pub use usage::{StorageUsage, UsageGuess, guess_usage, measure_usage};
+pub use usage::{StorageUsage, UsageGuess, guess_usage, measure_usage, note_floor};
 pub use withdraw::{Withdrawn, withdraw};
 
 /// Age at which an object that nothing ever named is garbage, unless told otherwise.
@@ -129,7 +132,7 @@ pub enum CleanupError {
     /// What a remaining session needs cannot be told. Nothing was changed.
     #[error(
         "nothing was freed, because it cannot be told what session {session_id} needs: {source} \
-         (verify that session; then repair it, or remove it as well)"
+         (verify that session with --repair; what cannot be mended has to be removed as well)"
     )]
     DamagedSession {
         /// The session.

@@ -7,8 +7,10 @@ use std::time::Duration;
 use super::CleanupError;
 use super::survey::is_older;
 use crate::layout;
+use crate::object::ContentHash;
 use crate::path_text::to_path;
 use crate::snapshot::SessionDir;
+use crate::stat_cache::{carry_over, is_cache_name};
 use crate::store::{LocalStore, StoreError};
 use crate::sys::{self, Dir, FileKind};
 
@@ -128,16 +130,26 @@ impl StoreRoot {
         Ok(hidden.into())
     }
 
-    /// Removes the stat caches: none of them is valid in a new generation of the store.
-    pub(super) fn remove_stat_caches(&self) {
-        let removed = self.dir.open_dir(layout::INDEX.as_bytes()).and_then(|index| {
+    /// Makes the stat caches that name nothing that is gone valid for the new generation of the
+    /// store, and removes the others.
+    pub(super) fn carry_stat_caches(
+        &self,
+        generations: [&[u8; 16]; 2],
+        is_gone: impl Fn(&ContentHash) -> bool,
+    ) {
+        let carried = self.dir.open_dir(layout::INDEX.as_bytes()).and_then(|index| {
             let names = index.names()?;
-            names.iter().try_for_each(|listed| index.remove_file(&listed.name))
+            for name in names.iter().map(|listed| &*listed.name).filter(|n| is_cache_name(n)) {
+                if !carry_over(&index, name, generations, &is_gone)? {
+                    index.remove_file(name)?;
+                }
+            }
+            Ok(())
         });
-        if let Err(error) = removed
+        if let Err(error) = carried
             && !error.is_gone()
         {
-            tracing::warn!("stat caches not removed: {error}");
+            tracing::warn!("stat caches are lost: {error}");
         }
     }
 

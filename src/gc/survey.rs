@@ -8,7 +8,7 @@ use super::store_root::{ObjectsPlace, StoreRoot, identity};
 use super::{CleanupError, CleanupOptions, CleanupReport};
 use crate::object::FileTime;
 use crate::snapshot::SessionDir;
-use crate::store::{FoundObject, LocalStore};
+use crate::store::{FoundObject, LocalStore, Quarantined};
 use crate::sys;
 
 /// What a cleanup would free.
@@ -16,6 +16,8 @@ use crate::sys;
 pub(super) struct Survey {
     /// Objects of the shared store that go.
     pub(super) garbage: Vec<FoundObject>,
+    /// What lies in quarantine for objects that nothing needs any more.
+    pub(super) quarantined: Vec<Quarantined>,
     /// Objects that go with the sessions that have their own.
     pub(super) own_count: u64,
     pub(super) own_bytes: u64,
@@ -85,6 +87,13 @@ impl Survey {
             }
         }
         let now = sys::coarse_now();
+        for quarantined in store.quarantined()? {
+            let FoundObject { hash, stored_at, .. } = quarantined.object;
+            let is_old = is_older(stored_at, now, options.grace);
+            if !kept.contains(&hash) && (released.contains(&hash) || is_old) {
+                self.quarantined.push(quarantined);
+            }
+        }
         store.for_each_object(|found| {
             if options.progress.is_cancelled() {
                 return Err(CleanupError::Cancelled);
@@ -110,9 +119,11 @@ impl Survey {
 
     /// Fills in the numbers.
     pub(super) fn report(&self, mut report: CleanupReport) -> CleanupReport {
-        report.objects_removed = self.own_count + self.garbage.len() as u64;
+        let aside = self.quarantined.iter().map(|quarantined| &quarantined.object);
+        let removed = || self.garbage.iter().chain(aside.clone());
+        report.objects_removed = self.own_count + removed().count() as u64;
         report.bytes_freed =
-            self.garbage.iter().map(|found| found.size).fold(self.own_bytes, u64::saturating_add);
+            removed().map(|found| found.size).fold(self.own_bytes, u64::saturating_add);
         report.objects_kept_young = self.young_count;
         report.bytes_kept_young = self.young_bytes;
         report

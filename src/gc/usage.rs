@@ -36,6 +36,8 @@ pub struct StorageUsage {
 pub struct UsageGuess {
     /// Bytes of objects.
     pub bytes: u64,
+    /// Bytes that could not be freed when that was last found out; 0 before.
+    pub floor_bytes: u64,
     /// Sessions that were withdrawn and whose objects are still there.
     pub withdrawn_sessions: usize,
 }
@@ -47,6 +49,9 @@ struct Note {
     bytes: u64,
     /// What sessions that share them had written by then.
     sessions: BTreeMap<String, u64>,
+    /// Bytes that could not be freed when that was last found out.
+    #[serde(default)]
+    floor_bytes: u64,
 }
 
 /// Guesses how much a store holds, from the manifests of its sessions.
@@ -63,7 +68,8 @@ pub fn guess_usage(root: &Path) -> Result<UsageGuess, CleanupError> {
         let known = note.sessions.get(&metadata.session_id).copied().unwrap_or(0);
         bytes = bytes.saturating_add(metadata.bytes_written.saturating_sub(known));
     }
-    Ok(UsageGuess { bytes, withdrawn_sessions: withdrawn.len() })
+    let floor_bytes = note.floor_bytes;
+    Ok(UsageGuess { bytes, floor_bytes, withdrawn_sessions: withdrawn.len() })
 }
 
 /// Finds out how much a store holds, and what each of some of its sessions would free if they were
@@ -130,22 +136,37 @@ impl StorageUsage {
 /// the guess suffers.
 pub(super) fn note(root: &StoreRoot, shared_bytes: u64) {
     let noted = (|| -> Result<(), CleanupError> {
-        let mut note = Note { bytes: shared_bytes, ..Note::default() };
+        let floor_bytes = load_note(&root.dir).floor_bytes;
+        let mut note = Note { bytes: shared_bytes, floor_bytes, ..Note::default() };
         for session in root.sessions()? {
             let Ok(metadata) = session.metadata() else { continue };
             if root.place(&session)? == ObjectsPlace::Shared {
                 note.sessions.insert(metadata.session_id, metadata.bytes_written);
             }
         }
-        let bytes = serde_json::to_vec(&note).unwrap_or_default();
-        let index = root.dir.path().join(layout::INDEX);
-        sys::create_private_dir(&index)?;
-        Dir::open(&index)?.replace_file(NOTE_NAME, &bytes, 0o600, false)?;
-        Ok(())
+        save_note(&root.dir, &note)
     })();
     if let Err(error) = noted {
         tracing::info!("the size of the store is not noted: {error}");
     }
+}
+
+/// Notes what cannot be freed, so that a caller need not find it out again and again.
+///
+/// # Errors
+/// When the note cannot be written.
+pub fn note_floor(root: &Path, usage: &StorageUsage) -> Result<(), CleanupError> {
+    let root = StoreRoot::open(root)?;
+    let freed = usage.freed_bytes.values().fold(0, |sum: u64, bytes| sum.saturating_add(*bytes));
+    let floor_bytes = usage.total_bytes.saturating_sub(freed);
+    save_note(&root.dir, &Note { floor_bytes, ..load_note(&root.dir) })
+}
+
+fn save_note(root: &Dir, note: &Note) -> Result<(), CleanupError> {
+    let bytes = serde_json::to_vec(note).unwrap_or_default();
+    let index = root.path().join(layout::INDEX);
+    sys::create_private_dir(&index)?;
+    Ok(Dir::open(&index)?.replace_file(NOTE_NAME, &bytes, 0o600, false)?)
 }
 
 fn load_note(root: &Dir) -> Note {

@@ -1,8 +1,7 @@
 //! Removing sessions at once, and their objects later.
 //!
 //! A withdrawn session is in no list any more. Its objects go with the next collection, which a
-//! caller may put off: collecting costs a look at every object, and afterwards the stat caches have to
-//! be made again.
+//! caller may put off, because collecting costs a look at every object.
 
 use std::path::Path;
 

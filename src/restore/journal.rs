@@ -29,7 +29,7 @@ const MAX_BYTES: u64 = 1 << 32;
 
 /// Everything about one restore.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Journal {
+pub(crate) struct Journal {
     /// The snapshot that is brought back.
     pub(super) snapshot: u64,
     /// The snapshot of the state before.
@@ -170,15 +170,19 @@ pub(super) enum JournalError {
 impl Journal {
     /// Reads the journal of a session, if there is one.
     pub(super) fn load(session: &SessionDir) -> Result<Option<Self>, JournalError> {
-        let dir = session.dir()?;
-        let bytes = match dir.read(JOURNAL_NAME, MAX_BYTES) {
-            Ok(bytes) => bytes,
-            Err(error) if error.is_gone() => return Ok(None),
-            Err(error) => return Err(error.into()),
-        };
-        let path = dir.path_of(JOURNAL_NAME);
+        let Some(bytes) = Self::bytes(session)? else { return Ok(None) };
+        let path = session.path().join(layout::RESTORE_JOURNAL);
         let journal = Self::decode(&bytes);
         journal.map(Some).map_err(|source| JournalError::Undecodable { path, source })
+    }
+
+    /// The journal as it is on the disk, whatever is in it.
+    pub(super) fn bytes(session: &SessionDir) -> sys::Result<Option<Vec<u8>>> {
+        match session.dir()?.read(layout::RESTORE_JOURNAL.as_bytes(), MAX_BYTES) {
+            Ok(bytes) => Ok(Some(bytes)),
+            Err(error) if error.is_gone() => Ok(None),
+            Err(error) => Err(error),
+        }
     }
 
     /// Puts the journal in place of the one before, durably.
@@ -205,7 +209,7 @@ impl Journal {
         }
     }
 
-    pub(super) fn encode(&self) -> Vec<u8> {
+    pub(crate) fn encode(&self) -> Vec<u8> {
         let mut writer = Writer::new(MAGIC, VERSION);
         writer.varint(self.snapshot);
         writer.varint(self.safety);
@@ -238,7 +242,7 @@ impl Journal {
         bytes
     }
 
-    pub(super) fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
+    pub(crate) fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
         let mut reader = Reader::new(bytes, MAGIC, "journal of a restore", VERSION)?;
         let body = bytes.len().checked_sub(32).ok_or(DecodeError::Truncated(bytes.len()))?;
         if *ContentHash::of(&bytes[..body]).as_bytes() != bytes[body..] {

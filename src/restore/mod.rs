@@ -11,6 +11,7 @@ mod attributes;
 mod commit;
 mod conflicts;
 mod copy_out;
+mod discard;
 mod error;
 mod journal;
 mod narrow;
@@ -43,8 +44,10 @@ use areas::Areas;
 use commit::Commit;
 pub use conflicts::{Conflict, OnConflict};
 pub use copy_out::CopyReport;
+pub use discard::DiscardReport;
 pub use error::RestoreError;
-use journal::{Journal, Work};
+pub(crate) use journal::Journal;
+use journal::Work;
 use places::Places;
 pub use plan::{RestorePlan, Skipped};
 pub use recover::{Recovery, RecoveryOutcome, RecoveryReport};
@@ -163,6 +166,11 @@ impl SnapshotManager {
         number: u64,
         options: &RestoreOptions,
     ) -> Result<RestoreReport, RestoreError> {
+        if self.session().has_restore_journal()? {
+            // With nothing to decide there is nothing in the way. Whatever else is wrong with the
+            // journal, the lock says that there is one.
+            let _ = self.clear_staging();
+        }
         let _session_lock = self.lock_session()?;
         // Nothing may be collected between the plan and the last byte.
         let _store_lock = self.lock_store()?;

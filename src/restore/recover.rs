@@ -15,7 +15,7 @@ use super::rollback::take_back;
 use super::steps::Disk;
 use crate::diff::Change;
 use crate::object::Node;
-use crate::snapshot::{SnapshotKind, SnapshotManager, TrackedRoot};
+use crate::snapshot::{SnapshotKind, SnapshotManager, SnapshotManifest, TrackedRoot};
 use crate::sys;
 
 /// Which way out of an interrupted restore.
@@ -67,13 +67,7 @@ impl SnapshotManager {
         // What the journal needs must not be collected meanwhile.
         let _store_lock = self.store().lock_shared()?;
         let Some(mut journal) = Journal::load(self.session())? else { return Ok(None) };
-        // The journal says which paths; which of them may be touched, the checked manifest does.
-        let mut chain = self.session().chain()?;
-        let known = usize::try_from(journal.safety).ok().filter(|number| *number < chain.len());
-        let safety = known.map(|number| chain.swap_remove(number).manifest);
-        let Some(safety) = safety.filter(|safety| safety.kind == SnapshotKind::Safety) else {
-            return Err(RestoreError::ForeignJournal { session: self.session().path().to_owned() });
-        };
+        let safety = self.safety_of(&journal)?;
         let mut report = RecoveryReport {
             session_id: self.session().id(),
             snapshot: journal.snapshot,
@@ -112,15 +106,15 @@ impl SnapshotManager {
         Ok(Some(report))
     }
 
-    /// Sets aside a journal that can be neither finished nor taken back, because it is damaged or what
-    /// it needs is gone. The disk stays as it is, maybe between two states; both are snapshots of the
-    /// session, and restoring either is possible again. `false`: there is no journal.
-    ///
-    /// # Errors
-    /// When it cannot be renamed.
-    pub fn discard_restore(&self) -> Result<bool, RestoreError> {
-        let _session_lock = self.session().lock()?;
-        Ok(Journal::set_aside(self.session())?)
+    /// The safety snapshot that a journal names. The journal says which paths; which of them may be
+    /// touched, this checked manifest does.
+    pub(super) fn safety_of(&self, journal: &Journal) -> Result<SnapshotManifest, RestoreError> {
+        let mut chain = self.session().chain()?;
+        let known = usize::try_from(journal.safety).ok().filter(|number| *number < chain.len());
+        let safety = known.map(|number| chain.swap_remove(number).manifest);
+        safety.filter(|safety| safety.kind == SnapshotKind::Safety).ok_or_else(|| {
+            RestoreError::ForeignJournal { session: self.session().path().to_owned() }
+        })
     }
 
     /// Ends a restore whose paths are all in one state or all in the other: clears the staging

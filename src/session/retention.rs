@@ -98,6 +98,7 @@ impl RetentionPolicy {
         let mut count = sessions.len() as u64;
         let mut bytes = usage.map_or(0, |usage| usage.total_bytes);
         let mut expired = Vec::new();
+        let mut useful = 0;
         for facts in Self::removable(sessions) {
             let reason = if self.max_age.is_some_and(|max| now.duration_since(facts.started) > max)
             {
@@ -111,9 +112,15 @@ impl RetentionPolicy {
             };
             count -= 1;
             let freed = usage.and_then(|usage| usage.freed_bytes.get(&facts.session_id));
-            bytes = bytes.saturating_sub(freed.copied().unwrap_or(0));
+            let freed = freed.copied().unwrap_or(0);
+            bytes = bytes.saturating_sub(freed);
             expired.push(Expired { session_id: facts.session_id.clone(), reason });
+            if reason != Expiry::TooLarge || freed > 0 {
+                useful = expired.len();
+            }
         }
+        // Nothing is given up for space that does not become free.
+        expired.truncate(useful);
         expired
     }
 }
@@ -202,6 +209,18 @@ mod tests {
         let held = usage(100, &[("a", 50), ("b", 20)]);
         let of = |bytes| expired(policy(None, None, Some(bytes)), &sessions, Some(&held)).len();
         assert_eq!((of(100), of(99), of(50), of(49), of(0)), (0, 1, 1, 2, 2));
+    }
+
+    #[test]
+    fn nothing_goes_for_space_that_does_not_become_free() {
+        let sessions: Vec<_> = (0..5).map(|age| session(&age.to_string(), "p", 5 - age)).collect();
+        let of = |freed: &[(&str, u64)]| {
+            expired(policy(None, None, Some(1)), &sessions, Some(&usage(100, freed))).len()
+        };
+        assert_eq!(of(&[]), 0);
+        // Those before the one that frees something have to go for it.
+        assert_eq!(of(&[("2", 1)]), 3);
+        assert_eq!(of(&[("0", 1)]), 1);
     }
 
     #[test]

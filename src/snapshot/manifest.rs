@@ -192,7 +192,7 @@ impl SnapshotManifest {
     }
 
     /// Checks what the JSON types do not say.
-    pub(super) fn validate(&self, number: u64) -> Result<(), String> {
+    pub(crate) fn validate(&self, number: u64) -> Result<(), String> {
         if self.number != number {
             return Err(format!("it says it is snapshot {}, not {number}", self.number));
         }

@@ -21,8 +21,8 @@ mod session_objects;
 mod tests;
 
 pub use budget::{Budget, LargeDirectory, OverBudget};
-pub(crate) use capture::Capture;
 pub use capture::CaptureError;
+pub(crate) use capture::{Capture, CaptureRequest, capture};
 pub(crate) use manager::CacheUse;
 pub use manager::{SnapshotError, SnapshotManager};
 pub use manifest::{
@@ -34,4 +34,6 @@ pub use pending::PendingBaseline;
 pub(crate) use pending::settle;
 pub(crate) use roots::OpenPath;
 pub use roots::{TrackedPathError, TrackedRoot, resolve_roots};
+#[cfg(feature = "fuzzing")]
+pub(crate) use session_dir::parse as parse_manifest;
 pub use session_dir::{LoadedManifest, ManifestError, SessionDir};

@@ -182,12 +182,16 @@ impl SessionDir {
         Ok(metadata)
     }
 
-    /// Replaces the session's manifest, durably.
+    /// Replaces the session's manifest, durably, and removes what a crash left of earlier attempts.
+    /// Under the session's lock.
     ///
     /// # Errors
     /// When it cannot be written; the old one is then still there.
     pub fn save_metadata(&self, metadata: &SessionMetadata) -> Result<(), ManifestError> {
-        write(&self.dir()?, metadata)?;
+        let dir = self.dir()?;
+        write(&dir, metadata)?;
+        dir.remove_unfinished(layout::MANIFEST.as_bytes());
+        dir.remove_unfinished(layout::RESTORE_JOURNAL.as_bytes());
         Ok(())
     }
 
@@ -262,7 +266,9 @@ impl SessionDir {
         manifest: &SnapshotManifest,
     ) -> Result<ContentHash, ManifestError> {
         let snapshots = self.dir()?.open_dir(layout::SNAPSHOTS.as_bytes())?;
-        let hash = write(&make_snapshot_dir(&snapshots, manifest.number)?, manifest)?;
+        let dir = make_snapshot_dir(&snapshots, manifest.number)?;
+        let hash = write(&dir, manifest)?;
+        dir.remove_unfinished(layout::MANIFEST.as_bytes());
         snapshots.sync()?;
         Ok(hash)
     }
@@ -387,26 +393,30 @@ fn parse_number(name: &[u8]) -> Option<u64> {
 }
 
 fn read<T: DeserializeOwned>(dir: &Dir, name: &[u8]) -> Result<(T, ContentHash), ManifestError> {
-    #[derive(serde::Deserialize)]
-    struct Version {
-        format_version: u32,
-    }
     let path = dir.path_of(name);
     let bytes = match dir.read(name, MAX_MANIFEST_BYTES) {
         Ok(bytes) => bytes,
         Err(error) if error.is_gone() => return Err(ManifestError::Missing { path }),
         Err(error) => return Err(error.into()),
     };
+    Ok((parse(&bytes, &path)?, ContentHash::of(&bytes)))
+}
+
+/// Reads a document of this version or an older one; `path` is only for the message.
+pub(crate) fn parse<T: DeserializeOwned>(bytes: &[u8], path: &Path) -> Result<T, ManifestError> {
+    #[derive(serde::Deserialize)]
+    struct Version {
+        format_version: u32,
+    }
     let corrupt = |error: serde_json::Error| ManifestError::Corrupt {
-        path: path.clone(),
+        path: path.to_owned(),
         reason: error.to_string(),
     };
-    let Version { format_version } = serde_json::from_slice(&bytes).map_err(corrupt)?;
+    let Version { format_version } = serde_json::from_slice(bytes).map_err(corrupt)?;
     if format_version > MANIFEST_VERSION {
-        return Err(ManifestError::Newer { path, found: format_version });
+        return Err(ManifestError::Newer { path: path.to_owned(), found: format_version });
     }
-    let value = serde_json::from_slice(&bytes).map_err(corrupt)?;
-    Ok((value, ContentHash::of(&bytes)))
+    serde_json::from_slice(bytes).map_err(corrupt)
 }
 
 fn make_snapshot_dir(snapshots: &Dir, number: u64) -> sys::Result<Dir> {

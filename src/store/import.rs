@@ -81,6 +81,19 @@ fn import_large(
     sparse: bool,
     scratch: &mut Vec<u8>,
 ) -> Result<Imported, ImportError> {
+    let (temp, hash, size) = copy_to_temp(store, source, size, sparse, scratch)?;
+    let is_new = store.adopt(&temp, &hash, size)?;
+    Ok(Imported { hash, size, is_new })
+}
+
+/// Copies at most `size` bytes of a file into one without a name, and says what arrived there.
+pub(super) fn copy_to_temp<'s>(
+    store: &'s LocalStore,
+    source: &File,
+    size: u64,
+    sparse: bool,
+    scratch: &mut Vec<u8>,
+) -> Result<(TempFile<'s>, ContentHash, u64), ImportError> {
     let temp = TempFile::new(store.dir(), OBJECT_MODE)?;
     scratch.resize(CHUNK_BYTES, 0);
     let cloned = sys::reflink(source, temp.file(), store.dir().path())?;
@@ -100,8 +113,7 @@ fn import_large(
         temp.file().set_len(len).at("write an object in", store.dir().path())?;
         (hash, len)
     };
-    let is_new = store.adopt(&temp, &hash, size)?;
-    Ok(Imported { hash, size, is_new })
+    Ok((temp, hash, size))
 }
 
 /// Which side of a copy failed: to take the one for the other would blame the wrong file.
@@ -161,7 +173,7 @@ pub(super) fn hash_ranges<C>(
 }
 
 /// Hashes `len` bytes of a file, writing nothing.
-pub(super) fn hash_object(
+pub(crate) fn hash_object(
     file: &File,
     len: u64,
     sparse: bool,

@@ -237,7 +237,7 @@ impl LocalStore {
             Ok(()) => return Ok(true),
             Err(StoreError::Missing { .. }) => {}
             Err(error) if error.is_damage() => {
-                self.dir.remove_file(&relative_name(hash))?;
+                self.set_aside(hash)?;
             }
             Err(error) => return Err(error),
         }
@@ -274,7 +274,7 @@ impl LocalStore {
         Ok(temp.persist(&self.dir, &name)?)
     }
 
-    fn ensure_prefix(&self, hash: &ContentHash) -> Result<(), StoreError> {
+    pub(super) fn ensure_prefix(&self, hash: &ContentHash) -> Result<(), StoreError> {
         let known = &self.prefixes[usize::from(hash.as_bytes()[0])];
         if !known.load(Ordering::Relaxed) {
             let prefix = hex::encode(&hash.as_bytes()[..1]);
@@ -329,15 +329,15 @@ impl LocalStore {
         }
     }
 
-    /// Removes temporary files that a crash left behind (only where the file system has no unnamed
-    /// files). Only under the exclusive lock, when nobody writes.
+    /// Removes temporary files that a crash left behind. Only under the exclusive lock, when nobody writes.
     ///
     /// # Errors
     /// When one cannot be removed.
     pub fn remove_temporary_files(&self, _lock: &StoreLock) -> Result<u64, StoreError> {
         let mut bytes = 0;
         for listed in self.dir.open_beneath(b"")?.names()? {
-            if listed.name.starts_with(b".tmp-") {
+            let is_new_generation = listed.name.starts_with(b"..generation.new-");
+            if is_new_generation || listed.name.starts_with(b".tmp-") {
                 bytes += self.dir.stat(&listed.name)?.size;
                 self.dir.remove_file(&listed.name)?;
             }
@@ -442,7 +442,7 @@ impl ObjectFile {
 }
 
 /// `ab/cd1234…`
-fn relative_name(hash: &ContentHash) -> [u8; 65] {
+pub(super) fn relative_name(hash: &ContentHash) -> [u8; 65] {
     let mut name = [b'/'; 65];
     let bytes = hash.as_bytes();
     // The slices have exactly twice the length of what is encoded, so this cannot fail.

@@ -5,6 +5,7 @@
 //!   ab/cd1234…        0400, an object: SHA-256 of its bytes is ab cd1234…
 //!   .lock             held shared while a snapshot is written, exclusively by the collector
 //!   .generation       16 random bytes, new whenever objects are removed
+//!   quarantine/       what was found damaged under the name of an object
 //! ```
 //!
 //! An object appears complete or not at all and is never written again. Whoever reads one checks
@@ -16,6 +17,7 @@ mod import;
 mod local;
 mod memory;
 mod overlay;
+mod quarantine;
 
 use std::fs::File;
 use std::path::PathBuf;
@@ -24,11 +26,12 @@ use crate::object::{ContentHash, DecodeError, LinkGroups, RootTree, Tree};
 use crate::path_text::Shown;
 use crate::sys;
 
-pub(crate) use import::hash_file;
 pub use import::{ImportError, Imported};
+pub(crate) use import::{hash_file, hash_object};
 pub use local::{FoundObject, LocalStore, ObjectFile, StoreLock};
 pub use memory::MemoryStore;
 pub use overlay::OverlayStore;
+pub use quarantine::{Offered, Quarantined};
 
 /// Largest tree, root or link object that is read into memory, in bytes.
 pub const MAX_TREE_BYTES: u64 = 1 << 30;

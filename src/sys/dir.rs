@@ -484,6 +484,17 @@ impl Dir {
         written
     }
 
+    /// Removes what a crash left of [`replace_file`](Self::replace_file) for this name. Only for whoever
+    /// keeps all others from replacing it; a failure leaves what nobody reads.
+    pub fn remove_unfinished(&self, name: &[u8]) {
+        let temporary = [b".", name, b".new-"].concat();
+        for listed in self.names().unwrap_or_default() {
+            if listed.name.starts_with(&temporary) {
+                let _ = self.remove_file(&listed.name);
+            }
+        }
+    }
+
     /// Flushes the names in this directory: what was renamed in it stays renamed after a power
     /// failure.
     ///

@@ -13,6 +13,7 @@ mod manifests;
 mod report;
 #[cfg(test)]
 mod tests;
+mod uses;
 mod verifier;
 
 use std::path::PathBuf;
@@ -24,6 +25,7 @@ use crate::snapshot::{ManifestError, SessionDir};
 use crate::store::LocalStore;
 
 pub use report::{Problem, SnapshotCheck, VerifyReport};
+pub use uses::{DamagedObject, UsedAs};
 pub use verifier::Verifier;
 
 /// How to verify.

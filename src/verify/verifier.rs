@@ -4,6 +4,7 @@ use super::graph::{Count, Damage, Graph, NodeId, Reading, Role, Sum};
 use super::locate::{Locator, Reach};
 use super::manifests::{self, Description};
 use super::report::{Problem, SnapshotCheck, VerifyReport};
+use super::uses::{self, DamagedObject};
 use super::{VerifyError, VerifyOptions};
 use crate::path_text::{Shown, to_path};
 use crate::snapshot::{SessionDir, Totals};
@@ -110,6 +111,18 @@ impl<'a> Verifier<'a> {
             bytes_checked: reach.bytes,
             problems,
         })
+    }
+
+    /// The damaged objects of a session that was verified, each with everything that needs it.
+    ///
+    /// # Errors
+    /// As [`VerifyError`] says.
+    pub fn damaged_objects(&self, session: &SessionDir) -> Result<Vec<DamagedObject>, VerifyError> {
+        let snapshots = manifests::check(session)?.snapshots;
+        let roots = snapshots.iter().filter_map(|snapshot| {
+            Some((snapshot.number, snapshot.description.as_ref()?.merkle_root))
+        });
+        Ok(uses::damaged(self.store, &self.graph, &roots.collect::<Vec<_>>()))
     }
 
     /// What is wrong with a damaged node, with the path to sort it by.

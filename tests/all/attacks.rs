@@ -234,3 +234,59 @@ fn a_damaged_journal_can_be_given_up_and_nothing_is_lost() {
     fixture.nono(&["rollback", "restore", &id]).success();
     assert_eq!(fs::read_to_string(fixture.project().join("a")).unwrap(), "1");
 }
+
+fn staging(fixture: &Fixture) -> Vec<PathBuf> {
+    let names = fs::read_dir(fixture.project()).unwrap().map(|name| name.unwrap().path());
+    names.filter(|path| path.to_string_lossy().contains("/.nono-restore-")).collect()
+}
+
+/// A restore killed in its commit, its journal damaged afterwards.
+fn damaged_half_way() -> (Fixture, String) {
+    let fixture = Fixture::new();
+    fixture.write("a", "1");
+    fixture.write("b", "1");
+    fixture.nono(&["snapshot"]).success();
+    fixture.write("a", "22");
+    fixture.write("b", "22");
+    let id = fixture.latest();
+    for point in 1.. {
+        let mut command = fixture.command(&["rollback", "restore", &id]);
+        let status = command.env("NONO_FAIL_POINT", point.to_string()).status().unwrap();
+        assert!(!status.success(), "no point is in the commit");
+        let now = ["a", "b"].map(|name| fs::read(fixture.project().join(name)).unwrap());
+        if now[0] != now[1] {
+            break;
+        }
+        fixture.nono(&["rollback", "resume", &id, "--abort"]).success();
+    }
+    let journal = fixture.session().join("restore.journal");
+    let mut bytes = fs::read(&journal).unwrap();
+    *bytes.last_mut().unwrap() ^= 1;
+    fs::write(&journal, bytes).unwrap();
+    (fixture, id)
+}
+
+#[test]
+fn what_a_restore_had_staged_goes_with_its_journal_when_all_of_it_is_in_the_store() {
+    let (fixture, id) = damaged_half_way();
+    assert_eq!(staging(&fixture).len(), 1);
+    // Somebody else's, or made to look like it: named, and left.
+    let foreign = fixture.write(".nono-restore-0123456789abcdef/x", "mine");
+    let told = fixture.nono(&["rollback", "resume", &id, "--discard"]).success();
+    assert!(told.stderr.contains("removed what it had staged"), "{}", told.stderr);
+    assert!(told.stderr.contains("then: rm -r /"), "{}", told.stderr);
+    assert_eq!(staging(&fixture), [foreign.parent().unwrap()]);
+    assert!(foreign.exists());
+    fixture.nono(&["rollback", "restore", &id]).success();
+    assert_eq!(fs::read(fixture.project().join("a")).unwrap(), b"1");
+}
+
+#[test]
+fn what_is_nowhere_else_is_not_removed_with_a_journal() {
+    let (fixture, id) = damaged_half_way();
+    let [staged] = &staging(&fixture)[..] else { panic!() };
+    fs::write(staged.join("0"), "the only copy").unwrap();
+    let told = fixture.nono(&["rollback", "resume", &id, "--discard"]).success();
+    assert!(told.stderr.contains("is in no snapshot"), "{}", told.stderr);
+    assert_eq!(fs::read(staged.join("0")).unwrap(), b"the only copy");
+}

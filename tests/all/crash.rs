@@ -103,6 +103,16 @@ impl Scene {
         self.fixture.store().join(&self.session).join("restore.journal").exists()
     }
 
+    /// Without a path half-way, the next command clears up, says so in one line, and goes on.
+    fn check_that_it_is_cleared(&self, point: u64) {
+        let told = self.fixture.nono(&["snapshot", "--session", &self.session]).success();
+        let lines = told.stderr.lines().filter(|line| line.contains("no path half-way"));
+        assert_eq!(lines.count(), 1, "at point {point}: {}", told.stderr);
+        assert!(!self.has_journal());
+        let is_staging = |path: &&PathBuf| path.to_string_lossy().contains(".nono-restore-");
+        assert_eq!(self.tree().keys().find(is_staging), None, "at point {point}");
+    }
+
     /// With a journal, every command says so, and nothing happens to the session.
     fn check_that_it_is_kept(&self) {
         let told = self.fixture.nono(&["rollback", "list"]).success();
@@ -117,6 +127,10 @@ impl Scene {
 
     /// Whatever happened at a point, nothing is damaged, and the chosen way out leads to its state.
     fn check(&self, point: u64, abort: bool) {
+        // Before any other command, because the next one clears up what nobody has to decide about.
+        if self.has_journal() && !self.has_work() {
+            self.check_that_it_is_cleared(point);
+        }
         self.verify(point);
         if self.has_journal() {
             // The same at every point, so that looking at some is enough.
@@ -140,6 +154,10 @@ impl Scene {
 
     fn check_that_both_states_can_be_had(&self) {
         let session = self.fixture.store().join(&self.session);
+        self.fixture.nono(&["snapshot", "--session", &self.session]).success();
+        let names = fs::read_dir(&session).unwrap().map(|name| name.unwrap().file_name());
+        let unfinished = names.filter(|name| name.to_string_lossy().contains(".new-"));
+        assert_eq!(unfinished.count(), 0, "half-written files are left");
         for (number, state) in [(0, &self.new), (1, &self.old)] {
             // Without a safety snapshot there was no restore, and there is only one state.
             if session.join(format!("snapshots/{number}/manifest.json")).exists() {

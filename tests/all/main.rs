@@ -13,6 +13,7 @@ mod observe;
 mod patch;
 mod preflight;
 mod profiles;
+mod repair;
 mod restore;
 mod retention;
 mod review;

@@ -66,15 +66,24 @@ pub(in crate::cli) fn run(args: &ResumeArgs, store: &StoreArgs, context: &Contex
 fn discard(sessions: &[SessionDir], context: &Context) -> Outcome {
     for session in sessions {
         let id = session.id();
-        if !SnapshotManager::open(session.path())?.discard_restore()? {
+        let Some(report) = SnapshotManager::open(session.path())?.discard_restore()? else {
             context.say(format_args!("no restore of {id} was interrupted"));
             continue;
-        }
+        };
         context.say(format_args!("{id}: the journal was set aside as restore.journal.discarded"));
+        for path in &report.removed {
+            context.say(format_args!("  removed what it had staged: {}", Shown::path(path)));
+        }
         context.warn(
             "the files may be between two states: restore the one that you want; what the restore \
-             replaced is in its safety snapshot, and maybe in directories named .nono-restore-*",
+             replaced is in its safety snapshot",
         );
+        for (path, reason) in &report.left {
+            let path = Shown::path(path);
+            context.warn(format_args!(
+                "{path} is left of a restore, because {reason}; look into it, then: rm -r {path}"
+            ));
+        }
         context.say(format_args!("  its snapshots: nono rollback show {id}"));
     }
     Ok(0)
@@ -126,15 +135,24 @@ fn print(
     Ok(())
 }
 
-/// Says which restores were interrupted, in a line each. That this cannot be found out is for the
-/// command itself to notice.
+/// Says which restores were interrupted, in a line each, and clears up after those that had no path
+/// half-way. That this cannot be found out is for the command itself to notice.
 pub(in crate::cli) fn remind(store: &StoreArgs, context: &Context) {
     let Ok(catalog) = store.catalog() else { return };
     for session in interrupted(&catalog).unwrap_or_default() {
         let id = session.id();
-        context.warn(format_args!(
-            "a restore of session {id} was interrupted: nono rollback resume {id} finishes it \
-             (--abort takes it back)"
-        ));
+        let cleared = SnapshotManager::open(session.path())
+            .ok()
+            .and_then(|manager| manager.clear_staging().ok().flatten());
+        match cleared {
+            Some(number) => context.say(format_args!(
+                "a restore of {id}/{number} was interrupted with no path half-way: what it had \
+                 staged is removed"
+            )),
+            None => context.warn(format_args!(
+                "a restore of session {id} was interrupted: nono rollback resume {id} finishes it \
+                 (--abort takes it back)"
+            )),
+        }
     }
 }

@@ -182,7 +182,7 @@ fn supervise_recorded(
     })
 }
 
-/// The kernel does not tell which access it denied, so this says what was allowed.
+/// The kernel tells its audit log alone which access it denied, so this says what was allowed.
 fn explain_failure(policy: &Policy, context: &Context) {
     let list = |paths: &[PathBuf]| {
         let shown = paths.iter().map(|path| Shown::path(path).to_string());

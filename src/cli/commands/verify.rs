@@ -1,10 +1,11 @@
-//! `nono rollback verify`: every manifest and every byte.
+//! `nono rollback verify`: every manifest and every byte, and mending what can be mended.
 
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::PathBuf;
 
 use clap::Args;
+use serde::Serialize;
 
 use crate::cli::Outcome;
 use crate::cli::args::StoreArgs;
@@ -13,9 +14,11 @@ use crate::cli::error::CliError;
 use crate::cli::progress::Bar;
 use crate::cli::render::byte_size;
 use crate::object::ContentHash;
+use crate::path_text::Shown;
+use crate::repair::{RepairOptions, RepairReport, Repaired, Source, repair_session};
 use crate::session::Catalog;
 use crate::snapshot::SessionDir;
-use crate::sys;
+use crate::sys::{self, Dir};
 use crate::verify::{Verifier, VerifyOptions, VerifyReport};
 
 /// Arguments of `nono rollback verify`.
@@ -30,6 +33,13 @@ pub(in crate::cli) struct VerifyArgs {
     /// A Merkle root noted elsewhere, which must be that of one of the session's snapshots
     #[arg(long, value_name = "HEX", conflicts_with = "all")]
     expect_root: Option<ContentHash>,
+    /// Move what is damaged into quarantine, put good copies in its place where there are any, and
+    /// say what is lost for good
+    #[arg(long)]
+    repair: bool,
+    /// Also look for good copies in this store, session or directory of objects (repeatable)
+    #[arg(long, value_name = "DIR", requires = "repair")]
+    from: Vec<PathBuf>,
     /// Print the report as JSON; with --all a list of reports
     #[arg(long)]
     json: bool,
@@ -41,14 +51,31 @@ pub(in crate::cli) fn run(args: &VerifyArgs, store: &StoreArgs, context: &Contex
         Some(id) => vec![catalog.find(id)?],
         None => catalog.sessions()?,
     };
+    for place in &args.from {
+        Dir::open(place)?;
+    }
     let bar = Bar::new(context, "verifying", true);
+    let options = VerifyOptions {
+        progress: &*bar,
+        expected_root: args.expect_root,
+        ..VerifyOptions::default()
+    };
     let mut failures = Vec::new();
-    let reports = verify(&sessions, args.expect_root, &bar, &mut failures);
+    let mut reports = verify(&sessions, options, &mut failures);
+    if args.repair {
+        let places: Vec<PathBuf> = args.from.iter().chain(catalog.roots()).cloned().collect();
+        let options = RepairOptions { verify: options, other_stores: &places };
+        for report in reports.iter_mut().filter(|report| !report.verified.ok) {
+            if let Err(error) = repair(report, &options) {
+                failures.push(error);
+            }
+        }
+    }
     bar.finish();
     for failure in &failures {
         context.error(failure);
     }
-    let ok = failures.is_empty() && reports.iter().all(|report| report.ok);
+    let ok = failures.is_empty() && reports.iter().all(|report| report.verified.ok);
     if args.json {
         match reports.as_slice() {
             [report] if !args.all => context.json(report)?,
@@ -60,14 +87,33 @@ pub(in crate::cli) fn run(args: &VerifyArgs, store: &StoreArgs, context: &Contex
     Ok(u8::from(!ok))
 }
 
+/// A session's report, and what was mended before.
+#[derive(Serialize)]
+struct Report {
+    #[serde(flatten)]
+    verified: VerifyReport,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    repair: Option<RepairReport>,
+    #[serde(skip)]
+    session: SessionDir,
+}
+
+fn repair(report: &mut Report, options: &RepairOptions<'_>) -> Result<(), CliError> {
+    let store = Catalog::store_of(&report.session)?;
+    let repaired = repair_session(&report.session, &store, options);
+    let (repair, verified) = repaired.map_err(|error| CliError::failed(error.to_string()))?;
+    report.verified = verified;
+    report.repair = Some(repair);
+    Ok(())
+}
+
 /// Sessions that share a store share the work: each object is read once. A session of which nothing
 /// can be said is a failure, and does not keep the others from being verified.
 fn verify(
     sessions: &[SessionDir],
-    expected_root: Option<ContentHash>,
-    bar: &Bar,
+    options: VerifyOptions<'_>,
     failures: &mut Vec<CliError>,
-) -> Vec<VerifyReport> {
+) -> Vec<Report> {
     let mut by_store: BTreeMap<PathBuf, Vec<&SessionDir>> = BTreeMap::new();
     for session in sessions {
         match sys::real_path(&session.objects_path()) {
@@ -75,7 +121,6 @@ fn verify(
             Err(error) => failures.push(error.into()),
         }
     }
-    let options = VerifyOptions { progress: bar, expected_root, ..VerifyOptions::default() };
     let mut reports = Vec::new();
     for sessions in by_store.values() {
         let verified = verify_store(sessions, options, &mut reports, failures);
@@ -87,7 +132,7 @@ fn verify(
 fn verify_store(
     sessions: &[&SessionDir],
     options: VerifyOptions<'_>,
-    reports: &mut Vec<VerifyReport>,
+    reports: &mut Vec<Report>,
     failures: &mut Vec<CliError>,
 ) -> Result<(), CliError> {
     let store = Catalog::store_of(sessions[0])?;
@@ -97,33 +142,80 @@ fn verify_store(
         match verifier.session(session) {
             // Removed by a cleanup since it was listed: nothing is wrong with it.
             Ok(report) if !report.ok && SessionDir::open(session.path()).is_err() => {}
-            Ok(report) => reports.push(report),
+            Ok(verified) => {
+                reports.push(Report { verified, repair: None, session: (*session).clone() });
+            }
             Err(error) => failures.push(failed(error)),
         }
     }
     Ok(())
 }
 
-fn print(reports: &[VerifyReport], context: &Context) -> Result<(), CliError> {
+fn print(reports: &[Report], context: &Context) -> Result<(), CliError> {
     let mut out = context.out();
-    for report in reports {
-        let verdict =
-            if report.ok { format!("{GREEN}ok{GREEN:#}") } else { format!("{RED}DAMAGED{RED:#}") };
-        let id = &report.session_id;
-        let size = byte_size(report.bytes_checked);
-        let snapshots = report.snapshots.len();
+    for Report { verified, repair, .. } in reports {
+        let verdict = match repair {
+            _ if !verified.ok => format!("{RED}DAMAGED{RED:#}"),
+            Some(_) => format!("{GREEN}repaired{GREEN:#}"),
+            None => format!("{GREEN}ok{GREEN:#}"),
+        };
+        let id = &verified.session_id;
+        let size = byte_size(verified.bytes_checked);
+        let snapshots = verified.snapshots.len();
         let plural = if snapshots == 1 { "" } else { "s" };
         writeln!(
             out,
             "{BOLD}{id}{BOLD:#}  {verdict}  {snapshots} snapshot{plural}, {} objects, {size}",
-            report.objects_checked
+            verified.objects_checked
         )?;
-        for problem in &report.problems {
+        if let Some(repair) = repair {
+            print_repair(repair, &mut out)?;
+        }
+        for problem in &verified.problems {
             writeln!(out, "  {problem}")?;
         }
     }
     if reports.is_empty() {
         context.say("no sessions to verify");
+    }
+    Ok(())
+}
+
+fn print_repair(repair: &RepairReport, out: &mut impl Write) -> Result<(), CliError> {
+    for Repaired { object, on_disk, from } in &repair.repaired {
+        let what = match object {
+            Some(hash) => format!("object {hash}"),
+            None => format!("manifest {}", Shown::path(on_disk)),
+        };
+        let from = match from {
+            Source::File { path } | Source::Store { path } => format!("{}", Shown::path(path)),
+            Source::Recaptured => "the tracked paths, captured once more".to_owned(),
+            Source::Snapshots => {
+                "the session's snapshots; the command and its exit code are lost".to_owned()
+            }
+        };
+        writeln!(out, "  {GREEN}repaired{GREEN:#}: {what}, from {from}")?;
+    }
+    for path in &repair.quarantined {
+        writeln!(out, "  quarantined: {}", Shown::path(path))?;
+    }
+    for lost in &repair.lost {
+        let object = lost.object.map_or(String::new(), |hash| format!(" (object {hash})"));
+        let numbers: Vec<String> = lost.snapshots.iter().map(u64::to_string).collect();
+        let plural = if numbers.len() == 1 { "" } else { "s" };
+        writeln!(
+            out,
+            "  {RED}lost for good{RED:#}: {}{object}, snapshot{plural} {}: {}",
+            lost.what,
+            numbers.join(", "),
+            lost.reason
+        )?;
+        for path in &lost.paths {
+            writeln!(out, "    {}", Shown::path(path))?;
+        }
+        if lost.has_more_paths {
+            writeln!(out, "    … and maybe more")?;
+        }
     }
     Ok(())
 }

@@ -1,0 +1,144 @@
+//! Places where good copies may be: other stores, and the files themselves.
+
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use super::objects::taken;
+use super::{RepairError, Source};
+use crate::path_text::to_path;
+use crate::snapshot::{OpenPath, SessionDir, TrackedRoot};
+use crate::{byte_path, layout};
+
+use crate::store::{ImportError, LocalStore, StoreLock};
+use crate::sys::{self, Dir, FileKind};
+use crate::verify::{DamagedObject, UsedAs};
+
+/// Directories of objects other than the one that is repaired.
+pub(super) struct OtherStores {
+    stores: Vec<LocalStore>,
+}
+
+impl OtherStores {
+    /// Opens what there is at some places: each may be a root directory, a session, or objects.
+    pub(super) fn open(own: &LocalStore, places: &[PathBuf]) -> Self {
+        let identity = |path: &Path| {
+            let stat = Dir::open(path).and_then(|dir| dir.stat_self()).ok()?;
+            Some((stat.dev, stat.ino))
+        };
+        let mut known = vec![identity(own.path())];
+        let mut stores = Vec::new();
+        for place in places {
+            let mut candidates = vec![place.join(layout::OBJECTS), place.clone()];
+            if let Ok(names) = Dir::open(place).and_then(|dir| dir.names()) {
+                let inside = names.iter().map(|listed| place.join(to_path(&listed.name)));
+                candidates.extend(inside.map(|session| session.join(layout::OBJECTS)));
+            }
+            for candidate in candidates {
+                let id = identity(&candidate);
+                if id.is_some() && !known.contains(&id) {
+                    known.push(id);
+                    stores.extend(LocalStore::open(&candidate));
+                }
+            }
+        }
+        Self { stores }
+    }
+
+    pub(super) fn offer(
+        &self,
+        store: &LocalStore,
+        damaged: &DamagedObject,
+        scratch: &mut Vec<u8>,
+        lock: &StoreLock,
+    ) -> Result<Option<Source>, RepairError> {
+        for other in &self.stores {
+            let Ok(object) = other.open_object(&damaged.hash) else { continue };
+            let stat = sys::stat_open_file(object.file(), object.path())?;
+            match store.offer_file(&damaged.hash, object.file(), &stat, scratch, lock) {
+                Ok(offered) => {
+                    let from = Source::Store { path: object.path().to_owned() };
+                    if let Some(from) = taken(&offered, from) {
+                        return Ok(Some(from));
+                    }
+                }
+                Err(ImportError::Source(error)) => tracing::debug!("a copy: {error}"),
+                Err(ImportError::Store(error)) => return Err(error.into()),
+            }
+        }
+        Ok(None)
+    }
+}
+
+/// The tracked paths as they are now.
+pub(super) struct LivePaths {
+    roots: Vec<TrackedRoot>,
+}
+
+impl LivePaths {
+    /// What any readable snapshot of a session tracks.
+    pub(super) fn new(session: &SessionDir) -> Self {
+        let numbers = session.snapshot_numbers().unwrap_or_default();
+        let mut roots: Vec<TrackedRoot> = Vec::new();
+        for loaded in numbers.into_iter().filter_map(|number| session.manifest(number).ok()) {
+            for root in loaded.manifest.roots {
+                if !roots.iter().any(|known| known.path == root.path) {
+                    roots.push(root);
+                }
+            }
+        }
+        Self { roots }
+    }
+
+    pub(super) fn offer(
+        &self,
+        store: &LocalStore,
+        damaged: &DamagedObject,
+        scratch: &mut Vec<u8>,
+        lock: &StoreLock,
+    ) -> Result<Option<Source>, RepairError> {
+        let UsedAs::Contents { size } = damaged.used_as else { return Ok(None) };
+        for path in &damaged.paths {
+            // What is gone or cannot be read is no copy.
+            let Ok((file, stat)) = self.open(path) else { continue };
+            if stat.kind != FileKind::File || stat.size != size {
+                continue;
+            }
+            match store.offer_file(&damaged.hash, &file, &stat, scratch, lock) {
+                Ok(offered) => {
+                    if let Some(from) = taken(&offered, Source::File { path: path.clone() }) {
+                        return Ok(Some(from));
+                    }
+                }
+                Err(ImportError::Source(error)) => tracing::debug!("a copy: {error}"),
+                Err(ImportError::Store(error)) => return Err(error.into()),
+            }
+        }
+        Ok(None)
+    }
+
+    /// Opens a file of a tracked path, through no symlink.
+    fn open(&self, path: &Path) -> sys::Result<(std::fs::File, sys::Stat)> {
+        let outside = || sys::Error {
+            operation: "open",
+            path: path.to_owned(),
+            source: rustix::io::Errno::XDEV.into(),
+        };
+        let (root, inside) = self
+            .roots
+            .iter()
+            .find_map(|root| Some((root, path.strip_prefix(&root.path).ok()?)))
+            .ok_or_else(outside)?;
+        let place = OpenPath::new(&root.path)?;
+        let inside = inside.as_os_str().as_bytes();
+        let (dir, name) = if inside.is_empty() {
+            (place.parent.open_beneath(b"")?, place.name().to_vec())
+        } else {
+            let top = place.parent.open_dir(place.name())?;
+            let (parent, name) = byte_path::split(inside);
+            (top.open_beneath(parent)?, name.to_vec())
+        };
+        let file = dir.open_file(&name, true)?;
+        let stat = dir.stat_file(&file, &name)?;
+        Ok((file, stat))
+    }
+}

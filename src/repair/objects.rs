@@ -1,0 +1,164 @@
+//! Damaged objects: confirmed under the lock, replaced, or given up.
+
+use std::collections::HashMap;
+
+use rustix::io::Errno;
+
+use super::copies::{LivePaths, OtherStores};
+use super::{Lost, RepairError, RepairOptions, Repaired, Source, recapture};
+use crate::object::ContentHash;
+use crate::snapshot::SessionDir;
+use crate::store::{LocalStore, Offered, StoreError, StoreLock};
+use crate::sys;
+use crate::verify::{DamagedObject, UsedAs};
+use std::path::PathBuf;
+
+/// What is found when a damaged object is looked at once more.
+enum Confirmed {
+    /// Nothing has its name.
+    Missing,
+    /// What has its name is not it.
+    Damaged,
+    /// Its bytes are what its name says.
+    Intact,
+    /// It cannot be told.
+    Unreadable(String),
+}
+
+pub(super) struct Objects<'a> {
+    store: &'a LocalStore,
+    session: &'a SessionDir,
+    damaged: &'a [DamagedObject],
+    /// Those that a good copy would mend, with the length of contents.
+    wanted: HashMap<ContentHash, UsedAs>,
+    /// Why a copy would not mend the others.
+    hopeless: HashMap<ContentHash, String>,
+    lock: Option<StoreLock>,
+    pub(super) repaired: Vec<Repaired>,
+    pub(super) quarantined: Vec<PathBuf>,
+}
+
+impl<'a> Objects<'a> {
+    pub(super) fn new(
+        store: &'a LocalStore,
+        session: &'a SessionDir,
+        damaged: &'a [DamagedObject],
+    ) -> Result<Self, RepairError> {
+        let mut objects = Self {
+            store,
+            session,
+            damaged,
+            wanted: HashMap::new(),
+            hopeless: HashMap::new(),
+            lock: None,
+            repaired: Vec::new(),
+            quarantined: Vec::new(),
+        };
+        if !damaged.is_empty() {
+            objects.lock = Some(store.lock_exclusive()?);
+            // No stat cache may vouch any more for what turned out to be missing or damaged.
+            store.renew_generation()?;
+        }
+        Ok(objects)
+    }
+
+    /// Looks for copies from the cheapest place to the dearest.
+    pub(super) fn repair(&mut self, options: &RepairOptions<'_>) -> Result<(), RepairError> {
+        let Some(lock) = self.lock.take() else { return Ok(()) };
+        let mut scratch = Vec::new();
+        for damaged in self.damaged {
+            match self.confirm(&damaged.hash, &mut scratch) {
+                Confirmed::Missing => drop(self.wanted.insert(damaged.hash, damaged.used_as)),
+                Confirmed::Damaged => {
+                    self.quarantined.extend(self.store.quarantine(&damaged.hash, &lock)?);
+                    self.wanted.insert(damaged.hash, damaged.used_as);
+                }
+                Confirmed::Intact => {
+                    let reason = format!("its bytes are the recorded ones, but {}", damaged.reason);
+                    self.hopeless.insert(damaged.hash, reason);
+                }
+                Confirmed::Unreadable(reason) => drop(self.hopeless.insert(damaged.hash, reason)),
+            }
+        }
+        let others = OtherStores::open(self.store, options.other_stores);
+        let live = LivePaths::new(self.session);
+        for damaged in self.damaged {
+            if !self.wanted.contains_key(&damaged.hash) {
+                continue;
+            }
+            let copy = match others.offer(self.store, damaged, &mut scratch, &lock)? {
+                None => live.offer(self.store, damaged, &mut scratch, &lock)?,
+                found => found,
+            };
+            if let Some(from) = copy {
+                self.is_repaired(damaged.hash, from);
+            }
+        }
+        if !self.wanted.is_empty() {
+            let found = recapture::offer_all(
+                self.store,
+                self.session,
+                self.damaged,
+                &self.wanted,
+                options.verify,
+                &lock,
+            )?;
+            for (hash, from) in found {
+                self.is_repaired(hash, from);
+            }
+        }
+        // What is reported as whole again is on the disk.
+        self.store.sync()?;
+        Ok(())
+    }
+
+    fn is_repaired(&mut self, hash: ContentHash, from: Source) {
+        if self.wanted.remove(&hash).is_some() {
+            let on_disk = self.store.object_path(&hash);
+            self.repaired.push(Repaired { object: Some(hash), on_disk, from });
+        }
+    }
+
+    fn confirm(&self, hash: &ContentHash, scratch: &mut Vec<u8>) -> Confirmed {
+        match self.store.open_object(hash).and_then(|object| object.verify(scratch)) {
+            Ok(()) => Confirmed::Intact,
+            Err(StoreError::Missing { .. }) => Confirmed::Missing,
+            Err(StoreError::Io(error)) if !is_bad_disk(&error) => {
+                Confirmed::Unreadable(error.to_string())
+            }
+            Err(_) => Confirmed::Damaged,
+        }
+    }
+
+    /// What is still damaged.
+    pub(super) fn lost(&self) -> impl Iterator<Item = Lost> {
+        self.damaged.iter().filter_map(|damaged| {
+            let reason = match self.hopeless.get(&damaged.hash) {
+                Some(reason) => reason.clone(),
+                None if self.wanted.contains_key(&damaged.hash) => {
+                    "no good copy of it was found".to_owned()
+                }
+                None => return None,
+            };
+            Some(Lost {
+                what: damaged.used_as.to_string(),
+                object: Some(damaged.hash),
+                reason,
+                snapshots: damaged.snapshots.clone(),
+                paths: damaged.paths.iter().cloned().collect(),
+                has_more_paths: damaged.has_more_paths,
+            })
+        })
+    }
+}
+
+/// Whether the disk under an object is bad, in contrast to a right or a descriptor that is wanting.
+fn is_bad_disk(error: &sys::Error) -> bool {
+    // EUCLEAN: the file system found its own checksum wrong.
+    matches!(error.errno(), Some(Errno::IO | Errno::UCLEAN | Errno::BADMSG))
+}
+
+/// Where a copy was, if the store took it.
+pub(super) fn taken(offered: &Offered, from: Source) -> Option<Source> {
+    (*offered != Offered::Refused).then_some(from)
+}

@@ -1,0 +1,161 @@
+//! What an interrupted restore left of its staging directories, when nothing has to be finished or
+//! taken back any more.
+//!
+//! A journal without steps names staging directories and nothing else: no path has changed yet, or
+//! every one has. Nobody has to decide anything then, and whoever comes next clears up.
+//!
+//! A journal that is given up may be damaged, so that what it names is not known. A staging directory is
+//! this restore's if its name, which is random, stands anywhere in the bytes of the journal. It is only
+//! removed if everything in it is in the store: a file that somebody changed in the last moment may
+//! be nowhere else. What is not removed is named.
+
+use std::path::{Path, PathBuf};
+
+use super::RestoreError;
+use super::journal::{Journal, is_area_name};
+use crate::path_text::to_path;
+use crate::snapshot::{OpenPath, SnapshotManager, TrackedRoot};
+use crate::store::{LocalStore, hash_file};
+use crate::sys::{self, Dir, FileKind};
+
+/// What became of a restore that was given up.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct DiscardReport {
+    /// Staging directories that were removed: everything in them is in the store.
+    pub removed: Vec<PathBuf>,
+    /// Staging directories that were found and left, each with the reason.
+    pub left: Vec<(PathBuf, String)>,
+}
+
+impl SnapshotManager {
+    /// Removes what a restore left of its staging directories if it was interrupted before its first
+    /// change or after its last, without waiting for anybody. `Some`: that was done, and nothing of
+    /// the restore is left.
+    ///
+    /// # Errors
+    /// [`RestoreError`]; the journal is then still there.
+    pub fn clear_staging(&self) -> Result<Option<u64>, RestoreError> {
+        let Some(_session_lock) = self.session().try_lock()? else { return Ok(None) };
+        self.clear_staging_under_lock()
+    }
+
+    pub(super) fn clear_staging_under_lock(&self) -> Result<Option<u64>, RestoreError> {
+        match Journal::load(self.session())? {
+            Some(journal) if journal.work.is_none() => {
+                let safety = self.safety_of(&journal)?;
+                let number = journal.snapshot;
+                self.settle(journal, None, &safety.roots)?;
+                Ok(Some(number))
+            }
+            _ => Ok(None),
+        }
+    }
+
+    /// Sets aside a journal that can be neither finished nor taken back, because it is damaged or what
+    /// it needs is gone. The tracked paths stay as they are, maybe between two states; both are
+    /// snapshots of the session, and restoring either is possible again. `None`: there is no journal.
+    ///
+    /// # Errors
+    /// When it cannot be renamed, or the tracked paths cannot be looked through.
+    pub fn discard_restore(&self) -> Result<Option<DiscardReport>, RestoreError> {
+        let _session_lock = self.session().lock()?;
+        let _store_lock = self.store().lock_shared()?;
+        let Some(journal) = Journal::bytes(self.session())? else { return Ok(None) };
+        let mut report = DiscardReport::default();
+        for (parent, name) in staging_directories(&self.known_roots()) {
+            let path = parent.path_of(&name);
+            let is_ours = journal.windows(name.len()).any(|window| window == &*name);
+            let kept = if is_ours {
+                match what_is_not_stored(self.store(), &parent, &name) {
+                    Ok(None) => parent.remove_dir_all(&name).err().map(|error| error.to_string()),
+                    Ok(Some(what)) => Some(format!("{what} in it is in no snapshot")),
+                    Err(error) => Some(error.to_string()),
+                }
+            } else {
+                Some("it is not known which restore made it".to_owned())
+            };
+            match kept {
+                None => report.removed.push(path),
+                Some(reason) => report.left.push((path, reason)),
+            }
+        }
+        // Last, so that whoever is interrupted here can do it again.
+        Journal::set_aside(self.session())?;
+        Ok(Some(report))
+    }
+
+    /// Tracked paths of all snapshots that can be read.
+    fn known_roots(&self) -> Vec<TrackedRoot> {
+        let numbers = self.session().snapshot_numbers().unwrap_or_default();
+        let manifests = numbers.iter().filter_map(|number| self.session().manifest(*number).ok());
+        let mut roots = self.roots().to_vec();
+        roots.extend(manifests.flat_map(|loaded| loaded.manifest.roots));
+        roots.sort_by(|a, b| a.path.cmp(&b.path));
+        roots.dedup_by(|a, b| a.path == b.path);
+        roots
+    }
+}
+
+/// All directories with the name of a staging directory beside and inside some tracked paths.
+fn staging_directories(roots: &[TrackedRoot]) -> Vec<(Dir, Box<[u8]>)> {
+    let mut found: Vec<(Dir, Box<[u8]>)> = Vec::new();
+    for root in roots {
+        let Ok(place) = OpenPath::new(&root.path) else { continue };
+        let top = place.parent.open_dir(place.name()).ok();
+        look_in(&place.parent, b"", &mut found, &mut Vec::new());
+        let mut pending = vec![Vec::new()];
+        while let (Some(top), Some(relative)) = (&top, pending.pop()) {
+            let Ok(dir) = top.open_beneath(&relative) else { continue };
+            look_in(&dir, &relative, &mut found, &mut pending);
+        }
+    }
+    found.sort_by(|a, b| (a.0.path(), &a.1).cmp(&(b.0.path(), &b.1)));
+    found.dedup_by(|a, b| a.0.path() == b.0.path() && a.1 == b.1);
+    found
+}
+
+fn look_in(
+    dir: &Dir,
+    relative: &[u8],
+    found: &mut Vec<(Dir, Box<[u8]>)>,
+    pending: &mut Vec<Vec<u8>>,
+) {
+    // What cannot be listed cannot be searched either.
+    for listed in dir.names().unwrap_or_default() {
+        let is_dir = listed.kind.is_none_or(|kind| kind == FileKind::Directory)
+            && dir.stat(&listed.name).is_ok_and(|stat| stat.kind == FileKind::Directory);
+        if !is_dir {
+            continue;
+        }
+        if !is_area_name(&listed.name) {
+            pending.push(crate::byte_path::join(relative, &listed.name));
+        } else if let Ok(parent) = Dir::open_no_symlinks(dir.path()) {
+            found.push((parent, listed.name));
+        }
+    }
+}
+
+/// Something in a staging directory that the store does not have.
+fn what_is_not_stored(
+    store: &LocalStore,
+    parent: &Dir,
+    name: &[u8],
+) -> sys::Result<Option<String>> {
+    let dir = parent.open_dir(name)?;
+    let mut scratch = Vec::new();
+    for listed in dir.names()? {
+        let hash = match dir.stat(&listed.name)?.kind {
+            FileKind::File => hash_file(&dir, &listed.name)?,
+            // Links and the like are recorded in trees only, and small enough to be looked at.
+            _ => None,
+        };
+        let is_stored = hash.is_some_and(|hash| {
+            store.open_object(&hash).and_then(|object| object.verify(&mut scratch)).is_ok()
+        });
+        if !is_stored {
+            let path = Path::new(to_path(&listed.name)).to_owned();
+            return Ok(Some(crate::path_text::Shown::path(&path).to_string()));
+        }
+    }
+    Ok(None)
+}

@@ -1,0 +1,228 @@
+//! Damaged objects out of the way, and good copies in their place.
+//!
+//! What is damaged is moved, never deleted: somebody may still want to look at it, or at the disk
+//! that it lay on.
+//!
+//! ```text
+//! objects/quarantine/                 0700
+//!   <hash>-<16 hexadecimal digits>    what was found under the name of the object <hash>
+//! ```
+//!
+//! Nothing reads these files as objects. A copy that takes the place of an object is hashed *while*
+//! it is copied into a file without a name, so that neither its source nor the place that it came from
+//! has to be trusted; only then does it get the name.
+
+use std::fs::File;
+use std::io::{self, Write};
+use std::path::PathBuf;
+
+use super::import::copy_to_temp;
+use super::local::{FoundObject, LocalStore, OBJECT_MODE, StoreLock, relative_name};
+use super::{ImportError, StoreError};
+use crate::layout;
+use crate::object::ContentHash;
+use crate::sys::{Dir, IoContext, Stat, TempFile};
+
+const HASH_DIGITS: usize = 64;
+
+/// What became of an offered copy of an object.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Offered {
+    /// It is the object, and has its name now. What had the name before is at this path.
+    Taken(Option<PathBuf>),
+    /// It has other bytes.
+    Refused,
+}
+
+/// A file in quarantine.
+#[derive(Debug, Clone)]
+pub struct Quarantined {
+    /// The object whose name it had, its length, and since when it is in quarantine.
+    pub object: FoundObject,
+    name: Box<[u8]>,
+}
+
+impl LocalStore {
+    /// Moves whatever has the name of an object into quarantine, and says where it is now. `None`:
+    /// nothing has the name. A writer must not be at work, because it may count on the object: hold
+    /// the store's lock exclusively, and begin a new generation before.
+    ///
+    /// # Errors
+    /// When it cannot be moved; it is then where it was.
+    pub fn quarantine(
+        &self,
+        hash: &ContentHash,
+        _lock: &StoreLock,
+    ) -> Result<Option<PathBuf>, StoreError> {
+        self.set_aside(hash)
+    }
+
+    pub(super) fn set_aside(&self, hash: &ContentHash) -> Result<Option<PathBuf>, StoreError> {
+        let name = relative_name(hash);
+        if self.dir().try_stat(&name)?.is_none() {
+            return Ok(None);
+        }
+        match self.dir().make_dir(layout::QUARANTINE.as_bytes(), 0o700) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error.into()),
+            _ => {}
+        }
+        let quarantine = self.dir().open_dir(layout::QUARANTINE.as_bytes())?;
+        let random = hex::encode(&crate::sys::random_bytes()?[..8]);
+        let aside = format!("{hash}-{random}").into_bytes();
+        self.dir().rename_new(&name, &quarantine, &aside)?;
+        Ok(Some(quarantine.path_of(&aside)))
+    }
+
+    /// Offers an open file as a copy of an object. For the lock see [`quarantine`](Self::quarantine).
+    ///
+    /// # Errors
+    /// Tells a source that cannot be read from a store that cannot be written.
+    pub fn offer_file(
+        &self,
+        hash: &ContentHash,
+        source: &File,
+        stat: &Stat,
+        scratch: &mut Vec<u8>,
+        _lock: &StoreLock,
+    ) -> Result<Offered, ImportError> {
+        let (temp, found, _) = copy_to_temp(self, source, stat.size, stat.is_sparse(), scratch)?;
+        if found != *hash {
+            return Ok(Offered::Refused);
+        }
+        Ok(self.put_in_place(hash, &temp)?)
+    }
+
+    /// Offers bytes as an object. For the lock see [`quarantine`](Self::quarantine).
+    ///
+    /// # Errors
+    /// When the store cannot be written.
+    pub fn offer_bytes(
+        &self,
+        hash: &ContentHash,
+        bytes: &[u8],
+        _lock: &StoreLock,
+    ) -> Result<Offered, StoreError> {
+        if ContentHash::of(bytes) != *hash {
+            return Ok(Offered::Refused);
+        }
+        let temp = TempFile::new(self.dir(), OBJECT_MODE)?;
+        temp.file().write_all(bytes).at("write an object in", self.path())?;
+        self.put_in_place(hash, &temp)
+    }
+
+    fn put_in_place(&self, hash: &ContentHash, temp: &TempFile<'_>) -> Result<Offered, StoreError> {
+        let aside = self.set_aside(hash)?;
+        self.ensure_prefix(hash)?;
+        let name = relative_name(hash);
+        if temp.persist(self.dir(), &name)? {
+            return Ok(Offered::Taken(aside));
+        }
+        // Only somebody without the lock can have taken the name in between.
+        let path = self.object_path(hash);
+        let reason = "somebody else put something in its place".to_owned();
+        Err(StoreError::Corrupt { hash: *hash, path, reason })
+    }
+
+    /// Everything in quarantine. What does not have the form of a name there is left out.
+    ///
+    /// # Errors
+    /// When the directory cannot be read.
+    pub fn quarantined(&self) -> Result<Vec<Quarantined>, StoreError> {
+        let Some(dir) = self.quarantine_dir()? else { return Ok(Vec::new()) };
+        let mut found = Vec::new();
+        for listed in dir.names()? {
+            let digits = listed.name.get(..HASH_DIGITS).map(std::str::from_utf8);
+            let Some(Ok(Ok(hash))) = digits.map(|text| text.map(str::parse::<ContentHash>)) else {
+                continue;
+            };
+            let stat = dir.stat(&listed.name)?;
+            let object = FoundObject { hash, size: stat.size, stored_at: stat.ctime };
+            found.push(Quarantined { object, name: listed.name });
+        }
+        Ok(found)
+    }
+
+    /// Removes a file from quarantine. Only the collector may, under the exclusive lock.
+    ///
+    /// # Errors
+    /// When it cannot be removed; one that is gone is fine.
+    pub fn remove_quarantined(
+        &self,
+        quarantined: &Quarantined,
+        _lock: &StoreLock,
+    ) -> Result<(), StoreError> {
+        let Some(dir) = self.quarantine_dir()? else { return Ok(()) };
+        let removed = match dir.stat(&quarantined.name).map(|stat| stat.kind) {
+            Ok(crate::sys::FileKind::Directory) => dir.remove_dir_all(&quarantined.name),
+            Ok(_) => dir.remove_file(&quarantined.name),
+            Err(error) => Err(error),
+        };
+        match removed {
+            Err(error) if !error.is_gone() => Err(error.into()),
+            _ => Ok(()),
+        }
+    }
+
+    /// Where damaged objects are put.
+    pub fn quarantine_path(&self) -> PathBuf {
+        self.path().join(layout::QUARANTINE)
+    }
+
+    fn quarantine_dir(&self) -> Result<Option<Dir>, StoreError> {
+        match self.dir().open_dir(layout::QUARANTINE.as_bytes()) {
+            Ok(dir) => Ok(Some(dir)),
+            Err(error) if error.is_gone() => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::disallowed_methods, reason = "tests look at the disk from outside")]
+mod tests {
+    use super::*;
+    use crate::store::{ObjectSource, ObjectStore};
+    use crate::sys::stat_open_file;
+
+    #[test]
+    fn only_the_right_bytes_take_the_place_of_a_damaged_object_and_it_is_kept() {
+        let temp = tempfile::tempdir().unwrap();
+        let store = LocalStore::create(&temp.path().join("objects")).unwrap();
+        let lock = store.lock_exclusive().unwrap();
+        let hash = store.write(b"good").unwrap().hash;
+        let path = store.object_path(&hash);
+        std::fs::remove_file(&path).unwrap();
+        std::fs::write(&path, b"baad").unwrap();
+        let offer = |bytes: &[u8]| {
+            let from = temp.path().join("copy");
+            std::fs::write(&from, bytes).unwrap();
+            let file = File::open(&from).unwrap();
+            let stat = stat_open_file(&file, &from).unwrap();
+            store.offer_file(&hash, &file, &stat, &mut Vec::new(), &lock).unwrap()
+        };
+        assert_eq!(offer(b"evil"), Offered::Refused);
+        assert_eq!(std::fs::read(&path).unwrap(), b"baad");
+        assert_eq!(store.offer_bytes(&hash, b"evil", &lock).unwrap(), Offered::Refused);
+        let Offered::Taken(Some(aside)) = offer(b"good") else { panic!() };
+        assert_eq!(std::fs::read(&aside).unwrap(), b"baad");
+        assert_eq!(store.read(&hash, 4).unwrap(), b"good");
+        let found = store.quarantined().unwrap();
+        assert_eq!(found.len(), 1);
+        assert_eq!(found[0].object.hash, hash);
+        store.remove_quarantined(&found[0], &lock).unwrap();
+        assert!(!aside.exists());
+    }
+
+    #[test]
+    fn a_directory_in_the_place_of_an_object_is_set_aside_too() {
+        let temp = tempfile::tempdir().unwrap();
+        let store = LocalStore::create(&temp.path().join("objects")).unwrap();
+        let lock = store.lock_exclusive().unwrap();
+        let hash = ContentHash::of(b"x");
+        std::fs::create_dir_all(store.object_path(&hash).join("inside")).unwrap();
+        assert!(matches!(store.offer_bytes(&hash, b"x", &lock).unwrap(), Offered::Taken(Some(_))));
+        assert_eq!(store.read(&hash, 1).unwrap(), b"x");
+        store.remove_quarantined(&store.quarantined().unwrap()[0], &lock).unwrap();
+        assert!(store.quarantined().unwrap().is_empty());
+    }
+}

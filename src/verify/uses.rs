@@ -1,0 +1,177 @@
+//! Everything that a damaged object is needed for.
+//!
+//! A report names one path of each; whoever has lost something wants to know all of them. Only lists
+//! above something damaged are read again, so that this costs what is damaged, and how many paths are
+//! named is bounded: trees that name each other can have more than there are atoms.
+
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::path::PathBuf;
+
+use super::graph::{Damage, Graph, NodeId, Role, child_of};
+use crate::object::ContentHash;
+use crate::path_text::to_path;
+use crate::store::{LocalStore, read_root_tree, read_tree};
+
+/// So many paths of one object are named.
+const MOST_PATHS: usize = 1000;
+/// So many lists, each at one path, are looked at.
+const MOST_LISTS: usize = 100_000;
+
+/// A damaged object of a session, with what needs it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DamagedObject {
+    /// Its name.
+    pub hash: ContentHash,
+    /// What it is used as.
+    pub used_as: UsedAs,
+    /// What is wrong with it.
+    pub reason: String,
+    /// Numbers of the snapshots that need it.
+    pub snapshots: BTreeSet<u64>,
+    /// Where it stands in them; empty for the root of a snapshot and for its list of links.
+    pub paths: BTreeSet<PathBuf>,
+    /// Whether it stands at more paths, or these could not all be looked for.
+    pub has_more_paths: bool,
+}
+
+/// What an object is used as.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum UsedAs {
+    /// The list of the tracked paths of a snapshot.
+    RootTree,
+    /// The list of hard links of a snapshot.
+    HardLinks,
+    /// The list of a directory.
+    Tree,
+    /// The contents of a file of so many bytes.
+    Contents {
+        /// Length that the tree says.
+        size: u64,
+    },
+}
+
+impl std::fmt::Display for UsedAs {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::RootTree => "the root of a snapshot",
+            Self::HardLinks => "a list of hard links",
+            Self::Tree => "the list of a directory",
+            Self::Contents { .. } => "the contents of a file",
+        })
+    }
+}
+
+impl From<Role> for UsedAs {
+    fn from(role: Role) -> Self {
+        match role {
+            Role::Root => Self::RootTree,
+            Role::Links => Self::HardLinks,
+            Role::Tree => Self::Tree,
+            Role::File { size } => Self::Contents { size },
+        }
+    }
+}
+
+/// Finds what is damaged below the roots of some snapshots, given with their numbers.
+pub(super) fn damaged(
+    store: &LocalStore,
+    graph: &Graph,
+    roots: &[(u64, ContentHash)],
+) -> Vec<DamagedObject> {
+    let mut uses = Uses { store, graph, found: BTreeMap::new() };
+    for (number, root) in roots {
+        if let Some(id) = graph.id(*root, Role::Root) {
+            uses.count_snapshot(*number, id);
+        }
+    }
+    if !uses.found.is_empty() && !uses.name_paths(roots) {
+        uses.found.values_mut().for_each(|damaged| damaged.has_more_paths = true);
+    }
+    uses.found.into_values().collect()
+}
+
+struct Uses<'a> {
+    store: &'a LocalStore,
+    graph: &'a Graph,
+    found: BTreeMap<NodeId, DamagedObject>,
+}
+
+impl Uses<'_> {
+    /// Notes for everything damaged below a root that this snapshot needs it.
+    fn count_snapshot(&mut self, number: u64, root: NodeId) {
+        let mut seen = HashSet::from([root]);
+        let mut pending = vec![root];
+        while let Some(id) = pending.pop() {
+            if let Some(damage) = self.graph.damage(id) {
+                let node = self.graph.node(id);
+                let damaged = self.found.entry(id).or_insert_with(|| DamagedObject {
+                    hash: node.hash,
+                    used_as: node.role.into(),
+                    reason: reason(damage, node.role),
+                    snapshots: BTreeSet::new(),
+                    paths: BTreeSet::new(),
+                    has_more_paths: false,
+                });
+                damaged.snapshots.insert(number);
+            }
+            for child in self.graph.children(id) {
+                if !self.graph.is_sound(*child) && seen.insert(*child) {
+                    pending.push(*child);
+                }
+            }
+        }
+    }
+
+    /// Names the paths; `false` when there were too many to look at all.
+    fn name_paths(&mut self, roots: &[(u64, ContentHash)]) -> bool {
+        let mut seen: HashSet<(NodeId, Vec<u8>)> = HashSet::new();
+        let mut pending = Vec::new();
+        for (_, root) in roots {
+            let Ok(tree) = read_root_tree(self.store, root) else { continue };
+            for entry in tree.entries {
+                self.meet(child_of(&entry.node), entry.path.into_vec(), &mut seen, &mut pending);
+            }
+        }
+        while let Some((id, path)) = pending.pop() {
+            if seen.len() > MOST_LISTS {
+                return false;
+            }
+            let Ok(tree) = read_tree(self.store, &self.graph.node(id).hash) else { continue };
+            for entry in tree.into_entries() {
+                let path = [&*path, b"/", &*entry.name].concat();
+                self.meet(child_of(&entry.node), path, &mut seen, &mut pending);
+            }
+        }
+        true
+    }
+
+    fn meet(
+        &mut self,
+        child: Option<(ContentHash, Role)>,
+        path: Vec<u8>,
+        seen: &mut HashSet<(NodeId, Vec<u8>)>,
+        pending: &mut Vec<(NodeId, Vec<u8>)>,
+    ) {
+        let Some(id) = child.and_then(|(hash, role)| self.graph.id(hash, role)) else { return };
+        if let Some(damaged) = self.found.get_mut(&id) {
+            if damaged.paths.len() < MOST_PATHS {
+                damaged.paths.insert(PathBuf::from(to_path(&path)));
+            } else {
+                damaged.has_more_paths |= !damaged.paths.contains(to_path(&path));
+            }
+        } else if !self.graph.is_sound(id) && seen.insert((id, path.clone())) {
+            pending.push((id, path));
+        }
+    }
+}
+
+fn reason(damage: &Damage, role: Role) -> String {
+    match (damage, role) {
+        (Damage::Missing, _) => "it is missing".to_owned(),
+        (Damage::Corrupt(reason), _) => reason.clone(),
+        (Damage::WrongSize { actual }, Role::File { size }) => {
+            format!("a tree says that it has {size} bytes, but it has {actual}")
+        }
+        (Damage::WrongSize { actual }, _) => format!("it has {actual} bytes"),
+    }
+}
