@@ -77,7 +77,7 @@ pub(in crate::cli) fn run(args: &RunArgs, store: &StoreArgs, context: &Context) 
     };
     preflight::announce(&request, context);
     let bar = Bar::new(context, "recording the state before", true);
-    let started = Recording::start(&request, bar.clone());
+    let started = Recording::begin(&request, bar.clone());
     bar.finish();
     let recording = started?;
     let id = recording.session_id();
