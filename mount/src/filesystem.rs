@@ -27,6 +27,7 @@ use fuser::{
 };
 
 use crate::attributes::file_type;
+use crate::company;
 use crate::nodes::{Acquired, Place};
 use crate::prefetch::PushQueue;
 use crate::prune::Pruner;
@@ -36,6 +37,9 @@ use crate::tree::{Listed, Tree};
 
 /// Shows the SHA-256 of a file. It belongs to the mount, not to what was captured.
 const SHA256_XATTR: &[u8] = b"user.nono.sha256";
+
+/// Answers from this size on take longer than waking another processor.
+const LONG_READ_BYTES: u32 = 128 * 1024;
 
 /// Positions of `.` and `..`; entries follow.
 const DOT: u64 = 1;
@@ -257,7 +261,8 @@ impl<S: TreeSource> Filesystem for TreeFilesystem<S> {
         self.pruner.close();
     }
 
-    fn lookup(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
+    fn lookup(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
+        company::keep(request.pid());
         self.tree.counters.lookup.one();
         self.bound_nodes();
         match self.tree.lookup(parent.0, name.as_bytes()) {
@@ -277,7 +282,8 @@ impl<S: TreeSource> Filesystem for TreeFilesystem<S> {
         }
     }
 
-    fn getattr(&self, _: &Request, id: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
+    fn getattr(&self, request: &Request, id: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
+        company::keep(request.pid());
         self.tree.counters.getattr.one();
         match self.tree.getattr(id.0) {
             Ok((attr, ttl)) => reply.attr(&ttl, &attr),
@@ -285,7 +291,8 @@ impl<S: TreeSource> Filesystem for TreeFilesystem<S> {
         }
     }
 
-    fn readlink(&self, _: &Request, id: INodeNo, reply: ReplyData) {
+    fn readlink(&self, request: &Request, id: INodeNo, reply: ReplyData) {
+        company::keep(request.pid());
         self.tree.counters.readlink.one();
         let nodes = self.tree.nodes.lock();
         match nodes.get(id.0).map(|node| &node.kind) {
@@ -315,6 +322,10 @@ impl<S: TreeSource> Filesystem for TreeFilesystem<S> {
         _: Option<LockOwner>,
         reply: ReplyData,
     ) {
+        // A long answer is better copied on another processor, beside the reader.
+        if size < LONG_READ_BYTES {
+            company::keep(request.pid());
+        }
         self.tree.counters.read.one();
         self.reads.read(request.pid(), Read { id: id.0, offset, size: size as usize, reply });
     }
@@ -381,6 +392,7 @@ impl<S: TreeSource> Filesystem for TreeFilesystem<S> {
         offset: u64,
         mut reply: ReplyDirectoryPlus,
     ) {
+        company::keep(request.pid());
         self.tree.counters.readdirplus.one();
         self.bound_nodes();
         match self.tree.open_list(id.0, offset) {
@@ -398,20 +410,29 @@ impl<S: TreeSource> Filesystem for TreeFilesystem<S> {
     fn statfs(&self, _: &Request, _: INodeNo, reply: ReplyStatfs) {
         self.tree.counters.statfs.one();
         const BLOCK_BYTES: u32 = 4096;
-        let (bytes, inodes) = self.tree.source.totals();
-        let blocks = bytes.div_ceil(BLOCK_BYTES.into());
-        reply.statfs(blocks, 0, 0, inodes, 0, BLOCK_BYTES, 255, BLOCK_BYTES);
+        let space = self.tree.source.space();
+        let blocks = |bytes: u64| bytes / u64::from(BLOCK_BYTES);
+        reply.statfs(
+            blocks(space.bytes),
+            blocks(space.free_bytes),
+            blocks(space.available_bytes),
+            space.inodes,
+            space.free_inodes,
+            BLOCK_BYTES,
+            255,
+            BLOCK_BYTES,
+        );
     }
 
-    fn getxattr(&self, _: &Request, id: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
+    fn getxattr(&self, request: &Request, id: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
+        company::keep(request.pid());
         self.tree.counters.getxattr.one();
         reply_xattr(reply, size, self.xattr(id.0, name.as_bytes()));
     }
 
     fn listxattr(&self, request: &Request, id: INodeNo, size: u32, reply: ReplyXattr) {
+        company::keep(request.pid());
         self.tree.counters.listxattr.one();
-        // Not in GETXATTR: the kernel sends that on its own, to check the permission to read.
-        self.reads.asked_xattrs(request.pid());
         reply_xattr(reply, size, self.xattr_names(id.0));
     }
 

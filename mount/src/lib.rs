@@ -13,6 +13,7 @@
 
 mod attach;
 mod attributes;
+mod company;
 mod contents;
 mod counters;
 mod error;
@@ -34,6 +35,6 @@ pub use error::MountError;
 pub use mount::{Mount, Unmounter, unmount};
 pub use options::{MountOptions, Owner};
 pub use source::{
-    Content, Device, Entry, HardLinks, Kind, Node, Stability, StateId, TreeSource, Xattrs,
+    Content, Device, Entry, HardLinks, Kind, Node, Space, Stability, StateId, TreeSource, Xattrs,
 };
 pub use sys::{FS_TYPE, MountPoint, MountedAt, check_mount_point, mounts};

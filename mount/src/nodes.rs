@@ -136,9 +136,6 @@ struct Record<S: TreeSource> {
     number: u64,
     /// The kernel has read or was given the contents.
     loaded: bool,
-    /// A READ waits for the pushing thread, so the kernel holds the page: pushing it would wait
-    /// for ever.
-    read_waits: bool,
     named: Option<Box<Named>>,
     node: Node<S>,
 }
@@ -179,7 +176,7 @@ pub(crate) struct Nodes<S: TreeSource> {
 
 impl<S: TreeSource> Nodes<S> {
     /// Most files of one push.
-    const PUSH_MOST: u32 = 256;
+    const PUSH_MOST: u32 = 1024;
 
     pub(crate) fn new(root: Node<S>) -> Self {
         let record = Record {
@@ -188,7 +185,6 @@ impl<S: TreeSource> Nodes<S> {
             place: Place { parent: ROOT, index: 0 },
             number: ROOT,
             loaded: false,
-            read_waits: false,
             named: Some(Named::boxed(b"")),
             node: Node { state: None, ..root },
         };
@@ -376,7 +372,7 @@ impl<S: TreeSource> Nodes<S> {
         loop {
             match self.records.get_mut(&number) {
                 Some(record) if record.node.state == Some(state) && !record.is_directory() => {
-                    if record.read_waits || record.loaded && !again {
+                    if record.loaded && !again {
                         return None;
                     }
                     record.pins += 1;
@@ -457,13 +453,6 @@ impl<S: TreeSource> Nodes<S> {
         Some(Push { directory, indices: 0..Self::PUSH_MOST, again: false })
     }
 
-    /// Notes that the contents of `id` were asked for.
-    pub(crate) fn note_read(&mut self, id: u64) {
-        if let Some(record) = self.records.get_mut(&id) {
-            record.loaded = true;
-        }
-    }
-
     /// Notes that the contents of `id` were asked for, and says which siblings to push: the next
     /// ones in the list. The first read of a directory starts with few, unless a `walker` does it; a
     /// reader that comes back where the last push ended gets more each time.
@@ -489,22 +478,12 @@ impl<S: TreeSource> Nodes<S> {
         Some(Push { directory: place.parent, indices: start..window.until, again })
     }
 
-    /// Notes that the READ of a file will be answered by the pushing thread. False when that thread
-    /// is pushing this very file.
-    pub(crate) fn let_read_wait(&mut self, id: u64) -> bool {
-        match self.records.get_mut(&id) {
-            Some(record) if record.pins == 0 && !record.read_waits => {
-                record.read_waits = true;
-                true
-            }
-            _ => false,
-        }
-    }
-
-    /// The READ was answered.
-    pub(crate) fn read_answered(&mut self, id: u64) {
-        if let Some(record) = self.records.get_mut(&id) {
-            record.read_waits = false;
+    /// The push of a directory ended before this position of its list.
+    pub(crate) fn pushed_until(&mut self, directory: u64, index: u32) {
+        if let Some(record) = self.records.get_mut(&directory)
+            && let Some(named) = &mut record.named
+        {
+            named.window.until = named.window.until.min(index);
         }
     }
 
@@ -527,7 +506,7 @@ impl Named {
 
 impl<S: TreeSource> Record<S> {
     fn new(place: Place, number: u64, named: Option<Box<Named>>, node: Node<S>) -> Self {
-        Self { lookups: 0, pins: 0, place, number, loaded: false, read_waits: false, named, node }
+        Self { lookups: 0, pins: 0, place, number, loaded: false, named, node }
     }
 }
 

@@ -13,7 +13,7 @@ use fuser::ReplyData;
 use parking_lot::Mutex;
 
 use crate::contents::{Contents, Found, INLINE_OPEN_BYTES};
-use crate::prefetch::{Answer, PushQueue, Walkers};
+use crate::prefetch::{PushQueue, Walkers};
 use crate::source::{Content, TreeSource};
 use crate::tree::Tree;
 
@@ -56,60 +56,29 @@ impl<S: TreeSource> Reads<S> {
         if tree.options.push_siblings && self.walkers.lock().is_walker(process) {
             let push = tree.nodes.lock().push_after_list(directory);
             if let Some(push) = push {
-                self.pushes.push_in_parts(push, None);
+                self.pushes.push(push);
             }
         }
-    }
-
-    /// `process` asked for xattrs.
-    pub(crate) fn asked_xattrs(&self, process: u32) {
-        self.walkers.lock().note_copier(process);
     }
 
     /// Answers a READ of `process`, now or soon.
     pub(crate) fn read(&self, process: u32, read: Read) {
         let tree = &self.files.tree;
-        let id = read.id;
         if read.offset != 0 || !tree.options.push_siblings {
             return self.files.answer(read);
         }
-        let small = tree.file(id).is_ok_and(|(_, size)| size <= tree.options.push_file_bytes);
-        let (walker, copier) = {
-            let walkers = self.walkers.lock();
-            (small && walkers.is_walker(process), walkers.is_copier(process))
+        let walker = self.walkers.lock().is_walker(process);
+        let (push, place) = {
+            let mut nodes = tree.nodes.lock();
+            (nodes.push_after_read(read.id, walker), nodes.place(read.id))
         };
-        if copier {
-            tree.nodes.lock().note_read(id);
-            return self.files.answer(read);
+        if let Some(place) = place {
+            self.pushes.reached(place);
         }
-        let mut nodes = tree.nodes.lock();
-        let push = nodes.push_after_read(id, walker);
-        let place = nodes.place(id);
-        let wait = walker && nodes.let_read_wait(id);
-        drop(nodes);
-        if push.is_some() {
+        self.files.answer(read);
+        if let Some(push) = push {
             self.walkers.lock().note(process);
-        }
-        if !wait {
-            self.files.answer(read);
-            if let Some(push) = push {
-                self.pushes.push(push);
-            }
-            return;
-        }
-        let files = self.files.clone();
-        let answer: Answer = Box::new(move || {
-            files.answer(read);
-            files.tree.nodes.lock().read_answered(id);
-        });
-        match (push, place) {
-            (Some(push), _) => self.pushes.push_in_parts(push, Some(answer)),
-            (None, Some(place)) => {
-                if let Err(answer) = self.pushes.wait(place, answer) {
-                    answer();
-                }
-            }
-            (None, None) => answer(),
+            self.pushes.push(push);
         }
     }
 }

@@ -163,10 +163,27 @@ pub trait Content: Send + Sync {
     }
 }
 
+/// Room on the file system below, for `statfs`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Space {
+    /// Size in bytes.
+    pub bytes: u64,
+    /// Bytes that nobody uses.
+    pub free_bytes: u64,
+    /// Bytes that an ordinary user can still use.
+    pub available_bytes: u64,
+    /// Number of inodes, used and free.
+    pub inodes: u64,
+    /// Inodes that nobody uses.
+    pub free_inodes: u64,
+}
+
 /// A read-only tree of directories.
 ///
 /// Implementations are called from several threads at once and must not lock for long. All errors
-/// become EIO on the mount, except [`io::ErrorKind::NotFound`], which becomes ENOENT.
+/// become EIO on the mount, except [`io::ErrorKind::NotFound`] when a
+/// [changing](Stability::Changing) directory above no longer has what the path goes through: that
+/// becomes ENOENT. What is missing while the directories above are there is damage.
 pub trait TreeSource: Send + Sync + 'static {
     /// Key of a directory; cheap to clone, equal only when it lists the same.
     type Directory: Clone + Eq + Send + Sync + fmt::Debug + 'static;
@@ -209,8 +226,8 @@ pub trait TreeSource: Send + Sync + 'static {
     /// Lower-case hex SHA-256 of a file's bytes, shown as the xattr `user.nono.sha256`.
     fn sha256_hex(&self, content: &Self::Content) -> String;
 
-    /// Bytes and inodes for `statfs`: (total bytes, total inodes). Zeros are fine.
-    fn totals(&self) -> (u64, u64) {
-        (0, 0)
+    /// The room `df` shows: that of the file system the bytes are kept on. The default knows nothing.
+    fn space(&self) -> Space {
+        Space::default()
     }
 }

@@ -279,11 +279,37 @@ impl<S: TreeSource> Tree<S> {
     /// Logs an error of the source with the path it hit and says what the kernel is told.
     pub(crate) fn failed(&self, operation: &str, id: u64, error: &io::Error) -> Errno {
         let path = self.path(id);
-        tracing::error!(path = %path.escape_ascii(), %error, "cannot {operation}");
-        match error.kind() {
-            io::ErrorKind::NotFound => Errno::ENOENT,
-            _ => Errno::EIO,
+        if error.kind() == io::ErrorKind::NotFound && self.is_removed(id) {
+            tracing::info!(path = %path.escape_ascii(), %error, "was removed");
+            return Errno::ENOENT;
         }
+        tracing::error!(path = %path.escape_ascii(), %error, "cannot {operation}");
+        Errno::EIO
+    }
+
+    /// Whether a changing directory above the node no longer has what leads to it.
+    fn is_removed(&self, mut id: u64) -> bool {
+        // As in `path`, a guard against a cycle.
+        for _ in 0..4096 {
+            if id == ROOT {
+                return false;
+            }
+            let (parent, name) = {
+                let nodes = self.nodes.lock();
+                let Some(place) = nodes.place(id) else { return true };
+                (place.parent, nodes.name(id).map(Box::<[u8]>::from))
+            };
+            let Ok((key, _)) = self.directory(parent) else { return true };
+            // What is in a changing directory has no state, and so it has a name.
+            if self.is_changing(&key)
+                && let Some(name) = name
+                && !matches!(self.source.find(&key, &name), Ok(Some(_)))
+            {
+                return true;
+            }
+            id = parent;
+        }
+        false
     }
 
     /// A path of a node, below the mount. For messages only: it may list directories again.

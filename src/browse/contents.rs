@@ -64,6 +64,7 @@ impl Verified {
         let known = self.objects.lock().get(key).is_some_and(|known| known.same_state(&stat));
         if !known {
             // No lock is held: this takes seconds for gigabytes.
+            sys::will_read_in_order(object.file());
             if object.is_sparse() || size < OVERLAP_BYTES {
                 object.verify(&mut Vec::new()).map_err(from_store)?;
             } else {

@@ -20,7 +20,7 @@ use super::head::{self, SnapshotHead};
 use super::key::SessionKey;
 use crate::layout;
 use crate::snapshot::SessionDir;
-use crate::sys::{self, Dir, FileKind, FileTime, Stat};
+use crate::sys::{self, Dir, FileKind, FileSystemSpace, FileTime, Stat};
 
 /// Sessions whose manifests are remembered.
 const REMEMBERED_SESSIONS: NonZeroUsize = NonZeroUsize::new(4096).unwrap();
@@ -209,6 +209,12 @@ impl Sessions {
     pub(super) fn mtime(&self) -> FileTime {
         let stats = self.roots.iter().filter_map(|root| Dir::open(root).ok()?.stat_self().ok());
         stats.map(|stat| stat.mtime).max().unwrap_or_default()
+    }
+
+    /// Room on the file system of the first store that is there.
+    pub(super) fn space(&self) -> FileSystemSpace {
+        let mut spaces = self.roots.iter().filter_map(|root| Dir::open(root).ok()?.space().ok());
+        spaces.next().unwrap_or_default()
     }
 
     /// The newest of some sessions: the one that began last.

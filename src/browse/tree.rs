@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use lru::LruCache;
-use nono_mount::{Content, Entry, HardLinks, Kind, Node, Stability, TreeSource, Xattrs};
+use nono_mount::{Content, Entry, HardLinks, Kind, Node, Space, Stability, TreeSource, Xattrs};
 use parking_lot::Mutex;
 
 use super::LATEST;
@@ -348,6 +348,13 @@ impl TreeSource for StoreTree {
     fn open(&self, content: &ContentKey, size: u64) -> io::Result<Arc<dyn Content>> {
         let store = self.stores.open(content.store)?;
         self.verified.open(&store, content, size)
+    }
+
+    /// That of the first store that is there.
+    fn space(&self) -> Space {
+        let sys::FileSystemSpace { bytes, free_bytes, available_bytes, inodes, free_inodes } =
+            self.sessions.space();
+        Space { bytes, free_bytes, available_bytes, inodes, free_inodes }
     }
 
     fn sha256_hex(&self, content: &ContentKey) -> String {

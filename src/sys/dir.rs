@@ -14,7 +14,7 @@ use rustix::io::Errno;
 
 use super::error::{IoContext, Result};
 use super::fail_point;
-use super::stat::{FileKind, FileTime, Stat};
+use super::stat::{FileKind, FileSystemSpace, FileTime, Stat};
 use super::xattr::{self, XattrPairs};
 use crate::path_text::to_path;
 
@@ -521,8 +521,23 @@ impl Dir {
     /// # Errors
     /// Hardly any.
     pub fn free_bytes(&self) -> Result<u64> {
+        Ok(self.space()?.available_bytes)
+    }
+
+    /// Room on this file system.
+    ///
+    /// # Errors
+    /// Hardly any.
+    pub fn space(&self) -> Result<FileSystemSpace> {
         let stat = rustix::fs::fstatvfs(&self.fd).at("look at the file system of", &self.path)?;
-        Ok(stat.f_bavail.saturating_mul(stat.f_frsize))
+        let bytes = |blocks: u64| blocks.saturating_mul(stat.f_frsize);
+        Ok(FileSystemSpace {
+            bytes: bytes(stat.f_blocks),
+            free_bytes: bytes(stat.f_bfree),
+            available_bytes: bytes(stat.f_bavail),
+            inodes: stat.f_files,
+            free_inodes: stat.f_ffree,
+        })
     }
 
     /// Magic number of the file system (`statfs`); 0 where the platform has none.

@@ -168,6 +168,17 @@ pub fn open_log(path: &Path, max_bytes: u64) -> Result<File> {
     Ok(file)
 }
 
+/// Tells the kernel that a file will be read from its beginning to its end, so that it reads further
+/// ahead. Only a hint: nothing depends on it.
+pub fn will_read_in_order(file: &File) {
+    #[cfg(target_os = "linux")]
+    {
+        let _ = rustix::fs::fadvise(file, 0, None, rustix::fs::Advice::Sequential);
+    }
+    #[cfg(not(target_os = "linux"))]
+    let _ = file;
+}
+
 /// Tells the kernel that a part of a file will not be read again soon, so that it need not keep it
 /// in memory. Only a hint: nothing depends on it.
 pub fn drop_cached_pages(file: &File, offset: u64, len: u64) {

@@ -24,14 +24,14 @@ pub use error::{Error, IoContext, Result};
 pub use file::open_place;
 pub use file::{
     TempFile, allocated_ranges, drop_cached_pages, open_log, read_full_at, read_kernel_file,
-    reflink, stat_open_file, try_open_device,
+    reflink, stat_open_file, try_open_device, will_read_in_order,
 };
 pub use lock::FileLock;
 pub use path::{
     canonical_parent, create_private_dir, current_dir, find_program, plain_absolute,
     real_or_future_path, real_path,
 };
-pub use stat::{Device, FileKind, FileTime, Stat, coarse_now};
+pub use stat::{Device, FileKind, FileSystemSpace, FileTime, Stat, coarse_now};
 pub use xattr::{XattrPairs, is_captured_xattr};
 
 /// Effective user id of this process.

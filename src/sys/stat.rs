@@ -54,6 +54,21 @@ impl FileKind {
     }
 }
 
+/// Room on a file system.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct FileSystemSpace {
+    /// Size in bytes.
+    pub bytes: u64,
+    /// Bytes that nobody uses.
+    pub free_bytes: u64,
+    /// Bytes that an ordinary user can still use.
+    pub available_bytes: u64,
+    /// Number of inodes, used and free; 0 where the file system does not count them.
+    pub inodes: u64,
+    /// Inodes that nobody uses.
+    pub free_inodes: u64,
+}
+
 /// Attributes of one inode.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Stat {

@@ -75,7 +75,11 @@ fn record(root: &Path, project: &Path) -> Recording {
         budget: Budget::default(),
         origin: SessionOrigin::Run,
     };
-    Recording::start(&request, std::sync::Arc::new(nono::progress::NoProgress)).unwrap()
+    let recording =
+        Recording::start(&request, std::sync::Arc::new(nono::progress::NoProgress)).unwrap();
+    // A baseline appears when it is durable; until then somebody holds the session's lock.
+    drop(recording.manager().session().lock().unwrap());
+    recording
 }
 
 pub fn mount(root: &Path, point: &Path) -> Option<Mount> {
@@ -257,6 +261,38 @@ fn a_damaged_object_is_an_input_output_error() {
     assert!(!output.status.success());
     assert_eq!(output.stdout, b"good");
     assert!(String::from_utf8_lossy(&output.stderr).contains("Input/output error"));
+}
+
+#[test]
+fn a_missing_object_is_an_input_output_error_as_long_as_its_session_is_there() {
+    let build = |project: &Path| {
+        for name in ["held", "other"] {
+            fs::write(project.join(name), format!("bytes of {name}")).unwrap();
+        }
+    };
+    let Some(world) = World::new(build) else { return };
+    let held = fs::File::open(world.past("0").join("held")).unwrap();
+    let store = world.base.join("store");
+    for name in ["held", "other"] {
+        let hash = nono::object::ContentHash::of(format!("bytes of {name}").as_bytes()).hex();
+        fs::remove_file(store.join("objects").join(&hash[..2]).join(&hash[2..])).unwrap();
+    }
+    let said = world.output(r#"cat "$A/other""#);
+    assert!(String::from_utf8_lossy(&said.stderr).contains("Input/output error"), "{said:?}");
+    fs::remove_dir_all(store.join(world.recording.session_id())).unwrap();
+    let error = std::io::Read::read(&mut &held, &mut [0; 8]).unwrap_err();
+    assert_eq!(error.kind(), std::io::ErrorKind::NotFound);
+}
+
+#[test]
+fn df_shows_the_disk_that_the_store_is_on() {
+    let Some(world) = World::new(|project| fs::write(project.join("file"), "one").unwrap()) else {
+        return;
+    };
+    let size = |path: &Path| rustix::fs::statvfs(path).map(|s| s.f_blocks * s.f_frsize).unwrap();
+    // The mount counts in blocks of its own.
+    let (shown, below) = (size(&world.past("0")), size(&world.base.join("store")));
+    assert!(shown > 0 && below.abs_diff(shown) < 4096, "{shown} {below}");
 }
 
 #[test]

@@ -142,15 +142,20 @@ fn what_is_forgotten_leaves_nothing_behind() {
 }
 
 #[test]
-fn a_file_whose_read_waits_is_not_pushed() {
+fn a_window_ends_where_its_push_ended() {
     let mut nodes = Nodes::new(Nothing.root());
-    let one = nodes.acquire(PLACE, b"a", &file(1, state(7, 1))).unwrap();
-    assert!(nodes.let_read_wait(one.id));
-    assert_eq!(nodes.pin(state(7, 1), true), None);
-    nodes.read_answered(one.id);
-    // And the other way round: the READ of a file that is being pushed does not wait.
-    assert_eq!(nodes.pin(state(7, 1), true), Some(one.id));
-    assert!(!nodes.let_read_wait(one.id));
+    let directory = node(Kind::Directory(1), Some(state(1, 1)));
+    let parent = nodes.acquire(PLACE, b"d", &directory).unwrap().id;
+    let read = |nodes: &mut Nodes<Nothing>, index: u8| {
+        let place = Place { parent, index: index.into() };
+        let file = file(index.into(), state(7, index));
+        let id = nodes.acquire(place, &[b'f', index], &file).unwrap().id;
+        nodes.push_after_read(id, true).map(|push| push.indices.start)
+    };
+    assert_eq!(read(&mut nodes, 0), Some(1));
+    assert_eq!(read(&mut nodes, 20), None);
+    nodes.pushed_until(parent, 10);
+    assert_eq!(read(&mut nodes, 21), Some(22));
 }
 
 #[test]

@@ -70,6 +70,23 @@ fn damaged_contents_give_an_error_and_never_a_byte() {
 }
 
 #[test]
+fn missing_contents_of_a_snapshot_that_is_there_are_an_error_of_the_disk() {
+    let tree = dir([("f", file("lost")), ("sub", dir([("g", file("lost"))]))]);
+    let memory = Memory::with([("0", tree)]);
+    let options = MountOptions { changing_ttl: std::time::Duration::ZERO, ..Default::default() };
+    let Some(mounted) = mount_with(&memory, options) else { return };
+    memory.lose(b"lost");
+    for name in ["0/f", "0/sub/g"] {
+        let error = fs::read(mounted.path(name)).unwrap_err();
+        assert_eq!(errno(&error), Some(rustix::io::Errno::IO), "{name}");
+    }
+    let held = fs::File::open(mounted.path("0/f")).unwrap();
+    memory.remove(ROOT, "0");
+    let error = std::io::Read::read(&mut &held, &mut [0; 8]).unwrap_err();
+    assert_eq!(errno(&error), Some(rustix::io::Errno::NOENT));
+}
+
+#[test]
 fn a_removed_snapshot_is_not_found_and_the_others_stay() {
     let tree = dir([("sub", dir([("f", file("x"))]))]);
     let memory = Memory::with([("0", tree.clone()), ("1", tree)]);

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use nono_mount::{
-    Content, Device, Entry, HardLinks, Kind, Node, Stability, StateId, TreeSource, Xattrs,
+    Content, Device, Entry, HardLinks, Kind, Node, Space, Stability, StateId, TreeSource, Xattrs,
 };
 use parking_lot::Mutex;
 
@@ -76,6 +76,8 @@ struct State {
     contents: Mutex<HashMap<u64, Arc<Vec<u8>>>>,
     /// Contents that do not verify.
     damaged: Mutex<Vec<Vec<u8>>>,
+    /// Contents that are not there.
+    lost: Mutex<Vec<Vec<u8>>>,
 }
 
 #[derive(Default)]
@@ -142,6 +144,11 @@ impl Memory {
                 _ => {}
             }
         }
+    }
+
+    /// Takes these contents away.
+    pub(crate) fn lose(&self, bytes: &[u8]) {
+        self.0.lost.lock().push(bytes.to_vec());
     }
 
     /// From now on these bytes do not verify.
@@ -263,6 +270,9 @@ impl TreeSource for Memory {
     fn open(&self, content: &u64, _: u64) -> io::Result<Arc<dyn Content>> {
         let contents = self.0.contents.lock();
         let bytes = contents.get(content).cloned().ok_or(io::ErrorKind::NotFound)?;
+        if self.0.lost.lock().contains(&bytes) {
+            return Err(io::ErrorKind::NotFound.into());
+        }
         if self.0.damaged.lock().contains(&bytes) {
             return Err(io::Error::new(io::ErrorKind::InvalidData, "the hash is another one"));
         }
@@ -273,8 +283,9 @@ impl TreeSource for Memory {
         format!("{content:064x}")
     }
 
-    fn totals(&self) -> (u64, u64) {
-        (1 << 20, 1000)
+    fn space(&self) -> Space {
+        let (bytes, free_bytes, available_bytes) = (1 << 20, 3 << 14, 1 << 15);
+        Space { bytes, free_bytes, available_bytes, inodes: 1000, free_inodes: 10 }
     }
 }
 

@@ -12,7 +12,7 @@ use crate::snapshot::pending::PendingBaseline;
 use crate::snapshot::roots::TrackedRoot;
 use crate::snapshot::session_dir::{LoadedManifest, ManifestError};
 use crate::stat_cache::StatCacheWriter;
-use crate::store::ObjectStore;
+use crate::store::{LocalStore, ObjectStore};
 
 /// What a snapshot is taken for.
 enum Why {
@@ -31,7 +31,7 @@ impl SnapshotManager {
     ) -> Result<(SnapshotManifest, Vec<Change>), SnapshotError> {
         // Held until the manifest is published: the collector sees all of the snapshot or nothing.
         let _store_lock = self.lock_store()?;
-        let capture = self.capture_next(parent, true)?;
+        let capture = self.capture_next(parent, Some(&self.store))?;
         let published = self.publish(capture, parent, Why::Asked(label), &self.roots)?;
         let changes = match parent {
             None => Ok(Vec::new()),
@@ -49,15 +49,15 @@ impl SnapshotManager {
         Ok((published.manifest, changes))
     }
 
-    /// `is_flushed`: the snapshot becomes durable at once, so the flush begins while it is captured.
+    /// Captures what is tracked. `flushed`: the store, if somebody waits until all of it is durable.
     fn capture_next(
         &self,
         parent: Option<&LoadedManifest>,
-        is_flushed: bool,
+        flushed: Option<&LocalStore>,
     ) -> Result<Capture, SnapshotError> {
         Ok(capture(&CaptureRequest {
             store: &*self.store,
-            flushed: is_flushed.then_some(&*self.store),
+            flushed,
             roots: &self.roots,
             budget: self.budget,
             is_baseline: parent.is_none(),
@@ -77,7 +77,7 @@ impl SnapshotManager {
         let session_lock = self.lock_session()?;
         self.refuse_second_baseline()?;
         let store_lock = self.lock_store()?;
-        let capture = self.capture_next(None, false)?;
+        let capture = self.capture_next(None, None)?;
         let (manifest, caches) = described(capture, None, Why::Asked(None), &self.roots);
         self.session.announce(&manifest)?;
         Ok(PendingBaseline::new(self.clone(), manifest, caches, session_lock, store_lock))
