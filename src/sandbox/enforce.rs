@@ -59,7 +59,9 @@ fn restrict(policy: &Policy) -> Result<(), SandboxError> {
         .set_compatibility(CompatLevel::BestEffort)
         .handle_access(AccessFs::from_all(NEWEST))?
         .scope(Scope::from_all(NEWEST))?
-        .create()?;
+        .create()?
+        // The kernel would only log what this program is denied, not what the command is.
+        .log_new_exec(true)?;
     let read = AccessFs::from_read(NEWEST);
     for path in system::READABLE {
         // Sockets of the name service lie among them.

@@ -56,6 +56,9 @@ pub struct RecordRequest {
     pub origin: SessionOrigin,
 }
 
+/// Work that makes a baseline durable.
+type Flush = JoinHandle<Result<(), SnapshotError>>;
+
 /// A session that is being recorded. Dropped without [`finish`](Self::finish), it is interrupted:
 /// its baseline stays, and it can be restored.
 #[derive(Debug)]
@@ -63,20 +66,44 @@ pub struct Recording {
     manager: SnapshotManager,
     baseline: SnapshotManifest,
     /// Makes the baseline durable.
-    flush: Option<JoinHandle<Result<(), SnapshotError>>>,
+    flush: Option<Flush>,
     _running: Option<FileLock>,
 }
 
 impl Recording {
-    /// Makes a session and captures its baseline. If that fails, there is no session. The baseline of a
-    /// run is in the store when this returns and becomes durable in the background: see
-    /// [`SnapshotManager::begin_baseline`]. Any other one is durable.
+    /// Makes a session and captures its baseline, which is durable when this returns. If that fails,
+    /// there is no session.
     ///
     /// # Errors
     /// A path that cannot be tracked, a tree over budget, a store that cannot be written.
     pub fn start(
         request: &RecordRequest,
         progress: Arc<dyn Progress + Send>,
+    ) -> Result<Self, RecordError> {
+        Self::record(request, progress, |manager| Ok((manager.create_baseline()?, None)))
+    }
+
+    /// As [`start`](Self::start), but returns as soon as the baseline is in the store. It becomes a
+    /// snapshot, and durable, in the background; until then it is announced, as
+    /// [`SnapshotManager::begin_baseline`] says.
+    ///
+    /// # Errors
+    /// As [`start`](Self::start). What fails later is told by [`finish`](Self::finish).
+    pub fn begin(
+        request: &RecordRequest,
+        progress: Arc<dyn Progress + Send>,
+    ) -> Result<Self, RecordError> {
+        Self::record(request, progress, |manager| {
+            let pending = manager.begin_baseline()?;
+            let baseline = pending.manifest().clone();
+            Ok((baseline, Some(std::thread::spawn(|| pending.publish()))))
+        })
+    }
+
+    fn record(
+        request: &RecordRequest,
+        progress: Arc<dyn Progress + Send>,
+        take: impl FnOnce(&SnapshotManager) -> Result<(SnapshotManifest, Option<Flush>), SnapshotError>,
     ) -> Result<Self, RecordError> {
         let root = sys::plain_absolute(&request.root, &sys::current_dir()?);
         // Refuse before anything is made.
@@ -99,14 +126,7 @@ impl Recording {
         )
         .map(|manager| manager.with_progress(progress))
         .and_then(|manager| {
-            let (baseline, flush) = match request.origin {
-                SessionOrigin::Run => {
-                    let pending = manager.begin_baseline()?;
-                    let baseline = pending.manifest().clone();
-                    (baseline, Some(std::thread::spawn(|| pending.publish())))
-                }
-                SessionOrigin::Snapshot => (manager.create_baseline()?, None),
-            };
+            let (baseline, flush) = take(&manager)?;
             Ok((baseline, flush, manager))
         });
         match started {

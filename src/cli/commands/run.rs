@@ -77,7 +77,7 @@ pub(in crate::cli) fn run(args: &RunArgs, store: &StoreArgs, context: &Context) 
     };
     preflight::announce(&request, context);
     let bar = Bar::new(context, "recording the state before", true);
-    let started = Recording::start(&request, bar.clone());
+    let started = Recording::begin(&request, bar.clone());
     bar.finish();
     let recording = started?;
     let id = recording.session_id();
@@ -182,7 +182,7 @@ fn supervise_recorded(
     })
 }
 
-/// The kernel does not tell which access it denied, so this says what was allowed.
+/// The kernel tells its audit log alone which access it denied, so this says what was allowed.
 fn explain_failure(policy: &Policy, context: &Context) {
     let list = |paths: &[PathBuf]| {
         let shown = paths.iter().map(|path| Shown::path(path).to_string());
