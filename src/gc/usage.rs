@@ -65,11 +65,22 @@ pub fn guess_usage(root: &Path) -> Result<UsageGuess, CleanupError> {
     let mut bytes = note.bytes;
     for session in root.sessions()?.iter().chain(&withdrawn) {
         let Ok(metadata) = session.metadata() else { continue };
+        let written = match metadata.manifest_hashes.is_empty() {
+            true => baseline_bytes(session),
+            false => metadata.bytes_written,
+        };
         let known = note.sessions.get(&metadata.session_id).copied().unwrap_or(0);
-        bytes = bytes.saturating_add(metadata.bytes_written.saturating_sub(known));
+        bytes = bytes.saturating_add(written.saturating_sub(known));
     }
     let floor_bytes = note.floor_bytes;
     Ok(UsageGuess { bytes, floor_bytes, withdrawn_sessions: withdrawn.len() })
+}
+
+/// What the baseline of a session wrote that does not list it yet: announced, or just published.
+fn baseline_bytes(session: &SessionDir) -> u64 {
+    let announced = session.pending_baseline().ok().flatten();
+    let baseline = announced.or_else(|| Some(session.manifest(0).ok()?.manifest));
+    baseline.map_or(0, |baseline| baseline.totals.bytes_written)
 }
 
 /// Finds out how much a store holds, and what each of some of its sessions would free if they were

@@ -1,7 +1,7 @@
 //! Looking through what a command changed, on a terminal, and taking some or all of it back.
 //!
 //! Three parts: the [`model`] knows what is shown, marked and asked, and turns a key into an
-//! [`Action`](model::Action) without touching anything; the [`view`] draws the rows that fit and no
+//! [`Action`] without touching anything; the [`view`] draws the rows that fit and no
 //! others; the [`screen`] owns the terminal. Always true:
 //!
 //! - Nothing is restored but by a clear yes to a question. Enter, q, Ctrl-C, the end of input, a
