@@ -109,7 +109,7 @@ fn collect(root: &Path, policy: &RetentionPolicy) -> Result<Collected, CliError>
     if let Some(usage) = usage {
         note_floor(root, &usage)?;
     }
-    let plan = CleanupPlan::new(root, &pick(&sessions, &expired), &[], &options)?;
+    let plan = CleanupPlan::new(root, &pick(&sessions, &expired))?;
     let report = plan.apply(|| Catalog::new(root.to_owned(), []).sessions(), &options)?;
     Ok(Collected { expired, report })
 }

@@ -26,7 +26,7 @@ impl CleanupPlan {
     /// `list` gives all sessions whose objects are in the store; it is called while the lock is
     /// held (so it must not take it), because a session that was made after the plan must keep its
     /// objects. What is garbage
-    /// is found out again then, so the numbers may differ from the plan's. A session that is gone
+    /// is found out then, so the numbers may differ from those foreseen. A session that is gone
     /// by now is left out, one that is running or busy by now is skipped.
     ///
     /// # Errors
@@ -45,10 +45,8 @@ impl CleanupPlan {
             Some((store, _)) => Some((store, store.lock_exclusive()?)),
             None => None,
         };
-        let mut report = CleanupReport {
-            sessions_skipped: self.report().sessions_skipped.clone(),
-            ..CleanupReport::default()
-        };
+        let mut report =
+            CleanupReport { sessions_skipped: self.skipped.clone(), ..CleanupReport::default() };
         let mut kept = Vec::new();
         let mut removed = Vec::new();
         let mut known = HashSet::new();

@@ -1,15 +1,20 @@
 //! Which objects a session needs.
 //!
-//! Trees are walked from the Merkle roots down, each once for all snapshots and sessions, without
-//! recursion. Contents of files are named and not read.
+//! Trees are walked from the Merkle roots of all sessions down, level by level, each once, many at a
+//! time on all cores. Contents of files are named and not read.
 
 use std::collections::HashSet;
 
-use super::CleanupError;
+use rayon::prelude::*;
+
+use super::{CleanupError, Unreadable};
 use crate::object::{ContentHash, Node};
 use crate::progress::Progress;
 use crate::snapshot::{LoadedManifest, ManifestError, SessionDir};
 use crate::store::{LocalStore, StoreError, read_root_tree, read_tree};
+
+/// Lists that are read before what they name is noted: bounds the memory that they take.
+const BATCH: usize = 1024;
 
 /// Objects that were reached.
 #[derive(Default)]
@@ -24,6 +29,14 @@ pub(super) struct Marks {
 enum List {
     Root,
     Tree,
+}
+
+/// A list that is to be read, for the session of this index.
+#[derive(Clone, Copy)]
+struct Step {
+    hash: ContentHash,
+    list: List,
+    session: usize,
 }
 
 impl Marks {
@@ -42,23 +55,26 @@ impl Marks {
         self.walked.extend(other.walked);
     }
 
-    /// Marks everything that a remaining session needs.
+    /// Marks everything that remaining sessions need.
     pub(super) fn keep(
         &mut self,
         store: &LocalStore,
-        session: &SessionDir,
+        sessions: &[&SessionDir],
         progress: &dyn Progress,
     ) -> Result<(), CleanupError> {
-        let damaged = |source| CleanupError::DamagedSession { session_id: session.id(), source };
-        // In this order: what is announced no longer is published by then.
-        let pending = session.pending_baseline().map_err(|error| damaged(error.into()))?;
-        let manifests = all_manifests(session).map_err(|error| damaged(error.into()))?;
-        let published = manifests.into_iter().map(|loaded| loaded.manifest);
-        for manifest in published.chain(pending) {
-            let refuse = |error: StoreError| Err(damaged(error.into()));
-            self.walk(store, manifest.merkle_root, &Self::default(), progress, refuse)?;
+        let mut roots = Vec::new();
+        for (index, session) in sessions.iter().enumerate() {
+            let damaged = |source: ManifestError| damaged(session, source.into());
+            // In this order: what is announced no longer is published by then.
+            let pending = session.pending_baseline().map_err(damaged)?;
+            let manifests = all_manifests(session).map_err(damaged)?;
+            let published = manifests.into_iter().map(|loaded| loaded.manifest);
+            let needed = published.chain(pending).map(|manifest| manifest.merkle_root);
+            roots.extend(needed.map(|root| (root, index)));
         }
-        Ok(())
+        self.walk(store, roots, &Self::default(), progress, |index, error| {
+            Err(damaged(sessions[index], error.into()))
+        })
     }
 
     /// Marks what a session that is removed can still be seen to have needed, without what lies
@@ -74,62 +90,94 @@ impl Marks {
         let manifests = numbers.iter().filter_map(|number| session.manifest(*number).ok());
         let mut roots: Vec<_> = manifests.map(|loaded| loaded.manifest.merkle_root).collect();
         roots.extend(session.metadata().map(|metadata| metadata.merkle_roots).unwrap_or_default());
-        for root in roots {
-            let go_on = |error: StoreError| {
-                tracing::debug!("while releasing session {}: {error}", session.id());
-                Ok(())
-            };
-            self.walk(store, root, kept, progress, go_on)?;
+        let roots = roots.into_iter().map(|root| (root, 0)).collect();
+        self.walk(store, roots, kept, progress, |_, error| {
+            tracing::debug!("while releasing session {}: {error}", session.id());
+            Ok(())
+        })
+    }
+
+    /// `on_damage` is told of a list that cannot be read, and of the session that needs it.
+    fn walk(
+        &mut self,
+        store: &LocalStore,
+        roots: Vec<(ContentHash, usize)>,
+        kept: &Self,
+        progress: &dyn Progress,
+        on_damage: impl Fn(usize, StoreError) -> Result<(), CleanupError>,
+    ) -> Result<(), CleanupError> {
+        let mut pending = Vec::new();
+        let root = |(hash, session)| Step { hash, list: List::Root, session };
+        self.note_lists(roots.into_iter().map(root), kept, &mut pending);
+        while !pending.is_empty() {
+            if progress.is_cancelled() {
+                return Err(CleanupError::Cancelled);
+            }
+            let batch = pending.split_off(pending.len().saturating_sub(BATCH));
+            let lists: Vec<_> = batch.par_iter().map(|step| read_list(store, step)).collect();
+            for (step, nodes) in batch.iter().zip(lists) {
+                let Named { files, trees } = match nodes {
+                    Ok(named) => named,
+                    Err(error) => {
+                        on_damage(step.session, error)?;
+                        continue;
+                    }
+                };
+                self.reached.extend(files);
+                let session = step.session;
+                let below = trees.into_iter().map(|hash| Step { hash, list: List::Tree, session });
+                self.note_lists(below, kept, &mut pending);
+            }
         }
         Ok(())
     }
 
-    fn walk(
+    /// Marks lists, and notes those that are to be read.
+    fn note_lists(
         &mut self,
-        store: &LocalStore,
-        root: ContentHash,
+        steps: impl Iterator<Item = Step>,
         kept: &Self,
-        progress: &dyn Progress,
-        on_damage: impl Fn(StoreError) -> Result<(), CleanupError>,
-    ) -> Result<(), CleanupError> {
-        let mut pending = vec![(root, List::Root)];
-        while let Some((hash, list)) = pending.pop() {
-            if progress.is_cancelled() {
-                return Err(CleanupError::Cancelled);
-            }
-            self.reached.insert(hash);
-            if kept.walked.contains(&hash) || !self.walked.insert(hash) {
-                continue;
-            }
-            let nodes: Vec<Node> = match list {
-                List::Root => match read_root_tree(store, &hash) {
-                    Ok(root) => {
-                        self.reached.extend(root.links);
-                        root.entries.into_iter().map(|entry| entry.node).collect()
-                    }
-                    Err(error) => {
-                        on_damage(error)?;
-                        continue;
-                    }
-                },
-                List::Tree => match read_tree(store, &hash) {
-                    Ok(tree) => tree.into_entries().into_iter().map(|entry| entry.node).collect(),
-                    Err(error) => {
-                        on_damage(error)?;
-                        continue;
-                    }
-                },
-            };
-            for node in nodes {
-                match node {
-                    Node::File { hash, .. } => drop(self.reached.insert(hash)),
-                    Node::Directory { tree } => pending.push((tree, List::Tree)),
-                    _ => {}
-                }
+        pending: &mut Vec<Step>,
+    ) {
+        for step in steps {
+            self.reached.insert(step.hash);
+            if !kept.walked.contains(&step.hash) && self.walked.insert(step.hash) {
+                pending.push(step);
             }
         }
-        Ok(())
     }
+}
+
+/// What a list names.
+#[derive(Default)]
+struct Named {
+    /// Contents of files, and the list of hard links.
+    files: Vec<ContentHash>,
+    trees: Vec<ContentHash>,
+}
+
+fn read_list(store: &LocalStore, step: &Step) -> Result<Named, StoreError> {
+    let mut named = Named::default();
+    let mut add = |node: &Node| match node {
+        Node::File { hash, .. } => named.files.push(*hash),
+        Node::Directory { tree } => named.trees.push(*tree),
+        _ => {}
+    };
+    match step.list {
+        List::Root => {
+            let root = read_root_tree(store, &step.hash)?;
+            root.entries.iter().for_each(|entry| add(&entry.node));
+            named.files.extend(root.links);
+        }
+        List::Tree => {
+            read_tree(store, &step.hash)?.entries().iter().for_each(|entry| add(&entry.node));
+        }
+    }
+    Ok(named)
+}
+
+fn damaged(session: &SessionDir, source: Unreadable) -> CleanupError {
+    CleanupError::DamagedSession { session_id: session.id(), source }
 }
 
 /// The manifests of a session, all that there ever were: a gap, or one that was changed, is an

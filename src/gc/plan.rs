@@ -8,41 +8,38 @@ use super::survey::Survey;
 use super::{CleanupError, CleanupOptions, CleanupReport, SkipReason, SkippedSession};
 use crate::snapshot::SessionDir;
 
-/// Sessions to remove and what that frees. Making one changes nothing.
+/// Which sessions go. Making one changes nothing and costs little: what that frees is found out by
+/// [`foresee`](Self::foresee), and again when it is applied.
 #[derive(Debug, Clone)]
 pub struct CleanupPlan {
     pub(super) root: PathBuf,
     /// Names of the sessions to remove in the root directory.
     pub(super) names: Vec<Box<[u8]>>,
-    report: CleanupReport,
+    pub(super) skipped: Vec<SkippedSession>,
+    removed: Vec<SessionDir>,
+    kept: Vec<SessionDir>,
 }
 
 impl CleanupPlan {
     /// Plans the removal of sessions (of none: only what interrupted work left is freed) from the
-    /// store in `root`, which holds the sessions' directories and their shared `objects`.
-    ///
-    /// `remaining` are all other sessions whose objects are in that store. Those of the root
-    /// directory are found even if they are not named; sessions that lie elsewhere and use this
-    /// store must be named. A session that is in both is removed. Needs no lock; numbers may be off
-    /// while a snapshot is being taken.
+    /// store in `root`, which holds the sessions' directories and their shared `objects`. Those that
+    /// cannot be removed now are skipped.
     ///
     /// # Errors
-    /// [`CleanupError::DamagedSession`] when a remaining session cannot be read completely, and as
-    /// [`CleanupError`] says.
-    pub fn new(
-        root: &Path,
-        remove: &[SessionDir],
-        remaining: &[SessionDir],
-        options: &CleanupOptions<'_>,
-    ) -> Result<Self, CleanupError> {
+    /// [`CleanupError::NotInRoot`], [`CleanupError::RootIsSession`], or a directory that cannot be
+    /// read.
+    pub fn new(root: &Path, remove: &[SessionDir]) -> Result<Self, CleanupError> {
         let store_root = StoreRoot::open(root)?;
-        let mut report = CleanupReport { dry_run: true, ..CleanupReport::default() };
-        let mut names = Vec::new();
-        let mut removed: Vec<&SessionDir> = Vec::new();
-        let mut kept: Vec<&SessionDir> = Vec::new();
+        let mut plan = Self {
+            root: root.to_owned(),
+            names: Vec::new(),
+            skipped: Vec::new(),
+            removed: Vec::new(),
+            kept: Vec::new(),
+        };
         for session in remove {
             let Some(name) = store_root.name_of(session)? else { continue };
-            if names.contains(&name) {
+            if plan.names.contains(&name) {
                 continue;
             }
             let reason = if session.is_running()? {
@@ -52,33 +49,54 @@ impl CleanupPlan {
             } else {
                 None
             };
-            if let Some(reason) = reason {
-                report.sessions_skipped.push(SkippedSession { session_id: session.id(), reason });
-                kept.push(session);
-                continue;
+            match reason {
+                Some(reason) => {
+                    plan.skipped.push(SkippedSession { session_id: session.id(), reason });
+                    plan.kept.push(session.clone());
+                }
+                None => {
+                    plan.names.push(name);
+                    plan.removed.push(session.clone());
+                }
             }
-            report.sessions_removed.push(session.id());
-            names.push(name);
-            removed.push(session);
         }
+        Ok(plan)
+    }
+
+    /// What it would do now. Changes nothing and needs no lock; numbers may be off while a snapshot is
+    /// being taken.
+    ///
+    /// `remaining` are all other sessions whose objects are in that store. Those of the root
+    /// directory are found even if they are not named; sessions that lie elsewhere and use this
+    /// store must be named. A session that is in both is removed.
+    ///
+    /// # Errors
+    /// [`CleanupError::DamagedSession`] when a remaining session cannot be read completely, and as
+    /// [`CleanupError`] says.
+    pub fn foresee(
+        &self,
+        remaining: &[SessionDir],
+        options: &CleanupOptions<'_>,
+    ) -> Result<CleanupReport, CleanupError> {
+        let root = StoreRoot::open(&self.root)?;
         let mut known = HashSet::new();
-        for session in remove {
+        for session in self.removed.iter().chain(&self.kept) {
             known.extend(identity(session)?);
         }
+        let mut kept: Vec<&SessionDir> = self.kept.iter().collect();
         for session in remaining {
             if identity(session)?.is_some_and(|id| known.insert(id)) {
                 kept.push(session);
             }
         }
-        let leftovers = store_root.leftovers()?;
-        removed.extend(&leftovers);
-        let survey = Survey::new(&store_root, &removed, &kept, options)?;
-        let report = survey.report(report);
-        Ok(Self { root: root.to_owned(), names, report })
-    }
-
-    /// What it would do, with the numbers of the moment in which it was made.
-    pub fn report(&self) -> &CleanupReport {
-        &self.report
+        let leftovers = root.leftovers()?;
+        let removed: Vec<&SessionDir> = self.removed.iter().chain(&leftovers).collect();
+        let survey = Survey::new(&root, &removed, &kept, options)?;
+        Ok(survey.report(CleanupReport {
+            dry_run: true,
+            sessions_removed: self.removed.iter().map(SessionDir::id).collect(),
+            sessions_skipped: self.skipped.clone(),
+            ..CleanupReport::default()
+        }))
     }
 }

@@ -74,12 +74,14 @@ impl Survey {
                 unlisted.push(session);
             }
         }
-        let mut kept = Marks::default();
+        let mut sharing = Vec::new();
         for session in keep.iter().copied().chain(&unlisted) {
             if root.place(session)? == ObjectsPlace::Shared {
-                kept.keep(store, session, options.progress)?;
+                sharing.push(session);
             }
         }
+        let mut kept = Marks::default();
+        kept.keep(store, &sharing, options.progress)?;
         let mut released = Marks::default();
         for session in remove {
             if root.place(session)? == ObjectsPlace::Shared {

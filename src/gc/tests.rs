@@ -120,19 +120,25 @@ impl Lab {
         names
     }
 
-    fn plan(&self, remove: &[&str], keep: &[&str]) -> Result<CleanupPlan, CleanupError> {
-        let open = |ids: &[&str]| ids.iter().map(|id| self.open(id)).collect::<Vec<_>>();
-        CleanupPlan::new(&self.root(), &open(remove), &open(keep), &CleanupOptions::default())
+    fn plan(&self, remove: &[&str]) -> CleanupPlan {
+        let sessions: Vec<_> = remove.iter().map(|id| self.open(id)).collect();
+        CleanupPlan::new(&self.root(), &sessions).unwrap()
+    }
+
+    fn foresee(&self, plan: &CleanupPlan, keep: &[&str]) -> Result<CleanupReport, CleanupError> {
+        let keep: Vec<_> = keep.iter().map(|id| self.open(id)).collect();
+        plan.foresee(&keep, &CleanupOptions::default())
     }
 
     /// Plans and applies, and checks that both say the same.
     fn cleanup(&self, remove: &[&str], keep: &[&str]) -> CleanupReport {
         let before = self.everything();
-        let plan = self.plan(remove, keep).unwrap();
+        let plan = self.plan(remove);
+        let foreseen = self.foresee(&plan, keep).unwrap();
         assert_eq!(self.everything(), before, "planning changed something");
-        assert!(plan.report().dry_run);
+        assert!(foreseen.dry_run);
         let report = self.apply(&plan, keep).unwrap();
-        assert_eq!(CleanupReport { dry_run: true, ..report.clone() }, *plan.report());
+        assert_eq!(CleanupReport { dry_run: true, ..report.clone() }, foreseen);
         report
     }
 
@@ -231,7 +237,7 @@ fn orphans_go_only_when_they_are_older_than_the_grace_time() {
     assert!(lab.has("left by an interrupted snapshot"));
 
     let options = CleanupOptions { grace: Duration::ZERO, ..CleanupOptions::default() };
-    let plan = CleanupPlan::new(&lab.root(), &[], &[lab.open("s")], &options).unwrap();
+    let plan = CleanupPlan::new(&lab.root(), &[]).unwrap();
     let report = plan.apply(|| Ok::<_, Infallible>(vec![lab.open("s")]), &options).unwrap();
     assert_eq!((report.objects_removed, report.bytes_freed), (1, 31));
     assert!(!lab.has("left by an interrupted snapshot"));
@@ -267,8 +273,8 @@ fn a_running_session_is_skipped_with_the_reason_and_keeps_everything() {
 fn a_session_that_began_to_run_after_the_plan_is_skipped() {
     let lab = Lab::new();
     let manager = lab.session("s");
-    let plan = lab.plan(&["s"], &[]).unwrap();
-    assert_eq!(plan.report().sessions_removed, ["s"]);
+    let plan = lab.plan(&["s"]);
+    assert_eq!(lab.foresee(&plan, &[]).unwrap().sessions_removed, ["s"]);
     let _lock = manager.session().lock_running().unwrap();
     let report = lab.apply(&plan, &["s"]).unwrap();
     assert_eq!(report.sessions_removed, [""; 0]);
@@ -282,7 +288,7 @@ fn a_session_whose_lock_is_held_is_skipped_and_not_waited_for() {
     let lab = Lab::new();
     let manager = lab.session("s");
     let _lock = manager.session().lock().unwrap();
-    let plan = lab.plan(&["s"], &[]).unwrap();
+    let plan = lab.plan(&["s"]);
     let report = lab.apply(&plan, &[]).unwrap();
     assert_eq!(report.sessions_skipped[0].reason, SkipReason::Busy);
     assert_eq!(report.objects_removed, 0);
@@ -293,12 +299,13 @@ fn a_session_whose_lock_is_held_is_skipped_and_not_waited_for() {
 fn a_session_made_after_the_plan_keeps_its_objects() {
     let lab = Lab::new();
     lab.session("first");
-    let plan = lab.plan(&["first"], &[]).unwrap();
+    let plan = lab.plan(&["first"]);
+    let foreseen = lab.foresee(&plan, &[]).unwrap();
     // Same contents, so it shares nearly everything that the plan was about to free.
     let second = lab.manager("second");
     second.create_baseline().unwrap();
     let report = lab.apply(&plan, &["second"]).unwrap();
-    assert!(report.objects_removed < plan.report().objects_removed);
+    assert!(report.objects_removed < foreseen.objects_removed);
     assert_sound(&second);
 }
 
@@ -323,7 +330,7 @@ fn a_session_elsewhere_that_uses_the_store_keeps_its_objects_if_it_is_listed() {
     lab.session("first");
     let open = || SessionDir::open(&elsewhere).unwrap();
     let options = CleanupOptions::default();
-    let plan = CleanupPlan::new(&lab.root(), &[lab.open("first")], &[open()], &options).unwrap();
+    let plan = CleanupPlan::new(&lab.root(), &[lab.open("first")]).unwrap();
     let report = plan.apply(|| Ok::<_, Infallible>(vec![open()]), &options).unwrap();
     assert_eq!(report.sessions_removed, ["first"]);
     assert!(report.objects_removed > 0);
@@ -334,7 +341,7 @@ fn a_session_elsewhere_that_uses_the_store_keeps_its_objects_if_it_is_listed() {
 fn a_session_that_was_removed_since_the_plan_is_left_out() {
     let lab = Lab::new();
     lab.session("first");
-    let plan = lab.plan(&["first"], &[]).unwrap();
+    let plan = lab.plan(&["first"]);
     lab.cleanup(&["first"], &[]);
     let report = lab.apply(&plan, &[]).unwrap();
     assert!(report.is_empty());
@@ -396,11 +403,11 @@ fn a_damaged_session_that_remains_blocks_everything_and_is_named() {
     for (what, damage) in damages {
         let lab = Lab::new();
         lab.session("first");
-        let good_plan_for_later = lab.plan(&["first"], &[]).unwrap();
+        let good_plan_for_later = lab.plan(&["first"]);
         let second = lab.session("second");
         damage(&second);
         let before = lab.everything();
-        let error = lab.plan(&["first"], &["second"]).unwrap_err();
+        let error = lab.foresee(&lab.plan(&["first"]), &["second"]).unwrap_err();
         let CleanupError::DamagedSession { session_id, .. } = &error else {
             panic!("{what}: {error}")
         };
@@ -593,7 +600,7 @@ fn only_sessions_right_in_the_root_directory_are_removed() {
     symlink(&outside, &moved).unwrap();
     for path in [outside.clone(), moved, lab.root().join("objects")] {
         let session = [SessionDir::open(&path).unwrap()];
-        let plan = CleanupPlan::new(&lab.root(), &session, &[], &CleanupOptions::default());
+        let plan = CleanupPlan::new(&lab.root(), &session);
         assert!(matches!(plan, Err(CleanupError::NotInRoot { .. })), "{path:?}: {plan:?}");
     }
 }
@@ -603,7 +610,7 @@ fn a_session_is_not_mistaken_for_a_root_directory() {
     let lab = Lab::new();
     let bare = lab.temp.path().join("bare");
     lab.manager_in(&bare).create_baseline().unwrap();
-    let plan = CleanupPlan::new(&bare, &[], &[], &CleanupOptions::default());
+    let plan = CleanupPlan::new(&bare, &[]);
     assert!(matches!(plan, Err(CleanupError::RootIsSession { .. })));
 }
 
@@ -611,7 +618,7 @@ fn a_session_is_not_mistaken_for_a_root_directory() {
 fn a_list_that_fails_changes_nothing() {
     let lab = Lab::new();
     let manager = lab.session("s");
-    let plan = lab.plan(&["s"], &[]).unwrap();
+    let plan = lab.plan(&["s"]);
     let error = plan.apply(|| Err("no such luck"), &CleanupOptions::default()).unwrap_err();
     assert!(matches!(error, CleanupError::List(_)));
     assert_sound(&manager);
@@ -655,7 +662,7 @@ impl Progress for Counted {
 fn progress_is_told_of_every_removed_object_and_can_stop_it_before() {
     let lab = Lab::new();
     let manager = lab.session("s");
-    let plan = lab.plan(&["s"], &[]).unwrap();
+    let plan = lab.plan(&["s"]);
     let list = || Ok::<_, Infallible>(Vec::new());
     let stopped = Counted { stop: true, ..Counted::default() };
     let options = CleanupOptions { progress: &stopped, ..CleanupOptions::default() };
@@ -712,7 +719,7 @@ fn snapshots_that_are_taken_during_cleanups_are_complete() {
             let mut complete: Vec<_> = ids.iter().filter(is_complete).collect();
             complete.pop();
             let remove: Vec<_> = complete.iter().map(|id| lab.open(id)).collect();
-            let plan = CleanupPlan::new(&lab.root(), &remove, &[], &options);
+            let plan = CleanupPlan::new(&lab.root(), &remove);
             // Without a lock, a plan may see a session that is just being made.
             let Ok(plan) = plan else { continue };
             plan.apply(|| Ok::<_, Infallible>(Vec::new()), &options).unwrap();
@@ -736,7 +743,7 @@ fn what_a_crash_left_of_a_session_in_the_making_goes_when_it_is_old() {
     lab.cleanup(&[], &[]);
     assert!(unfinished.exists() && cache.exists(), "somebody may still be at work on it");
     let options = CleanupOptions { grace: Duration::ZERO, ..CleanupOptions::default() };
-    lab.plan(&[], &[]).unwrap().apply(|| Ok::<_, Infallible>(Vec::new()), &options).unwrap();
+    lab.plan(&[]).apply(|| Ok::<_, Infallible>(Vec::new()), &options).unwrap();
     assert!(!unfinished.exists() && !cache.exists());
 }
 

@@ -108,7 +108,7 @@ pub fn measure_usage(
                 })?;
             }
             (ObjectsPlace::Shared, Some((store, _))) if !ids.contains(&id) => {
-                needed.keep(store, &session, options.progress)?;
+                needed.keep(store, &[&session], options.progress)?;
             }
             _ => {}
         }

@@ -199,8 +199,9 @@ fn clean_roots(
     }
     for (root, remove) in by_root {
         let all = || Catalog::new(root.clone(), []).sessions();
-        let plan = CleanupPlan::new(&root, &remove, &all()?, options)?;
-        let report = if total.dry_run { plan.report().clone() } else { plan.apply(all, options)? };
+        let plan = CleanupPlan::new(&root, &remove)?;
+        let report =
+            if total.dry_run { plan.foresee(&all()?, options)? } else { plan.apply(all, options)? };
         total.sessions_removed.extend(report.sessions_removed);
         total.sessions_skipped.extend(report.sessions_skipped);
         total.objects_removed += report.objects_removed;
