@@ -3,6 +3,8 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
+use rayon::prelude::*;
+
 use super::mark::Marks;
 use super::store_root::{ObjectsPlace, StoreRoot, identity};
 use super::{CleanupError, CleanupOptions, CleanupReport};
@@ -96,22 +98,32 @@ impl Survey {
                 self.quarantined.push(quarantined);
             }
         }
-        store.for_each_object(|found| {
+        let sorted = (0..=u8::MAX).into_par_iter().map(|prefix| {
             if options.progress.is_cancelled() {
                 return Err(CleanupError::Cancelled);
             }
-            if kept.contains(&found.hash) {
-                self.kept_bytes = self.kept_bytes.saturating_add(found.size);
-                return Ok(());
+            let mut sorted = Self::default();
+            for found in store.objects_with_prefix(prefix)? {
+                if kept.contains(&found.hash) {
+                    sorted.kept_bytes = sorted.kept_bytes.saturating_add(found.size);
+                } else if released.contains(&found.hash)
+                    || is_older(found.stored_at, now, options.grace)
+                {
+                    sorted.garbage.push(found);
+                } else {
+                    sorted.young_count += 1;
+                    sorted.young_bytes = sorted.young_bytes.saturating_add(found.size);
+                }
             }
-            if released.contains(&found.hash) || is_older(found.stored_at, now, options.grace) {
-                self.garbage.push(found);
-            } else {
-                self.young_count += 1;
-                self.young_bytes = self.young_bytes.saturating_add(found.size);
-            }
-            Ok(())
-        })
+            Ok(sorted)
+        });
+        for mut sorted in sorted.collect::<Result<Vec<_>, _>>()? {
+            self.garbage.append(&mut sorted.garbage);
+            self.young_count += sorted.young_count;
+            self.young_bytes = self.young_bytes.saturating_add(sorted.young_bytes);
+            self.kept_bytes = self.kept_bytes.saturating_add(sorted.kept_bytes);
+        }
+        Ok(())
     }
 
     /// Bytes of the shared objects that stay.

@@ -96,7 +96,7 @@ pub fn measure_usage(
     let root = StoreRoot::open(root)?;
     let ids: Vec<String> = removable.iter().map(SessionDir::id).collect();
     let mut usage = StorageUsage::default();
-    let mut needed = Marks::default();
+    let mut sharing = Vec::new();
     for session in root.sessions()? {
         let id = session.id();
         match (root.place(&session)?, &root.store) {
@@ -107,13 +107,15 @@ pub fn measure_usage(
                     Ok::<_, CleanupError>(())
                 })?;
             }
-            (ObjectsPlace::Shared, Some((store, _))) if !ids.contains(&id) => {
-                needed.keep(store, &[&session], options.progress)?;
+            (ObjectsPlace::Shared, Some(_)) if !ids.contains(&id) => {
+                sharing.push(session);
             }
             _ => {}
         }
     }
     let Some((store, _)) = &root.store else { return Ok(usage) };
+    let mut needed = Marks::default();
+    needed.keep(store, &sharing.iter().collect::<Vec<_>>(), options.progress)?;
     // What several of them need goes with the last one.
     let mut owners: HashMap<ContentHash, &String> = HashMap::new();
     for (session, id) in removable.iter().zip(&ids).rev() {

@@ -7,8 +7,16 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use sha2::{Digest, Sha256};
 
 /// The SHA-256 of some bytes, which is also the name of the object that holds them.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ContentHash([u8; 32]);
+
+impl std::hash::Hash for ContentHash {
+    /// A quarter of it is as random as all of it, and tables hash it in a quarter of the time.
+    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
+        let [a, b, c, d, e, f, g, h, ..] = self.0;
+        state.write_u64(u64::from_ne_bytes([a, b, c, d, e, f, g, h]));
+    }
+}
 
 impl ContentHash {
     /// Length of the hexadecimal form.

@@ -294,28 +294,42 @@ impl LocalStore {
     /// What `visit` returns, or a directory that cannot be read.
     pub fn for_each_object<E: From<StoreError>>(
         &self,
-        mut visit: impl FnMut(FoundObject) -> Result<(), E>,
+        visit: impl FnMut(FoundObject) -> Result<(), E>,
     ) -> Result<(), E> {
-        for prefix in 0..=255u8 {
-            let prefix = hex::encode([prefix]);
-            let dir = match self.dir.open_dir(prefix.as_bytes()) {
-                Ok(dir) => dir,
-                Err(error) if error.is_gone() => continue,
-                Err(error) => return Err(StoreError::from(error).into()),
-            };
-            for listed in dir.names().map_err(StoreError::from)? {
-                // Whatever is not named like an object is not ours to judge.
-                let Ok(rest) = std::str::from_utf8(&listed.name) else { continue };
-                let Ok(hash) = format!("{prefix}{rest}").parse::<ContentHash>() else { continue };
-                let stat = match dir.stat(&listed.name) {
-                    Ok(stat) => stat,
-                    Err(error) if error.is_gone() => continue,
-                    Err(error) => return Err(StoreError::from(error).into()),
-                };
-                visit(FoundObject { hash, size: stat.size, stored_at: stat.ctime })?;
+        (0..=u8::MAX)
+            .map(|prefix| self.objects_with_prefix(prefix))
+            .try_fold(visit, |mut visit, found| {
+                found?.into_iter().try_for_each(&mut visit)?;
+                Ok(visit)
+            })
+            .map(drop)
+    }
+
+    /// The objects whose hashes begin with a byte: one fan-out directory.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub fn objects_with_prefix(&self, prefix: u8) -> Result<Vec<FoundObject>, StoreError> {
+        let prefix = hex::encode([prefix]);
+        let dir = match self.dir.open_dir(prefix.as_bytes()) {
+            Ok(dir) => dir,
+            Err(error) if error.is_gone() => return Ok(Vec::new()),
+            Err(error) => return Err(error.into()),
+        };
+        let mut objects = Vec::new();
+        for listed in dir.names()? {
+            // Whatever is not named like an object is not ours to judge.
+            let Ok(rest) = std::str::from_utf8(&listed.name) else { continue };
+            let Ok(hash) = format!("{prefix}{rest}").parse::<ContentHash>() else { continue };
+            match dir.stat(&listed.name) {
+                Ok(stat) => {
+                    objects.push(FoundObject { hash, size: stat.size, stored_at: stat.ctime });
+                }
+                Err(error) if error.is_gone() => {}
+                Err(error) => return Err(error.into()),
             }
         }
-        Ok(())
+        Ok(objects)
     }
 
     /// Removes an object. Only the collector may, under the exclusive lock.
