@@ -18,6 +18,9 @@ use crate::session::{Catalog, SnapshotId, changed_since};
 use crate::snapshot::{SessionDir, SnapshotManager};
 use crate::sys;
 
+/// So many conflicts are named one by one.
+const NAMED_CONFLICTS: usize = 50;
+
 /// Arguments of `nono rollback restore`.
 #[derive(Debug, Args)]
 pub(in crate::cli) struct RestoreArgs {
@@ -206,7 +209,7 @@ fn name_sessions(conflicts: &mut [Conflict], catalog: &Catalog, session: &Path) 
 }
 
 fn print_conflicts(report: &RestoreReport, roots: &[PathBuf], context: &Context) {
-    for conflict in &report.conflicts {
+    for conflict in report.conflicts.iter().take(NAMED_CONFLICTS) {
         let inside = roots.iter().find_map(|root| conflict.path.strip_prefix(root).ok());
         let inside = inside.filter(|path| !path.as_os_str().is_empty());
         let path = Shown::path(inside.unwrap_or(&conflict.path));
@@ -216,6 +219,10 @@ fn print_conflicts(report: &RestoreReport, roots: &[PathBuf], context: &Context)
         };
         let what = change_word(conflict.change_type);
         context.warn(format_args!("{path} was changed after the session ({what}{who})"));
+    }
+    if let Some(more) = report.conflicts.len().checked_sub(NAMED_CONFLICTS).filter(|more| *more > 0)
+    {
+        context.warn(format_args!("{more} more were changed after the session (--json names all)"));
     }
 }
 
