@@ -11,9 +11,11 @@ use crate::cli::context::{BOLD, Context, YELLOW};
 use crate::cli::error::CliError;
 use crate::cli::progress::Bar;
 use crate::cli::render::{Palette, byte_size, change_line, change_word, summary_line};
-use crate::diff::{ChangeSummary, ChangeType};
+use crate::diff::{Change, ChangeSummary, ChangeType};
 use crate::path_text::Shown;
-use crate::restore::{Conflict, CopyReport, OnConflict, RestoreOptions, RestoreReport, Selection};
+use crate::restore::{
+    Conflict, CopyReport, OnConflict, RestoreOptions, RestoreReport, Selection, Skipped,
+};
 use crate::session::{Catalog, SnapshotId, changed_since};
 use crate::snapshot::{SessionDir, SnapshotManager};
 use crate::sys;
@@ -113,7 +115,7 @@ pub(in crate::cli) fn run(args: &RestoreArgs, store: &StoreArgs, context: &Conte
     if args.json {
         context.json(&report)?;
     } else {
-        print_changes(&report, &roots, context)?;
+        print_changes(&report.changes, &report.skipped, &roots, context)?;
         print_outcome(&report, &roots, context);
     }
     Ok(u8::from(!report.is_complete()))
@@ -238,17 +240,19 @@ fn ask(context: &Context) -> Result<Option<OnConflict>, CliError> {
     })
 }
 
-fn print_changes(
-    report: &RestoreReport,
+/// What a restore, or the recovery of one, changed and what it left.
+pub(super) fn print_changes(
+    changes: &[Change],
+    skipped: &[Skipped],
     roots: &[PathBuf],
     context: &Context,
 ) -> Result<(), CliError> {
     let palette = Palette::coloured();
     let mut out = context.out();
-    for change in &report.changes {
+    for change in changes {
         writeln!(out, "{}", change_line(change, roots, &palette))?;
     }
-    for skipped in &report.skipped {
+    for skipped in skipped {
         let path = Shown::path(&skipped.path);
         writeln!(out, "{YELLOW}! skipped{YELLOW:#}     {path}: {}", skipped.reason)?;
     }
