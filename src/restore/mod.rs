@@ -34,6 +34,7 @@ use serde::Serialize;
 use crate::diff::{self, Change};
 use crate::object::ContentHash;
 use crate::path_text::Shown;
+use crate::progress::NoProgress;
 use crate::snapshot::{
     CacheUse, Capture, LoadedManifest, ManifestError, NotCaptured, SnapshotError, SnapshotKind,
     SnapshotManager, SnapshotManifest,
@@ -52,7 +53,7 @@ use journal::Work;
 use places::Places;
 pub use plan::{RestorePlan, Skipped};
 pub use recover::{Recovery, RecoveryOutcome, RecoveryReport};
-use rollback::take_back;
+use rollback::{Incomplete, take_back};
 use selection::Selected;
 pub use selection::Selection;
 use staging::{Layout, stage};
@@ -216,7 +217,12 @@ impl SnapshotManager {
             let (root, left_out) = (&current.merkle_root, &current.not_captured);
             let planned = self.planned(self.store(), states, root, left_out, options)?;
             let mut places = Places::new(&target.roots);
-            if secure::is_everything_stored(self.store(), &planned.plan, &mut places)? {
+            if secure::is_everything_stored(
+                self.store(),
+                &planned.plan,
+                &mut places,
+                self.progress(),
+            )? {
                 return Ok((current, planned));
             }
         }
@@ -341,6 +347,9 @@ impl SnapshotManager {
             work.skipped.extend(plan.skipped.iter().cloned());
             // What is put in place must be on the disk before the name that it replaces goes.
             areas.sync()?;
+            if self.progress().is_cancelled() {
+                return Err(RestoreError::Cancelled);
+            }
             journal.work = Some(work);
             journal.save(self.session())?;
             Ok(())
@@ -379,19 +388,24 @@ struct States {
 }
 
 /// Takes all steps and makes them durable, or takes back those that were taken.
+///
+/// Nobody stops it: what is left are renames. To take them back, every file that was put in place would
+/// have to be read again, because somebody may have edited it by now; that takes longer than the
+/// rest of the way.
 fn commit(
     places: &mut Places<'_>,
     areas: &Areas,
     work: &Work,
 ) -> Result<Vec<Skipped>, RestoreError> {
-    let mut disk = Disk::new(places, areas, work.started);
+    let mut disk = Disk::new(places, areas, work.started, &NoProgress);
     let done = Commit::new(&mut disk, false).run(work).and_then(|skipped| {
         areas.sync()?;
         Ok(skipped)
     });
     done.map_err(|cause| match take_back(&mut disk, work) {
-        Ok(()) => cause,
-        Err(rollback) => {
+        // Nobody stops it.
+        Ok(()) | Err(Incomplete::Stopped) => cause,
+        Err(Incomplete::Failed(rollback)) => {
             RestoreError::HalfDone { cause: Box::new(cause), rollback, staging: areas.paths() }
         }
     })

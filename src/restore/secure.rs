@@ -11,7 +11,8 @@ use super::places::Places;
 use super::plan::RestorePlan;
 use crate::diff::EntryState;
 use crate::object::Node;
-use crate::store::LocalStore;
+use crate::progress::{Progress, Uncounted};
+use crate::store::{LocalStore, Transfer};
 use crate::sys::FileKind;
 
 /// Whether every file that the plan replaces or removes is in the store, byte for byte. `false`: one
@@ -20,13 +21,19 @@ pub(super) fn is_everything_stored(
     store: &LocalStore,
     plan: &RestorePlan,
     places: &mut Places<'_>,
+    progress: &dyn Progress,
 ) -> Result<bool, RestoreError> {
     let removed = plan.actions.removals.iter().map(|removal| (&removal.path, &removal.current));
     let replaced =
         plan.actions.puts.iter().filter_map(|put| Some((&put.path, put.current.as_ref()?)));
-    let mut scratch = Vec::new();
+    let mut buffer = Vec::new();
+    let progress = Uncounted(progress);
     for (path, current) in removed.chain(replaced) {
-        if !is_stored(store, path, current, places, &mut scratch)? {
+        if progress.is_cancelled() {
+            return Err(RestoreError::Cancelled);
+        }
+        let mut transfer = Transfer::new(&mut buffer, &progress);
+        if !is_stored(store, path, current, places, &mut transfer)? {
             return Ok(false);
         }
     }
@@ -38,7 +45,7 @@ fn is_stored(
     path: &[u8],
     current: &EntryState,
     places: &mut Places<'_>,
-    scratch: &mut Vec<u8>,
+    transfer: &mut Transfer<'_>,
 ) -> Result<bool, RestoreError> {
     let Node::File { hash, .. } = &current.node else { return Ok(true) };
     let place = places.find(path)?;
@@ -48,5 +55,5 @@ fn is_stored(
         Err(error) => return Err(error.into()),
     };
     let stat = place.dir.stat_file(&file, &place.name)?;
-    Ok(stat.kind == FileKind::File && store.keep(hash, &file, &stat, scratch)?)
+    Ok(stat.kind == FileKind::File && store.keep(hash, &file, &stat, transfer)?)
 }
