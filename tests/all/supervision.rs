@@ -2,9 +2,12 @@
 //! of them, the last state is recorded.
 
 use std::fs;
-use std::process::Stdio;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
 
-use crate::fixture::Fixture;
+use rustix::fs::{Mode, OFlags, mkfifoat};
+
+use crate::fixture::{Fixture, finished};
 use crate::terminal::{Terminal, eventually};
 
 fn shell(fixture: &Fixture) -> Terminal {
@@ -232,6 +235,47 @@ fn a_gigabyte_of_output_passes_through() {
     let bytes = std::io::copy(&mut out, &mut std::io::sink()).unwrap();
     assert_eq!(bytes, 1 << 30);
     assert!(child.wait().unwrap().success());
+}
+
+/// The flush of a run's baseline, which waits until it is let go.
+struct HeldFlush(PathBuf);
+
+impl HeldFlush {
+    fn of(fixture: &Fixture, command: &mut Command) -> Self {
+        let pipe = fixture.path("flush");
+        mkfifoat(rustix::fs::CWD, &pipe, Mode::RUSR | Mode::WUSR).unwrap();
+        command.env("NONO_FAIL_POINT", format!("flush:{}", pipe.display()));
+        Self(pipe)
+    }
+
+    /// Lets it go, once it is held.
+    fn release(self) {
+        let open = || rustix::fs::open(&self.0, OFlags::WRONLY | OFlags::NONBLOCK, Mode::empty());
+        eventually("nobody flushes", || open().is_ok());
+    }
+}
+
+#[test]
+fn the_command_starts_before_its_baseline_is_flushed() {
+    let fixture = Fixture::in_memory();
+    fixture.write("a", "1");
+    let mut command =
+        fixture.command(&["run", "--rollback", "--", "sh", "-c", "echo 2 > a; echo over > b"]);
+    let flush = HeldFlush::of(&fixture, &mut command);
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    eventually("the command waits for the flush", || fixture.project().join("b").exists());
+    // What it changed is in the store, and no snapshot yet.
+    let mut sessions = fs::read_dir(fixture.store()).unwrap().map(|entry| entry.unwrap().path());
+    let session = sessions.find(|path| path.join("manifest.json").exists()).unwrap();
+    assert!(session.join("snapshots/0/manifest.pending.json").exists());
+    assert!(!session.join("snapshots/0/manifest.json").exists());
+    flush.release();
+    finished(child.wait_with_output().unwrap()).success();
+    assert!(!session.join("snapshots/0/manifest.pending.json").exists());
+    fixture.nono(&["rollback", "verify", "latest"]).success();
+    fixture.nono(&["rollback", "restore", "latest"]).success();
+    assert_eq!(fs::read_to_string(fixture.project().join("a")).unwrap(), "1");
+    assert!(!fixture.project().join("b").exists());
 }
 
 #[test]
