@@ -12,6 +12,7 @@ mod manifest;
 mod metadata;
 mod pending;
 mod read;
+mod read_back;
 mod roots;
 mod session_dir;
 mod session_objects;
@@ -31,7 +32,7 @@ pub use manifest::{
 };
 pub use metadata::{SessionMetadata, SessionOrigin};
 pub use pending::PendingBaseline;
-pub(crate) use pending::settle;
+pub(crate) use pending::{Settled, settle};
 pub(crate) use roots::OpenPath;
 pub use roots::{TrackedPathError, TrackedRoot, resolve_roots};
 #[cfg(feature = "fuzzing")]

@@ -8,7 +8,8 @@
 //! - `N:stop` stops it (SIGSTOP) until somebody lets it go on.
 //! - `N:EIO` (or another error) lets the call fail that would come next; `N+:EIO` that one and every
 //!   later one. Points after a call count and do nothing.
-//! - `N:/fifo` holds the thread until somebody has opened this named pipe for writing and closed it.
+//! - `N:hold@/fifo` holds the thread until somebody has opened this named pipe for writing and closed
+//!   it; `N:EIO@/fifo` does so and lets the call fail then.
 //!
 //! Where threads pass points in any order, a number means nothing; `flush` instead of `N` is the first
 //! call that flushes everything.
@@ -79,6 +80,7 @@ mod chosen {
 
     struct Chosen {
         moment: Moment,
+        fifo: Option<PathBuf>,
         action: Action,
     }
 
@@ -91,7 +93,7 @@ mod chosen {
     enum Action {
         Kill,
         Stop,
-        Hold(PathBuf),
+        Nothing,
         Fail { errno: Errno, from_then_on: bool },
     }
 
@@ -113,13 +115,16 @@ mod chosen {
         static CHOSEN: OnceLock<Option<Chosen>> = OnceLock::new();
         static PASSED: AtomicU64 = AtomicU64::new(0);
         let chosen = CHOSEN.get_or_init(|| parse(&std::env::var("NONO_FAIL_POINT").ok()?));
-        let Chosen { moment, action } = chosen.as_ref()?;
+        let Chosen { moment, fifo, action } = chosen.as_ref()?;
         let point = match moment {
             Moment::Point(point) => *point,
             Moment::FirstFlush if is_before_flush => 1,
             Moment::FirstFlush => return None,
         };
         let passed = PASSED.fetch_add(1, Ordering::SeqCst) + 1;
+        if let Some(fifo) = fifo.as_ref().filter(|_| passed == point) {
+            let _ = std::fs::read(fifo);
+        }
         match action {
             Action::Fail { errno, from_then_on: true } if passed >= point => Some(*errno),
             _ if passed != point => None,
@@ -132,15 +137,14 @@ mod chosen {
                 let _ = kill_process(getpid(), Signal::STOP);
                 None
             }
-            Action::Hold(fifo) => {
-                let _ = std::fs::read(fifo);
-                None
-            }
+            Action::Nothing => None,
         }
     }
 
     fn parse(text: &str) -> Option<Chosen> {
         let (place, action) = text.split_once(':').unwrap_or((text, "kill"));
+        let (action, fifo) = action.split_once('@').unwrap_or((action, ""));
+        let fifo = (!fifo.is_empty()).then(|| fifo.into());
         let from_then_on = place.ends_with('+');
         let moment = match place.trim_end_matches('+') {
             "flush" => Moment::FirstFlush,
@@ -149,7 +153,7 @@ mod chosen {
         let action = match action {
             "kill" => Action::Kill,
             "stop" => Action::Stop,
-            fifo if fifo.starts_with('/') => Action::Hold(fifo.into()),
+            "hold" => Action::Nothing,
             name => {
                 let errno = match name {
                     "EIO" => Errno::IO,
@@ -163,6 +167,6 @@ mod chosen {
                 Action::Fail { errno, from_then_on }
             }
         };
-        Some(Chosen { moment, action })
+        Some(Chosen { moment, fifo, action })
     }
 }

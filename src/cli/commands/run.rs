@@ -18,13 +18,13 @@ use crate::cli::preflight;
 use crate::cli::progress::Bar;
 use crate::cli::render::{Palette, summary_line};
 use crate::cli::retention;
-use crate::cli::supervise::{Ended, Leftover, supervise};
+use crate::cli::supervise::{Ended, Leftover, PATIENCE, supervise, wait_for_quiet};
 use crate::cli::{Outcome, commands, review};
 use crate::config::{Profile, ProfileLibrary, Settings, apply_rules};
 use crate::diff::ChangeSummary;
 use crate::path_text::Shown;
 use crate::sandbox::{Network, Policy};
-use crate::session::{RecordRequest, Recording};
+use crate::session::{RecordError, RecordRequest, Recording};
 use crate::snapshot::SessionOrigin;
 
 /// Arguments of `nono run`.
@@ -91,7 +91,17 @@ pub(in crate::cli) fn run(args: &RunArgs, store: &StoreArgs, context: &Context) 
     };
     let (session, baseline) = (recording.manager().session().clone(), recording.baseline().clone());
     let finished = recording.finish(Some(code.into())).map_err(|error| {
-        let hint = format!("the state before is safe: nono rollback restore {id}");
+        let hint = match &error {
+            RecordError::BaselineNotDurable { is_lost: true, .. } => {
+                "this run cannot be undone".to_owned()
+            }
+            RecordError::BaselineNotDurable { is_lost: false, .. } => {
+                format!(
+                    "`nono rollback verify {id}` tries again, and says whether all of it is there"
+                )
+            }
+            _ => format!("the state before is safe: nono rollback restore {id}"),
+        };
         CliError::from(error).with_hint(hint).with_exit_code(code.max(1))
     });
     if let (Err(error), Err(_)) = (&ended, &finished) {
@@ -151,12 +161,6 @@ fn start(
     if let Some(policy) = grants.policy.as_ref().filter(|_| ended.code != 0) {
         explain_failure(policy, context);
     }
-    if let (Leftover::Writing(count), Some(_)) = (ended.leftover, recording) {
-        context.warn(format_args!(
-            "{count} processes that the command started keep writing; what they write from now on \
-             is not recorded"
-        ));
-    }
     Ok(ended)
 }
 
@@ -170,16 +174,37 @@ fn supervise_recorded(
         Ok(server) => server,
         Err(error) => {
             context.warn(format_args!("`nono snapshot` will not work inside: {error}"));
-            return supervise(command);
+            let ended = supervise(command)?;
+            wait_for_leftover(context);
+            return Ok(ended);
         }
     };
     command.env(SOCKET_VARIABLE, server.path());
     std::thread::scope(|scope| {
         scope.spawn(|| server.serve(recording));
         let ended = supervise(command);
+        if ended.is_ok() {
+            wait_for_leftover(context);
+        }
         server.stop();
         ended
     })
+}
+
+/// The last state is the one at a moment at which nobody writes, if there is one.
+fn wait_for_leftover(context: &Context) {
+    let leftover = wait_for_quiet(|| {
+        let seconds = PATIENCE.as_secs();
+        context.say(format_args!(
+            "waiting until what the command left running does not write ({seconds} s at most)"
+        ));
+    });
+    if let Leftover::Writing(count) = leftover {
+        context.warn(format_args!(
+            "{count} processes that the command started keep writing; what they write from now on \
+             is not recorded"
+        ));
+    }
 }
 
 /// The kernel tells its audit log alone which access it denied, so this says what was allowed.
