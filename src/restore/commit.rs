@@ -17,6 +17,7 @@ use super::staging::skipped;
 use super::steps::{Disk, is_same_inode};
 use crate::diff::EntryState;
 use crate::object::Node;
+use crate::progress::Progress;
 use crate::sys::FileKind;
 
 const NOT_EMPTY: &str = "the directory is not empty: what is left in it is not part of any \
@@ -36,7 +37,11 @@ impl<'d, 'a, 'b> Commit<'d, 'a, 'b> {
     }
 
     /// Takes all steps. Returns what was left as it is.
-    pub(super) fn run(mut self, work: &Work) -> Result<Vec<Skipped>, RestoreError> {
+    pub(super) fn run(
+        mut self,
+        work: &Work,
+        progress: &dyn Progress,
+    ) -> Result<Vec<Skipped>, RestoreError> {
         let mut are_contents_done = false;
         for step in &work.steps {
             match step {
@@ -55,6 +60,7 @@ impl<'d, 'a, 'b> Commit<'d, 'a, 'b> {
                     self.attributes(path, target)?;
                 }
             }
+            progress.advance(1, 0);
         }
         Ok(self.skipped)
     }

@@ -18,6 +18,7 @@ use crate::diff::Lookup;
 use crate::diff::{self, EntryState};
 use crate::object::{ContentHash, Node};
 use crate::path_text::{serde_path, to_path};
+use crate::progress::Stage;
 use crate::snapshot::{SnapshotManager, SnapshotManifest};
 use crate::store::{ObjectFile, read_root_tree, read_tree};
 use crate::sys::{self, Dir, FileKind};
@@ -122,10 +123,13 @@ impl SnapshotManager {
             let state = EntryState { attributes: entry.attributes, node: entry.node };
             pending.push((entry.path.into_vec(), name, state));
         }
+        let expected = selected.is_all().then(|| manifest.totals.expected());
+        self.progress().begin(Stage::Copy, expected);
         // Not recursive: a tree may be deeper than a stack.
         while let Some((path, name, state)) = pending.pop() {
             if self.progress().is_cancelled() {
-                return Err(RestoreError::Cancelled);
+                let written = copy.report.written_count;
+                return Err(RestoreError::CopyCancelled { to: to.to_owned(), written });
             }
             if let Node::Directory { tree } = state.node {
                 // An empty directory is copied for itself, others with what is in them.
@@ -274,10 +278,8 @@ impl CopyOut<'_> {
         let shown = self.report.to.join(to_path(name));
         self.report.skipped.extend(skipped(shown.as_os_str().as_bytes(), denied));
         self.report.written_count += 1;
-        if let Node::File { size, .. } = state.node {
-            self.report.written_bytes += size;
-            self.manager.progress().advance(1, size);
-        }
+        self.report.written_bytes += state.bytes();
+        self.manager.progress().advance(1, state.bytes());
         Ok(())
     }
 
@@ -309,6 +311,7 @@ impl CopyOut<'_> {
             let path = dir.path().as_os_str().as_bytes().to_vec();
             self.report.skipped.extend(skipped(&path, denied));
         }
+        self.manager.progress().begin(Stage::Flush, None);
         self.top.sync_file_system()?;
         self.report.skipped.sort_by(|a, b| a.path.cmp(&b.path));
         Ok(self.report)

@@ -140,6 +140,14 @@ pub enum RestoreError {
     /// Somebody asked to stop.
     #[error("stopped; nothing was changed")]
     Cancelled,
+    /// Somebody asked to stop while a copy was written.
+    #[error("stopped; {written} files were copied to {} by then", Shown::path(to))]
+    CopyCancelled {
+        /// Where the copy is.
+        to: PathBuf,
+        /// How many files are in it.
+        written: u64,
+    },
     /// The worker threads could not be started.
     #[error("cannot start worker threads: {0}; nothing was changed")]
     Threads(#[from] rayon::ThreadPoolBuildError),

@@ -82,7 +82,7 @@ impl SnapshotManager {
             let mut disk = Disk::new(&mut places, &areas, work.started);
             match way {
                 Recovery::Finish => {
-                    let skipped = Commit::new(&mut disk, true).run(&work)?;
+                    let skipped = Commit::new(&mut disk, true).run(&work, self.progress())?;
                     areas.sync()?;
                     report.outcome = RecoveryOutcome::Finished;
                     report.changes = work.changes();

@@ -11,6 +11,7 @@ use super::places::Places;
 use super::plan::RestorePlan;
 use crate::diff::EntryState;
 use crate::object::Node;
+use crate::progress::{Amount, Progress, Stage};
 use crate::store::LocalStore;
 use crate::sys::FileKind;
 
@@ -20,15 +21,25 @@ pub(super) fn is_everything_stored(
     store: &LocalStore,
     plan: &RestorePlan,
     places: &mut Places<'_>,
+    progress: &dyn Progress,
 ) -> Result<bool, RestoreError> {
     let removed = plan.actions.removals.iter().map(|removal| (&removal.path, &removal.current));
     let replaced =
         plan.actions.puts.iter().filter_map(|put| Some((&put.path, put.current.as_ref()?)));
+    let replacing = removed.chain(replaced);
+    let bytes = replacing.clone().map(|(_, current)| current.bytes());
+    let bytes = bytes.fold(0, u64::saturating_add);
+    let expected = Amount { entries: replacing.clone().count() as u64, bytes };
+    progress.begin(Stage::Compare, Some(expected));
     let mut scratch = Vec::new();
-    for (path, current) in removed.chain(replaced) {
+    for (path, current) in replacing {
+        if progress.is_cancelled() {
+            return Err(RestoreError::Cancelled);
+        }
         if !is_stored(store, path, current, places, &mut scratch)? {
             return Ok(false);
         }
+        progress.advance(1, current.bytes());
     }
     Ok(true)
 }

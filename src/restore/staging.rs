@@ -22,10 +22,10 @@ use super::plan::{Put, RestorePlan, Skipped};
 use crate::byte_path;
 use crate::object::Node;
 use crate::path_text::to_path;
-use crate::progress::Progress;
+use crate::progress::{Amount, Progress, Stage};
 use crate::snapshot::{OpenPath, TrackedRoot};
 use crate::store::LocalStore;
-use crate::sys::{self, Dir, FileKind, FileTime};
+use crate::sys::{self, Dir, EarlyFlush, FileKind, FileTime};
 
 /// Where everything of a plan is staged. Making one changes nothing.
 pub(super) struct Layout {
@@ -168,19 +168,29 @@ pub(super) fn stage(
     let plain: Vec<&Dir> = dirs.iter().map(|dir| &**dir).collect();
     let puts: Vec<(&Put, Staged)> =
         plan.actions.puts.iter().zip(layout.puts.iter().copied()).collect();
-    let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build()?;
-    let denied = pool.install(|| {
-        puts.par_iter()
-            .filter(|(put, _)| put.link_to.is_none())
-            .map_init(Vec::new, |scratch, (put, staged)| {
-                if progress.is_cancelled() {
-                    return Err(RestoreError::Cancelled);
-                }
-                let denied = make(store, plain[staged.area], &staged.name(), put, scratch)?;
-                Ok(skipped(&put.path, denied))
-            })
-            .collect::<Result<Vec<_>, _>>()
-    })?;
+    let expected = Amount { entries: puts.len() as u64, bytes: plan.bytes_to_write };
+    progress.begin(Stage::Stage, Some(expected));
+    let pool = rayon::ThreadPoolBuilder::new()
+        .num_threads(threads)
+        .thread_name(|index| format!("restore-{index}"))
+        .build()?;
+    let make_all = |flush: &EarlyFlush| {
+        pool.install(|| {
+            puts.par_iter()
+                .filter(|(put, _)| put.link_to.is_none())
+                .map_init(Vec::new, |scratch, (put, staged)| {
+                    if progress.is_cancelled() {
+                        return Err(RestoreError::Cancelled);
+                    }
+                    let denied = make(store, plain[staged.area], &staged.name(), put, scratch)?;
+                    flush.wrote(put.bytes());
+                    progress.advance(1, put.bytes());
+                    Ok(skipped(&put.path, denied))
+                })
+                .collect::<Result<Vec<_>, _>>()
+        })
+    };
+    let denied = EarlyFlush::during(&plain, make_all)??;
     let mut inodes = Vec::with_capacity(puts.len());
     for (put, staged) in &puts {
         if let Some(first) = put.link_to {
@@ -189,9 +199,6 @@ pub(super) fn stage(
             dirs[first.area].link(&first.name(), &dirs[staged.area], &staged.name())?;
         }
         inodes.push(dirs[staged.area].stat(&staged.name())?.ino);
-        if let Node::File { size, .. } = put.target.node {
-            progress.advance(1, size);
-        }
     }
     Ok(Work {
         started,

@@ -115,7 +115,7 @@ impl Fixture {
         }
         work.steps.truncate(steps);
         let mut disk = Disk::new(&mut places, &areas, started);
-        Commit::new(&mut disk, false).run(&work).unwrap();
+        Commit::new(&mut disk, false).run(&work, &crate::progress::NoProgress).unwrap();
         Some(())
     }
 

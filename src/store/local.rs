@@ -171,7 +171,7 @@ impl LocalStore {
         &self,
         work: impl FnOnce(&EarlyFlush) -> T,
     ) -> Result<T, StoreError> {
-        Ok(EarlyFlush::during(&self.dir, work)?)
+        Ok(EarlyFlush::during(&[&self.dir], work)?)
     }
 
     /// Opens an object. Its bytes are not checked yet: see [`ObjectFile::verify`].

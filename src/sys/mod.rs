@@ -16,6 +16,7 @@ mod lock;
 #[cfg(feature = "fail-points")]
 mod operation_log;
 mod path;
+mod priority;
 mod stat;
 mod xattr;
 
@@ -33,6 +34,7 @@ pub use path::{
     canonical_parent, create_private_dir, current_dir, find_program, plain_absolute,
     real_or_future_path, real_path,
 };
+pub use priority::lower_priority;
 pub use stat::{Device, FileKind, FileSystemSpace, FileTime, Stat, coarse_now};
 pub use xattr::{XattrPairs, is_captured_xattr};
 

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use clap::{Args, ValueEnum};
 
 use crate::cli::Outcome;
-use crate::cli::args::StoreArgs;
+use crate::cli::args::{StoreArgs, ThreadArgs};
 use crate::cli::context::{BOLD, Context, YELLOW};
 use crate::cli::error::CliError;
 use crate::cli::progress::Bar;
@@ -48,6 +48,8 @@ pub(in crate::cli) struct RestoreArgs {
     /// Only say what would change
     #[arg(long)]
     dry_run: bool,
+    #[command(flatten)]
+    threads: ThreadArgs,
     /// Print the report as JSON
     #[arg(long)]
     json: bool,
@@ -71,7 +73,7 @@ pub(in crate::cli) fn run(args: &RestoreArgs, store: &StoreArgs, context: &Conte
         }
         (a, b) => a.or(b).unwrap_or(0),
     };
-    let manager = SnapshotManager::open(session.path())?;
+    let manager = SnapshotManager::open(session.path())?.with_threads(args.threads.count(context)?);
     let roots: Vec<_> =
         session.manifest(number).map_or_else(|_| manager.roots().to_vec(), |m| m.manifest.roots);
     let roots: Vec<PathBuf> = roots.into_iter().map(|root| root.path).collect();
@@ -84,7 +86,7 @@ pub(in crate::cli) fn run(args: &RestoreArgs, store: &StoreArgs, context: &Conte
         only: args.only.iter().map(|only| only.change_type()).collect(),
         ..Selection::default()
     };
-    let bar = Bar::new(context, "restoring", true);
+    let bar = Bar::new(context, "restoring");
     let manager = manager.with_progress(bar.clone());
     if let Some(to) = &args.to {
         let to = sys::plain_absolute(to, &sys::current_dir()?);
@@ -124,8 +126,10 @@ pub(in crate::cli) fn restore_picked(
     selection: Selection,
     context: &Context,
 ) -> Outcome {
-    let bar = Bar::new(context, "restoring", true);
-    let manager = SnapshotManager::open(session.path())?.with_progress(bar.clone());
+    let bar = Bar::new(context, "restoring");
+    let manager = SnapshotManager::open(session.path())?
+        .with_threads(ThreadArgs::default().count(context)?)
+        .with_progress(bar.clone());
     let roots: Vec<PathBuf> = manager.roots().iter().map(|root| root.path.clone()).collect();
     let options = RestoreOptions { on_conflict: OnConflict::Refuse, selection };
     let report = carry_out(&manager, &bar, catalog, number, options, false, context)?;
@@ -159,7 +163,10 @@ fn carry_out(
         if let Some(answer) = ask(context)? {
             options.on_conflict = answer;
             let conflicts = std::mem::take(&mut report.conflicts);
-            report = manager.restore_with(number, &options)?;
+            let bar = Bar::new(context, "restoring");
+            let done = manager.clone().with_progress(bar.clone()).restore_with(number, &options);
+            bar.finish();
+            report = done?;
             // What was asked about is what is shown; a conflict that came meanwhile is new.
             for conflict in &mut report.conflicts {
                 if let Some(known) = conflicts.iter().find(|known| known.path == conflict.path) {
