@@ -1,5 +1,10 @@
 //! How long work tells what it has done, and how it is asked to stop.
 
+use std::time::Duration;
+
+/// Longest time between two looks whether something is free by now or the wait was cancelled.
+const WAIT_POLL: Duration = Duration::from_millis(25);
+
 /// A part of some work. Whoever shows it chooses the words.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
@@ -45,7 +50,8 @@ pub trait Progress: Sync {
         let _ = (stage, expected);
     }
 
-    /// Whether to stop now. The work then ends with an error and leaves nothing half-done.
+    /// Whether to stop now. The work then ends with an error and leaves nothing half-done. Asked often,
+    /// and within files too; once it is true it stays so.
     fn is_cancelled(&self) -> bool {
         false
     }
@@ -57,4 +63,33 @@ pub struct NoProgress;
 
 impl Progress for NoProgress {
     fn advance(&self, _entries: u64, _bytes: u64) {}
+}
+
+/// Passes on the wish to stop and tells nothing: for a further look at what is counted elsewhere.
+pub(crate) struct Uncounted<'a>(pub(crate) &'a dyn Progress);
+
+impl Progress for Uncounted<'_> {
+    fn advance(&self, _entries: u64, _bytes: u64) {}
+
+    fn is_cancelled(&self) -> bool {
+        self.0.is_cancelled()
+    }
+}
+
+/// Attempts something until it succeeds. `None`: the wait was cancelled.
+pub(crate) fn wait_for<T, E>(
+    progress: &dyn Progress,
+    attempt: impl Fn() -> Result<Option<T>, E>,
+) -> Result<Option<T>, E> {
+    let mut pause = Duration::from_millis(1);
+    loop {
+        if let Some(got) = attempt()? {
+            return Ok(Some(got));
+        }
+        if progress.is_cancelled() {
+            return Ok(None);
+        }
+        std::thread::sleep(pause);
+        pause = WAIT_POLL.min(pause * 2);
+    }
 }

@@ -17,7 +17,7 @@ use parking_lot::Mutex;
 use super::error::{from_store, from_sys};
 use super::key::ContentKey;
 use crate::object::Hasher;
-use crate::store::{LocalStore, ObjectFile, ObjectSource, StoreError};
+use crate::store::{LocalStore, ObjectFile, ObjectSource, StoreError, Transfer};
 use crate::sys::{self, Stat};
 
 /// Files up to this size are served from memory.
@@ -66,7 +66,7 @@ impl Verified {
             // No lock is held: this takes seconds for gigabytes.
             sys::will_read_in_order(object.file());
             if object.is_sparse() || size < OVERLAP_BYTES {
-                object.verify(&mut Vec::new()).map_err(from_store)?;
+                object.verify(&mut Transfer::unwatched(&mut Vec::new())).map_err(from_store)?;
             } else {
                 verify_overlapped(&object, key)?;
             }

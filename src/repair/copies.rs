@@ -9,7 +9,7 @@ use crate::path_text::to_path;
 use crate::snapshot::{OpenPath, SessionDir, TrackedRoot};
 use crate::{byte_path, layout};
 
-use crate::store::{ImportError, LocalStore, StoreLock};
+use crate::store::{ImportError, LocalStore, StoreLock, Transfer};
 use crate::sys::{self, Dir, FileKind};
 use crate::verify::{DamagedObject, UsedAs};
 
@@ -48,13 +48,13 @@ impl OtherStores {
         &self,
         store: &LocalStore,
         damaged: &DamagedObject,
-        scratch: &mut Vec<u8>,
+        transfer: &mut Transfer<'_>,
         lock: &StoreLock,
     ) -> Result<Option<Source>, RepairError> {
         for other in &self.stores {
             let Ok(object) = other.open_object(&damaged.hash) else { continue };
             let stat = sys::stat_open_file(object.file(), object.path())?;
-            match store.offer_file(&damaged.hash, object.file(), &stat, scratch, lock) {
+            match store.offer_file(&damaged.hash, object.file(), &stat, transfer, lock) {
                 Ok(offered) => {
                     let from = Source::Store { path: object.path().to_owned() };
                     if let Some(from) = taken(&offered, from) {
@@ -93,7 +93,7 @@ impl LivePaths {
         &self,
         store: &LocalStore,
         damaged: &DamagedObject,
-        scratch: &mut Vec<u8>,
+        transfer: &mut Transfer<'_>,
         lock: &StoreLock,
     ) -> Result<Option<Source>, RepairError> {
         let UsedAs::Contents { size } = damaged.used_as else { return Ok(None) };
@@ -103,7 +103,7 @@ impl LivePaths {
             if stat.kind != FileKind::File || stat.size != size {
                 continue;
             }
-            match store.offer_file(&damaged.hash, &file, &stat, scratch, lock) {
+            match store.offer_file(&damaged.hash, &file, &stat, transfer, lock) {
                 Ok(offered) => {
                     if let Some(from) = taken(&offered, Source::File { path: path.clone() }) {
                         return Ok(Some(from));

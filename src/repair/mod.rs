@@ -128,13 +128,22 @@ pub enum RepairError {
     Manifest(#[from] ManifestError),
     /// The store cannot be read or written.
     #[error(transparent)]
-    Store(#[from] StoreError),
+    Store(StoreError),
     /// The tracked paths cannot be looked at.
     #[error(transparent)]
     Capture(#[from] CaptureError),
     /// A file system call failed.
     #[error(transparent)]
     Io(#[from] sys::Error),
+}
+
+impl From<StoreError> for RepairError {
+    fn from(error: StoreError) -> Self {
+        match error {
+            StoreError::Cancelled => VerifyError::Cancelled.into(),
+            error => Self::Store(error),
+        }
+    }
 }
 
 impl From<ImportError> for RepairError {

@@ -7,8 +7,9 @@ use rustix::io::Errno;
 use super::copies::{LivePaths, OtherStores};
 use super::{Lost, RepairError, RepairOptions, Repaired, Source, recapture};
 use crate::object::ContentHash;
+use crate::progress::Uncounted;
 use crate::snapshot::SessionDir;
-use crate::store::{LocalStore, Offered, StoreError, StoreLock};
+use crate::store::{LocalStore, Offered, StoreError, StoreLock, Transfer};
 use crate::sys;
 use crate::verify::{DamagedObject, UsedAs};
 use std::path::PathBuf;
@@ -65,9 +66,9 @@ impl<'a> Objects<'a> {
     /// Looks for copies from the cheapest place to the dearest.
     pub(super) fn repair(&mut self, options: &RepairOptions<'_>) -> Result<(), RepairError> {
         let Some(lock) = self.lock.take() else { return Ok(()) };
-        let mut scratch = Vec::new();
+        let (mut buffer, progress) = (Vec::new(), Uncounted(options.verify.progress));
         for damaged in self.damaged {
-            match self.confirm(&damaged.hash, &mut scratch) {
+            match self.confirm(&damaged.hash, &mut Transfer::new(&mut buffer, &progress))? {
                 Confirmed::Missing => drop(self.wanted.insert(damaged.hash, damaged.used_as)),
                 Confirmed::Damaged => {
                     self.quarantined.extend(self.store.quarantine(&damaged.hash, &lock)?);
@@ -86,8 +87,9 @@ impl<'a> Objects<'a> {
             if !self.wanted.contains_key(&damaged.hash) {
                 continue;
             }
-            let copy = match others.offer(self.store, damaged, &mut scratch, &lock)? {
-                None => live.offer(self.store, damaged, &mut scratch, &lock)?,
+            let mut transfer = Transfer::new(&mut buffer, &progress);
+            let copy = match others.offer(self.store, damaged, &mut transfer, &lock)? {
+                None => live.offer(self.store, damaged, &mut transfer, &lock)?,
                 found => found,
             };
             if let Some(from) = copy {
@@ -119,15 +121,20 @@ impl<'a> Objects<'a> {
         }
     }
 
-    fn confirm(&self, hash: &ContentHash, scratch: &mut Vec<u8>) -> Confirmed {
-        match self.store.open_object(hash).and_then(|object| object.verify(scratch)) {
+    fn confirm(
+        &self,
+        hash: &ContentHash,
+        transfer: &mut Transfer<'_>,
+    ) -> Result<Confirmed, StoreError> {
+        Ok(match self.store.open_object(hash).and_then(|object| object.verify(transfer)) {
             Ok(()) => Confirmed::Intact,
+            Err(StoreError::Cancelled) => return Err(StoreError::Cancelled),
             Err(StoreError::Missing { .. }) => Confirmed::Missing,
             Err(StoreError::Io(error)) if !is_bad_disk(&error) => {
                 Confirmed::Unreadable(error.to_string())
             }
             Err(_) => Confirmed::Damaged,
-        }
+        })
     }
 
     /// What is still damaged.

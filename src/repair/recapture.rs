@@ -14,7 +14,7 @@ use crate::object::ContentHash;
 use crate::snapshot::{Budget, CaptureRequest, SessionDir, SnapshotManifest, capture};
 use crate::store::{
     ImportError, Imported, LocalStore, ObjectSource, ObjectStore, Offered, StoreError, StoreLock,
-    Stored, hash_object,
+    Stored, Transfer, hash_object,
 };
 use crate::sys;
 use crate::verify::{DamagedObject, UsedAs, VerifyOptions};
@@ -108,13 +108,12 @@ impl ObjectStore for Sieve<'_> {
         source: &File,
         size: u64,
         sparse: bool,
-        scratch: &mut Vec<u8>,
+        transfer: &mut Transfer<'_>,
     ) -> Result<Imported, ImportError> {
-        let (hash, size) =
-            hash_object(source, size, sparse, scratch).map_err(ImportError::Source)?;
+        let (hash, size) = hash_object(source, size, sparse, transfer)?;
         if self.is_wanted(&hash) {
             let stat = sys::stat_open_file(source, &PathBuf::from("a file"))?;
-            self.note(&hash, &self.store.offer_file(&hash, source, &stat, scratch, self.lock)?);
+            self.note(&hash, &self.store.offer_file(&hash, source, &stat, transfer, self.lock)?);
         }
         Ok(Imported { hash, size, is_new: false })
     }

@@ -44,6 +44,7 @@ impl<'d, 'a, 'b> Commit<'d, 'a, 'b> {
     ) -> Result<Vec<Skipped>, RestoreError> {
         let mut are_contents_done = false;
         for step in &work.steps {
+            self.disk.check_stopped()?;
             match step {
                 Step::Remove { path, current, staged } => self.remove(path, current, *staged)?,
                 Step::RemoveDirectory { path, .. } => self.remove_directory(path)?,

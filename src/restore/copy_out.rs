@@ -18,9 +18,9 @@ use crate::diff::Lookup;
 use crate::diff::{self, EntryState};
 use crate::object::{ContentHash, Node};
 use crate::path_text::{serde_path, to_path};
-use crate::progress::Stage;
+use crate::progress::{Stage, Uncounted};
 use crate::snapshot::{SnapshotManager, SnapshotManifest};
-use crate::store::{ObjectFile, read_root_tree, read_tree};
+use crate::store::{ObjectFile, Transfer, read_root_tree, read_tree};
 use crate::sys::{self, Dir, FileKind};
 
 const EXISTS: &str = "something is there already";
@@ -58,7 +58,7 @@ struct CopyOut<'a> {
     linked: HashMap<usize, (Rc<Dir>, Vec<u8>)>,
     made: Vec<Made>,
     report: CopyReport,
-    scratch: Vec<u8>,
+    buffer: Vec<u8>,
     /// A name that nobody else uses.
     temporary: Vec<u8>,
 }
@@ -107,7 +107,7 @@ impl SnapshotManager {
                 written_bytes: 0,
                 skipped: Vec::new(),
             },
-            scratch: Vec::new(),
+            buffer: Vec::new(),
             temporary: format!(".nono-copy-{}", hex::encode(&sys::random_bytes()?[..8])).into(),
         };
         let single = root.entries.len() == 1;
@@ -176,7 +176,7 @@ impl SnapshotManager {
 
     fn checked_object(&self, hash: &ContentHash) -> Result<ObjectFile, RestoreError> {
         let object = self.store().open_object(hash)?;
-        object.verify(&mut Vec::new())?;
+        object.verify(&mut Transfer::new(&mut Vec::new(), &Uncounted(self.progress())))?;
         Ok(object)
     }
 }
@@ -251,10 +251,13 @@ impl CopyOut<'_> {
         let first = group.and_then(|group| self.linked.get(&group)).cloned();
         let temporary = self.temporary.clone();
         let made = match first {
-            Some((first_dir, first_name)) => first_dir
-                .link(&first_name, &dir, &temporary)
-                .map_err(RestoreError::from)
-                .map(|()| Vec::new()),
+            Some((first_dir, first_name)) => {
+                if let Node::File { size, .. } = state.node {
+                    self.manager.progress().advance(1, size);
+                }
+                let linked = first_dir.link(&first_name, &dir, &temporary);
+                linked.map_err(RestoreError::from).map(|()| Vec::new())
+            }
             None => self.make(&dir, &temporary, path, state),
         };
         let placed = made.and_then(|denied| {
@@ -279,7 +282,6 @@ impl CopyOut<'_> {
         self.report.skipped.extend(skipped(shown.as_os_str().as_bytes(), denied));
         self.report.written_count += 1;
         self.report.written_bytes += state.bytes();
-        self.manager.progress().advance(1, state.bytes());
         Ok(())
     }
 
@@ -293,9 +295,12 @@ impl CopyOut<'_> {
         match &state.node {
             Node::File { size, hash } => {
                 let file = dir.create_file(name, 0o600)?;
-                self.manager.store().export(hash, *size, &file, &mut self.scratch).map_err(
-                    |source| RestoreError::Content { path: to_path(path).to_owned(), source },
-                )?;
+                let mut transfer = Transfer::new(&mut self.buffer, self.manager.progress());
+                self.manager
+                    .store()
+                    .export(hash, *size, &file, &mut transfer)
+                    .map_err(|error| RestoreError::content(error, path))?;
+                transfer.finish(*size);
             }
             Node::Symlink { target } => dir.make_symlink(name, target)?,
             Node::Fifo => dir.make_fifo(name, 0o600)?,

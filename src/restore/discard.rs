@@ -14,9 +14,10 @@ use std::path::{Path, PathBuf};
 use super::RestoreError;
 use super::journal::{Journal, is_area_name};
 use crate::path_text::to_path;
+use crate::progress::{Progress, Uncounted};
 use crate::snapshot::{OpenPath, SnapshotManager, TrackedRoot};
-use crate::store::{LocalStore, hash_file};
-use crate::sys::{self, Dir, FileKind};
+use crate::store::{LocalStore, StoreError, Transfer, hash_file};
+use crate::sys::{Dir, FileKind};
 
 /// What became of a restore that was given up.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -58,15 +59,16 @@ impl SnapshotManager {
     /// # Errors
     /// When it cannot be renamed, or the tracked paths cannot be looked through.
     pub fn discard_restore(&self) -> Result<Option<DiscardReport>, RestoreError> {
-        let _session_lock = self.session().lock()?;
-        let _store_lock = self.store().lock_shared()?;
+        let _session_lock = self.lock_interrupted_session()?;
+        let _store_lock = self.lock_store()?;
         let Some(journal) = Journal::bytes(self.session())? else { return Ok(None) };
         let mut report = DiscardReport::default();
         for (parent, name) in staging_directories(&self.known_roots()) {
             let path = parent.path_of(&name);
             let is_ours = journal.windows(name.len()).any(|window| window == &*name);
             let kept = if is_ours {
-                match what_is_not_stored(self.store(), &parent, &name) {
+                match what_is_not_stored(self.store(), &parent, &name, self.progress()) {
+                    Err(StoreError::Cancelled) => return Err(RestoreError::Cancelled),
                     Ok(None) => parent.remove_dir_all(&name).err().map(|error| error.to_string()),
                     Ok(Some(what)) => Some(format!("{what} in it is in no snapshot")),
                     Err(error) => Some(error.to_string()),
@@ -140,18 +142,28 @@ fn what_is_not_stored(
     store: &LocalStore,
     parent: &Dir,
     name: &[u8],
-) -> sys::Result<Option<String>> {
+    progress: &dyn Progress,
+) -> Result<Option<String>, StoreError> {
     let dir = parent.open_dir(name)?;
-    let mut scratch = Vec::new();
+    let (mut buffer, progress) = (Vec::new(), Uncounted(progress));
     for listed in dir.names()? {
         let hash = match dir.stat(&listed.name)?.kind {
-            FileKind::File => hash_file(&dir, &listed.name)?,
+            FileKind::File => {
+                hash_file(&dir, &listed.name, &mut Transfer::new(&mut buffer, &progress))?
+            }
             // Links and the like are recorded in trees only, and small enough to be looked at.
             _ => None,
         };
-        let is_stored = hash.is_some_and(|hash| {
-            store.open_object(&hash).and_then(|object| object.verify(&mut scratch)).is_ok()
-        });
+        let is_stored = match hash {
+            None => false,
+            Some(hash) => {
+                let mut transfer = Transfer::new(&mut buffer, &progress);
+                match store.open_object(&hash).and_then(|object| object.verify(&mut transfer)) {
+                    Err(StoreError::Cancelled) => return Err(StoreError::Cancelled),
+                    verified => verified.is_ok(),
+                }
+            }
+        };
         if !is_stored {
             let path = Path::new(to_path(&listed.name)).to_owned();
             return Ok(Some(crate::path_text::Shown::path(&path).to_string()));

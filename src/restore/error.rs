@@ -9,7 +9,9 @@ use crate::snapshot::{ManifestError, SnapshotError};
 use crate::store::StoreError;
 use crate::sys;
 
-/// Why a restore did not happen. Unless it is [`RestoreError::HalfDone`], nothing has changed.
+/// Why a restore did not happen. Unless it is [`RestoreError::HalfDone`], nothing has changed; a
+/// recovery ([`SnapshotManager::recover_restore`](crate::snapshot::SnapshotManager::recover_restore))
+/// that fails leaves the restore interrupted.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RestoreError {
@@ -148,6 +150,9 @@ pub enum RestoreError {
         /// How many files are in it.
         written: u64,
     },
+    /// Somebody asked to stop the recovery from an interrupted restore, which is still interrupted.
+    #[error("stopped; the restore is still interrupted, and can be finished or taken back")]
+    RecoveryStopped,
     /// The worker threads could not be started.
     #[error("cannot start worker threads: {0}; nothing was changed")]
     Threads(#[from] rayon::ThreadPoolBuildError),
@@ -188,6 +193,14 @@ impl RestoreError {
         }
     }
 
+    /// The contents of a file cannot be had from the store.
+    pub(super) fn content(error: StoreError, path: &[u8]) -> Self {
+        match error {
+            StoreError::Cancelled => Self::Cancelled,
+            source => Self::Content { path: to_path(path).to_owned(), source },
+        }
+    }
+
     pub(super) fn outside(path: &[u8]) -> Self {
         Self::Outside { path: to_path(path).to_owned() }
     }
@@ -195,7 +208,11 @@ impl RestoreError {
 
 impl From<StoreError> for RestoreError {
     fn from(error: StoreError) -> Self {
-        Self::Snapshot(error.into())
+        match error {
+            StoreError::Cancelled => Self::Cancelled,
+            StoreError::Io(error) => Self::Io(error),
+            error => Self::Snapshot(error.into()),
+        }
     }
 }
 

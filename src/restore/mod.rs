@@ -34,7 +34,7 @@ use serde::Serialize;
 use crate::diff::{self, Change};
 use crate::object::ContentHash;
 use crate::path_text::Shown;
-use crate::progress::{Amount, Progress, Stage};
+use crate::progress::{Amount, NoProgress, Progress, Stage};
 use crate::snapshot::{
     CacheUse, Capture, LoadedManifest, ManifestError, NotCaptured, SnapshotError, SnapshotKind,
     SnapshotManager, SnapshotManifest,
@@ -53,7 +53,7 @@ use journal::Work;
 use places::Places;
 pub use plan::{RestorePlan, Skipped};
 pub use recover::{Recovery, RecoveryOutcome, RecoveryReport};
-use rollback::take_back;
+use rollback::{Incomplete, take_back};
 use selection::Selected;
 pub use selection::Selection;
 use staging::{Layout, stage};
@@ -348,6 +348,9 @@ impl SnapshotManager {
             self.progress().begin(Stage::Flush, None);
             // What is put in place must be on the disk before the name that it replaces goes.
             areas.sync()?;
+            if self.progress().is_cancelled() {
+                return Err(RestoreError::Cancelled);
+            }
             journal.work = Some(work);
             journal.save(self.session())?;
             Ok(())
@@ -388,20 +391,25 @@ struct States {
 }
 
 /// Takes all steps and makes them durable, or takes back those that were taken.
+///
+/// Nobody stops it: what is left are renames. To take them back, every file that was put in place would
+/// have to be read again, because somebody may have edited it by now; that takes longer than the
+/// rest of the way.
 fn commit(
     places: &mut Places<'_>,
     areas: &Areas,
     work: &Work,
     progress: &dyn Progress,
 ) -> Result<Vec<Skipped>, RestoreError> {
-    let mut disk = Disk::new(places, areas, work.started);
+    let mut disk = Disk::new(places, areas, work.started, &NoProgress);
     let done = Commit::new(&mut disk, false).run(work, progress).and_then(|skipped| {
         areas.sync()?;
         Ok(skipped)
     });
     done.map_err(|cause| match take_back(&mut disk, work) {
-        Ok(()) => cause,
-        Err(rollback) => {
+        // Nobody stops it.
+        Ok(()) | Err(Incomplete::Stopped) => cause,
+        Err(Incomplete::Failed(rollback)) => {
             RestoreError::HalfDone { cause: Box::new(cause), rollback, staging: areas.paths() }
         }
     })

@@ -11,7 +11,7 @@ use super::commit::Commit;
 use super::journal::{Journal, Step, Work};
 use super::places::Places;
 use super::plan::Skipped;
-use super::rollback::take_back;
+use super::rollback::{Incomplete, take_back};
 use super::steps::Disk;
 use crate::diff::Change;
 use crate::object::Node;
@@ -57,15 +57,24 @@ pub struct RecoveryReport {
     pub safety_snapshot: u64,
 }
 
+/// A recovery that is stopped is not one of which nothing was changed.
+fn stopped(error: RestoreError) -> RestoreError {
+    match error {
+        RestoreError::Cancelled => RestoreError::RecoveryStopped,
+        other => other,
+    }
+}
+
 impl SnapshotManager {
     /// Finishes or takes back a restore of this session that was interrupted. `None`: there is none.
     ///
     /// # Errors
-    /// [`RestoreError`]; the journal is then still there, and either way can be tried again.
+    /// [`RestoreError`]; the journal is then still there, and either way can be tried again, also
+    /// after it was asked to stop ([`RestoreError::RecoveryStopped`]).
     pub fn recover_restore(&self, way: Recovery) -> Result<Option<RecoveryReport>, RestoreError> {
-        let _session_lock = self.session().lock()?;
+        let _session_lock = self.lock_interrupted_session()?;
         // What the journal needs must not be collected meanwhile.
-        let _store_lock = self.store().lock_shared()?;
+        let _store_lock = self.lock_store()?;
         let Some(mut journal) = Journal::load(self.session())? else { return Ok(None) };
         let safety = self.safety_of(&journal)?;
         let mut report = RecoveryReport {
@@ -79,10 +88,11 @@ impl SnapshotManager {
         if let Some(work) = journal.work.take() {
             let areas = Areas::open(&journal.areas, &safety.roots)?;
             let mut places = Places::new(&safety.roots);
-            let mut disk = Disk::new(&mut places, &areas, work.started);
+            let mut disk = Disk::new(&mut places, &areas, work.started, self.progress());
             match way {
                 Recovery::Finish => {
-                    let skipped = Commit::new(&mut disk, true).run(&work, self.progress())?;
+                    let commit = Commit::new(&mut disk, true);
+                    let skipped = commit.run(&work, self.progress()).map_err(stopped)?;
                     areas.sync()?;
                     report.outcome = RecoveryOutcome::Finished;
                     report.changes = work.changes();
@@ -90,9 +100,11 @@ impl SnapshotManager {
                     report.skipped.sort_by(|a, b| a.path.cmp(&b.path));
                 }
                 Recovery::TakeBack => {
-                    take_back(&mut disk, &work).map_err(|rollback| RestoreError::NotTakenBack {
-                        rollback,
-                        staging: areas.paths(),
+                    take_back(&mut disk, &work).map_err(|incomplete| match incomplete {
+                        Incomplete::Failed(rollback) => {
+                            RestoreError::NotTakenBack { rollback, staging: areas.paths() }
+                        }
+                        Incomplete::Stopped => RestoreError::RecoveryStopped,
                     })?;
                     areas.sync()?;
                     report.outcome = RecoveryOutcome::TakenBack;

@@ -11,19 +11,29 @@ use crate::byte_path;
 use crate::diff::EntryState;
 use crate::object::Node;
 use crate::path_text::Shown;
-use crate::sys::{self, FileKind};
+use crate::store::StoreError;
+use crate::sys::FileKind;
 
 /// Why a step could not be taken back, as a sentence.
 type Failure = String;
 
+/// Why not everything was taken back.
+pub(super) enum Incomplete {
+    /// These steps were not, the others were.
+    Failed(Vec<Failure>),
+    /// Somebody asked to stop; to be called again.
+    Stopped,
+}
+
 /// Undoes all steps, the last one first. Goes on after a failure, to bring back what it can.
-pub(super) fn take_back(disk: &mut Disk<'_, '_>, work: &Work) -> Result<(), Vec<Failure>> {
+pub(super) fn take_back(disk: &mut Disk<'_, '_>, work: &Work) -> Result<(), Incomplete> {
     let mut failures = Vec::new();
     disk.places.forget();
     for step in work.steps.iter().rev() {
-        match undo(disk, step) {
+        match disk.check_stopped().and_then(|()| undo(disk, step)) {
             Ok(None) => {}
             Ok(Some(failure)) => failures.push(failure),
+            Err(StoreError::Cancelled) => return Err(Incomplete::Stopped),
             Err(error) => failures.push(error.to_string()),
         }
     }
@@ -46,7 +56,7 @@ pub(super) fn take_back(disk: &mut Disk<'_, '_>, work: &Work) -> Result<(), Vec<
             _ => {}
         }
     }
-    if failures.is_empty() { Ok(()) } else { Err(failures) }
+    if failures.is_empty() { Ok(()) } else { Err(Incomplete::Failed(failures)) }
 }
 
 /// The state before of a directory that the restore removes or changes.
@@ -59,7 +69,7 @@ fn state_of_directory(step: &Step) -> Option<(&[u8], &EntryState)> {
     matches!(current.node, Node::Directory { .. }).then_some((path, current))
 }
 
-fn undo(disk: &mut Disk<'_, '_>, step: &Step) -> sys::Result<Option<Failure>> {
+fn undo(disk: &mut Disk<'_, '_>, step: &Step) -> Result<Option<Failure>, StoreError> {
     match step {
         Step::Remove { path, staged, .. } => undo_remove(disk, path, *staged),
         Step::RemoveDirectory { path, current } => undo_remove_directory(disk, path, current),
@@ -76,7 +86,7 @@ fn undo_remove(
     disk: &mut Disk<'_, '_>,
     path: &[u8],
     staged: Staged,
-) -> sys::Result<Option<Failure>> {
+) -> Result<Option<Failure>, StoreError> {
     let (staging, name) = disk.staging(staged)?;
     if staging.try_stat(&name)?.is_none() {
         return Ok(None);
@@ -93,7 +103,7 @@ fn undo_remove_directory(
     disk: &mut Disk<'_, '_>,
     path: &[u8],
     current: &EntryState,
-) -> sys::Result<Option<Failure>> {
+) -> Result<Option<Failure>, StoreError> {
     let place = disk.writable_place(path)?;
     match place.dir.try_stat(&place.name)? {
         Some(stat) if stat.kind == FileKind::Directory => Ok(None),
@@ -106,13 +116,16 @@ fn undo_remove_directory(
     }
 }
 
-fn undo_make_directory(disk: &mut Disk<'_, '_>, path: &[u8]) -> sys::Result<Option<Failure>> {
+fn undo_make_directory(
+    disk: &mut Disk<'_, '_>,
+    path: &[u8],
+) -> Result<Option<Failure>, StoreError> {
     let Some(place) = disk.try_place(path)? else { return Ok(None) };
     match place.dir.try_stat(&place.name)? {
         Some(stat) if stat.kind == FileKind::Directory => {
             let removed = place.dir.remove_dir(&place.name);
             disk.places.forget();
-            removed.map(|()| None)
+            Ok(removed.map(|()| None)?)
         }
         _ => Ok(None),
     }
@@ -124,7 +137,7 @@ fn undo_place(
     target: &EntryState,
     staged: Staged,
     ino: u64,
-) -> sys::Result<Option<Failure>> {
+) -> Result<Option<Failure>, StoreError> {
     let (staging, name) = disk.staging(staged)?;
     if staging.try_stat(&name)?.is_some() {
         return Ok(None);
@@ -148,7 +161,7 @@ fn undo_exchange(
     target: &EntryState,
     staged: Staged,
     ino: u64,
-) -> sys::Result<Option<Failure>> {
+) -> Result<Option<Failure>, StoreError> {
     let (staging, name) = disk.staging(staged)?;
     match staging.try_stat(&name)? {
         Some(stat) if stat.ino == ino => return Ok(None),
@@ -175,7 +188,7 @@ fn undo_attributes(
     disk: &mut Disk<'_, '_>,
     path: &[u8],
     current: Option<&EntryState>,
-) -> sys::Result<Option<Failure>> {
+) -> Result<Option<Failure>, StoreError> {
     let Some(current) = current else { return Ok(None) };
     if matches!(current.node, Node::Directory { .. }) {
         // At the very end.

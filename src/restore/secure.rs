@@ -11,8 +11,8 @@ use super::places::Places;
 use super::plan::RestorePlan;
 use crate::diff::EntryState;
 use crate::object::Node;
-use crate::progress::{Amount, Progress, Stage};
-use crate::store::LocalStore;
+use crate::progress::{Amount, Progress, Stage, Uncounted};
+use crate::store::{LocalStore, Transfer};
 use crate::sys::FileKind;
 
 /// Whether every file that the plan replaces or removes is in the store, byte for byte. `false`: one
@@ -31,12 +31,14 @@ pub(super) fn is_everything_stored(
     let bytes = bytes.fold(0, u64::saturating_add);
     let expected = Amount { entries: replacing.clone().count() as u64, bytes };
     progress.begin(Stage::Compare, Some(expected));
-    let mut scratch = Vec::new();
+    let mut buffer = Vec::new();
+    let uncounted = Uncounted(progress);
     for (path, current) in replacing {
         if progress.is_cancelled() {
             return Err(RestoreError::Cancelled);
         }
-        if !is_stored(store, path, current, places, &mut scratch)? {
+        let mut transfer = Transfer::new(&mut buffer, &uncounted);
+        if !is_stored(store, path, current, places, &mut transfer)? {
             return Ok(false);
         }
         progress.advance(1, current.bytes());
@@ -49,7 +51,7 @@ fn is_stored(
     path: &[u8],
     current: &EntryState,
     places: &mut Places<'_>,
-    scratch: &mut Vec<u8>,
+    transfer: &mut Transfer<'_>,
 ) -> Result<bool, RestoreError> {
     let Node::File { hash, .. } = &current.node else { return Ok(true) };
     let place = places.find(path)?;
@@ -59,5 +61,5 @@ fn is_stored(
         Err(error) => return Err(error.into()),
     };
     let stat = place.dir.stat_file(&file, &place.name)?;
-    Ok(stat.kind == FileKind::File && store.keep(hash, &file, &stat, scratch)?)
+    Ok(stat.kind == FileKind::File && store.keep(hash, &file, &stat, transfer)?)
 }

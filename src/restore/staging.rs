@@ -24,7 +24,7 @@ use crate::object::Node;
 use crate::path_text::to_path;
 use crate::progress::{Amount, Progress, Stage};
 use crate::snapshot::{OpenPath, TrackedRoot};
-use crate::store::LocalStore;
+use crate::store::{LocalStore, Transfer};
 use crate::sys::{self, Dir, EarlyFlush, FileKind, FileTime};
 
 /// Where everything of a plan is staged. Making one changes nothing.
@@ -178,13 +178,13 @@ pub(super) fn stage(
         pool.install(|| {
             puts.par_iter()
                 .filter(|(put, _)| put.link_to.is_none())
-                .map_init(Vec::new, |scratch, (put, staged)| {
+                .map_init(Vec::new, |buffer, (put, staged)| {
                     if progress.is_cancelled() {
                         return Err(RestoreError::Cancelled);
                     }
-                    let denied = make(store, plain[staged.area], &staged.name(), put, scratch)?;
+                    let transfer = Transfer::new(buffer, progress);
+                    let denied = make(store, plain[staged.area], &staged.name(), put, transfer)?;
                     flush.wrote(put.bytes());
-                    progress.advance(1, put.bytes());
                     Ok(skipped(&put.path, denied))
                 })
                 .collect::<Result<Vec<_>, _>>()
@@ -197,6 +197,9 @@ pub(super) fn stage(
             let first = layout.puts[first];
             // Two names of one inode are on one file system, as they were when they were captured.
             dirs[first.area].link(&first.name(), &dirs[staged.area], &staged.name())?;
+            if let Node::File { size, .. } = put.target.node {
+                progress.advance(1, size);
+            }
         }
         inodes.push(dirs[staged.area].stat(&staged.name())?.ino);
     }
@@ -273,16 +276,16 @@ fn make(
     dir: &Dir,
     name: &[u8],
     put: &Put,
-    scratch: &mut Vec<u8>,
+    mut transfer: Transfer<'_>,
 ) -> Result<Vec<String>, RestoreError> {
     let target = &put.target;
     match &target.node {
         Node::File { size, hash } => {
             let file = dir.create_file(name, 0o600)?;
-            store.export(hash, *size, &file, scratch).map_err(|source| RestoreError::Content {
-                path: to_path(&put.path).to_owned(),
-                source,
-            })?;
+            store
+                .export(hash, *size, &file, &mut transfer)
+                .map_err(|error| RestoreError::content(error, &put.path))?;
+            transfer.finish(*size);
         }
         Node::Symlink { target } => dir.make_symlink(name, target)?,
         Node::Fifo => dir.make_fifo(name, 0o600)?,

@@ -9,8 +9,9 @@ use super::journal::Staged;
 use super::places::{Place, Places};
 use crate::byte_path;
 use crate::diff::EntryState;
-use crate::object::Node;
-use crate::store::hash_file;
+use crate::object::{ContentHash, Node};
+use crate::progress::{Progress, Uncounted};
+use crate::store::{StoreError, Transfer, hash_file};
 use crate::sys::{self, Dir, FileKind, FileTime, Stat};
 
 /// The disk as the steps see it.
@@ -21,13 +22,30 @@ pub(super) struct Disk<'a, 'b> {
     started: FileTime,
     writable: HashSet<Vec<u8>>,
     is_root_user: bool,
+    /// May stop whoever can be called again; see [`check_stopped`](Self::check_stopped).
+    progress: &'a dyn Progress,
 }
 
 impl<'a, 'b> Disk<'a, 'b> {
-    pub(super) fn new(places: &'a mut Places<'b>, areas: &'a Areas, started: FileTime) -> Self {
+    pub(super) fn new(
+        places: &'a mut Places<'b>,
+        areas: &'a Areas,
+        started: FileTime,
+        progress: &'a dyn Progress,
+    ) -> Self {
         places.forget();
         let is_root_user = sys::effective_uid() == 0;
-        Self { places, areas, started, writable: HashSet::new(), is_root_user }
+        Self { places, areas, started, writable: HashSet::new(), is_root_user, progress }
+    }
+
+    /// An error between two steps if somebody asked to stop.
+    pub(super) fn check_stopped(&self) -> Result<(), StoreError> {
+        if self.progress.is_cancelled() { Err(StoreError::Cancelled) } else { Ok(()) }
+    }
+
+    fn hash(&self, place: &Place) -> Result<Option<ContentHash>, StoreError> {
+        let progress = Uncounted(self.progress);
+        hash_file(&place.dir, &place.name, &mut Transfer::new(&mut Vec::new(), &progress))
     }
 
     /// The staging directory, and the name in it.
@@ -63,7 +81,11 @@ impl<'a, 'b> Disk<'a, 'b> {
     }
 
     /// The attributes of what is at a place if it is `state`, contents included.
-    pub(super) fn holds(&self, place: &Place, state: &EntryState) -> sys::Result<Option<Stat>> {
+    pub(super) fn holds(
+        &self,
+        place: &Place,
+        state: &EntryState,
+    ) -> Result<Option<Stat>, StoreError> {
         let Some(stat) = place.dir.try_stat(&place.name)? else { return Ok(None) };
         let is_same = match &state.node {
             Node::File { size, hash } => {
@@ -72,7 +94,7 @@ impl<'a, 'b> Disk<'a, 'b> {
                     && stat.mtime == state.attributes.mtime
                     // Changed since, or so lately that its times cannot tell.
                     && (stat.ctime < self.started
-                        || hash_file(&place.dir, &place.name)? == Some(*hash))
+                        || self.hash(place)? == Some(*hash))
             }
             Node::Symlink { target } => {
                 stat.kind == FileKind::Symlink && *place.dir.read_link(&place.name)? == **target

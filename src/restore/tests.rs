@@ -5,8 +5,11 @@
 use std::collections::BTreeMap;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
 use super::*;
+use crate::progress::Progress;
 use crate::snapshot::Budget;
 use crate::walk::ExclusionConfig;
 
@@ -114,8 +117,8 @@ impl Fixture {
             return None;
         }
         work.steps.truncate(steps);
-        let mut disk = Disk::new(&mut places, &areas, started);
-        Commit::new(&mut disk, false).run(&work, &crate::progress::NoProgress).unwrap();
+        let mut disk = Disk::new(&mut places, &areas, started, &NoProgress);
+        Commit::new(&mut disk, false).run(&work, &NoProgress).unwrap();
         Some(())
     }
 
@@ -233,5 +236,98 @@ fn a_journal_that_names_other_places_touches_none_of_them() {
         assert!(fixture.manager.recover_restore(Recovery::TakeBack).is_err());
         assert_eq!(std::fs::read_dir(&outside).unwrap().count(), 1);
         assert_eq!(std::fs::read(outside.join("file")).unwrap(), b"mine");
+    }
+}
+
+/// Asks to stop as soon as something is so.
+struct StopsWhen<F>(F);
+
+impl<F: Fn() -> bool + Sync> Progress for StopsWhen<F> {
+    fn advance(&self, _entries: u64, _bytes: u64) {}
+
+    fn is_cancelled(&self) -> bool {
+        self.0()
+    }
+}
+
+fn journal_and_staging(fixture: &Fixture) -> (bool, usize) {
+    let is_staging = |path: &&PathBuf| path.to_string_lossy().contains(".nono-restore-");
+    let journal = fixture.manager.session().has_restore_journal().unwrap();
+    (journal, fixture.look().keys().filter(is_staging).count())
+}
+
+#[test]
+fn a_restore_that_is_asked_to_stop_anywhere_did_not_happen_or_is_complete() {
+    // How often is asked says how far it is. A file is made sure of and made, step by step.
+    let stops = |large: bool| {
+        let fixture = Fixture::new();
+        if large {
+            let file = fixture.temp.path().join("tracked/changed");
+            let old = fixture.look();
+            std::fs::write(&file, vec![1; 4 << 20]).unwrap();
+            fixture.manager.create_incremental().unwrap();
+            std::fs::write(&file, vec![2; 4 << 20]).unwrap();
+            assert_ne!(fixture.look(), old);
+        }
+        let number = u64::from(large);
+        let before = fixture.look();
+        for limit in 0.. {
+            let asked = AtomicU64::new(0);
+            let when = StopsWhen(move || asked.fetch_add(1, SeqCst) >= limit);
+            let manager = fixture.manager.clone().with_progress(Arc::new(when)).with_threads(1);
+            let Err(stopped) = manager.restore(number) else {
+                assert_ne!(fixture.look(), before);
+                return limit;
+            };
+            assert!(is_stopped(&stopped), "{stopped}");
+            assert_eq!(fixture.look(), before, "after {limit} questions");
+            assert_eq!(journal_and_staging(&fixture), (false, 0));
+        }
+        unreachable!()
+    };
+    let (small, large) = (stops(false), stops(true));
+    assert!(small > 5, "{small}");
+    // Read twice before it is replaced, and its successor written once: 3 questions
+    // each.
+    assert!(large > 12, "{large}");
+}
+
+fn is_stopped(error: &RestoreError) -> bool {
+    let is_capture = |error: &SnapshotError| {
+        matches!(error, SnapshotError::Capture(crate::snapshot::CaptureError::Cancelled))
+    };
+    match error {
+        RestoreError::Cancelled => true,
+        RestoreError::Snapshot(error) => is_capture(error),
+        _ => false,
+    }
+}
+
+#[test]
+fn a_restore_that_has_changed_the_first_path_runs_to_its_end() {
+    let fixture = Fixture::new();
+    // The first step moves it away.
+    let first = fixture.temp.path().join("tracked/new/deep/file");
+    let manager = fixture.manager.clone();
+    let manager = manager.with_progress(Arc::new(StopsWhen(move || !first.exists())));
+    assert_eq!(manager.restore(0).unwrap().skipped, []);
+    assert_eq!(fixture.look(), fixture.before);
+    assert_eq!(journal_and_staging(&fixture), (false, 0));
+}
+
+#[test]
+fn a_recovery_can_be_stopped_and_goes_on_later() {
+    for way in [Recovery::Finish, Recovery::TakeBack] {
+        let fixture = Fixture::new();
+        fixture.interrupt(9).unwrap();
+        // Some steps are done, then it is stopped.
+        let asked = AtomicU64::new(0);
+        let when = StopsWhen(move || asked.fetch_add(1, SeqCst) > 5);
+        let stopped = fixture.manager.clone().with_progress(Arc::new(when)).recover_restore(way);
+        assert!(matches!(stopped, Err(RestoreError::RecoveryStopped)), "{stopped:?}");
+        assert!(fixture.manager.session().has_interrupted_restore().unwrap());
+        fixture.recover(way);
+        let expected = if way == Recovery::Finish { &fixture.before } else { &fixture.after };
+        assert_eq!(&fixture.look(), expected);
     }
 }

@@ -15,7 +15,9 @@ use super::manifest::SnapshotManifest;
 use super::session_dir::{ManifestError, SessionDir};
 use crate::object::{ContentHash, Node};
 use crate::stat_cache::StatCacheWriter;
-use crate::store::{LocalStore, StoreError, StoreLock, read_links, read_root_tree, read_tree};
+use crate::store::{
+    LocalStore, StoreError, StoreLock, Transfer, read_links, read_root_tree, read_tree,
+};
 use crate::sys::FileLock;
 
 /// A baseline that is captured and announced. Dropped without [`publish`](Self::publish), it stays
@@ -115,7 +117,7 @@ fn read_all(store: &LocalStore, root: &ContentHash) -> Result<(), StoreError> {
                 pending.extend(entries.into_iter().map(|entry| entry.node));
             }
             Node::File { hash, .. } if seen.insert(hash) => {
-                store.open_object(&hash)?.verify(&mut scratch)?;
+                store.open_object(&hash)?.verify(&mut Transfer::unwatched(&mut scratch))?;
             }
             _ => {}
         }

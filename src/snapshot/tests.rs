@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::*;
 use crate::progress::Progress;
-use crate::store::LocalStore;
+use crate::store::{LocalStore, StopsAt};
 use crate::walk::ExclusionConfig;
 
 struct Place {
@@ -167,5 +167,27 @@ fn waiting_for_another_writer_can_be_cancelled() {
     let stopped = waiter.join().unwrap().unwrap_err();
     assert!(matches!(stopped, SnapshotError::Capture(CaptureError::Cancelled)), "{stopped}");
     drop(writer);
+    manager.create_baseline().unwrap();
+}
+
+#[test]
+fn a_snapshot_stops_in_the_middle_of_a_file_and_nothing_is_recorded() {
+    let place = Place::new();
+    let file = std::fs::File::create(place.path("work/huge")).unwrap();
+    // A hole of more than anybody waits for.
+    file.set_len(1 << 40).unwrap();
+    let stops = Arc::new(StopsAt::new(4 << 20));
+    let manager = SnapshotManager::new(
+        &place.path("session"),
+        &[place.path("work")],
+        ExclusionConfig::default(),
+        Budget::UNLIMITED,
+    )
+    .unwrap();
+    let stopped = manager.clone().with_progress(stops.clone()).create_baseline().unwrap_err();
+    assert!(matches!(stopped, SnapshotError::Capture(CaptureError::Cancelled)), "{stopped}");
+    assert!(stops.bytes.load(SeqCst) < 5 << 20);
+    assert_eq!(manager.snapshot_count().unwrap(), 0);
+    file.set_len(0).unwrap();
     manager.create_baseline().unwrap();
 }

@@ -4,15 +4,14 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 
-use super::StoreError;
 use super::import::{RangeError, hash_object, hash_ranges};
 use super::local::{LocalStore, ObjectFile};
+use super::{StoreError, Transfer};
 use crate::object::ContentHash;
-use crate::sys::{self, IoContext};
+use crate::sys;
 
 /// Above this many bytes, sharing blocks is tried before copying.
 const REFLINK_BYTES: u64 = 256 * 1024;
-const CHUNK_BYTES: usize = 1 << 20;
 
 /// Fills the empty file `target` with an object. When this returns without an error, the bytes in
 /// the file are the ones that the hash names.
@@ -21,7 +20,7 @@ pub(super) fn export(
     hash: &ContentHash,
     size: u64,
     target: &File,
-    scratch: &mut Vec<u8>,
+    transfer: &mut Transfer<'_>,
 ) -> Result<(), StoreError> {
     let object = store.open_object(hash)?;
     if object.size() != size {
@@ -31,9 +30,10 @@ pub(super) fn export(
     let cloned = size > REFLINK_BYTES && sys::reflink(object.file(), target, object.path())?;
     let found = if cloned {
         // The clone is checked, so that what is restored is what was checked.
-        hash_object(target, size, object.is_sparse(), scratch).at("read back", object.path())?
+        hash_object(target, size, object.is_sparse(), transfer)
+            .map_err(|error| error.at("read back", object.path()))?
     } else {
-        copy(&object, target, scratch)?
+        copy(&object, target, transfer)?
     };
     if found == (*hash, size) { Ok(()) } else { Err(object.corrupt()) }
 }
@@ -41,11 +41,10 @@ pub(super) fn export(
 fn copy(
     object: &ObjectFile,
     target: &File,
-    scratch: &mut Vec<u8>,
+    transfer: &mut Transfer<'_>,
 ) -> Result<(ContentHash, u64), StoreError> {
-    scratch.resize(CHUNK_BYTES, 0);
     let copied =
-        hash_ranges(object.file(), object.size(), object.is_sparse(), scratch, |offset, bytes| {
+        hash_ranges(object.file(), object.size(), object.is_sparse(), transfer, |offset, bytes| {
             target.write_all_at(bytes, offset)
         });
     let written = |error: io::Error| sys::Error {
@@ -55,9 +54,10 @@ fn copy(
     };
     let copied = copied.map_err(|error| match error {
         RangeError::Read(source) => {
-            sys::Error { operation: "read", path: object.path().to_owned(), source }
+            sys::Error { operation: "read", path: object.path().to_owned(), source }.into()
         }
-        RangeError::Copy(error) => written(error),
+        RangeError::Copy(error) => written(error).into(),
+        RangeError::Stopped => StoreError::Cancelled,
     })?;
     if object.is_sparse() {
         target.set_len(copied.1).map_err(written)?;

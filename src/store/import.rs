@@ -9,16 +9,16 @@ use std::convert::Infallible;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
+use std::path::Path;
 
-use super::StoreError;
 use super::local::{LocalStore, OBJECT_MODE};
+use super::transfer::{STEP_BYTES, Stopped};
+use super::{StoreError, Transfer};
 use crate::object::{ContentHash, Hasher};
 use crate::sys::{self, IoContext, TempFile};
 
 /// Files up to this many bytes are read whole. Above it, cloning blocks is cheaper than copying.
 const SMALL_BYTES: u64 = 256 * 1024;
-/// Step of reading and writing larger files, in bytes.
-const CHUNK_BYTES: usize = 1024 * 1024;
 
 /// What was stored of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -53,12 +53,12 @@ pub(super) fn import(
     source: &File,
     size: u64,
     sparse: bool,
-    scratch: &mut Vec<u8>,
+    transfer: &mut Transfer<'_>,
 ) -> Result<Imported, ImportError> {
     if size <= SMALL_BYTES {
-        import_small(store, source, size, scratch)
+        import_small(store, source, size, transfer)
     } else {
-        import_large(store, source, size, sparse, scratch)
+        import_large(store, source, size, sparse, transfer)
     }
 }
 
@@ -66,11 +66,11 @@ fn import_small(
     store: &LocalStore,
     source: &File,
     size: u64,
-    scratch: &mut Vec<u8>,
+    transfer: &mut Transfer<'_>,
 ) -> Result<Imported, ImportError> {
-    scratch.resize(size as usize, 0);
-    let len = sys::read_full_at(source, scratch, 0).map_err(ImportError::Source)?;
-    let stored = super::ObjectStore::write(store, &scratch[..len])?;
+    transfer.buffer.resize(size as usize, 0);
+    let len = sys::read_full_at(source, transfer.buffer, 0).map_err(ImportError::Source)?;
+    let stored = super::ObjectStore::write(store, &transfer.buffer[..len])?;
     Ok(Imported { hash: stored.hash, size: len as u64, is_new: stored.is_new })
 }
 
@@ -79,9 +79,9 @@ fn import_large(
     source: &File,
     size: u64,
     sparse: bool,
-    scratch: &mut Vec<u8>,
+    transfer: &mut Transfer<'_>,
 ) -> Result<Imported, ImportError> {
-    let (temp, hash, size) = copy_to_temp(store, source, size, sparse, scratch)?;
+    let (temp, hash, size) = copy_to_temp(store, source, size, sparse, transfer)?;
     let is_new = store.adopt(&temp, &hash, size)?;
     Ok(Imported { hash, size, is_new })
 }
@@ -92,22 +92,23 @@ pub(super) fn copy_to_temp<'s>(
     source: &File,
     size: u64,
     sparse: bool,
-    scratch: &mut Vec<u8>,
+    transfer: &mut Transfer<'_>,
 ) -> Result<(TempFile<'s>, ContentHash, u64), ImportError> {
     let temp = TempFile::new(store.dir(), OBJECT_MODE)?;
-    scratch.resize(CHUNK_BYTES, 0);
     let cloned = sys::reflink(source, temp.file(), store.dir().path())?;
     let (hash, size) = if cloned {
         let len = temp.file().metadata().at("look at", store.dir().path())?.len();
         // Our own clone is read back: a failure is the store's, not the source's.
-        hash_object(temp.file(), len, true, scratch).at("read back from", store.dir().path())?
+        hash_object(temp.file(), len, true, transfer)
+            .map_err(|error| error.at("read back from", store.dir().path()))?
     } else {
-        let (hash, len) = hash_ranges(source, size, sparse, scratch, |offset, bytes| {
+        let (hash, len) = hash_ranges(source, size, sparse, transfer, |offset, bytes| {
             temp.file().write_all_at(bytes, offset).at("write an object in", store.dir().path())
         })
         .map_err(|error| match error {
             RangeError::Read(error) => ImportError::Source(error),
             RangeError::Copy(error) => error.into(),
+            RangeError::Stopped => StoreError::Cancelled.into(),
         })?;
         // A hole at the end is made by the length alone.
         temp.file().set_len(len).at("write an object in", store.dir().path())?;
@@ -122,11 +123,47 @@ pub(super) enum RangeError<C> {
     Read(io::Error),
     /// What was read could not be handed on.
     Copy(C),
+    /// Somebody asked to stop.
+    Stopped,
 }
 
 impl<C> From<io::Error> for RangeError<C> {
     fn from(error: io::Error) -> Self {
         Self::Read(error)
+    }
+}
+
+impl<C> From<Stopped> for RangeError<C> {
+    fn from(_: Stopped) -> Self {
+        Self::Stopped
+    }
+}
+
+/// Why a file has no hash.
+#[derive(Debug)]
+pub(crate) enum HashError {
+    /// It could not be read.
+    Read(io::Error),
+    /// Somebody asked to stop.
+    Stopped,
+}
+
+impl HashError {
+    /// The error of a file that belongs to the store.
+    pub(crate) fn at(self, operation: &'static str, path: &Path) -> StoreError {
+        match self {
+            Self::Read(source) => sys::Error { operation, path: path.to_owned(), source }.into(),
+            Self::Stopped => StoreError::Cancelled,
+        }
+    }
+}
+
+impl From<HashError> for ImportError {
+    fn from(error: HashError) -> Self {
+        match error {
+            HashError::Read(error) => Self::Source(error),
+            HashError::Stopped => StoreError::Cancelled.into(),
+        }
     }
 }
 
@@ -136,9 +173,10 @@ pub(super) fn hash_ranges<C>(
     file: &File,
     len: u64,
     sparse: bool,
-    scratch: &mut [u8],
+    transfer: &mut Transfer<'_>,
     mut copy: impl FnMut(u64, &[u8]) -> Result<(), C>,
 ) -> Result<(ContentHash, u64), RangeError<C>> {
+    transfer.buffer.resize(STEP_BYTES, 0);
     let mut hasher = Hasher::new();
     let mut hashed = 0;
     let mut visit = |offset: u64, length: u64, is_data: bool| -> Result<(), RangeError<C>> {
@@ -146,17 +184,21 @@ pub(super) fn hash_ranges<C>(
             // The file ended early in the range before.
             return Ok(());
         }
-        if !is_data {
-            hasher.update_zeros(length);
-            hashed += length;
-            return Ok(());
-        }
         let end = offset + length;
         while hashed < end {
-            let step = (end - hashed).min(scratch.len() as u64) as usize;
-            let count = sys::read_full_at(file, &mut scratch[..step], hashed)?;
-            hasher.update(&scratch[..count]);
-            copy(hashed, &scratch[..count]).map_err(RangeError::Copy)?;
+            if hashed > 0 {
+                transfer.reached(hashed)?;
+            }
+            let step = (end - hashed).min(STEP_BYTES as u64) as usize;
+            if !is_data {
+                hasher.update_zeros(step as u64);
+                hashed += step as u64;
+                continue;
+            }
+            let bytes = &mut transfer.buffer[..step];
+            let count = sys::read_full_at(file, bytes, hashed)?;
+            hasher.update(&bytes[..count]);
+            copy(hashed, &bytes[..count]).map_err(RangeError::Copy)?;
             hashed += count as u64;
             if count < step {
                 break;
@@ -177,25 +219,29 @@ pub(crate) fn hash_object(
     file: &File,
     len: u64,
     sparse: bool,
-    scratch: &mut Vec<u8>,
-) -> io::Result<(ContentHash, u64)> {
-    scratch.resize(CHUNK_BYTES, 0);
-    match hash_ranges(file, len, sparse, scratch, |_, _| Ok::<_, Infallible>(())) {
+    transfer: &mut Transfer<'_>,
+) -> Result<(ContentHash, u64), HashError> {
+    match hash_ranges(file, len, sparse, transfer, |_, _| Ok::<_, Infallible>(())) {
         Ok(hashed) => Ok(hashed),
-        Err(RangeError::Read(error)) => Err(error),
+        Err(RangeError::Read(error)) => Err(HashError::Read(error)),
+        Err(RangeError::Stopped) => Err(HashError::Stopped),
     }
 }
 
 /// Hash of the contents of a file that may change meanwhile; `None` for what is no regular file.
 ///
 /// # Errors
-/// When it cannot be read.
-pub(crate) fn hash_file(dir: &sys::Dir, name: &[u8]) -> sys::Result<Option<ContentHash>> {
+/// When it cannot be read, or [`StoreError::Cancelled`].
+pub(crate) fn hash_file(
+    dir: &sys::Dir,
+    name: &[u8],
+    transfer: &mut Transfer<'_>,
+) -> Result<Option<ContentHash>, StoreError> {
     let file = dir.open_file(name, true)?;
     let stat = dir.stat_file(&file, name)?;
     if stat.kind != sys::FileKind::File {
         return Ok(None);
     }
-    let hashed = hash_object(&file, stat.size, stat.is_sparse(), &mut Vec::new());
-    Ok(Some(hashed.at("read", &dir.path_of(name))?.0))
+    let hashed = hash_object(&file, stat.size, stat.is_sparse(), transfer);
+    Ok(Some(hashed.map_err(|error| error.at("read", &dir.path_of(name)))?.0))
 }

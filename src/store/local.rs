@@ -6,7 +6,9 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::import;
-use super::{ImportError, Imported, ObjectSource, ObjectStore, StoreError, Stored, export};
+use super::{
+    ImportError, Imported, ObjectSource, ObjectStore, StoreError, Stored, Transfer, export,
+};
 use crate::object::ContentHash;
 use crate::sys::{self, Dir, EarlyFlush, FileKind, FileLock, FileTime, IoContext, Stat, TempFile};
 
@@ -204,35 +206,36 @@ impl LocalStore {
     /// returns; holes stay holes, and blocks are shared where the file system can.
     ///
     /// # Errors
-    /// [`StoreError::Missing`], [`StoreError::Corrupt`], or a disk that is full.
+    /// [`StoreError::Missing`], [`StoreError::Corrupt`], a disk that is full, or
+    /// [`StoreError::Cancelled`].
     pub fn export(
         &self,
         hash: &ContentHash,
         size: u64,
         target: &File,
-        scratch: &mut Vec<u8>,
+        transfer: &mut Transfer<'_>,
     ) -> Result<(), StoreError> {
-        export::export(self, hash, size, target, scratch)
+        export::export(self, hash, size, target, transfer)
     }
 
     /// Makes sure that the object `hash` is stored intact, reading it, and storing it again from
     /// `file` when it is missing or damaged. `Ok(false)` when the file has other bytes.
     ///
     /// # Errors
-    /// When the file cannot be read or the store cannot be written.
+    /// When the file cannot be read or the store cannot be written, or [`StoreError::Cancelled`].
     pub fn keep(
         &self,
         hash: &ContentHash,
         file: &File,
         stat: &Stat,
-        scratch: &mut Vec<u8>,
+        transfer: &mut Transfer<'_>,
     ) -> Result<bool, StoreError> {
-        let found = import::hash_object(file, stat.size, stat.is_sparse(), scratch)
-            .at("read again", self.path())?;
+        let found = import::hash_object(file, stat.size, stat.is_sparse(), transfer)
+            .map_err(|error| error.at("read again", self.path()))?;
         if found != (*hash, stat.size) {
             return Ok(false);
         }
-        let intact = self.open_object(hash).and_then(|object| object.verify(scratch));
+        let intact = self.open_object(hash).and_then(|object| object.verify(transfer));
         match intact {
             Ok(()) => return Ok(true),
             Err(StoreError::Missing { .. }) => {}
@@ -242,7 +245,7 @@ impl LocalStore {
             Err(error) => return Err(error),
         }
         tracing::warn!(object = %hash, "stored again an object that was missing or damaged");
-        match self.import(file, stat.size, stat.is_sparse(), scratch) {
+        match self.import(file, stat.size, stat.is_sparse(), transfer) {
             Ok(imported) => Ok(imported.hash == *hash),
             Err(ImportError::Store(error)) => Err(error),
             Err(ImportError::Source(source)) => {
@@ -399,9 +402,9 @@ impl ObjectStore for LocalStore {
         source: &File,
         size: u64,
         sparse: bool,
-        scratch: &mut Vec<u8>,
+        transfer: &mut Transfer<'_>,
     ) -> Result<Imported, ImportError> {
-        import::import(self, source, size, sparse, scratch)
+        import::import(self, source, size, sparse, transfer)
     }
 }
 
@@ -419,10 +422,10 @@ impl ObjectFile {
     /// Reads all bytes and compares their hash with the object's name.
     ///
     /// # Errors
-    /// [`StoreError::Corrupt`], or a failed read.
-    pub fn verify(&self, scratch: &mut Vec<u8>) -> Result<(), StoreError> {
-        let (hash, len) = import::hash_object(&self.file, self.size, self.sparse, scratch)
-            .at("read", &self.path)?;
+    /// [`StoreError::Corrupt`], a failed read, or [`StoreError::Cancelled`].
+    pub fn verify(&self, transfer: &mut Transfer<'_>) -> Result<(), StoreError> {
+        let (hash, len) = import::hash_object(&self.file, self.size, self.sparse, transfer)
+            .map_err(|error| error.at("read", &self.path))?;
         if hash == self.hash && len == self.size { Ok(()) } else { Err(self.corrupt()) }
     }
 
@@ -530,10 +533,11 @@ mod tests {
         let len = 64 << 20;
         let source = file_with(&temp, len, &[(5 << 20, b"middle"), (len - 3, b"end")]);
         let mut scratch = Vec::new();
-        let imported = store.import(&source, len, true, &mut scratch).unwrap();
+        let imported =
+            store.import(&source, len, true, &mut Transfer::unwatched(&mut scratch)).unwrap();
         assert_eq!(imported.size, len);
         let object = store.open_object(&imported.hash).unwrap();
-        object.verify(&mut scratch).unwrap();
+        object.verify(&mut Transfer::unwatched(&mut scratch)).unwrap();
         let blocks = std::fs::metadata(object.path()).unwrap().blocks();
         assert!(blocks * 512 < 1 << 20, "{blocks} blocks are not sparse");
     }
@@ -542,28 +546,42 @@ mod tests {
     fn a_hole_at_the_end_counts() {
         let (temp, store) = store();
         let source = file_with(&temp, 3 << 20, &[(0, b"start")]);
-        let imported = store.import(&source, 3 << 20, true, &mut Vec::new()).unwrap();
+        let imported = store
+            .import(&source, 3 << 20, true, &mut Transfer::unwatched(&mut Vec::new()))
+            .unwrap();
         assert_eq!(imported.size, 3 << 20);
-        store.open_object(&imported.hash).unwrap().verify(&mut Vec::new()).unwrap();
+        store
+            .open_object(&imported.hash)
+            .unwrap()
+            .verify(&mut Transfer::unwatched(&mut Vec::new()))
+            .unwrap();
     }
 
     #[test]
     fn a_file_that_shrank_is_stored_as_it_was_read() {
         let (temp, store) = store();
         let source = file_with(&temp, 1 << 20, &[(0, b"start")]);
-        let imported = store.import(&source, 4 << 20, false, &mut Vec::new()).unwrap();
+        let imported = store
+            .import(&source, 4 << 20, false, &mut Transfer::unwatched(&mut Vec::new()))
+            .unwrap();
         assert_eq!(imported.size, 1 << 20);
-        store.open_object(&imported.hash).unwrap().verify(&mut Vec::new()).unwrap();
+        store
+            .open_object(&imported.hash)
+            .unwrap()
+            .verify(&mut Transfer::unwatched(&mut Vec::new()))
+            .unwrap();
     }
 
     #[test]
     fn a_sparse_file_that_shrank_is_stored_under_the_hash_of_what_is_stored() {
         let (temp, store) = store();
         let source = file_with(&temp, 1 << 20, &[(0, b"start")]);
-        let imported = store.import(&source, 4 << 20, true, &mut Vec::new()).unwrap();
+        let imported = store
+            .import(&source, 4 << 20, true, &mut Transfer::unwatched(&mut Vec::new()))
+            .unwrap();
         let object = store.open_object(&imported.hash).unwrap();
         assert_eq!(object.size(), imported.size);
-        object.verify(&mut Vec::new()).unwrap();
+        object.verify(&mut Transfer::unwatched(&mut Vec::new())).unwrap();
     }
 
     #[test]

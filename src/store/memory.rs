@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use parking_lot::Mutex;
 
-use super::{ImportError, Imported, ObjectSource, ObjectStore, StoreError, Stored};
+use super::{ImportError, Imported, ObjectSource, ObjectStore, StoreError, Stored, Transfer};
 use crate::object::ContentHash;
 use crate::sys;
 
@@ -46,11 +46,11 @@ impl ObjectStore for MemoryStore {
         source: &File,
         size: u64,
         _sparse: bool,
-        scratch: &mut Vec<u8>,
+        transfer: &mut Transfer<'_>,
     ) -> Result<Imported, ImportError> {
-        scratch.resize(size as usize, 0);
-        let len = sys::read_full_at(source, scratch, 0).map_err(ImportError::Source)?;
-        let Stored { hash, is_new } = self.write(&scratch[..len])?;
+        transfer.buffer.resize(size as usize, 0);
+        let len = sys::read_full_at(source, transfer.buffer, 0).map_err(ImportError::Source)?;
+        let Stored { hash, is_new } = self.write(&transfer.buffer[..len])?;
         Ok(Imported { hash, size: len as u64, is_new })
     }
 }

@@ -18,6 +18,7 @@ mod local;
 mod memory;
 mod overlay;
 mod quarantine;
+mod transfer;
 
 use std::fs::File;
 use std::path::PathBuf;
@@ -32,6 +33,9 @@ pub use local::{FoundObject, LocalStore, ObjectFile, StoreLock};
 pub use memory::MemoryStore;
 pub use overlay::OverlayStore;
 pub use quarantine::{Offered, Quarantined};
+pub use transfer::Transfer;
+#[cfg(test)]
+pub(crate) use transfer::tests::StopsAt;
 
 /// Largest tree, root or link object that is read into memory, in bytes.
 pub const MAX_TREE_BYTES: u64 = 1 << 30;
@@ -71,13 +75,19 @@ pub enum StoreError {
     /// A file system call on the store failed.
     #[error(transparent)]
     Io(#[from] sys::Error),
+    /// Somebody asked to stop, through the [`Progress`](crate::progress::Progress) of a [`Transfer`].
+    #[error("stopped")]
+    Cancelled,
 }
 
 impl StoreError {
     /// Whether an object is missing, damaged or of the wrong kind, in contrast to a disk that is
-    /// full or not readable.
+    /// full or not readable, and to work that was stopped.
     pub fn is_damage(&self) -> bool {
-        !matches!(self, Self::Io(_))
+        match self {
+            Self::Missing { .. } | Self::Corrupt { .. } | Self::Undecodable { .. } => true,
+            Self::Io(_) | Self::Cancelled => false,
+        }
     }
 }
 
@@ -115,16 +125,17 @@ pub trait ObjectStore: ObjectSource {
     fn write(&self, bytes: &[u8]) -> Result<Stored, StoreError>;
 
     /// Stores the first `size` bytes of an open file, reading each byte once. Fewer are stored
-    /// when the file is shorter by now; the result says how many. `scratch` is a buffer to reuse.
+    /// when the file is shorter by now; the result says how many.
     ///
     /// # Errors
-    /// Tells a source that cannot be read from a store that cannot be written.
+    /// Tells a source that cannot be read from a store that cannot be written;
+    /// [`StoreError::Cancelled`] when it was stopped.
     fn import(
         &self,
         source: &File,
         size: u64,
         sparse: bool,
-        scratch: &mut Vec<u8>,
+        transfer: &mut Transfer<'_>,
     ) -> Result<Imported, ImportError>;
 }
 

@@ -5,6 +5,7 @@ use std::fs::File;
 use super::import::hash_object;
 use super::{
     ImportError, Imported, LocalStore, MemoryStore, ObjectSource, ObjectStore, StoreError, Stored,
+    Transfer,
 };
 use crate::object::ContentHash;
 
@@ -49,10 +50,9 @@ impl ObjectStore for OverlayStore<'_> {
         source: &File,
         size: u64,
         sparse: bool,
-        scratch: &mut Vec<u8>,
+        transfer: &mut Transfer<'_>,
     ) -> Result<Imported, ImportError> {
-        let (hash, size) =
-            hash_object(source, size, sparse, scratch).map_err(ImportError::Source)?;
+        let (hash, size) = hash_object(source, size, sparse, transfer)?;
         Ok(Imported { hash, size, is_new: false })
     }
 }

@@ -18,7 +18,7 @@ use std::path::PathBuf;
 
 use super::import::copy_to_temp;
 use super::local::{FoundObject, LocalStore, OBJECT_MODE, StoreLock, relative_name};
-use super::{ImportError, StoreError};
+use super::{ImportError, StoreError, Transfer};
 use crate::layout;
 use crate::object::ContentHash;
 use crate::sys::{Dir, IoContext, Stat, TempFile};
@@ -76,16 +76,17 @@ impl LocalStore {
     /// Offers an open file as a copy of an object. For the lock see [`quarantine`](Self::quarantine).
     ///
     /// # Errors
-    /// Tells a source that cannot be read from a store that cannot be written.
+    /// Tells a source that cannot be read from a store that cannot be written;
+    /// [`StoreError::Cancelled`] when it was stopped.
     pub fn offer_file(
         &self,
         hash: &ContentHash,
         source: &File,
         stat: &Stat,
-        scratch: &mut Vec<u8>,
+        transfer: &mut Transfer<'_>,
         _lock: &StoreLock,
     ) -> Result<Offered, ImportError> {
-        let (temp, found, _) = copy_to_temp(self, source, stat.size, stat.is_sparse(), scratch)?;
+        let (temp, found, _) = copy_to_temp(self, source, stat.size, stat.is_sparse(), transfer)?;
         if found != *hash {
             return Ok(Offered::Refused);
         }
@@ -198,7 +199,9 @@ mod tests {
             std::fs::write(&from, bytes).unwrap();
             let file = File::open(&from).unwrap();
             let stat = stat_open_file(&file, &from).unwrap();
-            store.offer_file(&hash, &file, &stat, &mut Vec::new(), &lock).unwrap()
+            store
+                .offer_file(&hash, &file, &stat, &mut Transfer::unwatched(&mut Vec::new()), &lock)
+                .unwrap()
         };
         assert_eq!(offer(b"evil"), Offered::Refused);
         assert_eq!(std::fs::read(&path).unwrap(), b"baad");

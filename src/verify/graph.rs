@@ -14,7 +14,7 @@ use rayon::prelude::*;
 use super::VerifyError;
 use crate::object::{ContentHash, DecodeError, LinkGroups, Node as EntryNode, RootTree, Tree};
 use crate::progress::{Amount, Progress, Stage};
-use crate::store::{LocalStore, MAX_TREE_BYTES, ObjectSource, StoreError};
+use crate::store::{LocalStore, MAX_TREE_BYTES, ObjectSource, StoreError, Transfer};
 
 /// So many lists are read and held in memory at once.
 const LISTS_AT_ONCE: usize = 1024;
@@ -208,9 +208,8 @@ impl Graph {
         reading.progress.begin(Stage::ReadContents, Some(expected));
         let read: Vec<_> = reading.pool.install(|| {
             let files = unread_files.par_iter().with_max_len(FILES_AT_ONCE);
-            files.map(|id| self.read_file(*id, reading)).collect()
-        });
-        check_cancelled(reading)?;
+            files.map(|id| self.read_file(*id, reading)).collect::<Result<_, _>>()
+        })?;
         for (id, (bytes, damage)) in unread_files.into_iter().zip(read) {
             self.nodes[id as usize].bytes = bytes;
             if let Some(damage) = damage {
@@ -336,28 +335,31 @@ impl Graph {
         }
     }
 
-    fn read_file(&self, id: NodeId, reading: &Reading<'_>) -> (Option<u64>, Option<Damage>) {
+    fn read_file(&self, id: NodeId, reading: &Reading<'_>) -> Result<ReadContents, VerifyError> {
         thread_local! {
-            static SCRATCH: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+            static BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
         }
         let Node { hash, role, .. } = self.node(id);
-        let Role::File { size: expected } = *role else { return (None, None) };
-        if reading.progress.is_cancelled() {
-            return (None, None);
-        }
+        let Role::File { size: expected } = *role else { return Ok((None, None)) };
+        check_cancelled(reading)?;
         let object = match reading.store.open_object(hash) {
             Ok(object) => object,
-            Err(error) => return (None, Some(Damage::of(error))),
+            Err(error) => return Ok((None, Some(Damage::of(error)))),
         };
         let size = object.size();
-        let verified = SCRATCH.with_borrow_mut(|scratch| object.verify(scratch));
-        reading.progress.advance(1, size);
+        let verified = BUFFER.with_borrow_mut(|buffer| {
+            let mut transfer = Transfer::new(buffer, reading.progress);
+            let verified = object.verify(&mut transfer);
+            transfer.finish(size);
+            verified
+        });
         let damage = match verified {
+            Err(StoreError::Cancelled) => return Err(VerifyError::Cancelled),
             Err(error) => Some(Damage::of(error)),
             Ok(()) if size != expected => Some(Damage::WrongSize { actual: size }),
             Ok(()) => None,
         };
-        (Some(size), damage)
+        Ok((Some(size), damage))
     }
 }
 
@@ -383,6 +385,9 @@ fn undecodable(kind: &str, error: &DecodeError) -> String {
 fn check_cancelled(reading: &Reading<'_>) -> Result<(), VerifyError> {
     if reading.progress.is_cancelled() { Err(VerifyError::Cancelled) } else { Ok(()) }
 }
+
+/// Length of an object with contents, and what is wrong with it.
+type ReadContents = (Option<u64>, Option<Damage>);
 
 struct ReadList {
     bytes: Option<u64>,

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::object::{Attributes, Node, RootEntry, RootTree, Tree, TreeEntry};
 use crate::snapshot::{Budget, SessionMetadata, SnapshotManager, SnapshotManifest};
-use crate::store::{ObjectStore, read_root_tree, read_tree};
+use crate::store::{ObjectStore, StopsAt, read_root_tree, read_tree};
 use crate::walk::ExclusionConfig;
 
 /// A tracked directory and a store, in a directory of their own.
@@ -728,6 +728,21 @@ fn a_cancelled_verification_is_an_error_and_is_not_believed_later() {
     let stopped = verifier.session(manager.session());
     assert!(matches!(stopped, Err(VerifyError::Cancelled)));
     assert_eq!(verifier.objects_checked(), 0);
+}
+
+#[test]
+fn a_verification_stops_in_the_middle_of_an_object_and_while_it_waits() {
+    let lab = Lab::new();
+    fs::write(lab.work().join("large"), vec![1; 8 << 20]).unwrap();
+    let (manager, _) = lab.session("s");
+    let stops = StopsAt::new(2 << 20);
+    let options = VerifyOptions { progress: &stops, ..options() };
+    let stopped = verify_session(manager.session(), manager.store(), &options);
+    assert!(matches!(stopped, Err(VerifyError::Cancelled)));
+    let collector = manager.store().lock_exclusive().unwrap();
+    assert!(matches!(Verifier::new(manager.store(), options), Err(VerifyError::Cancelled)));
+    drop(collector);
+    assert!(verify(&manager).ok);
 }
 
 #[test]

@@ -7,6 +7,7 @@ use super::report::{Problem, SnapshotCheck, VerifyReport};
 use super::uses::{self, DamagedObject};
 use super::{VerifyError, VerifyOptions};
 use crate::path_text::{Shown, to_path};
+use crate::progress::wait_for;
 use crate::snapshot::{SessionDir, Totals};
 use crate::store::{LocalStore, StoreLock};
 
@@ -33,14 +34,20 @@ impl<'a> Verifier<'a> {
     /// A verifier that has read nothing yet. Waits while a collector is at work.
     ///
     /// # Errors
-    /// When threads cannot be started.
+    /// When threads cannot be started, or the wait was cancelled.
     pub fn new(store: &'a LocalStore, options: VerifyOptions<'a>) -> Result<Self, VerifyError> {
         let pool = rayon::ThreadPoolBuilder::new()
             .num_threads(options.threads)
             .thread_name(|index| format!("verify-{index}"))
             .build()?;
-        let lock = store.lock_shared();
-        let lock = lock.inspect_err(|error| tracing::warn!("verifying without lock: {error}")).ok();
+        let lock = match wait_for(options.progress, || store.try_lock_shared()) {
+            Ok(Some(lock)) => Some(lock),
+            Ok(None) => return Err(VerifyError::Cancelled),
+            Err(error) => {
+                tracing::warn!("verifying without lock: {error}");
+                None
+            }
+        };
         Ok(Self { store, options, pool, graph: Graph::default(), _lock: lock })
     }
 

@@ -10,7 +10,7 @@ use crate::object::{ContentHash, Node, TreeEntry, Xattrs};
 use crate::path_text::to_path;
 use crate::snapshot::manifest::NotCapturedReason;
 use crate::stat_cache::{CachedFile, StatKey};
-use crate::store::{ImportError, StoreError};
+use crate::store::{ImportError, StoreError, Transfer};
 use crate::sys::{self, Dir, FileKind, Stat};
 use crate::walk::FoundEntry;
 
@@ -132,7 +132,6 @@ impl Capturer<'_> {
         if is_new {
             self.object_written(size);
         }
-        self.request.progress.advance(1, size);
         let cached = if is_stable {
             Some(CachedFile { key: StatKey::of(&stat), hash, xattrs: xattrs.clone() })
         } else {
@@ -150,8 +149,22 @@ impl Capturer<'_> {
 
     fn try_read_file(&self, dir: &Dir, found: &FoundEntry) -> Result<ReadFile, ReadError> {
         thread_local! {
-            static SCRATCH: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+            static BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
         }
+        BUFFER.with_borrow_mut(|buffer| {
+            let mut transfer = Transfer::new(buffer, self.request.progress);
+            let read = self.read_until_stable(dir, found, &mut transfer)?;
+            transfer.finish(read.size);
+            Ok(read)
+        })
+    }
+
+    fn read_until_stable(
+        &self,
+        dir: &Dir,
+        found: &FoundEntry,
+        transfer: &mut Transfer<'_>,
+    ) -> Result<ReadFile, ReadError> {
         let owns = self.is_root_user || found.stat.uid == sys::effective_uid();
         let file = match dir.open_file(&found.name, owns) {
             Err(error) if error.is_symlink_in_path() => return Err(ReadError::Changed),
@@ -163,9 +176,8 @@ impl Capturer<'_> {
         }
         let mut attempt = 1;
         loop {
-            let imported = SCRATCH.with_borrow_mut(|scratch| {
-                self.request.store.import(&file, before.size, before.is_sparse(), scratch)
-            });
+            let (size, is_sparse) = (before.size, before.is_sparse());
+            let imported = self.request.store.import(&file, size, is_sparse, transfer);
             let imported = imported.map_err(|error| match error {
                 ImportError::Source(source) => {
                     let path = dir.path_of(&found.name);

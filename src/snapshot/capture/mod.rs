@@ -85,7 +85,7 @@ pub enum CaptureError {
     OverBudget(Box<OverBudget>),
     /// The store cannot be read or written.
     #[error(transparent)]
-    Store(#[from] StoreError),
+    Store(StoreError),
     /// A filter in a manifest is not valid.
     #[error(transparent)]
     Pattern(#[from] InvalidPattern),
@@ -95,6 +95,15 @@ pub enum CaptureError {
     /// The worker threads could not be started.
     #[error("cannot start worker threads: {0}")]
     Threads(#[from] rayon::ThreadPoolBuildError),
+}
+
+impl From<StoreError> for CaptureError {
+    fn from(error: StoreError) -> Self {
+        match error {
+            StoreError::Cancelled => Self::Cancelled,
+            error => Self::Store(error),
+        }
+    }
 }
 
 impl From<sys::Error> for CaptureError {

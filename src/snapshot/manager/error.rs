@@ -24,7 +24,7 @@ pub enum SnapshotError {
     Manifest(#[from] ManifestError),
     /// The store cannot be used.
     #[error(transparent)]
-    Store(#[from] StoreError),
+    Store(StoreError),
     /// An incremental snapshot was asked for before there was a baseline.
     #[error("session {} has no baseline: call create_baseline() first", Shown::path(session))]
     NoBaseline {
@@ -87,4 +87,13 @@ pub enum SnapshotError {
     /// A file system call failed.
     #[error(transparent)]
     Io(#[from] sys::Error),
+}
+
+impl From<StoreError> for SnapshotError {
+    fn from(error: StoreError) -> Self {
+        match error {
+            StoreError::Cancelled => Self::Capture(CaptureError::Cancelled),
+            error => Self::Store(error),
+        }
+    }
 }

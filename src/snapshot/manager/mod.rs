@@ -6,7 +6,6 @@ mod take;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
 
 pub use self::error::SnapshotError;
 use self::resume::{latest_roots, resume_roots};
@@ -19,13 +18,10 @@ use super::session_dir::{LoadedManifest, ManifestError, SessionDir};
 use super::session_objects::{link_to_store, store_paths};
 use crate::diff::{self, Change};
 use crate::layout;
-use crate::progress::{NoProgress, Progress};
+use crate::progress::{NoProgress, Progress, wait_for};
 use crate::store::{LocalStore, StoreLock};
 use crate::sys::{self, Dir, FileLock};
 use crate::walk::ExclusionConfig;
-
-/// Longest time between two looks whether a lock is free or the wait was cancelled.
-const LOCK_POLL: Duration = Duration::from_millis(25);
 
 /// Records states of tracked paths in one session and brings them back.
 ///
@@ -240,9 +236,14 @@ impl SnapshotManager {
     /// Waits until nobody else writes the session, unless it is cancelled. A session whose restore was
     /// interrupted is not written: its disk is in neither state.
     pub(crate) fn lock_session(&self) -> Result<FileLock, SnapshotError> {
-        let lock = self.wait_for(|| Ok(self.session.try_lock()?))?;
+        let lock = self.lock_interrupted_session()?;
         self.refuse_interrupted_restore()?;
         Ok(lock)
+    }
+
+    /// As [`lock_session`](Self::lock_session), for whoever ends an interrupted restore.
+    pub(crate) fn lock_interrupted_session(&self) -> Result<FileLock, SnapshotError> {
+        self.wait_for(|| Ok(self.session.try_lock()?))
     }
 
     /// Waits until no collector is at work, unless it is cancelled.
@@ -254,17 +255,8 @@ impl SnapshotManager {
         &self,
         attempt: impl Fn() -> Result<Option<T>, SnapshotError>,
     ) -> Result<T, SnapshotError> {
-        let mut pause = Duration::from_millis(1);
-        loop {
-            if let Some(got) = attempt()? {
-                return Ok(got);
-            }
-            if self.progress.is_cancelled() {
-                return Err(CaptureError::Cancelled.into());
-            }
-            std::thread::sleep(pause);
-            pause = LOCK_POLL.min(pause * 2);
-        }
+        let got = wait_for(&*self.progress, attempt)?;
+        got.ok_or_else(|| CaptureError::Cancelled.into())
     }
 
     /// Number of snapshots on the disk.
