@@ -433,7 +433,7 @@ impl ObjectFile {
         if hash == self.hash && len == self.size { Ok(()) } else { Err(self.corrupt()) }
     }
 
-    pub(super) fn corrupt(&self) -> StoreError {
+    pub(crate) fn corrupt(&self) -> StoreError {
         StoreError::Corrupt {
             hash: self.hash,
             path: self.path.clone(),

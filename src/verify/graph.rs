@@ -348,8 +348,8 @@ impl Graph {
         };
         let size = object.size();
         // Not read: it could claim to have more bytes than anybody can hash.
-        if size != expected {
-            return Ok((None, Some(Damage::WrongSize { actual: size })));
+        if size > expected {
+            return Ok((None, Some(Damage::of(object.corrupt()))));
         }
         let verified = BUFFER.with_borrow_mut(|buffer| {
             let mut transfer = Transfer::new(buffer, reading.progress);
@@ -360,6 +360,7 @@ impl Graph {
         let damage = match verified {
             Err(StoreError::Cancelled) => return Err(VerifyError::Cancelled),
             Err(error) => Some(Damage::of(error)),
+            Ok(()) if size != expected => Some(Damage::WrongSize { actual: size }),
             Ok(()) => None,
         };
         Ok((Some(size), damage))
