@@ -197,7 +197,7 @@ impl<'d, 'a, 'b> Commit<'d, 'a, 'b> {
             }
             return Err(self.changed(path));
         }
-        let denied = attributes::apply(&place.dir, &place.name, &target.attributes, &target.node)?;
+        let denied = attributes::apply(place.inode(), &target.attributes, &target.node)?;
         self.skipped.extend(skipped(path, denied));
         Ok(())
     }

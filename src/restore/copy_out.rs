@@ -10,6 +10,7 @@ use serde::Serialize;
 
 use super::RestoreError;
 use super::attributes;
+use super::make::make;
 use super::plan::Skipped;
 use super::selection::{Selected, Selection};
 use super::staging::skipped;
@@ -21,7 +22,7 @@ use crate::path_text::{serde_path, to_path};
 use crate::progress::{Stage, Uncounted};
 use crate::snapshot::{SnapshotManager, SnapshotManifest};
 use crate::store::{ObjectFile, Transfer, read_root_tree, read_tree};
-use crate::sys::{self, Dir, FileKind};
+use crate::sys::{self, Dir, FileKind, Inode};
 
 const EXISTS: &str = "something is there already";
 
@@ -292,27 +293,15 @@ impl CopyOut<'_> {
         path: &[u8],
         state: &EntryState,
     ) -> Result<Vec<String>, RestoreError> {
-        match &state.node {
-            Node::File { size, hash } => {
-                let file = dir.create_file(name, 0o600)?;
-                let mut transfer = Transfer::new(&mut self.buffer, self.manager.progress());
-                self.manager
-                    .store()
-                    .export(hash, *size, &file, &mut transfer)
-                    .map_err(|error| RestoreError::content(error, path))?;
-                transfer.finish(*size);
-            }
-            Node::Symlink { target } => dir.make_symlink(name, target)?,
-            Node::Fifo => dir.make_fifo(name, 0o600)?,
-            Node::Directory { .. } | Node::Socket | Node::CharDevice(_) | Node::BlockDevice(_) => {}
-        }
-        Ok(attributes::apply(dir, name, &state.attributes, &state.node)?)
+        let transfer = Transfer::new(&mut self.buffer, self.manager.progress());
+        make(self.manager.store(), dir, name, state, path, transfer)
     }
 
     /// Attributes of directories come last, the deepest first: what is put in one changes its time.
     fn finish(mut self) -> Result<CopyReport, RestoreError> {
         for Made { dir, state } in self.made.iter().rev() {
-            let denied = attributes::apply(dir, b".", &state.attributes, &state.node)?;
+            let denied =
+                attributes::apply(Inode::named(dir, b"."), &state.attributes, &state.node)?;
             let path = dir.path().as_os_str().as_bytes().to_vec();
             self.report.skipped.extend(skipped(&path, denied));
         }

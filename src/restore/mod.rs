@@ -14,6 +14,7 @@ mod copy_out;
 mod discard;
 mod error;
 mod journal;
+mod make;
 mod narrow;
 mod places;
 mod plan;

@@ -15,8 +15,8 @@ use rayon::prelude::*;
 
 use super::RestoreError;
 use super::areas::Areas;
-use super::attributes;
 use super::journal::{AREA_PREFIX, AreaRecord, Staged, Step, Work};
+use super::make::make;
 use super::places::Places;
 use super::plan::{Put, RestorePlan, Skipped};
 use crate::byte_path;
@@ -183,7 +183,8 @@ pub(super) fn stage(
                         return Err(RestoreError::Cancelled);
                     }
                     let transfer = Transfer::new(buffer, progress);
-                    let denied = make(store, plain[staged.area], &staged.name(), put, transfer)?;
+                    let (dir, name) = (plain[staged.area], staged.name());
+                    let denied = make(store, dir, &name, &put.target, &put.path, transfer)?;
                     flush.wrote(put.bytes());
                     Ok(skipped(&put.path, denied))
                 })
@@ -269,28 +270,4 @@ pub(super) fn skipped(path: &[u8], denied: Vec<String>) -> Vec<Skipped> {
         .into_iter()
         .map(|reason| Skipped { path: PathBuf::from(to_path(path)), reason })
         .collect()
-}
-
-fn make(
-    store: &LocalStore,
-    dir: &Dir,
-    name: &[u8],
-    put: &Put,
-    mut transfer: Transfer<'_>,
-) -> Result<Vec<String>, RestoreError> {
-    let target = &put.target;
-    match &target.node {
-        Node::File { size, hash } => {
-            let file = dir.create_file(name, 0o600)?;
-            store
-                .export(hash, *size, &file, &mut transfer)
-                .map_err(|error| RestoreError::content(error, &put.path))?;
-            transfer.finish(*size);
-        }
-        Node::Symlink { target } => dir.make_symlink(name, target)?,
-        Node::Fifo => dir.make_fifo(name, 0o600)?,
-        // The plan has none of these.
-        Node::Directory { .. } | Node::Socket | Node::CharDevice(_) | Node::BlockDevice(_) => {}
-    }
-    Ok(attributes::apply(dir, name, &target.attributes, &target.node)?)
 }

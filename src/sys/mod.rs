@@ -12,6 +12,7 @@ mod early_flush;
 mod error;
 mod fail_point;
 mod file;
+mod inode;
 mod lock;
 #[cfg(feature = "fail-points")]
 mod operation_log;
@@ -29,6 +30,7 @@ pub use file::{
     TempFile, allocated_ranges, drop_cached_pages, open_log, read_full_at, read_kernel_file,
     reflink, stat_open_file, try_open_device, will_read_in_order,
 };
+pub(crate) use inode::Inode;
 pub use lock::FileLock;
 pub use path::{
     canonical_parent, create_private_dir, current_dir, find_program, plain_absolute,

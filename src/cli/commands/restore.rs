@@ -255,7 +255,7 @@ pub(super) fn print_changes(
     context: &Context,
 ) -> Result<(), CliError> {
     let palette = Palette::coloured();
-    let mut out = context.out();
+    let mut out = std::io::BufWriter::new(context.out());
     for change in changes {
         writeln!(out, "{}", change_line(change, roots, &palette))?;
     }
@@ -263,7 +263,7 @@ pub(super) fn print_changes(
         let path = Shown::path(&skipped.path);
         writeln!(out, "{YELLOW}! skipped{YELLOW:#}     {path}: {}", skipped.reason)?;
     }
-    Ok(())
+    Ok(out.flush()?)
 }
 
 fn print_outcome(report: &RestoreReport, roots: &[PathBuf], context: &Context) {
