@@ -25,7 +25,7 @@ pub use budget::{Budget, LargeDirectory, OverBudget};
 pub use capture::CaptureError;
 pub(crate) use capture::{Capture, CaptureRequest, capture};
 pub(crate) use manager::CacheUse;
-pub use manager::{SnapshotError, SnapshotManager};
+pub use manager::{LiveState, SnapshotError, SnapshotManager};
 pub use manifest::{
     FileState, MANIFEST_VERSION, NotCaptured, NotCapturedReason, NotCapturedSet, SnapshotKind,
     SnapshotManifest, Totals,

@@ -74,7 +74,7 @@ pub(crate) enum Settled {
 /// # Errors
 /// When the session or the store cannot be read or written; the announcement stays.
 pub(crate) fn settle(session: &SessionDir, waits: bool) -> Result<Settled, SnapshotError> {
-    if matches!(session.pending_baseline(), Ok(None)) {
+    if !session.has_announcement()? {
         return Ok(Settled::Nothing);
     }
     let lock = if waits { Some(session.lock()?) } else { session.try_lock()? };
@@ -86,7 +86,12 @@ pub(crate) fn settle(session: &SessionDir, waits: bool) -> Result<Settled, Snaps
     };
     let manifest = match session.pending_baseline() {
         Ok(Some(manifest)) => manifest,
-        Ok(None) => return Ok(Settled::Nothing),
+        Ok(None) if !session.has_announcement()? => return Ok(Settled::Nothing),
+        // Killed between the publication and what follows it.
+        Ok(None) => {
+            SnapshotManager::open(session.path())?.list_published()?;
+            return Ok(Settled::Published);
+        }
         Err(error @ ManifestError::Corrupt { .. }) => return lose(&error),
         Err(error) => return Err(error.into()),
     };

@@ -95,7 +95,13 @@ fn print(
         for session in sessions {
             let time = relative_time(session.started, &now);
             let status = status(session);
-            let changes = summary_line(&session.changes, &Palette::coloured());
+            let changes = match session.status {
+                // What its command did is told by comparing with what is there now.
+                SessionStatus::Interrupted if session.changes.total() == 0 => {
+                    format!("end not recorded (nono rollback show {})", session.session_id)
+                }
+                _ => summary_line(&session.changes, &Palette::coloured()),
+            };
             let size = byte_size(session.disk_size);
             let id = &session.session_id;
             let command = command(session);

@@ -9,6 +9,7 @@ use clap::Args;
 
 use crate::cli::args::{CaptureArgs, LimitArgs, StoreArgs, ThreadArgs, surroundings};
 use crate::cli::checkpoints::{SOCKET_VARIABLE, Server};
+use crate::cli::commands::review::Reviewed;
 use crate::cli::commands::sandbox_exec::cannot_run;
 use crate::cli::context::Context;
 use crate::cli::error::CliError;
@@ -25,7 +26,7 @@ use crate::diff::ChangeSummary;
 use crate::path_text::Shown;
 use crate::progress::Progress;
 use crate::sandbox::{Network, Policy};
-use crate::session::{RecordError, RecordRequest, Recording};
+use crate::session::{Catalog, RecordError, RecordRequest, Recording};
 use crate::snapshot::SessionOrigin;
 
 /// Arguments of `nono run`.
@@ -136,14 +137,13 @@ pub(in crate::cli) fn run(args: &RunArgs, store: &StoreArgs, context: &Context) 
         context.say(format_args!("session {id}: {summary}"));
         let wants_review = !args.no_rollback_prompt && !ended.was_told_to_end;
         let is_settled = wants_review && review::is_possible(context) && {
-            let work = commands::review::Reviewed {
-                catalog: &catalog,
-                session: &session,
-                old: &baseline,
-                new: &last,
-            };
+            let (catalog, session, old, new) = (&catalog, &session, &baseline, &last);
+            let reviewed = Catalog::store_of(session).map_err(CliError::from).and_then(|store| {
+                let work = Reviewed { catalog, session, store: &store, old, new };
+                work.review(changes, context)
+            });
             // Whatever comes of it, the exit code is the command's.
-            work.review(changes, context).unwrap_or_else(|error| {
+            reviewed.unwrap_or_else(|error| {
                 context.error(&error);
                 false
             })

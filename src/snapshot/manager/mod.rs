@@ -1,6 +1,7 @@
 //! The engine's front door: one session, its snapshots, and (in `restore`) the way back.
 
 mod error;
+mod live;
 mod resume;
 mod take;
 
@@ -8,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 pub use self::error::SnapshotError;
+pub use self::live::LiveState;
 use self::resume::{latest_roots, resume_roots};
 use super::budget::Budget;
 use super::capture::CaptureError;
