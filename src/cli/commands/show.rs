@@ -148,7 +148,7 @@ fn changes(
 
 fn print(report: &Report, context: &Context) -> Result<(), CliError> {
     let session = &report.session;
-    let mut out = context.out();
+    let mut out = context.out_long();
     let now = Zoned::now();
     let palette = Palette::coloured();
     let started = relative_time(session.started, &now);
@@ -186,7 +186,7 @@ fn print(report: &Report, context: &Context) -> Result<(), CliError> {
         }
         write_left_out(&mut out, &snapshot.not_captured, &session.tracked_paths)?;
     }
-    Ok(())
+    Ok(out.flush()?)
 }
 
 /// What a snapshot does not hold: rules with a count and an example, and each problem.
