@@ -54,6 +54,10 @@ impl OtherStores {
         for other in &self.stores {
             let Ok(object) = other.open_object(&damaged.hash) else { continue };
             let stat = sys::stat_open_file(object.file(), object.path())?;
+            // Another store may claim lengths that nobody can read to the end.
+            if !damaged.used_as.may_have(stat.size) {
+                continue;
+            }
             match store.offer_file(&damaged.hash, object.file(), &stat, transfer, lock) {
                 Ok(offered) => {
                     let from = Source::Store { path: object.path().to_owned() };
@@ -96,11 +100,11 @@ impl LivePaths {
         transfer: &mut Transfer<'_>,
         lock: &StoreLock,
     ) -> Result<Option<Source>, RepairError> {
-        let UsedAs::Contents { size } = damaged.used_as else { return Ok(None) };
+        let UsedAs::Contents { .. } = damaged.used_as else { return Ok(None) };
         for path in &damaged.paths {
             // What is gone or cannot be read is no copy.
             let Ok((file, stat)) = self.open(path) else { continue };
-            if stat.kind != FileKind::File || stat.size != size {
+            if stat.kind != FileKind::File || !damaged.used_as.may_have(stat.size) {
                 continue;
             }
             match store.offer_file(&damaged.hash, &file, &stat, transfer, lock) {

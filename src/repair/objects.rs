@@ -68,7 +68,7 @@ impl<'a> Objects<'a> {
         let Some(lock) = self.lock.take() else { return Ok(()) };
         let (mut buffer, progress) = (Vec::new(), Uncounted(options.verify.progress));
         for damaged in self.damaged {
-            match self.confirm(&damaged.hash, &mut Transfer::new(&mut buffer, &progress))? {
+            match self.confirm(damaged, &mut Transfer::new(&mut buffer, &progress))? {
                 Confirmed::Missing => drop(self.wanted.insert(damaged.hash, damaged.used_as)),
                 Confirmed::Damaged => {
                     self.quarantined.extend(self.store.quarantine(&damaged.hash, &lock)?);
@@ -123,10 +123,16 @@ impl<'a> Objects<'a> {
 
     fn confirm(
         &self,
-        hash: &ContentHash,
+        damaged: &DamagedObject,
         transfer: &mut Transfer<'_>,
     ) -> Result<Confirmed, StoreError> {
-        Ok(match self.store.open_object(hash).and_then(|object| object.verify(transfer)) {
+        let object = match self.store.open_object(&damaged.hash) {
+            Ok(object) if !damaged.used_as.may_have(object.size()) => {
+                return Ok(Confirmed::Damaged);
+            }
+            object => object,
+        };
+        Ok(match object.and_then(|object| object.verify(transfer)) {
             Ok(()) => Confirmed::Intact,
             Err(StoreError::Cancelled) => return Err(StoreError::Cancelled),
             Err(StoreError::Missing { .. }) => Confirmed::Missing,

@@ -235,7 +235,11 @@ impl LocalStore {
         if found != (*hash, stat.size) {
             return Ok(false);
         }
-        let intact = self.open_object(hash).and_then(|object| object.verify(transfer));
+        let intact = self.open_object(hash).and_then(|object| match object.size() == stat.size {
+            true => object.verify(transfer),
+            // Not read, however long it claims to be.
+            false => Err(object.corrupt()),
+        });
         match intact {
             Ok(()) => return Ok(true),
             Err(StoreError::Missing { .. }) => {}

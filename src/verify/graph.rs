@@ -339,6 +339,10 @@ impl Graph {
             Err(error) => return Ok((None, Some(Damage::of(error)))),
         };
         let size = object.size();
+        // Not read: it could claim to have more bytes than anybody can hash.
+        if size != expected {
+            return Ok((None, Some(Damage::WrongSize { actual: size })));
+        }
         let verified = BUFFER.with_borrow_mut(|buffer| {
             let mut transfer = Transfer::new(buffer, reading.progress);
             let verified = object.verify(&mut transfer);
@@ -348,7 +352,6 @@ impl Graph {
         let damage = match verified {
             Err(StoreError::Cancelled) => return Err(VerifyError::Cancelled),
             Err(error) => Some(Damage::of(error)),
-            Ok(()) if size != expected => Some(Damage::WrongSize { actual: size }),
             Ok(()) => None,
         };
         Ok((Some(size), damage))

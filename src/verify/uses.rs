@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use super::graph::{Damage, Graph, NodeId, Role, child_of};
 use crate::object::ContentHash;
 use crate::path_text::to_path;
-use crate::store::{LocalStore, read_root_tree, read_tree};
+use crate::store::{LocalStore, MAX_TREE_BYTES, read_root_tree, read_tree};
 
 /// So many paths of one object are named.
 const MOST_PATHS: usize = 1000;
@@ -48,6 +48,16 @@ pub enum UsedAs {
         /// Length that the tree says.
         size: u64,
     },
+}
+
+impl UsedAs {
+    /// Whether an intact object of this use can have so many bytes.
+    pub fn may_have(self, bytes: u64) -> bool {
+        match self {
+            Self::Contents { size } => bytes == size,
+            Self::RootTree | Self::HardLinks | Self::Tree => bytes <= MAX_TREE_BYTES,
+        }
+    }
 }
 
 impl std::fmt::Display for UsedAs {

@@ -187,6 +187,37 @@ fn another_store_has_a_good_copy_and_is_not_trusted() {
         .fails(1, "/nowhere");
 }
 
+/// Such a file takes no space, and nobody lives to see the end of it.
+fn claim_petabytes(path: &Path) {
+    fs::remove_file(path).unwrap();
+    fs::File::create(path).unwrap().set_len(1 << 50).unwrap();
+}
+
+#[test]
+fn an_object_and_a_copy_that_claim_petabytes_are_not_read() {
+    // On tmpfs, which lets a file be that long.
+    let fixture = Fixture::in_memory();
+    fixture.write("a", "alpha");
+    fixture.nono(&["snapshot"]).success();
+    let backup = fixture.path("backup");
+    let copied = Command::new("cp").arg("-a").arg(fixture.store()).arg(&backup).status().unwrap();
+    assert!(copied.success());
+    claim_petabytes(&object_in(&backup.join("objects"), &ContentHash::of(b"alpha").hex()));
+    claim_petabytes(&contents(&fixture, b"alpha"));
+    let checked = fixture.nono(&["rollback", "verify", "latest"]);
+    checked.fails(1, "");
+    let from = backup.to_str().unwrap();
+    // The file itself still has the bytes.
+    let report = repair(&fixture, 0, &["--from", from]);
+    assert_eq!(report["repair"]["repaired"].as_array().unwrap().len(), 1, "{report}");
+    claim_petabytes(&contents(&fixture, b"alpha"));
+    fixture.write("a", "changed");
+    // A restore keeps nothing that it cannot bring back, and says so.
+    fixture.nono(&["rollback", "restore", "latest"]).fails(1, "");
+    let report = repair(&fixture, 1, &["--from", from]);
+    assert_eq!(report["repair"]["lost"].as_array().unwrap().len(), 1, "{report}");
+}
+
 #[test]
 fn sessions_of_the_older_place_are_looked_at_too() {
     let fixture = Fixture::new();

@@ -28,12 +28,8 @@ pub(in crate::cli) struct DiffArgs {
     /// The newer state: ID or ID/N [default: the last snapshot of the first session]
     #[arg(value_name = "ID[/N]")]
     new: Option<SnapshotId>,
-    /// Show two columns instead of a patch
-    #[arg(long, group = "style")]
-    side_by_side: bool,
-    /// Show the whole of each file instead of a patch
-    #[arg(long, group = "style")]
-    full: bool,
+    #[command(flatten)]
+    style: StyleArgs,
     /// Print the changed paths as JSON
     #[arg(long, conflicts_with = "style")]
     json: bool,
@@ -51,6 +47,29 @@ struct Side {
     session_id: String,
     number: u64,
     merkle_root: ContentHash,
+}
+
+/// The ways to show differences other than a patch; one at a time.
+#[derive(Debug, Args)]
+#[group(skip)]
+pub(super) struct StyleArgs {
+    /// Show what changed in two columns
+    #[arg(long, group = "style")]
+    side_by_side: bool,
+    /// Show what changed within the whole of each file
+    #[arg(long, group = "style")]
+    full: bool,
+}
+
+impl StyleArgs {
+    /// The style that was asked for, if one was.
+    pub(super) fn chosen(&self) -> Option<DiffStyle> {
+        match (self.side_by_side, self.full) {
+            (true, _) => Some(DiffStyle::SideBySide),
+            (_, true) => Some(DiffStyle::Full),
+            _ => None,
+        }
+    }
 }
 
 /// How differences are shown.
@@ -85,11 +104,7 @@ pub(in crate::cli) fn run(args: &DiffArgs, store: &StoreArgs, context: &Context)
         context.json(&Report { old, new, changes })?;
         return Ok(0);
     }
-    let style = match (args.side_by_side, args.full) {
-        (true, _) => DiffStyle::SideBySide,
-        (_, true) => DiffStyle::Full,
-        _ => DiffStyle::Patch,
-    };
+    let style = args.style.chosen().unwrap_or(DiffStyle::Patch);
     write_diff(&old_store, &old, &new_store, &new, style, context)?;
     Ok(0)
 }

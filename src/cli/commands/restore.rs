@@ -11,12 +11,17 @@ use crate::cli::context::{BOLD, Context, YELLOW};
 use crate::cli::error::CliError;
 use crate::cli::progress::Bar;
 use crate::cli::render::{Palette, byte_size, change_line, change_word, summary_line};
-use crate::diff::{ChangeSummary, ChangeType};
+use crate::diff::{Change, ChangeSummary, ChangeType};
 use crate::path_text::Shown;
-use crate::restore::{Conflict, CopyReport, OnConflict, RestoreOptions, RestoreReport, Selection};
+use crate::restore::{
+    Conflict, CopyReport, OnConflict, RestoreOptions, RestoreReport, Selection, Skipped,
+};
 use crate::session::{Catalog, SnapshotId, changed_since};
 use crate::snapshot::{SessionDir, SnapshotManager};
 use crate::sys;
+
+/// So many conflicts are named one by one.
+const NAMED_CONFLICTS: usize = 50;
 
 /// Arguments of `nono rollback restore`.
 #[derive(Debug, Args)]
@@ -110,7 +115,7 @@ pub(in crate::cli) fn run(args: &RestoreArgs, store: &StoreArgs, context: &Conte
     if args.json {
         context.json(&report)?;
     } else {
-        print_changes(&report, &roots, context)?;
+        print_changes(&report.changes, &report.skipped, &roots, context)?;
         print_outcome(&report, &roots, context);
     }
     Ok(u8::from(!report.is_complete()))
@@ -206,7 +211,7 @@ fn name_sessions(conflicts: &mut [Conflict], catalog: &Catalog, session: &Path) 
 }
 
 fn print_conflicts(report: &RestoreReport, roots: &[PathBuf], context: &Context) {
-    for conflict in &report.conflicts {
+    for conflict in report.conflicts.iter().take(NAMED_CONFLICTS) {
         let inside = roots.iter().find_map(|root| conflict.path.strip_prefix(root).ok());
         let inside = inside.filter(|path| !path.as_os_str().is_empty());
         let path = Shown::path(inside.unwrap_or(&conflict.path));
@@ -216,6 +221,10 @@ fn print_conflicts(report: &RestoreReport, roots: &[PathBuf], context: &Context)
         };
         let what = change_word(conflict.change_type);
         context.warn(format_args!("{path} was changed after the session ({what}{who})"));
+    }
+    if let Some(more) = report.conflicts.len().checked_sub(NAMED_CONFLICTS).filter(|more| *more > 0)
+    {
+        context.warn(format_args!("{more} more were changed after the session (--json names all)"));
     }
 }
 
@@ -231,17 +240,19 @@ fn ask(context: &Context) -> Result<Option<OnConflict>, CliError> {
     })
 }
 
-fn print_changes(
-    report: &RestoreReport,
+/// What a restore, or the recovery of one, changed and what it left.
+pub(super) fn print_changes(
+    changes: &[Change],
+    skipped: &[Skipped],
     roots: &[PathBuf],
     context: &Context,
 ) -> Result<(), CliError> {
     let palette = Palette::coloured();
     let mut out = context.out();
-    for change in &report.changes {
+    for change in changes {
         writeln!(out, "{}", change_line(change, roots, &palette))?;
     }
-    for skipped in &report.skipped {
+    for skipped in skipped {
         let path = Shown::path(&skipped.path);
         writeln!(out, "{YELLOW}! skipped{YELLOW:#}     {path}: {}", skipped.reason)?;
     }

@@ -1,14 +1,13 @@
 //! `nono rollback resume`: the way out of a restore that was interrupted.
 
-use std::io::Write;
-
 use clap::Args;
 
+use super::restore::print_changes;
 use crate::cli::Outcome;
 use crate::cli::args::StoreArgs;
-use crate::cli::context::{BOLD, Context, YELLOW};
+use crate::cli::context::{BOLD, Context};
 use crate::cli::error::CliError;
-use crate::cli::render::{Palette, change_line, summary_line};
+use crate::cli::render::{Palette, summary_line};
 use crate::diff::ChangeSummary;
 use crate::path_text::Shown;
 use crate::restore::{Recovery, RecoveryOutcome, RecoveryReport};
@@ -105,14 +104,7 @@ fn print(
     context: &Context,
 ) -> Result<(), CliError> {
     let palette = Palette::coloured();
-    let mut out = context.out();
-    for change in &report.changes {
-        writeln!(out, "{}", change_line(change, roots, &palette))?;
-    }
-    for skipped in &report.skipped {
-        let path = Shown::path(&skipped.path);
-        writeln!(out, "{YELLOW}! skipped{YELLOW:#}     {path}: {}", skipped.reason)?;
-    }
+    print_changes(&report.changes, &report.skipped, roots, context)?;
     let session = &report.session_id;
     let id = format!("{BOLD}{session}/{}{BOLD:#}", report.snapshot);
     match report.outcome {

@@ -8,7 +8,7 @@ use clap::Args;
 use jiff::{Timestamp, Zoned};
 use serde::Serialize;
 
-use super::diff::{DiffStyle, write_diff};
+use super::diff::{DiffStyle, StyleArgs, write_diff};
 use crate::cli::Outcome;
 use crate::cli::args::StoreArgs;
 use crate::cli::context::{BOLD, Context, DIM};
@@ -34,12 +34,8 @@ pub(in crate::cli) struct ShowArgs {
     /// Show what changed as a patch that `git apply` and `patch -p1` accept
     #[arg(long, group = "style")]
     diff: bool,
-    /// Show what changed in two columns
-    #[arg(long, group = "style")]
-    side_by_side: bool,
-    /// Show what changed within the whole of each file
-    #[arg(long, group = "style")]
-    full: bool,
+    #[command(flatten)]
+    style: StyleArgs,
     /// Print the report as JSON
     #[arg(long, conflicts_with = "style")]
     json: bool,
@@ -69,13 +65,8 @@ struct SnapshotReport {
 pub(in crate::cli) fn run(args: &ShowArgs, store: &StoreArgs, context: &Context) -> Outcome {
     let (session, snapshot) = store.catalog()?.find_snapshot(&args.id)?;
     let objects = Catalog::store_of(&session)?;
-    let style = match (args.diff, args.side_by_side, args.full) {
-        (true, ..) => Some(DiffStyle::Patch),
-        (_, true, _) => Some(DiffStyle::SideBySide),
-        (.., true) => Some(DiffStyle::Full),
-        _ => None,
-    };
-    if let Some(style) = style {
+    let patch = args.diff.then_some(DiffStyle::Patch);
+    if let Some(style) = patch.or(args.style.chosen()) {
         let (old, new) = compared(&session, snapshot)?;
         write_diff(&objects, &old, &objects, &new, style, context)?;
         return Ok(0);
