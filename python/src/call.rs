@@ -45,14 +45,12 @@ pub(crate) fn call<T: Send>(
 ) -> PyResult<T> {
     let interrupt = Arc::new(Interrupt::default());
     let (done, interrupted) = py.detach(|| run(interrupt, work));
-    match interrupted {
+    // A signal that came last of all must not take the result away without a word.
+    match interrupted.or_else(|| done.is_ok().then(|| py.check_signals().err()).flatten()) {
         Some(raised) => {
             if done.is_ok() {
-                note(
-                    py,
-                    &raised,
-                    &format!("nono_py: {operation} was complete before it could stop"),
-                );
+                let text = format!("nono_py: {operation} was complete before it could stop");
+                note(py, &raised, &text);
             }
             Err(raised)
         }

