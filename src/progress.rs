@@ -5,10 +5,50 @@ use std::time::Duration;
 /// Longest time between two looks whether something is free by now or the wait was cancelled.
 const WAIT_POLL: Duration = Duration::from_millis(25);
 
+/// A part of some work. Whoever shows it chooses the words.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Stage {
+    /// Files are listed, and read where they changed.
+    Capture,
+    /// What was written reaches the disk.
+    Flush,
+    /// What a restore is about to replace is compared with its objects.
+    Compare,
+    /// Files are made beside their targets.
+    Stage,
+    /// Files are put in place.
+    Commit,
+    /// Files are written into a copy.
+    Copy,
+    /// Lists of files are read, to find out what there is.
+    ReadLists,
+    /// The contents of files are read and checked.
+    ReadContents,
+    /// The objects of a store are listed.
+    ListObjects,
+    /// What nobody needs is removed.
+    Remove,
+}
+
+/// So much work.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Amount {
+    /// Files, directories, links or objects.
+    pub entries: u64,
+    /// Bytes of their contents.
+    pub bytes: u64,
+}
+
 /// Told about finished work, from several threads. The library itself never prints.
 pub trait Progress: Sync {
     /// So many more entries and bytes are done.
     fn advance(&self, entries: u64, bytes: u64);
+
+    /// The next part begins. `expected` is about how much there is to do in it, where anybody knows.
+    fn begin(&self, stage: Stage, expected: Option<Amount>) {
+        let _ = (stage, expected);
+    }
 
     /// Whether to stop now. The work then ends with an error and leaves nothing half-done. Asked often,
     /// and within files too; once it is true it stays so.

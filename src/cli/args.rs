@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 
 use super::commands;
+use super::context::Context;
 use super::error::CliError;
 use super::preflight;
 use crate::config::{FlagSettings, Origin, Profile, Settings, Surroundings};
@@ -197,6 +198,35 @@ impl CaptureArgs {
             config.use_gitignore = rules.use_gitignore.unwrap_or(config.use_gitignore);
         }
         config
+    }
+}
+
+/// How many processors are kept busy.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Args)]
+pub(super) struct ThreadArgs {
+    /// Work with so many threads; 0 is one for each core [env: NONO_THREADS] [default: 0]
+    #[arg(long, value_name = "N")]
+    pub(super) threads: Option<u64>,
+}
+
+impl ThreadArgs {
+    /// Settings that these arguments give, next to those of others.
+    pub(super) fn flags(&self, others: FlagSettings) -> FlagSettings {
+        FlagSettings { threads: self.threads, ..others }
+    }
+
+    /// Worker threads of a command that needs no other setting, and that a mistake in the file must
+    /// not keep from undoing.
+    pub(super) fn count(&self, context: &Context) -> Result<usize, CliError> {
+        let load = |flags| Settings::load(&surroundings()?, &flags).map_err(CliError::from);
+        match (load(self.flags(FlagSettings::default())), self.threads) {
+            (Ok(settings), _) => Ok(settings.threads()),
+            (Err(error), Some(_)) => Err(error),
+            (Err(error), None) => {
+                context.warn(format_args!("all cores are used: {error}"));
+                Ok(0)
+            }
+        }
     }
 }
 

@@ -16,6 +16,7 @@ use super::commands::snapshot::SnapshotReport;
 use super::error::CliError;
 use crate::path_text::Shown;
 use crate::session::Recording;
+use crate::sys;
 
 /// Names the socket to the command.
 pub(super) const SOCKET_VARIABLE: &str = "NONO_SOCKET";
@@ -70,8 +71,10 @@ impl Server {
         let _ = self.stop.shutdown(std::net::Shutdown::Both);
     }
 
-    /// Answers one request after the other.
+    /// Answers one request after the other, at a low priority: what the command does meanwhile comes
+    /// first.
     pub(super) fn serve(&self, recording: &Recording) {
+        sys::lower_priority();
         let mut left = MAX_CHECKPOINTS;
         loop {
             let mut ready = [

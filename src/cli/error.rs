@@ -4,11 +4,16 @@ use std::fmt;
 use std::io;
 
 use crate::config::ConfigError;
+use crate::repair::RepairError;
 use crate::restore::RestoreError;
 use crate::session::{CatalogError, RecordError};
 use crate::snapshot::{CaptureError, ManifestError, SnapshotError, TrackedPathError};
 use crate::store::StoreError;
 use crate::sys;
+use crate::verify::VerifyError;
+
+/// Exit code of a program that Ctrl-C ended.
+const STOPPED: u8 = 130;
 
 /// A failed command.
 #[derive(Debug)]
@@ -27,6 +32,16 @@ impl CliError {
     /// The command was called in a wrong way.
     pub(super) fn usage(message: impl Into<String>) -> Self {
         Self { message: message.into(), hint: None, exit_code: 2 }
+    }
+
+    /// Somebody asked to stop.
+    pub(super) fn stopped(message: impl Into<String>) -> Self {
+        Self::failed(message).with_exit_code(STOPPED)
+    }
+
+    /// Whether somebody asked to stop.
+    pub(super) fn is_stopped(&self) -> bool {
+        self.exit_code == STOPPED
     }
 
     /// Adds what to do about it.
@@ -86,6 +101,7 @@ impl From<SnapshotError> for CliError {
             SnapshotError::TrackedPath(TrackedPathError::Pattern(_)) => {
                 Self::usage(error.to_string())
             }
+            SnapshotError::Capture(CaptureError::Cancelled) => Self::stopped(error.to_string()),
             SnapshotError::NoBaseline { session } => Self::failed(format!(
                 "session {} has no snapshot: its first one was never completed",
                 crate::path_text::Shown::path(session)
@@ -136,6 +152,9 @@ impl From<RestoreError> for CliError {
                      take it back",
                 )
             }
+            RestoreError::Cancelled | RestoreError::CopyCancelled { .. } => {
+                Self::stopped(error.to_string())
+            }
             RestoreError::Pattern { .. } => Self::usage(error.to_string()),
             RestoreError::DamagedJournal { .. } | RestoreError::ForeignJournal { .. } => {
                 Self::failed(error.to_string()).with_hint(
@@ -148,6 +167,27 @@ impl From<RestoreError> for CliError {
                     .with_hint("`nono rollback verify` says what else is damaged")
             }
             other => Self::failed(other.to_string()),
+        }
+    }
+}
+
+impl From<VerifyError> for CliError {
+    fn from(error: VerifyError) -> Self {
+        match error {
+            VerifyError::Cancelled => Self::stopped(error.to_string()),
+            _ => Self::failed(error.to_string()),
+        }
+    }
+}
+
+impl From<RepairError> for CliError {
+    fn from(error: RepairError) -> Self {
+        match error {
+            RepairError::Verify(VerifyError::Cancelled)
+            | RepairError::Capture(CaptureError::Cancelled) => {
+                Self::stopped("stopped; what was repaired by then stays repaired")
+            }
+            _ => Self::failed(error.to_string()),
         }
     }
 }

@@ -1,8 +1,8 @@
 //! The command line: arguments in, a report out.
 //!
 //! Only this module prints, asks, or decides an exit code: 0 done; 1 failed, found a problem, or did
-//! only a part; 2 wrong usage. Data goes to stdout, everything else to stderr. Each subcommand is
-//! one file in `commands`, with its arguments and its function.
+//! only a part; 2 wrong usage; 130 stopped by Ctrl-C. Data goes to stdout, everything else to
+//! stderr. Each subcommand is one file in `commands`, with its arguments and its function.
 
 mod args;
 #[cfg(feature = "mount")]

@@ -11,11 +11,12 @@ use super::context::Context;
 use super::render::byte_size;
 use crate::layout;
 use crate::path_text::Shown;
+use crate::progress::Amount;
 use crate::session::RecordRequest;
-use crate::snapshot::{NotCapturedReason, SnapshotManifest, resolve_roots};
+use crate::snapshot::{NotCapturedReason, SnapshotManifest, TrackedRoot, resolve_roots};
 use crate::stat_cache::has_cache;
 use crate::sys::Dir;
-use crate::walk::{Filter, estimate};
+use crate::walk::{Estimate, Filter, estimate};
 
 /// What a first recording takes: measured on two processors, everything in memory. A disk that has to
 /// be read is slower.
@@ -58,15 +59,16 @@ pub(super) fn default_patterns() -> impl Iterator<Item = String> {
 
 /// Says how long the first recording of a large tree will take. A tree that was recorded before is
 /// not looked at: only what changed is read. Whatever fails here, the recording itself will say.
-pub(super) fn announce(request: &RecordRequest, context: &Context) {
+/// Returns about how much there is to record, if all of it was looked at.
+pub(super) fn announce(request: &RecordRequest, context: &Context) -> Option<Amount> {
     let index = Dir::open(&request.root.join(layout::INDEX));
     let is_known = |path: &Path| index.as_ref().is_ok_and(|index| has_cache(index, path));
     let roots = resolve_roots(&request.tracked_paths, &request.exclusion, &[]);
-    for root in roots.unwrap_or_default().iter().filter(|root| !is_known(&root.path)) {
-        let (Ok(dir), Ok(filter)) = (Dir::open(&root.path), Filter::new(&root.exclusion)) else {
-            continue;
-        };
-        let found = estimate(&dir, &filter);
+    let mut total = Some(Amount::default());
+    for root in roots.unwrap_or_default() {
+        let found = if is_known(&root.path) { None } else { estimate_of(&root) };
+        total = total.zip(found).map(|(total, found)| plus(total, found));
+        let Some(found) = found else { continue };
         let seconds = found.entries * SECONDS_PER_ENTRY + found.bytes * SECONDS_PER_BYTE;
         if seconds >= NOTICEABLE {
             context.say(format_args!(
@@ -78,6 +80,23 @@ pub(super) fn announce(request: &RecordRequest, context: &Context) {
             ));
         }
     }
+    total
+}
+
+/// About how much there is to record, for a progress line that appears.
+pub(super) fn guess(request: &RecordRequest) -> Option<Amount> {
+    let roots = resolve_roots(&request.tracked_paths, &request.exclusion, &[]).ok()?;
+    roots.iter().try_fold(Amount::default(), |total, root| Some(plus(total, estimate_of(root)?)))
+}
+
+fn estimate_of(root: &TrackedRoot) -> Option<Estimate> {
+    let (dir, filter) = (Dir::open(&root.path).ok()?, Filter::new(&root.exclusion).ok()?);
+    Some(estimate(&dir, &filter))
+}
+
+fn plus(total: Amount, found: Estimate) -> Amount {
+    let entries = total.entries.saturating_add(found.entries as u64);
+    Amount { entries, bytes: total.bytes.saturating_add(found.bytes as u64) }
 }
 
 /// A number without the digits that nobody knows.

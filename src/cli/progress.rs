@@ -1,90 +1,342 @@
 //! A progress line on stderr, for work that takes longer than half a second.
+//!
+//! Whoever works only counts. A thread looks at the counts after half a second and then ten times a
+//! second, so that the line appears, and lives, also while nothing can be counted: during a flush, or
+//! while somebody else holds a lock. Where stderr is no terminal there is neither thread nor line.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use parking_lot::Mutex;
+use indicatif::{HumanBytes, HumanCount, ProgressBar, ProgressDrawTarget, ProgressStyle};
+use parking_lot::{Condvar, Mutex};
 use signal_hook::SigId;
 use signal_hook::consts::{SIGINT, SIGTERM};
 
 use super::context::Context;
-use crate::progress::Progress;
+use crate::progress::{Amount, Progress, Stage};
 
 /// Shorter work shows nothing.
 const SILENT: Duration = Duration::from_millis(500);
+/// Time between two looks at the counts.
+const TICK: Duration = Duration::from_millis(100);
+/// A rate is not told before so much time has passed in a stage.
+const SETTLED: Duration = Duration::from_millis(300);
+/// What an entry costs, in bytes that could be read in that time: weighs both in one estimate.
+const ENTRY_BYTES: f64 = 8192.0;
+/// Width of the bar in columns.
+const BAR_WIDTH: usize = 16;
+
+/// Finds out about how much there is to do, if it takes long enough to ask.
+type Guess = Box<dyn FnOnce() -> Option<Amount> + Send>;
 
 /// Counts entries and bytes; stops the work on Ctrl-C.
-#[derive(Debug)]
 pub(super) struct Bar {
-    bar: ProgressBar,
-    started: Instant,
-    shown: Mutex<bool>,
-    is_terminal: bool,
+    shared: Arc<Shared>,
     stop: Arc<AtomicBool>,
+    /// How often a signal came, and how often it has to.
+    signals: AtomicUsize,
+    patience: usize,
     handlers: Mutex<Vec<SigId>>,
-    is_finished: AtomicBool,
-    bytes: std::sync::atomic::AtomicU64,
+    painter: Mutex<Option<JoinHandle<()>>>,
+}
+
+struct Shared {
+    entries: AtomicU64,
+    bytes: AtomicU64,
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+struct State {
+    stage: Part,
+    guess: Option<Guess>,
+    /// Said instead of the counts.
+    notice: Option<&'static str>,
+    is_finished: bool,
+}
+
+/// One part of the work, and what was counted before it began.
+struct Part {
+    stage: Option<Stage>,
+    expected: Option<Amount>,
+    began: Instant,
+    before: Amount,
+}
+
+impl std::fmt::Debug for Bar {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Bar").finish_non_exhaustive()
+    }
 }
 
 impl Bar {
-    /// A bar that says what is being done. `stops_on_signal`: Ctrl-C and SIGTERM end the work in
-    /// order, instead of ending the process in the middle of it.
-    pub(super) fn new(context: &Context, what: &'static str, stops_on_signal: bool) -> Arc<Self> {
-        let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::hidden());
-        let template = "{spinner} {msg} {human_pos} entries, {prefix} ({elapsed})";
-        if let Ok(style) = ProgressStyle::with_template(template) {
-            bar.set_style(style);
-        }
-        bar.set_message(what);
+    /// A bar that says what is being done. Ctrl-C and SIGTERM end the work in order, instead of ending
+    /// the process in the middle of it.
+    pub(super) fn new(context: &Context, what: &'static str) -> Arc<Self> {
+        Self::with(context, what, 1, None)
+    }
+
+    /// As [`new`](Self::new). `guess` says how much there is to do in the first stage, if that is not
+    /// known otherwise.
+    pub(super) fn guessing(
+        context: &Context,
+        what: &'static str,
+        guess: impl FnOnce() -> Option<Amount> + Send + 'static,
+    ) -> Arc<Self> {
+        Self::with(context, what, 1, Some(Box::new(guess)))
+    }
+
+    /// As [`new`](Self::new), for work that the first Ctrl-C does not stop: it was meant for the command
+    /// that has just ended.
+    pub(super) fn after_command(context: &Context, what: &'static str) -> Arc<Self> {
+        Self::with(context, what, 2, None)
+    }
+
+    fn with(
+        context: &Context,
+        what: &'static str,
+        patience: usize,
+        guess: Option<Guess>,
+    ) -> Arc<Self> {
         let stop = Arc::new(AtomicBool::new(false));
-        let signals: &[i32] = if stops_on_signal { &[SIGINT, SIGTERM] } else { &[] };
         // Without a handler, the signal ends the process, which is safe too.
-        let register = |signal: &i32| signal_hook::flag::register(*signal, Arc::clone(&stop)).ok();
-        let handlers = Mutex::new(signals.iter().filter_map(register).collect());
+        let register = |signal| signal_hook::flag::register(signal, Arc::clone(&stop)).ok();
+        let handlers = Mutex::new([SIGINT, SIGTERM].into_iter().filter_map(register).collect());
+        let state = State { stage: Part::new(None, None), guess, notice: None, is_finished: false };
+        let shared = Arc::new(Shared {
+            entries: AtomicU64::new(0),
+            bytes: AtomicU64::new(0),
+            state: Mutex::new(state),
+            changed: Condvar::new(),
+        });
+        let painted = Arc::clone(&shared);
+        let paint = move || painted.paint(what);
+        let painter = context.stderr_is_terminal.then(|| std::thread::spawn(paint));
         Arc::new(Self {
-            bar,
-            started: Instant::now(),
-            shown: Mutex::new(false),
-            is_terminal: context.stderr_is_terminal,
+            shared,
             stop,
+            signals: AtomicUsize::new(0),
+            patience,
             handlers,
-            is_finished: AtomicBool::new(false),
-            bytes: 0.into(),
+            painter: Mutex::new(painter),
         })
     }
 
     /// Takes the line away. What follows is no longer stopped by a signal: after the command of a
     /// run was interrupted, its last state still has to be recorded.
     pub(super) fn finish(&self) {
-        self.is_finished.store(true, Ordering::Relaxed);
+        self.shared.state.lock().is_finished = true;
+        self.shared.changed.notify_one();
         for handler in self.handlers.lock().drain(..) {
             signal_hook::low_level::unregister(handler);
         }
-        self.bar.finish_and_clear();
+        if let Some(painter) = self.painter.lock().take() {
+            // It only draws; a panic there is no failure of the work.
+            let _ = painter.join();
+        }
+    }
+}
+
+impl Drop for Bar {
+    fn drop(&mut self) {
+        self.finish();
     }
 }
 
 impl Progress for Bar {
     fn advance(&self, entries: u64, bytes: u64) {
-        let bytes = self.bytes.fetch_add(bytes, Ordering::Relaxed) + bytes;
-        self.bar.inc(entries);
-        let is_silent = !self.is_terminal || self.is_finished.load(Ordering::Relaxed);
-        if is_silent || self.started.elapsed() < SILENT {
-            return;
+        self.shared.entries.fetch_add(entries, Relaxed);
+        self.shared.bytes.fetch_add(bytes, Relaxed);
+    }
+
+    fn begin(&self, stage: Stage, expected: Option<Amount>) {
+        let mut state = self.shared.state.lock();
+        let before = self.shared.done();
+        // The guess was about the first stage that has no better number.
+        if expected.is_some() {
+            state.guess = None;
         }
-        // Whoever holds the lock is drawing already.
-        if let Some(mut shown) = self.shown.try_lock() {
-            if !*shown {
-                self.bar.set_draw_target(ProgressDrawTarget::stderr());
-                *shown = true;
-            }
-            self.bar.set_prefix(indicatif::HumanBytes(bytes).to_string());
-        }
+        state.stage = Part { before, ..Part::new(Some(stage), expected) };
     }
 
     fn is_cancelled(&self) -> bool {
-        self.stop.load(Ordering::Relaxed) && !self.is_finished.load(Ordering::Relaxed)
+        if self.stop.load(Relaxed) && self.stop.swap(false, Relaxed) {
+            let signals = self.signals.fetch_add(1, Relaxed) + 1;
+            let mut state = self.shared.state.lock();
+            state.notice = Some(match signals < self.patience {
+                true => "Ctrl-C once more: the last state is not recorded",
+                false => "stopping",
+            });
+        }
+        self.signals.load(Relaxed) >= self.patience
+    }
+}
+
+impl Shared {
+    fn done(&self) -> Amount {
+        Amount { entries: self.entries.load(Relaxed), bytes: self.bytes.load(Relaxed) }
+    }
+
+    /// Draws until the work is finished.
+    fn paint(&self, what: &str) {
+        let mut state = self.state.lock();
+        let shown = Instant::now() + SILENT;
+        while !state.is_finished && !self.changed.wait_until(&mut state, shown).timed_out() {}
+        if state.is_finished {
+            return;
+        }
+        if let Some(guess) = state.guess.take() {
+            let guessed = parking_lot::MutexGuard::unlocked(&mut state, guess);
+            state.stage.expected = state.stage.expected.or(guessed);
+        }
+        let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
+        if let Ok(style) = ProgressStyle::with_template("{spinner} {wide_msg}") {
+            bar.set_style(style);
+        }
+        while !state.is_finished {
+            let line = match state.notice {
+                Some(notice) => format!("{what}: {notice}"),
+                None => format!("{what}: {}", state.stage.line(self.done(), Instant::now())),
+            };
+            bar.set_message(line);
+            bar.tick();
+            self.changed.wait_for(&mut state, TICK);
+        }
+        bar.finish_and_clear();
+    }
+}
+
+impl Part {
+    fn new(stage: Option<Stage>, expected: Option<Amount>) -> Self {
+        Self { stage, expected, began: Instant::now(), before: Amount::default() }
+    }
+
+    /// What is being done, how much of it is done, how fast, and how long it will take.
+    fn line(&self, done: Amount, now: Instant) -> String {
+        let Some(stage) = self.stage else { return "waiting".to_owned() };
+        let elapsed = now.saturating_duration_since(self.began);
+        let done = Amount {
+            entries: done.entries.saturating_sub(self.before.entries),
+            bytes: done.bytes.saturating_sub(self.before.bytes),
+        };
+        let (verb, noun) = words(stage);
+        if done == Amount::default() {
+            return verb.to_owned();
+        }
+        let mut parts = Vec::new();
+        match self.expected {
+            // A total that was exceeded was none.
+            Some(expected) if expected.entries >= done.entries && expected.entries > 0 => {
+                let share = (weight(done) / weight(expected)).clamp(0.0, 1.0);
+                let full = (share * BAR_WIDTH as f64) as usize;
+                parts.push(format!(
+                    "{verb} [{}{}] {} of {} {noun}",
+                    "=".repeat(full),
+                    " ".repeat(BAR_WIDTH - full),
+                    HumanCount(done.entries),
+                    HumanCount(expected.entries)
+                ));
+                parts.extend(rates(done, elapsed));
+                if elapsed >= SETTLED && share > 0.0 {
+                    let left = elapsed.as_secs_f64() * (1.0 - share) / share;
+                    parts.push(format!("{} left", span(left)));
+                }
+            }
+            _ => {
+                parts.push(format!("{verb} {} {noun}", HumanCount(done.entries)));
+                if done.bytes > 0 {
+                    parts.push(HumanBytes(done.bytes).to_string());
+                }
+                parts.extend(rates(done, elapsed));
+            }
+        }
+        parts.join(", ")
+    }
+}
+
+/// What a stage does, and to what.
+fn words(stage: Stage) -> (&'static str, &'static str) {
+    match stage {
+        Stage::Capture => ("looking at", "files"),
+        Stage::Flush => ("waiting for the disk", ""),
+        Stage::Compare => ("making sure of", "files"),
+        Stage::Stage => ("preparing", "files"),
+        Stage::Commit => ("putting in place", "files"),
+        Stage::Copy => ("copying", "files"),
+        Stage::ReadLists => ("reading", "directories"),
+        Stage::ReadContents => ("checking", "contents"),
+        Stage::ListObjects => ("sorting", "objects"),
+        Stage::Remove => ("removing", "objects"),
+    }
+}
+
+fn weight(amount: Amount) -> f64 {
+    amount.entries as f64 * ENTRY_BYTES + amount.bytes as f64
+}
+
+fn rates(done: Amount, elapsed: Duration) -> Vec<String> {
+    if elapsed < SETTLED {
+        return Vec::new();
+    }
+    let per_second = |count: u64| (count as f64 / elapsed.as_secs_f64()) as u64;
+    let mut rates = vec![format!("{}/s", HumanCount(per_second(done.entries)))];
+    if done.bytes > 0 {
+        rates.push(format!("{}/s", HumanBytes(per_second(done.bytes))));
+    }
+    rates
+}
+
+/// Seconds as a person says them.
+fn span(seconds: f64) -> String {
+    match seconds.ceil() as u64 {
+        seconds @ ..120 => format!("{seconds} s"),
+        seconds @ ..7200 => format!("{} min", seconds.div_ceil(60)),
+        seconds => format!("{} h", seconds.div_ceil(3600)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn line(expected: Option<Amount>, entries: u64, bytes: u64, seconds: u64) -> String {
+        let before = Amount { entries: 5, bytes: 5 };
+        let part = Part { before, ..Part::new(Some(Stage::Capture), expected) };
+        let now = part.began + Duration::from_secs(seconds);
+        part.line(Amount { entries: entries + 5, bytes: bytes + 5 }, now)
+    }
+
+    #[test]
+    fn with_a_total_there_is_a_bar_a_rate_and_an_estimate() {
+        let expected = Some(Amount { entries: 4000, bytes: 0 });
+        let shown = line(expected, 1000, 0, 2);
+        assert_eq!(shown, "looking at [====            ] 1,000 of 4,000 files, 500/s, 6 s left");
+        assert_eq!(
+            line(expected, 4000, 0, 2),
+            format!("looking at [{}] 4,000 of 4,000 files, 2,000/s, 0 s left", "=".repeat(16))
+        );
+    }
+
+    #[test]
+    fn bytes_count_as_well_as_files() {
+        // Half of the files and of the bytes; the other half takes as long.
+        let expected = Some(Amount { entries: 10, bytes: 2 << 30 });
+        let shown = line(expected, 5, 1 << 30, 300);
+        assert!(shown.ends_with("3.41 MiB/s, 5 min left"), "{shown}");
+        // All small files are done, the large one is not.
+        assert!(line(expected, 9, 0, 10).ends_with("h left"));
+    }
+
+    #[test]
+    fn without_a_total_or_beyond_it_counts_are_shown() {
+        assert_eq!(
+            line(None, 1000, 2048, 2),
+            "looking at 1,000 files, 2.00 KiB, 500/s, 1.00 KiB/s"
+        );
+        let wrong = Some(Amount { entries: 10, bytes: 10 });
+        assert_eq!(line(wrong, 1000, 0, 2), "looking at 1,000 files, 500/s");
+        assert_eq!(line(wrong, 0, 0, 2), "looking at");
     }
 }

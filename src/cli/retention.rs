@@ -2,7 +2,8 @@
 //!
 //! Sessions that are too old or too many are known from their manifests alone: they go when a run
 //! begins, by a rename each. Their objects go in batches, and so does what is over the limit of space:
-//! finding out what that frees takes a look at every object. That work is done while the command runs.
+//! finding out what that frees takes a look at every object. That work is done while the command runs,
+//! at a low priority.
 
 use std::path::{Path, PathBuf};
 use std::thread::JoinHandle;
@@ -19,6 +20,7 @@ use crate::gc::{
 };
 use crate::session::{Catalog, Expired, Expiry, RetentionPolicy, SessionFacts, SessionSummary};
 use crate::snapshot::SessionDir;
+use crate::sys;
 
 /// So many withdrawn sessions are collected at once.
 const BATCH: usize = 8;
@@ -74,8 +76,11 @@ fn try_begin(root: &Path, settings: &Settings, context: &Context) -> Result<Rete
     if guess.withdrawn_sessions < BATCH && !(is_over && can_shrink) {
         return Ok(Retention { collecting: None });
     }
-    let root = root.to_owned();
-    let collect = move || collect(&root, &policy);
+    let (root, threads) = (root.to_owned(), settings.threads());
+    let collect = move || {
+        sys::lower_priority();
+        collect(&root, &policy, threads)
+    };
     let collecting = std::thread::Builder::new().name("retention".to_owned()).spawn(collect);
     Ok(Retention { collecting: collecting.ok() })
 }
@@ -102,8 +107,8 @@ impl Retention {
 }
 
 /// Removes what takes too much space, and the objects of all that was removed.
-fn collect(root: &Path, policy: &RetentionPolicy) -> Result<Collected, CliError> {
-    let options = CleanupOptions::default();
+fn collect(root: &Path, policy: &RetentionPolicy, threads: usize) -> Result<Collected, CliError> {
+    let options = CleanupOptions { threads, ..CleanupOptions::default() };
     let sessions = list(root)?;
     let (expired, usage) = expired(root, policy, &sessions, &options)?;
     if let Some(usage) = usage {

@@ -1,7 +1,7 @@
 //! Settings of recordings and of the store: from a flag, the environment, `config.toml`, or built in.
 //!
 //! The file is `config.toml` in the directory of the configuration, its table `[rollback]` (older
-//! name `[undo]`). A number of 0 is no limit.
+//! name `[undo]`). A limit of 0 is none.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -21,6 +21,8 @@ use crate::snapshot::Budget;
 const FILE_NAME: &str = "config.toml";
 const DEFAULT_MAX_SESSIONS: u64 = 10;
 const DEFAULT_MAX_STORAGE_GB: f64 = 5.0;
+/// More threads than any machine has use for.
+const MAX_THREADS: u64 = 1024;
 /// Bytes of a gigabyte, as `nono` shows sizes.
 const BYTES_PER_GB: f64 = (1u64 << 30) as f64;
 
@@ -71,6 +73,8 @@ pub struct FlagSettings {
     pub max_entries: Option<u64>,
     /// As the setting of this name.
     pub max_bytes: Option<u64>,
+    /// As the setting of this name.
+    pub threads: Option<u64>,
 }
 
 /// All settings.
@@ -86,6 +90,8 @@ pub struct Settings {
     pub max_entries: Sourced<u64>,
     /// Most bytes of file contents of one snapshot.
     pub max_bytes: Sourced<u64>,
+    /// Worker threads; 0 is one for each core.
+    pub threads: Sourced<u64>,
     /// What is left out of every recording, from the file.
     pub rollback: RollbackRules,
     /// The file, whether it exists or not.
@@ -120,6 +126,7 @@ strict_table! {
         max_age_days: u64,
         max_entries: u64,
         max_bytes: u64,
+        threads: u64,
         exclude_patterns: Vec<String>,
         exclude_globs: Vec<String>,
         force_include: Vec<String>,
@@ -175,6 +182,7 @@ impl Settings {
                 table.max_bytes,
                 max_bytes,
             )?,
+            threads: from.choose(flags.threads, "NONO_THREADS", table.threads, 0)?,
             rollback: RollbackRules {
                 exclude_patterns: table.exclude_patterns.unwrap_or_default(),
                 exclude_globs: table.exclude_globs.unwrap_or_default(),
@@ -188,7 +196,19 @@ impl Settings {
             let origin = format!("max_storage_gb ({})", settings.max_storage_gb.origin);
             return Err(ConfigError::invalid(origin, format!("{gigabytes} is no size")));
         }
+        let threads = settings.threads;
+        if threads.value > MAX_THREADS {
+            let origin = format!("threads ({})", threads.origin);
+            let reason = format!("{} is more than {MAX_THREADS}", threads.value);
+            return Err(ConfigError::invalid(origin, reason));
+        }
         Ok(settings)
+    }
+
+    /// Worker threads; 0 is one for each core.
+    pub fn threads(&self) -> usize {
+        // Checked when it was loaded.
+        self.threads.value as usize
     }
 
     /// Limits of one snapshot.
@@ -233,6 +253,7 @@ impl Settings {
             number("max_age_days", self.max_age_days, "--max-age-days", "NONO_MAX_AGE_DAYS"),
             number("max_entries", self.max_entries, "--max-entries", "NONO_MAX_ENTRIES"),
             number("max_bytes", self.max_bytes, "--max-bytes", "NONO_MAX_BYTES"),
+            number("threads", self.threads, "--threads", "NONO_THREADS"),
             rule(
                 "exclude_patterns",
                 json!(exclude_patterns),

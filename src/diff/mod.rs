@@ -92,6 +92,14 @@ pub struct EntryState {
 }
 
 impl EntryState {
+    /// Bytes of its contents; none for what is not a file.
+    pub(crate) fn bytes(&self) -> u64 {
+        match self.node {
+            Node::File { size, .. } => size,
+            _ => 0,
+        }
+    }
+
     fn size(&self) -> Option<i64> {
         match self.node {
             Node::File { size, .. } => Some(i64::try_from(size).unwrap_or(i64::MAX)),

@@ -8,6 +8,7 @@ use super::store_root::{StoreRoot, identity};
 use super::survey::Survey;
 use super::withdraw::claim;
 use super::{CleanupError, CleanupOptions, CleanupReport, SkippedSession, usage};
+use crate::progress::{Amount, Stage};
 use crate::snapshot::SessionDir;
 use crate::store::{LocalStore, StoreLock};
 use crate::sys::FileLock;
@@ -41,6 +42,7 @@ impl CleanupPlan {
         E: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
         let root = StoreRoot::open(&self.root)?;
+        let pool = options.pool()?;
         let store = match &root.store {
             Some((store, _)) => Some((store, store.lock_exclusive()?)),
             None => None,
@@ -73,7 +75,8 @@ impl CleanupPlan {
         let leftovers = root.leftovers()?;
         let gone = removed.iter().map(|removed| &removed.session);
         let gone: Vec<_> = gone.chain(&leftovers).collect();
-        let survey = Survey::new(&root, &gone, &kept.iter().collect::<Vec<_>>(), options)?;
+        let kept: Vec<_> = kept.iter().collect();
+        let survey = pool.install(|| Survey::new(&root, &gone, &kept, options))?;
 
         // From here on things change.
         let mut hidden: Vec<Box<[u8]>> = Vec::new();
@@ -109,6 +112,11 @@ fn remove_garbage(
     survey: &Survey,
     options: &CleanupOptions<'_>,
 ) -> Result<(), CleanupError> {
+    let aside = survey.quarantined.iter().map(|quarantined| &quarantined.object);
+    let removed = || survey.garbage.iter().chain(aside.clone());
+    let bytes = removed().map(|found| found.size).fold(0, u64::saturating_add);
+    let expected = Amount { entries: removed().count() as u64, bytes };
+    options.progress.begin(Stage::Remove, Some(expected));
     let old = store.generation()?;
     let new = if survey.garbage.is_empty() { None } else { Some(store.renew_generation()?) };
     for found in &survey.garbage {

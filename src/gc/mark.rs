@@ -115,6 +115,7 @@ impl Marks {
             }
             let batch = pending.split_off(pending.len().saturating_sub(BATCH));
             let lists: Vec<_> = batch.par_iter().map(|step| read_list(store, step)).collect();
+            progress.advance(batch.len() as u64, 0);
             for (step, nodes) in batch.iter().zip(lists) {
                 let Named { files, trees } = match nodes {
                     Ok(named) => named,

@@ -51,19 +51,34 @@ pub const DEFAULT_GRACE: Duration = Duration::from_secs(60 * 60);
 pub struct CleanupOptions<'a> {
     /// Objects that no session ever named stay until they are this old.
     pub grace: Duration,
+    /// Worker threads; 0 is one for each core.
+    pub threads: usize,
     /// Told of every object that was removed. Asked whether to stop as long as nothing is changed.
     pub progress: &'a dyn Progress,
 }
 
 impl Default for CleanupOptions<'_> {
     fn default() -> Self {
-        Self { grace: DEFAULT_GRACE, progress: &NoProgress }
+        Self { grace: DEFAULT_GRACE, threads: 0, progress: &NoProgress }
     }
 }
 
 impl std::fmt::Debug for CleanupOptions<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("CleanupOptions").field("grace", &self.grace).finish_non_exhaustive()
+        f.debug_struct("CleanupOptions")
+            .field("grace", &self.grace)
+            .field("threads", &self.threads)
+            .finish_non_exhaustive()
+    }
+}
+
+impl CleanupOptions<'_> {
+    /// Threads of its own, which have the priority of whoever asks for them.
+    fn pool(&self) -> Result<rayon::ThreadPool, CleanupError> {
+        Ok(rayon::ThreadPoolBuilder::new()
+            .num_threads(self.threads)
+            .thread_name(|index| format!("cleanup-{index}"))
+            .build()?)
     }
 }
 
@@ -158,8 +173,11 @@ pub enum CleanupError {
     #[error("cannot list the sessions that remain: {0}")]
     List(#[source] Box<dyn std::error::Error + Send + Sync>),
     /// Somebody asked to stop. Nothing was changed.
-    #[error("stopped before anything was removed")]
+    #[error("stopped; nothing was removed")]
     Cancelled,
+    /// The worker threads could not be started.
+    #[error("cannot start worker threads: {0}")]
+    Threads(#[from] rayon::ThreadPoolBuildError),
     /// A session cannot be looked at.
     #[error(transparent)]
     Session(#[from] ManifestError),

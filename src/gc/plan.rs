@@ -91,7 +91,7 @@ impl CleanupPlan {
         }
         let leftovers = root.leftovers()?;
         let removed: Vec<&SessionDir> = self.removed.iter().chain(&leftovers).collect();
-        let survey = Survey::new(&root, &removed, &kept, options)?;
+        let survey = options.pool()?.install(|| Survey::new(&root, &removed, &kept, options))?;
         Ok(survey.report(CleanupReport {
             dry_run: true,
             sessions_removed: self.removed.iter().map(SessionDir::id).collect(),

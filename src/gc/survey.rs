@@ -9,6 +9,7 @@ use super::mark::Marks;
 use super::store_root::{ObjectsPlace, StoreRoot, identity};
 use super::{CleanupError, CleanupOptions, CleanupReport};
 use crate::object::FileTime;
+use crate::progress::Stage;
 use crate::snapshot::SessionDir;
 use crate::store::{FoundObject, LocalStore, Quarantined};
 use crate::sys;
@@ -82,6 +83,7 @@ impl Survey {
                 sharing.push(session);
             }
         }
+        options.progress.begin(Stage::ReadLists, None);
         let mut kept = Marks::default();
         kept.keep(store, &sharing, options.progress)?;
         let mut released = Marks::default();
@@ -90,6 +92,7 @@ impl Survey {
                 released.release(store, session, &kept, options.progress)?;
             }
         }
+        options.progress.begin(Stage::ListObjects, None);
         let now = sys::coarse_now();
         for quarantined in store.quarantined()? {
             let FoundObject { hash, stored_at, .. } = quarantined.object;
@@ -103,7 +106,9 @@ impl Survey {
                 return Err(CleanupError::Cancelled);
             }
             let mut sorted = Self::default();
-            for found in store.objects_with_prefix(prefix)? {
+            let listed = store.objects_with_prefix(prefix)?;
+            options.progress.advance(listed.len() as u64, 0);
+            for found in listed {
                 if kept.contains(&found.hash) {
                     sorted.kept_bytes = sorted.kept_bytes.saturating_add(found.size);
                 } else if released.contains(&found.hash)

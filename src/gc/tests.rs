@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::object::{ContentHash, Node};
+use crate::progress::{Amount, Stage};
 use crate::snapshot::{Budget, SessionDir, SnapshotManager};
 use crate::store::{LocalStore, ObjectStore, read_root_tree};
 use crate::verify::{VerifyOptions, verify_session};
@@ -640,6 +641,7 @@ fn bytes_that_are_both_a_file_and_a_tree_are_kept_as_both() {
     assert_sound(&second);
 }
 
+/// Counts what is done in the last part of the work.
 #[derive(Default)]
 struct Counted {
     objects: AtomicU64,
@@ -651,6 +653,11 @@ impl Progress for Counted {
     fn advance(&self, entries: u64, bytes: u64) {
         self.objects.fetch_add(entries, Ordering::Relaxed);
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    fn begin(&self, _: Stage, _: Option<Amount>) {
+        self.objects.store(0, Ordering::Relaxed);
+        self.bytes.store(0, Ordering::Relaxed);
     }
 
     fn is_cancelled(&self) -> bool {

@@ -14,6 +14,7 @@ use super::store_root::{ObjectsPlace, StoreRoot};
 use super::{CleanupError, CleanupOptions};
 use crate::layout;
 use crate::object::ContentHash;
+use crate::progress::Stage;
 use crate::snapshot::SessionDir;
 use crate::store::LocalStore;
 use crate::sys::{self, Dir};
@@ -94,6 +95,15 @@ pub fn measure_usage(
     options: &CleanupOptions<'_>,
 ) -> Result<StorageUsage, CleanupError> {
     let root = StoreRoot::open(root)?;
+    options.pool()?.install(|| measure(&root, removable, options))
+}
+
+fn measure(
+    root: &StoreRoot,
+    removable: &[SessionDir],
+    options: &CleanupOptions<'_>,
+) -> Result<StorageUsage, CleanupError> {
+    options.progress.begin(Stage::ReadLists, None);
     let ids: Vec<String> = removable.iter().map(SessionDir::id).collect();
     let mut usage = StorageUsage::default();
     let mut sharing = Vec::new();
@@ -126,7 +136,9 @@ pub fn measure_usage(
             needed.absorb(marks);
         }
     }
+    options.progress.begin(Stage::ListObjects, None);
     store.for_each_object(|found| {
+        options.progress.advance(1, 0);
         if needed.contains(&found.hash) {
             usage.add(found.size, owners.get(&found.hash).copied());
         }

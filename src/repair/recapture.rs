@@ -57,6 +57,7 @@ pub(super) fn offer_all(
             known,
             cache: None,
             progress: options.progress,
+            expected: Some(manifest.totals.expected()),
             threads: options.threads,
         })?;
     }

@@ -17,6 +17,7 @@ use super::staging::skipped;
 use super::steps::{Disk, is_same_inode};
 use crate::diff::EntryState;
 use crate::object::Node;
+use crate::progress::Progress;
 use crate::sys::FileKind;
 
 const NOT_EMPTY: &str = "the directory is not empty: what is left in it is not part of any \
@@ -36,7 +37,11 @@ impl<'d, 'a, 'b> Commit<'d, 'a, 'b> {
     }
 
     /// Takes all steps. Returns what was left as it is.
-    pub(super) fn run(mut self, work: &Work) -> Result<Vec<Skipped>, RestoreError> {
+    pub(super) fn run(
+        mut self,
+        work: &Work,
+        progress: &dyn Progress,
+    ) -> Result<Vec<Skipped>, RestoreError> {
         let mut are_contents_done = false;
         for step in &work.steps {
             self.disk.check_stopped()?;
@@ -56,6 +61,7 @@ impl<'d, 'a, 'b> Commit<'d, 'a, 'b> {
                     self.attributes(path, target)?;
                 }
             }
+            progress.advance(1, 0);
         }
         Ok(self.skipped)
     }
@@ -191,7 +197,7 @@ impl<'d, 'a, 'b> Commit<'d, 'a, 'b> {
             }
             return Err(self.changed(path));
         }
-        let denied = attributes::apply(&place.dir, &place.name, &target.attributes, &target.node)?;
+        let denied = attributes::apply(place.inode(), &target.attributes, &target.node)?;
         self.skipped.extend(skipped(path, denied));
         Ok(())
     }

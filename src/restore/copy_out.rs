@@ -10,6 +10,7 @@ use serde::Serialize;
 
 use super::RestoreError;
 use super::attributes;
+use super::make::make;
 use super::plan::Skipped;
 use super::selection::{Selected, Selection};
 use super::staging::skipped;
@@ -18,10 +19,10 @@ use crate::diff::Lookup;
 use crate::diff::{self, EntryState};
 use crate::object::{ContentHash, Node};
 use crate::path_text::{serde_path, to_path};
-use crate::progress::Uncounted;
+use crate::progress::{Stage, Uncounted};
 use crate::snapshot::{SnapshotManager, SnapshotManifest};
 use crate::store::{ObjectFile, Transfer, read_root_tree, read_tree};
-use crate::sys::{self, Dir, FileKind};
+use crate::sys::{self, Dir, FileKind, Inode};
 
 const EXISTS: &str = "something is there already";
 
@@ -123,10 +124,13 @@ impl SnapshotManager {
             let state = EntryState { attributes: entry.attributes, node: entry.node };
             pending.push((entry.path.into_vec(), name, state));
         }
+        let expected = selected.is_all().then(|| manifest.totals.expected());
+        self.progress().begin(Stage::Copy, expected);
         // Not recursive: a tree may be deeper than a stack.
         while let Some((path, name, state)) = pending.pop() {
             if self.progress().is_cancelled() {
-                return Err(RestoreError::Cancelled);
+                let written = copy.report.written_count;
+                return Err(RestoreError::CopyCancelled { to: to.to_owned(), written });
             }
             if let Node::Directory { tree } = state.node {
                 // An empty directory is copied for itself, others with what is in them.
@@ -278,9 +282,7 @@ impl CopyOut<'_> {
         let shown = self.report.to.join(to_path(name));
         self.report.skipped.extend(skipped(shown.as_os_str().as_bytes(), denied));
         self.report.written_count += 1;
-        if let Node::File { size, .. } = state.node {
-            self.report.written_bytes += size;
-        }
+        self.report.written_bytes += state.bytes();
         Ok(())
     }
 
@@ -291,30 +293,19 @@ impl CopyOut<'_> {
         path: &[u8],
         state: &EntryState,
     ) -> Result<Vec<String>, RestoreError> {
-        match &state.node {
-            Node::File { size, hash } => {
-                let file = dir.create_file(name, 0o600)?;
-                let mut transfer = Transfer::new(&mut self.buffer, self.manager.progress());
-                self.manager
-                    .store()
-                    .export(hash, *size, &file, &mut transfer)
-                    .map_err(|error| RestoreError::content(error, path))?;
-                transfer.finish(*size);
-            }
-            Node::Symlink { target } => dir.make_symlink(name, target)?,
-            Node::Fifo => dir.make_fifo(name, 0o600)?,
-            Node::Directory { .. } | Node::Socket | Node::CharDevice(_) | Node::BlockDevice(_) => {}
-        }
-        Ok(attributes::apply(dir, name, &state.attributes, &state.node)?)
+        let transfer = Transfer::new(&mut self.buffer, self.manager.progress());
+        make(self.manager.store(), dir, name, state, path, transfer)
     }
 
     /// Attributes of directories come last, the deepest first: what is put in one changes its time.
     fn finish(mut self) -> Result<CopyReport, RestoreError> {
         for Made { dir, state } in self.made.iter().rev() {
-            let denied = attributes::apply(dir, b".", &state.attributes, &state.node)?;
+            let denied =
+                attributes::apply(Inode::named(dir, b"."), &state.attributes, &state.node)?;
             let path = dir.path().as_os_str().as_bytes().to_vec();
             self.report.skipped.extend(skipped(&path, denied));
         }
+        self.manager.progress().begin(Stage::Flush, None);
         self.top.sync_file_system()?;
         self.report.skipped.sort_by(|a, b| a.path.cmp(&b.path));
         Ok(self.report)

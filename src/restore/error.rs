@@ -142,6 +142,14 @@ pub enum RestoreError {
     /// Somebody asked to stop.
     #[error("stopped; nothing was changed")]
     Cancelled,
+    /// Somebody asked to stop while a copy was written.
+    #[error("stopped; {written} files were copied to {} by then", Shown::path(to))]
+    CopyCancelled {
+        /// Where the copy is.
+        to: PathBuf,
+        /// How many files are in it.
+        written: u64,
+    },
     /// Somebody asked to stop the recovery from an interrupted restore, which is still interrupted.
     #[error("stopped; the restore is still interrupted, and can be finished or taken back")]
     RecoveryStopped,

@@ -14,6 +14,7 @@ mod copy_out;
 mod discard;
 mod error;
 mod journal;
+mod make;
 mod narrow;
 mod places;
 mod plan;
@@ -34,7 +35,7 @@ use serde::Serialize;
 use crate::diff::{self, Change};
 use crate::object::ContentHash;
 use crate::path_text::Shown;
-use crate::progress::NoProgress;
+use crate::progress::{Amount, NoProgress, Progress, Stage};
 use crate::snapshot::{
     CacheUse, Capture, LoadedManifest, ManifestError, NotCaptured, SnapshotError, SnapshotKind,
     SnapshotManager, SnapshotManifest,
@@ -345,6 +346,7 @@ impl SnapshotManager {
             let (progress, threads) = (self.progress(), self.threads());
             let mut work = stage(self.store(), plan, &layout, &areas, started, progress, threads)?;
             work.skipped.extend(plan.skipped.iter().cloned());
+            self.progress().begin(Stage::Flush, None);
             // What is put in place must be on the disk before the name that it replaces goes.
             areas.sync()?;
             if self.progress().is_cancelled() {
@@ -361,7 +363,9 @@ impl SnapshotManager {
                 return staged.map(|()| Vec::new());
             }
         };
-        match commit(&mut places, &areas, &work) {
+        let steps = Amount { entries: work.steps.len() as u64, bytes: 0 };
+        self.progress().begin(Stage::Commit, Some(steps));
+        match commit(&mut places, &areas, &work, self.progress()) {
             Ok(skipped) => {
                 if let Err(error) = self.settle(journal, Some(&work), roots) {
                     // Everything is in place; only what is not needed any more is left.
@@ -396,9 +400,10 @@ fn commit(
     places: &mut Places<'_>,
     areas: &Areas,
     work: &Work,
+    progress: &dyn Progress,
 ) -> Result<Vec<Skipped>, RestoreError> {
     let mut disk = Disk::new(places, areas, work.started, &NoProgress);
-    let done = Commit::new(&mut disk, false).run(work).and_then(|skipped| {
+    let done = Commit::new(&mut disk, false).run(work, progress).and_then(|skipped| {
         areas.sync()?;
         Ok(skipped)
     });

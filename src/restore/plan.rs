@@ -384,11 +384,9 @@ impl Planner<'_> {
 }
 
 impl Put {
-    fn bytes(&self) -> u64 {
-        match self.target.node {
-            Node::File { size, .. } => size,
-            _ => 0,
-        }
+    /// Bytes of its contents.
+    pub(super) fn bytes(&self) -> u64 {
+        self.target.bytes()
     }
 }
 

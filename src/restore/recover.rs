@@ -91,7 +91,8 @@ impl SnapshotManager {
             let mut disk = Disk::new(&mut places, &areas, work.started, self.progress());
             match way {
                 Recovery::Finish => {
-                    let skipped = Commit::new(&mut disk, true).run(&work).map_err(stopped)?;
+                    let commit = Commit::new(&mut disk, true);
+                    let skipped = commit.run(&work, self.progress()).map_err(stopped)?;
                     areas.sync()?;
                     report.outcome = RecoveryOutcome::Finished;
                     report.changes = work.changes();

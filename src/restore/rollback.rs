@@ -46,8 +46,7 @@ pub(super) fn take_back(disk: &mut Disk<'_, '_>, work: &Work) -> Result<(), Inco
         let restored =
             disk.places.find(path).and_then(|place| match place.dir.try_stat(&place.name)? {
                 Some(stat) if stat.kind == FileKind::Directory => {
-                    attributes::apply(&place.dir, &place.name, &current.attributes, &current.node)
-                        .map(drop)
+                    attributes::apply(place.inode(), &current.attributes, &current.node).map(drop)
                 }
                 _ => Ok(()),
             });
@@ -197,7 +196,7 @@ fn undo_attributes(
     let Some(place) = disk.try_place(path)? else { return Ok(None) };
     match place.dir.try_stat(&place.name)? {
         Some(stat) if stat.kind != FileKind::Directory => {
-            attributes::apply(&place.dir, &place.name, &current.attributes, &current.node)?;
+            attributes::apply(place.inode(), &current.attributes, &current.node)?;
             Ok(None)
         }
         _ => Ok(None),

@@ -11,7 +11,7 @@ use super::places::Places;
 use super::plan::RestorePlan;
 use crate::diff::EntryState;
 use crate::object::Node;
-use crate::progress::{Progress, Uncounted};
+use crate::progress::{Amount, Progress, Stage, Uncounted};
 use crate::store::{LocalStore, Transfer};
 use crate::sys::FileKind;
 
@@ -26,16 +26,22 @@ pub(super) fn is_everything_stored(
     let removed = plan.actions.removals.iter().map(|removal| (&removal.path, &removal.current));
     let replaced =
         plan.actions.puts.iter().filter_map(|put| Some((&put.path, put.current.as_ref()?)));
+    let replacing = removed.chain(replaced);
+    let bytes = replacing.clone().map(|(_, current)| current.bytes());
+    let bytes = bytes.fold(0, u64::saturating_add);
+    let expected = Amount { entries: replacing.clone().count() as u64, bytes };
+    progress.begin(Stage::Compare, Some(expected));
     let mut buffer = Vec::new();
-    let progress = Uncounted(progress);
-    for (path, current) in removed.chain(replaced) {
+    let uncounted = Uncounted(progress);
+    for (path, current) in replacing {
         if progress.is_cancelled() {
             return Err(RestoreError::Cancelled);
         }
-        let mut transfer = Transfer::new(&mut buffer, &progress);
+        let mut transfer = Transfer::new(&mut buffer, &uncounted);
         if !is_stored(store, path, current, places, &mut transfer)? {
             return Ok(false);
         }
+        progress.advance(1, current.bytes());
     }
     Ok(true)
 }

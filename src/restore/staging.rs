@@ -15,17 +15,17 @@ use rayon::prelude::*;
 
 use super::RestoreError;
 use super::areas::Areas;
-use super::attributes;
 use super::journal::{AREA_PREFIX, AreaRecord, Staged, Step, Work};
+use super::make::make;
 use super::places::Places;
 use super::plan::{Put, RestorePlan, Skipped};
 use crate::byte_path;
 use crate::object::Node;
 use crate::path_text::to_path;
-use crate::progress::Progress;
+use crate::progress::{Amount, Progress, Stage};
 use crate::snapshot::{OpenPath, TrackedRoot};
 use crate::store::{LocalStore, Transfer};
-use crate::sys::{self, Dir, FileKind, FileTime};
+use crate::sys::{self, Dir, EarlyFlush, FileKind, FileTime};
 
 /// Where everything of a plan is staged. Making one changes nothing.
 pub(super) struct Layout {
@@ -168,20 +168,30 @@ pub(super) fn stage(
     let plain: Vec<&Dir> = dirs.iter().map(|dir| &**dir).collect();
     let puts: Vec<(&Put, Staged)> =
         plan.actions.puts.iter().zip(layout.puts.iter().copied()).collect();
-    let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build()?;
-    let denied = pool.install(|| {
-        puts.par_iter()
-            .filter(|(put, _)| put.link_to.is_none())
-            .map_init(Vec::new, |buffer, (put, staged)| {
-                if progress.is_cancelled() {
-                    return Err(RestoreError::Cancelled);
-                }
-                let transfer = Transfer::new(buffer, progress);
-                let denied = make(store, plain[staged.area], &staged.name(), put, transfer)?;
-                Ok(skipped(&put.path, denied))
-            })
-            .collect::<Result<Vec<_>, _>>()
-    })?;
+    let expected = Amount { entries: puts.len() as u64, bytes: plan.bytes_to_write };
+    progress.begin(Stage::Stage, Some(expected));
+    let pool = rayon::ThreadPoolBuilder::new()
+        .num_threads(threads)
+        .thread_name(|index| format!("restore-{index}"))
+        .build()?;
+    let make_all = |flush: &EarlyFlush| {
+        pool.install(|| {
+            puts.par_iter()
+                .filter(|(put, _)| put.link_to.is_none())
+                .map_init(Vec::new, |buffer, (put, staged)| {
+                    if progress.is_cancelled() {
+                        return Err(RestoreError::Cancelled);
+                    }
+                    let transfer = Transfer::new(buffer, progress);
+                    let (dir, name) = (plain[staged.area], staged.name());
+                    let denied = make(store, dir, &name, &put.target, &put.path, transfer)?;
+                    flush.wrote(put.bytes());
+                    Ok(skipped(&put.path, denied))
+                })
+                .collect::<Result<Vec<_>, _>>()
+        })
+    };
+    let denied = EarlyFlush::during(&plain, make_all)??;
     let mut inodes = Vec::with_capacity(puts.len());
     for (put, staged) in &puts {
         if let Some(first) = put.link_to {
@@ -260,28 +270,4 @@ pub(super) fn skipped(path: &[u8], denied: Vec<String>) -> Vec<Skipped> {
         .into_iter()
         .map(|reason| Skipped { path: PathBuf::from(to_path(path)), reason })
         .collect()
-}
-
-fn make(
-    store: &LocalStore,
-    dir: &Dir,
-    name: &[u8],
-    put: &Put,
-    mut transfer: Transfer<'_>,
-) -> Result<Vec<String>, RestoreError> {
-    let target = &put.target;
-    match &target.node {
-        Node::File { size, hash } => {
-            let file = dir.create_file(name, 0o600)?;
-            store
-                .export(hash, *size, &file, &mut transfer)
-                .map_err(|error| RestoreError::content(error, &put.path))?;
-            transfer.finish(*size);
-        }
-        Node::Symlink { target } => dir.make_symlink(name, target)?,
-        Node::Fifo => dir.make_fifo(name, 0o600)?,
-        // The plan has none of these.
-        Node::Directory { .. } | Node::Socket | Node::CharDevice(_) | Node::BlockDevice(_) => {}
-    }
-    Ok(attributes::apply(dir, name, &target.attributes, &target.node)?)
 }

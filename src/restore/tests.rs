@@ -118,7 +118,7 @@ impl Fixture {
         }
         work.steps.truncate(steps);
         let mut disk = Disk::new(&mut places, &areas, started, &NoProgress);
-        Commit::new(&mut disk, false).run(&work).unwrap();
+        Commit::new(&mut disk, false).run(&work, &NoProgress).unwrap();
         Some(())
     }
 

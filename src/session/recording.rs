@@ -52,6 +52,8 @@ pub struct RecordRequest {
     pub exclusion: ExclusionConfig,
     /// How much one snapshot may hold.
     pub budget: Budget,
+    /// Worker threads; 0 is one for each core.
+    pub threads: usize,
     /// What makes the session.
     pub origin: SessionOrigin,
 }
@@ -96,7 +98,12 @@ impl Recording {
         Self::record(request, progress, |manager| {
             let pending = manager.begin_baseline()?;
             let baseline = pending.manifest().clone();
-            Ok((baseline, Some(std::thread::spawn(|| pending.publish()))))
+            let publish = || {
+                // Beside the command.
+                sys::lower_priority();
+                pending.publish()
+            };
+            Ok((baseline, Some(std::thread::spawn(publish))))
         })
     }
 
@@ -124,7 +131,7 @@ impl Recording {
             request.exclusion.clone(),
             request.budget,
         )
-        .map(|manager| manager.with_progress(progress))
+        .map(|manager| manager.with_progress(progress).with_threads(request.threads))
         .and_then(|manager| {
             let (baseline, flush) = take(&manager)?;
             Ok((baseline, flush, manager))
@@ -139,6 +146,13 @@ impl Recording {
                 Err(error.into())
             }
         }
+    }
+
+    /// Tells `progress` about the work that follows, and asks it whether to stop.
+    #[must_use]
+    pub fn with_progress(mut self, progress: Arc<dyn Progress + Send>) -> Self {
+        self.manager = self.manager.with_progress(progress);
+        self
     }
 
     /// The session's engine.

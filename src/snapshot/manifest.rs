@@ -16,6 +16,7 @@ use super::roots::TrackedRoot;
 use crate::byte_path;
 use crate::object::{ContentHash, Node, is_tracked_path};
 use crate::path_text::{serde_path, serde_paths};
+use crate::progress::Amount;
 use crate::store::{ObjectSource, StoreError, read_root_tree, read_tree};
 
 /// Version of session and snapshot manifests that this program writes, and the newest it reads.
@@ -94,6 +95,13 @@ pub struct Totals {
     pub objects_written: u64,
     /// Bytes of those objects.
     pub bytes_written: u64,
+}
+
+impl Totals {
+    /// What a capture of about the same has to do.
+    pub(crate) fn expected(&self) -> Amount {
+        Amount { entries: self.entry_count, bytes: self.total_bytes }
+    }
 }
 
 /// A path that is not in a snapshot. Nothing below it is either, unless it is force-included.

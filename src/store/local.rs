@@ -173,7 +173,7 @@ impl LocalStore {
         &self,
         work: impl FnOnce(&EarlyFlush) -> T,
     ) -> Result<T, StoreError> {
-        Ok(EarlyFlush::during(&self.dir, work)?)
+        Ok(EarlyFlush::during(&[&self.dir], work)?)
     }
 
     /// Opens an object. Its bytes are not checked yet: see [`ObjectFile::verify`].
@@ -433,7 +433,7 @@ impl ObjectFile {
         if hash == self.hash && len == self.size { Ok(()) } else { Err(self.corrupt()) }
     }
 
-    pub(super) fn corrupt(&self) -> StoreError {
+    pub(crate) fn corrupt(&self) -> StoreError {
         StoreError::Corrupt {
             hash: self.hash,
             path: self.path.clone(),

@@ -293,13 +293,7 @@ impl Dir {
     /// # Errors
     /// EPERM.
     pub fn set_mtime(&self, name: &[u8], mtime: FileTime) -> Result<()> {
-        let times = Timestamps {
-            last_access: Timespec { tv_sec: 0, tv_nsec: rustix::fs::UTIME_OMIT },
-            last_modification: Timespec {
-                tv_sec: mtime.seconds,
-                tv_nsec: mtime.nanoseconds.into(),
-            },
-        };
+        let times = time_of_modification(mtime);
         fail_point::around(Operation::Attributes, || {
             rustix::fs::utimensat(&self.fd, name, &times, AtFlags::SYMLINK_NOFOLLOW)
         })
@@ -630,6 +624,14 @@ fn resolve_by_component(
         current = Some(rustix::fs::openat(dir, name, flags, Mode::empty())?);
     }
     current.ok_or(Errno::NOENT)
+}
+
+/// For the calls that set times: the time of the last access stays.
+pub(super) fn time_of_modification(mtime: FileTime) -> Timestamps {
+    Timestamps {
+        last_access: Timespec { tv_sec: 0, tv_nsec: rustix::fs::UTIME_OMIT },
+        last_modification: Timespec { tv_sec: mtime.seconds, tv_nsec: mtime.nanoseconds.into() },
+    }
 }
 
 #[cfg(test)]

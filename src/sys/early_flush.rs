@@ -24,15 +24,15 @@ struct State {
 }
 
 impl EarlyFlush {
-    /// Does some work that writes to the file system of `dir` and reports it by
+    /// Does some work that writes to the file systems of `dirs` and reports it by
     /// [`wrote`](Self::wrote).
     ///
     /// # Errors
     /// EIO when the kernel lost data. It says so once only: the flush at the end would not know.
-    pub(crate) fn during<T>(dir: &Dir, work: impl FnOnce(&Self) -> T) -> Result<T> {
+    pub(crate) fn during<T>(dirs: &[&Dir], work: impl FnOnce(&Self) -> T) -> Result<T> {
         let flush = Self { state: Mutex::default(), changed: Condvar::new() };
         std::thread::scope(|threads| {
-            let flusher = threads.spawn(|| flush.run(dir));
+            let flusher = threads.spawn(|| flush.run(dirs));
             let over = Over(&flush);
             let value = work(&flush);
             drop(over);
@@ -50,7 +50,7 @@ impl EarlyFlush {
         }
     }
 
-    fn run(&self, dir: &Dir) -> Result<()> {
+    fn run(&self, dirs: &[&Dir]) -> Result<()> {
         let mut state = self.state.lock();
         while !state.is_over {
             if state.unflushed < STEP_BYTES {
@@ -58,7 +58,9 @@ impl EarlyFlush {
                 continue;
             }
             state.unflushed = 0;
-            parking_lot::MutexGuard::unlocked(&mut state, || dir.sync_file_system())?;
+            parking_lot::MutexGuard::unlocked(&mut state, || {
+                dirs.iter().try_for_each(|dir| dir.sync_file_system())
+            })?;
         }
         Ok(())
     }

@@ -12,10 +12,12 @@ mod early_flush;
 mod error;
 mod fail_point;
 mod file;
+mod inode;
 mod lock;
 #[cfg(feature = "fail-points")]
 mod operation_log;
 mod path;
+mod priority;
 mod stat;
 mod xattr;
 
@@ -28,11 +30,13 @@ pub use file::{
     TempFile, allocated_ranges, drop_cached_pages, open_log, read_full_at, read_kernel_file,
     reflink, stat_open_file, try_open_device, will_read_in_order,
 };
+pub(crate) use inode::Inode;
 pub use lock::FileLock;
 pub use path::{
     canonical_parent, create_private_dir, current_dir, find_program, plain_absolute,
     real_or_future_path, real_path,
 };
+pub use priority::lower_priority;
 pub use stat::{Device, FileKind, FileSystemSpace, FileTime, Stat, coarse_now};
 pub use xattr::{XattrPairs, is_captured_xattr};
 

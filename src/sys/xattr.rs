@@ -86,9 +86,24 @@ pub(super) fn set_path(path: &Path, name: &[u8], value: &[u8], shown: &Path) -> 
         .at("set an extended attribute of", shown)
 }
 
+/// Sets one attribute of an open file.
+pub(super) fn set_fd(fd: impl AsFd, name: &[u8], value: &[u8], shown: &Path) -> Result<()> {
+    rustix::fs::fsetxattr(fd, name, value, XattrFlags::empty())
+        .at("set an extended attribute of", shown)
+}
+
+/// Removes one attribute of an open file; one that is gone already is fine.
+pub(super) fn remove_fd(fd: impl AsFd, name: &[u8], shown: &Path) -> Result<()> {
+    removed(rustix::fs::fremovexattr(fd, name), shown)
+}
+
 /// Removes one attribute of what a path names; one that is gone already is fine.
 pub(super) fn remove_path(path: &Path, name: &[u8], shown: &Path) -> Result<()> {
-    match rustix::fs::lremovexattr(path, name) {
+    removed(rustix::fs::lremovexattr(path, name), shown)
+}
+
+fn removed(answer: rustix::io::Result<()>, shown: &Path) -> Result<()> {
+    match answer {
         Ok(()) | Err(Errno::NODATA) => Ok(()),
         Err(errno) => Err(errno).at("remove an extended attribute of", shown),
     }

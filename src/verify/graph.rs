@@ -13,7 +13,7 @@ use rayon::prelude::*;
 
 use super::VerifyError;
 use crate::object::{ContentHash, DecodeError, LinkGroups, Node as EntryNode, RootTree, Tree};
-use crate::progress::Progress;
+use crate::progress::{Amount, Progress, Stage};
 use crate::store::{LocalStore, MAX_TREE_BYTES, ObjectSource, StoreError, Transfer};
 
 /// So many lists are read and held in memory at once.
@@ -174,6 +174,7 @@ impl Graph {
         roots: &[ContentHash],
         reading: &Reading<'_>,
     ) -> Result<(), VerifyError> {
+        reading.progress.begin(Stage::ReadLists, None);
         let mut unread_lists = Vec::new();
         let mut unread_files = Vec::new();
         for root in roots {
@@ -198,6 +199,13 @@ impl Graph {
                 }
             }
         }
+        let sizes = unread_files.iter().map(|id| match self.node(*id).role {
+            Role::File { size } => size,
+            _ => 0,
+        });
+        let bytes = sizes.fold(0, u64::saturating_add);
+        let expected = Amount { entries: unread_files.len() as u64, bytes };
+        reading.progress.begin(Stage::ReadContents, Some(expected));
         let read: Vec<_> = reading.pool.install(|| {
             let files = unread_files.par_iter().with_max_len(FILES_AT_ONCE);
             files.map(|id| self.read_file(*id, reading)).collect::<Result<_, _>>()
@@ -340,8 +348,8 @@ impl Graph {
         };
         let size = object.size();
         // Not read: it could claim to have more bytes than anybody can hash.
-        if size != expected {
-            return Ok((None, Some(Damage::WrongSize { actual: size })));
+        if size > expected {
+            return Ok((None, Some(Damage::of(object.corrupt()))));
         }
         let verified = BUFFER.with_borrow_mut(|buffer| {
             let mut transfer = Transfer::new(buffer, reading.progress);
@@ -352,6 +360,7 @@ impl Graph {
         let damage = match verified {
             Err(StoreError::Cancelled) => return Err(VerifyError::Cancelled),
             Err(error) => Some(Damage::of(error)),
+            Ok(()) if size != expected => Some(Damage::WrongSize { actual: size }),
             Ok(()) => None,
         };
         Ok((Some(size), damage))

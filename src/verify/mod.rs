@@ -67,7 +67,7 @@ pub enum VerifyError {
         source: ManifestError,
     },
     /// Somebody asked to stop.
-    #[error("stopped before everything was verified")]
+    #[error("stopped before everything was verified; nothing was changed")]
     Cancelled,
     /// The store holds more objects than one verification can keep in mind (2^32).
     #[error("more objects than one verification can check")]

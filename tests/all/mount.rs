@@ -68,6 +68,7 @@ impl World {
 
 fn record(root: &Path, project: &Path) -> Recording {
     let request = RecordRequest {
+        threads: 0,
         root: root.to_owned(),
         command: vec!["test".into()],
         tracked_paths: vec![project.to_owned()],

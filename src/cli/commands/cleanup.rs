@@ -11,7 +11,7 @@ use clap::Args;
 use jiff::{SignedDuration, Timestamp};
 
 use crate::cli::Outcome;
-use crate::cli::args::{LimitArgs, StoreArgs, surroundings};
+use crate::cli::args::{LimitArgs, StoreArgs, ThreadArgs, surroundings};
 use crate::cli::context::{Context, DIM, YELLOW};
 use crate::cli::error::CliError;
 use crate::cli::progress::Bar;
@@ -40,6 +40,8 @@ pub(in crate::cli) struct CleanupArgs {
     all: bool,
     #[command(flatten)]
     limits: LimitArgs,
+    #[command(flatten)]
+    threads: ThreadArgs,
     /// Only say what would be removed
     #[arg(long)]
     dry_run: bool,
@@ -58,16 +60,17 @@ pub(in crate::cli) fn run(args: &CleanupArgs, store: &StoreArgs, context: &Conte
     if args.selects() && args.limits.is_given() {
         return Err(CliError::usage("either limits or a selection says which sessions go"));
     }
+    let threads = args.threads.count(context)?;
     let chosen = if args.selects() {
         choose(args, &catalog, context)?
     } else {
-        over_limits(args, &catalog, context)?
+        over_limits(args, &catalog, threads, context)?
     };
     if args.selects() && !args.dry_run && !args.yes && !chosen.is_empty() {
         confirm(chosen.len(), context)?;
     }
-    let bar = Bar::new(context, "cleaning up", true);
-    let options = CleanupOptions { progress: &*bar, ..CleanupOptions::default() };
+    let bar = Bar::new(context, "cleaning up");
+    let options = CleanupOptions { threads, progress: &*bar, ..CleanupOptions::default() };
     let cleaned = clean(&catalog, &chosen, args.dry_run, &options);
     bar.finish();
     let (report, failure) = cleaned;
@@ -94,14 +97,18 @@ impl CleanupArgs {
 fn over_limits(
     args: &CleanupArgs,
     catalog: &Catalog,
+    threads: usize,
     context: &Context,
 ) -> Result<Vec<SessionDir>, CliError> {
     let settings = Settings::load(&surroundings()?, &args.limits.flags(FlagSettings::default()))?;
     if !Catalog::is_store(catalog.root()) {
         return Ok(Vec::new());
     }
-    let expired =
-        retention::expired_sessions(catalog.root(), &settings, &CleanupOptions::default())?;
+    let bar = Bar::new(context, "looking at what sessions take");
+    let options = CleanupOptions { threads, progress: &*bar, ..CleanupOptions::default() };
+    let expired = retention::expired_sessions(catalog.root(), &settings, &options);
+    bar.finish();
+    let expired = expired?;
     let mut sessions = Vec::new();
     for (session, Expired { session_id, reason }) in expired {
         let reason = retention::describe(reason, &settings);
@@ -238,6 +245,7 @@ impl From<CleanupError> for CliError {
     fn from(error: CleanupError) -> Self {
         let failed = Self::failed(error.to_string());
         match error {
+            CleanupError::Cancelled => Self::stopped(error.to_string()),
             CleanupError::DamagedSession { session_id, .. } => failed.with_hint(format!(
                 "`nono rollback verify {session_id}` says what is damaged; \
                  `nono rollback cleanup {session_id}` removes it"

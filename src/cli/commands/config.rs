@@ -7,7 +7,7 @@ use clap::{Args, Subcommand};
 use serde::Serialize;
 
 use crate::cli::Outcome;
-use crate::cli::args::{CaptureArgs, LimitArgs, StoreArgs, surroundings};
+use crate::cli::args::{CaptureArgs, LimitArgs, StoreArgs, ThreadArgs, surroundings};
 use crate::cli::context::{Context, DIM};
 use crate::config::{Origin, Setting, Settings};
 use crate::path_text::{Shown, serde_path};
@@ -26,6 +26,8 @@ pub(in crate::cli) struct ShowArgs {
     limits: LimitArgs,
     #[command(flatten)]
     capture: CaptureArgs,
+    #[command(flatten)]
+    threads: ThreadArgs,
     /// Print the settings as JSON
     #[arg(long)]
     json: bool,
@@ -45,7 +47,8 @@ pub(in crate::cli) fn run(
     context: &Context,
 ) -> Outcome {
     let ConfigCommand::Show(args) = command;
-    let settings = Settings::load(&surroundings()?, &args.limits.flags(args.capture.flags()))?;
+    let flags = args.threads.flags(args.limits.flags(args.capture.flags()));
+    let settings = Settings::load(&surroundings()?, &flags)?;
     let mut list = vec![Setting {
         key: "root",
         value: Shown::path(store.catalog()?.root()).to_string().into(),

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use clap::{Args, ValueEnum};
 
 use crate::cli::Outcome;
-use crate::cli::args::StoreArgs;
+use crate::cli::args::{StoreArgs, ThreadArgs};
 use crate::cli::context::{BOLD, Context, YELLOW};
 use crate::cli::error::CliError;
 use crate::cli::progress::Bar;
@@ -53,6 +53,8 @@ pub(in crate::cli) struct RestoreArgs {
     /// Only say what would change
     #[arg(long)]
     dry_run: bool,
+    #[command(flatten)]
+    threads: ThreadArgs,
     /// Print the report as JSON
     #[arg(long)]
     json: bool,
@@ -76,7 +78,7 @@ pub(in crate::cli) fn run(args: &RestoreArgs, store: &StoreArgs, context: &Conte
         }
         (a, b) => a.or(b).unwrap_or(0),
     };
-    let manager = SnapshotManager::open(session.path())?;
+    let manager = SnapshotManager::open(session.path())?.with_threads(args.threads.count(context)?);
     let roots: Vec<_> =
         session.manifest(number).map_or_else(|_| manager.roots().to_vec(), |m| m.manifest.roots);
     let roots: Vec<PathBuf> = roots.into_iter().map(|root| root.path).collect();
@@ -89,7 +91,7 @@ pub(in crate::cli) fn run(args: &RestoreArgs, store: &StoreArgs, context: &Conte
         only: args.only.iter().map(|only| only.change_type()).collect(),
         ..Selection::default()
     };
-    let bar = Bar::new(context, "restoring", true);
+    let bar = Bar::new(context, "restoring");
     let manager = manager.with_progress(bar.clone());
     if let Some(to) = &args.to {
         let to = sys::plain_absolute(to, &sys::current_dir()?);
@@ -129,8 +131,10 @@ pub(in crate::cli) fn restore_picked(
     selection: Selection,
     context: &Context,
 ) -> Outcome {
-    let bar = Bar::new(context, "restoring", true);
-    let manager = SnapshotManager::open(session.path())?.with_progress(bar.clone());
+    let bar = Bar::new(context, "restoring");
+    let manager = SnapshotManager::open(session.path())?
+        .with_threads(ThreadArgs::default().count(context)?)
+        .with_progress(bar.clone());
     let roots: Vec<PathBuf> = manager.roots().iter().map(|root| root.path.clone()).collect();
     let options = RestoreOptions { on_conflict: OnConflict::Refuse, selection };
     let report = carry_out(&manager, &bar, catalog, number, options, false, context)?;
@@ -164,7 +168,10 @@ fn carry_out(
         if let Some(answer) = ask(context)? {
             options.on_conflict = answer;
             let conflicts = std::mem::take(&mut report.conflicts);
-            report = manager.restore_with(number, &options)?;
+            let bar = Bar::new(context, "restoring");
+            let done = manager.clone().with_progress(bar.clone()).restore_with(number, &options);
+            bar.finish();
+            report = done?;
             // What was asked about is what is shown; a conflict that came meanwhile is new.
             for conflict in &mut report.conflicts {
                 if let Some(known) = conflicts.iter().find(|known| known.path == conflict.path) {
@@ -248,7 +255,7 @@ pub(super) fn print_changes(
     context: &Context,
 ) -> Result<(), CliError> {
     let palette = Palette::coloured();
-    let mut out = context.out();
+    let mut out = std::io::BufWriter::new(context.out());
     for change in changes {
         writeln!(out, "{}", change_line(change, roots, &palette))?;
     }
@@ -256,7 +263,7 @@ pub(super) fn print_changes(
         let path = Shown::path(&skipped.path);
         writeln!(out, "{YELLOW}! skipped{YELLOW:#}     {path}: {}", skipped.reason)?;
     }
-    Ok(())
+    Ok(out.flush()?)
 }
 
 fn print_outcome(report: &RestoreReport, roots: &[PathBuf], context: &Context) {

@@ -7,7 +7,7 @@ use std::process::Command;
 
 use clap::Args;
 
-use crate::cli::args::{CaptureArgs, LimitArgs, StoreArgs, surroundings};
+use crate::cli::args::{CaptureArgs, LimitArgs, StoreArgs, ThreadArgs, surroundings};
 use crate::cli::checkpoints::{SOCKET_VARIABLE, Server};
 use crate::cli::commands::sandbox_exec::cannot_run;
 use crate::cli::context::Context;
@@ -23,6 +23,7 @@ use crate::cli::{Outcome, commands, review};
 use crate::config::{Profile, ProfileLibrary, Settings, apply_rules};
 use crate::diff::ChangeSummary;
 use crate::path_text::Shown;
+use crate::progress::Progress;
 use crate::sandbox::{Network, Policy};
 use crate::session::{RecordRequest, Recording};
 use crate::snapshot::SessionOrigin;
@@ -48,6 +49,8 @@ pub(in crate::cli) struct RunArgs {
     capture: CaptureArgs,
     #[command(flatten)]
     limits: LimitArgs,
+    #[command(flatten)]
+    threads: ThreadArgs,
     /// The command and its arguments
     #[arg(required = true, last = true, value_name = "CMD")]
     command: Vec<OsString>,
@@ -66,21 +69,33 @@ pub(in crate::cli) fn run(args: &RunArgs, store: &StoreArgs, context: &Context) 
     if !args.rollback {
         return Ok(start(args, &grants, profile.as_ref(), None, context)?.code);
     }
-    let settings = Settings::load(&surroundings, &args.limits.flags(args.capture.flags()))?;
+    let flags = args.threads.flags(args.limits.flags(args.capture.flags()));
+    let settings = Settings::load(&surroundings, &flags)?;
     let request = RecordRequest {
         root: catalog.root().to_owned(),
         command: args.command.clone(),
         tracked_paths: grants.tracked.clone(),
         exclusion: args.capture.exclusion(&settings, profile.as_ref()),
         budget: settings.budget(),
+        threads: settings.threads(),
         origin: SessionOrigin::Run,
     };
-    preflight::announce(&request, context);
-    let bar = Bar::new(context, "recording the state before", true);
+    let announced = preflight::announce(&request, context);
+    let guessed = request.clone();
+    let bar = Bar::guessing(context, "recording the state before", move || {
+        announced.or_else(|| preflight::guess(&guessed))
+    });
     let started = Recording::begin(&request, bar.clone());
     bar.finish();
     let recording = started?;
     let id = recording.session_id();
+    if bar.is_cancelled() {
+        let message =
+            "stopped before the command was started; the state before was recorded already";
+        return Err(
+            CliError::stopped(message).with_hint(format!("remove it: nono rollback cleanup {id}"))
+        );
+    }
     commands::snapshot::report_left_out(recording.baseline(), &id, context);
 
     let retention = retention::begin(catalog.root(), &settings, context);
@@ -90,9 +105,13 @@ pub(in crate::cli) fn run(args: &RunArgs, store: &StoreArgs, context: &Context) 
         Err(error) => error.exit_code(),
     };
     let (session, baseline) = (recording.manager().session().clone(), recording.baseline().clone());
-    let finished = recording.finish(Some(code.into())).map_err(|error| {
+    let bar = Bar::after_command(context, "recording the state after");
+    let finished = recording.with_progress(bar.clone()).finish(Some(code.into()));
+    bar.finish();
+    let finished = finished.map_err(|error| {
         let hint = format!("the state before is safe: nono rollback restore {id}");
-        CliError::from(error).with_hint(hint).with_exit_code(code.max(1))
+        let error = CliError::from(error).with_hint(hint);
+        if error.is_stopped() { error } else { error.with_exit_code(code.max(1)) }
     });
     if let (Err(error), Err(_)) = (&ended, &finished) {
         context.error(error);

@@ -2,13 +2,12 @@
 
 use std::io::Write;
 use std::path::PathBuf;
-use std::sync::Arc;
 
 use clap::Args;
 use serde::{Deserialize, Serialize};
 
 use crate::cli::Outcome;
-use crate::cli::args::{CaptureArgs, StoreArgs, surroundings};
+use crate::cli::args::{CaptureArgs, StoreArgs, ThreadArgs, surroundings};
 use crate::cli::checkpoints::{self, SOCKET_VARIABLE};
 use crate::cli::context::{BOLD, Context};
 use crate::cli::error::CliError;
@@ -33,6 +32,8 @@ pub(in crate::cli) struct SnapshotArgs {
     session: Option<String>,
     #[command(flatten)]
     capture: CaptureArgs,
+    #[command(flatten)]
+    threads: ThreadArgs,
     /// Print the report as JSON
     #[arg(long)]
     json: bool,
@@ -76,15 +77,17 @@ pub(in crate::cli) fn run(args: &SnapshotArgs, store: &StoreArgs, context: &Cont
         return print(&checkpoints::ask(&socket)?, args.json, context);
     }
     let catalog = store.catalog()?;
-    let settings = Settings::load(&surroundings()?, &args.capture.flags())?;
-    let bar = Bar::new(context, "recording", true);
+    let settings = Settings::load(&surroundings()?, &args.threads.flags(args.capture.flags()))?;
     let taken = match &args.session {
         Some(id) => {
             let session = catalog.find(id)?;
+            let bar = Bar::new(context, "recording");
             let manager = SnapshotManager::open(session.path())?
                 .with_budget(settings.budget())
-                .with_progress(Arc::clone(&bar) as _);
+                .with_threads(settings.threads())
+                .with_progress(bar.clone());
             let taken = manager.create_incremental();
+            bar.finish();
             (session.id(), taken.map_err(CliError::from))
         }
         None => {
@@ -96,10 +99,16 @@ pub(in crate::cli) fn run(args: &SnapshotArgs, store: &StoreArgs, context: &Cont
                 tracked_paths,
                 exclusion: args.capture.exclusion(&settings, None),
                 budget: settings.budget(),
+                threads: settings.threads(),
                 origin: SessionOrigin::Snapshot,
             };
-            preflight::announce(&request, context);
-            let started = Recording::start(&request, Arc::clone(&bar) as _);
+            let announced = preflight::announce(&request, context);
+            let guessed = request.clone();
+            let bar = Bar::guessing(context, "recording", move || {
+                announced.or_else(|| preflight::guess(&guessed))
+            });
+            let started = Recording::start(&request, bar.clone());
+            bar.finish();
             match started {
                 Ok(recording) => {
                     let baseline = recording.baseline().clone();
@@ -109,7 +118,6 @@ pub(in crate::cli) fn run(args: &SnapshotArgs, store: &StoreArgs, context: &Cont
             }
         }
     };
-    bar.finish();
     let (session_id, (manifest, changes)) = (taken.0, taken.1?);
     report_left_out(&manifest, &session_id, context);
     print(&SnapshotReport::of(session_id, &manifest, changes), args.json, context)

@@ -8,7 +8,7 @@ use clap::Args;
 use serde::Serialize;
 
 use crate::cli::Outcome;
-use crate::cli::args::StoreArgs;
+use crate::cli::args::{StoreArgs, ThreadArgs};
 use crate::cli::context::{BOLD, Context, GREEN, RED};
 use crate::cli::error::CliError;
 use crate::cli::progress::Bar;
@@ -19,7 +19,7 @@ use crate::repair::{RepairOptions, RepairReport, Repaired, Source, repair_sessio
 use crate::session::Catalog;
 use crate::snapshot::SessionDir;
 use crate::sys::{self, Dir};
-use crate::verify::{Verifier, VerifyOptions, VerifyReport};
+use crate::verify::{Verifier, VerifyError, VerifyOptions, VerifyReport};
 
 /// Arguments of `nono rollback verify`.
 #[derive(Debug, Args)]
@@ -40,6 +40,8 @@ pub(in crate::cli) struct VerifyArgs {
     /// Also look for good copies in this store, session or directory of objects (repeatable)
     #[arg(long, value_name = "DIR", requires = "repair")]
     from: Vec<PathBuf>,
+    #[command(flatten)]
+    threads: ThreadArgs,
     /// Print the report as JSON; with --all a list of reports
     #[arg(long)]
     json: bool,
@@ -54,12 +56,9 @@ pub(in crate::cli) fn run(args: &VerifyArgs, store: &StoreArgs, context: &Contex
     for place in &args.from {
         Dir::open(place)?;
     }
-    let bar = Bar::new(context, "verifying", true);
-    let options = VerifyOptions {
-        progress: &*bar,
-        expected_root: args.expect_root,
-        ..VerifyOptions::default()
-    };
+    let threads = args.threads.count(context)?;
+    let bar = Bar::new(context, "verifying");
+    let options = VerifyOptions { threads, progress: &*bar, expected_root: args.expect_root };
     let mut failures = Vec::new();
     let mut reports = verify(&sessions, options, &mut failures);
     if args.repair {
@@ -67,11 +66,18 @@ pub(in crate::cli) fn run(args: &VerifyArgs, store: &StoreArgs, context: &Contex
         let options = RepairOptions { verify: options, other_stores: &places };
         for report in reports.iter_mut().filter(|report| !report.verified.ok) {
             if let Err(error) = repair(report, &options) {
+                let is_stopped = error.is_stopped();
                 failures.push(error);
+                if is_stopped {
+                    break;
+                }
             }
         }
     }
     bar.finish();
+    if let Some(at) = failures.iter().position(CliError::is_stopped) {
+        return Err(failures.swap_remove(at));
+    }
     for failure in &failures {
         context.error(failure);
     }
@@ -101,7 +107,7 @@ struct Report {
 fn repair(report: &mut Report, options: &RepairOptions<'_>) -> Result<(), CliError> {
     let store = Catalog::store_of(&report.session)?;
     let repaired = repair_session(&report.session, &store, options);
-    let (repair, verified) = repaired.map_err(|error| CliError::failed(error.to_string()))?;
+    let (repair, verified) = repaired?;
     report.verified = verified;
     report.repair = Some(repair);
     Ok(())
@@ -125,6 +131,9 @@ fn verify(
     for sessions in by_store.values() {
         let verified = verify_store(sessions, options, &mut reports, failures);
         failures.extend(verified.err());
+        if failures.last().is_some_and(CliError::is_stopped) {
+            break;
+        }
     }
     reports
 }
@@ -136,8 +145,7 @@ fn verify_store(
     failures: &mut Vec<CliError>,
 ) -> Result<(), CliError> {
     let store = Catalog::store_of(sessions[0])?;
-    let failed = |error: crate::verify::VerifyError| CliError::failed(error.to_string());
-    let mut verifier = Verifier::new(&store, options).map_err(failed)?;
+    let mut verifier = Verifier::new(&store, options)?;
     for session in sessions {
         match verifier.session(session) {
             // Removed by a cleanup since it was listed: nothing is wrong with it.
@@ -145,7 +153,9 @@ fn verify_store(
             Ok(verified) => {
                 reports.push(Report { verified, repair: None, session: (*session).clone() });
             }
-            Err(error) => failures.push(failed(error)),
+            // What is left would be stopped as well.
+            Err(error @ VerifyError::Cancelled) => return Err(error.into()),
+            Err(error) => failures.push(error.into()),
         }
     }
     Ok(())

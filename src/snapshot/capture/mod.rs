@@ -28,7 +28,7 @@ use super::roots::{OpenRoot, TrackedRoot};
 use crate::byte_path;
 use crate::object::{Attributes, ContentHash, LinkGroups, Node, RootEntry, RootTree, Xattrs};
 use crate::path_text::to_path;
-use crate::progress::Progress;
+use crate::progress::{Amount, Progress, Stage};
 use crate::stat_cache::{StatCache, StatCacheWriter};
 use crate::store::{LocalStore, ObjectStore, StoreError, read_root_tree};
 use crate::sys::{self, Dir, EarlyFlush, FileTime, Stat};
@@ -47,6 +47,8 @@ pub(crate) struct CaptureRequest<'a> {
     pub(crate) known: Vec<ContentHash>,
     pub(crate) cache: Option<CacheLocation<'a>>,
     pub(crate) progress: &'a dyn Progress,
+    /// About how much there is to capture, where an earlier snapshot tells.
+    pub(crate) expected: Option<Amount>,
     /// Worker threads; 0 for one per core.
     pub(crate) threads: usize,
 }
@@ -180,6 +182,7 @@ fn capture_once(
     denied: Option<HashSet<(usize, Box<[u8]>)>>,
 ) -> Result<Outcome, CaptureError> {
     // Before the first look at any file: the stat cache's racy rule depends on it.
+    request.progress.begin(Stage::Capture, request.expected);
     let (start, timestamp) = (sys::coarse_now(), Timestamp::now());
     let (roots, known) = open_roots(request)?;
     let root_count = roots.len();

@@ -4,6 +4,7 @@
 
 use super::{CacheUse, SnapshotError, SnapshotManager};
 use crate::diff::{Change, ChangeSummary};
+use crate::progress::Stage;
 use crate::snapshot::budget::Budget;
 use crate::snapshot::capture::{CacheLocation, Capture, CaptureRequest, capture};
 use crate::snapshot::manifest::{MANIFEST_VERSION, SnapshotKind, SnapshotManifest};
@@ -62,6 +63,7 @@ impl SnapshotManager {
             budget: self.budget,
             is_baseline: parent.is_none(),
             known: parent.map(|parent| parent.manifest.merkle_root).into_iter().collect(),
+            expected: parent.map(|parent| parent.manifest.totals.expected()),
             cache: self.cache_location(true)?,
             progress: &*self.progress,
             threads: self.threads,
@@ -109,6 +111,7 @@ impl SnapshotManager {
             budget: Budget::UNLIMITED,
             is_baseline: false,
             known: vec![target.merkle_root, latest.merkle_root],
+            expected: Some(latest.totals.expected()),
             cache: match cache {
                 CacheUse::Nothing => None,
                 CacheUse::Read => self.cache_location(false)?,
@@ -166,6 +169,7 @@ impl SnapshotManager {
         flush: bool,
     ) -> Result<LoadedManifest, SnapshotError> {
         if flush {
+            self.progress.begin(Stage::Flush, None);
             self.store.sync()?;
         }
         let hash = self.session.publish(&manifest)?;

@@ -1,0 +1,43 @@
+//! Making one new inode, complete: contents checked, attributes set.
+
+use super::RestoreError;
+use super::attributes;
+use crate::diff::EntryState;
+use crate::object::Node;
+use crate::store::{LocalStore, Transfer};
+use crate::sys::{Dir, Inode};
+
+const PERMISSIONS: u16 = 0o777;
+/// Until its ACL is there: the mode of a file with an ACL says more than the ACL allows.
+const PRIVATE: u16 = 0o600;
+
+/// Makes a file, symlink or FIFO under a name that is free. Returns what an ordinary user may not set,
+/// as sentences. The path is for messages.
+pub(super) fn make(
+    store: &LocalStore,
+    dir: &Dir,
+    name: &[u8],
+    state: &EntryState,
+    path: &[u8],
+    mut transfer: Transfer<'_>,
+) -> Result<Vec<String>, RestoreError> {
+    let mut inode = Inode::named(dir, name);
+    let file;
+    match &state.node {
+        Node::File { size, hash } => {
+            let has_acl = !state.attributes.xattrs.is_empty();
+            let mode = if has_acl { PRIVATE } else { state.attributes.mode & PERMISSIONS };
+            file = dir.create_file(name, mode)?;
+            store
+                .export(hash, *size, &file, &mut transfer)
+                .map_err(|error| RestoreError::content(error, path))?;
+            transfer.finish(*size);
+            inode = Inode::open(dir, name, &file);
+        }
+        Node::Symlink { target } => dir.make_symlink(name, target)?,
+        Node::Fifo => dir.make_fifo(name, PRIVATE)?,
+        // Nobody asks for these.
+        Node::Directory { .. } | Node::Socket | Node::CharDevice(_) | Node::BlockDevice(_) => {}
+    }
+    Ok(attributes::apply(inode, &state.attributes, &state.node)?)
+}
