@@ -54,6 +54,7 @@ struct SnapshotReport {
     timestamp: Timestamp,
     parent: Option<u64>,
     kind: SnapshotKind,
+    label: Option<String>,
     merkle_root: ContentHash,
     file_count: u64,
     total_bytes: u64,
@@ -125,6 +126,7 @@ fn report(
                 timestamp: manifest.timestamp,
                 parent: manifest.parent,
                 kind: manifest.kind,
+                label: manifest.label.clone(),
                 merkle_root: manifest.merkle_root,
                 file_count: manifest.totals.file_count,
                 total_bytes: manifest.totals.total_bytes,
@@ -172,10 +174,14 @@ fn print(report: &Report, context: &Context) -> Result<(), CliError> {
             (0, _) => " (baseline)",
             _ => "",
         };
+        let label = snapshot.label.as_deref().map(quoted).unwrap_or_default();
         writeln!(out)?;
         let time = relative_time(*timestamp, &now);
         let size = byte_size(*total_bytes);
-        writeln!(out, "{BOLD}snapshot {number}{BOLD:#}{what}  {time}, {file_count} files, {size}")?;
+        writeln!(
+            out,
+            "{BOLD}snapshot {number}{BOLD:#}{what}{label}  {time}, {file_count} files, {size}"
+        )?;
         writeln!(out, "  {DIM}root {}{DIM:#}", snapshot.merkle_root)?;
         if *number > 0 {
             let summary = summary_line(&ChangeSummary::of(changes), &palette);
@@ -187,6 +193,11 @@ fn print(report: &Report, context: &Context) -> Result<(), CliError> {
         write_left_out(&mut out, &snapshot.not_captured, &session.tracked_paths)?;
     }
     Ok(out.flush()?)
+}
+
+/// A label behind what it is the label of, safe for a terminal.
+fn quoted(label: &str) -> String {
+    format!(" “{}”", Shown::bytes(label.as_bytes()))
 }
 
 /// What a snapshot does not hold: rules with a count and an example, and each problem.
