@@ -311,6 +311,34 @@ class VerifyReport:
     def __ne__(self, other: object, /) -> bool: ...
 
 @final
+class RecoveryReport:
+    """What :meth:`SnapshotManager.recover_restore` did."""
+
+    @property
+    def session_id(self) -> str:
+        """The session."""
+
+    @property
+    def snapshot(self) -> int:
+        """The snapshot that was being restored."""
+
+    @property
+    def outcome(self) -> Literal["finished", "taken_back", "cleared"]:
+        """``"finished"``, ``"taken_back"``, or ``"cleared"`` when no path was half-way."""
+
+    @property
+    def changes(self) -> list[Change]:
+        """What the whole restore changed; empty unless it was finished."""
+
+    @property
+    def skipped(self) -> dict[str, str]:
+        """What is not as it was in the snapshot, by path, with the reason."""
+
+    @property
+    def safety_snapshot(self) -> int:
+        """The snapshot that holds the state before the restore."""
+
+@final
 class Mount:
     """A live mount; leaving its ``with`` block unmounts it.
 
@@ -344,7 +372,8 @@ class SnapshotManager:
 
     Managers, threads and processes may share a session: each call holds the session's lock. Long
     calls let other threads run and end with ``KeyboardInterrupt`` at Ctrl-C; a snapshot or restore
-    that was stopped is either complete or did not happen.
+    that was stopped is either complete or did not happen. From its first change on, a restore runs
+    to its end; a note on the exception says so (from Python 3.11 on).
 
     As a context manager it notes the end of the session when the block is left. It can be used
     after that as well.
@@ -388,6 +417,16 @@ class SnapshotManager:
     def restore_to(self, snapshot_number: int) -> list[Change]:
         """Brings the tracked paths back to a snapshot; gives what changed on the disk. The state
         before is kept as a further snapshot.
+        """
+
+    def has_interrupted_restore(self) -> bool:
+        """Whether a restore of this session was interrupted: its process was killed, or the machine
+        stopped. Then nothing else is done with the session before :meth:`recover_restore`.
+        """
+
+    def recover_restore(self, abort: bool = False) -> Optional[RecoveryReport]:
+        """Finishes an interrupted restore, or with ``abort`` brings back the state before it. ``None``:
+        there is none. When it fails or is interrupted itself, it can be called again, either way.
         """
 
     def compute_restore_diff(self, snapshot_number: int) -> list[Change]:

@@ -3,7 +3,8 @@
 //! Python runs signal handlers only in its main thread, and only when that thread asks. So the engine
 //! works on a thread of its own, and the thread that called waits for it, asking every
 //! [`SIGNAL_INTERVAL`] whether a handler has raised. If one has, the engine is told to stop; when it
-//! has (nothing is half-done then), the handler's exception is raised.
+//! has (nothing is half-done then), the handler's exception is raised, with a note if the work was
+//! complete by then.
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -44,10 +45,22 @@ pub(crate) fn call<T: Send>(
 ) -> PyResult<T> {
     let interrupt = Arc::new(Interrupt::default());
     let (done, interrupted) = py.detach(|| run(interrupt, work));
-    match interrupted {
-        Some(raised) => Err(raised),
+    // A signal that came last of all must not take the result away without a word.
+    match interrupted.or_else(|| done.is_ok().then(|| py.check_signals().err()).flatten()) {
+        Some(raised) => {
+            if done.is_ok() {
+                let text = format!("nono_py: {operation} was complete before it could stop");
+                note(py, &raised, &text);
+            }
+            Err(raised)
+        }
         None => done.map_err(|failure| failure.raise(py, operation, place)),
     }
+}
+
+/// Adds a line to what is shown of an exception. Before Python 3.11 there is no such thing.
+fn note(py: Python<'_>, raised: &PyErr, text: &str) {
+    let _ = raised.value(py).call_method1("add_note", (text,));
 }
 
 /// Does work that takes no longer than reading a small file.

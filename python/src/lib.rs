@@ -19,6 +19,7 @@ mod manager;
 mod manifest;
 mod metadata;
 mod mount;
+mod recovery;
 mod report;
 mod values;
 
@@ -39,6 +40,8 @@ mod _nono {
     use crate::metadata::SessionMetadata;
     #[pymodule_export]
     use crate::mount::{Mount, mount, unmount_all};
+    #[pymodule_export]
+    use crate::recovery::RecoveryReport;
     #[pymodule_export]
     use crate::report::{Problem, SnapshotCheck, VerifyReport};
     #[pymodule_export]

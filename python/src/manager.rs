@@ -5,11 +5,12 @@ use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
 use nono::browse::Scope;
+use nono::restore::Recovery;
 use nono::snapshot::{self, Budget, ManifestError};
 use nono::verify::{VerifyOptions, verify_session};
 use parking_lot::Mutex;
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyType};
+use pyo3::types::PyBytes;
 
 use crate::args::{Count, PathArg};
 use crate::call::{Interrupt, call, quick};
@@ -18,6 +19,7 @@ use crate::exclusion::ExclusionConfig;
 use crate::manifest::SnapshotManifest;
 use crate::metadata::SessionMetadata;
 use crate::mount::{Mount, store_root};
+use crate::recovery::RecoveryReport;
 use crate::report::VerifyReport;
 use crate::values::{Change, ContentHash, changes};
 
@@ -29,7 +31,8 @@ use crate::values::{Change, ContentHash, changes};
 ///
 /// Managers, threads and processes may share a session: each call holds the session's lock. Long
 /// calls let other threads run and end with ``KeyboardInterrupt`` at Ctrl-C; a snapshot or restore
-/// that was stopped is either complete or did not happen.
+/// that was stopped is either complete or did not happen. From its first change on, a restore runs
+/// to its end; a note on the exception says so (from Python 3.11 on).
 ///
 /// As a context manager it notes the end of the session when the block is left. It can be used
 /// after that as well.
@@ -144,6 +147,23 @@ impl SnapshotManager {
         Ok(changes(self.call(py, "restore_to", |engine| Ok(engine.restore_to(number)?))?))
     }
 
+    /// Whether a restore of this session was interrupted: its process was killed, or the machine
+    /// stopped. Then nothing else is done with the session before :meth:`recover_restore`.
+    fn has_interrupted_restore(&self, py: Python<'_>) -> PyResult<bool> {
+        quick(py, "has_interrupted_restore", self.place(), || {
+            Ok(self.engine.session().has_interrupted_restore()?)
+        })
+    }
+
+    /// Finishes an interrupted restore, or with ``abort`` brings back the state before it. ``None``:
+    /// there is none. When it fails or is interrupted itself, it can be called again, either way.
+    #[pyo3(signature = (abort = false))]
+    fn recover_restore(&self, py: Python<'_>, abort: bool) -> PyResult<Option<RecoveryReport>> {
+        let way = if abort { Recovery::TakeBack } else { Recovery::Finish };
+        let report = self.call(py, "recover_restore", |engine| Ok(engine.recover_restore(way)?))?;
+        Ok(report.map(RecoveryReport))
+    }
+
     /// What :meth:`restore_to` would change. Changes nothing.
     fn compute_restore_diff(
         &self,
@@ -250,19 +270,21 @@ impl SnapshotManager {
         this
     }
 
-    #[pyo3(signature = (exc_type, exc_value, traceback, /))]
+    #[pyo3(
+        signature = (exc_type, _exc_value, _traceback, /),
+        text_signature = "($self, exc_type, exc_value, traceback, /)"
+    )]
     fn __exit__(
         &self,
         py: Python<'_>,
-        exc_type: Option<Bound<'_, PyType>>,
-        exc_value: Option<Bound<'_, PyAny>>,
-        traceback: Option<Bound<'_, PyAny>>,
+        exc_type: &Bound<'_, PyAny>,
+        _exc_value: &Bound<'_, PyAny>,
+        _traceback: &Bound<'_, PyAny>,
     ) -> PyResult<()> {
-        let _ = (exc_value, traceback);
         let entered = self.entered.lock().take();
         let ended = self.call(py, "__exit__", |engine| end_session(engine, entered));
         // What went wrong in the block is what the caller has to know.
-        if exc_type.is_some() { Ok(()) } else { ended }
+        if !exc_type.is_none() { Ok(()) } else { ended }
     }
 
     fn __repr__(&self, py: Python<'_>) -> PyResult<String> {

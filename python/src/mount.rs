@@ -9,7 +9,6 @@ use nono::sys::Dir;
 use nono_mount::{MountError, MountOptions, Unmounter};
 use parking_lot::Mutex;
 use pyo3::prelude::*;
-use pyo3::types::PyType;
 
 use crate::args::PathArg;
 use crate::call::quick;
@@ -91,15 +90,17 @@ impl Mount {
         this
     }
 
-    #[pyo3(signature = (exc_type, exc_value, traceback, /))]
+    #[pyo3(
+        signature = (_exc_type, _exc_value, _traceback, /),
+        text_signature = "($self, exc_type, exc_value, traceback, /)"
+    )]
     fn __exit__(
         &self,
         py: Python<'_>,
-        exc_type: Option<Bound<'_, PyType>>,
-        exc_value: Option<Bound<'_, PyAny>>,
-        traceback: Option<Bound<'_, PyAny>>,
+        _exc_type: &Bound<'_, PyAny>,
+        _exc_value: &Bound<'_, PyAny>,
+        _traceback: &Bound<'_, PyAny>,
     ) -> PyResult<()> {
-        let _ = (exc_type, exc_value, traceback);
         self.end(py)
     }
 

@@ -39,6 +39,9 @@ def test_the_program_lists_restores_and_verifies_what_is_made_here(
     roots = [snapshot["merkle_root"] for snapshot in shown["snapshots"]]
     assert roots == [made_here.load_manifest(number).merkle_root.hex() for number in (0, 1)]
 
+    assert [snapshot["label"] for snapshot in shown["snapshots"]] == [None, "second"]
+    assert "snapshot 1 “second”" in nono.run("rollback", "show", "latest")
+
     assert nono.json("rollback", "verify", "latest")["ok"] is True
     assert made_here.verify().ok
 

@@ -3,7 +3,7 @@
 use std::io::{self, BufRead, IsTerminal, Write};
 use std::sync::Arc;
 
-use anstream::AutoStream;
+use anstream::{AutoStream, StripStream};
 use anstyle::{AnsiColor, Style};
 use serde::Serialize;
 use signal_hook::consts::SIGINT;
@@ -39,6 +39,15 @@ impl Context {
     /// Data for the caller. Colours are removed unless a terminal shows them and NO_COLOR is unset.
     pub(super) fn out(&self) -> impl Write + use<> {
         AutoStream::auto(io::stdout().lock())
+    }
+
+    /// The same for what may be very long. It is complete when [`flush`](Write::flush) has succeeded.
+    pub(super) fn out_long(&self) -> Box<dyn Write> {
+        if self.colours() {
+            return Box::new(self.out());
+        }
+        let buffered: Box<dyn Write> = Box::new(io::BufWriter::new(io::stdout().lock()));
+        Box::new(StripStream::new(buffered))
     }
 
     /// Data that must arrive byte for byte, such as a patch.
@@ -81,7 +90,7 @@ impl Context {
 
     /// Writes a report as JSON.
     pub(super) fn json(&self, report: &impl Serialize) -> Result<(), CliError> {
-        let mut out = io::stdout().lock();
+        let mut out = io::BufWriter::new(io::stdout().lock());
         serde_json::to_writer_pretty(&mut out, report)?;
         out.write_all(b"\n")?;
         Ok(out.flush()?)

@@ -219,6 +219,7 @@ fn rebuild(
             metadata.ended = Some(last.manifest.timestamp);
             metadata.merkle_roots = chain.iter().map(|l| l.manifest.merkle_root).collect();
             metadata.manifest_hashes = chain.iter().map(|loaded| loaded.hash).collect();
+            metadata.labels = chain.iter().filter_map(|l| l.manifest.named()).collect();
             metadata.snapshot_count = chain.len() as u64;
             metadata.bytes_written =
                 chain.iter().map(|loaded| loaded.manifest.totals.bytes_written).sum();

@@ -18,7 +18,7 @@ use super::steps::{Disk, is_same_inode};
 use crate::diff::EntryState;
 use crate::object::Node;
 use crate::progress::Progress;
-use crate::sys::FileKind;
+use crate::sys::{Dir, FileKind};
 
 const NOT_EMPTY: &str = "the directory is not empty: what is left in it is not part of any \
                          snapshot, or could not be removed";
@@ -42,28 +42,26 @@ impl<'d, 'a, 'b> Commit<'d, 'a, 'b> {
         work: &Work,
         progress: &dyn Progress,
     ) -> Result<Vec<Skipped>, RestoreError> {
-        let mut are_contents_done = false;
         for step in &work.steps {
-            self.disk.check_stopped()?;
-            match step {
-                Step::Remove { path, current, staged } => self.remove(path, current, *staged)?,
-                Step::RemoveDirectory { path, .. } => self.remove_directory(path)?,
-                Step::MakeDirectory { path } => self.make_directory(path)?,
-                Step::Place { path, staged, ino, .. } => self.place(path, *staged, *ino)?,
-                Step::Exchange { path, current, staged, ino, .. } => {
-                    self.exchange(path, current, *staged, *ino)?;
-                }
-                Step::Attributes { path, target, .. } => {
-                    if !are_contents_done {
-                        are_contents_done = true;
-                        self.disk.places.forget();
-                    }
-                    self.attributes(path, target)?;
-                }
-            }
+            self.take(step)?;
             progress.advance(1, 0);
         }
         Ok(self.skipped)
+    }
+
+    fn take(&mut self, step: &Step) -> Result<(), RestoreError> {
+        self.disk.check_stopped()?;
+        match step {
+            Step::Remove { path, current, staged } => self.remove(path, current, *staged),
+            Step::RemoveDirectory { path, .. } => self.remove_directory(path),
+            Step::MakeDirectory { path } => self.make_directory(path),
+            Step::PlaceTree { path, staged, steps } => self.place_tree(path, *staged, steps),
+            Step::Place { path, staged, ino, .. } => self.place(path, *staged, *ino),
+            Step::Exchange { path, current, staged, ino, .. } => {
+                self.exchange(path, current, *staged, *ino)
+            }
+            Step::Attributes { path, target, .. } => self.attributes(path, target),
+        }
     }
 
     fn changed(&self, path: &[u8]) -> RestoreError {
@@ -135,6 +133,37 @@ impl<'d, 'a, 'b> Commit<'d, 'a, 'b> {
         }
     }
 
+    fn place_tree(
+        &mut self,
+        path: &[u8],
+        staged: Staged,
+        steps: &[Step],
+    ) -> Result<(), RestoreError> {
+        let (staging, name) = self.disk.staging(staged)?;
+        if self.is_resumed && staging.try_stat(&name)?.is_none() {
+            // It is in place, or was taken apart by taking it back.
+            return steps.iter().try_for_each(|step| self.take(step));
+        }
+        self.put_in_place(path, &staging, &name)?;
+        // All in it has its attributes already.
+        let own = steps.iter().filter(|step| step.path() == path);
+        own.filter(|step| matches!(step, Step::Attributes { .. }))
+            .try_for_each(|step| self.take(step))
+    }
+
+    fn put_in_place(
+        &mut self,
+        path: &[u8],
+        staging: &Dir,
+        name: &[u8],
+    ) -> Result<(), RestoreError> {
+        let place = self.disk.writable_place(path)?;
+        match staging.rename_new(name, &place.dir, &place.name) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Err(self.changed(path)),
+            placed => Ok(placed?),
+        }
+    }
+
     fn place(&mut self, path: &[u8], staged: Staged, ino: u64) -> Result<(), RestoreError> {
         let (staging, name) = self.disk.staging(staged)?;
         if self.is_resumed && staging.try_stat(&name)?.is_none() {
@@ -145,11 +174,7 @@ impl<'d, 'a, 'b> Commit<'d, 'a, 'b> {
             }
             return Ok(());
         }
-        let place = self.disk.writable_place(path)?;
-        match staging.rename_new(&name, &place.dir, &place.name) {
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Err(self.changed(path)),
-            placed => Ok(placed?),
-        }
+        self.put_in_place(path, &staging, &name)
     }
 
     fn exchange(

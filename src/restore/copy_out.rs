@@ -294,7 +294,7 @@ impl CopyOut<'_> {
         state: &EntryState,
     ) -> Result<Vec<String>, RestoreError> {
         let transfer = Transfer::new(&mut self.buffer, self.manager.progress());
-        make(self.manager.store(), dir, name, state, path, transfer)
+        Ok(make(self.manager.store(), dir, name, state, path, transfer)?.denied)
     }
 
     /// Attributes of directories come last, the deepest first: what is put in one changes its time.

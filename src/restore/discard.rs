@@ -9,11 +9,13 @@
 //! removed if everything in it is in the store: a file that somebody changed in the last moment may
 //! be nowhere else. What is not removed is named.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use super::RestoreError;
 use super::journal::{Journal, is_area_name};
-use crate::path_text::to_path;
+use crate::byte_path;
+use crate::object::ContentHash;
+use crate::path_text::Shown;
 use crate::progress::{Progress, Uncounted};
 use crate::snapshot::{OpenPath, SnapshotManager, TrackedRoot};
 use crate::store::{LocalStore, StoreError, Transfer, hash_file};
@@ -130,7 +132,7 @@ fn look_in(
             continue;
         }
         if !is_area_name(&listed.name) {
-            pending.push(crate::byte_path::join(relative, &listed.name));
+            pending.push(byte_path::join(relative, &listed.name));
         } else if let Ok(parent) = Dir::open_no_symlinks(dir.path()) {
             found.push((parent, listed.name));
         }
@@ -144,30 +146,41 @@ fn what_is_not_stored(
     name: &[u8],
     progress: &dyn Progress,
 ) -> Result<Option<String>, StoreError> {
-    let dir = parent.open_dir(name)?;
+    let top = parent.open_dir(name)?;
     let (mut buffer, progress) = (Vec::new(), Uncounted(progress));
-    for listed in dir.names()? {
-        let hash = match dir.stat(&listed.name)?.kind {
-            FileKind::File => {
-                hash_file(&dir, &listed.name, &mut Transfer::new(&mut buffer, &progress))?
-            }
-            // Links and the like are recorded in trees only, and small enough to be looked at.
-            _ => None,
-        };
-        let is_stored = match hash {
-            None => false,
-            Some(hash) => {
-                let mut transfer = Transfer::new(&mut buffer, &progress);
-                match store.open_object(&hash).and_then(|object| object.verify(&mut transfer)) {
-                    Err(StoreError::Cancelled) => return Err(StoreError::Cancelled),
-                    verified => verified.is_ok(),
+    let mut pending = vec![Vec::new()];
+    while let Some(relative) = pending.pop() {
+        let dir = top.open_beneath(&relative)?;
+        for listed in dir.names()? {
+            let mut transfer = Transfer::new(&mut buffer, &progress);
+            let inside = byte_path::join(&relative, &listed.name);
+            let is_stored = match dir.stat(&listed.name)?.kind {
+                FileKind::Directory => {
+                    pending.push(inside);
+                    continue;
                 }
+                FileKind::File => match hash_file(&dir, &listed.name, &mut transfer)? {
+                    Some(hash) => is_intact(store, &hash, &mut transfer)?,
+                    None => false,
+                },
+                // Links and the like are recorded in trees only, and small enough to be looked at.
+                _ => false,
+            };
+            if !is_stored {
+                return Ok(Some(Shown::bytes(&inside).to_string()));
             }
-        };
-        if !is_stored {
-            let path = Path::new(to_path(&listed.name)).to_owned();
-            return Ok(Some(crate::path_text::Shown::path(&path).to_string()));
         }
     }
     Ok(None)
+}
+
+fn is_intact(
+    store: &LocalStore,
+    hash: &ContentHash,
+    transfer: &mut Transfer<'_>,
+) -> Result<bool, StoreError> {
+    match store.open_object(hash).and_then(|object| object.verify(transfer)) {
+        Err(StoreError::Cancelled) => Err(StoreError::Cancelled),
+        verified => Ok(verified.is_ok()),
+    }
 }

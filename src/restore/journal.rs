@@ -10,6 +10,7 @@
 use std::path::PathBuf;
 
 use super::plan::Skipped;
+use crate::byte_path;
 use crate::diff::{Change, Difference, EntryState};
 use crate::layout;
 use crate::object::{
@@ -89,6 +90,14 @@ pub(super) enum Step {
     MakeDirectory {
         path: Vec<u8>,
     },
+    /// A directory that is staged with everything in it gets a path that is free. `steps` would make the
+    /// same piece by piece, which is how it is finished when somebody took a part of it away; taking
+    /// it back is always done so.
+    PlaceTree {
+        path: Vec<u8>,
+        staged: Staged,
+        steps: Vec<Step>,
+    },
     /// What is staged, with this inode number, gets a path that is free.
     Place {
         path: Vec<u8>,
@@ -119,9 +128,18 @@ impl Step {
             Self::Remove { path, .. }
             | Self::RemoveDirectory { path, .. }
             | Self::MakeDirectory { path }
+            | Self::PlaceTree { path, .. }
             | Self::Place { path, .. }
             | Self::Exchange { path, .. }
             | Self::Attributes { path, .. } => path,
+        }
+    }
+
+    /// The steps of a tree; of any other, itself.
+    fn pieces(&self) -> &[Self] {
+        match self {
+            Self::PlaceTree { steps, .. } => steps,
+            other => std::slice::from_ref(other),
         }
     }
 
@@ -130,7 +148,7 @@ impl Step {
             Self::Remove { current, .. } | Self::RemoveDirectory { current, .. } => {
                 (Some(current), None)
             }
-            Self::MakeDirectory { .. } => (None, None),
+            Self::MakeDirectory { .. } | Self::PlaceTree { .. } => (None, None),
             Self::Place { target, .. } => (None, Some(target)),
             Self::Exchange { current, target, .. } => (Some(current), Some(target)),
             Self::Attributes { current, target, .. } => (current.as_ref(), Some(target)),
@@ -142,7 +160,7 @@ impl Work {
     /// What the steps change, sorted by path.
     pub(super) fn changes(&self) -> Vec<Change> {
         let mut differences = std::collections::BTreeMap::new();
-        for step in &self.steps {
+        for step in self.steps.iter().flat_map(Step::pieces) {
             let (old, new) = step.states();
             // A directory that becomes a file is two steps and one change.
             let path = step.path();
@@ -298,6 +316,7 @@ fn write_step(writer: &mut Writer, step: &Step) {
         Step::Exchange { .. } => 5,
         Step::Attributes { current: None, .. } => 6,
         Step::Attributes { .. } => 7,
+        Step::PlaceTree { .. } => 8,
     };
     writer.u8(kind);
     writer.bytes(step.path());
@@ -311,12 +330,30 @@ fn write_step(writer: &mut Writer, step: &Step) {
             write_staged(writer, *staged);
             writer.varint(*ino);
         }
+        Step::PlaceTree { staged, steps, .. } => {
+            write_staged(writer, *staged);
+            writer.varint(steps.len() as u64);
+            for step in steps {
+                write_step(writer, step);
+            }
+        }
         _ => {}
     }
 }
 
 fn read_step(reader: &mut Reader<'_>, area_count: usize) -> Result<Step, DecodeError> {
-    let kind = reader.u8()?;
+    match reader.u8()? {
+        8 => {
+            let path = absolute(reader, false)?;
+            let staged = read_staged(reader, area_count)?;
+            let steps = read_pieces(reader, area_count, &path)?;
+            Ok(Step::PlaceTree { path, staged, steps })
+        }
+        kind => read_piece(reader, kind, area_count),
+    }
+}
+
+fn read_piece(reader: &mut Reader<'_>, kind: u8, area_count: usize) -> Result<Step, DecodeError> {
     let path = absolute(reader, false)?;
     Ok(match kind {
         1 => {
@@ -342,6 +379,28 @@ fn read_step(reader: &mut Reader<'_>, area_count: usize) -> Result<Step, DecodeE
         }
         _ => return Err(reader.invalid("unknown kind of step")),
     })
+}
+
+/// The steps of a tree: what is new, and in it.
+fn read_pieces(
+    reader: &mut Reader<'_>,
+    area_count: usize,
+    tree: &[u8],
+) -> Result<Vec<Step>, DecodeError> {
+    let count = reader.count(4)?;
+    let mut steps = Vec::with_capacity(count);
+    for _ in 0..count {
+        let kind = reader.u8()?;
+        if !matches!(kind, 3 | 4 | 6) {
+            return Err(reader.invalid("not a step that makes something new"));
+        }
+        let step = read_piece(reader, kind, area_count)?;
+        if !byte_path::is_in(step.path(), tree) {
+            return Err(reader.invalid("a step outside of its new directory"));
+        }
+        steps.push(step);
+    }
+    Ok(steps)
 }
 
 fn write_staged(writer: &mut Writer, staged: Staged) {
@@ -412,6 +471,19 @@ mod tests {
         };
         let staged =
             || (0..2usize, any::<u64>()).prop_map(|(area, number)| Staged { area, number });
+        let inside = || path().prop_map(|path| [b"/tree", path.as_slice()].concat());
+        let piece = prop_oneof![
+            inside().prop_map(|path| Step::MakeDirectory { path }),
+            (inside(), state(), staged(), any::<u64>()).prop_map(|(path, target, staged, ino)| {
+                Step::Place { path, target, staged, ino }
+            }),
+            (inside(), state()).prop_map(|(path, target)| Step::Attributes {
+                path,
+                current: None,
+                target
+            }),
+        ];
+        let tree = (staged(), proptest::collection::vec(piece, 0..4));
         prop_oneof![
             (path(), state(), staged()).prop_map(|(path, current, staged)| Step::Remove {
                 path,
@@ -430,6 +502,9 @@ mod tests {
             ),
             (path(), proptest::option::of(state()), state())
                 .prop_map(|(path, current, target)| Step::Attributes { path, current, target }),
+            tree.prop_map(|(staged, steps)| {
+                Step::PlaceTree { path: b"/tree".to_vec(), staged, steps }
+            }),
         ]
     }
 
@@ -510,5 +585,19 @@ mod tests {
             bad.work = Some(Work { steps, ..Work::default() });
             assert!(Journal::decode(&bad.encode()).is_err(), "{path:?}");
         }
+        let tree = |steps| {
+            let staged = Staged { area: 0, number: 0 };
+            Step::PlaceTree { path: b"/p/tree".to_vec(), staged, steps }
+        };
+        let inside = |path: &[u8]| Step::MakeDirectory { path: path.to_vec() };
+        let decoded = |step| {
+            let mut journal = good.clone();
+            journal.work = Some(Work { steps: vec![step], ..Work::default() });
+            Journal::decode(&journal.encode())
+        };
+        assert!(decoded(tree(vec![inside(b"/p/tree"), inside(b"/p/tree/in")])).is_ok());
+        assert!(decoded(tree(vec![inside(b"/p/tree2")])).is_err());
+        // No tree in a tree: a decoder that follows them could be led as deep as somebody wants.
+        assert!(decoded(tree(vec![tree(Vec::new())])).is_err());
     }
 }

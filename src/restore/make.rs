@@ -11,8 +11,14 @@ const PERMISSIONS: u16 = 0o777;
 /// Until its ACL is there: the mode of a file with an ACL says more than the ACL allows.
 const PRIVATE: u16 = 0o600;
 
-/// Makes a file, symlink or FIFO under a name that is free. Returns what an ordinary user may not set,
-/// as sentences. The path is for messages.
+/// A new inode.
+pub(super) struct Made {
+    pub(super) ino: u64,
+    /// What an ordinary user may not set, as sentences.
+    pub(super) denied: Vec<String>,
+}
+
+/// Makes a file, symlink or FIFO under a name that is free. The path is for messages.
 pub(super) fn make(
     store: &LocalStore,
     dir: &Dir,
@@ -20,7 +26,7 @@ pub(super) fn make(
     state: &EntryState,
     path: &[u8],
     mut transfer: Transfer<'_>,
-) -> Result<Vec<String>, RestoreError> {
+) -> Result<Made, RestoreError> {
     let mut inode = Inode::named(dir, name);
     let file;
     match &state.node {
@@ -39,5 +45,6 @@ pub(super) fn make(
         // Nobody asks for these.
         Node::Directory { .. } | Node::Socket | Node::CharDevice(_) | Node::BlockDevice(_) => {}
     }
-    Ok(attributes::apply(inode, &state.attributes, &state.node)?)
+    let denied = attributes::apply(inode, &state.attributes, &state.node)?;
+    Ok(Made { ino: inode.stat()?.ino, denied })
 }

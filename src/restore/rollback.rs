@@ -12,7 +12,7 @@ use crate::diff::EntryState;
 use crate::object::Node;
 use crate::path_text::Shown;
 use crate::store::StoreError;
-use crate::sys::FileKind;
+use crate::sys::{self, FileKind};
 
 /// Why a step could not be taken back, as a sentence.
 type Failure = String;
@@ -29,14 +29,7 @@ pub(super) enum Incomplete {
 pub(super) fn take_back(disk: &mut Disk<'_, '_>, work: &Work) -> Result<(), Incomplete> {
     let mut failures = Vec::new();
     disk.places.forget();
-    for step in work.steps.iter().rev() {
-        match disk.check_stopped().and_then(|()| undo(disk, step)) {
-            Ok(None) => {}
-            Ok(Some(failure)) => failures.push(failure),
-            Err(StoreError::Cancelled) => return Err(Incomplete::Stopped),
-            Err(error) => failures.push(error.to_string()),
-        }
-    }
+    undo_all(disk, &work.steps, &mut failures)?;
     disk.places.forget();
     // Modes that forbid writing, and times, last and deepest first: the contents are back now.
     let mut directories: Vec<(&[u8], &EntryState)> =
@@ -68,11 +61,47 @@ fn state_of_directory(step: &Step) -> Option<(&[u8], &EntryState)> {
     matches!(current.node, Node::Directory { .. }).then_some((path, current))
 }
 
+fn undo_all(
+    disk: &mut Disk<'_, '_>,
+    steps: &[Step],
+    failures: &mut Vec<Failure>,
+) -> Result<(), Incomplete> {
+    for step in steps.iter().rev() {
+        let undone = match (disk.check_stopped(), step) {
+            (Ok(()), Step::PlaceTree { staged, steps, .. }) => match is_staged(disk, *staged) {
+                // It was never in place: whatever is at its path is not the restore's.
+                Ok(true) => Ok(None),
+                Ok(false) => {
+                    undo_all(disk, steps, failures)?;
+                    Ok(None)
+                }
+                Err(error) => Err(error.into()),
+            },
+            (Ok(()), step) => undo(disk, step),
+            (Err(error), _) => Err(error),
+        };
+        match undone {
+            Ok(None) => {}
+            Ok(Some(failure)) => failures.push(failure),
+            Err(StoreError::Cancelled) => return Err(Incomplete::Stopped),
+            Err(error) => failures.push(error.to_string()),
+        }
+    }
+    Ok(())
+}
+
+fn is_staged(disk: &Disk<'_, '_>, staged: Staged) -> sys::Result<bool> {
+    let (staging, name) = disk.staging(staged)?;
+    Ok(staging.try_stat(&name)?.is_some())
+}
+
 fn undo(disk: &mut Disk<'_, '_>, step: &Step) -> Result<Option<Failure>, StoreError> {
     match step {
         Step::Remove { path, staged, .. } => undo_remove(disk, path, *staged),
         Step::RemoveDirectory { path, current } => undo_remove_directory(disk, path, current),
         Step::MakeDirectory { path } => undo_make_directory(disk, path),
+        // Piece by piece.
+        Step::PlaceTree { .. } => Ok(None),
         Step::Place { path, target, staged, ino } => undo_place(disk, path, target, *staged, *ino),
         Step::Exchange { path, target, staged, ino, .. } => {
             undo_exchange(disk, path, target, *staged, *ino)

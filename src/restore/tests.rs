@@ -32,6 +32,9 @@ fn look(path: &Path, seen: &mut Seen) {
     seen.insert(path.to_owned(), state);
 }
 
+/// No fixture has so many.
+const ALL_STEPS: usize = usize::MAX;
+
 struct Fixture {
     temp: tempfile::TempDir,
     manager: SnapshotManager,
@@ -113,7 +116,7 @@ impl Fixture {
             stage(store, &plan, &layout, &areas, started, manager.progress(), 1).unwrap();
         journal.work = Some(work.clone());
         journal.save(manager.session()).unwrap();
-        if steps > work.steps.len() {
+        if steps != ALL_STEPS && steps > work.steps.len() {
             return None;
         }
         work.steps.truncate(steps);
@@ -132,7 +135,7 @@ fn a_commit_that_ends_after_any_step_is_finished_or_taken_back() {
     for steps in 0.. {
         let fixture = Fixture::new();
         if fixture.interrupt(steps).is_none() {
-            assert!(steps > 20, "only {steps} steps");
+            assert!(steps > 12, "only {steps} steps");
             break;
         }
         assert!(matches!(
@@ -174,7 +177,7 @@ fn a_finished_restore_reports_the_same_changes_as_one_that_was_not_interrupted()
 #[test]
 fn an_edit_made_after_the_crash_is_never_lost() {
     for way in [Recovery::Finish, Recovery::TakeBack] {
-        for steps in [0, 5, 12, 30] {
+        for steps in [0, 5, 12, 16] {
             let fixture = Fixture::new();
             let file = fixture.temp.path().join("tracked/changed");
             if fixture.interrupt(steps).is_none() {
@@ -194,6 +197,73 @@ fn an_edit_made_after_the_crash_is_never_lost() {
             assert_eq!(fixture.look(), fixture.before);
         }
     }
+}
+
+#[test]
+fn either_way_out_goes_on_where_the_other_was_stopped() {
+    for (first, second) in
+        [(Recovery::TakeBack, Recovery::Finish), (Recovery::Finish, Recovery::TakeBack)]
+    {
+        // Stopped after more and more questions, until it is not stopped any more.
+        for limit in 1.. {
+            let fixture = Fixture::new();
+            fixture.interrupt(ALL_STEPS).unwrap();
+            let asked = AtomicU64::new(0);
+            let when = StopsWhen(move || asked.fetch_add(1, SeqCst) >= limit);
+            let manager = fixture.manager.clone().with_progress(Arc::new(when));
+            if manager.recover_restore(first).is_ok() {
+                assert!(limit > 15, "only {limit} questions");
+                break;
+            }
+            assert_eq!(fixture.recover(second).skipped, [], "{second:?} after {limit}");
+            let expected =
+                if second == Recovery::Finish { &fixture.before } else { &fixture.after };
+            assert_eq!(&fixture.look(), expected, "{second:?} after {limit}");
+            assert_eq!(journal_and_staging(&fixture), (false, 0));
+        }
+    }
+}
+
+#[test]
+fn what_somebody_does_in_a_new_tree_after_the_crash_is_not_lost() {
+    for way in [Recovery::TakeBack, Recovery::Finish] {
+        let fixture = Fixture::new();
+        fixture.interrupt(ALL_STEPS).unwrap();
+        let deep = fixture.temp.path().join("tracked/gone/deep");
+        assert_eq!(std::fs::read(deep.join("file")).unwrap(), b"gone");
+        std::fs::write(deep.join("file"), "edited").unwrap();
+        std::fs::write(deep.join("more"), "more").unwrap();
+        let recovered = fixture.manager.recover_restore(way);
+        assert_eq!(std::fs::read(deep.join("file")).unwrap(), b"edited");
+        assert_eq!(std::fs::read(deep.join("more")).unwrap(), b"more");
+        match way {
+            Recovery::Finish => drop(recovered.unwrap().unwrap()),
+            Recovery::TakeBack => {
+                // All else is as before, and these are named.
+                let Err(RestoreError::NotTakenBack { rollback, .. }) = recovered else {
+                    panic!("{recovered:?}")
+                };
+                assert!(rollback.iter().any(|line| line.contains("deep/file")), "{rollback:?}");
+                let changed = fixture.temp.path().join("tracked/changed");
+                assert_eq!(std::fs::read(changed).unwrap(), b"newer");
+                std::fs::rename(&deep, fixture.temp.path().join("saved")).unwrap();
+                fixture.recover(Recovery::TakeBack);
+                assert_eq!(fixture.look(), fixture.after);
+            }
+        }
+    }
+}
+
+#[test]
+fn what_somebody_put_where_a_new_tree_was_to_go_stays() {
+    let fixture = Fixture::new();
+    fixture.interrupt(0).unwrap();
+    let gone = fixture.temp.path().join("tracked/gone");
+    std::fs::create_dir_all(gone.join("deep")).unwrap();
+    std::fs::write(gone.join("deep/file"), "mine").unwrap();
+    assert!(fixture.manager.recover_restore(Recovery::Finish).is_err());
+    fixture.recover(Recovery::TakeBack);
+    assert_eq!(std::fs::read(gone.join("deep/file")).unwrap(), b"mine");
 }
 
 #[test]

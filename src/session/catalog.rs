@@ -8,7 +8,7 @@ use crate::diff::ChangeSummary;
 use crate::layout;
 use crate::path_text::{Shown, encode, serde_paths};
 use crate::snapshot::settle;
-use crate::snapshot::{ManifestError, SessionDir, SessionMetadata, SessionOrigin};
+use crate::snapshot::{ManifestError, SessionDir, SessionMetadata, SessionOrigin, SnapshotLabel};
 use crate::store::{LocalStore, StoreError};
 use crate::sys::{self, Dir};
 
@@ -96,6 +96,8 @@ pub struct SessionSummary {
     pub tracked_paths: Vec<PathBuf>,
     /// Number of snapshots.
     pub snapshot_count: u64,
+    /// Snapshots that have a label, in order.
+    pub labels: Vec<SnapshotLabel>,
     /// Exit code of the command.
     pub exit_code: Option<i32>,
     /// Where it stands.
@@ -254,6 +256,7 @@ impl SessionSummary {
             command: metadata.command,
             tracked_paths: metadata.tracked_paths,
             snapshot_count: metadata.snapshot_count,
+            labels: metadata.labels,
             exit_code: metadata.exit_code,
             status,
             changes: metadata.changes,

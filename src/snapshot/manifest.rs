@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
+use super::metadata::SnapshotLabel;
 use super::roots::TrackedRoot;
 use crate::byte_path;
 use crate::object::{ContentHash, Node, is_tracked_path};
@@ -69,6 +70,14 @@ pub struct SnapshotManifest {
     /// Files that kept changing while they were read: stored as read.
     #[serde(default, with = "serde_paths")]
     pub unstable: Vec<PathBuf>,
+}
+
+impl SnapshotManifest {
+    /// Its entry in [`SessionMetadata::labels`](super::SessionMetadata::labels).
+    pub(crate) fn named(&self) -> Option<SnapshotLabel> {
+        let label = self.label.clone()?;
+        Some(SnapshotLabel { number: self.number, label })
+    }
 }
 
 /// Sizes of a snapshot.

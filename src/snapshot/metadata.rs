@@ -22,6 +22,16 @@ pub enum SessionOrigin {
     Snapshot,
 }
 
+/// What somebody called a snapshot, as [`SnapshotManifest::label`](super::SnapshotManifest::label)
+/// says; here for lists, which read no manifest of a snapshot.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SnapshotLabel {
+    /// Number of the snapshot.
+    pub number: u64,
+    /// What it is called.
+    pub label: String,
+}
+
 /// A session: what was run, on which paths, and the roots of its snapshots.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct SessionMetadata {
@@ -51,6 +61,9 @@ pub struct SessionMetadata {
     /// SHA-256 of the snapshots' manifest files, in order.
     #[serde(default)]
     pub manifest_hashes: Vec<ContentHash>,
+    /// Snapshots that have a label, in order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub labels: Vec<SnapshotLabel>,
     /// What a supervisor recorded of network accesses.
     #[serde(default)]
     pub network_events: Vec<serde_json::Value>,
@@ -86,6 +99,7 @@ impl SessionMetadata {
             exit_code: None,
             merkle_roots: Vec::new(),
             manifest_hashes: Vec::new(),
+            labels: Vec::new(),
             network_events: Vec::new(),
             bytes_written: 0,
             origin: SessionOrigin::default(),

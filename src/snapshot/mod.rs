@@ -30,7 +30,7 @@ pub use manifest::{
     FileState, MANIFEST_VERSION, NotCaptured, NotCapturedReason, NotCapturedSet, SnapshotKind,
     SnapshotManifest, Totals,
 };
-pub use metadata::{SessionMetadata, SessionOrigin};
+pub use metadata::{SessionMetadata, SessionOrigin, SnapshotLabel};
 pub use pending::PendingBaseline;
 pub(crate) use pending::{Settled, settle};
 pub(crate) use roots::OpenPath;

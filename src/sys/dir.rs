@@ -16,6 +16,7 @@ use super::error::{IoContext, Result};
 use super::fail_point::{self, Operation, Place};
 use super::stat::{FileKind, FileSystemSpace, FileTime, Stat};
 use super::xattr::{self, XattrPairs};
+use crate::byte_path;
 use crate::path_text::to_path;
 
 /// An open directory.
@@ -45,6 +46,8 @@ const DIR_FLAGS: OFlags =
     OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC).union(OFlags::NOFOLLOW);
 /// Longest relative path given to one call, below PATH_MAX.
 const MAX_STEP_BYTES: usize = 4000;
+/// What the owner of a directory needs to empty it.
+const OWNER_ALL: u16 = 0o700;
 
 impl Dir {
     /// Opens a directory that a person named; symlinks in the path are followed.
@@ -437,13 +440,28 @@ impl Dir {
     /// # Errors
     /// The first that occurs.
     pub fn remove_dir_all(&self, name: &[u8]) -> Result<()> {
-        let dir = self.open_dir(name)?;
-        for listed in dir.names()? {
-            if dir.stat(&listed.name)?.kind == FileKind::Directory {
-                dir.remove_dir_all(&listed.name)?;
-            } else {
-                dir.remove_file(&listed.name)?;
+        let top = self.open_dir(name)?;
+        // By their paths in it, each before what is in it: depth costs neither stack nor descriptors.
+        let mut found: Vec<Vec<u8>> = vec![Vec::new()];
+        let mut next = 0;
+        while let Some(relative) = found.get(next).cloned() {
+            next += 1;
+            let dir = top.open_beneath(&relative)?;
+            for listed in dir.names()? {
+                let stat = dir.stat(&listed.name)?;
+                if stat.kind != FileKind::Directory {
+                    dir.remove_file(&listed.name)?;
+                    continue;
+                }
+                if stat.mode & OWNER_ALL != OWNER_ALL && stat.uid == super::effective_uid() {
+                    dir.set_mode(&listed.name, stat.mode | OWNER_ALL)?;
+                }
+                found.push(byte_path::join(&relative, &listed.name));
             }
+        }
+        for relative in found.iter().skip(1).rev() {
+            let (parent, name) = byte_path::split(relative);
+            top.open_beneath(parent)?.remove_dir(name)?;
         }
         self.remove_dir(name)
     }

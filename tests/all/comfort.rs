@@ -2,6 +2,11 @@
 
 use std::fs;
 
+use nono::session::new_session_dir;
+use nono::snapshot::{Budget, SnapshotManager};
+use nono::walk::ExclusionConfig;
+use serde_json::json;
+
 use crate::fixture::Fixture;
 
 #[test]
@@ -103,4 +108,33 @@ fn the_older_flags_of_a_run_are_accepted() {
     fixture.nono(&[&["run", "--supervised"][..], &script].concat()).success();
     let list = fixture.nono(&["rollback", "list", "--json"]).success().json();
     assert_eq!(list.as_array().unwrap().len(), 1);
+}
+
+#[test]
+fn labels_of_checkpoints_are_shown_and_listed() {
+    let fixture = Fixture::new();
+    fixture.write("a", "1");
+    let session = new_session_dir(&fixture.store()).unwrap();
+    let tracked = [fixture.project()];
+    let exclusion = ExclusionConfig::nothing();
+    let manager = SnapshotManager::new(&session, &tracked, exclusion, Budget::default()).unwrap();
+    manager.create_baseline().unwrap();
+    fixture.write("a", "2");
+    // Whoever makes a label may be the agent.
+    manager.checkpoint("before é\u{1b}[2J").unwrap();
+    // A session's manifest that is written again keeps them.
+    let metadata = manager.session().metadata().unwrap();
+    manager.save_session_metadata(&metadata).unwrap();
+
+    let shown = fixture.nono(&["rollback", "show", "latest"]).success().stdout;
+    assert!(shown.contains("snapshot 1 “before é\\u{1b}[2J”"), "{shown}");
+    let listed = fixture.nono(&["rollback", "list"]).success().stdout;
+    assert!(listed.contains("1 “before é\\u{1b}[2J”"), "{listed}");
+    let labels = json!([{"number": 1, "label": "before é\u{1b}[2J"}]);
+    let listed = fixture.nono(&["rollback", "list", "--json"]).json();
+    assert_eq!(listed[0]["labels"], labels);
+    let shown = fixture.nono(&["rollback", "show", "latest", "--json"]).json();
+    assert_eq!(shown["labels"], labels);
+    assert_eq!(shown["snapshots"][0]["label"], json!(null));
+    assert_eq!(shown["snapshots"][1]["label"], "before é\u{1b}[2J");
 }

@@ -28,6 +28,9 @@ impl Scene {
         let project = fixture.project();
         fixture.write("changed", "first");
         fixture.write("gone/file", "gone");
+        fixture.write("gone/deep/inside/file", "deep");
+        symlink("inside/file", project.join("gone/deep/link")).unwrap();
+        fs::hard_link(project.join("gone/file"), project.join("gone/deep/linked")).unwrap();
         fixture.write("to-dir", "was a file");
         fixture.write("to-file/inside", "was in a directory");
         fixture.write("mode", "mode");

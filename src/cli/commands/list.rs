@@ -13,10 +13,13 @@ use crate::cli::context::{BOLD, Context, DIM, GREEN, RED, YELLOW};
 use crate::cli::render::{Palette, byte_size, relative_time, summary_line};
 use crate::path_text::Shown;
 use crate::session::{SessionStatus, SessionSummary};
+use crate::snapshot::SnapshotLabel;
 use crate::sys;
 
 /// A person sees so many sessions unless there is a wish for more.
 const SHOWN_SESSIONS: usize = 20;
+/// So many of the last labels of a session.
+const SHOWN_LABELS: usize = 3;
 
 /// Arguments of `nono rollback list`.
 #[derive(Debug, Args)]
@@ -109,6 +112,9 @@ fn print(
                 out,
                 "  {id}  {time:<16}  {status}  {changes}  {DIM}{size}{DIM:#}  {command}"
             )?;
+            if !session.labels.is_empty() {
+                writeln!(out, "    {DIM}{}{DIM:#}", labels(session))?;
+            }
         }
     }
     if found > sessions.len() {
@@ -130,10 +136,24 @@ fn status(session: &SessionSummary) -> String {
     }
 }
 
+/// What the snapshots of a session are called.
+fn labels(session: &SessionSummary) -> String {
+    let named = session.labels.iter().rev().take(SHOWN_LABELS).rev();
+    let shown: Vec<_> = named
+        .map(|SnapshotLabel { number, label }| format!("{number} “{}”", short(label)))
+        .collect();
+    let more = if session.labels.len() > shown.len() { "…, " } else { "" };
+    format!("{more}{}", shown.join(", "))
+}
+
 /// The command in one line, safe for a terminal and not too long.
 pub(super) fn command(session: &SessionSummary) -> String {
+    short(&session.command.join(" "))
+}
+
+fn short(text: &str) -> String {
     const LONGEST: usize = 60;
-    let text = Shown::bytes(session.command.join(" ").as_bytes()).to_string();
+    let text = Shown::bytes(text.as_bytes()).to_string();
     match text.char_indices().nth(LONGEST) {
         Some((end, _)) => format!("{}…", &text[..end]),
         None => text,

@@ -255,7 +255,7 @@ pub(super) fn print_changes(
     context: &Context,
 ) -> Result<(), CliError> {
     let palette = Palette::coloured();
-    let mut out = std::io::BufWriter::new(context.out());
+    let mut out = context.out_long();
     for change in changes {
         writeln!(out, "{}", change_line(change, roots, &palette))?;
     }

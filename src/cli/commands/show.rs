@@ -64,6 +64,7 @@ struct SnapshotReport {
     timestamp: Timestamp,
     parent: Option<u64>,
     kind: SnapshotKind,
+    label: Option<String>,
     merkle_root: ContentHash,
     file_count: u64,
     total_bytes: u64,
@@ -172,6 +173,7 @@ fn report(
                 timestamp: manifest.timestamp,
                 parent: manifest.parent,
                 kind: manifest.kind,
+                label: manifest.label.clone(),
                 merkle_root: manifest.merkle_root,
                 file_count: manifest.totals.file_count,
                 total_bytes: manifest.totals.total_bytes,
@@ -195,7 +197,7 @@ fn changes(
 
 fn print(report: &Report, context: &Context) -> Result<(), CliError> {
     let session = &report.session;
-    let mut out = context.out();
+    let mut out = context.out_long();
     let now = Zoned::now();
     let palette = Palette::coloured();
     let started = relative_time(session.started, &now);
@@ -219,10 +221,14 @@ fn print(report: &Report, context: &Context) -> Result<(), CliError> {
             (0, _) => " (baseline)",
             _ => "",
         };
+        let label = snapshot.label.as_deref().map(quoted).unwrap_or_default();
         writeln!(out)?;
         let time = relative_time(*timestamp, &now);
         let size = byte_size(*total_bytes);
-        writeln!(out, "{BOLD}snapshot {number}{BOLD:#}{what}  {time}, {file_count} files, {size}")?;
+        writeln!(
+            out,
+            "{BOLD}snapshot {number}{BOLD:#}{what}{label}  {time}, {file_count} files, {size}"
+        )?;
         writeln!(out, "  {DIM}root {}{DIM:#}", snapshot.merkle_root)?;
         if *number > 0 {
             let summary = summary_line(&ChangeSummary::of(changes), &palette);
@@ -241,7 +247,12 @@ fn print(report: &Report, context: &Context) -> Result<(), CliError> {
             writeln!(out, "  {}", change_line(change, &session.tracked_paths, &palette))?;
         }
     }
-    Ok(())
+    Ok(out.flush()?)
+}
+
+/// A label behind what it is the label of, safe for a terminal.
+fn quoted(label: &str) -> String {
+    format!(" “{}”", Shown::bytes(label.as_bytes()))
 }
 
 /// What a snapshot does not hold: rules with a count and an example, and each problem.

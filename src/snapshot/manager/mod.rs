@@ -299,10 +299,12 @@ impl SnapshotManager {
                 metadata.bytes_written = current.bytes_written;
                 metadata.merkle_roots = current.merkle_roots;
                 metadata.manifest_hashes = current.manifest_hashes;
+                metadata.labels = current.labels;
             }
             Err(ManifestError::Missing { .. }) => {
                 metadata.merkle_roots.clear();
                 metadata.manifest_hashes.clear();
+                metadata.labels.clear();
             }
             Err(error) => return Err(error.into()),
         }

@@ -241,6 +241,7 @@ impl SnapshotManager {
             let loaded = self.session.manifest(number)?;
             metadata.merkle_roots.push(loaded.manifest.merkle_root);
             metadata.manifest_hashes.push(loaded.hash);
+            metadata.labels.extend(loaded.manifest.named());
         }
         metadata.snapshot_count = metadata.manifest_hashes.len() as u64;
         Ok(())

@@ -1,0 +1,74 @@
+//! The way out of an interrupted restore.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+
+use nono::restore::{self, RecoveryOutcome};
+use pyo3::prelude::*;
+
+use crate::values::{Change, changes};
+
+/// What :meth:`SnapshotManager.recover_restore` did.
+#[pyclass(frozen, module = "nono_py")]
+pub(crate) struct RecoveryReport(pub(crate) restore::RecoveryReport);
+
+impl RecoveryReport {
+    fn word(&self) -> &'static str {
+        match self.0.outcome {
+            RecoveryOutcome::Finished => "finished",
+            RecoveryOutcome::TakenBack => "taken_back",
+            RecoveryOutcome::Cleared => "cleared",
+        }
+    }
+}
+
+#[pymethods]
+impl RecoveryReport {
+    /// The session.
+    #[getter]
+    fn session_id(&self) -> &str {
+        &self.0.session_id
+    }
+
+    /// The snapshot that was being restored.
+    #[getter]
+    fn snapshot(&self) -> u64 {
+        self.0.snapshot
+    }
+
+    /// ``"finished"``, ``"taken_back"``, or ``"cleared"`` when no path was half-way.
+    #[getter]
+    fn outcome(&self) -> &'static str {
+        self.word()
+    }
+
+    /// What the whole restore changed; empty unless it was finished.
+    #[getter]
+    fn changes(&self) -> Vec<Change> {
+        changes(self.0.changes.clone())
+    }
+
+    /// What is not as it was in the snapshot, by path, with the reason.
+    #[getter]
+    fn skipped(&self) -> BTreeMap<OsString, String> {
+        let skipped = self.0.skipped.iter();
+        skipped.map(|left| (left.path.clone().into_os_string(), left.reason.clone())).collect()
+    }
+
+    /// The snapshot that holds the state before the restore.
+    #[getter]
+    fn safety_snapshot(&self) -> u64 {
+        self.0.safety_snapshot
+    }
+
+    fn __repr__(&self) -> String {
+        let restore::RecoveryReport { snapshot, changes, skipped, safety_snapshot, .. } = &self.0;
+        format!(
+            "RecoveryReport(outcome='{}', snapshot={snapshot}, changes={}, skipped={}, \
+             safety_snapshot={safety_snapshot})",
+            self.word(),
+            changes.len(),
+            skipped.len(),
+        )
+    }
+}

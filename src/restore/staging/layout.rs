@@ -1,0 +1,257 @@
+//! Where everything new is made before it has its path.
+//!
+//! A directory that is new is made with all that will be in it, under one name in a staging directory,
+//! so that one rename puts all of it in place. Everything else has a name of its own there.
+
+use std::collections::{BTreeMap, HashMap};
+use std::os::unix::ffi::OsStrExt;
+
+use crate::byte_path;
+use crate::object::Node;
+use crate::restore::RestoreError;
+use crate::restore::journal::{AREA_PREFIX, AreaRecord, Staged};
+use crate::restore::places::Places;
+use crate::restore::plan::RestorePlan;
+use crate::snapshot::{OpenPath, TrackedRoot};
+use crate::sys::{self, Dir, FileKind};
+
+/// So many files of one directory are made by one worker, one after the other.
+const JOB_FILES: usize = 128;
+
+/// Where everything of a plan is staged. Making one changes nothing.
+pub(in crate::restore) struct Layout {
+    pub(in crate::restore) areas: Vec<AreaRecord>,
+    devices: Vec<u64>,
+    /// For the removals of the plan, in order; directories have none.
+    pub(super) removals: Vec<Option<Staged>>,
+    /// For the puts of the plan, in order. What is made in a new tree has its place there, and moves
+    /// to this one only when it is taken back.
+    pub(super) puts: Vec<Staged>,
+    pub(super) trees: Vec<NewTree>,
+    /// The tree that each new directory is in, by path.
+    tree_of: HashMap<Vec<u8>, usize>,
+    next: u64,
+}
+
+/// A new directory in one that is not new.
+pub(super) struct NewTree {
+    pub(super) path: Vec<u8>,
+    pub(super) staged: Staged,
+}
+
+/// Where something is made.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Berth {
+    pub(super) area: usize,
+    /// Relative to the staging directory.
+    pub(super) parent: Vec<u8>,
+    pub(super) name: Vec<u8>,
+}
+
+/// Files that are made in one directory.
+pub(super) struct Job {
+    pub(super) area: usize,
+    pub(super) parent: Vec<u8>,
+    /// Index in the puts of the plan, and name.
+    pub(super) files: Vec<(usize, Vec<u8>)>,
+}
+
+impl Layout {
+    pub(in crate::restore) fn new(
+        plan: &RestorePlan,
+        places: &mut Places<'_>,
+    ) -> Result<Self, RestoreError> {
+        let mut layout = Self {
+            areas: Vec::new(),
+            devices: Vec::new(),
+            removals: Vec::new(),
+            puts: Vec::new(),
+            trees: Vec::new(),
+            tree_of: HashMap::new(),
+            next: 0,
+        };
+        // Parents come first.
+        for path in &plan.actions.directories {
+            let tree = match layout.tree_of.get(byte_path::split(path).0) {
+                Some(tree) => *tree,
+                None => {
+                    let staged = layout.place_for(plan, places, path)?;
+                    layout.trees.push(NewTree { path: path.clone(), staged });
+                    layout.trees.len() - 1
+                }
+            };
+            layout.tree_of.insert(path.clone(), tree);
+        }
+        for put in &plan.actions.puts {
+            let staged = match layout.tree_over(&put.path) {
+                Some(tree) => layout.fresh(layout.trees[tree].staged.area),
+                None => layout.place_for(plan, places, &put.path)?,
+            };
+            layout.puts.push(staged);
+        }
+        for removal in &plan.actions.removals {
+            let is_dir = matches!(removal.current.node, Node::Directory { .. });
+            let staged =
+                if is_dir { None } else { Some(layout.place_for(plan, places, &removal.path)?) };
+            layout.removals.push(staged);
+        }
+        Ok(layout)
+    }
+
+    /// The tree that holds what is at a path: not the path itself, but the directory it is in is new.
+    pub(super) fn tree_over(&self, path: &[u8]) -> Option<usize> {
+        self.tree_of.get(byte_path::split(path).0).copied()
+    }
+
+    /// The tree that a directory is in, or is the top of.
+    pub(super) fn tree_of(&self, directory: &[u8]) -> Option<usize> {
+        self.tree_of.get(directory).copied()
+    }
+
+    /// Where a new directory is made.
+    pub(super) fn directory(&self, path: &[u8]) -> Option<Berth> {
+        let tree = &self.trees[self.tree_of(path)?];
+        Some(tree.berth(path))
+    }
+
+    /// Where a put of the plan is made.
+    pub(super) fn put(&self, index: usize, path: &[u8]) -> Berth {
+        match self.tree_over(path) {
+            Some(tree) => self.trees[tree].berth(path),
+            None => self.puts[index].berth(),
+        }
+    }
+
+    /// All puts that are no further names of others, by the directory in which they are made.
+    pub(super) fn jobs(&self, plan: &RestorePlan) -> Vec<Job> {
+        let mut by_parent = BTreeMap::<(usize, Vec<u8>), Vec<(usize, Vec<u8>)>>::new();
+        for (index, put) in plan.actions.puts.iter().enumerate() {
+            if put.link_to.is_none() {
+                let Berth { area, parent, name } = self.put(index, &put.path);
+                by_parent.entry((area, parent)).or_default().push((index, name));
+            }
+        }
+        let mut jobs = Vec::with_capacity(by_parent.len());
+        for ((area, parent), mut files) in by_parent {
+            while files.len() > JOB_FILES {
+                let rest = files.split_off(JOB_FILES);
+                jobs.push(Job { area, parent: parent.clone(), files });
+                files = rest;
+            }
+            jobs.push(Job { area, parent, files });
+        }
+        jobs
+    }
+
+    fn fresh(&mut self, area: usize) -> Staged {
+        let number = self.next;
+        self.next += 1;
+        Staged { area, number }
+    }
+
+    /// A fresh name in the staging directory for `path`.
+    fn place_for(
+        &mut self,
+        plan: &RestorePlan,
+        places: &mut Places<'_>,
+        path: &[u8],
+    ) -> Result<Staged, RestoreError> {
+        let root = places.root_of(path).ok_or_else(|| RestoreError::outside(path))?;
+        let dev = device_of(places, root, path)?;
+        let area = match self.devices.iter().position(|device| *device == dev) {
+            Some(area) => area,
+            None => {
+                self.areas.push(area_for(plan, root, path, dev)?);
+                self.devices.push(dev);
+                self.areas.len() - 1
+            }
+        };
+        Ok(self.fresh(area))
+    }
+}
+
+impl NewTree {
+    fn berth(&self, path: &[u8]) -> Berth {
+        let Some(inside) = byte_path::relative_to(path, &self.path).filter(|i| !i.is_empty())
+        else {
+            return self.staged.berth();
+        };
+        let whole = byte_path::join(&self.staged.name(), inside);
+        let (parent, name) = byte_path::split(&whole);
+        Berth { area: self.staged.area, parent: parent.to_vec(), name: name.to_vec() }
+    }
+}
+
+impl Staged {
+    fn berth(self) -> Berth {
+        Berth { area: self.area, parent: Vec::new(), name: self.name() }
+    }
+}
+
+fn area_for(
+    plan: &RestorePlan,
+    root: &TrackedRoot,
+    path: &[u8],
+    dev: u64,
+) -> Result<AreaRecord, RestoreError> {
+    let parent = area_parent(plan, root, path, dev)?;
+    let random = hex::encode(&sys::random_bytes()?[..8]);
+    Ok(AreaRecord {
+        parent: parent.path().as_os_str().as_bytes().to_vec(),
+        name: [AREA_PREFIX, random.as_bytes()].concat(),
+        mtime: parent.stat_self()?.mtime,
+    })
+}
+
+/// The highest directory on the path's file system that is inside the tracked path; the tracked
+/// path's parent when that is all there is.
+fn area_parent(
+    plan: &RestorePlan,
+    root: &TrackedRoot,
+    path: &[u8],
+    dev: u64,
+) -> Result<Dir, RestoreError> {
+    let base = root.path.as_os_str().as_bytes();
+    let place = OpenPath::new(&root.path)?;
+    // A tracked path that itself goes or is replaced cannot hold the staging directory.
+    let is_replaced =
+        path == base || plan.actions.removals.iter().any(|removal| removal.path == base);
+    let top = match place.parent.try_stat(place.name())? {
+        Some(stat) if stat.kind == FileKind::Directory => place.parent.open_dir(place.name())?,
+        _ => return Ok(place.parent),
+    };
+    if is_replaced && place.parent.stat_self()?.dev == dev {
+        return Ok(place.parent);
+    }
+    if top.stat_self()?.dev == dev {
+        return Ok(top);
+    }
+    let inside = path.get(base.len() + 1..).unwrap_or_default();
+    for above in byte_path::ancestors(inside) {
+        let dir = top.open_beneath(above)?;
+        if dir.stat_self()?.dev == dev {
+            return Ok(dir);
+        }
+    }
+    Err(RestoreError::outside(path))
+}
+
+/// The file system that `path` is or will be on: that of the nearest directory above it.
+fn device_of(
+    places: &mut Places<'_>,
+    root: &TrackedRoot,
+    path: &[u8],
+) -> Result<u64, RestoreError> {
+    let base = root.path.as_os_str().as_bytes();
+    let mut path = path;
+    loop {
+        match places.find(path) {
+            Ok(place) => return Ok(place.dir.stat_self()?.dev),
+            // The directory is one that the restore makes, maybe where a symlink is now.
+            Err(error) if path != base && (error.is_gone() || error.is_symlink_in_path()) => {
+                path = byte_path::split(path).0;
+            }
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
