@@ -12,9 +12,9 @@
 //! reaches.
 
 use super::manager::{SnapshotError, SnapshotManager};
-use super::manifest::SnapshotManifest;
 use super::read_back::read_back;
 use super::session_dir::{ManifestError, SessionDir};
+use crate::manifest::SnapshotManifest;
 use crate::stat_cache::StatCacheWriter;
 use crate::store::{LocalStore, StoreLock};
 use crate::sys::FileLock;

@@ -15,9 +15,9 @@ use std::path::{Path, PathBuf};
 
 use serde::de::DeserializeOwned;
 
-use super::manifest::{MANIFEST_VERSION, MAX_MANIFEST_BYTES, SnapshotManifest};
 use super::metadata::SessionMetadata;
 use crate::layout;
+use crate::manifest::{MANIFEST_VERSION, MAX_MANIFEST_BYTES, SnapshotManifest};
 use crate::object::ContentHash;
 use crate::path_text::Shown;
 use crate::sys::{self, Dir, FileLock};

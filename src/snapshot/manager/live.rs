@@ -8,9 +8,9 @@ use std::path::{Path, PathBuf};
 use super::take::{Why, described};
 use super::{CacheUse, SnapshotError, SnapshotManager};
 use crate::diff::{self, EntryState};
+use crate::manifest::SnapshotManifest;
 use crate::object::{ContentHash, Node};
 use crate::path_text::to_path;
-use crate::snapshot::manifest::SnapshotManifest;
 use crate::store::{ObjectSource, OverlayStore, StoreError};
 use crate::sys::{self, Dir};
 

@@ -4,13 +4,12 @@
 
 use super::{CacheUse, SnapshotError, SnapshotManager};
 use crate::diff::{Change, ChangeSummary};
+use crate::manifest::{MANIFEST_VERSION, SnapshotKind, SnapshotManifest, TrackedRoot};
 use crate::progress::Stage;
 use crate::snapshot::budget::Budget;
 use crate::snapshot::capture::{CacheLocation, Capture, CaptureRequest, capture};
-use crate::snapshot::manifest::{MANIFEST_VERSION, SnapshotKind, SnapshotManifest};
 use crate::snapshot::metadata::SessionMetadata;
 use crate::snapshot::pending::PendingBaseline;
-use crate::snapshot::roots::TrackedRoot;
 use crate::snapshot::session_dir::{LoadedManifest, ManifestError};
 use crate::stat_cache::StatCacheWriter;
 use crate::store::{LocalStore, ObjectStore};
