@@ -18,6 +18,7 @@ mod patch;
 mod power;
 mod preflight;
 mod profiles;
+mod readme;
 mod repair;
 mod restore;
 mod retention;
