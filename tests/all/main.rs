@@ -30,4 +30,5 @@ mod scene;
 mod supervision;
 mod terminal;
 mod trouble;
+mod views;
 mod wrong_use;
