@@ -1,38 +1,29 @@
 //! Owner, extended attributes, mode and time, in the one order that works: a change of owner clears
-//! setuid, an ACL changes the mode, and everything changes the time.
+//! setuid, an ACL changes the mode, and a time is right only when nothing comes after it.
 
 use std::io;
 
-use crate::object::{Attributes, FileTime, Node};
-use crate::sys::{self, Dir};
+use crate::object::{Attributes, Node};
+use crate::sys::{self, Inode};
 
 const SETUID_AND_SETGID: u16 = 0o6000;
 
-/// Gives a name its attributes. What an ordinary user may not set is returned as sentences; all
+/// Gives an inode its attributes. What an ordinary user may not set is returned as sentences; all
 /// else is an error.
-pub(super) fn apply(
-    dir: &Dir,
-    name: &[u8],
-    target: &Attributes,
-    node: &Node,
-) -> sys::Result<Vec<String>> {
+pub(super) fn apply(inode: &Inode, target: &Attributes, node: &Node) -> sys::Result<Vec<String>> {
     let mut denied = Vec::new();
-    let now = dir.stat(name)?;
+    let now = inode.stat()?;
     let is_symlink = matches!(node, Node::Symlink { .. });
     let mut mode = target.mode;
     let mut mode_may_have_changed = false;
     if (now.uid, now.gid) != (target.uid, target.gid) {
         mode_may_have_changed = true;
         // The group alone can often be set where the owner cannot.
-        let changed = dir.set_owner(name, target.uid, target.gid).or_else(|error| {
-            if now.gid == target.gid {
-                Err(error)
-            } else {
-                dir.set_owner(name, now.uid, target.gid)
-            }
+        let changed = inode.set_owner(target.uid, target.gid).or_else(|error| {
+            if now.gid == target.gid { Err(error) } else { inode.set_owner(now.uid, target.gid) }
         });
         match changed {
-            Ok(()) if dir.stat(name)?.uid == target.uid => {}
+            Ok(()) if inode.stat()?.uid == target.uid => {}
             Ok(()) => denied.push(owner_denied(target)),
             Err(error) if is_denied(&error) => denied.push(owner_denied(target)),
             Err(error) => return Err(error),
@@ -43,9 +34,9 @@ pub(super) fn apply(
             denied.push("setuid and setgid were left off, because the owner is another".to_owned());
         }
     }
-    mode_may_have_changed |= apply_xattrs(dir, name, target, &mut denied)?;
+    mode_may_have_changed |= apply_xattrs(inode, target, &mut denied)?;
     if !is_symlink && (now.mode != mode || mode_may_have_changed) {
-        match dir.set_mode(name, mode) {
+        match inode.set_mode(mode) {
             Ok(()) => {}
             Err(error) if is_denied(&error) => {
                 denied.push(format!("the mode {mode:04o} could not be set: not the owner"));
@@ -53,8 +44,10 @@ pub(super) fn apply(
             Err(error) => return Err(error),
         }
     }
-    if !matches!(node, Node::Directory { .. }) || now.mtime != target.mtime {
-        match set_mtime(dir, name, target.mtime) {
+    // None of the above moves it. One that need not be set is not, because it could hide an edit that
+    // came in between.
+    if now.mtime != target.mtime {
+        match inode.set_mtime(target.mtime) {
             Ok(()) => {}
             Err(error) if is_denied(&error) => {
                 denied.push("the time could not be set: not the owner".to_owned());
@@ -65,22 +58,12 @@ pub(super) fn apply(
     Ok(denied)
 }
 
-/// Sets the time alone.
-pub(super) fn set_mtime(dir: &Dir, name: &[u8], mtime: FileTime) -> sys::Result<()> {
-    dir.set_mtime(name, mtime)
-}
-
 /// Returns whether something was set, which can change the mode (ACLs).
-fn apply_xattrs(
-    dir: &Dir,
-    name: &[u8],
-    target: &Attributes,
-    denied: &mut Vec<String>,
-) -> sys::Result<bool> {
-    let current = dir.xattrs(name)?;
+fn apply_xattrs(inode: &Inode, target: &Attributes, denied: &mut Vec<String>) -> sys::Result<bool> {
+    let current = inode.xattrs()?;
     let mut is_changed = false;
     for (attribute, _) in current.iter().filter(|(found, _)| target.xattrs.get(found).is_none()) {
-        match dir.remove_xattr(name, attribute) {
+        match inode.remove_xattr(attribute) {
             Ok(()) => is_changed = true,
             Err(error) if is_denied(&error) => denied.push(xattr_denied(attribute)),
             Err(error) => return Err(error),
@@ -90,7 +73,7 @@ fn apply_xattrs(
         if current.iter().any(|(found, old)| **found == *attribute && **old == *value) {
             continue;
         }
-        match dir.set_xattr(name, attribute, value) {
+        match inode.set_xattr(attribute, value) {
             Ok(()) => is_changed = true,
             Err(error) if is_denied(&error) => denied.push(xattr_denied(attribute)),
             Err(error) => return Err(error),

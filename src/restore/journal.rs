@@ -125,7 +125,8 @@ impl Step {
         }
     }
 
-    fn states(&self) -> (Option<&EntryState>, Option<&EntryState>) {
+    /// The state of its path before, and the one after, as far as it is about that.
+    pub(super) fn states(&self) -> (Option<&EntryState>, Option<&EntryState>) {
         match self {
             Self::Remove { current, .. } | Self::RemoveDirectory { current, .. } => {
                 (Some(current), None)

@@ -1,8 +1,8 @@
 //! Staging: every new inode is made, filled and checked beside its target before the first path
 //! changes.
 //!
-//! A staging directory lies on the file system of what it is for, so that putting something in
-//! place is a rename: inside the tracked path where that exists (its parent may be another file
+//! A staging directory lies on the file system (and the mount of it) of what it is for, so that putting
+//! something in place is a rename: inside the tracked path where that exists (its parent may be another file
 //! system, or not writable), else in the tracked path's parent. What a restore takes away is moved
 //! there too, and goes when everything is done. Where the staging directories will be is decided
 //! and written to the journal before the first is made, so that none is ever left behind.
@@ -25,12 +25,12 @@ use crate::path_text::to_path;
 use crate::progress::Progress;
 use crate::snapshot::{OpenPath, TrackedRoot};
 use crate::store::{LocalStore, Transfer};
-use crate::sys::{self, Dir, FileKind, FileTime};
+use crate::sys::{self, Dir, FileKind, FileTime, MountId};
 
 /// Where everything of a plan is staged. Making one changes nothing.
 pub(super) struct Layout {
     pub(super) areas: Vec<AreaRecord>,
-    devices: Vec<u64>,
+    mounts: Vec<MountId>,
     /// For the removals of the plan, in order; directories have none.
     removals: Vec<Option<Staged>>,
     /// For the puts of the plan, in order.
@@ -42,7 +42,7 @@ impl Layout {
     pub(super) fn new(plan: &RestorePlan, places: &mut Places<'_>) -> Result<Self, RestoreError> {
         let mut layout = Self {
             areas: Vec::new(),
-            devices: Vec::new(),
+            mounts: Vec::new(),
             removals: Vec::new(),
             puts: Vec::new(),
             next: 0,
@@ -68,12 +68,12 @@ impl Layout {
         path: &[u8],
     ) -> Result<Staged, RestoreError> {
         let root = places.root_of(path).ok_or_else(|| RestoreError::outside(path))?;
-        let dev = device_of(places, root, path)?;
-        let area = match self.devices.iter().position(|device| *device == dev) {
+        let mount = mount_of(places, root, path)?;
+        let area = match self.mounts.iter().position(|known| *known == mount) {
             Some(area) => area,
             None => {
-                self.areas.push(area_for(plan, root, path, dev)?);
-                self.devices.push(dev);
+                self.areas.push(area_for(plan, root, path, mount)?);
+                self.mounts.push(mount);
                 self.areas.len() - 1
             }
         };
@@ -87,9 +87,9 @@ fn area_for(
     plan: &RestorePlan,
     root: &TrackedRoot,
     path: &[u8],
-    dev: u64,
+    mount: MountId,
 ) -> Result<AreaRecord, RestoreError> {
-    let parent = area_parent(plan, root, path, dev)?;
+    let parent = area_parent(plan, root, path, mount)?;
     let random = hex::encode(&sys::random_bytes()?[..8]);
     Ok(AreaRecord {
         parent: parent.path().as_os_str().as_bytes().to_vec(),
@@ -98,13 +98,13 @@ fn area_for(
     })
 }
 
-/// The highest directory on the path's file system that is inside the tracked path; the tracked
+/// The highest directory on the path's mount that is inside the tracked path; the tracked
 /// path's parent when that is all there is.
 fn area_parent(
     plan: &RestorePlan,
     root: &TrackedRoot,
     path: &[u8],
-    dev: u64,
+    mount: MountId,
 ) -> Result<Dir, RestoreError> {
     let base = root.path.as_os_str().as_bytes();
     let place = OpenPath::new(&root.path)?;
@@ -115,33 +115,33 @@ fn area_parent(
         Some(stat) if stat.kind == FileKind::Directory => place.parent.open_dir(place.name())?,
         _ => return Ok(place.parent),
     };
-    if is_replaced && place.parent.stat_self()?.dev == dev {
+    if is_replaced && place.parent.mount()? == mount {
         return Ok(place.parent);
     }
-    if top.stat_self()?.dev == dev {
+    if top.mount()? == mount {
         return Ok(top);
     }
     let inside = path.get(base.len() + 1..).unwrap_or_default();
     for above in byte_path::ancestors(inside) {
         let dir = top.open_beneath(above)?;
-        if dir.stat_self()?.dev == dev {
+        if dir.mount()? == mount {
             return Ok(dir);
         }
     }
     Err(RestoreError::outside(path))
 }
 
-/// The file system that `path` is or will be on: that of the nearest directory above it.
-fn device_of(
+/// The mount that `path` is or will be on: that of the nearest directory above it.
+fn mount_of(
     places: &mut Places<'_>,
     root: &TrackedRoot,
     path: &[u8],
-) -> Result<u64, RestoreError> {
+) -> Result<MountId, RestoreError> {
     let base = root.path.as_os_str().as_bytes();
     let mut path = path;
     loop {
         match places.find(path) {
-            Ok(place) => return Ok(place.dir.stat_self()?.dev),
+            Ok(place) => return Ok(place.dir.mount()?),
             // The directory is one that the restore makes, maybe where a symlink is now.
             Err(error) if path != base && (error.is_gone() || error.is_symlink_in_path()) => {
                 path = byte_path::split(path).0;
@@ -186,7 +186,7 @@ pub(super) fn stage(
     for (put, staged) in &puts {
         if let Some(first) = put.link_to {
             let first = layout.puts[first];
-            // Two names of one inode are on one file system, as they were when they were captured.
+            // Two names of one inode are on one mount, as they nearly always were when they were captured.
             dirs[first.area].link(&first.name(), &dirs[staged.area], &staged.name())?;
             if let Node::File { size, .. } = put.target.node {
                 progress.advance(1, size);
@@ -283,5 +283,5 @@ fn make(
         // The plan has none of these.
         Node::Directory { .. } | Node::Socket | Node::CharDevice(_) | Node::BlockDevice(_) => {}
     }
-    Ok(attributes::apply(dir, name, &target.attributes, &target.node)?)
+    Ok(attributes::apply(&dir.inode(name)?, &target.attributes, &target.node)?)
 }

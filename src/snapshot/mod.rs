@@ -37,3 +37,4 @@ pub use roots::{TrackedPathError, TrackedRoot, resolve_roots};
 #[cfg(feature = "fuzzing")]
 pub(crate) use session_dir::parse as parse_manifest;
 pub use session_dir::{LoadedManifest, ManifestError, SessionDir};
+pub(crate) use session_objects::store_paths;

@@ -12,6 +12,7 @@ mod early_flush;
 mod error;
 mod fail_point;
 mod file;
+mod inode;
 mod lock;
 #[cfg(feature = "fail-points")]
 mod operation_log;
@@ -19,7 +20,7 @@ mod path;
 mod stat;
 mod xattr;
 
-pub use dir::{Dir, ListedName};
+pub use dir::{Dir, ListedName, MountId};
 pub(crate) use early_flush::EarlyFlush;
 pub use error::{Error, IoContext, Result};
 #[cfg(target_os = "linux")]
@@ -28,6 +29,7 @@ pub use file::{
     TempFile, allocated_ranges, drop_cached_pages, open_log, read_full_at, read_kernel_file,
     reflink, stat_open_file, try_open_device, will_read_in_order,
 };
+pub use inode::Inode;
 pub use lock::FileLock;
 pub use path::{
     canonical_parent, create_private_dir, current_dir, find_program, plain_absolute,

@@ -80,15 +80,35 @@ fn grow(call: impl Fn(&mut [u8]) -> rustix::io::Result<usize>) -> rustix::io::Re
     Ok(large)
 }
 
-/// Sets one attribute of what a path names, without following it.
-pub(super) fn set_path(path: &Path, name: &[u8], value: &[u8], shown: &Path) -> Result<()> {
-    rustix::fs::lsetxattr(path, name, value, XattrFlags::empty())
-        .at("set an extended attribute of", shown)
+/// Attributes of the inode that a path of its descriptor leads to (`/proc/self/fd/N`), and which is not
+/// followed further. Where there are no such paths, those of what a path names.
+pub(super) fn of_inode(own: &Path, shown: &Path) -> Result<XattrPairs> {
+    #[cfg(not(target_os = "linux"))]
+    return of_path(own, shown);
+    #[cfg(target_os = "linux")]
+    read(
+        |list| rustix::fs::listxattr(own, list),
+        |name, value| rustix::fs::getxattr(own, name, value),
+        shown,
+    )
 }
 
-/// Removes one attribute of what a path names; one that is gone already is fine.
-pub(super) fn remove_path(path: &Path, name: &[u8], shown: &Path) -> Result<()> {
-    match rustix::fs::lremovexattr(path, name) {
+/// Sets one attribute of an inode, as [`of_inode`] finds it.
+pub(super) fn set(own: &Path, name: &[u8], value: &[u8], shown: &Path) -> Result<()> {
+    #[cfg(not(target_os = "linux"))]
+    let set = rustix::fs::lsetxattr(own, name, value, XattrFlags::empty());
+    #[cfg(target_os = "linux")]
+    let set = rustix::fs::setxattr(own, name, value, XattrFlags::empty());
+    set.at("set an extended attribute of", shown)
+}
+
+/// Removes one attribute of an inode, as [`of_inode`] finds it; one that is gone already is fine.
+pub(super) fn remove(own: &Path, name: &[u8], shown: &Path) -> Result<()> {
+    #[cfg(not(target_os = "linux"))]
+    let removed = rustix::fs::lremovexattr(own, name);
+    #[cfg(target_os = "linux")]
+    let removed = rustix::fs::removexattr(own, name);
+    match removed {
         Ok(()) | Err(Errno::NODATA) => Ok(()),
         Err(errno) => Err(errno).at("remove an extended attribute of", shown),
     }

@@ -9,6 +9,7 @@ mod extremes;
 mod faults;
 mod fixture;
 mod hostile;
+mod meddling;
 mod mount;
 mod mount_command;
 mod mount_tools;

@@ -1,0 +1,216 @@
+//! An inode by its descriptor.
+//!
+//! Whatever happens to its names meanwhile, what is asked and what is set is about this inode and no
+//! other: nobody can put another file (a hard link to somebody else's, say) under a name between
+//! two calls.
+
+#[cfg(target_os = "linux")]
+use std::os::fd::AsRawFd;
+use std::path::PathBuf;
+
+#[cfg(target_os = "linux")]
+use rustix::fd::OwnedFd;
+#[cfg(target_os = "linux")]
+use rustix::fs::OFlags;
+use rustix::fs::{AtFlags, Gid, Mode, Timespec, Timestamps, Uid};
+
+use super::dir::Dir;
+use super::error::{IoContext, Result};
+use super::fail_point::{self, Operation};
+use super::stat::{FileTime, Stat};
+use super::xattr::{self, XattrPairs};
+
+/// An inode of any kind, symlinks included.
+#[derive(Debug)]
+pub struct Inode {
+    /// Opened for nothing but to hold on to it.
+    #[cfg(target_os = "linux")]
+    fd: OwnedFd,
+    /// Where such descriptors do not exist, the name has to do.
+    #[cfg(not(target_os = "linux"))]
+    place: (Dir, Vec<u8>),
+    /// Only for messages.
+    path: PathBuf,
+}
+
+#[cfg(target_os = "linux")]
+impl Inode {
+    pub(super) fn open(dir: &Dir, name: &[u8]) -> Result<Self> {
+        let path = dir.path_of(name);
+        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let fd = rustix::fs::openat(dir, name, flags, Mode::empty()).at("open", &path)?;
+        Ok(Self { fd, path })
+    }
+
+    /// A path that leads to this inode, even if that is a symlink, and not beyond.
+    fn own(&self) -> PathBuf {
+        PathBuf::from(format!("/proc/self/fd/{}", self.fd.as_raw_fd()))
+    }
+
+    /// Its attributes.
+    ///
+    /// # Errors
+    /// Hardly any.
+    pub fn stat(&self) -> Result<Stat> {
+        Ok(Stat::from_raw(&rustix::fs::fstat(&self.fd).at("look at", &self.path)?))
+    }
+
+    /// Its extended attributes.
+    ///
+    /// # Errors
+    /// EIO.
+    pub fn xattrs(&self) -> Result<XattrPairs> {
+        xattr::of_inode(&self.own(), &self.path)
+    }
+
+    /// Sets one extended attribute.
+    ///
+    /// # Errors
+    /// EPERM, ENOTSUP, ENOSPC.
+    pub fn set_xattr(&self, attribute: &[u8], value: &[u8]) -> Result<()> {
+        xattr::set(&self.own(), attribute, value, &self.path)
+    }
+
+    /// Removes one extended attribute.
+    ///
+    /// # Errors
+    /// EPERM.
+    pub fn remove_xattr(&self, attribute: &[u8]) -> Result<()> {
+        xattr::remove(&self.own(), attribute, &self.path)
+    }
+
+    /// Sets the 12 permission bits.
+    ///
+    /// # Errors
+    /// EPERM; EOPNOTSUPP when it is a symlink.
+    pub fn set_mode(&self, mode: u16) -> Result<()> {
+        let mode = Mode::from_raw_mode(mode.into());
+        fail_point::around(Operation::Attributes, || rustix::fs::chmod(self.own(), mode))
+            .at("set the mode of", &self.path)
+    }
+
+    /// Sets owner and group.
+    ///
+    /// # Errors
+    /// EPERM for nearly everybody but root.
+    pub fn set_owner(&self, uid: u32, gid: u32) -> Result<()> {
+        let (uid, gid) = (Uid::from_raw(uid), Gid::from_raw(gid));
+        fail_point::around(Operation::Attributes, || {
+            rustix::fs::chownat(&self.fd, "", Some(uid), Some(gid), AtFlags::EMPTY_PATH)
+        })
+        .at("set the owner of", &self.path)
+    }
+
+    /// Sets the modification time; the access time stays.
+    ///
+    /// # Errors
+    /// EPERM.
+    pub fn set_mtime(&self, mtime: FileTime) -> Result<()> {
+        fail_point::around(Operation::Attributes, || {
+            let (own, times) = (self.own(), modified_at(mtime));
+            rustix::fs::utimensat(rustix::fs::CWD, &own, &times, AtFlags::empty())
+        })
+        .at("set the time of", &self.path)
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+#[allow(missing_docs, reason = "as above")]
+impl Inode {
+    pub(super) fn open(dir: &Dir, name: &[u8]) -> Result<Self> {
+        dir.stat(name)?;
+        Ok(Self { place: (dir.open_beneath(b"")?, name.to_vec()), path: dir.path_of(name) })
+    }
+
+    pub fn stat(&self) -> Result<Stat> {
+        self.place.0.stat(&self.place.1)
+    }
+
+    pub fn xattrs(&self) -> Result<XattrPairs> {
+        xattr::of_inode(&self.path, &self.path)
+    }
+
+    pub fn set_xattr(&self, attribute: &[u8], value: &[u8]) -> Result<()> {
+        xattr::set(&self.path, attribute, value, &self.path)
+    }
+
+    pub fn remove_xattr(&self, attribute: &[u8]) -> Result<()> {
+        xattr::remove(&self.path, attribute, &self.path)
+    }
+
+    pub fn set_mode(&self, mode: u16) -> Result<()> {
+        let ((dir, name), mode) = (&self.place, Mode::from_raw_mode(mode.into()));
+        fail_point::around(Operation::Attributes, || {
+            rustix::fs::chmodat(dir, name.as_slice(), mode, AtFlags::SYMLINK_NOFOLLOW)
+        })
+        .at("set the mode of", &self.path)
+    }
+
+    pub fn set_owner(&self, uid: u32, gid: u32) -> Result<()> {
+        let ((dir, name), uid, gid) = (&self.place, Uid::from_raw(uid), Gid::from_raw(gid));
+        let flags = AtFlags::SYMLINK_NOFOLLOW;
+        fail_point::around(Operation::Attributes, || {
+            rustix::fs::chownat(dir, name.as_slice(), Some(uid), Some(gid), flags)
+        })
+        .at("set the owner of", &self.path)
+    }
+
+    pub fn set_mtime(&self, mtime: FileTime) -> Result<()> {
+        let ((dir, name), times) = (&self.place, modified_at(mtime));
+        let flags = AtFlags::SYMLINK_NOFOLLOW;
+        fail_point::around(Operation::Attributes, || {
+            rustix::fs::utimensat(dir, name.as_slice(), &times, flags)
+        })
+        .at("set the time of", &self.path)
+    }
+}
+
+fn modified_at(mtime: FileTime) -> Timestamps {
+    Timestamps {
+        last_access: Timespec { tv_sec: 0, tv_nsec: rustix::fs::UTIME_OMIT },
+        last_modification: Timespec { tv_sec: mtime.seconds, tv_nsec: mtime.nanoseconds.into() },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
+    #[test]
+    fn what_a_symlink_points_to_is_never_changed() {
+        let temp = tempfile::tempdir().unwrap();
+        let dir = Dir::open(temp.path()).unwrap();
+        fs::write(temp.path().join("file"), b"").unwrap();
+        symlink("file", temp.path().join("link")).unwrap();
+        let before = dir.stat(b"file").unwrap();
+        let (link, time) = (dir.inode(b"link").unwrap(), FileTime { seconds: 5, nanoseconds: 6 });
+        assert!(link.set_mode(0o777).is_err());
+        assert!(link.set_xattr(b"user.test", b"x").is_err());
+        link.set_mtime(time).unwrap();
+        assert_eq!(dir.stat(b"link").unwrap().mtime, time);
+        assert_eq!(dir.stat(b"file").unwrap(), before);
+        dir.inode(b"file").unwrap().set_mode(0o4711).unwrap();
+        assert_eq!(dir.stat(b"file").unwrap().mode, 0o4711);
+    }
+
+    #[test]
+    fn what_gets_the_name_later_is_not_changed() {
+        let temp = tempfile::tempdir().unwrap();
+        let path = |name: &str| temp.path().join(name);
+        let dir = Dir::open(temp.path()).unwrap();
+        fs::write(path("file"), b"").unwrap();
+        fs::write(path("other"), b"").unwrap();
+        let before = dir.stat(b"other").unwrap();
+        let held = dir.inode(b"file").unwrap();
+        fs::rename(path("file"), path("moved")).unwrap();
+        fs::hard_link(path("other"), path("file")).unwrap();
+        held.set_mode(0o640).unwrap();
+        held.set_mtime(FileTime { seconds: 5, nanoseconds: 6 }).unwrap();
+        held.set_owner(before.uid, before.gid).unwrap();
+        assert_eq!(dir.stat(b"moved").unwrap().mode, 0o640);
+        let after = dir.stat(b"other").unwrap();
+        assert_eq!((after.mode, after.mtime), (before.mode, before.mtime));
+    }
+}
