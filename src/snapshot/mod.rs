@@ -12,6 +12,7 @@ mod manifest;
 mod metadata;
 mod pending;
 mod read;
+mod recency;
 mod roots;
 mod session_dir;
 mod session_objects;
@@ -32,6 +33,7 @@ pub use manifest::{
 pub use metadata::{SessionMetadata, SessionOrigin};
 pub use pending::PendingBaseline;
 pub(crate) use pending::settle;
+pub use recency::Recency;
 pub(crate) use roots::OpenPath;
 pub use roots::{TrackedPathError, TrackedRoot, resolve_roots};
 #[cfg(feature = "fuzzing")]
