@@ -9,12 +9,13 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use rustix::fs::{AtFlags, CWD, Gid, Mode, OFlags, RenameFlags, Timespec, Timestamps, Uid};
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, RenameFlags};
 use rustix::io::Errno;
 
 use super::error::{IoContext, Result};
 use super::fail_point::{self, Operation, Place};
-use super::stat::{FileKind, FileSystemSpace, FileTime, Stat};
+use super::inode::Inode;
+use super::stat::{FileKind, FileSystemSpace, Stat};
 use super::xattr::{self, XattrPairs};
 use crate::byte_path;
 use crate::path_text::to_path;
@@ -25,6 +26,14 @@ pub struct Dir {
     fd: OwnedFd,
     /// Only for messages: the directory may have been moved since.
     path: PathBuf,
+}
+
+/// A file system at one place; see [`Dir::mount`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MountId {
+    dev: u64,
+    /// None where the kernel does not tell.
+    id: Option<u64>,
 }
 
 /// A name found in a directory, with its kind where the file system tells it for free.
@@ -176,6 +185,24 @@ impl Dir {
         Ok(Stat::from_raw(&rustix::fs::fstat(file).at("look at", &self.path_of(name))?))
     }
 
+    /// What names can be moved about in: the file system, and the mount of it. The same file system may be
+    /// mounted twice, one inside the other, and no name moves from mount to mount.
+    ///
+    /// # Errors
+    /// Hardly any.
+    pub fn mount(&self) -> Result<MountId> {
+        #[cfg(target_os = "linux")]
+        if let Ok(found) =
+            rustix::fs::statx(&self.fd, "", AtFlags::EMPTY_PATH, rustix::fs::StatxFlags::MNT_ID)
+        {
+            let dev = rustix::fs::makedev(found.stx_dev_major, found.stx_dev_minor);
+            // Kernels before 5.8 do not tell.
+            let is_told = found.stx_mask & rustix::fs::StatxFlags::MNT_ID.bits() != 0;
+            return Ok(MountId { dev, id: is_told.then_some(found.stx_mnt_id) });
+        }
+        Ok(MountId { dev: self.stat_self()?.dev, id: None })
+    }
+
     /// All names but `.` and `..`, in no order.
     ///
     /// # Errors
@@ -242,65 +269,12 @@ impl Dir {
         xattr::of_path(&self.proc_path(name), &self.path_of(name))
     }
 
-    /// Sets one extended attribute of a name.
+    /// Holds on to the inode that a name has now, symlinks included.
     ///
     /// # Errors
-    /// EPERM, ENOTSUP, ENOSPC.
-    pub fn set_xattr(&self, name: &[u8], attribute: &[u8], value: &[u8]) -> Result<()> {
-        xattr::set_path(&self.proc_path(name), attribute, value, &self.path_of(name))
-    }
-
-    /// Removes one extended attribute of a name.
-    ///
-    /// # Errors
-    /// EPERM.
-    pub fn remove_xattr(&self, name: &[u8], attribute: &[u8]) -> Result<()> {
-        xattr::remove_path(&self.proc_path(name), attribute, &self.path_of(name))
-    }
-
-    /// Sets the 12 permission bits of a name that is not a symlink.
-    ///
-    /// # Errors
-    /// EPERM; ELOOP or EOPNOTSUPP when it is a symlink.
-    pub fn set_mode(&self, name: &[u8], mode: u16) -> Result<()> {
-        let path = self.path_of(name);
-        let mode = Mode::from_raw_mode(mode.into());
-        #[cfg(target_os = "linux")]
-        {
-            // The descriptor pins the inode, so a symlink put there in between is not followed.
-            let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-            let fd = rustix::fs::openat(&self.fd, name, flags, Mode::empty()).at("open", &path)?;
-            let own = format!("/proc/self/fd/{}", fd.as_raw_fd());
-            fail_point::around(Operation::Attributes, || rustix::fs::chmod(own.as_str(), mode))
-                .at("set the mode of", &path)
-        }
-        #[cfg(not(target_os = "linux"))]
-        rustix::fs::chmodat(&self.fd, name, mode, AtFlags::SYMLINK_NOFOLLOW)
-            .at("set the mode of", &path)
-    }
-
-    /// Sets owner and group of a name, symlinks included.
-    ///
-    /// # Errors
-    /// EPERM for nearly everybody but root.
-    pub fn set_owner(&self, name: &[u8], uid: u32, gid: u32) -> Result<()> {
-        let (uid, gid) = (Uid::from_raw(uid), Gid::from_raw(gid));
-        fail_point::around(Operation::Attributes, || {
-            rustix::fs::chownat(&self.fd, name, Some(uid), Some(gid), AtFlags::SYMLINK_NOFOLLOW)
-        })
-        .at("set the owner of", &self.path_of(name))
-    }
-
-    /// Sets the modification time of a name, symlinks included; the access time stays.
-    ///
-    /// # Errors
-    /// EPERM.
-    pub fn set_mtime(&self, name: &[u8], mtime: FileTime) -> Result<()> {
-        let times = time_of_modification(mtime);
-        fail_point::around(Operation::Attributes, || {
-            rustix::fs::utimensat(&self.fd, name, &times, AtFlags::SYMLINK_NOFOLLOW)
-        })
-        .at("set the time of", &self.path_of(name))
+    /// ENOENT.
+    pub fn inode(&self, name: &[u8]) -> Result<Inode> {
+        Inode::open(self, name)
     }
 
     /// Makes a directory.
@@ -454,7 +428,7 @@ impl Dir {
                     continue;
                 }
                 if stat.mode & OWNER_ALL != OWNER_ALL && stat.uid == super::effective_uid() {
-                    dir.set_mode(&listed.name, stat.mode | OWNER_ALL)?;
+                    dir.inode(&listed.name)?.set_mode(stat.mode | OWNER_ALL)?;
                 }
                 found.push(byte_path::join(&relative, &listed.name));
             }
@@ -644,14 +618,6 @@ fn resolve_by_component(
     current.ok_or(Errno::NOENT)
 }
 
-/// For the calls that set times: the time of the last access stays.
-pub(super) fn time_of_modification(mtime: FileTime) -> Timestamps {
-    Timestamps {
-        last_access: Timespec { tv_sec: 0, tv_nsec: rustix::fs::UTIME_OMIT },
-        last_modification: Timespec { tv_sec: mtime.seconds, tv_nsec: mtime.nanoseconds.into() },
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -711,17 +677,5 @@ mod tests {
             assert_eq!(std::fs::read_dir(temp.path()).unwrap().count(), 1);
             dir.remove_file(b"name").unwrap();
         }
-    }
-
-    #[test]
-    fn the_mode_of_what_a_symlink_points_to_is_never_set() {
-        let (temp, dir) = dir();
-        std::fs::write(temp.path().join("file"), b"").unwrap();
-        symlink("file", temp.path().join("link")).unwrap();
-        let before = dir.stat(b"file").unwrap().mode;
-        assert!(dir.set_mode(b"link", 0o777).is_err());
-        assert_eq!(dir.stat(b"file").unwrap().mode, before);
-        dir.set_mode(b"file", 0o4711).unwrap();
-        assert_eq!(dir.stat(b"file").unwrap().mode, 0o4711);
     }
 }
