@@ -311,6 +311,8 @@ fn killing_the_supervisor_leaves_a_session_that_can_be_undone() {
     let list = fixture.nono(&["rollback", "list", "--json"]).success().json();
     assert_eq!(list[0]["status"], "interrupted");
     assert_eq!(list[0]["snapshot_count"], 1);
+    let shown = fixture.nono(&["rollback", "list"]).success().stdout;
+    assert!(shown.contains("changes not recorded"), "{shown}");
     fixture.nono(&["rollback", "restore", "latest"]).success();
     assert_eq!(fs::read_to_string(fixture.project().join("a")).unwrap(), "1");
     // The orphaned command is no child of this test any more.

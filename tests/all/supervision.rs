@@ -291,3 +291,31 @@ fn what_the_last_snapshot_of_a_run_lacks_is_said() {
     let run = fixture.record("true").success();
     assert_eq!(run.stderr.matches("not captured").count(), 1, "{}", run.stderr);
 }
+
+#[test]
+fn temporary_files_of_any_depth_do_not_keep_the_last_state_from_being_recorded() {
+    let fixture = Fixture::ordinary_user();
+    fixture.write("a", "1");
+    fixture.write(
+        "deep.py",
+        "import os\n\
+         here = os.open(os.environ['TMPDIR'], os.O_RDONLY)\n\
+         for level in range(20000):\n    \
+             os.mkdir('d', dir_fd=here)\n    \
+             below = os.open('d', os.O_RDONLY, dir_fd=here)\n    \
+             os.close(here)\n    \
+             here = below\n\
+         os.mkdir(os.environ['TMPDIR'] + '/closed', 0o000)\n\
+         print(os.environ['TMPDIR'])\n\
+         open('a', 'w').write('2')\n",
+    );
+    let run = ["run", "--rollback", "--", "/usr/bin/python3", "deep.py"];
+    let run = fixture.nono(&run).success();
+    let scratch = std::path::Path::new(run.stdout.trim());
+    assert!(scratch.is_absolute() && !scratch.exists(), "{}", run.stdout);
+    let list = fixture.nono(&["rollback", "list", "--json"]).success().json();
+    assert_eq!(
+        (&list[0]["status"], &list[0]["changes"]["modified"]),
+        (&"completed".into(), &1.into())
+    );
+}

@@ -104,7 +104,14 @@ fn print(
         for session in sessions {
             let time = relative_time(session.started, &now);
             let status = status(session);
-            let changes = summary_line(&session.changes, &Palette::coloured());
+            let is_open_ended =
+                matches!(session.status, SessionStatus::Running | SessionStatus::Interrupted);
+            let changes = if is_open_ended && session.snapshot_count < 2 {
+                // There may be any: only the state before is recorded.
+                "changes not recorded".to_owned()
+            } else {
+                summary_line(&session.changes, &Palette::coloured())
+            };
             let size = byte_size(session.disk_size);
             let id = &session.session_id;
             let command = command(session);
