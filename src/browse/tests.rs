@@ -158,6 +158,34 @@ fn sessions_and_snapshots_are_folders_and_latest_follows() {
 }
 
 #[test]
+fn a_baseline_is_shown_before_it_is_durable_and_is_the_same_afterwards() {
+    let world = World::new();
+    world.write("a", "one");
+    let manager = world.session("s");
+    let tree = world.tree();
+    let pending = manager.begin_baseline().unwrap();
+    // Its session has no manifest yet: that one comes first in a recorded run.
+    manager.session().save_metadata(&SessionMetadata::new("s".into(), vec![], vec![])).unwrap();
+    assert_eq!(names(&tree, "s"), ["0", "latest"]);
+    assert_eq!(target(&tree, "s/latest"), "0");
+    let file = world.inside("s/0", "a");
+    assert_eq!(read(&tree, &file).unwrap(), b"one");
+    let before = state(&tree, &file);
+    pending.publish().unwrap();
+    assert_eq!(names(&tree, "s"), ["0", "latest"]);
+    assert_eq!(state(&tree, &file), before);
+    // One that was given up is gone.
+    let manager = world.session("lost");
+    drop(manager.begin_baseline().unwrap());
+    manager.session().save_metadata(&SessionMetadata::new("lost".into(), vec![], vec![])).unwrap();
+    assert_eq!(names(&tree, "lost"), ["0", "latest"]);
+    let snapshots = manager.session().path().join("snapshots/0");
+    fs::rename(snapshots.join("manifest.pending.json"), snapshots.join("manifest.lost.json"))
+        .unwrap();
+    assert_eq!(names(&tree, "lost"), [""; 0]);
+}
+
+#[test]
 fn only_the_root_and_sessions_change() {
     let world = World::new();
     world.write("file", "x");

@@ -92,8 +92,14 @@ impl Grants {
             refuse_protected(path, &sys::real_or_future_path(path), &protected)?;
             sys::create_private_dir(path)?;
         }
+        for (path, text) in &wanted.create_files {
+            refuse_protected(path, &sys::real_or_future_path(path), &protected)?;
+            sys::create_private_file(path, text.as_bytes())?;
+        }
         let judge = |path: &PathBuf| judge(path, &protected);
+        let files = wanted.create_files.iter().map(|(path, _)| path);
         let write = tracked.iter().chain(&args.write).chain(&wanted.write).chain(&wanted.create);
+        let write = write.chain(files);
         let write = write.map(judge).collect::<Result<Vec<_>, _>>()?;
         let read = args.read.iter().chain(&wanted.read).map(judge).collect::<Result<_, _>>()?;
         let network = network(args, profile.map(|found| &found.profile.network));
@@ -117,6 +123,7 @@ struct Wanted {
     allow: Vec<PathBuf>,
     write: Vec<PathBuf>,
     create: Vec<PathBuf>,
+    create_files: Vec<(PathBuf, String)>,
     read: Vec<PathBuf>,
 }
 
@@ -148,6 +155,14 @@ impl Wanted {
             allow: there(&profile.allow)?,
             write: there(&profile.write)?,
             create: expanded(&profile.create)?,
+            create_files: profile
+                .create_files
+                .iter()
+                .filter_map(|(text, content)| {
+                    let place = expand(text, surroundings).transpose()?;
+                    Some(place.map(|place| (place, content.clone())))
+                })
+                .collect::<Result<_, _>>()?,
             read: there(&profile.read)?,
         })
     }
@@ -174,9 +189,11 @@ pub(super) fn check_profile(
     catalog: &Catalog,
 ) -> Result<Vec<CliError>, CliError> {
     let surroundings = surroundings()?;
-    let Wanted { allow, write, create, read, .. } = Wanted::of(&found.profile, &surroundings)?;
+    let wanted = Wanted::of(&found.profile, &surroundings)?;
+    let Wanted { allow, write, create, create_files, read, .. } = &wanted;
     let protected = protected(catalog, Some(found), &surroundings);
-    let places = allow.iter().chain(&write).chain(&create).chain(&read);
+    let files = create_files.iter().map(|(path, _)| path);
+    let places = allow.iter().chain(write).chain(create).chain(files).chain(read);
     let judged =
         places.map(|place| refuse_protected(place, &sys::real_or_future_path(place), &protected));
     Ok(judged.filter_map(Result::err).collect())

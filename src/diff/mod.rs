@@ -13,11 +13,11 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 use crate::byte_path;
+use crate::manifest::NotCapturedSet;
 use crate::object::{
     Attributes, ContentHash, LinkGroups, Node, RootEntry, RootTree, Tree, TreeEntry,
 };
 use crate::path_text::{serde_path, to_path};
-use crate::snapshot::NotCapturedSet;
 use crate::store::{ObjectSource, StoreError, read_links, read_root_tree, read_tree};
 
 pub(crate) use lookup::Lookup;

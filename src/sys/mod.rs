@@ -33,8 +33,8 @@ pub use file::{
 pub use inode::Inode;
 pub use lock::FileLock;
 pub use path::{
-    canonical_parent, create_private_dir, current_dir, find_program, identity, links_on_the_way,
-    plain_absolute, real_or_future_path, real_path,
+    canonical_parent, create_private_dir, create_private_file, current_dir, find_program, identity,
+    links_on_the_way, plain_absolute, real_or_future_path, real_path,
 };
 pub use priority::lower_priority;
 pub use stat::{Device, FileKind, FileSystemSpace, FileTime, Stat, coarse_now};

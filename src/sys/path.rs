@@ -1,13 +1,16 @@
 //! Whole paths: only where a person named them, before anything is captured.
 
 use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 
 use rustix::fs::Mode;
 use rustix::io::Errno;
 
+use super::dir::Dir;
 use super::error::{IoContext, Result};
 use super::fail_point::{self, Operation};
+use super::file::TempFile;
 use super::stat::Stat;
 
 /// The current directory.
@@ -128,6 +131,26 @@ pub fn create_private_dir(path: &Path) -> Result<()> {
         }
         (made, _) => made.at("make the directory", path),
     }
+}
+
+/// Makes a file for this user alone with these bytes, unless something has the name already. It appears
+/// complete. Missing parents are made as by [`create_private_dir`].
+///
+/// # Errors
+/// When the directory cannot be written.
+pub fn create_private_file(path: &Path, bytes: &[u8]) -> Result<()> {
+    let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
+        return Err(Errno::INVAL).at("make the file", path);
+    };
+    create_private_dir(parent)?;
+    let dir = Dir::open(parent)?;
+    if dir.try_stat(name.as_bytes())?.is_some() {
+        return Ok(());
+    }
+    let file = TempFile::new(&dir, 0o600)?;
+    std::io::Write::write_all(&mut file.file(), bytes).at("write", path)?;
+    file.persist(&dir, name.as_bytes())?;
+    Ok(())
 }
 
 fn make_private_dir(path: &Path) -> rustix::io::Result<()> {

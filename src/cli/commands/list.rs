@@ -104,13 +104,15 @@ fn print(
         for session in sessions {
             let time = relative_time(session.started, &now);
             let status = status(session);
-            let is_open_ended =
-                matches!(session.status, SessionStatus::Running | SessionStatus::Interrupted);
-            let changes = if is_open_ended && session.snapshot_count < 2 {
-                // There may be any: only the state before is recorded.
-                "changes not recorded".to_owned()
-            } else {
-                summary_line(&session.changes, &Palette::coloured())
+            let changes = match session.status {
+                SessionStatus::Running if session.snapshot_count < 2 => {
+                    "changes not recorded yet".to_owned()
+                }
+                // What its command did is told by comparing with what is there now.
+                SessionStatus::Interrupted if session.changes.total() == 0 => {
+                    format!("end not recorded (nono rollback show {})", session.session_id)
+                }
+                _ => summary_line(&session.changes, &Palette::coloured()),
             };
             let size = byte_size(session.disk_size);
             let id = &session.session_id;
