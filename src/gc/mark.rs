@@ -3,25 +3,67 @@
 //! Trees are walked from the Merkle roots of all sessions down, level by level, each once, many at a
 //! time on all cores. Contents of files are named and not read.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
+use parking_lot::Mutex;
 use rayon::prelude::*;
 
 use super::{CleanupError, Unreadable};
 use crate::object::{ContentHash, Node};
 use crate::progress::Progress;
 use crate::snapshot::{LoadedManifest, ManifestError, SessionDir};
-use crate::store::{LocalStore, StoreError, read_root_tree, read_tree};
+use crate::store::{LocalStore, StoreError, measure_root_tree, visit_tree};
 
 /// Lists that are read before what they name is noted: bounds the memory that they take.
 const BATCH: usize = 1024;
 
+/// Parts of a table that several threads fill: so many that two rarely meet.
+const SHARDS: usize = 64;
+
 /// Objects that were reached.
 #[derive(Default)]
 pub(super) struct Marks {
-    reached: HashSet<ContentHash>,
+    reached: Reached,
     /// Roots and trees among them whose contents are reached too.
     walked: HashSet<ContentHash>,
+}
+
+/// Objects and their lengths in bytes, as far as these are known.
+struct Reached {
+    shards: Vec<Mutex<HashMap<ContentHash, u64>>>,
+}
+
+impl Default for Reached {
+    fn default() -> Self {
+        Self { shards: (0..SHARDS).map(|_| Mutex::default()).collect() }
+    }
+}
+
+impl Reached {
+    fn shard(&self, hash: &ContentHash) -> &Mutex<HashMap<ContentHash, u64>> {
+        // Tables look at the first bytes, so all in one shard would have the same.
+        let [.., last] = hash.as_bytes();
+        &self.shards[usize::from(*last) % SHARDS]
+    }
+
+    fn contains(&self, hash: &ContentHash) -> bool {
+        self.shard(hash).lock().contains_key(hash)
+    }
+
+    fn insert(&self, hash: ContentHash, bytes: u64) {
+        self.shard(&hash).lock().insert(hash, bytes);
+    }
+
+    fn insert_if_new(&self, hash: ContentHash, bytes: u64) {
+        self.shard(&hash).lock().entry(hash).or_insert(bytes);
+    }
+
+    fn iter(&self) -> impl Iterator<Item = (ContentHash, u64)> {
+        let pairs = |shard: &Mutex<HashMap<_, _>>| {
+            shard.lock().iter().map(|(hash, bytes)| (*hash, *bytes)).collect::<Vec<_>>()
+        };
+        self.shards.iter().flat_map(pairs)
+    }
 }
 
 /// What kind of list a hash is expected to name.
@@ -45,13 +87,20 @@ impl Marks {
     }
 
     /// What was reached here and not there.
-    pub(super) fn beyond<'a>(&'a self, other: &'a Self) -> impl Iterator<Item = &'a ContentHash> {
-        self.reached.difference(&other.reached)
+    pub(super) fn beyond(&self, other: &Self) -> impl Iterator<Item = ContentHash> {
+        self.reached.iter().map(|(hash, _)| hash).filter(|hash| !other.contains(hash))
+    }
+
+    /// Bytes of all that was reached, as the lists tell them.
+    pub(super) fn bytes(&self) -> u64 {
+        self.reached.iter().map(|(_, bytes)| bytes).fold(0, u64::saturating_add)
     }
 
     /// Adds what somebody else reached.
     pub(super) fn absorb(&mut self, other: Self) {
-        self.reached.extend(other.reached);
+        for (hash, bytes) in other.reached.iter() {
+            self.reached.insert(hash, bytes);
+        }
         self.walked.extend(other.walked);
     }
 
@@ -114,23 +163,38 @@ impl Marks {
                 return Err(CleanupError::Cancelled);
             }
             let batch = pending.split_off(pending.len().saturating_sub(BATCH));
-            let lists: Vec<_> = batch.par_iter().map(|step| read_list(store, step)).collect();
+            let read = |named: &mut Named, step: &Step| self.read(store, step, named);
+            let lists: Vec<_> = batch.par_iter().map_init(Named::default, read).collect();
             progress.advance(batch.len() as u64, 0);
-            for (step, nodes) in batch.iter().zip(lists) {
-                let Named { files, trees } = match nodes {
-                    Ok(named) => named,
-                    Err(error) => {
-                        on_damage(step.session, error)?;
-                        continue;
-                    }
-                };
-                self.reached.extend(files);
+            for (step, below) in batch.iter().zip(lists) {
                 let session = step.session;
-                let below = trees.into_iter().map(|hash| Step { hash, list: List::Tree, session });
-                self.note_lists(below, kept, &mut pending);
+                match below {
+                    Ok(below) => {
+                        let step = |hash| Step { hash, list: List::Tree, session };
+                        self.note_lists(below.into_iter().map(step), kept, &mut pending);
+                    }
+                    Err(error) => on_damage(session, error)?,
+                }
             }
         }
         Ok(())
+    }
+
+    /// Reads a list and marks the files in it. Returns its trees. `named` is made use of again.
+    fn read(
+        &self,
+        store: &LocalStore,
+        step: &Step,
+        named: &mut Named,
+    ) -> Result<Vec<ContentHash>, StoreError> {
+        named.files.clear();
+        named.trees.clear();
+        let bytes = named.read(store, step)?;
+        self.reached.insert(step.hash, bytes);
+        for (hash, bytes) in &named.files {
+            self.reached.insert_if_new(*hash, *bytes);
+        }
+        Ok(std::mem::take(&mut named.trees))
     }
 
     /// Marks lists, and notes those that are to be read.
@@ -141,7 +205,7 @@ impl Marks {
         pending: &mut Vec<Step>,
     ) {
         for step in steps {
-            self.reached.insert(step.hash);
+            self.reached.insert_if_new(step.hash, 0);
             if !kept.walked.contains(&step.hash) && self.walked.insert(step.hash) {
                 pending.push(step);
             }
@@ -152,29 +216,33 @@ impl Marks {
 /// What a list names.
 #[derive(Default)]
 struct Named {
-    /// Contents of files, and the list of hard links.
-    files: Vec<ContentHash>,
+    /// Contents of files with their lengths, and the list of hard links.
+    files: Vec<(ContentHash, u64)>,
     trees: Vec<ContentHash>,
 }
 
-fn read_list(store: &LocalStore, step: &Step) -> Result<Named, StoreError> {
-    let mut named = Named::default();
-    let mut add = |node: &Node| match node {
-        Node::File { hash, .. } => named.files.push(*hash),
-        Node::Directory { tree } => named.trees.push(*tree),
-        _ => {}
-    };
-    match step.list {
-        List::Root => {
-            let root = read_root_tree(store, &step.hash)?;
-            root.entries.iter().for_each(|entry| add(&entry.node));
-            named.files.extend(root.links);
-        }
-        List::Tree => {
-            read_tree(store, &step.hash)?.entries().iter().for_each(|entry| add(&entry.node));
+impl Named {
+    /// Reads a list of so many bytes.
+    fn read(&mut self, store: &LocalStore, step: &Step) -> Result<u64, StoreError> {
+        let mut add = |node: &Node| match node {
+            Node::File { hash, size } => self.files.push((*hash, *size)),
+            Node::Directory { tree } => self.trees.push(*tree),
+            _ => {}
+        };
+        match step.list {
+            List::Tree => visit_tree(store, &step.hash, |_, _, node| add(&node)),
+            List::Root => {
+                let (root, bytes) = measure_root_tree(store, &step.hash)?;
+                root.entries.iter().for_each(|entry| add(&entry.node));
+                let links = root.links.map(|links| {
+                    // One that is missing takes no space.
+                    (links, store.open_object(&links).map_or(0, |object| object.size()))
+                });
+                self.files.extend(links);
+                Ok(bytes)
+            }
         }
     }
-    Ok(named)
 }
 
 fn damaged(session: &SessionDir, source: Unreadable) -> CleanupError {

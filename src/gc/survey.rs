@@ -106,14 +106,8 @@ impl Survey {
                 return Err(CleanupError::Cancelled);
             }
             let mut sorted = Self::default();
-            let listed = store.objects_with_prefix(prefix)?;
-            options.progress.advance(listed.len() as u64, 0);
-            for found in listed {
-                if kept.contains(&found.hash) {
-                    sorted.kept_bytes = sorted.kept_bytes.saturating_add(found.size);
-                } else if released.contains(&found.hash)
-                    || is_older(found.stored_at, now, options.grace)
-                {
+            for found in store.objects_with_prefix(prefix, |hash| !kept.contains(hash))? {
+                if released.contains(&found.hash) || is_older(found.stored_at, now, options.grace) {
                     sorted.garbage.push(found);
                 } else {
                     sorted.young_count += 1;
@@ -126,8 +120,8 @@ impl Survey {
             self.garbage.append(&mut sorted.garbage);
             self.young_count += sorted.young_count;
             self.young_bytes = self.young_bytes.saturating_add(sorted.young_bytes);
-            self.kept_bytes = self.kept_bytes.saturating_add(sorted.kept_bytes);
         }
+        self.kept_bytes = kept.bytes();
         Ok(())
     }
 

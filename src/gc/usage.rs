@@ -132,7 +132,7 @@ fn measure(
         if root.place(session)? == ObjectsPlace::Shared {
             let mut marks = Marks::default();
             marks.release(store, session, &needed, options.progress)?;
-            owners.extend(marks.beyond(&needed).map(|hash| (*hash, id)));
+            owners.extend(marks.beyond(&needed).map(|hash| (hash, id)));
             needed.absorb(marks);
         }
     }

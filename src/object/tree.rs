@@ -173,22 +173,39 @@ impl Tree {
     /// # Errors
     /// Anything that [`encode`](Self::encode) would not have written.
     pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
+        let mut entries = Vec::new();
+        Self::visit(bytes, |name, attributes, node| {
+            entries.push(TreeEntry { name: name.into(), attributes, node });
+        })?;
+        Ok(Self { entries })
+    }
+
+    /// Reads a tree without keeping it: tells of its entries in order. What was told before an error
+    /// is part of no tree.
+    ///
+    /// # Errors
+    /// As [`decode`](Self::decode).
+    pub fn visit(
+        bytes: &[u8],
+        mut see: impl FnMut(&[u8], Attributes, Node),
+    ) -> Result<(), DecodeError> {
         let mut reader = Reader::new(bytes, MAGIC, "tree", FORMAT_VERSION)?;
         let count = reader.count(MIN_ENTRY_BYTES)?;
-        let mut entries: Vec<TreeEntry> = Vec::with_capacity(count);
+        let mut last: &[u8] = b"";
         for _ in 0..count {
             let name = reader.bytes()?;
             if !is_name(name) {
                 return Err(reader.invalid("not a name of one path component"));
             }
-            if entries.last().is_some_and(|last| *last.name >= *name) {
+            // The empty name comes before all others, and is none.
+            if last >= name {
                 return Err(reader.invalid("name out of order or twice"));
             }
             let (attributes, node) = read_entry(&mut reader)?;
-            entries.push(TreeEntry { name: name.into(), attributes, node });
+            see(name, attributes, node);
+            last = name;
         }
-        reader.finish()?;
-        Ok(Self { entries })
+        reader.finish()
     }
 }
 

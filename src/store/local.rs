@@ -304,7 +304,7 @@ impl LocalStore {
         visit: impl FnMut(FoundObject) -> Result<(), E>,
     ) -> Result<(), E> {
         (0..=u8::MAX)
-            .map(|prefix| self.objects_with_prefix(prefix))
+            .map(|prefix| self.objects_with_prefix(prefix, |_| true))
             .try_fold(visit, |mut visit, found| {
                 found?.into_iter().try_for_each(&mut visit)?;
                 Ok(visit)
@@ -312,11 +312,16 @@ impl LocalStore {
             .map(drop)
     }
 
-    /// The objects whose hashes begin with a byte: one fan-out directory.
+    /// The wanted ones among the objects whose hashes begin with a byte: one fan-out directory. To look
+    /// at an object costs more than to find it, so only those are looked at.
     ///
     /// # Errors
     /// When it cannot be read.
-    pub fn objects_with_prefix(&self, prefix: u8) -> Result<Vec<FoundObject>, StoreError> {
+    pub fn objects_with_prefix(
+        &self,
+        prefix: u8,
+        is_wanted: impl Fn(&ContentHash) -> bool,
+    ) -> Result<Vec<FoundObject>, StoreError> {
         let prefix = hex::encode([prefix]);
         let dir = match self.dir.open_dir(prefix.as_bytes()) {
             Ok(dir) => dir,
@@ -328,6 +333,9 @@ impl LocalStore {
             // Whatever is not named like an object is not ours to judge.
             let Ok(rest) = std::str::from_utf8(&listed.name) else { continue };
             let Ok(hash) = format!("{prefix}{rest}").parse::<ContentHash>() else { continue };
+            if !is_wanted(&hash) {
+                continue;
+            }
             match dir.stat(&listed.name) {
                 Ok(stat) => {
                     objects.push(FoundObject { hash, size: stat.size, stored_at: stat.ctime });

@@ -23,7 +23,7 @@ mod transfer;
 use std::fs::File;
 use std::path::PathBuf;
 
-use crate::object::{ContentHash, DecodeError, LinkGroups, RootTree, Tree};
+use crate::object::{Attributes, ContentHash, DecodeError, LinkGroups, Node, RootTree, Tree};
 use crate::path_text::Shown;
 use crate::sys;
 
@@ -145,6 +145,27 @@ pub trait ObjectStore: ObjectSource {
 /// As [`ObjectSource::read`], or [`StoreError::Undecodable`].
 pub fn read_tree(store: &dyn ObjectSource, hash: &ContentHash) -> Result<Tree, StoreError> {
     decode(store, hash, "tree", Tree::decode)
+}
+
+/// Reads the list of a directory without keeping it: tells of its entries in order, and returns its
+/// length in bytes. What was told before an error is not to be used.
+///
+/// # Errors
+/// As [`read_tree`].
+pub(crate) fn visit_tree(
+    store: &dyn ObjectSource,
+    hash: &ContentHash,
+    see: impl FnMut(&[u8], Attributes, Node),
+) -> Result<u64, StoreError> {
+    decode(store, hash, "tree", |bytes| Tree::visit(bytes, see).map(|()| bytes.len() as u64))
+}
+
+/// As [`read_root_tree`], with the length in bytes.
+pub(crate) fn measure_root_tree(
+    store: &dyn ObjectSource,
+    hash: &ContentHash,
+) -> Result<(RootTree, u64), StoreError> {
+    decode(store, hash, "root tree", |bytes| Ok((RootTree::decode(bytes)?, bytes.len() as u64)))
 }
 
 /// Reads and decodes the top of a snapshot.
