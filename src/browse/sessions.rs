@@ -20,7 +20,7 @@ use super::error::{BrowseError, from_manifest, from_sys};
 use super::head::{self, SnapshotHead};
 use super::key::SessionKey;
 use crate::layout;
-use crate::snapshot::SessionDir;
+use crate::snapshot::{Recency, SessionDir};
 use crate::sys::{self, Dir, FileKind, FileSystemSpace, FileTime, Stat};
 
 /// Sessions whose manifests are remembered.
@@ -223,7 +223,8 @@ impl Sessions {
 
     /// The newest of some sessions: the one that began last.
     pub(super) fn newest(sessions: &BTreeMap<Arc<str>, Session>) -> Option<&Session> {
-        sessions.values().max_by(|a, b| (a.started, &a.key.id).cmp(&(b.started, &b.key.id)))
+        let now = Timestamp::now();
+        sessions.values().max_by_key(|session| Recency::new(session.started, &*session.key.id, now))
     }
 }
 

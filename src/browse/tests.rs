@@ -238,7 +238,7 @@ fn attributes_are_shown_as_captured() {
     symlink("nowhere/\u{fc}", world.project.join("link")).unwrap();
     let dir = Dir::open(&world.project).unwrap();
     dir.make_fifo(b"fifo", 0o600).unwrap();
-    let has_xattrs = dir.set_xattr(b"file", b"user.test", b"value\0").is_ok();
+    let has_xattrs = dir.inode(b"file").unwrap().set_xattr(b"user.test", b"value\0").is_ok();
     let raw = OsStr::from_bytes(b"raw-\xff\n");
     fs::write(world.project.join(raw), "raw").unwrap();
     world.session("s").create_baseline().unwrap();

@@ -136,14 +136,15 @@ impl Step {
     }
 
     /// The steps of a tree; of any other, itself.
-    fn pieces(&self) -> &[Self] {
+    pub(super) fn pieces(&self) -> &[Self] {
         match self {
             Self::PlaceTree { steps, .. } => steps,
             other => std::slice::from_ref(other),
         }
     }
 
-    fn states(&self) -> (Option<&EntryState>, Option<&EntryState>) {
+    /// The state of its path before, and the one after, as far as it is about that.
+    pub(super) fn states(&self) -> (Option<&EntryState>, Option<&EntryState>) {
         match self {
             Self::Remove { current, .. } | Self::RemoveDirectory { current, .. } => {
                 (Some(current), None)

@@ -12,6 +12,7 @@ mod metadata;
 mod pending;
 mod read;
 mod read_back;
+mod recency;
 mod roots;
 mod session_dir;
 mod session_objects;
@@ -32,8 +33,10 @@ pub use manager::{LiveState, SnapshotError, SnapshotManager};
 pub use metadata::{SessionMetadata, SessionOrigin};
 pub use pending::PendingBaseline;
 pub(crate) use pending::{Settled, settle};
+pub use recency::Recency;
 pub(crate) use roots::OpenPath;
 pub use roots::{TrackedPathError, resolve_roots};
 #[cfg(feature = "fuzzing")]
 pub(crate) use session_dir::parse as parse_manifest;
 pub use session_dir::{LoadedManifest, ManifestError, SessionDir};
+pub(crate) use session_objects::store_paths;

@@ -84,6 +84,11 @@ impl SessionDir {
         Ok(Self { path: path.to_owned() })
     }
 
+    /// Whether it was removed since it was opened.
+    pub fn is_gone(&self) -> bool {
+        self.dir().is_err_and(|error| error.is_gone())
+    }
+
     pub(crate) fn dir(&self) -> sys::Result<Dir> {
         Dir::open(&self.path)
     }

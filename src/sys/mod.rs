@@ -27,6 +27,7 @@ mod stat;
 mod xattr;
 
 pub use dir::Dir;
+pub(crate) use dir::MountId;
 pub(crate) use early_flush::EarlyFlush;
 pub(crate) use error::IoContext;
 pub use error::{Error, Result};
@@ -39,8 +40,8 @@ pub(crate) use file::{
 pub(crate) use inode::Inode;
 pub use lock::FileLock;
 pub(crate) use path::{
-    canonical_parent, create_private_dir, create_private_file, current_dir, find_program,
-    plain_absolute, real_or_future_path, real_path,
+    canonical_parent, create_private_dir, create_private_file, current_dir, find_program, identity,
+    links_on_the_way, plain_absolute, real_or_future_path, real_path,
 };
 pub(crate) use priority::lower_priority;
 pub use stat::{Device, FileKind, FileSystemSpace, FileTime, Stat, coarse_now};

@@ -10,6 +10,7 @@ mod faults;
 mod fixture;
 mod hostile;
 mod manners;
+mod meddling;
 mod mount;
 mod mount_command;
 mod mount_tools;

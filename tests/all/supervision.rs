@@ -339,3 +339,76 @@ fn the_older_names_of_the_options_are_accepted() {
     fixture.nono(&["undo", "restore", "latest"]).success();
     assert_eq!(fs::read_to_string(fixture.project().join("a")).unwrap(), "1");
 }
+
+#[test]
+fn whoever_asks_a_byte_at_a_time_keeps_nobody_waiting() {
+    let fixture = Fixture::new();
+    fixture.write("a", "1");
+    fixture.write(
+        "drip.py",
+        "import os, socket, time\n\
+         s = socket.socket(socket.AF_UNIX)\n\
+         s.connect(os.environ['NONO_SOCKET'])\n\
+         for sent in range(200):\n    \
+             s.sendall(b' ')\n    \
+             open('sent', 'w').write(str(sent))\n    \
+             time.sleep(0.1)\n",
+    );
+    // In a session of its own, so that it is not waited for as a child that still writes.
+    let script = "setsid python3 drip.py >/dev/null 2>&1 & while ! [ -s sent ]; do sleep 0.05; done; echo 2 > a";
+    fixture.nono(&["run", "--rollback", "--no-sandbox", "--", "sh", "-c", script]).success();
+    // It went on until it was cut off, and not to its end.
+    let sent: u32 = fs::read_to_string(fixture.project().join("sent")).unwrap().parse().unwrap();
+    assert!(sent < 199, "the supervisor listened to all of it");
+    let show = fixture.nono(&["rollback", "show", "latest", "--json"]).success().json();
+    assert!(show["ended"].is_string(), "{show}");
+}
+
+#[test]
+fn what_the_last_snapshot_of_a_run_lacks_is_said() {
+    let fixture = Fixture::new();
+    fixture.write("a", "1");
+    let run = ["run", "--rollback", "--max-entries", "20", "--"];
+    let script = "for n in $(seq 40); do echo $n > f$n; done";
+    let run = fixture.nono(&[&run[..], &["sh", "-c", script]].concat()).success();
+    assert!(
+        run.stderr.contains("not captured: ") && run.stderr.contains("over the budget"),
+        "{}",
+        run.stderr
+    );
+    // What the state before lacked already was said then.
+    let fixture = Fixture::ordinary_user();
+    fixture.write("secret", "1");
+    let secret = fixture.project().join("secret");
+    fs::set_permissions(&secret, std::os::unix::fs::PermissionsExt::from_mode(0o000)).unwrap();
+    let run = fixture.record("true").success();
+    assert_eq!(run.stderr.matches("not captured").count(), 1, "{}", run.stderr);
+}
+
+#[test]
+fn temporary_files_of_any_depth_do_not_keep_the_last_state_from_being_recorded() {
+    let fixture = Fixture::ordinary_user();
+    fixture.write("a", "1");
+    fixture.write(
+        "deep.py",
+        "import os\n\
+         here = os.open(os.environ['TMPDIR'], os.O_RDONLY)\n\
+         for level in range(20000):\n    \
+             os.mkdir('d', dir_fd=here)\n    \
+             below = os.open('d', os.O_RDONLY, dir_fd=here)\n    \
+             os.close(here)\n    \
+             here = below\n\
+         os.mkdir(os.environ['TMPDIR'] + '/closed', 0o000)\n\
+         print(os.environ['TMPDIR'])\n\
+         open('a', 'w').write('2')\n",
+    );
+    let run = ["run", "--rollback", "--", "/usr/bin/python3", "deep.py"];
+    let run = fixture.nono(&run).success();
+    let scratch = std::path::Path::new(run.stdout.trim());
+    assert!(scratch.is_absolute() && !scratch.exists(), "{}", run.stdout);
+    let list = fixture.nono(&["rollback", "list", "--json"]).success().json();
+    assert_eq!(
+        (&list[0]["status"], &list[0]["changes"]["modified"]),
+        (&"completed".into(), &1.into())
+    );
+}

@@ -130,6 +130,7 @@ pub(in crate::cli) fn run(args: &RunArgs, store: &StoreArgs, context: &Context) 
     retention.finish(&settings, context);
     let (last, changes) = finished?;
     let ended = ended?;
+    commands::snapshot::report_missing(&last, Some(&baseline), context);
     if changes.is_empty() {
         context.say(format_args!("session {id}: nothing changed"));
     } else {
