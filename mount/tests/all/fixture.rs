@@ -4,6 +4,7 @@ use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::time::{Duration, Instant};
 
 use nono_mount::{Mount, MountError, MountOptions};
 use tempfile::TempDir;
@@ -78,4 +79,13 @@ pub(crate) fn many(directories: usize, files: usize) -> crate::memory::Spec {
             (0..files).map(move |f| (format!("f{f}"), file(format!("contents {d} {f}\n"))));
         (format!("d{d}"), dir(entries))
     }))
+}
+
+/// Waits for what must come soon; only the patience is a time.
+pub(crate) fn eventually(what: &str, mut done: impl FnMut() -> bool) {
+    let patience = Instant::now() + Duration::from_secs(30);
+    while !done() {
+        assert!(Instant::now() < patience, "never: {what}");
+        std::thread::yield_now();
+    }
 }

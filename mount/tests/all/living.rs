@@ -3,7 +3,6 @@
 use std::fs;
 use std::io::ErrorKind;
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
 
 use nono_mount::{
     FS_TYPE, Mount, MountError, MountOptions, MountPoint, Unmounted, check_mount_point, mounts,
@@ -11,17 +10,8 @@ use nono_mount::{
 };
 use tempfile::TempDir;
 
-use crate::fixture::{many, mount};
+use crate::fixture::{eventually, many, mount};
 use crate::memory::{Memory, ROOT, dir, file, symlink};
-
-/// Waits for what must come soon; only the patience is a time.
-fn eventually(what: &str, mut done: impl FnMut() -> bool) {
-    let patience = Instant::now() + Duration::from_secs(30);
-    while !done() {
-        assert!(Instant::now() < patience, "never: {what}");
-        std::thread::yield_now();
-    }
-}
 
 #[test]
 fn new_and_removed_sessions_appear_without_remounting() {
