@@ -106,7 +106,7 @@ fn undo(disk: &mut Disk<'_, '_>, step: &Step) -> Result<Option<Failure>, StoreEr
         Step::Exchange { path, target, staged, ino, .. } => {
             undo_exchange(disk, path, target, *staged, *ino)
         }
-        Step::Attributes { path, current, .. } => undo_attributes(disk, path, current.as_ref()),
+        Step::Attributes { path, current, .. } => undo_attributes(disk, path, current.as_deref()),
     }
 }
 
