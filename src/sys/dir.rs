@@ -144,7 +144,7 @@ impl Dir {
     ///
     /// # Errors
     /// ENOENT, EACCES.
-    pub(crate) fn stat(&self, name: &[u8]) -> Result<Stat> {
+    pub fn stat(&self, name: &[u8]) -> Result<Stat> {
         let raw = rustix::fs::statat(&self.fd, name, AtFlags::SYMLINK_NOFOLLOW)
             .map_err(std::io::Error::from);
         // The path is built only for an error: this is the hottest call of a capture.
