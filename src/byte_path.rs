@@ -3,6 +3,9 @@
 //! `std::path` normalises and allocates where bytes are meant to be taken as they are; these are the
 //! few operations that are needed, each written once.
 
+use std::cmp::Ordering;
+use std::iter;
+
 /// `base/name`, or just the name at the top.
 pub(crate) fn join(base: &[u8], name: &[u8]) -> Vec<u8> {
     if base.is_empty() { name.to_vec() } else { [base, b"/", name].concat() }
@@ -42,6 +45,17 @@ pub(crate) fn is_in(path: &[u8], base: &[u8]) -> bool {
     relative_to(path, base).is_some()
 }
 
+/// The order in which a directory stands right before what is in it: that of the names, one after the
+/// other.
+pub(crate) fn order(a: &[u8], b: &[u8]) -> Ordering {
+    match iter::zip(a, b).find(|(a, b)| a != b) {
+        None => a.len().cmp(&b.len()),
+        Some((b'/', _)) => Ordering::Less,
+        Some((_, b'/')) => Ordering::Greater,
+        Some((a, b)) => a.cmp(b),
+    }
+}
+
 /// How many directories are above: what a deepest-first order is made of.
 pub(crate) fn depth(path: &[u8]) -> usize {
     path.iter().filter(|byte| **byte == b'/').count()
@@ -68,6 +82,16 @@ mod tests {
         assert_eq!(all(ancestors(b"a/b")), [b"a"]);
         assert_eq!(all(ancestors(b"/a")), [b""; 0]);
         assert_eq!((depth(b"a"), depth(b"/a/b")), (0, 2));
+    }
+
+    #[test]
+    fn what_is_in_a_directory_stands_right_behind_it() {
+        let sorted = [&b"/a"[..], b"/a/b", b"/a/b/c", b"/a/b-", b"/a-", b"/a.", b"/a0", b"/b"];
+        for (at, a) in sorted.iter().enumerate() {
+            for (other_at, b) in sorted.iter().enumerate() {
+                assert_eq!(order(a, b), at.cmp(&other_at));
+            }
+        }
     }
 
     #[test]

@@ -4,22 +4,21 @@
 //! what a person is told: it leaves out directories whose mtime alone moved, and paths that one of
 //! the two snapshots did not capture, since nothing can be said of those.
 
+mod compare;
 mod lookup;
 
-use std::collections::{BTreeSet, HashSet};
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::byte_path;
 use crate::manifest::NotCapturedSet;
-use crate::object::{
-    Attributes, ContentHash, LinkGroups, Node, RootEntry, RootTree, Tree, TreeEntry,
-};
+use crate::object::{Attributes, ContentHash, LinkGroups, Node};
 use crate::path_text::{serde_path, to_path};
-use crate::store::{ObjectSource, StoreError, read_links, read_root_tree, read_tree};
+use crate::store::{ObjectSource, StoreError, read_links, read_root_tree};
 
+pub use compare::{Differences, compare, differences};
 pub(crate) use lookup::Lookup;
 
 /// How a path changed.
@@ -113,10 +112,11 @@ impl EntryState {
 pub struct Difference {
     /// Absolute path.
     pub path: Vec<u8>,
-    /// State in the older snapshot, if it is there.
-    pub old: Option<EntryState>,
+    /// State in the older snapshot, if it is there. Shared, as whoever works with many differences
+    /// hands their states on.
+    pub old: Option<Arc<EntryState>>,
     /// State in the newer snapshot, if it is there.
-    pub new: Option<EntryState>,
+    pub new: Option<Arc<EntryState>>,
 }
 
 impl Difference {
@@ -150,123 +150,14 @@ impl Difference {
     pub fn change(&self) -> Option<Change> {
         let change_type = self.change_type()?;
         let sizes = (
-            self.old.as_ref().and_then(EntryState::size),
-            self.new.as_ref().and_then(EntryState::size),
+            self.old.as_deref().and_then(EntryState::size),
+            self.new.as_deref().and_then(EntryState::size),
         );
         let size_delta = match (change_type, sizes) {
             (ChangeType::PermissionsChanged, _) | (_, (None, None)) => None,
             (_, (old, new)) => Some(new.unwrap_or(0) - old.unwrap_or(0)),
         };
         Some(Change { path: to_path(&self.path).to_owned(), change_type, size_delta })
-    }
-}
-
-/// Everything that is different between two snapshots, sorted so that a directory stands before
-/// what is in it. Reads only trees that differ.
-///
-/// # Errors
-/// When a tree is missing or damaged.
-pub fn compare(
-    store: &dyn ObjectSource,
-    old_root: &ContentHash,
-    new_root: &ContentHash,
-) -> Result<Vec<Difference>, StoreError> {
-    let mut differences = Vec::new();
-    if old_root == new_root {
-        return Ok(differences);
-    }
-    let old_root = read_root_tree(store, old_root)?;
-    let new_root = read_root_tree(store, new_root)?;
-    let (old, new) = (root_entries(&old_root.entries), root_entries(&new_root.entries));
-    let mut pending: Vec<(Vec<u8>, Option<ContentHash>, Option<ContentHash>)> = Vec::new();
-    compare_entries(b"", &old, &new, &mut differences, &mut pending);
-    // Not recursive: a tree may be deeper than a stack.
-    while let Some((base, old, new)) = pending.pop() {
-        let load = |hash: Option<ContentHash>| match hash {
-            Some(hash) => read_tree(store, &hash),
-            None => Ok(Tree::default()),
-        };
-        let (old, new) = (load(old)?, load(new)?);
-        compare_entries(&base, old.entries(), new.entries(), &mut differences, &mut pending);
-    }
-    if old_root.links != new_root.links {
-        compare_links(store, &old_root, &new_root, &mut differences)?;
-    }
-    // `/` sorts before every other byte here, so that a directory comes right before its contents.
-    differences.sort_by(|a, b| a.path.split(|b| *b == b'/').cmp(b.path.split(|b| *b == b'/')));
-    Ok(differences)
-}
-
-/// Tracked paths in the form of tree entries, named by their whole path.
-fn root_entries(entries: &[RootEntry]) -> Vec<TreeEntry> {
-    let entry = |RootEntry { path, attributes, node }| TreeEntry { name: path, attributes, node };
-    entries.iter().cloned().map(entry).collect()
-}
-
-/// Adds paths that are linked to others than before, though nothing else of them changed.
-fn compare_links(
-    source: &dyn ObjectSource,
-    old_root: &RootTree,
-    new_root: &RootTree,
-    differences: &mut Vec<Difference>,
-) -> Result<(), StoreError> {
-    let old_links = read_links(source, old_root.links.as_ref())?;
-    let new_links = read_links(source, new_root.links.as_ref())?;
-    let old_groups: HashSet<_> = old_links.groups().iter().collect();
-    let new_groups: HashSet<_> = new_links.groups().iter().collect();
-    // A path is in one group at most, so a group that is not in the other set is news to each of
-    // its paths.
-    let paths: BTreeSet<&[u8]> = old_groups
-        .symmetric_difference(&new_groups)
-        .flat_map(|group| group.iter().map(|path| &**path))
-        .collect();
-    let known: HashSet<Vec<u8>> = differences.iter().map(|found| found.path.clone()).collect();
-    let mut old = Lookup::new(source, old_root);
-    let mut new = Lookup::new(source, new_root);
-    for path in paths.into_iter().filter(|path| !known.contains(*path)) {
-        if let (Some(old), Some(new)) = (old.find(path)?, new.find(path)?) {
-            differences.push(Difference { path: path.to_vec(), old: Some(old), new: Some(new) });
-        }
-    }
-    Ok(())
-}
-
-fn compare_entries(
-    base: &[u8],
-    old: &[TreeEntry],
-    new: &[TreeEntry],
-    differences: &mut Vec<Difference>,
-    pending: &mut Vec<(Vec<u8>, Option<ContentHash>, Option<ContentHash>)>,
-) {
-    let (mut old, mut new) = (old.iter().peekable(), new.iter().peekable());
-    loop {
-        let order = match (old.peek(), new.peek()) {
-            (None, None) => return,
-            (Some(_), None) => std::cmp::Ordering::Less,
-            (None, Some(_)) => std::cmp::Ordering::Greater,
-            (Some(old), Some(new)) => old.name.cmp(&new.name),
-        };
-        let before = if order.is_le() { old.next() } else { None };
-        let after = if order.is_ge() { new.next() } else { None };
-        if before == after {
-            continue;
-        }
-        let name = before.or(after).map_or(&b""[..], |entry| &entry.name);
-        let path = byte_path::join(base, name);
-        let tree = |entry: Option<&TreeEntry>| match entry?.node {
-            Node::Directory { tree } => Some(tree),
-            _ => None,
-        };
-        if tree(before) != tree(after) {
-            pending.push((path.clone(), tree(before), tree(after)));
-        }
-        let state = |entry: Option<&TreeEntry>| {
-            entry.map(|entry| EntryState {
-                attributes: entry.attributes.clone(),
-                node: entry.node.clone(),
-            })
-        };
-        differences.push(Difference { path, old: state(before), new: state(after) });
     }
 }
 

@@ -85,6 +85,11 @@ impl Writer {
         self.raw(bytes);
     }
 
+    /// What was appended so far, for whoever passes on long objects in parts: empty it then.
+    pub(crate) fn part(&mut self) -> &mut Vec<u8> {
+        &mut self.0
+    }
+
     pub(crate) fn finish(self) -> Vec<u8> {
         self.0
     }

@@ -107,7 +107,7 @@ impl<'d, 'a, 'b> Commit<'d, 'a, 'b> {
                 self.exchange(path, current, *staged, *ino)
             }
             Step::Attributes { path, current, target } => {
-                self.attributes(path, current.as_ref(), target)
+                self.attributes(path, current.as_deref(), target)
             }
         }
     }

@@ -10,13 +10,15 @@
 use std::collections::HashMap;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use serde::Serialize;
 
 use super::plan::RestorePlan;
+use crate::byte_path;
 use crate::diff::{self, ChangeType, Difference, EntryState};
 use crate::object::ContentHash;
-use crate::path_text::serde_path;
+use crate::path_text::{serde_path, to_path};
 use crate::snapshot::{LoadedManifest, NotCapturedSet, SnapshotKind};
 use crate::store::{ObjectSource, StoreError};
 
@@ -45,6 +47,14 @@ pub enum OnConflict {
     KeepNewer,
 }
 
+/// A path that was changed later.
+struct Found<'a> {
+    path: &'a [u8],
+    change_type: ChangeType,
+    /// Its state on the disk.
+    now: Option<Arc<EntryState>>,
+}
+
 /// The paths of a plan that are in conflict, sorted by path.
 pub(super) fn conflicts(
     store: &dyn ObjectSource,
@@ -55,22 +65,26 @@ pub(super) fn conflicts(
     let last = chain.iter().rev().find(|loaded| loaded.manifest.kind == SnapshotKind::Ordinary);
     let Some(last) = last.map(|loaded| &loaded.manifest) else { return Ok(Vec::new()) };
     let unknown = NotCapturedSet::new(last);
-    let later: HashMap<Vec<u8>, Difference> =
-        diff::compare(store, &last.merkle_root, current_root)?
-            .into_iter()
-            .filter(|difference| {
-                difference.old.is_some() || unknown.reason(&difference.path).is_none()
-            })
-            .map(|difference| (difference.path.clone(), difference))
-            .collect();
-    let mut found: Vec<(&[u8], ChangeType)> = plan
-        .changes
-        .iter()
-        .filter_map(|change| {
-            let path = change.path.as_os_str().as_bytes();
-            Some((path, later.get(path)?.change_type()?))
-        })
-        .collect();
+    // Both come in the same order, and either may be millions: side by side, keeping what is in both.
+    let mut later = diff::differences(store, &last.merkle_root, current_root)?.peekable();
+    let mut found: Vec<Found<'_>> = Vec::new();
+    for change in &plan.changes {
+        let path = change.path.as_os_str().as_bytes();
+        let is_before = |next: &Result<Difference, StoreError>| match next {
+            Ok(next) => byte_path::order(&next.path, path).is_lt(),
+            Err(_) => false,
+        };
+        while later.next_if(is_before).is_some() {}
+        let is_it = |next: &Result<Difference, StoreError>| match next {
+            Ok(next) => next.path == path,
+            Err(_) => true,
+        };
+        let Some(difference) = later.next_if(is_it).transpose()? else { continue };
+        let is_known = difference.old.is_some() || unknown.reason(path).is_none();
+        if let (true, Some(change_type)) = (is_known, difference.change_type()) {
+            found.push(Found { path, change_type, now: difference.new });
+        }
+    }
     for loaded in chain {
         if found.is_empty() {
             break;
@@ -79,20 +93,18 @@ pub(super) fn conflicts(
         let restored =
             safety.restores.and_then(|number| chain.iter().find(|l| l.manifest.number == number));
         let Some(restored) = restored else { continue };
-        let put_there: HashMap<Vec<u8>, Option<EntryState>> =
-            diff::compare(store, &safety.merkle_root, &restored.manifest.merkle_root)?
-                .into_iter()
-                .map(|difference| (difference.path, difference.new))
-                .collect();
-        found.retain(|(path, _)| {
-            let now = later.get(*path).and_then(|difference| difference.new.as_ref());
-            put_there.get(*path).is_none_or(|state| !is_same(state.as_ref(), now))
+        let put_there: HashMap<Vec<u8>, Option<Arc<EntryState>>> =
+            diff::differences(store, &safety.merkle_root, &restored.manifest.merkle_root)?
+                .map(|difference| difference.map(|d| (d.path, d.new)))
+                .collect::<Result<_, _>>()?;
+        found.retain(|Found { path, now, .. }| {
+            put_there.get(*path).is_none_or(|state| !is_same(state.as_ref(), now.as_ref()))
         });
     }
     Ok(found
         .into_iter()
-        .map(|(path, change_type)| Conflict {
-            path: crate::path_text::to_path(path).to_owned(),
+        .map(|Found { path, change_type, .. }| Conflict {
+            path: to_path(path).to_owned(),
             change_type,
             sessions: Vec::new(),
         })
@@ -100,7 +112,7 @@ pub(super) fn conflicts(
 }
 
 /// Whether nobody would call one a change of the other.
-fn is_same(a: Option<&EntryState>, b: Option<&EntryState>) -> bool {
+fn is_same(a: Option<&Arc<EntryState>>, b: Option<&Arc<EntryState>>) -> bool {
     let difference = Difference { path: Vec::new(), old: a.cloned(), new: b.cloned() };
     a == b || difference.change_type().is_none()
 }

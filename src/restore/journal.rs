@@ -7,14 +7,16 @@
 //! same as once. `docs/format.md` has the bytes. The decoder is total: any bytes give a journal or
 //! an error.
 
+use std::io::{self, Write};
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use super::plan::Skipped;
 use crate::byte_path;
 use crate::diff::{Change, Difference, EntryState};
 use crate::layout;
 use crate::object::{
-    ContentHash, DecodeError, FileTime, Reader, Writer, is_name, read_entry, write_entry,
+    ContentHash, DecodeError, FileTime, Hasher, Reader, Writer, is_name, read_entry, write_entry,
 };
 use crate::path_text::to_path;
 use crate::snapshot::SessionDir;
@@ -25,6 +27,8 @@ const JOURNAL_NAME: &[u8] = layout::RESTORE_JOURNAL.as_bytes();
 const MAGIC: &[u8; 8] = b"nonorest";
 const VERSION: u8 = 1;
 const AREA_DIGITS: usize = 16;
+/// As much is written at once.
+const PART_BYTES: usize = 1 << 16;
 /// A journal of millions of steps.
 const MAX_BYTES: u64 = 1 << 32;
 
@@ -79,13 +83,13 @@ pub(super) enum Step {
     /// What is at the path, no directory, is moved into the staging directory.
     Remove {
         path: Vec<u8>,
-        current: EntryState,
+        current: Arc<EntryState>,
         staged: Staged,
     },
     /// An empty directory goes.
     RemoveDirectory {
         path: Vec<u8>,
-        current: EntryState,
+        current: Arc<EntryState>,
     },
     MakeDirectory {
         path: Vec<u8>,
@@ -101,15 +105,15 @@ pub(super) enum Step {
     /// What is staged, with this inode number, gets a path that is free.
     Place {
         path: Vec<u8>,
-        target: EntryState,
+        target: Arc<EntryState>,
         staged: Staged,
         ino: u64,
     },
     /// What is staged and what is at the path change places.
     Exchange {
         path: Vec<u8>,
-        current: EntryState,
-        target: EntryState,
+        current: Arc<EntryState>,
+        target: Arc<EntryState>,
         staged: Staged,
         ino: u64,
     },
@@ -117,8 +121,8 @@ pub(super) enum Step {
     /// an earlier step makes.
     Attributes {
         path: Vec<u8>,
-        current: Option<EntryState>,
-        target: EntryState,
+        current: Option<Arc<EntryState>>,
+        target: Arc<EntryState>,
     },
 }
 
@@ -143,8 +147,16 @@ impl Step {
         }
     }
 
+    /// The steps of a tree; of any other, none.
+    fn pieces_of_tree(&self) -> &[Self] {
+        match self {
+            Self::PlaceTree { steps, .. } => steps,
+            _ => &[],
+        }
+    }
+
     /// The state of its path before, and the one after, as far as it is about that.
-    pub(super) fn states(&self) -> (Option<&EntryState>, Option<&EntryState>) {
+    pub(super) fn states(&self) -> (Option<&Arc<EntryState>>, Option<&Arc<EntryState>>) {
         match self {
             Self::Remove { current, .. } | Self::RemoveDirectory { current, .. } => {
                 (Some(current), None)
@@ -206,7 +218,8 @@ impl Journal {
 
     /// Puts the journal in place of the one before, durably.
     pub(super) fn save(&self, session: &SessionDir) -> sys::Result<()> {
-        session.dir()?.replace_file(JOURNAL_NAME, &self.encode(), 0o600, true)
+        let dir = session.dir()?;
+        dir.replace_file_with(JOURNAL_NAME, 0o600, true, |file| self.write(file))
     }
 
     /// Removes the journal: the restore is over.
@@ -228,7 +241,9 @@ impl Journal {
         }
     }
 
-    pub(crate) fn encode(&self) -> Vec<u8> {
+    /// Writes the bytes a part at a time: of millions of steps they are not made a second time.
+    pub(crate) fn write(&self, out: &mut impl Write) -> io::Result<()> {
+        let mut out = Parts { out, hasher: Hasher::new() };
         let mut writer = Writer::new(MAGIC, VERSION);
         writer.varint(self.snapshot);
         writer.varint(self.safety);
@@ -246,6 +261,11 @@ impl Journal {
                 writer.varint(work.steps.len() as u64);
                 for step in &work.steps {
                     write_step(&mut writer, step);
+                    for piece in step.pieces_of_tree() {
+                        out.pass_on_if_long(&mut writer)?;
+                        write_step(&mut writer, piece);
+                    }
+                    out.pass_on_if_long(&mut writer)?;
                 }
                 writer.varint(work.skipped.len() as u64);
                 for skipped in &work.skipped {
@@ -255,9 +275,15 @@ impl Journal {
                 }
             }
         }
-        let mut bytes = writer.finish();
-        let sum = ContentHash::of(&bytes);
-        bytes.extend_from_slice(sum.as_bytes());
+        out.pass_on(&mut writer)?;
+        out.out.write_all(out.hasher.finish().as_bytes())
+    }
+
+    /// The bytes at once.
+    #[cfg(any(test, feature = "fuzzing"))]
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        self.write(&mut bytes).expect("memory takes everything");
         bytes
     }
 
@@ -290,6 +316,26 @@ impl Journal {
     }
 }
 
+/// Bytes on their way to a file, and their checksum.
+struct Parts<'a, W> {
+    out: &'a mut W,
+    hasher: Hasher,
+}
+
+impl<W: Write> Parts<'_, W> {
+    fn pass_on(&mut self, writer: &mut Writer) -> io::Result<()> {
+        let part = writer.part();
+        self.hasher.update(part);
+        self.out.write_all(part)?;
+        part.clear();
+        Ok(())
+    }
+
+    fn pass_on_if_long(&mut self, writer: &mut Writer) -> io::Result<()> {
+        if writer.part().len() < PART_BYTES { Ok(()) } else { self.pass_on(writer) }
+    }
+}
+
 fn read_work(reader: &mut Reader<'_>, area_count: usize) -> Result<Work, DecodeError> {
     let started = read_time(reader)?;
     let count = reader.count(4)?;
@@ -308,6 +354,7 @@ fn read_work(reader: &mut Reader<'_>, area_count: usize) -> Result<Work, DecodeE
     Ok(Work { started, steps, skipped })
 }
 
+/// Writes a step; the pieces of a tree follow it.
 fn write_step(writer: &mut Writer, step: &Step) {
     let kind = match step {
         Step::Remove { .. } => 1,
@@ -334,9 +381,6 @@ fn write_step(writer: &mut Writer, step: &Step) {
         Step::PlaceTree { staged, steps, .. } => {
             write_staged(writer, *staged);
             writer.varint(steps.len() as u64);
-            for step in steps {
-                write_step(writer, step);
-            }
         }
         _ => {}
     }
@@ -415,9 +459,9 @@ fn read_staged(reader: &mut Reader<'_>, area_count: usize) -> Result<Staged, Dec
     Ok(Staged { area, number: reader.varint()? })
 }
 
-fn read_state(reader: &mut Reader<'_>) -> Result<EntryState, DecodeError> {
+fn read_state(reader: &mut Reader<'_>) -> Result<Arc<EntryState>, DecodeError> {
     let (attributes, node) = read_entry(reader)?;
-    Ok(EntryState { attributes, node })
+    Ok(Arc::new(EntryState { attributes, node }))
 }
 
 fn write_time(writer: &mut Writer, time: FileTime) {
@@ -458,8 +502,8 @@ mod tests {
     use crate::object::arbitrary::entry;
     use proptest::prelude::*;
 
-    fn state() -> impl Strategy<Value = EntryState> {
-        entry().prop_map(|(attributes, node)| EntryState { attributes, node })
+    fn state() -> impl Strategy<Value = Arc<EntryState>> {
+        entry().prop_map(|(attributes, node)| Arc::new(EntryState { attributes, node }))
     }
 
     fn step() -> impl Strategy<Value = Step> {

@@ -147,8 +147,8 @@ impl SnapshotManager {
         let (target, latest) = (&states.target.manifest, &states.latest.manifest);
         let current = self.capture_current(&overlay, target, latest, CacheUse::Read)?;
         let (root, left_out) = (&current.merkle_root, &current.not_captured);
-        let planned = self.planned(&overlay, &states, root, left_out, options)?;
-        Ok(self.report(&planned, target.number, options, true))
+        let mut planned = self.planned(&overlay, &states, root, left_out, options)?;
+        Ok(self.report(&mut planned, target.number, options, true))
     }
 
     /// Brings the tracked paths back to a snapshot, all of them. See
@@ -179,9 +179,9 @@ impl SnapshotManager {
         // Nothing may be collected between the plan and the last byte.
         let _store_lock = self.lock_store()?;
         let states = self.states(number)?;
-        let (current, planned) = self.plan_from_disk(&states, options)?;
+        let (current, mut planned) = self.plan_from_disk(&states, options)?;
         let (started, merkle_root) = (current.started, current.merkle_root);
-        let mut report = self.report(&planned, number, options, false);
+        let mut report = self.report(&mut planned, number, options, false);
         if report.is_refused() {
             report.changes.clear();
             return Ok(report);
@@ -202,7 +202,7 @@ impl SnapshotManager {
         };
         report.safety_snapshot = Some(number);
         let safety = Safety { number, started, merkle_root };
-        let left = self.carry_out(&planned.plan, &target.manifest, &safety)?;
+        let left = self.carry_out(planned.plan, &target.manifest, &safety)?;
         left.retain_made(&mut report.changes);
         report.skipped = left.skipped;
         report.skipped.sort_by(|a, b| a.path.cmp(&b.path));
@@ -234,9 +234,10 @@ impl SnapshotManager {
         Err(RestoreError::NeverStill)
     }
 
+    /// The report that a plan promises. What changes and conflicts moves there: there may be millions.
     fn report(
         &self,
-        planned: &Planned,
+        planned: &mut Planned,
         number: u64,
         options: &RestoreOptions,
         dry_run: bool,
@@ -245,8 +246,8 @@ impl SnapshotManager {
             session_id: self.session().id(),
             snapshot: number,
             dry_run,
-            changes: planned.plan.changes.clone(),
-            conflicts: planned.conflicts.clone(),
+            changes: std::mem::take(&mut planned.plan.changes),
+            conflicts: std::mem::take(&mut planned.conflicts),
             on_conflict: options.on_conflict,
             skipped: planned.plan.skipped.clone(),
             safety_snapshot: None,
@@ -332,13 +333,13 @@ impl SnapshotManager {
     /// Stages, commits and clears up. Returns what was left as it is.
     fn carry_out(
         &self,
-        plan: &RestorePlan,
+        plan: RestorePlan,
         target: &SnapshotManifest,
         safety: &Safety,
     ) -> Result<Left, RestoreError> {
         let roots = &target.roots;
         let mut places = Places::new(roots);
-        let layout = Layout::new(plan, &mut places)?;
+        let layout = Layout::new(&plan, &mut places)?;
         let links = diff::links_of(self.store(), &safety.merkle_root)?;
         let mut journal = Journal {
             snapshot: target.number,
@@ -351,8 +352,7 @@ impl SnapshotManager {
         let staged = areas.make().map_err(RestoreError::from).and_then(|()| {
             let (progress, threads) = (self.progress(), self.threads());
             let started = safety.started;
-            let mut work = stage(self.store(), plan, &layout, &areas, started, progress, threads)?;
-            work.skipped.extend(plan.skipped.iter().cloned());
+            let work = stage(self.store(), plan, &layout, &areas, started, progress, threads)?;
             self.progress().begin(Stage::Flush, None);
             // What is put in place must be on the disk before the name that it replaces goes.
             areas.sync()?;

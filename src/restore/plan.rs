@@ -1,8 +1,8 @@
 //! What a restore will do, as a value: made from two states, changing nothing.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
-use std::os::unix::ffi::OsStrExt;
-use std::path::PathBuf;
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use serde::Serialize;
 
@@ -51,7 +51,7 @@ pub(super) struct Actions {
     pub(super) removals: Vec<Removal>,
     /// Directories that are made, parents first.
     pub(super) directories: Vec<Vec<u8>>,
-    /// Everything else that gets a new inode.
+    /// Everything else that gets a new inode, sorted by path.
     pub(super) puts: Vec<Put>,
     /// Entries that keep their inode and get other attributes.
     pub(super) attributes: Vec<Attribute>,
@@ -67,20 +67,29 @@ impl Actions {
             && self.attributes.is_empty()
             && self.directory_attributes.is_empty()
     }
+
+    /// As [`has_put`](Self::has_put) needs them.
+    fn sort_puts(&mut self) {
+        self.puts.sort_unstable_by(|a, b| a.path.cmp(&b.path));
+    }
+
+    fn has_put(&self, path: &[u8]) -> bool {
+        self.puts.binary_search_by(|put| put.path.as_slice().cmp(path)).is_ok()
+    }
 }
 
 #[derive(Debug, Clone)]
 pub(super) struct Removal {
     pub(super) path: Vec<u8>,
-    pub(super) current: EntryState,
+    pub(super) current: Arc<EntryState>,
 }
 
 #[derive(Debug, Clone)]
 pub(super) struct Put {
     pub(super) path: Vec<u8>,
     /// What is there now, if it is no directory. A directory there is removed first.
-    pub(super) current: Option<EntryState>,
-    pub(super) target: EntryState,
+    pub(super) current: Option<Arc<EntryState>>,
+    pub(super) target: Arc<EntryState>,
     /// Index of the put whose inode this one shares, if it is a further name of it.
     pub(super) link_to: Option<usize>,
 }
@@ -89,8 +98,8 @@ pub(super) struct Put {
 pub(super) struct Attribute {
     pub(super) path: Vec<u8>,
     /// `None` for a directory that the restore makes.
-    pub(super) current: Option<EntryState>,
-    pub(super) target: EntryState,
+    pub(super) current: Option<Arc<EntryState>>,
+    pub(super) target: Arc<EntryState>,
 }
 
 /// Plans how the state `current` becomes `target`.
@@ -103,21 +112,20 @@ pub(super) fn plan(
     let differences = diff::compare(store, current_root, &target.merkle_root)?;
     let mut planner = Planner {
         plan: RestorePlan::default(),
-        puts: BTreeMap::new(),
         kept: HashSet::new(),
         holds_device: directories_with_devices(&differences),
         // What the capture of the current state could not see is in the way, and stays.
         current_left_out: NotCapturedSet::of(&target.roots, current_left_out),
         unknown: NotCapturedSet::new(target),
-        with_attributes: HashSet::new(),
     };
-    for difference in &differences {
+    for difference in differences {
         planner.difference(difference);
     }
+    planner.plan.actions.sort_puts();
     let current = read_root_tree(store, current_root)?;
     let target = read_root_tree(store, &target.merkle_root)?;
-    planner.links(store, &current, &target)?;
-    Ok(planner.finish(&differences))
+    let renewed = planner.links(store, &current, &target)?;
+    Ok(planner.finish(renewed))
 }
 
 /// Directories above a device that is not in the target: it cannot be brought back, so it stays, and
@@ -138,11 +146,8 @@ fn directories_with_devices(differences: &[Difference]) -> HashSet<Vec<u8>> {
 
 struct Planner<'a> {
     plan: RestorePlan,
-    puts: BTreeMap<Vec<u8>, Put>,
     /// Directories that stay with everything in them.
     kept: HashSet<Vec<u8>>,
-    /// Directories whose attributes are set when all else is done.
-    with_attributes: HashSet<Vec<u8>>,
     /// Directories that cannot go because a device in them stays.
     holds_device: HashSet<Vec<u8>>,
     current_left_out: NotCapturedSet<'a>,
@@ -158,48 +163,49 @@ impl Planner<'_> {
         !self.kept.is_empty() && byte_path::ancestors(path).any(|dir| self.kept.contains(dir))
     }
 
-    /// Differences come sorted: a directory before what is in it.
-    fn difference(&mut self, difference: &Difference) {
-        let path = &difference.path;
-        if self.is_kept(path) {
+    /// Differences come sorted: a directory before what is in it. There may be millions, so path and
+    /// states are handed on and not copied.
+    fn difference(&mut self, difference: Difference) {
+        if self.is_kept(&difference.path) {
             return;
         }
-        match (&difference.old, &difference.new) {
+        let change = difference.change();
+        let Difference { path, old, new } = difference;
+        match (old, new) {
             (None, None) => {}
-            (Some(current), None) => self.remove(path, current),
+            (Some(current), None) => {
+                if self.unknown.reason(&path).is_some() {
+                    // The snapshot does not know whether it was there: it is not the session's work.
+                    if matches!(current.node, Node::Directory { .. }) {
+                        self.kept.insert(path);
+                    }
+                    return;
+                }
+                self.remove(path, current);
+            }
             (None, Some(target)) => self.create(path, target),
             (Some(current), Some(target)) => self.change(path, current, target),
         }
+        self.plan.changes.extend(change);
     }
 
-    fn remove(&mut self, path: &[u8], current: &EntryState) {
-        if self.unknown.reason(path).is_some() {
-            // The snapshot does not know whether it was there: it is not the session's work.
-            if matches!(current.node, Node::Directory { .. }) {
-                self.kept.insert(path.to_vec());
-            }
-            return;
-        }
+    fn remove(&mut self, path: Vec<u8>, current: Arc<EntryState>) {
         match current.node {
-            Node::Directory { .. } if self.current_left_out.is_above(path) => {
-                self.skip(path, "the directory holds something that was not captured");
+            Node::Directory { .. } if self.current_left_out.is_above(&path) => {
+                self.skip(&path, "the directory holds something that was not captured");
             }
-            Node::Directory { .. } if self.holds_device.contains(path) => {
-                self.skip(path, "the directory holds a device, which stays");
+            Node::Directory { .. } if self.holds_device.contains(&path) => {
+                self.skip(&path, "the directory holds a device, which stays");
             }
             Node::CharDevice(_) | Node::BlockDevice(_) => {
-                self.skip(path, "a device cannot be brought back, so it is not removed");
+                self.skip(&path, "a device cannot be brought back, so it is not removed");
             }
-            _ => self
-                .plan
-                .actions
-                .removals
-                .push(Removal { path: path.to_vec(), current: current.clone() }),
+            _ => self.plan.actions.removals.push(Removal { path, current }),
         }
     }
 
-    fn create(&mut self, path: &[u8], target: &EntryState) {
-        let reason = self.current_left_out.reason(path);
+    fn create(&mut self, path: Vec<u8>, target: Arc<EntryState>) {
+        let reason = self.current_left_out.reason(&path);
         if let (Some(NotCapturedReason::Excluded { .. }), Node::Directory { .. }) =
             (reason, &target.node)
         {
@@ -207,20 +213,18 @@ impl Planner<'_> {
             return;
         }
         if let Some(reason) = reason {
-            self.kept.insert(path.to_vec());
             let reason = format!("what is there now could not be captured: {reason}");
-            return self.skip(path, reason);
+            self.skip(&path, reason);
+            self.kept.insert(path);
+            return;
         }
         match target.node {
-            Node::Directory { .. } => {
-                self.plan.actions.directories.push(path.to_vec());
-                self.directory_attributes(path, None, target);
-            }
+            Node::Directory { .. } => self.directory(path, target),
             _ => self.put(path, None, target),
         }
     }
 
-    fn change(&mut self, path: &[u8], current: &EntryState, target: &EntryState) {
+    fn change(&mut self, path: Vec<u8>, current: Arc<EntryState>, target: Arc<EntryState>) {
         let both_directories = matches!(
             (&current.node, &target.node),
             (Node::Directory { .. }, Node::Directory { .. })
@@ -229,43 +233,38 @@ impl Planner<'_> {
             return self.directory_attributes(path, Some(current), target);
         }
         if current.node == target.node {
-            return self.plan.actions.attributes.push(Attribute {
-                path: path.to_vec(),
-                current: Some(current.clone()),
-                target: target.clone(),
-            });
+            let current = Some(current);
+            return self.plan.actions.attributes.push(Attribute { path, current, target });
         }
         if let Node::Directory { .. } = current.node {
-            let is_left_out = self.current_left_out.reason(path).is_some();
-            let in_the_way = if is_left_out || self.current_left_out.is_above(path) {
+            let is_left_out = self.current_left_out.reason(&path).is_some();
+            let in_the_way = if is_left_out || self.current_left_out.is_above(&path) {
                 Some("something that was not captured")
             } else {
-                self.holds_device.contains(path).then_some("a device, which stays")
+                self.holds_device.contains(&path).then_some("a device, which stays")
             };
             if let Some(what) = in_the_way {
-                self.kept.insert(path.to_vec());
                 let kind = target.node.kind_name();
                 let reason = format!("it is a directory now that holds {what}, and was a {kind}");
-                return self.skip(path, reason);
-            }
-            if !self.can_make(path, target) {
-                self.kept.insert(path.to_vec());
+                self.skip(&path, reason);
+                self.kept.insert(path);
                 return;
             }
-            let removal = Removal { path: path.to_vec(), current: current.clone() };
-            self.plan.actions.removals.push(removal);
+            if !self.can_make(&path, &target) {
+                self.kept.insert(path);
+                return;
+            }
+            self.plan.actions.removals.push(Removal { path: path.clone(), current });
             return self.put(path, None, target);
         }
         match (&current.node, &target.node) {
             (Node::CharDevice(_) | Node::BlockDevice(_), _) => {
-                self.kept.insert(path.to_vec());
-                self.skip(path, "a device cannot be brought back, so it is not removed");
+                self.skip(&path, "a device cannot be brought back, so it is not removed");
+                self.kept.insert(path);
             }
             (_, Node::Directory { .. }) => {
-                let removal = Removal { path: path.to_vec(), current: current.clone() };
-                self.plan.actions.removals.push(removal);
-                self.plan.actions.directories.push(path.to_vec());
-                self.directory_attributes(path, None, target);
+                self.plan.actions.removals.push(Removal { path: path.clone(), current });
+                self.directory(path, target);
             }
             _ => self.put(path, Some(current), target),
         }
@@ -281,105 +280,110 @@ impl Planner<'_> {
         false
     }
 
-    fn put(&mut self, path: &[u8], current: Option<&EntryState>, target: &EntryState) {
-        if self.can_make(path, target) {
-            let (path, current) = (path.to_vec(), current.cloned());
-            let put = Put { path: path.clone(), current, target: target.clone(), link_to: None };
-            self.puts.insert(path, put);
+    fn put(&mut self, path: Vec<u8>, current: Option<Arc<EntryState>>, target: Arc<EntryState>) {
+        if self.can_make(&path, &target) {
+            self.plan.actions.puts.push(Put { path, current, target, link_to: None });
         }
+    }
+
+    /// A directory that is made.
+    fn directory(&mut self, path: Vec<u8>, target: Arc<EntryState>) {
+        self.plan.actions.directories.push(path.clone());
+        self.directory_attributes(path, None, target);
     }
 
     fn directory_attributes(
         &mut self,
-        path: &[u8],
-        current: Option<&EntryState>,
-        target: &EntryState,
+        path: Vec<u8>,
+        current: Option<Arc<EntryState>>,
+        target: Arc<EntryState>,
     ) {
-        self.with_attributes.insert(path.to_vec());
-        self.plan.actions.directory_attributes.push(Attribute {
-            path: path.to_vec(),
-            current: current.cloned(),
-            target: target.clone(),
-        });
+        self.plan.actions.directory_attributes.push(Attribute { path, current, target });
     }
 
-    /// Hard links: a group that is not exactly as it was is made anew, from one inode.
+    /// Hard links: a group that is not exactly as it was is made anew, from one inode. Returns what gets
+    /// a new inode for that alone.
     fn links(
         &mut self,
         store: &dyn ObjectSource,
         current_root: &RootTree,
         target_root: &RootTree,
-    ) -> Result<(), StoreError> {
+    ) -> Result<Vec<Put>, StoreError> {
         let current = read_links(store, current_root.links.as_ref())?;
         let target = read_links(store, target_root.links.as_ref())?;
         let current_groups: HashSet<&Vec<Box<[u8]>>> = current.groups().iter().collect();
         let target_groups: HashSet<&Vec<Box<[u8]>>> = target.groups().iter().collect();
-        let is_touched = |path: &[u8]| self.puts.contains_key(path);
         // Names that are linked now and were not, or not so: each gets an inode of its own, and
         // the groups link again what belongs together.
         let loosened = current.groups().iter().filter(|group| !target_groups.contains(group));
         let linked = target.groups().iter().filter(|group| {
-            !current_groups.contains(group) || group.iter().any(|path| is_touched(path))
+            !current_groups.contains(group)
+                || group.iter().any(|path| self.plan.actions.has_put(path))
         });
         let paths: BTreeSet<&[u8]> = loosened.chain(linked).flatten().map(|path| &**path).collect();
+        let mut renewed = Vec::new();
+        if paths.is_empty() {
+            return Ok(renewed);
+        }
+        let of_directories = self.plan.actions.directory_attributes.iter();
+        let mut planned: HashSet<Vec<u8>> =
+            of_directories.map(|known| known.path.clone()).collect();
         let mut states = (Lookup::new(store, current_root), Lookup::new(store, target_root));
         for path in paths {
-            self.renew(&mut states, path)?;
+            let Some(put) = self.renew(&mut states, path)? else { continue };
+            renewed.push(put);
+            // Its directory is written to, and so needs its time back, even if nothing else in there
+            // is different.
+            let (parent, _) = byte_path::split(path);
+            if planned.contains(parent) {
+                continue;
+            }
+            let (current, target) = &mut states;
+            if let (Some(now), Some(then)) = (current.find(parent)?, target.find(parent)?) {
+                planned.insert(parent.to_vec());
+                self.directory_attributes(parent.to_vec(), Some(now.into()), then.into());
+            }
         }
-        Ok(())
+        Ok(renewed)
     }
 
-    /// Plans a new inode for a path that keeps its contents.
+    /// A new inode for a path that keeps its contents.
     fn renew(
         &mut self,
         (current, target): &mut (Lookup<'_>, Lookup<'_>),
         path: &[u8],
-    ) -> Result<(), StoreError> {
-        if self.puts.contains_key(path) || self.is_kept(path) || self.kept.contains(path) {
-            return Ok(());
+    ) -> Result<Option<Put>, StoreError> {
+        if self.plan.actions.has_put(path) || self.is_kept(path) || self.kept.contains(path) {
+            return Ok(None);
         }
         let (Some(now), Some(then)) = (current.find(path)?, target.find(path)?) else {
-            return Ok(());
+            return Ok(None);
         };
         if !now.node.same_kind(&then.node) || !self.can_make(path, &then) {
-            return Ok(());
+            return Ok(None);
         }
-        self.put(path, Some(&now), &then);
-        // Its directory is written to, and so needs its time back, even if nothing else in there
-        // is different.
-        let (parent, _) = byte_path::split(path);
-        let is_planned =
-            self.plan.actions.directory_attributes.iter().any(|known| known.path == parent);
-        if !is_planned
-            && let (Some(now), Some(then)) = (current.find(parent)?, target.find(parent)?)
-        {
-            self.directory_attributes(parent, Some(&now), &then);
-        }
-        Ok(())
+        let (current, target) = (Some(now.into()), then.into());
+        Ok(Some(Put { path: path.to_vec(), current, target, link_to: None }))
     }
 
-    fn finish(self, differences: &[Difference]) -> RestorePlan {
-        let skipped: HashSet<&[u8]> =
-            self.plan.skipped.iter().map(|skip| skip.path.as_os_str().as_bytes()).collect();
-        let changes = differences
-            .iter()
-            .filter(|difference| {
-                let path = difference.path.as_slice();
-                let is_unknown = difference.new.is_none() && self.unknown.reason(path).is_some();
-                !is_unknown && !skipped.contains(path) && !self.is_kept(path)
-            })
-            .filter_map(Difference::change)
-            .collect();
+    fn finish(self, renewed: Vec<Put>) -> RestorePlan {
         let mut plan = self.plan;
-        plan.changes = changes;
-        plan.actions.removals.reverse();
+        let skipped = plan.skipped.iter().map(|skip| skip.path.as_path());
+        let skipped: HashSet<&Path> = skipped.collect();
+        plan.changes.retain(|change| !skipped.contains(change.path.as_path()));
+        let actions = &mut plan.actions;
+        actions.removals.reverse();
         // Stable, so that the order does not depend on how many there are of one depth.
-        let attributes = &mut plan.actions.directory_attributes;
+        let attributes = &mut actions.directory_attributes;
         attributes.sort_by_key(|attribute| std::cmp::Reverse(byte_path::depth(&attribute.path)));
         // What gets a new inode needs no attributes set on the old one.
-        plan.actions.attributes.retain(|attribute| !self.puts.contains_key(&attribute.path));
-        plan.actions.puts = self.puts.into_values().collect();
-        plan.bytes_to_write = plan.actions.puts.iter().map(Put::bytes).sum();
+        let has_new_inode: HashSet<&[u8]> = renewed.iter().map(|put| put.path.as_slice()).collect();
+        actions.attributes.retain(|attribute| !has_new_inode.contains(attribute.path.as_slice()));
+        if !renewed.is_empty() {
+            actions.puts.extend(renewed);
+            actions.sort_puts();
+        }
+        plan.bytes_to_write = actions.puts.iter().map(Put::bytes).sum();
         plan
     }
 }
@@ -425,7 +429,7 @@ impl RestorePlan {
             self.actions.puts.push(Put { path, current, target, link_to: None });
         }
         self.actions.attributes = kept;
-        self.actions.puts.sort_by(|a, b| a.path.cmp(&b.path));
+        self.actions.sort_puts();
         self.bytes_to_write = self.actions.puts.iter().map(Put::bytes).sum();
         Ok(())
     }

@@ -106,7 +106,7 @@ fn undo(disk: &mut Disk<'_, '_>, step: &Step) -> Result<Option<Failure>, StoreEr
             undo_exchange(disk, path, target, *staged, *ino)
         }
         Step::Attributes { path, current, target } => {
-            undo_attributes(disk, path, current.as_ref(), target)
+            undo_attributes(disk, path, current.as_deref(), target)
         }
     }
 }

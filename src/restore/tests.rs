@@ -113,8 +113,7 @@ impl Fixture {
         journal.save(manager.session()).unwrap();
         let mut areas = Areas::open(&journal.areas, &target.roots).unwrap();
         areas.make().unwrap();
-        let mut work =
-            stage(store, &plan, &layout, &areas, started, manager.progress(), 1).unwrap();
+        let mut work = stage(store, plan, &layout, &areas, started, manager.progress(), 1).unwrap();
         journal.work = Some(work.clone());
         journal.save(manager.session()).unwrap();
         if steps != ALL_STEPS && steps > work.steps.len() {

@@ -4,7 +4,7 @@
 //! put the full path into their errors.
 
 use std::fs::File;
-use std::io::Write;
+use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
@@ -491,14 +491,27 @@ impl Dir {
         mode: u16,
         durable: bool,
     ) -> Result<()> {
+        self.replace_file_with(name, mode, durable, |file| file.write_all(bytes))
+    }
+
+    /// As [`replace_file`](Self::replace_file), for bytes that are not all in memory: `write` writes them.
+    ///
+    /// # Errors
+    /// As there, and those of `write`.
+    pub(crate) fn replace_file_with(
+        &self,
+        name: &[u8],
+        mode: u16,
+        durable: bool,
+        write: impl FnOnce(&mut File) -> io::Result<()>,
+    ) -> Result<()> {
         let path = self.path_of(name);
         // A name that nobody else takes, so that two writers cannot publish each other's half.
         let random = hex::encode(&super::random_bytes()?[..8]);
         let temp = [b".", name, b".new-", random.as_bytes()].concat();
         let written = (|| {
             let mut file = self.create_file(&temp, mode)?;
-            fail_point::around(Operation::Attributes, || file.write_all(bytes))
-                .at("write", &path)?;
+            fail_point::around(Operation::Attributes, || write(&mut file)).at("write", &path)?;
             if durable {
                 let synced = Operation::SyncFile(Place(self, &temp));
                 fail_point::around(synced, || rustix::fs::fsync(&file)).at("flush", &path)?;

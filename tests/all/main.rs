@@ -8,6 +8,7 @@ mod crash;
 mod extremes;
 mod faults;
 mod fixture;
+mod growth;
 mod hostile;
 mod manners;
 mod meddling;

@@ -208,7 +208,7 @@ fn delete<'a>(
     options: &DiffOptions<'_>,
     entries: &mut Vec<Entry<'a>>,
 ) {
-    let old = difference.old.as_ref();
+    let old = difference.old.as_deref();
     part(difference, old, None, "deleted", has_more, options, entries);
 }
 
@@ -218,7 +218,7 @@ fn create<'a>(
     options: &DiffOptions<'_>,
     entries: &mut Vec<Entry<'a>>,
 ) {
-    let new = difference.new.as_ref();
+    let new = difference.new.as_deref();
     part(difference, None, new, "created", has_more, options, entries);
 }
 

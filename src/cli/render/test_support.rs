@@ -1,6 +1,7 @@
 //! Differences made by hand, with their contents in memory.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use super::DiffOptions;
 use crate::diff::{Difference, EntryState};
@@ -36,7 +37,7 @@ impl TestDiff {
     pub(super) fn add(&mut self, path: &str, old: Option<State>, new: Option<State>) {
         let mut store = |state: State| {
             self.store.write(&state.bytes).unwrap();
-            EntryState { attributes: state.attributes, node: state.node }
+            Arc::new(EntryState { attributes: state.attributes, node: state.node })
         };
         let (old, new) = (old.map(&mut store), new.map(&mut store));
         self.differences.push(Difference { path: path.as_bytes().to_vec(), old, new });

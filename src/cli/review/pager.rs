@@ -6,6 +6,7 @@
 use std::io::{self, BufWriter, Write};
 use std::os::fd::AsFd;
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
 
 use super::screen::Screen;
 use crate::cli::error::CliError;
@@ -47,7 +48,7 @@ impl<'a> Differ<'a> {
             let mut differences = Vec::with_capacity(chunk.len());
             for change in chunk {
                 let path = change.path.as_os_str().as_encoded_bytes();
-                let (old, new) = (old.find(path)?, new.find(path)?);
+                let (old, new) = (old.find(path)?.map(Arc::new), new.find(path)?.map(Arc::new));
                 differences.push(Difference { path: path.to_vec(), old, new });
             }
             write_patch(out, &differences, self.options)?;

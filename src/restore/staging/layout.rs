@@ -52,8 +52,8 @@ pub(super) struct Berth {
 pub(super) struct Job {
     pub(super) area: usize,
     pub(super) parent: Vec<u8>,
-    /// Index in the puts of the plan, and name.
-    pub(super) files: Vec<(usize, Vec<u8>)>,
+    /// Indexes in the puts of the plan.
+    pub(super) files: Vec<usize>,
 }
 
 impl Layout {
@@ -124,11 +124,11 @@ impl Layout {
 
     /// All puts that are no further names of others, by the directory in which they are made.
     pub(super) fn jobs(&self, plan: &RestorePlan) -> Vec<Job> {
-        let mut by_parent = BTreeMap::<(usize, Vec<u8>), Vec<(usize, Vec<u8>)>>::new();
+        let mut by_parent = BTreeMap::<(usize, Vec<u8>), Vec<usize>>::new();
         for (index, put) in plan.actions.puts.iter().enumerate() {
             if put.link_to.is_none() {
-                let Berth { area, parent, name } = self.put(index, &put.path);
-                by_parent.entry((area, parent)).or_default().push((index, name));
+                let Berth { area, parent, .. } = self.put(index, &put.path);
+                by_parent.entry((area, parent)).or_default().push(index);
             }
         }
         let mut jobs = Vec::with_capacity(by_parent.len());

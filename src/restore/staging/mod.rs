@@ -19,7 +19,7 @@ use super::areas::Areas;
 use super::attributes;
 use super::journal::{Step, Work};
 use super::make::make;
-use super::plan::{Attribute, RestorePlan, Skipped};
+use super::plan::{Actions, Attribute, Put, Removal, RestorePlan, Skipped};
 use crate::object::Node;
 use crate::path_text::to_path;
 use crate::progress::{Amount, Progress, Stage};
@@ -36,7 +36,7 @@ const SURELY_COPIED_BYTES: u64 = 256 * 1024;
 /// error nothing but the staging directories has changed.
 pub(super) fn stage(
     store: &LocalStore,
-    plan: &RestorePlan,
+    plan: RestorePlan,
     layout: &Layout,
     areas: &Areas,
     started: FileTime,
@@ -44,30 +44,34 @@ pub(super) fn stage(
     threads: usize,
 ) -> Result<Work, RestoreError> {
     let dirs: Vec<Rc<Dir>> = areas.dirs()?;
-    check_free_space(plan, layout, &dirs)?;
+    check_free_space(&plan, layout, &dirs)?;
     let entries = plan.actions.puts.len() as u64;
     progress.begin(Stage::Stage, Some(Amount { entries, bytes: plan.bytes_to_write }));
     // `Rc` stays on this thread; the workers get plain references.
-    let staging = Staging { store, plan, layout, dirs: dirs.iter().map(|dir| &**dir).collect() };
+    let dirs = dirs.iter().map(|dir| &**dir).collect();
+    let staging = Staging { store, plan: &plan, layout, dirs };
     staging.make_directories()?;
     let pool = rayon::ThreadPoolBuilder::new()
         .num_threads(threads)
         .thread_name(|index| format!("restore-{index}"))
         .build()?;
-    let jobs = layout.jobs(plan);
+    let jobs = layout.jobs(&plan);
     let made = EarlyFlush::during(&staging.dirs, |flush| {
         let make = |buffer: &mut Vec<u8>, job: &Job| staging.files(job, progress, flush, buffer);
         pool.install(|| jobs.par_iter().map_init(Vec::new, make).collect::<Result<Vec<_>, _>>())
     })??;
     let mut inodes = vec![0; plan.actions.puts.len()];
     let mut skipped = Vec::new();
-    for made in made.into_iter().flatten() {
-        inodes[made.put] = made.ino;
+    for (job, made) in jobs.into_iter().zip(made) {
+        for (put, ino) in job.files.into_iter().zip(made.inodes) {
+            inodes[put] = ino;
+        }
         skipped.extend(made.skipped);
     }
     staging.links(&mut inodes, progress)?;
     skipped.extend(staging.attributes_of_directories()?);
-    Ok(Work { started, steps: staging.steps(&inodes), skipped })
+    skipped.extend(plan.skipped);
+    Ok(Work { started, steps: steps(plan.actions, layout, inodes), skipped })
 }
 
 struct Staging<'a> {
@@ -77,10 +81,10 @@ struct Staging<'a> {
     dirs: Vec<&'a Dir>,
 }
 
-/// One put that was made.
+/// What a job made.
 struct Made {
-    put: usize,
-    ino: u64,
+    /// Of its files, in order.
+    inodes: Vec<u64>,
     skipped: Vec<Skipped>,
 }
 
@@ -112,19 +116,20 @@ impl Staging<'_> {
         progress: &dyn Progress,
         flush: &EarlyFlush,
         buffer: &mut Vec<u8>,
-    ) -> Result<Vec<Made>, RestoreError> {
+    ) -> Result<Made, RestoreError> {
         let dir = self.open(job.area, &job.parent)?;
-        let mut all = Vec::with_capacity(job.files.len());
-        for (index, name) in &job.files {
+        let mut all = Made { inodes: Vec::with_capacity(job.files.len()), skipped: Vec::new() };
+        for index in &job.files {
             if progress.is_cancelled() {
                 return Err(RestoreError::Cancelled);
             }
             let put = &self.plan.actions.puts[*index];
+            let Berth { name, .. } = self.layout.put(*index, &put.path);
             let transfer = Transfer::new(buffer, progress);
-            let made = make(self.store, &dir, name, &put.target, &put.path, transfer)?;
+            let made = make(self.store, &dir, &name, &put.target, &put.path, transfer)?;
             flush.wrote(put.bytes());
-            let skipped = skipped(&put.path, made.denied);
-            all.push(Made { put: *index, ino: made.ino, skipped });
+            all.inodes.push(made.ino);
+            all.skipped.extend(skipped(&put.path, made.denied));
         }
         Ok(all)
     }
@@ -151,7 +156,8 @@ impl Staging<'_> {
     /// place: an ordinary user cannot move a directory that may not be written.
     fn attributes_of_directories(&self) -> Result<Vec<Skipped>, RestoreError> {
         let mut all = Vec::new();
-        for Attribute { path, target, .. } in self.new_directories() {
+        // Deepest first.
+        for Attribute { path, target, .. } in &self.plan.actions.directory_attributes {
             if self.layout.tree_over(path).is_none() {
                 continue;
             }
@@ -163,59 +169,55 @@ impl Staging<'_> {
         }
         Ok(all)
     }
-
-    /// Deepest first.
-    fn new_directories(&self) -> impl Iterator<Item = &Attribute> {
-        let attributes = self.plan.actions.directory_attributes.iter();
-        attributes.filter(|attribute| self.layout.tree_of(&attribute.path).is_some())
-    }
-
-    /// All steps, in the one order that works.
-    fn steps(&self, inodes: &[u64]) -> Vec<Step> {
-        let (actions, layout) = (&self.plan.actions, self.layout);
-        let removals = actions.removals.iter().zip(&layout.removals).map(|(removal, staged)| {
-            let (path, current) = (removal.path.clone(), removal.current.clone());
-            match *staged {
-                Some(staged) => Step::Remove { path, current, staged },
-                None => Step::RemoveDirectory { path, current },
-            }
-        });
-        let mut trees: Vec<Vec<Step>> = layout.trees.iter().map(|_| Vec::new()).collect();
-        for path in &actions.directories {
-            if let Some(tree) = layout.tree_of(path) {
-                trees[tree].push(Step::MakeDirectory { path: path.clone() });
-            }
-        }
-        let mut flat = Vec::new();
-        for ((put, staged), ino) in actions.puts.iter().zip(&layout.puts).zip(inodes) {
-            let (path, target, staged, ino) = (put.path.clone(), put.target.clone(), *staged, *ino);
-            let step = match put.current.clone() {
-                Some(current) => Step::Exchange { path, current, target, staged, ino },
-                None => Step::Place { path, target, staged, ino },
-            };
-            match layout.tree_over(&put.path) {
-                Some(tree) => trees[tree].push(step),
-                None => flat.push(step),
-            }
-        }
-        for attribute in self.new_directories() {
-            if let Some(tree) = layout.tree_of(&attribute.path) {
-                trees[tree].push(set(attribute));
-            }
-        }
-        let trees = layout.trees.iter().zip(trees).map(|(tree, steps)| {
-            let (path, staged) = (tree.path.clone(), tree.staged);
-            Step::PlaceTree { path, staged, steps }
-        });
-        let directories = actions.directory_attributes.iter();
-        let directories = directories.filter(|found| layout.tree_of(&found.path).is_none());
-        let attributes = actions.attributes.iter().chain(directories).map(set);
-        removals.chain(trees).chain(flat).chain(attributes).collect()
-    }
 }
 
-fn set(attribute: &Attribute) -> Step {
-    let Attribute { path, current, target } = attribute.clone();
+/// All steps, in the one order that works. The plan becomes them: there may be millions.
+fn steps(actions: Actions, layout: &Layout, inodes: Vec<u64>) -> Vec<Step> {
+    let removals = actions.removals.into_iter().zip(&layout.removals).map(|(removal, staged)| {
+        let Removal { path, current } = removal;
+        match *staged {
+            Some(staged) => Step::Remove { path, current, staged },
+            None => Step::RemoveDirectory { path, current },
+        }
+    });
+    let mut steps: Vec<Step> = removals.collect();
+    let mut trees: Vec<Vec<Step>> = layout.trees.iter().map(|_| Vec::new()).collect();
+    for path in actions.directories {
+        if let Some(tree) = layout.tree_of(&path) {
+            trees[tree].push(Step::MakeDirectory { path });
+        }
+    }
+    let mut flat = Vec::new();
+    for ((put, staged), ino) in actions.puts.into_iter().zip(&layout.puts).zip(inodes) {
+        let Put { path, current, target, .. } = put;
+        let (tree, staged) = (layout.tree_over(&path), *staged);
+        let step = match current {
+            Some(current) => Step::Exchange { path, current, target, staged, ino },
+            None => Step::Place { path, target, staged, ino },
+        };
+        match tree {
+            Some(tree) => trees[tree].push(step),
+            None => flat.push(step),
+        }
+    }
+    let mut attributes: Vec<Step> = actions.attributes.into_iter().map(set).collect();
+    for attribute in actions.directory_attributes {
+        match layout.tree_of(&attribute.path) {
+            Some(tree) => trees[tree].push(set(attribute)),
+            None => attributes.push(set(attribute)),
+        }
+    }
+    steps.extend(layout.trees.iter().zip(trees).map(|(tree, steps)| {
+        let (path, staged) = (tree.path.clone(), tree.staged);
+        Step::PlaceTree { path, staged, steps }
+    }));
+    steps.extend(flat);
+    steps.extend(attributes);
+    steps
+}
+
+fn set(attribute: Attribute) -> Step {
+    let Attribute { path, current, target } = attribute;
     Step::Attributes { path, current, target }
 }
 

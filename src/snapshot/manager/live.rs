@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use super::take::{Why, described};
 use super::{CacheUse, SnapshotError, SnapshotManager};
-use crate::diff::{self, EntryState};
+use crate::diff;
 use crate::manifest::SnapshotManifest;
 use crate::object::{ContentHash, Node};
 use crate::path_text::to_path;
@@ -36,10 +36,8 @@ impl SnapshotManager {
         let capture = self.capture_current(&overlay, since, &latest.manifest, CacheUse::Read)?;
         let (manifest, _) = described(capture, Some(&latest), Why::Asked(None), &since.roots);
         let changed = diff::compare(&overlay, &since.merkle_root, &manifest.merkle_root)?;
-        let files = changed.into_iter().filter_map(|difference| match difference.new {
-            Some(EntryState { node: Node::File { hash, .. }, .. }) => {
-                Some((hash, to_path(&difference.path).to_owned()))
-            }
+        let files = changed.into_iter().filter_map(|difference| match difference.new?.node {
+            Node::File { hash, .. } => Some((hash, to_path(&difference.path).to_owned())),
             _ => None,
         });
         let files = files.collect();

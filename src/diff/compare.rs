@@ -1,0 +1,205 @@
+//! Two snapshots side by side, from the top down, through nothing that is equal.
+
+use std::cmp::Ordering;
+use std::collections::{BTreeSet, HashSet};
+use std::iter::Peekable;
+use std::sync::Arc;
+use std::vec;
+
+use super::{Difference, EntryState, Lookup};
+use crate::byte_path;
+use crate::object::{ContentHash, Node, RootEntry, RootTree, Tree, TreeEntry};
+use crate::store::{ObjectSource, StoreError, read_links, read_root_tree, read_tree};
+
+/// Everything that is different between two snapshots, sorted so that a directory stands before
+/// what is in it. Reads only trees that differ.
+///
+/// # Errors
+/// When a tree is missing or damaged.
+pub fn compare(
+    store: &dyn ObjectSource,
+    old_root: &ContentHash,
+    new_root: &ContentHash,
+) -> Result<Vec<Difference>, StoreError> {
+    differences(store, old_root, new_root)?.collect()
+}
+
+/// As [`compare`], one difference after the other: for whoever needs each but once, since there may be
+/// millions.
+///
+/// # Errors
+/// When a root tree or a list of links is missing or damaged; what is below is found out on the way.
+pub fn differences<'a>(
+    source: &'a dyn ObjectSource,
+    old_root: &ContentHash,
+    new_root: &ContentHash,
+) -> Result<Differences<'a>, StoreError> {
+    let mut found = Differences {
+        source,
+        base: Vec::new(),
+        levels: Vec::new(),
+        below: None,
+        ahead: None,
+        links: Vec::new().into_iter().peekable(),
+    };
+    if old_root != new_root {
+        let old = read_root_tree(source, old_root)?;
+        let new = read_root_tree(source, new_root)?;
+        if old.links != new.links {
+            found.links = other_links(source, &old, &new)?.into_iter().peekable();
+        }
+        found.enter(Vec::new(), root_entries(old.entries), root_entries(new.entries));
+    }
+    Ok(found)
+}
+
+/// The differences of two snapshots, in the order of [`compare`]. Ends after an error.
+pub struct Differences<'a> {
+    source: &'a dyn ObjectSource,
+    /// The directory that the last level lists.
+    base: Vec<u8>,
+    /// What is still to be compared, from the top down. Not the program's stack: a tree may be deeper.
+    levels: Vec<Level>,
+    /// What the last difference was about, if its contents come next.
+    below: Option<(Vec<u8>, Option<ContentHash>, Option<ContentHash>)>,
+    /// The next difference of the trees.
+    ahead: Option<Difference>,
+    /// Paths that are linked to others than before, in order; something else of them may be different
+    /// as well.
+    links: Peekable<vec::IntoIter<Difference>>,
+}
+
+struct Level {
+    /// Length of the directory's path.
+    base_len: usize,
+    old: Peekable<vec::IntoIter<TreeEntry>>,
+    new: Peekable<vec::IntoIter<TreeEntry>>,
+}
+
+impl std::fmt::Debug for Differences<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Differences").field("depth", &self.levels.len()).finish_non_exhaustive()
+    }
+}
+
+impl Iterator for Differences<'_> {
+    type Item = Result<Difference, StoreError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.ahead.is_none() {
+            match self.of_trees() {
+                Ok(found) => self.ahead = found,
+                Err(error) => {
+                    self.levels.clear();
+                    self.links = Vec::new().into_iter().peekable();
+                    return Some(Err(error));
+                }
+            }
+        }
+        let order = match (&self.ahead, self.links.peek()) {
+            (Some(found), Some(linked)) => byte_path::order(&found.path, &linked.path),
+            (None, Some(_)) => Ordering::Greater,
+            _ => Ordering::Less,
+        };
+        match order {
+            Ordering::Less => self.ahead.take().map(Ok),
+            Ordering::Greater => self.links.next().map(Ok),
+            Ordering::Equal => {
+                self.links.next();
+                self.ahead.take().map(Ok)
+            }
+        }
+    }
+}
+
+impl Differences<'_> {
+    fn enter(&mut self, base: Vec<u8>, old: Vec<TreeEntry>, new: Vec<TreeEntry>) {
+        let (old, new) = (old.into_iter().peekable(), new.into_iter().peekable());
+        self.levels.push(Level { base_len: base.len(), old, new });
+        self.base = base;
+    }
+
+    /// The next difference that the trees tell.
+    fn of_trees(&mut self) -> Result<Option<Difference>, StoreError> {
+        if let Some((path, old, new)) = self.below.take() {
+            let load = |hash: Option<ContentHash>| match hash {
+                Some(hash) => read_tree(self.source, &hash).map(Tree::into_entries),
+                None => Ok(Vec::new()),
+            };
+            let (old, new) = (load(old)?, load(new)?);
+            self.enter(path, old, new);
+        }
+        while let Some(level) = self.levels.last_mut() {
+            self.base.truncate(level.base_len);
+            let order = match (level.old.peek(), level.new.peek()) {
+                (None, None) => {
+                    self.levels.pop();
+                    continue;
+                }
+                (Some(_), None) => Ordering::Less,
+                (None, Some(_)) => Ordering::Greater,
+                // Tracked paths are whole paths; everywhere else this is the order of the names.
+                (Some(old), Some(new)) => byte_path::order(&old.name, &new.name),
+            };
+            let before = if order.is_le() { level.old.next() } else { None };
+            let after = if order.is_ge() { level.new.next() } else { None };
+            if before == after {
+                continue;
+            }
+            let name = before.as_ref().or(after.as_ref()).map_or(&b""[..], |entry| &entry.name);
+            let path = byte_path::join(&self.base, name);
+            let tree = |entry: &Option<TreeEntry>| match entry.as_ref()?.node {
+                Node::Directory { tree } => Some(tree),
+                _ => None,
+            };
+            let trees = (tree(&before), tree(&after));
+            if trees.0 != trees.1 {
+                self.below = Some((path.clone(), trees.0, trees.1));
+            }
+            return Ok(Some(Difference { path, old: state(before), new: state(after) }));
+        }
+        Ok(None)
+    }
+}
+
+fn state(entry: Option<TreeEntry>) -> Option<Arc<EntryState>> {
+    let TreeEntry { attributes, node, .. } = entry?;
+    Some(Arc::new(EntryState { attributes, node }))
+}
+
+/// Tracked paths in the form of tree entries, named by their whole path.
+fn root_entries(entries: Vec<RootEntry>) -> Vec<TreeEntry> {
+    let entry = |RootEntry { path, attributes, node }| TreeEntry { name: path, attributes, node };
+    let mut entries: Vec<TreeEntry> = entries.into_iter().map(entry).collect();
+    entries.sort_by(|a, b| byte_path::order(&a.name, &b.name));
+    entries
+}
+
+/// Paths of both snapshots that are linked to others than before.
+fn other_links(
+    source: &dyn ObjectSource,
+    old_root: &RootTree,
+    new_root: &RootTree,
+) -> Result<Vec<Difference>, StoreError> {
+    let old_links = read_links(source, old_root.links.as_ref())?;
+    let new_links = read_links(source, new_root.links.as_ref())?;
+    let old_groups: HashSet<_> = old_links.groups().iter().collect();
+    let new_groups: HashSet<_> = new_links.groups().iter().collect();
+    // A path is in one group at most, so a group that is not in the other set is news to each of
+    // its paths.
+    let paths: BTreeSet<&[u8]> = old_groups
+        .symmetric_difference(&new_groups)
+        .flat_map(|group| group.iter().map(|path| &**path))
+        .collect();
+    let mut old = Lookup::new(source, old_root);
+    let mut new = Lookup::new(source, new_root);
+    let mut found = Vec::new();
+    for path in paths {
+        if let (Some(old), Some(new)) = (old.find(path)?, new.find(path)?) {
+            let (old, new) = (Some(Arc::new(old)), Some(Arc::new(new)));
+            found.push(Difference { path: path.to_vec(), old, new });
+        }
+    }
+    found.sort_by(|a, b| byte_path::order(&a.path, &b.path));
+    Ok(found)
+}

@@ -1,0 +1,193 @@
+//! What a command costs as a store grows, counted and not timed: its calls that read, and what they read,
+//! as the kernel counts them for a process. `scripts/bench` has the times.
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Stdio};
+
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
+
+use crate::fixture::Fixture;
+
+/// Sizes, each twice the one before. What grows in proportion then grows by twice as much from the
+/// second to the third as from the first to the second, and what grows with the square by four times.
+const SIZES: [usize; 3] = [8, 16, 32];
+
+/// What a process read.
+#[derive(Debug, Clone, Copy)]
+struct Reads {
+    calls: i64,
+    bytes: i64,
+}
+
+impl Reads {
+    fn of(pid: u32) -> Self {
+        let counted = fs::read_to_string(format!("/proc/{pid}/io")).unwrap();
+        let field = |name: &str| {
+            let mut lines = counted.lines();
+            lines.find_map(|line| line.strip_prefix(name)).unwrap().trim().parse().unwrap()
+        };
+        Self { calls: field("syscr:"), bytes: field("rchar:") }
+    }
+
+    /// Of a command that succeeds.
+    fn during(mut command: Command) -> Self {
+        let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        // It is over and can still be asked.
+        let over = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
+        waitid(WaitId::Pid(Pid::from_child(&child)), over).unwrap();
+        let reads = Self::of(child.id());
+        assert!(child.wait().unwrap().success(), "{command:?}");
+        reads
+    }
+}
+
+/// One session that gets more snapshots, each with another change.
+struct Growing {
+    fixture: Fixture,
+    session: String,
+    snapshots: usize,
+}
+
+impl Growing {
+    fn new() -> Self {
+        let fixture = Fixture::in_memory();
+        for index in 0..200 {
+            fixture.write(&format!("dir{}/file{index}", index % 10), index.to_string());
+        }
+        let made = fixture.nono(&["snapshot", "--json", "."]).success().json();
+        let session = made["session_id"].as_str().unwrap().to_owned();
+        Self { fixture, session, snapshots: 1 }
+    }
+
+    fn grow_to(&mut self, size: usize) {
+        while self.snapshots < size {
+            self.fixture.write("dir3/file3", format!("version {}", self.snapshots));
+            self.take();
+        }
+    }
+
+    fn take(&mut self) {
+        self.fixture.nono(&["snapshot", "--session", &self.session]).success();
+        self.snapshots += 1;
+    }
+
+    fn reads(&self, arguments: &[&str]) -> Reads {
+        Reads::during(self.fixture.command(arguments))
+    }
+}
+
+/// Calls and bytes at each size.
+fn measured(measure: impl Fn(&mut Growing) -> Reads) -> [Reads; 3] {
+    let mut growing = Growing::new();
+    SIZES.map(|size| {
+        growing.grow_to(size);
+        measure(&mut growing)
+    })
+}
+
+/// What may differ from run to run: the kernel hands out a short read here and there.
+const NOISE: i64 = 8;
+
+#[track_caller]
+fn assert_at_most_in_proportion(numbers: [i64; 3]) {
+    let [first, second, third] = numbers;
+    let (once, twice) = (second - first, third - second);
+    // A quarter more for numbers and lengths that get more digits; with the square it were twice as much.
+    assert!(twice <= once * 5 / 2 + NOISE, "{numbers:?}");
+}
+
+#[track_caller]
+fn assert_constant(numbers: [i64; 3]) {
+    assert!(numbers[2] - numbers[0] <= NOISE, "{numbers:?}");
+}
+
+#[test]
+fn a_list_reads_as_many_files_however_many_snapshots_there_are() {
+    let reads = measured(|growing| growing.reads(&["rollback", "list"]));
+    assert_constant(reads.map(|reads| reads.calls));
+    // A session's manifest names all its snapshots.
+    assert_at_most_in_proportion(reads.map(|reads| reads.bytes));
+}
+
+#[test]
+fn a_snapshot_of_an_unchanged_tree_reads_as_many_files_however_many_came_before() {
+    let reads = measured(|growing| {
+        // What the last change left as new as the cache is hashed again, once.
+        growing.take();
+        growing.snapshots += 1;
+        growing.reads(&["snapshot", "--session", &growing.session])
+    });
+    assert_constant(reads.map(|reads| reads.calls));
+    assert_at_most_in_proportion(reads.map(|reads| reads.bytes));
+}
+
+#[test]
+fn a_snapshot_of_an_unchanged_tree_reads_as_much_however_many_files_are_in_its_directories() {
+    let mut growing = Growing::new();
+    let calls = [100, 200, 400].map(|more| {
+        for index in 0..more {
+            growing.fixture.write(&format!("dir{}/{more}-{index}", index % 10), "new");
+        }
+        growing.take();
+        growing.take();
+        growing.snapshots += 1;
+        growing.reads(&["snapshot", "--session", &growing.session]).calls
+    });
+    assert_constant(calls);
+}
+
+#[test]
+fn comparing_two_snapshots_reads_as_much_however_many_there_are() {
+    let reads = measured(|growing| {
+        let [old, new] = [0, 1].map(|number| format!("{}/{number}", growing.session));
+        growing.reads(&["rollback", "diff", &old, &new])
+    });
+    assert_constant(reads.map(|reads| reads.calls));
+}
+
+#[test]
+fn what_looks_at_every_snapshot_reads_in_proportion_to_their_number() {
+    let commands: [fn(&mut Growing) -> Reads; 4] = [
+        |growing| growing.reads(&["rollback", "show", &growing.session]),
+        |growing| growing.reads(&["rollback", "verify", "--all"]),
+        |growing| growing.reads(&["rollback", "restore", "--dry-run", &growing.session]),
+        |growing| {
+            let copy = growing.fixture.path(&format!("copy{}", growing.snapshots));
+            let mut copying = Command::new("cp");
+            copying.arg("-a").arg(growing.fixture.store()).arg(&copy);
+            assert!(copying.status().unwrap().success());
+            let copy = copy.to_str().unwrap();
+            growing.reads(&["rollback", "cleanup", "--root", copy, "--all", "--yes"])
+        },
+    ];
+    for command in commands {
+        let reads = measured(command);
+        assert_at_most_in_proportion(reads.map(|reads| reads.calls));
+        assert_at_most_in_proportion(reads.map(|reads| reads.bytes));
+    }
+}
+
+#[test]
+fn a_mount_is_ready_after_as_many_reads_however_many_snapshots_there_are() {
+    let tried = Fixture::new();
+    tried.nono(&["snapshot", "."]).success();
+    fs::create_dir(tried.path("mnt")).unwrap();
+    let Some(mount) = crate::mount::mount(&tried.store(), &tried.path("mnt")) else { return };
+    drop(mount);
+    let reads = measured(|growing| {
+        let point = growing.fixture.path("mnt");
+        let arguments = ["mount", "--foreground", "--json", point.to_str().unwrap()];
+        let mut command = growing.fixture.command(&arguments);
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        // It says so when it is ready.
+        let mut said = Vec::new();
+        BufReader::new(child.stdout.as_mut().unwrap()).read_until(b'}', &mut said).unwrap();
+        assert!(!said.is_empty());
+        let reads = Reads::of(child.id());
+        kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
+        assert!(child.wait().unwrap().success());
+        reads
+    });
+    assert_constant(reads.map(|reads| reads.calls));
+}
