@@ -35,6 +35,7 @@ pub mod diff;
 pub mod fuzzing;
 pub mod gc;
 mod layout;
+mod manifest;
 pub mod object;
 pub mod path_text;
 pub mod progress;

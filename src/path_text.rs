@@ -69,6 +69,11 @@ fn push_hex(out: &mut String, byte: u8) {
     let _ = write!(out, "\\x{byte:02x}");
 }
 
+/// Whether a character does something to a terminal: control characters, and the marks that reorder text.
+pub fn moves_text(c: char) -> bool {
+    c.is_control() || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
 /// A path made safe for a terminal: control characters and invalid bytes are escaped.
 #[derive(Clone, Copy)]
 pub struct Shown<'a>(&'a [u8]);
@@ -89,9 +94,7 @@ impl fmt::Display for Shown<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for chunk in self.0.utf8_chunks() {
             for c in chunk.valid().chars() {
-                // Besides control characters, the marks that reorder text on a terminal.
-                if c.is_control() || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
-                {
+                if moves_text(c) {
                     write!(f, "{}", c.escape_default())?;
                 } else {
                     f.write_char(c)?;

@@ -2,7 +2,8 @@
 //!
 //! Looked up on the disk each time; what a manifest says is remembered as long as the file's `stat`
 //! stays. A session is a directory with a manifest. A name that could not be a folder in the mount
-//! (hidden, not UTF-8, `latest`) is no session.
+//! (hidden, not UTF-8, `latest`) is no session. A baseline that is announced and not yet durable is
+//! shown: it is the same state before it is a snapshot as after, and every byte is checked in any case.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -19,7 +20,7 @@ use super::error::{BrowseError, from_manifest, from_sys};
 use super::head::{self, SnapshotHead};
 use super::key::SessionKey;
 use crate::layout;
-use crate::snapshot::SessionDir;
+use crate::snapshot::{Recency, SessionDir};
 use crate::sys::{self, Dir, FileKind, FileSystemSpace, FileTime, Stat};
 
 /// Sessions whose manifests are remembered.
@@ -170,7 +171,11 @@ impl Sessions {
     /// Numbers of the snapshots of a session, ascending.
     pub(super) fn numbers(&self, session: &SessionKey) -> io::Result<Vec<u64>> {
         let dir = SessionDir::open(&self.path(session)).map_err(from_manifest)?;
-        dir.snapshot_numbers().map_err(from_manifest)
+        let numbers = dir.snapshot_numbers().map_err(from_manifest)?;
+        if numbers.is_empty() && self.written(session, 0).is_ok() {
+            return Ok(vec![0]);
+        }
+        Ok(numbers)
     }
 
     /// What the manifest of a snapshot says.
@@ -186,8 +191,7 @@ impl Sessions {
         session: &SessionKey,
         number: u64,
     ) -> io::Result<SnapshotHead> {
-        let name = layout::snapshot_manifest(number).into_bytes();
-        let stat = dir.stat(&name).map_err(from_sys)?;
+        let (name, stat) = find_manifest(dir, number).map_err(from_sys)?;
         let key = (session.clone(), number);
         if let Some((known, head)) = self.snapshots.lock().get(&key)
             && known.same_state(&stat)
@@ -202,7 +206,7 @@ impl Sessions {
     /// When the manifest of a snapshot was written.
     pub(super) fn written(&self, session: &SessionKey, number: u64) -> io::Result<FileTime> {
         let dir = Dir::open(&self.path(session)).map_err(from_sys)?;
-        Ok(dir.stat(&layout::snapshot_manifest(number).into_bytes()).map_err(from_sys)?.mtime)
+        Ok(find_manifest(&dir, number).map_err(from_sys)?.1.mtime)
     }
 
     /// When the newest of the stores' root directories changed.
@@ -219,7 +223,26 @@ impl Sessions {
 
     /// The newest of some sessions: the one that began last.
     pub(super) fn newest(sessions: &BTreeMap<Arc<str>, Session>) -> Option<&Session> {
-        sessions.values().max_by(|a, b| (a.started, &a.key.id).cmp(&(b.started, &b.key.id)))
+        let now = Timestamp::now();
+        sessions.values().max_by_key(|session| Recency::new(session.started, &*session.key.id, now))
+    }
+}
+
+/// The path of a snapshot's manifest in its session, or of its announcement.
+fn find_manifest(session: &Dir, number: u64) -> sys::Result<(Vec<u8>, Stat)> {
+    let published = layout::snapshot_manifest(number).into_bytes();
+    match session.stat(&published) {
+        Err(error) if error.is_gone() && number == 0 => {}
+        found => return Ok((published, found?)),
+    }
+    let pending = layout::pending_manifest().into_bytes();
+    match session.stat(&pending) {
+        // It goes after the other one has come.
+        Err(error) if error.is_gone() => {
+            let stat = session.stat(&published)?;
+            Ok((published, stat))
+        }
+        found => Ok((pending, found?)),
     }
 }
 

@@ -158,6 +158,34 @@ fn sessions_and_snapshots_are_folders_and_latest_follows() {
 }
 
 #[test]
+fn a_baseline_is_shown_before_it_is_durable_and_is_the_same_afterwards() {
+    let world = World::new();
+    world.write("a", "one");
+    let manager = world.session("s");
+    let tree = world.tree();
+    let pending = manager.begin_baseline().unwrap();
+    // Its session has no manifest yet: that one comes first in a recorded run.
+    manager.session().save_metadata(&SessionMetadata::new("s".into(), vec![], vec![])).unwrap();
+    assert_eq!(names(&tree, "s"), ["0", "latest"]);
+    assert_eq!(target(&tree, "s/latest"), "0");
+    let file = world.inside("s/0", "a");
+    assert_eq!(read(&tree, &file).unwrap(), b"one");
+    let before = state(&tree, &file);
+    pending.publish().unwrap();
+    assert_eq!(names(&tree, "s"), ["0", "latest"]);
+    assert_eq!(state(&tree, &file), before);
+    // One that was given up is gone.
+    let manager = world.session("lost");
+    drop(manager.begin_baseline().unwrap());
+    manager.session().save_metadata(&SessionMetadata::new("lost".into(), vec![], vec![])).unwrap();
+    assert_eq!(names(&tree, "lost"), ["0", "latest"]);
+    let snapshots = manager.session().path().join("snapshots/0");
+    fs::rename(snapshots.join("manifest.pending.json"), snapshots.join("manifest.lost.json"))
+        .unwrap();
+    assert_eq!(names(&tree, "lost"), [""; 0]);
+}
+
+#[test]
 fn only_the_root_and_sessions_change() {
     let world = World::new();
     world.write("file", "x");
@@ -212,7 +240,7 @@ fn attributes_are_shown_as_captured() {
     symlink("nowhere/\u{fc}", world.project.join("link")).unwrap();
     let dir = Dir::open(&world.project).unwrap();
     dir.make_fifo(b"fifo", 0o600).unwrap();
-    let has_xattrs = dir.set_xattr(b"file", b"user.test", b"value\0").is_ok();
+    let has_xattrs = dir.inode(b"file").unwrap().set_xattr(b"user.test", b"value\0").is_ok();
     let raw = OsStr::from_bytes(b"raw-\xff\n");
     fs::write(world.project.join(raw), "raw").unwrap();
     world.session("s").create_baseline().unwrap();

@@ -2,14 +2,15 @@
 //!
 //! The command cannot write the store, so `nono snapshot` inside of it sends one line to the
 //! supervisor's socket and gets one line back, both JSON. All that can be asked for is one more
-//! snapshot of what is recorded anyway; who asks is not trusted with more.
+//! snapshot of what is recorded anyway; who asks is not trusted with more, and nobody waits for whoever
+//! asks slowly: a conversation has a deadline as a whole, and ends when the command has.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use rustix::event::{PollFd, PollFlags, poll};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde::{Deserialize, Serialize};
 
 use super::commands::snapshot::SnapshotReport;
@@ -26,8 +27,10 @@ const MAX_REQUEST_BYTES: u64 = 4096;
 const MAX_IGNORED_BYTES: u64 = 1 << 16;
 /// A command that asks again and again must not fill the disk.
 const MAX_CHECKPOINTS: u64 = 1000;
-/// So long a line may take.
+/// So long a request may take from its first byte to its last.
 const PATIENCE: Duration = Duration::from_secs(2);
+/// So long whoever asked may take to read the reply, which names every change.
+const REPLY_PATIENCE: Duration = Duration::from_secs(20);
 
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -87,21 +90,37 @@ impl Server {
                 Err(error) => return tracing::warn!("no more checkpoints: {error}"),
             }
             let Ok((stream, _)) = self.listener.accept() else { continue };
-            if let Err(error) = answer(stream, recording, &mut left) {
+            if let Err(error) = self.answer(&stream, recording, &mut left) {
                 tracing::debug!("a request for a checkpoint came to nothing: {error}");
             }
         }
     }
 }
 
-fn answer(stream: UnixStream, recording: &Recording, left: &mut u64) -> io::Result<()> {
-    stream.set_nonblocking(false)?;
-    stream.set_read_timeout(Some(PATIENCE))?;
-    stream.set_write_timeout(Some(PATIENCE))?;
-    let mut line = Vec::new();
-    BufReader::new((&stream).take(MAX_REQUEST_BYTES)).read_until(b'\n', &mut line)?;
+impl Server {
+    fn answer(&self, stream: &UnixStream, recording: &Recording, left: &mut u64) -> io::Result<()> {
+        stream.set_nonblocking(true)?;
+        let patient = |patience| Patient {
+            stream,
+            stopped: &self.stopped,
+            deadline: Instant::now() + patience,
+        };
+        let mut line = Vec::new();
+        BufReader::new(patient(PATIENCE).take(MAX_REQUEST_BYTES)).read_until(b'\n', &mut line)?;
+        let mut reply = serde_json::to_vec(&reply(&line, recording, left))?;
+        reply.push(b'\n');
+        let mut peer = patient(REPLY_PATIENCE);
+        peer.write_all(&reply)?;
+        stream.shutdown(std::net::Shutdown::Write)?;
+        // What is left unread would make the kernel throw the reply away.
+        io::copy(&mut peer.take(MAX_IGNORED_BYTES), &mut io::sink())?;
+        Ok(())
+    }
+}
+
+fn reply(request: &[u8], recording: &Recording, left: &mut u64) -> Reply {
     let refused = |reason: String| Reply::Refused { reason };
-    let reply = match serde_json::from_slice(&line) {
+    match serde_json::from_slice(request) {
         Err(error) => refused(format!("not a request: {error}")),
         Ok(Request::Checkpoint) if *left == 0 => {
             refused(format!("{MAX_CHECKPOINTS} checkpoints were taken, and that is all"))
@@ -113,14 +132,57 @@ fn answer(stream: UnixStream, recording: &Recording, left: &mut u64) -> io::Resu
             }
             Err(error) => refused(error.to_string()),
         },
-    };
-    let mut reply = serde_json::to_vec(&reply)?;
-    reply.push(b'\n');
-    (&stream).write_all(&reply)?;
-    stream.shutdown(std::net::Shutdown::Write)?;
-    // What is left unread would make the kernel throw the reply away.
-    io::copy(&mut (&stream).take(MAX_IGNORED_BYTES), &mut io::sink())?;
-    Ok(())
+    }
+}
+
+/// Somebody at the other end of a stream that does not block, waited for until a deadline, and no
+/// longer than the command lives.
+struct Patient<'a> {
+    stream: &'a UnixStream,
+    stopped: &'a UnixStream,
+    deadline: Instant,
+}
+
+impl Patient<'_> {
+    fn wait(&self, what: PollFlags) -> io::Result<()> {
+        loop {
+            let left = self.deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Err(io::ErrorKind::TimedOut.into());
+            }
+            let timeout = Timespec {
+                tv_sec: left.as_secs().cast_signed(),
+                tv_nsec: left.subsec_nanos().into(),
+            };
+            let mut ready =
+                [PollFd::new(self.stream, what), PollFd::new(self.stopped, PollFlags::IN)];
+            match poll(&mut ready, Some(&timeout)) {
+                Ok(0) | Err(rustix::io::Errno::INTR) => {}
+                Ok(_) if ready[1].revents().is_empty() => return Ok(()),
+                Ok(_) => return Err(io::ErrorKind::ConnectionAborted.into()),
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+}
+
+impl Read for Patient<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        // Before each read: bytes that come one by one are as good as none.
+        self.wait(PollFlags::IN)?;
+        self.stream.read(buffer)
+    }
+}
+
+impl Write for Patient<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.wait(PollFlags::OUT)?;
+        self.stream.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 /// Inside: asks for a checkpoint.

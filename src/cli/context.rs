@@ -9,6 +9,7 @@ use serde::Serialize;
 use signal_hook::consts::SIGINT;
 
 use super::error::CliError;
+use crate::path_text::moves_text;
 
 /// Owns stdout and stderr.
 #[derive(Debug)]
@@ -88,11 +89,20 @@ impl Context {
         }
     }
 
-    /// Writes a report as JSON.
+    /// Writes a report as JSON that a terminal can be shown: what moves the cursor or reorders text is
+    /// escaped, which is the same JSON.
     pub(super) fn json(&self, report: &impl Serialize) -> Result<(), CliError> {
+        let text = serde_json::to_string_pretty(report)?;
         let mut out = io::BufWriter::new(io::stdout().lock());
-        serde_json::to_writer_pretty(&mut out, report)?;
-        out.write_all(b"\n")?;
+        let mut rest = text.as_str();
+        // Only strings hold such characters, and none of them needs two units of UTF-16.
+        while let Some(at) = rest.find(|c| c > '~' && moves_text(c)) {
+            let (before, found) = rest.split_at(at);
+            let Some(c) = found.chars().next() else { break };
+            write!(out, "{before}\\u{:04x}", u32::from(c))?;
+            rest = &found[c.len_utf8()..];
+        }
+        writeln!(out, "{rest}")?;
         Ok(out.flush()?)
     }
 

@@ -50,6 +50,12 @@ impl CliError {
         self
     }
 
+    /// Adds in what state it leaves things.
+    pub(super) fn leaving(mut self, state: &str) -> Self {
+        self.message = format!("{}; {state}", self.message);
+        self
+    }
+
     /// Ends with this exit code instead.
     pub(super) fn with_exit_code(mut self, exit_code: u8) -> Self {
         self.exit_code = exit_code;

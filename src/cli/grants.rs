@@ -92,8 +92,14 @@ impl Grants {
             refuse_protected(path, &sys::real_or_future_path(path), &protected)?;
             sys::create_private_dir(path)?;
         }
+        for (path, text) in &wanted.create_files {
+            refuse_protected(path, &sys::real_or_future_path(path), &protected)?;
+            sys::create_private_file(path, text.as_bytes())?;
+        }
         let judge = |path: &PathBuf| judge(path, &protected);
+        let files = wanted.create_files.iter().map(|(path, _)| path);
         let write = tracked.iter().chain(&args.write).chain(&wanted.write).chain(&wanted.create);
+        let write = write.chain(files);
         let write = write.map(judge).collect::<Result<Vec<_>, _>>()?;
         let read = args.read.iter().chain(&wanted.read).map(judge).collect::<Result<_, _>>()?;
         let network = network(args, profile.map(|found| &found.profile.network));
@@ -117,6 +123,7 @@ struct Wanted {
     allow: Vec<PathBuf>,
     write: Vec<PathBuf>,
     create: Vec<PathBuf>,
+    create_files: Vec<(PathBuf, String)>,
     read: Vec<PathBuf>,
 }
 
@@ -148,6 +155,14 @@ impl Wanted {
             allow: there(&profile.allow)?,
             write: there(&profile.write)?,
             create: expanded(&profile.create)?,
+            create_files: profile
+                .create_files
+                .iter()
+                .filter_map(|(text, content)| {
+                    let place = expand(text, surroundings).transpose()?;
+                    Some(place.map(|place| (place, content.clone())))
+                })
+                .collect::<Result<_, _>>()?,
             read: there(&profile.read)?,
         })
     }
@@ -174,9 +189,11 @@ pub(super) fn check_profile(
     catalog: &Catalog,
 ) -> Result<Vec<CliError>, CliError> {
     let surroundings = surroundings()?;
-    let Wanted { allow, write, create, read, .. } = Wanted::of(&found.profile, &surroundings)?;
+    let wanted = Wanted::of(&found.profile, &surroundings)?;
+    let Wanted { allow, write, create, create_files, read, .. } = &wanted;
     let protected = protected(catalog, Some(found), &surroundings);
-    let places = allow.iter().chain(&write).chain(&create).chain(&read);
+    let files = create_files.iter().map(|(path, _)| path);
+    let places = allow.iter().chain(write).chain(create).chain(files).chain(read);
     let judged =
         places.map(|place| refuse_protected(place, &sys::real_or_future_path(place), &protected));
     Ok(judged.filter_map(Result::err).collect())
@@ -197,7 +214,33 @@ fn working_dir(is_wanted: bool) -> Result<PathBuf, CliError> {
 /// A place that no command may touch, and what it is.
 struct Protected {
     path: PathBuf,
+    /// Symlinks that lead there: whoever replaces one has another place in its stead.
+    links: Vec<PathBuf>,
     what: &'static str,
+}
+
+impl Protected {
+    /// How a grant would give the place away; with the path of the two that says so.
+    fn exposed_by(&self, real: &Path) -> Option<(&'static str, &Path)> {
+        if let Some(link) = self.links.iter().find(|link| link.starts_with(real)) {
+            return Some(("contains the link to", link));
+        }
+        if self.path.starts_with(real) {
+            return Some(("contains", &self.path));
+        }
+        if real.starts_with(&self.path) {
+            return Some(("lies in", &self.path));
+        }
+        // The same directory may be mounted at another path as well.
+        let is_above = |above: &Path, path: &Path| {
+            let above = sys::identity(above);
+            above.is_some() && path.ancestors().any(|path| sys::identity(path) == above)
+        };
+        if is_above(real, &self.path) {
+            return Some(("contains, by another path,", &self.path));
+        }
+        is_above(&self.path, real).then_some(("lies, by another path, in", &self.path))
+    }
 }
 
 fn protected(
@@ -221,7 +264,8 @@ fn protected(
         .chain(config.map(|path| (path, "nono's configuration")))
         .map(|(path, what)| {
             let plain = sys::plain_absolute(&path, &surroundings.current_dir);
-            Protected { path: sys::real_or_future_path(&plain), what }
+            let links = sys::links_on_the_way(&plain);
+            Protected { path: sys::real_or_future_path(&plain), links, what }
         })
         .collect()
 }
@@ -236,14 +280,9 @@ fn judge(path: &Path, protected: &[Protected]) -> Result<PathBuf, CliError> {
 }
 
 fn refuse_protected(path: &Path, real: &Path, protected: &[Protected]) -> Result<(), CliError> {
-    for Protected { path: place, what } in protected {
-        let how = if place.starts_with(real) {
-            "contains"
-        } else if real.starts_with(place) {
-            "lies in"
-        } else {
-            continue;
-        };
+    for protected in protected {
+        let what = protected.what;
+        let Some((how, place)) = protected.exposed_by(real) else { continue };
         let (path, place) = (Shown::path(path), Shown::path(place));
         let message = format!("cannot grant {path}: it {how} {what} {place}");
         return Err(CliError::failed(message).with_hint(

@@ -72,7 +72,7 @@ fn try_begin(root: &Path, settings: &Settings, context: &Context) -> Result<Rete
     let worth_a_look = |max: u64| max.max(guess.floor_bytes.saturating_add(max / 10));
     let is_over = policy.max_storage_bytes.is_some_and(|max| guess.bytes > worth_a_look(max));
     let can_shrink = guess.withdrawn_sessions > 0
-        || !RetentionPolicy::removable(&facts_of(&list(root)?)).is_empty();
+        || !RetentionPolicy::removable(&facts_of(&list(root)?), Timestamp::now()).is_empty();
     if guess.withdrawn_sessions < BATCH && !(is_over && can_shrink) {
         return Ok(Retention { collecting: None });
     }
@@ -137,7 +137,7 @@ fn expired(
     options: &CleanupOptions<'_>,
 ) -> Result<(Vec<Expired>, Option<StorageUsage>), CliError> {
     let facts = facts_of(sessions);
-    let removable: Vec<_> = RetentionPolicy::removable(&facts)
+    let removable: Vec<_> = RetentionPolicy::removable(&facts, Timestamp::now())
         .into_iter()
         .filter_map(|facts| find(sessions, &facts.session_id))
         .collect();

@@ -250,11 +250,15 @@ mod tests {
             places.dedup();
             places
         };
-        let written = of(|profile| vec![&profile.allow, &profile.write, &profile.create]);
+        let mut written = of(|profile| vec![&profile.allow, &profile.write, &profile.create]);
+        let files = profiles.iter().flat_map(|found| found.profile.create_files.keys());
+        let files: Vec<_> = files.filter_map(place).collect();
+        assert_eq!(files, [PathBuf::from("/home/me/.claude.json")]);
         assert!(written.contains(&"/home/me/.claude".into()));
         let granted =
             of(|profile| vec![&profile.allow, &profile.write, &profile.create, &profile.read]);
-        for place in &granted {
+        written.extend(files.clone());
+        for place in granted.iter().chain(&files) {
             let above = written.iter().find(|dir| place != *dir && place.starts_with(dir));
             assert_eq!(above, None, "{}", place.display());
         }

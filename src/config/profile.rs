@@ -2,8 +2,10 @@
 //!
 //! `allow` is the user's work: written, and recorded. `write` is written and not recorded: what the
 //! command keeps for itself, such as its settings and caches. `create` is as `write`, for
-//! directories that are made when they are missing, because nothing can be granted that is not there.
+//! directories that are made when they are missing, because nothing can be granted that is not there;
+//! `create_files` is the same for files, with what they hold at first.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use serde::de::{Deserialize, Deserializer, Error, MapAccess, Visitor};
@@ -27,6 +29,8 @@ pub struct Profile {
     pub write: Vec<String>,
     /// Directories as `write`, made (0700) when they are missing.
     pub create: Vec<String>,
+    /// Files as `write`, made (0600) with this text when they are missing.
+    pub create_files: BTreeMap<String, String>,
     /// What of the network it reaches.
     pub network: NetworkGrant,
     /// Which variables it sees.
@@ -69,6 +73,7 @@ strict_table! {
         read: Vec<String>,
         write: Vec<String>,
         create: Vec<String>,
+        create_files: BTreeMap<String, String>,
         network: NetworkGrant,
         env: EnvironmentTable,
         rollback | undo: RollbackTable,
@@ -102,6 +107,7 @@ impl Profile {
             read,
             write,
             create,
+            create_files,
             network,
             env,
             rollback,
@@ -111,6 +117,7 @@ impl Profile {
         append(&mut self.read, read);
         append(&mut self.write, write);
         append(&mut self.create, create);
+        self.create_files.extend(create_files.unwrap_or_default());
         if let Some(network) = network {
             self.network = network;
         }

@@ -13,9 +13,9 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use crate::manifest::NotCapturedSet;
 use crate::object::{Attributes, ContentHash, LinkGroups, Node};
 use crate::path_text::{serde_path, to_path};
-use crate::snapshot::NotCapturedSet;
 use crate::store::{ObjectSource, StoreError, read_links, read_root_tree};
 
 pub use compare::{Differences, compare, differences};

@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use super::plan::CleanupPlan;
 use super::store_root::{StoreRoot, identity};
 use super::survey::Survey;
-use super::withdraw::claim;
+use super::withdraw::{Claim, claim};
 use super::{CleanupError, CleanupOptions, CleanupReport, SkippedSession, usage};
 use crate::progress::{Amount, Stage};
 use crate::snapshot::SessionDir;
@@ -57,14 +57,15 @@ impl CleanupPlan {
             known.extend(identity(&session)?);
             let session_id = session.id();
             match claim(&session)? {
-                Ok(lock) => {
+                Claim::Granted(lock) => {
                     report.sessions_removed.push(session_id);
                     removed.push(Removed { name: name.clone(), session, _lock: lock });
                 }
-                Err(reason) => {
+                Claim::Refused(reason) => {
                     report.sessions_skipped.push(SkippedSession { session_id, reason });
                     kept.push(session);
                 }
+                Claim::Gone => {}
             }
         }
         for session in list().map_err(|error| CleanupError::List(error.into()))? {
@@ -84,7 +85,7 @@ impl CleanupPlan {
             hidden.extend(leftover.path().file_name().map(|name| name.as_bytes().into()));
         }
         for removed in &removed {
-            hidden.push(root.hide(&removed.name)?);
+            hidden.extend(root.hide(&removed.name)?);
         }
         if !hidden.is_empty() {
             // A power failure must not bring a session back whose objects are gone.

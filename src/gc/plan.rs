@@ -6,7 +6,17 @@ use std::path::{Path, PathBuf};
 use super::store_root::{StoreRoot, identity};
 use super::survey::Survey;
 use super::{CleanupError, CleanupOptions, CleanupReport, SkipReason, SkippedSession};
-use crate::snapshot::SessionDir;
+use crate::snapshot::{ManifestError, SessionDir};
+
+fn reason_to_stay(session: &SessionDir) -> Result<Option<SkipReason>, ManifestError> {
+    Ok(if session.is_running()? {
+        Some(SkipReason::Running)
+    } else if session.has_restore_journal()? {
+        Some(SkipReason::RestoreInterrupted)
+    } else {
+        None
+    })
+}
 
 /// Which sessions go. Making one changes nothing and costs little: what that frees is found out by
 /// [`foresee`](Self::foresee), and again when it is applied.
@@ -42,12 +52,9 @@ impl CleanupPlan {
             if plan.names.contains(&name) {
                 continue;
             }
-            let reason = if session.is_running()? {
-                Some(SkipReason::Running)
-            } else if session.has_restore_journal()? {
-                Some(SkipReason::RestoreInterrupted)
-            } else {
-                None
+            let reason = match reason_to_stay(session) {
+                Err(_) if session.is_gone() => continue,
+                reason => reason?,
             };
             match reason {
                 Some(reason) => {

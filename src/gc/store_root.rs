@@ -9,7 +9,7 @@ use super::survey::is_older;
 use crate::layout;
 use crate::object::ContentHash;
 use crate::path_text::to_path;
-use crate::snapshot::SessionDir;
+use crate::snapshot::{ManifestError, SessionDir};
 use crate::stat_cache::{carry_over, is_cache_name};
 use crate::store::{LocalStore, StoreError};
 use crate::sys::{self, Dir, FileKind};
@@ -79,10 +79,12 @@ impl StoreRoot {
         };
         let name = session.path().file_name().ok_or_else(not_here)?.as_bytes();
         let Some(opened) = identity(session)? else { return Ok(None) };
-        let is_here = self
-            .dir
-            .try_stat(name)?
-            .is_some_and(|here| here.kind == FileKind::Directory && (here.dev, here.ino) == opened);
+        let is_here = match self.dir.try_stat(name)? {
+            // Removed just now.
+            None if identity(session)?.is_none() => return Ok(None),
+            None => false,
+            Some(here) => here.kind == FileKind::Directory && (here.dev, here.ino) == opened,
+        };
         if is_here && layout::may_be_session(name) {
             Ok(Some(name.into()))
         } else {
@@ -115,19 +117,24 @@ impl StoreRoot {
         if self.dir.try_stat(name)?.is_none_or(|stat| stat.kind != FileKind::Directory) {
             return Ok(None);
         }
-        Ok(Some(SessionDir::open(&self.dir.path().join(to_path(name)))?))
+        match SessionDir::open(&self.dir.path().join(to_path(name))) {
+            Err(ManifestError::Io(error)) if error.is_gone() => Ok(None),
+            opened => Ok(Some(opened?)),
+        }
     }
 
-    /// Hides a session from every list, at once. Gives its hidden name.
-    pub(super) fn hide(&self, name: &[u8]) -> Result<Box<[u8]>, CleanupError> {
+    /// Hides a session from every list, at once. Gives its hidden name; `None` when it is gone.
+    pub(super) fn hide(&self, name: &[u8]) -> Result<Option<Box<[u8]>>, CleanupError> {
         let mut hidden = [layout::REMOVED_PREFIX.as_bytes(), name].concat();
         if self.dir.try_stat(&hidden)?.is_some() {
             // What a crash left of an earlier session of that name.
             hidden.push(b'-');
             hidden.extend_from_slice(hex::encode(crate::sys::random_bytes()?).as_bytes());
         }
-        self.dir.rename(name, &self.dir, &hidden)?;
-        Ok(hidden.into())
+        match self.dir.rename(name, &self.dir, &hidden) {
+            Err(error) if error.is_gone() => Ok(None),
+            renamed => Ok(renamed.map(|()| Some(hidden.into()))?),
+        }
     }
 
     /// Makes the stat caches that name nothing that is gone valid for the new generation of the

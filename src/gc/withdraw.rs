@@ -7,7 +7,7 @@ use std::path::Path;
 
 use super::store_root::StoreRoot;
 use super::{CleanupError, SkipReason, SkippedSession};
-use crate::snapshot::SessionDir;
+use crate::snapshot::{ManifestError, SessionDir};
 use crate::sys::FileLock;
 
 /// What became of sessions that were to be withdrawn.
@@ -30,11 +30,13 @@ pub fn withdraw(root: &Path, sessions: &[SessionDir]) -> Result<Withdrawn, Clean
         let Some(name) = root.name_of(session)? else { continue };
         let session_id = session.id();
         match claim(session)? {
-            Ok(_lock) => {
-                root.hide(&name)?;
-                withdrawn.session_ids.push(session_id);
+            Claim::Granted(_lock) => {
+                if root.hide(&name)?.is_some() {
+                    withdrawn.session_ids.push(session_id);
+                }
             }
-            Err(reason) => withdrawn.skipped.push(SkippedSession { session_id, reason }),
+            Claim::Refused(reason) => withdrawn.skipped.push(SkippedSession { session_id, reason }),
+            Claim::Gone => {}
         }
     }
     if !withdrawn.session_ids.is_empty() {
@@ -43,15 +45,32 @@ pub fn withdraw(root: &Path, sessions: &[SessionDir]) -> Result<Withdrawn, Clean
     Ok(withdrawn)
 }
 
-/// Keeps others from a session that is about to be removed, or says why it has to stay.
-pub(super) fn claim(session: &SessionDir) -> Result<Result<FileLock, SkipReason>, CleanupError> {
+/// What becomes of a session that is to be removed.
+pub(super) enum Claim {
+    /// Nobody else is at work on it as long as this is held.
+    Granted(FileLock),
+    /// It has to stay.
+    Refused(SkipReason),
+    /// Somebody else removed it.
+    Gone,
+}
+
+/// Keeps others from a session that is about to be removed.
+pub(super) fn claim(session: &SessionDir) -> Result<Claim, CleanupError> {
+    match try_claim(session) {
+        Err(_) if session.is_gone() => Ok(Claim::Gone),
+        claim => Ok(claim?),
+    }
+}
+
+fn try_claim(session: &SessionDir) -> Result<Claim, ManifestError> {
     if session.is_running()? {
-        return Ok(Err(SkipReason::Running));
+        return Ok(Claim::Refused(SkipReason::Running));
     }
     // Not waited for: whoever holds it may be waiting for the store's lock.
-    let Some(lock) = session.try_lock()? else { return Ok(Err(SkipReason::Busy)) };
+    let Some(lock) = session.try_lock()? else { return Ok(Claim::Refused(SkipReason::Busy)) };
     if session.has_restore_journal()? {
-        return Ok(Err(SkipReason::RestoreInterrupted));
+        return Ok(Claim::Refused(SkipReason::RestoreInterrupted));
     }
-    Ok(Ok(lock))
+    Ok(Claim::Granted(lock))
 }

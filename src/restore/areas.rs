@@ -55,7 +55,7 @@ impl Areas {
             let parent = parent.at("make the directory", to_path(name))?;
             parent.make_dir(name, 0o700)?;
             // What is staged must not inherit a default ACL; it gets its own.
-            parent.remove_xattr(name, b"system.posix_acl_default").or_else(|error| {
+            parent.inode(name)?.remove_xattr(b"system.posix_acl_default").or_else(|error| {
                 if error.kind() == std::io::ErrorKind::Unsupported { Ok(()) } else { Err(error) }
             })?;
             area.dir = Some(Rc::new(parent.open_dir(name)?));
@@ -99,7 +99,7 @@ impl Areas {
             }
             // Nothing was made on a disk that is full or read-only, and nothing is to be put back.
             if parent.stat_self()?.mtime != area.record.mtime {
-                parent.set_mtime(b".", area.record.mtime)?;
+                parent.inode(b".")?.set_mtime(area.record.mtime)?;
             }
             // The journal goes next: without it nobody would know of a staging directory that a
             // power failure brings back. A disk that cannot be written brings nothing back.

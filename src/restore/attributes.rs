@@ -1,5 +1,5 @@
 //! Owner, extended attributes, mode and time, in the one order that works: a change of owner clears
-//! setuid, an ACL changes the mode, and everything changes the time.
+//! setuid, an ACL changes the mode, and a time is right only when nothing comes after it.
 
 use std::io;
 
@@ -10,11 +10,7 @@ const SETUID_AND_SETGID: u16 = 0o6000;
 
 /// Gives an inode its attributes. What an ordinary user may not set is returned as sentences; all
 /// else is an error.
-pub(super) fn apply(
-    inode: Inode<'_>,
-    target: &Attributes,
-    node: &Node,
-) -> sys::Result<Vec<String>> {
+pub(super) fn apply(inode: &Inode, target: &Attributes, node: &Node) -> sys::Result<Vec<String>> {
     let mut denied = Vec::new();
     let now = inode.stat()?;
     let is_symlink = matches!(node, Node::Symlink { .. });
@@ -48,7 +44,9 @@ pub(super) fn apply(
             Err(error) => return Err(error),
         }
     }
-    if !matches!(node, Node::Directory { .. }) || now.mtime != target.mtime {
+    // None of the above moves it. One that need not be set is not, because it could hide an edit that
+    // came in between.
+    if now.mtime != target.mtime {
         match inode.set_mtime(target.mtime) {
             Ok(()) => {}
             Err(error) if is_denied(&error) => {
@@ -61,11 +59,7 @@ pub(super) fn apply(
 }
 
 /// Returns whether something was set, which can change the mode (ACLs).
-fn apply_xattrs(
-    inode: Inode<'_>,
-    target: &Attributes,
-    denied: &mut Vec<String>,
-) -> sys::Result<bool> {
+fn apply_xattrs(inode: &Inode, target: &Attributes, denied: &mut Vec<String>) -> sys::Result<bool> {
     let current = inode.xattrs()?;
     let mut is_changed = false;
     for (attribute, _) in current.iter().filter(|(found, _)| target.xattrs.get(found).is_none()) {

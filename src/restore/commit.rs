@@ -6,34 +6,59 @@
 //!
 //! A commit that was interrupted is gone through from the start: a step that was taken is known by
 //! what lies in the staging directory, and is not taken again.
+//!
+//! What was taken away is deleted when this is over, so it is looked at once more at the end: whoever
+//! had a file open may have written to it meanwhile, and after an interruption for a long time.
 
+use std::collections::HashSet;
 use std::io;
+use std::path::PathBuf;
 
 use super::RestoreError;
 use super::attributes;
 use super::journal::{Staged, Step, Work};
 use super::plan::Skipped;
 use super::staging::skipped;
-use super::steps::{Disk, is_same_inode};
-use crate::diff::EntryState;
-use crate::object::Node;
+use super::steps::{Changeable, Disk, is_same_inode};
+use crate::diff::{Change, EntryState};
 use crate::progress::Progress;
 use crate::sys::{Dir, FileKind};
 
 const NOT_EMPTY: &str = "the directory is not empty: what is left in it is not part of any \
                          snapshot, or could not be removed";
-const CHANGED_SINCE: &str = "it was changed or removed after the restore was interrupted";
+pub(super) const CHANGED_SINCE: &str =
+    "it was changed or removed after the restore was interrupted";
+
+/// What a commit left as it is.
+#[derive(Default)]
+pub(super) struct Left {
+    pub(super) skipped: Vec<Skipped>,
+    /// Paths of which nothing was done; of other skipped ones, something.
+    pub(super) undone: HashSet<PathBuf>,
+}
+
+impl Left {
+    /// Drops the changes that were not made.
+    pub(super) fn retain_made(&self, changes: &mut Vec<Change>) {
+        changes.retain(|change| !self.undone.contains(&change.path));
+    }
+
+    pub(super) fn add_undone(&mut self, skipped: Vec<Skipped>) {
+        self.undone.extend(skipped.iter().map(|skipped| skipped.path.clone()));
+        self.skipped.extend(skipped);
+    }
+}
 
 pub(super) struct Commit<'d, 'a, 'b> {
     disk: &'d mut Disk<'a, 'b>,
     /// Whether some of the steps may have been taken before.
     is_resumed: bool,
-    skipped: Vec<Skipped>,
+    left: Left,
 }
 
 impl<'d, 'a, 'b> Commit<'d, 'a, 'b> {
     pub(super) fn new(disk: &'d mut Disk<'a, 'b>, is_resumed: bool) -> Self {
-        Self { disk, is_resumed, skipped: Vec::new() }
+        Self { disk, is_resumed, left: Left::default() }
     }
 
     /// Takes all steps. Returns what was left as it is.
@@ -41,12 +66,33 @@ impl<'d, 'a, 'b> Commit<'d, 'a, 'b> {
         mut self,
         work: &Work,
         progress: &dyn Progress,
-    ) -> Result<Vec<Skipped>, RestoreError> {
+    ) -> Result<Left, RestoreError> {
         for step in &work.steps {
             self.take(step)?;
             progress.advance(1, 0);
         }
-        Ok(self.skipped)
+        self.check_what_was_taken_away(work)?;
+        Ok(self.left)
+    }
+
+    fn check_what_was_taken_away(&self, work: &Work) -> Result<(), RestoreError> {
+        for step in &work.steps {
+            let (Step::Remove { path, current, staged }
+            | Step::Exchange { path, current, staged, .. }) = step
+            else {
+                continue;
+            };
+            if self.disk.holds_staged(*staged, current, self.is_resumed)? {
+                continue;
+            }
+            let (dir, name) = self.disk.staging(*staged)?;
+            return Err(if self.is_resumed {
+                RestoreError::changed_in_staging(path, dir.path_of(&name))
+            } else {
+                RestoreError::changed(path)
+            });
+        }
+        Ok(())
     }
 
     fn take(&mut self, step: &Step) -> Result<(), RestoreError> {
@@ -60,7 +106,9 @@ impl<'d, 'a, 'b> Commit<'d, 'a, 'b> {
             Step::Exchange { path, current, staged, ino, .. } => {
                 self.exchange(path, current, *staged, *ino)
             }
-            Step::Attributes { path, target, .. } => self.attributes(path, target),
+            Step::Attributes { path, current, target } => {
+                self.attributes(path, current.as_deref(), target)
+            }
         }
     }
 
@@ -73,7 +121,7 @@ impl<'d, 'a, 'b> Commit<'d, 'a, 'b> {
     }
 
     fn skip(&mut self, path: &[u8], reason: &str) {
-        self.skipped.extend(skipped(path, vec![reason.to_owned()]));
+        self.left.add_undone(skipped(path, vec![reason.to_owned()]));
     }
 
     fn remove(
@@ -205,25 +253,28 @@ impl<'d, 'a, 'b> Commit<'d, 'a, 'b> {
         if is_same_inode(&staging, &name, &before)? { Ok(()) } else { Err(self.changed(path)) }
     }
 
-    fn attributes(&mut self, path: &[u8], target: &EntryState) -> Result<(), RestoreError> {
-        let place = match self.disk.places.find(path) {
-            Err(error) if self.is_resumed && error.is_gone() => {
-                self.skip(path, CHANGED_SINCE);
-                return Ok(());
-            }
-            found => found?,
+    fn attributes(
+        &mut self,
+        path: &[u8],
+        current: Option<&EntryState>,
+        target: &EntryState,
+    ) -> Result<(), RestoreError> {
+        // One that is made has no state before; one that is resumed may have been changed already.
+        let states: Vec<&EntryState> = match current {
+            Some(current) if self.is_resumed => vec![current, target],
+            Some(current) => vec![current],
+            None => vec![target],
         };
-        let is_dir = matches!(target.node, Node::Directory { .. });
-        let stat = place.dir.try_stat(&place.name)?;
-        if stat.is_none_or(|stat| is_dir != (stat.kind == FileKind::Directory)) {
-            if self.is_resumed {
+        let inode = match self.disk.changeable(path, &states)? {
+            Changeable::Yes(inode) => inode,
+            Changeable::No if self.is_resumed => {
                 self.skip(path, CHANGED_SINCE);
                 return Ok(());
             }
-            return Err(self.changed(path));
-        }
-        let denied = attributes::apply(place.inode(), &target.attributes, &target.node)?;
-        self.skipped.extend(skipped(path, denied));
+            Changeable::No => return Err(self.changed(path)),
+        };
+        let denied = attributes::apply(&inode, &target.attributes, &target.node)?;
+        self.left.skipped.extend(skipped(path, denied));
         Ok(())
     }
 }

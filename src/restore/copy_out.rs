@@ -1,5 +1,6 @@
 //! A copy of a snapshot, or of a part of it, in another directory. The original paths are not
-//! looked at and need not exist.
+//! looked at and need not exist. No descriptor is kept for what is done: a tree may have more
+//! directories than a process may open.
 
 use std::collections::HashMap;
 use std::os::unix::ffi::OsStrExt;
@@ -17,12 +18,12 @@ use super::staging::skipped;
 use crate::byte_path;
 use crate::diff::Lookup;
 use crate::diff::{self, EntryState};
-use crate::object::{ContentHash, Node};
+use crate::object::{ContentHash, Node, RootTree};
 use crate::path_text::{serde_path, to_path};
 use crate::progress::{Stage, Uncounted};
-use crate::snapshot::{SnapshotManager, SnapshotManifest};
+use crate::snapshot::{SnapshotManager, SnapshotManifest, store_paths};
 use crate::store::{ObjectFile, Transfer, read_root_tree, read_tree};
-use crate::sys::{self, Dir, FileKind, Inode};
+use crate::sys::{self, Dir, FileKind};
 
 const EXISTS: &str = "something is there already";
 
@@ -46,7 +47,8 @@ pub struct CopyReport {
 
 /// A directory of the copy that was made, with what it gets when all is in it.
 struct Made {
-    dir: Rc<Dir>,
+    /// Its path in the copy.
+    name: Vec<u8>,
     state: EntryState,
 }
 
@@ -54,9 +56,9 @@ struct CopyOut<'a> {
     manager: &'a SnapshotManager,
     top: Rc<Dir>,
     overwrite: bool,
-    /// The first copied name of each group of hard links.
+    /// The group of hard links that a path is in, and the name in the copy that each has first.
     links: HashMap<Vec<u8>, usize>,
-    linked: HashMap<usize, (Rc<Dir>, Vec<u8>)>,
+    linked: HashMap<usize, Vec<u8>>,
     made: Vec<Made>,
     report: CopyReport,
     buffer: Vec<u8>,
@@ -70,7 +72,7 @@ impl SnapshotManager {
     /// stays, unless `overwrite` says otherwise; a directory that exists gets more in it.
     ///
     /// # Errors
-    /// [`RestoreError`]; what was copied by then stays.
+    /// [`RestoreError`]; what was copied by then stays ([`RestoreError::CopyUnfinished`]).
     pub fn copy_out(
         &self,
         number: u64,
@@ -78,17 +80,16 @@ impl SnapshotManager {
         selection: &Selection,
         overwrite: bool,
     ) -> Result<CopyReport, RestoreError> {
+        let real = sys::real_or_future_path(to);
+        let stores = store_paths(self.session().path());
+        if let Some(store) = stores.into_iter().find(|store| real.starts_with(store)) {
+            return Err(RestoreError::CopyIntoStore { to: to.to_owned(), store });
+        }
         let _store_lock = self.store().lock_shared()?;
         let manifest = &self.states(number)?.target.manifest;
         let selected = Selected::new(selection, &manifest.roots)?;
-        for named in selected.named() {
-            super::plan::check_that_one_exists(
-                self.store(),
-                named,
-                &[&manifest.merkle_root],
-                number,
-            )?;
-        }
+        let roots = [&manifest.merkle_root];
+        super::plan::check_selection(self.store(), &selected, &roots, number)?;
         let root = read_root_tree(self.store(), &manifest.merkle_root)?;
         sys::create_private_dir(to)?;
         let groups = diff::links_of(self.store(), &manifest.merkle_root)?;
@@ -111,6 +112,24 @@ impl SnapshotManager {
             buffer: Vec::new(),
             temporary: format!(".nono-copy-{}", hex::encode(&sys::random_bytes()?[..8])).into(),
         };
+        match self.copy_entries(manifest, root, &selected, &mut copy) {
+            Ok(()) => copy.finish(),
+            Err(RestoreError::Cancelled) => {
+                let (to, written) = (to.to_owned(), copy.report.written_count);
+                Err(RestoreError::CopyCancelled { to, written })
+            }
+            Err(cause) if copy.report.written_count == 0 => Err(cause),
+            Err(cause) => Err(copy.unfinished(cause)),
+        }
+    }
+
+    fn copy_entries(
+        &self,
+        manifest: &SnapshotManifest,
+        root: RootTree,
+        selected: &Selected<'_>,
+        copy: &mut CopyOut<'_>,
+    ) -> Result<(), RestoreError> {
         let single = root.entries.len() == 1;
         let mut pending: Vec<(Vec<u8>, Vec<u8>, EntryState)> = Vec::new();
         for entry in root.entries {
@@ -129,8 +148,7 @@ impl SnapshotManager {
         // Not recursive: a tree may be deeper than a stack.
         while let Some((path, name, state)) = pending.pop() {
             if self.progress().is_cancelled() {
-                let written = copy.report.written_count;
-                return Err(RestoreError::CopyCancelled { to: to.to_owned(), written });
+                return Err(RestoreError::Cancelled);
             }
             if let Node::Directory { tree } = state.node {
                 // An empty directory is copied for itself, others with what is in them.
@@ -149,7 +167,7 @@ impl SnapshotManager {
                 copy.leaf(manifest, &path, &name, &state)?;
             }
         }
-        copy.finish()
+        Ok(())
     }
 
     /// Finds one file of a snapshot, its bytes checked.
@@ -221,7 +239,8 @@ impl CopyOut<'_> {
             dir = Rc::new(parent.open_dir(component)?);
             // Directories above a tracked path are not part of the snapshot.
             if let Some(state) = lookup.find(&path[..end])? {
-                self.made.push(Made { dir: Rc::clone(&dir), state });
+                let made = components[..=index].join(&b'/');
+                self.made.push(Made { name: made, state });
             }
         }
         Ok(Some(dir))
@@ -249,14 +268,16 @@ impl CopyOut<'_> {
             _ => {}
         }
         let group = self.links.get(path).copied();
-        let first = group.and_then(|group| self.linked.get(&group)).cloned();
+        let first = group.and_then(|group| self.linked.get(&group));
         let temporary = self.temporary.clone();
         let made = match first {
-            Some((first_dir, first_name)) => {
+            Some(first) => {
+                let (first_dir, first_name) = byte_path::split(first);
+                let first_dir = self.top.open_beneath(first_dir)?;
                 if let Node::File { size, .. } = state.node {
                     self.manager.progress().advance(1, size);
                 }
-                let linked = first_dir.link(&first_name, &dir, &temporary);
+                let linked = first_dir.link(first_name, &dir, &temporary);
                 linked.map_err(RestoreError::from).map(|()| Vec::new())
             }
             None => self.make(&dir, &temporary, path, state),
@@ -277,7 +298,7 @@ impl CopyOut<'_> {
             }
         };
         if let Some(group) = group {
-            self.linked.entry(group).or_insert((dir, last.to_vec()));
+            self.linked.entry(group).or_insert_with(|| name.to_vec());
         }
         let shown = self.report.to.join(to_path(name));
         self.report.skipped.extend(skipped(shown.as_os_str().as_bytes(), denied));
@@ -299,15 +320,28 @@ impl CopyOut<'_> {
 
     /// Attributes of directories come last, the deepest first: what is put in one changes its time.
     fn finish(mut self) -> Result<CopyReport, RestoreError> {
-        for Made { dir, state } in self.made.iter().rev() {
-            let denied =
-                attributes::apply(Inode::named(dir, b"."), &state.attributes, &state.node)?;
-            let path = dir.path().as_os_str().as_bytes().to_vec();
-            self.report.skipped.extend(skipped(&path, denied));
+        for Made { name, state } in std::mem::take(&mut self.made).into_iter().rev() {
+            let applied = self.top.open_beneath(&name).and_then(|dir| {
+                attributes::apply(&dir.inode(b".")?, &state.attributes, &state.node)
+            });
+            let denied = match applied {
+                Ok(denied) => denied,
+                Err(error) => return Err(self.unfinished(error.into())),
+            };
+            let path = self.report.to.join(to_path(&name));
+            self.report.skipped.extend(skipped(path.as_os_str().as_bytes(), denied));
         }
         self.manager.progress().begin(Stage::Flush, None);
         self.top.sync_file_system()?;
         self.report.skipped.sort_by(|a, b| a.path.cmp(&b.path));
         Ok(self.report)
+    }
+
+    fn unfinished(&self, cause: RestoreError) -> RestoreError {
+        RestoreError::CopyUnfinished {
+            cause: Box::new(cause),
+            to: self.report.to.clone(),
+            written_count: self.report.written_count,
+        }
     }
 }

@@ -1,4 +1,8 @@
 //! Why a restore did not happen.
+//!
+//! The same failure can end a restore, which then changed nothing, a recovery, which is then still to
+//! be made, or a copy, which stays as far as it came. So the messages do not say what was changed;
+//! whoever calls knows, or asks [`RestoreError::is_before_any_change`].
 
 use std::path::{Path, PathBuf};
 
@@ -19,7 +23,7 @@ pub enum RestoreError {
     #[error(transparent)]
     Snapshot(#[from] SnapshotError),
     /// The contents of a file are missing from the store or damaged there.
-    #[error("cannot restore {}: {source}; nothing was changed", Shown::path(path))]
+    #[error("cannot restore {}: {source}", Shown::path(path))]
     Content {
         /// The file.
         path: PathBuf,
@@ -45,9 +49,23 @@ pub enum RestoreError {
         /// The path.
         path: PathBuf,
     },
+    /// What an interrupted restore had taken away from a path was changed since, by somebody who had it
+    /// open: it is nowhere else.
+    #[error(
+        "what was at {} was changed after the restore was interrupted, and is in no snapshot: move \
+         {} away and resume again, or take the restore back",
+        Shown::path(path),
+        Shown::path(staged)
+    )]
+    ChangedInStaging {
+        /// The path.
+        path: PathBuf,
+        /// Where it is now.
+        staged: PathBuf,
+    },
     /// The new contents do not fit on the disk.
     #[error(
-        "not enough space in {}: {needed} bytes are needed, {free} are free; nothing was changed",
+        "not enough space in {}: {needed} bytes are needed, {free} are free",
         Shown::path(path)
     )]
     NoSpace {
@@ -102,6 +120,35 @@ pub enum RestoreError {
         /// The snapshot.
         snapshot: u64,
     },
+    /// Nothing that is or was there matches a glob.
+    #[error(
+        "nothing in snapshot {snapshot} or, as far as it is tracked, on the disk matches {}",
+        Shown::path(pattern)
+    )]
+    NothingMatches {
+        /// The glob as given.
+        pattern: PathBuf,
+        /// The snapshot.
+        snapshot: u64,
+    },
+    /// A copy would be written into the store.
+    #[error("cannot copy to {}: it lies in the store {}", Shown::path(to), Shown::path(store))]
+    CopyIntoStore {
+        /// Where the copy was to be.
+        to: PathBuf,
+        /// The store, or the session.
+        store: PathBuf,
+    },
+    /// A copy came to a part of its end.
+    #[error("{cause}; {written_count} files were copied to {} before that", Shown::path(to))]
+    CopyUnfinished {
+        /// Why it went no further.
+        cause: Box<RestoreError>,
+        /// Where the copy is.
+        to: PathBuf,
+        /// Files, links and pipes that are in it.
+        written_count: u64,
+    },
     /// A path of the snapshot is not a file.
     #[error("{} is a {kind}, and has no contents to print", Shown::path(path))]
     NotAFile {
@@ -125,22 +172,19 @@ pub enum RestoreError {
         path: PathBuf,
     },
     /// A file system call failed.
-    #[error("{0}; nothing was changed")]
+    #[error(transparent)]
     Io(#[from] sys::Error),
     /// The directory that held a tracked path is gone, and is outside of what a restore touches.
-    #[error(
-        "cannot restore {}: the directory that held it is gone; nothing was changed",
-        Shown::path(path)
-    )]
+    #[error("cannot restore {}: the directory that held it is gone", Shown::path(path))]
     ParentMissing {
         /// The tracked path.
         path: PathBuf,
     },
     /// Files that would be replaced kept changing.
-    #[error("files that would be replaced keep changing; nothing was changed")]
+    #[error("files that would be replaced keep changing")]
     NeverStill,
     /// Somebody asked to stop.
-    #[error("stopped; nothing was changed")]
+    #[error("stopped")]
     Cancelled,
     /// Somebody asked to stop while a copy was written.
     #[error("stopped; {written} files were copied to {} by then", Shown::path(to))]
@@ -154,7 +198,7 @@ pub enum RestoreError {
     #[error("stopped; the restore is still interrupted, and can be finished or taken back")]
     RecoveryStopped,
     /// The worker threads could not be started.
-    #[error("cannot start worker threads: {0}; nothing was changed")]
+    #[error("cannot start worker threads: {0}")]
     Threads(#[from] rayon::ThreadPoolBuildError),
     /// A step failed, and so did taking back the steps before it.
     #[error("{cause}; and not everything could be put back: {}. What was replaced is in {}, and in the safety snapshot", rollback.join("; "), shown_list(staging))]
@@ -173,12 +217,30 @@ fn shown_list(paths: &[PathBuf]) -> String {
 }
 
 impl RestoreError {
+    /// Whether a *restore* that fails like this has changed no path, or has put all of them back.
+    pub fn is_before_any_change(&self) -> bool {
+        matches!(
+            self,
+            Self::Content { .. }
+                | Self::NoSpace { .. }
+                | Self::Io(_)
+                | Self::ParentMissing { .. }
+                | Self::NeverStill
+                | Self::Cancelled
+                | Self::Threads(_)
+        )
+    }
+
     pub(super) fn changed(path: &[u8]) -> Self {
         Self::ChangedMeanwhile { path: to_path(path).to_owned() }
     }
 
     pub(super) fn changed_since(path: &[u8]) -> Self {
         Self::ChangedSince { path: to_path(path).to_owned() }
+    }
+
+    pub(super) fn changed_in_staging(path: &[u8], staged: PathBuf) -> Self {
+        Self::ChangedInStaging { path: to_path(path).to_owned(), staged }
     }
 
     pub(super) fn pattern(pattern: &Path, reason: &str) -> Self {

@@ -140,7 +140,7 @@ impl Step {
     }
 
     /// The steps of a tree; of any other, itself.
-    fn pieces(&self) -> &[Self] {
+    pub(super) fn pieces(&self) -> &[Self] {
         match self {
             Self::PlaceTree { steps, .. } => steps,
             other => std::slice::from_ref(other),
@@ -155,7 +155,8 @@ impl Step {
         }
     }
 
-    fn states(&self) -> (Option<&Arc<EntryState>>, Option<&Arc<EntryState>>) {
+    /// The state of its path before, and the one after, as far as it is about that.
+    pub(super) fn states(&self) -> (Option<&Arc<EntryState>>, Option<&Arc<EntryState>>) {
         match self {
             Self::Remove { current, .. } | Self::RemoveDirectory { current, .. } => {
                 (Some(current), None)

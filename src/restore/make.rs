@@ -27,24 +27,30 @@ pub(super) fn make(
     path: &[u8],
     mut transfer: Transfer<'_>,
 ) -> Result<Made, RestoreError> {
-    let mut inode = Inode::named(dir, name);
-    let file;
-    match &state.node {
+    let inode = match &state.node {
         Node::File { size, hash } => {
             let has_acl = !state.attributes.xattrs.is_empty();
             let mode = if has_acl { PRIVATE } else { state.attributes.mode & PERMISSIONS };
-            file = dir.create_file(name, mode)?;
+            let file = dir.create_file(name, mode)?;
             store
                 .export(hash, *size, &file, &mut transfer)
                 .map_err(|error| RestoreError::content(error, path))?;
             transfer.finish(*size);
-            inode = Inode::open(dir, name, &file);
+            Inode::of_file(file, dir.path_of(name))
         }
-        Node::Symlink { target } => dir.make_symlink(name, target)?,
-        Node::Fifo => dir.make_fifo(name, PRIVATE)?,
-        // Nobody asks for these.
-        Node::Directory { .. } | Node::Socket | Node::CharDevice(_) | Node::BlockDevice(_) => {}
-    }
-    let denied = attributes::apply(inode, &state.attributes, &state.node)?;
+        Node::Symlink { target } => {
+            dir.make_symlink(name, target)?;
+            dir.inode(name)?
+        }
+        Node::Fifo => {
+            dir.make_fifo(name, PRIVATE)?;
+            dir.inode(name)?
+        }
+        // Nobody asks for these, and what is not there has no inode.
+        Node::Directory { .. } | Node::Socket | Node::CharDevice(_) | Node::BlockDevice(_) => {
+            dir.inode(name)?
+        }
+    };
+    let denied = attributes::apply(&inode, &state.attributes, &state.node)?;
     Ok(Made { ino: inode.stat()?.ino, denied })
 }

@@ -16,6 +16,7 @@ mod error;
 mod journal;
 mod make;
 mod narrow;
+mod outcome;
 mod places;
 mod plan;
 mod recover;
@@ -33,7 +34,7 @@ use std::os::unix::ffi::OsStrExt;
 use serde::Serialize;
 
 use crate::diff::{self, Change};
-use crate::object::ContentHash;
+use crate::object::{ContentHash, LinkGroups};
 use crate::path_text::Shown;
 use crate::progress::{Amount, NoProgress, Progress, Stage};
 use crate::snapshot::{
@@ -44,7 +45,7 @@ use crate::store::{ObjectSource, OverlayStore, read_root_tree};
 use crate::sys;
 
 use areas::Areas;
-use commit::Commit;
+use commit::{Commit, Left};
 pub use conflicts::{Conflict, OnConflict};
 pub use copy_out::CopyReport;
 pub use discard::DiscardReport;
@@ -179,7 +180,7 @@ impl SnapshotManager {
         let _store_lock = self.lock_store()?;
         let states = self.states(number)?;
         let (current, mut planned) = self.plan_from_disk(&states, options)?;
-        let started = current.started;
+        let (started, merkle_root) = (current.started, current.merkle_root);
         let mut report = self.report(&mut planned, number, options, false);
         if report.is_refused() {
             report.changes.clear();
@@ -194,13 +195,16 @@ impl SnapshotManager {
         let is_recorded = last.kind == SnapshotKind::Safety
             && last.restores == Some(number)
             && last.merkle_root == current.merkle_root;
-        let safety = if is_recorded {
+        let number = if is_recorded {
             last.number
         } else {
             self.publish_safety(current, latest, &target.manifest)?.number
         };
-        report.safety_snapshot = Some(safety);
-        report.skipped = self.carry_out(planned.plan, &target.manifest, safety, started)?;
+        report.safety_snapshot = Some(number);
+        let safety = Safety { number, started, merkle_root };
+        let left = self.carry_out(planned.plan, &target.manifest, &safety)?;
+        left.retain_made(&mut report.changes);
+        report.skipped = left.skipped;
         report.skipped.sort_by(|a, b| a.path.cmp(&b.path));
         Ok(report)
     }
@@ -299,9 +303,7 @@ impl SnapshotManager {
         let mut plan = plan::plan(source, current_root, left_out, target)?;
         let selected = Selected::new(&options.selection, &target.roots)?;
         let roots = [&target.merkle_root, current_root];
-        for named in selected.named() {
-            plan::check_that_one_exists(source, named, &roots, target.number)?;
-        }
+        plan::check_selection(source, &selected, &roots, target.number)?;
         if !selected.is_all() {
             let wanted = |path: &[u8], change: Option<diff::ChangeType>| {
                 selected.contains(path) && selected.wants(change)
@@ -333,18 +335,23 @@ impl SnapshotManager {
         &self,
         plan: RestorePlan,
         target: &SnapshotManifest,
-        safety: u64,
-        started: sys::FileTime,
-    ) -> Result<Vec<Skipped>, RestoreError> {
+        safety: &Safety,
+    ) -> Result<Left, RestoreError> {
         let roots = &target.roots;
         let mut places = Places::new(roots);
         let layout = Layout::new(&plan, &mut places)?;
-        let mut journal =
-            Journal { snapshot: target.number, safety, areas: layout.areas.clone(), work: None };
+        let links = diff::links_of(self.store(), &safety.merkle_root)?;
+        let mut journal = Journal {
+            snapshot: target.number,
+            safety: safety.number,
+            areas: layout.areas.clone(),
+            work: None,
+        };
         journal.save(self.session())?;
         let mut areas = Areas::open(&journal.areas, roots)?;
         let staged = areas.make().map_err(RestoreError::from).and_then(|()| {
             let (progress, threads) = (self.progress(), self.threads());
+            let started = safety.started;
             let work = stage(self.store(), plan, &layout, &areas, started, progress, threads)?;
             self.progress().begin(Stage::Flush, None);
             // What is put in place must be on the disk before the name that it replaces goes.
@@ -360,18 +367,19 @@ impl SnapshotManager {
             (Ok(()), Some(work)) => work,
             (staged, _) => {
                 self.settle(journal, None, roots)?;
-                return staged.map(|()| Vec::new());
+                return staged.map(|()| Left::default());
             }
         };
         let steps = Amount { entries: work.steps.len() as u64, bytes: 0 };
         self.progress().begin(Stage::Commit, Some(steps));
-        match commit(&mut places, &areas, &work, self.progress()) {
-            Ok(skipped) => {
+        match commit(&mut places, &areas, &work, &links, self.progress()) {
+            Ok(mut left) => {
                 if let Err(error) = self.settle(journal, Some(&work), roots) {
                     // Everything is in place; only what is not needed any more is left.
                     tracing::warn!("staging directories are left: {error}");
                 }
-                Ok([work.skipped, skipped].concat())
+                left.skipped.extend(work.skipped);
+                Ok(left)
             }
             // The journal stays: whoever removes what was in the way can try again.
             Err(error @ RestoreError::HalfDone { .. }) => Err(error),
@@ -381,6 +389,14 @@ impl SnapshotManager {
             }
         }
     }
+}
+
+/// The snapshot of the state before a restore.
+struct Safety {
+    number: u64,
+    /// The kernel's time before it was captured.
+    started: sys::FileTime,
+    merkle_root: ContentHash,
 }
 
 /// The manifests that a restore needs.
@@ -400,12 +416,13 @@ fn commit(
     places: &mut Places<'_>,
     areas: &Areas,
     work: &Work,
+    links: &LinkGroups,
     progress: &dyn Progress,
-) -> Result<Vec<Skipped>, RestoreError> {
-    let mut disk = Disk::new(places, areas, work.started, &NoProgress);
-    let done = Commit::new(&mut disk, false).run(work, progress).and_then(|skipped| {
+) -> Result<Left, RestoreError> {
+    let mut disk = Disk::new(places, areas, work.started, links, &NoProgress);
+    let done = Commit::new(&mut disk, false).run(work, progress).and_then(|left| {
         areas.sync()?;
-        Ok(skipped)
+        Ok(left)
     });
     done.map_err(|cause| match take_back(&mut disk, work) {
         // Nobody stops it.

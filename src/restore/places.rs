@@ -5,7 +5,7 @@ use std::rc::Rc;
 use crate::byte_path;
 use crate::path_text::to_path;
 use crate::snapshot::{OpenPath, TrackedRoot};
-use crate::sys::{self, Dir, Inode, IoContext};
+use crate::sys::{self, Dir, IoContext};
 use std::os::unix::ffi::OsStrExt;
 
 /// Resolves paths inside the tracked paths, and nowhere else.
@@ -19,13 +19,6 @@ pub(super) struct Places<'a> {
 pub(super) struct Place {
     pub(super) dir: Rc<Dir>,
     pub(super) name: Vec<u8>,
-}
-
-impl Place {
-    /// What is there.
-    pub(super) fn inode(&self) -> Inode<'_> {
-        Inode::named(&self.dir, &self.name)
-    }
 }
 
 impl<'a> Places<'a> {

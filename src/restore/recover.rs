@@ -7,13 +7,14 @@ use serde::Serialize;
 
 use super::RestoreError;
 use super::areas::Areas;
-use super::commit::Commit;
+use super::commit::{Commit, Left};
 use super::journal::{Journal, Step, Work};
+use super::outcome::different;
 use super::places::Places;
 use super::plan::Skipped;
 use super::rollback::{Incomplete, take_back};
 use super::steps::Disk;
-use crate::diff::Change;
+use crate::diff::{self, Change};
 use crate::object::Node;
 use crate::snapshot::{SnapshotKind, SnapshotManager, SnapshotManifest, TrackedRoot};
 use crate::sys;
@@ -51,7 +52,8 @@ pub struct RecoveryReport {
     /// What the whole restore changed, steps before the interruption included; empty unless it was
     /// finished.
     pub changes: Vec<Change>,
-    /// What is not as it was in the snapshot, and why.
+    /// What is not as it was in the state that was asked for (the snapshot, or what was there before),
+    /// and why.
     pub skipped: Vec<Skipped>,
     /// The snapshot that holds the state before the restore.
     pub safety_snapshot: u64,
@@ -88,16 +90,17 @@ impl SnapshotManager {
         if let Some(work) = journal.work.take() {
             let areas = Areas::open(&journal.areas, &safety.roots)?;
             let mut places = Places::new(&safety.roots);
-            let mut disk = Disk::new(&mut places, &areas, work.started, self.progress());
-            match way {
+            let links = diff::links_of(self.store(), &safety.merkle_root)?;
+            let mut disk = Disk::new(&mut places, &areas, work.started, &links, self.progress());
+            let mut left = match way {
                 Recovery::Finish => {
                     let commit = Commit::new(&mut disk, true);
-                    let skipped = commit.run(&work, self.progress()).map_err(stopped)?;
+                    let left = commit.run(&work, self.progress()).map_err(stopped)?;
                     areas.sync()?;
                     report.outcome = RecoveryOutcome::Finished;
                     report.changes = work.changes();
-                    report.skipped = [work.skipped.clone(), skipped].concat();
-                    report.skipped.sort_by(|a, b| a.path.cmp(&b.path));
+                    report.skipped.clone_from(&work.skipped);
+                    left
                 }
                 Recovery::TakeBack => {
                     take_back(&mut disk, &work).map_err(|incomplete| match incomplete {
@@ -108,8 +111,15 @@ impl SnapshotManager {
                     })?;
                     areas.sync()?;
                     report.outcome = RecoveryOutcome::TakenBack;
+                    Left::default()
                 }
-            }
+            };
+            report.skipped.append(&mut left.skipped);
+            let different = different(&mut disk, &work, way, &report.skipped);
+            left.add_undone(different.map_err(|error| stopped(error.into()))?);
+            left.retain_made(&mut report.changes);
+            report.skipped.append(&mut left.skipped);
+            report.skipped.sort_by(|a, b| a.path.cmp(&b.path));
             let is_finished = way == Recovery::Finish;
             self.settle(journal, is_finished.then_some(&work), &safety.roots)?;
         } else {

@@ -6,7 +6,7 @@
 
 use super::attributes;
 use super::journal::{Staged, Step, Work};
-use super::steps::Disk;
+use super::steps::{Changeable, Disk};
 use crate::byte_path;
 use crate::diff::EntryState;
 use crate::object::Node;
@@ -36,16 +36,14 @@ pub(super) fn take_back(disk: &mut Disk<'_, '_>, work: &Work) -> Result<(), Inco
         work.steps.iter().filter_map(state_of_directory).collect();
     directories.sort_by_key(|(path, _)| std::cmp::Reverse(byte_path::depth(path)));
     for (path, current) in directories {
-        let restored =
-            disk.places.find(path).and_then(|place| match place.dir.try_stat(&place.name)? {
-                Some(stat) if stat.kind == FileKind::Directory => {
-                    attributes::apply(place.inode(), &current.attributes, &current.node).map(drop)
-                }
-                _ => Ok(()),
-            });
-        match restored {
-            Err(error) if !error.is_gone() => failures.push(error.to_string()),
-            _ => {}
+        let restored = disk.changeable(path, &[current]).and_then(|found| match found {
+            Changeable::Yes(inode) => {
+                Ok(attributes::apply(&inode, &current.attributes, &current.node).map(drop)?)
+            }
+            Changeable::No => Ok(()),
+        });
+        if let Err(error) = restored {
+            failures.push(error.to_string());
         }
     }
     if failures.is_empty() { Ok(()) } else { Err(Incomplete::Failed(failures)) }
@@ -106,7 +104,9 @@ fn undo(disk: &mut Disk<'_, '_>, step: &Step) -> Result<Option<Failure>, StoreEr
         Step::Exchange { path, target, staged, ino, .. } => {
             undo_exchange(disk, path, target, *staged, *ino)
         }
-        Step::Attributes { path, current, .. } => undo_attributes(disk, path, current.as_deref()),
+        Step::Attributes { path, current, target } => {
+            undo_attributes(disk, path, current.as_deref(), target)
+        }
     }
 }
 
@@ -216,20 +216,24 @@ fn undo_attributes(
     disk: &mut Disk<'_, '_>,
     path: &[u8],
     current: Option<&EntryState>,
+    target: &EntryState,
 ) -> Result<Option<Failure>, StoreError> {
     let Some(current) = current else { return Ok(None) };
     if matches!(current.node, Node::Directory { .. }) {
         // At the very end.
         return Ok(None);
     }
-    let Some(place) = disk.try_place(path)? else { return Ok(None) };
-    match place.dir.try_stat(&place.name)? {
-        Some(stat) if stat.kind != FileKind::Directory => {
-            attributes::apply(place.inode(), &current.attributes, &current.node)?;
-            Ok(None)
-        }
-        _ => Ok(None),
+    if let Changeable::Yes(inode) = disk.changeable(path, &[current, target])? {
+        attributes::apply(&inode, &current.attributes, &current.node)?;
+        return Ok(None);
     }
+    let Some(place) = disk.try_place(path)? else { return Ok(None) };
+    let key = |mode, uid, gid| (mode, uid, gid);
+    let Some(stat) = place.dir.try_stat(&place.name)? else { return Ok(None) };
+    let (is, was) = (key(stat.mode, stat.uid, stat.gid), &current.attributes);
+    // Edited since. What the restore gave it has to go, if it has any of that.
+    let is_ours = is != key(was.mode, was.uid, was.gid);
+    Ok(is_ours.then(|| changed_since(path)))
 }
 
 fn in_the_way(path: &[u8]) -> Failure {

@@ -29,6 +29,14 @@ pub struct Selection {
     pub only: Vec<ChangeType>,
 }
 
+impl Selection {
+    /// Whether everything is meant.
+    pub fn is_everything(&self) -> bool {
+        let Self { paths, exactly, exclude, only } = self;
+        paths.is_empty() && exactly.is_empty() && exclude.is_empty() && only.is_empty()
+    }
+}
+
 /// A selection in the tracked paths of one snapshot.
 pub(super) struct Selected<'a> {
     roots: Vec<&'a [u8]>,
@@ -39,7 +47,9 @@ pub(super) struct Selected<'a> {
 }
 
 /// One path or glob.
-struct Pattern {
+pub(super) struct Pattern {
+    /// As a person wrote it.
+    pub(super) given: PathBuf,
     /// Literal absolute paths it may stand for; each means what is below it too.
     literal: Vec<Vec<u8>>,
     glob: Option<(GlobMatcher, Subject)>,
@@ -100,7 +110,7 @@ impl<'a> Selected<'a> {
         self.paths.is_empty() && self.exactly.is_empty()
     }
 
-    /// Whether everything is meant.
+    /// As [`Selection::is_everything`].
     pub(super) fn is_all(&self) -> bool {
         self.names_everything() && self.exclude.is_empty() && self.only.is_empty()
     }
@@ -108,6 +118,17 @@ impl<'a> Selected<'a> {
     /// Paths that were named without a glob, each with all it may stand for.
     pub(super) fn named(&self) -> impl Iterator<Item = &[Vec<u8>]> {
         self.paths.iter().filter(|pattern| pattern.glob.is_none()).map(|p| p.literal.as_slice())
+    }
+
+    /// Globs that were given as paths.
+    pub(super) fn globs(&self) -> impl Iterator<Item = &Pattern> {
+        self.paths.iter().filter(|pattern| pattern.glob.is_some())
+    }
+
+    /// Whether a pattern means a path of these tracked paths.
+    pub(super) fn matches(&self, pattern: &Pattern, path: &[u8]) -> bool {
+        let inside = self.roots.iter().find_map(|root| byte_path::relative_to(path, root));
+        inside.is_some_and(|inside| pattern.matches(path, inside))
     }
 }
 
@@ -139,7 +160,7 @@ impl Pattern {
         } else {
             None
         };
-        Ok(Self { literal, glob })
+        Ok(Self { given: path.to_owned(), literal, glob })
     }
 
     /// `inside` is the path below its tracked path, empty for that itself.

@@ -1,7 +1,7 @@
-//! What finishing and taking back have in common: places, staging directories, and the question
-//! whether a path still holds what it should.
+//! What finishing and taking back have in common: places, staging directories, and the questions
+//! whether a path still holds what it should, and whether what is there may be changed in place.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 
 use super::areas::Areas;
@@ -9,10 +9,10 @@ use super::journal::Staged;
 use super::places::{Place, Places};
 use crate::byte_path;
 use crate::diff::EntryState;
-use crate::object::{ContentHash, Node};
+use crate::object::{ContentHash, LinkGroups, Node};
 use crate::progress::{Progress, Uncounted};
 use crate::store::{StoreError, Transfer, hash_file};
-use crate::sys::{self, Dir, FileKind, FileTime, Stat};
+use crate::sys::{self, Dir, FileKind, FileTime, Inode, Stat};
 
 /// The disk as the steps see it.
 pub(super) struct Disk<'a, 'b> {
@@ -20,6 +20,8 @@ pub(super) struct Disk<'a, 'b> {
     pub(super) areas: &'a Areas,
     /// The kernel's time before the safety snapshot: what has an older ctime is as captured.
     started: FileTime,
+    /// Names that shared an inode in the safety snapshot: of each, all of them.
+    linked: HashMap<&'a [u8], &'a [Box<[u8]>]>,
     writable: HashSet<Vec<u8>>,
     is_root_user: bool,
     /// May stop whoever can be called again; see [`check_stopped`](Self::check_stopped).
@@ -31,11 +33,14 @@ impl<'a, 'b> Disk<'a, 'b> {
         places: &'a mut Places<'b>,
         areas: &'a Areas,
         started: FileTime,
+        links: &'a LinkGroups,
         progress: &'a dyn Progress,
     ) -> Self {
         places.forget();
         let is_root_user = sys::effective_uid() == 0;
-        Self { places, areas, started, writable: HashSet::new(), is_root_user, progress }
+        let names = |group: &'a Vec<Box<[u8]>>| group.iter().map(|name| (&**name, &**group));
+        let linked = links.groups().iter().flat_map(names).collect();
+        Self { places, areas, started, linked, writable: HashSet::new(), is_root_user, progress }
     }
 
     /// An error between two steps if somebody asked to stop.
@@ -65,9 +70,26 @@ impl<'a, 'b> Disk<'a, 'b> {
         let is_tracked = self.places.root_of(parent).is_some();
         if is_tracked && stat.uid == sys::effective_uid() && stat.mode & 0o300 != 0o300 {
             let parent_place = self.places.find(parent)?;
-            parent_place.dir.set_mode(&parent_place.name, stat.mode | 0o700)?;
+            parent_place.dir.inode(&parent_place.name)?.set_mode(stat.mode | 0o700)?;
         }
         self.places.find(path)
+    }
+
+    /// Whether what was taken away from a path still is what it was when it was captured: whoever had
+    /// it open may have gone on writing. `thoroughly`: its bytes, and not only its length and time.
+    pub(super) fn holds_staged(
+        &self,
+        staged: Staged,
+        state: &EntryState,
+        thoroughly: bool,
+    ) -> Result<bool, StoreError> {
+        let (dir, name) = self.staging(staged)?;
+        let Some(stat) = dir.try_stat(&name)? else { return Ok(true) };
+        let Node::File { size, .. } = &state.node else { return Ok(true) };
+        if thoroughly {
+            return Ok(self.holds(&Place { dir, name }, state)?.is_some());
+        }
+        Ok(stat.size == *size && stat.mtime == state.attributes.mtime)
     }
 
     /// As [`writable_place`](Self::writable_place); `None` when the directory is not there, or not
@@ -104,6 +126,62 @@ impl<'a, 'b> Disk<'a, 'b> {
             Node::Directory { .. } | Node::CharDevice(_) | Node::BlockDevice(_) => false,
         };
         Ok(is_same.then_some(stat))
+    }
+}
+
+/// What a path that is to get other attributes has to be.
+pub(super) enum Changeable {
+    /// It is; this is its inode.
+    Yes(Inode),
+    /// Nothing is there, or something else, or an inode that has names which are none of ours.
+    No,
+}
+
+impl Disk<'_, '_> {
+    /// The inode of what is at `path` if it is one of `states` (which differ in attributes alone) and
+    /// has no name but those that the safety snapshot knows: what is done to it in place is done
+    /// to nothing else.
+    pub(super) fn changeable(
+        &mut self,
+        path: &[u8],
+        states: &[&EntryState],
+    ) -> Result<Changeable, StoreError> {
+        let Some(place) = self.try_place(path)? else { return Ok(Changeable::No) };
+        // Held before it is looked at, so that all that follows is about this one.
+        let inode = match place.dir.inode(&place.name) {
+            Ok(inode) => inode,
+            Err(error) if error.is_gone() => return Ok(Changeable::No),
+            Err(error) => return Err(error.into()),
+        };
+        let held = inode.stat()?;
+        let is_held = |stat: &Stat| (stat.dev, stat.ino) == (held.dev, held.ino);
+        for state in states {
+            let is_it = match &state.node {
+                Node::Directory { .. } => held.kind == FileKind::Directory,
+                _ => self.holds(&place, state)?.is_some_and(|stat| is_held(&stat)),
+            };
+            if is_it {
+                let is_ours =
+                    held.kind == FileKind::Directory || self.knows_all_names(path, &held)?;
+                return Ok(if is_ours { Changeable::Yes(inode) } else { Changeable::No });
+            }
+        }
+        Ok(Changeable::No)
+    }
+
+    fn knows_all_names(&mut self, path: &[u8], held: &Stat) -> sys::Result<bool> {
+        if held.nlink <= 1 {
+            return Ok(true);
+        }
+        let Some(names) = self.linked.get(path).copied() else { return Ok(false) };
+        let mut count = 0;
+        for name in names {
+            let found = self.places.find(name).and_then(|place| place.dir.try_stat(&place.name));
+            let is_same = |stat: Stat| (stat.dev, stat.ino) == (held.dev, held.ino);
+            // One that cannot be looked at is none that is known.
+            count += u64::from(found.ok().flatten().is_some_and(is_same));
+        }
+        Ok(count == held.nlink)
     }
 }
 

@@ -102,6 +102,7 @@ impl Fixture {
             .capture_current(store, target, &latest.manifest, CacheUse::ReadAndWrite)
             .unwrap();
         let started = current.started;
+        let links = diff::links_of(store, &current.merkle_root).unwrap();
         let mut plan =
             plan::plan(store, &current.merkle_root, &current.not_captured, target).unwrap();
         plan.link(&diff::links_of(store, &target.merkle_root).unwrap());
@@ -119,7 +120,7 @@ impl Fixture {
             return None;
         }
         work.steps.truncate(steps);
-        let mut disk = Disk::new(&mut places, &areas, started, &NoProgress);
+        let mut disk = Disk::new(&mut places, &areas, started, &links, &NoProgress);
         Commit::new(&mut disk, false).run(&work, &NoProgress).unwrap();
         Some(())
     }

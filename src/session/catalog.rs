@@ -8,7 +8,9 @@ use crate::diff::ChangeSummary;
 use crate::layout;
 use crate::path_text::{Shown, encode, serde_paths};
 use crate::snapshot::settle;
-use crate::snapshot::{ManifestError, SessionDir, SessionMetadata, SessionOrigin, SnapshotLabel};
+use crate::snapshot::{
+    ManifestError, Recency, SessionDir, SessionMetadata, SessionOrigin, SnapshotLabel,
+};
 use crate::store::{LocalStore, StoreError};
 use crate::sys::{self, Dir};
 
@@ -176,11 +178,12 @@ impl Catalog {
     fn find_unsettled(&self, id: &str) -> Result<SessionDir, CatalogError> {
         let mut sessions = self.sessions()?;
         if id == LATEST {
+            let now = jiff::Timestamp::now();
             let newest = sessions
                 .into_iter()
                 // One whose manifest is damaged has no time; it is found by its id.
                 .filter_map(|session| Some((session.metadata().ok()?.started, session)))
-                .max_by(|a, b| (a.0, a.1.id()).cmp(&(b.0, b.1.id())));
+                .max_by_key(|(started, session)| Recency::new(*started, session.id(), now));
             let empty = || CatalogError::Empty { root: self.root().to_owned() };
             return newest.map(|(_, session)| session).ok_or_else(empty);
         }
@@ -317,6 +320,14 @@ fn sessions_below(root: &Path) -> Result<Vec<SessionDir>, CatalogError> {
         Err(error) if error.is_gone() => return Ok(Vec::new()),
         Err(error) => return Err(error.into()),
     };
-    let names = layout::session_names(&dir)?;
-    Ok(names.iter().map(|name| SessionDir::open(&dir.path_of(name))).collect::<Result<_, _>>()?)
+    let mut sessions = Vec::new();
+    for name in layout::session_names(&dir)? {
+        match SessionDir::open(&dir.path_of(&name)) {
+            Ok(session) => sessions.push(session),
+            // Removed since the names were read.
+            Err(ManifestError::Io(error)) if error.is_gone() => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(sessions)
 }

@@ -14,8 +14,8 @@ use crate::layout;
 use crate::path_text::encode;
 use crate::progress::Progress;
 use crate::snapshot::{
-    Budget, ManifestError, SessionDir, SessionMetadata, SessionOrigin, SnapshotError,
-    SnapshotManager, SnapshotManifest, resolve_roots,
+    Budget, ManifestError, SessionDir, SessionMetadata, SessionOrigin, Settled, SnapshotError,
+    SnapshotManager, SnapshotManifest, resolve_roots, settle,
 };
 use crate::store::LocalStore;
 use crate::sys::{self, Dir, FileLock};
@@ -31,6 +31,14 @@ pub enum RecordError {
     /// The session could not be made.
     #[error(transparent)]
     Io(#[from] sys::Error),
+    /// The baseline could not be made durable, so there is no snapshot.
+    #[error("the state before is {}: {source}", if *is_lost { "lost" } else { "not safely on the disk" })]
+    BaselineNotDurable {
+        /// Whether that is known for good. Else the next look at the session tries again.
+        is_lost: bool,
+        /// What failed first.
+        source: SnapshotError,
+    },
 }
 
 impl From<ManifestError> for RecordError {
@@ -170,6 +178,25 @@ impl Recording {
         self.manager.session().id()
     }
 
+    /// After the baseline could not be made durable: whether it is by now. The kernel says once that it
+    /// lost something, and not what.
+    fn look_again(&self, source: SnapshotError) -> Result<(), RecordError> {
+        match settle(self.manager.session(), true) {
+            // Only what follows the publication failed, if nothing is left to be done.
+            Ok(Settled::Published | Settled::Nothing) => {
+                tracing::warn!("{source}; but the state before is on the disk: it was read back");
+                Ok(())
+            }
+            Ok(settled) => {
+                Err(RecordError::BaselineNotDurable { is_lost: settled == Settled::Lost, source })
+            }
+            Err(error) => {
+                tracing::warn!("{error}");
+                Err(RecordError::BaselineNotDurable { is_lost: false, source })
+            }
+        }
+    }
+
     /// Captures the last state and ends the session.
     ///
     /// # Errors
@@ -180,7 +207,8 @@ impl Recording {
     ) -> Result<(SnapshotManifest, Vec<Change>), RecordError> {
         if let Some(flush) = self.flush.take() {
             // A panic there goes on here.
-            flush.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
+            let flushed = flush.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+            flushed.or_else(|error| self.look_again(error))?;
         }
         let (manifest, changes) = match self.manager.create_incremental() {
             Ok((manifest, changes)) => (manifest, Some(changes)),

@@ -3,7 +3,7 @@
 //! Pure: from facts about sessions to a list of those that go, each with the reason. The order is
 //! fixed: what is too old, then what is too many, then what takes too much space, the oldest first each
 //! time. A running session never goes, and neither does the newest of a project, so whatever the
-//! policy says, the last thing that was done somewhere can be undone.
+//! policy says, the last thing that was done somewhere can be undone, also under a wrong clock.
 
 use std::collections::HashMap;
 
@@ -12,6 +12,7 @@ use serde::Serialize;
 
 use super::{SessionStatus, SessionSummary};
 use crate::gc::StorageUsage;
+use crate::snapshot::Recency;
 
 /// What a store may hold. `None` is no limit.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -71,8 +72,8 @@ impl From<&SessionSummary> for SessionFacts {
 
 impl RetentionPolicy {
     /// The sessions that may go at all, the oldest first.
-    pub fn removable(sessions: &[SessionFacts]) -> Vec<&SessionFacts> {
-        let age = |facts: &SessionFacts| (facts.started, facts.session_id.clone());
+    pub fn removable(sessions: &[SessionFacts], now: Timestamp) -> Vec<&SessionFacts> {
+        let age = |facts: &SessionFacts| Recency::new(facts.started, &*facts.session_id, now);
         let mut newest: HashMap<&str, &SessionFacts> = HashMap::new();
         for facts in sessions {
             let known = newest.entry(&facts.project).or_insert(facts);
@@ -99,7 +100,7 @@ impl RetentionPolicy {
         let mut bytes = usage.map_or(0, |usage| usage.total_bytes);
         let mut expired = Vec::new();
         let mut useful = 0;
-        for facts in Self::removable(sessions) {
+        for facts in Self::removable(sessions, now) {
             let reason = if self.max_age.is_some_and(|max| now.duration_since(facts.started) > max)
             {
                 Expiry::TooOld
@@ -248,6 +249,15 @@ mod tests {
         let sessions = [session("b", "p", 1), session("a", "p", 1)];
         let ids = expired(policy(None, Some(1), None), &sessions, None);
         assert_eq!(ids, [("a".to_owned(), Expiry::TooMany)]);
+    }
+
+    #[test]
+    fn what_was_recorded_under_a_wrong_clock_is_not_the_newest() {
+        let sessions = [session("a", "p", -5), session("b", "p", 0), session("c", "p", -6)];
+        assert_eq!(
+            expired(policy(None, Some(1), None), &sessions, None),
+            [("a".to_owned(), Expiry::TooMany), ("c".to_owned(), Expiry::TooMany)]
+        );
     }
 
     #[test]

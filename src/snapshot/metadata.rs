@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use super::manifest::MANIFEST_VERSION;
 use crate::diff::ChangeSummary;
+use crate::manifest::{MANIFEST_VERSION, SnapshotLabel};
 use crate::object::ContentHash;
 use crate::path_text::serde_paths;
 
@@ -20,16 +20,6 @@ pub enum SessionOrigin {
     /// `nono snapshot`, or a program that uses the library: it stays open.
     #[default]
     Snapshot,
-}
-
-/// What somebody called a snapshot, as [`SnapshotManifest::label`](super::SnapshotManifest::label)
-/// says; here for lists, which read no manifest of a snapshot.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct SnapshotLabel {
-    /// Number of the snapshot.
-    pub number: u64,
-    /// What it is called.
-    pub label: String,
 }
 
 /// A session: what was run, on which paths, and the roots of its snapshots.

@@ -8,10 +8,11 @@ mod budget;
 mod capture;
 mod known;
 mod manager;
-mod manifest;
 mod metadata;
 mod pending;
 mod read;
+mod read_back;
+mod recency;
 mod roots;
 mod session_dir;
 mod session_objects;
@@ -20,20 +21,22 @@ mod session_objects;
 #[allow(clippy::disallowed_methods, reason = "tests plant what they look at")]
 mod tests;
 
+pub use crate::manifest::{
+    FileState, MANIFEST_VERSION, NotCaptured, NotCapturedReason, NotCapturedSet, SnapshotKind,
+    SnapshotLabel, SnapshotManifest, Totals, TrackedRoot,
+};
 pub use budget::{Budget, LargeDirectory, OverBudget};
 pub use capture::CaptureError;
 pub(crate) use capture::{Capture, CaptureRequest, capture};
 pub(crate) use manager::CacheUse;
-pub use manager::{SnapshotError, SnapshotManager};
-pub use manifest::{
-    FileState, MANIFEST_VERSION, NotCaptured, NotCapturedReason, NotCapturedSet, SnapshotKind,
-    SnapshotManifest, Totals,
-};
-pub use metadata::{SessionMetadata, SessionOrigin, SnapshotLabel};
+pub use manager::{LiveState, SnapshotError, SnapshotManager};
+pub use metadata::{SessionMetadata, SessionOrigin};
 pub use pending::PendingBaseline;
-pub(crate) use pending::settle;
+pub(crate) use pending::{Settled, settle};
+pub use recency::Recency;
 pub(crate) use roots::OpenPath;
-pub use roots::{TrackedPathError, TrackedRoot, resolve_roots};
+pub use roots::{TrackedPathError, resolve_roots};
 #[cfg(feature = "fuzzing")]
 pub(crate) use session_dir::parse as parse_manifest;
 pub use session_dir::{LoadedManifest, ManifestError, SessionDir};
+pub(crate) use session_objects::store_paths;

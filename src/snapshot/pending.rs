@@ -4,20 +4,19 @@
 //! for a snapshot. Then the store is flushed, the manifest is published under its own name, and the
 //! announcement goes. Always true: `manifest.json` never names what is not durable. Whoever announces
 //! holds the session's lock until the manifest is published, so an announcement whose session is not
-//! locked was left by somebody who was killed. [`settle`] then reads every object that it reaches,
-//! flushes and publishes; if one is missing or cut short, as after a power failure, the announcement is
-//! set aside, and the session has no baseline. The bytes are read whatever the reason was: a disk
-//! that was pulled out is as good as a power failure. The collector keeps what an announcement
+//! locked was left by somebody who was killed, or whose flush failed. [`settle`] then flushes, reads
+//! every object that it reaches back from the disk, and publishes; if one is missing or cut short, as
+//! after a power failure, the announcement is set aside, and the session has no baseline. The bytes
+//! are read whatever the reason was: a disk that was pulled out is as good as a power failure, and of a
+//! flush that failed the kernel does not say what was lost. The collector keeps what an announcement
 //! reaches.
 
 use super::manager::{SnapshotError, SnapshotManager};
-use super::manifest::SnapshotManifest;
+use super::read_back::read_back;
 use super::session_dir::{ManifestError, SessionDir};
-use crate::object::{ContentHash, Node};
+use crate::manifest::SnapshotManifest;
 use crate::stat_cache::StatCacheWriter;
-use crate::store::{
-    LocalStore, StoreError, StoreLock, Transfer, read_links, read_root_tree, read_tree,
-};
+use crate::store::{LocalStore, StoreLock};
 use crate::sys::FileLock;
 
 /// A baseline that is captured and announced. Dropped without [`publish`](Self::publish), it stays
@@ -75,7 +74,7 @@ pub(crate) enum Settled {
 /// # Errors
 /// When the session or the store cannot be read or written; the announcement stays.
 pub(crate) fn settle(session: &SessionDir, waits: bool) -> Result<Settled, SnapshotError> {
-    if matches!(session.pending_baseline(), Ok(None)) {
+    if !session.has_announcement()? {
         return Ok(Settled::Nothing);
     }
     let lock = if waits { Some(session.lock()?) } else { session.try_lock()? };
@@ -87,12 +86,26 @@ pub(crate) fn settle(session: &SessionDir, waits: bool) -> Result<Settled, Snaps
     };
     let manifest = match session.pending_baseline() {
         Ok(Some(manifest)) => manifest,
-        Ok(None) => return Ok(Settled::Nothing),
+        Ok(None) if !session.has_announcement()? => return Ok(Settled::Nothing),
+        // Killed between the publication and what follows it.
+        Ok(None) => {
+            SnapshotManager::open(session.path())?.list_published()?;
+            return Ok(Settled::Published);
+        }
         Err(error @ ManifestError::Corrupt { .. }) => return lose(&error),
         Err(error) => return Err(error.into()),
     };
     let store = LocalStore::open(&session.objects_path())?;
-    match read_all(&store, &manifest.merkle_root) {
+    // What is still in memory alone is written now, so that what is read next comes from the disk.
+    store.sync()?;
+    let say = || {
+        tracing::warn!(
+            "the first snapshot of session {} was not completed: all of it ({} bytes) is read back",
+            session.id(),
+            manifest.totals.total_bytes
+        );
+    };
+    match read_back(&store, &manifest.merkle_root, say) {
         Ok(()) => {}
         Err(error) if error.is_damage() => return lose(&error),
         Err(error) => return Err(error.into()),
@@ -101,26 +114,4 @@ pub(crate) fn settle(session: &SessionDir, waits: bool) -> Result<Settled, Snaps
     SnapshotManager::for_session(session.clone(), store, roots)
         .publish_pending(manifest, Vec::new())?;
     Ok(Settled::Published)
-}
-
-/// Reads every object that a root reaches, each once.
-fn read_all(store: &LocalStore, root: &ContentHash) -> Result<(), StoreError> {
-    let mut seen = std::collections::HashSet::new();
-    let mut scratch = Vec::new();
-    let root = read_root_tree(store, root)?;
-    read_links(store, root.links.as_ref())?;
-    let mut pending: Vec<Node> = root.entries.into_iter().map(|entry| entry.node).collect();
-    while let Some(node) = pending.pop() {
-        match node {
-            Node::Directory { tree } if seen.insert(tree) => {
-                let entries = read_tree(store, &tree)?.into_entries();
-                pending.extend(entries.into_iter().map(|entry| entry.node));
-            }
-            Node::File { hash, .. } if seen.insert(hash) => {
-                store.open_object(&hash)?.verify(&mut Transfer::unwatched(&mut scratch))?;
-            }
-            _ => {}
-        }
-    }
-    Ok(())
 }

@@ -4,8 +4,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use super::manager::{SnapshotError, SnapshotManager};
-use super::manifest::{NotCapturedSet, SnapshotManifest};
 use crate::byte_path;
+use crate::manifest::{NotCapturedSet, SnapshotManifest};
 use crate::object::{ContentHash, Node};
 use crate::path_text::Shown;
 use crate::store::{ObjectSource, StoreError, read_root_tree, read_tree};

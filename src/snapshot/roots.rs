@@ -3,23 +3,11 @@
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use serde::{Deserialize, Serialize};
-
+use crate::manifest::TrackedRoot;
 use crate::object::is_tracked_path;
-use crate::path_text::{Shown, serde_path};
+use crate::path_text::Shown;
 use crate::sys::{self, Dir, FileKind, Stat};
 use crate::walk::{ExclusionConfig, Filter, InvalidPattern};
-
-/// A path that a session captures, with what is left out of it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct TrackedRoot {
-    /// Absolute, with the symlinks of its parents resolved.
-    #[serde(with = "serde_path")]
-    pub path: PathBuf,
-    /// Its filter.
-    #[serde(default)]
-    pub exclusion: ExclusionConfig,
-}
 
 /// Why a path cannot be tracked.
 #[derive(Debug, thiserror::Error)]

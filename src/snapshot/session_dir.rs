@@ -15,9 +15,9 @@ use std::path::{Path, PathBuf};
 
 use serde::de::DeserializeOwned;
 
-use super::manifest::{MANIFEST_VERSION, MAX_MANIFEST_BYTES, SnapshotManifest};
 use super::metadata::SessionMetadata;
 use crate::layout;
+use crate::manifest::{MANIFEST_VERSION, MAX_MANIFEST_BYTES, SnapshotManifest};
 use crate::object::ContentHash;
 use crate::path_text::Shown;
 use crate::sys::{self, Dir, FileLock};
@@ -82,6 +82,11 @@ impl SessionDir {
     pub fn open(path: &Path) -> Result<Self, ManifestError> {
         Dir::open(path)?;
         Ok(Self { path: path.to_owned() })
+    }
+
+    /// Whether it was removed since it was opened.
+    pub fn is_gone(&self) -> bool {
+        self.dir().is_err_and(|error| error.is_gone())
     }
 
     pub(crate) fn dir(&self) -> sys::Result<Dir> {
@@ -297,6 +302,18 @@ impl SessionDir {
             false => dir.remove_file(pending)?,
         }
         Ok(())
+    }
+
+    /// Whether there is an announcement of a baseline.
+    ///
+    /// # Errors
+    /// When the directory cannot be looked at.
+    pub(super) fn has_announcement(&self) -> Result<bool, ManifestError> {
+        match self.dir()?.try_stat(layout::pending_manifest().as_bytes()) {
+            Ok(found) => Ok(found.is_some()),
+            Err(error) if error.is_gone() => Ok(false),
+            Err(error) => Err(error.into()),
+        }
     }
 
     /// The manifest of a baseline that is in the store and not yet durable. `None` when there is no

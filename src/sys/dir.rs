@@ -9,14 +9,14 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use rustix::fs::{AtFlags, CWD, Gid, Mode, OFlags, RenameFlags, Timespec, Timestamps, Uid};
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, RenameFlags};
 use rustix::io::Errno;
 
 use super::error::{IoContext, Result};
 use super::fail_point::{self, Operation, Place};
-use super::stat::{FileKind, FileSystemSpace, FileTime, Stat};
+use super::inode::Inode;
+use super::stat::{FileKind, FileSystemSpace, Stat};
 use super::xattr::{self, XattrPairs};
-use crate::byte_path;
 use crate::path_text::to_path;
 
 /// An open directory.
@@ -25,6 +25,14 @@ pub struct Dir {
     fd: OwnedFd,
     /// Only for messages: the directory may have been moved since.
     path: PathBuf,
+}
+
+/// A file system at one place; see [`Dir::mount`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MountId {
+    dev: u64,
+    /// None where the kernel does not tell.
+    id: Option<u64>,
 }
 
 /// A name found in a directory, with its kind where the file system tells it for free.
@@ -46,8 +54,6 @@ const DIR_FLAGS: OFlags =
     OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC).union(OFlags::NOFOLLOW);
 /// Longest relative path given to one call, below PATH_MAX.
 const MAX_STEP_BYTES: usize = 4000;
-/// What the owner of a directory needs to empty it.
-const OWNER_ALL: u16 = 0o700;
 
 impl Dir {
     /// Opens a directory that a person named; symlinks in the path are followed.
@@ -176,6 +182,24 @@ impl Dir {
         Ok(Stat::from_raw(&rustix::fs::fstat(file).at("look at", &self.path_of(name))?))
     }
 
+    /// What names can be moved about in: the file system, and the mount of it. The same file system may be
+    /// mounted twice, one inside the other, and no name moves from mount to mount.
+    ///
+    /// # Errors
+    /// Hardly any.
+    pub fn mount(&self) -> Result<MountId> {
+        #[cfg(target_os = "linux")]
+        if let Ok(found) =
+            rustix::fs::statx(&self.fd, "", AtFlags::EMPTY_PATH, rustix::fs::StatxFlags::MNT_ID)
+        {
+            let dev = rustix::fs::makedev(found.stx_dev_major, found.stx_dev_minor);
+            // Kernels before 5.8 do not tell.
+            let is_told = found.stx_mask & rustix::fs::StatxFlags::MNT_ID.bits() != 0;
+            return Ok(MountId { dev, id: is_told.then_some(found.stx_mnt_id) });
+        }
+        Ok(MountId { dev: self.stat_self()?.dev, id: None })
+    }
+
     /// All names but `.` and `..`, in no order.
     ///
     /// # Errors
@@ -242,65 +266,12 @@ impl Dir {
         xattr::of_path(&self.proc_path(name), &self.path_of(name))
     }
 
-    /// Sets one extended attribute of a name.
+    /// Holds on to the inode that a name has now, symlinks included.
     ///
     /// # Errors
-    /// EPERM, ENOTSUP, ENOSPC.
-    pub fn set_xattr(&self, name: &[u8], attribute: &[u8], value: &[u8]) -> Result<()> {
-        xattr::set_path(&self.proc_path(name), attribute, value, &self.path_of(name))
-    }
-
-    /// Removes one extended attribute of a name.
-    ///
-    /// # Errors
-    /// EPERM.
-    pub fn remove_xattr(&self, name: &[u8], attribute: &[u8]) -> Result<()> {
-        xattr::remove_path(&self.proc_path(name), attribute, &self.path_of(name))
-    }
-
-    /// Sets the 12 permission bits of a name that is not a symlink.
-    ///
-    /// # Errors
-    /// EPERM; ELOOP or EOPNOTSUPP when it is a symlink.
-    pub fn set_mode(&self, name: &[u8], mode: u16) -> Result<()> {
-        let path = self.path_of(name);
-        let mode = Mode::from_raw_mode(mode.into());
-        #[cfg(target_os = "linux")]
-        {
-            // The descriptor pins the inode, so a symlink put there in between is not followed.
-            let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-            let fd = rustix::fs::openat(&self.fd, name, flags, Mode::empty()).at("open", &path)?;
-            let own = format!("/proc/self/fd/{}", fd.as_raw_fd());
-            fail_point::around(Operation::Attributes, || rustix::fs::chmod(own.as_str(), mode))
-                .at("set the mode of", &path)
-        }
-        #[cfg(not(target_os = "linux"))]
-        rustix::fs::chmodat(&self.fd, name, mode, AtFlags::SYMLINK_NOFOLLOW)
-            .at("set the mode of", &path)
-    }
-
-    /// Sets owner and group of a name, symlinks included.
-    ///
-    /// # Errors
-    /// EPERM for nearly everybody but root.
-    pub fn set_owner(&self, name: &[u8], uid: u32, gid: u32) -> Result<()> {
-        let (uid, gid) = (Uid::from_raw(uid), Gid::from_raw(gid));
-        fail_point::around(Operation::Attributes, || {
-            rustix::fs::chownat(&self.fd, name, Some(uid), Some(gid), AtFlags::SYMLINK_NOFOLLOW)
-        })
-        .at("set the owner of", &self.path_of(name))
-    }
-
-    /// Sets the modification time of a name, symlinks included; the access time stays.
-    ///
-    /// # Errors
-    /// EPERM.
-    pub fn set_mtime(&self, name: &[u8], mtime: FileTime) -> Result<()> {
-        let times = time_of_modification(mtime);
-        fail_point::around(Operation::Attributes, || {
-            rustix::fs::utimensat(&self.fd, name, &times, AtFlags::SYMLINK_NOFOLLOW)
-        })
-        .at("set the time of", &self.path_of(name))
+    /// ENOENT.
+    pub fn inode(&self, name: &[u8]) -> Result<Inode> {
+        Inode::open(self, name)
     }
 
     /// Makes a directory.
@@ -437,33 +408,56 @@ impl Dir {
     /// Removes a directory of nono's own with everything in it; a symlink in it is removed, not
     /// followed. Never used on a tracked path.
     ///
+    /// Whoever filled it may have made it as deep as the disk is large: what lies deeper is moved up
+    /// before it is looked into, so depth costs neither stack nor descriptors, and `..` is not needed.
+    ///
     /// # Errors
     /// The first that occurs.
     pub fn remove_dir_all(&self, name: &[u8]) -> Result<()> {
-        let top = self.open_dir(name)?;
-        // By their paths in it, each before what is in it: depth costs neither stack nor descriptors.
-        let mut found: Vec<Vec<u8>> = vec![Vec::new()];
-        let mut next = 0;
-        while let Some(relative) = found.get(next).cloned() {
-            next += 1;
-            let dir = top.open_beneath(&relative)?;
-            for listed in dir.names()? {
-                let stat = dir.stat(&listed.name)?;
-                if stat.kind != FileKind::Directory {
-                    dir.remove_file(&listed.name)?;
-                    continue;
-                }
-                if stat.mode & OWNER_ALL != OWNER_ALL && stat.uid == super::effective_uid() {
-                    dir.set_mode(&listed.name, stat.mode | OWNER_ALL)?;
-                }
-                found.push(byte_path::join(&relative, &listed.name));
-            }
-        }
-        for relative in found.iter().skip(1).rev() {
-            let (parent, name) = byte_path::split(relative);
-            top.open_beneath(parent)?.remove_dir(name)?;
+        let top = self.open_own_dir(name)?;
+        let mut directories = Vec::new();
+        top.remove_files(|name| {
+            directories.push(name.to_vec());
+            Ok(())
+        })?;
+        let moved = hex::encode(&super::random_bytes()?[..8]);
+        let mut moved_count = 0u64;
+        while let Some(directory) = directories.pop() {
+            let dir = top.open_own_dir(&directory)?;
+            dir.remove_files(|name| {
+                moved_count += 1;
+                let new_name = format!(".{moved}-{moved_count}").into_bytes();
+                // Moving a directory to another one writes to it.
+                dir.open_own_dir(name)?;
+                dir.rename(name, &top, &new_name)?;
+                directories.push(new_name);
+                Ok(())
+            })?;
+            top.remove_dir(&directory)?;
         }
         self.remove_dir(name)
+    }
+
+    /// Opens a directory of nono's own, made accessible if it is not.
+    fn open_own_dir(&self, name: &[u8]) -> Result<Self> {
+        let inode = self.inode(name)?;
+        let stat = inode.stat()?;
+        if stat.kind == FileKind::Directory && stat.mode & 0o700 != 0o700 {
+            inode.set_mode(stat.mode | 0o700)?;
+        }
+        self.open_dir(name)
+    }
+
+    /// Removes what is no directory, and names those that are.
+    fn remove_files(&self, mut directory: impl FnMut(&[u8]) -> Result<()>) -> Result<()> {
+        for listed in self.names()? {
+            if self.stat(&listed.name)?.kind == FileKind::Directory {
+                directory(&listed.name)?;
+            } else {
+                self.remove_file(&listed.name)?;
+            }
+        }
+        Ok(())
     }
 
     /// Reads a whole file of at most `max_bytes`.
@@ -657,14 +651,6 @@ fn resolve_by_component(
     current.ok_or(Errno::NOENT)
 }
 
-/// For the calls that set times: the time of the last access stays.
-pub(super) fn time_of_modification(mtime: FileTime) -> Timestamps {
-    Timestamps {
-        last_access: Timespec { tv_sec: 0, tv_nsec: rustix::fs::UTIME_OMIT },
-        last_modification: Timespec { tv_sec: mtime.seconds, tv_nsec: mtime.nanoseconds.into() },
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -712,6 +698,32 @@ mod tests {
     }
 
     #[test]
+    fn a_directory_of_any_depth_and_mode_is_removed_with_few_descriptors() {
+        let (temp, dir) = dir();
+        let outside = temp.path().join("outside");
+        std::fs::create_dir(&outside).unwrap();
+        std::fs::write(outside.join("kept"), b"").unwrap();
+        dir.make_dir(b"top", 0o700).unwrap();
+        let mut current = dir.open_dir(b"top").unwrap();
+        for level in 0..20_000 {
+            current.make_dir(b"d", 0o700).unwrap();
+            let next = current.open_dir(b"d").unwrap();
+            if level % 1000 == 0 {
+                current.make_symlink(b"link", outside.as_os_str().as_bytes()).unwrap();
+                current.create_file(b"file", 0).unwrap();
+                current.make_dir(b"empty", 0).unwrap();
+                current.inode(b".").unwrap().set_mode(0o500).unwrap();
+            }
+            current = next;
+            // Only for messages, and long.
+            current.path = PathBuf::new();
+        }
+        dir.remove_dir_all(b"top").unwrap();
+        assert!(dir.try_stat(b"top").unwrap().is_none());
+        assert!(outside.join("kept").exists());
+    }
+
+    #[test]
     fn a_temporary_file_appears_complete_or_not_at_all() {
         let (temp, dir) = dir();
         for make in [super::super::TempFile::new, super::super::TempFile::named] {
@@ -724,17 +736,5 @@ mod tests {
             assert_eq!(std::fs::read_dir(temp.path()).unwrap().count(), 1);
             dir.remove_file(b"name").unwrap();
         }
-    }
-
-    #[test]
-    fn the_mode_of_what_a_symlink_points_to_is_never_set() {
-        let (temp, dir) = dir();
-        std::fs::write(temp.path().join("file"), b"").unwrap();
-        symlink("file", temp.path().join("link")).unwrap();
-        let before = dir.stat(b"file").unwrap().mode;
-        assert!(dir.set_mode(b"link", 0o777).is_err());
-        assert_eq!(dir.stat(b"file").unwrap().mode, before);
-        dir.set_mode(b"file", 0o4711).unwrap();
-        assert_eq!(dir.stat(b"file").unwrap().mode, 0o4711);
     }
 }

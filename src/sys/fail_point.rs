@@ -8,6 +8,11 @@
 //! - `N:stop` stops it (SIGSTOP) until somebody lets it go on.
 //! - `N:EIO` (or another error) lets the call fail that would come next; `N+:EIO` that one and every
 //!   later one. Points after a call count and do nothing.
+//! - `N:hold@/fifo` holds the thread until somebody has opened this named pipe for writing and closed
+//!   it; `N:EIO@/fifo` does so and lets the call fail then.
+//!
+//! Where threads pass points in any order, a number means nothing; `flush` instead of `N` is the first
+//! call that flushes everything.
 //!
 //! And with `NONO_OPERATION_LOG=DIR` every call that succeeded is written down; see
 //! `operation_log.rs`.
@@ -63,6 +68,7 @@ pub(super) use chosen::around;
 
 #[cfg(feature = "fail-points")]
 mod chosen {
+    use std::path::PathBuf;
     use std::sync::OnceLock;
     use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -73,13 +79,21 @@ mod chosen {
     use crate::sys::operation_log;
 
     struct Chosen {
-        point: u64,
+        moment: Moment,
+        fifo: Option<PathBuf>,
         action: Action,
+    }
+
+    /// Where it happens.
+    enum Moment {
+        Point(u64),
+        FirstFlush,
     }
 
     enum Action {
         Kill,
         Stop,
+        Nothing,
         Fail { errno: Errno, from_then_on: bool },
     }
 
@@ -88,24 +102,32 @@ mod chosen {
         operation: Operation<'_>,
         call: impl FnOnce() -> Result<T, E>,
     ) -> Result<T, E> {
-        if let Some(errno) = pass() {
+        if let Some(errno) = pass(matches!(operation, Operation::SyncAll)) {
             return Err(errno.into());
         }
         let value = operation_log::record(operation, call);
-        pass();
+        pass(false);
         value
     }
 
     /// Counts a point; an error is that of the call that would come next.
-    fn pass() -> Option<Errno> {
+    fn pass(is_before_flush: bool) -> Option<Errno> {
         static CHOSEN: OnceLock<Option<Chosen>> = OnceLock::new();
         static PASSED: AtomicU64 = AtomicU64::new(0);
         let chosen = CHOSEN.get_or_init(|| parse(&std::env::var("NONO_FAIL_POINT").ok()?));
-        let Chosen { point, action } = chosen.as_ref()?;
+        let Chosen { moment, fifo, action } = chosen.as_ref()?;
+        let point = match moment {
+            Moment::Point(point) => *point,
+            Moment::FirstFlush if is_before_flush => 1,
+            Moment::FirstFlush => return None,
+        };
         let passed = PASSED.fetch_add(1, Ordering::SeqCst) + 1;
+        if let Some(fifo) = fifo.as_ref().filter(|_| passed == point) {
+            let _ = std::fs::read(fifo);
+        }
         match action {
-            Action::Fail { errno, from_then_on: true } if passed >= *point => Some(*errno),
-            _ if passed != *point => None,
+            Action::Fail { errno, from_then_on: true } if passed >= point => Some(*errno),
+            _ if passed != point => None,
             Action::Fail { errno, .. } => Some(*errno),
             Action::Kill => {
                 let _ = kill_process(getpid(), Signal::KILL);
@@ -115,16 +137,23 @@ mod chosen {
                 let _ = kill_process(getpid(), Signal::STOP);
                 None
             }
+            Action::Nothing => None,
         }
     }
 
     fn parse(text: &str) -> Option<Chosen> {
-        let (point, action) = text.split_once(':').unwrap_or((text, "kill"));
-        let from_then_on = point.ends_with('+');
-        let point = point.trim_end_matches('+').parse().ok()?;
+        let (place, action) = text.split_once(':').unwrap_or((text, "kill"));
+        let (action, fifo) = action.split_once('@').unwrap_or((action, ""));
+        let fifo = (!fifo.is_empty()).then(|| fifo.into());
+        let from_then_on = place.ends_with('+');
+        let moment = match place.trim_end_matches('+') {
+            "flush" => Moment::FirstFlush,
+            number => Moment::Point(number.parse().ok()?),
+        };
         let action = match action {
             "kill" => Action::Kill,
             "stop" => Action::Stop,
+            "hold" => Action::Nothing,
             name => {
                 let errno = match name {
                     "EIO" => Errno::IO,
@@ -138,6 +167,6 @@ mod chosen {
                 Action::Fail { errno, from_then_on }
             }
         };
-        Some(Chosen { point, action })
+        Some(Chosen { moment, fifo, action })
     }
 }

@@ -21,7 +21,7 @@ mod priority;
 mod stat;
 mod xattr;
 
-pub use dir::{Dir, ListedName};
+pub use dir::{Dir, ListedName, MountId};
 pub(crate) use early_flush::EarlyFlush;
 pub use error::{Error, IoContext, Result};
 #[cfg(target_os = "linux")]
@@ -30,11 +30,11 @@ pub use file::{
     TempFile, allocated_ranges, drop_cached_pages, open_log, read_full_at, read_kernel_file,
     reflink, stat_open_file, try_open_device, will_read_in_order,
 };
-pub(crate) use inode::Inode;
+pub use inode::Inode;
 pub use lock::FileLock;
 pub use path::{
-    canonical_parent, create_private_dir, current_dir, find_program, plain_absolute,
-    real_or_future_path, real_path,
+    canonical_parent, create_private_dir, create_private_file, current_dir, find_program, identity,
+    links_on_the_way, plain_absolute, real_or_future_path, real_path,
 };
 pub use priority::lower_priority;
 pub use stat::{Device, FileKind, FileSystemSpace, FileTime, Stat, coarse_now};

@@ -1,13 +1,17 @@
 //! Whole paths: only where a person named them, before anything is captured.
 
 use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 
 use rustix::fs::Mode;
 use rustix::io::Errno;
 
+use super::dir::Dir;
 use super::error::{IoContext, Result};
 use super::fail_point::{self, Operation};
+use super::file::TempFile;
+use super::stat::Stat;
 
 /// The current directory.
 ///
@@ -32,6 +36,42 @@ pub fn real_or_future_path(path: &Path) -> PathBuf {
         (Err(_), Some(parent), Some(name)) => real_or_future_path(parent).join(name),
         _ => path.to_owned(),
     }
+}
+
+/// Where the symlinks are that the absolute path leads through, as far as it exists: whoever can write
+/// to one of these directories decides what the path means.
+pub fn links_on_the_way(path: &Path) -> Vec<PathBuf> {
+    /// As the kernel does.
+    const MOST_LINKS: usize = 40;
+    let mut links = Vec::new();
+    let mut real = PathBuf::from("/");
+    let own = |component: Component<'_>| component.as_os_str().to_owned();
+    let mut rest: Vec<OsString> = path.components().rev().map(own).collect();
+    while let Some(name) = rest.pop() {
+        match name.as_encoded_bytes() {
+            b"/" => real = PathBuf::from("/"),
+            b"." => {}
+            b".." => drop(real.pop()),
+            _ => {
+                real.push(name);
+                let Ok(target) = std::fs::read_link(&real) else { continue };
+                if links.len() == MOST_LINKS {
+                    break;
+                }
+                links.push(real.clone());
+                real.pop();
+                rest.extend(target.components().rev().map(own));
+            }
+        }
+    }
+    links
+}
+
+/// Device and inode of what a path leads to: the same for every path to it, through mounts as well.
+/// `None` when it cannot be looked at.
+pub fn identity(path: &Path) -> Option<(u64, u64)> {
+    let stat = Stat::from_raw(&rustix::fs::stat(path).ok()?);
+    Some((stat.dev, stat.ino))
 }
 
 /// The file that a shell would run for the name of a program: the name itself if it has a `/`, else
@@ -93,6 +133,26 @@ pub fn create_private_dir(path: &Path) -> Result<()> {
     }
 }
 
+/// Makes a file for this user alone with these bytes, unless something has the name already. It appears
+/// complete. Missing parents are made as by [`create_private_dir`].
+///
+/// # Errors
+/// When the directory cannot be written.
+pub fn create_private_file(path: &Path, bytes: &[u8]) -> Result<()> {
+    let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
+        return Err(Errno::INVAL).at("make the file", path);
+    };
+    create_private_dir(parent)?;
+    let dir = Dir::open(parent)?;
+    if dir.try_stat(name.as_bytes())?.is_some() {
+        return Ok(());
+    }
+    let file = TempFile::new(&dir, 0o600)?;
+    std::io::Write::write_all(&mut file.file(), bytes).at("write", path)?;
+    file.persist(&dir, name.as_bytes())?;
+    Ok(())
+}
+
 fn make_private_dir(path: &Path) -> rustix::io::Result<()> {
     match fail_point::around(Operation::MakeDirAt(path), || rustix::fs::mkdir(path, Mode::RWXU)) {
         Err(Errno::EXIST) => {
@@ -100,5 +160,26 @@ fn make_private_dir(path: &Path) -> rustix::io::Result<()> {
             if kind.is_dir() { Ok(()) } else { Err(Errno::NOTDIR) }
         }
         made => made,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::symlink;
+
+    #[test]
+    fn every_link_that_a_path_leads_through_is_found_where_it_lies() {
+        let temp = tempfile::tempdir().unwrap();
+        let base = real_path(temp.path()).unwrap();
+        std::fs::create_dir_all(base.join("a/b")).unwrap();
+        symlink("a/b", base.join("one")).unwrap();
+        symlink("../one/../b", base.join("a/two")).unwrap();
+        symlink("loop", base.join("loop")).unwrap();
+        let links = |path: &str| links_on_the_way(&base.join(path));
+        assert_eq!(links("a/b/c"), Vec::<PathBuf>::new());
+        assert_eq!(links("one/missing/x"), [base.join("one")]);
+        assert_eq!(links("a/two/x"), [base.join("a/two"), base.join("one")]);
+        assert_eq!(links("loop/x").len(), 40);
     }
 }

@@ -80,10 +80,17 @@ fn grow(call: impl Fn(&mut [u8]) -> rustix::io::Result<usize>) -> rustix::io::Re
     Ok(large)
 }
 
-/// Sets one attribute of what a path names, without following it.
-pub(super) fn set_path(path: &Path, name: &[u8], value: &[u8], shown: &Path) -> Result<()> {
-    rustix::fs::lsetxattr(path, name, value, XattrFlags::empty())
-        .at("set an extended attribute of", shown)
+/// Attributes of the inode that a path of its descriptor leads to (`/proc/self/fd/N`), and which is not
+/// followed further. Where there are no such paths, those of what a path names.
+pub(super) fn of_inode(own: &Path, shown: &Path) -> Result<XattrPairs> {
+    #[cfg(not(target_os = "linux"))]
+    return of_path(own, shown);
+    #[cfg(target_os = "linux")]
+    read(
+        |list| rustix::fs::listxattr(own, list),
+        |name, value| rustix::fs::getxattr(own, name, value),
+        shown,
+    )
 }
 
 /// Sets one attribute of an open file.
@@ -97,9 +104,22 @@ pub(super) fn remove_fd(fd: impl AsFd, name: &[u8], shown: &Path) -> Result<()> 
     removed(rustix::fs::fremovexattr(fd, name), shown)
 }
 
-/// Removes one attribute of what a path names; one that is gone already is fine.
-pub(super) fn remove_path(path: &Path, name: &[u8], shown: &Path) -> Result<()> {
-    removed(rustix::fs::lremovexattr(path, name), shown)
+/// Sets one attribute of an inode, as [`of_inode`] finds it.
+pub(super) fn set(own: &Path, name: &[u8], value: &[u8], shown: &Path) -> Result<()> {
+    #[cfg(not(target_os = "linux"))]
+    let set = rustix::fs::lsetxattr(own, name, value, XattrFlags::empty());
+    #[cfg(target_os = "linux")]
+    let set = rustix::fs::setxattr(own, name, value, XattrFlags::empty());
+    set.at("set an extended attribute of", shown)
+}
+
+/// Removes one attribute of an inode, as [`of_inode`] finds it; one that is gone already is fine.
+pub(super) fn remove(own: &Path, name: &[u8], shown: &Path) -> Result<()> {
+    #[cfg(not(target_os = "linux"))]
+    let answer = rustix::fs::lremovexattr(own, name);
+    #[cfg(target_os = "linux")]
+    let answer = rustix::fs::removexattr(own, name);
+    removed(answer, shown)
 }
 
 fn removed(answer: rustix::io::Result<()>, shown: &Path) -> Result<()> {

@@ -241,6 +241,11 @@ fn a_run_killed_at_any_point_can_be_undone_if_its_command_was_started() {
         let published = sessions(&fixture).filter(|s| s.join("snapshots/0/manifest.json").exists());
         let published = published.count();
         assert!(published == 1 || !is_announced, "at point {point}: {list}");
+        let listed: u64 = visible.iter().filter_map(|s| s["snapshot_count"].as_u64()).sum();
+        assert!(listed >= published as u64, "at point {point}: {list}");
+        let pending =
+            sessions(&fixture).find(|s| s.join("snapshots/0/manifest.pending.json").exists());
+        assert_eq!(pending, None, "at point {point}");
         fixture.nono(&["rollback", "verify", "--all"]).success();
         if published == 1 && visible.iter().all(|session| session["status"] == "interrupted") {
             let id = visible[0]["session_id"].as_str().unwrap();

@@ -106,7 +106,7 @@ fn a_restore_in_which_any_call_fails_is_done_or_taken_back_or_resumable() {
 }
 
 /// Lets a command run to a point and stop there, does something, and lets it go on.
-fn at_point(
+pub fn at_point(
     fixture: &Fixture,
     point: u64,
     arguments: &[&str],

@@ -11,6 +11,7 @@ mod fixture;
 mod growth;
 mod hostile;
 mod manners;
+mod meddling;
 mod mount;
 mod mount_command;
 mod mount_tools;

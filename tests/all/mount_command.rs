@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
+use rustix::fs::{CWD, Mode, mkfifoat};
 use tempfile::TempDir;
 
 /// A home directory with a store in it.
@@ -234,4 +235,41 @@ fn nohup_keeps_a_mount_when_the_terminal_closes() {
     assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
     eventually("it ends", || child.try_wait().unwrap().is_some());
     assert!(home.names("mnt").is_empty());
+}
+
+#[test]
+fn the_state_before_a_run_is_shown_while_it_goes_on_and_after_it_was_killed() {
+    let Some(home) = Home::new() else { return };
+    let pipe = home.path.join("pipe");
+    mkfifoat(CWD, &pipe, Mode::RUSR | Mode::WUSR).unwrap();
+    home.ok(&["mount"]);
+    let script = "echo changed > file; read line < ../pipe";
+    let pipe = pipe.to_str().unwrap();
+    let mut run = home.command(&["run", "--rollback", "--read", pipe, "--", "sh", "-c", script]);
+    // The flush of the baseline never ends.
+    let held = home.path.join("flush");
+    mkfifoat(CWD, &held, Mode::RUSR | Mode::WUSR).unwrap();
+    run.env("NONO_FAIL_POINT", format!("flush:hold@{}", held.display()));
+    let mut run = run.current_dir(home.path.join("project")).spawn().unwrap();
+    let project = home.path.join("project");
+    eventually("the command changes the file", || {
+        fs::read_to_string(project.join("file")).unwrap() == "changed\n"
+    });
+    let past = home.path.join("snapshots/latest/0").join(project.strip_prefix("/").unwrap());
+    let seen = || fs::read_to_string(past.join("file")).unwrap_or_default();
+    eventually("a running session is shown", || seen() == "text");
+    run.kill().unwrap();
+    run.wait().unwrap();
+    let session = fs::read_link(home.path.join("snapshots/latest")).unwrap();
+    assert_eq!(seen(), "text");
+    assert_eq!(home.names("snapshots/latest"), ["0", "latest"]);
+    // No other command was run since; that it is published by the next one changes nothing.
+    let dir = home.path.join(".nono/rollbacks").join(&session).join("snapshots/0");
+    assert!(!dir.join("manifest.json").exists());
+    home.ok(&["rollback", "list"]);
+    assert!(dir.join("manifest.json").exists());
+    assert_eq!(seen(), "text");
+    // The command outlives its supervisor, and is let go.
+    fs::write(pipe, "go on\n").unwrap();
+    home.ok(&["umount"]);
 }

@@ -24,16 +24,17 @@ fn run(fixture: &Fixture, profile: &str, flags: &[&str], script: &str) -> Finish
 fn what_an_agent_keeps_for_itself_is_written_and_not_recorded() {
     let fixture = Fixture::new();
     fixture.write("a", "1");
-    fs::create_dir_all(fixture.path("home/.cache")).unwrap();
-    fs::write(fixture.path("home/.claude.json"), "{}").unwrap();
     let script = "echo 2 > a && echo x > ~/.claude/settings.json && echo y > ~/.cache/x && \
-                  echo z > ~/.claude.json";
-    run(&fixture, "claude-code", &[], script).success();
+                  cat ~/.claude.json && echo z > ~/.claude.json";
+    assert_eq!(run(&fixture, "claude-code", &[], script).success().stdout, "{}\n");
     assert_eq!(fs::read(fixture.path("home/.claude/settings.json")).unwrap(), b"x\n");
     let show = fixture.nono(&["rollback", "show", "latest", "--json"]).success().json();
     let changes = show["snapshots"][1]["changes"].as_array().unwrap().clone();
     assert_eq!(changes.len(), 1, "{changes:?}");
     assert_eq!(show["tracked_paths"][0], fixture.project().to_str().unwrap());
+    // What is there is kept.
+    let again = run(&fixture, "claude-code", &[], "cat ~/.claude.json").success();
+    assert_eq!(again.stdout, "z\n");
     // Nothing else of the home directory.
     let script = "echo x > ~/.claude-other || echo x > ~/.codex/x || cat ~/.ssh/id";
     fs::create_dir_all(fixture.path("home/.ssh")).unwrap();
@@ -228,18 +229,25 @@ fn a_profile_cannot_grant_the_record_or_the_configuration() {
         ("write", "~/.nono", "the store"),
         ("read", "$HOME/.nono/rollbacks/x/..", "the store"),
         ("create", "~/.nono/rollbacks/new", "the store"),
+        ("create_files", "~/.nono/rollbacks/new", "the store"),
+        ("create_files", "~/.config/nono/config.toml", "configuration"),
         ("write", "~/.config", "configuration"),
         ("create", "$XDG_CONFIG_HOME/nono/profiles/mine", "configuration"),
         ("read", "~/link", "configuration"),
     ] {
         symlink(home.join(".config"), home.join("link")).unwrap();
-        profile(&fixture, "bad.json", &format!(r#"{{"{key}": ["{place}"]}}"#));
+        let places = match key {
+            "create_files" => format!(r#"{{"{place}": ""}}"#),
+            _ => format!(r#"["{place}"]"#),
+        };
+        profile(&fixture, "bad.json", &format!(r#"{{"{key}": {places}}}"#));
         run(&fixture, "bad", &["--allow-cwd"], "touch ran").fails(1, what);
         fixture.nono(&["profile", "check", "bad"]).fails(1, "");
         fs::remove_file(home.join("link")).unwrap();
     }
     assert!(!home.join(".config/nono/profiles/mine").exists());
     assert!(!fixture.store().join("new").exists());
+    assert!(!home.join(".config/nono/config.toml").exists());
     // A directory of dotfiles that the configuration points into.
     fs::create_dir(fixture.path("dotfiles")).unwrap();
     let linked = fixture.path("dotfiles/linked.json");

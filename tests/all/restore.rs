@@ -296,3 +296,70 @@ fn a_root_noted_elsewhere_proves_a_session() {
     assert_eq!(other["problems"][0]["kind"], "merkle_mismatch");
     verify("12ab").fails(2, "not a SHA-256");
 }
+
+#[test]
+fn a_selection_that_means_nothing_is_no_success_and_one_that_is_restored_is_not_everything() {
+    let fixture = Fixture::new();
+    fixture.write("a", "1");
+    fixture.write("b", "1");
+    fixture.record("echo 2 > a").success();
+    for selected in ["*.sr", "src/*", "/nowhere/*"] {
+        for more in [&[][..], &["--dry-run"], &["--to", "copy"]] {
+            let arguments = [&["rollback", "restore", "latest", selected], more].concat();
+            fixture.nono(&arguments).fails(1, "matches");
+        }
+    }
+    for arguments in [&["b"][..], &["b*"], &["--only", "created"]] {
+        let arguments = [&["rollback", "restore", "latest"], arguments].concat();
+        let said = fixture.nono(&arguments).success().stderr;
+        assert!(said.contains("what was selected is as in"), "{said}");
+    }
+    fixture.nono(&["rollback", "restore", "latest", "a*"]).success();
+    let said = fixture.nono(&["rollback", "restore", "latest"]).success().stderr;
+    assert!(said.contains("everything is as in"), "{said}");
+}
+
+#[test]
+fn a_copy_of_more_directories_than_may_be_open_is_complete() {
+    let fixture = Fixture::new();
+    for number in 0..200 {
+        fixture.write(&format!("d{number}/f"), number.to_string());
+    }
+    fs::hard_link(fixture.project().join("d0/f"), fixture.project().join("d199/g")).unwrap();
+    let before = observe(&fixture.project());
+    fixture.nono(&["snapshot"]).success();
+    let mut command = fixture.command(&[]);
+    let program = command.get_program().to_owned();
+    let script = "ulimit -n 100; exec \"$0\" rollback restore latest --to ../copy";
+    let mut limited = std::process::Command::new("sh");
+    limited.args(["-c", script]).arg(program).current_dir(fixture.project()).env_clear();
+    limited.envs(command.env("LC_ALL", "C").get_envs().filter_map(|(k, v)| Some((k, v?))));
+    crate::fixture::finished(limited.output().unwrap()).success();
+    let mut copied = observe(&fixture.path("copy"));
+    // The directory itself is not part of the copy.
+    copied.remove(std::path::Path::new(""));
+    let mut before = before;
+    before.remove(std::path::Path::new(""));
+    assert_same(&before, &copied);
+}
+
+#[test]
+fn a_copy_is_not_written_into_the_store_and_one_that_fails_says_how_far_it_came() {
+    let fixture = Fixture::new();
+    fixture.write("a", "1");
+    fixture.write("b", "2");
+    fixture.nono(&["snapshot"]).success();
+    symlink(fixture.store(), fixture.path("link")).unwrap();
+    let (store, session) = (fixture.store(), fixture.session());
+    for place in [store.join("copy"), store.clone(), session, fixture.path("link/objects/ab")] {
+        let place = place.to_str().unwrap();
+        let arguments = ["rollback", "restore", "latest", "--to", place, "--force"];
+        fixture.nono(&arguments).fails(1, "lies in the store");
+    }
+    assert!(!store.join("copy").exists());
+    let hash = nono::object::ContentHash::of(b"1").hex();
+    fs::remove_file(store.join("objects").join(&hash[..2]).join(&hash[2..])).unwrap();
+    let failed = fixture.nono(&["rollback", "restore", "latest", "--to", "../copy"]);
+    let failed = failed.fails(1, "1 files were copied");
+    assert!(!failed.stderr.contains("nothing was changed"), "{}", failed.stderr);
+}

@@ -263,3 +263,54 @@ fn mistakes_in_settings_are_named_with_their_place() {
         .fails(2, "NONO_MAX_SESSIONS=many");
     fixture.nono(&["rollback", "cleanup", "--keep", "1", "--max-sessions", "1"]).fails(2, "either");
 }
+
+#[test]
+fn whoever_looks_while_sessions_are_removed_sees_no_error() {
+    let fixture = Fixture::in_memory();
+    fixture.write("a", "1");
+    for round in 0..6 {
+        for number in 0..6 {
+            fixture.write("a", format!("{round} {number}"));
+            fixture.nono(&["snapshot"]).success();
+        }
+        let commands: [&[&str]; 4] = [
+            &["rollback", "cleanup", "--keep", "1", "--yes"],
+            &["rollback", "verify", "--all"],
+            &["rollback", "list"],
+            &["rollback", "show", "latest"],
+        ];
+        let start = |arguments: &&[&str]| {
+            let mut command = fixture.command(arguments);
+            command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+        };
+        let all: Vec<_> = (0..3).flat_map(|_| commands.iter().map(start)).collect();
+        for child in all {
+            let done = finished(child.wait_with_output().unwrap());
+            // What another one is removing at the moment stays as far as this one is concerned.
+            let is_fine = done.code == 0 || done.stdout.contains("kept");
+            assert!(is_fine, "{}{}", done.stdout, done.stderr);
+        }
+    }
+}
+
+#[test]
+fn what_was_recorded_under_a_clock_that_was_ahead_is_not_the_latest() {
+    let fixture = Fixture::new();
+    fixture.write("a", "1");
+    fixture.nono(&["snapshot"]).success();
+    let wrong = fixture.latest();
+    let manifest = fixture.store().join(&wrong).join("manifest.json");
+    let text = fs::read_to_string(&manifest).unwrap();
+    let metadata: serde_json::Value = serde_json::from_str(&text).unwrap();
+    let started = metadata["started"].as_str().unwrap();
+    fs::write(&manifest, text.replace(started, "2999-01-01T00:00:00Z")).unwrap();
+    fixture.record("echo 2 > a").success();
+    let id = fixture.latest();
+    assert_ne!(id, wrong);
+    let shown = fixture.nono(&["rollback", "show", "latest", "--json"]).success().json();
+    assert_eq!(shown["session_id"], id.as_str());
+    // It is the newest of the project, and stays.
+    fixture.nono(&["rollback", "cleanup", "--max-sessions", "1"]).success();
+    let left = fixture.nono(&["rollback", "list", "--json"]).success().json();
+    assert_eq!((left.as_array().unwrap().len(), &left[0]["session_id"]), (1, &id.as_str().into()));
+}

@@ -282,6 +282,23 @@ fn a_closed_terminal_and_signals_keep_everything() {
     }
 }
 
+#[test]
+fn after_a_closed_terminal_the_exit_code_is_still_the_commands() {
+    let fixture = fixture();
+    let terminal = shell(&fixture, "");
+    // The shell around it lives on to see how it ends.
+    let script = format!(
+        "trap \"\" HUP; {NONO} run --rollback -- sh -c \"{WORK}; exit 7\"; echo $? > ../code"
+    );
+    terminal.line(&format!("sh -c '{script}'"));
+    terminal.wait_for("Enter keep everything");
+    terminal.close();
+    let code = fixture.path("code");
+    eventually("it ends", || fs::read_to_string(&code).is_ok_and(|code| !code.is_empty()));
+    assert_eq!(fs::read_to_string(&code).unwrap(), "7\n");
+    assert_untouched(&fixture);
+}
+
 /// The process that is in the review: the one that made the session.
 fn supervisor(fixture: &Fixture) -> String {
     fixture.latest().rsplit('-').next().unwrap().to_owned()

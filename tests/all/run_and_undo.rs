@@ -308,13 +308,29 @@ fn killing_the_supervisor_leaves_a_session_that_can_be_undone() {
     assert_eq!(list[0]["status"], "running");
     child.kill().unwrap();
     child.wait().unwrap();
+    // The orphaned command is no child of this test any more.
+    rustix::process::kill_process(orphan, rustix::process::Signal::KILL).unwrap();
     let list = fixture.nono(&["rollback", "list", "--json"]).success().json();
     assert_eq!(list[0]["status"], "interrupted");
     assert_eq!(list[0]["snapshot_count"], 1);
+    let list = fixture.nono(&["rollback", "list"]).success().stdout;
+    assert!(list.contains("end not recorded") && !list.contains("no changes"), "{list}");
+    // Against what is there now, and without writing anything.
+    fixture.write("later", "text\n");
+    let before = observe(&fixture.store());
+    let show = fixture.nono(&["rollback", "show", "latest"]).success().stdout;
+    assert!(show.contains("+1 file ~1 modified") && show.contains("+ created     later"), "{show}");
+    let json = fixture.nono(&["rollback", "show", "latest", "--json"]).success().json();
+    assert_eq!(json["now"]["changes"][0]["change_type"], "modified", "{json}");
+    let patch = fixture.nono(&["rollback", "show", "latest", "--diff"]).success().stdout;
+    assert!(patch.contains("-1\n") && patch.contains("\n+2\n"), "{patch}");
+    assert!(patch.contains("+text"), "{patch}");
+    assert_same(&before, &observe(&fixture.store()));
     fixture.nono(&["rollback", "restore", "latest"]).success();
     assert_eq!(fs::read_to_string(fixture.project().join("a")).unwrap(), "1");
-    // The orphaned command is no child of this test any more.
-    rustix::process::kill_process(orphan, rustix::process::Signal::KILL).unwrap();
+    assert!(!fixture.project().join("later").exists());
+    let show = fixture.nono(&["rollback", "show", "latest"]).success().stdout;
+    assert!(show.contains("(not recorded)\n  no changes"), "{show}");
 }
 
 #[test]

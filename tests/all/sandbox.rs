@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, symlink};
+use std::process::Command;
 
 use crate::fixture::{Finished, Fixture};
 
@@ -296,4 +297,48 @@ fn programs_and_sockets_outside_cannot_be_reached() {
         assert!(tried.stderr.contains("PermissionError"), "{script}: {}", tried.stderr);
         fixture.nono(&["run", "--no-sandbox", "--", "/usr/bin/python3", "-c", script]);
     }
+}
+
+#[test]
+fn a_grant_that_holds_a_link_to_the_record_or_the_same_place_under_another_path_is_refused() {
+    let fixture = Fixture::new();
+    let home = fixture.path("home");
+    let elsewhere = fixture.path("elsewhere");
+    for (name, what) in [(".nono", "the store"), (".config", "nono's configuration")] {
+        let real = elsewhere.join(name);
+        fs::create_dir_all(real.join("rollbacks")).unwrap();
+        fs::create_dir_all(real.join("nono")).unwrap();
+        symlink(&real, home.join(name)).unwrap();
+        // Whoever can replace the link can have another record, or another configuration.
+        let root = fixture.path("root");
+        let root = ["--root", root.to_str().unwrap()];
+        let root = if name == ".config" { &root[..] } else { &[] };
+        let run = [&["run", "--allow", home.to_str().unwrap()], root, &["--", "true"]].concat();
+        fixture.nono(&run).fails(1, &format!("contains the link to {what}"));
+        fs::remove_file(home.join(name)).unwrap();
+        fs::rename(&real, home.join(name)).unwrap();
+    }
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("TEST DID NOT RUN TO ITS END: only root mounts");
+        return;
+    }
+    struct Bound(std::path::PathBuf);
+    impl Drop for Bound {
+        fn drop(&mut self) {
+            let _ = Command::new("umount").arg("-l").arg(&self.0).status();
+        }
+    }
+    let other = fixture.path("other");
+    fs::create_dir(&other).unwrap();
+    assert!(Command::new("mount").arg("--bind").args([&home, &other]).status().unwrap().success());
+    let _bound = Bound(other.clone());
+    for (place, how) in [("", "contains"), (".nono", "contains"), (".nono/rollbacks", "contains")] {
+        let place = other.join(place);
+        let run = ["run", "--allow", place.to_str().unwrap(), "--", "true"];
+        fixture.nono(&run).fails(1, &format!("{how}, by another path, the store"));
+    }
+    fs::create_dir(home.join(".nono/rollbacks/x")).unwrap();
+    let inside = other.join(".nono/rollbacks/x");
+    let run = ["run", "--allow", inside.to_str().unwrap(), "--", "true"];
+    fixture.nono(&run).fails(1, "lies, by another path, in the store");
 }

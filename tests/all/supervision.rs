@@ -2,9 +2,12 @@
 //! of them, the last state is recorded.
 
 use std::fs;
-use std::process::Stdio;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
 
-use crate::fixture::Fixture;
+use rustix::fs::{Mode, OFlags, mkfifoat};
+
+use crate::fixture::{Fixture, finished};
 use crate::terminal::{Terminal, eventually};
 
 fn shell(fixture: &Fixture) -> Terminal {
@@ -36,7 +39,9 @@ fn assert_ended(fixture: &Fixture, code: i64) {
 fn ctrl_c_ends_the_command_and_not_its_record() {
     let fixture = Fixture::new();
     let terminal = shell(&fixture);
-    terminal.line(&nono("sh -c 'touch made; echo started; sleep 600'"));
+    // With `exec`: a child that dash has made and that is not `sleep` yet ignores a SIGINT, and dash
+    // itself waits for it.
+    terminal.line(&nono("sh -c 'touch made; echo started; exec sleep 600'"));
     terminal.wait_for("\nstarted");
     terminal.keys(&["C-c"]);
     terminal.wait_for("+1 file");
@@ -201,6 +206,7 @@ fn the_wait_for_children_is_bounded() {
     let started = std::time::Instant::now();
     let run = fixture.record(script).success();
     fs::remove_file(fixture.project().join("a")).unwrap();
+    assert!(run.stderr.contains("does not write (5 s at most)"), "{}", run.stderr);
     assert!(run.stderr.contains("keep writing"), "{}", run.stderr);
     assert!(started.elapsed() < std::time::Duration::from_secs(25));
     // One that only waits is not waited for.
@@ -234,6 +240,93 @@ fn a_gigabyte_of_output_passes_through() {
     assert!(child.wait().unwrap().success());
 }
 
+/// The flush of a run's baseline, which waits until it is let go.
+struct HeldFlush(PathBuf);
+
+impl HeldFlush {
+    /// `failure`: what the first flush, or with a `+` every one, comes to then.
+    fn of(fixture: &Fixture, command: &mut Command, failure: &str) -> Self {
+        let pipe = fixture.path("flush");
+        let _ = fs::remove_file(&pipe);
+        mkfifoat(rustix::fs::CWD, &pipe, Mode::RUSR | Mode::WUSR).unwrap();
+        command.env("NONO_FAIL_POINT", format!("flush{failure}@{}", pipe.display()));
+        Self(pipe)
+    }
+
+    /// Lets it go, once it is held.
+    fn release(self) {
+        let open = || rustix::fs::open(&self.0, OFlags::WRONLY | OFlags::NONBLOCK, Mode::empty());
+        eventually("nobody flushes", || open().is_ok());
+    }
+}
+
+#[test]
+fn the_command_starts_before_its_baseline_is_flushed() {
+    let fixture = Fixture::in_memory();
+    fixture.write("a", "1");
+    let mut command =
+        fixture.command(&["run", "--rollback", "--", "sh", "-c", "echo 2 > a; echo over > b"]);
+    let flush = HeldFlush::of(&fixture, &mut command, ":hold");
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    eventually("the command waits for the flush", || fixture.project().join("b").exists());
+    // What it changed is in the store, and no snapshot yet.
+    let mut sessions = fs::read_dir(fixture.store()).unwrap().map(|entry| entry.unwrap().path());
+    let session = sessions.find(|path| path.join("manifest.json").exists()).unwrap();
+    assert!(session.join("snapshots/0/manifest.pending.json").exists());
+    assert!(!session.join("snapshots/0/manifest.json").exists());
+    flush.release();
+    finished(child.wait_with_output().unwrap()).success();
+    assert!(!session.join("snapshots/0/manifest.pending.json").exists());
+    fixture.nono(&["rollback", "verify", "latest"]).success();
+    fixture.nono(&["rollback", "restore", "latest"]).success();
+    assert_eq!(fs::read_to_string(fixture.project().join("a")).unwrap(), "1");
+    assert!(!fixture.project().join("b").exists());
+}
+
+#[test]
+fn what_is_said_of_the_state_before_is_true_when_its_flush_fails() {
+    let fixture = Fixture::in_memory();
+    fixture.write("a", "1");
+    let record = |failure: &str, meanwhile: &dyn Fn()| {
+        fixture.write("a", "1");
+        let mut command = fixture.command(&["run", "--rollback", "--", "sh", "-c", "echo 2 > a"]);
+        let flush = HeldFlush::of(&fixture, &mut command, failure);
+        let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        eventually("the command did not start", || {
+            fs::read_to_string(fixture.project().join("a")).unwrap() == "2\n"
+        });
+        meanwhile();
+        flush.release();
+        finished(child.wait_with_output().unwrap())
+    };
+    let restored = || {
+        fixture.nono(&["rollback", "restore", "latest/0"]).success();
+        assert_eq!(fs::read_to_string(fixture.project().join("a")).unwrap(), "1");
+    };
+    // Once: all of it is on the disk all the same, which is looked at.
+    let run = record(":EIO", &|| {}).success();
+    assert!(run.stderr.contains("it was read back"), "{}", run.stderr);
+    restored();
+    // Always: nobody knows, until a disk that works is asked.
+    let run = record("+:EIO", &|| {}).fails(1, "not safely on the disk");
+    assert!(!run.stderr.contains("is safe:"), "{}", run.stderr);
+    let id = fixture.latest();
+    assert!(run.stderr.contains(&format!("`nono rollback verify {id}`")), "{}", run.stderr);
+    fixture.nono(&["rollback", "verify", &id]).success();
+    restored();
+    // An object is gone with it.
+    fixture.write("only-here", "lost");
+    let lose = || {
+        let hash = Command::new("sha256sum").arg(fixture.project().join("only-here")).output();
+        let hash = String::from_utf8(hash.unwrap().stdout).unwrap();
+        let objects = fixture.store().join("objects");
+        fs::remove_file(objects.join(&hash[..2]).join(&hash[2..64])).unwrap();
+    };
+    let run = record(":EIO", &lose).fails(1, "the state before is lost");
+    assert!(run.stderr.contains("cannot be undone"), "{}", run.stderr);
+    fixture.nono(&["rollback", "restore", "latest"]).fails(1, "has no snapshot");
+}
+
 #[test]
 fn the_older_names_of_the_options_are_accepted() {
     let fixture = Fixture::new();
@@ -245,4 +338,77 @@ fn the_older_names_of_the_options_are_accepted() {
     assert_ended(&fixture, 4);
     fixture.nono(&["undo", "restore", "latest"]).success();
     assert_eq!(fs::read_to_string(fixture.project().join("a")).unwrap(), "1");
+}
+
+#[test]
+fn whoever_asks_a_byte_at_a_time_keeps_nobody_waiting() {
+    let fixture = Fixture::new();
+    fixture.write("a", "1");
+    fixture.write(
+        "drip.py",
+        "import os, socket, time\n\
+         s = socket.socket(socket.AF_UNIX)\n\
+         s.connect(os.environ['NONO_SOCKET'])\n\
+         for sent in range(200):\n    \
+             s.sendall(b' ')\n    \
+             open('sent', 'w').write(str(sent))\n    \
+             time.sleep(0.1)\n",
+    );
+    // In a session of its own, so that it is not waited for as a child that still writes.
+    let script = "setsid python3 drip.py >/dev/null 2>&1 & while ! [ -s sent ]; do sleep 0.05; done; echo 2 > a";
+    fixture.nono(&["run", "--rollback", "--no-sandbox", "--", "sh", "-c", script]).success();
+    // It went on until it was cut off, and not to its end.
+    let sent: u32 = fs::read_to_string(fixture.project().join("sent")).unwrap().parse().unwrap();
+    assert!(sent < 199, "the supervisor listened to all of it");
+    let show = fixture.nono(&["rollback", "show", "latest", "--json"]).success().json();
+    assert!(show["ended"].is_string(), "{show}");
+}
+
+#[test]
+fn what_the_last_snapshot_of_a_run_lacks_is_said() {
+    let fixture = Fixture::new();
+    fixture.write("a", "1");
+    let run = ["run", "--rollback", "--max-entries", "20", "--"];
+    let script = "for n in $(seq 40); do echo $n > f$n; done";
+    let run = fixture.nono(&[&run[..], &["sh", "-c", script]].concat()).success();
+    assert!(
+        run.stderr.contains("not captured: ") && run.stderr.contains("over the budget"),
+        "{}",
+        run.stderr
+    );
+    // What the state before lacked already was said then.
+    let fixture = Fixture::ordinary_user();
+    fixture.write("secret", "1");
+    let secret = fixture.project().join("secret");
+    fs::set_permissions(&secret, std::os::unix::fs::PermissionsExt::from_mode(0o000)).unwrap();
+    let run = fixture.record("true").success();
+    assert_eq!(run.stderr.matches("not captured").count(), 1, "{}", run.stderr);
+}
+
+#[test]
+fn temporary_files_of_any_depth_do_not_keep_the_last_state_from_being_recorded() {
+    let fixture = Fixture::ordinary_user();
+    fixture.write("a", "1");
+    fixture.write(
+        "deep.py",
+        "import os\n\
+         here = os.open(os.environ['TMPDIR'], os.O_RDONLY)\n\
+         for level in range(20000):\n    \
+             os.mkdir('d', dir_fd=here)\n    \
+             below = os.open('d', os.O_RDONLY, dir_fd=here)\n    \
+             os.close(here)\n    \
+             here = below\n\
+         os.mkdir(os.environ['TMPDIR'] + '/closed', 0o000)\n\
+         print(os.environ['TMPDIR'])\n\
+         open('a', 'w').write('2')\n",
+    );
+    let run = ["run", "--rollback", "--", "/usr/bin/python3", "deep.py"];
+    let run = fixture.nono(&run).success();
+    let scratch = std::path::Path::new(run.stdout.trim());
+    assert!(scratch.is_absolute() && !scratch.exists(), "{}", run.stdout);
+    let list = fixture.nono(&["rollback", "list", "--json"]).success().json();
+    assert_eq!(
+        (&list[0]["status"], &list[0]["changes"]["modified"]),
+        (&"completed".into(), &1.into())
+    );
 }

@@ -180,3 +180,16 @@ fn hostile_names_do_not_reach_the_terminal() {
     let path = json["snapshots"][1]["changes"][0]["path"].as_str().unwrap().to_owned();
     assert!(path.ends_with("a\x1b[31mred\nline"), "{path:?}");
 }
+
+#[test]
+fn json_has_no_control_characters_of_any_kind() {
+    let fixture = Fixture::new();
+    let name = "a\u{7f}b\u{9b}31m\u{202e}c";
+    fixture.record(&format!("touch '{name}'")).success();
+    let show = fixture.nono(&["rollback", "show", "latest", "--json"]).success();
+    let moves = |c: char| c != '\n' && nono::path_text::moves_text(c);
+    assert!(!show.stdout.contains(moves), "{:?}", show.stdout);
+    let json = show.json();
+    let path = json["snapshots"][1]["changes"][0]["path"].as_str().unwrap();
+    assert!(path.ends_with(name), "{path:?}");
+}

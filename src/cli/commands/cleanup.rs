@@ -20,7 +20,7 @@ use crate::cli::retention;
 use crate::config::{FlagSettings, Settings};
 use crate::gc::{CleanupError, CleanupOptions, CleanupPlan, CleanupReport};
 use crate::session::{Catalog, Expired, SessionStatus};
-use crate::snapshot::SessionDir;
+use crate::snapshot::{Recency, SessionDir};
 use crate::sys;
 
 /// Arguments of `nono rollback cleanup`.
@@ -132,11 +132,13 @@ fn choose(
     }
     let mut dated = Vec::new();
     for session in catalog.sessions()? {
-        match session.metadata() {
-            Ok(metadata) => {
-                let status = SessionStatus::of(&session, &metadata)?;
-                dated.push((metadata.started, status, session));
-            }
+        let dating = session
+            .metadata()
+            .and_then(|metadata| Ok((metadata.started, SessionStatus::of(&session, &metadata)?)));
+        match dating {
+            Ok((started, status)) => dated.push((started, status, session)),
+            // Somebody else removed it.
+            Err(_) if session.is_gone() => {}
             Err(error) => {
                 context.warn(format_args!(
                     "{error}; it is kept (nono rollback cleanup {} removes it)",
@@ -145,7 +147,10 @@ fn choose(
             }
         }
     }
-    dated.sort_by_key(|(started, _, session)| Reverse((*started, session.id())));
+    let now = Timestamp::now();
+    dated.sort_by_cached_key(|(started, _, session)| {
+        Reverse(Recency::new(*started, session.id(), now))
+    });
     let oldest = args
         .older_than
         .map(|days| Timestamp::now() - SignedDuration::from_hours(i64::from(days) * 24));
@@ -202,7 +207,7 @@ fn clean_roots(
     }
     for session in chosen {
         let root = session.path().parent().unwrap_or(catalog.root()).to_owned();
-        by_root.entry(root).or_default().push(SessionDir::open(session.path())?);
+        by_root.entry(root).or_default().push(session.clone());
     }
     for (root, remove) in by_root {
         let all = || Catalog::new(root.clone(), []).sessions();

@@ -17,7 +17,7 @@ use crate::diff::{self, Change};
 use crate::object::ContentHash;
 use crate::session::{Catalog, SnapshotId};
 use crate::snapshot::{NotCapturedSet, SessionDir, SnapshotManifest};
-use crate::store::{LocalStore, ObjectSource, StoreError};
+use crate::store::{ObjectSource, StoreError};
 
 /// Arguments of `nono rollback diff`.
 #[derive(Debug, Args)]
@@ -122,9 +122,9 @@ fn last_unless(number: Option<u64>, session: &SessionDir) -> Result<u64, CliErro
 
 /// Writes the differences of two snapshots to stdout.
 pub(super) fn write_diff(
-    old_store: &LocalStore,
+    old_store: &dyn ObjectSource,
     old: &SnapshotManifest,
-    new_store: &LocalStore,
+    new_store: &dyn ObjectSource,
     new: &SnapshotManifest,
     style: DiffStyle,
     context: &Context,
@@ -159,8 +159,8 @@ pub(super) fn write_diff(
 
 /// Two sessions may keep their objects in different places.
 struct TwoStores<'a> {
-    first: &'a LocalStore,
-    second: &'a LocalStore,
+    first: &'a dyn ObjectSource,
+    second: &'a dyn ObjectSource,
 }
 
 impl ObjectSource for TwoStores<'_> {

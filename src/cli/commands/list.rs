@@ -1,11 +1,12 @@
 //! `nono rollback list`: what was recorded, by project.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::PathBuf;
 
 use clap::Args;
-use jiff::Zoned;
+use jiff::{Timestamp, Zoned};
 
 use crate::cli::Outcome;
 use crate::cli::args::StoreArgs;
@@ -13,7 +14,7 @@ use crate::cli::context::{BOLD, Context, DIM, GREEN, RED, YELLOW};
 use crate::cli::render::{Palette, byte_size, relative_time, summary_line};
 use crate::path_text::Shown;
 use crate::session::{SessionStatus, SessionSummary};
-use crate::snapshot::SnapshotLabel;
+use crate::snapshot::{Recency, SnapshotLabel};
 use crate::sys;
 
 /// A person sees so many sessions unless there is a wish for more.
@@ -44,6 +45,8 @@ pub(in crate::cli) fn run(args: &ListArgs, store: &StoreArgs, context: &Context)
     for session in store.catalog()?.sessions()? {
         match SessionSummary::of(&session) {
             Ok(summary) => sessions.push(summary),
+            // Removed since it was listed.
+            Err(_) if session.is_gone() => {}
             Err(error) => {
                 is_complete = false;
                 context.warn(format_args!("{error} (nono rollback verify {})", session.id()));
@@ -55,7 +58,10 @@ pub(in crate::cli) fn run(args: &ListArgs, store: &StoreArgs, context: &Context)
             .or_else(|_| sys::current_dir().map(|current| sys::plain_absolute(path, &current)))?;
         sessions.retain(|session| session.concerns(&path));
     }
-    sessions.sort_by(|a, b| (b.started, &b.session_id).cmp(&(a.started, &a.session_id)));
+    let now = Timestamp::now();
+    sessions.sort_by_cached_key(|session| {
+        Reverse(Recency::new(session.started, session.session_id.as_str(), now))
+    });
     let found = sessions.len();
     let limit = match (args.recent, args.all || args.json) {
         (Some(recent), _) => recent,
@@ -98,7 +104,16 @@ fn print(
         for session in sessions {
             let time = relative_time(session.started, &now);
             let status = status(session);
-            let changes = summary_line(&session.changes, &Palette::coloured());
+            let changes = match session.status {
+                SessionStatus::Running if session.snapshot_count < 2 => {
+                    "changes not recorded yet".to_owned()
+                }
+                // What its command did is told by comparing with what is there now.
+                SessionStatus::Interrupted if session.changes.total() == 0 => {
+                    format!("end not recorded (nono rollback show {})", session.session_id)
+                }
+                _ => summary_line(&session.changes, &Palette::coloured()),
+            };
             let size = byte_size(session.disk_size);
             let id = &session.session_id;
             let command = command(session);

@@ -142,10 +142,12 @@ fn show(
         writeln!(out, "extends {}", extends.join(", "))?;
     }
     let Profile { allow, read, write, create, network, env, rollback, .. } = profile;
+    let files: Vec<String> = profile.create_files.keys().cloned().collect();
     for (what, places) in [
         ("allow (written, recorded)", allow),
         ("write (written, not recorded)", write),
         ("create (as write, made if missing)", create),
+        ("create_files (as write, made if missing)", &files),
         ("read", read),
     ] {
         print_places(&mut out, what, places, surroundings)?;

@@ -14,7 +14,8 @@ use crate::cli::render::{Palette, byte_size, change_line, change_word, summary_l
 use crate::diff::{Change, ChangeSummary, ChangeType};
 use crate::path_text::Shown;
 use crate::restore::{
-    Conflict, CopyReport, OnConflict, RestoreOptions, RestoreReport, Selection, Skipped,
+    Conflict, CopyReport, OnConflict, RestoreError, RestoreOptions, RestoreReport, Selection,
+    Skipped,
 };
 use crate::session::{Catalog, SnapshotId, changed_since};
 use crate::snapshot::{SessionDir, SnapshotManager};
@@ -91,6 +92,7 @@ pub(in crate::cli) fn run(args: &RestoreArgs, store: &StoreArgs, context: &Conte
         only: args.only.iter().map(|only| only.change_type()).collect(),
         ..Selection::default()
     };
+    let is_whole = selection.is_everything();
     let bar = Bar::new(context, "restoring");
     let manager = manager.with_progress(bar.clone());
     if let Some(to) = &args.to {
@@ -118,7 +120,7 @@ pub(in crate::cli) fn run(args: &RestoreArgs, store: &StoreArgs, context: &Conte
         context.json(&report)?;
     } else {
         print_changes(&report.changes, &report.skipped, &roots, context)?;
-        print_outcome(&report, &roots, context);
+        print_outcome(&report, is_whole, &roots, context);
     }
     Ok(u8::from(!report.is_complete()))
 }
@@ -136,13 +138,14 @@ pub(in crate::cli) fn restore_picked(
         .with_threads(ThreadArgs::default().count(context)?)
         .with_progress(bar.clone());
     let roots: Vec<PathBuf> = manager.roots().iter().map(|root| root.path.clone()).collect();
+    let is_whole = selection.is_everything();
     let options = RestoreOptions { on_conflict: OnConflict::Refuse, selection };
     let report = carry_out(&manager, &bar, catalog, number, options, false, context)?;
     for skipped in &report.skipped {
         let path = Shown::path(&skipped.path);
         context.warn(format_args!("skipped {path}: {}", skipped.reason));
     }
-    print_outcome(&report, &roots, context);
+    print_outcome(&report, is_whole, &roots, context);
     Ok(u8::from(!report.is_complete()))
 }
 
@@ -158,7 +161,7 @@ fn carry_out(
 ) -> Result<RestoreReport, CliError> {
     let done = manager.restore_with(number, &options);
     bar.finish();
-    let mut report = done?;
+    let mut report = done.map_err(failed)?;
     name_sessions(&mut report.conflicts, catalog, manager.session().path());
     let somebody_answers =
         context.stdin_is_terminal && context.stderr_is_terminal && !is_for_program;
@@ -171,7 +174,7 @@ fn carry_out(
             let bar = Bar::new(context, "restoring");
             let done = manager.clone().with_progress(bar.clone()).restore_with(number, &options);
             bar.finish();
-            report = done?;
+            report = done.map_err(failed)?;
             // What was asked about is what is shown; a conflict that came meanwhile is new.
             for conflict in &mut report.conflicts {
                 if let Some(known) = conflicts.iter().find(|known| known.path == conflict.path) {
@@ -181,6 +184,12 @@ fn carry_out(
         }
     }
     Ok(report)
+}
+
+fn failed(error: RestoreError) -> CliError {
+    let is_untouched = error.is_before_any_change();
+    let failed = CliError::from(error);
+    if is_untouched { failed.leaving("nothing was changed") } else { failed }
 }
 
 impl Only {
@@ -266,7 +275,8 @@ pub(super) fn print_changes(
     Ok(out.flush()?)
 }
 
-fn print_outcome(report: &RestoreReport, roots: &[PathBuf], context: &Context) {
+/// `is_whole`: everything was asked for, and not a part.
+fn print_outcome(report: &RestoreReport, is_whole: bool, roots: &[PathBuf], context: &Context) {
     let palette = Palette::coloured();
     print_conflicts(report, roots, context);
     let id = format!("{BOLD}{}/{}{BOLD:#}", report.session_id, report.snapshot);
@@ -279,7 +289,8 @@ fn print_outcome(report: &RestoreReport, roots: &[PathBuf], context: &Context) {
     }
     match (report.changes.is_empty(), report.dry_run) {
         (true, _) if report.is_complete() => {
-            context.say(format_args!("everything is as in {id} already"));
+            let what = if is_whole { "everything" } else { "what was selected" };
+            context.say(format_args!("{what} is as in {id} already"));
         }
         (_, true) => context.say(format_args!("restoring {id} would do this: {summary}")),
         (_, false) => context.say(format_args!("restored {id}: {summary}")),

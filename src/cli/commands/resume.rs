@@ -1,5 +1,7 @@
 //! `nono rollback resume`: the way out of a restore that was interrupted.
 
+use std::path::PathBuf;
+
 use clap::Args;
 
 use super::restore::print_changes;
@@ -44,10 +46,13 @@ pub(in crate::cli) fn run(args: &ResumeArgs, store: &StoreArgs, context: &Contex
     let way = if args.abort { Recovery::TakeBack } else { Recovery::Finish };
     let mut reports = Vec::new();
     let mut roots = Vec::new();
+    let mut failures = Vec::new();
     for session in &sessions {
-        let manager = SnapshotManager::open(session.path())?;
-        reports.extend(manager.recover_restore(way)?);
-        roots.extend(manager.roots().iter().map(|root| root.path.clone()));
+        // What became of one is said, whatever becomes of another.
+        match recover(session, way, &mut roots) {
+            Ok(report) => reports.extend(report),
+            Err(error) => failures.push(error),
+        }
     }
     if args.json {
         context.json(&reports)?;
@@ -56,10 +61,27 @@ pub(in crate::cli) fn run(args: &ResumeArgs, store: &StoreArgs, context: &Contex
             print(report, &roots, context)?;
         }
     }
+    let last = failures.pop();
+    for error in &failures {
+        context.error(error);
+    }
+    if let Some(error) = last {
+        return Err(error);
+    }
     if reports.is_empty() {
         context.say("no restore was interrupted");
     }
     Ok(u8::from(reports.iter().any(|report| !report.skipped.is_empty())))
+}
+
+fn recover(
+    session: &SessionDir,
+    way: Recovery,
+    roots: &mut Vec<PathBuf>,
+) -> Result<Option<RecoveryReport>, CliError> {
+    let manager = SnapshotManager::open(session.path())?;
+    roots.extend(manager.roots().iter().map(|root| root.path.clone()));
+    Ok(manager.recover_restore(way)?)
 }
 
 fn discard(sessions: &[SessionDir], context: &Context) -> Outcome {
@@ -98,11 +120,7 @@ fn interrupted(catalog: &Catalog) -> Result<Vec<SessionDir>, CliError> {
     Ok(interrupted)
 }
 
-fn print(
-    report: &RecoveryReport,
-    roots: &[std::path::PathBuf],
-    context: &Context,
-) -> Result<(), CliError> {
+fn print(report: &RecoveryReport, roots: &[PathBuf], context: &Context) -> Result<(), CliError> {
     let palette = Palette::coloured();
     print_changes(&report.changes, &report.skipped, roots, context)?;
     let session = &report.session_id;
@@ -115,8 +133,8 @@ fn print(
             context.say(format_args!("undo this: nono rollback restore {session}/{safety}"));
         }
         RecoveryOutcome::TakenBack => {
-            context
-                .say(format_args!("the restore of {id} is taken back: everything is as before it"));
+            let what = if report.skipped.is_empty() { "everything" } else { "all else" };
+            context.say(format_args!("the restore of {id} is taken back: {what} is as before it"));
         }
         RecoveryOutcome::Cleared => {
             context.say(format_args!(

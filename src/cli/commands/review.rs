@@ -3,7 +3,7 @@
 use clap::Args;
 
 use super::restore::restore_picked;
-use super::show::compared;
+use super::show::{Interrupted, compared, interrupted};
 use crate::cli::Outcome;
 use crate::cli::args::StoreArgs;
 use crate::cli::context::Context;
@@ -13,6 +13,7 @@ use crate::diff::{self, Change};
 use crate::restore::Selection;
 use crate::session::{Catalog, SnapshotId};
 use crate::snapshot::{NotCapturedSet, SessionDir, SnapshotManifest};
+use crate::store::ObjectSource;
 
 /// Arguments of `nono rollback review`.
 #[derive(Debug, Args)]
@@ -23,10 +24,10 @@ pub(in crate::cli) struct ReviewArgs {
 }
 
 /// Two states of a session, the older of which can be brought back.
-#[derive(Debug)]
 pub(in crate::cli) struct Reviewed<'a> {
     pub(in crate::cli) catalog: &'a Catalog,
     pub(in crate::cli) session: &'a SessionDir,
+    pub(in crate::cli) store: &'a dyn ObjectSource,
     pub(in crate::cli) old: &'a SnapshotManifest,
     pub(in crate::cli) new: &'a SnapshotManifest,
 }
@@ -40,21 +41,32 @@ pub(in crate::cli) fn run(args: &ReviewArgs, store: &StoreArgs, context: &Contex
              a part of it back",
         ));
     }
-    let (old, new) = compared(&session, snapshot)?;
-    let objects = Catalog::store_of(&session)?;
-    let differences = diff::compare(&objects, &old.merkle_root, &new.merkle_root)?;
-    let unknown = (NotCapturedSet::new(&old), NotCapturedSet::new(&new));
-    let changes = diff::changes(&differences, &unknown.0, &unknown.1);
-    drop(differences);
-    if changes.is_empty() {
-        context.say(format_args!("session {}: nothing changed", session.id()));
-        return Ok(0);
+    if let Some(Interrupted { manager, baseline }) = interrupted(&session, snapshot)? {
+        let now = manager.live_state(&baseline)?;
+        let (session, old, new) = (&session, &baseline, now.manifest());
+        return Reviewed { catalog: &catalog, session, store: &now, old, new }.start(context);
     }
-    let work = Reviewed { catalog: &catalog, session: &session, old: &old, new: &new };
-    Ok(u8::from(!work.review(changes, context)?))
+    let (old, new) = compared(&session, snapshot)?;
+    let store = Catalog::store_of(&session)?;
+    let (session, old, new) = (&session, &old, &new);
+    Reviewed { catalog: &catalog, session, store: &store, old, new }.start(context)
 }
 
 impl Reviewed<'_> {
+    /// Finds out what changed, and reviews that.
+    fn start(&self, context: &Context) -> Outcome {
+        let Self { session, store, old, new, .. } = *self;
+        let differences = diff::compare(store, &old.merkle_root, &new.merkle_root)?;
+        let unknown = (NotCapturedSet::new(old), NotCapturedSet::new(new));
+        let changes = diff::changes(&differences, &unknown.0, &unknown.1);
+        drop(differences);
+        if changes.is_empty() {
+            context.say(format_args!("session {}: nothing changed", session.id()));
+            return Ok(0);
+        }
+        Ok(u8::from(!self.review(changes, context)?))
+    }
+
     /// Lets a person look through the changes, and does what is decided. Whether all of it could be
     /// done.
     ///
@@ -66,9 +78,8 @@ impl Reviewed<'_> {
         context: &Context,
     ) -> Result<bool, CliError> {
         let id = self.session.id();
-        let objects = Catalog::store_of(self.session)?;
         let review =
-            Review { session_id: &id, store: &objects, old: self.old, new: self.new, changes };
+            Review { session_id: &id, store: self.store, old: self.old, new: self.new, changes };
         let selection = match review.run(context)? {
             Decision::KeepAll => {
                 context.say("everything is kept");

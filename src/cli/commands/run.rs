@@ -9,6 +9,7 @@ use clap::Args;
 
 use crate::cli::args::{CaptureArgs, LimitArgs, StoreArgs, ThreadArgs, surroundings};
 use crate::cli::checkpoints::{SOCKET_VARIABLE, Server};
+use crate::cli::commands::review::Reviewed;
 use crate::cli::commands::sandbox_exec::cannot_run;
 use crate::cli::context::Context;
 use crate::cli::error::CliError;
@@ -18,14 +19,14 @@ use crate::cli::preflight;
 use crate::cli::progress::Bar;
 use crate::cli::render::{Palette, summary_line};
 use crate::cli::retention;
-use crate::cli::supervise::{Ended, Leftover, supervise};
+use crate::cli::supervise::{Ended, Leftover, PATIENCE, supervise, wait_for_quiet};
 use crate::cli::{Outcome, commands, review};
 use crate::config::{Profile, ProfileLibrary, Settings, apply_rules};
 use crate::diff::ChangeSummary;
 use crate::path_text::Shown;
 use crate::progress::Progress;
 use crate::sandbox::{Network, Policy};
-use crate::session::{RecordRequest, Recording};
+use crate::session::{Catalog, RecordError, RecordRequest, Recording};
 use crate::snapshot::SessionOrigin;
 
 /// Arguments of `nono run`.
@@ -109,7 +110,17 @@ pub(in crate::cli) fn run(args: &RunArgs, store: &StoreArgs, context: &Context) 
     let finished = recording.with_progress(bar.clone()).finish(Some(code.into()));
     bar.finish();
     let finished = finished.map_err(|error| {
-        let hint = format!("the state before is safe: nono rollback restore {id}");
+        let hint = match &error {
+            RecordError::BaselineNotDurable { is_lost: true, .. } => {
+                "this run cannot be undone".to_owned()
+            }
+            RecordError::BaselineNotDurable { is_lost: false, .. } => {
+                format!(
+                    "`nono rollback verify {id}` tries again, and says whether all of it is there"
+                )
+            }
+            _ => format!("the state before is safe: nono rollback restore {id}"),
+        };
         let error = CliError::from(error).with_hint(hint);
         if error.is_stopped() { error } else { error.with_exit_code(code.max(1)) }
     });
@@ -119,6 +130,7 @@ pub(in crate::cli) fn run(args: &RunArgs, store: &StoreArgs, context: &Context) 
     retention.finish(&settings, context);
     let (last, changes) = finished?;
     let ended = ended?;
+    commands::snapshot::report_missing(&last, Some(&baseline), context);
     if changes.is_empty() {
         context.say(format_args!("session {id}: nothing changed"));
     } else {
@@ -126,14 +138,13 @@ pub(in crate::cli) fn run(args: &RunArgs, store: &StoreArgs, context: &Context) 
         context.say(format_args!("session {id}: {summary}"));
         let wants_review = !args.no_rollback_prompt && !ended.was_told_to_end;
         let is_settled = wants_review && review::is_possible(context) && {
-            let work = commands::review::Reviewed {
-                catalog: &catalog,
-                session: &session,
-                old: &baseline,
-                new: &last,
-            };
+            let (catalog, session, old, new) = (&catalog, &session, &baseline, &last);
+            let reviewed = Catalog::store_of(session).map_err(CliError::from).and_then(|store| {
+                let work = Reviewed { catalog, session, store: &store, old, new };
+                work.review(changes, context)
+            });
             // Whatever comes of it, the exit code is the command's.
-            work.review(changes, context).unwrap_or_else(|error| {
+            reviewed.unwrap_or_else(|error| {
                 context.error(&error);
                 false
             })
@@ -170,12 +181,6 @@ fn start(
     if let Some(policy) = grants.policy.as_ref().filter(|_| ended.code != 0) {
         explain_failure(policy, context);
     }
-    if let (Leftover::Writing(count), Some(_)) = (ended.leftover, recording) {
-        context.warn(format_args!(
-            "{count} processes that the command started keep writing; what they write from now on \
-             is not recorded"
-        ));
-    }
     Ok(ended)
 }
 
@@ -189,16 +194,37 @@ fn supervise_recorded(
         Ok(server) => server,
         Err(error) => {
             context.warn(format_args!("`nono snapshot` will not work inside: {error}"));
-            return supervise(command);
+            let ended = supervise(command)?;
+            wait_for_leftover(context);
+            return Ok(ended);
         }
     };
     command.env(SOCKET_VARIABLE, server.path());
     std::thread::scope(|scope| {
         scope.spawn(|| server.serve(recording));
         let ended = supervise(command);
+        if ended.is_ok() {
+            wait_for_leftover(context);
+        }
         server.stop();
         ended
     })
+}
+
+/// The last state is the one at a moment at which nobody writes, if there is one.
+fn wait_for_leftover(context: &Context) {
+    let leftover = wait_for_quiet(|| {
+        let seconds = PATIENCE.as_secs();
+        context.say(format_args!(
+            "waiting until what the command left running does not write ({seconds} s at most)"
+        ));
+    });
+    if let Leftover::Writing(count) = leftover {
+        context.warn(format_args!(
+            "{count} processes that the command started keep writing; what they write from now on \
+             is not recorded"
+        ));
+    }
 }
 
 /// The kernel tells its audit log alone which access it denied, so this says what was allowed.

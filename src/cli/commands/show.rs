@@ -17,11 +17,12 @@ use crate::cli::render::{Palette, byte_size, change_line, relative_time, summary
 use crate::diff::{self, Change, ChangeSummary};
 use crate::object::ContentHash;
 use crate::path_text::Shown;
-use crate::session::{Catalog, SessionSummary, SnapshotId};
+use crate::session::{Catalog, SessionStatus, SessionSummary, SnapshotId};
 use crate::snapshot::{
-    NotCaptured, NotCapturedReason, NotCapturedSet, SessionDir, SnapshotKind, SnapshotManifest,
+    NotCaptured, NotCapturedReason, NotCapturedSet, SessionDir, SnapshotKind, SnapshotManager,
+    SnapshotManifest,
 };
-use crate::store::LocalStore;
+use crate::store::{LocalStore, ObjectSource};
 
 /// Paths that were left out by one rule are counted; so many others are named.
 const NAMED_PROBLEMS: usize = 10;
@@ -46,6 +47,15 @@ struct Report {
     #[serde(flatten)]
     session: SessionSummary,
     snapshots: Vec<SnapshotReport>,
+    /// Of an interrupted session: what is different now.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    now: Option<NowReport>,
+}
+
+#[derive(Serialize)]
+struct NowReport {
+    timestamp: Timestamp,
+    changes: Vec<Change>,
 }
 
 #[derive(Serialize)]
@@ -66,18 +76,55 @@ pub(in crate::cli) fn run(args: &ShowArgs, store: &StoreArgs, context: &Context)
     let (session, snapshot) = store.catalog()?.find_snapshot(&args.id)?;
     let objects = Catalog::store_of(&session)?;
     let patch = args.diff.then_some(DiffStyle::Patch);
+    let interrupted = interrupted(&session, snapshot)?;
+    let now = match &interrupted {
+        Some(Interrupted { manager, baseline }) => Some((manager.live_state(baseline)?, baseline)),
+        None => None,
+    };
     if let Some(style) = patch.or(args.style.chosen()) {
-        let (old, new) = compared(&session, snapshot)?;
-        write_diff(&objects, &old, &objects, &new, style, context)?;
+        match &now {
+            Some((now, baseline)) => {
+                write_diff(&objects, baseline, now, now.manifest(), style, context)?;
+            }
+            None => {
+                let (old, new) = compared(&session, snapshot)?;
+                write_diff(&objects, &old, &objects, &new, style, context)?;
+            }
+        }
         return Ok(0);
     }
-    let report = report(&session, &objects, snapshot)?;
+    let mut report = report(&session, &objects, snapshot)?;
+    if let Some((now, baseline)) = &now {
+        let changes = changes(now, baseline, now.manifest())?;
+        report.now = Some(NowReport { timestamp: now.manifest().timestamp, changes });
+    }
     if args.json {
         context.json(&report)?
     } else {
         print(&report, context)?
     }
     Ok(0)
+}
+
+/// A session whose last state nobody recorded: what its command did is among what is different now.
+pub(super) struct Interrupted {
+    pub(super) manager: SnapshotManager,
+    pub(super) baseline: SnapshotManifest,
+}
+
+/// Opens a session if it was interrupted and no snapshot of it is named.
+pub(super) fn interrupted(
+    session: &SessionDir,
+    snapshot: Option<u64>,
+) -> Result<Option<Interrupted>, CliError> {
+    let is_interrupted =
+        || Ok::<_, CliError>(SessionSummary::of(session)?.status == SessionStatus::Interrupted);
+    if snapshot.is_some() || session.snapshot_numbers()?.is_empty() || !is_interrupted()? {
+        return Ok(None);
+    }
+    let manager = SnapshotManager::open(session.path())?;
+    let baseline = manager.load_manifest(0)?;
+    Ok(Some(Interrupted { manager, baseline }))
 }
 
 /// What a session changed: from the baseline to its last state, or what one snapshot changed.
@@ -136,11 +183,11 @@ fn report(
         }
         previous = Some(manifest);
     }
-    Ok(Report { session: SessionSummary::of(session)?, snapshots })
+    Ok(Report { session: SessionSummary::of(session)?, snapshots, now: None })
 }
 
 fn changes(
-    objects: &LocalStore,
+    objects: &dyn ObjectSource,
     old: &SnapshotManifest,
     new: &SnapshotManifest,
 ) -> Result<Vec<Change>, CliError> {
@@ -191,6 +238,14 @@ fn print(report: &Report, context: &Context) -> Result<(), CliError> {
             writeln!(out, "  {}", change_line(change, &session.tracked_paths, &palette))?;
         }
         write_left_out(&mut out, &snapshot.not_captured, &session.tracked_paths)?;
+    }
+    if let Some(NowReport { changes, .. }) = &report.now {
+        writeln!(out)?;
+        writeln!(out, "{BOLD}now{BOLD:#}, since the baseline (not recorded)")?;
+        writeln!(out, "  {}", summary_line(&ChangeSummary::of(changes), &palette))?;
+        for change in changes {
+            writeln!(out, "  {}", change_line(change, &session.tracked_paths, &palette))?;
+        }
     }
     Ok(out.flush()?)
 }

@@ -1,7 +1,8 @@
 //! `nono snapshot`: the current state, in a new session or in one that is there.
 
+use std::collections::HashSet;
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use serde::{Deserialize, Serialize};
@@ -168,17 +169,39 @@ pub(in crate::cli) fn report_left_out(manifest: &SnapshotManifest, id: &str, con
             "{excluded} {paths} left out by rules (nono rollback show {id}; --rollback-all keeps all)"
         ));
     }
-    let mut problems = of(NotCapturedReason::is_problem);
-    let count = problems.clone().count();
-    if let Some(first) = problems.next() {
+    report_missing(manifest, None, context);
+    preflight::warn_if_empty(manifest, context);
+}
+
+/// Says what a snapshot should hold and does not, or not for sure; what an earlier one lacked as well was
+/// said then.
+pub(in crate::cli) fn report_missing(
+    manifest: &SnapshotManifest,
+    earlier: Option<&SnapshotManifest>,
+    context: &Context,
+) {
+    let known: HashSet<&Path> = earlier
+        .iter()
+        .flat_map(|earlier| &earlier.not_captured)
+        .filter(|left| left.reason.is_problem())
+        .map(|left| left.path.as_path())
+        .collect();
+    let problems: Vec<_> = manifest
+        .not_captured
+        .iter()
+        .filter(|left| left.reason.is_problem() && !known.contains(left.path.as_path()))
+        .collect();
+    if let Some(first) = problems.first() {
         let path = Shown::path(&first.path);
-        let others = if count == 1 { String::new() } else { format!(" and {} more", count - 1) };
+        let others = match problems.len() {
+            1 => String::new(),
+            count => format!(" and {} more", count - 1),
+        };
         context.warn(format_args!(
             "not captured: {path}{others} ({}); a restore will leave them as they are",
             first.reason
         ));
     }
-    preflight::warn_if_empty(manifest, context);
     if let Some(first) = manifest.unstable.first() {
         let count = manifest.unstable.len();
         let path = Shown::path(first);

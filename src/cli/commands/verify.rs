@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use serde::Serialize;
@@ -18,6 +18,7 @@ use crate::path_text::Shown;
 use crate::repair::{RepairOptions, RepairReport, Repaired, Source, repair_session};
 use crate::session::Catalog;
 use crate::snapshot::SessionDir;
+use crate::store::LocalStore;
 use crate::sys::{self, Dir};
 use crate::verify::{Verifier, VerifyError, VerifyOptions, VerifyReport};
 
@@ -60,7 +61,7 @@ pub(in crate::cli) fn run(args: &VerifyArgs, store: &StoreArgs, context: &Contex
     let bar = Bar::new(context, "verifying");
     let options = VerifyOptions { threads, progress: &*bar, expected_root: args.expect_root };
     let mut failures = Vec::new();
-    let mut reports = verify(&sessions, options, &mut failures);
+    let mut reports = verify(&sessions, options, args.all, &mut failures);
     if args.repair {
         let places: Vec<PathBuf> = args.from.iter().chain(catalog.roots()).cloned().collect();
         let options = RepairOptions { verify: options, other_stores: &places };
@@ -118,18 +119,21 @@ fn repair(report: &mut Report, options: &RepairOptions<'_>) -> Result<(), CliErr
 fn verify(
     sessions: &[SessionDir],
     options: VerifyOptions<'_>,
+    all: bool,
     failures: &mut Vec<CliError>,
 ) -> Vec<Report> {
     let mut by_store: BTreeMap<PathBuf, Vec<&SessionDir>> = BTreeMap::new();
     for session in sessions {
         match sys::real_path(&session.objects_path()) {
             Ok(objects) => by_store.entry(objects).or_default().push(session),
+            // Removed since it was listed: nothing is wrong with it.
+            Err(_) if all && session.is_gone() => {}
             Err(error) => failures.push(error.into()),
         }
     }
     let mut reports = Vec::new();
-    for sessions in by_store.values() {
-        let verified = verify_store(sessions, options, &mut reports, failures);
+    for (objects, sessions) in &by_store {
+        let verified = verify_store(objects, sessions, options, all, &mut reports, failures);
         failures.extend(verified.err());
         if failures.last().is_some_and(CliError::is_stopped) {
             break;
@@ -139,17 +143,22 @@ fn verify(
 }
 
 fn verify_store(
+    objects: &Path,
     sessions: &[&SessionDir],
     options: VerifyOptions<'_>,
+    all: bool,
     reports: &mut Vec<Report>,
     failures: &mut Vec<CliError>,
 ) -> Result<(), CliError> {
-    let store = Catalog::store_of(sessions[0])?;
+    // Not by the path through a session, which may be removed at any moment.
+    let store = LocalStore::open(objects)?;
     let mut verifier = Verifier::new(&store, options)?;
     for session in sessions {
-        match verifier.session(session) {
+        let verified = verifier.session(session);
+        let is_well = verified.as_ref().is_ok_and(|report| report.ok);
+        match verified {
             // Removed by a cleanup since it was listed: nothing is wrong with it.
-            Ok(report) if !report.ok && SessionDir::open(session.path()).is_err() => {}
+            _ if !is_well && all && session.is_gone() => {}
             Ok(verified) => {
                 reports.push(Report { verified, repair: None, session: (*session).clone() });
             }

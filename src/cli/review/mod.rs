@@ -24,19 +24,18 @@ use super::error::CliError;
 use super::render::DiffOptions;
 use crate::diff::Change;
 use crate::snapshot::SnapshotManifest;
-use crate::store::LocalStore;
+use crate::store::ObjectSource;
 
 pub(super) use model::Decision;
 use model::{Action, Model};
 use screen::{Input, Screen};
 
 /// What is reviewed.
-#[derive(Debug)]
 pub(super) struct Review<'a> {
     /// The session's id.
     pub(super) session_id: &'a str,
     /// Where the contents are.
-    pub(super) store: &'a LocalStore,
+    pub(super) store: &'a dyn ObjectSource,
     /// The state before.
     pub(super) old: &'a SnapshotManifest,
     /// The state after.

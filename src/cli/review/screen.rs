@@ -6,6 +6,7 @@
 
 use std::collections::VecDeque;
 use std::io::{self, Stderr};
+use std::mem::ManuallyDrop;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -45,7 +46,9 @@ pub(super) enum Input {
 /// A terminal in raw mode that shows its second screen.
 #[derive(Debug)]
 pub(super) struct Screen {
-    terminal: Terminal<CrosstermBackend<Stderr>>,
+    /// Never dropped: it would print that it cannot show the cursor, and panic where there is nothing to
+    /// print to any more. [`leave`](Self::leave) shows it.
+    terminal: ManuallyDrop<Terminal<CrosstermBackend<Stderr>>>,
     signals: Signals,
     keys: VecDeque<KeyEvent>,
 }
@@ -54,7 +57,7 @@ impl Screen {
     /// Takes the terminal, and forgets what was typed until now.
     pub(super) fn open() -> io::Result<Self> {
         let signals = Signals::new()?;
-        let terminal = Terminal::new(CrosstermBackend::new(io::stderr()))?;
+        let terminal = ManuallyDrop::new(Terminal::new(CrosstermBackend::new(io::stderr()))?);
         // From here on, dropping it gives the terminal back.
         let mut screen = Self { terminal, signals, keys: VecDeque::new() };
         screen.enter()?;

@@ -18,21 +18,18 @@ use rustix::termios::{OptionalActions, Termios, tcgetattr, tcgetpgrp, tcsetattr}
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP, SIGUSR1, SIGUSR2};
 use signal_hook::iterator::Signals;
 
-pub(super) use quiet::Leftover;
+pub(super) use quiet::{Leftover, PATIENCE, wait_for_quiet};
 
 /// How a command ended.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Ended {
     /// Its exit code, 128+n for a signal n.
     pub(super) code: u8,
-    /// What it left running.
-    pub(super) leftover: Leftover,
     /// Whether somebody asked us to end (SIGTERM, SIGHUP), and does not wait for a question.
     pub(super) was_told_to_end: bool,
 }
 
-/// Runs a command to its end, and waits (a few seconds at most) until what it left running does not
-/// write at the moment.
+/// Runs a command to its end. [`wait_for_quiet`] then tells what it left running.
 ///
 /// Signals that are sent to us alone are passed on; none of them ends us.
 pub(super) fn supervise(mut command: Command) -> io::Result<Ended> {
@@ -67,7 +64,7 @@ pub(super) fn supervise(mut command: Command) -> io::Result<Ended> {
     if let (Some(terminal), true) = (terminal, status.signaled()) {
         terminal.restore();
     }
-    Ok(Ended { code: exit_code(status), leftover: quiet::wait(), was_told_to_end })
+    Ok(Ended { code: exit_code(status), was_told_to_end })
 }
 
 /// Waits until a program of our own ends that has the terminal now, such as a pager, and returns its

@@ -1,7 +1,8 @@
 //! What a command left running: whether it writes at the moment.
 //!
 //! The kernel counts the bytes that each process writes. As soon as the counts of all of them stand
-//! still for a moment, a snapshot is as good as it gets.
+//! still for a moment, a snapshot is as good as it gets. A process that wants to run and gets no
+//! processor is not still, it is held up.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -14,7 +15,9 @@ use crate::sys::{self, Dir};
 /// So long nobody may write.
 const QUIET: Duration = Duration::from_millis(200);
 /// So long is waited for that at most.
-const PATIENCE: Duration = Duration::from_secs(5);
+pub(in crate::cli) const PATIENCE: Duration = Duration::from_secs(5);
+/// A wait that is longer is said.
+const SILENT: Duration = Duration::from_millis(500);
 const STEP: Duration = Duration::from_millis(20);
 /// Longer files of `/proc` are not these.
 const MAX_PROC_BYTES: u64 = 1 << 16;
@@ -30,62 +33,91 @@ pub(in crate::cli) enum Leftover {
     Writing(usize),
 }
 
-/// Waits until no descendant of this process is left, or none writes.
-pub(super) fn wait() -> Leftover {
+/// What a process has done so far.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Activity {
+    bytes_written: u64,
+    processor_ticks: u64,
+    /// Whether it runs, or waits for a processor or a disk.
+    is_busy: bool,
+}
+
+/// Waits until no descendant of this process is left, or none writes. `say` is called when
+/// that takes longer than a moment.
+pub(in crate::cli) fn wait_for_quiet(say: impl FnOnce()) -> Leftover {
     let started = Instant::now();
-    let mut last = BTreeMap::new();
-    let mut quiet_since = started;
+    let mut say = Some(say);
+    let mut last: BTreeMap<i32, Activity> = BTreeMap::new();
+    let (mut written_at, mut held_up_at) = (started, started);
     loop {
         while let Ok(Some(_)) = waitpid(None, WaitOptions::NOHANG) {}
-        let Some(now) = Dir::open(Path::new("/proc")).ok().map(|proc| written(&proc)) else {
+        let Some(now) = Dir::open(Path::new("/proc")).ok().map(|proc| activities(&proc)) else {
             return Leftover::Nothing;
         };
         if now.is_empty() {
             return Leftover::Nothing;
         }
         let count = now.len();
-        if now != last {
-            last = now;
-            quiet_since = Instant::now();
-        } else if quiet_since.elapsed() >= QUIET {
+        let wrote = |(pid, now): (&i32, &Activity)| {
+            last.get(pid).is_none_or(|last| last.bytes_written != now.bytes_written)
+        };
+        if now.iter().any(wrote) || last.keys().any(|pid| !now.contains_key(pid)) {
+            written_at = Instant::now();
+        }
+        let is_held_up = |(pid, now): (&i32, &Activity)| {
+            let stands = |last: &Activity| last.processor_ticks == now.processor_ticks;
+            now.is_busy && last.get(pid).is_some_and(stands)
+        };
+        if now.iter().any(is_held_up) {
+            held_up_at = Instant::now();
+        }
+        last = now;
+        if written_at.max(held_up_at).elapsed() >= QUIET {
             return Leftover::Quiet(count);
         }
         if started.elapsed() >= PATIENCE {
-            return Leftover::Writing(count);
+            let is_quiet = written_at.elapsed() >= QUIET;
+            return if is_quiet { Leftover::Quiet(count) } else { Leftover::Writing(count) };
+        }
+        if started.elapsed() >= SILENT
+            && let Some(say) = say.take()
+        {
+            say();
         }
         std::thread::sleep(STEP);
     }
 }
 
-/// The bytes that each descendant has written so far.
-fn written(proc: &Dir) -> BTreeMap<i32, u64> {
-    let mut parents: BTreeMap<i32, i32> = BTreeMap::new();
+/// What each descendant has done so far.
+fn activities(proc: &Dir) -> BTreeMap<i32, Activity> {
+    let mut processes: BTreeMap<i32, Process> = BTreeMap::new();
     for listed in proc.names().unwrap_or_default() {
         let pid = std::str::from_utf8(&listed.name).ok().and_then(|name| name.parse().ok());
         let Some(pid) = pid else { continue };
-        let stat = read(pid, "stat");
-        if let Some(parent) = parent_of(&stat) {
-            parents.insert(pid, parent);
+        if let Some(process) = Process::parse(&read(pid, "stat")) {
+            processes.insert(pid, process);
         }
     }
-    let mut ours = BTreeSet::from([getpid().as_raw_nonzero().get()]);
+    let own = getpid().as_raw_nonzero().get();
+    let mut ours = BTreeSet::from([own]);
     loop {
         let before = ours.len();
-        let children = parents.iter().filter(|(_, parent)| ours.contains(parent));
+        let children = processes.iter().filter(|(_, process)| ours.contains(&process.parent));
         let children: Vec<i32> = children.map(|(pid, _)| *pid).collect();
         ours.extend(children);
         if ours.len() == before {
             break;
         }
     }
-    ours.remove(&getpid().as_raw_nonzero().get());
-    let count = |pid: i32| {
-        let io = read(pid, "io");
+    ours.remove(&own);
+    let activity = |(pid, process): (&i32, &Process)| {
+        let io = read(*pid, "io");
         let written = io.lines().find_map(|line| line.strip_prefix("wchar: ")?.parse().ok());
-        // One whose counts are secret is taken for quiet.
-        (pid, written.unwrap_or(0))
+        let Process { processor_ticks, is_busy, .. } = *process;
+        // One whose counts are secret is taken for one that does not write.
+        (*pid, Activity { bytes_written: written.unwrap_or(0), processor_ticks, is_busy })
     };
-    ours.into_iter().map(count).collect()
+    processes.iter().filter(|(pid, _)| ours.contains(pid)).map(activity).collect()
 }
 
 /// A file of a process; nothing when it has ended or is not ours.
@@ -95,12 +127,28 @@ fn read(pid: i32, name: &str) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// The parent in a line of `/proc/PID/stat`, unless the process has ended. Its name, in brackets, may
-/// hold anything.
-fn parent_of(stat: &str) -> Option<i32> {
-    let mut fields = stat.rsplit_once(") ")?.1.split(' ');
-    let state = fields.next()?;
-    (!matches!(state, "Z" | "X")).then(|| fields.next()?.parse().ok())?
+/// A line of `/proc/PID/stat`.
+#[derive(Debug, PartialEq, Eq)]
+struct Process {
+    parent: i32,
+    processor_ticks: u64,
+    is_busy: bool,
+}
+
+impl Process {
+    /// `None` for one that has ended. Its name, in brackets, may hold anything.
+    fn parse(stat: &str) -> Option<Self> {
+        let mut fields = stat.rsplit_once(") ")?.1.split(' ');
+        let state = fields.next()?;
+        if matches!(state, "Z" | "X") {
+            return None;
+        }
+        let parent = fields.next()?.parse().ok()?;
+        // As proc(5) counts, the state is field 3, and user and system time are 14 and 15.
+        let mut times = fields.skip(9).map(|field| field.parse::<u64>().ok());
+        let processor_ticks = times.next()?? + times.next()??;
+        Some(Self { parent, processor_ticks, is_busy: matches!(state, "R" | "D") })
+    }
 }
 
 #[cfg(test)]
@@ -108,10 +156,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_parent_is_found_behind_any_name() {
-        assert_eq!(parent_of("12 (sh) S 7 12 12 0"), Some(7));
-        assert_eq!(parent_of("12 (a) R 1 (b) S 7 12 12 0"), Some(7));
-        assert_eq!(parent_of("12 (sh) Z 7 12 12 0"), None);
-        assert_eq!(parent_of(""), None);
+    fn a_process_is_read_behind_any_name() {
+        let rest = "7 12 12 0 -1 4194304 100 0 0 0 3 2 0 0 20 0 1 0 5";
+        let of = |parent, is_busy| Some(Process { parent, processor_ticks: 5, is_busy });
+        assert_eq!(Process::parse(&format!("12 (sh) S {rest}")), of(7, false));
+        assert_eq!(Process::parse(&format!("12 (a) S 1 (b) R {rest}")), of(7, true));
+        assert_eq!(Process::parse(&format!("12 (sh) D {rest}")), of(7, true));
+        assert_eq!(Process::parse(&format!("12 (sh) Z {rest}")), None);
+        assert_eq!(Process::parse("12 (sh) S 7"), None);
+        assert_eq!(Process::parse(""), None);
     }
 }

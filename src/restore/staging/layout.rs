@@ -13,7 +13,7 @@ use crate::restore::journal::{AREA_PREFIX, AreaRecord, Staged};
 use crate::restore::places::Places;
 use crate::restore::plan::RestorePlan;
 use crate::snapshot::{OpenPath, TrackedRoot};
-use crate::sys::{self, Dir, FileKind};
+use crate::sys::{self, Dir, FileKind, MountId};
 
 /// So many files of one directory are made by one worker, one after the other.
 const JOB_FILES: usize = 128;
@@ -21,7 +21,7 @@ const JOB_FILES: usize = 128;
 /// Where everything of a plan is staged. Making one changes nothing.
 pub(in crate::restore) struct Layout {
     pub(in crate::restore) areas: Vec<AreaRecord>,
-    devices: Vec<u64>,
+    mounts: Vec<MountId>,
     /// For the removals of the plan, in order; directories have none.
     pub(super) removals: Vec<Option<Staged>>,
     /// For the puts of the plan, in order. What is made in a new tree has its place there, and moves
@@ -63,7 +63,7 @@ impl Layout {
     ) -> Result<Self, RestoreError> {
         let mut layout = Self {
             areas: Vec::new(),
-            devices: Vec::new(),
+            mounts: Vec::new(),
             removals: Vec::new(),
             puts: Vec::new(),
             trees: Vec::new(),
@@ -157,12 +157,12 @@ impl Layout {
         path: &[u8],
     ) -> Result<Staged, RestoreError> {
         let root = places.root_of(path).ok_or_else(|| RestoreError::outside(path))?;
-        let dev = device_of(places, root, path)?;
-        let area = match self.devices.iter().position(|device| *device == dev) {
+        let mount = mount_of(places, root, path)?;
+        let area = match self.mounts.iter().position(|known| *known == mount) {
             Some(area) => area,
             None => {
-                self.areas.push(area_for(plan, root, path, dev)?);
-                self.devices.push(dev);
+                self.areas.push(area_for(plan, root, path, mount)?);
+                self.mounts.push(mount);
                 self.areas.len() - 1
             }
         };
@@ -192,9 +192,9 @@ fn area_for(
     plan: &RestorePlan,
     root: &TrackedRoot,
     path: &[u8],
-    dev: u64,
+    mount: MountId,
 ) -> Result<AreaRecord, RestoreError> {
-    let parent = area_parent(plan, root, path, dev)?;
+    let parent = area_parent(plan, root, path, mount)?;
     let random = hex::encode(&sys::random_bytes()?[..8]);
     Ok(AreaRecord {
         parent: parent.path().as_os_str().as_bytes().to_vec(),
@@ -203,13 +203,13 @@ fn area_for(
     })
 }
 
-/// The highest directory on the path's file system that is inside the tracked path; the tracked
+/// The highest directory on the path's mount that is inside the tracked path; the tracked
 /// path's parent when that is all there is.
 fn area_parent(
     plan: &RestorePlan,
     root: &TrackedRoot,
     path: &[u8],
-    dev: u64,
+    mount: MountId,
 ) -> Result<Dir, RestoreError> {
     let base = root.path.as_os_str().as_bytes();
     let place = OpenPath::new(&root.path)?;
@@ -220,33 +220,33 @@ fn area_parent(
         Some(stat) if stat.kind == FileKind::Directory => place.parent.open_dir(place.name())?,
         _ => return Ok(place.parent),
     };
-    if is_replaced && place.parent.stat_self()?.dev == dev {
+    if is_replaced && place.parent.mount()? == mount {
         return Ok(place.parent);
     }
-    if top.stat_self()?.dev == dev {
+    if top.mount()? == mount {
         return Ok(top);
     }
     let inside = path.get(base.len() + 1..).unwrap_or_default();
     for above in byte_path::ancestors(inside) {
         let dir = top.open_beneath(above)?;
-        if dir.stat_self()?.dev == dev {
+        if dir.mount()? == mount {
             return Ok(dir);
         }
     }
     Err(RestoreError::outside(path))
 }
 
-/// The file system that `path` is or will be on: that of the nearest directory above it.
-fn device_of(
+/// The mount that `path` is or will be on: that of the nearest directory above it.
+fn mount_of(
     places: &mut Places<'_>,
     root: &TrackedRoot,
     path: &[u8],
-) -> Result<u64, RestoreError> {
+) -> Result<MountId, RestoreError> {
     let base = root.path.as_os_str().as_bytes();
     let mut path = path;
     loop {
         match places.find(path) {
-            Ok(place) => return Ok(place.dir.stat_self()?.dev),
+            Ok(place) => return Ok(place.dir.mount()?),
             // The directory is one that the restore makes, maybe where a symlink is now.
             Err(error) if path != base && (error.is_gone() || error.is_symlink_in_path()) => {
                 path = byte_path::split(path).0;

@@ -1,9 +1,9 @@
 //! Staging: every new inode is made, filled and checked beside its target before the first path
 //! changes.
 //!
-//! A staging directory lies on the file system of what it is for, so that putting something in
-//! place is a rename: inside the tracked path where that exists (its parent may be another file
-//! system, or not writable), else in the tracked path's parent. What a restore takes away is moved
+//! A staging directory lies on the file system (and the mount of it) of what it is for, so that putting
+//! something in place is a rename: inside the tracked path where that exists (its parent may be another
+//! file system, or not writable), else in the tracked path's parent. What a restore takes away is moved
 //! there too, and goes when everything is done. Where the staging directories will be is decided
 //! and written to the journal before the first is made, so that none is ever left behind.
 
@@ -24,7 +24,7 @@ use crate::object::Node;
 use crate::path_text::to_path;
 use crate::progress::{Amount, Progress, Stage};
 use crate::store::{LocalStore, Transfer};
-use crate::sys::{self, Dir, EarlyFlush, FileTime, Inode};
+use crate::sys::{self, Dir, EarlyFlush, FileTime};
 
 pub(super) use layout::Layout;
 use layout::{Berth, Job};
@@ -139,7 +139,7 @@ impl Staging<'_> {
         let puts = &self.plan.actions.puts;
         for (index, put) in puts.iter().enumerate() {
             let Some(first) = put.link_to else { continue };
-            // Two names of one inode are on one file system, as they were when they were captured.
+            // Two names of one inode are on one mount, as they nearly always were when they were captured.
             let from = self.layout.put(first, &puts[first].path);
             let to = self.layout.put(index, &put.path);
             let target = self.open(to.area, &to.parent)?;
@@ -163,8 +163,8 @@ impl Staging<'_> {
             }
             let Some(Berth { area, parent, name }) = self.layout.directory(path) else { continue };
             let dir = self.open(area, &parent)?;
-            let inode = Inode::named(&dir, &name);
-            let denied = attributes::apply(inode, &target.attributes, &target.node)?;
+            let inode = dir.inode(&name)?;
+            let denied = attributes::apply(&inode, &target.attributes, &target.node)?;
             all.extend(skipped(path, denied));
         }
         Ok(all)

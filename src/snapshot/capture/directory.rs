@@ -8,9 +8,9 @@ use rayon::Scope;
 
 use super::{CaptureError, Capturer, attributes};
 use crate::byte_path;
+use crate::manifest::NotCapturedReason;
 use crate::object::{ContentHash, Node, Tree, TreeEntry, Xattrs};
 use crate::snapshot::known::KnownDir;
-use crate::snapshot::manifest::NotCapturedReason;
 use crate::stat_cache::{CachedDirectory, CachedFile, StatKey};
 use crate::sys::{self, FileKind, Stat};
 use crate::walk::{self, FoundEntry, IgnoreLevel, Mode, WhyLeftOut};

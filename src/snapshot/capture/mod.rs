@@ -23,9 +23,9 @@ use self::tally::Tally;
 
 use super::budget::{Budget, OverBudget, survey};
 use super::known::KnownDir;
-use super::manifest::{NotCaptured, NotCapturedReason, Totals};
-use super::roots::{OpenRoot, TrackedRoot};
+use super::roots::OpenRoot;
 use crate::byte_path;
+use crate::manifest::{NotCaptured, NotCapturedReason, Totals, TrackedRoot};
 use crate::object::{Attributes, ContentHash, LinkGroups, Node, RootEntry, RootTree, Xattrs};
 use crate::path_text::to_path;
 use crate::progress::{Amount, Progress, Stage};

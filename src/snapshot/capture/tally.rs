@@ -2,8 +2,8 @@
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
+use crate::manifest::Totals;
 use crate::snapshot::budget::Budget;
-use crate::snapshot::manifest::Totals;
 use crate::sys::{FileKind, Stat};
 
 /// Counters that all threads add to.

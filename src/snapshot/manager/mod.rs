@@ -1,6 +1,7 @@
 //! The engine's front door: one session, its snapshots, and (in `restore`) the way back.
 
 mod error;
+mod live;
 mod resume;
 mod take;
 
@@ -8,16 +9,17 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 pub use self::error::SnapshotError;
+pub use self::live::LiveState;
 use self::resume::{latest_roots, resume_roots};
 use super::budget::Budget;
 use super::capture::CaptureError;
-use super::manifest::{NotCapturedSet, SnapshotManifest};
 use super::metadata::SessionMetadata;
-use super::roots::{TrackedRoot, resolve_roots};
+use super::roots::resolve_roots;
 use super::session_dir::{LoadedManifest, ManifestError, SessionDir};
 use super::session_objects::{link_to_store, store_paths};
 use crate::diff::{self, Change};
 use crate::layout;
+use crate::manifest::{NotCapturedSet, SnapshotManifest, TrackedRoot};
 use crate::progress::{NoProgress, Progress, wait_for};
 use crate::store::{LocalStore, StoreLock};
 use crate::sys::{self, Dir, FileLock};

@@ -4,8 +4,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
 use super::SnapshotError;
-use crate::snapshot::manifest::SnapshotKind;
-use crate::snapshot::roots::{TrackedRoot, resolve_roots};
+use crate::manifest::{SnapshotKind, TrackedRoot};
+use crate::snapshot::roots::resolve_roots;
 use crate::snapshot::session_dir::{ManifestError, SessionDir};
 use crate::sys;
 use crate::walk::ExclusionConfig;

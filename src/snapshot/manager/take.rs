@@ -4,19 +4,18 @@
 
 use super::{CacheUse, SnapshotError, SnapshotManager};
 use crate::diff::{Change, ChangeSummary};
+use crate::manifest::{MANIFEST_VERSION, SnapshotKind, SnapshotManifest, TrackedRoot};
 use crate::progress::Stage;
 use crate::snapshot::budget::Budget;
 use crate::snapshot::capture::{CacheLocation, Capture, CaptureRequest, capture};
-use crate::snapshot::manifest::{MANIFEST_VERSION, SnapshotKind, SnapshotManifest};
 use crate::snapshot::metadata::SessionMetadata;
 use crate::snapshot::pending::PendingBaseline;
-use crate::snapshot::roots::TrackedRoot;
 use crate::snapshot::session_dir::{LoadedManifest, ManifestError};
 use crate::stat_cache::StatCacheWriter;
 use crate::store::{LocalStore, ObjectStore};
 
 /// What a snapshot is taken for.
-enum Why {
+pub(super) enum Why {
     /// Somebody asked for it, maybe under a name.
     Asked(Option<String>),
     /// A restore to the snapshot of this number is about to change what is there.
@@ -91,8 +90,21 @@ impl SnapshotManager {
         manifest: SnapshotManifest,
         caches: Vec<StatCacheWriter>,
     ) -> Result<(), SnapshotError> {
-        let published = self.make_durable(manifest, caches, true)?;
-        self.record(&published, None)?;
+        self.make_durable(manifest, caches, true)?;
+        self.list_published()
+    }
+
+    /// Names a published baseline in the session, unless that is done, and takes its announcement back,
+    /// under the session's lock.
+    pub(crate) fn list_published(&self) -> Result<(), SnapshotError> {
+        let is_listed = match self.session.metadata() {
+            Ok(metadata) => metadata.snapshot_count > 0,
+            Err(ManifestError::Missing { .. }) => false,
+            Err(error) => return Err(error.into()),
+        };
+        if !is_listed {
+            self.record(&self.session.manifest(0)?, None)?;
+        }
         Ok(self.session.withdraw(false)?)
     }
 
@@ -236,7 +248,7 @@ impl SnapshotManager {
 }
 
 /// The manifest of what was captured, and the caches that may be saved once it is durable.
-fn described(
+pub(super) fn described(
     capture: Capture,
     parent: Option<&LoadedManifest>,
     why: Why,

@@ -3,6 +3,10 @@
 //! A manifest names a Merkle root, from which every byte of the snapshot is reached, and the hash
 //! of the manifest before it, so that the chain is tamper-evident. It also says what was *not*
 //! captured: a restore leaves those paths alone.
+//!
+//! Below captures, comparisons and whoever reads and writes the documents, which all know these types.
+
+mod not_captured;
 
 use std::collections::BTreeMap;
 use std::os::unix::ffi::OsStrExt;
@@ -11,18 +15,19 @@ use std::path::{Path, PathBuf};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use super::metadata::SnapshotLabel;
-use super::roots::TrackedRoot;
 use crate::byte_path;
 use crate::object::{ContentHash, Node, is_tracked_path};
 use crate::path_text::{serde_path, serde_paths};
 use crate::progress::Amount;
 use crate::store::{ObjectSource, StoreError, read_root_tree, read_tree};
+use crate::walk::ExclusionConfig;
+
+pub use not_captured::{NotCaptured, NotCapturedReason, NotCapturedSet};
 
 /// Version of session and snapshot manifests that this program writes, and the newest it reads.
 pub const MANIFEST_VERSION: u32 = 1;
 /// Larger manifests are refused: millions of paths that were left out.
-pub(super) const MAX_MANIFEST_BYTES: u64 = 1 << 30;
+pub(crate) const MAX_MANIFEST_BYTES: u64 = 1 << 30;
 
 /// Why a snapshot was taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Default)]
@@ -33,6 +38,27 @@ pub enum SnapshotKind {
     Ordinary,
     /// The state before a restore, taken by the restore itself.
     Safety,
+}
+
+/// A path that a session captures, with what is left out of it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TrackedRoot {
+    /// Absolute, with the symlinks of its parents resolved.
+    #[serde(with = "serde_path")]
+    pub path: PathBuf,
+    /// Its filter.
+    #[serde(default)]
+    pub exclusion: ExclusionConfig,
+}
+
+/// What somebody called a snapshot, as [`SnapshotManifest::label`]
+/// says; here for lists, which read no manifest of a snapshot.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SnapshotLabel {
+    /// Number of the snapshot.
+    pub number: u64,
+    /// What it is called.
+    pub label: String,
 }
 
 /// One state of the tracked paths.
@@ -101,58 +127,6 @@ impl Totals {
     /// What a capture of about the same has to do.
     pub(crate) fn expected(&self) -> Amount {
         Amount { entries: self.entry_count, bytes: self.total_bytes }
-    }
-}
-
-/// A path that is not in a snapshot. Nothing below it is either, unless it is force-included.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct NotCaptured {
-    /// The absolute path.
-    #[serde(with = "serde_path")]
-    pub path: PathBuf,
-    /// Why.
-    #[serde(flatten)]
-    pub reason: NotCapturedReason,
-}
-
-/// Why a path is not in a snapshot.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(tag = "reason", rename_all = "snake_case")]
-pub enum NotCapturedReason {
-    /// The filter leaves it out.
-    Excluded {
-        /// The rule: `pattern node_modules`, `glob *.pyc`, `.gitignore: /target`.
-        rule: String,
-    },
-    /// It could not be read.
-    Unreadable {
-        /// What the system said.
-        error: String,
-    },
-    /// A socket or device: its entry is recorded, and it has no contents to read.
-    Special,
-    /// The snapshot was full.
-    OverBudget,
-    /// Another file system is mounted there that has no files of its own (FUSE, proc, …).
-    OtherFileSystem,
-}
-
-impl NotCapturedReason {
-    /// Whether something is missing that nobody asked to leave out.
-    pub fn is_problem(&self) -> bool {
-        !matches!(self, Self::Excluded { .. } | Self::Special)
-    }
-}
-
-impl std::fmt::Display for NotCapturedReason {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Excluded { rule } => write!(f, "excluded by {rule}"),
-            Self::Unreadable { error } => f.write_str(error),
-            Self::Special => f.write_str("a socket or a device has no contents"),
-            Self::OverBudget => f.write_str("over the budget"),
-            Self::OtherFileSystem => f.write_str("another file system is mounted there"),
-        }
     }
 }
 
@@ -235,69 +209,5 @@ impl SnapshotManifest {
             return Err(format!("path {:?} is not absolute and plain", bad.path));
         }
         Ok(())
-    }
-}
-
-/// The paths that a capture left out, for looking up.
-#[derive(Debug)]
-pub struct NotCapturedSet<'a> {
-    paths: BTreeMap<&'a [u8], &'a NotCapturedReason>,
-    filters: Vec<(&'a [u8], crate::walk::Filter)>,
-}
-
-impl<'a> NotCapturedSet<'a> {
-    /// The set of one manifest.
-    pub fn new(manifest: &'a SnapshotManifest) -> Self {
-        Self::of(&manifest.roots, &manifest.not_captured)
-    }
-
-    /// The set of a capture of `roots`.
-    pub fn of(roots: &'a [TrackedRoot], not_captured: &'a [NotCaptured]) -> Self {
-        let paths = not_captured
-            .iter()
-            // A socket or device is in the tree; only contents that it does not have are missing.
-            .filter(|left| left.reason != NotCapturedReason::Special)
-            .map(|left| (left.path.as_os_str().as_bytes(), &left.reason))
-            .collect();
-        let filters = roots
-            .iter()
-            .filter_map(|root| {
-                let filter = crate::walk::Filter::new(&root.exclusion).ok()?;
-                Some((root.path.as_os_str().as_bytes(), filter))
-            })
-            .collect();
-        Self { paths, filters }
-    }
-
-    /// Whether something below `path` was left out.
-    pub fn is_above(&self, path: &[u8]) -> bool {
-        let below = [path, b"/"].concat();
-        self.paths.range(&*below..).next().is_some_and(|(found, _)| found.starts_with(&below))
-    }
-
-    /// Why the state of `path` is unknown: it, or a directory above it, was not captured.
-    pub fn reason(&self, path: &[u8]) -> Option<&'a NotCapturedReason> {
-        byte_path::ancestors(path)
-            .chain([path])
-            .filter_map(|prefix| Some((prefix, *self.paths.get(prefix)?)))
-            // What is force-included was looked for below an excluded directory too.
-            .find(|(prefix, reason)| {
-                let is_excluded = matches!(reason, NotCapturedReason::Excluded { .. });
-                !(is_excluded && *prefix != path && self.is_forced(path))
-            })
-            .map(|(_, reason)| reason)
-    }
-
-    /// Whether the snapshot says of `path` that it is there or is not: it was tracked and captured.
-    pub fn knows(&self, path: &[u8]) -> bool {
-        let is_tracked = self.filters.iter().any(|(root, _)| byte_path::is_in(path, root));
-        is_tracked && self.reason(path).is_none()
-    }
-
-    fn is_forced(&self, path: &[u8]) -> bool {
-        self.filters.iter().any(|(root, filter)| {
-            byte_path::relative_to(path, root)
-                .is_some_and(|inside| !inside.is_empty() && filter.is_forced(inside, false))
-        })
     }
 }

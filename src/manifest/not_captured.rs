@@ -1,0 +1,128 @@
+//! What a snapshot does not hold, and why.
+
+use std::collections::BTreeMap;
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+use super::{SnapshotManifest, TrackedRoot};
+use crate::byte_path;
+use crate::path_text::serde_path;
+use crate::walk::Filter;
+
+/// A path that is not in a snapshot. Nothing below it is either, unless it is force-included.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NotCaptured {
+    /// The absolute path.
+    #[serde(with = "serde_path")]
+    pub path: PathBuf,
+    /// Why.
+    #[serde(flatten)]
+    pub reason: NotCapturedReason,
+}
+
+/// Why a path is not in a snapshot.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "reason", rename_all = "snake_case")]
+pub enum NotCapturedReason {
+    /// The filter leaves it out.
+    Excluded {
+        /// The rule: `pattern node_modules`, `glob *.pyc`, `.gitignore: /target`.
+        rule: String,
+    },
+    /// It could not be read.
+    Unreadable {
+        /// What the system said.
+        error: String,
+    },
+    /// A socket or device: its entry is recorded, and it has no contents to read.
+    Special,
+    /// The snapshot was full.
+    OverBudget,
+    /// Another file system is mounted there that has no files of its own (FUSE, proc, …).
+    OtherFileSystem,
+}
+
+impl NotCapturedReason {
+    /// Whether something is missing that nobody asked to leave out.
+    pub fn is_problem(&self) -> bool {
+        !matches!(self, Self::Excluded { .. } | Self::Special)
+    }
+}
+
+impl std::fmt::Display for NotCapturedReason {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Excluded { rule } => write!(f, "excluded by {rule}"),
+            Self::Unreadable { error } => f.write_str(error),
+            Self::Special => f.write_str("a socket or a device has no contents"),
+            Self::OverBudget => f.write_str("over the budget"),
+            Self::OtherFileSystem => f.write_str("another file system is mounted there"),
+        }
+    }
+}
+
+/// The paths that a capture left out, for looking up.
+#[derive(Debug)]
+pub struct NotCapturedSet<'a> {
+    paths: BTreeMap<&'a [u8], &'a NotCapturedReason>,
+    filters: Vec<(&'a [u8], Filter)>,
+}
+
+impl<'a> NotCapturedSet<'a> {
+    /// The set of one manifest.
+    pub fn new(manifest: &'a SnapshotManifest) -> Self {
+        Self::of(&manifest.roots, &manifest.not_captured)
+    }
+
+    /// The set of a capture of `roots`.
+    pub fn of(roots: &'a [TrackedRoot], not_captured: &'a [NotCaptured]) -> Self {
+        let paths = not_captured
+            .iter()
+            // A socket or device is in the tree; only contents that it does not have are missing.
+            .filter(|left| left.reason != NotCapturedReason::Special)
+            .map(|left| (left.path.as_os_str().as_bytes(), &left.reason))
+            .collect();
+        let filters = roots
+            .iter()
+            .filter_map(|root| {
+                let filter = Filter::new(&root.exclusion).ok()?;
+                Some((root.path.as_os_str().as_bytes(), filter))
+            })
+            .collect();
+        Self { paths, filters }
+    }
+
+    /// Whether something below `path` was left out.
+    pub fn is_above(&self, path: &[u8]) -> bool {
+        let below = [path, b"/"].concat();
+        self.paths.range(&*below..).next().is_some_and(|(found, _)| found.starts_with(&below))
+    }
+
+    /// Why the state of `path` is unknown: it, or a directory above it, was not captured.
+    pub fn reason(&self, path: &[u8]) -> Option<&'a NotCapturedReason> {
+        byte_path::ancestors(path)
+            .chain([path])
+            .filter_map(|prefix| Some((prefix, *self.paths.get(prefix)?)))
+            // What is force-included was looked for below an excluded directory too.
+            .find(|(prefix, reason)| {
+                let is_excluded = matches!(reason, NotCapturedReason::Excluded { .. });
+                !(is_excluded && *prefix != path && self.is_forced(path))
+            })
+            .map(|(_, reason)| reason)
+    }
+
+    /// Whether the snapshot says of `path` that it is there or is not: it was tracked and captured.
+    pub fn knows(&self, path: &[u8]) -> bool {
+        let is_tracked = self.filters.iter().any(|(root, _)| byte_path::is_in(path, root));
+        is_tracked && self.reason(path).is_none()
+    }
+
+    fn is_forced(&self, path: &[u8]) -> bool {
+        self.filters.iter().any(|(root, filter)| {
+            byte_path::relative_to(path, root)
+                .is_some_and(|inside| !inside.is_empty() && filter.is_forced(inside, false))
+        })
+    }
+}

@@ -1,0 +1,45 @@
+//! Which of some sessions is the newest, whatever the clock said when they began.
+//!
+//! A session that began in the future was recorded under a wrong clock, then or now. When is not
+//! known, so it counts as older than all others: what was recorded just now is the newest then, both
+//! after a clock that was ahead was corrected and while one is behind.
+
+use jiff::Timestamp;
+
+/// Orders sessions from the oldest to the newest; of two that began at once the greater id is newer.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Recency {
+    is_past: bool,
+    started: Option<Timestamp>,
+    session_id: String,
+}
+
+impl Recency {
+    /// Of a session with this id that began at `started`, if that is known, seen from `now`.
+    pub fn new(
+        started: impl Into<Option<Timestamp>>,
+        session_id: impl Into<String>,
+        now: Timestamp,
+    ) -> Self {
+        let started = started.into();
+        let is_past = started.is_some_and(|started| started <= now);
+        Self { is_past, started, session_id: session_id.into() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_began_in_the_future_is_older_than_all_else() {
+        let at = |second: i64, id: &str| {
+            let started = Timestamp::from_second(second).unwrap();
+            Recency::new(started, id, Timestamp::from_second(100).unwrap())
+        };
+        let unknown = Recency::new(None, "u", Timestamp::from_second(100).unwrap());
+        let sorted = [unknown, at(101, "f"), at(200, "e"), at(1, "d"), at(99, "b"), at(99, "c")];
+        assert!(sorted.is_sorted());
+        assert!(at(100, "a") > at(99, "z"), "now is not the future");
+    }
+}
