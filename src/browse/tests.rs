@@ -43,8 +43,6 @@ impl World {
 
     fn session_of(&self, id: &str, paths: &[PathBuf]) -> SnapshotManager {
         let dir = self.root.join(id);
-        fs::create_dir(&dir).unwrap();
-        symlink("../objects", dir.join("objects")).unwrap();
         let exclusion = ExclusionConfig::default();
         SnapshotManager::new(&dir, paths, exclusion, Budget::default()).unwrap()
     }

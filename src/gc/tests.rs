@@ -61,12 +61,7 @@ impl Lab {
     }
 
     fn manager(&self, id: &str) -> SnapshotManager {
-        let session = self.root().join(id);
-        fs::create_dir_all(&session).unwrap();
-        if fs::symlink_metadata(session.join("objects")).is_err() {
-            symlink("../objects", session.join("objects")).unwrap();
-        }
-        self.manager_in(&session)
+        self.manager_in(&self.root().join(id))
     }
 
     /// A session with a file of its own, and one more in its second snapshot.

@@ -4,6 +4,7 @@
 //! the state on the disk is neither of the two that a recovery can bring about, and that is said.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use super::commit::CHANGED_SINCE;
 use super::journal::{Step, Work};
@@ -31,11 +32,11 @@ pub(super) fn different(
         match (way, step) {
             (Recovery::Finish, Step::MakeDirectory { .. }) => {}
             (Recovery::Finish, _) => {
-                wanted.insert(path, step.states().1.map(AsRef::as_ref));
+                wanted.insert(path, step.states().1.map(Arc::as_ref));
             }
             // The first step of a path knows what was there before.
             (Recovery::TakeBack, _) => {
-                wanted.entry(path).or_insert(step.states().0.map(AsRef::as_ref));
+                wanted.entry(path).or_insert(step.states().0.map(Arc::as_ref));
             }
         }
     }

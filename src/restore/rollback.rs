@@ -6,6 +6,7 @@
 
 use super::attributes;
 use super::journal::{Staged, Step, Work};
+use super::places::Place;
 use super::steps::{Changeable, Disk};
 use crate::byte_path;
 use crate::diff::EntryState;
@@ -174,13 +175,11 @@ fn undo_place(
     if place.dir.try_stat(&place.name)?.is_none() {
         return Ok(None);
     }
-    match disk.holds(&place, target)? {
-        Some(stat) if stat.ino == ino => {
-            place.dir.rename_new(&place.name, &staging, &name)?;
-            Ok(None)
-        }
-        _ => Ok(Some(changed_since(path))),
+    if !is_as_placed(disk, &place, target, ino)? {
+        return Ok(Some(changed_since(path)));
     }
+    place.dir.rename_new(&place.name, &staging, &name)?;
+    Ok(None)
 }
 
 fn undo_exchange(
@@ -203,13 +202,21 @@ fn undo_exchange(
         staging.rename_new(&name, &place.dir, &place.name)?;
         return Ok(None);
     }
-    match disk.holds(&place, target)? {
-        Some(stat) if stat.ino == ino => {
-            staging.exchange(&name, &place.dir, &place.name)?;
-            Ok(None)
-        }
-        _ => Ok(Some(changed_since(path))),
+    if !is_as_placed(disk, &place, target, ino)? {
+        return Ok(Some(changed_since(path)));
     }
+    staging.exchange(&name, &place.dir, &place.name)?;
+    Ok(None)
+}
+
+/// Whether what the restore put at a place is still there, in the state in which it was put.
+fn is_as_placed(
+    disk: &Disk<'_, '_>,
+    place: &Place,
+    target: &EntryState,
+    ino: u64,
+) -> Result<bool, StoreError> {
+    Ok(disk.holds(place, target)?.is_some_and(|stat| stat.ino == ino))
 }
 
 fn undo_attributes(

@@ -29,7 +29,7 @@ pub struct Dir {
 
 /// A file system at one place; see [`Dir::mount`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct MountId {
+pub(crate) struct MountId {
     dev: u64,
     /// None where the kernel does not tell.
     id: Option<u64>,
@@ -37,7 +37,7 @@ pub struct MountId {
 
 /// A name found in a directory, with its kind where the file system tells it for free.
 #[derive(Debug, Clone)]
-pub struct ListedName {
+pub(crate) struct ListedName {
     /// One path component.
     pub name: Box<[u8]>,
     /// The kind, if known.
@@ -70,7 +70,7 @@ impl Dir {
     ///
     /// # Errors
     /// ELOOP when a component is one; else as [`open`](Self::open).
-    pub fn open_no_symlinks(path: &Path) -> Result<Self> {
+    pub(crate) fn open_no_symlinks(path: &Path) -> Result<Self> {
         let Some(relative) = path.as_os_str().as_bytes().strip_prefix(b"/") else {
             return Err(Errno::INVAL).at("open without symlinks", path);
         };
@@ -80,12 +80,12 @@ impl Dir {
     }
 
     /// Where the directory was when it was opened.
-    pub fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
     /// The path of a name in here, for messages.
-    pub fn path_of(&self, name: &[u8]) -> PathBuf {
+    pub(crate) fn path_of(&self, name: &[u8]) -> PathBuf {
         self.path.join(to_path(name))
     }
 
@@ -94,7 +94,7 @@ impl Dir {
     ///
     /// # Errors
     /// ELOOP for a symlink, ENOTDIR, ENOENT, EACCES.
-    pub fn open_beneath(&self, relative: &[u8]) -> Result<Self> {
+    pub(crate) fn open_beneath(&self, relative: &[u8]) -> Result<Self> {
         let path = if relative.is_empty() { self.path.clone() } else { self.path_of(relative) };
         let mut rest = if relative.is_empty() { b"." } else { relative };
         let mut current: Option<OwnedFd> = None;
@@ -114,7 +114,7 @@ impl Dir {
     ///
     /// # Errors
     /// As [`open_beneath`](Self::open_beneath).
-    pub fn open_dir(&self, name: &[u8]) -> Result<Self> {
+    pub(crate) fn open_dir(&self, name: &[u8]) -> Result<Self> {
         let path = self.path_of(name);
         let fd = rustix::fs::openat(&self.fd, name, DIR_FLAGS, Mode::empty()).at("open", &path)?;
         Ok(Self { fd, path })
@@ -126,7 +126,7 @@ impl Dir {
     ///
     /// # Errors
     /// ELOOP for a symlink, ENOENT, EACCES.
-    pub fn open_file(&self, name: &[u8], keep_atime: bool) -> Result<File> {
+    pub(crate) fn open_file(&self, name: &[u8], keep_atime: bool) -> Result<File> {
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         #[cfg(target_os = "linux")]
         if keep_atime {
@@ -158,7 +158,7 @@ impl Dir {
     ///
     /// # Errors
     /// EACCES.
-    pub fn try_stat(&self, name: &[u8]) -> Result<Option<Stat>> {
+    pub(crate) fn try_stat(&self, name: &[u8]) -> Result<Option<Stat>> {
         match self.stat(name) {
             Ok(stat) => Ok(Some(stat)),
             Err(error) if error.is_gone() => Ok(None),
@@ -170,7 +170,7 @@ impl Dir {
     ///
     /// # Errors
     /// Hardly any.
-    pub fn stat_self(&self) -> Result<Stat> {
+    pub(crate) fn stat_self(&self) -> Result<Stat> {
         Ok(Stat::from_raw(&rustix::fs::fstat(&self.fd).at("look at", &self.path)?))
     }
 
@@ -178,7 +178,7 @@ impl Dir {
     ///
     /// # Errors
     /// Hardly any.
-    pub fn stat_file(&self, file: &File, name: &[u8]) -> Result<Stat> {
+    pub(crate) fn stat_file(&self, file: &File, name: &[u8]) -> Result<Stat> {
         Ok(Stat::from_raw(&rustix::fs::fstat(file).at("look at", &self.path_of(name))?))
     }
 
@@ -187,7 +187,7 @@ impl Dir {
     ///
     /// # Errors
     /// Hardly any.
-    pub fn mount(&self) -> Result<MountId> {
+    pub(crate) fn mount(&self) -> Result<MountId> {
         #[cfg(target_os = "linux")]
         if let Ok(found) =
             rustix::fs::statx(&self.fd, "", AtFlags::EMPTY_PATH, rustix::fs::StatxFlags::MNT_ID)
@@ -204,7 +204,7 @@ impl Dir {
     ///
     /// # Errors
     /// EIO, or EACCES on some network file systems.
-    pub fn names(&self) -> Result<Vec<ListedName>> {
+    pub(crate) fn names(&self) -> Result<Vec<ListedName>> {
         let mut names = Vec::new();
         #[cfg(target_os = "linux")]
         {
@@ -237,7 +237,7 @@ impl Dir {
     ///
     /// # Errors
     /// EINVAL when it is none.
-    pub fn read_link(&self, name: &[u8]) -> Result<Vec<u8>> {
+    pub(crate) fn read_link(&self, name: &[u8]) -> Result<Vec<u8>> {
         let target = rustix::fs::readlinkat(&self.fd, name, Vec::new());
         Ok(target.at("read the link", &self.path_of(name))?.into_bytes())
     }
@@ -246,7 +246,7 @@ impl Dir {
     ///
     /// # Errors
     /// EIO.
-    pub fn xattrs_self(&self) -> Result<XattrPairs> {
+    pub(crate) fn xattrs_self(&self) -> Result<XattrPairs> {
         xattr::of_fd(&self.fd, &self.path)
     }
 
@@ -254,7 +254,7 @@ impl Dir {
     ///
     /// # Errors
     /// EIO.
-    pub fn xattrs_file(&self, file: &File, name: &[u8]) -> Result<XattrPairs> {
+    pub(crate) fn xattrs_file(&self, file: &File, name: &[u8]) -> Result<XattrPairs> {
         xattr::of_fd(file, &self.path_of(name))
     }
 
@@ -262,7 +262,7 @@ impl Dir {
     ///
     /// # Errors
     /// EIO, ENOENT.
-    pub fn xattrs(&self, name: &[u8]) -> Result<XattrPairs> {
+    pub(crate) fn xattrs(&self, name: &[u8]) -> Result<XattrPairs> {
         xattr::of_path(&self.proc_path(name), &self.path_of(name))
     }
 
@@ -270,7 +270,7 @@ impl Dir {
     ///
     /// # Errors
     /// ENOENT.
-    pub fn inode(&self, name: &[u8]) -> Result<Inode> {
+    pub(crate) fn inode(&self, name: &[u8]) -> Result<Inode> {
         Inode::open(self, name)
     }
 
@@ -289,7 +289,7 @@ impl Dir {
     ///
     /// # Errors
     /// EEXIST, EACCES, ENOSPC.
-    pub fn make_symlink(&self, name: &[u8], target: &[u8]) -> Result<()> {
+    pub(crate) fn make_symlink(&self, name: &[u8], target: &[u8]) -> Result<()> {
         fail_point::around(Operation::Create(Place(self, name)), || {
             rustix::fs::symlinkat(target, &self.fd, name)
         })
@@ -300,7 +300,7 @@ impl Dir {
     ///
     /// # Errors
     /// EEXIST, EACCES, ENOSPC.
-    pub fn make_fifo(&self, name: &[u8], mode: u16) -> Result<()> {
+    pub(crate) fn make_fifo(&self, name: &[u8], mode: u16) -> Result<()> {
         #[cfg(target_os = "linux")]
         let made = fail_point::around(Operation::Create(Place(self, name)), || {
             let mode = Mode::from_raw_mode(mode.into());
@@ -317,7 +317,7 @@ impl Dir {
     ///
     /// # Errors
     /// EEXIST, EACCES, ENOSPC.
-    pub fn create_file(&self, name: &[u8], mode: u16) -> Result<File> {
+    pub(crate) fn create_file(&self, name: &[u8], mode: u16) -> Result<File> {
         let flags =
             OFlags::CREATE | OFlags::EXCL | OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW;
         let fd = fail_point::around(Operation::Create(Place(self, name)), || {
@@ -330,7 +330,7 @@ impl Dir {
     ///
     /// # Errors
     /// EEXIST, EXDEV, EMLINK.
-    pub fn link(&self, name: &[u8], target: &Dir, new_name: &[u8]) -> Result<()> {
+    pub(crate) fn link(&self, name: &[u8], target: &Dir, new_name: &[u8]) -> Result<()> {
         fail_point::around(Operation::Link(Place(target, new_name)), || {
             rustix::fs::linkat(&self.fd, name, &target.fd, new_name, AtFlags::empty())
         })
@@ -341,7 +341,7 @@ impl Dir {
     ///
     /// # Errors
     /// EXDEV, ENOENT, EACCES.
-    pub fn rename(&self, name: &[u8], target: &Dir, new_name: &[u8]) -> Result<()> {
+    pub(crate) fn rename(&self, name: &[u8], target: &Dir, new_name: &[u8]) -> Result<()> {
         fail_point::around(Operation::Rename(Place(self, name), Place(target, new_name)), || {
             rustix::fs::renameat(&self.fd, name, &target.fd, new_name)
         })
@@ -352,7 +352,7 @@ impl Dir {
     ///
     /// # Errors
     /// EEXIST when it is taken; EXDEV, ENOENT, EACCES.
-    pub fn rename_new(&self, name: &[u8], target: &Dir, new_name: &[u8]) -> Result<()> {
+    pub(crate) fn rename_new(&self, name: &[u8], target: &Dir, new_name: &[u8]) -> Result<()> {
         self.rename_with(name, target, new_name, RenameFlags::NOREPLACE)
     }
 
@@ -360,7 +360,7 @@ impl Dir {
     ///
     /// # Errors
     /// ENOENT when one is missing; EXDEV, EACCES, EINVAL where the file system cannot.
-    pub fn exchange(&self, name: &[u8], target: &Dir, other: &[u8]) -> Result<()> {
+    pub(crate) fn exchange(&self, name: &[u8], target: &Dir, other: &[u8]) -> Result<()> {
         self.rename_with(name, target, other, RenameFlags::EXCHANGE)
     }
 
@@ -387,7 +387,7 @@ impl Dir {
     ///
     /// # Errors
     /// ENOENT, EISDIR, EACCES.
-    pub fn remove_file(&self, name: &[u8]) -> Result<()> {
+    pub(crate) fn remove_file(&self, name: &[u8]) -> Result<()> {
         fail_point::around(Operation::Remove(Place(self, name)), || {
             rustix::fs::unlinkat(&self.fd, name, AtFlags::empty())
         })
@@ -398,7 +398,7 @@ impl Dir {
     ///
     /// # Errors
     /// ENOTEMPTY, ENOENT, EACCES.
-    pub fn remove_dir(&self, name: &[u8]) -> Result<()> {
+    pub(crate) fn remove_dir(&self, name: &[u8]) -> Result<()> {
         fail_point::around(Operation::RemoveDir(Place(self, name)), || {
             rustix::fs::unlinkat(&self.fd, name, AtFlags::REMOVEDIR)
         })
@@ -413,7 +413,7 @@ impl Dir {
     ///
     /// # Errors
     /// The first that occurs.
-    pub fn remove_dir_all(&self, name: &[u8]) -> Result<()> {
+    pub(crate) fn remove_dir_all(&self, name: &[u8]) -> Result<()> {
         let top = self.open_own_dir(name)?;
         let mut directories = Vec::new();
         top.remove_files(|name| {
@@ -464,7 +464,7 @@ impl Dir {
     ///
     /// # Errors
     /// EFBIG when it is larger; EINVAL when it is not a regular file.
-    pub fn read(&self, name: &[u8], max_bytes: u64) -> Result<Vec<u8>> {
+    pub(crate) fn read(&self, name: &[u8], max_bytes: u64) -> Result<Vec<u8>> {
         let file = self.open_file(name, false)?;
         let stat = self.stat_file(&file, name)?;
         if stat.kind != FileKind::File {
@@ -484,7 +484,13 @@ impl Dir {
     ///
     /// # Errors
     /// EACCES, ENOSPC; the old file is then still there.
-    pub fn replace_file(&self, name: &[u8], bytes: &[u8], mode: u16, durable: bool) -> Result<()> {
+    pub(crate) fn replace_file(
+        &self,
+        name: &[u8],
+        bytes: &[u8],
+        mode: u16,
+        durable: bool,
+    ) -> Result<()> {
         self.replace_file_with(name, mode, durable, |file| file.write_all(bytes))
     }
 
@@ -492,7 +498,7 @@ impl Dir {
     ///
     /// # Errors
     /// As there, and those of `write`.
-    pub fn replace_file_with(
+    pub(crate) fn replace_file_with(
         &self,
         name: &[u8],
         mode: u16,
@@ -522,7 +528,7 @@ impl Dir {
 
     /// Removes what a crash left of [`replace_file`](Self::replace_file) for this name. Only for whoever
     /// keeps all others from replacing it; a failure leaves what nobody reads.
-    pub fn remove_unfinished(&self, name: &[u8]) {
+    pub(crate) fn remove_unfinished(&self, name: &[u8]) {
         let temporary = [b".", name, b".new-"].concat();
         for listed in self.names().unwrap_or_default() {
             if listed.name.starts_with(&temporary) {
@@ -536,7 +542,7 @@ impl Dir {
     ///
     /// # Errors
     /// EIO.
-    pub fn sync(&self) -> Result<()> {
+    pub(crate) fn sync(&self) -> Result<()> {
         fail_point::around(Operation::SyncDir(self), || rustix::fs::fsync(&self.fd))
             .at("flush", &self.path)
     }
@@ -545,7 +551,7 @@ impl Dir {
     ///
     /// # Errors
     /// EIO when the kernel lost data that was not yet on the disk.
-    pub fn sync_file_system(&self) -> Result<()> {
+    pub(crate) fn sync_file_system(&self) -> Result<()> {
         #[cfg(target_os = "linux")]
         fail_point::around(Operation::SyncAll, || rustix::fs::syncfs(&self.fd))
             .at("flush", &self.path)?;
@@ -562,7 +568,7 @@ impl Dir {
     ///
     /// # Errors
     /// Hardly any.
-    pub fn free_bytes(&self) -> Result<u64> {
+    pub(crate) fn free_bytes(&self) -> Result<u64> {
         Ok(self.space()?.available_bytes)
     }
 
@@ -570,7 +576,7 @@ impl Dir {
     ///
     /// # Errors
     /// Hardly any.
-    pub fn space(&self) -> Result<FileSystemSpace> {
+    pub(crate) fn space(&self) -> Result<FileSystemSpace> {
         let stat = rustix::fs::fstatvfs(&self.fd).at("look at the file system of", &self.path)?;
         let bytes = |blocks: u64| blocks.saturating_mul(stat.f_frsize);
         Ok(FileSystemSpace {
@@ -586,7 +592,7 @@ impl Dir {
     ///
     /// # Errors
     /// Hardly any.
-    pub fn file_system_type(&self) -> Result<u64> {
+    pub(crate) fn file_system_type(&self) -> Result<u64> {
         #[cfg(target_os = "linux")]
         {
             let stat =

@@ -52,7 +52,7 @@ fn describe(error: &io::Error) -> String {
 }
 
 /// Adds operation and path to an error.
-pub trait IoContext<T> {
+pub(crate) trait IoContext<T> {
     /// Names the operation and the path.
     ///
     /// # Errors

@@ -20,7 +20,7 @@ use super::stat::Stat;
 ///
 /// # Errors
 /// When the disk is full or broken.
-pub fn reflink(source: &File, target: &File, path: &Path) -> Result<bool> {
+pub(crate) fn reflink(source: &File, target: &File, path: &Path) -> Result<bool> {
     #[cfg(target_os = "linux")]
     return match rustix::fs::ioctl_ficlone(target, source) {
         Ok(()) => Ok(true),
@@ -48,7 +48,7 @@ pub fn reflink(source: &File, target: &File, path: &Path) -> Result<bool> {
 ///
 /// # Errors
 /// What `visit` returns, or a failure to seek.
-pub fn allocated_ranges<E: From<io::Error>>(
+pub(crate) fn allocated_ranges<E: From<io::Error>>(
     file: &File,
     len: u64,
     mut visit: impl FnMut(u64, u64, bool) -> std::result::Result<(), E>,
@@ -87,7 +87,11 @@ pub fn allocated_ranges<E: From<io::Error>>(
 ///
 /// # Errors
 /// As `pread`.
-pub fn read_full_at(file: &File, mut buffer: &mut [u8], mut offset: u64) -> io::Result<usize> {
+pub(crate) fn read_full_at(
+    file: &File,
+    mut buffer: &mut [u8],
+    mut offset: u64,
+) -> io::Result<usize> {
     let mut total = 0;
     while !buffer.is_empty() {
         match file.read_at(buffer, offset) {
@@ -108,7 +112,7 @@ pub fn read_full_at(file: &File, mut buffer: &mut [u8], mut offset: u64) -> io::
 ///
 /// # Errors
 /// Hardly any.
-pub fn stat_open_file(file: &File, path: &Path) -> Result<Stat> {
+pub(crate) fn stat_open_file(file: &File, path: &Path) -> Result<Stat> {
     Ok(Stat::from_raw(&rustix::fs::fstat(file).at("look at", path)?))
 }
 
@@ -118,7 +122,7 @@ pub fn stat_open_file(file: &File, path: &Path) -> Result<Stat> {
 /// # Errors
 /// When it is missing or cannot be reached; ELOOP for a symlink.
 #[cfg(target_os = "linux")]
-pub fn open_place(path: &Path, follow: bool) -> Result<File> {
+pub(crate) fn open_place(path: &Path, follow: bool) -> Result<File> {
     use rustix::fs::ResolveFlags;
     let resolve = if follow { ResolveFlags::empty() } else { ResolveFlags::NO_SYMLINKS };
     let flags = OFlags::PATH | OFlags::CLOEXEC;
@@ -130,7 +134,7 @@ pub fn open_place(path: &Path, follow: bool) -> Result<File> {
 ///
 /// # Errors
 /// Why it cannot.
-pub fn try_open_device(path: &Path) -> Result<()> {
+pub(crate) fn try_open_device(path: &Path) -> Result<()> {
     let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NONBLOCK;
     rustix::fs::openat(CWD, path, flags, Mode::empty()).at("open", path)?;
     Ok(())
@@ -141,7 +145,7 @@ pub fn try_open_device(path: &Path) -> Result<()> {
 ///
 /// # Errors
 /// When it is missing or may not be read.
-pub fn read_kernel_file(path: &Path, max_bytes: u64) -> Result<Vec<u8>> {
+pub(crate) fn read_kernel_file(path: &Path, max_bytes: u64) -> Result<Vec<u8>> {
     use std::io::Read;
     let mut bytes = Vec::new();
     let file = File::open(path).at("open", path)?;
@@ -154,7 +158,7 @@ pub fn read_kernel_file(path: &Path, max_bytes: u64) -> Result<Vec<u8>> {
 ///
 /// # Errors
 /// When it cannot be made or written.
-pub fn open_log(path: &Path, max_bytes: u64) -> Result<File> {
+pub(crate) fn open_log(path: &Path, max_bytes: u64) -> Result<File> {
     if let Some(parent) = path.parent() {
         super::create_private_dir(parent)?;
     }
@@ -170,7 +174,7 @@ pub fn open_log(path: &Path, max_bytes: u64) -> Result<File> {
 
 /// Tells the kernel that a file will be read from its beginning to its end, so that it reads further
 /// ahead. Only a hint: nothing depends on it.
-pub fn will_read_in_order(file: &File) {
+pub(crate) fn will_read_in_order(file: &File) {
     #[cfg(target_os = "linux")]
     {
         let _ = rustix::fs::fadvise(file, 0, None, rustix::fs::Advice::Sequential);
@@ -181,7 +185,7 @@ pub fn will_read_in_order(file: &File) {
 
 /// Tells the kernel that a part of a file will not be read again soon, so that it need not keep it
 /// in memory. Only a hint: nothing depends on it.
-pub fn drop_cached_pages(file: &File, offset: u64, len: u64) {
+pub(crate) fn drop_cached_pages(file: &File, offset: u64, len: u64) {
     #[cfg(target_os = "linux")]
     {
         let len = std::num::NonZeroU64::new(len);
@@ -196,7 +200,7 @@ pub fn drop_cached_pages(file: &File, offset: u64, len: u64) {
 /// `O_TMPFILE` where the file system has it (the kernel then forgets the file with its last
 /// descriptor, even after a crash), else a temporary name that `Drop` removes.
 #[derive(Debug)]
-pub struct TempFile<'a> {
+pub(crate) struct TempFile<'a> {
     file: File,
     dir: &'a Dir,
     /// The temporary name, in the fallback.
@@ -208,7 +212,7 @@ impl<'a> TempFile<'a> {
     ///
     /// # Errors
     /// When the directory is not writable or the disk is full.
-    pub fn new(dir: &'a Dir, mode: u16) -> Result<Self> {
+    pub(crate) fn new(dir: &'a Dir, mode: u16) -> Result<Self> {
         #[cfg(target_os = "linux")]
         if proc_is_mounted() {
             let unsupported = [Errno::OPNOTSUPP, Errno::ISDIR, Errno::INVAL];
@@ -246,7 +250,7 @@ impl<'a> TempFile<'a> {
     }
 
     /// The file.
-    pub fn file(&self) -> &File {
+    pub(crate) fn file(&self) -> &File {
         &self.file
     }
 
@@ -255,7 +259,7 @@ impl<'a> TempFile<'a> {
     ///
     /// # Errors
     /// When `target` is gone, not writable, or the disk is full.
-    pub fn persist(&self, target: &Dir, name: &[u8]) -> Result<bool> {
+    pub(crate) fn persist(&self, target: &Dir, name: &[u8]) -> Result<bool> {
         let linked =
             fail_point::around(Operation::Create(Place(target, name)), || match &self.name {
                 None => self.link_unnamed(target, name),

@@ -23,7 +23,7 @@ use super::xattr::{self, XattrPairs};
 
 /// An inode of any kind, symlinks included.
 #[derive(Debug)]
-pub struct Inode {
+pub(crate) struct Inode {
     handle: Handle,
     /// Only for messages.
     path: PathBuf,
@@ -66,7 +66,7 @@ impl Inode {
     }
 
     /// That of a file that was opened, or made, for writing.
-    pub fn of_file(file: File, path: PathBuf) -> Self {
+    pub(crate) fn of_file(file: File, path: PathBuf) -> Self {
         Self { handle: Handle::File(file), path }
     }
 
@@ -74,7 +74,7 @@ impl Inode {
     ///
     /// # Errors
     /// Hardly any.
-    pub fn stat(&self) -> Result<Stat> {
+    pub(crate) fn stat(&self) -> Result<Stat> {
         let stat = match &self.handle {
             Handle::File(file) => rustix::fs::fstat(file),
             #[cfg(target_os = "linux")]
@@ -89,7 +89,7 @@ impl Inode {
     ///
     /// # Errors
     /// EIO.
-    pub fn xattrs(&self) -> Result<XattrPairs> {
+    pub(crate) fn xattrs(&self) -> Result<XattrPairs> {
         match &self.handle {
             Handle::File(file) => xattr::of_fd(file, &self.path),
             #[cfg(target_os = "linux")]
@@ -103,7 +103,7 @@ impl Inode {
     ///
     /// # Errors
     /// EPERM, ENOTSUP, ENOSPC.
-    pub fn set_xattr(&self, attribute: &[u8], value: &[u8]) -> Result<()> {
+    pub(crate) fn set_xattr(&self, attribute: &[u8], value: &[u8]) -> Result<()> {
         match &self.handle {
             Handle::File(file) => xattr::set_fd(file, attribute, value, &self.path),
             #[cfg(target_os = "linux")]
@@ -117,7 +117,7 @@ impl Inode {
     ///
     /// # Errors
     /// EPERM.
-    pub fn remove_xattr(&self, attribute: &[u8]) -> Result<()> {
+    pub(crate) fn remove_xattr(&self, attribute: &[u8]) -> Result<()> {
         match &self.handle {
             Handle::File(file) => xattr::remove_fd(file, attribute, &self.path),
             #[cfg(target_os = "linux")]
@@ -131,7 +131,7 @@ impl Inode {
     ///
     /// # Errors
     /// EPERM; EOPNOTSUPP when it is a symlink.
-    pub fn set_mode(&self, mode: u16) -> Result<()> {
+    pub(crate) fn set_mode(&self, mode: u16) -> Result<()> {
         let mode = Mode::from_raw_mode(mode.into());
         fail_point::around(Operation::Attributes, || match &self.handle {
             Handle::File(file) => rustix::fs::fchmod(file, mode),
@@ -149,7 +149,7 @@ impl Inode {
     ///
     /// # Errors
     /// EPERM for nearly everybody but root.
-    pub fn set_owner(&self, uid: u32, gid: u32) -> Result<()> {
+    pub(crate) fn set_owner(&self, uid: u32, gid: u32) -> Result<()> {
         let (uid, gid) = (Some(Uid::from_raw(uid)), Some(Gid::from_raw(gid)));
         fail_point::around(Operation::Attributes, || match &self.handle {
             Handle::File(file) => rustix::fs::fchown(file, uid, gid),
@@ -167,7 +167,7 @@ impl Inode {
     ///
     /// # Errors
     /// EPERM.
-    pub fn set_mtime(&self, mtime: FileTime) -> Result<()> {
+    pub(crate) fn set_mtime(&self, mtime: FileTime) -> Result<()> {
         let times = modified_at(mtime);
         fail_point::around(Operation::Attributes, || match &self.handle {
             Handle::File(file) => rustix::fs::futimens(file, &times),

@@ -1,7 +1,7 @@
 //! Advisory locks on files (`flock`): shared by every process, released by the kernel when the
 //! process ends in whatever way.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use rustix::fd::OwnedFd;
 use rustix::fs::{CWD, FlockOperation, Mode, OFlags};
@@ -13,7 +13,6 @@ use super::error::{IoContext, Result};
 #[derive(Debug)]
 pub struct FileLock {
     _fd: OwnedFd,
-    path: PathBuf,
 }
 
 impl FileLock {
@@ -21,7 +20,7 @@ impl FileLock {
     ///
     /// # Errors
     /// When the lock file cannot be made or opened.
-    pub fn shared(path: &Path) -> Result<Self> {
+    pub(crate) fn shared(path: &Path) -> Result<Self> {
         Self::wait(path, FlockOperation::LockShared)
     }
 
@@ -29,7 +28,7 @@ impl FileLock {
     ///
     /// # Errors
     /// When the lock file cannot be made or opened.
-    pub fn exclusive(path: &Path) -> Result<Self> {
+    pub(crate) fn exclusive(path: &Path) -> Result<Self> {
         Self::wait(path, FlockOperation::LockExclusive)
     }
 
@@ -37,7 +36,7 @@ impl FileLock {
     ///
     /// # Errors
     /// When the lock file cannot be made or opened.
-    pub fn try_exclusive(path: &Path) -> Result<Option<Self>> {
+    pub(crate) fn try_exclusive(path: &Path) -> Result<Option<Self>> {
         Self::attempt(path, FlockOperation::NonBlockingLockExclusive)
     }
 
@@ -45,29 +44,24 @@ impl FileLock {
     ///
     /// # Errors
     /// When the lock file cannot be made or opened.
-    pub fn try_shared(path: &Path) -> Result<Option<Self>> {
+    pub(crate) fn try_shared(path: &Path) -> Result<Option<Self>> {
         Self::attempt(path, FlockOperation::NonBlockingLockShared)
     }
 
     fn attempt(path: &Path, operation: FlockOperation) -> Result<Option<Self>> {
         let fd = open(path)?;
         match rustix::fs::flock(&fd, operation) {
-            Ok(()) => Ok(Some(Self { _fd: fd, path: path.to_owned() })),
+            Ok(()) => Ok(Some(Self { _fd: fd })),
             Err(Errno::WOULDBLOCK) => Ok(None),
             Err(errno) => Err(errno).at("lock", path),
         }
-    }
-
-    /// The lock file.
-    pub fn path(&self) -> &Path {
-        &self.path
     }
 
     fn wait(path: &Path, operation: FlockOperation) -> Result<Self> {
         let fd = open(path)?;
         loop {
             match rustix::fs::flock(&fd, operation) {
-                Ok(()) => return Ok(Self { _fd: fd, path: path.to_owned() }),
+                Ok(()) => return Ok(Self { _fd: fd }),
                 Err(Errno::INTR) => {}
                 Err(errno) => return Err(errno).at("lock", path),
             }

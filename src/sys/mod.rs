@@ -3,9 +3,14 @@
 //! Everything goes through a directory descriptor ([`Dir`]) and one name, never through a long path
 //! that somebody could swap a symlink into; longer relative paths are resolved with `openat2` and
 //! `RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS`. Every error says which operation failed on which path.
-//! All raw calls come from `rustix`, so there is no `unsafe` here either.
+//! All raw calls come from `rustix`, so there is no `unsafe` here either. Public is what the types of other
+//! modules are made of, and what the packages around the engine need: an error, a directory, the clock.
 
 #![allow(clippy::disallowed_methods, reason = "this is the module the others are sent to")]
+#![cfg_attr(
+    not(all(feature = "cli", feature = "mount")),
+    allow(dead_code, unused_imports, reason = "some of it is for the program alone")
+)]
 
 mod dir;
 mod early_flush;
@@ -21,37 +26,38 @@ mod priority;
 mod stat;
 mod xattr;
 
-pub use dir::{Dir, ListedName, MountId};
+pub use dir::Dir;
+pub(crate) use dir::MountId;
 pub(crate) use early_flush::EarlyFlush;
-pub use error::{Error, IoContext, Result};
+pub(crate) use error::IoContext;
+pub use error::{Error, Result};
 #[cfg(target_os = "linux")]
-pub use file::open_place;
-pub use file::{
+pub(crate) use file::open_place;
+pub(crate) use file::{
     TempFile, allocated_ranges, drop_cached_pages, open_log, read_full_at, read_kernel_file,
     reflink, stat_open_file, try_open_device, will_read_in_order,
 };
-pub use inode::Inode;
+pub(crate) use inode::Inode;
 pub use lock::FileLock;
-pub use path::{
+pub(crate) use path::{
     canonical_parent, create_private_dir, create_private_file, current_dir, find_program, identity,
     links_on_the_way, plain_absolute, real_or_future_path, real_path,
 };
-pub use priority::lower_priority;
+pub(crate) use priority::lower_priority;
 pub use stat::{Device, FileKind, FileSystemSpace, FileTime, Stat, coarse_now};
-pub use xattr::{XattrPairs, is_captured_xattr};
 
 /// Effective user id of this process.
-pub fn effective_uid() -> u32 {
+pub(crate) fn effective_uid() -> u32 {
     rustix::process::geteuid().as_raw()
 }
 
 /// Effective group id of this process.
-pub fn effective_gid() -> u32 {
+pub(crate) fn effective_gid() -> u32 {
     rustix::process::getegid().as_raw()
 }
 
 /// Whether whoever started this process had it ignore SIGHUP, as `nohup` does.
-pub fn hangup_is_ignored() -> bool {
+pub(crate) fn hangup_is_ignored() -> bool {
     // The mask of ignored signals in hexadecimal; SIGHUP is number 1. Where there is no such file,
     // the answer is the usual one.
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
@@ -65,14 +71,14 @@ pub fn hangup_is_ignored() -> bool {
 ///
 /// # Errors
 /// When it leads a group of processes already.
-pub fn start_process_session() -> Result<()> {
+pub(crate) fn start_process_session() -> Result<()> {
     rustix::process::setsid().at("start a session for", std::path::Path::new("this process"))?;
     Ok(())
 }
 
 /// Lets this process open as many files as it may. Soft limits are low for the sake of programs that
 /// use `select`, which this one does not.
-pub fn raise_descriptor_limit() {
+pub(crate) fn raise_descriptor_limit() {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let limit = getrlimit(Resource::Nofile);
     // What does not work is not needed by most commands, and the others say so.
@@ -83,7 +89,7 @@ pub fn raise_descriptor_limit() {
 ///
 /// # Errors
 /// When the kernel has no randomness to give, which it always has after boot.
-pub fn random_bytes() -> Result<[u8; 16]> {
+pub(crate) fn random_bytes() -> Result<[u8; 16]> {
     let mut bytes = [0; 16];
     rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())
         .at("get random bytes from", std::path::Path::new("the kernel"))?;

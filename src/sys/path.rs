@@ -17,7 +17,7 @@ use super::stat::Stat;
 ///
 /// # Errors
 /// When it was removed or cannot be reached.
-pub fn current_dir() -> Result<PathBuf> {
+pub(crate) fn current_dir() -> Result<PathBuf> {
     std::env::current_dir().at("find", Path::new("the current directory"))
 }
 
@@ -25,12 +25,12 @@ pub fn current_dir() -> Result<PathBuf> {
 ///
 /// # Errors
 /// When a component is missing or cannot be reached.
-pub fn real_path(path: &Path) -> Result<PathBuf> {
+pub(crate) fn real_path(path: &Path) -> Result<PathBuf> {
     std::fs::canonicalize(path).at("resolve", path)
 }
 
 /// The path with symlinks resolved as far as it exists.
-pub fn real_or_future_path(path: &Path) -> PathBuf {
+pub(crate) fn real_or_future_path(path: &Path) -> PathBuf {
     match (real_path(path), path.parent(), path.file_name()) {
         (Ok(real), ..) => real,
         (Err(_), Some(parent), Some(name)) => real_or_future_path(parent).join(name),
@@ -40,7 +40,7 @@ pub fn real_or_future_path(path: &Path) -> PathBuf {
 
 /// Where the symlinks are that the absolute path leads through, as far as it exists: whoever can write
 /// to one of these directories decides what the path means.
-pub fn links_on_the_way(path: &Path) -> Vec<PathBuf> {
+pub(crate) fn links_on_the_way(path: &Path) -> Vec<PathBuf> {
     /// As the kernel does.
     const MOST_LINKS: usize = 40;
     let mut links = Vec::new();
@@ -69,14 +69,14 @@ pub fn links_on_the_way(path: &Path) -> Vec<PathBuf> {
 
 /// Device and inode of what a path leads to: the same for every path to it, through mounts as well.
 /// `None` when it cannot be looked at.
-pub fn identity(path: &Path) -> Option<(u64, u64)> {
+pub(crate) fn identity(path: &Path) -> Option<(u64, u64)> {
     let stat = Stat::from_raw(&rustix::fs::stat(path).ok()?);
     Some((stat.dev, stat.ino))
 }
 
 /// The file that a shell would run for the name of a program: the name itself if it has a `/`, else
 /// the first executable file of that name in `search`, which has the form of `PATH`.
-pub fn find_program(name: &OsStr, search: &OsStr) -> Option<PathBuf> {
+pub(crate) fn find_program(name: &OsStr, search: &OsStr) -> Option<PathBuf> {
     let is_program = |path: &PathBuf| {
         rustix::fs::access(path, rustix::fs::Access::EXEC_OK).is_ok()
             && std::fs::metadata(path).is_ok_and(|metadata| metadata.is_file())
@@ -92,7 +92,7 @@ pub fn find_program(name: &OsStr, search: &OsStr) -> Option<PathBuf> {
 ///
 /// # Errors
 /// When the parent is missing or cannot be reached.
-pub fn canonical_parent(path: &Path) -> Result<PathBuf> {
+pub(crate) fn canonical_parent(path: &Path) -> Result<PathBuf> {
     let absolute = std::path::absolute(path).at("make absolute", path)?;
     match (absolute.parent(), absolute.components().next_back()) {
         (Some(parent), Some(Component::Normal(name))) => Ok(real_path(parent)?.join(name)),
@@ -103,7 +103,7 @@ pub fn canonical_parent(path: &Path) -> Result<PathBuf> {
 
 /// The absolute path in its plain form, without a look at the disk: `.` and doubled slashes go,
 /// `..` takes its parent away.
-pub fn plain_absolute(path: &Path, current_dir: &Path) -> PathBuf {
+pub(crate) fn plain_absolute(path: &Path, current_dir: &Path) -> PathBuf {
     let mut out: Vec<OsString> = Vec::new();
     for component in current_dir.join(path).components() {
         match component {
@@ -122,7 +122,7 @@ pub fn plain_absolute(path: &Path, current_dir: &Path) -> PathBuf {
 ///
 /// # Errors
 /// When a component cannot be made or is not a directory.
-pub fn create_private_dir(path: &Path) -> Result<()> {
+pub(crate) fn create_private_dir(path: &Path) -> Result<()> {
     match (make_private_dir(path), path.parent()) {
         (Err(Errno::NOENT), Some(parent)) if parent != Path::new("") => {
             create_private_dir(parent)?;
@@ -138,7 +138,7 @@ pub fn create_private_dir(path: &Path) -> Result<()> {
 ///
 /// # Errors
 /// When the directory cannot be written.
-pub fn create_private_file(path: &Path, bytes: &[u8]) -> Result<()> {
+pub(crate) fn create_private_file(path: &Path, bytes: &[u8]) -> Result<()> {
     let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
         return Err(Errno::INVAL).at("make the file", path);
     };

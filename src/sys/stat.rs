@@ -131,12 +131,12 @@ impl Stat {
     }
 
     /// Whether the file takes less space than its length: it has holes (or is compressed).
-    pub fn is_sparse(&self) -> bool {
+    pub(crate) fn is_sparse(&self) -> bool {
         self.blocks.saturating_mul(512) < self.size
     }
 
     /// Whether this is the same inode in the same state as `other`, as far as `stat` can tell.
-    pub fn same_state(&self, other: &Stat) -> bool {
+    pub(crate) fn same_state(&self, other: &Stat) -> bool {
         (self.dev, self.ino, self.kind, self.size, self.mtime, self.ctime)
             == (other.dev, other.ino, other.kind, other.size, other.mtime, other.ctime)
     }

@@ -13,10 +13,10 @@ use rustix::io::Errno;
 use super::error::{IoContext, Result};
 
 /// Names and values.
-pub type XattrPairs = Vec<(Box<[u8]>, Box<[u8]>)>;
+pub(crate) type XattrPairs = Vec<(Box<[u8]>, Box<[u8]>)>;
 
 /// Whether an attribute is part of a snapshot.
-pub fn is_captured_xattr(name: &[u8]) -> bool {
+pub(crate) fn is_captured_xattr(name: &[u8]) -> bool {
     name.starts_with(b"user.")
         || name.starts_with(b"trusted.")
         || name == b"security.capability"

@@ -40,10 +40,6 @@ impl Lab {
     fn manager(&self, id: &str) -> SnapshotManager {
         let session = self.temp.path().join("store").join(id);
         fs::create_dir_all(self.temp.path().join("store/objects")).unwrap();
-        fs::create_dir_all(&session).unwrap();
-        if fs::symlink_metadata(session.join("objects")).is_err() {
-            symlink("../objects", session.join("objects")).unwrap();
-        }
         let tracked = [self.work()];
         SnapshotManager::new(&session, &tracked, ExclusionConfig::nothing(), Budget::default())
             .unwrap()

@@ -1,13 +1,14 @@
 //! Sizes and places at the edge: deep, wide, sparse, full, in a hurry.
 
 use std::fs::{self, File};
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::fs::{FileExt, MetadataExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use nono::snapshot::{Budget, SnapshotManager};
-use nono::sys::Dir;
 use nono::walk::ExclusionConfig;
+use rustix::fs::{Mode, OFlags, mkdirat, openat};
 
 use crate::fixture::Fixture;
 use crate::observe::{assert_same, observe};
@@ -86,30 +87,36 @@ fn a_tree_200_directories_deep_comes_back() {
     let temp = tempfile::tempdir().unwrap();
     let tracked = tracked(temp.path());
     let deepest = |make: bool| {
-        let mut dir = Dir::open(&tracked).unwrap();
+        let mut dir = OwnedFd::from(File::open(&tracked).unwrap());
         for _ in 0..200 {
             if make {
-                dir.make_dir(&NAME, 0o755).unwrap();
+                mkdirat(&dir, &NAME[..], Mode::RWXU).unwrap();
             }
-            dir = dir.open_dir(&NAME).unwrap();
+            dir = openat(&dir, &NAME[..], OFlags::DIRECTORY, Mode::empty()).unwrap();
         }
         dir
     };
+    // By its descriptor, its path is short.
+    let inside = |dir: &OwnedFd, name: &str| {
+        PathBuf::from(format!("/proc/self/fd/{}", dir.as_raw_fd())).join(name)
+    };
     let dir = deepest(true);
-    drop(dir.create_file(b"file", 0o644).unwrap());
-    let mtime = dir.stat_self().unwrap().mtime;
+    fs::write(inside(&dir, "file"), "").unwrap();
+    let mtime = |dir: &OwnedFd| fs::metadata(inside(dir, "")).unwrap().modified().unwrap();
+    let before = mtime(&dir);
     let manager = manager(temp.path(), &tracked);
     let baseline = manager.create_baseline().unwrap();
     assert_eq!(baseline.totals.entry_count, 202);
-    dir.remove_file(b"file").unwrap();
-    dir.make_symlink(b"file", b"/etc/passwd").unwrap();
-    drop(dir.create_file(b"other", 0o644).unwrap());
+    fs::remove_file(inside(&dir, "file")).unwrap();
+    symlink("/etc/passwd", inside(&dir, "file")).unwrap();
+    fs::write(inside(&dir, "other"), "").unwrap();
     let report = manager.restore(0).unwrap();
     assert!(report.is_complete(), "{:?}", report.skipped);
     let dir = deepest(false);
-    assert_eq!(dir.stat_self().unwrap().mtime, mtime);
-    assert!(dir.read(b"file", 10).unwrap().is_empty());
-    assert!(dir.try_stat(b"other").unwrap().is_none());
+    assert_eq!(mtime(&dir), before);
+    assert!(fs::symlink_metadata(inside(&dir, "file")).unwrap().is_file());
+    assert!(fs::read(inside(&dir, "file")).unwrap().is_empty());
+    assert!(!inside(&dir, "other").exists());
     let again = manager.create_incremental().unwrap().0;
     assert_eq!(again.merkle_root, baseline.merkle_root);
     // The whole of it goes and comes back. (`rm -r` needs no long paths either.)
@@ -199,7 +206,10 @@ fn large_files_share_their_blocks_where_the_file_system_can() {
         let content: Vec<u8> = (0..16u32 << 20).map(|i| (i >> 7) as u8).collect();
         fs::write(project.join("large"), &content).unwrap();
         rustix::fs::syncfs(File::open(&project).unwrap()).unwrap();
-        let free = || Dir::open(&disk.mount_point).unwrap().free_bytes().unwrap();
+        let free = || {
+            let stat = rustix::fs::statvfs(&disk.mount_point).unwrap();
+            stat.f_bavail * stat.f_frsize
+        };
         let before = free();
         let manager = SnapshotManager::new(
             &disk.mount_point.join("session"),

@@ -4,14 +4,14 @@ use std::io::Write;
 
 use anstyle::Style;
 
-use crate::diff::{ChangeType, Difference};
-use crate::path_text::Shown;
+use crate::diff::Difference;
 
-use super::entries::{Contents, Entry, FileChange, Texts, entries, git_mode};
+use super::entries::{FileChange, Texts};
 use super::lines::LineDiff;
 use super::palette::write_styled;
-use super::patch::{push_escaped, too_large};
-use super::{DiffOptions, RenderError, change_mark, change_word};
+use super::patch::push_escaped;
+use super::titled::{text_or_reason, write_titled};
+use super::{DiffOptions, RenderError};
 
 /// Writes the whole of each changed file: lines that are there in both states after a space, new
 /// ones after `+`, removed ones after `-`. What has no lines to show is told in a line.
@@ -23,68 +23,7 @@ pub fn write_full(
     differences: &[Difference],
     options: &DiffOptions<'_>,
 ) -> Result<(), RenderError> {
-    for (at, entry) in entries(differences, options).into_iter().enumerate() {
-        if at > 0 {
-            out.write_all(b"\n")?;
-        }
-        match entry {
-            Entry::File(change) => {
-                write_title(out, &change, options)?;
-                write_file(out, &change, options)?;
-            }
-            Entry::Remark(remark) => {
-                let text = format!("{}: {}", remark.text, Shown::bytes(&remark.name));
-                write_styled(out, options.palette.dim, text.as_bytes())?;
-                out.write_all(b"\n")?;
-            }
-        }
-    }
-    Ok(())
-}
-
-/// `~ modified src/main.rs`, with the permissions if they are different.
-pub(super) fn write_title(
-    out: &mut dyn Write,
-    change: &FileChange<'_>,
-    options: &DiffOptions<'_>,
-) -> Result<(), RenderError> {
-    let change_type = match (change.old, change.new) {
-        (None, _) => ChangeType::Created,
-        (_, None) => ChangeType::Deleted,
-        _ if change.has_same_contents() => ChangeType::PermissionsChanged,
-        _ => ChangeType::Modified,
-    };
-    let mut title = format!(
-        "{} {} {}",
-        change_mark(change_type),
-        change_word(change_type),
-        Shown::bytes(&change.name)
-    );
-    if let (Some(old), Some(new)) = (change.old, change.new)
-        && git_mode(old) != git_mode(new)
-    {
-        let (old, new) = (old.attributes.mode, new.attributes.mode);
-        title.push_str(&format!(" ({old:04o} -> {new:04o})"));
-    }
-    let style = options.palette.header;
-    write_styled(out, style, title.as_bytes())?;
-    Ok(out.write_all(b"\n")?)
-}
-
-/// Says in a line why there are no contents, or gives them back.
-pub(super) fn text_or_reason(
-    out: &mut dyn Write,
-    contents: Contents,
-    options: &DiffOptions<'_>,
-) -> Result<Option<Texts>, RenderError> {
-    let reason = match contents {
-        Contents::Text(texts) => return Ok(Some(texts)),
-        Contents::Binary => "binary".to_owned(),
-        Contents::TooLarge { old, new } => too_large(old, new),
-    };
-    write_styled(out, options.palette.dim, format!("({reason})").as_bytes())?;
-    out.write_all(b"\n")?;
-    Ok(None)
+    write_titled(out, differences, options, |out, change| write_file(out, change, options))
 }
 
 fn write_file(

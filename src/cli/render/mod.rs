@@ -19,6 +19,7 @@ mod side_by_side;
 mod summary;
 #[cfg(test)]
 mod test_support;
+mod titled;
 
 use std::io;
 use std::path::PathBuf;

@@ -12,10 +12,10 @@ use unicode_width::UnicodeWidthChar;
 use crate::diff::Difference;
 use crate::path_text::Shown;
 
-use super::entries::{Entry, FileChange, Texts, entries};
-use super::full::{text_or_reason, write_title};
+use super::entries::{FileChange, Texts};
 use super::lines::{Block, LineDiff, extent, hunk_range};
 use super::palette::write_styled;
+use super::titled::{text_or_reason, write_titled};
 use super::{DiffOptions, RenderError};
 
 /// Half of what terminals do, because half of the width is there.
@@ -35,23 +35,7 @@ pub fn write_side_by_side(
     options: &DiffOptions<'_>,
     width: usize,
 ) -> Result<(), RenderError> {
-    for (at, entry) in entries(differences, options).into_iter().enumerate() {
-        if at > 0 {
-            out.write_all(b"\n")?;
-        }
-        match entry {
-            Entry::File(change) => {
-                write_title(out, &change, options)?;
-                write_file(out, &change, options, width)?;
-            }
-            Entry::Remark(remark) => {
-                let text = format!("{}: {}", remark.text, Shown::bytes(&remark.name));
-                write_styled(out, options.palette.dim, text.as_bytes())?;
-                out.write_all(b"\n")?;
-            }
-        }
-    }
-    Ok(())
+    write_titled(out, differences, options, |out, change| write_file(out, change, options, width))
 }
 
 fn write_file(
