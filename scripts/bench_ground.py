@@ -1,5 +1,6 @@
 """What the benches share: loop-mounted images in memory, trees to work on, times and medians."""
 
+import math
 import os
 import random
 import shutil
@@ -12,7 +13,7 @@ from pathlib import Path
 GIB = 1 << 30
 NPM_PACKAGES = ["next", "typescript", "@mui/icons-material", "antd", "@aws-sdk/client-s3", "three"]
 MAKE = {
-    "ext4": ["mkfs.ext4", "-q", "-F", "-i", "8192", "-m", "0"],
+    "ext4": ["mkfs.ext4", "-q", "-F", "-i", "4096", "-m", "0"],
     "xfs": ["mkfs.xfs", "-q", "-f", "-m", "reflink=1"],
     "btrfs": ["mkfs.btrfs", "-q", "-f"],
 }
@@ -38,7 +39,8 @@ class Cost:
 
 
 def cost_of(command, **options):
-    """Runs a command that must succeed. Its output goes nowhere."""
+    """Runs a command that must succeed. Its output goes nowhere. The kernel's peak of memory begins with
+    that of this process."""
     options.setdefault("stdout", subprocess.DEVNULL)
     options.setdefault("stderr", subprocess.PIPE)
     begun = time.monotonic()
@@ -83,6 +85,15 @@ class Image:
         self.path.rmdir()
         self.file.unlink()
 
+    def forget(self):
+        """Leaves nothing of it in memory but the image itself: whoever reads next reads from the device."""
+        run(["umount", self.path])
+        run(["mount", "-o", "loop", self.file, self.path])
+
+    def trim(self):
+        """Gives the memory of what was removed back."""
+        run(["fstrim", self.path])
+
     def used(self):
         """Bytes in use, everything written."""
         run(["sync", "-f", self.path])
@@ -103,15 +114,15 @@ def real_tree(target, given, files):
         generate(target, files)
 
 
-def generate(tree, count):
-    """About `count` files in directories of twenty, sizes as in source trees."""
+def generate(tree, count, median_bytes=1340):
+    """About `count` files in directories of twenty, sizes spread as in source trees."""
     source = random.Random(2)
     text = b"".join(b"%x line of a file;\n" % source.getrandbits(40) for _ in range(8192))
     for index in range(count):
         directory = tree / f"p{index // 400:04}" / f"d{index // 20 % 20}"
         if index % 20 == 0:
             directory.mkdir(parents=True)
-        size = min(int(source.lognormvariate(7.2, 1.4)), len(text))
+        size = min(int(source.lognormvariate(math.log(median_bytes), 1.4)), len(text))
         start = source.randrange(len(text) - size + 1)
         (directory / f"file{index % 20}.js").write_bytes(text[start : start + size])
 
@@ -124,6 +135,11 @@ def files_of(tree):
         paths = (os.path.join(directory, name) for name in sorted(leaves))
         found += [path for path in paths if os.path.isfile(path) and not os.path.islink(path)]
     return found
+
+
+def count_of(tree):
+    """How many files are below a directory. A list of a million would count as memory of what is run."""
+    return sum(len(leaves) for _, _, leaves in os.walk(tree))
 
 
 def change(files, text):

@@ -7,7 +7,8 @@
 //! one until somebody decides about it, also if it was left alone (and hence recorded by a safety
 //! snapshot) before. In a session that is open, running or interrupted, later changes are its own.
 
-use std::collections::HashMap;
+use std::cmp::Ordering;
+use std::iter::Peekable;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -16,7 +17,7 @@ use serde::Serialize;
 
 use super::plan::RestorePlan;
 use crate::byte_path;
-use crate::diff::{self, ChangeType, Difference, EntryState};
+use crate::diff::{self, ChangeType, Difference, Differences, EntryState};
 use crate::object::ContentHash;
 use crate::path_text::{serde_path, to_path};
 use crate::snapshot::{LoadedManifest, NotCapturedSet, SnapshotKind};
@@ -55,6 +56,27 @@ struct Found<'a> {
     now: Option<Arc<EntryState>>,
 }
 
+/// Differences beside a list of paths in the same order: either may have millions.
+struct Alongside<'a>(Peekable<Differences<'a>>);
+
+impl<'a> Alongside<'a> {
+    fn new(differences: Differences<'a>) -> Self {
+        Self(differences.peekable())
+    }
+
+    /// The difference of a path. Paths come in order.
+    fn at(&mut self, path: &[u8]) -> Result<Option<Difference>, StoreError> {
+        while let Some(next) = self.0.peek() {
+            match next.as_ref().map(|next| byte_path::order(&next.path, path)) {
+                Ok(Ordering::Greater) => return Ok(None),
+                Ok(Ordering::Less) => drop(self.0.next()),
+                Ok(Ordering::Equal) | Err(_) => break,
+            }
+        }
+        self.0.next().transpose()
+    }
+}
+
 /// The paths of a plan that are in conflict, sorted by path.
 pub(super) fn conflicts(
     store: &dyn ObjectSource,
@@ -65,21 +87,11 @@ pub(super) fn conflicts(
     let last = chain.iter().rev().find(|loaded| loaded.manifest.kind == SnapshotKind::Ordinary);
     let Some(last) = last.map(|loaded| &loaded.manifest) else { return Ok(Vec::new()) };
     let unknown = NotCapturedSet::new(last);
-    // Both come in the same order, and either may be millions: side by side, keeping what is in both.
-    let mut later = diff::differences(store, &last.merkle_root, current_root)?.peekable();
+    let mut later = Alongside::new(diff::differences(store, &last.merkle_root, current_root)?);
     let mut found: Vec<Found<'_>> = Vec::new();
     for change in &plan.changes {
         let path = change.path.as_os_str().as_bytes();
-        let is_before = |next: &Result<Difference, StoreError>| match next {
-            Ok(next) => byte_path::order(&next.path, path).is_lt(),
-            Err(_) => false,
-        };
-        while later.next_if(is_before).is_some() {}
-        let is_it = |next: &Result<Difference, StoreError>| match next {
-            Ok(next) => next.path == path,
-            Err(_) => true,
-        };
-        let Some(difference) = later.next_if(is_it).transpose()? else { continue };
+        let Some(difference) = later.at(path)? else { continue };
         let is_known = difference.old.is_some() || unknown.reason(path).is_none();
         if let (true, Some(change_type)) = (is_known, difference.change_type()) {
             found.push(Found { path, change_type, now: difference.new });
@@ -93,13 +105,16 @@ pub(super) fn conflicts(
         let restored =
             safety.restores.and_then(|number| chain.iter().find(|l| l.manifest.number == number));
         let Some(restored) = restored else { continue };
-        let put_there: HashMap<Vec<u8>, Option<Arc<EntryState>>> =
-            diff::differences(store, &safety.merkle_root, &restored.manifest.merkle_root)?
-                .map(|difference| difference.map(|d| (d.path, d.new)))
-                .collect::<Result<_, _>>()?;
-        found.retain(|Found { path, now, .. }| {
-            put_there.get(*path).is_none_or(|state| !is_same(state.as_ref(), now.as_ref()))
-        });
+        let (before, after) = (&safety.merkle_root, &restored.manifest.merkle_root);
+        let mut restored = Alongside::new(diff::differences(store, before, after)?);
+        let mut unexplained = Vec::new();
+        for found in found {
+            let put_there = restored.at(found.path)?;
+            if put_there.is_none_or(|state| !is_same(state.new.as_ref(), found.now.as_ref())) {
+                unexplained.push(found);
+            }
+        }
+        found = unexplained;
     }
     Ok(found
         .into_iter()

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use super::take::{Why, described};
 use super::{CacheUse, SnapshotError, SnapshotManager};
-use crate::diff;
+use crate::diff::{self, Difference};
 use crate::manifest::SnapshotManifest;
 use crate::object::{ContentHash, Node};
 use crate::path_text::to_path;
@@ -35,12 +35,13 @@ impl SnapshotManager {
         let overlay = OverlayStore::new(&self.store);
         let capture = self.capture_current(&overlay, since, &latest.manifest, CacheUse::Read)?;
         let (manifest, _) = described(capture, Some(&latest), Why::Asked(None), &since.roots);
-        let changed = diff::compare(&overlay, &since.merkle_root, &manifest.merkle_root)?;
-        let files = changed.into_iter().filter_map(|difference| match difference.new?.node {
-            Node::File { hash, .. } => Some((hash, to_path(&difference.path).to_owned())),
-            _ => None,
-        });
-        let files = files.collect();
+        let mut files = HashMap::new();
+        for changed in diff::differences(&overlay, &since.merkle_root, &manifest.merkle_root)? {
+            let Difference { path, new, .. } = changed?;
+            if let Some(Node::File { hash, .. }) = new.as_ref().map(|state| &state.node) {
+                files.insert(*hash, to_path(&path).to_owned());
+            }
+        }
         Ok(LiveState { overlay, manifest, files })
     }
 }
