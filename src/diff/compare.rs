@@ -24,7 +24,7 @@ pub fn compare(
     differences(store, old_root, new_root)?.collect()
 }
 
-/// As [`compare`], one difference after the other: for whoever needs each but once, since there may be
+/// As [`compare()`], one difference after the other: for whoever needs each but once, since there may be
 /// millions.
 ///
 /// # Errors
@@ -53,7 +53,7 @@ pub fn differences<'a>(
     Ok(found)
 }
 
-/// The differences of two snapshots, in the order of [`compare`]. Ends after an error.
+/// The differences of two snapshots, in the order of [`compare()`]. Ends after an error.
 pub struct Differences<'a> {
     source: &'a dyn ObjectSource,
     /// The directory that the last level lists.

@@ -1,6 +1,6 @@
 //! Comparing two snapshots: costs what changed, because equal trees have equal hashes.
 //!
-//! [`compare`] finds every difference of any attribute; a restore works from it. [`changes`] is
+//! [`compare()`] finds every difference of any attribute; a restore works from it. [`changes`] is
 //! what a person is told: it leaves out directories whose mtime alone moved, and paths that one of
 //! the two snapshots did not capture, since nothing can be said of those.
 

@@ -99,7 +99,7 @@ pub struct SnapshotManifest {
 }
 
 impl SnapshotManifest {
-    /// Its entry in [`SessionMetadata::labels`](super::SessionMetadata::labels).
+    /// Its entry in [`SessionMetadata::labels`](crate::snapshot::SessionMetadata::labels).
     pub(crate) fn named(&self) -> Option<SnapshotLabel> {
         let label = self.label.clone()?;
         Some(SnapshotLabel { number: self.number, label })
