@@ -3,6 +3,7 @@
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
+use std::process::Command;
 
 use serde_json::Value;
 
@@ -362,4 +363,35 @@ fn a_copy_is_not_written_into_the_store_and_one_that_fails_says_how_far_it_came(
     let failed = fixture.nono(&["rollback", "restore", "latest", "--to", "../copy"]);
     let failed = failed.fails(1, "1 files were copied");
     assert!(!failed.stderr.contains("nothing was changed"), "{}", failed.stderr);
+}
+
+/// A program cannot be written to while it runs (ETXTBSY); it is replaced, and runs on.
+#[test]
+fn programs_that_run_are_restored_and_run_on() {
+    let fixture = Fixture::new();
+    // By another process: a program that this one writes may be open for writing in a child that another
+    // test starts at that moment.
+    let shell = |script: &str| {
+        let status =
+            Command::new("sh").args(["-c", script]).current_dir(fixture.project()).status();
+        assert!(status.unwrap().success());
+    };
+    shell("cp /bin/sleep changed; cp /bin/sleep mode; chmod 755 changed mode");
+    let before = observe(&fixture.project());
+    fixture.nono(&["snapshot"]).success();
+    shell("printf appended >> changed; chmod 700 mode");
+    let mut running = ["changed", "mode"].map(|name| {
+        let program = fixture.project().join(name);
+        let started = Command::new(&program).arg("1000").spawn().unwrap();
+        let refused = fs::OpenOptions::new().write(true).open(&program).unwrap_err();
+        assert_eq!(refused.kind(), std::io::ErrorKind::ExecutableFileBusy);
+        started
+    });
+    fixture.nono(&["rollback", "restore", "latest/0"]).success();
+    assert_same(&before, &observe(&fixture.project()));
+    for child in &mut running {
+        assert!(child.try_wait().unwrap().is_none(), "it runs on");
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
 }
