@@ -30,7 +30,8 @@ const DROP_BYTES: u64 = 8 << 20;
 
 /// Objects from this size on are read by one thread and hashed by another.
 const OVERLAP_BYTES: u64 = 16 << 20;
-const CHUNK_BYTES: usize = 1 << 20;
+/// Handed from one to the other: each time wakes a processor, which in a virtual machine can take 0.1 ms.
+const CHUNK_BYTES: usize = 4 << 20;
 
 /// The large objects that were verified, with their `stat` at that time.
 pub(super) struct Verified {
