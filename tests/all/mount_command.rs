@@ -41,8 +41,11 @@ impl Home {
     }
 
     fn command(&self, arguments: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_nono"));
-        command.args(arguments).current_dir(&self.path).env("HOME", &self.path);
+        // Whoever started the tests may ignore signals (`nohup`, a job in the background), which is inherited.
+        let mut command = Command::new("env");
+        command.args(["--default-signal=HUP", "--default-signal=INT"]);
+        command.arg(env!("CARGO_BIN_EXE_nono")).args(arguments);
+        command.current_dir(&self.path).env("HOME", &self.path);
         command.env("LC_ALL", "C").env_remove("NONO_ROOT").env_remove("XDG_STATE_HOME");
         command.stdin(Stdio::null());
         command
