@@ -53,7 +53,8 @@ pub struct CleanupOptions<'a> {
     pub grace: Duration,
     /// Worker threads; 0 is one for each core.
     pub threads: usize,
-    /// Told of every object that was removed. Asked whether to stop as long as nothing is changed.
+    /// Told of every list that is read, then of every object that is removed. Asked whether to stop as long
+    /// as nothing is changed.
     pub progress: &'a dyn Progress,
 }
 

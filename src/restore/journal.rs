@@ -147,14 +147,6 @@ impl Step {
         }
     }
 
-    /// The steps of a tree; of any other, none.
-    fn pieces_of_tree(&self) -> &[Self] {
-        match self {
-            Self::PlaceTree { steps, .. } => steps,
-            _ => &[],
-        }
-    }
-
     /// The state of its path before, and the one after, as far as it is about that.
     pub(super) fn states(&self) -> (Option<&Arc<EntryState>>, Option<&Arc<EntryState>>) {
         match self {
@@ -261,9 +253,11 @@ impl Journal {
                 writer.varint(work.steps.len() as u64);
                 for step in &work.steps {
                     write_step(&mut writer, step);
-                    for piece in step.pieces_of_tree() {
-                        out.pass_on_if_long(&mut writer)?;
-                        write_step(&mut writer, piece);
+                    if let Step::PlaceTree { steps, .. } = step {
+                        for piece in steps {
+                            out.pass_on_if_long(&mut writer)?;
+                            write_step(&mut writer, piece);
+                        }
                     }
                     out.pass_on_if_long(&mut writer)?;
                 }

@@ -101,7 +101,7 @@ impl Staging<'_> {
             directories.iter().filter_map(|path| self.layout.directory(path))
         {
             let dir = match last.take() {
-                Some((place, dir)) if place == (area, parent.clone()) => dir,
+                Some(((known, at), dir)) if known == area && at == parent => dir,
                 _ => self.open(area, &parent)?,
             };
             dir.make_dir(&name, 0o700)?;
