@@ -5,6 +5,7 @@
 
 use std::collections::{HashMap, HashSet};
 
+use foldhash::fast::RandomState;
 use parking_lot::Mutex;
 use rayon::prelude::*;
 
@@ -25,12 +26,12 @@ const SHARDS: usize = 64;
 pub(super) struct Marks {
     reached: Reached,
     /// Roots and trees among them whose contents are reached too.
-    walked: HashSet<ContentHash>,
+    walked: HashSet<ContentHash, RandomState>,
 }
 
 /// Objects and their lengths in bytes, as far as these are known.
 struct Reached {
-    shards: Vec<Mutex<HashMap<ContentHash, u64>>>,
+    shards: Vec<Mutex<HashMap<ContentHash, u64, RandomState>>>,
 }
 
 impl Default for Reached {
@@ -40,7 +41,7 @@ impl Default for Reached {
 }
 
 impl Reached {
-    fn shard(&self, hash: &ContentHash) -> &Mutex<HashMap<ContentHash, u64>> {
+    fn shard(&self, hash: &ContentHash) -> &Mutex<HashMap<ContentHash, u64, RandomState>> {
         // Tables look at the first bytes, so all in one shard would have the same.
         let [.., last] = hash.as_bytes();
         &self.shards[usize::from(*last) % SHARDS]
@@ -59,7 +60,7 @@ impl Reached {
     }
 
     fn iter(&self) -> impl Iterator<Item = (ContentHash, u64)> {
-        let pairs = |shard: &Mutex<HashMap<_, _>>| {
+        let pairs = |shard: &Mutex<HashMap<_, _, RandomState>>| {
             shard.lock().iter().map(|(hash, bytes)| (*hash, *bytes)).collect::<Vec<_>>()
         };
         self.shards.iter().flat_map(pairs)
@@ -156,6 +157,8 @@ impl Marks {
         on_damage: impl Fn(usize, StoreError) -> Result<(), CleanupError>,
     ) -> Result<(), CleanupError> {
         let mut pending = Vec::new();
+        let workers: Vec<_> =
+            (0..rayon::current_num_threads()).map(|_| Mutex::<Worker>::default()).collect();
         let root = |(hash, session)| Step { hash, list: List::Root, session };
         self.note_lists(roots.into_iter().map(root), kept, &mut pending);
         while !pending.is_empty() {
@@ -163,8 +166,12 @@ impl Marks {
                 return Err(CleanupError::Cancelled);
             }
             let batch = pending.split_off(pending.len().saturating_sub(BATCH));
-            let read = |named: &mut Named, step: &Step| self.read(store, step, named);
-            let lists: Vec<_> = batch.par_iter().map_init(Named::default, read).collect();
+            let read = |step: &Step| {
+                // Outside of a pool there is one thread.
+                let worker = &workers[rayon::current_thread_index().unwrap_or(0)];
+                self.read(store, step, &mut worker.lock())
+            };
+            let lists: Vec<_> = batch.par_iter().map(read).collect();
             progress.advance(batch.len() as u64, 0);
             for (step, below) in batch.iter().zip(lists) {
                 let session = step.session;
@@ -180,21 +187,23 @@ impl Marks {
         Ok(())
     }
 
-    /// Reads a list and marks the files in it. Returns its trees. `named` is made use of again.
+    /// Reads a list and marks the files in it. Returns its trees.
     fn read(
         &self,
         store: &LocalStore,
         step: &Step,
-        named: &mut Named,
+        worker: &mut Worker,
     ) -> Result<Vec<ContentHash>, StoreError> {
-        named.files.clear();
-        named.trees.clear();
-        let bytes = named.read(store, step)?;
+        worker.files.clear();
+        worker.trees.clear();
+        let bytes = worker.read_list(store, step)?;
         self.reached.insert(step.hash, bytes);
-        for (hash, bytes) in &named.files {
-            self.reached.insert_if_new(*hash, *bytes);
+        for (hash, bytes) in &worker.files {
+            if worker.recent.is_new(hash) {
+                self.reached.insert_if_new(*hash, *bytes);
+            }
         }
-        Ok(std::mem::take(&mut named.trees))
+        Ok(std::mem::take(&mut worker.trees))
     }
 
     /// Marks lists, and notes those that are to be read.
@@ -213,24 +222,28 @@ impl Marks {
     }
 }
 
-/// What a list names.
+/// What a thread uses again and again.
 #[derive(Default)]
-struct Named {
-    /// Contents of files with their lengths, and the list of hard links.
+struct Worker {
+    buffer: Vec<u8>,
+    /// Contents of files with their lengths, and the list of hard links, as the last list names them.
     files: Vec<(ContentHash, u64)>,
+    /// The trees that it names.
     trees: Vec<ContentHash>,
+    recent: Recent,
 }
 
-impl Named {
+impl Worker {
     /// Reads a list of so many bytes.
-    fn read(&mut self, store: &LocalStore, step: &Step) -> Result<u64, StoreError> {
+    fn read_list(&mut self, store: &LocalStore, step: &Step) -> Result<u64, StoreError> {
+        let Self { buffer, files, trees, .. } = self;
         let mut add = |node: &Node| match node {
-            Node::File { hash, size } => self.files.push((*hash, *size)),
-            Node::Directory { tree } => self.trees.push(*tree),
+            Node::File { hash, size } => files.push((*hash, *size)),
+            Node::Directory { tree } => trees.push(*tree),
             _ => {}
         };
         match step.list {
-            List::Tree => visit_tree(store, &step.hash, |_, _, node| add(&node)),
+            List::Tree => visit_tree(store, &step.hash, buffer, |_, _, node| add(&node)),
             List::Root => {
                 let (root, bytes) = measure_root_tree(store, &step.hash)?;
                 root.entries.iter().for_each(|entry| add(&entry.node));
@@ -238,9 +251,36 @@ impl Named {
                     // One that is missing takes no space.
                     (links, store.open_object(&links).map_or(0, |object| object.size()))
                 });
-                self.files.extend(links);
+                files.extend(links);
                 Ok(bytes)
             }
+        }
+    }
+}
+
+/// Contents that a thread marked lately: lists of the same directory in many snapshots name mostly the
+/// same, and to look here costs a tenth of marking it once more.
+struct Recent {
+    slots: Box<[ContentHash]>,
+}
+
+/// As many as there are files in a large directory; 32 bytes each.
+const RECENT: usize = 1 << 15;
+
+impl Default for Recent {
+    fn default() -> Self {
+        Self { slots: vec![ContentHash::from_bytes([0; 32]); RECENT].into() }
+    }
+}
+
+impl Recent {
+    /// Notes an object that is about to be marked. `false`: this thread has marked it before.
+    fn is_new(&mut self, hash: &ContentHash) -> bool {
+        let [a, b, c, d, ..] = *hash.as_bytes();
+        let slot = &mut self.slots[u32::from_le_bytes([a, b, c, d]) as usize % RECENT];
+        *slot != *hash && {
+            *slot = *hash;
+            true
         }
     }
 }

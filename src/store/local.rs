@@ -249,6 +249,25 @@ impl LocalStore {
         self.adopt(&temp, hash, bytes.len() as u64)
     }
 
+    /// As [`read`](ObjectSource::read), into a buffer that is used again and again.
+    pub(super) fn read_into(
+        &self,
+        hash: &ContentHash,
+        max_bytes: u64,
+        buffer: &mut Vec<u8>,
+    ) -> Result<(), StoreError> {
+        let object = self.open_object(hash)?;
+        if object.size > max_bytes {
+            let reason = format!("it has {} bytes, more than such an object may have", object.size);
+            return Err(StoreError::Corrupt { hash: *hash, path: object.path, reason });
+        }
+        object.read_whole(buffer)?;
+        if ContentHash::of(buffer) != *hash {
+            return Err(object.corrupt());
+        }
+        Ok(())
+    }
+
     /// Fills the empty file `target` with an object of `size` bytes. Every byte is checked before this
     /// returns; holes stay holes, and blocks are shared where the file system can.
     ///
@@ -443,16 +462,8 @@ impl LocalStore {
 
 impl ObjectSource for LocalStore {
     fn read(&self, hash: &ContentHash, max_bytes: u64) -> Result<Vec<u8>, StoreError> {
-        let object = self.open_object(hash)?;
-        if object.size > max_bytes {
-            let reason = format!("it has {} bytes, more than such an object may have", object.size);
-            return Err(StoreError::Corrupt { hash: *hash, path: object.path, reason });
-        }
         let mut bytes = Vec::new();
-        object.read_whole(&mut bytes)?;
-        if ContentHash::of(&bytes) != *hash {
-            return Err(object.corrupt());
-        }
+        self.read_into(hash, max_bytes, &mut bytes)?;
         Ok(bytes)
     }
 }

@@ -171,16 +171,23 @@ pub fn read_tree(store: &dyn ObjectSource, hash: &ContentHash) -> Result<Tree, S
 }
 
 /// Reads the list of a directory without keeping it: tells of its entries in order, and returns its
-/// length in bytes. What was told before an error is not to be used.
+/// length in bytes. What was told before an error is not to be used. The buffer is only lent.
 ///
 /// # Errors
 /// As [`read_tree`].
 pub(crate) fn visit_tree(
-    store: &dyn ObjectSource,
+    store: &LocalStore,
     hash: &ContentHash,
+    buffer: &mut Vec<u8>,
     see: impl FnMut(&[u8], Attributes, Node),
 ) -> Result<u64, StoreError> {
-    decode(store, hash, "tree", |bytes| Tree::visit(bytes, see).map(|()| bytes.len() as u64))
+    store.read_into(hash, MAX_TREE_BYTES, buffer)?;
+    Tree::visit(buffer, see).map_err(|source| StoreError::Undecodable {
+        hash: *hash,
+        kind: "tree",
+        source,
+    })?;
+    Ok(buffer.len() as u64)
 }
 
 /// As [`read_root_tree`], with the length in bytes.

@@ -29,6 +29,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
+use foldhash::fast::RandomState;
 use parking_lot::RwLock;
 
 pub(crate) use format::{Entry, Span};
@@ -47,8 +48,8 @@ const NAME_DIGITS: usize = 32;
 
 /// More packs than this are not asked one after the other for long.
 const FEW_PACKS: usize = 4;
-/// So many objects are looked for before the indexes of many packs are read as a whole.
-const SEARCHES_BEFORE_TABLE: usize = 512;
+/// So often packs are asked before the indexes of all are read as a whole.
+const QUESTIONS_BEFORE_TABLE: usize = 2048;
 /// Entries of the table at the most: each takes about 64 bytes.
 const MAX_TABLE_ENTRIES: usize = 1 << 20;
 
@@ -61,8 +62,8 @@ fn name_of(random: [u8; 16]) -> Vec<u8> {
 #[derive(Debug, Default)]
 pub(super) struct Packs {
     known: RwLock<Known>,
-    /// Objects that were looked for among many packs.
-    searches: AtomicUsize,
+    /// How often one of many packs was asked for an object.
+    questions: AtomicUsize,
 }
 
 #[derive(Debug, Default)]
@@ -74,7 +75,7 @@ struct Known {
     /// Objects that were found damaged and count as gone.
     dropped: HashSet<ContentHash>,
     /// Pack and place of every object, once many were looked for.
-    table: Option<HashMap<ContentHash, (u32, Span)>>,
+    table: Option<HashMap<ContentHash, (u32, Span), RandomState>>,
 }
 
 /// What has the name of a pack and is none.
@@ -101,10 +102,11 @@ impl Packs {
             known = self.known.read();
         } else if known.packs.len() > FEW_PACKS
             && known.table.is_none()
-            && self.searches.fetch_add(1, Relaxed) == SEARCHES_BEFORE_TABLE
+            && self.questions.fetch_add(known.packs.len(), Relaxed) >= QUESTIONS_BEFORE_TABLE
         {
             drop(known);
             self.known.write().make_table();
+            self.questions.store(0, Relaxed);
             known = self.known.read();
         }
         let found = known.find(hash)?;
@@ -201,11 +203,14 @@ impl Known {
 
     /// Reads all indexes, unless they are too long. What is wrong with one is found out as before.
     fn make_table(&mut self) {
+        if self.table.is_some() {
+            return;
+        }
         let count = self.packs.iter().map(|pack| pack.len()).sum::<usize>();
         if count > MAX_TABLE_ENTRIES {
             return;
         }
-        let mut table = HashMap::with_capacity(count);
+        let mut table = HashMap::with_capacity_and_hasher(count, RandomState::default());
         // The newest last, so that it is found first.
         for (number, pack) in self.packs.iter().enumerate().rev() {
             let Ok(entries) = pack.entries() else { return };

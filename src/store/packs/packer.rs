@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry as MapEntry;
 use std::fs::File;
 
+use foldhash::fast::RandomState;
 use parking_lot::{Condvar, Mutex};
 
 use super::format::{MAX_PACKED_BYTES, Span};
@@ -49,7 +50,7 @@ struct State<'s> {
     /// Packs before this one.
     completed: u64,
     /// What is in the pack.
-    pending: HashMap<ContentHash, Span>,
+    pending: HashMap<ContentHash, Span, RandomState>,
     /// Handed out and not written yet.
     writing: Vec<Chunk<'s>>,
     /// Written buffers, to be filled again.
@@ -84,7 +85,7 @@ impl<'s> Packer<'s> {
         let state = State {
             pack: PackWriter::new(store.dir()),
             completed: 0,
-            pending: HashMap::new(),
+            pending: HashMap::default(),
             writing: Vec::new(),
             spare: Vec::new(),
             is_broken: false,

@@ -170,7 +170,7 @@ fn what_comes_twice_is_stored_once_however_many_threads_bring_it() {
     }
     // More packs than are asked one after the other, and more questions.
     let store = lab.other();
-    for bytes in all.iter().cycle().take(2 * SEARCHES_BEFORE_TABLE) {
+    for bytes in all.iter().cycle().take(2 * QUESTIONS_BEFORE_TABLE) {
         assert_eq!(store.read(&ContentHash::of(bytes), 1 << 20).unwrap(), *bytes);
     }
     assert!(store.packs().known.read().table.is_some());
