@@ -16,7 +16,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use fuser::{
     AccessFlags, BsdFileFlags, CopyFileRangeFlags, Errno, FileHandle, Filesystem, FopenFlags,
@@ -26,24 +26,17 @@ use fuser::{
     TimeOrNow, WriteFlags,
 };
 
-use crate::attributes::file_type;
 use crate::company;
-use crate::nodes::{Acquired, Place};
+use crate::listing;
 use crate::prefetch::PushQueue;
 use crate::prune::Pruner;
 use crate::reads::{Read, Reads};
-use crate::source::{Entry, Kind, TreeSource};
-use crate::tree::{Listed, Tree};
-
-/// Shows the SHA-256 of a file. It belongs to the mount, not to what was captured.
-const SHA256_XATTR: &[u8] = b"user.nono.sha256";
+use crate::source::{Kind, TreeSource};
+use crate::tree::Tree;
+use crate::xattrs;
 
 /// Answers from this size on take longer than waking another processor.
 const LONG_READ_BYTES: u32 = 128 * 1024;
-
-/// Positions of `.` and `..`; entries follow.
-const DOT: u64 = 1;
-const DOT_DOT: u64 = 2;
 
 /// What fuser calls.
 pub(crate) struct TreeFilesystem<S: TreeSource> {
@@ -89,144 +82,6 @@ impl<S: TreeSource> TreeFilesystem<S> {
     fn not_implemented(&self) -> Errno {
         self.tree.counters.other.one();
         Errno::ENOSYS
-    }
-
-    fn xattr(&self, id: u64, name: &[u8]) -> Result<Vec<u8>, Errno> {
-        if name != SHA256_XATTR {
-            return self.tree.xattr(id, name);
-        }
-        let (content, _) = self.tree.file(id).map_err(|_| Errno::ENODATA)?;
-        Ok(self.tree.source.sha256_hex(&content).into_bytes())
-    }
-
-    /// Names, each followed by NUL.
-    fn xattr_names(&self, id: u64) -> Result<Vec<u8>, Errno> {
-        let nodes = self.tree.nodes.lock();
-        let node = nodes.get(id).ok_or(Errno::ESTALE)?;
-        let mut names = Vec::new();
-        for (name, _) in node.xattrs.as_deref().unwrap_or_default() {
-            if **name != *SHA256_XATTR {
-                names.extend_from_slice(name);
-                names.push(0);
-            }
-        }
-        if self.tree.options.list_sha256 && matches!(node.kind, Kind::File { .. }) {
-            names.extend_from_slice(SHA256_XATTR);
-            names.push(0);
-        }
-        Ok(names)
-    }
-
-    /// Fills a READDIRPLUS reply: names entries until it is full. Returns how many.
-    fn fill_plus(
-        &self,
-        id: u64,
-        offset: u64,
-        listed: &Listed<S>,
-        reply: &mut ReplyDirectoryPlus,
-    ) -> usize {
-        let changing = listed.cookies.is_some();
-        // The kernel neither counts nor uses what is said of `.` and `..`, but it shows the numbers.
-        for (position, name, number) in
-            [(DOT, ".", listed.number), (DOT_DOT, "..", listed.parent_number)]
-        {
-            let full = offset < position && {
-                let attr = dot_attr(number);
-                reply.add(INodeNo(number), position, name, &Duration::ZERO, &attr, Generation(0))
-            };
-            if full {
-                return 0;
-            }
-        }
-        let mut count = 0;
-        let mut nodes = None;
-        for (index, position) in listed.positions_after(offset) {
-            let entry = &listed.list.entries[index];
-            let place = Place { parent: id, index: index as u32 };
-            let nodes = nodes.get_or_insert_with(|| self.tree.nodes.lock());
-            let Some(acquired) = nodes.acquire(place, &entry.name, &entry.node) else { break };
-            if self.add_plus(reply, nodes, acquired, entry, position, changing) {
-                nodes.forget(acquired.id, 1);
-                break;
-            }
-            count += 1;
-        }
-        count
-    }
-
-    fn add_plus(
-        &self,
-        reply: &mut ReplyDirectoryPlus,
-        nodes: &mut crate::nodes::Nodes<S>,
-        acquired: Acquired,
-        entry: &Entry<S>,
-        position: u64,
-        changing: bool,
-    ) -> bool {
-        let version = nodes.changing_list(acquired.id).map_or(0, |list| list.version());
-        let found = self.tree.describe(acquired, &entry.node, changing, version);
-        // One time for both: the name of a later place of a directory is asked for again, and then
-        // holds for ever.
-        let ttl = found.entry_ttl.min(found.attr_ttl);
-        reply.add(
-            INodeNo(acquired.id),
-            position,
-            OsStr::from_bytes(&entry.name),
-            &ttl,
-            &found.attr,
-            Generation(acquired.generation),
-        )
-    }
-}
-
-impl<S: TreeSource> Listed<S> {
-    /// Entries after `offset`, in the order of their positions: (index in the list, position).
-    fn positions_after(&self, offset: u64) -> Box<dyn Iterator<Item = (usize, u64)> + '_> {
-        match &self.cookies {
-            None => {
-                let start = usize::try_from(offset.saturating_sub(DOT_DOT)).unwrap_or(usize::MAX);
-                let indices = start..self.list.entries.len();
-                Box::new(indices.map(|index| (index, index as u64 + DOT_DOT + 1)))
-            }
-            Some(cookies) => {
-                let positions = cookies.iter().map(|cookie| cookie + DOT_DOT).enumerate();
-                let mut after: Vec<_> =
-                    positions.filter(|(_, position)| *position > offset).collect();
-                after.sort_unstable_by_key(|(_, position)| *position);
-                Box::new(after.into_iter())
-            }
-        }
-    }
-}
-
-/// Attributes for `.` and `..`: only the number and the kind are looked at.
-fn dot_attr(number: u64) -> fuser::FileAttr {
-    fuser::FileAttr {
-        ino: INodeNo(number),
-        size: 0,
-        blocks: 0,
-        atime: SystemTime::UNIX_EPOCH,
-        mtime: SystemTime::UNIX_EPOCH,
-        ctime: SystemTime::UNIX_EPOCH,
-        crtime: SystemTime::UNIX_EPOCH,
-        kind: fuser::FileType::Directory,
-        perm: 0,
-        nlink: 1,
-        uid: 0,
-        gid: 0,
-        rdev: 0,
-        blksize: 0,
-        flags: 0,
-    }
-}
-
-/// Replies with a value, its size, or ERANGE.
-fn reply_xattr(reply: ReplyXattr, size: u32, value: Result<Vec<u8>, Errno>) {
-    match value {
-        Err(errno) => reply.error(errno),
-        Ok(value) if size == 0 => reply.size(u32::try_from(value.len()).unwrap_or(u32::MAX)),
-        Ok(value) if value.len() > size as usize => reply.error(Errno::ERANGE),
-        Ok(value) => reply.data(&value),
     }
 }
 
@@ -365,22 +220,7 @@ impl<S: TreeSource> Filesystem for TreeFilesystem<S> {
             Ok(listed) => listed,
             Err(errno) => return reply.error(errno),
         };
-        for (position, name, number) in
-            [(DOT, ".", listed.number), (DOT_DOT, "..", listed.parent_number)]
-        {
-            let directory = fuser::FileType::Directory;
-            if offset < position && reply.add(INodeNo(number), position, directory, name) {
-                return reply.ok();
-            }
-        }
-        for (index, position) in listed.positions_after(offset) {
-            let Entry { name, node } = &listed.list.entries[index];
-            let number = self.tree.nodes.lock().peek_number(id.0, name, node);
-            let name = OsStr::from_bytes(name);
-            if reply.add(INodeNo(number), position, file_type(&node.kind), name) {
-                break;
-            }
-        }
+        listing::fill(&self.tree, id.0, offset, &listed, &mut reply);
         reply.ok();
     }
 
@@ -397,8 +237,8 @@ impl<S: TreeSource> Filesystem for TreeFilesystem<S> {
         self.bound_nodes();
         match self.tree.open_list(id.0, offset) {
             Ok(listed) => {
-                let count = self.fill_plus(id.0, offset, &listed, &mut reply);
-                if count == 0 && offset > DOT_DOT && listed.cookies.is_none() {
+                let count = listing::fill_plus(&self.tree, id.0, offset, &listed, &mut reply);
+                if count == 0 && listing::is_in_entries(offset) && listed.cookies.is_none() {
                     self.reads.listed(request.pid(), id.0);
                 }
                 reply.ok();
@@ -427,13 +267,13 @@ impl<S: TreeSource> Filesystem for TreeFilesystem<S> {
     fn getxattr(&self, request: &Request, id: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
         company::keep(request.pid());
         self.tree.counters.getxattr.one();
-        reply_xattr(reply, size, self.xattr(id.0, name.as_bytes()));
+        xattrs::reply(reply, size, self.tree.xattr(id.0, name.as_bytes()));
     }
 
     fn listxattr(&self, request: &Request, id: INodeNo, size: u32, reply: ReplyXattr) {
         company::keep(request.pid());
         self.tree.counters.listxattr.one();
-        reply_xattr(reply, size, self.xattr_names(id.0));
+        xattrs::reply(reply, size, self.tree.xattr_names(id.0));
     }
 
     fn access(&self, _: &Request, _: INodeNo, _: AccessFlags, reply: ReplyEmpty) {

@@ -18,6 +18,7 @@ mod contents;
 mod counters;
 mod error;
 mod filesystem;
+mod listing;
 mod lists;
 mod mount;
 mod nodes;
@@ -28,6 +29,7 @@ mod reads;
 mod source;
 mod sys;
 mod tree;
+mod xattrs;
 
 pub use attach::Unmounted;
 pub use counters::Counts;

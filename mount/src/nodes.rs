@@ -12,42 +12,21 @@
 //!   is taken. Ids that follow from no state are never used twice.
 //! - Numbers stay below 2^53, so that programs that keep them in a double (JavaScript) see the truth.
 
+mod changing;
+mod numbers;
+mod window;
+
 use std::collections::hash_map::Entry as MapEntry;
 use std::collections::{HashMap, VecDeque};
-use std::hash::{BuildHasherDefault, Hasher};
 use std::ops::Range;
 
+use self::changing::ChangingList;
+use self::numbers::{DirectoryNumbers, IdMap, NO_STATE, first_number, generation, next_number};
+use self::window::PushWindow;
 use crate::source::{Kind, Node, StateId, TreeSource};
 
 /// The id and number of the mounted directory.
 pub(crate) const ROOT: u64 = 1;
-
-/// Numbers made from a state: this bit and 52 bits of the hash. Ids made from a counter are below.
-const STATE_NUMBERS: u64 = 1 << 52;
-
-/// Hashes ids. They are dense or already hash bits, and a multiplication spreads both.
-#[derive(Default)]
-pub(crate) struct IdHasher(u64);
-
-impl Hasher for IdHasher {
-    fn write(&mut self, bytes: &[u8]) {
-        for chunk in bytes.chunks(8) {
-            let mut word = [0; 8];
-            word[..chunk.len()].copy_from_slice(chunk);
-            self.write_u64(u64::from_le_bytes(word));
-        }
-    }
-
-    fn write_u64(&mut self, value: u64) {
-        self.0 = (self.0.rotate_left(5) ^ value).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    }
-
-    fn finish(&self) -> u64 {
-        self.0 ^ (self.0 >> 32)
-    }
-}
-
-type IdMap<V> = HashMap<u64, V, BuildHasherDefault<IdHasher>>;
 
 /// Where a node was last seen: a directory's node id and the position in its list.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -63,59 +42,6 @@ struct Named {
     children: HashMap<Box<[u8]>, u64>,
     changing: ChangingList,
     window: PushWindow,
-}
-
-/// How the list of a changing directory looked when the kernel was last told about it.
-#[derive(Default)]
-pub(crate) struct ChangingList {
-    fingerprint: u64,
-    /// Added to the nanoseconds of mtime: the kernel drops its copy of a list when mtime moves.
-    version: u32,
-    next_cookie: u64,
-    cookies: HashMap<Box<[u8]>, u64>,
-}
-
-impl ChangingList {
-    /// Notes how the list looks now and returns the version to show.
-    pub(crate) fn observe(&mut self, fingerprint: u64) -> u32 {
-        if self.fingerprint != fingerprint {
-            self.fingerprint = fingerprint;
-            self.version += 1;
-        }
-        self.version
-    }
-
-    /// The version to show.
-    pub(crate) fn version(&self) -> u32 {
-        self.version
-    }
-
-    /// A position for each name that stays while the name stays, so that a reader half-way through
-    /// the list neither misses nor repeats what was there all along.
-    pub(crate) fn cookies<'a>(&mut self, names: impl Iterator<Item = &'a [u8]>) -> Vec<u64> {
-        let mut kept = HashMap::with_capacity(self.cookies.len());
-        let mut positions = Vec::new();
-        for name in names {
-            let cookie = match self.cookies.remove(name) {
-                Some(cookie) => cookie,
-                None => {
-                    self.next_cookie += 1;
-                    self.next_cookie
-                }
-            };
-            kept.insert(name.into(), cookie);
-            positions.push(cookie);
-        }
-        self.cookies = kept;
-        positions
-    }
-}
-
-/// Which part of a directory's list was pushed to the kernel.
-#[derive(Clone, Copy, Default)]
-struct PushWindow {
-    until: u32,
-    length: u32,
 }
 
 /// Files to hand to the kernel before it asks.
@@ -146,12 +72,6 @@ impl<S: TreeSource> Record<S> {
     }
 }
 
-/// The number of a directory state, kept while any of its places lives.
-struct DirectoryNumber {
-    number: u64,
-    places: u32,
-}
-
 /// A node named in a reply.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Acquired {
@@ -166,18 +86,13 @@ pub(crate) struct Acquired {
 /// All nodes the kernel knows. The caller locks it, briefly.
 pub(crate) struct Nodes<S: TreeSource> {
     records: IdMap<Box<Record<S>>>,
-    directory_numbers: HashMap<StateId, DirectoryNumber>,
-    /// Which directory state has a number, also when none of its places has it as id.
-    number_owners: IdMap<StateId>,
+    directory_numbers: DirectoryNumbers,
     /// Ids in the order in which they were first named; some may be gone.
     ages: VecDeque<u64>,
     next_id: u64,
 }
 
 impl<S: TreeSource> Nodes<S> {
-    /// Most files of one push.
-    const PUSH_MOST: u32 = 1024;
-
     pub(crate) fn new(root: Node<S>) -> Self {
         let record = Record {
             lookups: 1,
@@ -192,8 +107,7 @@ impl<S: TreeSource> Nodes<S> {
         records.insert(ROOT, Box::new(record));
         Self {
             records,
-            directory_numbers: HashMap::new(),
-            number_owners: IdMap::default(),
+            directory_numbers: DirectoryNumbers::default(),
             ages: VecDeque::new(),
             next_id: ROOT + 1,
         }
@@ -232,7 +146,7 @@ impl<S: TreeSource> Nodes<S> {
                     return number;
                 }
                 Some(_) => {}
-                None if self.number_owners.contains_key(&number) => {}
+                None if self.directory_numbers.contains(number) => {}
                 None => break,
             }
             number = next_number(number);
@@ -267,7 +181,8 @@ impl<S: TreeSource> Nodes<S> {
                 (id, id)
             }
             Some(state) => {
-                let number = self.directory_number(state);
+                let is_id = |number| self.records.contains_key(&number);
+                let number = self.directory_numbers.add_place(state, is_id);
                 let first = !self.records.contains_key(&number);
                 (if first { number } else { self.fresh_id() }, number)
             }
@@ -305,21 +220,6 @@ impl<S: TreeSource> Nodes<S> {
         ids
     }
 
-    /// The number of a directory state, with one more place.
-    fn directory_number(&mut self, state: StateId) -> u64 {
-        if let Some(known) = self.directory_numbers.get_mut(&state) {
-            known.places += 1;
-            return known.number;
-        }
-        let mut number = first_number(state);
-        while self.records.contains_key(&number) || self.number_owners.contains_key(&number) {
-            number = next_number(number);
-        }
-        self.directory_numbers.insert(state, DirectoryNumber { number, places: 1 });
-        self.number_owners.insert(number, state);
-        number
-    }
-
     fn fresh_id(&mut self) -> u64 {
         let id = self.next_id;
         self.next_id += 1;
@@ -347,13 +247,8 @@ impl<S: TreeSource> Nodes<S> {
         let record = entry.remove();
         if let Some(state) = record.node.state
             && record.is_directory()
-            && let Some(known) = self.directory_numbers.get_mut(&state)
         {
-            known.places -= 1;
-            if known.places == 0 {
-                self.number_owners.remove(&known.number);
-                self.directory_numbers.remove(&state);
-            }
+            self.directory_numbers.remove_place(state);
         }
         if let Some(named) = &record.named
             && let Some(parent) = self.records.get_mut(&record.place.parent)
@@ -420,12 +315,8 @@ impl<S: TreeSource> Nodes<S> {
             return self.number(*id).unwrap_or(*id);
         }
         match node.state {
-            Some(state) => match self.directory_numbers.get(&state) {
-                Some(known) => known.number,
-                None => first_number(state),
-            },
-            // Not alive yet, so nobody can compare it: any number but zero.
-            None => STATE_NUMBERS - 1,
+            Some(state) => self.directory_numbers.get(state).unwrap_or_else(|| first_number(state)),
+            None => NO_STATE,
         }
     }
 
@@ -445,46 +336,29 @@ impl<S: TreeSource> Nodes<S> {
 
     /// A walker has read the whole list of a directory and will read its files next.
     pub(crate) fn push_after_list(&mut self, directory: u64) -> Option<Push> {
-        let window = &mut self.records.get_mut(&directory)?.named.as_mut()?.window;
-        if window.length > 0 {
-            return None;
-        }
-        *window = PushWindow { until: Self::PUSH_MOST, length: Self::PUSH_MOST };
-        Some(Push { directory, indices: 0..Self::PUSH_MOST, again: false })
+        let indices = self.window(directory)?.after_list()?;
+        Some(Push { directory, indices, again: false })
     }
 
-    /// Notes that the contents of `id` were asked for, and says which siblings to push: the next
-    /// ones in the list. The first read of a directory starts with few, unless a `walker` does it; a
-    /// reader that comes back where the last push ended gets more each time.
+    /// Notes that the contents of `id` were asked for, by a `walker` or not, and says which siblings
+    /// to push.
     pub(crate) fn push_after_read(&mut self, id: u64, walker: bool) -> Option<Push> {
-        const FIRST: u32 = 16;
         let record = self.records.get_mut(&id)?;
         let again = std::mem::replace(&mut record.loaded, true);
-        let place = record.place;
-        let window = &mut self.records.get_mut(&place.parent)?.named.as_mut()?.window;
-        let start = place.index + 1;
-        let inside = start <= window.until && start + window.length >= window.until;
-        if window.length > 0 && inside && !again {
-            // Inside what is being pushed, or the file that started it.
-            return None;
-        }
-        let onward = window.length > 0 && place.index >= window.until;
-        window.length = match (walker, onward) {
-            (true, _) => Self::PUSH_MOST,
-            (false, true) => (window.length * 4).min(Self::PUSH_MOST),
-            (false, false) => FIRST,
-        };
-        window.until = start + window.length;
-        Some(Push { directory: place.parent, indices: start..window.until, again })
+        let Place { parent: directory, index } = record.place;
+        let indices = self.window(directory)?.after_read(index, again, walker)?;
+        Some(Push { directory, indices, again })
     }
 
     /// The push of a directory ended before this position of its list.
     pub(crate) fn pushed_until(&mut self, directory: u64, index: u32) {
-        if let Some(record) = self.records.get_mut(&directory)
-            && let Some(named) = &mut record.named
-        {
-            named.window.until = named.window.until.min(index);
+        if let Some(window) = self.window(directory) {
+            window.ended_at(index);
         }
+    }
+
+    fn window(&mut self, directory: u64) -> Option<&mut PushWindow> {
+        Some(&mut self.records.get_mut(&directory)?.named.as_mut()?.window)
     }
 
     /// Ids of all directories the kernel knows.
@@ -507,25 +381,6 @@ impl Named {
 impl<S: TreeSource> Record<S> {
     fn new(place: Place, number: u64, named: Option<Box<Named>>, node: Node<S>) -> Self {
         Self { lookups: 0, pins: 0, place, number, loaded: false, named, node }
-    }
-}
-
-fn first_number(state: StateId) -> u64 {
-    let StateId([a, b, c, d, e, f, g, h, ..]) = state;
-    u64::from_le_bytes([a, b, c, d, e, f, g, h]) & (STATE_NUMBERS - 1) | STATE_NUMBERS
-}
-
-fn next_number(number: u64) -> u64 {
-    (number + 1) & (STATE_NUMBERS - 1) | STATE_NUMBERS
-}
-
-/// The other half of the state for ids that follow from it; zero for ids that are used once.
-fn generation(id: u64, state: Option<StateId>) -> u64 {
-    match state {
-        Some(StateId([.., a, b, c, d, e, f, g, h])) if id >= STATE_NUMBERS => {
-            u64::from_le_bytes([a, b, c, d, e, f, g, h])
-        }
-        _ => 0,
     }
 }
 

@@ -40,7 +40,7 @@ pub struct MountOptions {
     /// Directory entries kept decoded between requests; about 200 bytes each.
     pub cached_entries: usize,
     /// Nodes after which the kernel is asked to drop the oldest that nobody uses. One takes about
-    /// 600 bytes here, and twice that in the kernel.
+    /// 220 bytes here, and five times that in the kernel.
     pub max_nodes: usize,
     /// Large files kept open (and verified) between requests.
     pub cached_contents: usize,

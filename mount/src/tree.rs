@@ -6,7 +6,6 @@
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use fuser::{Errno, FileAttr};
@@ -18,11 +17,10 @@ use crate::lists::{List, ListCache, ListKey};
 use crate::nodes::{Acquired, Nodes, Place, ROOT};
 use crate::options::MountOptions;
 use crate::source::{Content, Kind, Node, Stability, TreeSource};
+use crate::xattrs::Labels;
 
 /// Longer than any machine runs, and safe in the kernel's arithmetic.
 pub(crate) const FOREVER: Duration = Duration::from_secs(10 * 365 * 24 * 60 * 60);
-
-const SELINUX_XATTR: &[u8] = b"security.selinux";
 
 /// A source as it is mounted.
 pub(crate) struct Tree<S: TreeSource> {
@@ -31,8 +29,7 @@ pub(crate) struct Tree<S: TreeSource> {
     pub(crate) nodes: Mutex<Nodes<S>>,
     pub(crate) counters: Arc<Counters>,
     lists: Mutex<ListCache<S>>,
-    /// Some entry that was listed has an SELinux label.
-    labelled: AtomicBool,
+    pub(crate) labels: Labels,
 }
 
 /// A name was found: what to tell the kernel.
@@ -63,7 +60,7 @@ impl<S: TreeSource> Tree<S> {
             nodes: Mutex::new(Nodes::new(root)),
             counters: Arc::default(),
             lists: Mutex::new(ListCache::new(options.cached_entries)),
-            labelled: AtomicBool::new(false),
+            labels: Labels::default(),
             options,
         }
     }
@@ -212,10 +209,9 @@ impl<S: TreeSource> Tree<S> {
     fn list_changing(&self, id: u64, key: &S::Directory) -> Result<Arc<List<S>>, Errno> {
         self.counters.listed.one();
         let entries = self.source.list(key).map_err(|e| self.failed("list", id, &e))?;
-        if entries.iter().any(|entry| has_label(&entry.node)) {
-            self.labelled.store(true, Ordering::Relaxed);
-        }
-        Ok(Arc::new(List::new(entries)))
+        let list = List::new(entries);
+        self.labels.note(&list);
+        Ok(Arc::new(list))
     }
 
     /// The list of an immutable directory, from the cache or the source.
@@ -244,24 +240,6 @@ impl<S: TreeSource> Tree<S> {
             Kind::File { ref content, size } => Ok((content.clone(), size)),
             Kind::Directory(_) => Err(Errno::EISDIR),
             _ => Err(Errno::EINVAL),
-        }
-    }
-
-    /// The value of an xattr as captured.
-    ///
-    /// `ls -l` asks for the SELinux label of every file, and the kernel caches no answer. As long as
-    /// nothing labelled was seen, the answer is "not supported", which `ls` believes for the whole
-    /// mount; "no such attribute" would be one message for each file, each time.
-    pub(crate) fn xattr(&self, id: u64, name: &[u8]) -> Result<Vec<u8>, Errno> {
-        let nodes = self.nodes.lock();
-        let node = nodes.get(id).ok_or(Errno::ESTALE)?;
-        let xattrs = node.xattrs.as_deref().unwrap_or_default();
-        match xattrs.iter().find(|(known, _)| **known == *name) {
-            Some((_, value)) => Ok(value.to_vec()),
-            None if name == SELINUX_XATTR && !self.labelled.load(Ordering::Relaxed) => {
-                Err(Errno::EOPNOTSUPP)
-            }
-            None => Err(Errno::ENODATA),
         }
     }
 
@@ -345,11 +323,6 @@ impl<S: TreeSource> Tree<S> {
             .and_then(|list| Some(list.entries.get(place.index as usize)?.name.clone()))
             .unwrap_or_else(|| b"?".as_slice().into())
     }
-}
-
-fn has_label<S: TreeSource>(node: &Node<S>) -> bool {
-    let xattrs = node.xattrs.as_deref().unwrap_or_default();
-    xattrs.iter().any(|(name, _)| **name == *SELINUX_XATTR)
 }
 
 /// Differs when a changing directory lists something else. Attributes of entries do not count.

@@ -21,6 +21,12 @@ const MARK: &str = "NONO_IN_BACKGROUND";
 /// The log is started anew when it is longer than this, in bytes.
 const MAX_LOG_BYTES: u64 = 1 << 20;
 
+/// For glibc: freed memory goes back to the system, a block of 128 KiB at once and what is smaller when
+/// so many bytes are free at the end of a heap. The process stays for days. Unless it is set, both
+/// thresholds grow to the largest block that was ever freed, which with FUSE is the 16 MiB that the first
+/// message is read into; then next to nothing goes back. Other allocators ignore it.
+const TRIM_THRESHOLD: (&str, &str) = ("MALLOC_TRIM_THRESHOLD_", "1048576");
+
 /// What the process in the background says, once.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -49,6 +55,10 @@ pub(super) fn start<T: for<'de> Deserialize<'de>>() -> Result<T, CliError> {
     };
     let mut command = Command::new(program);
     command.args(std::env::args_os().skip(1)).env(MARK, "1");
+    let (name, bytes) = TRIM_THRESHOLD;
+    if std::env::var_os(name).is_none() {
+        command.env(name, bytes);
+    }
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(stderr);
     let mut child = command.spawn().map_err(|error| {
         CliError::failed(format!("cannot start a process in the background: {error}"))

@@ -131,6 +131,39 @@ fn a_mount_is_usable_when_the_prompt_returns_and_gone_after_umount() {
     home.refused(&["umount"], "nothing of nono is mounted");
 }
 
+/// Bytes of its own that the process in the background has in memory.
+fn own_memory(home: &Home) -> u64 {
+    let ours = |process: &Path| {
+        let environment = fs::read(process.join("environ")).unwrap_or_default();
+        let variables: Vec<_> = environment.split(|byte| *byte == 0).collect();
+        let home = format!("HOME={}", home.path.display());
+        variables.contains(&&b"NONO_IN_BACKGROUND=1"[..]) && variables.contains(&home.as_bytes())
+    };
+    let mut processes = fs::read_dir("/proc").unwrap().map(|process| process.unwrap().path());
+    let process = processes.find(|process| ours(process)).expect("it runs");
+    let status = fs::read_to_string(process.join("status")).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:")).unwrap();
+    line.trim_end_matches("kB").trim().parse::<u64>().unwrap() * 1024
+}
+
+#[test]
+#[cfg(target_env = "gnu")]
+fn what_a_large_file_took_to_verify_is_given_back() {
+    const BUFFERS: u64 = 12 << 20;
+    let Some(home) = Home::new() else { return };
+    fs::write(home.path.join("project/large"), vec![7; 40 << 20]).unwrap();
+    home.ok(&["snapshot", "project"]);
+    home.ok(&["mount"]);
+    let past = format!("snapshots/latest/latest{}/project/large", home.path.display());
+    let past = home.path.join(past);
+    fs::metadata(&past).unwrap();
+    let before = own_memory(&home);
+    assert_eq!(fs::read(&past).unwrap().len(), 40 << 20);
+    // The thread that verified may still be ending.
+    eventually("it gives back", || own_memory(&home) < before + BUFFERS / 2);
+    home.ok(&["umount"]);
+}
+
 #[test]
 fn a_part_of_the_store_can_be_mounted() {
     let Some(home) = Home::new() else { return };
