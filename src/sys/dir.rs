@@ -439,7 +439,10 @@ impl Dir {
     }
 
     /// Opens a directory of nono's own, made accessible if it is not.
-    fn open_own_dir(&self, name: &[u8]) -> Result<Self> {
+    ///
+    /// # Errors
+    /// As [`open_dir`](Self::open_dir).
+    pub(crate) fn open_own_dir(&self, name: &[u8]) -> Result<Self> {
         let inode = self.inode(name)?;
         let stat = inode.stat()?;
         if stat.kind == FileKind::Directory && stat.mode & 0o700 != 0o700 {

@@ -117,7 +117,18 @@ impl Fixture {
 
     /// The program, in the project, with nothing of the environment but a home.
     pub fn command(&self, arguments: &[&str]) -> Command {
-        let mut command = Command::new(&self.program);
+        self.placed(Command::new(&self.program), arguments)
+    }
+
+    /// The same with the usual effect of signals. Whoever started the tests may ignore some (`nohup`, a job
+    /// in the background), which is inherited.
+    pub fn command_to_be_signalled(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new("env");
+        command.args(["--default-signal=HUP,INT,QUIT"]).arg(&self.program);
+        self.placed(command, arguments)
+    }
+
+    fn placed(&self, mut command: Command, arguments: &[&str]) -> Command {
         command
             .args(arguments)
             .current_dir(self.project())
