@@ -8,12 +8,13 @@
 //! an error.
 
 use std::io::{self, Write};
+use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::plan::Skipped;
 use crate::byte_path;
-use crate::diff::{Change, Difference, EntryState};
+use crate::diff::{Change, ChangeType, Difference, EntryState};
 use crate::layout;
 use crate::object::{
     ContentHash, DecodeError, FileTime, Hasher, Reader, Writer, is_name, read_entry, write_entry,
@@ -147,6 +148,21 @@ impl Step {
         }
     }
 
+    fn into_change(self) -> Option<Change> {
+        let (old, new) = self.states();
+        let (old, new) = (old.cloned(), new.cloned());
+        let path = match self {
+            Self::Remove { path, .. }
+            | Self::RemoveDirectory { path, .. }
+            | Self::MakeDirectory { path }
+            | Self::PlaceTree { path, .. }
+            | Self::Place { path, .. }
+            | Self::Exchange { path, .. }
+            | Self::Attributes { path, .. } => path,
+        };
+        Difference { path, old, new }.into_change()
+    }
+
     /// The state of its path before, and the one after, as far as it is about that.
     pub(super) fn states(&self) -> (Option<&Arc<EntryState>>, Option<&Arc<EntryState>>) {
         match self {
@@ -162,22 +178,32 @@ impl Step {
 }
 
 impl Work {
-    /// What the steps change, sorted by path.
-    pub(super) fn changes(&self) -> Vec<Change> {
-        let mut differences = std::collections::BTreeMap::new();
-        for step in self.steps.iter().flat_map(Step::pieces) {
-            let (old, new) = step.states();
-            // A directory that becomes a file is two steps and one change.
-            let path = step.path();
-            let difference = differences.entry(path).or_insert_with(|| Difference {
-                path: path.to_vec(),
-                old: None,
-                new: None,
-            });
-            difference.old = difference.old.take().or_else(|| old.cloned());
-            difference.new = new.cloned().or_else(|| difference.new.take());
+    /// What the steps changed, sorted by path; directories before their contents. The steps become it:
+    /// there may be millions.
+    pub(super) fn into_changes(self) -> Vec<Change> {
+        let mut changes = Vec::with_capacity(self.steps.iter().map(|s| s.pieces().len()).sum());
+        for step in self.steps {
+            match step {
+                Step::PlaceTree { steps, .. } => {
+                    changes.extend(steps.into_iter().filter_map(Step::into_change));
+                }
+                step => changes.extend(step.into_change()),
+            }
         }
-        differences.values().filter_map(Difference::change).collect()
+        changes.sort_unstable_by(|a: &Change, b| {
+            byte_path::order(a.path.as_os_str().as_bytes(), b.path.as_os_str().as_bytes())
+        });
+        // A directory that becomes a file is two steps and one change.
+        changes.dedup_by(|second, first| {
+            let is_one = second.path == first.path;
+            if is_one {
+                first.change_type = ChangeType::Modified;
+                let sizes = [first.size_delta, second.size_delta];
+                first.size_delta = sizes.into_iter().flatten().reduce(|a, b| a + b);
+            }
+            is_one
+        });
+        changes
     }
 }
 
@@ -263,7 +289,6 @@ impl Journal {
                 }
                 writer.varint(work.skipped.len() as u64);
                 for skipped in &work.skipped {
-                    use std::os::unix::ffi::OsStrExt;
                     writer.bytes(skipped.path.as_os_str().as_bytes());
                     writer.bytes(skipped.reason.as_bytes());
                 }

@@ -1,15 +1,18 @@
 //! What a restore will do, as a value: made from two states, changing nothing.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
-use std::path::{Path, PathBuf};
+use std::ffi::OsString;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use serde::Serialize;
 
 use super::RestoreError;
+use super::packed::PackedPaths;
 use super::selection::{Pattern, Selected};
 use crate::byte_path;
-use crate::diff::{self, Change, Difference, EntryState, Lookup};
+use crate::diff::{self, Change, ChangeType, Difference, EntryState, Lookup};
 use crate::object::{ContentHash, LinkGroups, Node, RootTree, TreeEntry};
 use crate::path_text::{serde_path, to_path};
 use crate::snapshot::{NotCaptured, NotCapturedReason, NotCapturedSet, SnapshotManifest};
@@ -25,21 +28,36 @@ pub struct Skipped {
     pub reason: String,
 }
 
+/// What is different afterwards, sorted by path; directories before their contents. Packed, because it
+/// is looked at twice at most, and there may be millions.
+pub(super) type PlannedChanges = PackedPaths<(ChangeType, Option<i64>)>;
+
+impl PlannedChanges {
+    /// As they are told.
+    pub(super) fn told(&self) -> Vec<Change> {
+        let change = |(path, &(change_type, size_delta)): (Vec<u8>, &(_, _))| Change {
+            path: PathBuf::from(OsString::from_vec(path)),
+            change_type,
+            size_delta,
+        };
+        self.iter().map(change).collect()
+    }
+}
+
 /// The steps of a restore, in the order in which they are taken.
 #[derive(Debug, Clone, Default)]
-pub struct RestorePlan {
-    /// What is different afterwards, sorted by path; directories before their contents.
-    pub changes: Vec<Change>,
+pub(super) struct RestorePlan {
+    pub(super) changes: PlannedChanges,
     /// What stays as it is, and why.
-    pub skipped: Vec<Skipped>,
+    pub(super) skipped: Vec<Skipped>,
     /// Bytes of file contents that are written.
-    pub bytes_to_write: u64,
+    pub(super) bytes_to_write: u64,
     pub(super) actions: Actions,
 }
 
 impl RestorePlan {
     /// Whether there is nothing to do.
-    pub fn is_empty(&self) -> bool {
+    pub(super) fn is_empty(&self) -> bool {
         self.actions.is_empty()
     }
 }
@@ -109,17 +127,16 @@ pub(super) fn plan(
     current_left_out: &[NotCaptured],
     target: &SnapshotManifest,
 ) -> Result<RestorePlan, StoreError> {
-    let differences = diff::compare(store, current_root, &target.merkle_root)?;
     let mut planner = Planner {
         plan: RestorePlan::default(),
         kept: HashSet::new(),
-        holds_device: directories_with_devices(&differences),
+        holds_device: directories_with_devices(store, current_root, &target.merkle_root)?,
         // What the capture of the current state could not see is in the way, and stays.
         current_left_out: NotCapturedSet::of(&target.roots, current_left_out),
         unknown: NotCapturedSet::new(target),
     };
-    for difference in differences {
-        planner.difference(difference);
+    for difference in diff::differences(store, current_root, &target.merkle_root)? {
+        planner.difference(difference?);
     }
     planner.plan.actions.sort_puts();
     let current = read_root_tree(store, current_root)?;
@@ -129,19 +146,21 @@ pub(super) fn plan(
 }
 
 /// Directories above a device that is not in the target: it cannot be brought back, so it stays, and
-/// they with it.
-fn directories_with_devices(differences: &[Difference]) -> HashSet<Vec<u8>> {
+/// they with it. All differences are looked at for that alone, because keeping them takes more than
+/// finding them once more.
+fn directories_with_devices(
+    store: &dyn ObjectSource,
+    current_root: &ContentHash,
+    target_root: &ContentHash,
+) -> Result<HashSet<Vec<u8>>, StoreError> {
     let mut found = HashSet::new();
-    for difference in differences {
-        let is_device = difference
-            .old
-            .as_ref()
-            .is_some_and(|old| matches!(old.node, Node::CharDevice(_) | Node::BlockDevice(_)));
-        if is_device {
-            found.extend(byte_path::ancestors(&difference.path).map(<[u8]>::to_vec));
+    for difference in diff::differences(store, current_root, target_root)? {
+        let Difference { path, old, .. } = difference?;
+        if old.is_some_and(|old| matches!(old.node, Node::CharDevice(_) | Node::BlockDevice(_))) {
+            found.extend(byte_path::ancestors(&path).map(<[u8]>::to_vec));
         }
     }
-    found
+    Ok(found)
 }
 
 struct Planner<'a> {
@@ -163,30 +182,45 @@ impl Planner<'_> {
         !self.kept.is_empty() && byte_path::ancestors(path).any(|dir| self.kept.contains(dir))
     }
 
+    /// Whether it is about a directory that is there and excluded: the target holds it only for what is
+    /// force-included below.
+    fn is_there_excluded(&self, Difference { path, old, new }: &Difference) -> bool {
+        let is_directory = |state: &EntryState| matches!(state.node, Node::Directory { .. });
+        old.is_none()
+            && new.as_deref().is_some_and(is_directory)
+            && matches!(
+                self.current_left_out.reason(path),
+                Some(NotCapturedReason::Excluded { .. })
+            )
+    }
+
     /// Differences come sorted: a directory before what is in it. There may be millions, so path and
     /// states are handed on and not copied.
     fn difference(&mut self, difference: Difference) {
         if self.is_kept(&difference.path) {
             return;
         }
-        let change = difference.change();
+        if self.is_there_excluded(&difference) {
+            return;
+        }
+        let told = difference.told();
         let Difference { path, old, new } = difference;
+        if new.is_none() && self.unknown.reason(&path).is_some() {
+            // The snapshot does not know whether it was there: it is not the session's work.
+            if old.is_some_and(|current| matches!(current.node, Node::Directory { .. })) {
+                self.kept.insert(path);
+            }
+            return;
+        }
+        if let Some(told) = told {
+            self.plan.changes.push(&path, told);
+        }
         match (old, new) {
             (None, None) => {}
-            (Some(current), None) => {
-                if self.unknown.reason(&path).is_some() {
-                    // The snapshot does not know whether it was there: it is not the session's work.
-                    if matches!(current.node, Node::Directory { .. }) {
-                        self.kept.insert(path);
-                    }
-                    return;
-                }
-                self.remove(path, current);
-            }
+            (Some(current), None) => self.remove(path, current),
             (None, Some(target)) => self.create(path, target),
             (Some(current), Some(target)) => self.change(path, current, target),
         }
-        self.plan.changes.extend(change);
     }
 
     fn remove(&mut self, path: Vec<u8>, current: Arc<EntryState>) {
@@ -206,12 +240,6 @@ impl Planner<'_> {
 
     fn create(&mut self, path: Vec<u8>, target: Arc<EntryState>) {
         let reason = self.current_left_out.reason(&path);
-        if let (Some(NotCapturedReason::Excluded { .. }), Node::Directory { .. }) =
-            (reason, &target.node)
-        {
-            // It is there and excluded; the target holds it only for what is force-included below.
-            return;
-        }
         if let Some(reason) = reason {
             let reason = format!("what is there now could not be captured: {reason}");
             self.skip(&path, reason);
@@ -368,9 +396,11 @@ impl Planner<'_> {
 
     fn finish(self, renewed: Vec<Put>) -> RestorePlan {
         let mut plan = self.plan;
-        let skipped = plan.skipped.iter().map(|skip| skip.path.as_path());
-        let skipped: HashSet<&Path> = skipped.collect();
-        plan.changes.retain(|change| !skipped.contains(change.path.as_path()));
+        let skipped = plan.skipped.iter().map(|skip| skip.path.as_os_str().as_bytes());
+        let skipped: HashSet<&[u8]> = skipped.collect();
+        if !skipped.is_empty() {
+            plan.changes.retain(|path| !skipped.contains(path));
+        }
         let actions = &mut plan.actions;
         actions.removals.reverse();
         // Stable, so that the order does not depend on how many there are of one depth.
