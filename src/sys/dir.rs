@@ -14,6 +14,7 @@ use rustix::io::Errno;
 
 use super::error::{IoContext, Result};
 use super::fail_point::{self, Operation, Place};
+use super::frozen;
 use super::inode::Inode;
 use super::stat::{FileKind, FileSystemSpace, Stat};
 use super::xattr::{self, XattrPairs};
@@ -345,6 +346,7 @@ impl Dir {
         fail_point::around(Operation::Rename(Place(self, name), Place(target, new_name)), || {
             rustix::fs::renameat(&self.fd, name, &target.fd, new_name)
         })
+        .map_err(|errno| frozen::explain(errno, &[(self, name), (target, new_name)]))
         .at("rename", &target.path_of(new_name))
     }
 
@@ -380,6 +382,7 @@ impl Dir {
         fail_point::around(operation, || {
             rustix::fs::renameat_with(&self.fd, name, &target.fd, new_name, flags)
         })
+        .map_err(|errno| frozen::explain(errno, &[(self, name), (target, new_name)]))
         .at("rename", &target.path_of(new_name))
     }
 
@@ -391,6 +394,7 @@ impl Dir {
         fail_point::around(Operation::Remove(Place(self, name)), || {
             rustix::fs::unlinkat(&self.fd, name, AtFlags::empty())
         })
+        .map_err(|errno| frozen::explain(errno, &[(self, name)]))
         .at("remove", &self.path_of(name))
     }
 
@@ -402,6 +406,7 @@ impl Dir {
         fail_point::around(Operation::RemoveDir(Place(self, name)), || {
             rustix::fs::unlinkat(&self.fd, name, AtFlags::REMOVEDIR)
         })
+        .map_err(|errno| frozen::explain(errno, &[(self, name)]))
         .at("remove the directory", &self.path_of(name))
     }
 

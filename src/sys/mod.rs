@@ -17,6 +17,7 @@ mod early_flush;
 mod error;
 mod fail_point;
 mod file;
+mod frozen;
 mod inode;
 mod lock;
 #[cfg(feature = "fail-points")]

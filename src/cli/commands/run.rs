@@ -133,6 +133,8 @@ pub(in crate::cli) fn run(args: &RunArgs, store: &StoreArgs, context: &Context) 
     }
     if let (Ok(_), Ok((last, changes))) = (&ended, &finished) {
         commands::snapshot::report_missing(last, Some(&baseline), context);
+        let patterns = &args.capture.rollback_exclude;
+        commands::snapshot::report_idle_patterns(patterns, &[&baseline, last], context);
         let summary = match changes.as_slice() {
             [] => "nothing changed".to_owned(),
             changes => summary_line(&ChangeSummary::of(changes), &Palette::coloured()),
