@@ -113,15 +113,18 @@ fn remove_garbage(
     survey: &Survey,
     options: &CleanupOptions<'_>,
 ) -> Result<(), CleanupError> {
-    let aside = survey.quarantined.iter().map(|quarantined| &quarantined.object);
-    let removed = || survey.garbage.iter().chain(aside.clone());
-    let bytes = removed().map(|found| found.size).fold(0, u64::saturating_add);
-    let expected = Amount { entries: removed().count() as u64, bytes };
+    let bytes = survey.removed().map(|found| found.size).fold(0, u64::saturating_add);
+    let expected = Amount { entries: survey.removed().count() as u64, bytes };
     options.progress.begin(Stage::Remove, Some(expected));
     let old = store.generation()?;
-    let new = if survey.garbage.is_empty() { None } else { Some(store.renew_generation()?) };
+    let vanishing = || survey.garbage.iter().chain(&survey.packs.garbage);
+    let new = if vanishing().next().is_none() { None } else { Some(store.renew_generation()?) };
     for found in &survey.garbage {
         store.remove(&found.hash, lock)?;
+        options.progress.advance(1, found.size);
+    }
+    store.rewrite_packs(&survey.packs.rewrites, lock)?;
+    for found in &survey.packs.garbage {
         options.progress.advance(1, found.size);
     }
     for quarantined in &survey.quarantined {
@@ -129,7 +132,7 @@ fn remove_garbage(
         options.progress.advance(1, quarantined.object.size);
     }
     if let (Some(old), Some(new)) = (old, new) {
-        let gone: HashSet<_> = survey.garbage.iter().map(|found| found.hash).collect();
+        let gone: HashSet<_> = vanishing().map(|found| found.hash).collect();
         root.carry_stat_caches([&old, &new], |hash| gone.contains(hash));
     }
     store.remove_temporary_files(lock)?;

@@ -12,6 +12,8 @@
 //! - Objects of removed sessions go at once, whatever their age: a manifest named them, so nobody
 //!   is still writing them. Other unneeded objects are what an interrupted snapshot left, and go
 //!   when they are older than a grace time.
+//! - An unneeded object in a pack goes when the pack is rewritten, which copies its neighbours: as soon
+//!   as a fifth of the pack is unneeded, or at once where that is asked for.
 //! - What lies in quarantine stays as long as a session needs the object under whose name it was
 //!   found.
 //! - A new generation of the store begins before the first object goes, so that no stat cache
@@ -20,6 +22,7 @@
 
 mod apply;
 mod mark;
+mod packs;
 mod plan;
 mod store_root;
 mod survey;
@@ -51,6 +54,9 @@ pub const DEFAULT_GRACE: Duration = Duration::from_secs(60 * 60);
 pub struct CleanupOptions<'a> {
     /// Objects that no session ever named stay until they are this old.
     pub grace: Duration,
+    /// Whether every pack is rewritten that holds something unneeded. Otherwise only those are in which
+    /// it is a fifth or more.
+    pub compact: bool,
     /// Worker threads; 0 is one for each core.
     pub threads: usize,
     /// Told of every list that is read, then of every object that is removed. Asked whether to stop as long
@@ -60,7 +66,7 @@ pub struct CleanupOptions<'a> {
 
 impl Default for CleanupOptions<'_> {
     fn default() -> Self {
-        Self { grace: DEFAULT_GRACE, threads: 0, progress: &NoProgress }
+        Self { grace: DEFAULT_GRACE, compact: false, threads: 0, progress: &NoProgress }
     }
 }
 
@@ -68,6 +74,7 @@ impl std::fmt::Debug for CleanupOptions<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("CleanupOptions")
             .field("grace", &self.grace)
+            .field("compact", &self.compact)
             .field("threads", &self.threads)
             .finish_non_exhaustive()
     }
@@ -100,6 +107,11 @@ pub struct CleanupReport {
     pub objects_kept_young: u64,
     /// Lengths of those objects in bytes, added up.
     pub bytes_kept_young: u64,
+    /// Objects that nothing needs and that stay in packs with others, because too little of a pack
+    /// would be freed.
+    pub objects_kept_packed: u64,
+    /// Lengths of those objects in bytes, added up.
+    pub bytes_kept_packed: u64,
 }
 
 impl CleanupReport {

@@ -6,6 +6,7 @@ use std::time::Duration;
 use rayon::prelude::*;
 
 use super::mark::Marks;
+use super::packs::{Need, Packs};
 use super::store_root::{ObjectsPlace, StoreRoot, identity};
 use super::{CleanupError, CleanupOptions, CleanupReport};
 use crate::object::FileTime;
@@ -17,8 +18,10 @@ use crate::sys;
 /// What a cleanup would free.
 #[derive(Default)]
 pub(super) struct Survey {
-    /// Objects of the shared store that go.
+    /// Objects of the shared store that go, each with its file.
     pub(super) garbage: Vec<FoundObject>,
+    /// Packs of which something goes.
+    pub(super) packs: Packs,
     /// What lies in quarantine for objects that nothing needs any more.
     pub(super) quarantined: Vec<Quarantined>,
     /// Objects that go with the sessions that have their own.
@@ -121,22 +124,41 @@ impl Survey {
             self.young_count += sorted.young_count;
             self.young_bytes = self.young_bytes.saturating_add(sorted.young_bytes);
         }
+        self.packs = Packs::new(store, options, |found| {
+            if kept.contains(&found.hash) {
+                Need::Kept
+            } else if released.contains(&found.hash)
+                || is_older(found.stored_at, now, options.grace)
+            {
+                Need::Garbage
+            } else {
+                Need::Young
+            }
+        })?;
+        self.young_count += self.packs.young.count;
+        self.young_bytes = self.young_bytes.saturating_add(self.packs.young.bytes);
         self.kept_bytes = kept.bytes();
         Ok(())
     }
 
-    /// Bytes of the shared objects that stay.
+    /// Every object that goes.
+    pub(super) fn removed(&self) -> impl Iterator<Item = &FoundObject> {
+        let aside = self.quarantined.iter().map(|quarantined| &quarantined.object);
+        self.garbage.iter().chain(&self.packs.garbage).chain(aside)
+    }
+
+    /// Bytes of the shared objects that stay, without what only waits for its pack to be rewritten.
     pub(super) fn remaining_bytes(&self) -> u64 {
         self.kept_bytes.saturating_add(self.young_bytes)
     }
 
     /// Fills in the numbers.
     pub(super) fn report(&self, mut report: CleanupReport) -> CleanupReport {
-        let aside = self.quarantined.iter().map(|quarantined| &quarantined.object);
-        let removed = || self.garbage.iter().chain(aside.clone());
-        report.objects_removed = self.own_count + removed().count() as u64;
+        report.objects_removed = self.own_count + self.removed().count() as u64;
         report.bytes_freed =
-            removed().map(|found| found.size).fold(self.own_bytes, u64::saturating_add);
+            self.removed().map(|found| found.size).fold(self.own_bytes, u64::saturating_add);
+        report.objects_kept_packed = self.packs.left.count;
+        report.bytes_kept_packed = self.packs.left.bytes;
         report.objects_kept_young = self.young_count;
         report.bytes_kept_young = self.young_bytes;
         report

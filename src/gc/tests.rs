@@ -692,6 +692,8 @@ fn a_report_has_the_documented_json() {
         "bytes_freed": 0,
         "objects_kept_young": 0,
         "bytes_kept_young": 0,
+        "objects_kept_packed": 0,
+        "bytes_kept_packed": 0,
     });
     assert_eq!(serde_json::to_value(report).unwrap(), expected);
 }

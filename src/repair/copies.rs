@@ -53,12 +53,11 @@ impl OtherStores {
     ) -> Result<Option<Source>, RepairError> {
         for other in &self.stores {
             let Ok(object) = other.open_object(&damaged.hash) else { continue };
-            let stat = sys::stat_open_file(object.file(), object.path())?;
             // Another store may claim lengths that nobody can read to the end.
-            if !damaged.used_as.may_have(stat.size) {
+            if !damaged.used_as.may_have(object.size()) {
                 continue;
             }
-            match store.offer_file(&damaged.hash, object.file(), &stat, transfer, lock) {
+            match store.offer_object(&object, transfer, lock) {
                 Ok(offered) => {
                     let from = Source::Store { path: object.path().to_owned() };
                     if let Some(from) = taken(&offered, from) {

@@ -85,7 +85,7 @@ pub enum Source {
         #[serde(with = "serde_path")]
         path: PathBuf,
     },
-    /// An object or manifest of another store.
+    /// An object or manifest of another store, or another place of the same one.
     Store {
         /// The object or manifest.
         #[serde(with = "serde_path")]

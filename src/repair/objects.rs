@@ -67,12 +67,26 @@ impl<'a> Objects<'a> {
     pub(super) fn repair(&mut self, options: &RepairOptions<'_>) -> Result<(), RepairError> {
         let Some(lock) = self.lock.take() else { return Ok(()) };
         let (mut buffer, progress) = (Vec::new(), Uncounted(options.verify.progress));
+        let salvaged = self.store.salvage_packs(&lock)?;
         for damaged in self.damaged {
             match self.confirm(damaged, &mut Transfer::new(&mut buffer, &progress))? {
                 Confirmed::Missing => drop(self.wanted.insert(damaged.hash, damaged.used_as)),
                 Confirmed::Damaged => {
                     self.quarantined.extend(self.store.quarantine(&damaged.hash, &lock)?);
                     self.wanted.insert(damaged.hash, damaged.used_as);
+                    // Behind a file of its own there may be an intact one in a pack.
+                    let behind = self.store.open_object(&damaged.hash).and_then(|object| {
+                        object.verify(&mut Transfer::new(&mut buffer, &progress))?;
+                        Ok(object.path().to_owned())
+                    });
+                    if let Ok(path) = behind {
+                        self.is_repaired(damaged.hash, Source::Store { path });
+                    }
+                }
+                Confirmed::Intact if salvaged.contains(&damaged.hash) => {
+                    let path = self.store.object_path(&damaged.hash);
+                    self.wanted.insert(damaged.hash, damaged.used_as);
+                    self.is_repaired(damaged.hash, Source::Store { path });
                 }
                 Confirmed::Intact => {
                     let reason = format!("its bytes are the recorded ones, but {}", damaged.reason);
@@ -109,6 +123,7 @@ impl<'a> Objects<'a> {
                 self.is_repaired(hash, from);
             }
         }
+        self.store.purge_packs(&lock)?;
         // What is reported as whole again is on the disk.
         self.store.sync()?;
         Ok(())

@@ -15,7 +15,6 @@ use crate::store::{
     LocalStore, ObjectFile, ObjectSource, StoreError, Transfer, read_links, read_root_tree,
     read_tree,
 };
-use crate::sys;
 
 /// So many trees are read before the files in them.
 const TREES_AT_ONCE: usize = 1024;
@@ -70,7 +69,7 @@ struct OnDisk<'a>(&'a LocalStore);
 impl OnDisk<'_> {
     fn open(&self, hash: &ContentHash) -> Result<ObjectFile, StoreError> {
         let object = self.0.open_object(hash)?;
-        sys::drop_cached_pages(object.file(), 0, object.size());
+        object.drop_cached_pages();
         Ok(object)
     }
 }

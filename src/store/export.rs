@@ -27,40 +27,52 @@ pub(super) fn export(
         let reason = format!("it has {} bytes instead of {size}", object.size());
         return Err(StoreError::Corrupt { hash: *hash, path: object.path().to_owned(), reason });
     }
-    let cloned = size > REFLINK_BYTES && sys::reflink(object.file(), target, object.path())?;
-    let found = if cloned {
-        // The clone is checked, so that what is restored is what was checked.
-        hash_object(target, size, object.is_sparse(), transfer)
-            .map_err(|error| error.at("read back", object.path()))?
-    } else {
-        copy(&object, target, transfer)?
+    let found = match object.file() {
+        None => copy_small(&object, target, transfer)?,
+        Some(file) if size > REFLINK_BYTES && sys::reflink(file, target, object.path())? => {
+            // The clone is checked, so that what is restored is what was checked.
+            hash_object(target, size, object.is_sparse(), transfer)
+                .map_err(|error| error.at("read back", object.path()))?
+        }
+        Some(file) => copy(&object, file, target, transfer)?,
     };
     if found == (*hash, size) { Ok(()) } else { Err(object.corrupt()) }
 }
 
-fn copy(
+fn copy_small(
     object: &ObjectFile,
     target: &File,
     transfer: &mut Transfer<'_>,
 ) -> Result<(ContentHash, u64), StoreError> {
-    let copied =
-        hash_ranges(object.file(), object.size(), object.is_sparse(), transfer, |offset, bytes| {
-            target.write_all_at(bytes, offset)
-        });
-    let written = |error: io::Error| sys::Error {
-        operation: "write the contents of",
-        path: object.path().to_owned(),
-        source: error,
-    };
+    object.read_whole(transfer.buffer)?;
+    let found = (ContentHash::of(transfer.buffer), transfer.buffer.len() as u64);
+    target.write_all_at(transfer.buffer, 0).map_err(|error| written(object, error))?;
+    Ok(found)
+}
+
+fn written(object: &ObjectFile, source: io::Error) -> sys::Error {
+    let path = object.path().to_owned();
+    sys::Error { operation: "write the contents of", path, source }
+}
+
+fn copy(
+    object: &ObjectFile,
+    file: &File,
+    target: &File,
+    transfer: &mut Transfer<'_>,
+) -> Result<(ContentHash, u64), StoreError> {
+    let copied = hash_ranges(file, object.size(), object.is_sparse(), transfer, |offset, bytes| {
+        target.write_all_at(bytes, offset)
+    });
     let copied = copied.map_err(|error| match error {
         RangeError::Read(source) => {
             sys::Error { operation: "read", path: object.path().to_owned(), source }.into()
         }
-        RangeError::Copy(error) => written(error).into(),
+        RangeError::Copy(error) => written(object, error).into(),
         RangeError::Stopped => StoreError::Cancelled,
     })?;
     if object.is_sparse() {
-        target.set_len(copied.1).map_err(written)?;
+        target.set_len(copied.1).map_err(|error| written(object, error))?;
     }
     Ok(copied)
 }

@@ -68,10 +68,9 @@ fn import_small(
     size: u64,
     transfer: &mut Transfer<'_>,
 ) -> Result<Imported, ImportError> {
-    transfer.buffer.resize(size as usize, 0);
-    let len = sys::read_full_at(source, transfer.buffer, 0).map_err(ImportError::Source)?;
-    let stored = super::ObjectStore::write(store, &transfer.buffer[..len])?;
-    Ok(Imported { hash: stored.hash, size: len as u64, is_new: stored.is_new })
+    let bytes = transfer.read_small(source, size).map_err(ImportError::Source)?;
+    let stored = super::ObjectStore::write(store, bytes)?;
+    Ok(Imported { hash: stored.hash, size: bytes.len() as u64, is_new: stored.is_new })
 }
 
 fn import_large(

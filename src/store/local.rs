@@ -3,9 +3,11 @@
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::import;
+use super::packs::{Pack, PackWriter, Packs, Span};
 use super::{
     ImportError, Imported, ObjectSource, ObjectStore, StoreError, Stored, Transfer, export,
 };
@@ -23,6 +25,7 @@ pub struct LocalStore {
     dir: Dir,
     /// Fan-out directories that are known to exist.
     prefixes: Box<[AtomicBool; 256]>,
+    packs: Packs,
 }
 
 /// The store's lock, released when dropped.
@@ -49,7 +52,8 @@ impl LocalStore {
     /// When it is missing or not a directory.
     pub fn open(path: &Path) -> Result<Self, StoreError> {
         let dir = Dir::open(path)?;
-        Ok(Self { dir, prefixes: Box::new([const { AtomicBool::new(false) }; 256]) })
+        let prefixes = Box::new([const { AtomicBool::new(false) }; 256]);
+        Ok(Self { dir, prefixes, packs: Packs::default() })
     }
 
     /// Opens the objects below `path`, making the directory when it is missing.
@@ -70,9 +74,19 @@ impl LocalStore {
         &self.dir
     }
 
-    /// Where an object is or would be.
+    pub(super) fn packs(&self) -> &Packs {
+        &self.packs
+    }
+
+    /// Where an object is or would be: a file of its own, or a pack.
     pub fn object_path(&self, hash: &ContentHash) -> PathBuf {
-        self.dir.path_of(&relative_name(hash))
+        let name = relative_name(hash);
+        let is_own = self.dir.try_stat(&name).is_ok_and(|stat| stat.is_some());
+        let packed = if is_own { Ok(None) } else { self.packs.find(&self.dir, hash, false) };
+        match packed {
+            Ok(Some((pack, _))) => pack.path().to_owned(),
+            _ => self.dir.path_of(&name),
+        }
     }
 
     /// Locks the store against the collector, for as long as a snapshot is written.
@@ -80,7 +94,13 @@ impl LocalStore {
     /// # Errors
     /// When the lock file cannot be made.
     pub fn lock_shared(&self) -> Result<StoreLock, StoreError> {
-        Ok(StoreLock { _lock: FileLock::shared(&self.dir.path().join(LOCK_NAME))? })
+        self.locked(FileLock::shared(&self.dir.path().join(LOCK_NAME))?)
+    }
+
+    /// What may be counted on is known anew: packs may have been removed before the lock was there.
+    fn locked(&self, lock: FileLock) -> Result<StoreLock, StoreError> {
+        self.packs.refresh(&self.dir)?;
+        Ok(StoreLock { _lock: lock })
     }
 
     /// As [`lock_shared`](Self::lock_shared), without waiting. `None`: the collector is at work.
@@ -89,7 +109,7 @@ impl LocalStore {
     /// When the lock file cannot be made.
     pub fn try_lock_shared(&self) -> Result<Option<StoreLock>, StoreError> {
         let lock = FileLock::try_shared(&self.dir.path().join(LOCK_NAME))?;
-        Ok(lock.map(|lock| StoreLock { _lock: lock }))
+        lock.map(|lock| self.locked(lock)).transpose()
     }
 
     /// Whether `path` is a directory of objects, made by this program or for it: empty, or with the
@@ -116,17 +136,20 @@ impl LocalStore {
     /// # Errors
     /// When the lock file cannot be made.
     pub fn lock_exclusive(&self) -> Result<StoreLock, StoreError> {
-        Ok(StoreLock { _lock: FileLock::exclusive(&self.dir.path().join(LOCK_NAME))? })
+        self.locked(FileLock::exclusive(&self.dir.path().join(LOCK_NAME))?)
     }
 
     /// Changes whenever objects may have been removed: what a cache knew to be stored under another
     /// generation has to be looked up again.
     ///
-    /// `None` before the first writer came.
+    /// `None` before the first writer came, and while a pack is damaged: nobody knows what was in it.
     ///
     /// # Errors
     /// When it cannot be read.
     pub fn generation(&self) -> Result<Option<[u8; 16]>, StoreError> {
+        if self.packs.has_unreadable(&self.dir)? {
+            return Ok(None);
+        }
         match self.dir.read(GENERATION_NAME, 16) {
             Ok(bytes) => Ok(bytes.try_into().ok()),
             Err(error) if error.is_gone() => Ok(None),
@@ -182,24 +205,48 @@ impl LocalStore {
     /// [`StoreError::Missing`], or [`StoreError::Corrupt`] for what is not a regular file.
     pub fn open_object(&self, hash: &ContentHash) -> Result<ObjectFile, StoreError> {
         let name = relative_name(hash);
-        let path = self.dir.path_of(&name);
         let file = match self.dir.open_file(&name, true) {
             Ok(file) => file,
-            Err(error) if error.is_gone() => {
-                return Err(StoreError::Missing { hash: *hash, path });
-            }
+            Err(error) if error.is_gone() => return self.open_packed(hash),
             Err(error) if error.is_symlink_in_path() => {
                 let reason = "a symlink stands in its place".to_owned();
+                let path = self.dir.path_of(&name);
                 return Err(StoreError::Corrupt { hash: *hash, path, reason });
             }
             Err(error) => return Err(error.into()),
         };
+        let path = self.dir.path_of(&name);
         let stat = self.dir.stat_file(&file, &name)?;
         if stat.kind != FileKind::File {
             let reason = "it is not a regular file".to_owned();
             return Err(StoreError::Corrupt { hash: *hash, path, reason });
         }
-        Ok(ObjectFile { file, size: stat.size, sparse: stat.is_sparse(), hash: *hash, path })
+        let (size, sparse) = (stat.size, stat.is_sparse());
+        Ok(ObjectFile { place: Place::Own(file), size, sparse, hash: *hash, path })
+    }
+
+    fn open_packed(&self, hash: &ContentHash) -> Result<ObjectFile, StoreError> {
+        let Some((pack, span)) = self.packs.find(&self.dir, hash, true)? else {
+            let path = self.dir.path_of(&relative_name(hash));
+            return Err(StoreError::Missing { hash: *hash, path });
+        };
+        let (size, path) = (span.len(), pack.path().to_owned());
+        let place = Place::Packed(pack, span);
+        Ok(ObjectFile { place, size, sparse: false, hash: *hash, path })
+    }
+
+    /// Gives a pack its name. What is in it can be found from now on.
+    pub(super) fn seal(&self, pack: PackWriter<'_>) -> Result<(), StoreError> {
+        pack.seal()?;
+        self.packs.refresh(&self.dir)?;
+        Ok(())
+    }
+
+    /// Stores bytes in a file of their own. `false` when there was one.
+    pub(super) fn write_own(&self, hash: &ContentHash, bytes: &[u8]) -> Result<bool, StoreError> {
+        let temp = TempFile::new(&self.dir, OBJECT_MODE)?;
+        io::Write::write_all(&mut temp.file(), bytes).at("write an object in", self.dir.path())?;
+        self.adopt(&temp, hash, bytes.len() as u64)
     }
 
     /// Fills the empty file `target` with an object of `size` bytes. Every byte is checked before this
@@ -271,7 +318,7 @@ impl LocalStore {
         if temp.persist(&self.dir, &name)? {
             return Ok(true);
         }
-        if self.contains(hash, size)? {
+        if self.has_own(hash, size)? {
             return Ok(false);
         }
         // What has the name is not the object: it was cut short by a power failure, or worse. The
@@ -295,10 +342,25 @@ impl LocalStore {
         Ok(())
     }
 
-    /// Calls `visit` for every object, one fan-out directory after the other.
+    /// Whether an object has a file of its own.
+    fn has_own(&self, hash: &ContentHash, size: u64) -> Result<bool, StoreError> {
+        let stat = self.dir.try_stat(&relative_name(hash))?;
+        Ok(stat.is_some_and(|stat| stat.kind == FileKind::File && stat.size == size))
+    }
+
+    /// All packs that can be read. An object that has a file of its own too is read from that.
     ///
     /// # Errors
-    /// What `visit` returns, or a directory that cannot be read.
+    /// When they cannot be listed.
+    pub(crate) fn all_packs(&self) -> Result<Vec<Arc<Pack>>, StoreError> {
+        self.packs.all(&self.dir)
+    }
+
+    /// Calls `visit` for every object, one fan-out directory after the other, then one pack after the
+    /// other. One that is in several places is told of for each.
+    ///
+    /// # Errors
+    /// What `visit` returns, or a directory or pack that cannot be read.
     pub fn for_each_object<E: From<StoreError>>(
         &self,
         visit: impl FnMut(FoundObject) -> Result<(), E>,
@@ -309,10 +371,14 @@ impl LocalStore {
                 found?.into_iter().try_for_each(&mut visit)?;
                 Ok(visit)
             })
-            .map(drop)
+            .and_then(|mut visit| {
+                self.all_packs()?
+                    .iter()
+                    .try_for_each(|pack| pack.objects()?.into_iter().try_for_each(&mut visit))
+            })
     }
 
-    /// The wanted ones among the objects whose hashes begin with a byte: one fan-out directory. To look
+    /// The wanted ones among the objects with files of their own whose hashes begin with a byte: one fan-out directory. To look
     /// at an object costs more than to find it, so only those are looked at.
     ///
     /// # Errors
@@ -382,9 +448,8 @@ impl ObjectSource for LocalStore {
             let reason = format!("it has {} bytes, more than such an object may have", object.size);
             return Err(StoreError::Corrupt { hash: *hash, path: object.path, reason });
         }
-        let mut bytes = vec![0; object.size as usize];
-        let len = sys::read_full_at(&object.file, &mut bytes, 0).at("read", &object.path)?;
-        bytes.truncate(len);
+        let mut bytes = Vec::new();
+        object.read_whole(&mut bytes)?;
         if ContentHash::of(&bytes) != *hash {
             return Err(object.corrupt());
         }
@@ -394,8 +459,15 @@ impl ObjectSource for LocalStore {
 
 impl ObjectStore for LocalStore {
     fn contains(&self, hash: &ContentHash, size: u64) -> Result<bool, StoreError> {
-        let stat = self.dir.try_stat(&relative_name(hash))?;
-        Ok(stat.is_some_and(|stat| stat.kind == FileKind::File && stat.size == size))
+        if self.has_own(hash, size)? {
+            return Ok(true);
+        }
+        match self.packs.find(&self.dir, hash, false) {
+            Ok(packed) => Ok(packed.is_some_and(|(_, span)| span.len() == size)),
+            // What cannot be found cannot be counted on.
+            Err(error) if error.is_damage() => Ok(false),
+            Err(error) => Err(error),
+        }
     }
 
     fn write(&self, bytes: &[u8]) -> Result<Stored, StoreError> {
@@ -403,9 +475,7 @@ impl ObjectStore for LocalStore {
         if self.contains(&hash, bytes.len() as u64)? {
             return Ok(Stored { hash, is_new: false });
         }
-        let temp = TempFile::new(&self.dir, OBJECT_MODE)?;
-        io::Write::write_all(&mut temp.file(), bytes).at("write an object in", self.dir.path())?;
-        let is_new = self.adopt(&temp, &hash, bytes.len() as u64)?;
+        let is_new = self.write_own(&hash, bytes)?;
         Ok(Stored { hash, is_new })
     }
 
@@ -423,11 +493,17 @@ impl ObjectStore for LocalStore {
 /// An open object.
 #[derive(Debug)]
 pub struct ObjectFile {
-    file: File,
+    place: Place,
     size: u64,
     sparse: bool,
     hash: ContentHash,
     path: PathBuf,
+}
+
+#[derive(Debug)]
+enum Place {
+    Own(File),
+    Packed(Arc<Pack>, Span),
 }
 
 impl ObjectFile {
@@ -436,8 +512,14 @@ impl ObjectFile {
     /// # Errors
     /// [`StoreError::Corrupt`], a failed read, or [`StoreError::Cancelled`].
     pub fn verify(&self, transfer: &mut Transfer<'_>) -> Result<(), StoreError> {
-        let (hash, len) = import::hash_object(&self.file, self.size, self.sparse, transfer)
-            .map_err(|error| error.at("read", &self.path))?;
+        let (hash, len) = match &self.place {
+            Place::Own(file) => import::hash_object(file, self.size, self.sparse, transfer)
+                .map_err(|error| error.at("read", &self.path))?,
+            Place::Packed(..) => {
+                self.read_whole(transfer.buffer)?;
+                (ContentHash::of(transfer.buffer), transfer.buffer.len() as u64)
+            }
+        };
         if hash == self.hash && len == self.size { Ok(()) } else { Err(self.corrupt()) }
     }
 
@@ -449,9 +531,60 @@ impl ObjectFile {
         }
     }
 
-    /// The file, for positioned reads.
-    pub fn file(&self) -> &File {
-        &self.file
+    /// Its file, for positioned reads. `None` for one in a pack, which is small.
+    pub fn file(&self) -> Option<&File> {
+        match &self.place {
+            Place::Own(file) => Some(file),
+            Place::Packed(..) => None,
+        }
+    }
+
+    /// As [`file`](Self::file), to be kept.
+    pub(crate) fn into_file(self) -> Option<File> {
+        match self.place {
+            Place::Own(file) => Some(file),
+            Place::Packed(..) => None,
+        }
+    }
+
+    /// Reads until the buffer is full or the object ends, unchecked.
+    ///
+    /// # Errors
+    /// As `pread`.
+    pub fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+        match &self.place {
+            Place::Own(file) => sys::read_full_at(file, buffer, offset),
+            Place::Packed(pack, span) => pack.read_at(*span, buffer, offset),
+        }
+    }
+
+    /// Reads all bytes, unchecked: fewer if it was cut short.
+    ///
+    /// # Errors
+    /// A failed read.
+    pub fn read_whole(&self, buffer: &mut Vec<u8>) -> Result<(), StoreError> {
+        match &self.place {
+            Place::Packed(pack, span) => pack.read(*span, buffer),
+            Place::Own(file) => {
+                buffer.resize(self.size as usize, 0);
+                let len = sys::read_full_at(file, buffer, 0).at("read", &self.path)?;
+                buffer.truncate(len);
+                Ok(())
+            }
+        }
+    }
+
+    /// Lets the kernel forget what it holds in memory, so that the next read is one of the disk.
+    pub(crate) fn drop_cached_pages(&self) {
+        match &self.place {
+            Place::Own(file) => sys::drop_cached_pages(file, 0, self.size),
+            Place::Packed(pack, span) => pack.drop_cached_pages(*span),
+        }
+    }
+
+    /// Its name.
+    pub fn hash(&self) -> ContentHash {
+        self.hash
     }
 
     /// Length in bytes.
@@ -464,7 +597,7 @@ impl ObjectFile {
         self.sparse
     }
 
-    /// Where it is.
+    /// Where it is: its own file, or the pack that it is in.
     pub fn path(&self) -> &Path {
         &self.path
     }

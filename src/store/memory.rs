@@ -8,7 +8,6 @@ use parking_lot::Mutex;
 
 use super::{ImportError, Imported, ObjectSource, ObjectStore, StoreError, Stored, Transfer};
 use crate::object::ContentHash;
-use crate::sys;
 
 /// Objects in a map.
 #[derive(Debug, Default)]
@@ -48,9 +47,8 @@ impl ObjectStore for MemoryStore {
         _sparse: bool,
         transfer: &mut Transfer<'_>,
     ) -> Result<Imported, ImportError> {
-        transfer.buffer.resize(size as usize, 0);
-        let len = sys::read_full_at(source, transfer.buffer, 0).map_err(ImportError::Source)?;
-        let Stored { hash, is_new } = self.write(&transfer.buffer[..len])?;
-        Ok(Imported { hash, size: len as u64, is_new })
+        let bytes = transfer.read_small(source, size).map_err(ImportError::Source)?;
+        let Stored { hash, is_new } = self.write(bytes)?;
+        Ok(Imported { hash, size: bytes.len() as u64, is_new })
     }
 }

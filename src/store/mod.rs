@@ -5,11 +5,14 @@
 //!   ab/cd1234…        0400, an object: SHA-256 of its bytes is ab cd1234…
 //!   .lock             held shared while a snapshot is written, exclusively by the collector
 //!   .generation       16 random bytes, new whenever objects are removed
+//!   packs/            0700
+//!     89ab…           0400, a pack: many small objects in one file
 //!   quarantine/       what was found damaged under the name of an object
 //! ```
 //!
 //! An object appears complete or not at all and is never written again. Whoever reads one checks
-//! its hash before using a byte of it. [`ObjectStore`] is the seam: on this disk ([`LocalStore`]),
+//! its hash before using a byte of it. Small objects of a snapshot that has many share
+//! a pack ([`Packer`]). [`ObjectStore`] is the seam: on this disk ([`LocalStore`]),
 //! in memory ([`MemoryStore`], for tests), elsewhere later.
 
 mod export;
@@ -17,6 +20,7 @@ mod import;
 mod local;
 mod memory;
 mod overlay;
+mod packs;
 mod quarantine;
 mod transfer;
 
@@ -32,6 +36,8 @@ pub(crate) use import::{hash_file, hash_object};
 pub use local::{FoundObject, LocalStore, ObjectFile, StoreLock};
 pub use memory::MemoryStore;
 pub use overlay::OverlayStore;
+pub use packs::Packer;
+pub(crate) use packs::{Entry as PackEntry, Pack, Rewrite as PackRewrite};
 pub use quarantine::{Offered, Quarantined};
 pub use transfer::Transfer;
 #[cfg(test)]
@@ -72,6 +78,20 @@ pub enum StoreError {
         /// What the decoder found.
         source: DecodeError,
     },
+    /// A pack is not what it was.
+    #[error("pack {} is damaged: {reason}", Shown::path(path))]
+    CorruptPack {
+        /// Where it is.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// A pack has a format that this version does not know.
+    #[error("pack {} was made by a newer version of nono", Shown::path(path))]
+    NewerPack {
+        /// Where it is.
+        path: PathBuf,
+    },
     /// A file system call on the store failed.
     #[error(transparent)]
     Io(#[from] sys::Error),
@@ -85,8 +105,11 @@ impl StoreError {
     /// full or not readable, and to work that was stopped.
     pub fn is_damage(&self) -> bool {
         match self {
-            Self::Missing { .. } | Self::Corrupt { .. } | Self::Undecodable { .. } => true,
-            Self::Io(_) | Self::Cancelled => false,
+            Self::Missing { .. }
+            | Self::Corrupt { .. }
+            | Self::CorruptPack { .. }
+            | Self::Undecodable { .. } => true,
+            Self::NewerPack { .. } | Self::Io(_) | Self::Cancelled => false,
         }
     }
 }

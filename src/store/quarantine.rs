@@ -6,6 +6,7 @@
 //! ```text
 //! objects/quarantine/                 0700
 //!   <hash>-<16 hexadecimal digits>    what was found under the name of the object <hash>
+//!   pack-<name>                       a pack that could not be opened, after what is intact was copied
 //! ```
 //!
 //! Nothing reads these files as objects. A copy that takes the place of an object is hashed *while*
@@ -17,11 +18,11 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 
 use super::import::copy_to_temp;
-use super::local::{FoundObject, LocalStore, OBJECT_MODE, StoreLock, relative_name};
+use super::local::{FoundObject, LocalStore, OBJECT_MODE, ObjectFile, StoreLock, relative_name};
 use super::{ImportError, StoreError, Transfer};
 use crate::layout;
 use crate::object::ContentHash;
-use crate::sys::{Dir, IoContext, Stat, TempFile};
+use crate::sys::{Dir, IoContext, Stat, TempFile, stat_open_file};
 
 const HASH_DIGITS: usize = 64;
 
@@ -44,7 +45,8 @@ pub struct Quarantined {
 
 impl LocalStore {
     /// Moves whatever has the name of an object into quarantine, and says where it is now. `None`:
-    /// nothing has the name. A writer must not be at work, because it may count on the object: hold
+    /// nothing has the name. Out of a pack it is copied, and hidden until
+    /// `purge_packs` takes it away. A writer must not be at work, because it may count on the object: hold
     /// the store's lock exclusively, and begin a new generation before.
     ///
     /// # Errors
@@ -59,18 +61,40 @@ impl LocalStore {
 
     pub(super) fn set_aside(&self, hash: &ContentHash) -> Result<Option<PathBuf>, StoreError> {
         let name = relative_name(hash);
-        if self.dir().try_stat(&name)?.is_none() {
-            return Ok(None);
+        let random = hex::encode(&crate::sys::random_bytes()?[..8]);
+        let aside = format!("{hash}-{random}").into_bytes();
+        if self.dir().try_stat(&name)?.is_some() {
+            let quarantine = self.make_quarantine()?;
+            self.dir().rename_new(&name, &quarantine, &aside)?;
+            return Ok(Some(quarantine.path_of(&aside)));
         }
+        let (pack, span) = match self.packs().find(self.dir(), hash, true) {
+            Ok(Some(found)) => found,
+            Ok(None) => return Ok(None),
+            // Nobody can tell where it is.
+            Err(error) if error.is_damage() => {
+                self.packs().drop_object(hash);
+                return Ok(None);
+            }
+            Err(error) => return Err(error),
+        };
+        // Its neighbours stay where they are, so it is copied, and hidden.
+        let mut bytes = Vec::new();
+        pack.read(span, &mut bytes)?;
+        let quarantine = self.make_quarantine()?;
+        let file = quarantine.create_file(&aside, OBJECT_MODE)?;
+        let path = quarantine.path_of(&aside);
+        (&file).write_all(&bytes).at("write", &path)?;
+        self.packs().drop_object(hash);
+        Ok(Some(path))
+    }
+
+    pub(super) fn make_quarantine(&self) -> Result<Dir, StoreError> {
         match self.dir().make_dir(layout::QUARANTINE.as_bytes(), 0o700) {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error.into()),
             _ => {}
         }
-        let quarantine = self.dir().open_dir(layout::QUARANTINE.as_bytes())?;
-        let random = hex::encode(&crate::sys::random_bytes()?[..8]);
-        let aside = format!("{hash}-{random}").into_bytes();
-        self.dir().rename_new(&name, &quarantine, &aside)?;
-        Ok(Some(quarantine.path_of(&aside)))
+        Ok(self.dir().open_dir(layout::QUARANTINE.as_bytes())?)
     }
 
     /// Offers an open file as a copy of an object. For the lock see [`quarantine`](Self::quarantine).
@@ -91,6 +115,28 @@ impl LocalStore {
             return Ok(Offered::Refused);
         }
         Ok(self.put_in_place(hash, &temp)?)
+    }
+
+    /// Offers an object of another store. For the lock see [`quarantine`](Self::quarantine).
+    ///
+    /// # Errors
+    /// As [`offer_file`](Self::offer_file).
+    pub fn offer_object(
+        &self,
+        object: &ObjectFile,
+        transfer: &mut Transfer<'_>,
+        lock: &StoreLock,
+    ) -> Result<Offered, ImportError> {
+        match object.file() {
+            Some(file) => {
+                let stat = stat_open_file(file, object.path())?;
+                self.offer_file(&object.hash(), file, &stat, transfer, lock)
+            }
+            None => {
+                object.read_whole(transfer.buffer)?;
+                Ok(self.offer_bytes(&object.hash(), transfer.buffer, lock)?)
+            }
+        }
     }
 
     /// Offers bytes as an object. For the lock see [`quarantine`](Self::quarantine).
@@ -183,7 +229,6 @@ impl LocalStore {
 mod tests {
     use super::*;
     use crate::store::{ObjectSource, ObjectStore};
-    use crate::sys::stat_open_file;
 
     #[test]
     fn only_the_right_bytes_take_the_place_of_a_damaged_object_and_it_is_kept() {

@@ -5,8 +5,12 @@
 //! whether it shall stop, and tells of the step; what has been told is not told again when the same
 //! file is read once more. A file of one step costs nothing for that.
 
+use std::fs::File;
+use std::io;
+
 use super::StoreError;
 use crate::progress::{NoProgress, Progress};
+use crate::sys;
 
 /// Step of reading and writing, in bytes. Small enough that a wish to stop is noticed within
 /// milliseconds.
@@ -45,6 +49,13 @@ impl<'a> Transfer<'a> {
     /// A file that nobody waits for.
     pub fn unwatched(buffer: &'a mut Vec<u8>) -> Self {
         Self::new(buffer, &NoProgress)
+    }
+
+    /// Reads a file of at most `size` bytes at once.
+    pub(super) fn read_small(&mut self, file: &File, size: u64) -> io::Result<&[u8]> {
+        self.buffer.resize(size as usize, 0);
+        let len = sys::read_full_at(file, self.buffer, 0)?;
+        Ok(&self.buffer[..len])
     }
 
     /// Tells that the file is done, all `size` bytes of it.

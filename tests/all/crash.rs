@@ -159,7 +159,17 @@ fn an_abort_killed_at_any_point_is_taken_back_or_resumed() {
 
 #[test]
 fn a_capture_killed_at_any_point_leaves_a_sound_store_and_an_untouched_tree() {
-    let scene = Scene::new();
+    at_each_point_of_a_capture("single objects", &Scene::new());
+}
+
+#[test]
+fn a_capture_that_packs_killed_at_any_point_leaves_a_sound_store_and_an_untouched_tree() {
+    let scene = Scene::in_fixture(Fixture::in_memory().packed());
+    at_each_point_of_a_capture("packs", &scene);
+    assert!(!scene.fixture.packs().is_empty());
+}
+
+fn at_each_point_of_a_capture(objects: &str, scene: &Scene) {
     for (name, arguments) in [
         ("new session", &["snapshot"][..]),
         ("further snapshot", &["snapshot", "--session", &scene.session]),
@@ -182,7 +192,7 @@ fn a_capture_killed_at_any_point_leaves_a_sound_store_and_an_untouched_tree() {
             scene.check(point, false);
             point += 1;
         }
-        eprintln!("capture, {name}: killed at {} points", point - 1);
+        eprintln!("capture, {objects}, {name}: killed at {} points", point - 1);
     }
 }
 

@@ -15,6 +15,7 @@ pub struct Fixture {
     temp: tempfile::TempDir,
     user: Option<u32>,
     program: PathBuf,
+    is_packed: bool,
 }
 
 pub struct Finished {
@@ -61,7 +62,12 @@ impl Fixture {
     fn in_dir(temp: tempfile::TempDir) -> Self {
         fs::create_dir(temp.path().join("project")).unwrap();
         fs::create_dir(temp.path().join("home")).unwrap();
-        Self { temp, user: None, program: env!("CARGO_BIN_EXE_nono").into() }
+        Self { temp, user: None, program: env!("CARGO_BIN_EXE_nono").into(), is_packed: false }
+    }
+
+    /// Every snapshot packs its small objects, however few they are.
+    pub fn packed(self) -> Self {
+        Self { is_packed: true, ..self }
     }
 
     /// As an ordinary user, whoever runs the tests.
@@ -93,6 +99,14 @@ impl Fixture {
 
     pub fn store(&self) -> PathBuf {
         self.temp.path().join("home/.nono/rollbacks")
+    }
+
+    /// The packs of the store.
+    pub fn packs(&self) -> Vec<PathBuf> {
+        let listed = fs::read_dir(self.store().join("objects/packs")).into_iter().flatten();
+        let mut packs: Vec<_> = listed.map(|entry| entry.unwrap().path()).collect();
+        packs.sort();
+        packs
     }
 
     pub fn path(&self, name: &str) -> PathBuf {
@@ -135,6 +149,9 @@ impl Fixture {
             .env_clear()
             .env("PATH", std::env::var_os("PATH").unwrap_or_default())
             .env("HOME", self.temp.path().join("home"));
+        if self.is_packed {
+            command.env("NONO_PACK_FROM", "1");
+        }
         if let Some(user) = self.user {
             command.uid(user).gid(user);
         }

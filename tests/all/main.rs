@@ -17,6 +17,7 @@ mod mount;
 mod mount_command;
 mod mount_tools;
 mod observe;
+mod packs;
 mod patch;
 mod power;
 mod preflight;

@@ -67,9 +67,11 @@ fn stopped_at(
     finished(child.wait_with_output().unwrap()).success();
 }
 
+/// So long that each is an object with a file of its own, and almost all of that a hole.
 fn many_files(fixture: &Fixture) {
     for index in 0..400 {
-        fixture.write(&format!("d{}/f{index}", index % 10), format!("{index}"));
+        let path = fixture.write(&format!("d{}/f{index}", index % 10), format!("{index}"));
+        File::options().write(true).open(path).unwrap().set_len(256 << 10).unwrap();
     }
 }
 

@@ -16,6 +16,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{CWD, RenameFlags};
 
+use crate::fixture::Fixture;
 use crate::scene::{Scene, as_strs, contents};
 
 /// An operation of the log.
@@ -278,6 +279,15 @@ fn after_a_power_failure_in_a_capture_every_manifest_has_all_its_objects() {
 }
 
 #[test]
+fn after_a_power_failure_in_a_capture_that_packs_every_manifest_has_all_its_objects() {
+    let scene = Scene::in_fixture(Fixture::in_memory().packed());
+    let further = ["snapshot", "--session", &scene.session];
+    for (name, arguments) in [("new session", &["snapshot"][..]), ("further snapshot", &further)] {
+        scene.go_through(name, arguments, Flushes::All, &RESUME, 3).unwrap();
+    }
+}
+
+#[test]
 fn after_a_power_failure_in_a_restore_the_tree_is_brought_to_either_state() {
     let scene = Scene::new();
     let restore = scene.restore(0);
@@ -300,6 +310,27 @@ fn after_a_power_failure_in_a_cleanup_the_other_sessions_are_whole() {
     scene.go_through("cleanup", &cleanup, Flushes::All, &RESUME, 2).unwrap();
 }
 
+/// A session that shares a pack with another one, and the cleanup that takes it out of there.
+fn shared_pack() -> (Scene, String) {
+    let mut scene = Scene::in_fixture(Fixture::in_memory().packed());
+    for name in ["shared", "only here"] {
+        scene.fixture.write(name, format!("{name} for a while"));
+    }
+    let other = scene.fixture.nono(&["snapshot", "--json"]).success().json();
+    fs::remove_file(scene.fixture.project().join("only here")).unwrap();
+    scene.fixture.nono(&["snapshot"]).success();
+    scene.old = scene.tree();
+    scene.keep();
+    (scene, other["session_id"].as_str().unwrap().to_owned())
+}
+
+#[test]
+fn after_a_power_failure_while_packs_are_rewritten_the_other_sessions_are_whole() {
+    let (scene, other) = shared_pack();
+    let cleanup = ["rollback", "cleanup", "--compact", "--yes", &other];
+    scene.go_through("cleanup of packs", &cleanup, Flushes::All, &RESUME, 3).unwrap();
+}
+
 /// The test of the tests: a program that did not flush would be found out.
 #[test]
 fn a_flush_that_is_left_out_is_found_out() {
@@ -314,4 +345,8 @@ fn a_flush_that_is_left_out_is_found_out() {
         let trouble = trouble.expect_err("a flush that is left out was not noticed");
         eprintln!("without {flush}: {}", trouble.lines().next().unwrap());
     }
+    let (scene, other) = shared_pack();
+    let cleanup = ["rollback", "cleanup", "--compact", "--yes", &other];
+    let trouble = scene.go_through("mutant", &cleanup, Flushes::Without("sync-all"), &RESUME, 8);
+    trouble.expect_err("packs went before the new ones were flushed, and nobody noticed");
 }

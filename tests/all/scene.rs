@@ -24,7 +24,10 @@ pub struct Scene {
 impl Scene {
     pub fn new() -> Self {
         // In memory: flushing is what is tested, not waited for.
-        let fixture = Fixture::in_memory();
+        Self::in_fixture(Fixture::in_memory())
+    }
+
+    pub fn in_fixture(fixture: Fixture) -> Self {
         let project = fixture.project();
         fixture.write("changed", "first");
         fixture.write("gone/file", "gone");

@@ -11,7 +11,7 @@ use crate::cli::args::StoreArgs;
 use crate::cli::context::Context;
 use crate::session::SnapshotId;
 use crate::snapshot::SnapshotManager;
-use crate::sys::{self, IoContext};
+use crate::sys::IoContext;
 
 const CHUNK_BYTES: usize = 256 * 1024;
 
@@ -37,7 +37,7 @@ pub(in crate::cli) fn run(args: &CatArgs, store: &StoreArgs, context: &Context) 
     let mut buffer = vec![0; CHUNK_BYTES];
     let mut at = 0;
     while at < object.size() {
-        let count = sys::read_full_at(object.file(), &mut buffer, at).at("read", object.path())?;
+        let count = object.read_at(&mut buffer, at).at("read", object.path())?;
         if count == 0 {
             break;
         }

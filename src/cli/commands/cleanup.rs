@@ -38,6 +38,9 @@ pub(in crate::cli) struct CleanupArgs {
     /// Remove all sessions
     #[arg(long, conflicts_with_all = ["keep", "older_than", "ids"])]
     all: bool,
+    /// Free what little is unneeded in packs with others, too: takes longer, and leaves nothing behind
+    #[arg(long)]
+    compact: bool,
     #[command(flatten)]
     limits: LimitArgs,
     #[command(flatten)]
@@ -70,7 +73,8 @@ pub(in crate::cli) fn run(args: &CleanupArgs, store: &StoreArgs, context: &Conte
         confirm(chosen.len(), context)?;
     }
     let bar = Bar::new(context, "cleaning up");
-    let options = CleanupOptions { threads, progress: &*bar, ..CleanupOptions::default() };
+    let compact = args.compact;
+    let options = CleanupOptions { compact, threads, progress: &*bar, ..CleanupOptions::default() };
     let cleaned = clean(&catalog, &chosen, args.dry_run, &options);
     bar.finish();
     let (report, failure) = cleaned;
@@ -220,6 +224,8 @@ fn clean_roots(
         total.bytes_freed += report.bytes_freed;
         total.objects_kept_young += report.objects_kept_young;
         total.bytes_kept_young += report.bytes_kept_young;
+        total.objects_kept_packed += report.objects_kept_packed;
+        total.bytes_kept_packed += report.bytes_kept_packed;
     }
     Ok(())
 }
@@ -241,6 +247,14 @@ fn print(report: &CleanupReport, context: &Context) -> Result<(), CliError> {
         writeln!(
             out,
             "{DIM}{size} that no session needs are less than an hour old and stay for now{DIM:#}"
+        )?;
+    }
+    if report.objects_kept_packed > 0 {
+        let size = byte_size(report.bytes_kept_packed);
+        writeln!(
+            out,
+            "{DIM}{size} that no session needs stay in packs with what is needed; \
+             --compact frees them{DIM:#}"
         )?;
     }
     Ok(())

@@ -12,7 +12,7 @@ use crate::snapshot::metadata::SessionMetadata;
 use crate::snapshot::pending::PendingBaseline;
 use crate::snapshot::session_dir::{LoadedManifest, ManifestError};
 use crate::stat_cache::StatCacheWriter;
-use crate::store::{LocalStore, ObjectStore};
+use crate::store::{LocalStore, ObjectStore, Packer, StoreLock};
 
 /// What a snapshot is taken for.
 pub(super) enum Why {
@@ -30,8 +30,8 @@ impl SnapshotManager {
         label: Option<String>,
     ) -> Result<(SnapshotManifest, Vec<Change>), SnapshotError> {
         // Held until the manifest is published: the collector sees all of the snapshot or nothing.
-        let _store_lock = self.lock_store()?;
-        let capture = self.capture_next(parent, Some(&self.store))?;
+        let store_lock = self.lock_store()?;
+        let capture = self.capture_next(parent, Some(&self.store), &store_lock)?;
         let published = self.publish(capture, parent, Why::Asked(label), &self.roots)?;
         let changes = match parent {
             None => Ok(Vec::new()),
@@ -54,9 +54,11 @@ impl SnapshotManager {
         &self,
         parent: Option<&LoadedManifest>,
         flushed: Option<&LocalStore>,
+        lock: &StoreLock,
     ) -> Result<Capture, SnapshotError> {
-        Ok(capture(&CaptureRequest {
-            store: &*self.store,
+        let packer = Packer::new(&self.store, lock);
+        let captured = capture(&CaptureRequest {
+            store: &packer,
             flushed,
             roots: &self.roots,
             budget: self.budget,
@@ -66,7 +68,9 @@ impl SnapshotManager {
             cache: self.cache_location(true)?,
             progress: &*self.progress,
             threads: self.threads,
-        })?)
+        })?;
+        packer.finish()?;
+        Ok(captured)
     }
 
     /// Captures the first state and announces it: it is in the store, and found again even if this
@@ -78,7 +82,7 @@ impl SnapshotManager {
         let session_lock = self.lock_session()?;
         self.refuse_second_baseline()?;
         let store_lock = self.lock_store()?;
-        let capture = self.capture_next(None, None)?;
+        let capture = self.capture_next(None, None, &store_lock)?;
         let (manifest, caches) = described(capture, None, Why::Asked(None), &self.roots);
         self.session.announce(&manifest)?;
         Ok(PendingBaseline::new(self.clone(), manifest, caches, session_lock, store_lock))

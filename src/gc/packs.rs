@@ -1,0 +1,122 @@
+//! Which packs are rewritten, and what goes with them.
+
+use rayon::prelude::*;
+
+use super::{CleanupError, CleanupOptions};
+use crate::store::{FoundObject, LocalStore, Pack, PackEntry, PackRewrite};
+use std::sync::Arc;
+
+/// A pack is rewritten when one of so many bytes of it is unneeded.
+const WORTH_REWRITING: u64 = 5;
+/// Packs below this length are small, in bytes.
+const SMALL_PACK_BYTES: u64 = 16 << 20;
+/// So many small packs become one: looking for an object asks each of them.
+const MANY_SMALL_PACKS: usize = 32;
+
+/// Whether an object is needed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Need {
+    Kept,
+    /// Unneeded, and too young to go.
+    Young,
+    Garbage,
+}
+
+/// What there is to free in packs.
+#[derive(Debug, Default)]
+pub(super) struct Packs {
+    /// What becomes of the packs that go.
+    pub(super) rewrites: Vec<PackRewrite>,
+    /// The objects that go with them.
+    pub(super) garbage: Vec<FoundObject>,
+    /// Garbage in packs that stay.
+    pub(super) left: Amount,
+    pub(super) young: Amount,
+}
+
+/// Objects and their bytes.
+#[derive(Debug, Default, Clone, Copy)]
+pub(super) struct Amount {
+    pub(super) count: u64,
+    pub(super) bytes: u64,
+}
+
+impl Amount {
+    fn add(&mut self, size: u64) {
+        self.count += 1;
+        self.bytes = self.bytes.saturating_add(size);
+    }
+
+    fn absorb(&mut self, other: Self) {
+        self.count += other.count;
+        self.bytes = self.bytes.saturating_add(other.bytes);
+    }
+}
+
+/// A pack, sorted by what is needed.
+struct Sorted {
+    pack: Arc<Pack>,
+    kept: Vec<PackEntry>,
+    garbage: Vec<FoundObject>,
+    garbage_bytes: u64,
+    young: Amount,
+}
+
+impl Packs {
+    /// Looks at every pack that can be read. `need` says of an object whether it is needed.
+    pub(super) fn new(
+        store: &LocalStore,
+        options: &CleanupOptions<'_>,
+        need: impl Fn(&FoundObject) -> Need + Sync,
+    ) -> Result<Self, CleanupError> {
+        let sorted = store.all_packs()?.into_par_iter().map(|pack| {
+            if options.progress.is_cancelled() {
+                return Err(CleanupError::Cancelled);
+            }
+            Ok(sort(pack, &need))
+        });
+        let sorted = sorted.collect::<Result<Vec<_>, _>>()?;
+        let is_small = |pack: &Sorted| pack.pack.bytes() < SMALL_PACK_BYTES;
+        let are_many =
+            sorted.iter().flatten().filter(|pack| is_small(pack)).count() > MANY_SMALL_PACKS;
+        let mut packs = Self::default();
+        for sorted in sorted.into_iter().flatten() {
+            packs.young.absorb(sorted.young);
+            let is_worth_it = match options.compact {
+                true => !sorted.garbage.is_empty(),
+                false => {
+                    sorted.garbage_bytes.saturating_mul(WORTH_REWRITING) >= sorted.pack.bytes()
+                }
+            };
+            if is_worth_it || (are_many && is_small(&sorted)) {
+                packs.garbage.extend(sorted.garbage);
+                packs.rewrites.push(PackRewrite { pack: sorted.pack, kept: sorted.kept });
+            } else {
+                sorted.garbage.iter().for_each(|found| packs.left.add(found.size));
+            }
+        }
+        Ok(packs)
+    }
+}
+
+/// `None` for a pack with a damaged index: what is in it cannot be told, so all of it stays.
+fn sort(pack: Arc<Pack>, need: impl Fn(&FoundObject) -> Need) -> Option<Sorted> {
+    let entries = pack.entries().inspect_err(|error| tracing::warn!("{error}")).ok()?;
+    let (mut kept, mut garbage) = (Vec::new(), Vec::new());
+    let (mut garbage_bytes, mut young) = (0, Amount::default());
+    for entry in entries {
+        let found = pack.found(&entry);
+        match need(&found) {
+            Need::Kept => kept.push(entry),
+            Need::Young => {
+                young.add(found.size);
+                kept.push(entry);
+            }
+            Need::Garbage => {
+                garbage_bytes += entry.record_bytes();
+                garbage.push(found);
+            }
+        }
+    }
+    Some(Sorted { pack, kept, garbage, garbage_bytes, young })
+}

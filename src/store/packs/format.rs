@@ -1,0 +1,233 @@
+//! How the bytes of a pack are laid out. `docs/format.md` has the same in words.
+//!
+//! ```text
+//! header    "nonopack", version                                                     16 bytes
+//! records   for each object: its hash, its length, its bytes                        36 bytes + length
+//! index     fan-out: for each value of the first bits of a hash, how many entries
+//!           are not above it; then the entries, sorted: hash, place, length         4 × 2^bits, 44 each
+//! trailer   place of the index, number of entries, bits, version, "nonopack",
+//!           SHA-256 of index and trailer up to here                                 64 bytes
+//! ```
+//!
+//! Numbers are little-endian. The index is for finding; the records alone tell as much, so that objects
+//! can be taken out of a pack that has lost its end.
+
+use crate::object::{ContentHash, Hasher};
+
+/// Longest object in a pack, in bytes. What is longer is worth a file of its own: it can be
+/// cloned, and served in pieces.
+pub(crate) const MAX_PACKED_BYTES: u64 = 128 * 1024;
+
+pub(super) const HEADER_BYTES: usize = 16;
+pub(super) const RECORD_BYTES: usize = HASH_BYTES + 4;
+pub(super) const ENTRY_BYTES: usize = HASH_BYTES + 12;
+pub(super) const TRAILER_BYTES: usize = 64;
+const HASH_BYTES: usize = 32;
+const MAGIC: &[u8; 8] = b"nonopack";
+const VERSION: u32 = 1;
+/// Entries that share a place in the fan-out, about: one short read finds an object.
+const ENTRIES_PER_SLOT: u64 = 16;
+const MAX_FAN_OUT_BITS: u32 = 20;
+
+/// Where an object lies in a pack.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Span {
+    /// Of its first byte.
+    pub(super) offset: u64,
+    /// In bytes.
+    pub(super) len: u32,
+}
+
+/// An object in the index.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Entry {
+    pub(crate) hash: ContentHash,
+    pub(super) span: Span,
+}
+
+impl Span {
+    /// Length in bytes.
+    pub(crate) fn len(self) -> u64 {
+        self.len.into()
+    }
+}
+
+impl Entry {
+    /// Length in bytes.
+    pub(crate) fn size(&self) -> u64 {
+        self.span.len.into()
+    }
+
+    /// Bytes of the pack that it takes, without its place in the index.
+    pub(crate) fn record_bytes(&self) -> u64 {
+        RECORD_BYTES as u64 + self.size()
+    }
+
+    /// What stands in front of the object's bytes.
+    pub(super) fn record_header(hash: &ContentHash, len: u32) -> [u8; RECORD_BYTES] {
+        let mut header = [0; RECORD_BYTES];
+        header[..HASH_BYTES].copy_from_slice(hash.as_bytes());
+        header[HASH_BYTES..].copy_from_slice(&len.to_le_bytes());
+        header
+    }
+
+    /// Reads what stands in front of an object; `None` if that cannot be one in a pack.
+    pub(super) fn from_record(header: &[u8; RECORD_BYTES], offset: u64) -> Option<Self> {
+        let len = u32_at(header, HASH_BYTES);
+        let span = Span { offset: offset + RECORD_BYTES as u64, len };
+        (u64::from(len) <= MAX_PACKED_BYTES).then(|| Self { hash: hash_at(header), span })
+    }
+
+    fn encode(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(self.hash.as_bytes());
+        out.extend_from_slice(&self.span.offset.to_le_bytes());
+        out.extend_from_slice(&self.span.len.to_le_bytes());
+    }
+
+    pub(super) fn decode(bytes: &[u8]) -> Self {
+        let span = Span { offset: u64_at(bytes, HASH_BYTES), len: u32_at(bytes, HASH_BYTES + 8) };
+        Self { hash: hash_at(bytes), span }
+    }
+
+    /// Whether the object can lie there in a pack whose index begins at `index_at`.
+    pub(super) fn is_within(&self, index_at: u64) -> bool {
+        let first = (HEADER_BYTES + RECORD_BYTES) as u64;
+        let end = self.span.offset.checked_add(self.size());
+        self.size() <= MAX_PACKED_BYTES
+            && self.span.offset >= first
+            && end.is_some_and(|end| end <= index_at)
+    }
+}
+
+/// The first bytes of every pack.
+pub(super) fn header() -> [u8; HEADER_BYTES] {
+    let mut header = [0; HEADER_BYTES];
+    header[..8].copy_from_slice(MAGIC);
+    header[8..12].copy_from_slice(&VERSION.to_le_bytes());
+    header
+}
+
+/// Whether these are the first bytes of a pack that a newer program made.
+pub(super) fn is_newer(header: &[u8; HEADER_BYTES]) -> bool {
+    &header[..8] == MAGIC && u32_at(header, 8) > VERSION
+}
+
+/// Index and trailer of a pack whose records end at `index_at`.
+pub(super) fn encode_index(mut entries: Vec<Entry>, index_at: u64) -> Vec<u8> {
+    entries.sort_unstable_by_key(|entry| entry.hash);
+    let count = entries.len() as u64;
+    let bits = (count / ENTRIES_PER_SLOT).checked_ilog2().unwrap_or(0).min(MAX_FAN_OUT_BITS);
+    let slots = 1 << bits;
+    let mut bytes = Vec::with_capacity(slots * 4 + entries.len() * ENTRY_BYTES + TRAILER_BYTES);
+    let mut upto = 0_usize;
+    for slot in 0..slots as u32 {
+        while entries.get(upto).is_some_and(|entry| slot_of(&entry.hash, bits) <= slot) {
+            upto += 1;
+        }
+        bytes.extend_from_slice(&(upto as u32).to_le_bytes());
+    }
+    entries.iter().for_each(|entry| entry.encode(&mut bytes));
+    bytes.extend_from_slice(&index_at.to_le_bytes());
+    bytes.extend_from_slice(&count.to_le_bytes());
+    bytes.extend_from_slice(&bits.to_le_bytes());
+    bytes.extend_from_slice(&VERSION.to_le_bytes());
+    bytes.extend_from_slice(MAGIC);
+    let checksum = ContentHash::of(&bytes);
+    bytes.extend_from_slice(checksum.as_bytes());
+    bytes
+}
+
+/// Place in the fan-out.
+pub(super) fn slot_of(hash: &ContentHash, bits: u32) -> u32 {
+    let [a, b, c, d, ..] = *hash.as_bytes();
+    // No bits are a shift by all of them, which integers do not have.
+    u32::from_be_bytes([a, b, c, d]).checked_shr(32 - bits).unwrap_or(0)
+}
+
+/// The end of a pack.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Trailer {
+    pub(super) index_at: u64,
+    pub(super) count: u32,
+    pub(super) bits: u32,
+    pub(super) checksum: ContentHash,
+}
+
+impl Trailer {
+    /// # Errors
+    /// Why these cannot be the last bytes of a pack of so many bytes.
+    pub(super) fn decode(
+        bytes: &[u8; TRAILER_BYTES],
+        pack_bytes: u64,
+    ) -> Result<Self, &'static str> {
+        if &bytes[24..32] != MAGIC || u32_at(bytes, 20) != VERSION {
+            return Err("it was cut short");
+        }
+        let (index_at, count, bits) = (u64_at(bytes, 0), u64_at(bytes, 8), u32_at(bytes, 16));
+        let invalid = "its end contradicts its length";
+        let count = u32::try_from(count).map_err(|_| invalid)?;
+        if bits > MAX_FAN_OUT_BITS || index_at < HEADER_BYTES as u64 {
+            return Err(invalid);
+        }
+        let trailer = Self { index_at, count, bits, checksum: hash_at(&bytes[32..]) };
+        let end = index_at.checked_add(trailer.index_bytes() + TRAILER_BYTES as u64);
+        if end == Some(pack_bytes) { Ok(trailer) } else { Err(invalid) }
+    }
+
+    /// Length of the index without the trailer.
+    pub(super) fn index_bytes(&self) -> u64 {
+        self.fan_out_bytes() + u64::from(self.count) * ENTRY_BYTES as u64
+    }
+
+    pub(super) fn fan_out_bytes(&self) -> u64 {
+        4 << self.bits
+    }
+
+    /// Where the entry of this number is.
+    pub(super) fn entry_at(&self, number: u32) -> u64 {
+        self.index_at + self.fan_out_bytes() + u64::from(number) * ENTRY_BYTES as u64
+    }
+
+    /// The fan-out.
+    ///
+    /// # Errors
+    /// When its numbers go down, or do not end with the number of entries.
+    pub(super) fn fan_out(&self, bytes: &[u8]) -> Result<Box<[u32]>, &'static str> {
+        let ends: Box<[u32]> = bytes.chunks_exact(4).map(|end| u32_at(end, 0)).collect();
+        if ends.is_sorted() && ends.last() == Some(&self.count) {
+            Ok(ends)
+        } else {
+            Err("its fan-out contradicts itself")
+        }
+    }
+
+    /// Whether the checksum is that of this index (without the trailer), which is in order.
+    pub(super) fn fits(&self, index: &[u8]) -> bool {
+        let mut hasher = Hasher::new();
+        hasher.update(index);
+        hasher.update(&self.index_at.to_le_bytes());
+        hasher.update(&u64::from(self.count).to_le_bytes());
+        hasher.update(&self.bits.to_le_bytes());
+        hasher.update(&VERSION.to_le_bytes());
+        hasher.update(MAGIC);
+        hasher.finish() == self.checksum
+    }
+}
+
+fn hash_at(bytes: &[u8]) -> ContentHash {
+    let mut hash = [0; HASH_BYTES];
+    hash.copy_from_slice(&bytes[..HASH_BYTES]);
+    ContentHash::from_bytes(hash)
+}
+
+fn u32_at(bytes: &[u8], at: usize) -> u32 {
+    let mut number = [0; 4];
+    number.copy_from_slice(&bytes[at..at + 4]);
+    u32::from_le_bytes(number)
+}
+
+fn u64_at(bytes: &[u8], at: usize) -> u64 {
+    let mut number = [0; 8];
+    number.copy_from_slice(&bytes[at..at + 8]);
+    u64::from_le_bytes(number)
+}

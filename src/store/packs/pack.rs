@@ -1,0 +1,236 @@
+//! One pack on the disk: finding an object in it, and reading it.
+
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use super::format::{
+    ENTRY_BYTES, Entry, HEADER_BYTES, RECORD_BYTES, Span, TRAILER_BYTES, Trailer, header, is_newer,
+    slot_of,
+};
+use crate::object::ContentHash;
+use crate::store::{FoundObject, StoreError};
+use crate::sys::{self, Dir, FileKind, FileTime, IoContext};
+
+/// An open pack. Only its fan-out is kept in memory; entries are read as they are asked for.
+#[derive(Debug)]
+pub(crate) struct Pack {
+    file: File,
+    name: Box<[u8]>,
+    path: PathBuf,
+    trailer: Trailer,
+    fan_out: Box<[u32]>,
+    bytes: u64,
+    stored_at: FileTime,
+}
+
+impl Pack {
+    /// Opens the pack of this name.
+    ///
+    /// # Errors
+    /// [`StoreError::CorruptPack`] for what is none, or was cut short; [`StoreError::NewerPack`].
+    pub(super) fn open(packs: &Dir, name: &[u8]) -> Result<Self, StoreError> {
+        let path = packs.path_of(name);
+        let corrupt = |reason: &str| corrupt(&path, reason);
+        let file = match packs.open_file(name, true) {
+            Err(error) if error.is_symlink_in_path() => return Err(corrupt("it is a symlink")),
+            file => file?,
+        };
+        let stat = packs.stat_file(&file, name)?;
+        if stat.kind != FileKind::File {
+            return Err(corrupt("it is not a regular file"));
+        }
+        let Some(trailer_at) = stat.size.checked_sub(TRAILER_BYTES as u64) else {
+            return Err(corrupt("it is shorter than any pack"));
+        };
+        let mut first = [0; HEADER_BYTES];
+        sys::read_full_at(&file, &mut first, 0).at("read", &path)?;
+        if is_newer(&first) {
+            return Err(StoreError::NewerPack { path });
+        }
+        if first != header() {
+            return Err(corrupt("it does not begin as one"));
+        }
+        let mut bytes = [0; TRAILER_BYTES];
+        sys::read_full_at(&file, &mut bytes, trailer_at).at("read", &path)?;
+        let trailer = Trailer::decode(&bytes, stat.size).map_err(corrupt)?;
+        // Its length is bounded by that of the file, and by the number of bits.
+        let mut fan_out = vec![0; trailer.fan_out_bytes() as usize];
+        sys::read_full_at(&file, &mut fan_out, trailer.index_at).at("read", &path)?;
+        let fan_out = trailer.fan_out(&fan_out).map_err(corrupt)?;
+        let (bytes, stored_at) = (stat.size, stat.ctime);
+        Ok(Self { file, name: name.into(), path, trailer, fan_out, bytes, stored_at })
+    }
+
+    /// Its name among the packs.
+    pub(super) fn name(&self) -> &[u8] {
+        &self.name
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Length of the whole file in bytes.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// When it came into the store.
+    pub(crate) fn stored_at(&self) -> FileTime {
+        self.stored_at
+    }
+
+    /// Number of objects.
+    pub(super) fn len(&self) -> usize {
+        self.trailer.count as usize
+    }
+
+    /// Where an object is, if it is here.
+    ///
+    /// # Errors
+    /// A failed read, or an entry that cannot be one.
+    pub(super) fn find(&self, hash: &ContentHash) -> Result<Option<Span>, StoreError> {
+        let slot = slot_of(hash, self.trailer.bits) as usize;
+        // The fan-out has one end for each value of the bits, and they do not go down.
+        let start = if slot == 0 { 0 } else { self.fan_out[slot - 1] };
+        let count = (self.fan_out[slot] - start) as usize;
+        if count == 0 {
+            return Ok(None);
+        }
+        let (mut few, mut many) = ([0; 64 * ENTRY_BYTES], Vec::new());
+        let entries = match few.get_mut(..count * ENTRY_BYTES) {
+            Some(entries) => entries,
+            None => {
+                many.resize(count * ENTRY_BYTES, 0);
+                &mut many
+            }
+        };
+        self.read_index(entries, self.trailer.entry_at(start))?;
+        let found =
+            entries.chunks_exact(ENTRY_BYTES).map(Entry::decode).find(|entry| entry.hash == *hash);
+        match found {
+            Some(entry) => self.checked(entry).map(|entry| Some(entry.span)),
+            None => Ok(None),
+        }
+    }
+
+    /// Reads the bytes of an object, which are not checked yet.
+    ///
+    /// # Errors
+    /// A failed read.
+    pub(crate) fn read(&self, span: Span, buffer: &mut Vec<u8>) -> Result<(), StoreError> {
+        buffer.resize(span.len as usize, 0);
+        let len = sys::read_full_at(&self.file, buffer, span.offset).at("read", &self.path)?;
+        buffer.truncate(len);
+        Ok(())
+    }
+
+    /// Reads a part of an object.
+    ///
+    /// # Errors
+    /// As `pread`.
+    pub(crate) fn read_at(&self, span: Span, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+        let left = span.len().saturating_sub(offset);
+        let len = buffer.len().min(usize::try_from(left).unwrap_or(usize::MAX));
+        // What is left is 0 for an offset that is too large to be added.
+        sys::read_full_at(&self.file, &mut buffer[..len], span.offset.saturating_add(offset))
+    }
+
+    /// Lets the kernel forget what it holds of an object in memory, and of its neighbours.
+    pub(crate) fn drop_cached_pages(&self, span: Span) {
+        // Only whole pages are dropped; no page is larger.
+        const PAGE: u64 = 64 * 1024;
+        let start = span.offset / PAGE * PAGE;
+        let end = (span.offset + u64::from(span.len)).next_multiple_of(PAGE);
+        sys::drop_cached_pages(&self.file, start, end - start);
+    }
+
+    /// The whole index, sorted by hash, after it was checked.
+    ///
+    /// # Errors
+    /// A failed read, or [`StoreError::CorruptPack`].
+    pub(crate) fn entries(&self) -> Result<Vec<Entry>, StoreError> {
+        let mut index = vec![0; self.trailer.index_bytes() as usize];
+        self.read_index(&mut index, self.trailer.index_at)?;
+        if !self.trailer.fits(&index) {
+            return Err(corrupt(&self.path, "its index was changed"));
+        }
+        let entries = index[self.trailer.fan_out_bytes() as usize..]
+            .chunks_exact(ENTRY_BYTES)
+            .map(|bytes| self.checked(Entry::decode(bytes)))
+            .collect::<Result<Vec<_>, _>>()?;
+        match entries.is_sorted_by(|a, b| a.hash < b.hash) {
+            true => Ok(entries),
+            false => Err(corrupt(&self.path, "its index is not sorted")),
+        }
+    }
+
+    /// All objects, as the index tells of them.
+    ///
+    /// # Errors
+    /// As [`entries`](Self::entries).
+    pub(crate) fn objects(&self) -> Result<Vec<FoundObject>, StoreError> {
+        let entries = self.entries()?.into_iter();
+        Ok(entries.map(|entry| self.found(&entry)).collect())
+    }
+
+    /// An entry, as the store tells of objects.
+    pub(crate) fn found(&self, entry: &Entry) -> FoundObject {
+        FoundObject { hash: entry.hash, size: entry.size(), stored_at: self.stored_at }
+    }
+
+    fn read_index(&self, buffer: &mut [u8], offset: u64) -> Result<(), StoreError> {
+        let len = sys::read_full_at(&self.file, buffer, offset).at("read", &self.path)?;
+        if len == buffer.len() { Ok(()) } else { Err(corrupt(&self.path, "it was cut short")) }
+    }
+
+    fn checked(&self, entry: Entry) -> Result<Entry, StoreError> {
+        if entry.is_within(self.trailer.index_at) {
+            Ok(entry)
+        } else {
+            Err(corrupt(&self.path, "its index names a place outside of it"))
+        }
+    }
+}
+
+/// Gives the intact objects of a pack that cannot be opened, by its records, up to the first one that
+/// is damaged.
+///
+/// # Errors
+/// What `take` returns, or a failed read.
+pub(super) fn salvage(
+    packs: &Dir,
+    name: &[u8],
+    mut take: impl FnMut(&ContentHash, &[u8]) -> Result<(), StoreError>,
+) -> Result<(), StoreError> {
+    let path = packs.path_of(name);
+    let file = packs.open_file(name, true)?;
+    if packs.stat_file(&file, name)?.kind != FileKind::File {
+        return Ok(());
+    }
+    let mut found = [0; HEADER_BYTES];
+    sys::read_full_at(&file, &mut found, 0).at("read", &path)?;
+    if found != header() {
+        return Ok(());
+    }
+    let (mut at, mut bytes) = (HEADER_BYTES as u64, Vec::new());
+    loop {
+        let mut record = [0; RECORD_BYTES];
+        let len = sys::read_full_at(&file, &mut record, at).at("read", &path)?;
+        let Some(entry) = Entry::from_record(&record, at).filter(|_| len == RECORD_BYTES) else {
+            return Ok(());
+        };
+        bytes.resize(entry.span.len as usize, 0);
+        let len = sys::read_full_at(&file, &mut bytes, entry.span.offset).at("read", &path)?;
+        if len < bytes.len() || ContentHash::of(&bytes) != entry.hash {
+            return Ok(());
+        }
+        take(&entry.hash, &bytes)?;
+        at = entry.span.offset + entry.size();
+    }
+}
+
+pub(super) fn corrupt(path: &Path, reason: &str) -> StoreError {
+    StoreError::CorruptPack { path: path.to_owned(), reason: reason.to_owned() }
+}

@@ -1,0 +1,378 @@
+#![allow(clippy::disallowed_methods, reason = "tests look at the disk from outside")]
+
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::PathBuf;
+
+use proptest::prelude::*;
+
+use super::format::MAX_PACKED_BYTES;
+use super::packer::Limits;
+use super::*;
+use crate::store::{LocalStore, ObjectSource, ObjectStore, Transfer};
+use crate::sys::stat_open_file;
+
+const SMALL_PACKS: Limits = Limits { few_objects: 1, pack_bytes: 128 << 20, pack_objects: 1 << 18 };
+
+struct Lab {
+    temp: tempfile::TempDir,
+    store: LocalStore,
+}
+
+impl Lab {
+    fn new() -> Self {
+        let temp = tempfile::tempdir().unwrap();
+        let store = LocalStore::create(&temp.path().join("objects")).unwrap();
+        Self { temp, store }
+    }
+
+    /// The same store, as another process sees it.
+    fn other(&self) -> LocalStore {
+        LocalStore::open(self.store.path()).unwrap()
+    }
+
+    /// Packs objects, and says what they are called.
+    fn pack(&self, objects: &[Vec<u8>]) -> Vec<ContentHash> {
+        let packer = Packer::with_limits(&self.store, SMALL_PACKS);
+        let hashes = objects.iter().map(|bytes| packer.write(bytes).unwrap().hash).collect();
+        packer.finish().unwrap();
+        hashes
+    }
+
+    fn packs(&self) -> Vec<PathBuf> {
+        let Ok(listed) = std::fs::read_dir(self.store.path().join("packs")) else {
+            return Vec::new();
+        };
+        listed.map(|entry| entry.unwrap().path()).collect()
+    }
+
+    /// Files below the directory of objects, without packs and without what is hidden.
+    fn own_files(&self) -> usize {
+        let prefixes = std::fs::read_dir(self.store.path()).unwrap().map(|entry| entry.unwrap());
+        let prefixes = prefixes.filter(|entry| entry.file_name().len() == 2);
+        prefixes.map(|entry| std::fs::read_dir(entry.path()).unwrap().count()).sum()
+    }
+
+    /// Changes a pack behind the store's back.
+    fn tamper(&self, change: impl FnOnce(&mut Vec<u8>)) -> PathBuf {
+        let [path] = &self.packs()[..] else { panic!("not one pack") };
+        let mut bytes = std::fs::read(path).unwrap();
+        change(&mut bytes);
+        std::fs::remove_file(path).unwrap();
+        std::fs::write(path, bytes).unwrap();
+        path.clone()
+    }
+}
+
+fn objects(count: u32) -> Vec<Vec<u8>> {
+    (0..count).map(|n| format!("object {n} ").repeat(n as usize % 40 + 1).into_bytes()).collect()
+}
+
+/// Where some bytes are.
+fn position(all: &[u8], part: &[u8]) -> usize {
+    all.windows(part.len()).position(|window| window == part).unwrap()
+}
+
+#[test]
+fn many_small_objects_take_one_file_and_are_found_by_everybody() {
+    let lab = Lab::new();
+    let objects = objects(1000);
+    let hashes = lab.pack(&objects);
+    assert_eq!((lab.packs().len(), lab.own_files()), (1, 0));
+    let metadata = std::fs::metadata(&lab.packs()[0]).unwrap();
+    assert_eq!(metadata.permissions().mode() & 0o7777, 0o400);
+    for store in [&lab.store, &lab.other()] {
+        for (hash, bytes) in hashes.iter().zip(&objects) {
+            assert_eq!(store.read(hash, 1 << 20).unwrap(), *bytes);
+            assert!(store.contains(hash, bytes.len() as u64).unwrap());
+            assert!(!store.contains(hash, bytes.len() as u64 + 1).unwrap());
+            let object = store.open_object(hash).unwrap();
+            assert_eq!(object.path(), lab.packs()[0]);
+            object.verify(&mut Transfer::unwatched(&mut Vec::new())).unwrap();
+        }
+        let absent = ContentHash::of(b"absent");
+        assert!(!store.contains(&absent, 6).unwrap());
+        assert!(matches!(store.read(&absent, 6), Err(StoreError::Missing { .. })));
+        let mut listed = 0;
+        store
+            .for_each_object(|_| {
+                listed += 1;
+                Ok::<_, StoreError>(())
+            })
+            .unwrap();
+        assert_eq!(listed, 1000);
+    }
+}
+
+#[test]
+fn a_few_small_objects_and_every_large_one_have_files_of_their_own() {
+    let lab = Lab::new();
+    let packer = Packer::with_limits(&lab.store, Limits { few_objects: 10, ..SMALL_PACKS });
+    let large = vec![1; MAX_PACKED_BYTES as usize + 1];
+    for bytes in objects(9).iter().chain([&large]) {
+        assert!(packer.write(bytes).unwrap().is_new);
+    }
+    packer.finish().unwrap();
+    assert_eq!((lab.packs().len(), lab.own_files()), (0, 10));
+    lab.pack(&[vec![2; MAX_PACKED_BYTES as usize]]);
+    assert_eq!((lab.packs().len(), lab.own_files()), (1, 10));
+}
+
+#[test]
+fn what_is_not_finished_was_never_there() {
+    let lab = Lab::new();
+    let packer = Packer::with_limits(&lab.store, SMALL_PACKS);
+    let hash = packer.write(&vec![3; 100_000]).unwrap().hash;
+    for n in 0..30_u8 {
+        packer.write(&vec![n; 100_000]).unwrap();
+    }
+    assert_eq!(packer.read(&hash, 1 << 20).unwrap(), vec![3; 100_000]);
+    drop(packer);
+    assert!(lab.packs().is_empty());
+    assert!(!lab.store.contains(&hash, 100_000).unwrap());
+    let left: Vec<_> = std::fs::read_dir(lab.store.path()).unwrap().collect();
+    assert!(left.is_empty(), "{left:?}");
+}
+
+#[test]
+fn what_comes_twice_is_stored_once_however_many_threads_bring_it() {
+    let lab = Lab::new();
+    // Many packs, so that some become complete while others write.
+    let limits = Limits { few_objects: 1, pack_bytes: 3 << 20, pack_objects: 1 << 18 };
+    let packer = Packer::with_limits(&lab.store, limits);
+    let all: Vec<Vec<u8>> = (0..600_u32).map(|n| n.to_le_bytes().repeat(8000)).collect();
+    let new: usize = std::thread::scope(|threads| {
+        let bring = || {
+            let mut new = 0;
+            for bytes in &all {
+                let stored = packer.write(bytes).unwrap();
+                new += usize::from(stored.is_new);
+                assert_eq!(packer.read(&stored.hash, 1 << 20).unwrap(), *bytes);
+                assert!(packer.contains(&stored.hash, bytes.len() as u64).unwrap());
+            }
+            new
+        };
+        let threads: Vec<_> = (0..4).map(|_| threads.spawn(bring)).collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).sum()
+    });
+    packer.finish().unwrap();
+    assert_eq!(new, all.len());
+    assert!(lab.packs().len() > 3, "{} packs", lab.packs().len());
+    let mut listed = 0;
+    lab.store
+        .for_each_object(|_| {
+            listed += 1;
+            Ok::<_, StoreError>(())
+        })
+        .unwrap();
+    assert_eq!(listed, all.len());
+    for bytes in &all {
+        assert_eq!(lab.other().read(&ContentHash::of(bytes), 1 << 20).unwrap(), *bytes);
+    }
+    // More packs than are asked one after the other, and more questions.
+    let store = lab.other();
+    for bytes in all.iter().cycle().take(2 * SEARCHES_BEFORE_TABLE) {
+        assert_eq!(store.read(&ContentHash::of(bytes), 1 << 20).unwrap(), *bytes);
+    }
+    assert!(store.packs().known.read().table.is_some());
+}
+
+#[test]
+fn a_wrong_byte_is_never_served_whatever_byte_was_changed() {
+    let lab = Lab::new();
+    let objects = objects(40);
+    let hashes = lab.pack(&objects);
+    let good = std::fs::read(&lab.packs()[0]).unwrap();
+    let spans: Vec<_> = objects.iter().map(|bytes| position(&good, bytes)..).collect();
+    for at in 0..good.len() {
+        lab.tamper(|bytes| {
+            bytes.clone_from(&good);
+            bytes[at] ^= 1;
+        });
+        let store = lab.other();
+        let mut lost = Vec::new();
+        for (number, (hash, bytes)) in hashes.iter().zip(&objects).enumerate() {
+            match store.read(hash, 1 << 20) {
+                Ok(read) => assert_eq!(read, *bytes),
+                Err(_) => lost.push(number),
+            }
+        }
+        // Of what lies among the objects, a byte costs the one that it belongs to, or none.
+        let end = spans[39].start + objects[39].len();
+        let owner =
+            (0..40).find(|n| (spans[*n].start..spans[*n].start + objects[*n].len()).contains(&at));
+        if (16..end).contains(&at) {
+            assert_eq!(lost, Vec::from_iter(owner), "byte {at}");
+        }
+    }
+}
+
+#[test]
+fn a_pack_that_was_cut_short_gives_back_what_is_whole_in_it() {
+    let lab = Lab::new();
+    let objects = objects(100);
+    let hashes = lab.pack(&objects);
+    let good = std::fs::read(&lab.packs()[0]).unwrap();
+    for len in [0, 7, 16, 17, 60, 1000, 5000, good.len() - 1] {
+        let path = lab.tamper(|bytes| bytes.truncate(len));
+        let store = lab.other();
+        assert!(
+            hashes
+                .iter()
+                .all(|hash| matches!(store.read(hash, 1 << 20), Err(StoreError::Missing { .. })))
+        );
+        // A snapshot stores everything again.
+        assert!(!store.contains(&hashes[0], objects[0].len() as u64).unwrap());
+        let lock = store.lock_exclusive().unwrap();
+        store.salvage_packs(&lock).unwrap();
+        for (hash, bytes) in hashes.iter().zip(&objects) {
+            let is_whole = position(&good, bytes) + bytes.len() <= len;
+            match store.read(hash, 1 << 20) {
+                Ok(read) => assert!(is_whole && read == *bytes),
+                Err(error) => assert!(!is_whole && error.is_damage(), "{len}: {error}"),
+            }
+        }
+        assert!(!path.exists());
+        let aside = format!("pack-{}", path.file_name().unwrap().to_str().unwrap());
+        let aside = store.quarantine_path().join(aside);
+        assert_eq!(std::fs::metadata(&aside).unwrap().size(), len as u64);
+        // The next round begins with the whole pack.
+        std::fs::remove_file(aside).unwrap();
+        lab.packs().iter().for_each(|pack| std::fs::remove_file(pack).unwrap());
+        std::fs::write(&path, &good).unwrap();
+    }
+}
+
+#[test]
+fn a_damaged_object_is_replaced_at_once_and_taken_out_later() {
+    let lab = Lab::new();
+    let objects = objects(50);
+    let hashes = lab.pack(&objects);
+    let old = lab.tamper(|bytes| {
+        let at = position(bytes, &objects[7]);
+        bytes[at] ^= 1;
+    });
+    let store = lab.other();
+    let len = objects[7].len() as u64;
+    assert!(matches!(store.read(&hashes[7], len), Err(StoreError::Corrupt { .. })));
+
+    // What a restore does before it overwrites the only other copy.
+    let live = lab.temp.path().join("live");
+    std::fs::write(&live, &objects[7]).unwrap();
+    let file = std::fs::File::open(&live).unwrap();
+    let stat = stat_open_file(&file, &live).unwrap();
+    let lock = store.lock_shared().unwrap();
+    assert!(
+        store.keep(&hashes[7], &file, &stat, &mut Transfer::unwatched(&mut Vec::new())).unwrap()
+    );
+    assert_eq!(lab.other().read(&hashes[7], len).unwrap(), objects[7]);
+    drop(lock);
+    let aside = store.quarantined().unwrap();
+    assert_eq!((aside.len(), aside[0].object.hash), (1, hashes[7]));
+
+    let lock = store.lock_exclusive().unwrap();
+    store.purge_packs(&lock).unwrap();
+    assert!(!old.exists());
+    assert_eq!((lab.packs().len(), lab.own_files()), (1, 1));
+    for (hash, bytes) in hashes.iter().zip(&objects) {
+        assert_eq!(lab.other().read(hash, 1 << 20).unwrap(), *bytes);
+    }
+}
+
+#[test]
+fn whoever_has_opened_a_pack_reads_on_and_whoever_locks_counts_on_nothing_that_is_gone() {
+    let lab = Lab::new();
+    let objects = objects(50);
+    let hashes = lab.pack(&objects);
+    let (reader, writer) = (lab.other(), lab.other());
+    for store in [&reader, &writer] {
+        assert!(store.contains(&hashes[3], objects[3].len() as u64).unwrap());
+    }
+    {
+        let lock = lab.store.lock_exclusive().unwrap();
+        let packs = lab.store.all_packs().unwrap();
+        let mut kept = packs[0].entries().unwrap();
+        kept.retain(|entry| entry.hash != hashes[3]);
+        lab.store.rewrite_packs(&[Rewrite { pack: packs[0].clone(), kept }], &lock).unwrap();
+    }
+    assert_eq!(reader.read(&hashes[3], 1 << 20).unwrap(), objects[3]);
+    let lock = writer.lock_shared().unwrap();
+    assert!(!writer.contains(&hashes[3], objects[3].len() as u64).unwrap());
+    assert!(writer.contains(&hashes[4], objects[4].len() as u64).unwrap());
+    // And stores it again.
+    let packer = Packer::new(&writer, &lock);
+    assert!(packer.write(&objects[3]).unwrap().is_new);
+    packer.finish().unwrap();
+    assert_eq!(lab.other().read(&hashes[3], 1 << 20).unwrap(), objects[3]);
+}
+
+#[test]
+fn a_pack_of_a_newer_version_is_refused_and_left_alone() {
+    let lab = Lab::new();
+    let objects = objects(50);
+    let hashes = lab.pack(&objects);
+    let path = lab.tamper(|bytes| bytes[8] = 2);
+    let store = lab.other();
+    let error = store.read(&hashes[0], 100).unwrap_err();
+    assert!(matches!(error, StoreError::NewerPack { .. }) && !error.is_damage());
+    assert!(store.lock_shared().is_err());
+    assert!(path.exists());
+}
+
+#[test]
+fn what_stands_among_the_packs_without_being_one_is_in_nobodys_way() {
+    let lab = Lab::new();
+    let hashes = lab.pack(&objects(3));
+    let packs = lab.store.path().join("packs");
+    std::fs::write(packs.join("README"), "hello").unwrap();
+    std::fs::create_dir(packs.join("0".repeat(32))).unwrap();
+    std::os::unix::fs::symlink("/dev/zero", packs.join("1".repeat(32))).unwrap();
+    rustix::fs::mknodat(
+        rustix::fs::CWD,
+        packs.join("2".repeat(32)),
+        rustix::fs::FileType::Fifo,
+        rustix::fs::Mode::from_raw_mode(0o600),
+        0,
+    )
+    .unwrap();
+    let store = lab.other();
+    assert_eq!(store.read(&hashes[1], 100).unwrap(), objects(3)[1]);
+    assert_eq!(store.all_packs().unwrap().len(), 1);
+}
+
+proptest! {
+    #[test]
+    fn any_bytes_are_a_pack_or_a_clear_error(
+        objects in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..50), 1..40),
+        places in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..6),
+        cut in prop::option::of(any::<prop::sample::Index>()),
+    ) {
+        let lab = Lab::new();
+        let hashes = lab.pack(&objects);
+        lab.tamper(|bytes| {
+            for (place, byte) in places {
+                // The end is where the numbers are.
+                let at = bytes.len() - 1 - place.index(bytes.len().min(300));
+                bytes[at] = byte;
+            }
+            if let Some(cut) = cut {
+                bytes.truncate(cut.index(bytes.len()));
+            }
+        });
+        let store = lab.other();
+        for (hash, bytes) in hashes.iter().zip(&objects) {
+            match store.read(hash, 1 << 20) {
+                Ok(read) => prop_assert_eq!(&read, bytes),
+                Err(error) => {
+                    let is_newer = matches!(error, StoreError::NewerPack { .. });
+                    prop_assert!(error.is_damage() || is_newer, "{}", error);
+                }
+            }
+        }
+        for pack in store.all_packs().unwrap_or_default() {
+            let _ = pack.entries();
+        }
+        if let Ok(lock) = store.lock_exclusive() {
+            store.salvage_packs(&lock).unwrap();
+        }
+    }
+}

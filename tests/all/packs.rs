@@ -1,0 +1,326 @@
+//! Stores with packs: everything that is true of single objects is true of those that share a file.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
+
+use serde_json::Value;
+
+use crate::fixture::Fixture;
+use crate::observe::{assert_same, observe};
+
+const FILES: usize = 20;
+
+/// A project of files that are all different.
+fn project(fixture: &Fixture) {
+    for n in 0..FILES {
+        fixture.write(&format!("dir{}/file{n}", n % 4), text(n, "first"));
+    }
+}
+
+fn text(n: usize, state: &str) -> String {
+    format!("{state} contents of the file number {n}\n").repeat(10)
+}
+
+fn snapshot(fixture: &Fixture) -> String {
+    let taken = fixture.nono(&["snapshot", "--json"]).success().json();
+    taken["session_id"].as_str().unwrap().to_owned()
+}
+
+fn cleanup(fixture: &Fixture, arguments: &[&str]) -> Value {
+    let arguments = [&["rollback", "cleanup", "--yes", "--json"], arguments].concat();
+    fixture.nono(&arguments).success().json()
+}
+
+/// Changes the contents of a file, behind the back of whoever wrote it.
+fn tamper(path: &Path, change: impl FnOnce(&mut Vec<u8>)) {
+    let mut bytes = fs::read(path).unwrap();
+    change(&mut bytes);
+    fs::set_permissions(path, PermissionsExt::from_mode(0o600)).unwrap();
+    fs::write(path, bytes).unwrap();
+}
+
+/// Changes a byte of the contents of a file of the project.
+fn damage(pack: &Path, n: usize) {
+    tamper(pack, |bytes| {
+        let wanted = text(n, "first").into_bytes();
+        let at = bytes.windows(wanted.len()).position(|window| window == wanted).unwrap();
+        bytes[at + 5] ^= 1;
+    });
+}
+
+#[test]
+fn a_snapshot_of_many_small_files_is_one_pack_and_comes_back_from_it() {
+    // As it is by default: this many are packed.
+    let fixture = Fixture::ordinary_user();
+    for n in 0..400 {
+        fixture.write(&format!("dir{}/file{n}", n % 7), text(n, "first"));
+    }
+    let before = observe(&fixture.project());
+    snapshot(&fixture);
+    assert_eq!(fixture.packs().len(), 1);
+    let objects = fs::read_dir(fixture.store().join("objects")).unwrap();
+    let single = objects.filter(|entry| entry.as_ref().unwrap().file_name().len() == 2).count();
+    assert_eq!(single, 0);
+    // Few changes are stored one by one.
+    fixture.write("dir1/file1", "changed");
+    fixture.nono(&["snapshot", "--session", "latest"]).success();
+    assert_eq!(fixture.packs().len(), 1);
+    fixture.nono(&["rollback", "verify", "latest"]).success();
+    for n in 0..7 {
+        fs::remove_dir_all(fixture.project().join(format!("dir{n}"))).unwrap();
+    }
+    fixture.nono(&["rollback", "restore", "latest/0"]).success();
+    assert_same(&before, &observe(&fixture.project()));
+    let shown = fixture.nono(&["rollback", "cat", "latest", "dir3/file3"]).success();
+    assert_eq!(shown.stdout, text(3, "first"));
+}
+
+#[test]
+fn what_is_unneeded_in_a_pack_goes_when_it_is_a_fifth_of_it_or_at_once_where_that_is_asked_for() {
+    let fixture = Fixture::new().packed();
+    project(&fixture);
+    let first = snapshot(&fixture);
+    fixture.write("dir1/file1", text(1, "second"));
+    let second = snapshot(&fixture);
+    let state = observe(&fixture.project());
+    assert_eq!(fixture.packs().len(), 2);
+
+    // One file of twenty, and a few lists.
+    let planned = cleanup(&fixture, &[&first, "--dry-run"]);
+    assert_eq!(planned["objects_removed"], 0);
+    let left = planned["objects_kept_packed"].as_u64().unwrap();
+    assert!(left >= 2, "{planned}");
+    let told = fixture.nono(&["rollback", "cleanup", &first, "--dry-run"]).success();
+    assert!(told.stdout.contains("--compact frees them"), "{}", told.stdout);
+
+    let planned = cleanup(&fixture, &[&first, "--dry-run", "--compact"]);
+    assert_eq!(fixture.packs().len(), 2);
+    let report = cleanup(&fixture, &[&first, "--compact"]);
+    for (field, value) in report.as_object().unwrap() {
+        assert!(field == "dry_run" || planned[field] == *value, "{planned} {report}");
+    }
+    assert_eq!(report["objects_removed"], left, "{report}");
+    assert_eq!(report["objects_kept_packed"], 0);
+    let gone = text(1, "first").into_bytes();
+    for pack in fixture.packs() {
+        let bytes = fs::read(pack).unwrap();
+        assert!(!bytes.windows(gone.len()).any(|window| window == gone));
+    }
+    let verified = fixture.nono(&["rollback", "verify", "--all", "--json"]).success().json();
+    assert_eq!(verified[0]["session_id"], second, "{verified}");
+    for n in 0..4 {
+        fs::remove_dir_all(fixture.project().join(format!("dir{n}"))).unwrap();
+    }
+    fixture.nono(&["rollback", "restore", "latest"]).success();
+    assert_same(&state, &observe(&fixture.project()));
+
+    // Nothing needs a pack any more.
+    cleanup(&fixture, &["--all"]);
+    assert_eq!(fixture.packs().len(), 0);
+}
+
+#[test]
+fn a_cleanup_that_rewrites_packs_killed_at_any_point_loses_nothing() {
+    let fixture = Fixture::in_memory().packed();
+    project(&fixture);
+    let first = snapshot(&fixture);
+    for n in 0..FILES / 2 {
+        fixture.write(&format!("dir{}/file{n}", n % 4), text(n, "second"));
+    }
+    snapshot(&fixture);
+    let state = observe(&fixture.project());
+    let store = fixture.store();
+    let pristine = fixture.path("pristine");
+    copy(&store, &pristine);
+    let mut point = 1;
+    loop {
+        fs::remove_dir_all(&store).unwrap();
+        copy(&pristine, &store);
+        let mut command = fixture.command(&["rollback", "cleanup", "--yes", &first]);
+        let output = command.env("NONO_FAIL_POINT", point.to_string()).output().unwrap();
+        if output.status.signal() != Some(9) {
+            assert!(output.status.success(), "{output:?}");
+            break;
+        }
+        fixture.nono(&["rollback", "verify", "--all"]).success();
+        cleanup(&fixture, &[]);
+        let report = cleanup(&fixture, &["--compact"]);
+        assert_eq!(report["objects_removed"], 0, "at point {point}: {report}");
+        fixture.nono(&["rollback", "verify", "--all"]).success();
+        fs::remove_dir_all(fixture.project().join("dir1")).unwrap();
+        fixture.nono(&["rollback", "restore", "latest"]).success();
+        assert_same(&state, &observe(&fixture.project()));
+        point += 1;
+    }
+    assert!(point > 15, "{point}");
+    eprintln!("cleanup with packs: killed at {} points", point - 1);
+}
+
+fn copy(from: &Path, to: &Path) {
+    let mut command = std::process::Command::new("cp");
+    assert!(command.arg("-a").args([from, to]).status().unwrap().success());
+}
+
+#[test]
+fn a_damaged_object_in_a_pack_is_named_and_mended_and_its_neighbours_stay() {
+    let fixture = Fixture::new().packed();
+    project(&fixture);
+    snapshot(&fixture);
+    let [pack] = &fixture.packs()[..] else { panic!() };
+    damage(pack, 7);
+    damage(pack, 8);
+    let verified = fixture.nono(&["rollback", "verify", "latest", "--json"]);
+    assert_eq!(verified.code, 1);
+    let problems = verified.json()["problems"].as_array().unwrap().clone();
+    assert_eq!(problems.len(), 2, "{problems:?}");
+    for (problem, name) in problems.iter().zip(["dir0/file8", "dir3/file7"]) {
+        assert_eq!(problem["kind"], "corrupt_object");
+        assert_eq!(problem["path"], fixture.project().join(name).to_str().unwrap());
+        assert_eq!(problem["on_disk"], pack.to_str().unwrap());
+    }
+    // A restore that needs one of them changes nothing.
+    fixture.write("dir3/file7", "changed");
+    fixture.nono(&["rollback", "restore", "latest"]).fails(1, "is damaged");
+    assert_eq!(fs::read_to_string(fixture.project().join("dir3/file7")).unwrap(), "changed");
+
+    // One file still has the bytes, the other has not.
+    let repair = ["rollback", "verify", "latest", "--repair", "--json"];
+    let report = fixture.nono(&repair);
+    assert_eq!(report.code, 1, "{}", report.stderr);
+    let report = report.json()["repair"].clone();
+    assert_eq!(report["repaired"].as_array().unwrap().len(), 1, "{report}");
+    assert_eq!(report["lost"].as_array().unwrap().len(), 1, "{report}");
+    assert_eq!(report["quarantined"].as_array().unwrap().len(), 2, "{report}");
+    assert!(!pack.exists());
+    fixture.write("dir3/file7", text(7, "first"));
+    let report = fixture.nono(&repair).success().json()["repair"].clone();
+    assert_eq!(report["repaired"].as_array().unwrap().len(), 1, "{report}");
+    fixture.nono(&["rollback", "verify", "latest"]).success();
+}
+
+#[test]
+fn a_pack_without_its_end_gives_back_what_it_has() {
+    let fixture = Fixture::new().packed();
+    project(&fixture);
+    snapshot(&fixture);
+    let state = observe(&fixture.project());
+    let [pack] = &fixture.packs()[..] else { panic!() };
+    // One file is nowhere else, and another one comes after the cut.
+    fs::remove_file(fixture.project().join("dir1/file1")).unwrap();
+    tamper(pack, |bytes| bytes.truncate(bytes.len() - 100));
+    fixture.nono(&["rollback", "verify", "latest"]).fails(1, "is damaged: it was cut short");
+    // A snapshot is possible all the same, and stores what it cannot find.
+    snapshot(&fixture);
+    fixture.nono(&["rollback", "verify", "latest"]).success();
+    let sessions = fixture.nono(&["rollback", "list", "--json"]).success().json();
+    let first = sessions[1]["session_id"].as_str().unwrap().to_owned();
+    fixture.nono(&["rollback", "verify", &first, "--repair"]).success();
+    fixture.nono(&["rollback", "verify", "--all"]).success();
+    fixture.nono(&["rollback", "restore", &first]).success();
+    assert_same(&state, &observe(&fixture.project()));
+}
+
+#[test]
+fn what_was_in_a_pack_that_is_gone_is_captured_again() {
+    let fixture = Fixture::new().packed();
+    project(&fixture);
+    snapshot(&fixture);
+    fixture.packs().iter().for_each(|pack| fs::remove_file(pack).unwrap());
+    let told = fixture.nono(&["rollback", "verify", "latest"]).fails(1, "");
+    assert!(told.stdout.contains("is missing"), "{}", told.stdout);
+    fixture.nono(&["rollback", "verify", "latest", "--repair"]).success();
+    fixture.nono(&["rollback", "verify", "latest"]).success();
+}
+
+#[test]
+fn a_repair_of_packs_killed_at_any_point_is_done_by_the_next_one() {
+    let fixture = Fixture::in_memory().packed();
+    project(&fixture);
+    let first = snapshot(&fixture);
+    fixture.write("dir2/new", "new in the second");
+    let second = snapshot(&fixture);
+    let (store, pristine) = (fixture.store(), fixture.path("pristine"));
+    // A byte in one, and the end of the other.
+    let (large, small) = {
+        let mut packs = fixture.packs();
+        packs.sort_by_key(|pack| fs::metadata(pack).unwrap().len());
+        (packs[1].clone(), packs[0].clone())
+    };
+    damage(&large, 3);
+    tamper(&small, |bytes| bytes.truncate(bytes.len() - 3));
+    copy(&store, &pristine);
+    let mut point = 1;
+    loop {
+        fs::remove_dir_all(&store).unwrap();
+        copy(&pristine, &store);
+        let mut command = fixture.command(&["rollback", "verify", "--all", "--repair"]);
+        let output = command.env("NONO_FAIL_POINT", point.to_string()).output().unwrap();
+        let is_killed = output.status.signal() == Some(9);
+        assert!(is_killed || output.status.success(), "at point {point}: {output:?}");
+        fixture.nono(&["rollback", "verify", "--all", "--repair"]).success();
+        for session in [&first, &second] {
+            fixture.nono(&["rollback", "verify", session]).success();
+        }
+        if !is_killed {
+            break;
+        }
+        point += 1;
+    }
+    assert!(point > 20, "{point}");
+    eprintln!("repair with packs: killed at {} points", point - 1);
+}
+
+#[test]
+fn a_damaged_object_in_a_pack_is_replaced_before_a_restore_overwrites_the_only_good_copy() {
+    let fixture = Fixture::new().packed();
+    project(&fixture);
+    let session = snapshot(&fixture);
+    fixture.write("dir1/file1", text(1, "second"));
+    fixture.nono(&["snapshot", "--session", &session]).success();
+    // The second state is in the second pack; it gets damaged, and the file is the only good copy.
+    let wanted = text(1, "second").into_bytes();
+    for pack in fixture.packs() {
+        tamper(&pack, |bytes| {
+            let found = bytes.windows(wanted.len()).position(|window| window == wanted);
+            found.into_iter().for_each(|at| bytes[at] ^= 1);
+        });
+    }
+    fixture.nono(&["rollback", "restore", &format!("{session}/0")]).success();
+    let restored = fs::read_to_string(fixture.project().join("dir1/file1")).unwrap();
+    assert_eq!(restored, text(1, "first"));
+    fixture.nono(&["rollback", "verify", &session]).success();
+    fixture.nono(&["rollback", "restore", &format!("{session}/1"), "--force"]).success();
+    let restored = fs::read_to_string(fixture.project().join("dir1/file1")).unwrap();
+    assert_eq!(restored, text(1, "second"));
+}
+
+#[test]
+fn the_program_in_the_documentation_takes_everything_out_of_a_pack() {
+    let fixture = Fixture::new().packed();
+    project(&fixture);
+    snapshot(&fixture);
+    let [pack] = &fixture.packs()[..] else { panic!() };
+    let format = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/format.md");
+    let text_of_page = fs::read_to_string(format).unwrap();
+    let program = text_of_page.split("```python\n").nth(1).unwrap().split("```").next().unwrap();
+    let target = fixture.path("taken-out");
+    fs::create_dir(&target).unwrap();
+    let status = std::process::Command::new("python3")
+        .args(["-c", program])
+        .args([pack, &target])
+        .status()
+        .unwrap();
+    assert!(status.success());
+    for n in 0..FILES {
+        let name = nono::object::ContentHash::of(text(n, "first").as_bytes()).hex();
+        assert_eq!(fs::read_to_string(target.join(name)).unwrap(), text(n, "first"));
+    }
+    // The lists too, and the root.
+    let manifest: Value = serde_json::from_slice(
+        &fs::read(fixture.session().join("snapshots/0/manifest.json")).unwrap(),
+    )
+    .unwrap();
+    assert!(target.join(manifest["merkle_root"].as_str().unwrap()).exists());
+}
