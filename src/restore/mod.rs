@@ -8,6 +8,7 @@
 
 mod areas;
 mod attributes;
+mod check_selection;
 mod commit;
 mod conflicts;
 mod copy_out;
@@ -46,6 +47,7 @@ use crate::store::{ObjectSource, OverlayStore, read_root_tree};
 use crate::sys;
 
 use areas::Areas;
+use check_selection::check_selection;
 use commit::{Commit, Left};
 use conflicts::Conflicts;
 pub use conflicts::{Conflict, OnConflict};
@@ -310,7 +312,7 @@ impl SnapshotManager {
         let mut plan = plan::plan(source, current_root, left_out, target)?;
         let selected = Selected::new(&options.selection, &target.roots)?;
         let roots = [&target.merkle_root, current_root];
-        plan::check_selection(source, &selected, &roots, target.number)?;
+        check_selection(source, &selected, &roots, target.number)?;
         if !selected.is_all() {
             let wanted = |path: &[u8], change: Option<diff::ChangeType>| {
                 selected.contains(path) && selected.wants(change)
