@@ -77,7 +77,10 @@ impl Fixture {
             fs::set_permissions(fixture.temp.path(), fs::Permissions::from_mode(0o755)).unwrap();
             // The build directory may be out of reach for others.
             let program = fixture.temp.path().join("nono");
-            fs::copy(&fixture.program, &program).unwrap();
+            // By another process: a program that is open for writing here is so in every child that another
+            // test is about to start, and cannot be executed ("text file busy").
+            let copied = Command::new("cp").arg(&fixture.program).arg(&program).status().unwrap();
+            assert!(copied.success());
             fixture.program = program;
             fixture.user = Some(ORDINARY_USER);
             fixture.give_away(&fixture.project());
