@@ -6,7 +6,9 @@ use proptest::prelude::*;
 use super::*;
 
 fn name() -> impl Strategy<Value = Vec<u8>> {
-    vec(any::<u8>(), 1..12).prop_filter("a name", |name| is_name(name))
+    // Some begin alike.
+    prop_oneof![vec(any::<u8>(), 1..12), vec(b'a'..=b'b', 1..12)]
+        .prop_filter("a name", |name| is_name(name))
 }
 
 fn node() -> impl Strategy<Value = Node> {
@@ -25,7 +27,12 @@ fn node() -> impl Strategy<Value = Node> {
 
 fn attributes() -> impl Strategy<Value = Attributes> {
     let xattrs = btree_map(vec(1u8.., 1..9), vec(any::<u8>(), 0..9), 0..3);
-    (0..=MODE_MASK, any::<u32>(), any::<u32>(), any::<i64>(), 0..1_000_000_000u32, xattrs).prop_map(
+    // Some are like those of others.
+    let mode = prop_oneof![0..=MODE_MASK, Just(0o644)];
+    let owner = || prop_oneof![any::<u32>(), Just(1000)];
+    let seconds = prop_oneof![any::<i64>(), 0..2_i64];
+    let nanoseconds = prop_oneof![0..1_000_000_000_u32, Just(0)];
+    (mode, owner(), owner(), seconds, nanoseconds, xattrs).prop_map(
         |(mode, uid, gid, seconds, nanoseconds, xattrs)| Attributes {
             mode,
             uid,

@@ -21,6 +21,6 @@ pub use hash::{ContentHash, Hasher, ParseHashError};
 pub use root::{LinkGroups, RootEntry, RootTree, is_tracked_path};
 pub use tree::{
     Attributes, Device, FORMAT_VERSION, FileTime, MAX_NAME_BYTES, MAX_PATH_BYTES, MODE_MASK, Node,
-    Tree, TreeEntry, XattrPair, Xattrs, encode_entry, is_name,
+    TREE_VERSION, Tree, TreeEntry, XattrPair, Xattrs, encode_entry, is_name,
 };
 pub(crate) use tree::{read_entry, write_entry};

@@ -32,7 +32,9 @@ proptest! {
         }
         bytes.truncate(cut.index(bytes.len() + 1));
         // Whatever is accepted encodes to the very bytes it was read from: one value, one hash.
-        if let Ok(tree) = Tree::decode(&bytes) {
+        if let Ok(tree) = Tree::decode(&bytes)
+            && bytes[8] == TREE_VERSION
+        {
             prop_assert_eq!(tree.encode(), bytes);
         }
     }
@@ -60,13 +62,16 @@ proptest! {
     #[test]
     fn noise_never_panics(noise in proptest::collection::vec(any::<u8>(), 0..200)) {
         for magic in [b"nonotree", b"nonoroot", b"nonolink"] {
-            let bytes = [magic.as_slice(), &[1], &noise].concat();
-            let _ = (Tree::decode(&bytes), RootTree::decode(&bytes), LinkGroups::decode(&bytes));
+            for version in [1, 2] {
+                let bytes = [magic.as_slice(), &[version], &noise].concat();
+                let _ = (Tree::decode(&bytes), RootTree::decode(&bytes), LinkGroups::decode(&bytes));
+            }
         }
     }
 }
 
-fn tree_bytes(names: &[&[u8]]) -> Vec<u8> {
+/// FIFOs of mode 0644, with names as they are.
+fn version_1(names: &[&[u8]]) -> Vec<u8> {
     let mut bytes = b"nonotree\x01".to_vec();
     bytes.push(names.len() as u8);
     for name in names {
@@ -78,20 +83,67 @@ fn tree_bytes(names: &[&[u8]]) -> Vec<u8> {
     bytes
 }
 
+/// FIFOs of mode 0, with (shared, rest) of each name.
+fn version_2(names: &[(u64, &[u8])]) -> Vec<u8> {
+    let mut writer = Writer::new(b"nonotree", 2);
+    writer.varint(names.len() as u64);
+    for (shared, rest) in names {
+        writer.varint(*shared);
+        writer.bytes(rest);
+        // A FIFO with mode, owner and time of the one before.
+        writer.u8(4 | 0b11_1000);
+    }
+    writer.finish()
+}
+
 #[test]
 fn names_that_would_leave_the_directory_are_refused() {
-    assert!(Tree::decode(&tree_bytes(&[b"ok"])).is_ok());
+    assert!(Tree::decode(&version_1(&[b"ok"])).is_ok());
+    assert!(Tree::decode(&version_2(&[(0, b"ok")])).is_ok());
     for name in [b"..".as_slice(), b".", b"", b"a/b", b"/", b"a\0b"] {
-        let decoded = Tree::decode(&tree_bytes(&[name]));
-        assert!(matches!(decoded, Err(DecodeError::Invalid { .. })), "{name:?}: {decoded:?}");
+        for bytes in [version_1(&[name]), version_2(&[(0, name)])] {
+            let decoded = Tree::decode(&bytes);
+            assert!(matches!(decoded, Err(DecodeError::Invalid { .. })), "{name:?}: {decoded:?}");
+        }
     }
+    // Put together of two parts that are harmless alone.
+    assert!(Tree::decode(&version_2(&[(0, b".-"), (1, b".")])).is_err());
+    assert!(Tree::decode(&version_2(&[(0, &[b'x'; 200]), (200, &[b'x'; 56])])).is_err());
+    assert!(Tree::decode(&version_2(&[(0, &[b'x'; 200]), (200, &[b'x'; 55])])).is_ok());
 }
 
 #[test]
 fn names_twice_or_out_of_order_are_refused() {
-    assert!(Tree::decode(&tree_bytes(&[b"a", b"b"])).is_ok());
-    assert!(Tree::decode(&tree_bytes(&[b"a", b"a"])).is_err());
-    assert!(Tree::decode(&tree_bytes(&[b"b", b"a"])).is_err());
+    assert!(Tree::decode(&version_1(&[b"a", b"b"])).is_ok());
+    assert!(Tree::decode(&version_1(&[b"a", b"a"])).is_err());
+    assert!(Tree::decode(&version_1(&[b"b", b"a"])).is_err());
+    assert!(Tree::decode(&version_2(&[(0, b"ab"), (1, b"c")])).is_ok());
+    assert!(Tree::decode(&version_2(&[(0, b"ab"), (2, b"c")])).is_ok());
+    assert!(Tree::decode(&version_2(&[(0, b"ab"), (2, b"")])).is_err());
+    assert!(Tree::decode(&version_2(&[(0, b"ab"), (1, b"a")])).is_err());
+    assert!(Tree::decode(&version_2(&[(0, b"ab"), (3, b"c")])).is_err());
+    // There is one way to write a name: as much as can be is shared.
+    assert!(Tree::decode(&version_2(&[(0, b"ab"), (0, b"ac")])).is_err());
+}
+
+#[test]
+fn attributes_are_written_in_one_way_only() {
+    let entry = |head: u8, more: &[u8]| {
+        let bytes = [b"nonotree\x02\x01\x00\x01a", &[head][..], more].concat();
+        Tree::decode(&bytes)
+    };
+    let same = 4 | 0b11_1000;
+    assert!(entry(same, &[]).is_ok());
+    // A mode, an owner and a time that are as before, but are there.
+    assert!(entry(same & !(1 << 3), &[0, 0]).is_err());
+    assert!(entry(same & !(1 << 4), &[0, 0]).is_err());
+    assert!(entry(same & !(1 << 5), &[0, 0, 0, 0, 0]).is_err());
+    assert!(entry(same & !(1 << 5) | 1 << 6, &[0]).is_err());
+    // Nanoseconds that are none, and no time with whole seconds.
+    assert!(entry(same & !(1 << 5), &[2, 0, 0, 0, 0]).is_err());
+    assert!(entry(same & !(1 << 5) | 1 << 6, &[2]).is_ok());
+    assert!(entry(same | 1 << 6, &[]).is_err());
+    assert!(entry(same & !7, &[]).is_err(), "kind 0");
 }
 
 #[test]
@@ -124,25 +176,35 @@ fn the_smallest_root_tree_comes_back() {
 
 #[test]
 fn a_newer_version_is_named_as_such() {
-    let newer = Tree::decode(b"nonotree\x02\x00");
-    assert_eq!(newer, Err(DecodeError::NewerVersion { found: 2, known: 1 }));
+    let newer = Tree::decode(b"nonotree\x03\x00");
+    assert_eq!(newer, Err(DecodeError::NewerVersion { found: 3, known: 2 }));
 }
 
 #[test]
-fn the_encoding_of_version_1_never_changes() {
-    let tree = Tree::new(vec![TreeEntry {
-        name: (*b"a").into(),
+fn the_encodings_of_all_versions_never_change() {
+    let entry = |name: &[u8], seconds, node| TreeEntry {
+        name: name.into(),
         attributes: Attributes {
             mode: 0o644,
             uid: 1000,
             gid: 1000,
-            mtime: FileTime { seconds: -1, nanoseconds: 5 },
+            mtime: FileTime { seconds, nanoseconds: 5 },
             xattrs: Xattrs::new(vec![((*b"user.k").into(), (*b"v").into())]),
         },
-        node: Node::File { size: 300, hash: ContentHash::of(b"") },
-    }]);
-    let expected = "6e6f6e6f7472656501010161010\
+        node,
+    };
+    let file = Node::File { size: 300, hash: ContentHash::of(b"") };
+    let tree = Tree::new(vec![entry(b"a", -1, file.clone())]);
+    let version_1 = "6e6f6e6f7472656501010161010\
         1a401e807e8070105000000ac02e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855\
         0106757365722e6b0176";
-    assert_eq!(hex::encode(tree.encode()), expected);
+    assert_eq!(Tree::decode(&hex::decode(version_1).unwrap()), Ok(tree));
+
+    let tree = Tree::new(vec![entry(b"a", -1, file), entry(b"ab", 2, Node::Socket)]);
+    let version_2 = "6e6f6e6f747265650202000161\
+        81a401e807e8070105000000ac02e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855\
+        0106757365722e6b0176\
+        0101629d06050000000106757365722e6b0176";
+    assert_eq!(hex::encode(tree.encode()), version_2);
+    assert_eq!(Tree::decode(&hex::decode(version_2).unwrap()), Ok(tree));
 }

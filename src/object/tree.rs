@@ -3,6 +3,8 @@
 //! A tree is a pure function of what is in the directory: entries sorted by name bytes, each with
 //! everything that a restore needs. The directory's own attributes stand in *its* entry in the
 //! parent. Equal directories are therefore equal bytes, and share one object in every snapshot.
+//! What an entry has in common with the one before it is not written twice: the list of a directory is
+//! written anew whenever anything in it changes, however long it is.
 //! `docs/format.md` has the encoding byte by byte.
 
 use super::codec::{DecodeError, Reader, Writer};
@@ -10,8 +12,10 @@ use super::hash::ContentHash;
 pub use crate::sys::{Device, FileTime};
 
 const MAGIC: &[u8; 8] = b"nonotree";
-/// Newest version of tree, root and link objects that this program reads, and the one it writes.
+/// Newest version of root and link objects that this program reads, and the one it writes.
 pub const FORMAT_VERSION: u8 = 1;
+/// The same of trees.
+pub const TREE_VERSION: u8 = 2;
 /// Longest name of one entry in bytes (NAME_MAX of Linux).
 pub const MAX_NAME_BYTES: usize = 255;
 /// Longest target of a symlink, and longest tracked path, in bytes (PATH_MAX of Linux).
@@ -159,11 +163,16 @@ impl Tree {
 
     /// The canonical bytes, whose SHA-256 names the tree.
     pub fn encode(&self) -> Vec<u8> {
-        let mut writer = Writer::new(MAGIC, FORMAT_VERSION);
+        let mut writer = Writer::new(MAGIC, TREE_VERSION);
         writer.varint(self.entries.len() as u64);
-        for entry in &self.entries {
-            writer.bytes(&entry.name);
-            write_entry(&mut writer, &entry.attributes, &entry.node);
+        let (mut last, nothing): (&[u8], _) = (b"", Attributes::default());
+        let mut before = &nothing;
+        for TreeEntry { name, attributes, node } in &self.entries {
+            let shared = shared_len(last, name);
+            writer.varint(shared as u64);
+            writer.bytes(&name[shared..]);
+            write_after(&mut writer, before, attributes, node);
+            (last, before) = (name, attributes);
         }
         writer.finish()
     }
@@ -189,24 +198,61 @@ impl Tree {
         bytes: &[u8],
         mut see: impl FnMut(&[u8], Attributes, Node),
     ) -> Result<(), DecodeError> {
-        let mut reader = Reader::new(bytes, MAGIC, "tree", FORMAT_VERSION)?;
-        let count = reader.count(MIN_ENTRY_BYTES)?;
-        let mut last: &[u8] = b"";
+        let (mut reader, version) = Reader::versioned(bytes, MAGIC, "tree", TREE_VERSION)?;
+        if version == 1 {
+            return visit_version_1(reader, see);
+        }
+        let count = reader.count(MIN_LISTED_BYTES)?;
+        let (mut name, mut before) = (Vec::with_capacity(MAX_NAME_BYTES), Attributes::default());
         for _ in 0..count {
-            let name = reader.bytes()?;
-            if !is_name(name) {
-                return Err(reader.invalid("not a name of one path component"));
-            }
-            // The empty name comes before all others, and is none.
-            if last >= name {
+            let shared = reader.varint()?;
+            let rest = reader.bytes()?;
+            let shared = usize::try_from(shared).ok().filter(|shared| *shared <= name.len());
+            let shared = shared.ok_or_else(|| reader.invalid("more of a name than there is"))?;
+            // What the names share is as long as it can be, so this is their order.
+            if rest <= &name[shared..] || rest.first() == name.get(shared) {
                 return Err(reader.invalid("name out of order or twice"));
             }
-            let (attributes, node) = read_entry(&mut reader)?;
-            see(name, attributes, node);
-            last = name;
+            name.truncate(shared);
+            name.extend_from_slice(rest);
+            if !is_name(&name) {
+                return Err(reader.invalid("not a name of one path component"));
+            }
+            let (attributes, node) = read_after(&mut reader, &before)?;
+            let Attributes { mode, uid, gid, mtime, .. } = attributes;
+            before = Attributes { mode, uid, gid, mtime, xattrs: Xattrs::default() };
+            see(&name, attributes, node);
         }
         reader.finish()
     }
+}
+
+/// Each entry stands for itself.
+fn visit_version_1(
+    mut reader: Reader<'_>,
+    mut see: impl FnMut(&[u8], Attributes, Node),
+) -> Result<(), DecodeError> {
+    let count = reader.count(MIN_ENTRY_BYTES)?;
+    let mut last: &[u8] = b"";
+    for _ in 0..count {
+        let name = reader.bytes()?;
+        if !is_name(name) {
+            return Err(reader.invalid("not a name of one path component"));
+        }
+        // The empty name comes before all others, and is none.
+        if last >= name {
+            return Err(reader.invalid("name out of order or twice"));
+        }
+        let (attributes, node) = read_entry(&mut reader)?;
+        see(name, attributes, node);
+        last = name;
+    }
+    reader.finish()
+}
+
+/// Number of bytes with which both begin.
+fn shared_len(a: &[u8], b: &[u8]) -> usize {
+    a.iter().zip(b).take_while(|(a, b)| a == b).count()
 }
 
 /// Appends the canonical bytes of one entry without its name: equal exactly for equal entries.
@@ -228,7 +274,112 @@ const MIN_ENTRY_BYTES: usize = 2 + 1 + 1 + 2 + 1 + 1 + 1 + 4;
 const HAS_XATTRS: u8 = 1;
 
 pub(crate) fn write_entry(writer: &mut Writer, attributes: &Attributes, node: &Node) {
-    writer.u8(match node {
+    writer.u8(kind_of(node));
+    writer.u8(if attributes.xattrs.is_empty() { 0 } else { HAS_XATTRS });
+    writer.u16(attributes.mode);
+    writer.varint(u64::from(attributes.uid));
+    writer.varint(u64::from(attributes.gid));
+    writer.signed(attributes.mtime.seconds);
+    writer.u32(attributes.mtime.nanoseconds);
+    write_node(writer, node);
+    if !attributes.xattrs.is_empty() {
+        write_xattrs(writer, &attributes.xattrs);
+    }
+}
+
+pub(crate) fn read_entry(reader: &mut Reader<'_>) -> Result<(Attributes, Node), DecodeError> {
+    let kind = reader.u8()?;
+    let flags = reader.u8()?;
+    if flags & !HAS_XATTRS != 0 {
+        return Err(reader.invalid("unknown flag"));
+    }
+    let mode = read_mode(reader)?;
+    let uid = reader.varint_u32()?;
+    let gid = reader.varint_u32()?;
+    let seconds = reader.signed()?;
+    let mtime = FileTime { seconds, nanoseconds: read_nanoseconds(reader)? };
+    let node = read_node(reader, kind)?;
+    let xattrs = if flags & HAS_XATTRS == 0 { Xattrs::default() } else { read_xattrs(reader)? };
+    Ok((Attributes { mode, uid, gid, mtime, xattrs }, node))
+}
+
+/// Shared length, length and byte of the rest of the name, head.
+const MIN_LISTED_BYTES: usize = 1 + 1 + 1 + 1;
+/// In the head of an entry in a tree, beside the kind: what is as in the entry before, or is not there.
+const KIND: u8 = 0b111;
+const SAME_MODE: u8 = 1 << 3;
+const SAME_OWNER: u8 = 1 << 4;
+const SAME_MTIME: u8 = 1 << 5;
+const WHOLE_SECONDS: u8 = 1 << 6;
+const XATTRS_FOLLOW: u8 = 1 << 7;
+
+/// Writes an entry that comes after another one.
+fn write_after(writer: &mut Writer, before: &Attributes, attributes: &Attributes, node: &Node) {
+    let Attributes { mode, uid, gid, mtime, xattrs } = attributes;
+    let is_same_mode = *mode == before.mode;
+    let is_same_owner = (*uid, *gid) == (before.uid, before.gid);
+    let is_same_mtime = *mtime == before.mtime;
+    let is_whole = !is_same_mtime && mtime.nanoseconds == 0;
+    let flag = |is_set, flag| if is_set { flag } else { 0 };
+    writer.u8(kind_of(node)
+        | flag(is_same_mode, SAME_MODE)
+        | flag(is_same_owner, SAME_OWNER)
+        | flag(is_same_mtime, SAME_MTIME)
+        | flag(is_whole, WHOLE_SECONDS)
+        | flag(!xattrs.is_empty(), XATTRS_FOLLOW));
+    if !is_same_mode {
+        writer.u16(*mode);
+    }
+    if !is_same_owner {
+        writer.varint(u64::from(*uid));
+        writer.varint(u64::from(*gid));
+    }
+    if !is_same_mtime {
+        // Times of neighbours are near each other.
+        writer.signed(mtime.seconds.wrapping_sub(before.mtime.seconds));
+    }
+    if !is_same_mtime && !is_whole {
+        writer.u32(mtime.nanoseconds);
+    }
+    write_node(writer, node);
+    if !xattrs.is_empty() {
+        write_xattrs(writer, xattrs);
+    }
+}
+
+fn read_after(
+    reader: &mut Reader<'_>,
+    before: &Attributes,
+) -> Result<(Attributes, Node), DecodeError> {
+    let head = reader.u8()?;
+    let has = |flag| head & flag != 0;
+    let mode = if has(SAME_MODE) { before.mode } else { read_mode(reader)? };
+    let (uid, gid) = match has(SAME_OWNER) {
+        true => (before.uid, before.gid),
+        false => (reader.varint_u32()?, reader.varint_u32()?),
+    };
+    let mtime = match (has(SAME_MTIME), has(WHOLE_SECONDS)) {
+        (true, true) => return Err(reader.invalid("a time that is there and is not")),
+        (true, false) => before.mtime,
+        (false, is_whole) => FileTime {
+            seconds: before.mtime.seconds.wrapping_add(reader.signed()?),
+            nanoseconds: if is_whole { 0 } else { read_nanoseconds(reader)? },
+        },
+    };
+    let is_repeated = (!has(SAME_MODE) && mode == before.mode)
+        || (!has(SAME_OWNER) && (uid, gid) == (before.uid, before.gid))
+        || (!has(SAME_MTIME) && mtime == before.mtime)
+        || (!has(SAME_MTIME) && !has(WHOLE_SECONDS) && mtime.nanoseconds == 0);
+    if is_repeated {
+        return Err(reader.invalid("an attribute that is repeated"));
+    }
+    let node = read_node(reader, head & KIND)?;
+    let xattrs = if has(XATTRS_FOLLOW) { read_xattrs(reader)? } else { Xattrs::default() };
+    Ok((Attributes { mode, uid, gid, mtime, xattrs }, node))
+}
+
+fn kind_of(node: &Node) -> u8 {
+    match node {
         Node::File { .. } => 1,
         Node::Directory { .. } => 2,
         Node::Symlink { .. } => 3,
@@ -236,13 +387,10 @@ pub(crate) fn write_entry(writer: &mut Writer, attributes: &Attributes, node: &N
         Node::Socket => 5,
         Node::CharDevice(_) => 6,
         Node::BlockDevice(_) => 7,
-    });
-    writer.u8(if attributes.xattrs.is_empty() { 0 } else { HAS_XATTRS });
-    writer.u16(attributes.mode);
-    writer.varint(u64::from(attributes.uid));
-    writer.varint(u64::from(attributes.gid));
-    writer.signed(attributes.mtime.seconds);
-    writer.u32(attributes.mtime.nanoseconds);
+    }
+}
+
+fn write_node(writer: &mut Writer, node: &Node) {
     match node {
         Node::File { size, hash } => {
             writer.varint(*size);
@@ -256,32 +404,10 @@ pub(crate) fn write_entry(writer: &mut Writer, attributes: &Attributes, node: &N
             writer.varint(u64::from(device.minor));
         }
     }
-    if !attributes.xattrs.is_empty() {
-        writer.varint(attributes.xattrs.0.len() as u64);
-        for (name, value) in attributes.xattrs.iter() {
-            writer.bytes(name);
-            writer.bytes(value);
-        }
-    }
 }
 
-pub(crate) fn read_entry(reader: &mut Reader<'_>) -> Result<(Attributes, Node), DecodeError> {
-    let kind = reader.u8()?;
-    let flags = reader.u8()?;
-    if flags & !HAS_XATTRS != 0 {
-        return Err(reader.invalid("unknown flag"));
-    }
-    let mode = reader.u16()?;
-    if mode & !MODE_MASK != 0 {
-        return Err(reader.invalid("mode beyond 12 bits"));
-    }
-    let uid = reader.varint_u32()?;
-    let gid = reader.varint_u32()?;
-    let mtime = FileTime { seconds: reader.signed()?, nanoseconds: reader.u32()? };
-    if mtime.nanoseconds >= 1_000_000_000 {
-        return Err(reader.invalid("nanoseconds beyond a second"));
-    }
-    let node = match kind {
+fn read_node(reader: &mut Reader<'_>, kind: u8) -> Result<Node, DecodeError> {
+    Ok(match kind {
         1 => Node::File { size: reader.varint()?, hash: reader.hash()? },
         2 => Node::Directory { tree: reader.hash()? },
         3 => {
@@ -296,9 +422,31 @@ pub(crate) fn read_entry(reader: &mut Reader<'_>) -> Result<(Attributes, Node), 
         6 => Node::CharDevice(read_device(reader)?),
         7 => Node::BlockDevice(read_device(reader)?),
         _ => return Err(reader.invalid("unknown kind of entry")),
-    };
-    let xattrs = if flags & HAS_XATTRS == 0 { Xattrs::default() } else { read_xattrs(reader)? };
-    Ok((Attributes { mode, uid, gid, mtime, xattrs }, node))
+    })
+}
+
+fn read_mode(reader: &mut Reader<'_>) -> Result<u16, DecodeError> {
+    let mode = reader.u16()?;
+    if mode & !MODE_MASK != 0 {
+        return Err(reader.invalid("mode beyond 12 bits"));
+    }
+    Ok(mode)
+}
+
+fn read_nanoseconds(reader: &mut Reader<'_>) -> Result<u32, DecodeError> {
+    let nanoseconds = reader.u32()?;
+    if nanoseconds >= 1_000_000_000 {
+        return Err(reader.invalid("nanoseconds beyond a second"));
+    }
+    Ok(nanoseconds)
+}
+
+fn write_xattrs(writer: &mut Writer, xattrs: &Xattrs) {
+    writer.varint(xattrs.0.len() as u64);
+    for (name, value) in xattrs.iter() {
+        writer.bytes(name);
+        writer.bytes(value);
+    }
 }
 
 fn read_device(reader: &mut Reader<'_>) -> Result<Device, DecodeError> {
