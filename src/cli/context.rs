@@ -1,12 +1,10 @@
 //! The terminal: who reads the output, and what may be shown there.
 
 use std::io::{self, BufRead, IsTerminal, Write};
-use std::sync::Arc;
 
 use anstream::{AutoStream, StripStream};
 use anstyle::{AnsiColor, Style};
 use serde::Serialize;
-use signal_hook::consts::SIGINT;
 
 use super::error::CliError;
 use crate::path_text::moves_text;
@@ -114,13 +112,9 @@ impl Context {
 
     /// Asks a question and returns the answer, without spaces around it. Ctrl-C ends the program.
     pub(super) fn ask(&self, question: &str) -> Result<String, CliError> {
-        // Work that was stopped in order before may have left the signal without an effect.
-        let ends = signal_hook::flag::register_conditional_default(SIGINT, Arc::new(true.into()))?;
         write!(anstream::stderr().lock(), "nono: {question}")?;
         let mut answer = String::new();
-        let read = io::stdin().lock().read_line(&mut answer);
-        signal_hook::low_level::unregister(ends);
-        read?;
+        io::stdin().lock().read_line(&mut answer)?;
         Ok(answer.trim().to_owned())
     }
 }

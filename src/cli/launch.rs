@@ -2,48 +2,16 @@
 
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 
 use super::error::CliError;
+use super::scratch::Scratch;
 use crate::sandbox::Policy;
-use crate::sys::{self, Dir};
+use crate::sys;
 
 /// This program, whatever became of the file it was started from.
 const THIS_PROGRAM: &str = "/proc/self/exe";
-
-/// A directory for the temporary files of one run, removed when dropped.
-///
-/// The system's own is shared with everybody, so a command within its grants does not get it.
-#[derive(Debug)]
-pub(super) struct Scratch {
-    parent: Dir,
-    name: String,
-    path: PathBuf,
-}
-
-impl Scratch {
-    /// Makes one in the system's directory of temporary files.
-    pub(super) fn new() -> Result<Self, CliError> {
-        let parent = Dir::open(&sys::real_path(&std::env::temp_dir())?)?;
-        let name = format!("nono-{}", hex::encode(&sys::random_bytes()?[..6]));
-        parent.make_dir(name.as_bytes(), 0o700)?;
-        let path = parent.path_of(name.as_bytes());
-        Ok(Self { parent, name, path })
-    }
-
-    pub(super) fn path(&self) -> &Path {
-        &self.path
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        if let Err(error) = self.parent.remove_dir_all(self.name.as_bytes()) {
-            tracing::warn!("temporary files stay behind: {error}");
-        }
-    }
-}
 
 /// The command, ready to be started. With a policy, `scratch` is where its temporary files go.
 pub(super) fn prepare(

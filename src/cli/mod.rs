@@ -18,6 +18,8 @@ mod progress;
 pub mod render;
 mod retention;
 mod review;
+mod scratch;
+mod signals;
 mod supervise;
 
 use std::ffi::OsString;

@@ -11,10 +11,10 @@ use std::time::{Duration, Instant};
 
 use indicatif::{HumanBytes, HumanCount, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use parking_lot::{Condvar, Mutex};
-use signal_hook::SigId;
 use signal_hook::consts::{SIGINT, SIGTERM};
 
 use super::context::Context;
+use super::signals::Taken;
 use crate::progress::{Amount, Progress, Stage};
 
 /// Shorter work shows nothing.
@@ -38,7 +38,7 @@ pub(super) struct Bar {
     /// How often a signal came, and how often it has to.
     signals: AtomicUsize,
     patience: usize,
-    handlers: Mutex<Vec<SigId>>,
+    taken: Mutex<Option<Taken>>,
     painter: Mutex<Option<JoinHandle<()>>>,
 }
 
@@ -101,9 +101,8 @@ impl Bar {
         guess: Option<Guess>,
     ) -> Arc<Self> {
         let stop = Arc::new(AtomicBool::new(false));
-        // Without a handler, the signal ends the process, which is safe too.
-        let register = |signal| signal_hook::flag::register(signal, Arc::clone(&stop)).ok();
-        let handlers = Mutex::new([SIGINT, SIGTERM].into_iter().filter_map(register).collect());
+        // Else they end the process, which is safe too.
+        let taken = Mutex::new(Taken::raising(&[SIGINT, SIGTERM], &stop).ok());
         let state = State { stage: Part::new(None, None), guess, notice: None, is_finished: false };
         let shared = Arc::new(Shared {
             entries: AtomicU64::new(0),
@@ -119,19 +118,16 @@ impl Bar {
             stop,
             signals: AtomicUsize::new(0),
             patience,
-            handlers,
+            taken,
             painter: Mutex::new(painter),
         })
     }
 
-    /// Takes the line away. What follows is no longer stopped by a signal: after the command of a
-    /// run was interrupted, its last state still has to be recorded.
+    /// Takes the line away, and gives the signals back.
     pub(super) fn finish(&self) {
         self.shared.state.lock().is_finished = true;
         self.shared.changed.notify_one();
-        for handler in self.handlers.lock().drain(..) {
-            signal_hook::low_level::unregister(handler);
-        }
+        drop(self.taken.lock().take());
         if let Some(painter) = self.painter.lock().take() {
             // It only draws; a panic there is no failure of the work.
             let _ = painter.join();

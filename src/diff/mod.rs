@@ -7,7 +7,8 @@
 mod compare;
 mod lookup;
 
-use std::os::unix::ffi::OsStrExt;
+use std::ffi::OsString;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -148,6 +149,18 @@ impl Difference {
 
     /// The change as it is told, or `None` when there is nothing to tell.
     pub fn change(&self) -> Option<Change> {
+        let (change_type, size_delta) = self.told()?;
+        Some(Change { path: to_path(&self.path).to_owned(), change_type, size_delta })
+    }
+
+    /// As [`change`](Self::change); the path is handed on and not copied.
+    pub(crate) fn into_change(self) -> Option<Change> {
+        let (change_type, size_delta) = self.told()?;
+        Some(Change { path: PathBuf::from(OsString::from_vec(self.path)), change_type, size_delta })
+    }
+
+    /// Type and size of the change.
+    pub(crate) fn told(&self) -> Option<(ChangeType, Option<i64>)> {
         let change_type = self.change_type()?;
         let sizes = (
             self.old.as_deref().and_then(EntryState::size),
@@ -157,7 +170,7 @@ impl Difference {
             (ChangeType::PermissionsChanged, _) | (_, (None, None)) => None,
             (_, (old, new)) => Some(new.unwrap_or(0) - old.unwrap_or(0)),
         };
-        Some(Change { path: to_path(&self.path).to_owned(), change_type, size_delta })
+        Some((change_type, size_delta))
     }
 }
 

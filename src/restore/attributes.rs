@@ -55,7 +55,13 @@ pub(super) fn apply(inode: &Inode, target: &Attributes, node: &Node) -> sys::Res
             Err(error) => return Err(error),
         }
     }
-    Ok(denied)
+    match inode.frozen() {
+        // Not for want of rights.
+        Some(cause) if !denied.is_empty() => {
+            Ok(vec![format!("its attributes could not be set: it is {cause}")])
+        }
+        _ => Ok(denied),
+    }
 }
 
 /// Returns whether something was set, which can change the mode (ACLs).

@@ -8,18 +8,20 @@
 //! snapshot) before. In a session that is open, running or interrupted, later changes are its own.
 
 use std::cmp::Ordering;
+use std::ffi::OsString;
 use std::iter::Peekable;
-use std::os::unix::ffi::OsStrExt;
+use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use serde::Serialize;
 
+use super::packed::PackedPaths;
 use super::plan::RestorePlan;
 use crate::byte_path;
 use crate::diff::{self, ChangeType, Difference, Differences, EntryState};
 use crate::object::ContentHash;
-use crate::path_text::{serde_path, to_path};
+use crate::path_text::serde_path;
 use crate::snapshot::{LoadedManifest, NotCapturedSet, SnapshotKind};
 use crate::store::{ObjectSource, StoreError};
 
@@ -35,6 +37,21 @@ pub struct Conflict {
     pub sessions: Vec<String>,
 }
 
+/// The conflicts of a plan, sorted by path, until they are told: there may be millions.
+pub(super) type Conflicts = PackedPaths<ChangeType>;
+
+impl Conflicts {
+    /// As they are told.
+    pub(super) fn told(&self) -> Vec<Conflict> {
+        let conflict = |(path, change_type): (Vec<u8>, &ChangeType)| Conflict {
+            path: PathBuf::from(OsString::from_vec(path)),
+            change_type: *change_type,
+            sessions: Vec::new(),
+        };
+        self.iter().map(conflict).collect()
+    }
+}
+
 /// What to do about conflicts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -46,14 +63,6 @@ pub enum OnConflict {
     Overwrite,
     /// Leave these paths as they are, and do the rest.
     KeepNewer,
-}
-
-/// A path that was changed later.
-struct Found<'a> {
-    path: &'a [u8],
-    change_type: ChangeType,
-    /// Its state on the disk.
-    now: Option<Arc<EntryState>>,
 }
 
 /// Differences beside a list of paths in the same order: either may have millions.
@@ -83,47 +92,40 @@ pub(super) fn conflicts(
     chain: &[LoadedManifest],
     current_root: &ContentHash,
     plan: &RestorePlan,
-) -> Result<Vec<Conflict>, StoreError> {
+) -> Result<Conflicts, StoreError> {
     let last = chain.iter().rev().find(|loaded| loaded.manifest.kind == SnapshotKind::Ordinary);
-    let Some(last) = last.map(|loaded| &loaded.manifest) else { return Ok(Vec::new()) };
+    let Some(last) = last.map(|loaded| &loaded.manifest) else {
+        return Ok(Conflicts::default());
+    };
     let unknown = NotCapturedSet::new(last);
     let mut later = Alongside::new(diff::differences(store, &last.merkle_root, current_root)?);
-    let mut found: Vec<Found<'_>> = Vec::new();
-    for change in &plan.changes {
-        let path = change.path.as_os_str().as_bytes();
-        let Some(difference) = later.at(path)? else { continue };
-        let is_known = difference.old.is_some() || unknown.reason(path).is_none();
-        if let (true, Some(change_type)) = (is_known, difference.change_type()) {
-            found.push(Found { path, change_type, now: difference.new });
-        }
-    }
+    let mut restored = Vec::new();
     for loaded in chain {
-        if found.is_empty() {
-            break;
-        }
         let safety = &loaded.manifest;
-        let restored =
+        let target =
             safety.restores.and_then(|number| chain.iter().find(|l| l.manifest.number == number));
-        let Some(restored) = restored else { continue };
-        let (before, after) = (&safety.merkle_root, &restored.manifest.merkle_root);
-        let mut restored = Alongside::new(diff::differences(store, before, after)?);
-        let mut unexplained = Vec::new();
-        for found in found {
-            let put_there = restored.at(found.path)?;
-            if put_there.is_none_or(|state| !is_same(state.new.as_ref(), found.now.as_ref())) {
-                unexplained.push(found);
-            }
+        if let Some(target) = target {
+            let (before, after) = (&safety.merkle_root, &target.manifest.merkle_root);
+            restored.push(Alongside::new(diff::differences(store, before, after)?));
         }
-        found = unexplained;
     }
-    Ok(found
-        .into_iter()
-        .map(|Found { path, change_type, .. }| Conflict {
-            path: to_path(path).to_owned(),
-            change_type,
-            sessions: Vec::new(),
-        })
-        .collect())
+    let mut conflicts = Conflicts::default();
+    for (path, _) in plan.changes.iter() {
+        let Some(difference) = later.at(&path)? else { continue };
+        let is_known = difference.old.is_some() || unknown.reason(&path).is_none();
+        let (true, Some(change_type)) = (is_known, difference.change_type()) else { continue };
+        let mut is_explained = false;
+        for restored in &mut restored {
+            let put_there = restored.at(&path)?;
+            is_explained = is_explained
+                || put_there
+                    .is_some_and(|state| is_same(state.new.as_ref(), difference.new.as_ref()));
+        }
+        if !is_explained {
+            conflicts.push(&path, change_type);
+        }
+    }
+    Ok(conflicts)
 }
 
 /// Whether nobody would call one a change of the other.

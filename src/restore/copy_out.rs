@@ -11,6 +11,7 @@ use serde::Serialize;
 
 use super::RestoreError;
 use super::attributes;
+use super::check_selection::check_selection;
 use super::make::make;
 use super::plan::Skipped;
 use super::selection::{Selected, Selection};
@@ -89,7 +90,7 @@ impl SnapshotManager {
         let manifest = &self.states(number)?.target.manifest;
         let selected = Selected::new(selection, &manifest.roots)?;
         let roots = [&manifest.merkle_root];
-        super::plan::check_selection(self.store(), &selected, &roots, number)?;
+        check_selection(self.store(), &selected, &roots, number)?;
         let root = read_root_tree(self.store(), &manifest.merkle_root)?;
         sys::create_private_dir(to)?;
         let groups = diff::links_of(self.store(), &manifest.merkle_root)?;

@@ -8,6 +8,7 @@
 
 mod areas;
 mod attributes;
+mod check_selection;
 mod commit;
 mod conflicts;
 mod copy_out;
@@ -17,6 +18,7 @@ mod journal;
 mod make;
 mod narrow;
 mod outcome;
+mod packed;
 mod places;
 mod plan;
 mod recover;
@@ -45,7 +47,9 @@ use crate::store::{ObjectSource, OverlayStore, read_root_tree};
 use crate::sys;
 
 use areas::Areas;
+use check_selection::check_selection;
 use commit::{Commit, Left};
+use conflicts::Conflicts;
 pub use conflicts::{Conflict, OnConflict};
 pub use copy_out::CopyReport;
 pub use discard::DiscardReport;
@@ -53,7 +57,8 @@ pub use error::RestoreError;
 pub(crate) use journal::Journal;
 use journal::Work;
 use places::Places;
-pub use plan::{RestorePlan, Skipped};
+use plan::RestorePlan;
+pub use plan::Skipped;
 pub use recover::{Recovery, RecoveryOutcome, RecoveryReport};
 use rollback::{Incomplete, take_back};
 use selection::Selected;
@@ -106,7 +111,7 @@ pub struct RestoreOptions {
 /// A plan, and what it would undo that the session did not do.
 struct Planned {
     plan: RestorePlan,
-    conflicts: Vec<Conflict>,
+    conflicts: Conflicts,
 }
 
 impl SnapshotManager {
@@ -147,8 +152,15 @@ impl SnapshotManager {
         let (target, latest) = (&states.target.manifest, &states.latest.manifest);
         let current = self.capture_current(&overlay, target, latest, CacheUse::Read)?;
         let (root, left_out) = (&current.merkle_root, &current.not_captured);
-        let mut planned = self.planned(&overlay, &states, root, left_out, options)?;
-        Ok(self.report(&mut planned, target.number, options, true))
+        // The actions go at once: they take more than all the rest.
+        let Planned { plan: RestorePlan { changes, skipped, .. }, conflicts } =
+            self.planned(&overlay, &states, root, left_out, options)?;
+        Ok(RestoreReport {
+            changes: changes.told(),
+            conflicts: conflicts.told(),
+            skipped,
+            ..self.report(target.number, options, true)
+        })
     }
 
     /// Brings the tracked paths back to a snapshot, all of them. See
@@ -179,15 +191,16 @@ impl SnapshotManager {
         // Nothing may be collected between the plan and the last byte.
         let _store_lock = self.lock_store()?;
         let states = self.states(number)?;
-        let (current, mut planned) = self.plan_from_disk(&states, options)?;
+        let (current, Planned { plan, conflicts }) = self.plan_from_disk(&states, options)?;
         let (started, merkle_root) = (current.started, current.merkle_root);
-        let mut report = self.report(&mut planned, number, options, false);
-        if report.is_refused() {
-            report.changes.clear();
-            return Ok(report);
-        }
-        if planned.plan.is_empty() {
-            return Ok(report);
+        let mut report = self.report(number, options, false);
+        let is_refused = options.on_conflict == OnConflict::Refuse && !conflicts.is_empty();
+        if is_refused || plan.is_empty() {
+            return Ok(RestoreReport {
+                conflicts: conflicts.told(),
+                skipped: plan.skipped,
+                ..report
+            });
         }
         let States { target, latest, .. } = &states;
         let last = &latest.manifest;
@@ -202,8 +215,10 @@ impl SnapshotManager {
         };
         report.safety_snapshot = Some(number);
         let safety = Safety { number, started, merkle_root };
-        let left = self.carry_out(planned.plan, &target.manifest, &safety)?;
+        let (changes, left) = self.carry_out(plan, &target.manifest, &safety)?;
+        report.changes = changes;
         left.retain_made(&mut report.changes);
+        report.conflicts = conflicts.told();
         report.skipped = left.skipped;
         report.skipped.sort_by(|a, b| a.path.cmp(&b.path));
         Ok(report)
@@ -234,22 +249,16 @@ impl SnapshotManager {
         Err(RestoreError::NeverStill)
     }
 
-    /// The report that a plan promises. What changes and conflicts moves there: there may be millions.
-    fn report(
-        &self,
-        planned: &mut Planned,
-        number: u64,
-        options: &RestoreOptions,
-        dry_run: bool,
-    ) -> RestoreReport {
+    /// A report of nothing yet.
+    fn report(&self, number: u64, options: &RestoreOptions, dry_run: bool) -> RestoreReport {
         RestoreReport {
             session_id: self.session().id(),
             snapshot: number,
             dry_run,
-            changes: std::mem::take(&mut planned.plan.changes),
-            conflicts: std::mem::take(&mut planned.conflicts),
+            changes: Vec::new(),
+            conflicts: Vec::new(),
             on_conflict: options.on_conflict,
-            skipped: planned.plan.skipped.clone(),
+            skipped: Vec::new(),
             safety_snapshot: None,
         }
     }
@@ -303,7 +312,7 @@ impl SnapshotManager {
         let mut plan = plan::plan(source, current_root, left_out, target)?;
         let selected = Selected::new(&options.selection, &target.roots)?;
         let roots = [&target.merkle_root, current_root];
-        plan::check_selection(source, &selected, &roots, target.number)?;
+        check_selection(source, &selected, &roots, target.number)?;
         if !selected.is_all() {
             let wanted = |path: &[u8], change: Option<diff::ChangeType>| {
                 selected.contains(path) && selected.wants(change)
@@ -314,10 +323,10 @@ impl SnapshotManager {
         let conflicts = if is_completed {
             conflicts::conflicts(source, &states.chain, current_root, &plan)?
         } else {
-            Vec::new()
+            Conflicts::default()
         };
         if options.on_conflict == OnConflict::KeepNewer && !conflicts.is_empty() {
-            let left = conflicts.iter().map(|c| c.path.as_os_str().as_bytes().to_vec());
+            let left = conflicts.iter().map(|(path, _)| path);
             plan.narrow(|_, _| true, &left.collect());
         }
         let mut places = Places::new(&target.roots);
@@ -330,13 +339,13 @@ impl SnapshotManager {
         Ok(Planned { plan, conflicts })
     }
 
-    /// Stages, commits and clears up. Returns what was left as it is.
+    /// Stages, commits and clears up. Returns what the steps changed, and what was left as it is.
     fn carry_out(
         &self,
         plan: RestorePlan,
         target: &SnapshotManifest,
         safety: &Safety,
-    ) -> Result<Left, RestoreError> {
+    ) -> Result<(Vec<Change>, Left), RestoreError> {
         let roots = &target.roots;
         let mut places = Places::new(roots);
         let layout = Layout::new(&plan, &mut places)?;
@@ -367,9 +376,10 @@ impl SnapshotManager {
             (Ok(()), Some(work)) => work,
             (staged, _) => {
                 self.settle(journal, None, roots)?;
-                return staged.map(|()| Left::default());
+                return staged.map(|()| (Vec::new(), Left::default()));
             }
         };
+        drop(layout);
         let steps = Amount { entries: work.steps.len() as u64, bytes: 0 };
         self.progress().begin(Stage::Commit, Some(steps));
         match commit(&mut places, &areas, &work, &links, self.progress()) {
@@ -378,8 +388,9 @@ impl SnapshotManager {
                     // Everything is in place; only what is not needed any more is left.
                     tracing::warn!("staging directories are left: {error}");
                 }
-                left.skipped.extend(work.skipped);
-                Ok(left)
+                let mut work = work;
+                left.skipped.append(&mut work.skipped);
+                Ok((work.into_changes(), left))
             }
             // The journal stays: whoever removes what was in the way can try again.
             Err(error @ RestoreError::HalfDone { .. }) => Err(error),

@@ -30,11 +30,8 @@ impl RestorePlan {
         wanted: impl Fn(&[u8], Option<ChangeType>) -> bool,
         left: &HashSet<Vec<u8>>,
     ) {
-        let types: HashMap<Vec<u8>, ChangeType> = self
-            .changes
-            .iter()
-            .map(|change| (change.path.as_os_str().as_bytes().to_vec(), change.change_type))
-            .collect();
+        let types: HashMap<Vec<u8>, ChangeType> =
+            self.changes.iter().map(|(path, &(change_type, _))| (path, change_type)).collect();
         let actions = &mut self.actions;
         // Below a path that stays a file (or stays away), nothing can be done.
         let structural = actions.removals.iter().map(|removal| &removal.path);
@@ -112,7 +109,7 @@ impl RestorePlan {
                 Some(_) => false,
             }
         });
-        self.changes.retain(|change| set.contains(change.path.as_os_str().as_bytes()));
+        self.changes.retain(|path| set.contains(path));
         self.skipped.retain(|skipped| is_wanted(skipped.path.as_os_str().as_bytes()));
         self.skipped.extend(skipped);
         self.bytes_to_write = actions

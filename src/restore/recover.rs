@@ -98,7 +98,6 @@ impl SnapshotManager {
                     let left = commit.run(&work, self.progress()).map_err(stopped)?;
                     areas.sync()?;
                     report.outcome = RecoveryOutcome::Finished;
-                    report.changes = work.changes();
                     report.skipped.clone_from(&work.skipped);
                     left
                 }
@@ -117,11 +116,14 @@ impl SnapshotManager {
             report.skipped.append(&mut left.skipped);
             let different = different(&mut disk, &work, way, &report.skipped);
             left.add_undone(different.map_err(|error| stopped(error.into()))?);
-            left.retain_made(&mut report.changes);
             report.skipped.append(&mut left.skipped);
             report.skipped.sort_by(|a, b| a.path.cmp(&b.path));
             let is_finished = way == Recovery::Finish;
             self.settle(journal, is_finished.then_some(&work), &safety.roots)?;
+            if is_finished {
+                report.changes = work.into_changes();
+                left.retain_made(&mut report.changes);
+            }
         } else {
             self.settle(journal, None, &safety.roots)?;
         }

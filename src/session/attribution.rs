@@ -18,11 +18,14 @@ pub fn changed_since<'a>(
     session: &SessionDir,
     paths: impl Iterator<Item = &'a Path>,
 ) -> Result<BTreeMap<PathBuf, Vec<String>>, CatalogError> {
-    let paths: HashSet<&[u8]> = paths.map(|path| path.as_os_str().as_bytes()).collect();
     let mut found: BTreeMap<PathBuf, Vec<String>> = BTreeMap::new();
-    if paths.is_empty() {
+    let mut paths = paths.map(|path| path.as_os_str().as_bytes()).peekable();
+    if paths.peek().is_none() {
         return Ok(found);
     }
+    // There may be millions, and nobody to ask.
+    let mut rest = Some(paths);
+    let mut paths: HashSet<&[u8]> = HashSet::new();
     let ended = session.metadata()?.ended;
     for other in catalog.sessions()? {
         if other.path() == session.path() {
@@ -35,6 +38,7 @@ pub fn changed_since<'a>(
         if !is_later {
             continue;
         }
+        paths.extend(rest.take().into_iter().flatten());
         for path in changed_in(&other).unwrap_or_default() {
             if paths.contains(path.as_slice()) {
                 let path = crate::path_text::to_path(&path).to_owned();

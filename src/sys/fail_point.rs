@@ -11,8 +11,8 @@
 //! - `N:hold@/fifo` holds the thread until somebody has opened this named pipe for writing and closed
 //!   it; `N:EIO@/fifo` does so and lets the call fail then.
 //!
-//! Where threads pass points in any order, a number means nothing; `flush` instead of `N` is the first
-//! call that flushes everything.
+//! Where threads pass points in any order, a number means nothing. Instead of `N`, `flush` is the first
+//! call that flushes everything, and `name=PREFIX` the first that is about a name that begins so.
 //!
 //! And with `NONO_OPERATION_LOG=DIR` every call that succeeded is written down; see
 //! `operation_log.rs`.
@@ -48,6 +48,24 @@ pub(super) enum Operation<'a> {
     SyncDir(&'a Dir),
     /// Everything is flushed.
     SyncAll,
+}
+
+#[cfg(feature = "fail-points")]
+impl<'a> Operation<'a> {
+    /// The name that it is about; of two, the one that is there before.
+    fn name(&self) -> Option<&'a [u8]> {
+        match self {
+            Self::Create(Place(_, name))
+            | Self::MakeDir(Place(_, name))
+            | Self::Link(Place(_, name))
+            | Self::Rename(Place(_, name), _)
+            | Self::Exchange(Place(_, name), _)
+            | Self::Remove(Place(_, name))
+            | Self::RemoveDir(Place(_, name))
+            | Self::SyncFile(Place(_, name)) => Some(name),
+            Self::Attributes | Self::MakeDirAt(_) | Self::SyncDir(_) | Self::SyncAll => None,
+        }
+    }
 }
 
 /// Runs a call between two points.
@@ -88,6 +106,28 @@ mod chosen {
     enum Moment {
         Point(u64),
         FirstFlush,
+        FirstNamed(Vec<u8>),
+    }
+
+    impl Moment {
+        /// Which of the points that count it is.
+        fn number(&self) -> u64 {
+            match self {
+                Self::Point(point) => *point,
+                Self::FirstFlush | Self::FirstNamed(_) => 1,
+            }
+        }
+
+        /// Whether a point counts: that before an operation, or one after a call.
+        fn counts(&self, before: Option<&Operation<'_>>) -> bool {
+            match self {
+                Self::Point(_) => true,
+                Self::FirstFlush => matches!(before, Some(Operation::SyncAll)),
+                Self::FirstNamed(prefix) => {
+                    before.and_then(Operation::name).is_some_and(|name| name.starts_with(prefix))
+                }
+            }
+        }
     }
 
     enum Action {
@@ -102,25 +142,24 @@ mod chosen {
         operation: Operation<'_>,
         call: impl FnOnce() -> Result<T, E>,
     ) -> Result<T, E> {
-        if let Some(errno) = pass(matches!(operation, Operation::SyncAll)) {
+        if let Some(errno) = pass(Some(&operation)) {
             return Err(errno.into());
         }
         let value = operation_log::record(operation, call);
-        pass(false);
+        pass(None);
         value
     }
 
-    /// Counts a point; an error is that of the call that would come next.
-    fn pass(is_before_flush: bool) -> Option<Errno> {
+    /// Counts the point before an operation, or one after a call; an error is that of the operation.
+    fn pass(before: Option<&Operation<'_>>) -> Option<Errno> {
         static CHOSEN: OnceLock<Option<Chosen>> = OnceLock::new();
         static PASSED: AtomicU64 = AtomicU64::new(0);
         let chosen = CHOSEN.get_or_init(|| parse(&std::env::var("NONO_FAIL_POINT").ok()?));
         let Chosen { moment, fifo, action } = chosen.as_ref()?;
-        let point = match moment {
-            Moment::Point(point) => *point,
-            Moment::FirstFlush if is_before_flush => 1,
-            Moment::FirstFlush => return None,
-        };
+        if !moment.counts(before) {
+            return None;
+        }
+        let point = moment.number();
         let passed = PASSED.fetch_add(1, Ordering::SeqCst) + 1;
         if let Some(fifo) = fifo.as_ref().filter(|_| passed == point) {
             let _ = std::fs::read(fifo);
@@ -148,7 +187,10 @@ mod chosen {
         let from_then_on = place.ends_with('+');
         let moment = match place.trim_end_matches('+') {
             "flush" => Moment::FirstFlush,
-            number => Moment::Point(number.parse().ok()?),
+            place => match place.strip_prefix("name=") {
+                Some(prefix) => Moment::FirstNamed(prefix.into()),
+                None => Moment::Point(place.parse().ok()?),
+            },
         };
         let action = match action {
             "kill" => Action::Kill,

@@ -305,3 +305,25 @@ fn proc_is_mounted() -> bool {
     static MOUNTED: std::sync::OnceLock<bool> = std::sync::OnceLock::new();
     *MOUNTED.get_or_init(|| rustix::fs::access("/proc/self/fd", rustix::fs::Access::EXISTS).is_ok())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+
+    #[test]
+    fn a_temporary_file_appears_complete_or_not_at_all() {
+        let temp = tempfile::tempdir().unwrap();
+        let dir = Dir::open(temp.path()).unwrap();
+        for make in [TempFile::new, TempFile::named] {
+            let file = make(&dir, 0o400).unwrap();
+            file.file().write_all(b"x").unwrap();
+            drop(file);
+            assert_eq!(std::fs::read_dir(temp.path()).unwrap().count(), 0);
+            assert!(make(&dir, 0o400).unwrap().persist(&dir, b"name").unwrap());
+            assert!(!make(&dir, 0o400).unwrap().persist(&dir, b"name").unwrap());
+            assert_eq!(std::fs::read_dir(temp.path()).unwrap().count(), 1);
+            dir.remove_file(b"name").unwrap();
+        }
+    }
+}

@@ -18,6 +18,7 @@ use rustix::fs::{AtFlags, Gid, Mode, Timespec, Timestamps, Uid};
 use super::dir::Dir;
 use super::error::{IoContext, Result};
 use super::fail_point::{self, Operation};
+use super::frozen;
 use super::stat::{FileTime, Stat};
 use super::xattr::{self, XattrPairs};
 
@@ -68,6 +69,17 @@ impl Inode {
     /// That of a file that was opened, or made, for writing.
     pub(crate) fn of_file(file: File, path: PathBuf) -> Self {
         Self { handle: Handle::File(file), path }
+    }
+
+    /// Why nobody can change it, whoever they are, if that is so.
+    pub(crate) fn frozen(&self) -> Option<&'static str> {
+        match &self.handle {
+            Handle::File(file) => frozen::cause(file, b"", AtFlags::EMPTY_PATH),
+            #[cfg(target_os = "linux")]
+            Handle::Held(held) => frozen::cause(held, b"", AtFlags::EMPTY_PATH),
+            #[cfg(not(target_os = "linux"))]
+            Handle::Named(..) => None,
+        }
     }
 
     /// Its attributes.

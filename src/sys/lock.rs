@@ -1,4 +1,4 @@
-//! Advisory locks on files (`flock`): shared by every process, released by the kernel when the
+//! Advisory locks on files and directories (`flock`): shared by every process, released by the kernel when the
 //! process ends in whatever way.
 
 use std::path::Path;
@@ -7,12 +7,13 @@ use rustix::fd::OwnedFd;
 use rustix::fs::{CWD, FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 
+use super::dir::Dir;
 use super::error::{IoContext, Result};
 
 /// A held lock; dropping it releases it.
 #[derive(Debug)]
 pub struct FileLock {
-    _fd: OwnedFd,
+    fd: OwnedFd,
 }
 
 impl FileLock {
@@ -48,25 +49,65 @@ impl FileLock {
         Self::attempt(path, FlockOperation::NonBlockingLockShared)
     }
 
+    /// Takes the lock of an open directory itself, for exclusive use, waiting for all other holders.
+    ///
+    /// # Errors
+    /// Hardly any.
+    pub(crate) fn exclusive_of(dir: &Dir) -> Result<Self> {
+        wait(open_again(dir)?, FlockOperation::LockExclusive, dir.path())
+    }
+
+    /// Takes the lock of an open directory itself, for exclusive use, if nobody holds it.
+    ///
+    /// # Errors
+    /// Hardly any.
+    pub(crate) fn try_exclusive_of(dir: &Dir) -> Result<Option<Self>> {
+        attempt(open_again(dir)?, FlockOperation::NonBlockingLockExclusive, dir.path())
+    }
+
+    /// The same lock, which every program that this process starts from now on holds as well: it is
+    /// released when the last of them has ended, or closed all descriptors that it did not know.
+    ///
+    /// # Errors
+    /// Hardly any.
+    pub(crate) fn inherited(self) -> Result<Self> {
+        let flags = rustix::io::FdFlags::empty();
+        rustix::io::fcntl_setfd(&self.fd, flags)
+            .at("keep the lock open in", Path::new("programs"))?;
+        Ok(self)
+    }
+
     fn attempt(path: &Path, operation: FlockOperation) -> Result<Option<Self>> {
-        let fd = open(path)?;
-        match rustix::fs::flock(&fd, operation) {
-            Ok(()) => Ok(Some(Self { _fd: fd })),
-            Err(Errno::WOULDBLOCK) => Ok(None),
-            Err(errno) => Err(errno).at("lock", path),
-        }
+        attempt(open(path)?, operation, path)
     }
 
     fn wait(path: &Path, operation: FlockOperation) -> Result<Self> {
-        let fd = open(path)?;
-        loop {
-            match rustix::fs::flock(&fd, operation) {
-                Ok(()) => return Ok(Self { _fd: fd }),
-                Err(Errno::INTR) => {}
-                Err(errno) => return Err(errno).at("lock", path),
-            }
+        wait(open(path)?, operation, path)
+    }
+}
+
+fn attempt(fd: OwnedFd, operation: FlockOperation, path: &Path) -> Result<Option<FileLock>> {
+    match rustix::fs::flock(&fd, operation) {
+        Ok(()) => Ok(Some(FileLock { fd })),
+        Err(Errno::WOULDBLOCK) => Ok(None),
+        Err(errno) => Err(errno).at("lock", path),
+    }
+}
+
+fn wait(fd: OwnedFd, operation: FlockOperation, path: &Path) -> Result<FileLock> {
+    loop {
+        match rustix::fs::flock(&fd, operation) {
+            Ok(()) => return Ok(FileLock { fd }),
+            Err(Errno::INTR) => {}
+            Err(errno) => return Err(errno).at("lock", path),
         }
     }
+}
+
+/// A descriptor of its own: a lock belongs to what one `open` made, not to the directory.
+fn open_again(dir: &Dir) -> Result<OwnedFd> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    rustix::fs::openat(dir, ".", flags, Mode::empty()).at("open", dir.path())
 }
 
 fn open(path: &Path) -> Result<OwnedFd> {

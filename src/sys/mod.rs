@@ -17,6 +17,7 @@ mod early_flush;
 mod error;
 mod fail_point;
 mod file;
+mod frozen;
 mod inode;
 mod lock;
 #[cfg(feature = "fail-points")]
@@ -56,14 +57,12 @@ pub(crate) fn effective_gid() -> u32 {
     rustix::process::getegid().as_raw()
 }
 
-/// Whether whoever started this process had it ignore SIGHUP, as `nohup` does.
-pub(crate) fn hangup_is_ignored() -> bool {
-    // The mask of ignored signals in hexadecimal; SIGHUP is number 1. Where there is no such file,
-    // the answer is the usual one.
+/// The signals that this process ignores, as whoever started it may want it (`nohup`): bit 0 is number 1.
+pub(crate) fn ignored_signals() -> u64 {
+    // Where there is no such file, the answer is the usual one.
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
-    mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok())
-        .is_some_and(|mask| mask & 1 == 1)
+    mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0)
 }
 
 /// Makes this process the leader of a session of its own, without a terminal: closing the terminal

@@ -77,7 +77,10 @@ impl Fixture {
             fs::set_permissions(fixture.temp.path(), fs::Permissions::from_mode(0o755)).unwrap();
             // The build directory may be out of reach for others.
             let program = fixture.temp.path().join("nono");
-            fs::copy(&fixture.program, &program).unwrap();
+            // By another process: a program that is open for writing here is so in every child that another
+            // test is about to start, and cannot be executed ("text file busy").
+            let copied = Command::new("cp").arg(&fixture.program).arg(&program).status().unwrap();
+            assert!(copied.success());
             fixture.program = program;
             fixture.user = Some(ORDINARY_USER);
             fixture.give_away(&fixture.project());
@@ -131,7 +134,18 @@ impl Fixture {
 
     /// The program, in the project, with nothing of the environment but a home.
     pub fn command(&self, arguments: &[&str]) -> Command {
-        let mut command = Command::new(&self.program);
+        self.placed(Command::new(&self.program), arguments)
+    }
+
+    /// The same with the usual effect of signals. Whoever started the tests may ignore some (`nohup`, a job
+    /// in the background), which is inherited.
+    pub fn command_to_be_signalled(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new("env");
+        command.args(["--default-signal=HUP,INT,QUIT"]).arg(&self.program);
+        self.placed(command, arguments)
+    }
+
+    fn placed(&self, mut command: Command, arguments: &[&str]) -> Command {
         command
             .args(arguments)
             .current_dir(self.project())

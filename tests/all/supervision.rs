@@ -2,12 +2,10 @@
 //! of them, the last state is recorded.
 
 use std::fs;
-use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-use rustix::fs::{Mode, OFlags, mkfifoat};
-
 use crate::fixture::{Fixture, finished};
+use crate::held::Held;
 use crate::terminal::{Terminal, eventually};
 
 fn shell(fixture: &Fixture) -> Terminal {
@@ -240,33 +238,13 @@ fn a_gigabyte_of_output_passes_through() {
     assert!(child.wait().unwrap().success());
 }
 
-/// The flush of a run's baseline, which waits until it is let go.
-struct HeldFlush(PathBuf);
-
-impl HeldFlush {
-    /// `failure`: what the first flush, or with a `+` every one, comes to then.
-    fn of(fixture: &Fixture, command: &mut Command, failure: &str) -> Self {
-        let pipe = fixture.path("flush");
-        let _ = fs::remove_file(&pipe);
-        mkfifoat(rustix::fs::CWD, &pipe, Mode::RUSR | Mode::WUSR).unwrap();
-        command.env("NONO_FAIL_POINT", format!("flush{failure}@{}", pipe.display()));
-        Self(pipe)
-    }
-
-    /// Lets it go, once it is held.
-    fn release(self) {
-        let open = || rustix::fs::open(&self.0, OFlags::WRONLY | OFlags::NONBLOCK, Mode::empty());
-        eventually("nobody flushes", || open().is_ok());
-    }
-}
-
 #[test]
 fn the_command_starts_before_its_baseline_is_flushed() {
     let fixture = Fixture::in_memory();
     fixture.write("a", "1");
     let mut command =
         fixture.command(&["run", "--rollback", "--", "sh", "-c", "echo 2 > a; echo over > b"]);
-    let flush = HeldFlush::of(&fixture, &mut command, ":hold");
+    let flush = Held::at("flush", ":hold", &fixture, &mut command);
     let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     eventually("the command waits for the flush", || fixture.project().join("b").exists());
     // What it changed is in the store, and no snapshot yet.
@@ -290,7 +268,7 @@ fn what_is_said_of_the_state_before_is_true_when_its_flush_fails() {
     let record = |failure: &str, meanwhile: &dyn Fn()| {
         fixture.write("a", "1");
         let mut command = fixture.command(&["run", "--rollback", "--", "sh", "-c", "echo 2 > a"]);
-        let flush = HeldFlush::of(&fixture, &mut command, failure);
+        let flush = Held::at("flush", failure, &fixture, &mut command);
         let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         eventually("the command did not start", || {
             fs::read_to_string(fixture.project().join("a")).unwrap() == "2\n"

@@ -203,3 +203,61 @@ fn restores_snapshots_and_cleanups_at_the_same_time_are_never_mixed() {
         fixture.nono(&["rollback", "verify", "--all"]).success();
     }
 }
+
+/// `chattr` on a file; `false`, and said loudly, where that is not possible.
+fn chattr(change: &str, path: &std::path::Path) -> bool {
+    let done = std::process::Command::new("chattr").arg(change).arg(path).output();
+    let is_done = done.is_ok_and(|output| output.status.success());
+    if !is_done {
+        eprintln!("IMMUTABLE FILES ARE NOT TESTED: chattr {change} does not work here");
+    }
+    is_done
+}
+
+#[test]
+fn that_a_file_is_immutable_is_said_and_not_that_somebody_else_owns_it() {
+    let fixture = Fixture::new();
+    let content = fixture.write("content", "1");
+    let mode = fixture.write("mode", "1");
+    let below = fixture.write("dir/below", "1");
+    fixture.record("echo 2 > content; chmod 600 mode; echo 2 > dir/below").success();
+    let restore = |path: &str| fixture.nono(&["rollback", "restore", "latest", path]);
+    if !chattr("+i", &content) || !chattr("+i", &mode) || !chattr("+a", below.parent().unwrap()) {
+        return;
+    }
+    let (of_content, of_mode, of_dir) = (restore("content"), restore("mode"), restore("dir/below"));
+    chattr("-i", &content);
+    chattr("-i", &mode);
+    chattr("-a", below.parent().unwrap());
+    of_content.fails(1, "content: it is immutable (chattr -i changes that)");
+    of_dir.fails(1, "its directory is append-only");
+    assert_eq!(of_mode.code, 1, "{}", of_mode.stderr);
+    let said = of_mode.stdout + &of_mode.stderr;
+    assert!(said.contains("its attributes could not be set: it is immutable"), "{said}");
+    fixture.nono(&["rollback", "restore", "latest"]).success();
+}
+
+#[test]
+fn a_pattern_that_left_nothing_out_is_named() {
+    let fixture = Fixture::new();
+    fixture.write("kept", "1");
+    fixture.write("node_modules/x", "1");
+    fixture.write("out/x", "1");
+    let warning = |pattern: &str| format!("--rollback-exclude {pattern} left nothing out");
+    let flags = ["out/", "*.o", "node_modules", "later", "otu"];
+    let flags: Vec<String> =
+        flags.iter().map(|flag| format!("--rollback-exclude={flag}")).collect();
+    let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
+    let snapshot = fixture.nono(&[&["snapshot"], &flags[..]].concat()).success();
+    for (pattern, is_idle) in
+        [("out/", false), ("*.o", true), ("node_modules", false), ("later", true), ("otu", true)]
+    {
+        assert_eq!(snapshot.stderr.contains(&warning(pattern)), is_idle, "{}", snapshot.stderr);
+    }
+    // What the command makes counts.
+    let command = ["--", "sh", "-c", "echo > later; echo > kept"];
+    let run = [&["run", "--rollback"], &flags[..], &command].concat();
+    let run = fixture.nono(&run).success();
+    assert!(!run.stderr.contains(&warning("later")), "{}", run.stderr);
+    assert!(run.stderr.contains(&warning("otu")), "{}", run.stderr);
+}

@@ -19,6 +19,7 @@ use crate::cli::args::{StoreArgs, home_dir};
 use crate::cli::background;
 use crate::cli::context::Context;
 use crate::cli::error::CliError;
+use crate::cli::signals::{self, Taken};
 use crate::path_text::{Shown, serde_path};
 use crate::sys::{self, Dir};
 
@@ -174,6 +175,7 @@ fn report(report: &Report, json: bool, context: &Context) -> Result<(), CliError
 /// A live mount, and the signals that end it.
 struct Begun {
     mount: Mount,
+    taken: Taken,
     signals: Signals,
     report: Report,
 }
@@ -207,15 +209,11 @@ fn begin(args: &MountArgs, store: &StoreArgs) -> Result<Begun, CliError> {
         ..MountOptions::default()
     };
     // Before the mount is there, so that no signal can leave it behind.
-    let mut ends = vec![SIGINT, SIGTERM];
-    if !sys::hangup_is_ignored() {
-        ends.push(SIGHUP);
-    }
-    let signals = Signals::new(ends)
-        .map_err(|error| CliError::failed(format!("cannot wait for signals: {error}")))?;
+    let signals = signals::queue().map_err(signals::refused)?;
+    let taken = Taken::queued(&[SIGINT, SIGTERM, SIGHUP], &signals).map_err(signals::refused)?;
     let (mount, replaced_dead_mount) = mount_at(&directory, tree, options)?;
     let report = Report { directory: mount.directory().to_owned(), shows, replaced_dead_mount };
-    Ok(Begun { mount, signals, report })
+    Ok(Begun { mount, taken, signals, report })
 }
 
 /// Where `nono mount` mounts when it is not told.
@@ -288,7 +286,7 @@ enum Event {
 impl Begun {
     /// Serves until somebody unmounts it or a signal comes.
     fn serve(self, context: &Context) -> Outcome {
-        let Self { mount, mut signals, report } = self;
+        let Self { mount, taken: _taken, mut signals, report } = self;
         let unmounter = mount.unmounter();
         let (events, next) = mpsc::channel();
         let signalled = events.clone();

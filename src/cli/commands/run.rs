@@ -14,12 +14,14 @@ use crate::cli::commands::sandbox_exec::cannot_run;
 use crate::cli::context::Context;
 use crate::cli::error::CliError;
 use crate::cli::grants::{GrantArgs, Grants};
-use crate::cli::launch::{Scratch, prepare};
+use crate::cli::launch::prepare;
 use crate::cli::preflight;
 use crate::cli::progress::Bar;
 use crate::cli::render::{Palette, summary_line};
 use crate::cli::retention;
-use crate::cli::supervise::{Ended, Leftover, PATIENCE, supervise, wait_for_quiet};
+use crate::cli::scratch::Scratch;
+use crate::cli::signals;
+use crate::cli::supervise::{CommandSignals, Ended, Leftover, PATIENCE, supervise, wait_for_quiet};
 use crate::cli::{Outcome, commands, review};
 use crate::config::{Profile, ProfileLibrary, Settings, apply_rules};
 use crate::diff::ChangeSummary;
@@ -68,7 +70,8 @@ pub(in crate::cli) fn run(args: &RunArgs, store: &StoreArgs, context: &Context) 
         context.say("no sandbox: the command can write wherever you can");
     }
     if !args.rollback {
-        return Ok(start(args, &grants, profile.as_ref(), None, context)?.code);
+        let mut passed_on = CommandSignals::take().map_err(signals::refused)?;
+        return Ok(start(args, &grants, profile.as_ref(), None, &mut passed_on, context)?.code);
     }
     let flags = args.threads.flags(args.limits.flags(args.capture.flags()));
     let settings = Settings::load(&surroundings, &flags)?;
@@ -100,7 +103,8 @@ pub(in crate::cli) fn run(args: &RunArgs, store: &StoreArgs, context: &Context) 
     commands::snapshot::report_left_out(recording.baseline(), &id, context);
 
     let retention = retention::begin(catalog.root(), &settings, context);
-    let ended = start(args, &grants, profile.as_ref(), Some(&recording), context);
+    let mut passed_on = CommandSignals::take().map_err(signals::refused)?;
+    let ended = start(args, &grants, profile.as_ref(), Some(&recording), &mut passed_on, context);
     let code = match &ended {
         Ok(ended) => ended.code,
         Err(error) => error.exit_code(),
@@ -127,15 +131,22 @@ pub(in crate::cli) fn run(args: &RunArgs, store: &StoreArgs, context: &Context) 
     if let (Err(error), Err(_)) = (&ended, &finished) {
         context.error(error);
     }
+    if let (Ok(_), Ok((last, changes))) = (&ended, &finished) {
+        commands::snapshot::report_missing(last, Some(&baseline), context);
+        let patterns = &args.capture.rollback_exclude;
+        commands::snapshot::report_idle_patterns(patterns, &[&baseline, last], context);
+        let summary = match changes.as_slice() {
+            [] => "nothing changed".to_owned(),
+            changes => summary_line(&ChangeSummary::of(changes), &Palette::coloured()),
+        };
+        context.say(format_args!("session {id}: {summary}"));
+    }
+    // All is recorded and said: nobody has to wait for what follows.
+    drop(passed_on);
     retention.finish(&settings, context);
     let (last, changes) = finished?;
     let ended = ended?;
-    commands::snapshot::report_missing(&last, Some(&baseline), context);
-    if changes.is_empty() {
-        context.say(format_args!("session {id}: nothing changed"));
-    } else {
-        let summary = summary_line(&ChangeSummary::of(&changes), &Palette::coloured());
-        context.say(format_args!("session {id}: {summary}"));
+    if !changes.is_empty() {
         let wants_review = !args.no_rollback_prompt && !ended.was_told_to_end;
         let is_settled = wants_review && review::is_possible(context) && {
             let (catalog, session, old, new) = (&catalog, &session, &baseline, &last);
@@ -163,6 +174,7 @@ fn start(
     grants: &Grants,
     profile: Option<&Profile>,
     recording: Option<&Recording>,
+    signals: &mut CommandSignals,
     context: &Context,
 ) -> Result<Ended, CliError> {
     let scratch = Scratch::new()?;
@@ -171,10 +183,10 @@ fn start(
         apply_rules(&profile.env, std::env::vars_os().map(|(name, _)| name), &mut command)?;
     }
     let supervised = match recording {
-        None => supervise(command),
+        None => supervise(command, signals),
         Some(recording) => {
             command.env("NONO_SESSION", recording.session_id());
-            supervise_recorded(command, &scratch, recording, context)
+            supervise_recorded(command, &scratch, recording, signals, context)
         }
     };
     let ended = supervised.map_err(|error| cannot_run(&args.command[0], &error))?;
@@ -188,13 +200,14 @@ fn supervise_recorded(
     mut command: Command,
     scratch: &Scratch,
     recording: &Recording,
+    signals: &mut CommandSignals,
     context: &Context,
 ) -> io::Result<Ended> {
     let server = match Server::bind(scratch.path()) {
         Ok(server) => server,
         Err(error) => {
             context.warn(format_args!("`nono snapshot` will not work inside: {error}"));
-            let ended = supervise(command)?;
+            let ended = supervise(command, signals)?;
             wait_for_leftover(context);
             return Ok(ended);
         }
@@ -202,7 +215,7 @@ fn supervise_recorded(
     command.env(SOCKET_VARIABLE, server.path());
     std::thread::scope(|scope| {
         scope.spawn(|| server.serve(recording));
-        let ended = supervise(command);
+        let ended = supervise(command, signals);
         if ended.is_ok() {
             wait_for_leftover(context);
         }

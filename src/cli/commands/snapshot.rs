@@ -2,11 +2,13 @@
 
 use std::collections::HashSet;
 use std::io::Write;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
 use serde::{Deserialize, Serialize};
 
+use crate::byte_path;
 use crate::cli::Outcome;
 use crate::cli::args::{CaptureArgs, StoreArgs, ThreadArgs, surroundings};
 use crate::cli::checkpoints::{self, SOCKET_VARIABLE};
@@ -24,6 +26,7 @@ use crate::snapshot::{
     NotCaptured, NotCapturedReason, SessionOrigin, SnapshotManager, SnapshotManifest,
 };
 use crate::sys;
+use crate::walk::{ExclusionConfig, Filter, Verdict};
 
 /// Arguments of `nono snapshot`.
 #[derive(Debug, Args)]
@@ -121,6 +124,7 @@ pub(in crate::cli) fn run(args: &SnapshotArgs, store: &StoreArgs, context: &Cont
     };
     let (session_id, (manifest, changes)) = (taken.0, taken.1?);
     report_left_out(&manifest, &session_id, context);
+    report_idle_patterns(&args.capture.rollback_exclude, &[&manifest], context);
     print(&SnapshotReport::of(session_id, &manifest, changes), args.json, context)
 }
 
@@ -171,6 +175,41 @@ pub(in crate::cli) fn report_left_out(manifest: &SnapshotManifest, id: &str, con
     }
     report_missing(manifest, None, context);
     preflight::warn_if_empty(manifest, context);
+}
+
+/// Warns of patterns of the command line that left nothing out: a slip of the pen must not look like a rule.
+pub(in crate::cli) fn report_idle_patterns(
+    patterns: &[String],
+    manifests: &[&SnapshotManifest],
+    context: &Context,
+) {
+    for text in patterns {
+        let config =
+            ExclusionConfig { exclude_patterns: vec![text.clone()], ..ExclusionConfig::nothing() };
+        // One that cannot be compiled was refused before.
+        let Ok(filter) = Filter::new(&config) else { continue };
+        let matches = |relative: &[u8]| {
+            // What is left out is not told to be a directory or not.
+            let judged = [true, false].map(|is_dir| filter.judge(relative, is_dir, None));
+            judged.iter().any(|verdict| matches!(verdict, Verdict::Excluded(_)))
+        };
+        let leaves_out = |manifest: &&SnapshotManifest| {
+            let roots = || manifest.roots.iter().map(|root| root.path.as_os_str().as_bytes());
+            let excluded = manifest.not_captured.iter().filter(|left| {
+                // Whoever was first to leave it out: another rule may say the same.
+                matches!(left.reason, NotCapturedReason::Excluded { .. })
+            });
+            excluded.map(|left| left.path.as_os_str().as_bytes()).any(|path| {
+                roots().filter_map(|root| byte_path::relative_to(path, root)).any(matches)
+            })
+        };
+        if !manifests.iter().any(leaves_out) {
+            context.warn(format_args!(
+                "--rollback-exclude {} left nothing out",
+                Shown::bytes(text.as_bytes())
+            ));
+        }
+    }
 }
 
 /// Says what a snapshot should hold and does not, or not for sure; what an earlier one lacked as well was

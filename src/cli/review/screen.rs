@@ -23,9 +23,10 @@ use ratatui::{Frame, Terminal};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{Signal, getppid, getsid, kill_current_process_group};
 use rustix::termios::{QueueSelector, tcflush};
-use signal_hook::SigId;
 use signal_hook::consts::{SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP, SIGWINCH};
-use signal_hook::low_level::{pipe, unregister};
+use signal_hook::low_level::pipe;
+
+use crate::cli::signals::Taken;
 
 /// There is something to read already when this is waited.
 const AT_ONCE: Duration = Duration::from_millis(1);
@@ -179,36 +180,31 @@ struct Signals {
     interrupt: Arc<AtomicBool>,
     suspend: Arc<AtomicBool>,
     redraw: Arc<AtomicBool>,
-    handlers: Vec<SigId>,
+    _taken: Vec<Taken>,
 }
 
 impl Signals {
     fn new() -> io::Result<Self> {
         let (woken, wake) = UnixStream::pair()?;
         woken.set_nonblocking(true)?;
-        let mut signals = Self {
-            woken,
-            end: Arc::default(),
-            interrupt: Arc::default(),
-            suspend: Arc::default(),
-            redraw: Arc::default(),
-            handlers: Vec::new(),
-        };
-        for (signal, flag) in [
-            (SIGHUP, &signals.end),
-            (SIGTERM, &signals.end),
-            (SIGINT, &signals.interrupt),
-            (SIGQUIT, &signals.interrupt),
-            (SIGTSTP, &signals.suspend),
-            (SIGCONT, &signals.redraw),
-            (SIGWINCH, &signals.redraw),
-        ] {
+        let flags: [Arc<AtomicBool>; 4] = Default::default();
+        let [end, interrupt, suspend, redraw] = &flags;
+        let taken = [
+            (&[SIGHUP, SIGTERM][..], end),
+            (&[SIGINT, SIGQUIT], interrupt),
+            (&[SIGTSTP], suspend),
+            (&[SIGCONT, SIGWINCH], redraw),
+        ]
+        .map(|(signals, raised)| {
             // In this order: whoever is woken finds the flag.
-            let flag = signal_hook::flag::register(signal, Arc::clone(flag))?;
-            signals.handlers.push(flag);
-            signals.handlers.push(pipe::register(signal, wake.try_clone()?)?);
-        }
-        Ok(signals)
+            Taken::with(signals, |signal| {
+                let flag = signal_hook::flag::register(signal, Arc::clone(raised))?;
+                Ok([flag, pipe::register(signal, wake.try_clone()?)?])
+            })
+        });
+        let taken = taken.into_iter().collect::<io::Result<_>>()?;
+        let [end, interrupt, suspend, redraw] = flags;
+        Ok(Self { woken, end, interrupt, suspend, redraw, _taken: taken })
     }
 
     /// The most urgent one.
@@ -236,13 +232,5 @@ impl Signals {
     fn forget_interrupts(&self) {
         self.interrupt.store(false, Ordering::SeqCst);
         self.suspend.store(false, Ordering::SeqCst);
-    }
-}
-
-impl Drop for Signals {
-    fn drop(&mut self) {
-        for handler in self.handlers.drain(..) {
-            unregister(handler);
-        }
     }
 }

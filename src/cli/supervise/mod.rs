@@ -18,6 +18,8 @@ use rustix::termios::{OptionalActions, Termios, tcgetattr, tcgetpgrp, tcsetattr}
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP, SIGUSR1, SIGUSR2};
 use signal_hook::iterator::Signals;
 
+use super::signals::{Taken, queue};
+
 pub(super) use quiet::{Leftover, PATIENCE, wait_for_quiet};
 
 /// How a command ended.
@@ -29,38 +31,64 @@ pub(super) struct Ended {
     pub(super) was_told_to_end: bool,
 }
 
+/// The signals of a command: taken before it starts, given back when its last state is recorded, which
+/// none of them ends.
+#[derive(Debug)]
+pub(super) struct CommandSignals {
+    _taken: Taken,
+    queue: Signals,
+}
+
+impl CommandSignals {
+    /// Takes them. What arrives from now on is for the command.
+    pub(super) fn take() -> io::Result<Self> {
+        let queue = queue()?;
+        let all = [SIGINT, SIGQUIT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2];
+        Ok(Self { _taken: Taken::queued(&all, &queue)?, queue })
+    }
+}
+
 /// Runs a command to its end. [`wait_for_quiet`] then tells what it left running.
 ///
 /// Signals that are sent to us alone are passed on; none of them ends us.
-pub(super) fn supervise(mut command: Command) -> io::Result<Ended> {
+pub(super) fn supervise(mut command: Command, signals: &mut CommandSignals) -> io::Result<Ended> {
     // Without it, orphans go to init: nothing is lost but the wait for a quiet moment.
     #[cfg(target_os = "linux")]
     let _ = rustix::process::set_child_subreaper(Some(getpid()));
-    // Before the command starts, so that no signal can end us while it runs.
-    let mut signals = Signals::new([SIGINT, SIGQUIT, SIGTERM, SIGHUP, SIGTSTP, SIGUSR1, SIGUSR2])?;
     let terminal = Terminal::of_stdin();
+    let queue = &mut signals.queue;
+    // Before and after, Ctrl-Z stops us and nobody else.
+    let _suspension = Taken::queued(&[SIGTSTP], queue)?;
     let child = command.spawn()?;
     let child = pid_of(&child)?;
-    let handle = signals.handle();
     let is_terminal = terminal.is_some();
-    let forwarder = std::thread::spawn(move || {
-        let mut was_told_to_end = false;
-        for signal in &mut signals {
-            was_told_to_end |= matches!(signal, SIGTERM | SIGHUP);
-            // What a terminal sends, it has sent to the command as well.
-            let is_shared = is_terminal && matches!(signal, SIGINT | SIGQUIT | SIGTSTP);
-            if let (false, Some(signal)) = (is_shared, Signal::from_named_raw(signal)) {
-                // It may have ended already.
-                let _ = kill_process(child, signal);
-            }
+    let pass_on = |signal| {
+        if let Some(signal) = Signal::from_named_raw(signal) {
+            // It may have ended already.
+            let _ = kill_process(child, signal);
         }
-        was_told_to_end
-    });
-    let status = wait(child, is_terminal);
-    handle.close();
-    // The thread ends with the handle; a panic in it would not be the command's.
-    let was_told_to_end = forwarder.join().unwrap_or(false);
-    let status = status?;
+        matches!(signal, SIGTERM | SIGHUP)
+    };
+    let mut was_told_to_end = false;
+    // These came before the command was there to get them from the terminal.
+    for signal in queue.pending() {
+        was_told_to_end |= pass_on(signal);
+    }
+    let handle = queue.handle();
+    let status = std::thread::scope(|scope| {
+        let forwarder = scope.spawn(|| {
+            for signal in queue.forever() {
+                // What a terminal sends, it has sent to the command as well.
+                let is_shared = is_terminal && matches!(signal, SIGINT | SIGQUIT | SIGTSTP);
+                was_told_to_end |= !is_shared && pass_on(signal);
+            }
+        });
+        let status = wait(child, is_terminal);
+        handle.close();
+        // A panic in it would not be the command's.
+        let _ = forwarder.join();
+        status
+    })?;
     if let (Some(terminal), true) = (terminal, status.signaled()) {
         terminal.restore();
     }

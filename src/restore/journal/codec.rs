@@ -1,238 +1,24 @@
-//! The journal of a restore: what is needed to finish it, or to take it back, after a crash.
-//!
-//! It lies in the session's directory from before the first staging directory is made until the
-//! last one is gone, and is only ever replaced as a whole. Without work in it, there are staging
-//! directories to clear away and nothing else to do. With work, the commit has begun: the steps are
-//! all listed, and how far it came is read from the disk, so that carrying out a step twice is the
-//! same as once. `docs/format.md` has the bytes. The decoder is total: any bytes give a journal or
-//! an error.
+//! The bytes of a journal, in both directions; see `docs/format.md`.
 
 use std::io::{self, Write};
-use std::path::PathBuf;
+use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 
-use super::plan::Skipped;
+use super::{AreaRecord, Journal, Staged, Step, Work, is_area_name};
 use crate::byte_path;
-use crate::diff::{Change, Difference, EntryState};
-use crate::layout;
+use crate::diff::EntryState;
 use crate::object::{
     ContentHash, DecodeError, FileTime, Hasher, Reader, Writer, is_name, read_entry, write_entry,
 };
 use crate::path_text::to_path;
-use crate::snapshot::SessionDir;
-use crate::sys;
-pub(super) use crate::walk::STAGING_PREFIX as AREA_PREFIX;
+use crate::restore::plan::Skipped;
 
-const JOURNAL_NAME: &[u8] = layout::RESTORE_JOURNAL.as_bytes();
 const MAGIC: &[u8; 8] = b"nonorest";
 const VERSION: u8 = 1;
-const AREA_DIGITS: usize = 16;
 /// As much is written at once.
 const PART_BYTES: usize = 1 << 16;
-/// A journal of millions of steps.
-const MAX_BYTES: u64 = 1 << 32;
-
-/// Everything about one restore.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Journal {
-    /// The snapshot that is brought back.
-    pub(super) snapshot: u64,
-    /// The snapshot of the state before.
-    pub(super) safety: u64,
-    pub(super) areas: Vec<AreaRecord>,
-    /// The steps, from when the first path may have changed until the last has.
-    pub(super) work: Option<Work>,
-}
-
-/// A staging directory.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct AreaRecord {
-    /// The directory it is in: absolute.
-    pub(super) parent: Vec<u8>,
-    pub(super) name: Vec<u8>,
-    /// The time that the parent gets when the staging directory is gone.
-    pub(super) mtime: FileTime,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(super) struct Work {
-    /// The kernel's time before the safety snapshot: what has an older ctime is as captured.
-    pub(super) started: FileTime,
-    /// In the order in which they are taken.
-    pub(super) steps: Vec<Step>,
-    /// What stays as it is on purpose, for the report.
-    pub(super) skipped: Vec<Skipped>,
-}
-
-/// A name in a staging directory.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Staged {
-    pub(super) area: usize,
-    pub(super) number: u64,
-}
-
-impl Staged {
-    pub(super) fn name(self) -> Vec<u8> {
-        self.number.to_string().into_bytes()
-    }
-}
-
-/// One step of a commit.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Step {
-    /// What is at the path, no directory, is moved into the staging directory.
-    Remove {
-        path: Vec<u8>,
-        current: Arc<EntryState>,
-        staged: Staged,
-    },
-    /// An empty directory goes.
-    RemoveDirectory {
-        path: Vec<u8>,
-        current: Arc<EntryState>,
-    },
-    MakeDirectory {
-        path: Vec<u8>,
-    },
-    /// A directory that is staged with everything in it gets a path that is free. `steps` would make the
-    /// same piece by piece, which is how it is finished when somebody took a part of it away; taking
-    /// it back is always done so.
-    PlaceTree {
-        path: Vec<u8>,
-        staged: Staged,
-        steps: Vec<Step>,
-    },
-    /// What is staged, with this inode number, gets a path that is free.
-    Place {
-        path: Vec<u8>,
-        target: Arc<EntryState>,
-        staged: Staged,
-        ino: u64,
-    },
-    /// What is staged and what is at the path change places.
-    Exchange {
-        path: Vec<u8>,
-        current: Arc<EntryState>,
-        target: Arc<EntryState>,
-        staged: Staged,
-        ino: u64,
-    },
-    /// What keeps its inode gets other attributes; without a current state it is a directory that
-    /// an earlier step makes.
-    Attributes {
-        path: Vec<u8>,
-        current: Option<Arc<EntryState>>,
-        target: Arc<EntryState>,
-    },
-}
-
-impl Step {
-    pub(super) fn path(&self) -> &[u8] {
-        match self {
-            Self::Remove { path, .. }
-            | Self::RemoveDirectory { path, .. }
-            | Self::MakeDirectory { path }
-            | Self::PlaceTree { path, .. }
-            | Self::Place { path, .. }
-            | Self::Exchange { path, .. }
-            | Self::Attributes { path, .. } => path,
-        }
-    }
-
-    /// The steps of a tree; of any other, itself.
-    pub(super) fn pieces(&self) -> &[Self] {
-        match self {
-            Self::PlaceTree { steps, .. } => steps,
-            other => std::slice::from_ref(other),
-        }
-    }
-
-    /// The state of its path before, and the one after, as far as it is about that.
-    pub(super) fn states(&self) -> (Option<&Arc<EntryState>>, Option<&Arc<EntryState>>) {
-        match self {
-            Self::Remove { current, .. } | Self::RemoveDirectory { current, .. } => {
-                (Some(current), None)
-            }
-            Self::MakeDirectory { .. } | Self::PlaceTree { .. } => (None, None),
-            Self::Place { target, .. } => (None, Some(target)),
-            Self::Exchange { current, target, .. } => (Some(current), Some(target)),
-            Self::Attributes { current, target, .. } => (current.as_ref(), Some(target)),
-        }
-    }
-}
-
-impl Work {
-    /// What the steps change, sorted by path.
-    pub(super) fn changes(&self) -> Vec<Change> {
-        let mut differences = std::collections::BTreeMap::new();
-        for step in self.steps.iter().flat_map(Step::pieces) {
-            let (old, new) = step.states();
-            // A directory that becomes a file is two steps and one change.
-            let path = step.path();
-            let difference = differences.entry(path).or_insert_with(|| Difference {
-                path: path.to_vec(),
-                old: None,
-                new: None,
-            });
-            difference.old = difference.old.take().or_else(|| old.cloned());
-            difference.new = new.cloned().or_else(|| difference.new.take());
-        }
-        differences.values().filter_map(Difference::change).collect()
-    }
-}
-
-/// Why a journal cannot be used.
-#[derive(Debug, thiserror::Error)]
-pub(super) enum JournalError {
-    #[error(transparent)]
-    Io(#[from] sys::Error),
-    #[error("the journal of a restore, {}, cannot be read: {source}", path.display())]
-    Undecodable { path: PathBuf, source: DecodeError },
-}
 
 impl Journal {
-    /// Reads the journal of a session, if there is one.
-    pub(super) fn load(session: &SessionDir) -> Result<Option<Self>, JournalError> {
-        let Some(bytes) = Self::bytes(session)? else { return Ok(None) };
-        let path = session.path().join(layout::RESTORE_JOURNAL);
-        let journal = Self::decode(&bytes);
-        journal.map(Some).map_err(|source| JournalError::Undecodable { path, source })
-    }
-
-    /// The journal as it is on the disk, whatever is in it.
-    pub(super) fn bytes(session: &SessionDir) -> sys::Result<Option<Vec<u8>>> {
-        match session.dir()?.read(layout::RESTORE_JOURNAL.as_bytes(), MAX_BYTES) {
-            Ok(bytes) => Ok(Some(bytes)),
-            Err(error) if error.is_gone() => Ok(None),
-            Err(error) => Err(error),
-        }
-    }
-
-    /// Puts the journal in place of the one before, durably.
-    pub(super) fn save(&self, session: &SessionDir) -> sys::Result<()> {
-        let dir = session.dir()?;
-        dir.replace_file_with(JOURNAL_NAME, 0o600, true, |file| self.write(file))
-    }
-
-    /// Removes the journal: the restore is over.
-    pub(super) fn remove(session: &SessionDir) -> sys::Result<()> {
-        let dir = session.dir()?;
-        dir.remove_file(JOURNAL_NAME)?;
-        dir.sync()
-    }
-
-    /// Renames the journal, whatever is in it, so that it is kept and followed no more. `false`: there
-    /// is none.
-    pub(super) fn set_aside(session: &SessionDir) -> sys::Result<bool> {
-        let dir = session.dir()?;
-        let aside = [JOURNAL_NAME, b".discarded"].concat();
-        match dir.rename(JOURNAL_NAME, &dir, &aside) {
-            Ok(()) => dir.sync().map(|()| true),
-            Err(error) if error.is_gone() => Ok(false),
-            Err(error) => Err(error),
-        }
-    }
-
     /// Writes the bytes a part at a time: of millions of steps they are not made a second time.
     pub(crate) fn write(&self, out: &mut impl Write) -> io::Result<()> {
         let mut out = Parts { out, hasher: Hasher::new() };
@@ -263,7 +49,6 @@ impl Journal {
                 }
                 writer.varint(work.skipped.len() as u64);
                 for skipped in &work.skipped {
-                    use std::os::unix::ffi::OsStrExt;
                     writer.bytes(skipped.path.as_os_str().as_bytes());
                     writer.bytes(skipped.reason.as_bytes());
                 }
@@ -481,13 +266,6 @@ fn absolute(reader: &mut Reader<'_>, may_be_root: bool) -> Result<Vec<u8>, Decod
         None => false,
     };
     if is_plain { Ok(path.to_vec()) } else { Err(reader.invalid("not an absolute, plain path")) }
-}
-
-/// Whether a name is that of a staging directory.
-pub(super) fn is_area_name(name: &[u8]) -> bool {
-    name.strip_prefix(AREA_PREFIX).is_some_and(|digits| {
-        digits.len() == AREA_DIGITS && digits.iter().all(u8::is_ascii_hexdigit)
-    })
 }
 
 #[cfg(test)]

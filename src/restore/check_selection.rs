@@ -1,0 +1,66 @@
+//! Whether a selection means anything at all.
+
+use super::RestoreError;
+use super::selection::{Pattern, Selected};
+use crate::byte_path;
+use crate::diff::Lookup;
+use crate::object::{ContentHash, Node, RootTree, TreeEntry};
+use crate::path_text::to_path;
+use crate::store::{ObjectSource, StoreError, read_root_tree, read_tree};
+
+/// Refuses a selection that names what is in none of the states; of the paths that one name may stand
+/// for, one is enough, and of those that a glob matches, too. A slip of the pen must not look like a
+/// state that needs no restore.
+pub(super) fn check_selection(
+    source: &dyn ObjectSource,
+    selected: &Selected<'_>,
+    roots: &[&ContentHash],
+    snapshot: u64,
+) -> Result<(), RestoreError> {
+    let states = roots.iter().map(|root| read_root_tree(source, root));
+    let states = states.collect::<Result<Vec<RootTree>, _>>()?;
+    for paths in selected.named() {
+        let mut is_found = false;
+        for state in &states {
+            let mut lookup = Lookup::new(source, state);
+            for path in paths {
+                is_found = is_found || lookup.find(path)?.is_some();
+            }
+        }
+        if !is_found {
+            let path = to_path(paths.first().map_or(b"", Vec::as_slice)).to_owned();
+            return Err(RestoreError::NoSuchPath { path, snapshot });
+        }
+    }
+    for glob in selected.globs() {
+        let mut is_matched = false;
+        for state in &states {
+            is_matched = is_matched || has_match(source, state, selected, glob)?;
+        }
+        if !is_matched {
+            return Err(RestoreError::NothingMatches { pattern: glob.given.clone(), snapshot });
+        }
+    }
+    Ok(())
+}
+
+fn has_match(
+    source: &dyn ObjectSource,
+    root: &RootTree,
+    selected: &Selected<'_>,
+    glob: &Pattern,
+) -> Result<bool, StoreError> {
+    let of_root = root.entries.iter().map(|entry| (entry.path.to_vec(), entry.node.clone()));
+    let mut pending: Vec<(Vec<u8>, Node)> = of_root.collect();
+    while let Some((path, node)) = pending.pop() {
+        if selected.matches(glob, &path) {
+            return Ok(true);
+        }
+        if let Node::Directory { tree } = node {
+            let entries = read_tree(source, &tree)?.into_entries();
+            let below = |entry: TreeEntry| (byte_path::join(&path, &entry.name), entry.node);
+            pending.extend(entries.into_iter().map(below));
+        }
+    }
+    Ok(false)
+}

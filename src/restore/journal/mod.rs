@@ -1,0 +1,204 @@
+//! The journal of a restore: what is needed to finish it, or to take it back, after a crash.
+//!
+//! It lies in the session's directory from before the first staging directory is made until the
+//! last one is gone, and is only ever replaced as a whole. Without work in it, there are staging
+//! directories to clear away and nothing else to do. With work, the commit has begun: the steps are
+//! all listed, and how far it came is read from the disk, so that carrying out a step twice is the
+//! same as once. `docs/format.md` has the bytes. The decoder is total: any bytes give a journal or
+//! an error.
+
+mod codec;
+mod storage;
+
+use std::os::unix::ffi::OsStrExt;
+use std::sync::Arc;
+
+use super::plan::Skipped;
+use crate::byte_path;
+use crate::diff::{Change, ChangeType, Difference, EntryState};
+use crate::object::FileTime;
+pub(super) use crate::walk::STAGING_PREFIX as AREA_PREFIX;
+pub(super) use storage::JournalError;
+
+const AREA_DIGITS: usize = 16;
+
+/// Everything about one restore.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Journal {
+    /// The snapshot that is brought back.
+    pub(super) snapshot: u64,
+    /// The snapshot of the state before.
+    pub(super) safety: u64,
+    pub(super) areas: Vec<AreaRecord>,
+    /// The steps, from when the first path may have changed until the last has.
+    pub(super) work: Option<Work>,
+}
+
+/// A staging directory.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct AreaRecord {
+    /// The directory it is in: absolute.
+    pub(super) parent: Vec<u8>,
+    pub(super) name: Vec<u8>,
+    /// The time that the parent gets when the staging directory is gone.
+    pub(super) mtime: FileTime,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(super) struct Work {
+    /// The kernel's time before the safety snapshot: what has an older ctime is as captured.
+    pub(super) started: FileTime,
+    /// In the order in which they are taken.
+    pub(super) steps: Vec<Step>,
+    /// What stays as it is on purpose, for the report.
+    pub(super) skipped: Vec<Skipped>,
+}
+
+/// A name in a staging directory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Staged {
+    pub(super) area: usize,
+    pub(super) number: u64,
+}
+
+impl Staged {
+    pub(super) fn name(self) -> Vec<u8> {
+        self.number.to_string().into_bytes()
+    }
+}
+
+/// One step of a commit.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Step {
+    /// What is at the path, no directory, is moved into the staging directory.
+    Remove {
+        path: Vec<u8>,
+        current: Arc<EntryState>,
+        staged: Staged,
+    },
+    /// An empty directory goes.
+    RemoveDirectory {
+        path: Vec<u8>,
+        current: Arc<EntryState>,
+    },
+    MakeDirectory {
+        path: Vec<u8>,
+    },
+    /// A directory that is staged with everything in it gets a path that is free. `steps` would make the
+    /// same piece by piece, which is how it is finished when somebody took a part of it away; taking
+    /// it back is always done so.
+    PlaceTree {
+        path: Vec<u8>,
+        staged: Staged,
+        steps: Vec<Step>,
+    },
+    /// What is staged, with this inode number, gets a path that is free.
+    Place {
+        path: Vec<u8>,
+        target: Arc<EntryState>,
+        staged: Staged,
+        ino: u64,
+    },
+    /// What is staged and what is at the path change places.
+    Exchange {
+        path: Vec<u8>,
+        current: Arc<EntryState>,
+        target: Arc<EntryState>,
+        staged: Staged,
+        ino: u64,
+    },
+    /// What keeps its inode gets other attributes; without a current state it is a directory that
+    /// an earlier step makes.
+    Attributes {
+        path: Vec<u8>,
+        current: Option<Arc<EntryState>>,
+        target: Arc<EntryState>,
+    },
+}
+
+impl Step {
+    pub(super) fn path(&self) -> &[u8] {
+        match self {
+            Self::Remove { path, .. }
+            | Self::RemoveDirectory { path, .. }
+            | Self::MakeDirectory { path }
+            | Self::PlaceTree { path, .. }
+            | Self::Place { path, .. }
+            | Self::Exchange { path, .. }
+            | Self::Attributes { path, .. } => path,
+        }
+    }
+
+    /// The steps of a tree; of any other, itself.
+    pub(super) fn pieces(&self) -> &[Self] {
+        match self {
+            Self::PlaceTree { steps, .. } => steps,
+            other => std::slice::from_ref(other),
+        }
+    }
+
+    fn into_change(self) -> Option<Change> {
+        let (old, new) = self.states();
+        let (old, new) = (old.cloned(), new.cloned());
+        let path = match self {
+            Self::Remove { path, .. }
+            | Self::RemoveDirectory { path, .. }
+            | Self::MakeDirectory { path }
+            | Self::PlaceTree { path, .. }
+            | Self::Place { path, .. }
+            | Self::Exchange { path, .. }
+            | Self::Attributes { path, .. } => path,
+        };
+        Difference { path, old, new }.into_change()
+    }
+
+    /// The state of its path before, and the one after, as far as it is about that.
+    pub(super) fn states(&self) -> (Option<&Arc<EntryState>>, Option<&Arc<EntryState>>) {
+        match self {
+            Self::Remove { current, .. } | Self::RemoveDirectory { current, .. } => {
+                (Some(current), None)
+            }
+            Self::MakeDirectory { .. } | Self::PlaceTree { .. } => (None, None),
+            Self::Place { target, .. } => (None, Some(target)),
+            Self::Exchange { current, target, .. } => (Some(current), Some(target)),
+            Self::Attributes { current, target, .. } => (current.as_ref(), Some(target)),
+        }
+    }
+}
+
+impl Work {
+    /// What the steps changed, sorted by path; directories before their contents. The steps become it:
+    /// there may be millions.
+    pub(super) fn into_changes(self) -> Vec<Change> {
+        let mut changes = Vec::with_capacity(self.steps.iter().map(|s| s.pieces().len()).sum());
+        for step in self.steps {
+            match step {
+                Step::PlaceTree { steps, .. } => {
+                    changes.extend(steps.into_iter().filter_map(Step::into_change));
+                }
+                step => changes.extend(step.into_change()),
+            }
+        }
+        changes.sort_unstable_by(|a: &Change, b| {
+            byte_path::order(a.path.as_os_str().as_bytes(), b.path.as_os_str().as_bytes())
+        });
+        // A directory that becomes a file is two steps and one change.
+        changes.dedup_by(|second, first| {
+            let is_one = second.path == first.path;
+            if is_one {
+                first.change_type = ChangeType::Modified;
+                let sizes = [first.size_delta, second.size_delta];
+                first.size_delta = sizes.into_iter().flatten().reduce(|a, b| a + b);
+            }
+            is_one
+        });
+        changes
+    }
+}
+
+/// Whether a name is that of a staging directory.
+pub(super) fn is_area_name(name: &[u8]) -> bool {
+    name.strip_prefix(AREA_PREFIX).is_some_and(|digits| {
+        digits.len() == AREA_DIGITS && digits.iter().all(u8::is_ascii_hexdigit)
+    })
+}

@@ -1,0 +1,136 @@
+//! What a restore will do, as a value: made from two states, changing nothing.
+
+mod links;
+mod planner;
+
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use serde::Serialize;
+
+use super::packed::PackedPaths;
+use crate::byte_path;
+use crate::diff::{Change, ChangeType, EntryState};
+use crate::path_text::serde_path;
+
+pub(super) use planner::plan;
+
+/// A path that a restore leaves as it is although the snapshot says otherwise.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Skipped {
+    /// Absolute path.
+    #[serde(with = "serde_path")]
+    pub path: PathBuf,
+    /// Why, as a sentence for a person.
+    pub reason: String,
+}
+
+/// What is different afterwards, sorted by path; directories before their contents. Packed, because it
+/// is looked at twice at most, and there may be millions.
+pub(super) type PlannedChanges = PackedPaths<(ChangeType, Option<i64>)>;
+
+impl PlannedChanges {
+    /// As they are told.
+    pub(super) fn told(&self) -> Vec<Change> {
+        let change = |(path, &(change_type, size_delta)): (Vec<u8>, &(_, _))| Change {
+            path: PathBuf::from(OsString::from_vec(path)),
+            change_type,
+            size_delta,
+        };
+        self.iter().map(change).collect()
+    }
+}
+
+/// The steps of a restore, in the order in which they are taken.
+#[derive(Debug, Clone, Default)]
+pub(super) struct RestorePlan {
+    pub(super) changes: PlannedChanges,
+    /// What stays as it is, and why.
+    pub(super) skipped: Vec<Skipped>,
+    /// Bytes of file contents that are written.
+    pub(super) bytes_to_write: u64,
+    pub(super) actions: Actions,
+}
+
+impl RestorePlan {
+    /// Whether there is nothing to do.
+    pub(super) fn is_empty(&self) -> bool {
+        self.actions.is_empty()
+    }
+
+    /// The topmost path that changes.
+    pub(super) fn first_path(&self) -> Option<&[u8]> {
+        let actions = &self.actions;
+        let removed = actions.removals.iter().map(|removal| &removal.path);
+        let put = actions.puts.iter().map(|put| &put.path);
+        let made = actions.directories.iter();
+        removed.chain(put).chain(made).map(Vec::as_slice).min_by_key(|path| byte_path::depth(path))
+    }
+}
+
+/// The plan in the form in which it is carried out.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Actions {
+    /// Entries that go, deepest first; directories are empty when their turn comes.
+    pub(super) removals: Vec<Removal>,
+    /// Directories that are made, parents first.
+    pub(super) directories: Vec<Vec<u8>>,
+    /// Everything else that gets a new inode, sorted by path.
+    pub(super) puts: Vec<Put>,
+    /// Entries that keep their inode and get other attributes.
+    pub(super) attributes: Vec<Attribute>,
+    /// Attributes of directories, deepest first: set when all else is done.
+    pub(super) directory_attributes: Vec<Attribute>,
+}
+
+impl Actions {
+    fn is_empty(&self) -> bool {
+        self.removals.is_empty()
+            && self.directories.is_empty()
+            && self.puts.is_empty()
+            && self.attributes.is_empty()
+            && self.directory_attributes.is_empty()
+    }
+
+    /// As [`has_put`](Self::has_put) needs them.
+    fn sort_puts(&mut self) {
+        self.puts.sort_unstable_by(|a, b| a.path.cmp(&b.path));
+    }
+
+    fn has_put(&self, path: &[u8]) -> bool {
+        self.puts.binary_search_by(|put| put.path.as_slice().cmp(path)).is_ok()
+    }
+}
+
+#[derive(Debug, Clone)]
+pub(super) struct Removal {
+    pub(super) path: Vec<u8>,
+    pub(super) current: Arc<EntryState>,
+}
+
+#[derive(Debug, Clone)]
+pub(super) struct Put {
+    pub(super) path: Vec<u8>,
+    /// What is there now, if it is no directory. A directory there is removed first.
+    pub(super) current: Option<Arc<EntryState>>,
+    pub(super) target: Arc<EntryState>,
+    /// Index of the put whose inode this one shares, if it is a further name of it.
+    pub(super) link_to: Option<usize>,
+}
+
+#[derive(Debug, Clone)]
+pub(super) struct Attribute {
+    pub(super) path: Vec<u8>,
+    /// `None` for a directory that the restore makes.
+    pub(super) current: Option<Arc<EntryState>>,
+    pub(super) target: Arc<EntryState>,
+}
+
+impl Put {
+    /// Bytes of its contents.
+    pub(super) fn bytes(&self) -> u64 {
+        self.target.bytes()
+    }
+}

@@ -1,0 +1,247 @@
+//! From the differences of two states to a plan: one difference after the other, each judged by what
+//! either side did not capture.
+
+use std::collections::HashSet;
+use std::os::unix::ffi::OsStrExt;
+use std::sync::Arc;
+
+use super::{Attribute, Put, Removal, RestorePlan, Skipped};
+use crate::byte_path;
+use crate::diff::{self, Difference, EntryState};
+use crate::object::{ContentHash, Node};
+use crate::path_text::to_path;
+use crate::snapshot::{NotCaptured, NotCapturedReason, NotCapturedSet, SnapshotManifest};
+use crate::store::{ObjectSource, StoreError, read_root_tree};
+
+/// Plans how the state `current` becomes `target`.
+pub(in crate::restore) fn plan(
+    store: &dyn ObjectSource,
+    current_root: &ContentHash,
+    current_left_out: &[NotCaptured],
+    target: &SnapshotManifest,
+) -> Result<RestorePlan, StoreError> {
+    let mut planner = Planner {
+        plan: RestorePlan::default(),
+        kept: HashSet::new(),
+        holds_device: directories_with_devices(store, current_root, &target.merkle_root)?,
+        // What the capture of the current state could not see is in the way, and stays.
+        current_left_out: NotCapturedSet::of(&target.roots, current_left_out),
+        unknown: NotCapturedSet::new(target),
+    };
+    for difference in diff::differences(store, current_root, &target.merkle_root)? {
+        planner.difference(difference?);
+    }
+    planner.plan.actions.sort_puts();
+    let current = read_root_tree(store, current_root)?;
+    let target = read_root_tree(store, &target.merkle_root)?;
+    let renewed = planner.links(store, &current, &target)?;
+    Ok(planner.finish(renewed))
+}
+
+/// Directories above a device that is not in the target: it cannot be brought back, so it stays, and
+/// they with it. All differences are looked at for that alone, because keeping them takes more than
+/// finding them once more.
+fn directories_with_devices(
+    store: &dyn ObjectSource,
+    current_root: &ContentHash,
+    target_root: &ContentHash,
+) -> Result<HashSet<Vec<u8>>, StoreError> {
+    let mut found = HashSet::new();
+    for difference in diff::differences(store, current_root, target_root)? {
+        let Difference { path, old, .. } = difference?;
+        if old.is_some_and(|old| matches!(old.node, Node::CharDevice(_) | Node::BlockDevice(_))) {
+            found.extend(byte_path::ancestors(&path).map(<[u8]>::to_vec));
+        }
+    }
+    Ok(found)
+}
+
+pub(super) struct Planner<'a> {
+    pub(super) plan: RestorePlan,
+    /// Directories that stay with everything in them.
+    pub(super) kept: HashSet<Vec<u8>>,
+    /// Directories that cannot go because a device in them stays.
+    holds_device: HashSet<Vec<u8>>,
+    current_left_out: NotCapturedSet<'a>,
+    unknown: NotCapturedSet<'a>,
+}
+
+impl Planner<'_> {
+    fn skip(&mut self, path: &[u8], reason: impl Into<String>) {
+        self.plan.skipped.push(Skipped { path: to_path(path).to_owned(), reason: reason.into() });
+    }
+
+    pub(super) fn is_kept(&self, path: &[u8]) -> bool {
+        !self.kept.is_empty() && byte_path::ancestors(path).any(|dir| self.kept.contains(dir))
+    }
+
+    /// Whether it is about a directory that is there and excluded: the target holds it only for what is
+    /// force-included below.
+    fn is_there_excluded(&self, Difference { path, old, new }: &Difference) -> bool {
+        let is_directory = |state: &EntryState| matches!(state.node, Node::Directory { .. });
+        old.is_none()
+            && new.as_deref().is_some_and(is_directory)
+            && matches!(
+                self.current_left_out.reason(path),
+                Some(NotCapturedReason::Excluded { .. })
+            )
+    }
+
+    /// Differences come sorted: a directory before what is in it. There may be millions, so path and
+    /// states are handed on and not copied.
+    fn difference(&mut self, difference: Difference) {
+        if self.is_kept(&difference.path) {
+            return;
+        }
+        if self.is_there_excluded(&difference) {
+            return;
+        }
+        let told = difference.told();
+        let Difference { path, old, new } = difference;
+        if new.is_none() && self.unknown.reason(&path).is_some() {
+            // The snapshot does not know whether it was there: it is not the session's work.
+            if old.is_some_and(|current| matches!(current.node, Node::Directory { .. })) {
+                self.kept.insert(path);
+            }
+            return;
+        }
+        if let Some(told) = told {
+            self.plan.changes.push(&path, told);
+        }
+        match (old, new) {
+            (None, None) => {}
+            (Some(current), None) => self.remove(path, current),
+            (None, Some(target)) => self.create(path, target),
+            (Some(current), Some(target)) => self.change(path, current, target),
+        }
+    }
+
+    fn remove(&mut self, path: Vec<u8>, current: Arc<EntryState>) {
+        match current.node {
+            Node::Directory { .. } if self.current_left_out.is_above(&path) => {
+                self.skip(&path, "the directory holds something that was not captured");
+            }
+            Node::Directory { .. } if self.holds_device.contains(&path) => {
+                self.skip(&path, "the directory holds a device, which stays");
+            }
+            Node::CharDevice(_) | Node::BlockDevice(_) => {
+                self.skip(&path, "a device cannot be brought back, so it is not removed");
+            }
+            _ => self.plan.actions.removals.push(Removal { path, current }),
+        }
+    }
+
+    fn create(&mut self, path: Vec<u8>, target: Arc<EntryState>) {
+        let reason = self.current_left_out.reason(&path);
+        if let Some(reason) = reason {
+            let reason = format!("what is there now could not be captured: {reason}");
+            self.skip(&path, reason);
+            self.kept.insert(path);
+            return;
+        }
+        match target.node {
+            Node::Directory { .. } => self.directory(path, target),
+            _ => self.put(path, None, target),
+        }
+    }
+
+    fn change(&mut self, path: Vec<u8>, current: Arc<EntryState>, target: Arc<EntryState>) {
+        let both_directories = matches!(
+            (&current.node, &target.node),
+            (Node::Directory { .. }, Node::Directory { .. })
+        );
+        if both_directories {
+            return self.directory_attributes(path, Some(current), target);
+        }
+        if current.node == target.node {
+            let current = Some(current);
+            return self.plan.actions.attributes.push(Attribute { path, current, target });
+        }
+        if let Node::Directory { .. } = current.node {
+            let is_left_out = self.current_left_out.reason(&path).is_some();
+            let in_the_way = if is_left_out || self.current_left_out.is_above(&path) {
+                Some("something that was not captured")
+            } else {
+                self.holds_device.contains(&path).then_some("a device, which stays")
+            };
+            if let Some(what) = in_the_way {
+                let kind = target.node.kind_name();
+                let reason = format!("it is a directory now that holds {what}, and was a {kind}");
+                self.skip(&path, reason);
+                self.kept.insert(path);
+                return;
+            }
+            if !self.can_make(&path, &target) {
+                self.kept.insert(path);
+                return;
+            }
+            self.plan.actions.removals.push(Removal { path: path.clone(), current });
+            return self.put(path, None, target);
+        }
+        match (&current.node, &target.node) {
+            (Node::CharDevice(_) | Node::BlockDevice(_), _) => {
+                self.skip(&path, "a device cannot be brought back, so it is not removed");
+                self.kept.insert(path);
+            }
+            (_, Node::Directory { .. }) => {
+                self.plan.actions.removals.push(Removal { path: path.clone(), current });
+                self.directory(path, target);
+            }
+            _ => self.put(path, Some(current), target),
+        }
+    }
+
+    pub(super) fn can_make(&mut self, path: &[u8], target: &EntryState) -> bool {
+        let what = match target.node {
+            Node::Socket => "a socket exists only while its program runs",
+            Node::CharDevice(_) | Node::BlockDevice(_) => "devices are recorded, but not made",
+            _ => return true,
+        };
+        self.skip(path, what);
+        false
+    }
+
+    fn put(&mut self, path: Vec<u8>, current: Option<Arc<EntryState>>, target: Arc<EntryState>) {
+        if self.can_make(&path, &target) {
+            self.plan.actions.puts.push(Put { path, current, target, link_to: None });
+        }
+    }
+
+    /// A directory that is made.
+    fn directory(&mut self, path: Vec<u8>, target: Arc<EntryState>) {
+        self.plan.actions.directories.push(path.clone());
+        self.directory_attributes(path, None, target);
+    }
+
+    pub(super) fn directory_attributes(
+        &mut self,
+        path: Vec<u8>,
+        current: Option<Arc<EntryState>>,
+        target: Arc<EntryState>,
+    ) {
+        self.plan.actions.directory_attributes.push(Attribute { path, current, target });
+    }
+
+    fn finish(self, renewed: Vec<Put>) -> RestorePlan {
+        let mut plan = self.plan;
+        let skipped = plan.skipped.iter().map(|skip| skip.path.as_os_str().as_bytes());
+        let skipped: HashSet<&[u8]> = skipped.collect();
+        if !skipped.is_empty() {
+            plan.changes.retain(|path| !skipped.contains(path));
+        }
+        let actions = &mut plan.actions;
+        actions.removals.reverse();
+        // Stable, so that the order does not depend on how many there are of one depth.
+        let attributes = &mut actions.directory_attributes;
+        attributes.sort_by_key(|attribute| std::cmp::Reverse(byte_path::depth(&attribute.path)));
+        // What gets a new inode needs no attributes set on the old one.
+        let has_new_inode: HashSet<&[u8]> = renewed.iter().map(|put| put.path.as_slice()).collect();
+        actions.attributes.retain(|attribute| !has_new_inode.contains(attribute.path.as_slice()));
+        if !renewed.is_empty() {
+            actions.puts.extend(renewed);
+            actions.sort_puts();
+        }
+        plan.bytes_to_write = actions.puts.iter().map(Put::bytes).sum();
+        plan
+    }
+}

@@ -1,0 +1,54 @@
+//! Files that nobody may change, whoever they are: immutable and append-only ones (`chattr`).
+//!
+//! The kernel answers EPERM there, as it does to whoever is not the owner, which would send people looking
+//! for rights that they have.
+
+use std::io;
+
+use rustix::fs::AtFlags;
+#[cfg(target_os = "linux")]
+use rustix::fs::{StatxAttributes, StatxFlags};
+use rustix::io::Errno;
+
+use super::dir::Dir;
+
+/// The answer of a call that changes names, with the real cause if one of the names, or its directory, is
+/// frozen.
+pub(super) fn explain(errno: Errno, names: &[(&Dir, &[u8])]) -> io::Error {
+    if errno == Errno::PERM {
+        for (dir, name) in names {
+            let own =
+                cause(dir, name, AtFlags::SYMLINK_NOFOLLOW).map(|cause| format!("it is {cause}"));
+            let its = || {
+                cause(dir, b"", AtFlags::EMPTY_PATH)
+                    .map(|cause| format!("its directory is {cause}"))
+            };
+            if let Some(cause) = own.or_else(its) {
+                return io::Error::new(io::ErrorKind::PermissionDenied, cause);
+            }
+        }
+    }
+    errno.into()
+}
+
+/// Why nobody can change an inode, if that is so.
+#[cfg(target_os = "linux")]
+pub(super) fn cause(
+    fd: impl rustix::fd::AsFd,
+    name: &[u8],
+    flags: AtFlags,
+) -> Option<&'static str> {
+    let found = rustix::fs::statx(fd, name, flags, StatxFlags::empty()).ok()?;
+    if found.stx_attributes.contains(StatxAttributes::IMMUTABLE) {
+        Some("immutable (chattr -i changes that)")
+    } else if found.stx_attributes.contains(StatxAttributes::APPEND) {
+        Some("append-only (chattr -a changes that)")
+    } else {
+        None
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+pub(super) fn cause(_: impl rustix::fd::AsFd, _: &[u8], _: AtFlags) -> Option<&'static str> {
+    None
+}
