@@ -11,7 +11,7 @@ const WORTH_REWRITING: u64 = 5;
 /// Packs below this length are small, in bytes.
 const SMALL_PACK_BYTES: u64 = 16 << 20;
 /// So many small packs become one: looking for an object asks each of them.
-const MANY_SMALL_PACKS: usize = 32;
+const MANY_SMALL_PACKS: usize = 64;
 
 /// Whether an object is needed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
