@@ -27,6 +27,8 @@ pub(crate) const SNAPSHOTS: &str = "snapshots";
 pub(crate) const RESTORE_JOURNAL: &str = "restore.journal";
 /// What a repair found damaged: of objects, in their directory; of manifests, in their session.
 pub(crate) const QUARANTINE: &str = "quarantine";
+/// Packs, in the directory of objects.
+pub(crate) const PACKS: &str = "packs";
 /// In front of the name of a pack in quarantine.
 pub(crate) const DAMAGED_PACK_PREFIX: &str = "pack-";
 /// In front of what is being made and will get its name when it is complete.

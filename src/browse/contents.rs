@@ -53,16 +53,11 @@ impl Verified {
         size: u64,
     ) -> io::Result<Arc<dyn Content>> {
         if size <= SMALL_BYTES {
-            let bytes = store.read(&key.hash, size).map_err(from_store)?;
-            if bytes.len() as u64 != size {
-                return Err(wrong_size(store, key, bytes.len() as u64, size));
-            }
-            return Ok(Arc::new(InMemory(bytes.into())));
+            return in_memory(store, key, size);
         }
         let object = store.open_object(&key.hash).map_err(from_store)?;
         let Some(file) = object.file() else {
-            // None in a pack is so long.
-            return Err(wrong_size(store, key, object.size(), size));
+            return in_memory(store, key, size);
         };
         let stat = sys::stat_open_file(file, object.path()).map_err(from_sys)?;
         if stat.size != size {
@@ -84,6 +79,14 @@ impl Verified {
         let in_place = object.into_file().map(|file| InPlace { file, path, key: *key, stat });
         Ok(Arc::new(in_place.ok_or(io::ErrorKind::NotFound)?))
     }
+}
+
+fn in_memory(store: &LocalStore, key: &ContentKey, size: u64) -> io::Result<Arc<dyn Content>> {
+    let bytes = store.read(&key.hash, size).map_err(from_store)?;
+    if bytes.len() as u64 != size {
+        return Err(wrong_size(store, key, bytes.len() as u64, size));
+    }
+    Ok(Arc::new(InMemory(bytes.into())))
 }
 
 /// Verifies an object while it is being read: somebody waits for its first byte. Measured on 1 GiB

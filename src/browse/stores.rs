@@ -57,8 +57,14 @@ impl Stores {
         let identity = identity(&path)?;
         let mut known = self.known.lock();
         if let Some(id) = known.by_path.get(&path).copied() {
-            if known.open.peek(&id).is_some_and(|open| open.identity != identity) {
-                known.open.pop(&id);
+            match known.open.peek(&id) {
+                Some(open) if open.identity != identity => drop(known.open.pop(&id)),
+                Some(open) => {
+                    let store = open.store.clone();
+                    drop(known);
+                    store.forget_removed_packs();
+                }
+                None => {}
             }
             return Ok(id);
         }

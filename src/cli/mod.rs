@@ -30,6 +30,8 @@ use clap::error::ErrorKind;
 
 use args::{Arguments, Command, Rollback};
 use context::Context;
+
+use crate::sys;
 pub use error::CliError;
 
 /// What a command returns: the exit code.
@@ -66,6 +68,11 @@ fn dispatch(arguments: Arguments, context: &Context) -> Outcome {
     let store = arguments.store;
     if !matches!(arguments.command, Command::Rollback { command: Rollback::Resume(_) }) {
         commands::resume::remind(&store, context);
+    }
+    if !matches!(arguments.command, Command::Run(_) | Command::SandboxExec(_)) {
+        // Packs are open files, and each session that goes is locked until it is gone. A recorded command
+        // has the limit that it would have without us.
+        sys::raise_descriptor_limit();
     }
     match arguments.command {
         Command::Run(args) => commands::run::run(&args, &store, context),

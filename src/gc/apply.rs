@@ -113,6 +113,10 @@ fn remove_garbage(
     survey: &Survey,
     options: &CleanupOptions<'_>,
 ) -> Result<(), CleanupError> {
+    if store.has_damaged_packs()? {
+        // Nobody can tell what is in them, so nothing in them could ever go.
+        store.salvage_packs(lock)?;
+    }
     let bytes = survey.removed().map(|found| found.size).fold(0, u64::saturating_add);
     let expected = Amount { entries: survey.removed().count() as u64, bytes };
     options.progress.begin(Stage::Remove, Some(expected));

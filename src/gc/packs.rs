@@ -1,16 +1,19 @@
 //! Which packs are rewritten, and what goes with them.
 
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::sync::Arc;
+
+use foldhash::fast::RandomState;
 use rayon::prelude::*;
 
 use super::{CleanupError, CleanupOptions};
-use crate::store::{FoundObject, LocalStore, Pack, PackEntry, PackRewrite};
-use std::sync::Arc;
+use crate::object::ContentHash;
+use crate::store::{FoundObject, LocalStore, Pack, PackEntry, PackRewrite, SMALL_PACK_BYTES};
 
 /// A pack is rewritten when one of so many bytes of it is unneeded.
 const WORTH_REWRITING: u64 = 5;
-/// Packs below this length are small, in bytes.
-const SMALL_PACK_BYTES: u64 = 16 << 20;
-/// So many small packs become one: looking for an object asks each of them.
+/// More small packs than this become one: looking for an object asks each of them.
 const MANY_SMALL_PACKS: usize = 64;
 
 /// Whether an object is needed.
@@ -58,6 +61,7 @@ struct Sorted {
     pack: Arc<Pack>,
     kept: Vec<PackEntry>,
     garbage: Vec<FoundObject>,
+    /// Bytes of the pack that are garbage, or copies of what other packs have.
     garbage_bytes: u64,
     young: Amount,
 }
@@ -75,15 +79,16 @@ impl Packs {
             }
             Ok(sort(pack, &need))
         });
-        let sorted = sorted.collect::<Result<Vec<_>, _>>()?;
+        let mut sorted: Vec<_> =
+            sorted.collect::<Result<Vec<_>, _>>()?.into_iter().flatten().collect();
+        leave_out_copies(&mut sorted)?;
         let is_small = |pack: &Sorted| pack.pack.bytes() < SMALL_PACK_BYTES;
-        let are_many =
-            sorted.iter().flatten().filter(|pack| is_small(pack)).count() > MANY_SMALL_PACKS;
+        let are_many = sorted.iter().filter(|pack| is_small(pack)).count() > MANY_SMALL_PACKS;
         let mut packs = Self::default();
-        for sorted in sorted.into_iter().flatten() {
+        for sorted in sorted {
             packs.young.absorb(sorted.young);
             let is_worth_it = match options.compact {
-                true => !sorted.garbage.is_empty(),
+                true => sorted.garbage_bytes > 0,
                 false => {
                     sorted.garbage_bytes.saturating_mul(WORTH_REWRITING) >= sorted.pack.bytes()
                 }
@@ -97,6 +102,41 @@ impl Packs {
         }
         Ok(packs)
     }
+}
+
+/// What two snapshots stored at the same time is in two packs: the intact one that was there first stays.
+fn leave_out_copies(packs: &mut [Sorted]) -> Result<(), CleanupError> {
+    if packs.len() < 2 {
+        return Ok(());
+    }
+    packs.sort_by_key(|sorted| sorted.pack.stored_at());
+    let mut holders: HashMap<ContentHash, usize, RandomState> = HashMap::default();
+    let mut buffer = Vec::new();
+    for number in 0..packs.len() {
+        let (before, rest) = packs.split_at_mut(number);
+        let mut copies = 0;
+        let mut failure = None;
+        rest[0].kept.retain(|entry| match holders.entry(entry.hash) {
+            Entry::Vacant(vacant) => {
+                vacant.insert(number);
+                true
+            }
+            Entry::Occupied(holder) => {
+                let held = before[*holder.get()].pack.holds_intact(&entry.hash, &mut buffer);
+                let is_held = held.unwrap_or_else(|error| {
+                    failure.get_or_insert(error);
+                    false
+                });
+                copies += if is_held { entry.record_bytes() } else { 0 };
+                !is_held
+            }
+        });
+        if let Some(error) = failure.filter(|error| !error.is_damage() && !error.is_bad_disk()) {
+            return Err(error.into());
+        }
+        rest[0].garbage_bytes += copies;
+    }
+    Ok(())
 }
 
 /// `None` for a pack with a damaged index: what is in it cannot be told, so all of it stays.

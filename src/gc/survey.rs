@@ -87,6 +87,7 @@ impl Survey {
             }
         }
         options.progress.begin(Stage::ReadLists, None);
+        store.expect_many_reads()?;
         let mut kept = Marks::default();
         kept.keep(store, &sharing, options.progress)?;
         let mut released = Marks::default();

@@ -2,15 +2,12 @@
 
 use std::collections::HashMap;
 
-use rustix::io::Errno;
-
 use super::copies::{LivePaths, OtherStores};
 use super::{Lost, RepairError, RepairOptions, Repaired, Source, recapture};
 use crate::object::ContentHash;
 use crate::progress::Uncounted;
 use crate::snapshot::SessionDir;
 use crate::store::{LocalStore, Offered, StoreError, StoreLock, Transfer};
-use crate::sys;
 use crate::verify::{DamagedObject, UsedAs};
 use std::path::PathBuf;
 
@@ -55,7 +52,7 @@ impl<'a> Objects<'a> {
             repaired: Vec::new(),
             quarantined: Vec::new(),
         };
-        if !damaged.is_empty() {
+        if !damaged.is_empty() || store.has_damaged_packs()? {
             objects.lock = Some(store.lock_exclusive()?);
             // No stat cache may vouch any more for what turned out to be missing or damaged.
             store.renew_generation()?;
@@ -151,10 +148,8 @@ impl<'a> Objects<'a> {
             Ok(()) => Confirmed::Intact,
             Err(StoreError::Cancelled) => return Err(StoreError::Cancelled),
             Err(StoreError::Missing { .. }) => Confirmed::Missing,
-            Err(StoreError::Io(error)) if !is_bad_disk(&error) => {
-                Confirmed::Unreadable(error.to_string())
-            }
-            Err(_) => Confirmed::Damaged,
+            Err(error) if error.is_damage() || error.is_bad_disk() => Confirmed::Damaged,
+            Err(error) => Confirmed::Unreadable(error.to_string()),
         })
     }
 
@@ -178,12 +173,6 @@ impl<'a> Objects<'a> {
             })
         })
     }
-}
-
-/// Whether the disk under an object is bad, in contrast to a right or a descriptor that is wanting.
-fn is_bad_disk(error: &sys::Error) -> bool {
-    // EUCLEAN: the file system found its own checksum wrong.
-    matches!(error.errno(), Some(Errno::IO | Errno::UCLEAN | Errno::BADMSG))
 }
 
 /// Where a copy was, if the store took it.

@@ -32,6 +32,7 @@ pub(super) fn read_back(
     say: impl Fn() + Sync,
 ) -> Result<(), StoreError> {
     let (started, said) = (Instant::now(), Once::new());
+    store.drop_cached_packs()?;
     let on_disk = OnDisk(store);
     let root = read_root_tree(&on_disk, root)?;
     read_links(&on_disk, root.links.as_ref())?;

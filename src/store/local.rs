@@ -1,10 +1,14 @@
 //! Objects on this machine's disk.
 
+use std::collections::HashSet;
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+
+use foldhash::fast::RandomState;
+use parking_lot::RwLock;
 
 use super::import;
 use super::packs::{Pack, PackWriter, Packs, Span};
@@ -19,6 +23,12 @@ pub(super) const OBJECT_MODE: u16 = 0o400;
 const LOCK_NAME: &str = ".lock";
 const GENERATION_NAME: &[u8] = b".generation";
 
+/// Objects with files of their own that are kept in mind at the most, 33 bytes each.
+const MOST_OWN: usize = 1 << 18;
+
+/// Names in a fan-out directory, with the hashes that they are part of.
+type ObjectNames = Vec<(ContentHash, Box<[u8]>)>;
+
 /// A directory of objects.
 #[derive(Debug)]
 pub struct LocalStore {
@@ -26,6 +36,8 @@ pub struct LocalStore {
     /// Fan-out directories that are known to exist.
     prefixes: Box<[AtomicBool; 256]>,
     packs: Packs,
+    /// Objects with files of their own, while many objects are read.
+    own: RwLock<Option<HashSet<ContentHash, RandomState>>>,
 }
 
 /// The store's lock, released when dropped.
@@ -53,7 +65,7 @@ impl LocalStore {
     pub fn open(path: &Path) -> Result<Self, StoreError> {
         let dir = Dir::open(path)?;
         let prefixes = Box::new([const { AtomicBool::new(false) }; 256]);
-        Ok(Self { dir, prefixes, packs: Packs::default() })
+        Ok(Self { dir, prefixes, packs: Packs::default(), own: RwLock::default() })
     }
 
     /// Opens the objects below `path`, making the directory when it is missing.
@@ -204,6 +216,10 @@ impl LocalStore {
     /// # Errors
     /// [`StoreError::Missing`], or [`StoreError::Corrupt`] for what is not a regular file.
     pub fn open_object(&self, hash: &ContentHash) -> Result<ObjectFile, StoreError> {
+        let is_own = self.own.read().as_ref().is_none_or(|own| own.contains(hash));
+        if !is_own && let Ok(object) = self.open_packed(hash) {
+            return Ok(object);
+        }
         let name = relative_name(hash);
         let file = match self.dir.open_file(&name, true) {
             Ok(file) => file,
@@ -223,6 +239,32 @@ impl LocalStore {
         }
         let (size, sparse) = (stat.size, stat.is_sparse());
         Ok(ObjectFile { place: Place::Own(file), size, sparse, hash: *hash, path })
+    }
+
+    /// Finds out where everything is, so that reading many objects costs one call for each that is
+    /// packed. What others store meanwhile is found all the same, only later.
+    ///
+    /// # Errors
+    /// When a directory cannot be read.
+    pub(crate) fn expect_many_reads(&self) -> Result<(), StoreError> {
+        let mut own = HashSet::default();
+        for prefix in 0..=u8::MAX {
+            let Some((_, names)) = self.names_with_prefix(prefix)? else { continue };
+            own.extend(names.into_iter().map(|(hash, _)| hash));
+            if own.len() > MOST_OWN {
+                return Ok(());
+            }
+        }
+        self.packs.index(&self.dir)?;
+        *self.own.write() = Some(own);
+        Ok(())
+    }
+
+    /// What has files of its own is about to change.
+    pub(super) fn own_changes(&self) {
+        if self.own.read().is_some() {
+            *self.own.write() = None;
+        }
     }
 
     fn open_packed(&self, hash: &ContentHash) -> Result<ObjectFile, StoreError> {
@@ -334,6 +376,7 @@ impl LocalStore {
     ) -> Result<bool, StoreError> {
         let name = relative_name(hash);
         self.ensure_prefix(hash)?;
+        self.own_changes();
         if temp.persist(&self.dir, &name)? {
             return Ok(true);
         }
@@ -375,11 +418,33 @@ impl LocalStore {
         self.packs.all(&self.dir)
     }
 
+    /// Whether there are packs that cannot be read. A repair takes out of them what is whole.
+    ///
+    /// # Errors
+    /// When the packs cannot be listed.
+    pub(crate) fn has_damaged_packs(&self) -> Result<bool, StoreError> {
+        self.packs.has_unreadable(&self.dir)
+    }
+
+    /// Lets the kernel forget what it holds of packs in memory, so that the next reads are of the disk.
+    pub(crate) fn drop_cached_packs(&self) -> Result<(), StoreError> {
+        self.packs.drop_cached_pages(&self.dir)
+    }
+
+    /// Closes packs that were removed: as long as they are open, they take space. For processes that live
+    /// long and do not lock.
+    #[cfg_attr(not(feature = "mount"), allow(dead_code, reason = "only the mount lives so long"))]
+    pub(crate) fn forget_removed_packs(&self) {
+        if let Err(error) = self.packs.refresh(&self.dir) {
+            tracing::warn!("{error}");
+        }
+    }
+
     /// Calls `visit` for every object, one fan-out directory after the other, then one pack after the
     /// other. One that is in several places is told of for each.
     ///
     /// # Errors
-    /// What `visit` returns, or a directory or pack that cannot be read.
+    /// What `visit` returns, or a directory that cannot be read.
     pub fn for_each_object<E: From<StoreError>>(
         &self,
         visit: impl FnMut(FoundObject) -> Result<(), E>,
@@ -393,7 +458,11 @@ impl LocalStore {
             .and_then(|mut visit| {
                 self.all_packs()?
                     .iter()
-                    .try_for_each(|pack| pack.objects()?.into_iter().try_for_each(&mut visit))
+                    .filter_map(|pack| {
+                        // What is in it cannot be told.
+                        pack.objects().inspect_err(|error| tracing::warn!("{error}")).ok()
+                    })
+                    .try_for_each(|objects| objects.into_iter().try_for_each(&mut visit))
             })
     }
 
@@ -407,21 +476,13 @@ impl LocalStore {
         prefix: u8,
         is_wanted: impl Fn(&ContentHash) -> bool,
     ) -> Result<Vec<FoundObject>, StoreError> {
-        let prefix = hex::encode([prefix]);
-        let dir = match self.dir.open_dir(prefix.as_bytes()) {
-            Ok(dir) => dir,
-            Err(error) if error.is_gone() => return Ok(Vec::new()),
-            Err(error) => return Err(error.into()),
-        };
+        let Some((dir, names)) = self.names_with_prefix(prefix)? else { return Ok(Vec::new()) };
         let mut objects = Vec::new();
-        for listed in dir.names()? {
-            // Whatever is not named like an object is not ours to judge.
-            let Ok(rest) = std::str::from_utf8(&listed.name) else { continue };
-            let Ok(hash) = format!("{prefix}{rest}").parse::<ContentHash>() else { continue };
+        for (hash, name) in names {
             if !is_wanted(&hash) {
                 continue;
             }
-            match dir.stat(&listed.name) {
+            match dir.stat(&name) {
                 Ok(stat) => {
                     objects.push(FoundObject { hash, size: stat.size, stored_at: stat.ctime });
                 }
@@ -430,6 +491,24 @@ impl LocalStore {
             }
         }
         Ok(objects)
+    }
+
+    /// The names in a fan-out directory that are those of objects. `None`: there is no such directory.
+    fn names_with_prefix(&self, prefix: u8) -> Result<Option<(Dir, ObjectNames)>, StoreError> {
+        let prefix = hex::encode([prefix]);
+        let dir = match self.dir.open_dir(prefix.as_bytes()) {
+            Ok(dir) => dir,
+            Err(error) if error.is_gone() => return Ok(None),
+            Err(error) => return Err(error.into()),
+        };
+        let names = dir.names()?.into_iter().filter_map(|listed| {
+            // Whatever is not named like an object is not ours to judge.
+            let rest = std::str::from_utf8(&listed.name).ok()?;
+            let hash = format!("{prefix}{rest}").parse().ok()?;
+            Some((hash, listed.name))
+        });
+        let names = names.collect();
+        Ok(Some((dir, names)))
     }
 
     /// Removes an object. Only the collector may, under the exclusive lock.
@@ -573,7 +652,7 @@ impl ObjectFile {
     ///
     /// # Errors
     /// A failed read.
-    pub fn read_whole(&self, buffer: &mut Vec<u8>) -> Result<(), StoreError> {
+    pub(crate) fn read_whole(&self, buffer: &mut Vec<u8>) -> Result<(), StoreError> {
         match &self.place {
             Place::Packed(pack, span) => pack.read(*span, buffer),
             Place::Own(file) => {
@@ -585,11 +664,11 @@ impl ObjectFile {
         }
     }
 
-    /// Lets the kernel forget what it holds in memory, so that the next read is one of the disk.
+    /// Lets the kernel forget what it holds of its own file in memory, so that the next read is one of
+    /// the disk. For the others see [`LocalStore::drop_cached_packs`].
     pub(crate) fn drop_cached_pages(&self) {
-        match &self.place {
-            Place::Own(file) => sys::drop_cached_pages(file, 0, self.size),
-            Place::Packed(pack, span) => pack.drop_cached_pages(*span),
+        if let Some(file) = self.file() {
+            sys::drop_cached_pages(file, 0, self.size);
         }
     }
 

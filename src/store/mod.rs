@@ -12,7 +12,7 @@
 //!
 //! An object appears complete or not at all and is never written again. Whoever reads one checks
 //! its hash before using a byte of it. Small objects of a snapshot that has many share
-//! a pack ([`Packer`]). [`ObjectStore`] is the seam: on this disk ([`LocalStore`]),
+//! a pack. [`ObjectStore`] is the seam: on this disk ([`LocalStore`]),
 //! in memory ([`MemoryStore`], for tests), elsewhere later.
 
 mod export;
@@ -27,6 +27,8 @@ mod transfer;
 use std::fs::File;
 use std::path::PathBuf;
 
+use rustix::io::Errno;
+
 use crate::object::{Attributes, ContentHash, DecodeError, LinkGroups, Node, RootTree, Tree};
 use crate::path_text::Shown;
 use crate::sys;
@@ -36,8 +38,9 @@ pub(crate) use import::{hash_file, hash_object};
 pub use local::{FoundObject, LocalStore, ObjectFile, StoreLock};
 pub use memory::MemoryStore;
 pub use overlay::OverlayStore;
-pub use packs::Packer;
-pub(crate) use packs::{Entry as PackEntry, Pack, Rewrite as PackRewrite};
+pub(crate) use packs::{
+    Entry as PackEntry, Pack, Packer, Rewrite as PackRewrite, SMALL_PACK_BYTES,
+};
 pub use quarantine::{Offered, Quarantined};
 pub use transfer::Transfer;
 #[cfg(test)]
@@ -111,6 +114,15 @@ impl StoreError {
             | Self::Undecodable { .. } => true,
             Self::NewerPack { .. } | Self::Io(_) | Self::Cancelled => false,
         }
+    }
+}
+
+impl StoreError {
+    /// Whether the disk under something is bad, in contrast to a right or a descriptor that is wanting.
+    pub(crate) fn is_bad_disk(&self) -> bool {
+        // EUCLEAN: the file system found its own checksum wrong.
+        let bad = [Errno::IO, Errno::UCLEAN, Errno::BADMSG];
+        matches!(self, Self::Io(error) if error.errno().is_some_and(|errno| bad.contains(&errno)))
     }
 }
 

@@ -6,7 +6,8 @@
 //! ```text
 //! objects/quarantine/                 0700
 //!   <hash>-<16 hexadecimal digits>    what was found under the name of the object <hash>
-//!   pack-<name>                       a pack that could not be opened, after what is intact was copied
+//!   pack-<name>                       a pack that lost its end or its index, after what is intact in it was
+//!                                     copied; it stays until somebody deletes it
 //! ```
 //!
 //! Nothing reads these files as objects. A copy that takes the place of an object is hashed *while*
@@ -63,6 +64,7 @@ impl LocalStore {
         let name = relative_name(hash);
         let random = hex::encode(&crate::sys::random_bytes()?[..8]);
         let aside = format!("{hash}-{random}").into_bytes();
+        self.own_changes();
         if self.dir().try_stat(&name)?.is_some() {
             let quarantine = self.make_quarantine()?;
             self.dir().rename_new(&name, &quarantine, &aside)?;
@@ -73,19 +75,22 @@ impl LocalStore {
             Ok(None) => return Ok(None),
             // Nobody can tell where it is.
             Err(error) if error.is_damage() => {
-                self.packs().drop_object(hash);
+                self.packs().drop_object(None, hash);
                 return Ok(None);
             }
             Err(error) => return Err(error),
         };
         // Its neighbours stay where they are, so it is copied, and hidden.
         let mut bytes = Vec::new();
-        pack.read(span, &mut bytes)?;
+        match pack.read(span, &mut bytes) {
+            Err(error) if error.is_bad_disk() => bytes.clear(),
+            read => read?,
+        }
         let quarantine = self.make_quarantine()?;
         let file = quarantine.create_file(&aside, OBJECT_MODE)?;
         let path = quarantine.path_of(&aside);
         (&file).write_all(&bytes).at("write", &path)?;
-        self.packs().drop_object(hash);
+        self.packs().drop_object(Some(&pack), hash);
         Ok(Some(path))
     }
 
@@ -121,7 +126,7 @@ impl LocalStore {
     ///
     /// # Errors
     /// As [`offer_file`](Self::offer_file).
-    pub fn offer_object(
+    pub(crate) fn offer_object(
         &self,
         object: &ObjectFile,
         transfer: &mut Transfer<'_>,
@@ -160,6 +165,7 @@ impl LocalStore {
     fn put_in_place(&self, hash: &ContentHash, temp: &TempFile<'_>) -> Result<Offered, StoreError> {
         let aside = self.set_aside(hash)?;
         self.ensure_prefix(hash)?;
+        self.own_changes();
         let name = relative_name(hash);
         if temp.persist(self.dir(), &name)? {
             return Ok(Offered::Taken(aside));

@@ -48,6 +48,9 @@ impl<'a> Verifier<'a> {
                 None
             }
         };
+        if let Err(error) = store.expect_many_reads() {
+            tracing::debug!("each object is looked for: {error}");
+        }
         Ok(Self { store, options, pool, graph: Graph::default(), _lock: lock })
     }
 

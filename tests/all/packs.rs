@@ -324,3 +324,43 @@ fn the_program_in_the_documentation_takes_everything_out_of_a_pack() {
     .unwrap();
     assert!(target.join(manifest["merkle_root"].as_str().unwrap()).exists());
 }
+
+#[test]
+fn what_two_snapshots_packed_at_the_same_time_is_kept_once_and_intact() {
+    for is_first_damaged in [false, true] {
+        let fixture = Fixture::new().packed();
+        project(&fixture);
+        snapshot(&fixture);
+        let [pack] = &fixture.packs()[..] else { panic!() };
+        let good = fs::read(pack).unwrap();
+        if is_first_damaged {
+            damage(pack, 4);
+        }
+        fs::write(pack.with_file_name("0".repeat(32)), &good).unwrap();
+        cleanup(&fixture, &["--compact"]);
+        let packs = fixture.packs();
+        let bytes: u64 = packs.iter().map(|pack| fs::metadata(pack).unwrap().len()).sum();
+        // The intact copy of the damaged one stays.
+        assert!(bytes < good.len() as u64 * 3 / 2, "{bytes}");
+        fixture.nono(&["rollback", "verify", "latest"]).success();
+        fs::remove_file(fixture.project().join("dir0/file4")).unwrap();
+        fixture.nono(&["rollback", "restore", "latest"]).success();
+        let restored = fs::read_to_string(fixture.project().join("dir0/file4")).unwrap();
+        assert_eq!(restored, text(4, "first"));
+    }
+}
+
+#[test]
+fn what_is_no_pack_costs_no_more_than_a_look_and_a_cleanup_moves_it_aside() {
+    let fixture = Fixture::new().packed();
+    project(&fixture);
+    snapshot(&fixture);
+    let packs = fixture.store().join("objects/packs");
+    fs::write(packs.join("a".repeat(32)), "cut short").unwrap();
+    fixture.nono(&["rollback", "verify", "latest"]).success();
+    snapshot(&fixture);
+    cleanup(&fixture, &[]);
+    let aside = format!("objects/quarantine/pack-{}", "a".repeat(32));
+    assert_eq!(fs::read_to_string(fixture.store().join(aside)).unwrap(), "cut short");
+    fixture.nono(&["rollback", "verify", "--all"]).success();
+}

@@ -21,7 +21,6 @@ use crate::config::{FlagSettings, Settings};
 use crate::gc::{CleanupError, CleanupOptions, CleanupPlan, CleanupReport};
 use crate::session::{Catalog, Expired, SessionStatus};
 use crate::snapshot::{Recency, SessionDir};
-use crate::sys;
 
 /// Arguments of `nono rollback cleanup`.
 #[derive(Debug, Args)]
@@ -57,8 +56,6 @@ pub(in crate::cli) struct CleanupArgs {
 }
 
 pub(in crate::cli) fn run(args: &CleanupArgs, store: &StoreArgs, context: &Context) -> Outcome {
-    // Each session that goes is locked until it is gone.
-    sys::raise_descriptor_limit();
     let catalog = store.catalog()?;
     if args.selects() && args.limits.is_given() {
         return Err(CliError::usage("either limits or a selection says which sessions go"));

@@ -166,7 +166,9 @@ impl Trailer {
         let (index_at, count, bits) = (u64_at(bytes, 0), u64_at(bytes, 8), u32_at(bytes, 16));
         let invalid = "its end contradicts its length";
         let count = u32::try_from(count).map_err(|_| invalid)?;
-        if bits > MAX_FAN_OUT_BITS || index_at < HEADER_BYTES as u64 {
+        // Each object has its record, so their number is bounded by what is there and not by what is said.
+        let most = index_at.saturating_sub(HEADER_BYTES as u64) / RECORD_BYTES as u64;
+        if bits > MAX_FAN_OUT_BITS || u64::from(count) > most {
             return Err(invalid);
         }
         let trailer = Self { index_at, count, bits, checksum: hash_at(&bytes[32..]) };

@@ -11,16 +11,18 @@
 //! Always true:
 //!
 //! - A pack appears complete or not at all, and is never written again. To take an object out, the
-//!   others are copied into a new pack ([`rewrite`]), which is durable before the old one goes.
+//!   others are copied into a new pack ([`rewrite`]), which is durable before the old one goes. Only who
+//!   has the store's lock exclusively takes objects out.
 //! - An object that has a file of its own too is read from that. So a good copy takes the place of a
 //!   damaged one in a pack at once.
-//! - Who has the store's lock knows all packs: nothing that was removed before is counted on. Who
-//!   has not looks again when it does not find an object.
+//! - Who takes the store's lock looks which packs there are: nothing that was removed before is counted
+//!   on. Who has no lock looks again when it does not find an object.
 
 mod format;
 mod pack;
 mod packer;
 mod rewrite;
+mod salvage;
 #[cfg(test)]
 mod tests;
 mod writer;
@@ -34,28 +36,27 @@ use parking_lot::RwLock;
 
 pub(crate) use format::{Entry, Span};
 pub(crate) use pack::Pack;
-pub use packer::Packer;
-pub(crate) use rewrite::Rewrite;
+pub(crate) use packer::Packer;
+pub(crate) use rewrite::{Rewrite, SMALL_PACK_BYTES};
 pub(super) use writer::PackWriter;
 
 use super::StoreError;
+use crate::layout;
 use crate::object::ContentHash;
 use crate::sys::Dir;
 
-/// Where packs are, in the directory of objects.
-const PACKS_DIR: &[u8] = b"packs";
 const NAME_DIGITS: usize = 32;
 
 /// More packs than this are not asked one after the other for long.
 const FEW_PACKS: usize = 4;
 /// So often packs are asked before the indexes of all are read as a whole.
 const QUESTIONS_BEFORE_TABLE: usize = 2048;
-/// Entries of the table at the most: each takes about 64 bytes.
-const MAX_TABLE_ENTRIES: usize = 1 << 20;
+/// Entries of the table at the most: each takes up to 115 bytes.
+const MAX_TABLE_ENTRIES: usize = 3 << 19;
 
 /// `packs/<name>`
 fn name_of(random: [u8; 16]) -> Vec<u8> {
-    [PACKS_DIR, b"/", hex::encode(random).as_bytes()].concat()
+    [layout::PACKS.as_bytes(), b"/", hex::encode(random).as_bytes()].concat()
 }
 
 /// The packs of a store.
@@ -71,17 +72,13 @@ struct Known {
     is_loaded: bool,
     /// The newest first: what a snapshot needs, it mostly wrote itself.
     packs: Vec<Arc<Pack>>,
-    unreadable: Vec<UnreadablePack>,
-    /// Objects that were found damaged and count as gone.
-    dropped: HashSet<ContentHash>,
+    /// Names of what has the name of a pack and is none.
+    unreadable: Vec<Box<[u8]>>,
+    /// Objects that were found damaged in a pack, and count as not being there.
+    dropped: HashSet<(Box<[u8]>, ContentHash)>,
     /// Pack and place of every object, once many were looked for.
     table: Option<HashMap<ContentHash, (u32, Span), RandomState>>,
-}
-
-/// What has the name of a pack and is none.
-#[derive(Debug, Clone)]
-pub(super) struct UnreadablePack {
-    name: Box<[u8]>,
+    is_table_tried: bool,
 }
 
 impl Packs {
@@ -95,46 +92,61 @@ impl Packs {
         hash: &ContentHash,
         look_again: bool,
     ) -> Result<Option<(Arc<Pack>, Span)>, StoreError> {
-        let mut known = self.known.read();
-        if !known.is_loaded {
-            drop(known);
+        self.load(objects)?;
+        let found = self.search(hash)?;
+        if found.is_none() && look_again {
             self.refresh(objects)?;
-            known = self.known.read();
-        } else if known.packs.len() > FEW_PACKS
-            && known.table.is_none()
-            && self.questions.fetch_add(known.packs.len(), Relaxed) >= QUESTIONS_BEFORE_TABLE
-        {
-            drop(known);
-            self.known.write().make_table();
-            self.questions.store(0, Relaxed);
-            known = self.known.read();
-        }
-        let found = known.find(hash)?;
-        drop(known);
-        if found.is_none() && look_again && self.refresh(objects)? {
-            return self.known.read().find(hash);
+            return self.search(hash);
         }
         Ok(found)
     }
 
-    /// Looks which packs there are now. Whether others are there than before.
+    fn search(&self, hash: &ContentHash) -> Result<Option<(Arc<Pack>, Span)>, StoreError> {
+        let mut known = self.known.read();
+        if known.wants_table()
+            && self.questions.fetch_add(known.packs.len(), Relaxed) >= QUESTIONS_BEFORE_TABLE
+        {
+            drop(known);
+            self.known.write().make_table();
+            known = self.known.read();
+        }
+        known.find(hash)
+    }
+
+    /// Reads the indexes of all packs, so that to find an object costs no call.
+    ///
+    /// # Errors
+    /// When the packs cannot be listed.
+    pub(super) fn index(&self, objects: &Dir) -> Result<(), StoreError> {
+        self.load(objects)?;
+        self.known.write().make_table();
+        Ok(())
+    }
+
+    /// Looks which packs there are, unless that was done before.
+    fn load(&self, objects: &Dir) -> Result<(), StoreError> {
+        let is_loaded = self.known.read().is_loaded;
+        if is_loaded { Ok(()) } else { self.refresh(objects) }
+    }
+
+    /// Looks which packs there are now.
     ///
     /// # Errors
     /// When they cannot be listed, or one is of a version that this program does not know.
-    pub(super) fn refresh(&self, objects: &Dir) -> Result<bool, StoreError> {
+    pub(super) fn refresh(&self, objects: &Dir) -> Result<(), StoreError> {
         let mut known = self.known.write();
-        known.is_loaded = true;
-        let mut has_changed = false;
         loop {
             let names = names(objects)?;
             if known.is_up_to_date(&names) {
-                return Ok(has_changed);
+                known.is_loaded = true;
+                return Ok(());
             }
-            has_changed = true;
-            known.table = None;
+            (known.table, known.is_table_tried) = (None, false);
             let is_there = |name: &[u8]| names.iter().any(|other| **other == *name);
             known.packs.retain(|pack| is_there(pack.name()));
-            known.unreadable.retain(|pack| is_there(&pack.name));
+            known.unreadable.retain(|name| is_there(name));
+            self.questions.store(0, Relaxed);
+            known.dropped.retain(|(pack, _)| is_there(pack));
             known.open_new(objects, names)?;
             // Again, until nothing has come or gone while it was looked at: what a pack that went held is
             // in one that came.
@@ -150,60 +162,83 @@ impl Packs {
         Ok(self.known.read().packs.clone())
     }
 
+    /// As [`Pack::drop_cached_pages`], for all.
+    ///
+    /// # Errors
+    /// When the packs cannot be listed.
+    pub(super) fn drop_cached_pages(&self, objects: &Dir) -> Result<(), StoreError> {
+        self.all(objects)?.iter().for_each(|pack| pack.drop_cached_pages());
+        Ok(())
+    }
+
     /// Whether something has the name of a pack and is none.
     ///
     /// # Errors
     /// When the packs cannot be listed.
     pub(super) fn has_unreadable(&self, objects: &Dir) -> Result<bool, StoreError> {
-        let known = self.known.read();
-        if known.is_loaded {
-            return Ok(!known.unreadable.is_empty());
-        }
-        drop(known);
-        self.refresh(objects)?;
+        self.load(objects)?;
         Ok(!self.known.read().unreadable.is_empty())
     }
 
     /// What has the name of a pack and is none, as far as is known.
-    pub(super) fn unreadable(&self) -> Vec<UnreadablePack> {
+    fn unreadable(&self) -> Vec<Box<[u8]>> {
         self.known.read().unreadable.clone()
     }
 
-    /// From now on, an object counts as not being in any pack; the next [`rewrite`] leaves it out.
-    pub(super) fn drop_object(&self, hash: &ContentHash) {
-        self.known.write().dropped.insert(*hash);
+    /// From now on, an object counts as not being in a pack (`None`: in any).
+    /// [`purge_packs`](super::LocalStore::purge_packs) takes it out.
+    pub(super) fn drop_object(&self, pack: Option<&Pack>, hash: &ContentHash) {
+        let mut known = self.known.write();
+        let names: Vec<Box<[u8]>> = match pack {
+            Some(pack) => vec![pack.name().into()],
+            None => known.packs.iter().map(|pack| pack.name().into()).collect(),
+        };
+        known.dropped.extend(names.into_iter().map(|name| (name, *hash)));
     }
 
-    /// What was dropped since the last rewrite.
-    pub(super) fn dropped(&self) -> HashSet<ContentHash> {
+    /// From now on, a pack counts as unreadable.
+    fn distrust(&self, pack: &Pack) {
+        let mut known = self.known.write();
+        (known.table, known.is_table_tried) = (None, false);
+        known.packs.retain(|other| other.name() != pack.name());
+        known.unreadable.push(pack.name().into());
+    }
+
+    /// What was dropped, by the names of the packs.
+    fn dropped(&self) -> HashSet<(Box<[u8]>, ContentHash)> {
         self.known.read().dropped.clone()
-    }
-
-    fn forget_dropped(&self) {
-        self.known.write().dropped.clear();
     }
 }
 
 impl Known {
     fn find(&self, hash: &ContentHash) -> Result<Option<(Arc<Pack>, Span)>, StoreError> {
-        if self.packs.is_empty() || self.dropped.contains(hash) {
-            return Ok(None);
-        }
-        if let Some(table) = &self.table {
+        if self.dropped.is_empty()
+            && let Some(table) = &self.table
+        {
             let found = table.get(hash);
             return Ok(found.map(|(pack, span)| (self.packs[*pack as usize].clone(), *span)));
         }
+        let mut damage = None;
         for pack in &self.packs {
-            if let Some(span) = pack.find(hash)? {
-                return Ok(Some((pack.clone(), span)));
+            let is_dropped = || self.dropped.contains(&(pack.name().into(), *hash));
+            match pack.find(hash) {
+                Ok(Some(_)) if !self.dropped.is_empty() && is_dropped() => {}
+                Ok(Some(span)) => return Ok(Some((pack.clone(), span))),
+                Ok(None) => {}
+                // Another one may have it too.
+                Err(error) => damage = damage.or(Some(error)),
             }
         }
-        Ok(None)
+        damage.map_or(Ok(None), Err)
+    }
+
+    fn wants_table(&self) -> bool {
+        self.packs.len() > FEW_PACKS && !self.is_table_tried
     }
 
     /// Reads all indexes, unless they are too long. What is wrong with one is found out as before.
     fn make_table(&mut self) {
-        if self.table.is_some() {
+        if std::mem::replace(&mut self.is_table_tried, true) {
             return;
         }
         let count = self.packs.iter().map(|pack| pack.len()).sum::<usize>();
@@ -224,23 +259,23 @@ impl Known {
         let is_listed = |name: &[u8]| names.iter().any(|other| **other == *name);
         self.packs.len() + self.unreadable.len() == names.len()
             && self.packs.iter().all(|pack| is_listed(pack.name()))
-            && self.unreadable.iter().all(|pack| is_listed(&pack.name))
+            && self.unreadable.iter().all(|name| is_listed(name))
     }
 
     fn open_new(&mut self, objects: &Dir, names: Vec<Box<[u8]>>) -> Result<(), StoreError> {
         let Some(dir) = packs_dir(objects)? else { return Ok(()) };
         for name in names {
             let is_known = self.packs.iter().any(|pack| *pack.name() == *name)
-                || self.unreadable.iter().any(|pack| pack.name == name);
+                || self.unreadable.contains(&name);
             if is_known {
                 continue;
             }
             match Pack::open(&dir, &name) {
                 Ok(pack) => self.packs.push(Arc::new(pack)),
                 Err(StoreError::Io(error)) if error.is_gone() => {}
-                Err(error @ StoreError::CorruptPack { .. }) => {
+                Err(error) if error.is_damage() || error.is_bad_disk() => {
                     tracing::warn!("{error}");
-                    self.unreadable.push(UnreadablePack { name });
+                    self.unreadable.push(name);
                 }
                 Err(error) => return Err(error),
             }
@@ -251,7 +286,7 @@ impl Known {
 }
 
 fn packs_dir(objects: &Dir) -> Result<Option<Dir>, StoreError> {
-    match objects.open_dir(PACKS_DIR) {
+    match objects.open_dir(layout::PACKS.as_bytes()) {
         Ok(dir) => Ok(Some(dir)),
         Err(error) if error.is_gone() => Ok(None),
         Err(error) => Err(error.into()),

@@ -5,8 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use super::format::{
-    ENTRY_BYTES, Entry, HEADER_BYTES, RECORD_BYTES, Span, TRAILER_BYTES, Trailer, header, is_newer,
-    slot_of,
+    ENTRY_BYTES, Entry, HEADER_BYTES, Span, TRAILER_BYTES, Trailer, header, is_newer, slot_of,
 };
 use crate::object::ContentHash;
 use crate::store::{FoundObject, StoreError};
@@ -137,13 +136,23 @@ impl Pack {
         sys::read_full_at(&self.file, &mut buffer[..len], span.offset.saturating_add(offset))
     }
 
-    /// Lets the kernel forget what it holds of an object in memory, and of its neighbours.
-    pub(crate) fn drop_cached_pages(&self, span: Span) {
-        // Only whole pages are dropped; no page is larger.
-        const PAGE: u64 = 64 * 1024;
-        let start = span.offset / PAGE * PAGE;
-        let end = (span.offset + u64::from(span.len)).next_multiple_of(PAGE);
-        sys::drop_cached_pages(&self.file, start, end - start);
+    /// Lets the kernel forget all that it holds of the pack in memory. Not of one object: what the kernel
+    /// keeps as one piece may be larger, and stays if a part of it is to be kept.
+    pub(super) fn drop_cached_pages(&self) {
+        sys::drop_cached_pages(&self.file, 0, self.bytes);
+    }
+
+    /// Whether the bytes of an object are the ones that its name says.
+    ///
+    /// # Errors
+    /// A failed read.
+    pub(super) fn is_intact(
+        &self,
+        entry: &Entry,
+        buffer: &mut Vec<u8>,
+    ) -> Result<bool, StoreError> {
+        self.read(entry.span, buffer)?;
+        Ok(ContentHash::of(buffer) == entry.hash)
     }
 
     /// The whole index, sorted by hash, after it was checked.
@@ -164,6 +173,29 @@ impl Pack {
             true => Ok(entries),
             false => Err(corrupt(&self.path, "its index is not sorted")),
         }
+    }
+
+    /// Whether an object is here, and intact.
+    ///
+    /// # Errors
+    /// As [`find`](Self::find).
+    pub(crate) fn holds_intact(
+        &self,
+        hash: &ContentHash,
+        buffer: &mut Vec<u8>,
+    ) -> Result<bool, StoreError> {
+        let Some(span) = self.find(hash)? else { return Ok(false) };
+        self.is_intact(&Entry { hash: *hash, span }, buffer)
+    }
+
+    /// What an index that is not the one that was written names all the same.
+    pub(super) fn plausible_entries(&self) -> Vec<Entry> {
+        let mut index = vec![0; self.trailer.index_bytes() as usize];
+        if self.read_index(&mut index, self.trailer.index_at).is_err() {
+            return Vec::new();
+        }
+        let entries = index[self.trailer.fan_out_bytes() as usize..].chunks_exact(ENTRY_BYTES);
+        entries.filter_map(|bytes| self.checked(Entry::decode(bytes)).ok()).collect()
     }
 
     /// All objects, as the index tells of them.
@@ -191,43 +223,6 @@ impl Pack {
         } else {
             Err(corrupt(&self.path, "its index names a place outside of it"))
         }
-    }
-}
-
-/// Gives the intact objects of a pack that cannot be opened, by its records, up to the first one that
-/// is damaged.
-///
-/// # Errors
-/// What `take` returns, or a failed read.
-pub(super) fn salvage(
-    packs: &Dir,
-    name: &[u8],
-    mut take: impl FnMut(&ContentHash, &[u8]) -> Result<(), StoreError>,
-) -> Result<(), StoreError> {
-    let path = packs.path_of(name);
-    let file = packs.open_file(name, true)?;
-    if packs.stat_file(&file, name)?.kind != FileKind::File {
-        return Ok(());
-    }
-    let mut found = [0; HEADER_BYTES];
-    sys::read_full_at(&file, &mut found, 0).at("read", &path)?;
-    if found != header() {
-        return Ok(());
-    }
-    let (mut at, mut bytes) = (HEADER_BYTES as u64, Vec::new());
-    loop {
-        let mut record = [0; RECORD_BYTES];
-        let len = sys::read_full_at(&file, &mut record, at).at("read", &path)?;
-        let Some(entry) = Entry::from_record(&record, at).filter(|_| len == RECORD_BYTES) else {
-            return Ok(());
-        };
-        bytes.resize(entry.span.len as usize, 0);
-        let len = sys::read_full_at(&file, &mut bytes, entry.span.offset).at("read", &path)?;
-        if len < bytes.len() || ContentHash::of(&bytes) != entry.hash {
-            return Ok(());
-        }
-        take(&entry.hash, &bytes)?;
-        at = entry.span.offset + entry.size();
     }
 }
 

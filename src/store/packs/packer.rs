@@ -8,7 +8,7 @@ use foldhash::fast::RandomState;
 use parking_lot::{Condvar, Mutex};
 
 use super::format::{MAX_PACKED_BYTES, Span};
-use super::writer::{Chunk, PackWriter};
+use super::writer::{Chunk, Limits, PackWriter};
 use crate::object::ContentHash;
 use crate::store::{
     ImportError, Imported, LocalStore, ObjectSource, ObjectStore, StoreError, StoreLock, Stored,
@@ -16,30 +16,14 @@ use crate::store::{
 };
 use crate::sys;
 
-/// How large packs are.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Limits {
-    /// With fewer new small objects than this, each gets a file of its own: packs would become many,
-    /// and save little.
-    pub(super) few_objects: usize,
-    /// A pack is complete when its records have so many bytes, or it has so many objects: what an
-    /// interrupted snapshot has to do again, and the memory that the index takes, stay bounded.
-    pub(super) pack_bytes: u64,
-    pub(super) pack_objects: usize,
-}
-
-impl Default for Limits {
-    fn default() -> Self {
-        Self { few_objects: few_objects(), pack_bytes: 128 << 20, pack_objects: 1 << 18 }
-    }
-}
-
 /// A store on disk in which new small objects come into packs. They are in the store once
 /// [`finish`](Self::finish) has returned; what is dropped without it was never there.
 #[derive(Debug)]
-pub struct Packer<'s> {
+pub(crate) struct Packer<'s> {
     store: &'s LocalStore,
+    lock: &'s StoreLock,
     limits: Limits,
+    few_objects: usize,
     state: Mutex<State<'s>>,
     written: Condvar,
 }
@@ -68,20 +52,19 @@ enum Added {
     LookAgain,
 }
 
-impl State<'_> {
-    fn is_full(&self, limits: &Limits) -> bool {
-        self.pack.bytes() >= limits.pack_bytes || self.pack.len() >= limits.pack_objects
-    }
-}
-
 impl<'s> Packer<'s> {
     /// Begins to store. The lock is the one that keeps the collector away until what is stored is
     /// named by a manifest.
-    pub fn new(store: &'s LocalStore, _lock: &StoreLock) -> Self {
-        Self::with_limits(store, Limits::default())
+    pub(crate) fn new(store: &'s LocalStore, lock: &'s StoreLock) -> Self {
+        Self::with_limits(store, lock, Limits::default(), few_objects())
     }
 
-    pub(super) fn with_limits(store: &'s LocalStore, limits: Limits) -> Self {
+    pub(super) fn with_limits(
+        store: &'s LocalStore,
+        lock: &'s StoreLock,
+        limits: Limits,
+        few_objects: usize,
+    ) -> Self {
         let state = State {
             pack: PackWriter::new(store.dir()),
             completed: 0,
@@ -90,26 +73,33 @@ impl<'s> Packer<'s> {
             spare: Vec::new(),
             is_broken: false,
         };
-        Self { store, limits, state: Mutex::new(state), written: Condvar::new() }
+        Self { store, lock, limits, few_objects, state: Mutex::new(state), written: Condvar::new() }
     }
 
     /// Makes all objects part of the store. They are not durable before [`LocalStore::sync`].
     ///
     /// # Errors
     /// When the disk is full or broken.
-    pub fn finish(self) -> Result<(), StoreError> {
+    pub(crate) fn finish(self) -> Result<(), StoreError> {
         let State { pack, pending, writing, is_broken, .. } = self.state.into_inner();
         // Whoever wrote has returned, or nobody could call this.
         debug_assert!(writing.is_empty());
         if is_broken {
             return Err(broken(self.store));
         }
-        if !pack.has_file() && pending.len() < self.limits.few_objects {
+        if !pack.has_file() && pending.len() < self.few_objects {
             return pack
                 .unwritten()
                 .try_for_each(|(hash, bytes)| self.store.write_own(hash, bytes).map(drop));
         }
-        if pending.is_empty() { Ok(()) } else { self.store.seal(pack) }
+        if !pending.is_empty() {
+            self.store.seal(pack)?;
+        }
+        // The snapshot does not depend on it.
+        if let Err(error) = self.store.merge_small_packs(self.lock) {
+            tracing::warn!("small packs stay as they are: {error}");
+        }
+        Ok(())
     }
 
     /// Adds an object to the pack that has the number `pack`, unless it is in there already.
@@ -133,7 +123,7 @@ impl<'s> Packer<'s> {
     /// Writes what has come together, if that is enough.
     fn spill(&self) -> Result<(), StoreError> {
         let mut state = self.state.lock();
-        if !(state.pack.is_chunk_full() || state.is_full(&self.limits)) || state.is_broken {
+        if !(state.pack.is_chunk_full() || state.pack.is_full(&self.limits)) || state.is_broken {
             return Ok(());
         }
         let spare = state.spare.pop().unwrap_or_default();
@@ -148,11 +138,11 @@ impl<'s> Packer<'s> {
         state.spare.push(chunk.into_buffer());
         state.is_broken |= written.is_err();
         self.written.notify_all();
-        while state.is_full(&self.limits) && !state.writing.is_empty() {
+        while state.pack.is_full(&self.limits) && !state.writing.is_empty() {
             self.written.wait(&mut state);
         }
         // Somebody else may have completed it meanwhile.
-        if state.is_full(&self.limits) && !state.is_broken {
+        if state.pack.is_full(&self.limits) && !state.is_broken {
             let next = PackWriter::new(self.store.dir());
             let full = std::mem::replace(&mut state.pack, next);
             state.pending.clear();
@@ -169,7 +159,8 @@ fn broken(store: &LocalStore) -> StoreError {
     sys::Error { operation: "write a pack in", path, source }.into()
 }
 
-/// Tests pack few objects too.
+/// With fewer new small objects than this, each gets a file of its own: packs would become many, and
+/// save little. Tests pack few objects too.
 fn few_objects() -> usize {
     #[cfg(feature = "fail-points")]
     if let Some(few) = std::env::var("NONO_PACK_FROM").ok().and_then(|text| text.parse().ok()) {
@@ -181,13 +172,17 @@ fn few_objects() -> usize {
 impl ObjectSource for Packer<'_> {
     fn read(&self, hash: &ContentHash, max_bytes: u64) -> Result<Vec<u8>, StoreError> {
         let state = self.state.lock();
-        match state.pending.get(hash) {
-            Some(span) => state.pack.read(*span, &state.writing),
-            None => {
-                drop(state);
-                self.store.read(hash, max_bytes)
-            }
+        let Some(span) = state.pending.get(hash).filter(|span| span.len() <= max_bytes) else {
+            drop(state);
+            return self.store.read(hash, max_bytes);
+        };
+        let bytes = state.pack.read(*span, &state.writing)?;
+        if ContentHash::of(&bytes) == *hash {
+            return Ok(bytes);
         }
+        let path = self.store.path().to_owned();
+        let reason = "it could not be read back".to_owned();
+        Err(StoreError::Corrupt { hash: *hash, path, reason })
     }
 }
 

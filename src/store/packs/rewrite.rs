@@ -3,17 +3,17 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use super::format::MAX_PACKED_BYTES;
-use super::pack::salvage;
-use super::writer::PackWriter;
-use super::{Entry, PACKS_DIR, Pack, Packs};
+use super::writer::{Limits, PackWriter};
+use super::{Entry, Pack};
 use crate::layout;
 use crate::object::ContentHash;
 use crate::store::{LocalStore, StoreError, StoreLock};
 use crate::sys::Dir;
 
-/// The records of a new pack have at least so many bytes, if there is so much.
-const PACK_BYTES: u64 = 128 << 20;
+/// Packs below this length are small, in bytes.
+pub(crate) const SMALL_PACK_BYTES: u64 = 16 << 20;
+/// So many of them there are at the most, after a snapshot that made one.
+const MOST_SMALL_PACKS: usize = 128;
 
 /// A pack that goes, and what of it stays.
 #[derive(Debug)]
@@ -24,154 +24,166 @@ pub(crate) struct Rewrite {
     pub(crate) kept: Vec<Entry>,
 }
 
-/// Copies what stays into new packs, makes these durable, and removes the old ones. Nobody may be
-/// writing: the lock is the exclusive one. Whatever an object's bytes are, they are copied: damage
-/// stays, and stays visible.
-///
-/// # Errors
-/// When a pack cannot be read or written. All objects are then still there, some twice.
-pub(super) fn rewrite(
-    objects: &Dir,
-    packs: &Packs,
-    rewrites: &[Rewrite],
-    _lock: &StoreLock,
-) -> Result<(), StoreError> {
-    let mut writer = PackWriter::new(objects);
-    let (mut copied, mut bytes, mut is_new) = (HashSet::new(), Vec::new(), false);
-    for Rewrite { pack, kept } in rewrites {
-        // In the order in which they lie there.
-        let mut kept: Vec<_> = kept.iter().collect();
-        kept.sort_unstable_by_key(|entry| entry.span.offset);
-        for entry in kept {
-            if !copied.insert(entry.hash) {
-                continue;
-            }
-            pack.read(entry.span, &mut bytes)?;
-            // One that was cut short keeps its length, and is as damaged as it was.
-            bytes.resize(entry.span.len as usize, 0);
-            writer.append(&entry.hash, &bytes);
-            if writer.is_chunk_full() {
-                writer.take_chunk(Vec::new())?.write(objects)?;
-            }
-            if writer.bytes() >= PACK_BYTES {
-                std::mem::replace(&mut writer, PackWriter::new(objects)).seal()?;
-                is_new = true;
-            }
-        }
-    }
-    if writer.len() > 0 {
-        writer.seal()?;
-        is_new = true;
-    }
-    if is_new {
-        // A power failure must not take both.
-        objects.sync_file_system()?;
-    }
-    if rewrites.is_empty() {
-        return Ok(());
-    }
-    let dir = objects.open_dir(PACKS_DIR)?;
-    for Rewrite { pack, .. } in rewrites {
-        match dir.remove_file(pack.name()) {
-            Err(error) if !error.is_gone() => return Err(error.into()),
-            _ => {}
-        }
-    }
-    packs.refresh(objects)?;
-    Ok(())
-}
-
 impl LocalStore {
-    /// Replaces packs by new ones with what is kept of them. For the lock and the errors see
-    /// [`rewrite`].
+    /// Replaces packs by new ones with what is kept of them: copied, made durable, and only then are the
+    /// old ones removed, those first of which nothing is kept. A damaged object is copied as it is, so
+    /// that it is still found damaged, unless an intact one comes from another pack. A pack that the disk
+    /// does not give back stays.
+    ///
+    /// If an object is left out, nobody may be writing: the lock is the exclusive one.
+    ///
+    /// # Errors
+    /// When a pack cannot be written. All objects are then still there, some twice.
     pub(crate) fn rewrite_packs(
         &self,
         rewrites: &[Rewrite],
-        lock: &StoreLock,
+        _lock: &StoreLock,
     ) -> Result<(), StoreError> {
-        rewrite(self.dir(), self.packs(), rewrites, lock)
+        if rewrites.is_empty() {
+            return Ok(());
+        }
+        let (empty, others): (Vec<_>, Vec<_>) =
+            rewrites.iter().partition(|rewrite| rewrite.kept.is_empty());
+        remove(self.dir(), empty.into_iter().map(|rewrite| &*rewrite.pack))?;
+        let mut copy = Copy {
+            objects: self.dir(),
+            writer: PackWriter::new(self.dir()),
+            copied: HashSet::new(),
+            damaged: Vec::new(),
+            done: Vec::new(),
+        };
+        for Rewrite { pack, kept } in others {
+            match copy.pack(pack, kept) {
+                Err(error) if error.is_bad_disk() => tracing::warn!("{error}: the pack stays"),
+                copied => copied?,
+            }
+        }
+        copy.finish()?;
+        self.packs().refresh(self.dir())
     }
 
-    /// Takes the objects that were [quarantined](Self::quarantine) out of their packs.
+    /// Takes the objects that were [set aside](Self::quarantine) out of their packs, durably.
     ///
     /// # Errors
-    /// As [`rewrite`]; nothing is lost then.
+    /// As [`rewrite_packs`](Self::rewrite_packs).
     pub(crate) fn purge_packs(&self, lock: &StoreLock) -> Result<(), StoreError> {
         let dropped = self.packs().dropped();
         if dropped.is_empty() {
             return Ok(());
         }
+        // What was copied into quarantine.
+        self.sync()?;
         let mut rewrites = Vec::new();
         for pack in self.packs().all(self.dir())? {
             let mut kept = pack.entries()?;
             let all = kept.len();
-            kept.retain(|entry| !dropped.contains(&entry.hash));
+            kept.retain(|entry| !dropped.contains(&(pack.name().into(), entry.hash)));
             if kept.len() < all {
                 rewrites.push(Rewrite { pack, kept });
             }
         }
-        self.rewrite_packs(&rewrites, lock)?;
-        self.packs().forget_dropped();
-        Ok(())
+        self.rewrite_packs(&rewrites, lock)
     }
 
-    /// Takes what is intact out of packs that cannot be opened or have a damaged index, and moves
-    /// these into quarantine. Gives the names of what can be read again.
+    /// Makes one pack of all that are small, if there are too many: each is an open file of every
+    /// process that reads. Nothing is taken out, so others may read and write meanwhile.
     ///
     /// # Errors
-    /// When the disk is full or broken; nothing is lost then.
-    pub(crate) fn salvage_packs(
-        &self,
-        lock: &StoreLock,
-    ) -> Result<HashSet<ContentHash>, StoreError> {
-        let mut damaged: Vec<Box<[u8]>> = Vec::new();
-        for pack in self.packs().all(self.dir())? {
+    /// As [`rewrite_packs`](Self::rewrite_packs).
+    pub(super) fn merge_small_packs(&self, lock: &StoreLock) -> Result<(), StoreError> {
+        let mut small = self.packs().all(self.dir())?;
+        small.retain(|pack| pack.bytes() < SMALL_PACK_BYTES);
+        if small.len() <= MOST_SMALL_PACKS {
+            return Ok(());
+        }
+        let mut rewrites = Vec::new();
+        for pack in small {
             match pack.entries() {
-                Ok(_) => {}
-                Err(error) if error.is_damage() => damaged.push(pack.name().into()),
+                Ok(kept) => rewrites.push(Rewrite { pack, kept }),
+                // A repair takes out of it what is whole.
+                Err(error) if error.is_damage() => tracing::warn!("{error}"),
                 Err(error) => return Err(error),
             }
         }
-        damaged.extend(self.packs().unreadable().into_iter().map(|pack| pack.name));
-        let mut salvaged = HashSet::new();
-        for name in damaged {
-            salvaged.extend(self.salvage(&name, lock)?);
+        self.rewrite_packs(&rewrites, lock)
+    }
+}
+
+/// Copying packs into new ones.
+struct Copy<'a> {
+    objects: &'a Dir,
+    writer: PackWriter<'a>,
+    /// What is intact in new packs.
+    copied: HashSet<ContentHash>,
+    /// Objects whose bytes are not those of their names.
+    damaged: Vec<(ContentHash, Vec<u8>)>,
+    /// Packs of which all is copied.
+    done: Vec<&'a Pack>,
+}
+
+impl<'a> Copy<'a> {
+    fn pack(&mut self, pack: &'a Pack, kept: &[Entry]) -> Result<(), StoreError> {
+        // In the order in which they lie there.
+        let mut kept: Vec<_> = kept.iter().collect();
+        kept.sort_unstable_by_key(|entry| entry.span.offset);
+        let mut bytes = Vec::new();
+        for entry in kept {
+            if self.copied.contains(&entry.hash) {
+                continue;
+            }
+            if !pack.is_intact(entry, &mut bytes)? {
+                // One that was cut short keeps its length.
+                bytes.resize(entry.span.len as usize, 0);
+                self.damaged.push((entry.hash, bytes.clone()));
+                continue;
+            }
+            self.append(&entry.hash, &bytes)?;
+            self.copied.insert(entry.hash);
         }
-        Ok(salvaged)
+        self.done.push(pack);
+        // Not more than two packs' worth is there twice.
+        if self.writer.is_full(&Limits::default()) { self.replace() } else { Ok(()) }
     }
 
-    fn salvage(&self, name: &[u8], _lock: &StoreLock) -> Result<HashSet<ContentHash>, StoreError> {
-        let dir = self.dir().open_dir(PACKS_DIR)?;
-        let mut writer = PackWriter::new(self.dir());
-        let mut taken = HashSet::new();
-        salvage(&dir, name, |hash, bytes| {
-            debug_assert!(bytes.len() as u64 <= MAX_PACKED_BYTES);
-            if !taken.contains(hash) && !self.has_object(hash)? {
-                taken.insert(*hash);
-                writer.append(hash, bytes);
-                if writer.is_chunk_full() {
-                    writer.take_chunk(Vec::new())?.write(self.dir())?;
-                }
-            }
-            Ok(())
-        })?;
-        if writer.len() > 0 {
-            tracing::warn!("{} objects were taken out of a damaged pack", writer.len());
+    fn append(&mut self, hash: &ContentHash, bytes: &[u8]) -> Result<(), StoreError> {
+        if self.writer.is_full(&Limits::default()) {
+            std::mem::replace(&mut self.writer, PackWriter::new(self.objects)).seal()?;
+        }
+        self.writer.append_and_write(hash, bytes)
+    }
+
+    /// Makes what was copied so far durable, and removes the packs that it came from.
+    fn replace(&mut self) -> Result<(), StoreError> {
+        if !self.damaged.is_empty() {
+            // They wait for the end: an intact one may still come.
+            return Ok(());
+        }
+        let writer = std::mem::replace(&mut self.writer, PackWriter::new(self.objects));
+        if !writer.is_empty() {
             writer.seal()?;
         }
-        self.sync()?;
-        let quarantine = self.make_quarantine()?;
-        let aside = [layout::DAMAGED_PACK_PREFIX.as_bytes(), name].concat();
-        dir.rename_new(name, &quarantine, &aside)?;
-        self.packs().refresh(self.dir())?;
-        Ok(taken)
+        // A power failure must not take both.
+        self.objects.sync_file_system()?;
+        remove(self.objects, self.done.drain(..))
     }
 
-    fn has_object(&self, hash: &ContentHash) -> Result<bool, StoreError> {
-        match self.open_object(hash) {
-            Ok(_) => Ok(true),
-            Err(error) if error.is_damage() => Ok(false),
-            Err(error) => Err(error),
+    fn finish(mut self) -> Result<(), StoreError> {
+        for (hash, bytes) in std::mem::take(&mut self.damaged) {
+            if !self.copied.contains(&hash) {
+                self.append(&hash, &bytes)?;
+            }
+        }
+        if self.done.is_empty() { Ok(()) } else { self.replace() }
+    }
+}
+
+fn remove<'p>(objects: &Dir, packs: impl Iterator<Item = &'p Pack>) -> Result<(), StoreError> {
+    let dir = objects.open_dir(layout::PACKS.as_bytes())?;
+    for pack in packs {
+        match dir.remove_file(pack.name()) {
+            Err(error) if !error.is_gone() => return Err(error.into()),
+            _ => {}
         }
     }
+    Ok(())
 }

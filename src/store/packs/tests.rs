@@ -6,12 +6,10 @@ use std::path::PathBuf;
 use proptest::prelude::*;
 
 use super::format::MAX_PACKED_BYTES;
-use super::packer::Limits;
+use super::writer::Limits;
 use super::*;
 use crate::store::{LocalStore, ObjectSource, ObjectStore, Transfer};
 use crate::sys::stat_open_file;
-
-const SMALL_PACKS: Limits = Limits { few_objects: 1, pack_bytes: 128 << 20, pack_objects: 1 << 18 };
 
 struct Lab {
     temp: tempfile::TempDir,
@@ -32,7 +30,8 @@ impl Lab {
 
     /// Packs objects, and says what they are called.
     fn pack(&self, objects: &[Vec<u8>]) -> Vec<ContentHash> {
-        let packer = Packer::with_limits(&self.store, SMALL_PACKS);
+        let lock = self.store.lock_shared().unwrap();
+        let packer = Packer::with_limits(&self.store, &lock, Limits::default(), 1);
         let hashes = objects.iter().map(|bytes| packer.write(bytes).unwrap().hash).collect();
         packer.finish().unwrap();
         hashes
@@ -106,7 +105,8 @@ fn many_small_objects_take_one_file_and_are_found_by_everybody() {
 #[test]
 fn a_few_small_objects_and_every_large_one_have_files_of_their_own() {
     let lab = Lab::new();
-    let packer = Packer::with_limits(&lab.store, Limits { few_objects: 10, ..SMALL_PACKS });
+    let lock = lab.store.lock_shared().unwrap();
+    let packer = Packer::with_limits(&lab.store, &lock, Limits::default(), 10);
     let large = vec![1; MAX_PACKED_BYTES as usize + 1];
     for bytes in objects(9).iter().chain([&large]) {
         assert!(packer.write(bytes).unwrap().is_new);
@@ -120,7 +120,8 @@ fn a_few_small_objects_and_every_large_one_have_files_of_their_own() {
 #[test]
 fn what_is_not_finished_was_never_there() {
     let lab = Lab::new();
-    let packer = Packer::with_limits(&lab.store, SMALL_PACKS);
+    let lock = lab.store.lock_shared().unwrap();
+    let packer = Packer::with_limits(&lab.store, &lock, Limits::default(), 1);
     let hash = packer.write(&vec![3; 100_000]).unwrap().hash;
     for n in 0..30_u8 {
         packer.write(&vec![n; 100_000]).unwrap();
@@ -129,16 +130,17 @@ fn what_is_not_finished_was_never_there() {
     drop(packer);
     assert!(lab.packs().is_empty());
     assert!(!lab.store.contains(&hash, 100_000).unwrap());
-    let left: Vec<_> = std::fs::read_dir(lab.store.path()).unwrap().collect();
-    assert!(left.is_empty(), "{left:?}");
+    let left = std::fs::read_dir(lab.store.path()).unwrap().map(|entry| entry.unwrap().file_name());
+    assert_eq!(left.collect::<Vec<_>>(), [".lock"]);
 }
 
 #[test]
 fn what_comes_twice_is_stored_once_however_many_threads_bring_it() {
     let lab = Lab::new();
     // Many packs, so that some become complete while others write.
-    let limits = Limits { few_objects: 1, pack_bytes: 3 << 20, pack_objects: 1 << 18 };
-    let packer = Packer::with_limits(&lab.store, limits);
+    let limits = Limits { bytes: 3 << 20, objects: 1 << 18 };
+    let lock = lab.store.lock_shared().unwrap();
+    let packer = Packer::with_limits(&lab.store, &lock, limits, 1);
     let all: Vec<Vec<u8>> = (0..600_u32).map(|n| n.to_le_bytes().repeat(8000)).collect();
     let new: usize = std::thread::scope(|threads| {
         let bring = || {
@@ -374,5 +376,154 @@ proptest! {
         if let Ok(lock) = store.lock_exclusive() {
             store.salvage_packs(&lock).unwrap();
         }
+    }
+}
+
+#[test]
+fn there_are_never_many_small_packs() {
+    let lab = Lab::new();
+    let objects = objects(300);
+    for (number, object) in objects.iter().enumerate() {
+        lab.pack(std::slice::from_ref(object));
+        assert!(lab.packs().len() <= number + 1);
+    }
+    assert!(lab.packs().len() <= 128, "{}", lab.packs().len());
+    let reader = lab.other();
+    for object in &objects {
+        assert_eq!(reader.read(&ContentHash::of(object), 1 << 20).unwrap(), *object);
+    }
+}
+
+#[test]
+fn threads_that_look_again_at_the_same_time_all_find_what_is_new() {
+    let lab = Lab::new();
+    lab.pack(&objects(3));
+    for round in 0..30_u32 {
+        let reader = lab.other();
+        reader.all_packs().unwrap();
+        let new: Vec<_> = (0..4_u32).map(|n| format!("{round} {n}").into_bytes()).collect();
+        lab.pack(&new);
+        let barrier = std::sync::Barrier::new(new.len());
+        std::thread::scope(|threads| {
+            for object in &new {
+                threads.spawn(|| {
+                    barrier.wait();
+                    assert_eq!(reader.read(&ContentHash::of(object), 100).unwrap(), *object);
+                });
+            }
+        });
+    }
+}
+
+#[test]
+fn a_good_copy_in_another_pack_is_found_behind_a_damaged_one() {
+    let lab = Lab::new();
+    let objects = objects(20);
+    let hashes = lab.pack(&objects);
+    let first = lab.packs().remove(0);
+    let good = std::fs::read(&first).unwrap();
+    // The same pack once more, as two processes at once may leave it.
+    let second = first.with_file_name("f".repeat(32));
+    std::fs::write(&second, &good).unwrap();
+    for damaged in [&first, &second] {
+        let mut bytes = good.clone();
+        let at = position(&bytes, &objects[5]);
+        bytes[at] ^= 1;
+        std::fs::remove_file(damaged).unwrap();
+        std::fs::write(damaged, &bytes).unwrap();
+        let store = lab.other();
+        let lock = store.lock_exclusive().unwrap();
+        if store.read(&hashes[5], 1 << 20).is_err() {
+            assert!(store.quarantine(&hashes[5], &lock).unwrap().is_some());
+        }
+        assert_eq!(store.read(&hashes[5], 1 << 20).unwrap(), objects[5]);
+        store.purge_packs(&lock).unwrap();
+        assert_eq!(lab.other().read(&hashes[5], 1 << 20).unwrap(), objects[5]);
+        for pack in lab.packs() {
+            std::fs::remove_file(pack).unwrap();
+        }
+        for path in [&first, &second] {
+            std::fs::write(path, &good).unwrap();
+        }
+    }
+}
+
+#[test]
+fn a_repair_of_a_pack_with_a_damaged_index_keeps_every_object() {
+    let lab = Lab::new();
+    let objects = objects(60);
+    let hashes = lab.pack(&objects);
+    let good = std::fs::read(&lab.packs()[0]).unwrap();
+    let index_at = position(&good, &objects[59]) + objects[59].len();
+    let rotten = position(&good, &objects[2]);
+    for at in (index_at..good.len()).step_by(7) {
+        let path = lab.tamper(|bytes| {
+            bytes.clone_from(&good);
+            bytes[at] ^= 0x10;
+            // And an early object too.
+            bytes[rotten] ^= 1;
+        });
+        let store = lab.other();
+        let lock = store.lock_exclusive().unwrap();
+        store.salvage_packs(&lock).unwrap();
+        for (number, (hash, bytes)) in hashes.iter().zip(&objects).enumerate() {
+            match lab.other().read(hash, 1 << 20) {
+                Ok(read) => assert_eq!(read, *bytes),
+                Err(_) => assert_eq!(number, 2, "byte {at}"),
+            }
+        }
+        let aside = format!("pack-{}", path.file_name().unwrap().to_str().unwrap());
+        std::fs::remove_file(store.quarantine_path().join(aside)).unwrap();
+        lab.packs().iter().for_each(|pack| std::fs::remove_file(pack).unwrap());
+        std::fs::write(&path, &good).unwrap();
+    }
+}
+
+#[test]
+fn what_is_no_pack_is_moved_aside_and_then_caches_are_trusted_again() {
+    let lab = Lab::new();
+    let hashes = lab.pack(&objects(3));
+    let packs = lab.store.path().join("packs");
+    std::fs::create_dir(packs.join("0".repeat(32))).unwrap();
+    std::os::unix::fs::symlink("/dev/zero", packs.join("1".repeat(32))).unwrap();
+    std::fs::write(packs.join("2".repeat(32)), "").unwrap();
+    let store = lab.other();
+    let before = store.renew_generation().unwrap();
+    assert_eq!(store.generation().unwrap(), None);
+    assert!(store.has_damaged_packs().unwrap());
+    let lock = store.lock_exclusive().unwrap();
+    store.salvage_packs(&lock).unwrap();
+    assert!(!store.has_damaged_packs().unwrap());
+    assert!(store.generation().unwrap().is_some_and(|generation| generation != before));
+    assert_eq!(store.read(&hashes[1], 100).unwrap(), objects(3)[1]);
+    assert_eq!(std::fs::read_dir(store.quarantine_path()).unwrap().count(), 3);
+}
+
+#[test]
+fn of_two_copies_the_intact_one_survives_a_merge() {
+    let lab = Lab::new();
+    let objects = objects(20);
+    let hashes = lab.pack(&objects);
+    let first = lab.packs().remove(0);
+    let good = std::fs::read(&first).unwrap();
+    let second = first.with_file_name("f".repeat(32));
+    for damaged in [&first, &second] {
+        for path in [&first, &second] {
+            let mut bytes = good.clone();
+            let at = position(&bytes, &objects[5]);
+            bytes[at] ^= u8::from(path == damaged);
+            let _ = std::fs::remove_file(path);
+            std::fs::write(path, &bytes).unwrap();
+        }
+        let store = lab.other();
+        let lock = store.lock_exclusive().unwrap();
+        let packs = store.all_packs().unwrap();
+        let all = |pack: &Arc<Pack>| Rewrite { pack: pack.clone(), kept: pack.entries().unwrap() };
+        store.rewrite_packs(&packs.iter().map(all).collect::<Vec<_>>(), &lock).unwrap();
+        assert_eq!(lab.packs().len(), 1);
+        for (hash, bytes) in hashes.iter().zip(&objects) {
+            assert_eq!(lab.other().read(hash, 1 << 20).unwrap(), *bytes);
+        }
+        std::fs::remove_file(&lab.packs()[0]).unwrap();
     }
 }

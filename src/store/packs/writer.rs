@@ -1,10 +1,12 @@
 //! A pack that is being made: without a name until it is complete.
 
+use std::io;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
 use super::format::{Entry, HEADER_BYTES, RECORD_BYTES, Span, encode_index, header};
-use super::{PACKS_DIR, name_of};
+use super::name_of;
+use crate::layout;
 use crate::object::ContentHash;
 use crate::store::StoreError;
 use crate::store::local::OBJECT_MODE;
@@ -12,6 +14,20 @@ use crate::sys::{self, Dir, IoContext, TempFile};
 
 /// So many bytes are written at once.
 const CHUNK_BYTES: usize = 1024 * 1024;
+
+/// How large packs are: complete when the records have so many bytes, or there are so many objects. So
+/// what an interrupted snapshot has to do again, and the memory that an index takes, stay bounded.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Limits {
+    pub(super) bytes: u64,
+    pub(super) objects: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { bytes: 128 << 20, objects: 1 << 18 }
+    }
+}
 
 /// A pack in the making. Appending only fills a buffer; what is to be written is handed out as a
 /// [`Chunk`], so that several threads can append while one of them writes.
@@ -52,14 +68,39 @@ impl<'s> PackWriter<'s> {
         span
     }
 
-    /// Number of objects.
-    pub(super) fn len(&self) -> usize {
-        self.entries.len()
+    /// Whether nothing was appended.
+    pub(super) fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// Whether it is complete.
+    pub(super) fn is_full(&self, limits: &Limits) -> bool {
+        self.bytes() >= limits.bytes || self.entries.len() >= limits.objects
     }
 
     /// Length of the records so far.
-    pub(super) fn bytes(&self) -> u64 {
+    fn bytes(&self) -> u64 {
         self.buffer_at + self.buffer.len() as u64
+    }
+
+    /// As [`append`](Self::append), where nobody else does.
+    ///
+    /// # Errors
+    /// When the disk is full or broken.
+    pub(super) fn append_and_write(
+        &mut self,
+        hash: &ContentHash,
+        bytes: &[u8],
+    ) -> Result<(), StoreError> {
+        self.append(hash, bytes);
+        if !self.is_chunk_full() {
+            return Ok(());
+        }
+        let chunk = self.take_chunk(Vec::new())?;
+        chunk.write(self.objects)?;
+        self.buffer = chunk.into_buffer();
+        self.buffer.clear();
+        Ok(())
     }
 
     /// Whether there is enough to be written.
@@ -139,15 +180,19 @@ impl<'s> PackWriter<'s> {
         self.buffer.extend_from_slice(&encode_index(std::mem::take(&mut self.entries), index_at));
         let chunk = self.take_chunk(Vec::new())?;
         chunk.write(self.objects)?;
-        match self.objects.make_dir(PACKS_DIR, 0o700) {
-            Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => {
+        match self.objects.make_dir(layout::PACKS.as_bytes(), 0o700) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
                 return Err(error.into());
             }
             _ => {}
         }
-        // A random name: nobody has it.
-        chunk.temp.persist(self.objects, &name_of(sys::random_bytes()?))?;
-        Ok(())
+        let name = name_of(sys::random_bytes()?);
+        if chunk.temp.persist(self.objects, &name)? {
+            return Ok(());
+        }
+        // Nobody else can have chosen it.
+        let source = io::ErrorKind::AlreadyExists.into();
+        Err(sys::Error { operation: "name", path: self.objects.path_of(&name), source }.into())
     }
 }
 
