@@ -7,8 +7,10 @@
 //! additions. Hashes are checked before a list is believed, so there are no cycles.
 
 use std::cell::RefCell;
+use std::cmp::Reverse;
 use std::collections::HashMap;
 
+use foldhash::fast::RandomState;
 use rayon::prelude::*;
 
 use super::VerifyError;
@@ -20,6 +22,8 @@ use crate::store::{LocalStore, MAX_TREE_BYTES, ObjectSource, StoreError, Transfe
 const LISTS_AT_ONCE: usize = 1024;
 /// Files are given to threads in runs of at most so many.
 const FILES_AT_ONCE: usize = 32;
+/// From this length on, a file is worth a thought about when it is read.
+const LONG_BYTES: u64 = 1 << 20;
 
 /// Index of an object in the graph.
 pub(super) type NodeId = u32;
@@ -110,7 +114,7 @@ struct List {
 #[derive(Default)]
 pub(super) struct Graph {
     nodes: Vec<Node>,
-    ids: HashMap<(ContentHash, Role), NodeId>,
+    ids: HashMap<(ContentHash, Role), NodeId, RandomState>,
     lists: Vec<List>,
     damage: HashMap<NodeId, Damage>,
     root_paths: HashMap<NodeId, Vec<Box<[u8]>>>,
@@ -206,8 +210,11 @@ impl Graph {
         let bytes = sizes.fold(0, u64::saturating_add);
         let expected = Amount { entries: unread_files.len() as u64, bytes };
         reading.progress.begin(Stage::ReadContents, Some(expected));
+        let long = self.long_ones_first(&mut unread_files);
         let read: Vec<_> = reading.pool.install(|| {
-            let files = unread_files.par_iter().with_max_len(FILES_AT_ONCE);
+            let (long, others) = unread_files.split_at(long);
+            let long = long.par_iter().with_max_len(1);
+            let files = long.chain(others.par_iter().with_max_len(FILES_AT_ONCE));
             files.map(|id| self.read_file(*id, reading)).collect::<Result<_, _>>()
         })?;
         for (id, (bytes, damage)) in unread_files.into_iter().zip(read) {
@@ -223,6 +230,18 @@ impl Graph {
         }
         debug_assert!(self.lists[first_list..].iter().all(|list| list.is_settled));
         Ok(())
+    }
+
+    /// So that no thread begins with the longest file when the others have nothing left to do. All others
+    /// stay in the order of the lists, which is about the order in which they lie on the disk. Tells how
+    /// many are long.
+    fn long_ones_first(&self, files: &mut [NodeId]) -> usize {
+        let long_bytes = |id: &NodeId| match self.node(*id).role {
+            Role::File { size } if size >= LONG_BYTES => size,
+            _ => 0,
+        };
+        files.sort_by_key(|id| Reverse(long_bytes(id)));
+        files.partition_point(|id| long_bytes(id) > 0)
     }
 
     /// The node of an object in a role; a new one is put into `unread`.
