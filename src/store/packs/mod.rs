@@ -51,8 +51,9 @@ const NAME_DIGITS: usize = 32;
 const FEW_PACKS: usize = 4;
 /// So often packs are asked before the indexes of all are read as a whole.
 const QUESTIONS_BEFORE_TABLE: usize = 2048;
-/// Entries of the table at the most: each takes up to 115 bytes.
-const MAX_TABLE_ENTRIES: usize = 3 << 19;
+/// Entries of the table at the most: each takes up to 115 bytes. A store with more has large packs, and
+/// asking each costs less than the memory.
+const MAX_TABLE_ENTRIES: usize = 1 << 18;
 
 /// `packs/<name>`
 fn name_of(random: [u8; 16]) -> Vec<u8> {
