@@ -27,7 +27,7 @@ mod salvage;
 mod tests;
 mod writer;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
@@ -46,6 +46,8 @@ use crate::object::ContentHash;
 use crate::sys::Dir;
 
 const NAME_DIGITS: usize = 32;
+/// So often is looked which packs there are, as long as some come and go meanwhile.
+const MOST_LOOKS: usize = 32;
 
 /// More packs than this are not asked one after the other for long.
 const FEW_PACKS: usize = 4;
@@ -136,22 +138,22 @@ impl Packs {
     /// When they cannot be listed, or one is of a version that this program does not know.
     pub(super) fn refresh(&self, objects: &Dir) -> Result<(), StoreError> {
         let mut known = self.known.write();
-        loop {
+        for _ in 0..MOST_LOOKS {
             let names = names(objects)?;
             if known.is_up_to_date(&names) {
-                known.is_loaded = true;
-                return Ok(());
+                break;
             }
             (known.table, known.is_table_tried) = (None, false);
-            let is_there = |name: &[u8]| names.iter().any(|other| **other == *name);
-            known.packs.retain(|pack| is_there(pack.name()));
-            known.unreadable.retain(|name| is_there(name));
             self.questions.store(0, Relaxed);
-            known.dropped.retain(|(pack, _)| is_there(pack));
+            known.packs.retain(|pack| names.contains(pack.name()));
+            known.unreadable.retain(|name| names.contains(name));
+            known.dropped.retain(|(pack, _)| names.contains(pack));
             known.open_new(objects, names)?;
             // Again, until nothing has come or gone while it was looked at: what a pack that went held is
             // in one that came.
         }
+        known.is_loaded = true;
+        Ok(())
     }
 
     /// All packs that can be read.
@@ -256,19 +258,17 @@ impl Known {
         self.table = Some(table);
     }
 
-    fn is_up_to_date(&self, names: &[Box<[u8]>]) -> bool {
-        let is_listed = |name: &[u8]| names.iter().any(|other| **other == *name);
+    fn is_up_to_date(&self, names: &BTreeSet<Box<[u8]>>) -> bool {
         self.packs.len() + self.unreadable.len() == names.len()
-            && self.packs.iter().all(|pack| is_listed(pack.name()))
-            && self.unreadable.iter().all(|name| is_listed(name))
+            && self.packs.iter().all(|pack| names.contains(pack.name()))
+            && self.unreadable.iter().all(|name| names.contains(name))
     }
 
-    fn open_new(&mut self, objects: &Dir, names: Vec<Box<[u8]>>) -> Result<(), StoreError> {
+    fn open_new(&mut self, objects: &Dir, names: BTreeSet<Box<[u8]>>) -> Result<(), StoreError> {
         let Some(dir) = packs_dir(objects)? else { return Ok(()) };
+        let known: BTreeSet<Box<[u8]>> = self.packs.iter().map(|pack| pack.name().into()).collect();
         for name in names {
-            let is_known = self.packs.iter().any(|pack| *pack.name() == *name)
-                || self.unreadable.contains(&name);
-            if is_known {
+            if known.contains(&name) || self.unreadable.contains(&name) {
                 continue;
             }
             match Pack::open(&dir, &name) {
@@ -295,8 +295,8 @@ fn packs_dir(objects: &Dir) -> Result<Option<Dir>, StoreError> {
 }
 
 /// The names of all packs.
-fn names(objects: &Dir) -> Result<Vec<Box<[u8]>>, StoreError> {
-    let Some(dir) = packs_dir(objects)? else { return Ok(Vec::new()) };
+fn names(objects: &Dir) -> Result<BTreeSet<Box<[u8]>>, StoreError> {
+    let Some(dir) = packs_dir(objects)? else { return Ok(BTreeSet::new()) };
     let is_pack =
         |name: &[u8]| name.len() == NAME_DIGITS && name.iter().all(|byte| byte.is_ascii_hexdigit());
     let names = dir.names()?.into_iter().map(|listed| listed.name);
