@@ -630,6 +630,10 @@ impl ObjectFile {
     }
 
     /// As [`file`](Self::file), to be kept.
+    #[cfg_attr(
+        not(feature = "mount"),
+        allow(dead_code, reason = "only the mount keeps files open")
+    )]
     pub(crate) fn into_file(self) -> Option<File> {
         match self.place {
             Place::Own(file) => Some(file),
