@@ -259,8 +259,8 @@ class Problem:
 
     @property
     def kind(self) -> str:
-        """``"missing_object"``, ``"corrupt_object"``, ``"corrupt_tree"``, ``"corrupt_manifest"`` or
-        ``"merkle_mismatch"``.
+        """``"missing_object"``, ``"corrupt_object"``, ``"corrupt_tree"``, ``"corrupt_manifest"``,
+        ``"corrupt_pack"`` or ``"merkle_mismatch"``.
         """
 
     @property

@@ -128,8 +128,8 @@ impl Problem {
 
 #[pymethods]
 impl Problem {
-    /// ``"missing_object"``, ``"corrupt_object"``, ``"corrupt_tree"``, ``"corrupt_manifest"`` or
-    /// ``"merkle_mismatch"``.
+    /// ``"missing_object"``, ``"corrupt_object"``, ``"corrupt_tree"``, ``"corrupt_manifest"``,
+    /// ``"corrupt_pack"`` or ``"merkle_mismatch"``.
     #[getter]
     fn kind(&self) -> &str {
         &self.kind

@@ -178,7 +178,7 @@ pub fn repair_session(
         };
         let mut objects = Objects::new(store, session, &damaged)?;
         objects.repair(options)?;
-        let has_progress = !objects.repaired.is_empty();
+        let has_progress = objects.has_salvaged || !objects.repaired.is_empty();
         report.repaired.append(&mut objects.repaired);
         report.quarantined.append(&mut objects.quarantined);
         // A tree that is whole again may show what is damaged below it.

@@ -32,6 +32,8 @@ pub(super) struct Objects<'a> {
     /// Why a copy would not mend the others.
     hopeless: HashMap<ContentHash, String>,
     lock: Option<StoreLock>,
+    /// Whether packs were replaced by what was whole in them.
+    pub(super) has_salvaged: bool,
     pub(super) repaired: Vec<Repaired>,
     pub(super) quarantined: Vec<PathBuf>,
 }
@@ -49,6 +51,7 @@ impl<'a> Objects<'a> {
             wanted: HashMap::new(),
             hopeless: HashMap::new(),
             lock: None,
+            has_salvaged: false,
             repaired: Vec::new(),
             quarantined: Vec::new(),
         };
@@ -64,6 +67,7 @@ impl<'a> Objects<'a> {
     pub(super) fn repair(&mut self, options: &RepairOptions<'_>) -> Result<(), RepairError> {
         let Some(lock) = self.lock.take() else { return Ok(()) };
         let (mut buffer, progress) = (Vec::new(), Uncounted(options.verify.progress));
+        self.has_salvaged = self.store.has_damaged_packs()?;
         let salvaged = self.store.salvage_packs(&lock)?;
         for damaged in self.damaged {
             match self.confirm(damaged, &mut Transfer::new(&mut buffer, &progress))? {

@@ -418,12 +418,21 @@ impl LocalStore {
         self.packs.all(&self.dir)
     }
 
-    /// Whether there are packs that cannot be read. A repair takes out of them what is whole.
+    /// Packs whose index was changed.
     ///
     /// # Errors
-    /// When the packs cannot be listed.
+    /// When the packs cannot be listed or read.
+    pub(crate) fn packs_with_damaged_index(&self) -> Result<Vec<PathBuf>, StoreError> {
+        self.packs.with_damaged_index(&self.dir)
+    }
+
+    /// Whether there are packs from which [`salvage_packs`](Self::salvage_packs) has to take what is whole:
+    /// those with a damaged index, and those that are none, as a power failure may leave them.
+    ///
+    /// # Errors
+    /// When the packs cannot be listed or read.
     pub(crate) fn has_damaged_packs(&self) -> Result<bool, StoreError> {
-        self.packs.has_unreadable(&self.dir)
+        Ok(!self.packs_with_damaged_index()?.is_empty() || self.packs.has_unreadable(&self.dir)?)
     }
 
     /// Lets the kernel forget what it holds of packs in memory, so that the next reads are of the disk.

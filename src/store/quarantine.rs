@@ -6,7 +6,7 @@
 //! ```text
 //! objects/quarantine/                 0700
 //!   <hash>-<16 hexadecimal digits>    what was found under the name of the object <hash>
-//!   pack-<name>                       a pack that lost its end or its index, after what is intact in it was
+//!   pack-<name>-<16 digits>           a pack that lost its end or its index, after what is intact in it was
 //!                                     copied; it stays until somebody deletes it
 //! ```
 //!

@@ -98,6 +98,13 @@ pub enum Problem {
         /// What is wrong with it.
         reason: String,
     },
+    /// The index of a pack is not the one that was written. What is missing because of that is a problem
+    /// of its own; a repair takes out of the pack what is whole.
+    CorruptPack {
+        /// Where it is.
+        #[serde(with = "serde_path")]
+        on_disk: PathBuf,
+    },
     /// A Merkle root is not the one that was noted.
     MerkleMismatch {
         /// The snapshot; none when a root noted elsewhere is the root of no snapshot.
@@ -119,6 +126,7 @@ impl Problem {
             Self::CorruptManifest { snapshot, .. } | Self::MerkleMismatch { snapshot, .. } => {
                 *snapshot
             }
+            Self::CorruptPack { .. } => None,
         }
     }
 }
@@ -144,6 +152,9 @@ impl fmt::Display for Problem {
             }
             Self::CorruptManifest { on_disk, snapshot: None, reason } => {
                 write!(f, "manifest {}: {reason}", Shown::path(on_disk))
+            }
+            Self::CorruptPack { on_disk } => {
+                write!(f, "the index of the pack {} is damaged", Shown::path(on_disk))
             }
             Self::MerkleMismatch { snapshot: Some(snapshot), expected, found } => {
                 write!(f, "snapshot {snapshot}: the session lists the Merkle root {expected}")?;

@@ -101,6 +101,14 @@ impl<'a> Verifier<'a> {
                 snapshot.ok = false;
             }
         }
+        match self.store.packs_with_damaged_index() {
+            Ok(packs) => {
+                let packs = packs.into_iter();
+                problems.extend(packs.map(|on_disk| Problem::CorruptPack { on_disk }));
+            }
+            // Whatever it keeps from being read is a problem already.
+            Err(error) => tracing::warn!("{error}"),
+        }
         if let Some(expected) = self.options.expected_root.filter(|root| !roots.contains(root)) {
             problems.push(Problem::MerkleMismatch { snapshot: None, expected, found: None });
         }

@@ -351,16 +351,43 @@ fn what_two_snapshots_packed_at_the_same_time_is_kept_once_and_intact() {
 }
 
 #[test]
-fn what_is_no_pack_costs_no_more_than_a_look_and_a_cleanup_moves_it_aside() {
+fn what_is_no_pack_is_named_and_a_cleanup_moves_it_aside() {
     let fixture = Fixture::new().packed();
     project(&fixture);
     snapshot(&fixture);
     let packs = fixture.store().join("objects/packs");
-    fs::write(packs.join("a".repeat(32)), "cut short").unwrap();
-    fixture.nono(&["rollback", "verify", "latest"]).success();
-    snapshot(&fixture);
-    cleanup(&fixture, &[]);
-    let aside = format!("objects/quarantine/pack-{}", "a".repeat(32));
-    assert_eq!(fs::read_to_string(fixture.store().join(aside)).unwrap(), "cut short");
+    // The same name twice, as when somebody puts a backup back.
+    for round in 1..3 {
+        fs::write(packs.join("a".repeat(32)), "cut short").unwrap();
+        // A power failure leaves such a thing: nobody needs it, so nothing is damaged.
+        let verified = fixture.nono(&["rollback", "verify", "latest"]).success();
+        assert!(verified.stderr.contains("is damaged"), "{}", verified.stderr);
+        snapshot(&fixture);
+        cleanup(&fixture, &[]);
+        fixture.nono(&["rollback", "verify", "latest"]).success();
+        let quarantine = fs::read_dir(fixture.store().join("objects/quarantine")).unwrap();
+        assert_eq!(quarantine.count(), round);
+    }
     fixture.nono(&["rollback", "verify", "--all"]).success();
+}
+
+#[test]
+fn a_damaged_index_is_a_problem_even_if_everything_is_still_found() {
+    let fixture = Fixture::new().packed();
+    project(&fixture);
+    snapshot(&fixture);
+    let [pack] = &fixture.packs()[..] else { panic!() };
+    tamper(pack, |bytes| {
+        let checksum = bytes.len() - 5;
+        bytes[checksum] ^= 0x11;
+    });
+    let verified = fixture.nono(&["rollback", "verify", "latest", "--json"]);
+    assert_eq!(verified.code, 1);
+    let problems = verified.json()["problems"].clone();
+    assert_eq!(problems.as_array().unwrap().len(), 1, "{problems}");
+    assert_eq!(problems[0]["kind"], "corrupt_pack", "{problems}");
+    assert_eq!(problems[0]["on_disk"], pack.to_str().unwrap());
+    fixture.nono(&["rollback", "verify", "latest", "--repair"]).success();
+    fixture.nono(&["rollback", "verify", "latest"]).success();
+    assert!(!pack.exists() && fixture.packs().len() == 1);
 }

@@ -28,6 +28,8 @@ const VERSION: u32 = 1;
 /// Entries that share a place in the fan-out, about: one short read finds an object.
 const ENTRIES_PER_SLOT: u64 = 16;
 const MAX_FAN_OUT_BITS: u32 = 20;
+/// A pack never has more objects, so reading its index takes no more than 45 MiB.
+const MAX_OBJECTS: u32 = 1 << 20;
 
 /// Where an object lies in a pack.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -107,9 +109,14 @@ pub(super) fn header() -> [u8; HEADER_BYTES] {
     header
 }
 
-/// Whether these are the first bytes of a pack that a newer program made.
-pub(super) fn is_newer(header: &[u8; HEADER_BYTES]) -> bool {
-    &header[..8] == MAGIC && u32_at(header, 8) > VERSION
+/// Whether these are the first and the last bytes of a pack that a newer program made. Both say so, in
+/// every version; only one of them is damage.
+pub(super) fn is_newer(header: &[u8; HEADER_BYTES], trailer: &[u8; TRAILER_BYTES]) -> bool {
+    let version = u32_at(header, 8);
+    &header[..8] == MAGIC
+        && &trailer[24..32] == MAGIC
+        && version > VERSION
+        && u32_at(trailer, 20) == version
 }
 
 /// Index and trailer of a pack whose records end at `index_at`.
@@ -168,7 +175,7 @@ impl Trailer {
         let count = u32::try_from(count).map_err(|_| invalid)?;
         // Each object has its record, so their number is bounded by what is there and not by what is said.
         let most = index_at.saturating_sub(HEADER_BYTES as u64) / RECORD_BYTES as u64;
-        if bits > MAX_FAN_OUT_BITS || u64::from(count) > most {
+        if bits > MAX_FAN_OUT_BITS || u64::from(count) > most || count > MAX_OBJECTS {
             return Err(invalid);
         }
         let trailer = Self { index_at, count, bits, checksum: hash_at(&bytes[32..]) };

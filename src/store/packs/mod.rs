@@ -28,6 +28,7 @@ mod tests;
 mod writer;
 
 use std::collections::{BTreeSet, HashMap, HashSet};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
@@ -172,6 +173,23 @@ impl Packs {
     pub(super) fn drop_cached_pages(&self, objects: &Dir) -> Result<(), StoreError> {
         self.all(objects)?.iter().for_each(|pack| pack.drop_cached_pages());
         Ok(())
+    }
+
+    /// Where packs have another index than was written.
+    ///
+    /// # Errors
+    /// When the packs cannot be listed or read.
+    pub(super) fn with_damaged_index(&self, objects: &Dir) -> Result<Vec<PathBuf>, StoreError> {
+        let mut damaged = Vec::new();
+        for pack in self.all(objects)? {
+            match pack.entries() {
+                Err(error) if error.is_damage() || error.is_bad_disk() => {
+                    damaged.push(pack.path().to_owned());
+                }
+                other => drop(other?),
+            }
+        }
+        Ok(damaged)
     }
 
     /// Whether something has the name of a pack and is none.

@@ -4,6 +4,8 @@ use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use rustix::io::Errno;
+
 use super::format::{
     ENTRY_BYTES, Entry, HEADER_BYTES, Span, TRAILER_BYTES, Trailer, header, is_newer, slot_of,
 };
@@ -33,6 +35,10 @@ impl Pack {
         let corrupt = |reason: &str| corrupt(&path, reason);
         let file = match packs.open_file(name, true) {
             Err(error) if error.is_symlink_in_path() => return Err(corrupt("it is a symlink")),
+            // A socket.
+            Err(error) if error.errno() == Some(Errno::NXIO) => {
+                return Err(corrupt("it is not a regular file"));
+            }
             file => file?,
         };
         let stat = packs.stat_file(&file, name)?;
@@ -44,14 +50,14 @@ impl Pack {
         };
         let mut first = [0; HEADER_BYTES];
         sys::read_full_at(&file, &mut first, 0).at("read", &path)?;
-        if is_newer(&first) {
+        let mut bytes = [0; TRAILER_BYTES];
+        sys::read_full_at(&file, &mut bytes, trailer_at).at("read", &path)?;
+        if is_newer(&first, &bytes) {
             return Err(StoreError::NewerPack { path });
         }
         if first != header() {
             return Err(corrupt("it does not begin as one"));
         }
-        let mut bytes = [0; TRAILER_BYTES];
-        sys::read_full_at(&file, &mut bytes, trailer_at).at("read", &path)?;
         let trailer = Trailer::decode(&bytes, stat.size).map_err(corrupt)?;
         // Its length is bounded by that of the file, and by the number of bits.
         let mut fan_out = vec![0; trailer.fan_out_bytes() as usize];

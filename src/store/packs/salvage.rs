@@ -3,13 +3,18 @@
 use std::collections::HashSet;
 
 use super::Pack;
-use super::format::{Entry, HEADER_BYTES, RECORD_BYTES, Span};
+use super::format::{Entry, HEADER_BYTES, RECORD_BYTES};
 use super::writer::{Limits, PackWriter};
 use crate::layout;
 use crate::object::ContentHash;
 use crate::path_text::Shown;
 use crate::store::{LocalStore, StoreError, StoreLock};
 use crate::sys::{self, Dir, FileKind, IoContext};
+
+/// More bytes than this no pack has: its records end soon after 128 MiB, and its index is shorter.
+const MOST_BYTES: u64 = 256 << 20;
+/// What a bad place on the disk costs at the most.
+const STEP_BYTES: usize = 4096;
 
 impl LocalStore {
     /// Takes what is intact out of packs that cannot be opened or have a damaged index, and moves
@@ -63,61 +68,71 @@ impl LocalStore {
         tracing::warn!("{count} objects were taken out of {}", Shown::path(&dir.path_of(name)));
         self.sync()?;
         let quarantine = self.make_quarantine()?;
-        let aside = [layout::DAMAGED_PACK_PREFIX.as_bytes(), name].concat();
+        let random = hex::encode(&sys::random_bytes()?[..8]);
+        let aside =
+            [layout::DAMAGED_PACK_PREFIX.as_bytes(), name, b"-", random.as_bytes()].concat();
         Ok(dir.rename_new(name, &quarantine, &aside)?)
     }
 }
 
-/// Gives the intact objects of a pack by its records, as far as their lengths make sense: then also by
-/// its index, if that can be read.
+/// Gives the intact objects of a pack by its records, and then by its index, if that can be read. Where a
+/// record makes no sense, the next one that does is looked for.
 fn for_each_intact(
     packs: &Dir,
     name: &[u8],
     mut take: impl FnMut(&ContentHash, &[u8]) -> Result<(), StoreError>,
 ) -> Result<(), StoreError> {
-    let path = packs.path_of(name);
-    let file = match packs.open_file(name, true) {
-        Err(error) if error.is_symlink_in_path() => return Ok(()),
-        file => file?,
-    };
-    if packs.stat_file(&file, name)?.kind != FileKind::File {
-        return Ok(());
-    }
-    let (mut at, mut bytes) = (HEADER_BYTES as u64, Vec::new());
-    loop {
-        let mut record = [0; RECORD_BYTES];
-        let len = match sys::read_full_at(&file, &mut record, at).at("read", &path) {
-            Err(error) => match StoreError::from(error) {
-                // Where the next record is cannot be told.
-                error if error.is_bad_disk() => break,
-                error => return Err(error),
-            },
-            Ok(len) => len,
-        };
-        let Some(entry) = Entry::from_record(&record, at).filter(|_| len == RECORD_BYTES) else {
-            break;
-        };
-        let Span { offset, len } = entry.span;
-        bytes.resize(len as usize, 0);
-        match sys::read_full_at(&file, &mut bytes, offset).at("read", &path) {
-            Ok(read) if read == bytes.len() && ContentHash::of(&bytes) == entry.hash => {
-                take(&entry.hash, &bytes)?;
+    let bytes = read_what_can_be(packs, name)?;
+    let empty = ContentHash::of(b"");
+    let mut at = HEADER_BYTES;
+    while let Some(record) = bytes.get(at..at + RECORD_BYTES).and_then(|r| r.try_into().ok()) {
+        let intact = Entry::from_record(record, at as u64).and_then(|entry| {
+            let start = at + RECORD_BYTES;
+            let content = bytes.get(start..start + entry.span.len as usize)?;
+            // Without contents there is nothing to hash, and zeros look like that.
+            let is_intact = match content {
+                [] => entry.hash == empty,
+                content => ContentHash::of(content) == entry.hash,
+            };
+            is_intact.then_some((entry.hash, content))
+        });
+        match intact {
+            Some((hash, content)) => {
+                take(&hash, content)?;
+                at += RECORD_BYTES + content.len();
             }
-            Ok(read) if read < bytes.len() => break,
-            // One that is damaged; the next ones need not be.
-            Ok(_) => {}
-            Err(error) => match StoreError::from(error) {
-                error if error.is_bad_disk() => {}
-                error => return Err(error),
-            },
+            None => at += 1,
         }
-        at = offset + entry.size();
     }
     let Ok(pack) = Pack::open(packs, name) else { return Ok(()) };
+    let mut bytes = Vec::new();
     for entry in pack.plausible_entries() {
         if pack.is_intact(&entry, &mut bytes).unwrap_or(false) {
             take(&entry.hash, &bytes)?;
         }
     }
     Ok(())
+}
+
+/// The bytes of a pack, without more than any pack has, and with zeros where the disk gives none. Nothing
+/// for what is no regular file.
+fn read_what_can_be(packs: &Dir, name: &[u8]) -> Result<Vec<u8>, StoreError> {
+    if packs.stat(name)?.kind != FileKind::File {
+        return Ok(Vec::new());
+    }
+    let path = packs.path_of(name);
+    let file = packs.open_file(name, true)?;
+    let size = packs.stat_file(&file, name)?.size.min(MOST_BYTES);
+    let mut bytes = vec![0; size as usize];
+    for (step, piece) in bytes.chunks_mut(STEP_BYTES).enumerate() {
+        let offset = (step * STEP_BYTES) as u64;
+        match sys::read_full_at(&file, piece, offset).at("read", &path) {
+            Ok(_) => {}
+            Err(error) => match StoreError::from(error) {
+                error if error.is_bad_disk() => {}
+                error => return Err(error),
+            },
+        }
+    }
+    Ok(bytes)
 }

@@ -44,6 +44,14 @@ impl Lab {
         listed.map(|entry| entry.unwrap().path()).collect()
     }
 
+    /// Where a damaged pack was moved.
+    fn aside(&self, pack: &std::path::Path) -> PathBuf {
+        let name = format!("pack-{}-", pack.file_name().unwrap().to_str().unwrap());
+        let listed = std::fs::read_dir(self.store.quarantine_path()).unwrap();
+        let mut paths = listed.map(|entry| entry.unwrap().path());
+        paths.find(|path| path.file_name().unwrap().to_str().unwrap().starts_with(&name)).unwrap()
+    }
+
     /// Files below the directory of objects, without packs and without what is hidden.
     fn own_files(&self) -> usize {
         let prefixes = std::fs::read_dir(self.store.path()).unwrap().map(|entry| entry.unwrap());
@@ -234,8 +242,7 @@ fn a_pack_that_was_cut_short_gives_back_what_is_whole_in_it() {
             }
         }
         assert!(!path.exists());
-        let aside = format!("pack-{}", path.file_name().unwrap().to_str().unwrap());
-        let aside = store.quarantine_path().join(aside);
+        let aside = lab.aside(&path);
         assert_eq!(std::fs::metadata(&aside).unwrap().size(), len as u64);
         // The next round begins with the whole pack.
         std::fs::remove_file(aside).unwrap();
@@ -312,7 +319,10 @@ fn a_pack_of_a_newer_version_is_refused_and_left_alone() {
     let lab = Lab::new();
     let objects = objects(50);
     let hashes = lab.pack(&objects);
-    let path = lab.tamper(|bytes| bytes[8] = 2);
+    let path = lab.tamper(|bytes| {
+        let trailer = bytes.len() - 64;
+        (bytes[8], bytes[trailer + 20]) = (2, 2);
+    });
     let store = lab.other();
     let error = store.read(&hashes[0], 100).unwrap_err();
     assert!(matches!(error, StoreError::NewerPack { .. }) && !error.is_damage());
@@ -472,8 +482,7 @@ fn a_repair_of_a_pack_with_a_damaged_index_keeps_every_object() {
                 Err(_) => assert_eq!(number, 2, "byte {at}"),
             }
         }
-        let aside = format!("pack-{}", path.file_name().unwrap().to_str().unwrap());
-        std::fs::remove_file(store.quarantine_path().join(aside)).unwrap();
+        std::fs::remove_file(lab.aside(&path)).unwrap();
         lab.packs().iter().for_each(|pack| std::fs::remove_file(pack).unwrap());
         std::fs::write(&path, &good).unwrap();
     }
@@ -526,4 +535,70 @@ fn of_two_copies_the_intact_one_survives_a_merge() {
         }
         std::fs::remove_file(&lab.packs()[0]).unwrap();
     }
+}
+
+#[test]
+fn damage_in_front_of_a_record_and_at_the_end_costs_one_object_at_the_most() {
+    let lab = Lab::new();
+    let objects = objects(60);
+    let hashes = lab.pack(&objects);
+    let good = std::fs::read(&lab.packs()[0]).unwrap();
+    // Hash and length of the first object, and of one in the middle.
+    for (victim, back) in [(0, 36), (0, 4), (0, 2), (30, 20), (30, 3), (30, 1)] {
+        let path = lab.tamper(|bytes| {
+            bytes.clone_from(&good);
+            let at = position(bytes, &objects[victim]) - back;
+            bytes[at] ^= 0x11;
+            bytes.pop();
+        });
+        let store = lab.other();
+        let lock = store.lock_exclusive().unwrap();
+        store.salvage_packs(&lock).unwrap();
+        for (number, (hash, bytes)) in hashes.iter().zip(&objects).enumerate() {
+            match lab.other().read(hash, 1 << 20) {
+                Ok(read) => assert_eq!(read, *bytes),
+                Err(_) => assert_eq!(number, victim),
+            }
+        }
+        lab.packs().iter().for_each(|pack| std::fs::remove_file(pack).unwrap());
+        std::fs::write(&path, &good).unwrap();
+    }
+}
+
+#[test]
+fn a_terabyte_of_nothing_and_a_socket_among_the_packs_keep_nobody() {
+    let lab = Lab::new();
+    let hashes = lab.pack(&objects(3));
+    let packs = lab.store.path().join("packs");
+    let sparse = std::fs::File::create(packs.join("3".repeat(32))).unwrap();
+    sparse.set_len(1 << 40).unwrap();
+    let _socket = std::os::unix::net::UnixListener::bind(packs.join("4".repeat(32))).unwrap();
+    let store = lab.other();
+    let lock = store.lock_exclusive().unwrap();
+    assert!(store.salvage_packs(&lock).unwrap().is_empty());
+    assert_eq!(lab.packs().len(), 1);
+    assert_eq!(store.read(&hashes[2], 100).unwrap(), objects(3)[2]);
+}
+
+#[test]
+fn a_pack_that_claims_more_objects_than_any_has_is_refused() {
+    use std::os::unix::fs::FileExt;
+    let lab = Lab::new();
+    lab.pack(&objects(3));
+    let (count, index_at) = (4_000_000_000_u64, 16 + 36 * 4_000_000_000_u64 + 1000);
+    let path = lab.store.path().join("packs").join("5".repeat(32));
+    let file = std::fs::File::create(&path).unwrap();
+    let good =
+        std::fs::read(lab.packs().into_iter().find(|other| *other != path).unwrap()).unwrap();
+    file.write_all_at(&good[..16], 0).unwrap();
+    file.write_all_at(&(count as u32).to_le_bytes(), index_at).unwrap();
+    let trailer_at = index_at + 4 + 44 * count;
+    let mut trailer = good[good.len() - 64..].to_vec();
+    trailer[..8].copy_from_slice(&index_at.to_le_bytes());
+    trailer[8..16].copy_from_slice(&count.to_le_bytes());
+    trailer[16..20].copy_from_slice(&0_u32.to_le_bytes());
+    file.write_all_at(&trailer, trailer_at).unwrap();
+    let store = lab.other();
+    assert!(store.has_damaged_packs().unwrap());
+    assert_eq!(store.all_packs().unwrap().len(), 1);
 }
