@@ -5,7 +5,7 @@ use std::os::unix::fs::FileExt;
 
 use nono_mount::MountOptions;
 
-use crate::fixture::{many, mount, mount_with};
+use crate::fixture::{drop_caches, many, mount, mount_with};
 use crate::memory::{Memory, ROOT, dir, file};
 
 fn errno(error: &std::io::Error) -> Option<rustix::io::Errno> {
@@ -124,8 +124,8 @@ fn walking_processes_read_everything_right_while_pages_come_and_go() {
         }
         for _ in 0..20 {
             // Pages only, then nodes too, where that is allowed.
-            let _ = fs::write("/proc/sys/vm/drop_caches", "1");
-            let _ = fs::write("/proc/sys/vm/drop_caches", "3");
+            let _ = drop_caches("1");
+            let _ = drop_caches("3");
             mounted.shell("cat $M/0/d1/* > one");
         }
     });

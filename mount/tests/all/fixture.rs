@@ -4,6 +4,7 @@ use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use nono_mount::{Mount, MountError, MountOptions};
@@ -88,4 +89,21 @@ pub(crate) fn eventually(what: &str, mut done: impl FnMut() -> bool) {
         assert!(Instant::now() < patience, "never: {what}");
         std::thread::yield_now();
     }
+}
+
+/// The kernel's caches are those of all tests at once.
+static CACHES: Mutex<()> = Mutex::new(());
+
+/// As long as this is held, no test makes the kernel forget anything.
+pub(crate) fn keep_caches() -> MutexGuard<'static, ()> {
+    CACHES.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Makes the kernel forget what nobody uses: "1" pages, "2" names and inodes, "3" both.
+///
+/// # Errors
+/// Where that is not allowed.
+pub(crate) fn drop_caches(what: &str) -> std::io::Result<()> {
+    let _held = keep_caches();
+    fs::write("/proc/sys/vm/drop_caches", what)
 }
