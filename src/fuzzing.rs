@@ -10,7 +10,7 @@ use crate::object::{ContentHash, LinkGroups, RootTree, TREE_VERSION, Tree};
 use crate::restore::Journal;
 use crate::snapshot::{NotCapturedSet, SessionMetadata, SnapshotManifest, parse_manifest};
 use crate::stat_cache::StatCache;
-use crate::store::{LocalStore, ObjectSource};
+use crate::store::{BadDisk, LocalStore, ObjectSource};
 use crate::sys::Dir;
 
 /// The list of a directory.
@@ -106,7 +106,8 @@ pub fn pack(bytes: &[u8]) {
         }
     }
     if let Ok(lock) = store.lock_exclusive() {
-        for hash in store.salvage_packs(&lock).expect("what is whole can be taken out") {
+        let salvaged = store.salvage_packs(BadDisk::TakeTheRest, &lock);
+        for hash in salvaged.expect("what is whole can be taken out").objects {
             store.read(&hash, u64::MAX).expect("and read");
         }
     }

@@ -10,7 +10,7 @@ use super::withdraw::{Claim, claim};
 use super::{CleanupError, CleanupOptions, CleanupReport, SkippedSession, usage};
 use crate::progress::{Amount, Stage};
 use crate::snapshot::SessionDir;
-use crate::store::{LocalStore, StoreLock};
+use crate::store::{BadDisk, LocalStore, StoreLock};
 use crate::sys::FileLock;
 
 /// A session that is removed, with its lock.
@@ -113,10 +113,8 @@ fn remove_garbage(
     survey: &Survey,
     options: &CleanupOptions<'_>,
 ) -> Result<(), CleanupError> {
-    if store.has_damaged_packs()? {
-        // Nobody can tell what is in them, so nothing in them could ever go.
-        store.salvage_packs(lock)?;
-    }
+    // Nobody can tell what is in damaged packs, so nothing in them could ever go.
+    store.salvage_packs(BadDisk::Leave, lock)?;
     let bytes = survey.removed().map(|found| found.size).fold(0, u64::saturating_add);
     let expected = Amount { entries: survey.removed().count() as u64, bytes };
     options.progress.begin(Stage::Remove, Some(expected));

@@ -7,7 +7,7 @@ use super::{Lost, RepairError, RepairOptions, Repaired, Source, recapture};
 use crate::object::ContentHash;
 use crate::progress::Uncounted;
 use crate::snapshot::SessionDir;
-use crate::store::{LocalStore, Offered, StoreError, StoreLock, Transfer};
+use crate::store::{BadDisk, LocalStore, Offered, StoreError, StoreLock, Transfer};
 use crate::verify::{DamagedObject, UsedAs};
 use std::path::PathBuf;
 
@@ -67,8 +67,8 @@ impl<'a> Objects<'a> {
     pub(super) fn repair(&mut self, options: &RepairOptions<'_>) -> Result<(), RepairError> {
         let Some(lock) = self.lock.take() else { return Ok(()) };
         let (mut buffer, progress) = (Vec::new(), Uncounted(options.verify.progress));
-        self.has_salvaged = self.store.has_damaged_packs()?;
-        let salvaged = self.store.salvage_packs(&lock)?;
+        let salvaged = self.store.salvage_packs(BadDisk::TakeTheRest, &lock)?;
+        self.has_salvaged = salvaged.packs > 0;
         for damaged in self.damaged {
             match self.confirm(damaged, &mut Transfer::new(&mut buffer, &progress))? {
                 Confirmed::Missing => drop(self.wanted.insert(damaged.hash, damaged.used_as)),
@@ -84,7 +84,7 @@ impl<'a> Objects<'a> {
                         self.is_repaired(damaged.hash, Source::Store { path });
                     }
                 }
-                Confirmed::Intact if salvaged.contains(&damaged.hash) => {
+                Confirmed::Intact if salvaged.objects.contains(&damaged.hash) => {
                     let path = self.store.object_path(&damaged.hash);
                     self.wanted.insert(damaged.hash, damaged.used_as);
                     self.is_repaired(damaged.hash, Source::Store { path });

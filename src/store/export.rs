@@ -5,7 +5,7 @@ use std::io;
 use std::os::unix::fs::FileExt;
 
 use super::import::{RangeError, hash_object, hash_ranges};
-use super::local::{LocalStore, ObjectFile};
+use super::{LocalStore, ObjectFile};
 use super::{StoreError, Transfer};
 use crate::object::ContentHash;
 use crate::sys;

@@ -4,24 +4,22 @@ use std::collections::HashSet;
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use foldhash::fast::RandomState;
 use parking_lot::RwLock;
 
 use super::import;
-use super::packs::{Pack, PackWriter, Packs, Span};
+use super::packs::Packs;
 use super::{
-    ImportError, Imported, ObjectSource, ObjectStore, StoreError, Stored, Transfer, export,
+    ImportError, Imported, ObjectFile, ObjectSource, ObjectStore, StoreError, StoreLock, Stored,
+    Transfer, export,
 };
 use crate::object::ContentHash;
-use crate::sys::{self, Dir, EarlyFlush, FileKind, FileLock, FileTime, IoContext, Stat, TempFile};
+use crate::sys::{self, Dir, EarlyFlush, FileKind, FileTime, IoContext, Stat, TempFile};
 
 /// Mode of an object: nobody writes it, its owner reads it.
 pub(super) const OBJECT_MODE: u16 = 0o400;
-const LOCK_NAME: &str = ".lock";
-const GENERATION_NAME: &[u8] = b".generation";
 
 /// Objects with files of their own that are kept in mind at the most, 33 bytes each.
 const MOST_OWN: usize = 1 << 18;
@@ -38,12 +36,6 @@ pub struct LocalStore {
     packs: Packs,
     /// Objects with files of their own, while many objects are read.
     own: RwLock<Option<HashSet<ContentHash, RandomState>>>,
-}
-
-/// The store's lock, released when dropped.
-#[derive(Debug)]
-pub struct StoreLock {
-    _lock: FileLock,
 }
 
 /// An object found by listing the store.
@@ -101,97 +93,6 @@ impl LocalStore {
         }
     }
 
-    /// Locks the store against the collector, for as long as a snapshot is written.
-    ///
-    /// # Errors
-    /// When the lock file cannot be made.
-    pub fn lock_shared(&self) -> Result<StoreLock, StoreError> {
-        self.locked(FileLock::shared(&self.dir.path().join(LOCK_NAME))?)
-    }
-
-    /// What may be counted on is known anew: packs may have been removed before the lock was there.
-    fn locked(&self, lock: FileLock) -> Result<StoreLock, StoreError> {
-        self.packs.refresh(&self.dir)?;
-        Ok(StoreLock { _lock: lock })
-    }
-
-    /// As [`lock_shared`](Self::lock_shared), without waiting. `None`: the collector is at work.
-    ///
-    /// # Errors
-    /// When the lock file cannot be made.
-    pub fn try_lock_shared(&self) -> Result<Option<StoreLock>, StoreError> {
-        let lock = FileLock::try_shared(&self.dir.path().join(LOCK_NAME))?;
-        lock.map(|lock| self.locked(lock)).transpose()
-    }
-
-    /// Whether `path` is a directory of objects, made by this program or for it: empty, or with the
-    /// files that a store has. Other programs have directories named `objects` too.
-    ///
-    /// # Errors
-    /// When it cannot be looked at.
-    pub fn is_store(path: &Path) -> Result<bool, StoreError> {
-        let dir = match Dir::open(path) {
-            Ok(dir) => dir,
-            Err(error) if error.is_gone() => return Ok(false),
-            Err(error) => return Err(error.into()),
-        };
-        for mark in [GENERATION_NAME, LOCK_NAME.as_bytes()] {
-            if dir.try_stat(mark)?.is_some() {
-                return Ok(true);
-            }
-        }
-        Ok(dir.names()?.is_empty())
-    }
-
-    /// Locks the store against everybody who writes, waiting for them to end.
-    ///
-    /// # Errors
-    /// When the lock file cannot be made.
-    pub fn lock_exclusive(&self) -> Result<StoreLock, StoreError> {
-        self.locked(FileLock::exclusive(&self.dir.path().join(LOCK_NAME))?)
-    }
-
-    /// Changes whenever objects may have been removed: what a cache knew to be stored under another
-    /// generation has to be looked up again.
-    ///
-    /// `None` before the first writer came, and while a pack is damaged: nobody knows what was in it.
-    ///
-    /// # Errors
-    /// When it cannot be read.
-    pub fn generation(&self) -> Result<Option<[u8; 16]>, StoreError> {
-        if self.packs.has_unreadable(&self.dir)? {
-            return Ok(None);
-        }
-        match self.dir.read(GENERATION_NAME, 16) {
-            Ok(bytes) => Ok(bytes.try_into().ok()),
-            Err(error) if error.is_gone() => Ok(None),
-            // What is no regular file there guards nothing: as if there were none.
-            Err(error) if error.kind() == io::ErrorKind::InvalidInput => Ok(None),
-            Err(error) => Err(error.into()),
-        }
-    }
-
-    /// The generation, begun if there is none yet. For writers.
-    ///
-    /// # Errors
-    /// When it can be neither read nor made.
-    pub fn ensure_generation(&self) -> Result<[u8; 16], StoreError> {
-        match self.generation()? {
-            Some(generation) => Ok(generation),
-            None => self.renew_generation(),
-        }
-    }
-
-    /// Starts a new generation. The collector does so before it removes the first object.
-    ///
-    /// # Errors
-    /// When it cannot be written.
-    pub fn renew_generation(&self) -> Result<[u8; 16], StoreError> {
-        let generation = sys::random_bytes()?;
-        self.dir.replace_file(GENERATION_NAME, &generation, 0o600, true)?;
-        Ok(generation)
-    }
-
     /// Makes everything stored so far durable, with one call.
     ///
     /// # Errors
@@ -237,8 +138,7 @@ impl LocalStore {
             let reason = "it is not a regular file".to_owned();
             return Err(StoreError::Corrupt { hash: *hash, path, reason });
         }
-        let (size, sparse) = (stat.size, stat.is_sparse());
-        Ok(ObjectFile { place: Place::Own(file), size, sparse, hash: *hash, path })
+        Ok(ObjectFile::own(file, &stat, *hash, path))
     }
 
     /// Finds out where everything is, so that reading many objects costs one call for each that is
@@ -272,16 +172,7 @@ impl LocalStore {
             let path = self.dir.path_of(&relative_name(hash));
             return Err(StoreError::Missing { hash: *hash, path });
         };
-        let (size, path) = (span.len(), pack.path().to_owned());
-        let place = Place::Packed(pack, span);
-        Ok(ObjectFile { place, size, sparse: false, hash: *hash, path })
-    }
-
-    /// Gives a pack its name. What is in it can be found from now on.
-    pub(super) fn seal(&self, pack: PackWriter<'_>) -> Result<(), StoreError> {
-        pack.seal()?;
-        self.packs.refresh(&self.dir)?;
-        Ok(())
+        Ok(ObjectFile::packed(pack, span, *hash))
     }
 
     /// Stores bytes in a file of their own. `false` when there was one.
@@ -299,9 +190,11 @@ impl LocalStore {
         buffer: &mut Vec<u8>,
     ) -> Result<(), StoreError> {
         let object = self.open_object(hash)?;
-        if object.size > max_bytes {
-            let reason = format!("it has {} bytes, more than such an object may have", object.size);
-            return Err(StoreError::Corrupt { hash: *hash, path: object.path, reason });
+        if object.size() > max_bytes {
+            let size = object.size();
+            let reason = format!("it has {size} bytes, more than such an object may have");
+            let path = object.path().to_owned();
+            return Err(StoreError::Corrupt { hash: *hash, path, reason });
         }
         object.read_whole(buffer)?;
         if ContentHash::of(buffer) != *hash {
@@ -408,45 +301,6 @@ impl LocalStore {
     fn has_own(&self, hash: &ContentHash, size: u64) -> Result<bool, StoreError> {
         let stat = self.dir.try_stat(&relative_name(hash))?;
         Ok(stat.is_some_and(|stat| stat.kind == FileKind::File && stat.size == size))
-    }
-
-    /// All packs that can be read. An object that has a file of its own too is read from that.
-    ///
-    /// # Errors
-    /// When they cannot be listed.
-    pub(crate) fn all_packs(&self) -> Result<Vec<Arc<Pack>>, StoreError> {
-        self.packs.all(&self.dir)
-    }
-
-    /// Packs whose index was changed.
-    ///
-    /// # Errors
-    /// When the packs cannot be listed or read.
-    pub(crate) fn packs_with_damaged_index(&self) -> Result<Vec<PathBuf>, StoreError> {
-        self.packs.with_damaged_index(&self.dir)
-    }
-
-    /// Whether there are packs from which [`salvage_packs`](Self::salvage_packs) has to take what is whole:
-    /// those with a damaged index, and those that are none, as a power failure may leave them.
-    ///
-    /// # Errors
-    /// When the packs cannot be listed or read.
-    pub(crate) fn has_damaged_packs(&self) -> Result<bool, StoreError> {
-        Ok(!self.packs_with_damaged_index()?.is_empty() || self.packs.has_unreadable(&self.dir)?)
-    }
-
-    /// Lets the kernel forget what it holds of packs in memory, so that the next reads are of the disk.
-    pub(crate) fn drop_cached_packs(&self) -> Result<(), StoreError> {
-        self.packs.drop_cached_pages(&self.dir)
-    }
-
-    /// Closes packs that were removed: as long as they are open, they take space. For processes that live
-    /// long and do not lock.
-    #[cfg_attr(not(feature = "mount"), allow(dead_code, reason = "only the mount lives so long"))]
-    pub(crate) fn forget_removed_packs(&self) {
-        if let Err(error) = self.packs.refresh(&self.dir) {
-            tracing::warn!("{error}");
-        }
     }
 
     /// Calls `visit` for every object, one fan-out directory after the other, then one pack after the
@@ -589,123 +443,6 @@ impl ObjectStore for LocalStore {
     }
 }
 
-/// An open object.
-#[derive(Debug)]
-pub struct ObjectFile {
-    place: Place,
-    size: u64,
-    sparse: bool,
-    hash: ContentHash,
-    path: PathBuf,
-}
-
-#[derive(Debug)]
-enum Place {
-    Own(File),
-    Packed(Arc<Pack>, Span),
-}
-
-impl ObjectFile {
-    /// Reads all bytes and compares their hash with the object's name.
-    ///
-    /// # Errors
-    /// [`StoreError::Corrupt`], a failed read, or [`StoreError::Cancelled`].
-    pub fn verify(&self, transfer: &mut Transfer<'_>) -> Result<(), StoreError> {
-        let (hash, len) = match &self.place {
-            Place::Own(file) => import::hash_object(file, self.size, self.sparse, transfer)
-                .map_err(|error| error.at("read", &self.path))?,
-            Place::Packed(..) => {
-                self.read_whole(transfer.buffer)?;
-                (ContentHash::of(transfer.buffer), transfer.buffer.len() as u64)
-            }
-        };
-        if hash == self.hash && len == self.size { Ok(()) } else { Err(self.corrupt()) }
-    }
-
-    pub(crate) fn corrupt(&self) -> StoreError {
-        StoreError::Corrupt {
-            hash: self.hash,
-            path: self.path.clone(),
-            reason: "its bytes do not have the hash that names it".to_owned(),
-        }
-    }
-
-    /// Its file, for positioned reads. `None` for one in a pack, which is small.
-    pub fn file(&self) -> Option<&File> {
-        match &self.place {
-            Place::Own(file) => Some(file),
-            Place::Packed(..) => None,
-        }
-    }
-
-    /// As [`file`](Self::file), to be kept.
-    #[cfg_attr(
-        not(feature = "mount"),
-        allow(dead_code, reason = "only the mount keeps files open")
-    )]
-    pub(crate) fn into_file(self) -> Option<File> {
-        match self.place {
-            Place::Own(file) => Some(file),
-            Place::Packed(..) => None,
-        }
-    }
-
-    /// Reads until the buffer is full or the object ends, unchecked.
-    ///
-    /// # Errors
-    /// As `pread`.
-    pub fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
-        match &self.place {
-            Place::Own(file) => sys::read_full_at(file, buffer, offset),
-            Place::Packed(pack, span) => pack.read_at(*span, buffer, offset),
-        }
-    }
-
-    /// Reads all bytes, unchecked: fewer if it was cut short.
-    ///
-    /// # Errors
-    /// A failed read.
-    pub(crate) fn read_whole(&self, buffer: &mut Vec<u8>) -> Result<(), StoreError> {
-        match &self.place {
-            Place::Packed(pack, span) => pack.read(*span, buffer),
-            Place::Own(file) => {
-                buffer.resize(self.size as usize, 0);
-                let len = sys::read_full_at(file, buffer, 0).at("read", &self.path)?;
-                buffer.truncate(len);
-                Ok(())
-            }
-        }
-    }
-
-    /// Lets the kernel forget what it holds of its own file in memory, so that the next read is one of
-    /// the disk. For the others see [`LocalStore::drop_cached_packs`].
-    pub(crate) fn drop_cached_pages(&self) {
-        if let Some(file) = self.file() {
-            sys::drop_cached_pages(file, 0, self.size);
-        }
-    }
-
-    /// Its name.
-    pub fn hash(&self) -> ContentHash {
-        self.hash
-    }
-
-    /// Length in bytes.
-    pub fn size(&self) -> u64 {
-        self.size
-    }
-
-    /// Whether it has holes.
-    pub fn is_sparse(&self) -> bool {
-        self.sparse
-    }
-
-    /// Where it is: its own file, or the pack that it is in.
-    pub fn path(&self) -> &Path {
-        &self.path
-    }
-}
-
 /// `ab/cd1234…`
 pub(super) fn relative_name(hash: &ContentHash) -> [u8; 65] {
     let mut name = [b'/'; 65];
@@ -830,15 +567,5 @@ mod tests {
         let object = store.open_object(&imported.hash).unwrap();
         assert_eq!(object.size(), imported.size);
         object.verify(&mut Transfer::unwatched(&mut Vec::new())).unwrap();
-    }
-
-    #[test]
-    fn the_generation_changes_only_when_it_is_renewed() {
-        let (_temp, store) = store();
-        assert_eq!(store.generation().unwrap(), None);
-        let first = store.ensure_generation().unwrap();
-        assert_eq!(store.generation().unwrap(), Some(first));
-        assert_eq!(store.ensure_generation().unwrap(), first);
-        assert_ne!(store.renew_generation().unwrap(), first);
     }
 }

@@ -16,9 +16,11 @@
 //! in memory ([`MemoryStore`], for tests), elsewhere later.
 
 mod export;
+mod guard;
 mod import;
 mod local;
 mod memory;
+mod object_file;
 mod overlay;
 mod packs;
 mod quarantine;
@@ -33,13 +35,15 @@ use crate::object::{Attributes, ContentHash, DecodeError, LinkGroups, Node, Root
 use crate::path_text::Shown;
 use crate::sys;
 
+pub use guard::StoreLock;
 pub use import::{ImportError, Imported};
 pub(crate) use import::{hash_file, hash_object};
-pub use local::{FoundObject, LocalStore, ObjectFile, StoreLock};
+pub use local::{FoundObject, LocalStore};
 pub use memory::MemoryStore;
+pub use object_file::ObjectFile;
 pub use overlay::OverlayStore;
 pub(crate) use packs::{
-    Entry as PackEntry, Pack, Packer, Rewrite as PackRewrite, SMALL_PACK_BYTES,
+    BadDisk, Entry as PackEntry, Pack, Packer, Rewrite as PackRewrite, SMALL_PACK_BYTES,
 };
 pub use quarantine::{Offered, Quarantined};
 pub use transfer::Transfer;

@@ -19,8 +19,8 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 
 use super::import::copy_to_temp;
-use super::local::{FoundObject, LocalStore, OBJECT_MODE, ObjectFile, StoreLock, relative_name};
-use super::{ImportError, StoreError, Transfer};
+use super::local::{FoundObject, LocalStore, OBJECT_MODE, relative_name};
+use super::{ImportError, ObjectFile, StoreError, StoreLock, Transfer};
 use crate::layout;
 use crate::object::ContentHash;
 use crate::sys::{Dir, IoContext, Stat, TempFile, stat_open_file};

@@ -1,5 +1,7 @@
 //! Sessions, one after the other, against objects that are read only once.
 
+use std::path::PathBuf;
+
 use super::graph::{Count, Damage, Graph, NodeId, Reading, Role, Sum};
 use super::locate::{Locator, Reach};
 use super::manifests::{self, Description};
@@ -21,6 +23,8 @@ pub struct Verifier<'a> {
     options: VerifyOptions<'a>,
     pool: rayon::ThreadPool,
     graph: Graph,
+    /// Packs with an index that was changed.
+    damaged_packs: Vec<PathBuf>,
     _lock: Option<StoreLock>,
 }
 
@@ -51,7 +55,12 @@ impl<'a> Verifier<'a> {
         if let Err(error) = store.expect_many_reads() {
             tracing::debug!("each object is looked for: {error}");
         }
-        Ok(Self { store, options, pool, graph: Graph::default(), _lock: lock })
+        let damaged_packs = store.packs_with_damaged_index().unwrap_or_else(|error| {
+            // Whatever it keeps from being read is found missing.
+            tracing::warn!("{error}");
+            Vec::new()
+        });
+        Ok(Self { store, options, pool, graph: Graph::default(), damaged_packs, _lock: lock })
     }
 
     /// Different objects that were read so far, for all sessions together.
@@ -101,14 +110,8 @@ impl<'a> Verifier<'a> {
                 snapshot.ok = false;
             }
         }
-        match self.store.packs_with_damaged_index() {
-            Ok(packs) => {
-                let packs = packs.into_iter();
-                problems.extend(packs.map(|on_disk| Problem::CorruptPack { on_disk }));
-            }
-            // Whatever it keeps from being read is a problem already.
-            Err(error) => tracing::warn!("{error}"),
-        }
+        let packs = self.damaged_packs.iter().cloned();
+        problems.extend(packs.map(|on_disk| Problem::CorruptPack { on_disk }));
         if let Some(expected) = self.options.expected_root.filter(|root| !roots.contains(root)) {
             problems.push(Problem::MerkleMismatch { snapshot: None, expected, found: None });
         }

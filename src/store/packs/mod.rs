@@ -19,6 +19,7 @@
 //!   on. Who has no lock looks again when it does not find an object.
 
 mod format;
+mod of_store;
 mod pack;
 mod packer;
 mod rewrite;
@@ -39,7 +40,8 @@ pub(crate) use format::{Entry, Span};
 pub(crate) use pack::Pack;
 pub(crate) use packer::Packer;
 pub(crate) use rewrite::{Rewrite, SMALL_PACK_BYTES};
-pub(super) use writer::PackWriter;
+pub(crate) use salvage::BadDisk;
+use writer::PackWriter;
 
 use super::StoreError;
 use crate::layout;

@@ -16,16 +16,35 @@ const MOST_BYTES: u64 = 256 << 20;
 /// What a bad place on the disk costs at the most.
 const STEP_BYTES: usize = 4096;
 
+/// What to do with a pack that the disk does not give back as a whole.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum BadDisk {
+    /// Leave it where it is: the disk may yet give it, and nobody has asked for a repair.
+    Leave,
+    /// Take what there is.
+    TakeTheRest,
+}
+
+/// What was taken out of damaged packs.
+#[derive(Debug, Default)]
+pub(crate) struct Salvaged {
+    /// How many packs were moved into quarantine.
+    pub(crate) packs: usize,
+    /// What can be read again.
+    pub(crate) objects: HashSet<ContentHash>,
+}
+
 impl LocalStore {
     /// Takes what is intact out of packs that cannot be opened or have a damaged index, and moves
-    /// these into quarantine. Gives the names of what can be read again. The lock is the exclusive one.
+    /// these into quarantine. The lock is the exclusive one.
     ///
     /// # Errors
     /// When the disk is full or broken; nothing is lost then.
     pub(crate) fn salvage_packs(
         &self,
+        bad_disk: BadDisk,
         _lock: &StoreLock,
-    ) -> Result<HashSet<ContentHash>, StoreError> {
+    ) -> Result<Salvaged, StoreError> {
         for pack in self.packs().all(self.dir())? {
             match pack.entries() {
                 Err(error) if error.is_damage() || error.is_bad_disk() => {
@@ -39,19 +58,30 @@ impl LocalStore {
             // No stat cache may vouch for what was in them.
             self.renew_generation()?;
         }
-        let mut salvaged = HashSet::new();
+        let mut salvaged = Salvaged::default();
         for name in damaged {
-            self.salvage(&name, &mut salvaged)?;
+            match self.salvage(&name, bad_disk, &mut salvaged.objects) {
+                Err(error) if error.is_bad_disk() => tracing::warn!("{error}: the pack stays"),
+                done => {
+                    done?;
+                    salvaged.packs += 1;
+                }
+            }
         }
         self.packs().refresh(self.dir())?;
         Ok(salvaged)
     }
 
-    fn salvage(&self, name: &[u8], taken: &mut HashSet<ContentHash>) -> Result<(), StoreError> {
+    fn salvage(
+        &self,
+        name: &[u8],
+        bad_disk: BadDisk,
+        taken: &mut HashSet<ContentHash>,
+    ) -> Result<(), StoreError> {
         let dir = self.dir().open_dir(layout::PACKS.as_bytes())?;
         let mut writer = PackWriter::new(self.dir());
         let mut count = 0;
-        for_each_intact(&dir, name, |hash, bytes| {
+        for_each_intact(&dir, name, bad_disk, |hash, bytes| {
             if !taken.insert(*hash) {
                 return Ok(());
             }
@@ -80,9 +110,10 @@ impl LocalStore {
 fn for_each_intact(
     packs: &Dir,
     name: &[u8],
+    bad_disk: BadDisk,
     mut take: impl FnMut(&ContentHash, &[u8]) -> Result<(), StoreError>,
 ) -> Result<(), StoreError> {
-    let bytes = read_what_can_be(packs, name)?;
+    let bytes = read_what_can_be(packs, name, bad_disk)?;
     let empty = ContentHash::of(b"");
     let mut at = HEADER_BYTES;
     while let Some(record) = bytes.get(at..at + RECORD_BYTES).and_then(|r| r.try_into().ok()) {
@@ -114,9 +145,9 @@ fn for_each_intact(
     Ok(())
 }
 
-/// The bytes of a pack, without more than any pack has, and with zeros where the disk gives none. Nothing
-/// for what is no regular file.
-fn read_what_can_be(packs: &Dir, name: &[u8]) -> Result<Vec<u8>, StoreError> {
+/// The bytes of a pack, without more than any pack has, and maybe with zeros where the disk gives none.
+/// Nothing for what is no regular file.
+fn read_what_can_be(packs: &Dir, name: &[u8], bad_disk: BadDisk) -> Result<Vec<u8>, StoreError> {
     if packs.stat(name)?.kind != FileKind::File {
         return Ok(Vec::new());
     }
@@ -129,7 +160,7 @@ fn read_what_can_be(packs: &Dir, name: &[u8]) -> Result<Vec<u8>, StoreError> {
         match sys::read_full_at(&file, piece, offset).at("read", &path) {
             Ok(_) => {}
             Err(error) => match StoreError::from(error) {
-                error if error.is_bad_disk() => {}
+                error if error.is_bad_disk() && bad_disk == BadDisk::TakeTheRest => {}
                 error => return Err(error),
             },
         }

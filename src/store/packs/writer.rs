@@ -32,7 +32,7 @@ impl Default for Limits {
 /// A pack in the making. Appending only fills a buffer; what is to be written is handed out as a
 /// [`Chunk`], so that several threads can append while one of them writes.
 #[derive(Debug)]
-pub(in crate::store) struct PackWriter<'s> {
+pub(super) struct PackWriter<'s> {
     objects: &'s Dir,
     /// From the first chunk on.
     temp: Option<Arc<TempFile<'s>>>,
@@ -175,7 +175,7 @@ impl<'s> PackWriter<'s> {
     ///
     /// # Errors
     /// When the disk is full or broken; there is no pack then.
-    pub(in crate::store) fn seal(mut self) -> Result<(), StoreError> {
+    pub(super) fn seal(mut self) -> Result<(), StoreError> {
         let index_at = self.bytes();
         self.buffer.extend_from_slice(&encode_index(std::mem::take(&mut self.entries), index_at));
         let chunk = self.take_chunk(Vec::new())?;

@@ -1,0 +1,129 @@
+//! Who may count on what is in the store: its lock, and its generation.
+//!
+//! A writer holds the lock shared from the first object that it stores or finds until a manifest names
+//! them; whoever takes objects out holds it exclusively, and begins a new generation first, so that no
+//! cache vouches for what is gone.
+
+use std::io;
+use std::path::Path;
+
+use super::{LocalStore, StoreError};
+use crate::sys::{self, Dir, FileLock};
+
+const LOCK_NAME: &str = ".lock";
+const GENERATION_NAME: &[u8] = b".generation";
+
+/// The store's lock, released when dropped.
+#[derive(Debug)]
+pub struct StoreLock {
+    _lock: FileLock,
+}
+
+impl LocalStore {
+    /// Locks the store against the collector, for as long as a snapshot is written.
+    ///
+    /// # Errors
+    /// When the lock file cannot be made.
+    pub fn lock_shared(&self) -> Result<StoreLock, StoreError> {
+        self.locked(FileLock::shared(&self.path().join(LOCK_NAME))?)
+    }
+
+    /// What may be counted on is known anew: packs may have been removed before the lock was there.
+    fn locked(&self, lock: FileLock) -> Result<StoreLock, StoreError> {
+        self.packs().refresh(self.dir())?;
+        Ok(StoreLock { _lock: lock })
+    }
+
+    /// As [`lock_shared`](Self::lock_shared), without waiting. `None`: the collector is at work.
+    ///
+    /// # Errors
+    /// When the lock file cannot be made.
+    pub fn try_lock_shared(&self) -> Result<Option<StoreLock>, StoreError> {
+        let lock = FileLock::try_shared(&self.path().join(LOCK_NAME))?;
+        lock.map(|lock| self.locked(lock)).transpose()
+    }
+
+    /// Whether `path` is a directory of objects, made by this program or for it: empty, or with the
+    /// files that a store has. Other programs have directories named `objects` too.
+    ///
+    /// # Errors
+    /// When it cannot be looked at.
+    pub fn is_store(path: &Path) -> Result<bool, StoreError> {
+        let dir = match Dir::open(path) {
+            Ok(dir) => dir,
+            Err(error) if error.is_gone() => return Ok(false),
+            Err(error) => return Err(error.into()),
+        };
+        for mark in [GENERATION_NAME, LOCK_NAME.as_bytes()] {
+            if dir.try_stat(mark)?.is_some() {
+                return Ok(true);
+            }
+        }
+        Ok(dir.names()?.is_empty())
+    }
+
+    /// Locks the store against everybody who writes, waiting for them to end.
+    ///
+    /// # Errors
+    /// When the lock file cannot be made.
+    pub fn lock_exclusive(&self) -> Result<StoreLock, StoreError> {
+        self.locked(FileLock::exclusive(&self.path().join(LOCK_NAME))?)
+    }
+
+    /// Changes whenever objects may have been removed: what a cache knew to be stored under another
+    /// generation has to be looked up again.
+    ///
+    /// `None` before the first writer came, and while a pack is damaged: nobody knows what was in it.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub fn generation(&self) -> Result<Option<[u8; 16]>, StoreError> {
+        if self.packs().has_unreadable(self.dir())? {
+            return Ok(None);
+        }
+        match self.dir().read(GENERATION_NAME, 16) {
+            Ok(bytes) => Ok(bytes.try_into().ok()),
+            Err(error) if error.is_gone() => Ok(None),
+            // What is no regular file there guards nothing: as if there were none.
+            Err(error) if error.kind() == io::ErrorKind::InvalidInput => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// The generation, begun if there is none yet. For writers.
+    ///
+    /// # Errors
+    /// When it can be neither read nor made.
+    pub fn ensure_generation(&self) -> Result<[u8; 16], StoreError> {
+        match self.generation()? {
+            Some(generation) => Ok(generation),
+            None => self.renew_generation(),
+        }
+    }
+
+    /// Starts a new generation. The collector does so before it removes the first object.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn renew_generation(&self) -> Result<[u8; 16], StoreError> {
+        let generation = sys::random_bytes()?;
+        self.dir().replace_file(GENERATION_NAME, &generation, 0o600, true)?;
+        Ok(generation)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_generation_changes_only_when_it_is_renewed() {
+        let temp = tempfile::tempdir().unwrap();
+        let store = LocalStore::create(&temp.path().join("objects")).unwrap();
+        assert_eq!(store.generation().unwrap(), None);
+        let first = store.ensure_generation().unwrap();
+        assert_eq!(store.generation().unwrap(), Some(first));
+        assert_eq!(store.ensure_generation().unwrap(), first);
+        assert_ne!(store.renew_generation().unwrap(), first);
+    }
+}

@@ -1,0 +1,56 @@
+//! What the rest of the engine asks a store about its packs.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use super::{Pack, PackWriter};
+use crate::store::{LocalStore, StoreError};
+
+impl LocalStore {
+    /// Gives a pack its name. What is in it can be found from now on.
+    pub(super) fn seal(&self, pack: PackWriter<'_>) -> Result<(), StoreError> {
+        pack.seal()?;
+        self.packs().refresh(self.dir())?;
+        Ok(())
+    }
+
+    /// All packs that can be read. An object that has a file of its own too is read from that.
+    ///
+    /// # Errors
+    /// When they cannot be listed.
+    pub(crate) fn all_packs(&self) -> Result<Vec<Arc<Pack>>, StoreError> {
+        self.packs().all(self.dir())
+    }
+
+    /// Packs whose index was changed.
+    ///
+    /// # Errors
+    /// When the packs cannot be listed or read.
+    pub(crate) fn packs_with_damaged_index(&self) -> Result<Vec<PathBuf>, StoreError> {
+        self.packs().with_damaged_index(self.dir())
+    }
+
+    /// Whether there are packs from which [`salvage_packs`](Self::salvage_packs) has to take what is whole:
+    /// those with a damaged index, and those that are none, as a power failure may leave them.
+    ///
+    /// # Errors
+    /// When the packs cannot be listed or read.
+    pub(crate) fn has_damaged_packs(&self) -> Result<bool, StoreError> {
+        Ok(!self.packs_with_damaged_index()?.is_empty()
+            || self.packs().has_unreadable(self.dir())?)
+    }
+
+    /// Lets the kernel forget what it holds of packs in memory, so that the next reads are of the disk.
+    pub(crate) fn drop_cached_packs(&self) -> Result<(), StoreError> {
+        self.packs().drop_cached_pages(self.dir())
+    }
+
+    /// Closes packs that were removed: as long as they are open, they take space. For processes that live
+    /// long and do not lock.
+    #[cfg_attr(not(feature = "mount"), allow(dead_code, reason = "only the mount lives so long"))]
+    pub(crate) fn forget_removed_packs(&self) {
+        if let Err(error) = self.packs().refresh(self.dir()) {
+            tracing::warn!("{error}");
+        }
+    }
+}
