@@ -70,6 +70,9 @@ counters! {
     refused,
     /// Anything else (LSEEK, IOCTL, …), each answered "not implemented" once.
     other,
+    /// Requests of all kinds that the companion answered, see
+    /// [`MountOptions::companion`](crate::MountOptions::companion).
+    accompanied,
     /// Nodes the kernel forgot. No request waits for it, so it is not part of the total.
     forgotten,
     /// Nodes the kernel was asked to forget.
@@ -117,7 +120,7 @@ impl Counter {
         self.0.fetch_add(count, Ordering::Relaxed);
     }
 
-    fn get(&self) -> u64 {
+    pub(crate) fn get(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
 }

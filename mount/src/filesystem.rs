@@ -26,9 +26,8 @@ use fuser::{
     TimeOrNow, WriteFlags,
 };
 
-use crate::company;
+use crate::company::{Company, Message, Turn};
 use crate::listing;
-use crate::prefetch::PushQueue;
 use crate::prune::Pruner;
 use crate::reads::{Read, Reads};
 use crate::source::{Kind, TreeSource};
@@ -43,6 +42,7 @@ pub(crate) struct TreeFilesystem<S: TreeSource> {
     tree: Arc<Tree<S>>,
     reads: Reads<S>,
     pruner: Pruner,
+    company: Arc<Company>,
     kernel: Kernel,
     /// Set when the session is over.
     ended: Arc<AtomicBool>,
@@ -58,12 +58,17 @@ struct Kernel {
 impl<S: TreeSource> TreeFilesystem<S> {
     pub(crate) fn new(
         tree: Arc<Tree<S>>,
-        pushes: PushQueue,
+        reads: Reads<S>,
         pruner: Pruner,
+        company: Arc<Company>,
         ended: Arc<AtomicBool>,
     ) -> Self {
-        let reads = Reads::new(tree.clone(), pushes);
-        Self { tree, reads, pruner, kernel: Kernel::default(), ended }
+        Self { tree, reads, pruner, company, kernel: Kernel::default(), ended }
+    }
+
+    /// A message that is answered before another processor would wake up.
+    fn short_turn(&self, request: &Request) -> Turn<'_> {
+        self.company.turn(request.pid(), Message::Short)
     }
 
     /// Refuses a request that would change something. The kernel refuses first, as the mount is
@@ -117,7 +122,7 @@ impl<S: TreeSource> Filesystem for TreeFilesystem<S> {
     }
 
     fn lookup(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
-        company::keep(request.pid());
+        let _turn = self.short_turn(request);
         self.tree.counters.lookup.one();
         self.bound_nodes();
         match self.tree.lookup(parent.0, name.as_bytes()) {
@@ -138,7 +143,7 @@ impl<S: TreeSource> Filesystem for TreeFilesystem<S> {
     }
 
     fn getattr(&self, request: &Request, id: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
-        company::keep(request.pid());
+        let _turn = self.short_turn(request);
         self.tree.counters.getattr.one();
         match self.tree.getattr(id.0) {
             Ok((attr, ttl)) => reply.attr(&ttl, &attr),
@@ -147,7 +152,7 @@ impl<S: TreeSource> Filesystem for TreeFilesystem<S> {
     }
 
     fn readlink(&self, request: &Request, id: INodeNo, reply: ReplyData) {
-        company::keep(request.pid());
+        let _turn = self.short_turn(request);
         self.tree.counters.readlink.one();
         let nodes = self.tree.nodes.lock();
         match nodes.get(id.0).map(|node| &node.kind) {
@@ -177,10 +182,9 @@ impl<S: TreeSource> Filesystem for TreeFilesystem<S> {
         _: Option<LockOwner>,
         reply: ReplyData,
     ) {
-        // A long answer is better copied on another processor, beside the reader.
-        if size < LONG_READ_BYTES {
-            company::keep(request.pid());
-        }
+        let long = size >= LONG_READ_BYTES;
+        let message = if long { Message::Long } else { Message::Short };
+        let _turn = self.company.turn(request.pid(), message);
         self.tree.counters.read.one();
         self.reads.read(request.pid(), Read { id: id.0, offset, size: size as usize, reply });
     }
@@ -209,12 +213,13 @@ impl<S: TreeSource> Filesystem for TreeFilesystem<S> {
 
     fn readdir(
         &self,
-        _: &Request,
+        request: &Request,
         id: INodeNo,
         _: FileHandle,
         offset: u64,
         mut reply: ReplyDirectory,
     ) {
+        let _turn = self.short_turn(request);
         self.tree.counters.readdir.one();
         let listed = match self.tree.open_list(id.0, offset) {
             Ok(listed) => listed,
@@ -232,7 +237,7 @@ impl<S: TreeSource> Filesystem for TreeFilesystem<S> {
         offset: u64,
         mut reply: ReplyDirectoryPlus,
     ) {
-        company::keep(request.pid());
+        let _turn = self.short_turn(request);
         self.tree.counters.readdirplus.one();
         self.bound_nodes();
         match self.tree.open_list(id.0, offset) {
@@ -247,7 +252,8 @@ impl<S: TreeSource> Filesystem for TreeFilesystem<S> {
         }
     }
 
-    fn statfs(&self, _: &Request, _: INodeNo, reply: ReplyStatfs) {
+    fn statfs(&self, request: &Request, _: INodeNo, reply: ReplyStatfs) {
+        let _turn = self.short_turn(request);
         self.tree.counters.statfs.one();
         const BLOCK_BYTES: u32 = 4096;
         let space = self.tree.source.space();
@@ -265,13 +271,13 @@ impl<S: TreeSource> Filesystem for TreeFilesystem<S> {
     }
 
     fn getxattr(&self, request: &Request, id: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
-        company::keep(request.pid());
+        let _turn = self.short_turn(request);
         self.tree.counters.getxattr.one();
         xattrs::reply(reply, size, self.tree.xattr(id.0, name.as_bytes()));
     }
 
     fn listxattr(&self, request: &Request, id: INodeNo, size: u32, reply: ReplyXattr) {
-        company::keep(request.pid());
+        let _turn = self.short_turn(request);
         self.tree.counters.listxattr.one();
         xattrs::reply(reply, size, self.tree.xattr_names(id.0));
     }

@@ -14,12 +14,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use fuser::{BackgroundSession, Config, INodeNo, Notifier, Session, SessionACL};
 
 use crate::attach::{Unmounted, attach, detach};
+use crate::company::Company;
 use crate::counters::{Counters, Counts};
 use crate::error::MountError;
 use crate::filesystem::TreeFilesystem;
 use crate::options::MountOptions;
 use crate::prefetch::{self, PushQueue};
 use crate::prune::{self, Pruner};
+use crate::reads::Reads;
 use crate::source::{Kind, Stability, TreeSource};
 use crate::sys::{self, FS_TYPE, MountPoint, MountedAt};
 use crate::tree::Tree;
@@ -62,17 +64,20 @@ impl Mount {
         let unmounter = Unmounter { mounted: Arc::new(mounted), ended: Arc::default() };
         let guard = UnmountOnError(Some(&unmounter));
 
-        let threads = options.threads.max(1);
+        let (ordinary, companion) = (options.threads.max(1), options.companion);
+        let threads = ordinary + usize::from(companion);
         let tree = Arc::new(Tree::new(source, options));
+        let company = Company::new(ordinary, companion, tree.counters.clone());
         let (pushes, queue) = PushQueue::new();
         let (pruner, wakes) = Pruner::new();
         let ended = unmounter.ended.clone();
-        let filesystem = TreeFilesystem::new(tree.clone(), pushes, pruner, ended);
+        let failed = |error| MountError::io("serve", &path, error);
+        let reads = Reads::new(tree.clone(), pushes).map_err(failed)?;
+        let filesystem = TreeFilesystem::new(tree.clone(), reads, pruner, company, ended);
         let mut config = Config::default();
         config.n_threads = Some(threads);
         config.clone_fd = threads > 1;
         // Who may come in is decided by the kernel (allow_other); fuser need not look again.
-        let failed = |error| MountError::io("serve", &path, error);
         let for_prunes = connection.try_clone().map_err(failed)?;
         let session =
             Session::from_fd(filesystem, connection, SessionACL::All, config).map_err(failed)?;

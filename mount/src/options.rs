@@ -30,6 +30,10 @@ pub struct MountOptions {
     /// of a single program goes to the other processor and back. Measured with `cp -a` of 85,000
     /// files: 12.8 s with two, 10.5 s with one.
     pub threads: usize,
+    /// Have one more thread, which answers a program that walks on the processor of that program.
+    /// Measured with `ls -lR` of 85,000 files in a virtual machine with two processors: 5.2 s
+    /// without, 0.8 s with it.
+    pub companion: bool,
     /// First column of `mount`: says what is served. The type is always `fuse.nono`.
     pub fs_name: String,
     /// Also list `user.nono.sha256` in `listxattr`. Off by default, so that `cp -a`, `rsync -X` and
@@ -58,6 +62,7 @@ impl Default for MountOptions {
             owner: Owner::Original,
             allow_other: false,
             threads: 1,
+            companion: true,
             fs_name: "nono".to_owned(),
             list_sha256: false,
             changing_ttl: Duration::from_millis(500),

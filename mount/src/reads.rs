@@ -7,7 +7,7 @@
 
 use std::cell::RefCell;
 use std::io;
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
 
 use fuser::ReplyData;
 use parking_lot::Mutex;
@@ -36,13 +36,16 @@ pub(crate) struct Reads<S: TreeSource> {
 struct Files<S: TreeSource> {
     tree: Arc<Tree<S>>,
     contents: Contents<S, Read>,
+    openings: Openings,
 }
 
 impl<S: TreeSource> Reads<S> {
-    pub(crate) fn new(tree: Arc<Tree<S>>, pushes: PushQueue) -> Self {
+    /// # Errors
+    /// No thread could be started.
+    pub(crate) fn new(tree: Arc<Tree<S>>, pushes: PushQueue) -> io::Result<Self> {
         let contents = Contents::new(tree.options.cached_contents);
-        let files = Arc::new(Files { tree, contents });
-        Self { files, pushes, walkers: Mutex::default() }
+        let files = Arc::new(Files { tree, contents, openings: Openings::start()? });
+        Ok(Self { files, pushes, walkers: Mutex::default() })
     }
 
     /// No more pushes.
@@ -83,6 +86,45 @@ impl<S: TreeSource> Reads<S> {
     }
 }
 
+/// A thread for each large file that is opened. They are all started by one thread: what the
+/// companion (see [`crate::company`]) started would be of its class.
+struct Openings(mpsc::Sender<Opening>);
+
+type Opening = Box<dyn FnOnce() + Send>;
+
+fn run_once(opening: &Mutex<Option<Opening>>) {
+    let opening = opening.lock().take();
+    if let Some(opening) = opening {
+        opening();
+    }
+}
+
+impl Openings {
+    fn start() -> io::Result<Self> {
+        let (sender, openings) = mpsc::channel::<Opening>();
+        let start_each = move || {
+            for opening in openings {
+                // The closure is lost where there is no thread for it, so it goes by way of a cell.
+                let opening = Arc::new(Mutex::new(Some(opening)));
+                let for_thread = opening.clone();
+                let run = move || run_once(&for_thread);
+                let spawned = std::thread::Builder::new().name("nono-open".to_owned()).spawn(run);
+                if let Err(error) = spawned {
+                    tracing::warn!(%error, "no thread to open a large file; others wait for it");
+                    run_once(&opening);
+                }
+            }
+        };
+        std::thread::Builder::new().name("nono-opens".to_owned()).spawn(start_each)?;
+        Ok(Self(sender))
+    }
+
+    fn run(&self, opening: impl FnOnce() + Send + 'static) {
+        // The thread lives as long as the sender.
+        let _ = self.0.send(Box::new(opening));
+    }
+}
+
 impl<S: TreeSource> Files<S> {
     fn answer(self: &Arc<Self>, mut read: Read) {
         let (key, file_bytes) = match self.tree.file(read.id) {
@@ -118,14 +160,7 @@ impl<S: TreeSource> Files<S> {
             Found::Queued => {}
             Found::Missing => {
                 let files = self.clone();
-                let opening = key.clone();
-                let spawned = std::thread::Builder::new()
-                    .name("nono-open".to_owned())
-                    .spawn(move || files.open_large(id, &opening, file_bytes));
-                if let Err(error) = spawned {
-                    tracing::warn!(%error, "no thread to open a large file; opening it in place");
-                    self.open_large(id, &key, file_bytes);
-                }
+                self.openings.run(move || files.open_large(id, &key, file_bytes));
             }
         }
     }

@@ -171,21 +171,9 @@ pub(crate) fn mode(directory: &Path) -> Result<u32, MountError> {
     Ok(metadata.map_err(|e| MountError::io("look at", directory, e))?.mode())
 }
 
-/// `/proc/THREAD/stat`; kept open, because opening it costs more than reading it.
-pub(crate) fn open_thread_stat(thread: u32) -> Option<fs::File> {
-    fs::File::open(format!("/proc/{thread}/stat")).ok()
-}
-
-/// The processor on which the thread ran last. `None` when the thread is gone.
-pub(crate) fn last_processor(stat: &fs::File) -> Option<usize> {
-    // The 39th field, see proc_pid_stat(5); the second is a name in parentheses.
-    const AFTER_NAME: usize = 36;
-    let mut text = [0; 1024];
-    let length = rustix::io::pread(stat, &mut text, 0).ok()?;
-    let text = &text[..length];
-    let name_end = text.iter().rposition(|byte| *byte == b')')?;
-    let mut fields = text[name_end + 1..].split(|byte| *byte == b' ').skip(1);
-    number(fields.nth(AFTER_NAME)?)
+/// A file that the kernel keeps about a thread, such as `stat`. `None` when it is gone, or hidden.
+pub(crate) fn open_of_thread(thread: u32, name: &str) -> Option<fs::File> {
+    fs::File::open(format!("/proc/{thread}/{name}")).ok()
 }
 
 /// An executable file of this name in `PATH` or where distributions put it.

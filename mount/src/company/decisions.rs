@@ -1,0 +1,221 @@
+//! When the company changes who answers: what can be decided without looking at any thread.
+
+use std::num::NonZeroU32;
+use std::time::{Duration, Instant};
+
+use super::thread::{Affinity, Thread};
+
+/// How many messages one program has sent without another between.
+#[derive(Default)]
+pub(super) struct Streak {
+    asker: Option<NonZeroU32>,
+    messages: u32,
+}
+
+impl Streak {
+    /// Notes a message and returns how many there are now; `None` ends the row.
+    pub(super) fn note(&mut self, asker: Option<NonZeroU32>) -> u32 {
+        if asker.is_none() || asker != self.asker {
+            *self = Self { asker, messages: 0 };
+        }
+        self.messages = match asker {
+            Some(_) => self.messages.saturating_add(1),
+            None => 0,
+        };
+        self.messages
+    }
+
+    /// The next message is the first one.
+    pub(super) fn forget(&mut self) {
+        *self = Self::default();
+    }
+}
+
+/// Between two looks at a companion that answers: often at first, then less often.
+pub(super) struct Ticks(Duration);
+
+impl Ticks {
+    const FIRST: Duration = Duration::from_millis(2);
+    const LAST: Duration = Duration::from_millis(16);
+
+    pub(super) fn next(&mut self) -> Duration {
+        let tick = self.0;
+        self.0 = (tick * 2).min(Self::LAST);
+        tick
+    }
+}
+
+impl Default for Ticks {
+    fn default() -> Self {
+        Self(Self::FIRST)
+    }
+}
+
+/// What happened between two looks.
+pub(super) struct Verdict {
+    /// Messages that the companion answered.
+    pub(super) answered: u64,
+    /// How long it had to wait for its processor.
+    pub(super) waited: Duration,
+    /// The program runs, or would: it does not wait for an answer.
+    pub(super) asker_is_ready: bool,
+    /// The companion runs, or would.
+    pub(super) companion_is_ready: bool,
+}
+
+impl Verdict {
+    /// More than that for each message is not only the program on its way to sleep.
+    const WAIT: Duration = Duration::from_micros(250);
+
+    /// The program waits for a companion that waits for a processor.
+    pub(super) fn is_starved(&self) -> bool {
+        let each = self.waited / u32::try_from(self.answered).unwrap_or(u32::MAX).max(1);
+        let slow = self.answered == 0 || each > Self::WAIT;
+        slow && self.companion_is_ready && !self.asker_is_ready
+    }
+
+    /// The program does something else.
+    pub(super) fn is_over(&self) -> bool {
+        self.answered == 0 && !self.asker_is_ready
+    }
+}
+
+/// Whether the companion is worth calling, from how it fared before.
+#[derive(Default)]
+pub(super) struct Trust {
+    /// How long it was not called after it had starved the last time.
+    pause: Duration,
+    again: Option<Instant>,
+}
+
+impl Trust {
+    const FIRST_PAUSE: Duration = Duration::from_millis(50);
+    const LAST_PAUSE: Duration = Duration::from_secs(5);
+
+    pub(super) fn is_there(&self, now: Instant) -> bool {
+        self.again.is_none_or(|again| now >= again)
+    }
+
+    /// It starved.
+    pub(super) fn lose(&mut self, now: Instant) {
+        self.pause = (self.pause * 2).clamp(Self::FIRST_PAUSE, Self::LAST_PAUSE);
+        self.again = Some(now + self.pause);
+    }
+
+    /// It got on for a tick.
+    pub(super) fn gain(&mut self, tick: Duration) {
+        if tick >= Ticks::LAST {
+            *self = Self::default();
+        }
+    }
+}
+
+/// When the companion looks where the program is that asks.
+#[derive(Default)]
+pub(super) struct Looks {
+    program: Option<Thread>,
+    messages: u32,
+    look_at: u32,
+}
+
+impl Looks {
+    /// Messages between two looks: fewer after the two were found apart, more after they were
+    /// together.
+    const LEAST: u32 = 8;
+    const MOST: u32 = 64;
+
+    /// Goes to a program that is answered from now on.
+    pub(super) fn begin(&mut self, asker: u32, affinity: &Affinity) {
+        *self = Self { program: Thread::named(asker), ..Self::default() };
+        self.look(affinity);
+    }
+
+    /// Notes a message of `asker`, and goes after it when it is time to look.
+    pub(super) fn note(&mut self, asker: u32, affinity: &Affinity) {
+        if self.program.as_ref().is_none_or(|program| program.id() != asker) {
+            return self.begin(asker, affinity);
+        }
+        self.messages += 1;
+        if self.messages >= self.look_at {
+            self.look(affinity);
+        }
+    }
+
+    fn look(&mut self, affinity: &Affinity) {
+        self.messages = 0;
+        let Some(there) = self.program.as_ref().and_then(Thread::last_processor) else { return };
+        let moved = affinity.go_to(there);
+        self.look_at =
+            if moved { Self::LEAST } else { (self.look_at * 2).clamp(Self::LEAST, Self::MOST) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_row_ends_when_somebody_else_asks() {
+        let [a, b] = [1, 2].map(|thread| Some(NonZeroU32::new(thread).unwrap()));
+        let mut streak = Streak::default();
+        assert_eq!([a, a, a].map(|asker| streak.note(asker)), [1, 2, 3]);
+        assert_eq!([b, b, a].map(|asker| streak.note(asker)), [1, 2, 1]);
+        assert_eq!([None, None, a].map(|asker| streak.note(asker)), [0, 0, 1]);
+        streak.forget();
+        assert_eq!(streak.note(a), 1);
+    }
+
+    #[test]
+    fn a_companion_that_starves_is_called_less_and_less_often_until_it_gets_on() {
+        let begin = Instant::now();
+        let mut trust = Trust::default();
+        assert!(trust.is_there(begin));
+        let mut now = begin;
+        let mut pauses = Vec::new();
+        for _ in 0..10 {
+            trust.lose(now);
+            assert!(!trust.is_there(now));
+            let again = trust.again.unwrap();
+            pauses.push(again - now);
+            assert!(trust.is_there(again));
+            now = again;
+        }
+        assert!(pauses.windows(2).all(|two| two[0] <= two[1]));
+        assert_eq!((pauses[0], pauses[9]), (Trust::FIRST_PAUSE, Trust::LAST_PAUSE));
+        trust.gain(Ticks::FIRST);
+        trust.lose(now);
+        assert!(!trust.is_there(now + Trust::FIRST_PAUSE), "a short while changes nothing");
+        trust.gain(Ticks::LAST);
+        trust.lose(now);
+        assert!(trust.is_there(now + Trust::FIRST_PAUSE));
+    }
+
+    #[test]
+    fn only_a_companion_that_somebody_waits_for_can_starve() {
+        let well = Verdict {
+            answered: 100,
+            waited: Duration::from_micros(300),
+            asker_is_ready: false,
+            companion_is_ready: true,
+        };
+        assert!(!well.is_starved() && !well.is_over());
+        let slow = Verdict { waited: Duration::from_millis(30), ..well };
+        assert!(slow.is_starved() && !slow.is_over());
+        let stuck = Verdict { answered: 0, waited: Duration::ZERO, ..well };
+        assert!(stuck.is_starved());
+        for waiting in [&slow, &stuck] {
+            let Verdict { answered, waited, .. } = *waiting;
+            let busy = Verdict { answered, waited, asker_is_ready: true, companion_is_ready: true };
+            assert!(!busy.is_starved() && !busy.is_over());
+        }
+        let over = Verdict { companion_is_ready: false, ..stuck };
+        assert!(!over.is_starved() && over.is_over());
+    }
+
+    #[test]
+    fn ticks_become_longer_up_to_a_bound() {
+        let mut ticks = Ticks::default();
+        let first: Vec<_> = (0..6).map(|_| ticks.next().as_millis()).collect();
+        assert_eq!(first, [2, 4, 8, 16, 16, 16]);
+    }
+}
