@@ -121,7 +121,9 @@ impl Mount {
     /// The connection to the kernel broke.
     pub fn wait(mut self) -> Result<(), MountError> {
         let Some(session) = self.session.take() else { return Ok(()) };
-        session.join().map_err(|e| MountError::io("serve", self.directory(), e))
+        let ended = session.join().map_err(|e| MountError::io("serve", self.directory(), e));
+        tracing::debug!(counts = ?self.counts(), "the mount has ended");
+        ended
     }
 
     /// Makes the kernel ask again about every changing directory it knows, instead of within

@@ -35,19 +35,19 @@ impl Streak {
 pub(super) struct Ticks(Duration);
 
 impl Ticks {
-    const FIRST: Duration = Duration::from_millis(2);
+    pub(super) const FIRST: Duration = Duration::from_millis(2);
     const LAST: Duration = Duration::from_millis(16);
 
     pub(super) fn next(&mut self) -> Duration {
         let tick = self.0;
-        self.0 = (tick * 2).min(Self::LAST);
+        self.0 = (tick * 2).min(Self::LAST).max(tick);
         tick
     }
 }
 
-impl Default for Ticks {
-    fn default() -> Self {
-        Self(Self::FIRST)
+impl From<Duration> for Ticks {
+    fn from(first: Duration) -> Self {
+        Self(first)
     }
 }
 
@@ -214,7 +214,7 @@ mod tests {
 
     #[test]
     fn ticks_become_longer_up_to_a_bound() {
-        let mut ticks = Ticks::default();
+        let mut ticks = Ticks::from(Ticks::FIRST);
         let first: Vec<_> = (0..6).map(|_| ticks.next().as_millis()).collect();
         assert_eq!(first, [2, 4, 8, 16, 16, 16]);
     }

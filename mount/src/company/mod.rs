@@ -41,6 +41,7 @@ const WORTH: u32 = 8;
 
 /// The threads that answer one mount.
 pub(crate) struct Company {
+    first_tick: Duration,
     /// Threads that take an ordinary seat.
     ordinary_seats: usize,
     state: Mutex<State>,
@@ -109,6 +110,7 @@ impl Company {
         let companion = if companion { Companion::Expected } else { Companion::None };
         let state = State { asker: None, ordinary: 0, companion, trust: Trust::default() };
         Arc::new(Self {
+            first_tick: Ticks::FIRST,
             ordinary_seats: ordinary,
             state: Mutex::new(state),
             changed: Condvar::new(),
@@ -164,7 +166,7 @@ impl Company {
 
     /// Waits in an ordinary thread, while the companion gets on.
     fn stand_aside(&self, state: &mut MutexGuard<'_, State>) {
-        let mut ticks = Ticks::default();
+        let mut ticks = Ticks::from(self.first_tick);
         while self.is_called() {
             let (answered, waited) = (self.counters.accompanied.get(), state.companion.waited());
             let tick = ticks.next();
@@ -278,3 +280,6 @@ impl Drop for Seat {
         self.company.changed.notify_all();
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -62,6 +62,13 @@ impl Thread {
         }
     }
 
+    /// How many processors it may run on now.
+    #[cfg(test)]
+    pub(super) fn processors(&self) -> Option<u32> {
+        let id = Pid::from_raw(i32::try_from(self.id).ok()?);
+        sched_getaffinity(id).ok().map(|set| set.count())
+    }
+
     /// A field of `stat` after the second, which is a name in parentheses.
     fn stat_field(&self, number: usize) -> Option<Vec<u8>> {
         let text = contents(&self.stat)?;
@@ -113,4 +120,37 @@ fn contents(file: &File) -> Option<Vec<u8>> {
 
 fn number<N: std::str::FromStr>(text: &[u8]) -> Option<N> {
     std::str::from_utf8(text).ok()?.trim_end().parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_state_and_the_processor_of_a_thread_are_found() {
+        let id = gettid().as_raw_nonzero().get().unsigned_abs();
+        let thread = Thread::named(id).unwrap();
+        let allowed = sched_getaffinity(None).unwrap();
+        assert!(allowed.is_set(thread.last_processor().unwrap()));
+        assert!(thread.is_ready(), "it runs");
+        assert!(Thread::named(u32::MAX).is_none());
+    }
+
+    #[test]
+    fn a_companion_goes_where_it_may_and_nowhere_else() {
+        let Some((thread, affinity)) = make_companion() else {
+            assert_eq!(sched_getaffinity(None).unwrap().count(), 1, "the kernel has no schedstat");
+            return;
+        };
+        assert!(thread.waited().is_some());
+        assert!(!affinity.go_to(CpuSet::MAX_CPU));
+        for processor in (0..CpuSet::MAX_CPU).filter(|one| affinity.allowed.is_set(*one)) {
+            affinity.go_to(processor);
+            assert_eq!(thread.processors(), Some(1));
+            assert_eq!(rustix::thread::sched_getcpu(), processor);
+            assert!(!affinity.go_to(processor), "it is there");
+        }
+        thread.release();
+        assert_eq!(sched_getaffinity(None).unwrap(), affinity.allowed);
+    }
 }

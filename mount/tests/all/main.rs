@@ -3,6 +3,7 @@
 //! Speed is asserted as numbers of requests, which are the same on every machine, never as times.
 #![allow(clippy::disallowed_methods, clippy::print_stderr, missing_docs)]
 
+mod company;
 mod contents;
 mod fixture;
 mod kernel_cache;

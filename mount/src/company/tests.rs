@@ -1,0 +1,187 @@
+//! Threads that play the answering threads, without a mount. No tick ends unless a test wants one, so
+//! that what happens is what the threads do to each other.
+
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread::{self, JoinHandle};
+
+use rustix::thread::gettid;
+
+use super::*;
+
+const NEVER: Duration = Duration::from_secs(3600);
+
+/// A thread that answers a message each time it is told to, and says when it could read the next.
+struct Answerer {
+    messages: Option<Sender<(u32, Message)>>,
+    ready: Receiver<()>,
+    thread: JoinHandle<()>,
+}
+
+impl Answerer {
+    fn of(company: &Arc<Company>) -> Self {
+        let (messages, to_answer) = channel();
+        let (said, ready) = channel();
+        let company = company.clone();
+        let thread = thread::spawn(move || {
+            for (asker, message) in to_answer {
+                drop(company.turn(asker, message));
+                // The test may have seen enough.
+                let _ = said.send(());
+            }
+        });
+        Self { messages: Some(messages), ready, thread }
+    }
+
+    /// Has it answer; it may wait afterwards.
+    fn begin(&self, asker: u32, message: Message) {
+        self.messages.as_ref().unwrap().send((asker, message)).unwrap();
+    }
+
+    /// Waits until it can read the next message.
+    fn is_ready(&self) {
+        self.ready.recv().unwrap();
+    }
+
+    fn answer(&self, asker: u32, message: Message) {
+        self.begin(asker, message);
+        self.is_ready();
+    }
+
+    fn end(mut self) {
+        self.messages.take();
+        self.thread.join().unwrap();
+    }
+}
+
+fn company(first_tick: Duration) -> Arc<Company> {
+    let company = Company::new(1, true, Arc::default());
+    let mut company = Arc::try_unwrap(company).unwrap_or_else(|_| unreachable!());
+    company.first_tick = first_tick;
+    Arc::new(company)
+}
+
+/// A thread that only sleeps, as a program that waits for an answer does; ends with the test.
+struct Asker {
+    id: u32,
+    _lives: Sender<()>,
+}
+
+impl Asker {
+    fn new() -> Self {
+        let (lives, until) = channel::<()>();
+        let (say, said) = channel();
+        thread::spawn(move || {
+            say.send(gettid().as_raw_nonzero().get().unsigned_abs()).unwrap();
+            let _ = until.recv();
+        });
+        Self { id: said.recv().unwrap(), _lives: lives }
+    }
+}
+
+/// An ordinary thread that stands aside for a companion that is called.
+fn called(company: &Arc<Company>, asker: u32) -> (Answerer, Answerer) {
+    let ordinary = Answerer::of(company);
+    ordinary.answer(asker, Message::Short);
+    let companion = Answerer::of(company);
+    companion.begin(asker, Message::Short);
+    for _ in 2..WORTH {
+        ordinary.answer(asker, Message::Short);
+    }
+    ordinary.begin(asker, Message::Short);
+    companion.is_ready();
+    assert_eq!(company.asker.load(Ordering::Acquire), asker);
+    (ordinary, companion)
+}
+
+#[test]
+fn a_program_that_asks_on_and_on_gets_the_companion() {
+    let (company, asker) = (company(NEVER), Asker::new());
+    let (ordinary, companion) = called(&company, asker.id);
+    for _ in 0..100 {
+        companion.answer(asker.id, Message::Short);
+    }
+    assert_eq!(company.counters.accompanied.get(), 101);
+    assert!(company.is_called());
+    // Without a companion the others answer.
+    companion.end();
+    ordinary.is_ready();
+    for _ in 0..2 * WORTH {
+        ordinary.answer(asker.id, Message::Short);
+    }
+    assert!(!company.is_called());
+    ordinary.end();
+}
+
+#[test]
+fn another_program_or_a_long_answer_ends_it() {
+    let asker = Asker::new();
+    for (other, message) in [(1, Message::Short), (asker.id, Message::Long), (0, Message::Short)] {
+        let company = company(NEVER);
+        let (ordinary, companion) = called(&company, asker.id);
+        companion.begin(other, message);
+        ordinary.is_ready();
+        assert!(!company.is_called());
+        // The companion waits for a call that does not come.
+        ordinary.end();
+        companion.is_ready();
+        companion.end();
+    }
+}
+
+#[test]
+fn programs_in_turn_and_long_answers_do_not_begin_it() {
+    let (company, asker) = (company(NEVER), Asker::new());
+    let ordinary = Answerer::of(&company);
+    for round in 0..4 * WORTH {
+        ordinary.answer(asker.id, Message::Long);
+        ordinary.answer(0, Message::Short);
+        ordinary.answer(1 + round % 2, Message::Short);
+        assert!(!company.is_called());
+    }
+    ordinary.end();
+}
+
+#[test]
+fn ordinary_threads_answer_again_when_nobody_asks() {
+    let (company, asker) = (company(Duration::from_millis(1)), Asker::new());
+    let ordinary = Answerer::of(&company);
+    // There never is a second thread here, so each call ends at the first tick.
+    for _ in 0..3 * WORTH {
+        ordinary.answer(asker.id, Message::Short);
+    }
+    assert!(!company.is_called());
+    assert_eq!(company.counters.accompanied.get(), 0);
+    ordinary.end();
+}
+
+#[test]
+fn a_companion_that_waits_without_end_is_not_left_alone() {
+    let (company, asker) = (company(NEVER), Asker::new());
+    let ordinary = Answerer::of(&company);
+    ordinary.answer(asker.id, Message::Short);
+    let companion = Answerer::of(&company);
+    companion.begin(asker.id, Message::Short);
+    ordinary.end();
+    companion.is_ready();
+    companion.end();
+}
+
+#[test]
+fn the_companion_stays_on_a_processor_while_it_is_called() {
+    let (company, asker) = (company(NEVER), Asker::new());
+    let (ordinary, companion) = called(&company, asker.id);
+    {
+        let state = company.state.lock();
+        let thread = state.companion.seated().expect("there are two processors, and schedstat");
+        assert!(thread.waited().is_some());
+        assert_eq!(thread.processors(), Some(1));
+    }
+    companion.begin(asker.id, Message::Long);
+    ordinary.is_ready();
+    {
+        let state = company.state.lock();
+        assert!(state.companion.seated().unwrap().processors().unwrap() > 1);
+    }
+    ordinary.end();
+    companion.end();
+}
