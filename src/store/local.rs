@@ -147,17 +147,32 @@ impl LocalStore {
     /// # Errors
     /// When a directory cannot be read.
     pub(crate) fn expect_many_reads(&self) -> Result<(), StoreError> {
+        if self.look_for_own()? {
+            self.packs.index(&self.dir)?;
+        }
+        Ok(())
+    }
+
+    /// Finds out what has a file of its own; `false` when that is too much to be kept in memory.
+    ///
+    /// # Errors
+    /// When a directory cannot be read.
+    pub(crate) fn look_for_own(&self) -> Result<bool, StoreError> {
         let mut own = HashSet::default();
         for prefix in 0..=u8::MAX {
             let Some((_, names)) = self.names_with_prefix(prefix)? else { continue };
             own.extend(names.into_iter().map(|(hash, _)| hash));
             if own.len() > MOST_OWN {
-                return Ok(());
+                return Ok(false);
             }
         }
-        self.packs.index(&self.dir)?;
         *self.own.write() = Some(own);
-        Ok(())
+        Ok(true)
+    }
+
+    /// Whether an object is known to have no file of its own.
+    pub(crate) fn has_no_own(&self, hash: &ContentHash) -> bool {
+        self.own.read().as_ref().is_some_and(|own| !own.contains(hash))
     }
 
     /// What has files of its own is about to change.

@@ -6,24 +6,19 @@
 //! from the leaves up, so that a tree which names another one twice sixty levels deep costs sixty
 //! additions. Hashes are checked before a list is believed, so there are no cycles.
 
-use std::cell::RefCell;
-use std::cmp::Reverse;
 use std::collections::HashMap;
 
 use foldhash::fast::RandomState;
 use rayon::prelude::*;
 
 use super::VerifyError;
+use super::contents::{self, check_cancelled};
 use crate::object::{ContentHash, DecodeError, LinkGroups, Node as EntryNode, RootTree, Tree};
-use crate::progress::{Amount, Progress, Stage};
-use crate::store::{LocalStore, MAX_TREE_BYTES, ObjectSource, StoreError, Transfer};
+use crate::progress::{Progress, Stage};
+use crate::store::{LocalStore, MAX_TREE_BYTES, ObjectSource, StoreError};
 
 /// So many lists are read and held in memory at once.
 const LISTS_AT_ONCE: usize = 1024;
-/// Files are given to threads in runs of at most so many.
-const FILES_AT_ONCE: usize = 32;
-/// From this length on, a file is worth a thought about when it is read.
-const LONG_BYTES: u64 = 1 << 20;
 
 /// Index of an object in the graph.
 pub(super) type NodeId = u32;
@@ -203,24 +198,10 @@ impl Graph {
                 }
             }
         }
-        let sizes = unread_files.iter().map(|id| match self.node(*id).role {
-            Role::File { size } => size,
-            _ => 0,
-        });
-        let bytes = sizes.fold(0, u64::saturating_add);
-        let expected = Amount { entries: unread_files.len() as u64, bytes };
-        reading.progress.begin(Stage::ReadContents, Some(expected));
-        let long = self.long_ones_first(&mut unread_files);
-        let read: Vec<_> = reading.pool.install(|| {
-            let (long, others) = unread_files.split_at(long);
-            let long = long.par_iter().with_max_len(1);
-            let files = long.chain(others.par_iter().with_max_len(FILES_AT_ONCE));
-            files.map(|id| self.read_file(*id, reading)).collect::<Result<_, _>>()
-        })?;
-        for (id, (bytes, damage)) in unread_files.into_iter().zip(read) {
-            self.nodes[id as usize].bytes = bytes;
-            if let Some(damage) = damage {
-                self.damage.insert(id, damage);
+        for found in contents::read(self, unread_files, reading)? {
+            self.nodes[found.id as usize].bytes = found.bytes;
+            if let Some(damage) = found.damage {
+                self.damage.insert(found.id, damage);
             }
         }
         for root in roots {
@@ -230,18 +211,6 @@ impl Graph {
         }
         debug_assert!(self.lists[first_list..].iter().all(|list| list.is_settled));
         Ok(())
-    }
-
-    /// So that no thread begins with the longest file when the others have nothing left to do. All others
-    /// stay in the order of the lists, which is about the order in which they lie on the disk. Tells how
-    /// many are long.
-    fn long_ones_first(&self, files: &mut [NodeId]) -> usize {
-        let long_bytes = |id: &NodeId| match self.node(*id).role {
-            Role::File { size } if size >= LONG_BYTES => size,
-            _ => 0,
-        };
-        files.sort_by_key(|id| Reverse(long_bytes(id)));
-        files.partition_point(|id| long_bytes(id) > 0)
     }
 
     /// The node of an object in a role; a new one is put into `unread`.
@@ -353,41 +322,10 @@ impl Graph {
             _ => None,
         }
     }
-
-    fn read_file(&self, id: NodeId, reading: &Reading<'_>) -> Result<ReadContents, VerifyError> {
-        thread_local! {
-            static BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
-        }
-        let Node { hash, role, .. } = self.node(id);
-        let Role::File { size: expected } = *role else { return Ok((None, None)) };
-        check_cancelled(reading)?;
-        let object = match reading.store.open_object(hash) {
-            Ok(object) => object,
-            Err(error) => return Ok((None, Some(Damage::of(error)))),
-        };
-        let size = object.size();
-        // Not read: it could claim to have more bytes than anybody can hash.
-        if size > expected {
-            return Ok((None, Some(Damage::of(object.corrupt()))));
-        }
-        let verified = BUFFER.with_borrow_mut(|buffer| {
-            let mut transfer = Transfer::new(buffer, reading.progress);
-            let verified = object.verify(&mut transfer);
-            transfer.finish(size);
-            verified
-        });
-        let damage = match verified {
-            Err(StoreError::Cancelled) => return Err(VerifyError::Cancelled),
-            Err(error) => Some(Damage::of(error)),
-            Ok(()) if size != expected => Some(Damage::WrongSize { actual: size }),
-            Ok(()) => None,
-        };
-        Ok((Some(size), damage))
-    }
 }
 
 impl Damage {
-    fn of(error: StoreError) -> Self {
+    pub(super) fn of(error: StoreError) -> Self {
         match error {
             StoreError::Missing { .. } => Self::Missing,
             StoreError::Corrupt { reason, .. } => Self::Corrupt(reason),
@@ -404,13 +342,6 @@ fn undecodable(kind: &str, error: &DecodeError) -> String {
     };
     format!("it is not a valid {kind}: {error}{advice}")
 }
-
-fn check_cancelled(reading: &Reading<'_>) -> Result<(), VerifyError> {
-    if reading.progress.is_cancelled() { Err(VerifyError::Cancelled) } else { Ok(()) }
-}
-
-/// Length of an object with contents, and what is wrong with it.
-type ReadContents = (Option<u64>, Option<Damage>);
 
 struct ReadList {
     bytes: Option<u64>,

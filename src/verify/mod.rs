@@ -7,6 +7,7 @@
 //! objects are read in parallel. Where one sound Merkle root is known from elsewhere
 //! ([`VerifyOptions::expected_root`]), it vouches for every name, attribute and byte below it.
 
+mod contents;
 mod graph;
 mod locate;
 mod manifests;

@@ -23,8 +23,8 @@ pub struct Verifier<'a> {
     options: VerifyOptions<'a>,
     pool: rayon::ThreadPool,
     graph: Graph,
-    /// Packs with an index that was changed.
-    damaged_packs: Vec<PathBuf>,
+    /// Packs with an index that was changed, once that was looked for.
+    damaged_packs: Option<Vec<PathBuf>>,
     _lock: Option<StoreLock>,
 }
 
@@ -52,15 +52,10 @@ impl<'a> Verifier<'a> {
                 None
             }
         };
-        if let Err(error) = store.expect_many_reads() {
+        if let Err(error) = store.look_for_own() {
             tracing::debug!("each object is looked for: {error}");
         }
-        let damaged_packs = store.packs_with_damaged_index().unwrap_or_else(|error| {
-            // Whatever it keeps from being read is found missing.
-            tracing::warn!("{error}");
-            Vec::new()
-        });
-        Ok(Self { store, options, pool, graph: Graph::default(), damaged_packs, _lock: lock })
+        Ok(Self { store, options, pool, graph: Graph::default(), damaged_packs: None, _lock: lock })
     }
 
     /// Different objects that were read so far, for all sessions together.
@@ -84,7 +79,19 @@ impl<'a> Verifier<'a> {
         let roots: Vec<_> = described().map(|description| description.merkle_root).collect();
         let reading =
             Reading { store: self.store, pool: &self.pool, progress: self.options.progress };
-        if let Err(error) = self.graph.add_roots(&roots, &reading) {
+        let damaged_packs = &mut self.damaged_packs;
+        let look_for_damaged_packs = || {
+            damaged_packs.get_or_insert_with(|| {
+                self.store.packs_with_damaged_index().unwrap_or_else(|error| {
+                    // Whatever it keeps from being read is found missing.
+                    tracing::warn!("{error}");
+                    Vec::new()
+                })
+            });
+        };
+        let add_roots = || self.graph.add_roots(&roots, &reading);
+        let (added, ()) = self.pool.join(add_roots, look_for_damaged_packs);
+        if let Err(error) = added {
             // Half-read, it would pass for checked.
             self.graph = Graph::default();
             return Err(error);
@@ -110,7 +117,7 @@ impl<'a> Verifier<'a> {
                 snapshot.ok = false;
             }
         }
-        let packs = self.damaged_packs.iter().cloned();
+        let packs = self.damaged_packs.iter().flatten().cloned();
         problems.extend(packs.map(|on_disk| Problem::CorruptPack { on_disk }));
         if let Some(expected) = self.options.expected_root.filter(|root| !roots.contains(root)) {
             problems.push(Problem::MerkleMismatch { snapshot: None, expected, found: None });

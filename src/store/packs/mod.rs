@@ -19,6 +19,7 @@
 //!   on. Who has no lock looks again when it does not find an object.
 
 mod format;
+mod in_order;
 mod of_store;
 mod pack;
 mod packer;
@@ -37,6 +38,7 @@ use foldhash::fast::RandomState;
 use parking_lot::RwLock;
 
 pub(crate) use format::{Entry, Span};
+pub(crate) use in_order::runs;
 pub(crate) use pack::Pack;
 pub(crate) use packer::Packer;
 pub(crate) use rewrite::{Rewrite, SMALL_PACK_BYTES};
@@ -225,6 +227,11 @@ impl Packs {
         (known.table, known.is_table_tried) = (None, false);
         known.packs.retain(|other| other.name() != pack.name());
         known.unreadable.push(pack.name().into());
+    }
+
+    /// Whether something was dropped.
+    fn has_dropped(&self) -> bool {
+        !self.known.read().dropped.is_empty()
     }
 
     /// What was dropped, by the names of the packs.

@@ -22,6 +22,16 @@ impl LocalStore {
         self.packs().all(self.dir())
     }
 
+    /// The packs of which most objects may be read in the order in which they lie, the newest first, as
+    /// somebody who asks for each would find them: none while some objects count as not being there.
+    ///
+    /// # Errors
+    /// When they cannot be listed.
+    pub(crate) fn packs_to_read_in_order(&self) -> Result<Vec<Arc<Pack>>, StoreError> {
+        let packs = self.all_packs()?;
+        Ok(if self.packs().has_dropped() { Vec::new() } else { packs })
+    }
+
     /// Packs whose index was changed.
     ///
     /// # Errors

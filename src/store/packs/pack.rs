@@ -16,9 +16,9 @@ use crate::sys::{self, Dir, FileKind, FileTime, IoContext};
 /// An open pack. Only its fan-out is kept in memory; entries are read as they are asked for.
 #[derive(Debug)]
 pub(crate) struct Pack {
-    file: File,
+    pub(super) file: File,
     name: Box<[u8]>,
-    path: PathBuf,
+    pub(super) path: PathBuf,
     trailer: Trailer,
     fan_out: Box<[u32]>,
     bytes: u64,
@@ -87,7 +87,7 @@ impl Pack {
     }
 
     /// Number of objects.
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.trailer.count as usize
     }
 

@@ -1,0 +1,102 @@
+//! Reading much of a pack: objects in the order in which they lie, many with one call.
+
+use std::ops::Range;
+
+use super::{Entry, Pack};
+use crate::store::StoreError;
+use crate::sys::{self, IoContext};
+
+/// So much is read at once, in bytes.
+const RUN_BYTES: u64 = 1024 * 1024;
+/// Bytes that are read though nobody wants them, rather than to read once more.
+const MOST_BETWEEN: u64 = 16 * 1024;
+
+/// Sorts objects of one pack by their place, and tells which are best read with one call.
+pub(crate) fn runs<T: Send>(wanted: &mut [(Entry, T)]) -> Vec<Range<usize>> {
+    wanted.sort_unstable_by_key(|(entry, _)| entry.span.offset);
+    let mut runs: Vec<Range<usize>> = Vec::new();
+    let (mut begin, mut end) = (0, 0);
+    for (index, (Entry { span, .. }, _)) in wanted.iter().enumerate() {
+        let next = span.offset + span.len();
+        match runs.last_mut() {
+            Some(run) if span.offset <= end + MOST_BETWEEN && next <= begin + RUN_BYTES => {
+                run.end = index + 1;
+            }
+            _ => {
+                begin = span.offset;
+                runs.push(index..index + 1);
+            }
+        }
+        end = next;
+    }
+    runs
+}
+
+impl Pack {
+    /// Reads one of the [`runs`], and gives each object with its bytes, which are not checked: fewer than
+    /// its length where the pack was cut short.
+    ///
+    /// # Errors
+    /// A failed read.
+    pub(crate) fn read_run<T>(
+        &self,
+        run: &[(Entry, T)],
+        buffer: &mut Vec<u8>,
+        mut each: impl FnMut(&Entry, &T, &[u8]),
+    ) -> Result<(), StoreError> {
+        let Some((first, _)) = run.first() else { return Ok(()) };
+        let begin = first.span.offset;
+        let range_of = |entry: &Entry| {
+            let start = (entry.span.offset - begin) as usize;
+            start..start + entry.span.len as usize
+        };
+        let end = run.iter().map(|(entry, _)| range_of(entry).end).max().unwrap_or(0);
+        if buffer.len() < end {
+            buffer.resize(end, 0);
+        }
+        let read =
+            sys::read_full_at(&self.file, &mut buffer[..end], begin).at("read", &self.path)?;
+        for (entry, what) in run {
+            let range = range_of(entry);
+            each(entry, what, &buffer[range.start.min(read)..range.end.min(read)]);
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::object::ContentHash;
+    use crate::store::packs::Span;
+
+    fn entry(offset: u64, len: u32) -> (Entry, ()) {
+        (Entry { hash: ContentHash::of(&offset.to_le_bytes()), span: Span { offset, len } }, ())
+    }
+
+    #[test]
+    fn neighbours_are_read_with_one_call_up_to_a_length() {
+        let far = RUN_BYTES * 10;
+        let mut wanted = [
+            entry(far, 5),
+            entry(100, 10),
+            entry(146, 20),
+            entry(166 + MOST_BETWEEN, 1),
+            entry(168 + 2 * MOST_BETWEEN, 1),
+            entry(far + RUN_BYTES - 1, 1),
+            entry(far + RUN_BYTES, 7),
+        ];
+        assert_eq!(runs(&mut wanted), [0..3, 3..4, 4..5, 5..7]);
+        assert!(wanted.is_sorted_by_key(|(entry, ())| entry.span.offset));
+        let mut long: Vec<_> =
+            (0..100).map(|number| entry(number * 128 * 1024, 128 * 1024)).collect();
+        let runs = runs(&mut long);
+        assert_eq!(runs.len(), 13);
+        assert!(runs.iter().all(|run| run.len() <= 8));
+    }
+
+    #[test]
+    fn nothing_is_nothing() {
+        assert!(runs::<()>(&mut []).is_empty());
+    }
+}

@@ -1,0 +1,219 @@
+//! Reading the contents of files, each once.
+//!
+//! What lies in a pack is read in the order in which it lies, many files with one call: for small files,
+//! the calls take nearly as long as the hashing. Whatever is not what it should be then, or is not
+//! found so, is read by itself, in the way in which a restore would read it.
+
+use std::cell::RefCell;
+use std::cmp::Reverse;
+use std::ops::Range;
+use std::sync::Arc;
+
+use rayon::prelude::*;
+
+use super::VerifyError;
+use super::graph::{Damage, Graph, Node, NodeId, Reading, Role};
+use crate::object::ContentHash;
+use crate::progress::{Amount, Stage};
+use crate::store::{Pack, PackEntry, StoreError, Transfer, runs};
+
+/// Files are given to threads in runs of so many.
+const FILES_AT_ONCE: usize = 32;
+/// From this length on, a file is worth a thought about when it is read.
+const LONG_BYTES: u64 = 1 << 20;
+/// Packs are read in order for so many files in a thousand of what they hold.
+const WORTH_READING_IN_ORDER: usize = 100;
+
+thread_local! {
+    static BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Contents of a file that a tree says has `size` bytes.
+#[derive(Clone, Copy)]
+struct Wanted {
+    id: NodeId,
+    hash: ContentHash,
+    size: u64,
+}
+
+/// What was found of one file.
+pub(super) struct Found {
+    pub(super) id: NodeId,
+    /// Its length; `None` when there was nothing to read.
+    pub(super) bytes: Option<u64>,
+    pub(super) damage: Option<Damage>,
+}
+
+/// What one thread does at a time.
+enum Job<'a> {
+    Files(&'a [NodeId]),
+    Run(&'a Pack, &'a [(PackEntry, NodeId)]),
+}
+
+/// Reads the contents of files of the graph.
+///
+/// # Errors
+/// Cancelled.
+pub(super) fn read(
+    graph: &Graph,
+    mut files: Vec<NodeId>,
+    reading: &Reading<'_>,
+) -> Result<Vec<Found>, VerifyError> {
+    let bytes = files.iter().map(|id| wanted(graph, *id).size).fold(0, u64::saturating_add);
+    let expected = Amount { entries: files.len() as u64, bytes };
+    reading.progress.begin(Stage::ReadContents, Some(expected));
+    reading.pool.install(|| {
+        let packed = take_packed(graph, &mut files, reading);
+        let long = long_ones_first(graph, &mut files);
+        let (long, others) = files.split_at(long);
+        let jobs: Vec<_> = long
+            .chunks(1)
+            .map(Job::Files)
+            .chain(packed.iter().flat_map(|(pack, wanted, runs)| {
+                runs.iter().map(|run| Job::Run(pack, &wanted[run.clone()]))
+            }))
+            .chain(others.chunks(FILES_AT_ONCE).map(Job::Files))
+            .collect();
+        let found: Vec<_> = jobs
+            .par_iter()
+            .with_max_len(1)
+            .map(|job| match job {
+                Job::Files(files) => read_files(graph, files, reading),
+                Job::Run(pack, run) => read_run(graph, pack, run, reading),
+            })
+            .collect::<Result<_, _>>()?;
+        Ok(found.into_iter().flatten().collect())
+    })
+}
+
+/// Objects of a pack, and which of them are read together.
+type InOrder = (Arc<Pack>, Vec<(PackEntry, NodeId)>, Vec<Range<usize>>);
+
+/// Takes out of `files` what is best read in the order of its pack. The index of a pack is held only
+/// while it is looked through.
+fn take_packed(graph: &Graph, files: &mut Vec<NodeId>, reading: &Reading<'_>) -> Vec<InOrder> {
+    let packs = match reading.store.packs_to_read_in_order() {
+        Ok(packs) => packs,
+        Err(error) => {
+            tracing::debug!("reading one object after the other: {error}");
+            return Vec::new();
+        }
+    };
+    let mut is_wanted = vec![false; graph.len()];
+    let mut left = files.len();
+    files.iter().for_each(|id| is_wanted[*id as usize] = true);
+    let mut taken = Vec::new();
+    for pack in packs {
+        if left.saturating_mul(1000) < pack.len().saturating_mul(WORTH_READING_IN_ORDER) {
+            continue;
+        }
+        // What is wrong with an index is reported elsewhere.
+        let Ok(entries) = pack.entries() else { continue };
+        let mut wanted: Vec<_> = entries
+            .into_par_iter()
+            .filter_map(|entry| {
+                let id = graph.id(entry.hash, Role::File { size: entry.size() })?;
+                let is_here = is_wanted[id as usize] && reading.store.has_no_own(&entry.hash);
+                is_here.then_some((entry, id))
+            })
+            .collect();
+        wanted.iter().for_each(|(_, id)| is_wanted[*id as usize] = false);
+        left -= wanted.len();
+        let runs = runs(&mut wanted);
+        taken.push((pack, wanted, runs));
+    }
+    files.retain(|id| is_wanted[*id as usize]);
+    taken
+}
+
+/// So that no thread begins with the longest file when the others have nothing left to do. All others
+/// stay in the order of the lists, which is about the order in which they lie on the disk. Tells how
+/// many are long.
+fn long_ones_first(graph: &Graph, files: &mut [NodeId]) -> usize {
+    let long_bytes = |id: &NodeId| match wanted(graph, *id).size {
+        size if size >= LONG_BYTES => size,
+        _ => 0,
+    };
+    files.sort_by_key(|id| Reverse(long_bytes(id)));
+    files.partition_point(|id| long_bytes(id) > 0)
+}
+
+fn wanted(graph: &Graph, id: NodeId) -> Wanted {
+    let Node { hash, role, .. } = *graph.node(id);
+    let size = match role {
+        Role::File { size } => size,
+        _ => 0,
+    };
+    Wanted { id, hash, size }
+}
+
+fn read_run(
+    graph: &Graph,
+    pack: &Pack,
+    run: &[(PackEntry, NodeId)],
+    reading: &Reading<'_>,
+) -> Result<Vec<Found>, VerifyError> {
+    check_cancelled(reading)?;
+    let mut found = Vec::with_capacity(run.len());
+    let mut doubtful = Vec::new();
+    let (mut objects, mut bytes) = (0, 0);
+    let read = BUFFER.with_borrow_mut(|buffer| {
+        pack.read_run(run, buffer, |entry, id, contents| {
+            if ContentHash::of(contents) == entry.hash {
+                (objects, bytes) = (objects + 1, bytes + entry.size());
+                found.push(Found { id: *id, bytes: Some(entry.size()), damage: None });
+            } else {
+                doubtful.push(*id);
+            }
+        })
+    });
+    reading.progress.advance(objects, bytes);
+    match read {
+        Ok(()) => found.extend(read_files(graph, &doubtful, reading)?),
+        Err(error) => {
+            tracing::debug!("reading one object after the other: {error}");
+            let ids: Vec<_> = run.iter().map(|(_, id)| *id).collect();
+            found.extend(read_files(graph, &ids, reading)?);
+        }
+    }
+    Ok(found)
+}
+
+fn read_files(
+    graph: &Graph,
+    files: &[NodeId],
+    reading: &Reading<'_>,
+) -> Result<Vec<Found>, VerifyError> {
+    files.iter().map(|id| read_file(wanted(graph, *id), reading)).collect()
+}
+
+fn read_file(wanted: Wanted, reading: &Reading<'_>) -> Result<Found, VerifyError> {
+    check_cancelled(reading)?;
+    let Wanted { id, hash, size: expected } = wanted;
+    let object = match reading.store.open_object(&hash) {
+        Ok(object) => object,
+        Err(error) => return Ok(Found { id, bytes: None, damage: Some(Damage::of(error)) }),
+    };
+    let size = object.size();
+    // Not read: it could claim to have more bytes than anybody can hash.
+    if size > expected {
+        return Ok(Found { id, bytes: None, damage: Some(Damage::of(object.corrupt())) });
+    }
+    let verified = BUFFER.with_borrow_mut(|buffer| {
+        let mut transfer = Transfer::new(buffer, reading.progress);
+        let verified = object.verify(&mut transfer);
+        transfer.finish(size);
+        verified
+    });
+    let damage = match verified {
+        Err(StoreError::Cancelled) => return Err(VerifyError::Cancelled),
+        Err(error) => Some(Damage::of(error)),
+        Ok(()) if size != expected => Some(Damage::WrongSize { actual: size }),
+        Ok(()) => None,
+    };
+    Ok(Found { id, bytes: Some(size), damage })
+}
+
+pub(super) fn check_cancelled(reading: &Reading<'_>) -> Result<(), VerifyError> {
+    if reading.progress.is_cancelled() { Err(VerifyError::Cancelled) } else { Ok(()) }
+}
