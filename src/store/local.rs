@@ -22,7 +22,7 @@ use crate::sys::{self, Dir, EarlyFlush, FileKind, FileTime, IoContext, Stat, Tem
 pub(super) const OBJECT_MODE: u16 = 0o400;
 
 /// Objects with files of their own that are kept in mind at the most, 33 bytes each.
-const MOST_OWN: usize = 1 << 18;
+pub(crate) const MOST_OWN: usize = 1 << 18;
 
 /// Names in a fan-out directory, with the hashes that they are part of.
 type ObjectNames = Vec<(ContentHash, Box<[u8]>)>;
@@ -147,22 +147,22 @@ impl LocalStore {
     /// # Errors
     /// When a directory cannot be read.
     pub(crate) fn expect_many_reads(&self) -> Result<(), StoreError> {
-        if self.look_for_own()? {
+        if self.look_for_own(MOST_OWN)? {
             self.packs.index(&self.dir)?;
         }
         Ok(())
     }
 
-    /// Finds out what has a file of its own; `false` when that is too much to be kept in memory.
+    /// Finds out what has a file of its own; `false` when that is more than `most`.
     ///
     /// # Errors
     /// When a directory cannot be read.
-    pub(crate) fn look_for_own(&self) -> Result<bool, StoreError> {
+    pub(crate) fn look_for_own(&self, most: usize) -> Result<bool, StoreError> {
         let mut own = HashSet::default();
         for prefix in 0..=u8::MAX {
             let Some((_, names)) = self.names_with_prefix(prefix)? else { continue };
             own.extend(names.into_iter().map(|(hash, _)| hash));
-            if own.len() > MOST_OWN {
+            if own.len() > most {
                 return Ok(false);
             }
         }
@@ -175,7 +175,7 @@ impl LocalStore {
         self.own.read().as_ref().is_some_and(|own| !own.contains(hash))
     }
 
-    /// What has files of its own is about to change.
+    /// What has files of its own is about to change, or may change from now on.
     pub(super) fn own_changes(&self) {
         if self.own.read().is_some() {
             *self.own.write() = None;
@@ -284,7 +284,9 @@ impl LocalStore {
     ) -> Result<bool, StoreError> {
         let name = relative_name(hash);
         self.ensure_prefix(hash)?;
-        self.own_changes();
+        if let Some(own) = &mut *self.own.write() {
+            own.insert(*hash);
+        }
         if temp.persist(&self.dir, &name)? {
             return Ok(true);
         }
@@ -427,7 +429,7 @@ impl ObjectSource for LocalStore {
 
 impl ObjectStore for LocalStore {
     fn contains(&self, hash: &ContentHash, size: u64) -> Result<bool, StoreError> {
-        if self.has_own(hash, size)? {
+        if !self.has_no_own(hash) && self.has_own(hash, size)? {
             return Ok(true);
         }
         match self.packs.find(&self.dir, hash, false) {

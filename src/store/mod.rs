@@ -38,6 +38,7 @@ use crate::sys;
 pub use guard::StoreLock;
 pub use import::{ImportError, Imported};
 pub(crate) use import::{hash_file, hash_object};
+pub(crate) use local::MOST_OWN;
 pub use local::{FoundObject, LocalStore};
 pub use memory::MemoryStore;
 pub use object_file::ObjectFile;

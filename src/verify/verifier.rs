@@ -11,7 +11,7 @@ use super::{VerifyError, VerifyOptions};
 use crate::path_text::{Shown, to_path};
 use crate::progress::wait_for;
 use crate::snapshot::{SessionDir, Totals};
-use crate::store::{LocalStore, StoreLock};
+use crate::store::{LocalStore, MOST_OWN, StoreLock};
 
 /// Verifies any number of sessions that share a store, reading each object once.
 ///
@@ -52,7 +52,7 @@ impl<'a> Verifier<'a> {
                 None
             }
         };
-        if let Err(error) = store.look_for_own() {
+        if let Err(error) = store.look_for_own(MOST_OWN) {
             tracing::debug!("each object is looked for: {error}");
         }
         Ok(Self { store, options, pool, graph: Graph::default(), damaged_packs: None, _lock: lock })

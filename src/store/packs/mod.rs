@@ -18,6 +18,7 @@
 //! - Who takes the store's lock looks which packs there are: nothing that was removed before is counted
 //!   on. Who has no lock looks again when it does not find an object.
 
+mod filter;
 mod format;
 mod in_order;
 mod of_store;

@@ -3,9 +3,12 @@
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use rustix::io::Errno;
 
+use super::filter::Filter;
 use super::format::{
     ENTRY_BYTES, Entry, HEADER_BYTES, Span, TRAILER_BYTES, Trailer, header, is_newer, slot_of,
 };
@@ -13,7 +16,12 @@ use crate::object::ContentHash;
 use crate::store::{FoundObject, StoreError};
 use crate::sys::{self, Dir, FileKind, FileTime, IoContext};
 
-/// An open pack. Only its fan-out is kept in memory; entries are read as they are asked for.
+/// A pack that was asked for this part of its objects is worth a filter: to read the whole index takes as
+/// long as that many questions.
+const QUESTIONS_PER_FILTER: usize = 16;
+
+/// An open pack. Only its fan-out is kept in memory, and a filter once it is asked often; entries are
+/// read as they are asked for.
 #[derive(Debug)]
 pub(crate) struct Pack {
     pub(super) file: File,
@@ -23,6 +31,10 @@ pub(crate) struct Pack {
     fan_out: Box<[u32]>,
     bytes: u64,
     stored_at: FileTime,
+    /// How often it was asked for an object.
+    questions: AtomicUsize,
+    /// `None` inside: the index cannot be believed.
+    filter: OnceLock<Option<Filter>>,
 }
 
 impl Pack {
@@ -64,7 +76,17 @@ impl Pack {
         sys::read_full_at(&file, &mut fan_out, trailer.index_at).at("read", &path)?;
         let fan_out = trailer.fan_out(&fan_out).map_err(corrupt)?;
         let (bytes, stored_at) = (stat.size, stat.ctime);
-        Ok(Self { file, name: name.into(), path, trailer, fan_out, bytes, stored_at })
+        Ok(Self {
+            file,
+            name: name.into(),
+            path,
+            trailer,
+            fan_out,
+            bytes,
+            stored_at,
+            questions: AtomicUsize::new(0),
+            filter: OnceLock::new(),
+        })
     }
 
     /// Its name among the packs.
@@ -96,6 +118,9 @@ impl Pack {
     /// # Errors
     /// A failed read, or an entry that cannot be one.
     pub(super) fn find(&self, hash: &ContentHash) -> Result<Option<Span>, StoreError> {
+        if self.filter().is_some_and(|filter| !filter.may_have(hash)) {
+            return Ok(None);
+        }
         let slot = slot_of(hash, self.trailer.bits) as usize;
         // The fan-out has one end for each value of the bits, and they do not go down.
         let start = if slot == 0 { 0 } else { self.fan_out[slot - 1] };
@@ -118,6 +143,16 @@ impl Pack {
             Some(entry) => self.checked(entry).map(|entry| Some(entry.span)),
             None => Ok(None),
         }
+    }
+
+    /// The filter, made when it is time.
+    fn filter(&self) -> Option<&Filter> {
+        let made = self.filter.get().or_else(|| {
+            let questions = self.questions.fetch_add(1, Relaxed);
+            (questions > self.len() / QUESTIONS_PER_FILTER)
+                .then(|| self.filter.get_or_init(|| Some(Filter::of(&self.entries().ok()?))))
+        });
+        made?.as_ref()
     }
 
     /// Reads the bytes of an object, which are not checked yet.

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::collections::hash_map::Entry as MapEntry;
 use std::fs::File;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use foldhash::fast::RandomState;
 use parking_lot::{Condvar, Mutex};
@@ -24,8 +25,39 @@ pub(crate) struct Packer<'s> {
     lock: &'s StoreLock,
     limits: Limits,
     few_objects: usize,
+    own: OwnObjects<'s>,
     state: Mutex<State<'s>>,
     written: Condvar,
+}
+
+/// Saves the look for a file of its own for each new object. What others store meanwhile may come into
+/// the store twice, and nothing is removed as long as somebody has the lock.
+#[derive(Debug)]
+struct OwnObjects<'s> {
+    store: &'s LocalStore,
+    /// Objects that were looked for.
+    looks: AtomicUsize,
+}
+
+impl OwnObjects<'_> {
+    /// So many looks take as long as to list the files of [`MOST`](Self::MOST) objects.
+    const LOOKS: usize = 2048;
+    const MOST: usize = 16 * 1024;
+
+    /// An object is about to be looked for.
+    fn look(&self) {
+        if self.looks.fetch_add(1, Relaxed) == Self::LOOKS
+            && let Err(error) = self.store.look_for_own(Self::MOST)
+        {
+            tracing::debug!("each object is looked for: {error}");
+        }
+    }
+}
+
+impl Drop for OwnObjects<'_> {
+    fn drop(&mut self) {
+        self.store.own_changes();
+    }
 }
 
 #[derive(Debug)]
@@ -73,7 +105,9 @@ impl<'s> Packer<'s> {
             spare: Vec::new(),
             is_broken: false,
         };
-        Self { store, lock, limits, few_objects, state: Mutex::new(state), written: Condvar::new() }
+        let own = OwnObjects { store, looks: AtomicUsize::new(0) };
+        let (state, written) = (Mutex::new(state), Condvar::new());
+        Self { store, lock, limits, few_objects, own, state, written }
     }
 
     /// Makes all objects part of the store. They are not durable before [`LocalStore::sync`].
@@ -188,8 +222,11 @@ impl ObjectSource for Packer<'_> {
 
 impl ObjectStore for Packer<'_> {
     fn contains(&self, hash: &ContentHash, size: u64) -> Result<bool, StoreError> {
-        let is_pending = self.state.lock().pending.contains_key(hash);
-        Ok(is_pending || self.store.contains(hash, size)?)
+        if self.state.lock().pending.contains_key(hash) {
+            return Ok(true);
+        }
+        self.own.look();
+        self.store.contains(hash, size)
     }
 
     fn write(&self, bytes: &[u8]) -> Result<Stored, StoreError> {
