@@ -139,7 +139,7 @@ fn long_ones_first(graph: &Graph, files: &mut [NodeId]) -> usize {
 }
 
 fn wanted(graph: &Graph, id: NodeId) -> Wanted {
-    let Node { hash, role, .. } = *graph.node(id);
+    let Node { hash, role } = graph.node(id);
     let size = match role {
         Role::File { size } => size,
         _ => 0,

@@ -9,6 +9,8 @@
 use std::collections::HashMap;
 
 use foldhash::fast::RandomState;
+use indexmap::IndexMap;
+use indexmap::map::Entry;
 use rayon::prelude::*;
 
 use super::VerifyError;
@@ -84,11 +86,18 @@ impl Sum {
     }
 }
 
+/// An object in one of its roles.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct Node {
     pub(super) hash: ContentHash,
     pub(super) role: Role,
+}
+
+/// What is known of a node.
+#[derive(Default)]
+struct Known {
     /// Bytes that were read of it; `None` when there was nothing to read.
-    pub(super) bytes: Option<u64>,
+    bytes: Option<u64>,
     /// Index of what it lists, if it is a list that can be read.
     list: Option<u32>,
 }
@@ -108,8 +117,8 @@ struct List {
 /// See the module.
 #[derive(Default)]
 pub(super) struct Graph {
-    nodes: Vec<Node>,
-    ids: HashMap<(ContentHash, Role), NodeId, RandomState>,
+    /// By their ids, which are their positions.
+    nodes: IndexMap<Node, Known, RandomState>,
     lists: Vec<List>,
     damage: HashMap<NodeId, Damage>,
     root_paths: HashMap<NodeId, Vec<Box<[u8]>>>,
@@ -123,20 +132,27 @@ pub(super) struct Reading<'a> {
 }
 
 impl Graph {
-    pub(super) fn node(&self, id: NodeId) -> &Node {
-        &self.nodes[id as usize]
+    pub(super) fn node(&self, id: NodeId) -> Node {
+        self.nodes.keys()[id as usize]
     }
 
     pub(super) fn id(&self, hash: ContentHash, role: Role) -> Option<NodeId> {
-        self.ids.get(&(hash, role)).copied()
+        // Fewer than an id can tell of.
+        self.nodes.get_index_of(&Node { hash, role }).map(|id| id as NodeId)
     }
 
     pub(super) fn len(&self) -> usize {
         self.nodes.len()
     }
 
-    pub(super) fn nodes(&self) -> &[Node] {
-        &self.nodes
+    /// How long every object was that could be read.
+    pub(super) fn bytes_read(&self) -> impl Iterator<Item = u64> {
+        self.nodes.values().filter_map(|known| known.bytes)
+    }
+
+    /// Of an object of [`Self::node`]; `None` when there was nothing to read.
+    pub(super) fn bytes(&self, id: NodeId) -> Option<u64> {
+        self.nodes[id as usize].bytes
     }
 
     pub(super) fn damage(&self, id: NodeId) -> Option<&Damage> {
@@ -220,12 +236,11 @@ impl Graph {
         role: Role,
         unread: &mut Vec<NodeId>,
     ) -> Result<NodeId, VerifyError> {
-        if let Some(id) = self.id(hash, role) {
-            return Ok(id);
-        }
         let id = NodeId::try_from(self.nodes.len()).map_err(|_| VerifyError::TooManyObjects)?;
-        self.nodes.push(Node { hash, role, bytes: None, list: None });
-        self.ids.insert((hash, role), id);
+        match self.nodes.entry(Node { hash, role }) {
+            Entry::Occupied(known) => return Ok(known.index() as NodeId),
+            Entry::Vacant(new) => drop(new.insert(Known::default())),
+        }
         unread.push(id);
         Ok(id)
     }
@@ -245,7 +260,7 @@ impl Graph {
             };
             children.push(self.intern(hash, role, unread)?);
         }
-        if self.nodes[id as usize].role == Role::Root {
+        if self.node(id).role == Role::Root {
             self.root_paths.insert(id, listing.paths);
         }
         // There are never more lists than nodes.
@@ -292,7 +307,7 @@ impl Graph {
     }
 
     fn read_list(&self, id: NodeId, reading: &Reading<'_>) -> ReadList {
-        let Node { hash, role, .. } = self.node(id);
+        let Node { hash, role } = &self.node(id);
         let read = reading.store.read(hash, MAX_TREE_BYTES);
         let bytes = match read {
             Ok(bytes) => bytes,

@@ -37,7 +37,7 @@ impl<'g> Reach<'g> {
         let mut stack = Vec::new();
         self.meet(root, NOBODY, &mut stack);
         while let Some(id) = stack.pop() {
-            if let Some(bytes) = self.graph.node(id).bytes {
+            if let Some(bytes) = self.graph.bytes(id) {
                 self.objects += 1;
                 self.bytes = self.bytes.saturating_add(bytes);
             }

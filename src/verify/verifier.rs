@@ -60,12 +60,12 @@ impl<'a> Verifier<'a> {
 
     /// Different objects that were read so far, for all sessions together.
     pub fn objects_checked(&self) -> u64 {
-        self.graph.nodes().iter().filter(|node| node.bytes.is_some()).count() as u64
+        self.graph.bytes_read().count() as u64
     }
 
     /// Bytes of those objects.
     pub fn bytes_checked(&self) -> u64 {
-        self.graph.nodes().iter().filter_map(|node| node.bytes).fold(0, u64::saturating_add)
+        self.graph.bytes_read().fold(0, u64::saturating_add)
     }
 
     /// Verifies one session. The report counts all objects of the session, those that were read for

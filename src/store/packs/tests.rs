@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use proptest::prelude::*;
 
-use super::format::MAX_PACKED_BYTES;
+use super::format::{ENTRY_BYTES, MAX_PACKED_BYTES};
 use super::writer::Limits;
 use super::*;
 use crate::store::{LocalStore, ObjectSource, ObjectStore, Transfer};
@@ -597,4 +597,56 @@ fn a_pack_that_claims_more_objects_than_any_has_is_refused() {
     let store = lab.other();
     assert!(store.has_damaged_packs().unwrap());
     assert_eq!(store.all_packs().unwrap().len(), 1);
+}
+
+#[test]
+fn a_long_snapshot_knows_what_has_a_file_of_its_own_before_and_since() {
+    let lab = Lab::new();
+    let own = objects(4000).split_off(3990);
+    own.iter().for_each(|bytes| assert!(lab.store.write(bytes).unwrap().is_new));
+    let lock = lab.store.lock_shared().unwrap();
+    let packer = Packer::with_limits(&lab.store, &lock, Limits::default(), 1);
+    let new = objects(3000);
+    new.iter().for_each(|bytes| assert!(packer.write(bytes).unwrap().is_new));
+    // By now the files were listed.
+    assert!(lab.store.has_no_own(&ContentHash::of(&new[0])));
+    assert!(own.iter().all(|bytes| !packer.write(bytes).unwrap().is_new));
+    let large = vec![7; MAX_PACKED_BYTES as usize + 1];
+    assert!(packer.write(&large).unwrap().is_new);
+    assert!(!packer.write(&large).unwrap().is_new);
+    assert!(!lab.store.has_no_own(&ContentHash::of(&large)));
+    // What another process stores meanwhile may come twice, and is read all the same.
+    let other = b"stored by another".to_vec();
+    lab.other().write(&other).unwrap();
+    packer.write(&other).unwrap();
+    packer.finish().unwrap();
+    assert!(!lab.store.has_no_own(&ContentHash::of(&new[0])), "nothing is known any more");
+    for bytes in new.iter().chain(&own).chain([&large, &other]) {
+        assert_eq!(lab.store.read(&ContentHash::of(bytes), 1 << 20).unwrap(), *bytes);
+    }
+}
+
+#[test]
+fn a_pack_that_is_asked_often_still_knows_all_it_has() {
+    let lab = Lab::new();
+    let all = objects(1000);
+    let hashes = lab.pack(&all);
+    let store = lab.other();
+    for round in 0_u32..2000 {
+        let stranger = ContentHash::of(&[b"stranger".as_slice(), &round.to_le_bytes()].concat());
+        assert!(!store.contains(&stranger, 8).unwrap());
+        let number = round as usize % hashes.len();
+        assert!(store.contains(&hashes[number], all[number].len() as u64).unwrap());
+    }
+    // With an index that cannot be believed there is no filter, and what it still tells is found.
+    lab.tamper(|pack| {
+        let first = hashes.iter().min().unwrap().as_bytes();
+        let index = pack.windows(first.len()).rposition(|window| window == first).unwrap();
+        pack[index + 500 * ENTRY_BYTES + 32] ^= 1;
+    });
+    let store = lab.other();
+    for round in 0..4 {
+        let lost = hashes.iter().filter(|hash| store.read(hash, 1 << 20).is_err()).count();
+        assert_eq!(lost, 1, "{round}");
+    }
 }
