@@ -70,7 +70,7 @@ counters! {
     refused,
     /// Anything else (LSEEK, IOCTL, …), each answered "not implemented" once.
     other,
-    /// Requests of all kinds that the companion answered, see
+    /// Requests, counted above too, that the companion answered; see
     /// [`MountOptions::companion`](crate::MountOptions::companion).
     accompanied,
     /// Nodes the kernel forgot. No request waits for it, so it is not part of the total.

@@ -34,7 +34,7 @@ use crate::source::{Kind, TreeSource};
 use crate::tree::Tree;
 use crate::xattrs;
 
-/// Answers from this size on take longer than waking another processor.
+/// READs from this size on are better copied beside the program, on another processor.
 const LONG_READ_BYTES: u32 = 128 * 1024;
 
 /// What fuser calls.
@@ -66,7 +66,7 @@ impl<S: TreeSource> TreeFilesystem<S> {
         Self { tree, reads, pruner, company, kernel: Kernel::default(), ended }
     }
 
-    /// A message that is answered before another processor would wake up.
+    /// A message that asks for little.
     fn short_turn(&self, request: &Request) -> Turn<'_> {
         self.company.turn(request.pid(), Message::Short)
     }

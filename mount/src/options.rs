@@ -25,14 +25,12 @@ pub struct MountOptions {
     /// Let other users in (`allow_other`); permissions are then checked as on any file system. An
     /// ordinary user needs `user_allow_other` in `/etc/fuse.conf`.
     pub allow_other: bool,
-    /// Number of threads that answer the kernel. One is best where pushes, and files that take long
-    /// to verify, have threads of their own: the kernel wakes several in turn, so that every message
-    /// of a single program goes to the other processor and back. Measured with `cp -a` of 85,000
-    /// files: 12.8 s with two, 10.5 s with one.
+    /// Ordinary threads that answer the kernel, at least one; [`companion`](Self::companion) adds one.
+    /// More only help programs that ask at the same time: the kernel wakes them in turn, so that the
+    /// messages of a single one go from processor to processor.
     pub threads: usize,
-    /// Have one more thread, which answers a program that walks on the processor of that program.
-    /// Measured with `ls -lR` of 85,000 files in a virtual machine with two processors: 5.2 s
-    /// without, 0.8 s with it.
+    /// Have one more thread, of the class `SCHED_IDLE`, which runs on the processor of a program that
+    /// sends one short message after the other. It is not used on a single processor.
     pub companion: bool,
     /// First column of `mount`: says what is served. The type is always `fuse.nono`.
     pub fs_name: String,

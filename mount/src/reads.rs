@@ -115,13 +115,15 @@ impl Openings {
                 }
             }
         };
-        std::thread::Builder::new().name("nono-opens".to_owned()).spawn(start_each)?;
+        std::thread::Builder::new().name("nono-opener".to_owned()).spawn(start_each)?;
         Ok(Self(sender))
     }
 
     fn run(&self, opening: impl FnOnce() + Send + 'static) {
-        // The thread lives as long as the sender.
-        let _ = self.0.send(Box::new(opening));
+        // Whoever reads the file waits for it, so it is opened even where the thread has ended.
+        if let Err(mpsc::SendError(opening)) = self.0.send(Box::new(opening)) {
+            opening();
+        }
     }
 }
 

@@ -180,7 +180,10 @@ pub struct Space {
 
 /// A read-only tree of directories.
 ///
-/// Implementations are called from several threads at once and must not lock for long. All errors
+/// Implementations are called from several threads at once and must not lock for long. What is small
+/// (lists, and files of up to 1 MiB) may be asked for by the companion
+/// ([`MountOptions::companion`](crate::MountOptions::companion)); a thread that was started for it would
+/// only run while nobody else wants a processor. All errors
 /// become EIO on the mount, except [`io::ErrorKind::NotFound`] when a
 /// [changing](Stability::Changing) directory above no longer has what the path goes through: that
 /// becomes ENOENT. What is missing while the directories above are there is damage.

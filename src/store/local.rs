@@ -34,7 +34,8 @@ pub struct LocalStore {
     /// Fan-out directories that are known to exist.
     prefixes: Box<[AtomicBool; 256]>,
     packs: Packs,
-    /// Objects with files of their own, while many objects are read.
+    /// Objects with files of their own, once somebody needed them all. One that others store since may be
+    /// missing, and comes into a pack too or is looked for in vain there first.
     own: RwLock<Option<HashSet<ContentHash, RandomState>>>,
 }
 
@@ -168,6 +169,11 @@ impl LocalStore {
         }
         *self.own.write() = Some(own);
         Ok(true)
+    }
+
+    /// Whether it is known what has a file of its own.
+    pub(super) fn knows_own(&self) -> bool {
+        self.own.read().is_some()
     }
 
     /// Whether an object is known to have no file of its own.

@@ -44,7 +44,7 @@ pub use memory::MemoryStore;
 pub use object_file::ObjectFile;
 pub use overlay::OverlayStore;
 pub(crate) use packs::{
-    BadDisk, Entry as PackEntry, Pack, Packer, Rewrite as PackRewrite, SMALL_PACK_BYTES, runs,
+    BadDisk, Entry as PackEntry, Pack, Packer, Rewrite as PackRewrite, SMALL_PACK_BYTES,
 };
 pub use quarantine::{Offered, Quarantined};
 pub use transfer::Transfer;

@@ -15,14 +15,14 @@ use super::VerifyError;
 use super::graph::{Damage, Graph, Node, NodeId, Reading, Role};
 use crate::object::ContentHash;
 use crate::progress::{Amount, Stage};
-use crate::store::{Pack, PackEntry, StoreError, Transfer, runs};
+use crate::store::{Pack, PackEntry, StoreError, Transfer};
 
 /// Files are given to threads in runs of so many.
 const FILES_AT_ONCE: usize = 32;
 /// From this length on, a file is worth a thought about when it is read.
 const LONG_BYTES: u64 = 1 << 20;
-/// Packs are read in order for so many files in a thousand of what they hold.
-const WORTH_READING_IN_ORDER: usize = 100;
+/// A pack is read in order for one file in so many of what it holds.
+const FEWEST: usize = 10;
 
 thread_local! {
     static BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
@@ -89,8 +89,9 @@ pub(super) fn read(
 /// Objects of a pack, and which of them are read together.
 type InOrder = (Arc<Pack>, Vec<(PackEntry, NodeId)>, Vec<Range<usize>>);
 
-/// Takes out of `files` what is best read in the order of its pack. The index of a pack is held only
-/// while it is looked through.
+/// Takes out of `files` what is best read in the order of its pack. Only what a restore would read there: not
+/// what has a file of its own, or is in a newer pack too. The index of a pack is held only while it is
+/// looked through.
 fn take_packed(graph: &Graph, files: &mut Vec<NodeId>, reading: &Reading<'_>) -> Vec<InOrder> {
     let packs = match reading.store.packs_to_read_in_order() {
         Ok(packs) => packs,
@@ -100,27 +101,36 @@ fn take_packed(graph: &Graph, files: &mut Vec<NodeId>, reading: &Reading<'_>) ->
         }
     };
     let mut is_wanted = vec![false; graph.len()];
+    for id in &*files {
+        is_wanted[*id as usize] = true;
+    }
     let mut left = files.len();
-    files.iter().for_each(|id| is_wanted[*id as usize] = true);
     let mut taken = Vec::new();
-    for pack in packs {
-        if left.saturating_mul(1000) < pack.len().saturating_mul(WORTH_READING_IN_ORDER) {
+    for (number, pack) in packs.iter().enumerate() {
+        if left < pack.len() / FEWEST {
             continue;
         }
         // What is wrong with an index is reported elsewhere.
         let Ok(entries) = pack.entries() else { continue };
+        let in_newer = |hash: &ContentHash| {
+            packs[..number].iter().any(|pack| !matches!(pack.find(hash), Ok(None)))
+        };
         let mut wanted: Vec<_> = entries
             .into_par_iter()
             .filter_map(|entry| {
                 let id = graph.id(entry.hash, Role::File { size: entry.size() })?;
-                let is_here = is_wanted[id as usize] && reading.store.has_no_own(&entry.hash);
+                let is_here = is_wanted[id as usize]
+                    && reading.store.has_no_own(&entry.hash)
+                    && !in_newer(&entry.hash);
                 is_here.then_some((entry, id))
             })
             .collect();
-        wanted.iter().for_each(|(_, id)| is_wanted[*id as usize] = false);
+        for (_, id) in &wanted {
+            is_wanted[*id as usize] = false;
+        }
         left -= wanted.len();
-        let runs = runs(&mut wanted);
-        taken.push((pack, wanted, runs));
+        let runs = Pack::runs(&mut wanted);
+        taken.push((pack.clone(), wanted, runs));
     }
     files.retain(|id| is_wanted[*id as usize]);
     taken
@@ -153,7 +163,7 @@ fn read_run(
     run: &[(PackEntry, NodeId)],
     reading: &Reading<'_>,
 ) -> Result<Vec<Found>, VerifyError> {
-    check_cancelled(reading)?;
+    reading.check_cancelled()?;
     let mut found = Vec::with_capacity(run.len());
     let mut doubtful = Vec::new();
     let (mut objects, mut bytes) = (0, 0);
@@ -188,7 +198,7 @@ fn read_files(
 }
 
 fn read_file(wanted: Wanted, reading: &Reading<'_>) -> Result<Found, VerifyError> {
-    check_cancelled(reading)?;
+    reading.check_cancelled()?;
     let Wanted { id, hash, size: expected } = wanted;
     let object = match reading.store.open_object(&hash) {
         Ok(object) => object,
@@ -212,8 +222,4 @@ fn read_file(wanted: Wanted, reading: &Reading<'_>) -> Result<Found, VerifyError
         Ok(()) => None,
     };
     Ok(Found { id, bytes: Some(size), damage })
-}
-
-pub(super) fn check_cancelled(reading: &Reading<'_>) -> Result<(), VerifyError> {
-    if reading.progress.is_cancelled() { Err(VerifyError::Cancelled) } else { Ok(()) }
 }

@@ -14,7 +14,7 @@ use indexmap::map::Entry;
 use rayon::prelude::*;
 
 use super::VerifyError;
-use super::contents::{self, check_cancelled};
+use super::contents;
 use crate::object::{ContentHash, DecodeError, LinkGroups, Node as EntryNode, RootTree, Tree};
 use crate::progress::{Progress, Stage};
 use crate::store::{LocalStore, MAX_TREE_BYTES, ObjectSource, StoreError};
@@ -131,13 +131,19 @@ pub(super) struct Reading<'a> {
     pub(super) progress: &'a dyn Progress,
 }
 
+impl Reading<'_> {
+    pub(super) fn check_cancelled(&self) -> Result<(), VerifyError> {
+        if self.progress.is_cancelled() { Err(VerifyError::Cancelled) } else { Ok(()) }
+    }
+}
+
 impl Graph {
     pub(super) fn node(&self, id: NodeId) -> Node {
         self.nodes.keys()[id as usize]
     }
 
     pub(super) fn id(&self, hash: ContentHash, role: Role) -> Option<NodeId> {
-        // Fewer than an id can tell of.
+        // `intern` refuses more nodes than an id can number.
         self.nodes.get_index_of(&Node { hash, role }).map(|id| id as NodeId)
     }
 
@@ -150,7 +156,7 @@ impl Graph {
         self.nodes.values().filter_map(|known| known.bytes)
     }
 
-    /// Of an object of [`Self::node`]; `None` when there was nothing to read.
+    /// Length of what was read of a node; `None` when there was nothing to read.
     pub(super) fn bytes(&self, id: NodeId) -> Option<u64> {
         self.nodes[id as usize].bytes
     }
@@ -197,7 +203,7 @@ impl Graph {
         }
         let first_list = self.lists.len();
         while !unread_lists.is_empty() {
-            check_cancelled(reading)?;
+            reading.check_cancelled()?;
             // From the end, so that few lists wait: depth first, a bundle at a time.
             let rest = unread_lists.len().saturating_sub(LISTS_AT_ONCE);
             let bundle = unread_lists.split_off(rest);

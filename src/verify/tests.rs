@@ -775,3 +775,45 @@ fn hostile_names_in_problems_are_bytes_in_json_and_harmless_on_a_terminal() {
     assert!(path.ends_with(b"/\xff\x1b[2J"));
     assert!(!report.problems[0].to_string().contains('\x1b'));
 }
+
+/// Makes files of which each has other contents, and records them in a store of its own.
+fn packed(temp: &Path, name: &str, files: std::ops::Range<u32>) -> SnapshotManager {
+    let work = temp.join(name).join("work");
+    fs::create_dir_all(&work).unwrap();
+    for number in files {
+        fs::write(work.join(number.to_string()), format!("the contents of {number}")).unwrap();
+    }
+    fs::create_dir_all(temp.join(name).join("store/objects")).unwrap();
+    let session = temp.join(name).join("store/20200101-000000-1");
+    let manager =
+        SnapshotManager::new(&session, &[work], ExclusionConfig::nothing(), Budget::default());
+    let manager = manager.unwrap();
+    manager.create_baseline().unwrap();
+    manager
+}
+
+fn packs_of(temp: &Path, name: &str) -> PathBuf {
+    temp.join(name).join("store/objects/packs")
+}
+
+#[test]
+fn of_two_packs_with_an_object_the_copy_is_verified_that_a_restore_reads() {
+    let temp = tempfile::tempdir().unwrap();
+    let manager = packed(temp.path(), "few", 0..300);
+    assert!(verify(&manager).ok);
+    // Newer, far larger than what is verified, and with one object of it, which is damaged there.
+    packed(temp.path(), "many", 299..4300);
+    for pack in fs::read_dir(packs_of(temp.path(), "many")).unwrap() {
+        let pack = pack.unwrap();
+        let mut bytes = fs::read(pack.path()).unwrap();
+        let text = b"the contents of 299";
+        let at = bytes.windows(text.len()).position(|window| window == text).unwrap();
+        bytes[at] ^= 1;
+        fs::write(packs_of(temp.path(), "few").join(pack.file_name()), bytes).unwrap();
+    }
+    let report = verify(&manager);
+    let [Problem::CorruptObject { object, .. }] = &report.problems[..] else {
+        panic!("{:?}", report.problems)
+    };
+    assert_eq!(*object, ContentHash::of(b"the contents of 299"));
+}

@@ -3,8 +3,6 @@
 use std::num::NonZeroU32;
 use std::time::{Duration, Instant};
 
-use super::thread::{Affinity, Thread};
-
 /// How many messages one program has sent without another between.
 #[derive(Default)]
 pub(super) struct Streak {
@@ -52,11 +50,16 @@ impl From<Duration> for Ticks {
 }
 
 /// What happened between two looks.
+#[derive(Clone, Copy)]
 pub(super) struct Verdict {
     /// Messages that the companion answered.
     pub(super) answered: u64,
     /// How long it had to wait for its processor.
     pub(super) waited: Duration,
+    /// How long it was on it, as far as the kernel counted: at each tick of its own.
+    pub(super) ran: Duration,
+    /// How long the two looks were apart.
+    pub(super) tick: Duration,
     /// The program runs, or would: it does not wait for an answer.
     pub(super) asker_is_ready: bool,
     /// The companion runs, or would.
@@ -66,17 +69,25 @@ pub(super) struct Verdict {
 impl Verdict {
     /// More than that for each message is not only the program on its way to sleep.
     const WAIT: Duration = Duration::from_micros(250);
+    /// Ticks from which on the kernel has counted what ran.
+    const LONG: Duration = Duration::from_millis(8);
 
-    /// The program waits for a companion that waits for a processor.
+    /// The program waits for a companion that waits for a processor. One that works on a long list or hash
+    /// does not wait.
     pub(super) fn is_starved(&self) -> bool {
-        let each = self.waited / u32::try_from(self.answered).unwrap_or(u32::MAX).max(1);
-        let slow = self.answered == 0 || each > Self::WAIT;
+        let slow = match u32::try_from(self.answered) {
+            Ok(0) => self.tick >= Self::LONG && self.ran < self.tick / 2,
+            answered => self.waited / answered.unwrap_or(u32::MAX) > Self::WAIT,
+        };
         slow && self.companion_is_ready && !self.asker_is_ready
     }
 
-    /// The program does something else.
+    /// The program does something else. One that computes may ask again soon, but others that ask
+    /// meanwhile would have to wait for the companion, which has to wait for the program.
     pub(super) fn is_over(&self) -> bool {
-        self.answered == 0 && !self.asker_is_ready
+        let may_go_on =
+            if self.asker_is_ready { self.tick < Self::LONG } else { self.companion_is_ready };
+        self.answered == 0 && !may_go_on
     }
 }
 
@@ -102,51 +113,11 @@ impl Trust {
         self.again = Some(now + self.pause);
     }
 
-    /// It got on for a tick.
+    /// It answered all through a tick.
     pub(super) fn gain(&mut self, tick: Duration) {
         if tick >= Ticks::LAST {
             *self = Self::default();
         }
-    }
-}
-
-/// When the companion looks where the program is that asks.
-#[derive(Default)]
-pub(super) struct Looks {
-    program: Option<Thread>,
-    messages: u32,
-    look_at: u32,
-}
-
-impl Looks {
-    /// Messages between two looks: fewer after the two were found apart, more after they were
-    /// together.
-    const LEAST: u32 = 8;
-    const MOST: u32 = 64;
-
-    /// Goes to a program that is answered from now on.
-    pub(super) fn begin(&mut self, asker: u32, affinity: &Affinity) {
-        *self = Self { program: Thread::named(asker), ..Self::default() };
-        self.look(affinity);
-    }
-
-    /// Notes a message of `asker`, and goes after it when it is time to look.
-    pub(super) fn note(&mut self, asker: u32, affinity: &Affinity) {
-        if self.program.as_ref().is_none_or(|program| program.id() != asker) {
-            return self.begin(asker, affinity);
-        }
-        self.messages += 1;
-        if self.messages >= self.look_at {
-            self.look(affinity);
-        }
-    }
-
-    fn look(&mut self, affinity: &Affinity) {
-        self.messages = 0;
-        let Some(there) = self.program.as_ref().and_then(Thread::last_processor) else { return };
-        let moved = affinity.go_to(there);
-        self.look_at =
-            if moved { Self::LEAST } else { (self.look_at * 2).clamp(Self::LEAST, Self::MOST) };
     }
 }
 
@@ -192,22 +163,30 @@ mod tests {
 
     #[test]
     fn only_a_companion_that_somebody_waits_for_can_starve() {
+        let ms = Duration::from_millis;
         let well = Verdict {
             answered: 100,
             waited: Duration::from_micros(300),
+            ran: ms(4),
+            tick: ms(8),
             asker_is_ready: false,
             companion_is_ready: true,
         };
         assert!(!well.is_starved() && !well.is_over());
-        let slow = Verdict { waited: Duration::from_millis(30), ..well };
+        let slow = Verdict { waited: ms(30), ..well };
         assert!(slow.is_starved() && !slow.is_over());
-        let stuck = Verdict { answered: 0, waited: Duration::ZERO, ..well };
-        assert!(stuck.is_starved());
-        for waiting in [&slow, &stuck] {
-            let Verdict { answered, waited, .. } = *waiting;
-            let busy = Verdict { answered, waited, asker_is_ready: true, companion_is_ready: true };
+        let stuck = Verdict { answered: 0, ran: ms(0), ..well };
+        assert!(stuck.is_starved() && !stuck.is_over());
+        let not_counted_yet = Verdict { tick: ms(4), ..stuck };
+        assert!(!not_counted_yet.is_starved() && !not_counted_yet.is_over());
+        let at_work = Verdict { ran: ms(7), ..stuck };
+        assert!(!at_work.is_starved() && !at_work.is_over());
+        for waiting in [slow, not_counted_yet] {
+            let busy = Verdict { asker_is_ready: true, ..waiting };
             assert!(!busy.is_starved() && !busy.is_over());
         }
+        let busy_for_long = Verdict { asker_is_ready: true, ..stuck };
+        assert!(!busy_for_long.is_starved() && busy_for_long.is_over());
         let over = Verdict { companion_is_ready: false, ..stuck };
         assert!(!over.is_starved() && over.is_over());
     }

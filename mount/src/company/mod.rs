@@ -19,8 +19,12 @@
 //! - When somebody else asks, or for so many bytes that copying them takes longer than waking up,
 //!   the companion calls them itself.
 //! - A thread that the companion starts would be of its class. It starts none.
+//! - It shares locks with ordinary threads (nodes, caches, memory). Preempted while it has one, or with a
+//!   message that it has read, it keeps somebody waiting until it runs again. It may run anywhere then,
+//!   so that this is a few milliseconds even where all processors are busy.
 
 mod decisions;
+mod follow;
 mod thread;
 
 use std::cell::RefCell;
@@ -31,8 +35,9 @@ use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
-use decisions::{Looks, Streak, Ticks, Trust, Verdict};
-use thread::{Affinity, Thread};
+use decisions::{Streak, Ticks, Trust, Verdict};
+use follow::Follow;
+use thread::{Fared, Thread};
 
 use crate::counters::Counters;
 
@@ -57,6 +62,8 @@ struct State {
     asker: Option<Thread>,
     /// Ordinary threads that have not ended.
     ordinary: usize,
+    /// One of the ordinary threads.
+    an_ordinary: u32,
     companion: Companion,
     trust: Trust,
 }
@@ -79,7 +86,8 @@ pub(crate) enum Message {
     Long,
 }
 
-/// One message that is being answered; dropped after the answer.
+/// One message that is being answered. The first thing in a request, so that it is dropped after the
+/// answer, and with no lock held: the drop may wait.
 pub(crate) struct Turn<'a> {
     company: &'a Arc<Company>,
     asker: u32,
@@ -99,7 +107,7 @@ struct Seat {
 
 enum Role {
     Ordinary(Streak),
-    Companion(Box<(Looks, Affinity)>),
+    Companion(Box<Follow>),
     /// It was to be the companion and cannot.
     Spare,
 }
@@ -108,7 +116,8 @@ impl Company {
     /// For `ordinary` threads, and one more where a companion is wanted.
     pub(crate) fn new(ordinary: usize, companion: bool, counters: Arc<Counters>) -> Arc<Self> {
         let companion = if companion { Companion::Expected } else { Companion::None };
-        let state = State { asker: None, ordinary: 0, companion, trust: Trust::default() };
+        let state =
+            State { asker: None, ordinary: 0, an_ordinary: 0, companion, trust: Trust::default() };
         Arc::new(Self {
             first_tick: Ticks::FIRST,
             ordinary_seats: ordinary,
@@ -130,10 +139,11 @@ impl Company {
             || state.ordinary < self.ordinary_seats
         {
             state.ordinary += 1;
+            state.an_ordinary = thread::current();
             Role::Ordinary(Streak::default())
-        } else if let Some((thread, affinity)) = thread::make_companion() {
+        } else if let Some((thread, affinity)) = thread::make_companion(state.an_ordinary) {
             state.companion = Companion::Seated(thread);
-            Role::Companion(Box::new((Looks::default(), affinity)))
+            Role::Companion(Box::new(Follow::new(affinity)))
         } else {
             tracing::debug!("no thread of the idle class: messages may cross processors");
             state.companion = Companion::None;
@@ -168,14 +178,17 @@ impl Company {
     fn stand_aside(&self, state: &mut MutexGuard<'_, State>) {
         let mut ticks = Ticks::from(self.first_tick);
         while self.is_called() {
-            let (answered, waited) = (self.counters.accompanied.get(), state.companion.waited());
+            let (answered, before) = (self.counters.accompanied.get(), state.companion.fared());
             let tick = ticks.next();
             if !self.changed.wait_for(state, tick).timed_out() {
                 continue;
             }
+            let now = state.companion.fared();
             let verdict = Verdict {
                 answered: self.counters.accompanied.get() - answered,
-                waited: state.companion.waited().saturating_sub(waited),
+                waited: now.waited.saturating_sub(before.waited),
+                ran: now.ran.saturating_sub(before.ran),
+                tick,
                 asker_is_ready: state.asker.as_ref().is_some_and(Thread::is_ready),
                 companion_is_ready: state.companion.is_ready(),
             };
@@ -184,7 +197,7 @@ impl Company {
                 self.recall(state);
             } else if verdict.is_over() {
                 self.recall(state);
-            } else {
+            } else if verdict.answered > 0 {
                 state.trust.gain(tick);
             }
         }
@@ -207,8 +220,8 @@ impl Companion {
         }
     }
 
-    fn waited(&self) -> Duration {
-        self.seated().and_then(Thread::waited).unwrap_or_default()
+    fn fared(&self) -> Fared {
+        self.seated().and_then(Thread::fared).unwrap_or_default()
     }
 
     fn is_ready(&self) -> bool {
@@ -240,17 +253,24 @@ impl Seat {
                 company.stand_aside(&mut state);
             }
             Role::Companion(follow) => {
-                let (looks, affinity) = &mut **follow;
                 company.counters.accompanied.one();
-                let called = company.asker.load(Ordering::Acquire);
+                let mut called = company.asker.load(Ordering::Acquire);
                 if called != 0 && called == asker && message == Message::Short {
-                    return looks.note(called, affinity);
+                    follow.note(called);
+                } else {
+                    // Before the lock: who waits for it must not have to wait for this processor.
+                    follow.leave();
+                    if called != 0 {
+                        company.recall(&mut company.state.lock());
+                    }
+                    company.wait_for_call();
+                    called = company.asker.load(Ordering::Acquire);
+                    follow.begin(called);
                 }
-                if called != 0 {
-                    company.recall(&mut company.state.lock());
+                // Whoever recalls it says so first and releases it then.
+                if company.asker.load(Ordering::Acquire) != called {
+                    follow.leave();
                 }
-                company.wait_for_call();
-                looks.begin(company.asker.load(Ordering::Acquire), affinity);
             }
             Role::Spare => company.wait_for_call(),
         }
@@ -259,6 +279,10 @@ impl Seat {
 
 impl Drop for Turn<'_> {
     fn drop(&mut self) {
+        // The answer is given when the request is dropped, after this.
+        if std::thread::panicking() {
+            return;
+        }
         SEAT.with_borrow_mut(|seat| {
             let seat = seat.get_or_insert_with(|| self.company.take_seat());
             seat.after(self.asker, self.message);
@@ -272,8 +296,8 @@ impl Drop for Seat {
         match self.role {
             Role::Ordinary(_) => state.ordinary -= 1,
             Role::Companion(_) => {
-                self.company.recall(&mut state);
                 state.companion = Companion::None;
+                self.company.recall(&mut state);
             }
             Role::Spare => {}
         }

@@ -18,15 +18,24 @@ pub(super) struct Thread {
     stat: File,
     /// `/proc/ID/schedstat`, of the companion.
     schedstat: Option<File>,
-    /// Where it may run, of the companion.
-    allowed: Option<CpuSet>,
+    /// Where it runs, of the companion.
+    affinity: Option<Affinity>,
+}
+
+/// What a thread spent its time with.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Fared {
+    /// On a processor, up to the last tick of the kernel.
+    pub(super) ran: Duration,
+    /// Ready to run, without a processor, up to when it had one last.
+    pub(super) waited: Duration,
 }
 
 impl Thread {
     /// `None` when it is gone, or hidden.
     pub(super) fn named(id: u32) -> Option<Self> {
         let stat = sys::open_of_thread(id, "stat")?;
-        Some(Self { id, stat, schedstat: None, allowed: None })
+        Some(Self { id, stat, schedstat: None, affinity: None })
     }
 
     /// Its number.
@@ -44,29 +53,29 @@ impl Thread {
         self.stat_field(3).is_some_and(|state| state == b"R")
     }
 
-    /// How long it was ready to run and did not, up to when it ran last. `None` where the kernel does
-    /// not say.
-    pub(super) fn waited(&self) -> Option<Duration> {
+    /// How it fared. `None` where the kernel does not count that.
+    pub(super) fn fared(&self) -> Option<Fared> {
         let text = contents(self.schedstat.as_ref()?)?;
         // Nanoseconds on a processor, nanoseconds of waiting for one, turns on one:
         // Documentation/scheduler/sched-stats.rst of Linux.
-        number(text.split(|byte| *byte == b' ').nth(1)?).map(Duration::from_nanos)
+        let mut fields = text.split(|byte| *byte == b' ').map(number::<u64>);
+        let (ran, waited, turns) = (fields.next()??, fields.next()??, fields.next()??);
+        let fared = Fared { ran: Duration::from_nanos(ran), waited: Duration::from_nanos(waited) };
+        // Whoever asks has had a turn, if turns are counted.
+        (turns > 0).then_some(fared)
     }
 
-    /// Lets it run where it was allowed to.
+    /// Lets it run wherever the mount may.
     pub(super) fn release(&self) {
-        let Some(allowed) = &self.allowed else { return };
-        let id = i32::try_from(self.id).ok().and_then(Pid::from_raw);
-        if let Err(error) = sched_setaffinity(id, allowed) {
-            tracing::debug!(%error, "the companion stays on one processor");
+        if let Some(affinity) = self.affinity {
+            affinity.leave();
         }
     }
 
     /// How many processors it may run on now.
     #[cfg(test)]
     pub(super) fn processors(&self) -> Option<u32> {
-        let id = Pid::from_raw(i32::try_from(self.id).ok()?);
-        sched_getaffinity(id).ok().map(|set| set.count())
+        sched_getaffinity(pid(self.id)).ok().map(|set| set.count())
     }
 
     /// A field of `stat` after the second, which is a name in parentheses.
@@ -78,38 +87,65 @@ impl Thread {
     }
 }
 
-/// Where the calling thread, the companion, runs.
+/// Where a thread, the companion, runs.
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Affinity {
-    allowed: CpuSet,
+    thread: Option<Pid>,
+    /// An ordinary thread of the mount: nobody here changes where it may run, others may.
+    ordinary: Option<Pid>,
 }
 
 impl Affinity {
-    /// Keeps the calling thread on a processor, if it may run there. False when it is there already.
+    /// Keeps the thread on a processor. False when it is there already, or may not go there.
     pub(super) fn go_to(&self, processor: usize) -> bool {
-        if processor >= CpuSet::MAX_CPU || !self.allowed.is_set(processor) {
+        let Ok(allowed) = sched_getaffinity(self.ordinary) else { return false };
+        if processor >= CpuSet::MAX_CPU || !allowed.is_set(processor) {
             return false;
         }
         let mut only = CpuSet::new();
         only.set(processor);
-        let is_there = sched_getaffinity(None).is_ok_and(|now| now == only);
-        !is_there && sched_setaffinity(None, &only).is_ok()
+        let is_there = sched_getaffinity(self.thread).is_ok_and(|now| now == only);
+        !is_there && sched_setaffinity(self.thread, &only).is_ok()
+    }
+
+    /// Lets the thread run wherever the ordinary one may.
+    pub(super) fn leave(&self) {
+        let left = sched_getaffinity(self.ordinary)
+            .and_then(|allowed| sched_setaffinity(self.thread, &allowed));
+        if let Err(error) = left {
+            tracing::debug!(%error, "the companion stays on one processor");
+        }
     }
 }
 
-/// Makes the calling thread one of the idle class. `None` where that does nothing: a single
-/// processor, or a kernel that does not say how threads fare.
-pub(super) fn make_companion() -> Option<(Thread, Affinity)> {
-    let allowed = sched_getaffinity(None).ok()?;
-    let id = gettid().as_raw_nonzero().get().unsigned_abs();
+/// The calling thread.
+pub(super) fn current() -> u32 {
+    gettid().as_raw_nonzero().get().unsigned_abs()
+}
+
+fn pid(thread: u32) -> Option<Pid> {
+    Pid::from_raw(i32::try_from(thread).ok()?)
+}
+
+/// Makes the calling thread one of the idle class, which may run where an ordinary one may. `None` where
+/// that does nothing: a single processor, or a kernel that does not say how threads fare.
+pub(super) fn make_companion(ordinary: u32) -> Option<(Thread, Affinity)> {
+    let id = current();
+    let affinity = Affinity { thread: pid(id), ordinary: pid(ordinary) };
     let schedstat = sys::open_of_thread(id, "schedstat");
-    let thread = Thread { schedstat, allowed: Some(allowed), ..Thread::named(id)? };
-    if allowed.count() < 2 || thread.waited().is_none() {
+    let thread = Thread { schedstat, affinity: Some(affinity), ..Thread::named(id)? };
+    if sched_getaffinity(None).ok()?.count() < 2 || thread.fared().is_none() {
         return None;
     }
+    // The class is also that of what a thread reads from the disk, unless it has a priority there of its
+    // own; somebody waits for this one.
+    let class = ioprio::Class::BestEffort(ioprio::BePriorityLevel::fallback());
+    let itself = ioprio::Target::Process(ioprio::Pid::from_raw(0));
+    ioprio::set_priority(itself, ioprio::Priority::new(class)).ok()?;
     let idle = ThreadSchedulePolicy::Normal(NormalThreadSchedulePolicy::Idle);
     // It also sets the niceness, which means nothing in this class and may be refused.
     let _ = set_thread_priority_and_policy(thread_native_id(), ThreadPriority::Min, idle);
-    (thread_schedule_policy() == Ok(idle)).then_some((thread, Affinity { allowed }))
+    (thread_schedule_policy() == Ok(idle)).then_some((thread, affinity))
 }
 
 fn contents(file: &File) -> Option<Vec<u8>> {
@@ -122,14 +158,23 @@ fn number<N: std::str::FromStr>(text: &[u8]) -> Option<N> {
     std::str::from_utf8(text).ok()?.trim_end().parse().ok()
 }
 
+/// Whether there can be a companion here.
+#[cfg(test)]
+pub(super) fn is_possible() -> bool {
+    let id = current();
+    let schedstat = sys::open_of_thread(id, "schedstat");
+    let counts =
+        Thread::named(id).is_some_and(|thread| Thread { schedstat, ..thread }.fared().is_some());
+    counts && sched_getaffinity(None).is_ok_and(|allowed| allowed.count() > 1)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn the_state_and_the_processor_of_a_thread_are_found() {
-        let id = gettid().as_raw_nonzero().get().unsigned_abs();
-        let thread = Thread::named(id).unwrap();
+        let thread = Thread::named(current()).unwrap();
         let allowed = sched_getaffinity(None).unwrap();
         assert!(allowed.is_set(thread.last_processor().unwrap()));
         assert!(thread.is_ready(), "it runs");
@@ -138,19 +183,35 @@ mod tests {
 
     #[test]
     fn a_companion_goes_where_it_may_and_nowhere_else() {
-        let Some((thread, affinity)) = make_companion() else {
-            assert_eq!(sched_getaffinity(None).unwrap().count(), 1, "the kernel has no schedstat");
-            return;
-        };
-        assert!(thread.waited().is_some());
-        assert!(!affinity.go_to(CpuSet::MAX_CPU));
-        for processor in (0..CpuSet::MAX_CPU).filter(|one| affinity.allowed.is_set(*one)) {
-            affinity.go_to(processor);
+        // In a thread of its own, which stays of its class.
+        let ordinary = current();
+        let played = std::thread::spawn(move || {
+            let Some((thread, affinity)) = make_companion(ordinary) else { return false };
+            let itself = ioprio::Target::Process(ioprio::Pid::from_raw(0));
+            let class = ioprio::get_priority(itself).unwrap().class();
+            assert!(matches!(class, Some(ioprio::Class::BestEffort(_))), "{class:?}");
+            assert!(!affinity.go_to(CpuSet::MAX_CPU));
+            let allowed = sched_getaffinity(None).unwrap();
+            for processor in (0..CpuSet::MAX_CPU).filter(|one| allowed.is_set(*one)) {
+                affinity.go_to(processor);
+                assert_eq!(thread.processors(), Some(1));
+                assert_eq!(rustix::thread::sched_getcpu(), processor);
+                assert!(!affinity.go_to(processor), "it is there");
+            }
+            thread.release();
+            assert_eq!(sched_getaffinity(None).unwrap(), allowed);
+            // Where somebody keeps the mount away from, it does not go.
+            let here = (0..CpuSet::MAX_CPU).find(|one| allowed.is_set(*one)).unwrap();
+            let mut only = CpuSet::new();
+            only.set(here);
+            sched_setaffinity(pid(ordinary), &only).unwrap();
+            let other = (here + 1..CpuSet::MAX_CPU).find(|one| allowed.is_set(*one)).unwrap();
+            assert!(!affinity.go_to(other));
+            affinity.leave();
             assert_eq!(thread.processors(), Some(1));
-            assert_eq!(rustix::thread::sched_getcpu(), processor);
-            assert!(!affinity.go_to(processor), "it is there");
-        }
-        thread.release();
-        assert_eq!(sched_getaffinity(None).unwrap(), affinity.allowed);
+            sched_setaffinity(pid(ordinary), &allowed).unwrap();
+            true
+        });
+        assert_eq!(played.join().unwrap(), is_possible());
     }
 }

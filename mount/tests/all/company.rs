@@ -21,8 +21,9 @@ fn ask(mounted: &Mounted, names: std::ops::Range<usize>) {
 #[test]
 fn a_program_that_asks_for_one_name_after_the_other_gets_the_companion() {
     let Some(mounted) = mount(&Memory::with([("0", dir([("a", file("a"))]))])) else { return };
-    if thread::available_parallelism().unwrap().get() < 2 {
-        eprintln!("DID NOT RUN: there is no companion on a single processor");
+    let processors = thread::available_parallelism().unwrap().get();
+    if processors < 2 || fs::read("/proc/self/schedstat").is_err() {
+        eprintln!("DID NOT RUN: there is no companion on a single processor, or without schedstat");
         return;
     }
     // On a busy machine it is called in vain at first; the test ends when it was called for once.
@@ -31,8 +32,6 @@ fn a_program_that_asks_for_one_name_after_the_other_gets_the_companion() {
         ask(&mounted, asked..asked + 100);
         asked += 100;
     }
-    let counts = mounted.mount().counts();
-    assert!(counts.accompanied <= counts.requests());
 }
 
 #[test]
@@ -56,7 +55,7 @@ fn busy_processors_do_not_keep_a_program_waiting() {
                 }
             });
         }
-        // A companion that got only what the busy threads leave would take minutes.
+        // With a companion that got only what the busy threads leave this would not end.
         let asking = scope.spawn(|| ask(&mounted, 0..20_000));
         let asked = asking.join();
         ended.store(true, Ordering::Relaxed);

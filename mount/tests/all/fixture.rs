@@ -4,10 +4,10 @@ use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use nono_mount::{Mount, MountError, MountOptions};
+use rustix::fs::{FlockOperation, flock};
 use tempfile::TempDir;
 
 use crate::memory::Memory;
@@ -91,12 +91,19 @@ pub(crate) fn eventually(what: &str, mut done: impl FnMut() -> bool) {
     }
 }
 
-/// The kernel's caches are those of all tests at once.
-static CACHES: Mutex<()> = Mutex::new(());
+/// As long as this is held, no test makes the kernel forget anything: its caches are those of all tests at
+/// once, in whichever process they run. Held by what counts messages, never by what forgets.
+pub(crate) fn keep_caches() -> fs::File {
+    lock_caches(FlockOperation::LockShared)
+}
 
-/// As long as this is held, no test makes the kernel forget anything.
-pub(crate) fn keep_caches() -> MutexGuard<'static, ()> {
-    CACHES.lock().unwrap_or_else(PoisonError::into_inner)
+fn lock_caches(how: FlockOperation) -> fs::File {
+    // For each user, as another's file cannot be opened.
+    let name = format!("nono-mount-tests-{}", rustix::process::getuid().as_raw());
+    let path = std::env::temp_dir().join(name);
+    let file = fs::File::options().create(true).truncate(false).write(true).open(path).unwrap();
+    flock(&file, how).unwrap();
+    file
 }
 
 /// Makes the kernel forget what nobody uses: "1" pages, "2" names and inodes, "3" both.
@@ -104,6 +111,6 @@ pub(crate) fn keep_caches() -> MutexGuard<'static, ()> {
 /// # Errors
 /// Where that is not allowed.
 pub(crate) fn drop_caches(what: &str) -> std::io::Result<()> {
-    let _held = keep_caches();
+    let _alone = lock_caches(FlockOperation::LockExclusive);
     fs::write("/proc/sys/vm/drop_caches", what)
 }

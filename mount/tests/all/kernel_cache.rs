@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use nono_mount::{Counts, MountOptions};
 
-use crate::fixture::{Mounted, many, mount_with};
+use crate::fixture::{Mounted, keep_caches, many, mount_with};
 use crate::memory::{Memory, Spec, What, dir, file};
 
 /// Messages that another kernel may send at the beginning of a work: a STATFS, a GETATTR of `.`.
@@ -44,6 +44,7 @@ fn change(tree: &mut Spec, directory: usize) {
 
 #[test]
 fn a_second_full_read_of_a_snapshot_sends_nothing() {
+    let _kept = keep_caches();
     let Some(mounted) = mount(&Memory::with([("0", many(20, 20))])) else { return };
     let snapshot = fs::File::open(mounted.path("0")).unwrap();
     // Inside the snapshot, so that the changing root above is not asked for.
@@ -62,6 +63,7 @@ fn a_second_full_read_of_a_snapshot_sends_nothing() {
 
 #[test]
 fn a_second_long_listing_sends_nothing() {
+    let _kept = keep_caches();
     let Some(mounted) = mount(&Memory::with([("0", many(10, 20))])) else { return };
     let list = || drop(mounted.shell("ls -lR $M/0"));
     list();
@@ -79,6 +81,7 @@ fn comparing_two_snapshots_costs_what_changed() {
     for directory in [3, 50, 97] {
         change(&mut other, directory);
     }
+    let _kept = keep_caches();
     let Some(mounted) = mount(&Memory::with([("0", same), ("1", other)])) else { return };
     let diff = || {
         let output = mounted.output("diff", &[&"-r", &mounted.path("0"), &mounted.path("1")]);
@@ -109,6 +112,7 @@ fn equal_paths_have_one_inode_number_in_all_snapshots_and_others_do_not() {
     let same = many(3, 3);
     let mut other = same.clone();
     change(&mut other, 1);
+    let _kept = keep_caches();
     let Some(mounted) = mount(&Memory::with([("0", same), ("1", other)])) else { return };
     let number = |path: &str| fs::symlink_metadata(mounted.path(path)).unwrap().ino();
     for _ in 0..2 {
@@ -127,6 +131,7 @@ fn equal_paths_have_one_inode_number_in_all_snapshots_and_others_do_not() {
 #[test]
 fn stat_of_one_path_lists_its_directories_and_opens_nothing() {
     let tree = dir([("a", dir([("b", many(5, 5))])), ("z", many(5, 5))]);
+    let _kept = keep_caches();
     let Some(mounted) = mount(&Memory::with([("0", tree)])) else { return };
     let before = mounted.mount().counts();
     fs::metadata(mounted.path("0/a/b/d0/f0")).unwrap();
@@ -140,6 +145,7 @@ fn stat_of_one_path_lists_its_directories_and_opens_nothing() {
 
 #[test]
 fn opening_sends_one_message_in_the_life_of_a_mount() {
+    let _kept = keep_caches();
     let Some(mounted) = mount(&Memory::with([("0", many(5, 5))])) else { return };
     mounted.shell("cat $M/0/*/* > all; ls $M/0/* > names; cat $M/0/*/* > all");
     let counts = mounted.mount().counts();

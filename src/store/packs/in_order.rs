@@ -11,29 +11,32 @@ const RUN_BYTES: u64 = 1024 * 1024;
 /// Bytes that are read though nobody wants them, rather than to read once more.
 const MOST_BETWEEN: u64 = 16 * 1024;
 
-/// Sorts objects of one pack by their place, and tells which are best read with one call.
-pub(crate) fn runs<T: Send>(wanted: &mut [(Entry, T)]) -> Vec<Range<usize>> {
-    wanted.sort_unstable_by_key(|(entry, _)| entry.span.offset);
-    let mut runs: Vec<Range<usize>> = Vec::new();
-    let (mut begin, mut end) = (0, 0);
-    for (index, (Entry { span, .. }, _)) in wanted.iter().enumerate() {
-        let next = span.offset + span.len();
-        match runs.last_mut() {
-            Some(run) if span.offset <= end + MOST_BETWEEN && next <= begin + RUN_BYTES => {
-                run.end = index + 1;
-            }
-            _ => {
-                begin = span.offset;
-                runs.push(index..index + 1);
-            }
-        }
-        end = next;
-    }
-    runs
-}
-
 impl Pack {
-    /// Reads one of the [`runs`], and gives each object with its bytes, which are not checked: fewer than
+    /// Sorts objects of one pack by their place, and tells which are best read with one call.
+    pub(crate) fn runs<T>(wanted: &mut [(Entry, T)]) -> Vec<Range<usize>> {
+        wanted.sort_unstable_by_key(|(entry, _)| entry.span.offset);
+        let mut runs: Vec<Range<usize>> = Vec::new();
+        let (mut begin, mut end) = (0, 0);
+        for (index, (Entry { span, .. }, _)) in wanted.iter().enumerate() {
+            let next = span.offset + span.len();
+            match runs.last_mut() {
+                Some(run)
+                    if (end..=end + MOST_BETWEEN).contains(&span.offset)
+                        && next <= begin + RUN_BYTES =>
+                {
+                    run.end = index + 1;
+                }
+                _ => {
+                    begin = span.offset;
+                    runs.push(index..index + 1);
+                }
+            }
+            end = next;
+        }
+        runs
+    }
+
+    /// Reads one of the [`runs`](Self::runs), and gives each object with its bytes, which are not checked: fewer than
     /// its length where the pack was cut short.
     ///
     /// # Errors
@@ -86,17 +89,23 @@ mod tests {
             entry(far + RUN_BYTES - 1, 1),
             entry(far + RUN_BYTES, 7),
         ];
-        assert_eq!(runs(&mut wanted), [0..3, 3..4, 4..5, 5..7]);
+        assert_eq!(Pack::runs(&mut wanted), [0..3, 3..4, 4..5, 5..7]);
         assert!(wanted.is_sorted_by_key(|(entry, ())| entry.span.offset));
         let mut long: Vec<_> =
             (0..100).map(|number| entry(number * 128 * 1024, 128 * 1024)).collect();
-        let runs = runs(&mut long);
+        let runs = Pack::runs(&mut long);
         assert_eq!(runs.len(), 13);
         assert!(runs.iter().all(|run| run.len() <= 8));
     }
 
     #[test]
+    fn places_that_overlap_are_not_one_run_however_many_they_are() {
+        let mut many = [entry(10, 100), entry(10, 100), entry(50, 100), entry(149, 1)];
+        assert_eq!(Pack::runs(&mut many).len(), 4);
+    }
+
+    #[test]
     fn nothing_is_nothing() {
-        assert!(runs::<()>(&mut []).is_empty());
+        assert!(Pack::runs::<()>(&mut []).is_empty());
     }
 }

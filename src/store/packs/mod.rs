@@ -39,7 +39,6 @@ use foldhash::fast::RandomState;
 use parking_lot::RwLock;
 
 pub(crate) use format::{Entry, Span};
-pub(crate) use in_order::runs;
 pub(crate) use pack::Pack;
 pub(crate) use packer::Packer;
 pub(crate) use rewrite::{Rewrite, SMALL_PACK_BYTES};

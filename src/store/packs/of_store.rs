@@ -10,8 +10,7 @@ impl LocalStore {
     /// Gives a pack its name. What is in it can be found from now on.
     pub(super) fn seal(&self, pack: PackWriter<'_>) -> Result<(), StoreError> {
         pack.seal()?;
-        self.packs().refresh(self.dir())?;
-        Ok(())
+        self.packs().refresh(self.dir())
     }
 
     /// All packs that can be read. An object that has a file of its own too is read from that.
@@ -22,14 +21,15 @@ impl LocalStore {
         self.packs().all(self.dir())
     }
 
-    /// The packs of which most objects may be read in the order in which they lie, the newest first, as
-    /// somebody who asks for each would find them: none while some objects count as not being there.
+    /// All packs in the order in which they are asked for an object, for reading much of them; none where
+    /// what has a file of its own is not known, or while some objects count as not being in a pack.
     ///
     /// # Errors
     /// When they cannot be listed.
     pub(crate) fn packs_to_read_in_order(&self) -> Result<Vec<Arc<Pack>>, StoreError> {
         let packs = self.all_packs()?;
-        Ok(if self.packs().has_dropped() { Vec::new() } else { packs })
+        let may_be = self.knows_own() && !self.packs().has_dropped();
+        Ok(if may_be { packs } else { Vec::new() })
     }
 
     /// Packs whose index was changed.

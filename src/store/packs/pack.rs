@@ -16,9 +16,9 @@ use crate::object::ContentHash;
 use crate::store::{FoundObject, StoreError};
 use crate::sys::{self, Dir, FileKind, FileTime, IoContext};
 
-/// A pack that was asked for this part of its objects is worth a filter: to read the whole index takes as
-/// long as that many questions.
-const QUESTIONS_PER_FILTER: usize = 16;
+/// A pack gets a filter after one question for so many of its objects: to read the whole index takes as
+/// long.
+const OBJECTS_PER_QUESTION: usize = 16;
 
 /// An open pack. Only its fan-out is kept in memory, and a filter once it is asked often; entries are
 /// read as they are asked for.
@@ -117,7 +117,7 @@ impl Pack {
     ///
     /// # Errors
     /// A failed read, or an entry that cannot be one.
-    pub(super) fn find(&self, hash: &ContentHash) -> Result<Option<Span>, StoreError> {
+    pub(crate) fn find(&self, hash: &ContentHash) -> Result<Option<Span>, StoreError> {
         if self.filter().is_some_and(|filter| !filter.may_have(hash)) {
             return Ok(None);
         }
@@ -149,7 +149,7 @@ impl Pack {
     fn filter(&self) -> Option<&Filter> {
         let made = self.filter.get().or_else(|| {
             let questions = self.questions.fetch_add(1, Relaxed);
-            (questions > self.len() / QUESTIONS_PER_FILTER)
+            (questions > self.len() / OBJECTS_PER_QUESTION)
                 .then(|| self.filter.get_or_init(|| Some(Filter::of(&self.entries().ok()?))))
         });
         made?.as_ref()
