@@ -44,7 +44,8 @@ pub use memory::MemoryStore;
 pub use object_file::ObjectFile;
 pub use overlay::OverlayStore;
 pub(crate) use packs::{
-    BadDisk, Entry as PackEntry, Pack, Packer, Rewrite as PackRewrite, SMALL_PACK_BYTES,
+    BadDisk, Entry as PackEntry, MAX_PACKED_BYTES, Pack, Packer, Rewrite as PackRewrite,
+    SMALL_PACK_BYTES,
 };
 pub use quarantine::{Offered, Quarantined};
 pub use transfer::Transfer;

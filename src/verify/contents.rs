@@ -6,16 +6,17 @@
 
 use std::cell::RefCell;
 use std::cmp::Reverse;
-use std::ops::Range;
+use std::ops::{Range, RangeInclusive};
 use std::sync::Arc;
 
+use parking_lot::Mutex;
 use rayon::prelude::*;
 
 use super::VerifyError;
 use super::graph::{Damage, Graph, Node, NodeId, Reading, Role};
 use crate::object::ContentHash;
 use crate::progress::{Amount, Stage};
-use crate::store::{Pack, PackEntry, StoreError, Transfer};
+use crate::store::{MAX_PACKED_BYTES, Pack, PackEntry, StoreError, Transfer};
 
 /// Files are given to threads in runs of so many.
 const FILES_AT_ONCE: usize = 32;
@@ -30,7 +31,7 @@ thread_local! {
 
 /// Contents of a file that a tree says has `size` bytes.
 #[derive(Clone, Copy)]
-struct Wanted {
+pub(super) struct Wanted {
     id: NodeId,
     hash: ContentHash,
     size: u64,
@@ -42,6 +43,40 @@ pub(super) struct Found {
     /// Its length; `None` when there was nothing to read.
     pub(super) bytes: Option<u64>,
     pub(super) damage: Option<Damage>,
+}
+
+/// Files that are read while lists are read.
+#[derive(Default)]
+pub(super) struct Beside {
+    found: Mutex<Vec<Found>>,
+    failed: Mutex<Option<VerifyError>>,
+}
+
+impl Beside {
+    pub(super) fn read(&self, file: Wanted, reading: &Reading<'_>) {
+        match read_file(file, reading) {
+            Ok(found) => self.found.lock().push(found),
+            Err(error) => *self.failed.lock() = Some(error),
+        }
+    }
+
+    /// What was found of all.
+    ///
+    /// # Errors
+    /// Cancelled.
+    pub(super) fn finish(self) -> Result<Vec<Found>, VerifyError> {
+        self.failed.into_inner().map_or(Ok(self.found.into_inner()), Err)
+    }
+}
+
+/// Takes out of `files`, from the one at `start` on, those that are never packed, and are not so long that the
+/// thread which works on the lists could be kept from them for long by one.
+pub(super) fn take_long(graph: &Graph, files: &mut Vec<NodeId>, start: usize) -> Vec<Wanted> {
+    const LONG: RangeInclusive<u64> = MAX_PACKED_BYTES + 1..=64 << 20;
+    let new = files.split_off(start).into_iter().map(|id| wanted(graph, id));
+    let (long, others): (Vec<_>, Vec<_>) = new.partition(|file| LONG.contains(&file.size));
+    files.extend(others.iter().map(|file| file.id));
+    long
 }
 
 /// What one thread does at a time.

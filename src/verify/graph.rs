@@ -202,25 +202,23 @@ impl Graph {
             self.intern(*root, Role::Root, &mut unread_lists)?;
         }
         let first_list = self.lists.len();
-        while !unread_lists.is_empty() {
-            reading.check_cancelled()?;
-            // From the end, so that few lists wait: depth first, a bundle at a time.
-            let rest = unread_lists.len().saturating_sub(LISTS_AT_ONCE);
-            let bundle = unread_lists.split_off(rest);
-            let read: Vec<_> = reading
-                .pool
-                .install(|| bundle.par_iter().map(|id| self.read_list(*id, reading)).collect());
-            for (id, read) in bundle.into_iter().zip(read) {
-                self.nodes[id as usize].bytes = read.bytes;
-                match read.listing {
-                    Ok(listing) => {
-                        self.add_list(id, listing, &mut unread_lists, &mut unread_files)?;
+        // One thread works on the lists, with the help of others; meanwhile these read what is long.
+        let beside = contents::Beside::default();
+        let mut found = reading.pool.install(|| {
+            rayon::scope(|scope| {
+                while !unread_lists.is_empty() {
+                    let known = unread_files.len();
+                    self.read_lists(&mut unread_lists, &mut unread_files, reading)?;
+                    for file in contents::take_long(self, &mut unread_files, known) {
+                        let beside = &beside;
+                        scope.spawn(move |_| beside.read(file, reading));
                     }
-                    Err(damage) => drop(self.damage.insert(id, damage)),
                 }
-            }
-        }
-        for found in contents::read(self, unread_files, reading)? {
+                contents::read(self, unread_files, reading)
+            })
+        })?;
+        found.extend(beside.finish()?);
+        for found in found {
             self.nodes[found.id as usize].bytes = found.bytes;
             if let Some(damage) = found.damage {
                 self.damage.insert(found.id, damage);
@@ -232,6 +230,27 @@ impl Graph {
             }
         }
         debug_assert!(self.lists[first_list..].iter().all(|list| list.is_settled));
+        Ok(())
+    }
+
+    /// Reads a bundle of lists. From the end, so that few lists wait: depth first.
+    fn read_lists(
+        &mut self,
+        unread_lists: &mut Vec<NodeId>,
+        unread_files: &mut Vec<NodeId>,
+        reading: &Reading<'_>,
+    ) -> Result<(), VerifyError> {
+        reading.check_cancelled()?;
+        let rest = unread_lists.len().saturating_sub(LISTS_AT_ONCE);
+        let bundle = unread_lists.split_off(rest);
+        let read: Vec<_> = bundle.par_iter().map(|id| self.read_list(*id, reading)).collect();
+        for (id, read) in bundle.into_iter().zip(read) {
+            self.nodes[id as usize].bytes = read.bytes;
+            match read.listing {
+                Ok(listing) => self.add_list(id, listing, unread_lists, unread_files)?,
+                Err(damage) => drop(self.damage.insert(id, damage)),
+            }
+        }
         Ok(())
     }
 

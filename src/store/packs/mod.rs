@@ -38,7 +38,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use foldhash::fast::RandomState;
 use parking_lot::RwLock;
 
-pub(crate) use format::{Entry, Span};
+pub(crate) use format::{Entry, MAX_PACKED_BYTES, Span};
 pub(crate) use pack::Pack;
 pub(crate) use packer::Packer;
 pub(crate) use rewrite::{Rewrite, SMALL_PACK_BYTES};
