@@ -4,8 +4,6 @@
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 
-use rustix::thread::gettid;
-
 use super::*;
 
 const NEVER: Duration = Duration::from_secs(3600);
@@ -64,10 +62,7 @@ fn is_possible() -> bool {
 }
 
 fn company(first_tick: Duration) -> Arc<Company> {
-    let company = Company::new(1, true, Arc::default());
-    let mut company = Arc::try_unwrap(company).unwrap_or_else(|_| unreachable!());
-    company.first_tick = first_tick;
-    Arc::new(company)
+    Company::with_first_tick(first_tick, 1, true, Arc::default())
 }
 
 /// A thread that only sleeps, as a program that waits for an answer does; ends with the test.
@@ -81,7 +76,7 @@ impl Asker {
         let (lives, until) = channel::<()>();
         let (say, said) = channel();
         std::thread::spawn(move || {
-            say.send(gettid().as_raw_nonzero().get().unsigned_abs()).unwrap();
+            say.send(thread::current()).unwrap();
             let _ = until.recv();
         });
         Self { id: said.recv().unwrap(), _lives: lives }

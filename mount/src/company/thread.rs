@@ -130,13 +130,8 @@ fn pid(thread: u32) -> Option<Pid> {
 /// Makes the calling thread one of the idle class, which may run where an ordinary one may. `None` where
 /// that does nothing: a single processor, or a kernel that does not say how threads fare.
 pub(super) fn make_companion(ordinary: u32) -> Option<(Thread, Affinity)> {
-    let id = current();
-    let affinity = Affinity { thread: pid(id), ordinary: pid(ordinary) };
-    let schedstat = sys::open_of_thread(id, "schedstat");
-    let thread = Thread { schedstat, affinity: Some(affinity), ..Thread::named(id)? };
-    if sched_getaffinity(None).ok()?.count() < 2 || thread.fared().is_none() {
-        return None;
-    }
+    let affinity = Affinity { thread: pid(current()), ordinary: pid(ordinary) };
+    let thread = Thread { affinity: Some(affinity), ..candidate()? };
     // The class is also that of what a thread reads from the disk, unless it has a priority there of its
     // own; somebody waits for this one.
     let class = ioprio::Class::BestEffort(ioprio::BePriorityLevel::fallback());
@@ -158,14 +153,18 @@ fn number<N: std::str::FromStr>(text: &[u8]) -> Option<N> {
     std::str::from_utf8(text).ok()?.trim_end().parse().ok()
 }
 
+/// The calling thread, if it could be a companion.
+fn candidate() -> Option<Thread> {
+    let id = current();
+    let thread = Thread { schedstat: sys::open_of_thread(id, "schedstat"), ..Thread::named(id)? };
+    let processors = sched_getaffinity(None).ok()?.count();
+    (processors > 1 && thread.fared().is_some()).then_some(thread)
+}
+
 /// Whether there can be a companion here.
 #[cfg(test)]
 pub(super) fn is_possible() -> bool {
-    let id = current();
-    let schedstat = sys::open_of_thread(id, "schedstat");
-    let counts =
-        Thread::named(id).is_some_and(|thread| Thread { schedstat, ..thread }.fared().is_some());
-    counts && sched_getaffinity(None).is_ok_and(|allowed| allowed.count() > 1)
+    candidate().is_some()
 }
 
 #[cfg(test)]
