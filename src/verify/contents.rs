@@ -22,7 +22,8 @@ use crate::store::{MAX_PACKED_BYTES, Pack, PackEntry, StoreError, Transfer};
 const FILES_AT_ONCE: usize = 32;
 /// From this length on, a file is worth a thought about when it is read.
 const LONG_BYTES: u64 = 1 << 20;
-/// A pack is read in order for one file in so many of what it holds.
+/// Packs are read in order for one file in so many of what they hold: to look for the files, all indexes
+/// are read.
 const FEWEST: usize = 10;
 
 thread_local! {
@@ -47,17 +48,36 @@ pub(super) struct Found {
 
 /// Files that are read while lists are read.
 #[derive(Default)]
-pub(super) struct Beside {
-    found: Mutex<Vec<Found>>,
-    failed: Mutex<Option<VerifyError>>,
+pub(super) struct Beside(Mutex<BesideState>);
+
+#[derive(Default)]
+struct BesideState {
+    /// What is not read yet.
+    left: Amount,
+    found: Vec<Found>,
+    failed: Option<VerifyError>,
 }
 
 impl Beside {
+    /// A file will be [`read`](Self::read).
+    pub(super) fn expect(&self, file: Wanted) {
+        let left = &mut self.0.lock().left;
+        (left.entries, left.bytes) = (left.entries + 1, left.bytes.saturating_add(file.size));
+    }
+
     pub(super) fn read(&self, file: Wanted, reading: &Reading<'_>) {
-        match read_file(file, reading) {
-            Ok(found) => self.found.lock().push(found),
-            Err(error) => *self.failed.lock() = Some(error),
+        let found = read_file(file, reading);
+        let state = &mut *self.0.lock();
+        let left = &mut state.left;
+        (left.entries, left.bytes) = (left.entries - 1, left.bytes.saturating_sub(file.size));
+        match found {
+            Ok(found) => state.found.push(found),
+            Err(error) => state.failed = Some(error),
         }
+    }
+
+    fn left(&self) -> Amount {
+        self.0.lock().left
     }
 
     /// What was found of all.
@@ -65,7 +85,8 @@ impl Beside {
     /// # Errors
     /// Cancelled.
     pub(super) fn finish(self) -> Result<Vec<Found>, VerifyError> {
-        self.failed.into_inner().map_or(Ok(self.found.into_inner()), Err)
+        let BesideState { found, failed, .. } = self.0.into_inner();
+        failed.map_or(Ok(found), Err)
     }
 }
 
@@ -85,17 +106,20 @@ enum Job<'a> {
     Run(&'a Pack, &'a [(PackEntry, NodeId)]),
 }
 
-/// Reads the contents of files of the graph.
+/// Reads the contents of files of the graph, while others may still be read beside.
 ///
 /// # Errors
 /// Cancelled.
 pub(super) fn read(
     graph: &Graph,
     mut files: Vec<NodeId>,
+    beside: &Beside,
     reading: &Reading<'_>,
 ) -> Result<Vec<Found>, VerifyError> {
-    let bytes = files.iter().map(|id| wanted(graph, *id).size).fold(0, u64::saturating_add);
-    let expected = Amount { entries: files.len() as u64, bytes };
+    let left = beside.left();
+    let sizes = files.iter().map(|id| wanted(graph, *id).size);
+    let bytes = sizes.fold(left.bytes, u64::saturating_add);
+    let expected = Amount { entries: left.entries + files.len() as u64, bytes };
     reading.progress.begin(Stage::ReadContents, Some(expected));
     reading.pool.install(|| {
         let packed = take_packed(graph, &mut files, reading);
@@ -135,6 +159,9 @@ fn take_packed(graph: &Graph, files: &mut Vec<NodeId>, reading: &Reading<'_>) ->
             return Vec::new();
         }
     };
+    if files.len() < packs.iter().map(|pack| pack.len()).sum::<usize>() / FEWEST {
+        return Vec::new();
+    }
     let mut is_wanted = vec![false; graph.len()];
     for id in &*files {
         is_wanted[*id as usize] = true;
@@ -142,8 +169,8 @@ fn take_packed(graph: &Graph, files: &mut Vec<NodeId>, reading: &Reading<'_>) ->
     let mut left = files.len();
     let mut taken = Vec::new();
     for (number, pack) in packs.iter().enumerate() {
-        if left < pack.len() / FEWEST {
-            continue;
+        if left == 0 {
+            break;
         }
         // What is wrong with an index is reported elsewhere.
         let Ok(entries) = pack.entries() else { continue };

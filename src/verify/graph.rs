@@ -211,10 +211,11 @@ impl Graph {
                     self.read_lists(&mut unread_lists, &mut unread_files, reading)?;
                     for file in contents::take_long(self, &mut unread_files, known) {
                         let beside = &beside;
+                        beside.expect(file);
                         scope.spawn(move |_| beside.read(file, reading));
                     }
                 }
-                contents::read(self, unread_files, reading)
+                contents::read(self, unread_files, &beside, reading)
             })
         })?;
         found.extend(beside.finish()?);
