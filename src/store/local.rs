@@ -178,7 +178,14 @@ impl LocalStore {
 
     /// Whether an object is known to have no file of its own.
     pub(crate) fn has_no_own(&self, hash: &ContentHash) -> bool {
-        self.own.read().as_ref().is_some_and(|own| !own.contains(hash))
+        self.having_no_own()(hash)
+    }
+
+    /// Tells of many objects whether they are known to have no file of their own. While it lives, nobody can
+    /// learn of others: it is not for long, nor while anything else is done with the store.
+    pub(crate) fn having_no_own(&self) -> impl Fn(&ContentHash) -> bool + '_ {
+        let own = self.own.read();
+        move |hash| own.as_ref().is_some_and(|own| !own.contains(hash))
     }
 
     /// What has files of its own is about to change, or may change from now on.

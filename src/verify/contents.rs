@@ -6,25 +6,29 @@
 
 use std::cell::RefCell;
 use std::cmp::Reverse;
-use std::ops::{Range, RangeInclusive};
+use std::ops::Range;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
+use rayon::Scope;
 use rayon::prelude::*;
 
 use super::VerifyError;
-use super::graph::{Damage, Graph, Node, NodeId, Reading, Role};
+use super::graph::{Damage, Finding, Graph, Node, NodeId, Reading, Role};
 use crate::object::ContentHash;
 use crate::progress::{Amount, Stage};
 use crate::store::{MAX_PACKED_BYTES, Pack, PackEntry, StoreError, Transfer};
 
 /// Files are given to threads in runs of so many.
 const FILES_AT_ONCE: usize = 32;
-/// From this length on, a file is worth a thought about when it is read.
-const LONG_BYTES: u64 = 1 << 20;
 /// Packs are read in order for one file in so many of what they hold: to look for the files, all indexes
 /// are read.
 const FEWEST: usize = 10;
+/// Packs that hold so many objects together are looked through before they are read: what is known of their
+/// objects takes much more memory than a file that waits for its turn.
+const ENTRIES_AT_ONCE: usize = 128 * 1024;
+/// So many are looked up by one thread, one after the other.
+const ENTRIES_LOOKED_UP_AT_ONCE: usize = 4096;
 
 thread_local! {
     static BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
@@ -32,126 +36,128 @@ thread_local! {
 
 /// Contents of a file that a tree says has `size` bytes.
 #[derive(Clone, Copy)]
-pub(super) struct Wanted {
+struct Wanted {
     id: NodeId,
     hash: ContentHash,
     size: u64,
 }
 
-/// What was found of one file.
-pub(super) struct Found {
-    pub(super) id: NodeId,
-    /// Its length; `None` when there was nothing to read.
-    pub(super) bytes: Option<u64>,
-    pub(super) damage: Option<Damage>,
+/// Reads files, each by a job of its own, while others are busy with lists and with other files.
+pub(super) struct Beside<'a> {
+    reading: &'a Reading<'a>,
+    state: Mutex<BesideState>,
 }
-
-/// Files that are read while lists are read.
-#[derive(Default)]
-pub(super) struct Beside(Mutex<BesideState>);
 
 #[derive(Default)]
 struct BesideState {
     /// What is not read yet.
     left: Amount,
-    found: Vec<Found>,
+    findings: Vec<Finding>,
     failed: Option<VerifyError>,
 }
 
-impl Beside {
-    /// A file will be [`read`](Self::read).
-    pub(super) fn expect(&self, file: Wanted) {
-        let left = &mut self.0.lock().left;
-        (left.entries, left.bytes) = (left.entries + 1, left.bytes.saturating_add(file.size));
+impl<'a> Beside<'a> {
+    pub(super) fn new(reading: &'a Reading<'a>) -> Self {
+        Self { reading, state: Mutex::default() }
     }
 
-    pub(super) fn read(&self, file: Wanted, reading: &Reading<'_>) {
-        let found = read_file(file, reading);
-        let state = &mut *self.0.lock();
+    /// Takes out of `files`, from the one at `start` on, those that are never packed and have at most so many
+    /// bytes. The longest are begun first, so that no thread is left alone with one at the end.
+    pub(super) fn take_long<'s>(
+        &'s self,
+        graph: &Graph,
+        files: &mut Vec<NodeId>,
+        start: usize,
+        most_bytes: u64,
+        scope: &Scope<'s>,
+    ) {
+        let meant = MAX_PACKED_BYTES + 1..=most_bytes;
+        let is_meant = |id: &mut NodeId| meant.contains(&wanted(graph, *id).size);
+        let mut long: Vec<_> =
+            files.extract_if(start.., is_meant).map(|id| wanted(graph, id)).collect();
+        long.sort_by_key(|file| Reverse(file.size));
+        let sizes = long.iter().map(|file| file.size);
+        let mut state = self.state.lock();
+        state.left.entries += long.len() as u64;
+        state.left.bytes = sizes.fold(state.left.bytes, u64::saturating_add);
+        drop(state);
+        for file in long {
+            scope.spawn(move |_| self.read(file));
+        }
+    }
+
+    fn read(&self, file: Wanted) {
+        let found = read_file(file, self.reading);
+        let state = &mut *self.state.lock();
         let left = &mut state.left;
         (left.entries, left.bytes) = (left.entries - 1, left.bytes.saturating_sub(file.size));
         match found {
-            Ok(found) => state.found.push(found),
+            Ok(finding) => state.findings.extend(finding),
             Err(error) => state.failed = Some(error),
         }
     }
 
-    fn left(&self) -> Amount {
-        self.0.lock().left
-    }
-
-    /// What was found of all.
+    /// What was found in all.
     ///
     /// # Errors
     /// Cancelled.
-    pub(super) fn finish(self) -> Result<Vec<Found>, VerifyError> {
-        let BesideState { found, failed, .. } = self.0.into_inner();
-        failed.map_or(Ok(found), Err)
+    pub(super) fn finish(self) -> Result<Vec<Finding>, VerifyError> {
+        let BesideState { findings, failed, .. } = self.state.into_inner();
+        failed.map_or(Ok(findings), Err)
     }
 }
 
-/// Takes out of `files`, from the one at `start` on, those that are never packed, and are not so long that the
-/// thread which works on the lists could be kept from them for long by one.
-pub(super) fn take_long(graph: &Graph, files: &mut Vec<NodeId>, start: usize) -> Vec<Wanted> {
-    const LONG: RangeInclusive<u64> = MAX_PACKED_BYTES + 1..=64 << 20;
-    let new = files.split_off(start).into_iter().map(|id| wanted(graph, id));
-    let (long, others): (Vec<_>, Vec<_>) = new.partition(|file| LONG.contains(&file.size));
-    files.extend(others.iter().map(|file| file.id));
-    long
-}
-
-/// What one thread does at a time.
-enum Job<'a> {
-    Files(&'a [NodeId]),
-    Run(&'a Pack, &'a [(PackEntry, NodeId)]),
-}
-
-/// Reads the contents of files of the graph, while others may still be read beside.
+/// Reads the contents of files of the graph, while others are read beside. Of those that are what they should be,
+/// nothing is said: there may be millions.
 ///
 /// # Errors
 /// Cancelled.
-pub(super) fn read(
+pub(super) fn read<'s>(
     graph: &Graph,
     mut files: Vec<NodeId>,
-    beside: &Beside,
-    reading: &Reading<'_>,
-) -> Result<Vec<Found>, VerifyError> {
-    let left = beside.left();
+    beside: &'s Beside<'_>,
+    scope: &Scope<'s>,
+) -> Result<Vec<Finding>, VerifyError> {
+    let reading = beside.reading;
+    beside.take_long(graph, &mut files, 0, u64::MAX, scope);
+    let left = beside.state.lock().left;
     let sizes = files.iter().map(|id| wanted(graph, *id).size);
     let bytes = sizes.fold(left.bytes, u64::saturating_add);
     let expected = Amount { entries: left.entries + files.len() as u64, bytes };
     reading.progress.begin(Stage::ReadContents, Some(expected));
-    reading.pool.install(|| {
-        let packed = take_packed(graph, &mut files, reading);
-        let long = long_ones_first(graph, &mut files);
-        let (long, others) = files.split_at(long);
-        let jobs: Vec<_> = long
-            .chunks(1)
-            .map(Job::Files)
-            .chain(packed.iter().flat_map(|(pack, wanted, runs)| {
-                runs.iter().map(|run| Job::Run(pack, &wanted[run.clone()]))
-            }))
-            .chain(others.chunks(FILES_AT_ONCE).map(Job::Files))
-            .collect();
-        let found: Vec<_> = jobs
-            .par_iter()
-            .with_max_len(1)
-            .map(|job| match job {
-                Job::Files(files) => read_files(graph, files, reading),
-                Job::Run(pack, run) => read_run(graph, pack, run, reading),
-            })
-            .collect::<Result<_, _>>()?;
-        Ok(found.into_iter().flatten().collect())
-    })
+
+    let packs = packs_to_read_in_order(files.len(), reading);
+    let mut unread = Unread::new(graph, &files);
+    let mut findings = Vec::new();
+    let mut next = 0;
+    while next < packs.len() && unread.count > 0 {
+        let mut taken = Vec::new();
+        let mut entries = 0;
+        while next < packs.len() && entries < ENTRIES_AT_ONCE {
+            entries += packs[next].len();
+            taken.push(unread.take_packed(&packs[..=next], graph, reading));
+            next += 1;
+        }
+        let runs: Vec<_> = taken.iter().flat_map(InOrder::runs).collect();
+        findings.extend(each(&runs, |(pack, run)| read_run(graph, pack, run, reading))?);
+    }
+    files.retain(|id| unread.is_unread[*id as usize]);
+    debug_assert_eq!(files.len(), unread.count);
+    let chunks: Vec<_> = files.chunks(FILES_AT_ONCE).collect();
+    findings.extend(each(&chunks, |files| read_files(graph, files, reading))?);
+    Ok(findings)
 }
 
-/// Objects of a pack, and which of them are read together.
-type InOrder = (Arc<Pack>, Vec<(PackEntry, NodeId)>, Vec<Range<usize>>);
+fn each<T: Sync>(
+    jobs: &[T],
+    read: impl Fn(&T) -> Result<Vec<Finding>, VerifyError> + Sync + Send,
+) -> Result<Vec<Finding>, VerifyError> {
+    let found = jobs.par_iter().with_max_len(1).map(read).collect::<Result<Vec<_>, _>>()?;
+    Ok(found.into_iter().flatten().collect())
+}
 
-/// Takes out of `files` what is best read in the order of its pack. Only what a restore would read there: not
-/// what has a file of its own, or is in a newer pack too. The index of a pack is held only while it is
-/// looked through.
-fn take_packed(graph: &Graph, files: &mut Vec<NodeId>, reading: &Reading<'_>) -> Vec<InOrder> {
+/// The packs to look for so many files in, newest first; none where that is not worth it.
+fn packs_to_read_in_order(files: usize, reading: &Reading<'_>) -> Vec<Arc<Pack>> {
     let packs = match reading.store.packs_to_read_in_order() {
         Ok(packs) => packs,
         Err(error) => {
@@ -159,55 +165,101 @@ fn take_packed(graph: &Graph, files: &mut Vec<NodeId>, reading: &Reading<'_>) ->
             return Vec::new();
         }
     };
-    if files.len() < packs.iter().map(|pack| pack.len()).sum::<usize>() / FEWEST {
-        return Vec::new();
-    }
-    let mut is_wanted = vec![false; graph.len()];
-    for id in &*files {
-        is_wanted[*id as usize] = true;
-    }
-    let mut left = files.len();
-    let mut taken = Vec::new();
-    for (number, pack) in packs.iter().enumerate() {
-        if left == 0 {
-            break;
-        }
-        // What is wrong with an index is reported elsewhere.
-        let Ok(entries) = pack.entries() else { continue };
-        let in_newer = |hash: &ContentHash| {
-            packs[..number].iter().any(|pack| !matches!(pack.find(hash), Ok(None)))
-        };
-        let mut wanted: Vec<_> = entries
-            .into_par_iter()
-            .filter_map(|entry| {
-                let id = graph.id(entry.hash, Role::File { size: entry.size() })?;
-                let is_here = is_wanted[id as usize]
-                    && reading.store.has_no_own(&entry.hash)
-                    && !in_newer(&entry.hash);
-                is_here.then_some((entry, id))
-            })
-            .collect();
-        for (_, id) in &wanted {
-            is_wanted[*id as usize] = false;
-        }
-        left -= wanted.len();
-        let runs = Pack::runs(&mut wanted);
-        taken.push((pack.clone(), wanted, runs));
-    }
-    files.retain(|id| is_wanted[*id as usize]);
-    taken
+    let entries: usize = packs.iter().map(|pack| pack.len()).sum();
+    if files < entries / FEWEST { Vec::new() } else { packs }
 }
 
-/// So that no thread begins with the longest file when the others have nothing left to do. All others
-/// stay in the order of the lists, which is about the order in which they lie on the disk. Tells how
-/// many are long.
-fn long_ones_first(graph: &Graph, files: &mut [NodeId]) -> usize {
-    let long_bytes = |id: &NodeId| match wanted(graph, *id).size {
-        size if size >= LONG_BYTES => size,
-        _ => 0,
-    };
-    files.sort_by_key(|id| Reverse(long_bytes(id)));
-    files.partition_point(|id| long_bytes(id) > 0)
+/// Objects of a pack in the order in which they lie, and which of them are read together.
+struct InOrder<'a> {
+    pack: &'a Pack,
+    objects: Vec<(PackEntry, NodeId)>,
+    runs: Vec<Range<usize>>,
+}
+
+impl InOrder<'_> {
+    fn runs(&self) -> impl Iterator<Item = (&Pack, &[(PackEntry, NodeId)])> {
+        self.runs.iter().map(|run| (self.pack, &self.objects[run.clone()]))
+    }
+}
+
+/// Files that nobody took yet.
+struct Unread {
+    /// For each node.
+    is_unread: Vec<bool>,
+    count: usize,
+}
+
+impl Unread {
+    fn new(graph: &Graph, files: &[NodeId]) -> Self {
+        let mut is_unread = vec![false; graph.len()];
+        for id in files {
+            is_unread[*id as usize] = true;
+        }
+        Self { is_unread, count: files.len() }
+    }
+
+    /// Takes what a restore would read from the last of some packs: not what has a file of its own, or is in one of
+    /// the packs before too. The index of a pack is held only while it is looked through.
+    fn take_packed<'p>(
+        &mut self,
+        packs: &'p [Arc<Pack>],
+        graph: &Graph,
+        reading: &Reading<'_>,
+    ) -> InOrder<'p> {
+        let (newer, pack) = packs.split_at(packs.len() - 1);
+        let pack = &pack[0];
+        let in_newer =
+            |hash: &ContentHash| newer.iter().any(|pack| !matches!(pack.find(hash), Ok(None)));
+        // What is wrong with an index is reported elsewhere.
+        let entries = pack.entries_in_order().unwrap_or_default();
+        let mut objects: Vec<_> = entries
+            .par_chunks(ENTRIES_LOOKED_UP_AT_ONCE)
+            .flat_map_iter(|entries| {
+                let mut ids = Ids::default();
+                let has_no_own = reading.store.having_no_own();
+                let mut here = Vec::with_capacity(entries.len());
+                here.extend(entries.iter().filter_map(|entry| {
+                    let role = Role::File { size: entry.size() };
+                    let id = ids.next(graph, Node { hash: entry.hash, role })?;
+                    let is_here = self.is_unread[id as usize]
+                        && has_no_own(&entry.hash)
+                        && !in_newer(&entry.hash);
+                    is_here.then_some((*entry, id))
+                }));
+                here
+            })
+            .collect();
+        for (_, id) in &objects {
+            self.is_unread[*id as usize] = false;
+        }
+        self.count -= objects.len();
+        let runs = Pack::runs(&mut objects);
+        InOrder { pack, objects, runs }
+    }
+}
+
+/// Looks ids up. Files are stored in about the order in which lists name them, by a few threads at once: the id that
+/// comes next is mostly the one after one of the last, and looking there finds it in memory that is at hand.
+#[derive(Default)]
+struct Ids {
+    after_last: [NodeId; 4],
+    /// Of these, the one that was right longest ago, or nearly so.
+    oldest: usize,
+}
+
+impl Ids {
+    fn next(&mut self, graph: &Graph, node: Node) -> Option<NodeId> {
+        let guessed = self.after_last.iter().position(|id| graph.is(*id, &node));
+        let (id, place) = match guessed {
+            Some(place) => (self.after_last[place], place),
+            None => (graph.id(node.hash, node.role)?, self.oldest),
+        };
+        if place == self.oldest {
+            self.oldest = (place + 1) % self.after_last.len();
+        }
+        self.after_last[place] = id + 1;
+        Some(id)
+    }
 }
 
 fn wanted(graph: &Graph, id: NodeId) -> Wanted {
@@ -224,16 +276,14 @@ fn read_run(
     pack: &Pack,
     run: &[(PackEntry, NodeId)],
     reading: &Reading<'_>,
-) -> Result<Vec<Found>, VerifyError> {
+) -> Result<Vec<Finding>, VerifyError> {
     reading.check_cancelled()?;
-    let mut found = Vec::with_capacity(run.len());
     let mut doubtful = Vec::new();
     let (mut objects, mut bytes) = (0, 0);
     let read = BUFFER.with_borrow_mut(|buffer| {
         pack.read_run(run, buffer, |entry, id, contents| {
             if ContentHash::of(contents) == entry.hash {
                 (objects, bytes) = (objects + 1, bytes + entry.size());
-                found.push(Found { id: *id, bytes: Some(entry.size()), damage: None });
             } else {
                 doubtful.push(*id);
             }
@@ -241,35 +291,34 @@ fn read_run(
     });
     reading.progress.advance(objects, bytes);
     match read {
-        Ok(()) => found.extend(read_files(graph, &doubtful, reading)?),
+        Ok(()) => read_files(graph, &doubtful, reading),
         Err(error) => {
             tracing::debug!("reading one object after the other: {error}");
             let ids: Vec<_> = run.iter().map(|(_, id)| *id).collect();
-            found.extend(read_files(graph, &ids, reading)?);
+            read_files(graph, &ids, reading)
         }
     }
-    Ok(found)
 }
 
 fn read_files(
     graph: &Graph,
     files: &[NodeId],
     reading: &Reading<'_>,
-) -> Result<Vec<Found>, VerifyError> {
-    files.iter().map(|id| read_file(wanted(graph, *id), reading)).collect()
+) -> Result<Vec<Finding>, VerifyError> {
+    files.iter().filter_map(|id| read_file(wanted(graph, *id), reading).transpose()).collect()
 }
 
-fn read_file(wanted: Wanted, reading: &Reading<'_>) -> Result<Found, VerifyError> {
+fn read_file(wanted: Wanted, reading: &Reading<'_>) -> Result<Option<Finding>, VerifyError> {
     reading.check_cancelled()?;
     let Wanted { id, hash, size: expected } = wanted;
     let object = match reading.store.open_object(&hash) {
         Ok(object) => object,
-        Err(error) => return Ok(Found { id, bytes: None, damage: Some(Damage::of(error)) }),
+        Err(error) => return Ok(Some(Finding { id, bytes: None, damage: Damage::of(error) })),
     };
     let size = object.size();
     // Not read: it could claim to have more bytes than anybody can hash.
     if size > expected {
-        return Ok(Found { id, bytes: None, damage: Some(Damage::of(object.corrupt())) });
+        return Ok(Some(Finding { id, bytes: None, damage: Damage::of(object.corrupt()) }));
     }
     let verified = BUFFER.with_borrow_mut(|buffer| {
         let mut transfer = Transfer::new(buffer, reading.progress);
@@ -279,9 +328,9 @@ fn read_file(wanted: Wanted, reading: &Reading<'_>) -> Result<Found, VerifyError
     });
     let damage = match verified {
         Err(StoreError::Cancelled) => return Err(VerifyError::Cancelled),
-        Err(error) => Some(Damage::of(error)),
-        Ok(()) if size != expected => Some(Damage::WrongSize { actual: size }),
-        Ok(()) => None,
+        Err(error) => Damage::of(error),
+        Ok(()) if size != expected => Damage::WrongSize { actual: size },
+        Ok(()) => return Ok(None),
     };
-    Ok(Found { id, bytes: Some(size), damage })
+    Ok(Some(Finding { id, bytes: Some(size), damage }))
 }

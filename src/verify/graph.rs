@@ -14,13 +14,16 @@ use indexmap::map::Entry;
 use rayon::prelude::*;
 
 use super::VerifyError;
-use super::contents;
+use super::contents::{self, Beside};
 use crate::object::{ContentHash, DecodeError, LinkGroups, Node as EntryNode, RootTree, Tree};
 use crate::progress::{Progress, Stage};
 use crate::store::{LocalStore, MAX_TREE_BYTES, ObjectSource, StoreError};
 
 /// So many lists are read and held in memory at once.
 const LISTS_AT_ONCE: usize = 1024;
+/// Longer files, in bytes, are read when all lists are: the thread that adds lists could be kept from it for
+/// long by one.
+const MOST_BYTES_BESIDE: u64 = 64 << 20;
 
 /// Index of an object in the graph.
 pub(super) type NodeId = u32;
@@ -93,17 +96,18 @@ pub(super) struct Node {
     pub(super) role: Role,
 }
 
-/// What is known of a node.
-#[derive(Default)]
-struct Known {
+/// What is wrong with a node.
+pub(super) struct Finding {
+    pub(super) id: NodeId,
     /// Bytes that were read of it; `None` when there was nothing to read.
-    bytes: Option<u64>,
-    /// Index of what it lists, if it is a list that can be read.
-    list: Option<u32>,
+    pub(super) bytes: Option<u64>,
+    pub(super) damage: Damage,
 }
 
 /// What a sound list says.
 struct List {
+    /// Its length.
+    bytes: u64,
     children: Box<[NodeId]>,
     /// Its own entries; `None` beyond 64 bits.
     own: Option<Count>,
@@ -117,10 +121,11 @@ struct List {
 /// See the module.
 #[derive(Default)]
 pub(super) struct Graph {
-    /// By their ids, which are their positions.
-    nodes: IndexMap<Node, Known, RandomState>,
+    /// By their ids, which are their positions, with the index of what they list. Contents that were read
+    /// and are sound have neither that nor a finding.
+    nodes: IndexMap<Node, Option<u32>, RandomState>,
     lists: Vec<List>,
-    damage: HashMap<NodeId, Damage>,
+    findings: HashMap<NodeId, Finding>,
     root_paths: HashMap<NodeId, Vec<Box<[u8]>>>,
 }
 
@@ -147,22 +152,34 @@ impl Graph {
         self.nodes.get_index_of(&Node { hash, role }).map(|id| id as NodeId)
     }
 
+    /// Whether this is the node of an object in a role.
+    pub(super) fn is(&self, id: NodeId, node: &Node) -> bool {
+        self.nodes.get_index(id as usize).is_some_and(|(known, _)| known == node)
+    }
+
     pub(super) fn len(&self) -> usize {
         self.nodes.len()
     }
 
     /// How long every object was that could be read.
     pub(super) fn bytes_read(&self) -> impl Iterator<Item = u64> {
-        self.nodes.values().filter_map(|known| known.bytes)
+        (0..self.nodes.len() as NodeId).filter_map(|id| self.bytes(id))
     }
 
     /// Length of what was read of a node; `None` when there was nothing to read.
     pub(super) fn bytes(&self, id: NodeId) -> Option<u64> {
-        self.nodes[id as usize].bytes
+        if let Some(list) = self.list(id) {
+            return Some(list.bytes);
+        }
+        match (self.findings.get(&id), self.node(id).role) {
+            (Some(finding), _) => finding.bytes,
+            (None, Role::File { size }) => Some(size),
+            (None, _) => None,
+        }
     }
 
     pub(super) fn damage(&self, id: NodeId) -> Option<&Damage> {
-        self.damage.get(&id)
+        self.findings.get(&id).map(|finding| &finding.damage)
     }
 
     /// What a list names; nothing for contents and for what cannot be read.
@@ -172,7 +189,7 @@ impl Graph {
 
     /// Whether an object and everything below it is sound.
     pub(super) fn is_sound(&self, id: NodeId) -> bool {
-        !self.damage.contains_key(&id) && self.list(id).is_none_or(|list| list.is_sound)
+        !self.findings.contains_key(&id) && self.list(id).is_none_or(|list| list.is_sound)
     }
 
     /// What is in a tree or root.
@@ -186,7 +203,7 @@ impl Graph {
     }
 
     fn list(&self, id: NodeId) -> Option<&List> {
-        self.nodes[id as usize].list.map(|list| &self.lists[list as usize])
+        self.nodes[id as usize].map(|list| &self.lists[list as usize])
     }
 
     /// Reads everything below some Merkle roots that was not read before.
@@ -197,33 +214,19 @@ impl Graph {
     ) -> Result<(), VerifyError> {
         reading.progress.begin(Stage::ReadLists, None);
         let mut unread_lists = Vec::new();
-        let mut unread_files = Vec::new();
         for root in roots {
             self.intern(*root, Role::Root, &mut unread_lists)?;
         }
         let first_list = self.lists.len();
-        // One thread works on the lists, with the help of others; meanwhile these read what is long.
-        let beside = contents::Beside::default();
-        let mut found = reading.pool.install(|| {
+        let beside = Beside::new(reading);
+        let findings = reading.pool.install(|| {
             rayon::scope(|scope| {
-                while !unread_lists.is_empty() {
-                    let known = unread_files.len();
-                    self.read_lists(&mut unread_lists, &mut unread_files, reading)?;
-                    for file in contents::take_long(self, &mut unread_files, known) {
-                        let beside = &beside;
-                        beside.expect(file);
-                        scope.spawn(move |_| beside.read(file, reading));
-                    }
-                }
-                contents::read(self, unread_files, &beside, reading)
+                let files = self.add_lists_below(unread_lists, &beside, scope, reading)?;
+                contents::read(self, files, &beside, scope)
             })
         })?;
-        found.extend(beside.finish()?);
-        for found in found {
-            self.nodes[found.id as usize].bytes = found.bytes;
-            if let Some(damage) = found.damage {
-                self.damage.insert(found.id, damage);
-            }
+        for finding in findings.into_iter().chain(beside.finish()?) {
+            self.findings.insert(finding.id, finding);
         }
         for root in roots {
             if let Some(id) = self.id(*root, Role::Root) {
@@ -234,25 +237,36 @@ impl Graph {
         Ok(())
     }
 
-    /// Reads a bundle of lists. From the end, so that few lists wait: depth first.
-    fn read_lists(
+    /// Reads lists, and all that they name, and returns the files that are to be read. One thread adds to the
+    /// graph what the others read meanwhile, and long files are read already.
+    fn add_lists_below<'s>(
         &mut self,
-        unread_lists: &mut Vec<NodeId>,
-        unread_files: &mut Vec<NodeId>,
+        mut unread_lists: Vec<NodeId>,
+        beside: &'s Beside<'_>,
+        scope: &rayon::Scope<'s>,
         reading: &Reading<'_>,
-    ) -> Result<(), VerifyError> {
-        reading.check_cancelled()?;
-        let rest = unread_lists.len().saturating_sub(LISTS_AT_ONCE);
-        let bundle = unread_lists.split_off(rest);
-        let read: Vec<_> = bundle.par_iter().map(|id| self.read_list(*id, reading)).collect();
-        for (id, read) in bundle.into_iter().zip(read) {
-            self.nodes[id as usize].bytes = read.bytes;
-            match read.listing {
-                Ok(listing) => self.add_list(id, listing, unread_lists, unread_files)?,
-                Err(damage) => drop(self.damage.insert(id, damage)),
-            }
+    ) -> Result<Vec<NodeId>, VerifyError> {
+        let mut unread_files = Vec::new();
+        let mut lists = Vec::new();
+        while !unread_lists.is_empty() || !lists.is_empty() {
+            reading.check_cancelled()?;
+            // From the end, so that few lists wait: depth first.
+            let rest = unread_lists.len().saturating_sub(LISTS_AT_ONCE);
+            let bundle = unread_lists.drain(rest..).map(|id| (id, self.node(id))).collect();
+            let first_file = unread_files.len();
+            let (next, added) = rayon::join(
+                || read_lists(bundle, reading),
+                || {
+                    lists.drain(..).try_for_each(|(id, read)| {
+                        self.add_list(id, read, &mut unread_lists, &mut unread_files)
+                    })
+                },
+            );
+            added?;
+            lists = next;
+            beside.take_long(self, &mut unread_files, first_file, MOST_BYTES_BESIDE, scope);
         }
-        Ok(())
+        Ok(unread_files)
     }
 
     /// The node of an object in a role; a new one is put into `unread`.
@@ -265,7 +279,7 @@ impl Graph {
         let id = NodeId::try_from(self.nodes.len()).map_err(|_| VerifyError::TooManyObjects)?;
         match self.nodes.entry(Node { hash, role }) {
             Entry::Occupied(known) => return Ok(known.index() as NodeId),
-            Entry::Vacant(new) => drop(new.insert(Known::default())),
+            Entry::Vacant(new) => drop(new.insert(None)),
         }
         unread.push(id);
         Ok(id)
@@ -274,10 +288,17 @@ impl Graph {
     fn add_list(
         &mut self,
         id: NodeId,
-        listing: Listing,
+        ReadList { bytes, listing }: ReadList,
         unread_lists: &mut Vec<NodeId>,
         unread_files: &mut Vec<NodeId>,
     ) -> Result<(), VerifyError> {
+        let listing = match listing {
+            Ok(listing) => listing,
+            Err(damage) => {
+                self.findings.insert(id, Finding { id, bytes, damage });
+                return Ok(());
+            }
+        };
         let mut children = Vec::with_capacity(listing.children.len());
         for (hash, role) in listing.children {
             let unread = match role {
@@ -290,8 +311,9 @@ impl Graph {
             self.root_paths.insert(id, listing.paths);
         }
         // There are never more lists than nodes.
-        self.nodes[id as usize].list = Some(self.lists.len() as u32);
+        self.nodes[id as usize] = Some(self.lists.len() as u32);
         self.lists.push(List {
+            bytes: bytes.unwrap_or(0),
             children: children.into(),
             own: listing.own,
             sum: Sum::Unknown,
@@ -325,42 +347,10 @@ impl Graph {
                     sum = sum.plus(self.sum(*child));
                 }
             }
-            if let Some(at) = self.nodes[id as usize].list {
+            if let Some(at) = self.nodes[id as usize] {
                 let list = &mut self.lists[at as usize];
                 (list.sum, list.is_sound, list.is_settled) = (sum, is_sound, true);
             }
-        }
-    }
-
-    fn read_list(&self, id: NodeId, reading: &Reading<'_>) -> ReadList {
-        let Node { hash, role } = &self.node(id);
-        let read = reading.store.read(hash, MAX_TREE_BYTES);
-        let bytes = match read {
-            Ok(bytes) => bytes,
-            Err(error) => {
-                let bytes = self.damaged_bytes(&error, hash, reading);
-                return ReadList { bytes, listing: Err(Damage::of(error)) };
-            }
-        };
-        let len = bytes.len() as u64;
-        reading.progress.advance(1, len);
-        let listing = Listing::decode(&bytes, *role)
-            .map_err(|(kind, error)| Damage::Corrupt(undecodable(kind, &error)));
-        ReadList { bytes: Some(len), listing }
-    }
-
-    /// How much was read of an object that turned out to be damaged.
-    fn damaged_bytes(
-        &self,
-        error: &StoreError,
-        hash: &ContentHash,
-        reading: &Reading<'_>,
-    ) -> Option<u64> {
-        match error {
-            StoreError::Corrupt { .. } => {
-                reading.store.open_object(hash).ok().map(|object| object.size())
-            }
-            _ => None,
         }
     }
 }
@@ -384,9 +374,42 @@ fn undecodable(kind: &str, error: &DecodeError) -> String {
     format!("it is not a valid {kind}: {error}{advice}")
 }
 
+/// What was read of a list.
 struct ReadList {
+    /// Its length; `None` when there was nothing to read.
     bytes: Option<u64>,
     listing: Result<Listing, Damage>,
+}
+
+fn read_lists(bundle: Vec<(NodeId, Node)>, reading: &Reading<'_>) -> Vec<(NodeId, ReadList)> {
+    bundle.into_par_iter().map(|(id, node)| (id, ReadList::read(&node, reading))).collect()
+}
+
+impl ReadList {
+    fn read(Node { hash, role }: &Node, reading: &Reading<'_>) -> Self {
+        let bytes = match reading.store.read(hash, MAX_TREE_BYTES) {
+            Ok(bytes) => bytes,
+            Err(error) => {
+                let bytes = damaged_bytes(&error, hash, reading);
+                return Self { bytes, listing: Err(Damage::of(error)) };
+            }
+        };
+        let len = bytes.len() as u64;
+        reading.progress.advance(1, len);
+        let listing = Listing::decode(&bytes, *role)
+            .map_err(|(kind, error)| Damage::Corrupt(undecodable(kind, &error)));
+        Self { bytes: Some(len), listing }
+    }
+}
+
+/// How much was read of an object that turned out to be damaged.
+fn damaged_bytes(error: &StoreError, hash: &ContentHash, reading: &Reading<'_>) -> Option<u64> {
+    match error {
+        StoreError::Corrupt { .. } => {
+            reading.store.open_object(hash).ok().map(|object| object.size())
+        }
+        _ => None,
+    }
 }
 
 /// What a list says, as far as the graph needs it.

@@ -2,6 +2,8 @@
 
 use std::ops::Range;
 
+use rayon::prelude::*;
+
 use super::{Entry, Pack};
 use crate::store::StoreError;
 use crate::sys::{self, IoContext};
@@ -12,6 +14,16 @@ const RUN_BYTES: u64 = 1024 * 1024;
 const MOST_BETWEEN: u64 = 16 * 1024;
 
 impl Pack {
+    /// All objects, in the order in which they lie.
+    ///
+    /// # Errors
+    /// As [`entries`](Self::entries).
+    pub(crate) fn entries_in_order(&self) -> Result<Vec<Entry>, StoreError> {
+        let mut entries = self.entries()?;
+        entries.par_sort_unstable_by_key(|entry| entry.span.offset);
+        Ok(entries)
+    }
+
     /// Sorts objects of one pack by their place, and tells which are best read with one call.
     pub(crate) fn runs<T>(wanted: &mut [(Entry, T)]) -> Vec<Range<usize>> {
         wanted.sort_unstable_by_key(|(entry, _)| entry.span.offset);
