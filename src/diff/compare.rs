@@ -113,6 +113,12 @@ impl Iterator for Differences<'_> {
 }
 
 impl Differences<'_> {
+    /// Leaves out what is in the directory that the last difference was about; that some of it is linked to others
+    /// than before is told all the same.
+    pub fn skip_in(&mut self, directory: &[u8]) {
+        self.below.take_if(|(path, ..)| path == directory);
+    }
+
     fn enter(&mut self, base: Vec<u8>, old: Vec<TreeEntry>, new: Vec<TreeEntry>) {
         let (old, new) = (old.into_iter().peekable(), new.into_iter().peekable());
         self.levels.push(Level { base_len: base.len(), old, new });

@@ -179,7 +179,8 @@ impl Work {
                 step => changes.extend(step.into_change()),
             }
         }
-        changes.sort_unstable_by(|a: &Change, b| {
+        // Not unstable: they are in a few sorted runs already, which that would not make use of.
+        changes.sort_by(|a: &Change, b| {
             byte_path::order(a.path.as_os_str().as_bytes(), b.path.as_os_str().as_bytes())
         });
         // A directory that becomes a file is two steps and one change.

@@ -129,6 +129,11 @@ pub(super) struct Attribute {
 }
 
 impl Put {
+    /// Whether both are in one directory, and so on one mount.
+    pub(super) fn is_beside(&self, other: &Self) -> bool {
+        byte_path::split(&self.path).0 == byte_path::split(&other.path).0
+    }
+
     /// Bytes of its contents.
     pub(super) fn bytes(&self) -> u64 {
         self.target.bytes()

@@ -39,18 +39,23 @@ pub(in crate::restore) fn plan(
 }
 
 /// Directories above a device that is not in the target: it cannot be brought back, so it stays, and
-/// they with it. All differences are looked at for that alone, because keeping them takes more than
-/// finding them once more.
+/// they with it. For that alone the current state is looked at once more, because keeping all differences
+/// takes more than finding them again.
 fn directories_with_devices(
     store: &dyn ObjectSource,
     current_root: &ContentHash,
     target_root: &ContentHash,
 ) -> Result<HashSet<Vec<u8>>, StoreError> {
     let mut found = HashSet::new();
-    for difference in diff::differences(store, current_root, target_root)? {
+    let mut differences = diff::differences(store, current_root, target_root)?;
+    while let Some(difference) = differences.next() {
         let Difference { path, old, .. } = difference?;
-        if old.is_some_and(|old| matches!(old.node, Node::CharDevice(_) | Node::BlockDevice(_))) {
-            found.extend(byte_path::ancestors(&path).map(<[u8]>::to_vec));
+        match old.as_deref().map(|old| &old.node) {
+            Some(Node::Directory { .. }) => {}
+            Some(Node::CharDevice(_) | Node::BlockDevice(_)) => {
+                found.extend(byte_path::ancestors(&path).map(<[u8]>::to_vec));
+            }
+            _ => differences.skip_in(&path),
         }
     }
     Ok(found)

@@ -24,13 +24,21 @@ pub(in crate::restore) struct Layout {
     mounts: Vec<MountId>,
     /// For the removals of the plan, in order; directories have none.
     pub(super) removals: Vec<Option<Staged>>,
-    /// For the puts of the plan, in order. What is made in a new tree has its place there, and moves
-    /// to this one only when it is taken back.
-    pub(super) puts: Vec<Staged>,
+    /// For the puts of the plan, in order.
+    pub(super) puts: Vec<PutPlace>,
     pub(super) trees: Vec<NewTree>,
     /// The tree that each new directory is in, by path.
     tree_of: HashMap<Vec<u8>, usize>,
     next: u64,
+}
+
+/// Where a put is made.
+#[derive(Clone, Copy)]
+pub(super) struct PutPlace {
+    /// The new tree that it is made in.
+    pub(super) tree: Option<usize>,
+    /// Its own name in the staging directory. What is made in a new tree moves there only when it is taken back.
+    pub(super) staged: Staged,
 }
 
 /// A new directory in one that is not new.
@@ -82,12 +90,20 @@ impl Layout {
             };
             layout.tree_of.insert(path.clone(), tree);
         }
+        // Sorted, so that mostly the next is in the same directory.
+        let mut last: Option<(&[u8], Option<usize>)> = None;
         for put in &plan.actions.puts {
-            let staged = match layout.tree_over(&put.path) {
+            let directory = byte_path::split(&put.path).0;
+            let tree = match last {
+                Some((known, tree)) if known == directory => tree,
+                _ => layout.tree_of(directory),
+            };
+            last = Some((directory, tree));
+            let staged = match tree {
                 Some(tree) => layout.fresh(layout.trees[tree].staged.area),
                 None => layout.place_for(plan, places, &put.path)?,
             };
-            layout.puts.push(staged);
+            layout.puts.push(PutPlace { tree, staged });
         }
         for removal in &plan.actions.removals {
             let is_dir = matches!(removal.current.node, Node::Directory { .. });
@@ -116,23 +132,32 @@ impl Layout {
 
     /// Where a put of the plan is made.
     pub(super) fn put(&self, index: usize, path: &[u8]) -> Berth {
-        match self.tree_over(path) {
-            Some(tree) => self.trees[tree].berth(path),
-            None => self.puts[index].berth(),
-        }
+        let PutPlace { tree, staged } = self.puts[index];
+        tree.map_or_else(|| staged.berth(), |tree| self.trees[tree].berth(path))
+    }
+
+    /// Its name there.
+    pub(super) fn put_name(&self, index: usize, path: &[u8]) -> Vec<u8> {
+        let PutPlace { tree, staged } = self.puts[index];
+        tree.map_or_else(|| staged.name(), |_| byte_path::split(path).1.to_vec())
     }
 
     /// All puts that are no further names of others, by the directory in which they are made.
     pub(super) fn jobs(&self, plan: &RestorePlan) -> Vec<Job> {
         let mut by_parent = BTreeMap::<(usize, Vec<u8>), Vec<usize>>::new();
-        for (index, put) in plan.actions.puts.iter().enumerate() {
-            if put.link_to.is_none() {
-                let Berth { area, parent, .. } = self.put(index, &put.path);
-                by_parent.entry((area, parent)).or_default().push(index);
-            }
+        let mut next = 0;
+        for puts in plan.actions.puts.chunk_by(|a, b| a.is_beside(b)) {
+            let first = next;
+            next += puts.len();
+            let made = (first..next).filter(|index| plan.actions.puts[*index].link_to.is_none());
+            let Berth { area, parent, .. } = self.put(first, &puts[0].path);
+            by_parent.entry((area, parent)).or_default().extend(made);
         }
         let mut jobs = Vec::with_capacity(by_parent.len());
         for ((area, parent), mut files) in by_parent {
+            if files.is_empty() {
+                continue;
+            }
             while files.len() > JOB_FILES {
                 let rest = files.split_off(JOB_FILES);
                 jobs.push(Job { area, parent: parent.clone(), files });

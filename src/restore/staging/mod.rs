@@ -27,7 +27,7 @@ use crate::store::{LocalStore, Transfer};
 use crate::sys::{self, Dir, EarlyFlush, FileTime};
 
 pub(super) use layout::Layout;
-use layout::{Berth, Job};
+use layout::{Berth, Job, PutPlace};
 
 /// Files of at most so many bytes are never cloned.
 const SURELY_COPIED_BYTES: u64 = 256 * 1024;
@@ -124,7 +124,7 @@ impl Staging<'_> {
                 return Err(RestoreError::Cancelled);
             }
             let put = &self.plan.actions.puts[*index];
-            let Berth { name, .. } = self.layout.put(*index, &put.path);
+            let name = self.layout.put_name(*index, &put.path);
             let transfer = Transfer::new(buffer, progress);
             let made = make(self.store, &dir, &name, &put.target, &put.path, transfer)?;
             flush.wrote(put.bytes());
@@ -188,9 +188,9 @@ fn steps(actions: Actions, layout: &Layout, inodes: Vec<u64>) -> Vec<Step> {
         }
     }
     let mut flat = Vec::new();
-    for ((put, staged), ino) in actions.puts.into_iter().zip(&layout.puts).zip(inodes) {
+    for ((put, place), ino) in actions.puts.into_iter().zip(&layout.puts).zip(inodes) {
         let Put { path, current, target, .. } = put;
-        let (tree, staged) = (layout.tree_over(&path), *staged);
+        let PutPlace { tree, staged } = *place;
         let step = match current {
             Some(current) => Step::Exchange { path, current, target, staged, ino },
             None => Step::Place { path, target, staged, ino },
@@ -229,10 +229,10 @@ fn check_free_space(
     dirs: &[Rc<Dir>],
 ) -> Result<(), RestoreError> {
     let mut needed = vec![0u64; dirs.len()];
-    for (put, staged) in plan.actions.puts.iter().zip(&layout.puts) {
+    for (put, place) in plan.actions.puts.iter().zip(&layout.puts) {
         if let (Node::File { size, .. }, None) = (&put.target.node, put.link_to) {
             // Large files may be clones.
-            needed[staged.area] += if *size <= SURELY_COPIED_BYTES { *size } else { 0 };
+            needed[place.staged.area] += if *size <= SURELY_COPIED_BYTES { *size } else { 0 };
         }
     }
     for (dir, needed) in dirs.iter().zip(needed) {
