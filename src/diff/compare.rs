@@ -209,3 +209,49 @@ fn other_links(
     found.sort_by(|a, b| byte_path::order(&a.path, &b.path));
     Ok(found)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::object::Attributes;
+    use crate::store::{MemoryStore, ObjectStore};
+
+    fn directory(store: &MemoryStore, entries: &[(&str, Node)]) -> Node {
+        let entry = |(name, node): &(&str, Node)| TreeEntry {
+            name: name.as_bytes().into(),
+            attributes: Attributes::default(),
+            node: node.clone(),
+        };
+        let tree = Tree::new(entries.iter().map(entry).collect());
+        Node::Directory { tree: store.write(&tree.encode()).unwrap().hash }
+    }
+
+    fn root(store: &MemoryStore, node: Node) -> ContentHash {
+        let path = Box::from(&b"/p"[..]);
+        let entry = RootEntry { path, attributes: Attributes::default(), node };
+        store.write(&RootTree { entries: vec![entry], links: None }.encode()).unwrap().hash
+    }
+
+    #[test]
+    fn a_directory_that_is_skipped_is_not_even_read() {
+        let store = MemoryStore::new();
+        let missing = Node::Directory { tree: ContentHash::of(b"never stored") };
+        let inner = directory(&store, &[("x", Node::Fifo)]);
+        let old = directory(&store, &[("b", inner)]);
+        let new =
+            directory(&store, &[("a", missing), ("b", directory(&store, &[])), ("c", Node::Fifo)]);
+        let (old, new) = (root(&store, old), root(&store, new));
+        let mut differences = differences(&store, &old, &new).unwrap();
+        let mut paths = Vec::new();
+        while let Some(difference) = differences.next() {
+            let Difference { path, .. } = difference.unwrap();
+            if path == b"/p/a" {
+                differences.skip_in(b"/p");
+                differences.skip_in(&path);
+            }
+            paths.push(String::from_utf8(path).unwrap());
+        }
+        assert_eq!(paths, ["/p", "/p/a", "/p/b", "/p/b/x", "/p/c"]);
+        assert!(compare(&store, &old, &new).is_err(), "it is read where it is not skipped");
+    }
+}

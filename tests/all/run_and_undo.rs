@@ -428,12 +428,20 @@ fn a_device_in_the_way_is_named_and_the_rest_is_restored() {
     let fixture = Fixture::new();
     fixture.write("a", "1");
     fixture.write("b", "1");
-    let script = "rm a; mkdir a; mknod a/null c 1 3; echo 2 > b";
+    fixture.write("dir/c", "1");
+    let script = "rm a; mkdir a; mknod a/null c 1 3; echo 2 > b; rm -r dir; mkdir -p dir/new/deep gone; \
+                  mknod dir/new/deep/null c 1 3; touch dir/new/e gone/f";
     fixture.nono(&["run", "--rollback", "--no-sandbox", "--", "sh", "-c", script]).success();
     let restored = fixture.nono(&["rollback", "restore", "latest"]).fails(1, "not as they were");
     assert!(restored.stdout.contains("device"), "{}", restored.stdout);
     assert_eq!(fs::read_to_string(fixture.project().join("b")).unwrap(), "1");
     assert!(fixture.project().join("a/null").exists());
+    assert!(fixture.project().join("dir/new/deep/null").exists());
+    assert_eq!(fs::read_to_string(fixture.project().join("dir/c")).unwrap(), "1");
+    assert!(!fixture.project().join("dir/new/e").exists());
+    assert!(!fixture.project().join("gone").exists());
+    let reasons = restored.stdout.matches("holds a device, which stays").count();
+    assert_eq!(reasons, 3, "{}", restored.stdout);
 }
 
 #[test]
