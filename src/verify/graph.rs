@@ -21,6 +21,8 @@ use crate::store::{LocalStore, MAX_TREE_BYTES, ObjectSource, StoreError};
 
 /// So many lists are read and held in memory at once.
 const LISTS_AT_ONCE: usize = 1024;
+/// Room is made for so many objects at the most before they are known, about 80 bytes each.
+const MOST_EXPECTED: usize = 1 << 21;
 /// Longer files, in bytes, are read when all lists are: the thread that adds lists could be kept from it for
 /// long by one.
 const MOST_BYTES_BESIDE: u64 = 64 << 20;
@@ -143,6 +145,12 @@ impl Reading<'_> {
 }
 
 impl Graph {
+    /// An empty one that will probably hold so many objects: to grow is to place them all anew.
+    pub(super) fn for_about(objects: usize) -> Self {
+        let nodes = objects.min(MOST_EXPECTED);
+        Self { nodes: IndexMap::with_capacity_and_hasher(nodes, <_>::default()), ..Self::default() }
+    }
+
     pub(super) fn node(&self, id: NodeId) -> Node {
         self.nodes.keys()[id as usize]
     }

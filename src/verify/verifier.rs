@@ -55,7 +55,9 @@ impl<'a> Verifier<'a> {
         if let Err(error) = store.look_for_own(MOST_OWN) {
             tracing::debug!("each object is looked for: {error}");
         }
-        Ok(Self { store, options, pool, graph: Graph::default(), damaged_packs: None, _lock: lock })
+        let packs = store.all_packs().unwrap_or_default();
+        let graph = Graph::for_about(packs.iter().map(|pack| pack.len()).sum());
+        Ok(Self { store, options, pool, graph, damaged_packs: None, _lock: lock })
     }
 
     /// Different objects that were read so far, for all sessions together.

@@ -171,18 +171,21 @@ impl Work {
     /// there may be millions.
     pub(super) fn into_changes(self) -> Vec<Change> {
         let mut changes = Vec::with_capacity(self.steps.iter().map(|s| s.pieces().len()).sum());
+        let by_path = |a: &Change, b: &Change| {
+            byte_path::order(a.path.as_os_str().as_bytes(), b.path.as_os_str().as_bytes())
+        };
         for step in self.steps {
             match step {
                 Step::PlaceTree { steps, .. } => {
+                    let start = changes.len();
                     changes.extend(steps.into_iter().filter_map(Step::into_change));
+                    changes[start..].sort_by(by_path);
                 }
                 step => changes.extend(step.into_change()),
             }
         }
-        // Not unstable: they are in a few sorted runs already, which that would not make use of.
-        changes.sort_by(|a: &Change, b| {
-            byte_path::order(a.path.as_os_str().as_bytes(), b.path.as_os_str().as_bytes())
-        });
+        // In a few sorted runs already, which an unstable sort would make nothing of.
+        changes.sort_by(by_path);
         // A directory that becomes a file is two steps and one change.
         changes.dedup_by(|second, first| {
             let is_one = second.path == first.path;
