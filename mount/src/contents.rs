@@ -86,6 +86,22 @@ impl<S: TreeSource, R> Contents<S, R> {
         }
     }
 
+    /// Whether the file is neither open nor being opened. The caller must open it then and call
+    /// [`opened`](Self::opened).
+    pub(crate) fn begin(&self, key: &S::Content) -> bool {
+        let mut files = self.files.lock();
+        if files.large.contains(key) {
+            return false;
+        }
+        match files.opening.entry(key.clone()) {
+            Entry::Occupied(_) => false,
+            Entry::Vacant(slot) => {
+                slot.insert(Vec::new());
+                true
+            }
+        }
+    }
+
     /// The file is open, or could not be opened: returns the reads that waited. A failure is not
     /// remembered, the next read tries again.
     pub(crate) fn opened(&self, key: &S::Content, content: Option<&Arc<dyn Content>>) -> Vec<R> {

@@ -73,6 +73,7 @@ impl Mount {
         let ended = unmounter.ended.clone();
         let failed = |error| MountError::io("serve", &path, error);
         let reads = Reads::new(tree.clone(), pushes).map_err(failed)?;
+        let opener = reads.opener();
         let filesystem = TreeFilesystem::new(tree.clone(), reads, pruner, company, ended);
         let mut config = Config::default();
         config.n_threads = Some(threads);
@@ -83,7 +84,7 @@ impl Mount {
             Session::from_fd(filesystem, connection, SessionACL::All, config).map_err(failed)?;
         let notifier = session.notifier();
         if tree.options.push_siblings {
-            prefetch::spawn(&tree, queue, &notifier).map_err(failed)?;
+            prefetch::spawn(&tree, queue, &notifier, opener).map_err(failed)?;
         }
         prune::spawn(&tree, wakes, for_prunes).map_err(failed)?;
         let session = session.spawn().map_err(failed)?;

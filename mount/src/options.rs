@@ -68,8 +68,8 @@ impl Default for MountOptions {
             max_nodes: 1_000_000,
             cached_contents: 64,
             push_siblings: true,
-            push_file_bytes: 128 * 1024,
-            push_batch_bytes: 4 * 1024 * 1024,
+            push_file_bytes: 1024 * 1024,
+            push_batch_bytes: 16 * 1024 * 1024,
         }
     }
 }

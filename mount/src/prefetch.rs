@@ -29,12 +29,16 @@ use crate::tree::Tree;
 const QUEUE_LENGTH: usize = 32;
 /// Files between a reader and what is pushed next.
 const LEAD: u32 = 3;
+/// Bytes of large files that are opened for one push. That is to read and hash them all.
+const MOST_OPENED_BYTES: u64 = 64 * 1024 * 1024;
 /// How long the thread looks for the next job before it sleeps: being woken takes as long.
 const LINGER: Duration = Duration::from_micros(50);
 
 /// Files to push.
 struct Job {
     push: Push,
+    /// Whether a walker will read them.
+    for_walker: bool,
     /// Position after the last file of the directory that somebody asked for.
     reached: AtomicU32,
 }
@@ -62,9 +66,9 @@ impl PushQueue {
         (Self { sender: Mutex::new(Some(sender)), active }, jobs)
     }
 
-    /// Has files pushed.
-    pub(crate) fn push(&self, push: Push) {
-        let job = Arc::new(Job { push, reached: AtomicU32::new(0) });
+    /// Has files pushed; for a walker, large ones are opened too.
+    pub(crate) fn push(&self, push: Push, for_walker: bool) {
+        let job = Arc::new(Job { push, for_walker, reached: AtomicU32::new(0) });
         self.active.lock().push(job.clone());
         let sent = match &*self.sender.lock() {
             Some(sender) => sender.try_send(job.clone()).is_ok(),
@@ -138,15 +142,18 @@ impl Walkers {
     }
 }
 
-/// The thread that pushes, until the queue is closed.
+/// The thread that pushes, until the queue is closed. `open` opens a file that is too large to be pushed,
+/// and keeps it open.
 pub(crate) fn spawn<S: TreeSource>(
     tree: &Arc<Tree<S>>,
     jobs: Jobs,
     notifier: &Notifier,
+    open: impl Fn(u64, &S::Content, u64) + Send + 'static,
 ) -> std::io::Result<()> {
     let (tree, notifier) = (tree.clone(), notifier.clone());
     let run = move || {
-        let mut pusher = Pusher { tree: &tree, notifier: &notifier, buffer: Vec::new() };
+        let buffer = Vec::new();
+        let mut pusher = Pusher { tree: &tree, notifier: &notifier, open: &open, buffer };
         while let Some(job) = jobs.next() {
             pusher.push(&job);
             remove(&jobs.active, &job);
@@ -159,6 +166,7 @@ pub(crate) fn spawn<S: TreeSource>(
 struct Pusher<'a, S: TreeSource> {
     tree: &'a Tree<S>,
     notifier: &'a Notifier,
+    open: &'a dyn Fn(u64, &S::Content, u64),
     buffer: Vec<u8>,
 }
 
@@ -166,7 +174,8 @@ impl<S: TreeSource> Pusher<'_, S> {
     fn push(&mut self, job: &Job) {
         let Push { directory, ref indices, again } = job.push;
         let Some(list) = self.tree.siblings(directory) else { return };
-        let mut budget = self.tree.options.push_batch_bytes;
+        let mut push_bytes = self.tree.options.push_batch_bytes;
+        let mut open_bytes = if job.for_walker { MOST_OPENED_BYTES } else { 0 };
         let mut index = indices.start;
         while index < indices.end {
             match job.reached.load(Ordering::Relaxed) {
@@ -177,11 +186,19 @@ impl<S: TreeSource> Pusher<'_, S> {
             let Some(entry) = list.entries.get(index as usize) else { return };
             index += 1;
             let Kind::File { size, ref content } = entry.node.kind else { continue };
-            if size == 0 || size > self.tree.options.push_file_bytes {
+            if size > self.tree.options.push_file_bytes {
+                if job.for_walker {
+                    let Some(left) = open_bytes.checked_sub(size) else { break };
+                    open_bytes = left;
+                    (self.open)(directory, content, size);
+                }
                 continue;
             }
-            let Some(left) = budget.checked_sub(size) else { break };
-            budget = left;
+            if size == 0 {
+                continue;
+            }
+            let Some(left) = push_bytes.checked_sub(size) else { break };
+            push_bytes = left;
             let Some(state) = entry.node.state else { continue };
             let Some(id) = self.tree.nodes.lock().pin(state, again) else { continue };
             let loaded = self.push_file(id, content, size).is_some();

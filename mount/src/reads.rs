@@ -48,6 +48,16 @@ impl<S: TreeSource> Reads<S> {
         Ok(Self { files, pushes, walkers: Mutex::default() })
     }
 
+    /// Opens large files before they are read.
+    pub(crate) fn opener(&self) -> impl Fn(u64, &S::Content, u64) + Send + 'static {
+        let files = self.files.clone();
+        move |id, key, file_bytes| {
+            if file_bytes > INLINE_OPEN_BYTES && files.contents.begin(key) {
+                files.open_large(id, key, file_bytes);
+            }
+        }
+    }
+
     /// No more pushes.
     pub(crate) fn close(&self) {
         self.pushes.close();
@@ -59,7 +69,7 @@ impl<S: TreeSource> Reads<S> {
         if tree.options.push_siblings && self.walkers.lock().is_walker(process) {
             let push = tree.nodes.lock().push_after_list(directory);
             if let Some(push) = push {
-                self.pushes.push(push);
+                self.pushes.push(push, true);
             }
         }
     }
@@ -81,7 +91,7 @@ impl<S: TreeSource> Reads<S> {
         self.files.answer(read);
         if let Some(push) = push {
             self.walkers.lock().note(process);
-            self.pushes.push(push);
+            self.pushes.push(push, walker);
         }
     }
 }

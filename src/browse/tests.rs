@@ -403,6 +403,39 @@ fn wrong_bytes_are_never_read() {
 }
 
 #[test]
+fn what_was_stored_anew_in_a_file_of_its_own_is_read_from_that() {
+    let world = World::new();
+    let contents = |number: usize| format!("the contents of number {number:04}").into_bytes();
+    for number in 0..500 {
+        world.write(&format!("f{number}"), contents(number));
+    }
+    world.session("s").create_baseline().unwrap();
+    let tree = world.tree();
+    let file = |number: usize| read(&tree, world.inside("s/0", &format!("f{number}")));
+    // By then it is known what has a file of its own.
+    for number in 0..2000 {
+        assert_eq!(file(number % 500).unwrap(), contents(number % 500));
+    }
+    for pack in fs::read_dir(world.root.join("objects/packs")).unwrap() {
+        let path = pack.unwrap().path();
+        let mut bytes = fs::read(&path).unwrap();
+        let wanted = contents(123);
+        let Some(at) = bytes.windows(wanted.len()).position(|part| part == wanted) else {
+            continue;
+        };
+        bytes[at] ^= 1;
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+        fs::write(&path, &bytes).unwrap();
+    }
+    assert_eq!(file(123).unwrap_err().kind(), ErrorKind::InvalidData);
+    let name = crate::object::ContentHash::of(&contents(123)).hex();
+    let own = world.root.join("objects").join(&name[..2]).join(&name[2..]);
+    fs::create_dir_all(own.parent().unwrap()).unwrap();
+    fs::write(&own, contents(123)).unwrap();
+    assert_eq!(file(123).unwrap(), contents(123));
+}
+
+#[test]
 fn very_large_files_are_verified_to_the_last_byte() {
     let world = World::new();
     let mut bytes: Vec<u8> = (0..17_000_001_u32).map(|i| (i % 251) as u8).collect();

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use foldhash::fast::RandomState;
 use parking_lot::RwLock;
@@ -24,6 +24,10 @@ pub(super) const OBJECT_MODE: u16 = 0o400;
 /// Objects with files of their own that are kept in mind at the most, 33 bytes each.
 pub(crate) const MOST_OWN: usize = 1 << 18;
 
+/// Objects that are opened before it is looked for what has a file of its own: to look for one that has none
+/// takes as long as to open it in its pack.
+const OPENED_BEFORE_LOOK: u32 = 1024;
+
 /// Names in a fan-out directory, with the hashes that they are part of.
 type ObjectNames = Vec<(ContentHash, Box<[u8]>)>;
 
@@ -37,6 +41,8 @@ pub struct LocalStore {
     /// Objects with files of their own, once somebody needed them all. One that others store since may be
     /// missing, and comes into a pack too or is looked for in vain there first.
     own: RwLock<Option<HashSet<ContentHash, RandomState>>>,
+    /// How often an object was opened while that was not known.
+    opened: AtomicU32,
 }
 
 /// An object found by listing the store.
@@ -58,7 +64,13 @@ impl LocalStore {
     pub fn open(path: &Path) -> Result<Self, StoreError> {
         let dir = Dir::open(path)?;
         let prefixes = Box::new([const { AtomicBool::new(false) }; 256]);
-        Ok(Self { dir, prefixes, packs: Packs::default(), own: RwLock::default() })
+        Ok(Self {
+            dir,
+            prefixes,
+            packs: Packs::default(),
+            own: RwLock::default(),
+            opened: AtomicU32::new(0),
+        })
     }
 
     /// Opens the objects below `path`, making the directory when it is missing.
@@ -118,8 +130,8 @@ impl LocalStore {
     /// # Errors
     /// [`StoreError::Missing`], or [`StoreError::Corrupt`] for what is not a regular file.
     pub fn open_object(&self, hash: &ContentHash) -> Result<ObjectFile, StoreError> {
-        let is_own = self.own.read().as_ref().is_none_or(|own| own.contains(hash));
-        if !is_own && let Ok(object) = self.open_packed(hash) {
+        let has_no_own = self.has_no_own(hash) || self.finds_no_own(hash);
+        if has_no_own && let Ok(object) = self.open_packed(hash) {
             return Ok(object);
         }
         let name = relative_name(hash);
@@ -171,6 +183,23 @@ impl LocalStore {
         Ok(true)
     }
 
+    /// As [`has_no_own`](Self::has_no_own) for whoever opens an object; after many of these, what has a file of its own
+    /// is looked for once.
+    fn finds_no_own(&self, hash: &ContentHash) -> bool {
+        if self.opened.fetch_add(1, Ordering::Relaxed) != OPENED_BEFORE_LOOK {
+            return false;
+        }
+        if let Err(error) = self.look_for_own(MOST_OWN) {
+            tracing::debug!("each object is looked for: {error}");
+        }
+        self.has_no_own(hash)
+    }
+
+    /// Forgets what has a file of its own: others may have stored some since. Whether anything was known.
+    pub(crate) fn forget_own(&self) -> bool {
+        self.own.read().is_some() && self.own.write().take().is_some()
+    }
+
     /// Whether it is known what has a file of its own.
     pub(super) fn knows_own(&self) -> bool {
         self.own.read().is_some()
@@ -190,9 +219,7 @@ impl LocalStore {
 
     /// What has files of its own is about to change, or may change from now on.
     pub(super) fn own_changes(&self) {
-        if self.own.read().is_some() {
-            *self.own.write() = None;
-        }
+        self.forget_own();
     }
 
     fn open_packed(&self, hash: &ContentHash) -> Result<ObjectFile, StoreError> {

@@ -5,7 +5,7 @@ use std::os::unix::fs::FileExt;
 
 use nono_mount::MountOptions;
 
-use crate::fixture::{drop_caches, many, mount, mount_with};
+use crate::fixture::{drop_caches, keep_caches, many, mount, mount_with};
 use crate::memory::{Memory, ROOT, dir, file};
 
 fn errno(error: &std::io::Error) -> Option<rustix::io::Errno> {
@@ -135,6 +135,7 @@ fn walking_processes_read_everything_right_while_pages_come_and_go() {
 
 #[test]
 fn walking_a_directory_pushes_what_comes_next() {
+    let _kept = keep_caches();
     let files = (0..200).map(|i| (format!("f{i:03}"), file(format!("contents of {i}"))));
     let memory = Memory::with([("0", dir(files))]);
     let Some(mounted) = mount_with(&memory, MountOptions::default()) else { return };
@@ -153,4 +154,47 @@ fn walking_a_directory_pushes_what_comes_next() {
     fs::read(mounted.path("0/f001")).unwrap();
     assert_eq!((mounted.mount().counts() - before).read, 0);
     read_all();
+}
+
+#[test]
+fn large_files_are_opened_before_a_walker_comes_to_them_and_once() {
+    let _kept = keep_caches();
+    let large = |seed: usize| pattern((1 << 20) + 1 + seed);
+    let files = |dir: usize| (0..3).map(move |i| (format!("f{i}"), file(large(dir * 3 + i))));
+    let tree = dir((0..6).map(|i| (format!("d{i}"), dir(files(i)))));
+    let Some(mounted) = mount_with(&Memory::with([("0", tree)]), MountOptions::default()) else {
+        return;
+    };
+    for walked in 0..4 {
+        let path = mounted.path(format!("0/d{walked}"));
+        fs::read_dir(&path).unwrap().for_each(drop);
+        for i in 0..3 {
+            assert!(fs::read(path.join(format!("f{i}"))).unwrap() == large(walked * 3 + i));
+        }
+    }
+    let before = mounted.mount().counts();
+    assert_eq!(before.opened, 12);
+    fs::read_dir(mounted.path("0/d5")).unwrap().for_each(drop);
+    while mounted.mount().counts().opened < 15 {
+        std::thread::yield_now();
+    }
+    for i in 0..3 {
+        assert!(fs::read(mounted.path(format!("0/d5/f{i}"))).unwrap() == large(15 + i));
+    }
+    let during = mounted.mount().counts() - before;
+    assert_eq!((during.opened, during.pushed_files), (3, 0));
+}
+
+#[test]
+fn who_reads_one_file_has_no_large_ones_opened() {
+    let _kept = keep_caches();
+    let entries = [("a", file("a")), ("b", file(pattern(2 << 20))), ("c", file("c"))];
+    let memory = Memory::with([("0", dir(entries))]);
+    let Some(mounted) = mount_with(&memory, MountOptions::default()) else { return };
+    fs::read_dir(mounted.path("0")).unwrap().for_each(drop);
+    assert_eq!(fs::read(mounted.path("0/a")).unwrap(), b"a");
+    while mounted.mount().counts().pushed_files < 1 {
+        std::thread::yield_now();
+    }
+    assert_eq!(mounted.mount().counts().opened, 2);
 }

@@ -650,3 +650,20 @@ fn a_pack_that_is_asked_often_still_knows_all_it_has() {
         assert_eq!(lost, 1, "{round}");
     }
 }
+
+#[test]
+fn who_opens_many_objects_finds_out_what_has_a_file_of_its_own_and_finds_what_comes_later() {
+    let lab = Lab::new();
+    let packed = objects(20);
+    let hashes = lab.pack(&packed);
+    let store = lab.other();
+    for round in 0..2000 {
+        assert_eq!(store.read(&hashes[round % 20], 1 << 20).unwrap(), packed[round % 20]);
+    }
+    assert!(store.has_no_own(&hashes[0]));
+    let later = lab.other().write(b"stored by another").unwrap().hash;
+    assert!(store.has_no_own(&later), "nobody said so");
+    assert_eq!(store.read(&later, 1 << 20).unwrap(), b"stored by another");
+    assert!(store.forget_own() && !store.forget_own());
+    assert_eq!(store.read(&later, 1 << 20).unwrap(), b"stored by another");
+}
