@@ -1,4 +1,4 @@
-//! Pushing small files to the kernel before it asks for them.
+//! Pushing files to the kernel before it asks for them, and opening those that are too long for that.
 //!
 //! Who reads one file of a directory mostly reads the next ones. A push costs one message where a
 //! READ costs two and a wait. What always holds:
@@ -7,6 +7,8 @@
 //! - The source verifies before it hands bytes out; what does not verify is not pushed, and the READ
 //!   that follows reports the error.
 //! - A thread of its own pushes, because the kernel holds a page until a READ on it is answered.
+//! - Only for a process that walks a tree, and up to [`MOST_OPENED_BYTES`] each time, files are opened, which is to
+//!   hash them. A READ that comes meanwhile is queued, and answered by this thread.
 //! - Nobody waits for a push. The queue is short and drops what does not fit.
 //!
 //! A reader can be as fast as the thread that pushes. So that the two share the work instead of
@@ -34,7 +36,7 @@ const MOST_OPENED_BYTES: u64 = 64 * 1024 * 1024;
 /// How long the thread looks for the next job before it sleeps: being woken takes as long.
 const LINGER: Duration = Duration::from_micros(50);
 
-/// Files to push.
+/// Files to push or to open.
 struct Job {
     push: Push,
     /// Whether a walker will read them.
@@ -175,7 +177,7 @@ impl<S: TreeSource> Pusher<'_, S> {
         let Push { directory, ref indices, again } = job.push;
         let Some(list) = self.tree.siblings(directory) else { return };
         let mut push_bytes = self.tree.options.push_batch_bytes;
-        let mut open_bytes = if job.for_walker { MOST_OPENED_BYTES } else { 0 };
+        let mut open_bytes = MOST_OPENED_BYTES;
         let mut index = indices.start;
         while index < indices.end {
             match job.reached.load(Ordering::Relaxed) {
@@ -186,22 +188,23 @@ impl<S: TreeSource> Pusher<'_, S> {
             let Some(entry) = list.entries.get(index as usize) else { return };
             index += 1;
             let Kind::File { size, ref content } = entry.node.kind else { continue };
-            if size > self.tree.options.push_file_bytes {
-                if job.for_walker {
-                    let Some(left) = open_bytes.checked_sub(size) else { break };
-                    open_bytes = left;
-                    (self.open)(directory, content, size);
-                }
-                continue;
-            }
-            if size == 0 {
-                continue;
-            }
-            let Some(left) = push_bytes.checked_sub(size) else { break };
-            push_bytes = left;
+            let is_pushed = size <= self.tree.options.push_file_bytes;
+            let left = match size {
+                0 => continue,
+                _ if is_pushed => &mut push_bytes,
+                ..=MOST_OPENED_BYTES if job.for_walker => &mut open_bytes,
+                _ => continue,
+            };
+            *left = match left.checked_sub(size) {
+                Some(left) => left,
+                None => break,
+            };
             let Some(state) = entry.node.state else { continue };
             let Some(id) = self.tree.nodes.lock().pin(state, again) else { continue };
-            let loaded = self.push_file(id, content, size).is_some();
+            let loaded = is_pushed && self.push_file(id, content, size).is_some();
+            if !is_pushed {
+                (self.open)(id, content, size);
+            }
             self.tree.nodes.lock().unpin(id, loaded);
         }
         self.tree.nodes.lock().pushed_until(directory, index);

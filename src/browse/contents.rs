@@ -26,11 +26,11 @@ use crate::sys::{self, Stat};
 const SMALL_BYTES: u64 = 128 * 1024;
 /// Large files that are remembered as verified.
 const REMEMBERED: NonZeroUsize = NonZeroUsize::new(8192).unwrap();
-/// Of larger files, what was served is dropped from the page cache: the kernel keeps the pages of the
-/// mounted file, and a second copy of them would push others out. Of shorter ones it may keep both, for the next
-/// mount.
+/// Objects of up to so many bytes stay in the page cache after they were served, for the next mount. Of
+/// longer ones what was served is dropped: the kernel keeps the pages of the mounted file, and a second copy of them
+/// would push others out.
 const MOST_KEPT_BYTES: u64 = 64 << 20;
-/// So much is dropped at a time.
+/// Dropped at a time, in bytes.
 const DROP_BYTES: u64 = 8 << 20;
 
 /// Objects from this size on are read by one thread and hashed by another.
@@ -85,12 +85,7 @@ impl Verified {
 }
 
 fn in_memory(store: &LocalStore, key: &ContentKey, size: u64) -> io::Result<Arc<dyn Content>> {
-    let bytes = match store.read(&key.hash, size) {
-        // Somebody may have stored it anew, in a file of its own that is not known here.
-        Err(error) if error.is_damage() && store.forget_own() => store.read(&key.hash, size),
-        read => read,
-    };
-    let bytes = bytes.map_err(from_store)?;
+    let bytes = store.read(&key.hash, size).map_err(from_store)?;
     if bytes.len() as u64 != size {
         return Err(wrong_size(store, key, bytes.len() as u64, size));
     }
@@ -186,8 +181,7 @@ struct InPlace {
 }
 
 impl InPlace {
-    /// Whether the kernel shall not keep pages of the object beside those of the mounted file.
-    fn is_read_once(&self) -> bool {
+    fn is_dropped(&self) -> bool {
         self.stat.size > MOST_KEPT_BYTES
     }
 }
@@ -197,7 +191,7 @@ impl Content for InPlace {
         let len = sys::read_full_at(&self.file, buffer, offset)?;
         unchanged(&self.file, &self.path, &self.key, &self.stat)?;
         let piece = (offset + len as u64) / DROP_BYTES;
-        if self.is_read_once() && piece > offset / DROP_BYTES && piece > 1 {
+        if self.is_dropped() && piece > offset / DROP_BYTES && piece > 1 {
             // One piece behind, because reads of a sequential reader come a little out of order.
             sys::drop_cached_pages(&self.file, (piece - 2) * DROP_BYTES, DROP_BYTES);
         }
@@ -207,7 +201,7 @@ impl Content for InPlace {
 
 impl Drop for InPlace {
     fn drop(&mut self) {
-        if self.is_read_once() {
+        if self.is_dropped() {
             sys::drop_cached_pages(&self.file, 0, self.stat.size);
         }
     }

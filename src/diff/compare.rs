@@ -114,8 +114,8 @@ impl Iterator for Differences<'_> {
 
 impl Differences<'_> {
     /// Leaves out what is in the directory that the last difference was about; that some of it is linked to others
-    /// than before is told all the same.
-    pub fn skip_in(&mut self, directory: &[u8]) {
+    /// than before is told all the same. Does nothing for any other path.
+    pub(crate) fn skip_in(&mut self, directory: &[u8]) {
         self.below.take_if(|(path, ..)| path == directory);
     }
 

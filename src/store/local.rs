@@ -26,7 +26,7 @@ pub(crate) const MOST_OWN: usize = 1 << 18;
 
 /// Objects that are opened before it is looked for what has a file of its own: to look for one that has none
 /// takes as long as to open it in its pack.
-const OPENED_BEFORE_LOOK: u32 = 1024;
+pub(crate) const OPENED_BEFORE_LOOK: u32 = 1024;
 
 /// Names in a fan-out directory, with the hashes that they are part of.
 type ObjectNames = Vec<(ContentHash, Box<[u8]>)>;
@@ -41,7 +41,7 @@ pub struct LocalStore {
     /// Objects with files of their own, once somebody needed them all. One that others store since may be
     /// missing, and comes into a pack too or is looked for in vain there first.
     own: RwLock<Option<HashSet<ContentHash, RandomState>>>,
-    /// How often an object was opened while that was not known.
+    /// Objects that were opened since that was last forgotten.
     opened: AtomicU32,
 }
 
@@ -186,7 +186,7 @@ impl LocalStore {
     /// As [`has_no_own`](Self::has_no_own) for whoever opens an object; after many of these, what has a file of its own
     /// is looked for once.
     fn finds_no_own(&self, hash: &ContentHash) -> bool {
-        if self.opened.fetch_add(1, Ordering::Relaxed) != OPENED_BEFORE_LOOK {
+        if self.knows_own() || self.opened.fetch_add(1, Ordering::Relaxed) != OPENED_BEFORE_LOOK {
             return false;
         }
         if let Err(error) = self.look_for_own(MOST_OWN) {
@@ -197,7 +197,11 @@ impl LocalStore {
 
     /// Forgets what has a file of its own: others may have stored some since. Whether anything was known.
     pub(crate) fn forget_own(&self) -> bool {
-        self.own.read().is_some() && self.own.write().take().is_some()
+        let was_known = self.own.read().is_some() && self.own.write().take().is_some();
+        if was_known {
+            self.opened.store(0, Ordering::Relaxed);
+        }
+        was_known
     }
 
     /// Whether it is known what has a file of its own.
@@ -239,6 +243,21 @@ impl LocalStore {
 
     /// As [`read`](ObjectSource::read), into a buffer that is used again and again.
     pub(super) fn read_into(
+        &self,
+        hash: &ContentHash,
+        max_bytes: u64,
+        buffer: &mut Vec<u8>,
+    ) -> Result<(), StoreError> {
+        match self.read_where_known(hash, max_bytes, buffer) {
+            // It may have been stored anew, by a process that this one knows nothing of.
+            Err(error) if error.is_damage() && self.forget_own() => {
+                self.read_where_known(hash, max_bytes, buffer)
+            }
+            read => read,
+        }
+    }
+
+    fn read_where_known(
         &self,
         hash: &ContentHash,
         max_bytes: u64,

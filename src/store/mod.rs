@@ -39,6 +39,8 @@ pub use guard::StoreLock;
 pub use import::{ImportError, Imported};
 pub(crate) use import::{hash_file, hash_object};
 pub(crate) use local::MOST_OWN;
+#[cfg(test)]
+pub(crate) use local::OPENED_BEFORE_LOOK;
 pub use local::{FoundObject, LocalStore};
 pub use memory::MemoryStore;
 pub use object_file::ObjectFile;

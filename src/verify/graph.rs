@@ -1,7 +1,7 @@
 //! All objects that were looked at, each once, and which of them name which.
 //!
-//! Trees are read from the Merkle roots down, a bounded number at a time and in parallel; then the
-//! contents of files. Names are not kept: four bytes for each entry of each different directory are
+//! Trees are read from the Merkle roots down, a bounded number at a time and in parallel, and meanwhile files that are
+//! too long for a pack; then the contents of all others. Names are not kept: four bytes for each entry of each different directory are
 //! enough to say later what a damaged object is needed for. Totals are summed once for each tree,
 //! from the leaves up, so that a tree which names another one twice sixty levels deep costs sixty
 //! additions. Hashes are checked before a list is believed, so there are no cycles.
@@ -19,9 +19,10 @@ use crate::object::{ContentHash, DecodeError, LinkGroups, Node as EntryNode, Roo
 use crate::progress::{Progress, Stage};
 use crate::store::{LocalStore, MAX_TREE_BYTES, ObjectSource, StoreError};
 
-/// So many lists are read and held in memory at once.
+/// So many lists are read at once; as many are in memory until they are added.
 const LISTS_AT_ONCE: usize = 1024;
-/// Room is made for so many objects at the most before they are known, about 80 bytes each.
+/// Room is made for so many objects at the most before they are known: 80 bytes of address space each, and of memory
+/// only what is used and one byte.
 const MOST_EXPECTED: usize = 1 << 21;
 /// Longer files, in bytes, are read when all lists are: the thread that adds lists could be kept from it for
 /// long by one.
@@ -245,8 +246,8 @@ impl Graph {
         Ok(())
     }
 
-    /// Reads lists, and all that they name, and returns the files that are to be read. One thread adds to the
-    /// graph what the others read meanwhile, and long files are read already.
+    /// Reads lists, and all that they name, and returns the files that are still to be read. While some lists are
+    /// read, one thread adds those before them, and long files are read as well.
     fn add_lists_below<'s>(
         &mut self,
         mut unread_lists: Vec<NodeId>,

@@ -21,7 +21,7 @@
 //! - A thread that the companion starts would be of its class. It starts none.
 //! - It shares locks with ordinary threads (nodes, caches, memory). Preempted while it has one, or with a
 //!   message that it has read, it keeps somebody waiting until it runs again: up to 14 ms were seen beside programs of
-//!   real-time classes, and no more than without a companion beside all others.
+//!   real-time classes, and beside ordinary ones no longer than without a companion.
 
 mod decisions;
 mod follow;

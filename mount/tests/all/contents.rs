@@ -5,7 +5,7 @@ use std::os::unix::fs::FileExt;
 
 use nono_mount::MountOptions;
 
-use crate::fixture::{drop_caches, keep_caches, many, mount, mount_with};
+use crate::fixture::{drop_caches, eventually, keep_caches, many, mount, mount_with};
 use crate::memory::{Memory, ROOT, dir, file};
 
 fn errno(error: &std::io::Error) -> Option<rustix::io::Errno> {
@@ -147,9 +147,7 @@ fn walking_a_directory_pushes_what_comes_next() {
     };
     fs::read_dir(mounted.path("0")).unwrap().for_each(drop);
     fs::read(mounted.path("0/f000")).unwrap();
-    while mounted.mount().counts().pushed_files < 16 {
-        std::thread::yield_now();
-    }
+    eventually("files are pushed", || mounted.mount().counts().pushed_files >= 16);
     let before = mounted.mount().counts();
     fs::read(mounted.path("0/f001")).unwrap();
     assert_eq!((mounted.mount().counts() - before).read, 0);
@@ -175,9 +173,7 @@ fn large_files_are_opened_before_a_walker_comes_to_them_and_once() {
     let before = mounted.mount().counts();
     assert_eq!(before.opened, 12);
     fs::read_dir(mounted.path("0/d5")).unwrap().for_each(drop);
-    while mounted.mount().counts().opened < 15 {
-        std::thread::yield_now();
-    }
+    eventually("large files are opened", || mounted.mount().counts().opened >= 15);
     for i in 0..3 {
         assert!(fs::read(mounted.path(format!("0/d5/f{i}"))).unwrap() == large(15 + i));
     }
@@ -193,8 +189,29 @@ fn who_reads_one_file_has_no_large_ones_opened() {
     let Some(mounted) = mount_with(&memory, MountOptions::default()) else { return };
     fs::read_dir(mounted.path("0")).unwrap().for_each(drop);
     assert_eq!(fs::read(mounted.path("0/a")).unwrap(), b"a");
-    while mounted.mount().counts().pushed_files < 1 {
-        std::thread::yield_now();
-    }
+    eventually("a file is pushed", || mounted.mount().counts().pushed_files >= 1);
     assert_eq!(mounted.mount().counts().opened, 2);
+}
+
+#[test]
+fn a_very_large_file_does_not_end_a_push() {
+    let _kept = keep_caches();
+    let huge = vec![7; 65 << 20];
+    let files = |dir: usize| [("a", file(format!("a{dir}"))), ("c", file(format!("c{dir}")))];
+    let walked = (0..3).map(|i| (format!("d{i}"), dir(files(i))));
+    let last = [("a", file("small")), ("b", file(huge)), ("c", file("behind it"))];
+    let tree = dir(walked.chain([("d9".to_owned(), dir(last))]));
+    let Some(mounted) = mount_with(&Memory::with([("0", tree)]), MountOptions::default()) else {
+        return;
+    };
+    for walked in 0..3 {
+        let path = mounted.path(format!("0/d{walked}"));
+        fs::read_dir(&path).unwrap().for_each(drop);
+        assert_eq!(fs::read(path.join("a")).unwrap(), format!("a{walked}").into_bytes());
+    }
+    eventually("what was asked for is pushed", || mounted.mount().counts().pushed_files >= 3);
+    let before = mounted.mount().counts();
+    fs::read_dir(mounted.path("0/d9")).unwrap().for_each(drop);
+    eventually("both are pushed", || (mounted.mount().counts() - before).pushed_files >= 2);
+    assert_eq!((mounted.mount().counts() - before).opened, 2);
 }

@@ -184,7 +184,7 @@ impl Work {
                 step => changes.extend(step.into_change()),
             }
         }
-        // In a few sorted runs already, which an unstable sort would make nothing of.
+        // Each tree is one sorted run now; an unstable sort would make nothing of that.
         changes.sort_by(by_path);
         // A directory that becomes a file is two steps and one change.
         changes.dedup_by(|second, first| {

@@ -39,8 +39,8 @@ pub(in crate::restore) fn plan(
 }
 
 /// Directories above a device that is not in the target: it cannot be brought back, so it stays, and
-/// they with it. For that alone the current state is looked at once more, because keeping all differences
-/// takes more than finding them again.
+/// they with it. The differences are gone through for that alone, without what is only in the target, because
+/// to keep them takes more than to find them again.
 fn directories_with_devices(
     store: &dyn ObjectSource,
     current_root: &ContentHash,
@@ -55,6 +55,7 @@ fn directories_with_devices(
             Some(Node::CharDevice(_) | Node::BlockDevice(_)) => {
                 found.extend(byte_path::ancestors(&path).map(<[u8]>::to_vec));
             }
+            // Nothing of the current state is below.
             _ => differences.skip_in(&path),
         }
     }

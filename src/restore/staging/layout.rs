@@ -11,7 +11,7 @@ use crate::object::Node;
 use crate::restore::RestoreError;
 use crate::restore::journal::{AREA_PREFIX, AreaRecord, Staged};
 use crate::restore::places::Places;
-use crate::restore::plan::RestorePlan;
+use crate::restore::plan::{Put, RestorePlan};
 use crate::snapshot::{OpenPath, TrackedRoot};
 use crate::sys::{self, Dir, FileKind, MountId};
 
@@ -90,20 +90,15 @@ impl Layout {
             };
             layout.tree_of.insert(path.clone(), tree);
         }
-        // Sorted, so that mostly the next is in the same directory.
-        let mut last: Option<(&[u8], Option<usize>)> = None;
-        for put in &plan.actions.puts {
-            let directory = byte_path::split(&put.path).0;
-            let tree = match last {
-                Some((known, tree)) if known == directory => tree,
-                _ => layout.tree_of(directory),
-            };
-            last = Some((directory, tree));
-            let staged = match tree {
-                Some(tree) => layout.fresh(layout.trees[tree].staged.area),
-                None => layout.place_for(plan, places, &put.path)?,
-            };
-            layout.puts.push(PutPlace { tree, staged });
+        for puts in plan.actions.puts.chunk_by(Put::is_beside) {
+            let tree = puts.first().and_then(|put| layout.tree_over(&put.path));
+            for put in puts {
+                let staged = match tree {
+                    Some(tree) => layout.fresh(layout.trees[tree].staged.area),
+                    None => layout.place_for(plan, places, &put.path)?,
+                };
+                layout.puts.push(PutPlace { tree, staged });
+            }
         }
         for removal in &plan.actions.removals {
             let is_dir = matches!(removal.current.node, Node::Directory { .. });
@@ -146,7 +141,7 @@ impl Layout {
     pub(super) fn jobs(&self, plan: &RestorePlan) -> Vec<Job> {
         let mut by_parent = BTreeMap::<(usize, Vec<u8>), Vec<usize>>::new();
         let mut next = 0;
-        for puts in plan.actions.puts.chunk_by(|a, b| a.is_beside(b)) {
+        for puts in plan.actions.puts.chunk_by(Put::is_beside) {
             let first = next;
             next += puts.len();
             let made = (first..next).filter(|index| plan.actions.puts[*index].link_to.is_none());
@@ -154,16 +149,12 @@ impl Layout {
             by_parent.entry((area, parent)).or_default().extend(made);
         }
         let mut jobs = Vec::with_capacity(by_parent.len());
-        for ((area, parent), mut files) in by_parent {
-            if files.is_empty() {
-                continue;
-            }
-            while files.len() > JOB_FILES {
-                let rest = files.split_off(JOB_FILES);
-                jobs.push(Job { area, parent: parent.clone(), files });
-                files = rest;
-            }
-            jobs.push(Job { area, parent, files });
+        for ((area, parent), files) in by_parent {
+            jobs.extend(files.chunks(JOB_FILES).map(|files| Job {
+                area,
+                parent: parent.clone(),
+                files: files.to_vec(),
+            }));
         }
         jobs
     }
