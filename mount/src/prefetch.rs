@@ -7,7 +7,7 @@
 //! - The source verifies before it hands bytes out; what does not verify is not pushed, and the READ
 //!   that follows reports the error.
 //! - A thread of its own pushes, because the kernel holds a page until a READ on it is answered.
-//! - Only for a process that walks a tree, and up to [`MOST_OPENED_BYTES`] each time, files are opened, which is to
+//! - Only for a process that walks a tree and has read such files, and up to [`MOST_OPENED_BYTES`] each time, files are opened, which is to
 //!   hash them. A READ that comes meanwhile is queued, and answered by this thread.
 //! - Nobody waits for a push. The queue is short and drops what does not fit.
 //!
@@ -39,8 +39,8 @@ const LINGER: Duration = Duration::from_micros(50);
 /// Files to push or to open.
 struct Job {
     push: Push,
-    /// Whether a walker will read them.
-    for_walker: bool,
+    /// Whether long ones are opened.
+    opens: bool,
     /// Position after the last file of the directory that somebody asked for.
     reached: AtomicU32,
 }
@@ -68,9 +68,9 @@ impl PushQueue {
         (Self { sender: Mutex::new(Some(sender)), active }, jobs)
     }
 
-    /// Has files pushed; for a walker, large ones are opened too.
-    pub(crate) fn push(&self, push: Push, for_walker: bool) {
-        let job = Arc::new(Job { push, for_walker, reached: AtomicU32::new(0) });
+    /// Has files pushed; with `opens`, those that are too long for that are opened.
+    pub(crate) fn push(&self, push: Push, opens: bool) {
+        let job = Arc::new(Job { push, opens, reached: AtomicU32::new(0) });
         self.active.lock().push(job.clone());
         let sent = match &*self.sender.lock() {
             Some(sender) => sender.try_send(job.clone()).is_ok(),
@@ -92,6 +92,9 @@ impl PushQueue {
 
     pub(crate) fn close(&self) {
         self.sender.lock().take();
+        for job in &*self.active.lock() {
+            job.reached.store(u32::MAX, Ordering::Relaxed);
+        }
     }
 }
 
@@ -116,8 +119,16 @@ fn remove(active: &Active, job: &Arc<Job>) {
 /// Processes that read their way through directories: `grep -r`, `tar`, `cp -a`.
 #[derive(Default)]
 pub(crate) struct Walkers {
-    seen: [(u32, u32); Self::REMEMBERED],
+    seen: [Seen; Self::REMEMBERED],
     next: usize,
+}
+
+#[derive(Default)]
+struct Seen {
+    process: u32,
+    directories: u32,
+    /// Not all who walk read everything: `grep --include`.
+    reads_long_files: bool,
 }
 
 impl Walkers {
@@ -126,7 +137,22 @@ impl Walkers {
     const DIRECTORIES: u32 = 3;
 
     pub(crate) fn is_walker(&self, process: u32) -> bool {
-        self.seen.iter().any(|(seen, count)| *seen == process && *count >= Self::DIRECTORIES)
+        self.find(process).is_some_and(|seen| seen.directories >= Self::DIRECTORIES)
+    }
+
+    pub(crate) fn reads_long_files(&self, process: u32) -> bool {
+        self.is_walker(process) && self.find(process).is_some_and(|seen| seen.reads_long_files)
+    }
+
+    fn find(&self, process: u32) -> Option<&Seen> {
+        self.seen.iter().find(|seen| seen.process == process)
+    }
+
+    /// This process has begun to read a file that is too long to be pushed.
+    pub(crate) fn note_long_file(&mut self, process: u32) {
+        if let Some(seen) = self.seen.iter_mut().find(|seen| seen.process == process) {
+            seen.reads_long_files = true;
+        }
     }
 
     /// A read of this process started a push.
@@ -135,10 +161,10 @@ impl Walkers {
         if process == 0 {
             return;
         }
-        if let Some((_, count)) = self.seen.iter_mut().find(|(seen, _)| *seen == process) {
-            *count = count.saturating_add(1);
+        if let Some(seen) = self.seen.iter_mut().find(|seen| seen.process == process) {
+            seen.directories = seen.directories.saturating_add(1);
         } else {
-            self.seen[self.next] = (process, 1);
+            self.seen[self.next] = Seen { process, directories: 1, reads_long_files: false };
             self.next = (self.next + 1) % Self::REMEMBERED;
         }
     }
@@ -192,7 +218,7 @@ impl<S: TreeSource> Pusher<'_, S> {
             let left = match size {
                 0 => continue,
                 _ if is_pushed => &mut push_bytes,
-                ..=MOST_OPENED_BYTES if job.for_walker => &mut open_bytes,
+                ..=MOST_OPENED_BYTES if job.opens => &mut open_bytes,
                 _ => continue,
             };
             *left = match left.checked_sub(size) {

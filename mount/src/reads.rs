@@ -14,7 +14,7 @@ use parking_lot::Mutex;
 
 use crate::contents::{Contents, Found, INLINE_OPEN_BYTES};
 use crate::prefetch::{PushQueue, Walkers};
-use crate::source::{Content, TreeSource};
+use crate::source::{Content, Kind, Node, TreeSource};
 use crate::tree::Tree;
 
 /// A READ to answer.
@@ -66,11 +66,13 @@ impl<S: TreeSource> Reads<S> {
     /// `process` has read the whole list of a directory.
     pub(crate) fn listed(&self, process: u32, directory: u64) {
         let tree = &self.files.tree;
-        if tree.options.push_siblings && self.walkers.lock().is_walker(process) {
-            let push = tree.nodes.lock().push_after_list(directory);
-            if let Some(push) = push {
-                self.pushes.push(push, true);
-            }
+        if !tree.options.push_siblings || !self.walkers.lock().is_walker(process) {
+            return;
+        }
+        let push = tree.nodes.lock().push_after_list(directory);
+        if let Some(push) = push {
+            let opens = self.walkers.lock().reads_long_files(process);
+            self.pushes.push(push, opens);
         }
     }
 
@@ -81,17 +83,30 @@ impl<S: TreeSource> Reads<S> {
             return self.files.answer(read);
         }
         let walker = self.walkers.lock().is_walker(process);
-        let (push, place) = {
+        let (push, place, is_long) = {
             let mut nodes = tree.nodes.lock();
-            (nodes.push_after_read(read.id, walker), nodes.place(read.id))
+            let push = nodes.push_after_read(read.id, walker);
+            let is_long = |node: &Node<S>| matches!(node.kind, Kind::File { size, .. } if size > INLINE_OPEN_BYTES);
+            (push, nodes.place(read.id), nodes.get(read.id).is_some_and(is_long))
         };
         if let Some(place) = place {
             self.pushes.reached(place);
         }
         self.files.answer(read);
+        if push.is_none() && !is_long {
+            return;
+        }
+        let mut walkers = self.walkers.lock();
+        if push.is_some() {
+            walkers.note(process);
+        }
+        if is_long {
+            walkers.note_long_file(process);
+        }
+        let opens = walkers.reads_long_files(process);
+        drop(walkers);
         if let Some(push) = push {
-            self.walkers.lock().note(process);
-            self.pushes.push(push, walker);
+            self.pushes.push(push, opens);
         }
     }
 }

@@ -250,7 +250,8 @@ impl LocalStore {
     ) -> Result<(), StoreError> {
         match self.read_where_known(hash, max_bytes, buffer) {
             // It may have been stored anew, by a process that this one knows nothing of.
-            Err(error) if error.is_damage() && self.forget_own() => {
+            Err(error) if error.is_damage() => {
+                self.forget_own();
                 self.read_where_known(hash, max_bytes, buffer)
             }
             read => read,

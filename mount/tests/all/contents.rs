@@ -3,10 +3,10 @@
 use std::fs;
 use std::os::unix::fs::FileExt;
 
-use nono_mount::MountOptions;
+use nono_mount::{Counts, MountOptions};
 
 use crate::fixture::{drop_caches, eventually, keep_caches, many, mount, mount_with};
-use crate::memory::{Memory, ROOT, dir, file};
+use crate::memory::{Memory, ROOT, Spec, dir, file};
 
 fn errno(error: &std::io::Error) -> Option<rustix::io::Errno> {
     rustix::io::Errno::from_io_error(error)
@@ -193,25 +193,44 @@ fn who_reads_one_file_has_no_large_ones_opened() {
     assert_eq!(mounted.mount().counts().opened, 2);
 }
 
-#[test]
-fn a_very_large_file_does_not_end_a_push() {
+/// Walks three directories, each of a short and a long file, of which `read` are read, and then lists one with `last`
+/// in it. Returns what that cost when as many files as that were pushed.
+fn walk_and_list(read: &[&str], last: Spec, pushed: u64) -> Option<Counts> {
     let _kept = keep_caches();
-    let huge = vec![7; 65 << 20];
-    let files = |dir: usize| [("a", file(format!("a{dir}"))), ("c", file(format!("c{dir}")))];
-    let walked = (0..3).map(|i| (format!("d{i}"), dir(files(i))));
-    let last = [("a", file("small")), ("b", file(huge)), ("c", file("behind it"))];
-    let tree = dir(walked.chain([("d9".to_owned(), dir(last))]));
-    let Some(mounted) = mount_with(&Memory::with([("0", tree)]), MountOptions::default()) else {
-        return;
+    let walked = |number: usize| {
+        [("a", file(format!("a{number}"))), ("b", file(pattern((2 << 20) + number)))]
     };
+    let walked = (0..3).map(|number| (format!("d{number}"), dir(walked(number))));
+    let tree = dir(walked.chain([("d9".to_owned(), last)]));
+    let mounted = mount_with(&Memory::with([("0", tree)]), MountOptions::default())?;
     for walked in 0..3 {
         let path = mounted.path(format!("0/d{walked}"));
         fs::read_dir(&path).unwrap().for_each(drop);
-        assert_eq!(fs::read(path.join("a")).unwrap(), format!("a{walked}").into_bytes());
+        for name in read {
+            assert!(!fs::read(path.join(name)).unwrap().is_empty());
+        }
     }
-    eventually("what was asked for is pushed", || mounted.mount().counts().pushed_files >= 3);
     let before = mounted.mount().counts();
     fs::read_dir(mounted.path("0/d9")).unwrap().for_each(drop);
-    eventually("both are pushed", || (mounted.mount().counts() - before).pushed_files >= 2);
-    assert_eq!((mounted.mount().counts() - before).opened, 2);
+    let since = || mounted.mount().counts() - before;
+    eventually("files are pushed", || since().pushed_files >= pushed);
+    Some(since())
+}
+
+#[test]
+fn a_very_large_file_does_not_end_a_push() {
+    let huge = vec![7; 65 << 20];
+    let last = dir([("a", file("small")), ("b", file(huge)), ("c", file("behind it"))]);
+    let Some(counts) = walk_and_list(&["a", "b"], last, 2) else { return };
+    assert_eq!(counts.opened, 2);
+}
+
+#[test]
+fn for_a_walker_that_leaves_large_files_alone_none_is_opened() {
+    let last =
+        || dir([("a", file("small")), ("b", file(pattern(3 << 20))), ("c", file("behind it"))]);
+    let Some(counts) = walk_and_list(&["a"], last(), 2) else { return };
+    assert_eq!(counts.opened, 2);
+    let Some(counts) = walk_and_list(&["a", "b"], last(), 2) else { return };
+    assert_eq!(counts.opened, 3);
 }
