@@ -7,9 +7,10 @@
 
 use std::cell::RefCell;
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::{Arc, mpsc};
 
-use fuser::ReplyData;
+use fuser::{Errno, ReplyData};
 use parking_lot::Mutex;
 
 use crate::contents::{Contents, Found, INLINE_OPEN_BYTES};
@@ -194,12 +195,20 @@ impl<S: TreeSource> Files<S> {
 
     /// Opens a large file and answers the reads that waited for it.
     fn open_large(&self, id: u64, key: &S::Content, file_bytes: u64) {
-        let opened = self.tree.open(id, key, file_bytes);
+        // Whoever waits gets an answer even when the source panics.
+        let opened = catch_unwind(AssertUnwindSafe(|| self.tree.open(id, key, file_bytes)));
+        let (opened, panicked) = match opened {
+            Ok(opened) => (opened, None),
+            Err(panicked) => (Err(Errno::EIO), Some(panicked)),
+        };
         for read in self.contents.opened(key, opened.as_ref().ok()) {
             match &opened {
                 Ok(content) => self.reply(&**content, read),
                 Err(errno) => read.reply.error(*errno),
             }
+        }
+        if let Some(panicked) = panicked {
+            resume_unwind(panicked);
         }
     }
 

@@ -234,3 +234,18 @@ fn for_a_walker_that_leaves_large_files_alone_none_is_opened() {
     let Some(counts) = walk_and_list(&["a", "b"], last(), 2) else { return };
     assert_eq!(counts.opened, 3);
 }
+
+#[test]
+fn who_waits_for_a_file_whose_source_panics_gets_an_error() {
+    let bytes = pattern(2 << 20);
+    let memory = Memory::with([("0", dir([("large", file(bytes.clone()))]))]);
+    let Some(mounted) = mount(&memory) else { return };
+    let path = mounted.path("0/large");
+    memory.panic_at(&bytes);
+    for _ in 0..2 {
+        let error = fs::read(&path).unwrap_err();
+        assert_eq!(errno(&error), Some(rustix::io::Errno::IO));
+    }
+    memory.repair();
+    assert!(fs::read(&path).unwrap() == bytes);
+}

@@ -76,6 +76,7 @@ struct State {
     contents: Mutex<HashMap<u64, Arc<Vec<u8>>>>,
     /// Contents that do not verify.
     damaged: Mutex<Vec<Vec<u8>>>,
+    panicking: Mutex<Vec<Vec<u8>>>,
     /// Contents that are not there.
     lost: Mutex<Vec<Vec<u8>>>,
 }
@@ -156,8 +157,14 @@ impl Memory {
         self.0.damaged.lock().push(bytes.into());
     }
 
+    /// From now on to open these bytes panics.
+    pub(crate) fn panic_at(&self, bytes: &[u8]) {
+        self.0.panicking.lock().push(bytes.into());
+    }
+
     pub(crate) fn repair(&self) {
         self.0.damaged.lock().clear();
+        self.0.panicking.lock().clear();
     }
 
     /// `path` is relative to the snapshot; `None` as state for the snapshot itself.
@@ -273,6 +280,7 @@ impl TreeSource for Memory {
         if self.0.lost.lock().contains(&bytes) {
             return Err(io::ErrorKind::NotFound.into());
         }
+        assert!(!self.0.panicking.lock().contains(&bytes), "this source panics");
         if self.0.damaged.lock().contains(&bytes) {
             return Err(io::Error::new(io::ErrorKind::InvalidData, "the hash is another one"));
         }
