@@ -242,9 +242,10 @@ impl<S: TreeSource> Filesystem for TreeFilesystem<S> {
         self.bound_nodes();
         match self.tree.open_list(id.0, offset) {
             Ok(listed) => {
-                let count = listing::fill_plus(&self.tree, id.0, offset, &listed, &mut reply);
-                if count == 0 && listing::is_in_entries(offset) && listed.cookies.is_none() {
-                    self.reads.listed(request.pid(), id.0);
+                let is_end = listing::fill_plus(&self.tree, id.0, offset, &listed, &mut reply);
+                if is_end && listed.cookies.is_none() {
+                    // Before the answer: the first file is opened while the kernel makes inodes of these.
+                    self.reads.listed(request.pid(), id.0, &listed.list);
                 }
                 reply.ok();
             }

@@ -19,11 +19,6 @@ use crate::tree::{Listed, Tree};
 const DOT: u64 = 1;
 const DOT_DOT: u64 = 2;
 
-/// Whether a reader that goes on at `offset` has read entries.
-pub(crate) fn is_in_entries(offset: u64) -> bool {
-    offset > DOT_DOT
-}
-
 /// Fills a READDIR reply from `offset` until it is full.
 pub(crate) fn fill<S: TreeSource>(
     tree: &Tree<S>,
@@ -46,36 +41,35 @@ pub(crate) fn fill<S: TreeSource>(
     }
 }
 
-/// Fills a READDIRPLUS reply from `offset`: names entries until it is full. Returns how many.
+/// Fills a READDIRPLUS reply from `offset`: names entries until it is full. Returns whether that was the last of
+/// them, so that the kernel knows all.
 pub(crate) fn fill_plus<S: TreeSource>(
     tree: &Tree<S>,
     id: u64,
     offset: u64,
     listed: &Listed<S>,
     reply: &mut ReplyDirectoryPlus,
-) -> usize {
+) -> bool {
     let changing = listed.cookies.is_some();
     // The kernel neither counts nor uses what is said of `.` and `..`, but it shows the numbers.
     for (position, name, number) in listed.dots_after(offset) {
         let attr = dot_attr(number);
         if reply.add(INodeNo(number), position, name, &Duration::ZERO, &attr, Generation(0)) {
-            return 0;
+            return false;
         }
     }
-    let mut count = 0;
     let mut nodes = None;
     for (index, position) in listed.positions_after(offset) {
         let entry = &listed.list.entries[index];
         let place = Place { parent: id, index: index as u32 };
         let nodes = nodes.get_or_insert_with(|| tree.nodes.lock());
-        let Some(acquired) = nodes.acquire(place, &entry.name, &entry.node) else { break };
+        let Some(acquired) = nodes.acquire(place, &entry.name, &entry.node) else { return false };
         if add_plus(tree, reply, nodes, acquired, entry, position, changing) {
             nodes.forget(acquired.id, 1);
-            break;
+            return false;
         }
-        count += 1;
     }
-    count
+    true
 }
 
 fn add_plus<S: TreeSource>(

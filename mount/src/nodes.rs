@@ -14,19 +14,26 @@
 
 mod changing;
 mod numbers;
+mod order;
 mod window;
 
 use std::collections::hash_map::Entry as MapEntry;
 use std::collections::{HashMap, VecDeque};
-use std::ops::Range;
 
 use self::changing::ChangingList;
 use self::numbers::{DirectoryNumbers, IdMap, NO_STATE, first_number, generation, next_number};
+pub(crate) use self::order::{Order, Spot};
 use self::window::PushWindow;
+pub(crate) use self::window::{Reader, Stretch};
 use crate::source::{Kind, Node, StateId, TreeSource};
 
 /// The id and number of the mounted directory.
 pub(crate) const ROOT: u64 = 1;
+
+/// The number of a state, but for collisions.
+pub(crate) fn probable_number(state: StateId) -> u64 {
+    first_number(state)
+}
 
 /// Where a node was last seen: a directory's node id and the position in its list.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -45,11 +52,10 @@ struct Named {
 }
 
 /// Files to hand to the kernel before it asks.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Push {
     pub(crate) directory: u64,
-    /// Positions in the directory's list.
-    pub(crate) indices: Range<u32>,
+    pub(crate) stretch: Stretch,
     /// The kernel had the contents once and lost them: push what was pushed before, too.
     pub(crate) again: bool,
 }
@@ -303,6 +309,12 @@ impl<S: TreeSource> Nodes<S> {
         self.records.get(&id).map(|record| record.place)
     }
 
+    /// The directory in which a node was last seen, and where in it.
+    pub(crate) fn spot(&self, id: u64) -> Option<(u64, Spot)> {
+        let Record { place: Place { parent, index }, number, .. } = **self.records.get(&id)?;
+        Some((parent, Spot { index, number }))
+    }
+
     /// The name of a directory or stateless entry.
     pub(crate) fn name(&self, id: u64) -> Option<&[u8]> {
         self.records.get(&id)?.named.as_ref().map(|named| &*named.name)
@@ -334,26 +346,24 @@ impl<S: TreeSource> Nodes<S> {
         Some(&mut self.records.get_mut(&id)?.named.as_mut()?.changing)
     }
 
-    /// A walker has read the whole list of a directory and will read its files next.
-    pub(crate) fn push_after_list(&mut self, directory: u64) -> Option<Push> {
-        let indices = self.window(directory)?.after_list()?;
-        Some(Push { directory, indices, again: false })
+    /// A walker has read the whole list of a directory and will read its files next, in this order.
+    pub(crate) fn push_after_list(&mut self, directory: u64, order: Order) -> Option<Push> {
+        let stretch = self.window(directory)?.after_list(order)?;
+        Some(Push { directory, stretch, again: false })
     }
 
-    /// Notes that the contents of `id` were asked for, by a `walker` or not, and says which siblings
-    /// to push.
-    pub(crate) fn push_after_read(&mut self, id: u64, walker: bool) -> Option<Push> {
-        let record = self.records.get_mut(&id)?;
-        let again = std::mem::replace(&mut record.loaded, true);
-        let Place { parent: directory, index } = record.place;
-        let indices = self.window(directory)?.after_read(index, again, walker)?;
-        Some(Push { directory, indices, again })
+    /// Notes that the contents of `id` were asked for, and says what to push.
+    pub(crate) fn push_after_read(&mut self, id: u64, by: Reader) -> Option<Push> {
+        let (directory, spot) = self.spot(id)?;
+        let had = std::mem::replace(&mut self.records.get_mut(&id)?.loaded, true);
+        let (stretch, again) = self.window(directory)?.after_read(spot, had, by)?;
+        Some(Push { directory, stretch, again })
     }
 
-    /// The push of a directory ended before this position of its list.
-    pub(crate) fn pushed_until(&mut self, directory: u64, index: u32) {
-        if let Some(window) = self.window(directory) {
-            window.ended_at(index);
+    /// A push has ended: before this position, or with the last file of the directory.
+    pub(crate) fn push_ended(&mut self, push: &Push, position: Option<u64>) {
+        if let Some(window) = self.window(push.directory) {
+            window.ended(push.stretch, position);
         }
     }
 

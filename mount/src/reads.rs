@@ -14,6 +14,8 @@ use fuser::{Errno, ReplyData};
 use parking_lot::Mutex;
 
 use crate::contents::{Contents, Found, INLINE_OPEN_BYTES};
+use crate::lists::List;
+use crate::nodes::{Order, Push};
 use crate::prefetch::{PushQueue, Walkers};
 use crate::source::{Content, Kind, Node, TreeSource};
 use crate::tree::Tree;
@@ -64,16 +66,24 @@ impl<S: TreeSource> Reads<S> {
         self.pushes.close();
     }
 
-    /// `process` has read the whole list of a directory.
-    pub(crate) fn listed(&self, process: u32, directory: u64) {
+    /// `process` gets the end of the list of a directory now.
+    pub(crate) fn listed(&self, process: u32, directory: u64, list: &List<S>) {
         let tree = &self.files.tree;
-        if !tree.options.push_siblings || !self.walkers.lock().is_walker(process) {
+        if !tree.options.push_siblings || list.entries.is_empty() {
             return;
         }
-        let push = tree.nodes.lock().push_after_list(directory);
+        let Some(usual) = self.walkers.lock().order_of(process) else { return };
+        let order = Order::expected(usual, list.entries.len());
+        let push = tree.nodes.lock().push_after_list(directory, order);
         if let Some(push) = push {
             let opens = self.walkers.lock().reads_long_files(process);
-            self.pushes.push(push, opens);
+            self.push(push, opens);
+        }
+    }
+
+    fn push(&self, push: Push, opens: bool) {
+        if !self.pushes.push(push, opens) {
+            self.files.tree.nodes.lock().push_ended(&push, Some(push.stretch.start));
         }
     }
 
@@ -83,23 +93,24 @@ impl<S: TreeSource> Reads<S> {
         if read.offset != 0 || !tree.options.push_siblings {
             return self.files.answer(read);
         }
-        let walker = self.walkers.lock().is_walker(process);
-        let (push, place, is_long) = {
-            let mut nodes = tree.nodes.lock();
-            let push = nodes.push_after_read(read.id, walker);
-            let is_long = |node: &Node<S>| matches!(node.kind, Kind::File { size, .. } if size > INLINE_OPEN_BYTES);
-            (push, nodes.place(read.id), nodes.get(read.id).is_some_and(is_long))
+        let id = read.id;
+        let Some((directory, spot)) = tree.nodes.lock().spot(id) else {
+            return self.files.answer(read);
         };
-        if let Some(place) = place {
-            self.pushes.reached(place);
-        }
+        let reader = self.walkers.lock().read(process, directory, spot);
+        let (push, is_long) = {
+            let mut nodes = tree.nodes.lock();
+            let is_long = |node: &Node<S>| matches!(node.kind, Kind::File { size, .. } if size > INLINE_OPEN_BYTES);
+            (nodes.push_after_read(id, reader), nodes.get(id).is_some_and(is_long))
+        };
+        self.pushes.reached(directory, spot);
         self.files.answer(read);
         if push.is_none() && !is_long {
             return;
         }
         let mut walkers = self.walkers.lock();
         if push.is_some() {
-            walkers.note(process);
+            walkers.note_push(process, directory, spot);
         }
         if is_long {
             walkers.note_long_file(process);
@@ -107,7 +118,7 @@ impl<S: TreeSource> Reads<S> {
         let opens = walkers.reads_long_files(process);
         drop(walkers);
         if let Some(push) = push {
-            self.pushes.push(push, opens);
+            self.push(push, opens);
         }
     }
 }

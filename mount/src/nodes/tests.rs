@@ -142,23 +142,6 @@ fn what_is_forgotten_leaves_nothing_behind() {
 }
 
 #[test]
-fn a_window_ends_where_its_push_ended() {
-    let mut nodes = Nodes::new(Nothing.root());
-    let directory = node(Kind::Directory(1), Some(state(1, 1)));
-    let parent = nodes.acquire(PLACE, b"d", &directory).unwrap().id;
-    let read = |nodes: &mut Nodes<Nothing>, index: u8| {
-        let place = Place { parent, index: index.into() };
-        let file = file(index.into(), state(7, index));
-        let id = nodes.acquire(place, &[b'f', index], &file).unwrap().id;
-        nodes.push_after_read(id, true).map(|push| push.indices.start)
-    };
-    assert_eq!(read(&mut nodes, 0), Some(1));
-    assert_eq!(read(&mut nodes, 20), None);
-    nodes.pushed_until(parent, 10);
-    assert_eq!(read(&mut nodes, 21), Some(22));
-}
-
-#[test]
 fn numbers_fit_into_a_double() {
     for byte in 0..=255 {
         let number = first_number(state(byte, byte));

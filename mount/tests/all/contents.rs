@@ -1,7 +1,9 @@
 //! File contents: right, or an error.
 
+use std::collections::BTreeSet;
 use std::fs;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{DirEntryExt, FileExt};
+use std::path::PathBuf;
 
 use nono_mount::{Counts, MountOptions};
 
@@ -152,6 +154,44 @@ fn walking_a_directory_pushes_what_comes_next() {
     fs::read(mounted.path("0/f001")).unwrap();
     assert_eq!((mounted.mount().counts() - before).read, 0);
     read_all();
+}
+
+#[test]
+fn who_reads_in_the_order_of_inode_numbers_gets_pushed_what_comes_next_in_that_order() {
+    let _kept = keep_caches();
+    let files = (0..200).map(|i| (format!("f{i:03}"), file(format!("contents of {i}"))));
+    let memory = Memory::with([("0", dir(files))]);
+    let Some(mounted) = mount_with(&memory, MountOptions::default()) else { return };
+    let entries = fs::read_dir(mounted.path("0")).unwrap().map(Result::unwrap);
+    let mut listed: Vec<_> = entries.map(|entry| (entry.path(), entry.ino())).collect();
+    listed.sort();
+    let mut numbered = listed.clone();
+    numbered.sort_by_key(|(_, number)| *number);
+    let paths = |files: &[(PathBuf, u64)]| -> BTreeSet<PathBuf> {
+        files.iter().take(16).map(|(path, _)| path.clone()).collect()
+    };
+    // Two files that can only be read one after the other by their numbers.
+    let first = numbered.windows(2).position(|pair| pair[0].0 > pair[1].0).unwrap();
+    let index = listed.iter().position(|entry| *entry == numbered[first]).unwrap();
+    let mut pushed = paths(&listed[index + 1..]);
+    let all_are_pushed = |files: &BTreeSet<PathBuf>| {
+        eventually("files are pushed", || {
+            mounted.mount().counts().pushed_files == files.len() as u64
+        });
+    };
+    fs::read(&numbered[first].0).unwrap();
+    all_are_pushed(&pushed);
+    fs::read(&numbered[first + 1].0).unwrap();
+    let next = paths(&numbered[first + 2..]);
+    pushed.extend(next.clone());
+    all_are_pushed(&pushed);
+    let before = mounted.mount().counts();
+    for path in next {
+        let name = path.file_name().unwrap().to_str().unwrap();
+        let number: usize = name[1..].parse().unwrap();
+        assert_eq!(fs::read(path).unwrap(), format!("contents of {number}").into_bytes());
+    }
+    assert_eq!((mounted.mount().counts() - before).read, 0);
 }
 
 #[test]

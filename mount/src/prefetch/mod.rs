@@ -1,0 +1,170 @@
+//! Pushing files to the kernel before it asks for them, and opening those that are too long for that.
+//!
+//! Who reads one file of a directory mostly reads the next ones. A push costs one message where a
+//! READ costs two and a wait. What always holds:
+//! - Only files the kernel has named are pushed; they are pinned meanwhile, so an id cannot come to
+//!   mean another file between the look-up and the push.
+//! - The source verifies before it hands bytes out; what does not verify is not pushed, and the READ
+//!   that follows reports the error.
+//! - A thread of its own pushes, because the kernel holds a page until a READ on it is answered.
+//! - Only for a process that walks a tree and has read such files, and up to [`MOST_OPENED_BYTES`]
+//!   each time, files are opened, which is to hash them. A READ that comes meanwhile is queued, and
+//!   answered by this thread.
+//! - Nobody waits for a push. The queue is short and drops what does not fit.
+//!
+//! For a walker, a push begins with the answer that ends the list of a directory: the first file is
+//! opened while the kernel makes inodes of the entries. Files are pushed in the order in which they
+//! will probably be read ([`Order`]); a reader that shows another one has the rest in that.
+//!
+//! A reader can be as fast as the thread that pushes. So that the two share the work instead of
+//! meeting at each file, the thread learns where the reader is and goes on a little
+//! [ahead](LEAD) of it; what it skips the reader asks for itself.
+
+mod queue;
+mod walkers;
+
+use std::sync::Arc;
+
+use fuser::{INodeNo, Notifier};
+
+use self::queue::Job;
+pub(crate) use self::queue::{Jobs, PushQueue};
+pub(crate) use self::walkers::Walkers;
+use crate::nodes::{Order, Push, Stretch, probable_number};
+use crate::source::{Entry, Kind, TreeSource};
+use crate::tree::Tree;
+
+/// Files between a reader and what is pushed next.
+const LEAD: usize = 3;
+/// Bytes of large files that are opened for one push. That is to read and hash them all.
+const MOST_OPENED_BYTES: u64 = 64 * 1024 * 1024;
+
+/// The thread that pushes, until the queue is closed. `open` opens a file that is too large to be pushed,
+/// and keeps it open.
+pub(crate) fn spawn<S: TreeSource>(
+    tree: &Arc<Tree<S>>,
+    jobs: Jobs,
+    notifier: &Notifier,
+    open: impl Fn(u64, &S::Content, u64) + Send + 'static,
+) -> std::io::Result<()> {
+    let (tree, notifier) = (tree.clone(), notifier.clone());
+    let run = move || {
+        let buffer = Vec::new();
+        let mut pusher = Pusher { tree: &tree, notifier: &notifier, open: &open, buffer };
+        while let Some(job) = jobs.next() {
+            pusher.push(&job);
+            jobs.finish(&job);
+        }
+    };
+    std::thread::Builder::new().name("nono-push".to_owned()).spawn(run)?;
+    Ok(())
+}
+
+struct Pusher<'a, S: TreeSource> {
+    tree: &'a Tree<S>,
+    notifier: &'a Notifier,
+    open: &'a dyn Fn(u64, &S::Content, u64),
+    buffer: Vec<u8>,
+}
+
+impl<S: TreeSource> Pusher<'_, S> {
+    fn push(&mut self, job: &Job) {
+        let end = self.push_files(job);
+        self.tree.nodes.lock().push_ended(&job.push, end);
+    }
+
+    /// Returns the position before which the push ended; `None` when it went as far as it could.
+    fn push_files(&mut self, job: &Job) -> Option<u64> {
+        let Push { directory, stretch, again } = job.push;
+        let Some(list) = self.tree.siblings(directory) else { return Some(stretch.start) };
+        let entries = entries_of(&list.entries, stretch);
+        let mut push_bytes = self.tree.options.push_batch_bytes;
+        let mut open_bytes = MOST_OPENED_BYTES;
+        let mut next = 0;
+        while let Some((position, _)) = entries.get(next) {
+            match job.reached() {
+                None => return Some(*position),
+                Some(reached) if reached > *position => {
+                    next += entries[next..].partition_point(|(position, _)| *position < reached);
+                    next += LEAD;
+                }
+                Some(_) => {}
+            }
+            let Some((position, entry)) = entries.get(next) else { break };
+            next += 1;
+            let Kind::File { size, ref content } = entry.node.kind else { continue };
+            let is_pushed = size <= self.tree.options.push_file_bytes;
+            let left = match size {
+                0 => continue,
+                _ if is_pushed => &mut push_bytes,
+                ..=MOST_OPENED_BYTES if job.opens => &mut open_bytes,
+                _ => continue,
+            };
+            *left = match left.checked_sub(size) {
+                Some(left) => left,
+                None => return Some(*position),
+            };
+            let Some(state) = entry.node.state else { continue };
+            let Some(id) = self.tree.nodes.lock().pin(state, again) else { continue };
+            let loaded = is_pushed && self.push_file(id, content, size).is_some();
+            if !is_pushed {
+                (self.open)(id, content, size);
+            }
+            self.tree.nodes.lock().unpin(id, loaded);
+        }
+        let is_cut = entries.len() == stretch.length as usize;
+        entries.last().filter(|_| is_cut).map(|(last, _)| last + 1)
+    }
+
+    fn push_file(&mut self, id: u64, content: &S::Content, size: u64) -> Option<()> {
+        self.tree.counters.opened.one();
+        // The reader that comes for this file will report the error, once.
+        let file = self.tree.source.open(content, size).ok()?;
+        let size_in_memory = usize::try_from(size).ok()?;
+        if let Some(bytes) = file.in_memory() {
+            return self.store(id, bytes.get(..size_in_memory)?);
+        }
+        if self.buffer.len() < size_in_memory {
+            self.buffer.resize(size_in_memory, 0);
+        }
+        let bytes = &mut self.buffer[..size_in_memory];
+        let mut filled = 0;
+        while filled < bytes.len() {
+            match file.read_at(&mut bytes[filled..], filled as u64).ok()? {
+                0 => return None,
+                count => filled += count,
+            }
+        }
+        self.store(id, &self.buffer[..size_in_memory])
+    }
+
+    fn store(&self, id: u64, bytes: &[u8]) -> Option<()> {
+        self.notifier.store(INodeNo(id), 0, bytes).ok()?;
+        self.tree.counters.pushed_files.one();
+        self.tree.counters.pushed_bytes.add(bytes.len() as u64);
+        Some(())
+    }
+}
+
+/// The entries of a stretch of a list, with their positions.
+fn entries_of<S: TreeSource>(entries: &[Entry<S>], stretch: Stretch) -> Vec<(u64, &Entry<S>)> {
+    let Stretch { order, start, length } = stretch;
+    let length = length as usize;
+    match order {
+        Order::Listed => {
+            let positions = (0..).zip(entries).skip(usize::try_from(start).unwrap_or(usize::MAX));
+            positions.take(length).collect()
+        }
+        Order::Numbered => {
+            let number = |entry: &Entry<S>| entry.node.state.map(probable_number);
+            let numbered = entries.iter().filter_map(|entry| Some((number(entry)?, entry)));
+            let mut numbered: Vec<_> = numbered.filter(|(number, _)| *number >= start).collect();
+            if numbered.len() > length {
+                numbered.select_nth_unstable_by_key(length, |(number, _)| *number);
+                numbered.truncate(length);
+            }
+            numbered.sort_unstable_by_key(|(number, _)| *number);
+            numbered
+        }
+    }
+}

@@ -1,0 +1,125 @@
+//! What is to be pushed, and how far those who read are.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+
+use crate::nodes::{Push, Spot};
+
+/// Jobs that may wait.
+const QUEUE_LENGTH: usize = 32;
+/// How long the thread looks for the next job before it sleeps: being woken takes as long.
+const LINGER: Duration = Duration::from_micros(200);
+
+/// Files to push or to open.
+pub(super) struct Job {
+    pub(super) push: Push,
+    /// Whether long ones are opened.
+    pub(super) opens: bool,
+    /// Position after the last file that somebody asked for since the job was made, 0 for none.
+    reached: AtomicU64,
+}
+
+impl Job {
+    /// A job that is dropped, because nobody needs it any more.
+    const DROPPED: u64 = u64::MAX;
+
+    /// Where a reader is: no file before this position is worth a push. `None` when none is at all.
+    pub(super) fn reached(&self) -> Option<u64> {
+        let reached = self.reached.load(Ordering::Relaxed);
+        (reached != Self::DROPPED).then_some(reached)
+    }
+
+    fn drop_files(&self) {
+        self.reached.store(Self::DROPPED, Ordering::Relaxed);
+    }
+}
+
+/// Where requests leave jobs. Closed when the session ends.
+pub(crate) struct PushQueue {
+    sender: Mutex<Option<SyncSender<Arc<Job>>>>,
+    active: Active,
+}
+
+/// The other end of the queue.
+pub(crate) struct Jobs {
+    receiver: Receiver<Arc<Job>>,
+    active: Active,
+}
+
+/// Jobs that wait or run.
+type Active = Arc<Mutex<Vec<Arc<Job>>>>;
+
+impl PushQueue {
+    pub(crate) fn new() -> (Self, Jobs) {
+        let (sender, receiver) = sync_channel(QUEUE_LENGTH);
+        let active = Active::default();
+        let jobs = Jobs { receiver, active: active.clone() };
+        (Self { sender: Mutex::new(Some(sender)), active }, jobs)
+    }
+
+    /// Has files pushed; with `opens`, those that are too long for that are opened. Nobody reads their directory
+    /// in another order any more. False when too many wait already.
+    pub(crate) fn push(&self, push: Push, opens: bool) -> bool {
+        let job = Arc::new(Job { push, opens, reached: AtomicU64::new(0) });
+        let mut active = self.active.lock();
+        let (directory, order) = (job.push.directory, job.push.stretch.order);
+        for other in active.iter().filter(|other| other.push.directory == directory) {
+            if other.push.stretch.order != order {
+                other.drop_files();
+            }
+        }
+        active.push(job.clone());
+        drop(active);
+        let sent = match &*self.sender.lock() {
+            Some(sender) => sender.try_send(job.clone()).is_ok(),
+            None => false,
+        };
+        if !sent {
+            remove(&self.active, &job);
+        }
+        sent
+    }
+
+    /// Somebody asked for a file of a directory.
+    pub(crate) fn reached(&self, directory: u64, spot: Spot) {
+        for job in &*self.active.lock() {
+            if job.push.directory == directory {
+                let position = spot.position(job.push.stretch.order);
+                job.reached.fetch_max(position + 1, Ordering::Relaxed);
+            }
+        }
+    }
+
+    pub(crate) fn close(&self) {
+        self.sender.lock().take();
+        self.active.lock().iter().for_each(|job| job.drop_files());
+    }
+}
+
+impl Jobs {
+    /// Waits for a job. `None` when the queue is closed.
+    pub(super) fn next(&self) -> Option<Arc<Job>> {
+        let begun = Instant::now();
+        while begun.elapsed() < LINGER {
+            match self.receiver.try_recv() {
+                Ok(job) => return Some(job),
+                Err(TryRecvError::Disconnected) => return None,
+                Err(TryRecvError::Empty) => std::hint::spin_loop(),
+            }
+        }
+        self.receiver.recv().ok()
+    }
+
+    /// A job is done.
+    pub(super) fn finish(&self, job: &Arc<Job>) {
+        remove(&self.active, job);
+    }
+}
+
+fn remove(active: &Active, job: &Arc<Job>) {
+    active.lock().retain(|other| !Arc::ptr_eq(other, job));
+}
