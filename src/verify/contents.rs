@@ -6,9 +6,11 @@
 
 use std::cell::RefCell;
 use std::cmp::Reverse;
+use std::collections::HashSet;
 use std::ops::Range;
 use std::sync::Arc;
 
+use foldhash::fast::RandomState;
 use parking_lot::Mutex;
 use rayon::Scope;
 use rayon::prelude::*;
@@ -21,9 +23,9 @@ use crate::store::{MAX_PACKED_BYTES, Pack, PackEntry, StoreError, Transfer};
 
 /// Files are given to threads in runs of so many.
 const FILES_AT_ONCE: usize = 32;
-/// Packs are read in order for one file in so many of what they hold: to look for the files, all indexes
-/// are read.
-const FEWEST: usize = 10;
+/// Packs are read in order if one in so many of their objects is wanted: to look for the files, all
+/// indexes are read.
+const OBJECTS_PER_WANTED: usize = 10;
 /// Packs that hold so many objects together are looked through before they are read: what is known of their
 /// objects takes much more memory than a file that waits for its turn.
 const ENTRIES_AT_ONCE: usize = 128 * 1024;
@@ -135,20 +137,21 @@ pub(super) fn read<'s>(
         let mut entries = 0;
         while next < packs.len() && entries < ENTRIES_AT_ONCE {
             entries += packs[next].len();
-            taken.push(unread.take_packed(&packs[..=next], graph, reading));
+            taken.push(unread.take_packed(&packs[next], graph, reading));
             next += 1;
         }
         let runs: Vec<_> = taken.iter().flat_map(InOrder::runs).collect();
-        findings.extend(each(&runs, |(pack, run)| read_run(graph, pack, run, reading))?);
+        findings.extend(read_all(&runs, |(pack, run)| read_run(graph, pack, run, reading))?);
     }
     files.retain(|id| unread.is_unread[*id as usize]);
     debug_assert_eq!(files.len(), unread.count);
     let chunks: Vec<_> = files.chunks(FILES_AT_ONCE).collect();
-    findings.extend(each(&chunks, |files| read_files(graph, files, reading))?);
+    findings.extend(read_all(&chunks, |files| read_files(graph, files, reading))?);
     Ok(findings)
 }
 
-fn each<T: Sync>(
+/// Does jobs on all threads.
+fn read_all<T: Sync>(
     jobs: &[T],
     read: impl Fn(&T) -> Result<Vec<Finding>, VerifyError> + Sync + Send,
 ) -> Result<Vec<Finding>, VerifyError> {
@@ -166,7 +169,7 @@ fn packs_to_read_in_order(files: usize, reading: &Reading<'_>) -> Vec<Arc<Pack>>
         }
     };
     let entries: usize = packs.iter().map(|pack| pack.len()).sum();
-    if files < entries / FEWEST { Vec::new() } else { packs }
+    if files < entries / OBJECTS_PER_WANTED { Vec::new() } else { packs }
 }
 
 /// Objects of a pack in the order in which they lie, and which of them are read together.
@@ -182,73 +185,102 @@ impl InOrder<'_> {
     }
 }
 
-/// Files that nobody took yet.
-struct Unread {
+/// Files that nobody took yet. Packs are looked through newest first, as for a restore.
+struct Unread<'p> {
     /// For each node.
     is_unread: Vec<bool>,
     count: usize,
+    /// Objects of the packs so far that are none of the files, or not with that length, by the
+    /// beginnings of their names.
+    strangers: HashSet<u64, RandomState>,
+    /// Packs so far of which nobody knows what is in them.
+    unlisted: Vec<&'p Pack>,
 }
 
-impl Unread {
+impl<'p> Unread<'p> {
     fn new(graph: &Graph, files: &[NodeId]) -> Self {
         let mut is_unread = vec![false; graph.len()];
         for id in files {
             is_unread[*id as usize] = true;
         }
-        Self { is_unread, count: files.len() }
+        let (strangers, unlisted) = (HashSet::default(), Vec::new());
+        Self { is_unread, count: files.len(), strangers, unlisted }
     }
 
-    /// Takes what a restore would read from the last of some packs: not what has a file of its own, or is in one of
-    /// the packs before too. The index of a pack is held only while it is looked through.
-    fn take_packed<'p>(
-        &mut self,
-        packs: &'p [Arc<Pack>],
-        graph: &Graph,
-        reading: &Reading<'_>,
-    ) -> InOrder<'p> {
-        let (newer, pack) = packs.split_at(packs.len() - 1);
-        let pack = &pack[0];
-        let in_newer =
-            |hash: &ContentHash| newer.iter().any(|pack| !matches!(pack.find(hash), Ok(None)));
-        // What is wrong with an index is reported elsewhere.
-        let entries = pack.entries_in_order().unwrap_or_default();
-        let mut objects: Vec<_> = entries
+    /// Takes what a restore would read from the next pack: not what has a file of its own, or is in one
+    /// of the packs before too. The index of a pack is held only while it is looked through.
+    fn take_packed(&mut self, pack: &'p Pack, graph: &Graph, reading: &Reading<'_>) -> InOrder<'p> {
+        let Ok(entries) = pack.entries_in_order() else {
+            // What is wrong with an index is reported elsewhere.
+            self.unlisted.push(pack);
+            return InOrder { pack, objects: Vec::new(), runs: Vec::new() };
+        };
+        let looked_through: Vec<_> = entries
             .par_chunks(ENTRIES_LOOKED_UP_AT_ONCE)
-            .flat_map_iter(|entries| {
-                let mut ids = Ids::default();
-                let has_no_own = reading.store.having_no_own();
-                let mut here = Vec::with_capacity(entries.len());
-                here.extend(entries.iter().filter_map(|entry| {
-                    let role = Role::File { size: entry.size() };
-                    let id = ids.next(graph, Node { hash: entry.hash, role })?;
-                    let is_here = self.is_unread[id as usize]
-                        && has_no_own(&entry.hash)
-                        && !in_newer(&entry.hash);
-                    is_here.then_some((*entry, id))
-                }));
-                here
-            })
+            .map(|entries| self.look_through(entries, graph, reading))
             .collect();
-        for (_, id) in &objects {
-            self.is_unread[*id as usize] = false;
+        let mut objects =
+            Vec::with_capacity(looked_through.iter().map(|(here, _)| here.len()).sum());
+        for (here, strangers) in looked_through {
+            here.iter().for_each(|(_, id)| self.is_unread[*id as usize] = false);
+            objects.extend(here);
+            self.strangers.extend(strangers);
         }
         self.count -= objects.len();
-        let runs = Pack::runs(&mut objects);
+        let runs = Pack::runs(&objects);
         InOrder { pack, objects, runs }
     }
+
+    /// What of some entries of a pack is to be taken, and the strangers among them.
+    fn look_through(
+        &self,
+        entries: &[PackEntry],
+        graph: &Graph,
+        reading: &Reading<'_>,
+    ) -> (Vec<(PackEntry, NodeId)>, Vec<u64>) {
+        let mut ids = IdLookup::default();
+        let has_no_own = reading.store.having_no_own();
+        let (mut here, mut strangers) = (Vec::with_capacity(entries.len()), Vec::new());
+        for entry in entries {
+            let role = Role::File { size: entry.size() };
+            match ids.find(graph, Node { hash: entry.hash, role }) {
+                Some(id) => {
+                    let is_here = self.is_unread[id as usize]
+                        && has_no_own(&entry.hash)
+                        && !self.may_be_before(&entry.hash);
+                    here.extend(is_here.then_some((*entry, id)));
+                }
+                None => strangers.push(beginning(&entry.hash)),
+            }
+        }
+        (here, strangers)
+    }
+
+    /// Whether a pack before may have an object that was not taken from it.
+    fn may_be_before(&self, hash: &ContentHash) -> bool {
+        self.strangers.contains(&beginning(hash))
+            || self.unlisted.iter().any(|pack| !matches!(pack.find(hash), Ok(None)))
+    }
+}
+
+/// The first bytes of a name.
+fn beginning(hash: &ContentHash) -> u64 {
+    let mut bytes = [0; 8];
+    bytes.copy_from_slice(&hash.as_bytes()[..8]);
+    u64::from_le_bytes(bytes)
 }
 
 /// Looks ids up. Files are stored in about the order in which lists name them, by a few threads at once: the id that
 /// comes next is mostly the one after one of the last, and looking there finds it in memory that is at hand.
 #[derive(Default)]
-struct Ids {
+struct IdLookup {
     after_last: [NodeId; 4],
     /// Of these, the one that was right longest ago, or nearly so.
     oldest: usize,
 }
 
-impl Ids {
-    fn next(&mut self, graph: &Graph, node: Node) -> Option<NodeId> {
+impl IdLookup {
+    fn find(&mut self, graph: &Graph, node: Node) -> Option<NodeId> {
         let guessed = self.after_last.iter().position(|id| graph.is(*id, &node));
         let (id, place) = match guessed {
             Some(place) => (self.after_last[place], place),

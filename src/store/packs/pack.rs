@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -121,10 +122,8 @@ impl Pack {
         if self.filter().is_some_and(|filter| !filter.may_have(hash)) {
             return Ok(None);
         }
-        let slot = slot_of(hash, self.trailer.bits) as usize;
-        // The fan-out has one end for each value of the bits, and they do not go down.
-        let start = if slot == 0 { 0 } else { self.fan_out[slot - 1] };
-        let count = (self.fan_out[slot] - start) as usize;
+        let numbers = self.numbers_in_slot(slot_of(hash, self.trailer.bits));
+        let count = numbers.len();
         if count == 0 {
             return Ok(None);
         }
@@ -136,7 +135,7 @@ impl Pack {
                 &mut many
             }
         };
-        self.read_index(entries, self.trailer.entry_at(start))?;
+        self.read_index(entries, self.trailer.entry_at(numbers.start))?;
         let found =
             entries.chunks_exact(ENTRY_BYTES).map(Entry::decode).find(|entry| entry.hash == *hash);
         match found {
@@ -210,10 +209,25 @@ impl Pack {
             .chunks_exact(ENTRY_BYTES)
             .map(|bytes| self.checked(Entry::decode(bytes)))
             .collect::<Result<Vec<_>, _>>()?;
-        match entries.is_sorted_by(|a, b| a.hash < b.hash) {
-            true => Ok(entries),
-            false => Err(corrupt(&self.path, "its index is not sorted")),
+        if !entries.is_sorted_by(|a, b| a.hash < b.hash) {
+            return Err(corrupt(&self.path, "its index is not sorted"));
         }
+        // The checksum is no secret: whoever looks for one object must find what whoever lists all does.
+        let are_found = entries.iter().zip(0..).all(|(entry, number)| {
+            self.numbers_in_slot(slot_of(&entry.hash, self.trailer.bits)).contains(&number)
+        });
+        match are_found {
+            true => Ok(entries),
+            false => Err(corrupt(&self.path, "its fan-out contradicts its index")),
+        }
+    }
+
+    /// Numbers of the entries of a place in the fan-out.
+    fn numbers_in_slot(&self, slot: u32) -> Range<u32> {
+        // There is one end for each place, and they do not go down.
+        let slot = slot as usize;
+        let start = if slot == 0 { 0 } else { self.fan_out[slot - 1] };
+        start..self.fan_out[slot]
     }
 
     /// Whether an object is here, and intact.

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use proptest::prelude::*;
 
-use super::format::{ENTRY_BYTES, MAX_PACKED_BYTES};
+use super::format::{ENTRY_BYTES, MAX_PACKED_BYTES, TRAILER_BYTES};
 use super::writer::Limits;
 use super::*;
 use crate::store::OPENED_BEFORE_LOOK;
@@ -598,6 +598,30 @@ fn a_pack_that_claims_more_objects_than_any_has_is_refused() {
     let store = lab.other();
     assert!(store.has_damaged_packs().unwrap());
     assert_eq!(store.all_packs().unwrap().len(), 1);
+}
+
+#[test]
+fn a_fan_out_that_hides_objects_is_damage_though_the_checksum_is_right() {
+    let lab = Lab::new();
+    let all = objects(200);
+    let hashes = lab.pack(&all);
+    lab.tamper(|pack| {
+        let trailer = pack.len() - TRAILER_BYTES;
+        let index_at = u64::from_le_bytes(pack[trailer..trailer + 8].try_into().unwrap()) as usize;
+        // The first place claims to be empty, so that its objects are looked for in the next one.
+        assert_ne!(pack[index_at..index_at + 4], [0; 4]);
+        pack[index_at..index_at + 4].fill(0);
+        let checksum = ContentHash::of(&pack[index_at..pack.len() - 32]);
+        let end = pack.len();
+        pack[end - 32..].copy_from_slice(checksum.as_bytes());
+    });
+    let store = lab.other();
+    assert!(store.has_damaged_packs().unwrap());
+    assert!(hashes.iter().any(|hash| store.read(hash, 1 << 20).is_err()));
+    let lock = store.lock_exclusive().unwrap();
+    store.salvage_packs(BadDisk::TakeTheRest, &lock).unwrap();
+    drop(lock);
+    assert_eq!(lab.lost(&hashes, &all), Vec::<usize>::new());
 }
 
 #[test]
