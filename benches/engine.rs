@@ -11,7 +11,9 @@ use std::path::Path;
 
 use criterion::{BatchSize, BenchmarkId, Criterion, Throughput};
 use nono::object::{Attributes, ContentHash, FileTime, Hasher, Node, Tree, TreeEntry, Xattrs};
-use nono::stat_cache::{CachedDirectory, CachedFile, StatCache, StatCacheWriter, StatKey};
+use nono::stat_cache::{
+    CachedDirectory, CachedFile, StatCache, StatCacheWriter, StatKey, StoreState,
+};
 use nono::sys::Dir;
 use nono::walk::{ExclusionConfig, Filter, Mode, estimate, list};
 use tempfile::TempDir;
@@ -131,6 +133,7 @@ fn stat_cache(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("stat cache");
     group.throughput(Throughput::Elements((DIRECTORIES * FILES) as u64));
     let (tracked, generation) = (Path::new("/home/me/project"), [7; 16]);
+    let store = StoreState { generation, packs: Vec::new(), holds: Box::new(|_| true) };
     let temp = directory(1);
     let index = Dir::open(temp.path()).expect("it was made");
     let stat = index.stat(b"Component00000.js").expect("it was made");
@@ -157,17 +160,17 @@ fn stat_cache(criterion: &mut Criterion) {
         writer
     };
     group.bench_function("write", |bencher| {
-        bencher.iter(|| written().commit().expect("it is put in place"));
+        bencher.iter(|| written().commit(&[]).expect("it is put in place"));
     });
-    written().commit().expect("it is put in place");
+    written().commit(&[]).expect("it is put in place");
     group.bench_function("load", |bencher| {
         bencher.iter(|| {
-            let cache = StatCache::load(&index, tracked, &generation);
+            let cache = StatCache::load(&index, tracked, &store);
             assert!(!cache.is_empty());
             cache
         });
     });
-    let cache = StatCache::load(&index, tracked, &generation);
+    let cache = StatCache::load(&index, tracked, &store);
     group.bench_function("look up every file", |bencher| {
         bencher.iter(|| {
             for (path, directory) in &directories {

@@ -5,7 +5,13 @@
 //! older than the last collection of garbage is not used.
 //!
 //! An entry is trusted when device, inode, length, mtime and ctime are all as they were. No program
-//! can set a ctime, so setting an mtime back fools nothing. **The racy rule** (git's): a file whose
+//! can set a ctime, so setting an mtime back fools nothing.
+//!
+//! A cache vouches for objects without anybody looking at them, so it also names the packs that were
+//! there: if one of these is gone, it is used only if all that it vouches for is found elsewhere (packs
+//! were merged). Otherwise everything is read, and stored again.
+//!
+//! **The racy rule** (git's): a file whose
 //! ctime is not older than the start of the walk could have been changed again within the same tick
 //! of the file system's clock, after it was read. Such an entry is not written, and the file is
 //! hashed again the next time.
@@ -22,11 +28,30 @@ use crate::path_text::to_path;
 use crate::sys::{self, Dir, IoContext, Stat};
 
 const MAGIC: &[u8; 8] = b"nonostat";
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
 const HASH_LEN: usize = 32;
 const SUFFIX: &str = ".stat";
 /// Larger caches are not read: more than ten million files.
 const MAX_CACHE_BYTES: u64 = 4 << 30;
+
+/// Name of a pack: what its 32 digits say.
+pub type PackName = [u8; 16];
+
+/// What a cache can count on in a store.
+pub struct StoreState<'a> {
+    /// New whenever objects are removed.
+    pub generation: [u8; 16],
+    /// The packs that can be read.
+    pub packs: Vec<PackName>,
+    /// Whether an object is there.
+    pub holds: Box<dyn Fn(&ContentHash) -> bool + Sync + 'a>,
+}
+
+impl std::fmt::Debug for StoreState<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("StoreState").field("packs", &self.packs.len()).finish_non_exhaustive()
+    }
+}
 
 /// What must be equal for a hash to be believed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -86,13 +111,30 @@ impl CachedDirectory {
 #[derive(Debug, Default)]
 pub struct StatCache {
     bytes: Vec<u8>,
-    /// Where the record of a directory (relative to the tracked path) is in `bytes`.
-    directories: HashMap<Box<[u8]>, Range<usize>>,
+    directories: Directories,
 }
+
+/// Where the records of directories (relative to the tracked path) are.
+type Directories = HashMap<Box<[u8]>, Range<usize>>;
 
 /// Name of the cache file of a tracked path.
 fn file_name(tracked_path: &Path) -> Vec<u8> {
     format!("{}{SUFFIX}", ContentHash::of(tracked_path.as_os_str().as_bytes())).into_bytes()
+}
+
+/// Last bytes of a cache, before its checksum.
+fn footer(packs: &[PackName]) -> Vec<u8> {
+    let mut out = packs.concat();
+    put_u32(&mut out, packs.len());
+    out
+}
+
+/// Divides a cache without its checksum into what comes before the footer, and the packs in that.
+fn split_footer(body: &[u8]) -> Option<(&[u8], &[PackName])> {
+    let (rest, count) = body.split_last_chunk::<4>()?;
+    let bytes = (u32::from_le_bytes(*count) as usize).checked_mul(size_of::<PackName>())?;
+    let (rest, packs) = rest.split_at(rest.len().checked_sub(bytes)?);
+    Some((rest, packs.as_chunks().0))
 }
 
 /// First bytes of a cache that is valid for a tracked path and a generation of the store.
@@ -135,17 +177,14 @@ pub fn carry_over(
     if file_name(path) != name {
         return Ok(false);
     }
-    let cache = StatCache::load(index, path, old);
-    let names_what_is_gone = |relative: &[u8]| {
-        cache.directory(relative).is_none_or(|known| {
-            is_gone(&known.tree) || known.files.iter().any(|(_, file)| is_gone(&file.hash))
-        })
-    };
-    if cache.is_empty() || cache.directories.keys().any(|relative| names_what_is_gone(relative)) {
+    let header_len = header(path, old).len();
+    let path = path.to_owned();
+    let (cache, _) = StatCache::parse(bytes, &path, old);
+    if cache.is_empty() || !cache.vouches_only_for(|hash| !is_gone(hash)) {
         return Ok(false);
     }
-    let body = &cache.bytes[header(path, old).len()..cache.bytes.len() - HASH_LEN];
-    let mut renewed = header(path, new);
+    let body = &cache.bytes[header_len..cache.bytes.len() - HASH_LEN];
+    let mut renewed = header(&path, new);
     renewed.extend_from_slice(body);
     let trailer = ContentHash::of(&renewed);
     renewed.extend_from_slice(trailer.as_bytes());
@@ -155,31 +194,57 @@ pub fn carry_over(
 
 impl StatCache {
     /// Loads the cache of a tracked path. Whatever is wrong with it, the result is an empty cache.
-    pub fn load(index: &Dir, tracked_path: &Path, generation: &[u8; 16]) -> Self {
+    pub fn load(index: &Dir, tracked_path: &Path, store: &StoreState<'_>) -> Self {
         let Ok(bytes) = index.read(&file_name(tracked_path), MAX_CACHE_BYTES) else {
             return Self::default();
         };
-        Self::parse(bytes, tracked_path, generation)
-    }
-
-    fn parse(bytes: Vec<u8>, tracked_path: &Path, generation: &[u8; 16]) -> Self {
-        let Some((body, trailer)) = bytes.split_last_chunk::<HASH_LEN>() else {
-            return Self::default();
-        };
-        let header = header(tracked_path, generation);
-        if !body.starts_with(&header) || ContentHash::of(body).as_bytes() != trailer {
+        let (cache, packs) = Self::parse(bytes, tracked_path, &store.generation);
+        let are_there = packs.iter().all(|pack| store.packs.contains(pack));
+        if !are_there && !cache.vouches_only_for(&store.holds) {
+            let path = tracked_path.display();
+            tracing::warn!("all of {path} is read: a pack is gone with what was stored of it");
             return Self::default();
         }
+        cache
+    }
+
+    /// The cache in these bytes, and the packs that were there when it was written.
+    fn parse(bytes: Vec<u8>, tracked_path: &Path, generation: &[u8; 16]) -> (Self, Vec<PackName>) {
+        Self::try_parse(&bytes, tracked_path, generation)
+            .map(|(directories, packs)| (Self { directories, bytes }, packs))
+            .unwrap_or_default()
+    }
+
+    fn try_parse(
+        bytes: &[u8],
+        tracked_path: &Path,
+        generation: &[u8; 16],
+    ) -> Option<(Directories, Vec<PackName>)> {
+        let (body, trailer) = bytes.split_last_chunk::<HASH_LEN>()?;
+        let header = header(tracked_path, generation);
+        if !body.starts_with(&header) || ContentHash::of(body).as_bytes() != trailer {
+            return None;
+        }
+        let (body, packs) = split_footer(body)?;
         let mut directories = HashMap::new();
         let mut fields = Fields { bytes: body, at: header.len() };
         while fields.at < body.len() {
-            let Some(record) = fields.length() else { return Self::default() };
+            let record = fields.length()?;
             let end = fields.at + record;
-            let Some(path) = fields.bytes() else { return Self::default() };
+            let path = fields.bytes()?;
             directories.insert(path.into(), fields.at..end);
             fields.at = end;
         }
-        Self { directories, bytes }
+        Some((directories, packs.to_vec()))
+    }
+
+    /// Whether all objects that it vouches for are among those.
+    fn vouches_only_for(&self, holds: impl Fn(&ContentHash) -> bool) -> bool {
+        self.directories.keys().all(|relative| {
+            self.directory(relative).is_some_and(|known| {
+                holds(&known.tree) && known.files.iter().all(|(_, file)| holds(&file.hash))
+            })
+        })
     }
 
     /// What is known of a directory, given relative to the tracked path.
@@ -202,10 +267,10 @@ impl StatCache {
     #[cfg(feature = "fuzzing")]
     pub(crate) fn with_records(records: &[u8]) -> Self {
         let (path, generation) = (Path::new("/tracked"), [7; 16]);
-        let mut bytes = [&*header(path, &generation), records].concat();
+        let mut bytes = [&*header(path, &generation), records, &footer(&[])].concat();
         let sum = ContentHash::of(&bytes);
         bytes.extend_from_slice(sum.as_bytes());
-        Self::parse(bytes, path, &generation)
+        Self::parse(bytes, path, &generation).0
     }
 
     /// Directories that are known.
@@ -296,11 +361,12 @@ impl StatCacheWriter {
     }
 
     /// Puts the new cache in place of the old one. Only after everything it names is durable in the
-    /// store: after a power failure a cache must not vouch for objects that are gone.
+    /// store: after a power failure a cache must not vouch for objects that are gone. `packs` are in the store.
     ///
     /// # Errors
     /// When the disk is full; the old cache then stays.
-    pub fn commit(mut self) -> sys::Result<()> {
+    pub fn commit(mut self, packs: &[PackName]) -> sys::Result<()> {
+        self.put(&footer(packs))?;
         let trailer = std::mem::take(&mut self.hasher).finish();
         let path = self.index.path_of(&self.name);
         self.out.write_all(trailer.as_bytes()).at("write", &path)?;
@@ -417,6 +483,12 @@ mod tests {
     use super::*;
 
     const GENERATION: [u8; 16] = [7; 16];
+    const PACK: PackName = [1; 16];
+
+    fn store(generation: [u8; 16]) -> StoreState<'static> {
+        let holds = Box::new(|_: &_| panic!("no pack is gone"));
+        StoreState { generation, packs: vec![[9; 16], PACK], holds }
+    }
 
     fn time(seconds: i64, nanoseconds: u32) -> FileTime {
         FileTime { seconds, nanoseconds }
@@ -437,7 +509,7 @@ mod tests {
         let index = Dir::open(temp.path()).unwrap();
         let mut writer = StatCacheWriter::new(&index, Path::new("/p"), &GENERATION, start).unwrap();
         writer.add(b"a/b", content).unwrap();
-        writer.commit().unwrap();
+        writer.commit(&[PACK]).unwrap();
         (temp, index)
     }
 
@@ -445,7 +517,7 @@ mod tests {
     fn a_cache_comes_back() {
         let content = directory(vec![((*b"f").into(), file(time(9, 1)))]);
         let (_temp, index) = saved(time(10, 0), &content);
-        let cache = StatCache::load(&index, Path::new("/p"), &GENERATION);
+        let cache = StatCache::load(&index, Path::new("/p"), &store(GENERATION));
         assert_eq!(cache.directory(b"a/b"), Some(content));
         assert_eq!(cache.directory(b"a"), None);
     }
@@ -459,27 +531,44 @@ mod tests {
             ((*b"whole seconds").into(), file(time(9, 0))),
         ]);
         let (_temp, index) = saved(start, &content);
-        let cache = StatCache::load(&index, Path::new("/p"), &GENERATION);
+        let cache = StatCache::load(&index, Path::new("/p"), &store(GENERATION));
         let names: Vec<_> =
             cache.directory(b"a/b").unwrap().files.into_iter().map(|(name, _)| name).collect();
         assert_eq!(names, [(*b"older").into()]);
     }
 
     #[test]
+    fn when_a_pack_is_gone_a_cache_is_used_only_if_all_it_vouches_for_is_there() {
+        let content = directory(vec![((*b"f").into(), file(time(9, 1)))]);
+        let (_temp, index) = saved(time(10, 0), &content);
+        let load = |gone: &'static [u8]| {
+            let holds = Box::new(|hash: &_| *hash != ContentHash::of(gone));
+            let store = StoreState { generation: GENERATION, packs: vec![[9; 16]], holds };
+            StatCache::load(&index, Path::new("/p"), &store)
+        };
+        assert_eq!(load(b"something else").directory(b"a/b"), Some(content));
+        assert!(load(b"x").is_empty());
+        assert!(load(b"t").is_empty());
+    }
+
+    #[test]
     fn a_cache_of_another_generation_path_or_with_a_flipped_bit_is_empty() {
         let content = directory(vec![((*b"f").into(), file(time(9, 1)))]);
         let (temp, index) = saved(time(10, 0), &content);
-        assert!(StatCache::load(&index, Path::new("/p"), &[8; 16]).is_empty());
-        assert!(StatCache::load(&index, Path::new("/q"), &GENERATION).is_empty());
+        assert!(StatCache::load(&index, Path::new("/p"), &store([8; 16])).is_empty());
+        assert!(StatCache::load(&index, Path::new("/q"), &store(GENERATION)).is_empty());
         let path = temp.path().join(String::from_utf8(file_name(Path::new("/p"))).unwrap());
         let good = std::fs::read(&path).unwrap();
         for at in 0..good.len() {
             let mut bad = good.clone();
             bad[at] ^= 1;
             std::fs::write(&path, bad).unwrap();
-            assert!(StatCache::load(&index, Path::new("/p"), &GENERATION).is_empty(), "byte {at}");
+            assert!(
+                StatCache::load(&index, Path::new("/p"), &store(GENERATION)).is_empty(),
+                "byte {at}"
+            );
         }
         std::fs::write(&path, &good[..good.len() / 2]).unwrap();
-        assert!(StatCache::load(&index, Path::new("/p"), &GENERATION).is_empty());
+        assert!(StatCache::load(&index, Path::new("/p"), &store(GENERATION)).is_empty());
     }
 }

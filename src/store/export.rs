@@ -5,6 +5,7 @@ use std::io;
 use std::os::unix::fs::FileExt;
 
 use super::import::{RangeError, hash_object, hash_ranges};
+use super::packs::MAX_PACKED_BYTES;
 use super::{LocalStore, ObjectFile};
 use super::{StoreError, Transfer};
 use crate::object::ContentHash;
@@ -14,8 +15,29 @@ use crate::sys;
 const REFLINK_BYTES: u64 = 256 * 1024;
 
 /// Fills the empty file `target` with an object. When this returns without an error, the bytes in
-/// the file are the ones that the hash names.
+/// the file are the ones that the hash names. Of one that is small enough to be packed, any intact copy will do.
 pub(super) fn export(
+    store: &LocalStore,
+    hash: &ContentHash,
+    size: u64,
+    target: &File,
+    transfer: &mut Transfer<'_>,
+) -> Result<(), StoreError> {
+    let damage = match export_first(store, hash, size, target, transfer) {
+        Err(error) if error.is_damage() && size <= MAX_PACKED_BYTES => error,
+        exported => return exported,
+    };
+    let Ok(()) = store.read_any_intact(hash, size, transfer.buffer) else { return Err(damage) };
+    if transfer.buffer.len() as u64 != size {
+        return Err(damage);
+    }
+    target.set_len(0).and_then(|()| target.write_all_at(transfer.buffer, 0)).map_err(|source| {
+        let path = store.path().to_owned();
+        sys::Error { operation: "write the contents of an object of", path, source }.into()
+    })
+}
+
+fn export_first(
     store: &LocalStore,
     hash: &ContentHash,
     size: u64,

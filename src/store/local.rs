@@ -134,24 +134,31 @@ impl LocalStore {
         if has_no_own && let Ok(object) = self.open_packed(hash) {
             return Ok(object);
         }
+        match self.open_own(hash)? {
+            Some(object) => Ok(object),
+            None => self.open_packed(hash),
+        }
+    }
+
+    /// Opens the file of its own that an object may have.
+    fn open_own(&self, hash: &ContentHash) -> Result<Option<ObjectFile>, StoreError> {
         let name = relative_name(hash);
+        let path = self.dir.path_of(&name);
         let file = match self.dir.open_file(&name, true) {
             Ok(file) => file,
-            Err(error) if error.is_gone() => return self.open_packed(hash),
+            Err(error) if error.is_gone() => return Ok(None),
             Err(error) if error.is_symlink_in_path() => {
                 let reason = "a symlink stands in its place".to_owned();
-                let path = self.dir.path_of(&name);
                 return Err(StoreError::Corrupt { hash: *hash, path, reason });
             }
             Err(error) => return Err(error.into()),
         };
-        let path = self.dir.path_of(&name);
         let stat = self.dir.stat_file(&file, &name)?;
         if stat.kind != FileKind::File {
             let reason = "it is not a regular file".to_owned();
             return Err(StoreError::Corrupt { hash: *hash, path, reason });
         }
-        Ok(ObjectFile::own(file, &stat, *hash, path))
+        Ok(Some(ObjectFile::own(file, &stat, *hash, path)))
     }
 
     /// Finds out where everything is, so that reading many objects costs one call for each that is
@@ -248,34 +255,67 @@ impl LocalStore {
         max_bytes: u64,
         buffer: &mut Vec<u8>,
     ) -> Result<(), StoreError> {
-        match self.read_where_known(hash, max_bytes, buffer) {
-            // It may have been stored anew, by a process that this one knows nothing of.
+        match self.read_first(hash, max_bytes, buffer) {
             Err(error) if error.is_damage() => {
-                self.forget_own();
-                self.read_where_known(hash, max_bytes, buffer)
+                self.read_any_intact(hash, max_bytes, buffer).map_err(|_| error)
             }
             read => read,
         }
     }
 
-    fn read_where_known(
+    /// As [`read`](ObjectSource::read), but of several copies only the one that is found first: to prove that it
+    /// is sound.
+    ///
+    /// # Errors
+    /// As [`read`](ObjectSource::read).
+    pub(crate) fn read_first_found(
+        &self,
+        hash: &ContentHash,
+        max_bytes: u64,
+    ) -> Result<Vec<u8>, StoreError> {
+        let mut bytes = Vec::new();
+        let read = self.read_first(hash, max_bytes, &mut bytes).or_else(|error| {
+            // It may have been stored anew, by a process that this one knows nothing of.
+            if !error.is_damage() || !self.forget_own() {
+                return Err(error);
+            }
+            self.read_first(hash, max_bytes, &mut bytes)
+        });
+        read.map(|()| bytes)
+    }
+
+    fn read_first(
         &self,
         hash: &ContentHash,
         max_bytes: u64,
         buffer: &mut Vec<u8>,
     ) -> Result<(), StoreError> {
-        let object = self.open_object(hash)?;
-        if object.size() > max_bytes {
-            let size = object.size();
-            let reason = format!("it has {size} bytes, more than such an object may have");
-            let path = object.path().to_owned();
-            return Err(StoreError::Corrupt { hash: *hash, path, reason });
+        self.open_object(hash)?.read_checked(max_bytes, buffer)
+    }
+
+    /// Reads an object from wherever an intact copy of it is: it may have been stored anew, by a process that this
+    /// one knows nothing of, or be in several packs.
+    ///
+    /// # Errors
+    /// [`StoreError::Missing`] when there is none.
+    pub(super) fn read_any_intact(
+        &self,
+        hash: &ContentHash,
+        max_bytes: u64,
+        buffer: &mut Vec<u8>,
+    ) -> Result<(), StoreError> {
+        self.forget_own();
+        let own = self.open_own(hash).ok().flatten();
+        let packed = self.packs.find_all(&self.dir, hash)?.into_iter();
+        let copies =
+            own.into_iter().chain(packed.map(|(pack, span)| ObjectFile::packed(pack, span, *hash)));
+        for copy in copies {
+            if copy.read_checked(max_bytes, buffer).is_ok() {
+                tracing::debug!(object = %hash, path = %copy.path().display(), "an intact copy");
+                return Ok(());
+            }
         }
-        object.read_whole(buffer)?;
-        if ContentHash::of(buffer) != *hash {
-            return Err(object.corrupt());
-        }
-        Ok(())
+        Err(StoreError::Missing { hash: *hash, path: self.dir.path_of(&relative_name(hash)) })
     }
 
     /// Fills the empty file `target` with an object of `size` bytes. Every byte is checked before this

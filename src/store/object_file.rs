@@ -109,6 +109,24 @@ impl ObjectFile {
         }
     }
 
+    /// Reads all bytes, checked.
+    ///
+    /// # Errors
+    /// [`StoreError::Corrupt`], also where there are more than `max_bytes`, or a failed read.
+    pub(super) fn read_checked(
+        &self,
+        max_bytes: u64,
+        buffer: &mut Vec<u8>,
+    ) -> Result<(), StoreError> {
+        let (hash, size) = (self.hash, self.size);
+        if size > max_bytes {
+            let reason = format!("it has {size} bytes, more than such an object may have");
+            return Err(StoreError::Corrupt { hash, path: self.path.clone(), reason });
+        }
+        self.read_whole(buffer)?;
+        if ContentHash::of(buffer) == hash { Ok(()) } else { Err(self.corrupt()) }
+    }
+
     /// Lets the kernel forget what it holds of its own file in memory, so that the next read is one of
     /// the disk. For the others see [`super::LocalStore::drop_cached_packs`].
     pub(crate) fn drop_cached_pages(&self) {

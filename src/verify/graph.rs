@@ -17,7 +17,7 @@ use super::VerifyError;
 use super::contents::{self, Beside};
 use crate::object::{ContentHash, DecodeError, LinkGroups, Node as EntryNode, RootTree, Tree};
 use crate::progress::{Progress, Stage};
-use crate::store::{LocalStore, MAX_TREE_BYTES, ObjectSource, StoreError};
+use crate::store::{LocalStore, MAX_TREE_BYTES, StoreError};
 
 /// So many lists are read at once; as many are in memory until they are added.
 const LISTS_AT_ONCE: usize = 1024;
@@ -396,7 +396,7 @@ fn read_lists(bundle: Vec<(NodeId, Node)>, reading: &Reading<'_>) -> Vec<(NodeId
 
 impl ReadList {
     fn read(Node { hash, role }: &Node, reading: &Reading<'_>) -> Self {
-        let bytes = match reading.store.read(hash, MAX_TREE_BYTES) {
+        let bytes = match reading.store.read_first_found(hash, MAX_TREE_BYTES) {
             Ok(bytes) => bytes,
             Err(error) => {
                 let bytes = damaged_bytes(&error, hash, reading);

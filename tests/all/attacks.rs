@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
 use std::path::PathBuf;
 
-use crate::fixture::Fixture;
+use crate::fixture::{Fixture, settle};
 use crate::observe::{assert_same, observe};
 
 fn object(fixture: &Fixture, bytes: &[u8]) -> PathBuf {
@@ -17,15 +17,7 @@ fn record_settled(fixture: &Fixture) -> String {
     fixture.nono(&["snapshot"]).success();
     let id = fixture.latest();
     fixture.write("f", "precious");
-    let ctime = |path: &PathBuf| {
-        let metadata = fs::metadata(path).unwrap();
-        (metadata.ctime(), metadata.ctime_nsec())
-    };
-    let written = ctime(&fixture.project().join("f"));
-    let now = || (nono::sys::coarse_now().seconds, i64::from(nono::sys::coarse_now().nanoseconds));
-    while now() <= written {
-        std::thread::yield_now();
-    }
+    settle();
     fixture.nono(&["snapshot", "--session", &id]).success();
     fixture.nono(&["snapshot", "--session", &id]).success();
     id

@@ -181,6 +181,15 @@ impl Fixture {
     }
 }
 
+/// Waits until what was written is old enough for a stat cache: the clock that stamps files ticks at least
+/// every 10 ms.
+pub fn settle() {
+    let written = nono::sys::coarse_now();
+    while nono::sys::coarse_now() <= written {
+        std::thread::yield_now();
+    }
+}
+
 pub fn finished(output: Output) -> Finished {
     Finished {
         code: output.status.code().unwrap_or(-1),

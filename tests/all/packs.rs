@@ -7,7 +7,7 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use crate::fixture::Fixture;
+use crate::fixture::{Fixture, settle};
 use crate::observe::{assert_same, observe};
 
 const FILES: usize = 20;
@@ -232,6 +232,29 @@ fn what_was_in_a_pack_that_is_gone_is_captured_again() {
     assert!(told.stdout.contains("is missing"), "{}", told.stdout);
     fixture.nono(&["rollback", "verify", "latest", "--repair"]).success();
     fixture.nono(&["rollback", "verify", "latest"]).success();
+}
+
+#[test]
+fn when_a_pack_is_gone_the_next_snapshot_captures_again_what_was_in_it() {
+    let fixture = Fixture::new().packed();
+    project(&fixture);
+    settle();
+    let files_read = || {
+        fixture.nono(&["snapshot"]).success();
+        let manifest = fs::read(fixture.session().join("snapshots/0/manifest.json")).unwrap();
+        serde_json::from_slice::<Value>(&manifest).unwrap()["files_read"].as_u64().unwrap()
+    };
+    files_read();
+    assert_eq!(files_read(), 0, "the stat cache is in use");
+    fixture.packs().iter().for_each(|pack| fs::remove_file(pack).unwrap());
+    assert_eq!(files_read(), FILES as u64);
+    fixture.nono(&["rollback", "verify", "--all"]).success();
+    assert_eq!(files_read(), 0, "the stat cache is in use again");
+    // As after packs were merged: another name, and all that was there.
+    for pack in fixture.packs() {
+        fs::rename(&pack, pack.with_file_name("5".repeat(32))).unwrap();
+    }
+    assert_eq!(files_read(), 0, "the stat cache is still in use");
 }
 
 #[test]

@@ -10,7 +10,7 @@ use std::process::Command;
 use nono::object::ContentHash;
 use serde_json::Value;
 
-use crate::fixture::Fixture;
+use crate::fixture::{Fixture, settle};
 use crate::observe::{assert_same, observe};
 
 fn object_in(objects: &Path, hash: &str) -> PathBuf {
@@ -100,10 +100,7 @@ fn a_snapshot_after_a_loss_does_not_name_what_is_lost() {
     let fixture = Fixture::new();
     fixture.write("dir/a", "alpha");
     // Until the file is old enough for the stat cache to know it.
-    let settled = nono::sys::coarse_now();
-    while nono::sys::coarse_now() <= settled {
-        std::thread::yield_now();
-    }
+    settle();
     for _ in 0..2 {
         fixture.nono(&["snapshot"]).success();
     }

@@ -3,7 +3,7 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
-use crate::fixture::Fixture;
+use crate::fixture::{Fixture, settle};
 use crate::observe::{assert_same, observe};
 
 #[test]
@@ -246,16 +246,8 @@ fn an_unchanged_tree_is_not_read_again_and_writes_next_to_nothing() {
     for number in 0..300 {
         fixture.write(&format!("d{}/f{number}", number % 20), number.to_string());
     }
-    // What is as new as the cache is read again by design, so let the files settle: the clock that
-    // stamps them ticks at least every 10 ms.
-    let newest = fs::metadata(fixture.write("last", "")).unwrap();
-    while nono::sys::coarse_now().seconds * 1_000_000_000
-        + i64::from(nono::sys::coarse_now().nanoseconds)
-        <= std::os::unix::fs::MetadataExt::ctime(&newest) * 1_000_000_000
-            + std::os::unix::fs::MetadataExt::ctime_nsec(&newest)
-    {
-        std::thread::yield_now();
-    }
+    // What is as new as the cache is read again by design.
+    settle();
     fixture.nono(&["snapshot"]).success();
     // In the same session, and in the next one.
     fixture.nono(&["snapshot", "--session", "latest"]).success();

@@ -29,7 +29,7 @@ use crate::manifest::{NotCaptured, NotCapturedReason, Totals, TrackedRoot};
 use crate::object::{Attributes, ContentHash, LinkGroups, Node, RootEntry, RootTree, Xattrs};
 use crate::path_text::to_path;
 use crate::progress::{Amount, Progress, Stage};
-use crate::stat_cache::{StatCache, StatCacheWriter};
+use crate::stat_cache::{StatCache, StatCacheWriter, StoreState};
 use crate::store::{LocalStore, ObjectStore, StoreError, read_root_tree};
 use crate::sys::{self, Dir, EarlyFlush, FileTime, Stat};
 use crate::walk::InvalidPattern;
@@ -53,10 +53,10 @@ pub(crate) struct CaptureRequest<'a> {
     pub(crate) threads: usize,
 }
 
-/// Where the stat caches are and which generation of the store they may vouch for.
+/// Where the stat caches are and what of the store they may vouch for.
 pub(crate) struct CacheLocation<'a> {
     pub(crate) index: &'a Dir,
-    pub(crate) generation: [u8; 16],
+    pub(crate) store: StoreState<'a>,
     /// Whether a new cache is written; not for a plan.
     pub(crate) is_written: bool,
 }
@@ -190,10 +190,10 @@ fn capture_once(
     let mut writers = Vec::new();
     for root in &roots {
         if let Some(location) = &request.cache {
-            caches.push(StatCache::load(location.index, &root.path, &location.generation));
-            let CacheLocation { index, generation, is_written } = location;
+            let CacheLocation { index, store, is_written } = location;
+            caches.push(StatCache::load(index, &root.path, store));
             if *is_written {
-                let writer = StatCacheWriter::new(index, &root.path, generation, start)?;
+                let writer = StatCacheWriter::new(index, &root.path, &store.generation, start)?;
                 writers.push(Mutex::new(writer));
             }
         } else {

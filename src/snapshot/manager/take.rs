@@ -5,13 +5,14 @@
 use super::{CacheUse, SnapshotError, SnapshotManager};
 use crate::diff::{Change, ChangeSummary};
 use crate::manifest::{MANIFEST_VERSION, SnapshotKind, SnapshotManifest, TrackedRoot};
+use crate::object::ContentHash;
 use crate::progress::Stage;
 use crate::snapshot::budget::Budget;
 use crate::snapshot::capture::{CacheLocation, Capture, CaptureRequest, capture};
 use crate::snapshot::metadata::SessionMetadata;
 use crate::snapshot::pending::PendingBaseline;
 use crate::snapshot::session_dir::{LoadedManifest, ManifestError};
-use crate::stat_cache::StatCacheWriter;
+use crate::stat_cache::{StatCacheWriter, StoreState};
 use crate::store::{LocalStore, ObjectStore, Packer, StoreLock};
 
 /// What a snapshot is taken for.
@@ -160,7 +161,10 @@ impl SnapshotManager {
         } else {
             self.store.generation()?
         };
-        Ok(generation.map(|generation| CacheLocation { index, generation, is_written }))
+        let Some(generation) = generation else { return Ok(None) };
+        let holds = Box::new(|hash: &ContentHash| self.store.open_object(hash).is_ok());
+        let store = StoreState { generation, packs: self.store.pack_names()?, holds };
+        Ok(Some(CacheLocation { index, store, is_written }))
     }
 
     /// Makes everything captured durable, then lets the manifest appear.
@@ -189,8 +193,9 @@ impl SnapshotManager {
             self.store.sync()?;
         }
         let hash = self.session.publish(&manifest)?;
+        let packs = self.store.pack_names()?;
         for cache in caches {
-            if let Err(error) = cache.commit() {
+            if let Err(error) = cache.commit(&packs) {
                 tracing::warn!("stat cache not saved: {error}");
             }
         }

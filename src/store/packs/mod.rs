@@ -109,6 +109,21 @@ impl Packs {
         Ok(found)
     }
 
+    /// All packs that have an object, and where, newest first. One that cannot tell is left out.
+    ///
+    /// # Errors
+    /// When the packs cannot be listed.
+    pub(super) fn find_all(
+        &self,
+        objects: &Dir,
+        hash: &ContentHash,
+    ) -> Result<Vec<(Arc<Pack>, Span)>, StoreError> {
+        self.refresh(objects)?;
+        let known = self.known.read();
+        let there = known.packs.iter().filter(|pack| !known.is_dropped(pack, hash));
+        Ok(there.filter_map(|pack| Some((pack.clone(), pack.find(hash).ok()??))).collect())
+    }
+
     fn search(&self, hash: &ContentHash) -> Result<Option<(Arc<Pack>, Span)>, StoreError> {
         let mut known = self.known.read();
         if known.wants_table()
@@ -250,9 +265,8 @@ impl Known {
         }
         let mut damage = None;
         for pack in &self.packs {
-            let is_dropped = || self.dropped.contains(&(pack.name().into(), *hash));
             match pack.find(hash) {
-                Ok(Some(_)) if !self.dropped.is_empty() && is_dropped() => {}
+                Ok(Some(_)) if self.is_dropped(pack, hash) => {}
                 Ok(Some(span)) => return Ok(Some((pack.clone(), span))),
                 Ok(None) => {}
                 // Another one may have it too.
@@ -260,6 +274,11 @@ impl Known {
             }
         }
         damage.map_or(Ok(None), Err)
+    }
+
+    /// Whether an object counts as not being in a pack.
+    fn is_dropped(&self, pack: &Pack, hash: &ContentHash) -> bool {
+        !self.dropped.is_empty() && self.dropped.contains(&(pack.name().into(), *hash))
     }
 
     fn wants_table(&self) -> bool {

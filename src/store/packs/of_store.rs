@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::{Pack, PackWriter};
+use crate::stat_cache::PackName;
 use crate::store::{LocalStore, StoreError};
 
 impl LocalStore {
@@ -19,6 +20,18 @@ impl LocalStore {
     /// When they cannot be listed.
     pub(crate) fn all_packs(&self) -> Result<Vec<Arc<Pack>>, StoreError> {
         self.packs().all(self.dir())
+    }
+
+    /// The names of all packs that can be read.
+    ///
+    /// # Errors
+    /// When they cannot be listed.
+    pub(crate) fn pack_names(&self) -> Result<Vec<PackName>, StoreError> {
+        let name_of = |pack: &Arc<Pack>| {
+            let mut name = PackName::default();
+            hex::decode_to_slice(pack.name(), &mut name).ok().map(|()| name)
+        };
+        Ok(self.all_packs()?.iter().filter_map(name_of).collect())
     }
 
     /// All packs in the order in which they are asked for an object, for reading much of them; none where

@@ -9,6 +9,7 @@ use super::format::{ENTRY_BYTES, MAX_PACKED_BYTES, TRAILER_BYTES};
 use super::writer::Limits;
 use super::*;
 use crate::store::OPENED_BEFORE_LOOK;
+use crate::store::local::relative_name;
 use crate::store::{LocalStore, ObjectSource, ObjectStore, Transfer};
 use crate::sys::stat_open_file;
 
@@ -466,6 +467,47 @@ fn a_good_copy_in_another_pack_is_found_behind_a_damaged_one() {
             std::fs::write(path, &good).unwrap();
         }
     }
+}
+
+#[test]
+fn of_several_copies_an_intact_one_is_read_wherever_it_is() {
+    let lab = Lab::new();
+    let objects = objects(20);
+    let hashes = lab.pack(&objects);
+    let (bytes, hash, size) = (&objects[5], &hashes[5], objects[5].len() as u64);
+    let first = lab.packs().remove(0);
+    let good = std::fs::read(&first).unwrap();
+    let second = first.with_file_name("f".repeat(32));
+    let own = lab.store.path().join(String::from_utf8(relative_name(hash).into()).unwrap());
+    std::fs::create_dir_all(own.parent().unwrap()).unwrap();
+    let mut bad = good.clone();
+    let at = position(&bad, bytes);
+    bad[at] ^= 1;
+    let target = |name: &str| std::fs::File::create_new(lab.temp.path().join(name)).unwrap();
+    for (round, intact) in [&first, &second, &own].into_iter().enumerate() {
+        for pack in [&first, &second] {
+            let _ = std::fs::remove_file(pack);
+            std::fs::write(pack, if pack == intact { &good } else { &bad }).unwrap();
+        }
+        let _ = std::fs::remove_file(&own);
+        std::fs::write(&own, if *intact == own { &bytes[..] } else { b"something else" }).unwrap();
+        let store = lab.other();
+        assert_eq!(store.read(hash, size).unwrap(), *bytes, "{}", intact.display());
+        let name = format!("out{round}");
+        let mut buffer = Vec::new();
+        let mut transfer = Transfer::unwatched(&mut buffer);
+        store.export(hash, size, &target(&name), &mut transfer).unwrap();
+        assert_eq!(std::fs::read(lab.temp.path().join(name)).unwrap(), *bytes);
+        // Who proves that all is sound is not content with that.
+        assert_eq!(store.read_first_found(hash, size).is_ok(), *intact == own);
+    }
+    for pack in [&first, &second] {
+        std::fs::remove_file(pack).unwrap();
+        std::fs::write(pack, &bad).unwrap();
+    }
+    std::fs::remove_file(&own).unwrap();
+    let store = lab.other();
+    assert!(matches!(store.read(hash, size), Err(StoreError::Corrupt { .. })));
 }
 
 #[test]
