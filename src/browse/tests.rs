@@ -413,7 +413,7 @@ fn what_was_stored_anew_in_a_file_of_its_own_is_read_from_that() {
     let tree = world.tree();
     let file = |number: usize| read(&tree, world.inside("s/0", &format!("f{number}")));
     // By then it is known what has a file of its own.
-    for number in 0..=crate::store::OPENED_BEFORE_LOOK as usize {
+    for number in 0..=crate::store::READING_LOOKS as usize {
         assert_eq!(file(number % 500).unwrap(), contents(number % 500));
     }
     for pack in fs::read_dir(world.root.join("objects/packs")).unwrap() {

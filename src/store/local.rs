@@ -4,12 +4,10 @@ use std::collections::HashSet;
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-
-use foldhash::fast::RandomState;
-use parking_lot::RwLock;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::import;
+use super::own::{MOST_OWN, OwnFiles, Patience};
 use super::packs::Packs;
 use super::{
     ImportError, Imported, ObjectFile, ObjectSource, ObjectStore, StoreError, StoreLock, Stored,
@@ -21,13 +19,6 @@ use crate::sys::{self, Dir, EarlyFlush, FileKind, FileTime, IoContext, Stat, Tem
 /// Mode of an object: nobody writes it, its owner reads it.
 pub(super) const OBJECT_MODE: u16 = 0o400;
 
-/// Objects with files of their own that are kept in mind at the most, 33 bytes each.
-pub(crate) const MOST_OWN: usize = 1 << 18;
-
-/// Objects that are opened before it is looked for what has a file of its own: to look for one that has none
-/// takes as long as to open it in its pack.
-pub(crate) const OPENED_BEFORE_LOOK: u32 = 1024;
-
 /// Names in a fan-out directory, with the hashes that they are part of.
 type ObjectNames = Vec<(ContentHash, Box<[u8]>)>;
 
@@ -38,11 +29,8 @@ pub struct LocalStore {
     /// Fan-out directories that are known to exist.
     prefixes: Box<[AtomicBool; 256]>,
     packs: Packs,
-    /// Objects with files of their own, once somebody needed them all. One that others store since may be
-    /// missing, and comes into a pack too or is looked for in vain there first.
-    own: RwLock<Option<HashSet<ContentHash, RandomState>>>,
-    /// Objects that were opened since that was last forgotten.
-    opened: AtomicU32,
+    own: OwnFiles,
+    reading: Patience,
 }
 
 /// An object found by listing the store.
@@ -68,8 +56,8 @@ impl LocalStore {
             dir,
             prefixes,
             packs: Packs::default(),
-            own: RwLock::default(),
-            opened: AtomicU32::new(0),
+            own: OwnFiles::default(),
+            reading: Patience::of_reading(),
         })
     }
 
@@ -130,8 +118,12 @@ impl LocalStore {
     /// # Errors
     /// [`StoreError::Missing`], or [`StoreError::Corrupt`] for what is not a regular file.
     pub fn open_object(&self, hash: &ContentHash) -> Result<ObjectFile, StoreError> {
-        let has_no_own = self.has_no_own(hash) || self.finds_no_own(hash);
-        if has_no_own && let Ok(object) = self.open_packed(hash) {
+        if !self.own.are_known() {
+            self.note_look(&self.reading);
+        }
+        if self.has_no_own(hash)
+            && let Ok(object) = self.open_packed(hash)
+        {
             return Ok(object);
         }
         match self.open_own(hash)? {
@@ -186,51 +178,43 @@ impl LocalStore {
                 return Ok(false);
             }
         }
-        *self.own.write() = Some(own);
+        self.own.set(own);
         Ok(true)
     }
 
-    /// As [`has_no_own`](Self::has_no_own) for whoever opens an object; after many of these, what has a file of its own
-    /// is looked for once.
-    fn finds_no_own(&self, hash: &ContentHash) -> bool {
-        if self.knows_own() || self.opened.fetch_add(1, Ordering::Relaxed) != OPENED_BEFORE_LOOK {
-            return false;
-        }
-        if let Err(error) = self.look_for_own(MOST_OWN) {
+    /// Somebody looks for an object: when that was often enough, finds out what has a file of its own.
+    pub(super) fn note_look(&self, patience: &Patience) {
+        if patience.ends()
+            && let Err(error) = self.look_for_own(patience.most_files)
+        {
             tracing::debug!("each object is looked for: {error}");
         }
-        self.has_no_own(hash)
     }
 
-    /// Forgets what has a file of its own: others may have stored some since. Whether anything was known.
+    /// Forgets what has a file of its own: others may have stored some since, or some are about to go. Whether
+    /// anything was known.
     pub(crate) fn forget_own(&self) -> bool {
-        let was_known = self.own.read().is_some() && self.own.write().take().is_some();
+        let was_known = self.own.forget();
         if was_known {
-            self.opened.store(0, Ordering::Relaxed);
+            self.reading.begin_again();
         }
         was_known
     }
 
     /// Whether it is known what has a file of its own.
     pub(super) fn knows_own(&self) -> bool {
-        self.own.read().is_some()
+        self.own.are_known()
     }
 
     /// Whether an object is known to have no file of its own.
     pub(crate) fn has_no_own(&self, hash: &ContentHash) -> bool {
-        self.having_no_own()(hash)
+        self.own.lacking()(hash)
     }
 
-    /// Tells of many objects whether they are known to have no file of their own. While it lives, nobody can
-    /// learn of others: it is not for long, nor while anything else is done with the store.
+    /// As [`has_no_own`](Self::has_no_own), for many. While it lives, nobody can learn of others: it is not for
+    /// long, nor while anything else is done with the store.
     pub(crate) fn having_no_own(&self) -> impl Fn(&ContentHash) -> bool + '_ {
-        let own = self.own.read();
-        move |hash| own.as_ref().is_some_and(|own| !own.contains(hash))
-    }
-
-    /// What has files of its own is about to change, or may change from now on.
-    pub(super) fn own_changes(&self) {
-        self.forget_own();
+        self.own.lacking()
     }
 
     fn open_packed(&self, hash: &ContentHash) -> Result<ObjectFile, StoreError> {
@@ -384,9 +368,7 @@ impl LocalStore {
     ) -> Result<bool, StoreError> {
         let name = relative_name(hash);
         self.ensure_prefix(hash)?;
-        if let Some(own) = &mut *self.own.write() {
-            own.insert(*hash);
-        }
+        self.own.add(hash);
         if temp.persist(&self.dir, &name)? {
             return Ok(true);
         }

@@ -22,6 +22,7 @@ mod local;
 mod memory;
 mod object_file;
 mod overlay;
+mod own;
 mod packs;
 mod quarantine;
 mod transfer;
@@ -38,13 +39,13 @@ use crate::sys;
 pub use guard::StoreLock;
 pub use import::{ImportError, Imported};
 pub(crate) use import::{hash_file, hash_object};
-pub(crate) use local::MOST_OWN;
-#[cfg(test)]
-pub(crate) use local::OPENED_BEFORE_LOOK;
 pub use local::{FoundObject, LocalStore};
 pub use memory::MemoryStore;
 pub use object_file::ObjectFile;
 pub use overlay::OverlayStore;
+pub(crate) use own::MOST_OWN;
+#[cfg(test)]
+pub(crate) use own::READING_LOOKS;
 pub(crate) use packs::{
     BadDisk, Entry as PackEntry, MAX_PACKED_BYTES, Pack, Packer, Rewrite as PackRewrite,
     SMALL_PACK_BYTES,

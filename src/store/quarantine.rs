@@ -64,7 +64,7 @@ impl LocalStore {
         let name = relative_name(hash);
         let random = hex::encode(&crate::sys::random_bytes()?[..8]);
         let aside = format!("{hash}-{random}").into_bytes();
-        self.own_changes();
+        self.forget_own();
         if self.dir().try_stat(&name)?.is_some() {
             let quarantine = self.make_quarantine()?;
             self.dir().rename_new(&name, &quarantine, &aside)?;
@@ -165,7 +165,7 @@ impl LocalStore {
     fn put_in_place(&self, hash: &ContentHash, temp: &TempFile<'_>) -> Result<Offered, StoreError> {
         let aside = self.set_aside(hash)?;
         self.ensure_prefix(hash)?;
-        self.own_changes();
+        self.forget_own();
         let name = relative_name(hash);
         if temp.persist(self.dir(), &name)? {
             return Ok(Offered::Taken(aside));

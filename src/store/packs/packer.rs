@@ -3,7 +3,6 @@
 use std::collections::HashMap;
 use std::collections::hash_map::Entry as MapEntry;
 use std::fs::File;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use foldhash::fast::RandomState;
 use parking_lot::{Condvar, Mutex};
@@ -11,6 +10,7 @@ use parking_lot::{Condvar, Mutex};
 use super::format::{MAX_PACKED_BYTES, Span};
 use super::writer::{Chunk, Limits, PackWriter};
 use crate::object::ContentHash;
+use crate::store::own::Patience;
 use crate::store::{
     ImportError, Imported, LocalStore, ObjectSource, ObjectStore, StoreError, StoreLock, Stored,
     Transfer,
@@ -25,38 +25,20 @@ pub(crate) struct Packer<'s> {
     lock: &'s StoreLock,
     limits: Limits,
     few_objects: usize,
-    own: OwnObjects<'s>,
+    patience: Patience,
+    _forget: ForgetOwn<'s>,
     state: Mutex<State<'s>>,
     written: Condvar,
 }
 
-/// Saves the look for a file of its own for each new object. What others store meanwhile may come into
-/// the store twice, and nothing is removed as long as somebody has the lock.
+/// What a snapshot found out about files of their own counts no longer than the snapshot. What others store
+/// meanwhile may come into the store twice, and nothing is removed as long as somebody has the lock.
 #[derive(Debug)]
-struct OwnObjects<'s> {
-    store: &'s LocalStore,
-    /// Objects that were looked for.
-    looks: AtomicUsize,
-}
+struct ForgetOwn<'s>(&'s LocalStore);
 
-impl OwnObjects<'_> {
-    /// So many looks take as long as to list the files of [`MOST`](Self::MOST) objects.
-    const LOOKS: usize = 2048;
-    const MOST: usize = 16 * 1024;
-
-    /// An object is about to be looked for.
-    fn look(&self) {
-        if self.looks.fetch_add(1, Relaxed) == Self::LOOKS
-            && let Err(error) = self.store.look_for_own(Self::MOST)
-        {
-            tracing::debug!("each object is looked for: {error}");
-        }
-    }
-}
-
-impl Drop for OwnObjects<'_> {
+impl Drop for ForgetOwn<'_> {
     fn drop(&mut self) {
-        self.store.own_changes();
+        self.0.forget_own();
     }
 }
 
@@ -105,9 +87,9 @@ impl<'s> Packer<'s> {
             spare: Vec::new(),
             is_broken: false,
         };
-        let own = OwnObjects { store, looks: AtomicUsize::new(0) };
+        let (patience, _forget) = (Patience::of_storing(), ForgetOwn(store));
         let (state, written) = (Mutex::new(state), Condvar::new());
-        Self { store, lock, limits, few_objects, own, state, written }
+        Self { store, lock, limits, few_objects, patience, _forget, state, written }
     }
 
     /// Makes all objects part of the store. They are not durable before [`LocalStore::sync`].
@@ -225,7 +207,7 @@ impl ObjectStore for Packer<'_> {
         if self.state.lock().pending.contains_key(hash) {
             return Ok(true);
         }
-        self.own.look();
+        self.store.note_look(&self.patience);
         self.store.contains(hash, size)
     }
 

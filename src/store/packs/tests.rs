@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use super::format::{ENTRY_BYTES, MAX_PACKED_BYTES, TRAILER_BYTES};
 use super::writer::Limits;
 use super::*;
-use crate::store::OPENED_BEFORE_LOOK;
+use crate::store::READING_LOOKS;
 use crate::store::local::relative_name;
 use crate::store::{LocalStore, ObjectSource, ObjectStore, Transfer};
 use crate::sys::stat_open_file;
@@ -726,7 +726,7 @@ fn who_opens_many_objects_finds_out_what_has_a_file_of_its_own_and_finds_what_co
     let store = lab.other();
     let read_many = || {
         assert!(!store.has_no_own(&hashes[0]));
-        for round in 0..=OPENED_BEFORE_LOOK as usize {
+        for round in 0..=READING_LOOKS as usize {
             assert_eq!(store.read(&hashes[round % 20], 1 << 20).unwrap(), packed[round % 20]);
         }
         assert!(store.has_no_own(&hashes[0]));
