@@ -26,8 +26,8 @@ const FILES_AT_ONCE: usize = 32;
 /// Packs are read in order if one in so many of their objects is wanted: to look for the files, all
 /// indexes are read.
 const OBJECTS_PER_WANTED: usize = 10;
-/// Packs that hold so many objects together are looked through before they are read: what is known of their
-/// objects takes much more memory than a file that waits for its turn.
+/// Packs that hold so many objects together are looked through before they are read: what is known of
+/// their objects takes much more memory than a file that waits for its turn.
 const ENTRIES_AT_ONCE: usize = 128 * 1024;
 /// So many are looked up by one thread, one after the other.
 const ENTRIES_LOOKED_UP_AT_ONCE: usize = 4096;
@@ -45,27 +45,27 @@ struct Wanted {
 }
 
 /// Reads files, each by a job of its own, while others are busy with lists and with other files.
-pub(super) struct Beside<'a> {
+pub(super) struct LongFiles<'a> {
     reading: &'a Reading<'a>,
-    state: Mutex<BesideState>,
+    state: Mutex<LongFilesState>,
 }
 
 #[derive(Default)]
-struct BesideState {
+struct LongFilesState {
     /// What is not read yet.
     left: Amount,
     findings: Vec<Finding>,
     failed: Option<VerifyError>,
 }
 
-impl<'a> Beside<'a> {
+impl<'a> LongFiles<'a> {
     pub(super) fn new(reading: &'a Reading<'a>) -> Self {
         Self { reading, state: Mutex::default() }
     }
 
-    /// Takes out of `files`, from the one at `start` on, those that are never packed and have at most so many
-    /// bytes. The longest are begun first, so that no thread is left alone with one at the end.
-    pub(super) fn take_long<'s>(
+    /// Takes out of `files`, from the one at `start` on, those that are never packed and have at most so
+    /// many bytes. The longest are begun first, so that no thread is left alone with one at the end.
+    pub(super) fn take<'s>(
         &'s self,
         graph: &Graph,
         files: &mut Vec<NodeId>,
@@ -104,25 +104,25 @@ impl<'a> Beside<'a> {
     /// # Errors
     /// Cancelled.
     pub(super) fn finish(self) -> Result<Vec<Finding>, VerifyError> {
-        let BesideState { findings, failed, .. } = self.state.into_inner();
+        let LongFilesState { findings, failed, .. } = self.state.into_inner();
         failed.map_or(Ok(findings), Err)
     }
 }
 
-/// Reads the contents of files of the graph, while others are read beside. Of those that are what they should be,
-/// nothing is said: there may be millions.
+/// Reads the contents of files of the graph, while others are read beside. Of those that are what they
+/// should be, nothing is said: there may be millions.
 ///
 /// # Errors
 /// Cancelled.
 pub(super) fn read<'s>(
     graph: &Graph,
     mut files: Vec<NodeId>,
-    beside: &'s Beside<'_>,
+    long_files: &'s LongFiles<'_>,
     scope: &Scope<'s>,
 ) -> Result<Vec<Finding>, VerifyError> {
-    let reading = beside.reading;
-    beside.take_long(graph, &mut files, 0, u64::MAX, scope);
-    let left = beside.state.lock().left;
+    let reading = long_files.reading;
+    long_files.take(graph, &mut files, 0, u64::MAX, scope);
+    let left = long_files.state.lock().left;
     let sizes = files.iter().map(|id| wanted(graph, *id).size);
     let bytes = sizes.fold(left.bytes, u64::saturating_add);
     let expected = Amount { entries: left.entries + files.len() as u64, bytes };
@@ -270,8 +270,9 @@ fn beginning(hash: &ContentHash) -> u64 {
     u64::from_le_bytes(bytes)
 }
 
-/// Looks ids up. Files are stored in about the order in which lists name them, by a few threads at once: the id that
-/// comes next is mostly the one after one of the last, and looking there finds it in memory that is at hand.
+/// Looks ids up. Files are stored in about the order in which lists name them, by a few threads at once:
+/// the id that comes next is mostly the one after one of the last, and looking there finds it in memory
+/// that is at hand.
 #[derive(Default)]
 struct IdLookup {
     after_last: [NodeId; 4],
@@ -365,4 +366,35 @@ fn read_file(wanted: Wanted, reading: &Reading<'_>) -> Result<Option<Finding>, V
         Ok(()) => return Ok(None),
     };
     Ok(Some(Finding { id, bytes: Some(size), damage }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_are_found_in_any_order() {
+        let node = |number: u64| {
+            let role = Role::File { size: number };
+            Node { hash: ContentHash::of(&number.to_le_bytes()), role }
+        };
+        let (mut graph, mut ids) = (Graph::default(), Vec::new());
+        for number in 0..500 {
+            let Node { hash, role } = node(number);
+            graph.intern(hash, role, &mut ids).unwrap();
+        }
+        let in_order = (0..500).collect::<Vec<_>>();
+        let interleaved = (0..100).flat_map(|at| (0..5).map(move |of| of * 100 + at)).collect();
+        let shuffled = (0..500).map(|at| at * 331 % 500).collect();
+        let with_strangers = (0..1000).map(|at| at * 7 % 700).collect();
+        for order in [in_order, interleaved, shuffled, with_strangers] {
+            let mut lookup = IdLookup::default();
+            for number in order {
+                let Node { hash, role } = node(number);
+                let found = lookup.find(&graph, node(number));
+                assert_eq!(found, graph.id(hash, role));
+                assert_eq!(found.is_some(), number < 500);
+            }
+        }
+    }
 }

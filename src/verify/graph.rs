@@ -1,10 +1,11 @@
 //! All objects that were looked at, each once, and which of them name which.
 //!
-//! Trees are read from the Merkle roots down, a bounded number at a time and in parallel, and meanwhile files that are
-//! too long for a pack; then the contents of all others. Names are not kept: four bytes for each entry of each different directory are
-//! enough to say later what a damaged object is needed for. Totals are summed once for each tree,
-//! from the leaves up, so that a tree which names another one twice sixty levels deep costs sixty
-//! additions. Hashes are checked before a list is believed, so there are no cycles.
+//! Trees are read from the Merkle roots down, a bounded number at a time and in parallel, and
+//! meanwhile files that are too long for a pack; then the contents of all others. Names are not kept:
+//! four bytes for each entry of each different directory are enough to say later what a damaged object
+//! is needed for. Totals are summed once for each tree, from the leaves up, so that a tree which names
+//! another one twice sixty levels deep costs sixty additions. Hashes are checked before a list is
+//! believed, so there are no cycles.
 
 use std::collections::HashMap;
 
@@ -14,19 +15,19 @@ use indexmap::map::Entry;
 use rayon::prelude::*;
 
 use super::VerifyError;
-use super::contents::{self, Beside};
+use super::contents::{self, LongFiles};
 use crate::object::{ContentHash, DecodeError, LinkGroups, Node as EntryNode, RootTree, Tree};
 use crate::progress::{Progress, Stage};
 use crate::store::{LocalStore, MAX_TREE_BYTES, StoreError};
 
 /// So many lists are read at once; as many are in memory until they are added.
 const LISTS_AT_ONCE: usize = 1024;
-/// Room is made for so many objects at the most before they are known: 80 bytes of address space each, and of memory
-/// only what is used and one byte.
+/// Room is made for so many objects at the most before they are known: 80 bytes of address space each,
+/// and of memory only what is used and one byte.
 const MOST_EXPECTED: usize = 1 << 21;
-/// Longer files, in bytes, are read when all lists are: the thread that adds lists could be kept from it for
-/// long by one.
-const MOST_BYTES_BESIDE: u64 = 64 << 20;
+/// Longer files, in bytes, are read when all lists are: the thread that adds lists could be kept from it
+/// for long by one.
+const MOST_BYTES_MEANWHILE: u64 = 64 << 20;
 
 /// Index of an object in the graph.
 pub(super) type NodeId = u32;
@@ -227,14 +228,14 @@ impl Graph {
             self.intern(*root, Role::Root, &mut unread_lists)?;
         }
         let first_list = self.lists.len();
-        let beside = Beside::new(reading);
+        let long_files = LongFiles::new(reading);
         let findings = reading.pool.install(|| {
             rayon::scope(|scope| {
-                let files = self.add_lists_below(unread_lists, &beside, scope, reading)?;
-                contents::read(self, files, &beside, scope)
+                let files = self.add_lists_below(unread_lists, &long_files, scope, reading)?;
+                contents::read(self, files, &long_files, scope)
             })
         })?;
-        for finding in findings.into_iter().chain(beside.finish()?) {
+        for finding in findings.into_iter().chain(long_files.finish()?) {
             self.findings.insert(finding.id, finding);
         }
         for root in roots {
@@ -246,12 +247,12 @@ impl Graph {
         Ok(())
     }
 
-    /// Reads lists, and all that they name, and returns the files that are still to be read. While some lists are
-    /// read, one thread adds those before them, and long files are read as well.
+    /// Reads lists, and all that they name, and returns the files that are still to be read. While some
+    /// lists are read, one thread adds those before them, and long files are read as well.
     fn add_lists_below<'s>(
         &mut self,
         mut unread_lists: Vec<NodeId>,
-        beside: &'s Beside<'_>,
+        long_files: &'s LongFiles<'_>,
         scope: &rayon::Scope<'s>,
         reading: &Reading<'_>,
     ) -> Result<Vec<NodeId>, VerifyError> {
@@ -273,13 +274,13 @@ impl Graph {
             );
             added?;
             lists = next;
-            beside.take_long(self, &mut unread_files, first_file, MOST_BYTES_BESIDE, scope);
+            long_files.take(self, &mut unread_files, first_file, MOST_BYTES_MEANWHILE, scope);
         }
         Ok(unread_files)
     }
 
     /// The node of an object in a role; a new one is put into `unread`.
-    fn intern(
+    pub(super) fn intern(
         &mut self,
         hash: ContentHash,
         role: Role,
@@ -297,13 +298,13 @@ impl Graph {
     fn add_list(
         &mut self,
         id: NodeId,
-        ReadList { bytes, listing }: ReadList,
+        read: ListOutcome,
         unread_lists: &mut Vec<NodeId>,
         unread_files: &mut Vec<NodeId>,
     ) -> Result<(), VerifyError> {
-        let listing = match listing {
-            Ok(listing) => listing,
-            Err(damage) => {
+        let ReadList { bytes, listing } = match read {
+            Ok(read) => read,
+            Err(BadList { bytes, damage }) => {
                 self.findings.insert(id, Finding { id, bytes, damage });
                 return Ok(());
             }
@@ -322,7 +323,7 @@ impl Graph {
         // There are never more lists than nodes.
         self.nodes[id as usize] = Some(self.lists.len() as u32);
         self.lists.push(List {
-            bytes: bytes.unwrap_or(0),
+            bytes,
             children: children.into(),
             own: listing.own,
             sum: Sum::Unknown,
@@ -383,31 +384,39 @@ fn undecodable(kind: &str, error: &DecodeError) -> String {
     format!("it is not a valid {kind}: {error}{advice}")
 }
 
-/// What was read of a list.
+/// A list that is sound.
 struct ReadList {
-    /// Its length; `None` when there was nothing to read.
+    /// Its length.
+    bytes: u64,
+    listing: Listing,
+}
+
+/// One that is not.
+struct BadList {
+    /// Bytes that were read of it; `None` when there was nothing to read.
     bytes: Option<u64>,
-    listing: Result<Listing, Damage>,
+    damage: Damage,
 }
 
-fn read_lists(bundle: Vec<(NodeId, Node)>, reading: &Reading<'_>) -> Vec<(NodeId, ReadList)> {
-    bundle.into_par_iter().map(|(id, node)| (id, ReadList::read(&node, reading))).collect()
+type ListOutcome = Result<ReadList, BadList>;
+
+fn read_lists(bundle: Vec<(NodeId, Node)>, reading: &Reading<'_>) -> Vec<(NodeId, ListOutcome)> {
+    bundle.into_par_iter().map(|(id, node)| (id, read_list(&node, reading))).collect()
 }
 
-impl ReadList {
-    fn read(Node { hash, role }: &Node, reading: &Reading<'_>) -> Self {
-        let bytes = match reading.store.read_first_found(hash, MAX_TREE_BYTES) {
-            Ok(bytes) => bytes,
-            Err(error) => {
-                let bytes = damaged_bytes(&error, hash, reading);
-                return Self { bytes, listing: Err(Damage::of(error)) };
-            }
-        };
-        let len = bytes.len() as u64;
-        reading.progress.advance(1, len);
-        let listing = Listing::decode(&bytes, *role)
-            .map_err(|(kind, error)| Damage::Corrupt(undecodable(kind, &error)));
-        Self { bytes: Some(len), listing }
+fn read_list(Node { hash, role }: &Node, reading: &Reading<'_>) -> ListOutcome {
+    let contents = reading.store.read_first_found(hash, MAX_TREE_BYTES).map_err(|error| {
+        let bytes = damaged_bytes(&error, hash, reading);
+        BadList { bytes, damage: Damage::of(error) }
+    })?;
+    let bytes = contents.len() as u64;
+    reading.progress.advance(1, bytes);
+    match Listing::decode(&contents, *role) {
+        Ok(listing) => Ok(ReadList { bytes, listing }),
+        Err((kind, error)) => {
+            let damage = Damage::Corrupt(undecodable(kind, &error));
+            Err(BadList { bytes: Some(bytes), damage })
+        }
     }
 }
 
