@@ -133,7 +133,7 @@ fn stat_cache(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("stat cache");
     group.throughput(Throughput::Elements((DIRECTORIES * FILES) as u64));
     let (tracked, generation) = (Path::new("/home/me/project"), [7; 16]);
-    let store = StoreState { generation, packs: Vec::new(), holds: Box::new(|_| true) };
+    let store = StoreState { generation, packs: Vec::new(), holds: Box::new(|_, _| true) };
     let temp = directory(1);
     let index = Dir::open(temp.path()).expect("it was made");
     let stat = index.stat(b"Component00000.js").expect("it was made");
@@ -153,7 +153,7 @@ fn stat_cache(criterion: &mut Criterion) {
         })
         .collect();
     let written = || {
-        let mut writer = StatCacheWriter::new(&index, tracked, &generation, start).expect("a file");
+        let mut writer = StatCacheWriter::new(&index, tracked, &store, start).expect("a file");
         for (path, directory) in &directories {
             writer.add(path, directory).expect("it is written");
         }
@@ -185,7 +185,7 @@ fn stat_cache(criterion: &mut Criterion) {
     // What a capture does with a directory that it found unchanged.
     group.bench_function("copy every directory", |bencher| {
         bencher.iter_batched(
-            || StatCacheWriter::new(&index, tracked, &generation, start).expect("a file"),
+            || StatCacheWriter::new(&index, tracked, &store, start).expect("a file"),
             |mut writer| {
                 for (path, _) in &directories {
                     let known = cache.directory(path).expect("it was added");

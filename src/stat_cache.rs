@@ -7,14 +7,14 @@
 //! An entry is trusted when device, inode, length, mtime and ctime are all as they were. No program
 //! can set a ctime, so setting an mtime back fools nothing.
 //!
-//! A cache vouches for objects without anybody looking at them, so it also names the packs that were
-//! there: if one of these is gone, it is used only if all that it vouches for is found elsewhere (packs
-//! were merged). Otherwise everything is read, and stored again.
+//! A cache vouches for objects without anybody looking at them, so it also names the packs that it counts
+//! on: if one of these is gone or was written to, it is used only if all objects that it vouches for are
+//! found, with their lengths (in another pack, after packs were merged or rewritten). Otherwise everything
+//! is read, and stored again. That an object with a file of its own was deleted is not noticed.
 //!
-//! **The racy rule** (git's): a file whose
-//! ctime is not older than the start of the walk could have been changed again within the same tick
-//! of the file system's clock, after it was read. Such an entry is not written, and the file is
-//! hashed again the next time.
+//! **The racy rule** (git's): a file whose ctime is not older than the start of the walk could have been
+//! changed again within the same tick of the file system's clock, after it was read. Such an entry is not
+//! written, and the file is hashed again the next time.
 
 use std::collections::HashMap;
 use std::io::{self, Write};
@@ -34,17 +34,41 @@ const SUFFIX: &str = ".stat";
 /// Larger caches are not read: more than ten million files.
 const MAX_CACHE_BYTES: u64 = 4 << 30;
 
-/// Name of a pack: what its 32 digits say.
-pub type PackName = [u8; 16];
+/// Which pack, in which state: nobody can replace or write one and leave its ctime as it was.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct PackState {
+    /// What the 32 digits of its name say.
+    pub name: [u8; 16],
+    /// Its ctime.
+    pub changed_at: FileTime,
+}
+
+impl PackState {
+    /// Bytes in a cache.
+    const BYTES: usize = 28;
+
+    fn put(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.name);
+        put_time(out, self.changed_at);
+    }
+
+    fn of(bytes: &[u8; Self::BYTES]) -> Option<Self> {
+        let mut fields = Fields { bytes, at: 0 };
+        Some(Self { name: fields.array()?, changed_at: fields.time()? })
+    }
+}
+
+/// Says whether an object is in a store, of this length where it is known.
+pub type Holds<'a> = dyn Fn(&ContentHash, Option<u64>) -> bool + Sync + 'a;
 
 /// What a cache can count on in a store.
 pub struct StoreState<'a> {
     /// New whenever objects are removed.
     pub generation: [u8; 16],
     /// The packs that can be read.
-    pub packs: Vec<PackName>,
-    /// Whether an object is there.
-    pub holds: Box<dyn Fn(&ContentHash) -> bool + Sync + 'a>,
+    pub packs: Vec<PackState>,
+    /// Whether an object is there, of the length that is known of it.
+    pub holds: Box<Holds<'a>>,
 }
 
 impl std::fmt::Debug for StoreState<'_> {
@@ -123,18 +147,19 @@ fn file_name(tracked_path: &Path) -> Vec<u8> {
 }
 
 /// Last bytes of a cache, before its checksum.
-fn footer(packs: &[PackName]) -> Vec<u8> {
-    let mut out = packs.concat();
+fn footer(packs: &[PackState]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(packs.len() * PackState::BYTES + 4);
+    packs.iter().for_each(|pack| pack.put(&mut out));
     put_u32(&mut out, packs.len());
     out
 }
 
-/// Divides a cache without its checksum into what comes before the footer, and the packs in that.
-fn split_footer(body: &[u8]) -> Option<(&[u8], &[PackName])> {
+/// Divides what follows the header of a cache, without the checksum, into records and packs.
+fn split_footer(body: &[u8]) -> Option<(&[u8], Vec<PackState>)> {
     let (rest, count) = body.split_last_chunk::<4>()?;
-    let bytes = (u32::from_le_bytes(*count) as usize).checked_mul(size_of::<PackName>())?;
-    let (rest, packs) = rest.split_at(rest.len().checked_sub(bytes)?);
-    Some((rest, packs.as_chunks().0))
+    let bytes = (u32::from_le_bytes(*count) as usize).checked_mul(PackState::BYTES)?;
+    let (records, packs) = rest.split_at(rest.len().checked_sub(bytes)?);
+    Some((records, packs.as_chunks().0.iter().map(PackState::of).collect::<Option<_>>()?))
 }
 
 /// First bytes of a cache that is valid for a tracked path and a generation of the store.
@@ -180,7 +205,7 @@ pub fn carry_over(
     let header_len = header(path, old).len();
     let path = path.to_owned();
     let (cache, _) = StatCache::parse(bytes, &path, old);
-    if cache.is_empty() || !cache.vouches_only_for(|hash| !is_gone(hash)) {
+    if cache.is_empty() || !cache.vouches_only_for(|hash, _| !is_gone(hash)) {
         return Ok(false);
     }
     let body = &cache.bytes[header_len..cache.bytes.len() - HASH_LEN];
@@ -209,7 +234,7 @@ impl StatCache {
     }
 
     /// The cache in these bytes, and the packs that were there when it was written.
-    fn parse(bytes: Vec<u8>, tracked_path: &Path, generation: &[u8; 16]) -> (Self, Vec<PackName>) {
+    fn parse(bytes: Vec<u8>, tracked_path: &Path, generation: &[u8; 16]) -> (Self, Vec<PackState>) {
         Self::try_parse(&bytes, tracked_path, generation)
             .map(|(directories, packs)| (Self { directories, bytes }, packs))
             .unwrap_or_default()
@@ -219,30 +244,33 @@ impl StatCache {
         bytes: &[u8],
         tracked_path: &Path,
         generation: &[u8; 16],
-    ) -> Option<(Directories, Vec<PackName>)> {
+    ) -> Option<(Directories, Vec<PackState>)> {
         let (body, trailer) = bytes.split_last_chunk::<HASH_LEN>()?;
         let header = header(tracked_path, generation);
         if !body.starts_with(&header) || ContentHash::of(body).as_bytes() != trailer {
             return None;
         }
-        let (body, packs) = split_footer(body)?;
+        let (records, packs) = split_footer(&body[header.len()..])?;
+        let end_of_records = header.len() + records.len();
         let mut directories = HashMap::new();
-        let mut fields = Fields { bytes: body, at: header.len() };
-        while fields.at < body.len() {
+        let mut fields = Fields { bytes: &body[..end_of_records], at: header.len() };
+        while fields.at < end_of_records {
             let record = fields.length()?;
             let end = fields.at + record;
             let path = fields.bytes()?;
             directories.insert(path.into(), fields.at..end);
             fields.at = end;
         }
-        Some((directories, packs.to_vec()))
+        Some((directories, packs))
     }
 
     /// Whether all objects that it vouches for are among those.
-    fn vouches_only_for(&self, holds: impl Fn(&ContentHash) -> bool) -> bool {
+    fn vouches_only_for(&self, holds: impl Fn(&ContentHash, Option<u64>) -> bool) -> bool {
         self.directories.keys().all(|relative| {
             self.directory(relative).is_some_and(|known| {
-                holds(&known.tree) && known.files.iter().all(|(_, file)| holds(&file.hash))
+                let files = || known.files.iter().map(|(_, file)| file);
+                holds(&known.tree, None)
+                    && files().all(|file| holds(&file.hash, Some(file.key.size)))
             })
         })
     }
@@ -290,6 +318,8 @@ pub struct StatCacheWriter {
     out: io::BufWriter<std::fs::File>,
     hasher: Hasher,
     start: FileTime,
+    /// Those that were there when it began: what was not read since may be in them.
+    packs: Vec<PackState>,
     index: Dir,
     name: Vec<u8>,
     temp: Vec<u8>,
@@ -310,7 +340,7 @@ impl StatCacheWriter {
     pub fn new(
         index: &Dir,
         tracked_path: &Path,
-        generation: &[u8; 16],
+        store: &StoreState<'_>,
         start: FileTime,
     ) -> sys::Result<Self> {
         let index = index.open_beneath(b"")?;
@@ -321,12 +351,13 @@ impl StatCacheWriter {
             out: io::BufWriter::with_capacity(1 << 17, file),
             hasher: Hasher::new(),
             start,
+            packs: store.packs.clone(),
             index,
             name,
             temp,
             record: Vec::new(),
         };
-        writer.put(&header(tracked_path, generation))?;
+        writer.put(&header(tracked_path, &store.generation))?;
         Ok(writer)
     }
 
@@ -361,12 +392,17 @@ impl StatCacheWriter {
     }
 
     /// Puts the new cache in place of the old one. Only after everything it names is durable in the
-    /// store: after a power failure a cache must not vouch for objects that are gone. `packs` are in the store.
+    /// store: after a power failure a cache must not vouch for objects that are gone. `packs` are in the
+    /// store now.
     ///
     /// # Errors
     /// When the disk is full; the old cache then stays.
-    pub fn commit(mut self, packs: &[PackName]) -> sys::Result<()> {
-        self.put(&footer(packs))?;
+    pub fn commit(mut self, packs: &[PackState]) -> sys::Result<()> {
+        let mut counted_on = std::mem::take(&mut self.packs);
+        counted_on.extend_from_slice(packs);
+        counted_on.sort_unstable();
+        counted_on.dedup();
+        self.put(&footer(&counted_on))?;
         let trailer = std::mem::take(&mut self.hasher).finish();
         let path = self.index.path_of(&self.name);
         self.out.write_all(trailer.as_bytes()).at("write", &path)?;
@@ -400,9 +436,13 @@ fn put_key(out: &mut Vec<u8>, key: &StatKey) {
         out.extend_from_slice(&number.to_le_bytes());
     }
     for time in [key.mtime, key.ctime] {
-        out.extend_from_slice(&time.seconds.to_le_bytes());
-        out.extend_from_slice(&time.nanoseconds.to_le_bytes());
+        put_time(out, time);
     }
+}
+
+fn put_time(out: &mut Vec<u8>, time: FileTime) {
+    out.extend_from_slice(&time.seconds.to_le_bytes());
+    out.extend_from_slice(&time.nanoseconds.to_le_bytes());
 }
 
 fn put_xattrs(out: &mut Vec<u8>, xattrs: &Xattrs) {
@@ -483,11 +523,18 @@ mod tests {
     use super::*;
 
     const GENERATION: [u8; 16] = [7; 16];
-    const PACK: PackName = [1; 16];
+    /// There from the beginning to the end, gone before the end, made by the snapshot.
+    const PACK: PackState = pack(1, 5);
+    const GONE: PackState = pack(2, 5);
+    const LATER: PackState = pack(3, 5);
+
+    const fn pack(name: u8, seconds: i64) -> PackState {
+        PackState { name: [name; 16], changed_at: FileTime { seconds, nanoseconds: 1 } }
+    }
 
     fn store(generation: [u8; 16]) -> StoreState<'static> {
-        let holds = Box::new(|_: &_| panic!("no pack is gone"));
-        StoreState { generation, packs: vec![[9; 16], PACK], holds }
+        let holds = Box::new(|_: &_, _| panic!("no pack is gone"));
+        StoreState { generation, packs: vec![PACK, GONE, LATER], holds }
     }
 
     fn time(seconds: i64, nanoseconds: u32) -> FileTime {
@@ -507,9 +554,10 @@ mod tests {
     fn saved(start: FileTime, content: &CachedDirectory) -> (tempfile::TempDir, Dir) {
         let temp = tempfile::tempdir().unwrap();
         let index = Dir::open(temp.path()).unwrap();
-        let mut writer = StatCacheWriter::new(&index, Path::new("/p"), &GENERATION, start).unwrap();
+        let mut writer =
+            StatCacheWriter::new(&index, Path::new("/p"), &store(GENERATION), start).unwrap();
         writer.add(b"a/b", content).unwrap();
-        writer.commit(&[PACK]).unwrap();
+        writer.commit(&[PACK, LATER]).unwrap();
         (temp, index)
     }
 
@@ -541,14 +589,46 @@ mod tests {
     fn when_a_pack_is_gone_a_cache_is_used_only_if_all_it_vouches_for_is_there() {
         let content = directory(vec![((*b"f").into(), file(time(9, 1)))]);
         let (_temp, index) = saved(time(10, 0), &content);
-        let load = |gone: &'static [u8]| {
-            let holds = Box::new(|hash: &_| *hash != ContentHash::of(gone));
-            let store = StoreState { generation: GENERATION, packs: vec![[9; 16]], holds };
+        let load = |packs: &[PackState], lost: &'static [u8]| {
+            let holds = Box::new(|hash: &_, size: Option<u64>| {
+                // A file has a length, a tree has none that is known.
+                assert_eq!(size, (*hash == ContentHash::of(b"x")).then_some(3));
+                *hash != ContentHash::of(lost)
+            });
+            let store = StoreState { generation: GENERATION, packs: packs.to_vec(), holds };
             StatCache::load(&index, Path::new("/p"), &store)
         };
-        assert_eq!(load(b"something else").directory(b"a/b"), Some(content));
-        assert!(load(b"x").is_empty());
-        assert!(load(b"t").is_empty());
+        let packs = [pack(9, 5), PACK, GONE, LATER];
+        assert_eq!(load(&packs, b"x").directory(b"a/b"), Some(content.clone()), "nobody looks");
+        for gone in 1..packs.len() {
+            // Also one that went while the cache was written: who was not read may have been in it.
+            let there: Vec<_> = packs.iter().copied().filter(|pack| *pack != packs[gone]).collect();
+            assert_eq!(load(&there, b"else").directory(b"a/b"), Some(content.clone()));
+            assert!(load(&there, b"x").is_empty());
+            assert!(load(&there, b"t").is_empty());
+            // One that was written to.
+            let there = [&*there, &[pack(gone as u8, 6)]].concat();
+            assert!(load(&there, b"x").is_empty());
+        }
+    }
+
+    #[test]
+    fn a_footer_that_claims_more_than_there_is_makes_a_cache_empty() {
+        let parse = |end: &[u8]| {
+            let mut bytes = [&*header(Path::new("/p"), &GENERATION), end].concat();
+            let sum = ContentHash::of(&bytes);
+            bytes.extend_from_slice(sum.as_bytes());
+            StatCache::try_parse(&bytes, Path::new("/p"), &GENERATION).map(|(_, packs)| packs)
+        };
+        assert_eq!(parse(&footer(&[PACK, LATER])), Some(vec![PACK, LATER]));
+        assert_eq!(parse(&footer(&[])), Some(vec![]));
+        let one = &footer(&[PACK])[..PackState::BYTES];
+        let more = |count: u32| parse(&[one, &count.to_le_bytes()].concat());
+        assert_eq!(more(1), Some(vec![PACK]));
+        for count in [2, 3, u32::MAX] {
+            assert_eq!(more(count), None);
+        }
+        assert_eq!(parse(b"abc"), None);
     }
 
     #[test]

@@ -41,8 +41,8 @@ pub(crate) fn fill<S: TreeSource>(
     }
 }
 
-/// Fills a READDIRPLUS reply from `offset`: names entries until it is full. Returns whether that was the last of
-/// them, so that the kernel knows all.
+/// Fills a READDIRPLUS reply from `offset`: names entries until it is full. Returns whether that was the
+/// last of them, so that the kernel knows all.
 pub(crate) fn fill_plus<S: TreeSource>(
     tree: &Tree<S>,
     id: u64,

@@ -72,8 +72,8 @@ impl<S: TreeSource> Reads<S> {
         if !tree.options.push_siblings || list.entries.is_empty() {
             return;
         }
-        let Some(usual) = self.walkers.lock().order_of(process) else { return };
-        let order = Order::expected(usual, list.entries.len());
+        let Some(last) = self.walkers.lock().order_of(process) else { return };
+        let order = Order::expected(last, list.entries.len());
         let push = tree.nodes.lock().push_after_list(directory, order);
         if let Some(push) = push {
             let opens = self.walkers.lock().reads_long_files(process);

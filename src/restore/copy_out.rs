@@ -195,9 +195,8 @@ impl SnapshotManager {
     }
 
     fn checked_object(&self, hash: &ContentHash) -> Result<ObjectFile, RestoreError> {
-        let object = self.store().open_object(hash)?;
-        object.verify(&mut Transfer::new(&mut Vec::new(), &Uncounted(self.progress())))?;
-        Ok(object)
+        let progress = Uncounted(self.progress());
+        Ok(self.store().open_intact(hash, &mut Transfer::new(&mut Vec::new(), &progress))?)
     }
 }
 

@@ -77,7 +77,8 @@ impl OnDisk<'_> {
 
 impl ObjectSource for OnDisk<'_> {
     fn read(&self, hash: &ContentHash, max_bytes: u64) -> Result<Vec<u8>, StoreError> {
-        self.open(hash)?;
-        self.0.read(hash, max_bytes)
+        let mut bytes = Vec::new();
+        self.open(hash)?.read_checked(max_bytes, &mut bytes)?;
+        Ok(bytes)
     }
 }

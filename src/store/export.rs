@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
+use std::path::Path;
 
 use super::import::{RangeError, hash_object, hash_ranges};
 use super::packs::MAX_PACKED_BYTES;
@@ -15,7 +16,8 @@ use crate::sys;
 const REFLINK_BYTES: u64 = 256 * 1024;
 
 /// Fills the empty file `target` with an object. When this returns without an error, the bytes in
-/// the file are the ones that the hash names. Of one that is small enough to be packed, any intact copy will do.
+/// the file are the ones that the hash names. Of one that is small enough to be packed, any intact copy
+/// will do.
 pub(super) fn export(
     store: &LocalStore,
     hash: &ContentHash,
@@ -24,17 +26,17 @@ pub(super) fn export(
     transfer: &mut Transfer<'_>,
 ) -> Result<(), StoreError> {
     let damage = match export_first(store, hash, size, target, transfer) {
-        Err(error) if error.is_damage() && size <= MAX_PACKED_BYTES => error,
+        Err(error) if (error.is_damage() || error.is_bad_disk()) && size <= MAX_PACKED_BYTES => {
+            error
+        }
         exported => return exported,
     };
     let Ok(()) = store.read_any_intact(hash, size, transfer.buffer) else { return Err(damage) };
     if transfer.buffer.len() as u64 != size {
         return Err(damage);
     }
-    target.set_len(0).and_then(|()| target.write_all_at(transfer.buffer, 0)).map_err(|source| {
-        let path = store.path().to_owned();
-        sys::Error { operation: "write the contents of an object of", path, source }.into()
-    })
+    let written = target.set_len(0).and_then(|()| target.write_all_at(transfer.buffer, 0));
+    written.map_err(|source| failed_write(store.path(), source).into())
 }
 
 fn export_first(
@@ -68,13 +70,12 @@ fn copy_small(
 ) -> Result<(ContentHash, u64), StoreError> {
     object.read_whole(transfer.buffer)?;
     let found = (ContentHash::of(transfer.buffer), transfer.buffer.len() as u64);
-    target.write_all_at(transfer.buffer, 0).map_err(|error| written(object, error))?;
+    target.write_all_at(transfer.buffer, 0).map_err(|error| failed_write(object.path(), error))?;
     Ok(found)
 }
 
-fn written(object: &ObjectFile, source: io::Error) -> sys::Error {
-    let path = object.path().to_owned();
-    sys::Error { operation: "write the contents of", path, source }
+fn failed_write(from: &Path, source: io::Error) -> sys::Error {
+    sys::Error { operation: "write the contents of", path: from.to_owned(), source }
 }
 
 fn copy(
@@ -90,11 +91,11 @@ fn copy(
         RangeError::Read(source) => {
             sys::Error { operation: "read", path: object.path().to_owned(), source }.into()
         }
-        RangeError::Copy(error) => written(object, error).into(),
+        RangeError::Copy(error) => failed_write(object.path(), error).into(),
         RangeError::Stopped => StoreError::Cancelled,
     })?;
     if object.is_sparse() {
-        target.set_len(copied.1).map_err(|error| written(object, error))?;
+        target.set_len(copied.1).map_err(|error| failed_write(object.path(), error))?;
     }
     Ok(copied)
 }

@@ -6,6 +6,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use rustix::io::Errno;
+
 use super::import;
 use super::own::{MOST_OWN, OwnFiles, Patience};
 use super::packs::Packs;
@@ -118,9 +120,7 @@ impl LocalStore {
     /// # Errors
     /// [`StoreError::Missing`], or [`StoreError::Corrupt`] for what is not a regular file.
     pub fn open_object(&self, hash: &ContentHash) -> Result<ObjectFile, StoreError> {
-        if !self.own.are_known() {
-            self.note_look(&self.reading);
-        }
+        self.note_look(&self.reading);
         if self.has_no_own(hash)
             && let Ok(object) = self.open_packed(hash)
         {
@@ -141,6 +141,11 @@ impl LocalStore {
             Err(error) if error.is_gone() => return Ok(None),
             Err(error) if error.is_symlink_in_path() => {
                 let reason = "a symlink stands in its place".to_owned();
+                return Err(StoreError::Corrupt { hash: *hash, path, reason });
+            }
+            // A socket, or a device that there is not.
+            Err(error) if error.errno() == Some(Errno::NXIO) => {
+                let reason = "it is not a regular file".to_owned();
                 return Err(StoreError::Corrupt { hash: *hash, path, reason });
             }
             Err(error) => return Err(error.into()),
@@ -184,7 +189,8 @@ impl LocalStore {
 
     /// Somebody looks for an object: when that was often enough, finds out what has a file of its own.
     pub(super) fn note_look(&self, patience: &Patience) {
-        if patience.ends()
+        if !self.own.are_known()
+            && patience.is_over()
             && let Err(error) = self.look_for_own(patience.most_files)
         {
             tracing::debug!("each object is looked for: {error}");
@@ -239,8 +245,8 @@ impl LocalStore {
         max_bytes: u64,
         buffer: &mut Vec<u8>,
     ) -> Result<(), StoreError> {
-        match self.read_first(hash, max_bytes, buffer) {
-            Err(error) if error.is_damage() => {
+        match self.open_object(hash).and_then(|object| object.read_checked(max_bytes, buffer)) {
+            Err(error) if error.is_damage() || error.is_bad_disk() => {
                 self.read_any_intact(hash, max_bytes, buffer).map_err(|_| error)
             }
             read => read,
@@ -258,48 +264,65 @@ impl LocalStore {
         max_bytes: u64,
     ) -> Result<Vec<u8>, StoreError> {
         let mut bytes = Vec::new();
-        let read = self.read_first(hash, max_bytes, &mut bytes).or_else(|error| {
+        let mut read =
+            || self.open_object(hash).and_then(|object| object.read_checked(max_bytes, &mut bytes));
+        match read() {
             // It may have been stored anew, by a process that this one knows nothing of.
-            if !error.is_damage() || !self.forget_own() {
-                return Err(error);
-            }
-            self.read_first(hash, max_bytes, &mut bytes)
-        });
-        read.map(|()| bytes)
+            Err(error) if error.is_damage() && self.forget_own() => read()?,
+            first => first?,
+        }
+        Ok(bytes)
     }
 
-    fn read_first(
-        &self,
-        hash: &ContentHash,
-        max_bytes: u64,
-        buffer: &mut Vec<u8>,
-    ) -> Result<(), StoreError> {
-        self.open_object(hash)?.read_checked(max_bytes, buffer)
-    }
-
-    /// Reads an object from wherever an intact copy of it is: it may have been stored anew, by a process that this
-    /// one knows nothing of, or be in several packs.
+    /// All copies of an object, in the order in which they are asked for it: it may have been stored anew, by a
+    /// process that this one knows nothing of, or be in several packs.
     ///
     /// # Errors
-    /// [`StoreError::Missing`] when there is none.
+    /// When the packs cannot be listed.
+    fn copies(&self, hash: &ContentHash) -> Result<impl Iterator<Item = ObjectFile>, StoreError> {
+        self.forget_own();
+        let own = self.open_own(hash).ok().flatten();
+        let (packed, hash) = (self.packs.find_all(&self.dir, hash)?, *hash);
+        let packed =
+            packed.into_iter().map(move |(pack, span)| ObjectFile::packed(pack, span, hash));
+        Ok(own.into_iter().chain(packed))
+    }
+
+    /// Reads the first copy of an object that is intact.
+    ///
+    /// # Errors
+    /// [`StoreError::Missing`] when none is or can be read, or when the packs cannot be listed.
     pub(super) fn read_any_intact(
         &self,
         hash: &ContentHash,
         max_bytes: u64,
         buffer: &mut Vec<u8>,
     ) -> Result<(), StoreError> {
-        self.forget_own();
-        let own = self.open_own(hash).ok().flatten();
-        let packed = self.packs.find_all(&self.dir, hash)?.into_iter();
-        let copies =
-            own.into_iter().chain(packed.map(|(pack, span)| ObjectFile::packed(pack, span, *hash)));
-        for copy in copies {
-            if copy.read_checked(max_bytes, buffer).is_ok() {
-                tracing::debug!(object = %hash, path = %copy.path().display(), "an intact copy");
-                return Ok(());
-            }
+        let is_read = |copy: ObjectFile| copy.read_checked(max_bytes, buffer).is_ok();
+        if self.copies(hash)?.any(is_read) {
+            return Ok(());
         }
         Err(StoreError::Missing { hash: *hash, path: self.dir.path_of(&relative_name(hash)) })
+    }
+
+    /// Opens an object after all its bytes were checked; where there are several copies, an intact one.
+    ///
+    /// # Errors
+    /// What is wrong with the copy that is found first, if none is intact; [`StoreError::Cancelled`].
+    pub(crate) fn open_intact(
+        &self,
+        hash: &ContentHash,
+        transfer: &mut Transfer<'_>,
+    ) -> Result<ObjectFile, StoreError> {
+        let first = self.open_object(hash).and_then(|object| {
+            object.verify(transfer)?;
+            Ok(object)
+        });
+        let damage = match first {
+            Err(error) if error.is_damage() || error.is_bad_disk() => error,
+            opened => return opened,
+        };
+        self.copies(hash)?.find(|copy| copy.verify(transfer).is_ok()).ok_or(damage)
     }
 
     /// Fills the empty file `target` with an object of `size` bytes. Every byte is checked before this

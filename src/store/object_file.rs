@@ -113,7 +113,7 @@ impl ObjectFile {
     ///
     /// # Errors
     /// [`StoreError::Corrupt`], also where there are more than `max_bytes`, or a failed read.
-    pub(super) fn read_checked(
+    pub(crate) fn read_checked(
         &self,
         max_bytes: u64,
         buffer: &mut Vec<u8>,

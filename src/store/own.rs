@@ -17,8 +17,8 @@ pub(crate) const MOST_OWN: usize = 1 << 18;
 /// Looks of somebody who reads, before all files are listed.
 pub(crate) const READING_LOOKS: u32 = 1024;
 
-/// Objects with files of their own, once somebody needed them all. One that others store since may be missing: it
-/// comes into a pack too, or is looked for there in vain first.
+/// Objects with files of their own, once somebody needed them all. One that others store since, or anybody
+/// while they are listed, may be missing: it comes into a pack too, or is looked for there in vain first.
 #[derive(Debug, Default)]
 pub(super) struct OwnFiles(RwLock<Option<HashSet<ContentHash, RandomState>>>);
 
@@ -76,8 +76,8 @@ impl Patience {
         Self { looks: AtomicU32::new(0), most_looks, most_files }
     }
 
-    /// Somebody looks for an object. True once.
-    pub(super) fn ends(&self) -> bool {
+    /// Counts one more look. True for the one that is too many, not for those after it.
+    pub(super) fn is_over(&self) -> bool {
         self.looks.fetch_add(1, Relaxed) == self.most_looks
     }
 

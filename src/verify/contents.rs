@@ -190,8 +190,8 @@ struct Unread<'p> {
     /// For each node.
     is_unread: Vec<bool>,
     count: usize,
-    /// Objects of the packs so far that are none of the files, or not with that length, by the
-    /// beginnings of their names.
+    /// Objects of the packs so far that were not taken, because they are none of the files, or not with
+    /// that length, or elsewhere too: the beginnings of their names.
     strangers: HashSet<u64, RandomState>,
     /// Packs so far of which nobody knows what is in them.
     unlisted: Vec<&'p Pack>,
@@ -245,10 +245,13 @@ impl<'p> Unread<'p> {
             let role = Role::File { size: entry.size() };
             match ids.find(graph, Node { hash: entry.hash, role }) {
                 Some(id) => {
-                    let is_here = self.is_unread[id as usize]
-                        && has_no_own(&entry.hash)
-                        && !self.may_be_before(&entry.hash);
-                    here.extend(is_here.then_some((*entry, id)));
+                    let is_unread = self.is_unread[id as usize];
+                    if is_unread && has_no_own(&entry.hash) && !self.may_be_before(&entry.hash) {
+                        here.push((*entry, id));
+                    } else if is_unread {
+                        // No pack after this one may have it either: a restore would read this copy.
+                        strangers.push(beginning(&entry.hash));
+                    }
                 }
                 None => strangers.push(beginning(&entry.hash)),
             }

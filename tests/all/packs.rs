@@ -255,6 +255,21 @@ fn when_a_pack_is_gone_the_next_snapshot_captures_again_what_was_in_it() {
         fs::rename(&pack, pack.with_file_name("5".repeat(32))).unwrap();
     }
     assert_eq!(files_read(), 0, "the stat cache is still in use");
+    // A pack in which nothing is found any more.
+    for pack in fixture.packs() {
+        let index_bytes = 64 + 44 * FILES;
+        tamper(&pack, |bytes| {
+            let at = bytes.len() - index_bytes;
+            bytes[at..at + 44 * FILES].fill(0);
+        });
+    }
+    assert_eq!(files_read(), FILES as u64);
+    let before = observe(&fixture.project());
+    for n in 0..FILES {
+        fixture.write(&format!("dir{}/file{n}", n % 4), "lost");
+    }
+    fixture.nono(&["rollback", "restore", "latest"]).success();
+    assert_same(&before, &observe(&fixture.project()));
 }
 
 #[test]

@@ -6,8 +6,8 @@ pub(crate) enum Order {
     /// As they are listed: most programs.
     #[default]
     Listed,
-    /// By their inode numbers, which on a disk saves seeks: GNU `cp` (`SAVEDIR_SORT_FASTREAD`), and who walks
-    /// with gnulib's `fts` (`grep -r`, `du`, `chmod -R`) in [long](Self::expected) directories.
+    /// By their inode numbers, which on a disk saves seeks: GNU `cp` (`SAVEDIR_SORT_FASTREAD`), and who
+    /// walks with gnulib's `fts` (`grep -r`, `du`, `chmod -R`) in [long](Self::expected) directories.
     Numbered,
 }
 
@@ -15,9 +15,10 @@ impl Order {
     /// `fts` sorts longer lists (`_FTS_INODE_SORT_DIR_ENTRIES_THRESHOLD`).
     const LONGEST_UNSORTED: usize = 10_000;
 
-    /// The order in which a directory of so many entries is probably read by who reads others in the order `usual`.
-    pub(crate) fn expected(usual: Self, entries: usize) -> Self {
-        if entries > Self::LONGEST_UNSORTED { Self::Numbered } else { usual }
+    /// The order in which a directory of so many entries is probably read by who has read another one in
+    /// the order `last`.
+    pub(crate) fn expected(last: Self, entries: usize) -> Self {
+        if entries > Self::LONGEST_UNSORTED { Self::Numbered } else { last }
     }
 }
 

@@ -2,9 +2,9 @@
 
 use super::order::{Order, Spot};
 
-/// Most files of one push.
+/// Most entries of one push.
 const MOST: u32 = 8192;
-/// Files pushed for the first read of a directory, unless a walker reads.
+/// Entries pushed for the first read of a directory, unless a walker reads.
 const FIRST: u32 = 16;
 
 /// The part of a directory that was pushed last.
@@ -14,17 +14,17 @@ pub(super) struct PushWindow {
     /// Position in that order from which on files were pushed, and before which the push ends.
     from: u64,
     until: u64,
-    /// Files at the most, 0 when nothing was pushed yet.
+    /// Entries at the most, 0 when nothing was pushed yet.
     length: u32,
     /// Whether the push has not ended.
     is_running: bool,
 }
 
-/// Files that come one after the other.
+/// Entries of a directory that come one after the other in an order.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Stretch {
     pub(crate) order: Order,
-    /// The first position.
+    /// The first position in that order.
     pub(crate) start: u64,
     /// Number of entries at the most.
     pub(crate) length: u32,
@@ -35,9 +35,9 @@ pub(crate) struct Stretch {
 pub(crate) struct Reader {
     /// It reads its way through directories.
     pub(crate) is_walker: bool,
-    /// The order in which it mostly reads a directory.
-    pub(crate) usual: Order,
-    /// The order in which it reads this one, if it has shown that.
+    /// The order that it has shown last, here or elsewhere.
+    pub(crate) order: Order,
+    /// The order in which it reads this directory, if it shows that now.
     pub(crate) shown: Option<Order>,
 }
 
@@ -47,9 +47,9 @@ impl PushWindow {
         (self.length == 0).then(|| self.begin(Stretch { order, start: 0, length: MOST }))
     }
 
-    /// A file was read, and the kernel `had` its contents before. What comes after it is pushed: few files at
-    /// first, unless a walker reads; more each time a reader comes back where the last push ended. Also says
-    /// whether the kernel has lost what it had.
+    /// A file was read, and the kernel `had` its contents before. What comes after it is pushed: few entries
+    /// at first, unless a walker reads; more each time a reader comes back beyond the end of the last push.
+    /// Also says whether the kernel has lost what it had.
     pub(super) fn after_read(
         &mut self,
         spot: Spot,
@@ -57,7 +57,7 @@ impl PushWindow {
         by: Reader,
     ) -> Option<(Stretch, bool)> {
         let is_begun = self.length > 0;
-        let order = by.shown.unwrap_or(if is_begun { self.order } else { by.usual });
+        let order = by.shown.unwrap_or(if is_begun { self.order } else { by.order });
         let is_same = is_begun && order == self.order;
         // Unless it was pushed while this read was on its way.
         let again = had && !self.is_running;
@@ -99,7 +99,7 @@ impl PushWindow {
 mod tests {
     use super::*;
 
-    const WALKER: Reader = Reader { is_walker: true, usual: Order::Listed, shown: None };
+    const WALKER: Reader = Reader { is_walker: true, order: Order::Listed, shown: None };
 
     fn spot(index: u32, number: u64) -> Spot {
         Spot { index, number }
@@ -140,10 +140,12 @@ mod tests {
         assert_eq!(window.after_read(spot(FIRST - 1, 0), false, reader), None);
         let (second, _) = window.after_read(spot(FIRST + 1, 0), false, reader).unwrap();
         assert_eq!(second.length, 4 * FIRST);
-        // Elsewhere it begins as before.
         window.ended(second, None);
         let (third, _) = window.after_read(spot(9000, 0), false, reader).unwrap();
         assert_eq!(third.length, 16 * FIRST);
+        // Before its beginning, it is another reader.
+        let (elsewhere, _) = window.after_read(spot(50, 0), false, reader).unwrap();
+        assert_eq!((elsewhere.start, elsewhere.length), (51, FIRST));
     }
 
     #[test]

@@ -82,14 +82,8 @@ impl<S: TreeSource> Pusher<'_, S> {
         let mut open_bytes = MOST_OPENED_BYTES;
         let mut next = 0;
         while let Some((position, _)) = entries.get(next) {
-            match job.reached() {
-                None => return Some(*position),
-                Some(reached) if reached > *position => {
-                    next += entries[next..].partition_point(|(position, _)| *position < reached);
-                    next += LEAD;
-                }
-                Some(_) => {}
-            }
+            let Some(reached) = job.reached() else { return Some(*position) };
+            next = next.max(ahead_of(&entries, reached));
             let Some((position, entry)) = entries.get(next) else { break };
             next += 1;
             let Kind::File { size, ref content } = entry.node.kind else { continue };
@@ -146,6 +140,15 @@ impl<S: TreeSource> Pusher<'_, S> {
     }
 }
 
+/// Index of the first entry that is worth a push when somebody has asked for all before the position `reached`
+/// (0: for none).
+fn ahead_of<T>(entries: &[(u64, T)], reached: u64) -> usize {
+    match reached {
+        0 => 0,
+        _ => entries.partition_point(|(position, _)| *position < reached) + LEAD,
+    }
+}
+
 /// The entries of a stretch of a list, with their positions.
 fn entries_of<S: TreeSource>(entries: &[Entry<S>], stretch: Stretch) -> Vec<(u64, &Entry<S>)> {
     let Stretch { order, start, length } = stretch;
@@ -166,5 +169,19 @@ fn entries_of<S: TreeSource>(entries: &[Entry<S>], stretch: Stretch) -> Vec<(u64
             numbered.sort_unstable_by_key(|(number, _)| *number);
             numbered
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_pushed_is_a_little_ahead_of_the_reader() {
+        let entries = [3, 10, 20, 30, 40, 50].map(|position| (position, ()));
+        assert_eq!(ahead_of(&entries, 0), 0);
+        assert_eq!(ahead_of(&entries, 1), LEAD);
+        assert_eq!(ahead_of(&entries, 11), 2 + LEAD);
+        assert_eq!(ahead_of(&entries, 51), 6 + LEAD);
     }
 }

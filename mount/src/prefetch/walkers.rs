@@ -12,22 +12,26 @@ pub(crate) struct Walkers {
 #[derive(Clone, Copy, Default)]
 struct Seen {
     process: u32,
-    /// For how many of them, or parts of them, it was the first who read.
-    directories: u32,
+    /// How many pushes it started: one in each directory, or part of a large one.
+    pushes: u32,
     /// Not all who walk read everything: `grep --include`.
     reads_long_files: bool,
-    /// In which order it read, as far as it has shown that.
+    /// The order that it has shown last.
     order: Order,
     /// What it read last, and in which directory.
     last: Option<(u64, Spot)>,
+    /// The order that it showed in this directory when it last showed one, and how often in a row.
+    streak: (Order, u32),
 }
 
 impl Walkers {
     const REMEMBERED: usize = 16;
-    /// Directories (or large parts of one) that make a reader a walker.
-    const DIRECTORIES: u32 = 3;
+    /// Pushes that make a reader a walker.
+    const PUSHES: u32 = 3;
+    /// Pairs of files that make an order: one shows one of the two even to who reads at random.
+    const PAIRS: u32 = 3;
 
-    /// In which order a walker mostly reads. `None` for who is none.
+    /// The order that a walker has shown last. `None` for who is none.
     pub(crate) fn order_of(&self, process: u32) -> Option<Order> {
         self.find(process).filter(|seen| seen.is_walker()).map(|seen| seen.order)
     }
@@ -37,14 +41,12 @@ impl Walkers {
         self.find(process).is_some_and(|seen| seen.is_walker() && seen.reads_long_files)
     }
 
-    /// A process reads a file that it has not read before.
+    /// A process reads the beginning of a file.
     pub(crate) fn read(&mut self, process: u32, directory: u64, spot: Spot) -> Reader {
         let Some(seen) = self.find_mut(process) else { return Reader::default() };
-        let before = seen.last.replace((directory, spot));
-        let before = before.filter(|(other, _)| *other == directory);
-        let shown = before.and_then(|(_, before)| before.order_to(spot));
+        let shown = seen.shows(directory, spot);
         seen.order = shown.unwrap_or(seen.order);
-        Reader { is_walker: seen.is_walker(), usual: seen.order, shown }
+        Reader { is_walker: seen.is_walker(), order: seen.order, shown }
     }
 
     /// This process has begun to read a file that is too long to be pushed.
@@ -61,10 +63,10 @@ impl Walkers {
             return;
         }
         if let Some(seen) = self.find_mut(process) {
-            seen.directories = seen.directories.saturating_add(1);
+            seen.pushes = seen.pushes.saturating_add(1);
         } else {
             let last = Some((directory, spot));
-            self.seen[self.next] = Seen { process, directories: 1, last, ..Seen::default() };
+            self.seen[self.next] = Seen { process, pushes: 1, last, ..Seen::default() };
             self.next = (self.next + 1) % Self::REMEMBERED;
         }
     }
@@ -80,7 +82,20 @@ impl Walkers {
 
 impl Seen {
     fn is_walker(&self) -> bool {
-        self.directories >= Walkers::DIRECTORIES
+        self.pushes >= Walkers::PUSHES
+    }
+
+    /// Notes what is read. Returns the order in which the directory is read, if this shows it.
+    fn shows(&mut self, directory: u64, spot: Spot) -> Option<Order> {
+        let before = self.last.replace((directory, spot));
+        let Some((_, before)) = before.filter(|(other, _)| *other == directory) else {
+            self.streak = (self.order, 0);
+            return None;
+        };
+        let order = before.order_to(spot)?;
+        let (last, pairs) = self.streak;
+        self.streak = (order, if order == last { pairs.saturating_add(1) } else { 1 });
+        (self.streak.1 >= Walkers::PAIRS).then_some(order)
     }
 }
 
@@ -115,15 +130,32 @@ mod tests {
         assert!(!walkers.reads_long_files(0));
     }
 
+    /// The pairs of these show one order and then the other.
+    const NUMBERED: [(u32, u64); 4] = [(4, 10), (3, 20), (2, 30), (1, 40)];
+
+    fn read(walkers: &mut Walkers, directory: u64, spots: &[(u32, u64)]) -> Vec<Option<Order>> {
+        let spots = spots.iter().map(|(index, number)| Spot { index: *index, number: *number });
+        spots.map(|spot| walkers.read(7, directory, spot).shown).collect()
+    }
+
     #[test]
     fn an_order_is_shown_within_a_directory_and_remembered() {
         let mut walkers = Walkers::default();
         walkers.note_push(7, 1, SPOT);
-        let by_number = Spot { index: 2, number: 60 };
-        assert_eq!(walkers.read(7, 2, by_number).shown, None);
-        let next = Spot { index: 1, number: 70 };
-        assert_eq!(walkers.read(7, 2, next).shown, Some(Order::Numbered));
+        let shown = read(&mut walkers, 2, &NUMBERED);
+        assert_eq!(shown, [None, None, None, Some(Order::Numbered)]);
         let elsewhere = walkers.read(7, 3, SPOT);
-        assert_eq!((elsewhere.shown, elsewhere.usual), (None, Order::Numbered));
+        assert_eq!((elsewhere.shown, elsewhere.order), (None, Order::Numbered));
+        // Each directory is another.
+        assert_eq!(read(&mut walkers, 4, &NUMBERED[..3]), [None; 3]);
+        assert_eq!(read(&mut walkers, 5, &NUMBERED[2..]), [None; 2]);
+    }
+
+    #[test]
+    fn who_reads_at_random_rarely_shows_an_order() {
+        let mut walkers = Walkers::default();
+        walkers.note_push(7, 1, SPOT);
+        let alternating = [(1, 40), (2, 30), (1, 50), (2, 20), (1, 60), (2, 10), (1, 70)];
+        assert_eq!(read(&mut walkers, 2, &alternating), [None; 7]);
     }
 }

@@ -193,7 +193,7 @@ fn capture_once(
             let CacheLocation { index, store, is_written } = location;
             caches.push(StatCache::load(index, &root.path, store));
             if *is_written {
-                let writer = StatCacheWriter::new(index, &root.path, &store.generation, start)?;
+                let writer = StatCacheWriter::new(index, &root.path, store, start)?;
                 writers.push(Mutex::new(writer));
             }
         } else {

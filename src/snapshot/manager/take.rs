@@ -162,8 +162,11 @@ impl SnapshotManager {
             self.store.generation()?
         };
         let Some(generation) = generation else { return Ok(None) };
-        let holds = Box::new(|hash: &ContentHash| self.store.open_object(hash).is_ok());
-        let store = StoreState { generation, packs: self.store.pack_names()?, holds };
+        let holds = Box::new(|hash: &ContentHash, size: Option<u64>| {
+            let object = self.store.open_object(hash);
+            object.is_ok_and(|object| size.is_none_or(|size| object.size() == size))
+        });
+        let store = StoreState { generation, packs: self.store.pack_states()?, holds };
         Ok(Some(CacheLocation { index, store, is_written }))
     }
 
@@ -193,13 +196,19 @@ impl SnapshotManager {
             self.store.sync()?;
         }
         let hash = self.session.publish(&manifest)?;
-        let packs = self.store.pack_names()?;
-        for cache in caches {
-            if let Err(error) = cache.commit(&packs) {
-                tracing::warn!("stat cache not saved: {error}");
-            }
-        }
+        self.save_caches(caches);
         Ok(LoadedManifest { manifest, hash })
+    }
+
+    /// After the snapshot is published, which does not depend on it.
+    fn save_caches(&self, caches: Vec<StatCacheWriter>) {
+        let saved = |caches: Vec<StatCacheWriter>| -> Result<(), SnapshotError> {
+            let packs = if caches.is_empty() { Vec::new() } else { self.store.pack_states()? };
+            caches.into_iter().try_for_each(|cache| Ok(cache.commit(&packs)?))
+        };
+        if let Err(error) = saved(caches) {
+            tracing::warn!("stat cache not saved: {error}");
+        }
     }
 
     /// `None` for the baseline itself, and where a damaged object hides what changed: the snapshot

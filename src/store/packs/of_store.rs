@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::{Pack, PackWriter};
-use crate::stat_cache::PackName;
+use crate::stat_cache::PackState;
 use crate::store::{LocalStore, StoreError};
 
 impl LocalStore {
@@ -22,16 +22,12 @@ impl LocalStore {
         self.packs().all(self.dir())
     }
 
-    /// The names of all packs that can be read.
+    /// Which packs can be read, in which state.
     ///
     /// # Errors
     /// When they cannot be listed.
-    pub(crate) fn pack_names(&self) -> Result<Vec<PackName>, StoreError> {
-        let name_of = |pack: &Arc<Pack>| {
-            let mut name = PackName::default();
-            hex::decode_to_slice(pack.name(), &mut name).ok().map(|()| name)
-        };
-        Ok(self.all_packs()?.iter().filter_map(name_of).collect())
+    pub(crate) fn pack_states(&self) -> Result<Vec<PackState>, StoreError> {
+        Ok(self.all_packs()?.iter().filter_map(|pack| pack.state()).collect())
     }
 
     /// All packs in the order in which they are asked for an object, for reading much of them; none where

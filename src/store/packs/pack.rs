@@ -14,6 +14,7 @@ use super::format::{
     ENTRY_BYTES, Entry, HEADER_BYTES, Span, TRAILER_BYTES, Trailer, header, is_newer, slot_of,
 };
 use crate::object::ContentHash;
+use crate::stat_cache::PackState;
 use crate::store::{FoundObject, StoreError};
 use crate::sys::{self, Dir, FileKind, FileTime, IoContext};
 
@@ -107,6 +108,13 @@ impl Pack {
     /// When it came into the store.
     pub(crate) fn stored_at(&self) -> FileTime {
         self.stored_at
+    }
+
+    /// Which pack this is, as a stat cache names it. `None` where its name is none that nono gives.
+    pub(super) fn state(&self) -> Option<PackState> {
+        let mut name = [0; 16];
+        hex::decode_to_slice(&*self.name, &mut name).ok()?;
+        Some(PackState { name, changed_at: self.stored_at })
     }
 
     /// Number of objects.

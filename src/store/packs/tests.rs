@@ -490,7 +490,9 @@ fn of_several_copies_an_intact_one_is_read_wherever_it_is() {
             std::fs::write(pack, if pack == intact { &good } else { &bad }).unwrap();
         }
         let _ = std::fs::remove_file(&own);
-        std::fs::write(&own, if *intact == own { &bytes[..] } else { b"something else" }).unwrap();
+        let mut own_bytes = bytes.clone();
+        own_bytes[3] ^= u8::from(*intact != own);
+        std::fs::write(&own, own_bytes).unwrap();
         let store = lab.other();
         assert_eq!(store.read(hash, size).unwrap(), *bytes, "{}", intact.display());
         let name = format!("out{round}");
@@ -498,14 +500,19 @@ fn of_several_copies_an_intact_one_is_read_wherever_it_is() {
         let mut transfer = Transfer::unwatched(&mut buffer);
         store.export(hash, size, &target(&name), &mut transfer).unwrap();
         assert_eq!(std::fs::read(lab.temp.path().join(name)).unwrap(), *bytes);
+        let transfer = &mut Transfer::unwatched(&mut buffer);
+        assert_eq!(store.open_intact(hash, transfer).unwrap().path(), intact);
         // Who proves that all is sound is not content with that.
         assert_eq!(store.read_first_found(hash, size).is_ok(), *intact == own);
+        std::fs::remove_file(&own).unwrap();
+        let packs = lab.other().all_packs().unwrap();
+        let newest = packs[0].path() == intact;
+        assert_eq!(lab.other().read_first_found(hash, size).is_ok(), newest);
     }
     for pack in [&first, &second] {
         std::fs::remove_file(pack).unwrap();
         std::fs::write(pack, &bad).unwrap();
     }
-    std::fs::remove_file(&own).unwrap();
     let store = lab.other();
     assert!(matches!(store.read(hash, size), Err(StoreError::Corrupt { .. })));
 }
