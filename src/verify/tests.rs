@@ -796,24 +796,59 @@ fn packs_of(temp: &Path, name: &str) -> PathBuf {
     temp.join(name).join("store/objects/packs")
 }
 
-#[test]
-fn of_two_packs_with_an_object_the_copy_is_verified_that_a_restore_reads() {
+/// A store with 300 files in a pack, and a newer pack with `objects` others and one of theirs, the last, that was
+/// edited. Returns what is wrong with objects.
+fn problems_behind(objects: u32, edit: impl Fn(&mut Vec<u8>)) -> Vec<ContentHash> {
     let temp = tempfile::tempdir().unwrap();
     let manager = packed(temp.path(), "few", 0..300);
     assert!(verify(&manager).ok);
-    // Newer, far larger than what is verified, and with one object of it, which is damaged there.
-    packed(temp.path(), "many", 299..4300);
-    for pack in fs::read_dir(packs_of(temp.path(), "many")).unwrap() {
+    packed(temp.path(), "newer", 299..300 + objects);
+    for pack in fs::read_dir(packs_of(temp.path(), "newer")).unwrap() {
         let pack = pack.unwrap();
         let mut bytes = fs::read(pack.path()).unwrap();
-        let text = b"the contents of 299";
-        let at = bytes.windows(text.len()).position(|window| window == text).unwrap();
-        bytes[at] ^= 1;
+        edit(&mut bytes);
         fs::write(packs_of(temp.path(), "few").join(pack.file_name()), bytes).unwrap();
     }
-    let report = verify(&manager);
-    let [Problem::CorruptObject { object, .. }] = &report.problems[..] else {
-        panic!("{:?}", report.problems)
+    let problems = verify(&manager).problems.into_iter();
+    let of_objects = problems.filter_map(|problem| match problem {
+        Problem::CorruptObject { object, .. } => Some(object),
+        _ => None,
+    });
+    of_objects.collect()
+}
+
+#[test]
+fn of_two_packs_with_an_object_the_copy_is_verified_that_a_restore_reads() {
+    const SHARED: &[u8] = b"the contents of 299";
+    // The name of an object is in front of its bytes, and in the index.
+    fn names(bytes: &[u8], contents: &[u8]) -> [usize; 2] {
+        let name = ContentHash::of(contents);
+        let is_name = |window: &[u8]| window == name.as_bytes();
+        let mut windows = bytes.windows(32);
+        [windows.position(is_name).unwrap(), bytes.windows(32).rposition(is_name).unwrap()]
+    }
+    let damage = |bytes: &mut Vec<u8>| {
+        let [record, _] = names(bytes, SHARED);
+        bytes[record + 36] ^= 1;
     };
-    assert_eq!(*object, ContentHash::of(b"the contents of 299"));
+    let lie = |bytes: &mut Vec<u8>| {
+        let [_, entry] = names(bytes, SHARED);
+        bytes[entry + 32 + 8] += 1;
+        let end = bytes.len();
+        let index_at = u64::from_le_bytes(bytes[end - 64..end - 56].try_into().unwrap());
+        let sum = ContentHash::of(&bytes[index_at as usize..end - 32]);
+        bytes[end - 32..].copy_from_slice(sum.as_bytes());
+    };
+    let damage_index_too = |bytes: &mut Vec<u8>| {
+        damage(bytes);
+        let [_, other] = names(bytes, b"the contents of 400");
+        bytes[other + 31] ^= 1;
+    };
+    let shared = [ContentHash::of(SHARED)];
+    assert_eq!(problems_behind(500, |_| {}), []);
+    assert_eq!(problems_behind(500, damage), shared);
+    assert_eq!(problems_behind(500, lie), shared);
+    assert_eq!(problems_behind(500, damage_index_too), shared);
+    // So little of these is wanted that it is read one by one.
+    assert_eq!(problems_behind(4000, damage), shared);
 }
