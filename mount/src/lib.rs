@@ -22,6 +22,7 @@ mod listing;
 mod lists;
 mod mount;
 mod nodes;
+mod notify;
 mod options;
 mod prefetch;
 mod prune;

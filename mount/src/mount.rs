@@ -18,6 +18,7 @@ use crate::company::Company;
 use crate::counters::{Counters, Counts};
 use crate::error::MountError;
 use crate::filesystem::TreeFilesystem;
+use crate::notify::Notifications;
 use crate::options::MountOptions;
 use crate::prefetch::{self, PushQueue};
 use crate::prune::{self, Pruner};
@@ -79,14 +80,15 @@ impl Mount {
         config.n_threads = Some(threads);
         config.clone_fd = threads > 1;
         // Who may come in is decided by the kernel (allow_other); fuser need not look again.
-        let for_prunes = connection.try_clone().map_err(failed)?;
+        let notifications = connection.try_clone().map(Notifications::new).map_err(failed)?;
+        let notifications = Arc::new(notifications);
         let session =
             Session::from_fd(filesystem, connection, SessionACL::All, config).map_err(failed)?;
         let notifier = session.notifier();
         if tree.options.push_siblings {
-            prefetch::spawn(&tree, queue, &notifier, opener).map_err(failed)?;
+            prefetch::spawn(&tree, queue, notifications.clone(), opener).map_err(failed)?;
         }
-        prune::spawn(&tree, wakes, for_prunes).map_err(failed)?;
+        prune::spawn(&tree, wakes, notifications).map_err(failed)?;
         let session = session.spawn().map_err(failed)?;
         guard.disarm();
         Ok(Self { session: Some(session), unmounter, served: tree, notifier })

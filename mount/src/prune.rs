@@ -6,20 +6,16 @@
 //! somebody uses it keeps, and no path changes: a shell inside stays where it is. An older kernel
 //! refuses the question, and then only its own reclaim bounds the number.
 
-use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
 use parking_lot::Mutex;
 use rustix::io::Errno;
 
+use crate::notify::Notifications;
 use crate::source::TreeSource;
 use crate::tree::Tree;
 
-/// `FUSE_NOTIFY_PRUNE` of `linux/fuse.h`, which fuser does not know.
-const NOTIFY_PRUNE: i32 = 9;
-/// Size of `struct fuse_out_header` and `struct fuse_notify_prune_out`.
-const HEADER_BYTES: usize = 16 + 16;
 /// Nodes in one message.
 const BATCH: usize = 1024;
 
@@ -52,7 +48,7 @@ impl Pruner {
 pub(crate) fn spawn<S: TreeSource>(
     tree: &Arc<Tree<S>>,
     wakes: Wakes,
-    connection: OwnedFd,
+    notifications: Arc<Notifications>,
 ) -> std::io::Result<()> {
     let tree = tree.clone();
     let run = move || {
@@ -66,8 +62,8 @@ pub(crate) fn spawn<S: TreeSource>(
                     break;
                 }
                 excess -= ids.len().min(excess);
-                match rustix::io::write(connection.as_fd(), &message(&ids)) {
-                    Ok(_) => tree.counters.pruned.add(ids.len() as u64),
+                match notifications.prune(&ids) {
+                    Ok(()) => tree.counters.pruned.add(ids.len() as u64),
                     Err(Errno::INVAL | Errno::NOSYS) => {
                         tracing::debug!("the kernel cannot be asked to forget");
                         return;
@@ -82,20 +78,4 @@ pub(crate) fn spawn<S: TreeSource>(
     };
     std::thread::Builder::new().name("nono-prune".to_owned()).spawn(run)?;
     Ok(())
-}
-
-/// `fuse_out_header`, `fuse_notify_prune_out`, node ids; all in the machine's byte order.
-fn message(ids: &[u64]) -> Vec<u8> {
-    let len = HEADER_BYTES + size_of_val(ids);
-    let mut bytes = Vec::with_capacity(len);
-    bytes.extend_from_slice(&(len as u32).to_ne_bytes());
-    bytes.extend_from_slice(&NOTIFY_PRUNE.to_ne_bytes());
-    // Zero where a reply has the number of its request: a notification.
-    bytes.extend_from_slice(&0_u64.to_ne_bytes());
-    bytes.extend_from_slice(&(ids.len() as u32).to_ne_bytes());
-    bytes.extend_from_slice(&[0; 12]);
-    for id in ids {
-        bytes.extend_from_slice(&id.to_ne_bytes());
-    }
-    bytes
 }

@@ -44,7 +44,8 @@ pub(crate) struct Reader {
 impl PushWindow {
     /// A walker has read the whole list and will read the files next, probably in this order.
     pub(super) fn after_list(&mut self, order: Order) -> Option<Stretch> {
-        (self.length == 0).then(|| self.begin(Stretch { order, start: 0, length: MOST }))
+        let is_undone = !self.is_running && self.until == self.from;
+        is_undone.then(|| self.begin(Stretch { order, start: 0, length: MOST }))
     }
 
     /// A file was read, and the kernel `had` its contents before. What comes after it is pushed: few entries
@@ -168,6 +169,10 @@ mod tests {
         let mut window = PushWindow::default();
         let first = window.after_list(Order::Numbered).unwrap();
         window.ended(first, Some(first.start));
+        // The kernel asks whether there is more of the list.
+        let second = window.after_list(Order::Numbered).unwrap();
+        assert_eq!(window.after_list(Order::Numbered), None);
+        window.ended(second, Some(second.start));
         assert_eq!(start(window.after_read(spot(7, 100), false, WALKER)), Some(101));
     }
 }

@@ -25,12 +25,13 @@ mod walkers;
 
 use std::sync::Arc;
 
-use fuser::{INodeNo, Notifier};
+use rustix::io::Errno;
 
 use self::queue::Job;
 pub(crate) use self::queue::{Jobs, PushQueue};
 pub(crate) use self::walkers::Walkers;
 use crate::nodes::{Order, Push, Stretch, probable_number};
+use crate::notify::Notifications;
 use crate::source::{Entry, Kind, TreeSource};
 use crate::tree::Tree;
 
@@ -44,13 +45,14 @@ const MOST_OPENED_BYTES: u64 = 64 * 1024 * 1024;
 pub(crate) fn spawn<S: TreeSource>(
     tree: &Arc<Tree<S>>,
     jobs: Jobs,
-    notifier: &Notifier,
+    notifications: Arc<Notifications>,
     open: impl Fn(u64, &S::Content, u64) + Send + 'static,
 ) -> std::io::Result<()> {
-    let (tree, notifier) = (tree.clone(), notifier.clone());
+    let tree = tree.clone();
     let run = move || {
         let buffer = Vec::new();
-        let mut pusher = Pusher { tree: &tree, notifier: &notifier, open: &open, buffer };
+        let notifications = &*notifications;
+        let mut pusher = Pusher { tree: &tree, notifications, open: &open, buffer };
         while let Some(job) = jobs.next() {
             pusher.push(&job);
             jobs.finish(&job);
@@ -62,7 +64,7 @@ pub(crate) fn spawn<S: TreeSource>(
 
 struct Pusher<'a, S: TreeSource> {
     tree: &'a Tree<S>,
-    notifier: &'a Notifier,
+    notifications: &'a Notifications,
     open: &'a dyn Fn(u64, &S::Content, u64),
     buffer: Vec<u8>,
 }
@@ -100,23 +102,29 @@ impl<S: TreeSource> Pusher<'_, S> {
             };
             let Some(state) = entry.node.state else { continue };
             let Some(id) = self.tree.nodes.lock().pin(state, again) else { continue };
-            let loaded = is_pushed && self.push_file(id, content, size).is_some();
+            let pushed =
+                if is_pushed { self.push_file(job, id, content, size) } else { Pushed::No };
             if !is_pushed {
                 (self.open)(id, content, size);
             }
-            self.tree.nodes.lock().unpin(id, loaded);
+            self.tree.nodes.lock().unpin(id, pushed == Pushed::Yes);
+            if pushed == Pushed::Unnamed {
+                return Some(*position);
+            }
         }
         let is_cut = entries.len() == stretch.length as usize;
         entries.last().filter(|_| is_cut).map(|(last, _)| last + 1)
     }
 
-    fn push_file(&mut self, id: u64, content: &S::Content, size: u64) -> Option<()> {
+    fn push_file(&mut self, job: &Job, id: u64, content: &S::Content, size: u64) -> Pushed {
         self.tree.counters.opened.one();
         // The reader that comes for this file will report the error, once.
-        let file = self.tree.source.open(content, size).ok()?;
-        let size_in_memory = usize::try_from(size).ok()?;
+        let Ok(file) = self.tree.source.open(content, size) else { return Pushed::No };
+        let Ok(size_in_memory) = usize::try_from(size) else { return Pushed::No };
         if let Some(bytes) = file.in_memory() {
-            return self.store(id, bytes.get(..size_in_memory)?);
+            return bytes
+                .get(..size_in_memory)
+                .map_or(Pushed::No, |bytes| self.store(job, id, bytes));
         }
         if self.buffer.len() < size_in_memory {
             self.buffer.resize(size_in_memory, 0);
@@ -124,20 +132,37 @@ impl<S: TreeSource> Pusher<'_, S> {
         let bytes = &mut self.buffer[..size_in_memory];
         let mut filled = 0;
         while filled < bytes.len() {
-            match file.read_at(&mut bytes[filled..], filled as u64).ok()? {
-                0 => return None,
-                count => filled += count,
+            match file.read_at(&mut bytes[filled..], filled as u64) {
+                Ok(0) | Err(_) => return Pushed::No,
+                Ok(count) => filled += count,
             }
         }
-        self.store(id, &self.buffer[..size_in_memory])
+        self.store(job, id, &self.buffer[..size_in_memory])
     }
 
-    fn store(&self, id: u64, bytes: &[u8]) -> Option<()> {
-        self.notifier.store(INodeNo(id), 0, bytes).ok()?;
+    fn store(&self, job: &Job, id: u64, bytes: &[u8]) -> Pushed {
+        loop {
+            match self.notifications.store(id, bytes) {
+                Ok(()) => break,
+                Err(Errno::NOENT) if job.is_early() => std::thread::yield_now(),
+                Err(Errno::NOENT) => return Pushed::Unnamed,
+                Err(_) => return Pushed::No,
+            }
+        }
         self.tree.counters.pushed_files.one();
         self.tree.counters.pushed_bytes.add(bytes.len() as u64);
-        Some(())
+        Pushed::Yes
     }
+}
+
+/// What became of the contents of a file.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Pushed {
+    Yes,
+    /// They cannot be had.
+    No,
+    /// The kernel did not get the name of the file in time, or has forgotten it.
+    Unnamed,
 }
 
 /// Index of the first entry that is worth a push when somebody has asked for all before the position `reached`

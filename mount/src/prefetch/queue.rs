@@ -14,12 +14,16 @@ const QUEUE_LENGTH: usize = 32;
 /// How long the thread looks for the next job before it sleeps. Being woken takes a virtual processor up to
 /// 95 µs, and a walker is back with the next directory after about 200.
 const LINGER: Duration = Duration::from_micros(200);
+/// Until the kernel knows the first nodes that an answer names: some 10 µs, more when somebody else has the
+/// processor of the program that asked.
+const ON_THE_WAY: Duration = Duration::from_micros(200);
 
 /// Files to push or to open.
 pub(super) struct Job {
     pub(super) push: Push,
     /// Whether long ones are opened.
     pub(super) opens: bool,
+    made: Instant,
     /// Position after the last file that somebody asked for since the job was made, 0 for none.
     reached: AtomicU64,
 }
@@ -27,6 +31,15 @@ pub(super) struct Job {
 impl Job {
     /// A job that is dropped, because nobody needs it any more.
     const DROPPED: u64 = u64::MAX;
+
+    fn new(push: Push, opens: bool) -> Self {
+        Self { push, opens, made: Instant::now(), reached: AtomicU64::new(0) }
+    }
+
+    /// Whether the answer that led to the job may still be on its way to the kernel.
+    pub(super) fn is_early(&self) -> bool {
+        self.made.elapsed() < ON_THE_WAY
+    }
 
     /// Where a reader is: no file before this position is worth a push. `None` when none is at all.
     pub(super) fn reached(&self) -> Option<u64> {
@@ -65,7 +78,7 @@ impl PushQueue {
     /// Has files pushed; with `opens`, those that are too long for that are opened. Nobody reads their directory
     /// in another order any more. False when too many wait already.
     pub(crate) fn push(&self, push: Push, opens: bool) -> bool {
-        let job = Arc::new(Job { push, opens, reached: AtomicU64::new(0) });
+        let job = Arc::new(Job::new(push, opens));
         let mut active = self.active.lock();
         let (directory, order) = (job.push.directory, job.push.stretch.order);
         for other in active.iter().filter(|other| other.push.directory == directory) {

@@ -199,6 +199,32 @@ fn who_reads_in_the_order_of_inode_numbers_gets_pushed_what_comes_next_in_that_o
 }
 
 #[test]
+fn what_is_pushed_as_a_list_ends_waits_until_the_kernel_knows_the_files() {
+    let _kept = keep_caches();
+    let contents = |dir: u64, file: u64| format!("contents of {dir}, {file}");
+    // Who reads in three directories is a walker.
+    let count = |dir| if dir < 3 { 1 } else { 10 };
+    let files = |dir| (0..count(dir)).map(move |f| (format!("f{f}"), file(contents(dir, f))));
+    let tree = dir((0..23).map(|number| (format!("d{number:02}"), dir(files(number)))));
+    let memory = Memory::with([("0", tree)]);
+    let Some(mounted) = mount_with(&memory, MountOptions::default()) else { return };
+    for walked in 0..23 {
+        let path = mounted.path(format!("0/d{walked:02}"));
+        let before = mounted.mount().counts();
+        let since = || mounted.mount().counts() - before;
+        fs::read_dir(&path).unwrap().for_each(drop);
+        if walked >= 3 {
+            eventually("all files are pushed", || since().pushed_files == count(walked));
+        }
+        for f in 0..count(walked) {
+            let bytes = fs::read(path.join(format!("f{f}"))).unwrap();
+            assert_eq!(bytes, contents(walked, f).into_bytes());
+        }
+        assert_eq!(since().read, if walked < 3 { 1 } else { 0 });
+    }
+}
+
+#[test]
 fn large_files_are_opened_before_a_walker_comes_to_them_and_once() {
     let _kept = keep_caches();
     let large = |seed: usize| pattern((1 << 20) + 1 + seed);
