@@ -27,6 +27,8 @@ mod options;
 mod prefetch;
 mod prune;
 mod reads;
+#[cfg(test)]
+mod shelves;
 mod source;
 mod sys;
 mod tree;

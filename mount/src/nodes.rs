@@ -266,6 +266,12 @@ impl<S: TreeSource> Nodes<S> {
         true
     }
 
+    /// Whether the kernel has the contents of this file.
+    pub(crate) fn is_loaded(&self, state: StateId) -> bool {
+        let is_file = |record: &Record<S>| record.node.state == Some(state) && record.loaded;
+        self.records.get(&first_number(state)).is_some_and(|record| is_file(record))
+    }
+
     /// Keeps a file that the kernel knows until [`unpin`](Self::unpin) and returns its id. Unless
     /// `again`, only a file whose contents the kernel does not have.
     pub(crate) fn pin(&mut self, state: StateId, again: bool) -> Option<u64> {

@@ -16,9 +16,12 @@ use parking_lot::Mutex;
 use crate::contents::{Contents, Found, INLINE_OPEN_BYTES};
 use crate::lists::List;
 use crate::nodes::{Order, Push};
-use crate::prefetch::{PushQueue, Walkers};
+use crate::prefetch::{Asker, PushQueue, Walkers};
 use crate::source::{Content, Kind, Node, TreeSource};
 use crate::tree::Tree;
+
+/// Large files that wait to be opened before they are read.
+const OPENED_AHEAD: usize = 128;
 
 /// A READ to answer.
 pub(crate) struct Read {
@@ -51,14 +54,31 @@ impl<S: TreeSource> Reads<S> {
         Ok(Self { files, pushes, walkers: Mutex::default() })
     }
 
-    /// Opens large files before they are read.
-    pub(crate) fn opener(&self) -> impl Fn(u64, &S::Content, u64) + Send + 'static {
+    /// Has large files opened before they are read, one after the other, by a thread of its own. Whoever asks
+    /// for one that waits its turn does not wait with it.
+    ///
+    /// # Errors
+    /// The thread could not be started.
+    pub(crate) fn opener(&self) -> io::Result<impl Fn(&S::Content, u64) + Send + 'static> {
+        let (sender, waiting) = mpsc::sync_channel::<(S::Content, u64)>(OPENED_AHEAD);
         let files = self.files.clone();
-        move |id, key, file_bytes| {
-            if file_bytes > INLINE_OPEN_BYTES && files.contents.begin(key) {
-                files.open_large(id, key, file_bytes);
+        let open_each = move || {
+            for (key, file_bytes) in waiting {
+                if files.contents.begin(&key) {
+                    // A source that panics at this file may open the next.
+                    let open = AssertUnwindSafe(|| files.open_large(&key, file_bytes));
+                    let _ = catch_unwind(open);
+                }
             }
-        }
+        };
+        std::thread::Builder::new().name("nono-ahead".to_owned()).spawn(open_each)?;
+        let files = self.files.clone();
+        Ok(move |key: &S::Content, file_bytes| {
+            if file_bytes > INLINE_OPEN_BYTES && !files.contents.is_begun(key) {
+                // When too many wait, who reads it has it opened.
+                let _ = sender.try_send((key.clone(), file_bytes));
+            }
+        })
     }
 
     /// No more pushes.
@@ -76,13 +96,13 @@ impl<S: TreeSource> Reads<S> {
         let order = Order::expected(last, list.entries.len());
         let push = tree.nodes.lock().push_after_list(directory, order);
         if let Some(push) = push {
-            let opens = self.walkers.lock().reads_long_files(process);
-            self.push(push, opens);
+            let asker = self.walkers.lock().asker(process);
+            self.push(push, asker);
         }
     }
 
-    fn push(&self, push: Push, opens: bool) {
-        if !self.pushes.push(push, opens) {
+    fn push(&self, push: Push, asker: Asker) {
+        if !self.pushes.push(push, asker) {
             self.files.tree.nodes.lock().push_ended(&push, Some(push.stretch.start));
         }
     }
@@ -115,10 +135,10 @@ impl<S: TreeSource> Reads<S> {
         if is_long {
             walkers.note_long_file(process);
         }
-        let opens = walkers.reads_long_files(process);
+        let asker = walkers.asker(process);
         drop(walkers);
         if let Some(push) = push {
-            self.push(push, opens);
+            self.push(push, asker);
         }
     }
 }
@@ -193,32 +213,35 @@ impl<S: TreeSource> Files<S> {
     }
 
     fn answer_large(self: &Arc<Self>, key: S::Content, file_bytes: u64, read: Read) {
-        let id = read.id;
         match self.contents.open_or_queue(&key, read) {
             Found::Open(content, read) => self.reply(&*content, read),
             Found::Queued => {}
             Found::Missing => {
                 let files = self.clone();
-                self.openings.run(move || files.open_large(id, &key, file_bytes));
+                self.openings.run(move || files.open_large(&key, file_bytes));
             }
         }
     }
 
-    /// Opens a large file and answers the reads that waited for it.
-    fn open_large(&self, id: u64, key: &S::Content, file_bytes: u64) {
+    /// Opens a large file and answers the reads that waited for it. An error that nobody waits for is not told.
+    fn open_large(&self, key: &S::Content, file_bytes: u64) {
+        self.tree.counters.opened.one();
         // Whoever waits gets an answer even when the source panics.
-        let opened = catch_unwind(AssertUnwindSafe(|| self.tree.open(id, key, file_bytes)));
-        let (opened, panicked) = match opened {
-            Ok(opened) => (opened, None),
-            Err(panicked) => (Err(Errno::EIO), Some(panicked)),
-        };
-        for read in self.contents.opened(key, opened.as_ref().ok()) {
+        let opened = catch_unwind(AssertUnwindSafe(|| self.tree.source.open(key, file_bytes)));
+        let content = opened.as_ref().ok().and_then(|opened| opened.as_ref().ok());
+        let mut errno = None;
+        for read in self.contents.opened(key, content) {
             match &opened {
-                Ok(content) => self.reply(&**content, read),
-                Err(errno) => read.reply.error(*errno),
+                Ok(Ok(content)) => self.reply(&**content, read),
+                Ok(Err(error)) => {
+                    let errno =
+                        errno.get_or_insert_with(|| self.tree.failed("open", read.id, error));
+                    read.reply.error(*errno);
+                }
+                Err(_) => read.reply.error(Errno::EIO),
             }
         }
-        if let Some(panicked) = panicked {
+        if let Err(panicked) = opened {
             resume_unwind(panicked);
         }
     }

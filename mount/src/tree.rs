@@ -233,6 +233,21 @@ impl<S: TreeSource> Tree<S> {
         self.list(directory, &key, list_key).ok()
     }
 
+    /// The list of an immutable directory that the kernel may not know yet. Whoever lists it will report
+    /// an error.
+    pub(crate) fn list_ahead(&self, node: &Node<S>) -> Option<Arc<List<S>>> {
+        let Kind::Directory(key) = &node.kind else { return None };
+        let list_key = ListKey::State(node.state.filter(|_| !self.is_changing(key))?);
+        if let Some(list) = self.lists.lock().get(list_key) {
+            return Some(list);
+        }
+        self.counters.listed.one();
+        let list = Arc::new(List::new(self.source.list(key).ok()?));
+        self.labels.note(&list);
+        self.lists.lock().put_ahead(list_key, list.clone());
+        Some(list)
+    }
+
     /// The contents of a file node: their key and length.
     pub(crate) fn file(&self, id: u64) -> Result<(S::Content, u64), Errno> {
         let nodes = self.nodes.lock();

@@ -8,18 +8,20 @@
 //!   that follows reports the error.
 //! - A thread of its own pushes, because the kernel holds a page until a READ on it is answered.
 //! - Only for a process that walks a tree and has read such files, and up to [`MOST_OPENED_BYTES`]
-//!   each time, files are opened, which is to hash them. A READ that comes meanwhile is queued, and
-//!   answered by this thread.
+//!   each time, long files are opened, which is to hash them, by another thread.
 //! - Nobody waits for a push. The queue is short and drops what does not fit.
 //!
-//! For a walker, a push begins with the answer that ends the list of a directory: the first file is
-//! opened while the kernel makes inodes of the entries. Files are pushed in the order in which they
-//! will probably be read ([`Order`]); a reader that shows another one has the rest in that.
+//! For a walker, a push begins with the answer that ends the list of a directory. Contents that come
+//! before that answer are lost, so a push that the kernel refuses is tried again for a moment. Files are
+//! pushed in the order in which they will probably be read ([`Order`]); a reader that shows another
+//! one has the rest in that. While there is nothing to push, the thread opens [what comes
+//! next](ahead).
 //!
 //! A reader can be as fast as the thread that pushes. So that the two share the work instead of
 //! meeting at each file, the thread learns where the reader is and goes on a little
 //! [ahead](LEAD) of it; what it skips the reader asks for itself.
 
+mod ahead;
 mod queue;
 mod walkers;
 
@@ -27,8 +29,9 @@ use std::sync::Arc;
 
 use rustix::io::Errno;
 
+use self::ahead::Ahead;
 use self::queue::Job;
-pub(crate) use self::queue::{Jobs, PushQueue};
+pub(crate) use self::queue::{Asker, Jobs, PushQueue};
 pub(crate) use self::walkers::Walkers;
 use crate::nodes::{Order, Push, Stretch, probable_number};
 use crate::notify::Notifications;
@@ -38,7 +41,7 @@ use crate::tree::Tree;
 /// Files between a reader and what is pushed next.
 const LEAD: usize = 3;
 /// Bytes of large files that are opened for one push. That is to read and hash them all.
-const MOST_OPENED_BYTES: u64 = 64 * 1024 * 1024;
+const MOST_OPENED_BYTES: u64 = 128 * 1024 * 1024;
 
 /// The thread that pushes, until the queue is closed. `open` opens a file that is too large to be pushed,
 /// and keeps it open.
@@ -46,14 +49,15 @@ pub(crate) fn spawn<S: TreeSource>(
     tree: &Arc<Tree<S>>,
     jobs: Jobs,
     notifications: Arc<Notifications>,
-    open: impl Fn(u64, &S::Content, u64) + Send + 'static,
+    open: impl Fn(&S::Content, u64) + Send + 'static,
 ) -> std::io::Result<()> {
     let tree = tree.clone();
     let run = move || {
         let buffer = Vec::new();
         let notifications = &*notifications;
-        let mut pusher = Pusher { tree: &tree, notifications, open: &open, buffer };
-        while let Some(job) = jobs.next() {
+        let ahead = Ahead::new();
+        let mut pusher = Pusher { tree: &tree, notifications, open: &open, buffer, ahead };
+        while let Some(job) = jobs.next(|| pusher.ahead.step(&tree, &open)) {
             pusher.push(&job);
             jobs.finish(&job);
         }
@@ -65,35 +69,44 @@ pub(crate) fn spawn<S: TreeSource>(
 struct Pusher<'a, S: TreeSource> {
     tree: &'a Tree<S>,
     notifications: &'a Notifications,
-    open: &'a dyn Fn(u64, &S::Content, u64),
+    open: &'a dyn Fn(&S::Content, u64),
     buffer: Vec<u8>,
+    ahead: Ahead<S>,
 }
 
 impl<S: TreeSource> Pusher<'_, S> {
     fn push(&mut self, job: &Job) {
         let end = self.push_files(job);
         self.tree.nodes.lock().push_ended(&job.push, end);
+        match job.asker {
+            Asker::Reader => self.ahead.end(),
+            asker => {
+                let Push { directory, stretch, .. } = job.push;
+                self.ahead.begin(self.tree, directory, stretch.order, asker.reads_long_files());
+            }
+        }
     }
 
     /// Returns the position before which the push ended; `None` when it went as far as it could.
     fn push_files(&mut self, job: &Job) -> Option<u64> {
         let Push { directory, stretch, again } = job.push;
         let Some(list) = self.tree.siblings(directory) else { return Some(stretch.start) };
-        let entries = entries_of(&list.entries, stretch);
+        let entries = in_order(&list.entries, stretch);
         let mut push_bytes = self.tree.options.push_batch_bytes;
         let mut open_bytes = MOST_OPENED_BYTES;
         let mut next = 0;
         while let Some((position, _)) = entries.get(next) {
             let Some(reached) = job.reached() else { return Some(*position) };
             next = next.max(ahead_of(&entries, reached));
-            let Some((position, entry)) = entries.get(next) else { break };
+            let Some((position, index)) = entries.get(next) else { break };
+            let entry = &list.entries[*index];
             next += 1;
             let Kind::File { size, ref content } = entry.node.kind else { continue };
             let is_pushed = size <= self.tree.options.push_file_bytes;
             let left = match size {
                 0 => continue,
                 _ if is_pushed => &mut push_bytes,
-                ..=MOST_OPENED_BYTES if job.opens => &mut open_bytes,
+                ..=MOST_OPENED_BYTES if job.asker.reads_long_files() => &mut open_bytes,
                 _ => continue,
             };
             *left = match left.checked_sub(size) {
@@ -105,7 +118,7 @@ impl<S: TreeSource> Pusher<'_, S> {
             let pushed =
                 if is_pushed { self.push_file(job, id, content, size) } else { Pushed::No };
             if !is_pushed {
-                (self.open)(id, content, size);
+                (self.open)(content, size);
             }
             self.tree.nodes.lock().unpin(id, pushed == Pushed::Yes);
             if pushed == Pushed::Unnamed {
@@ -117,9 +130,12 @@ impl<S: TreeSource> Pusher<'_, S> {
     }
 
     fn push_file(&mut self, job: &Job, id: u64, content: &S::Content, size: u64) -> Pushed {
-        self.tree.counters.opened.one();
-        // The reader that comes for this file will report the error, once.
-        let Ok(file) = self.tree.source.open(content, size) else { return Pushed::No };
+        let file = self.ahead.take(content).or_else(|| {
+            self.tree.counters.opened.one();
+            // The reader that comes for this file will report the error, once.
+            self.tree.source.open(content, size).ok()
+        });
+        let Some(file) = file else { return Pushed::No };
         let Ok(size_in_memory) = usize::try_from(size) else { return Pushed::No };
         if let Some(bytes) = file.in_memory() {
             return bytes
@@ -174,24 +190,26 @@ fn ahead_of<T>(entries: &[(u64, T)], reached: u64) -> usize {
     }
 }
 
-/// The entries of a stretch of a list, with their positions.
-fn entries_of<S: TreeSource>(entries: &[Entry<S>], stretch: Stretch) -> Vec<(u64, &Entry<S>)> {
+/// The entries of a stretch of a list: their positions in its order, and their indices in the list.
+fn in_order<S: TreeSource>(entries: &[Entry<S>], stretch: Stretch) -> Vec<(u64, usize)> {
     let Stretch { order, start, length } = stretch;
     let length = length as usize;
     match order {
         Order::Listed => {
-            let positions = (0..).zip(entries).skip(usize::try_from(start).unwrap_or(usize::MAX));
-            positions.take(length).collect()
+            let start = usize::try_from(start).unwrap_or(usize::MAX).min(entries.len());
+            let end = start.saturating_add(length).min(entries.len());
+            (start..end).map(|index| (index as u64, index)).collect()
         }
         Order::Numbered => {
             let number = |entry: &Entry<S>| entry.node.state.map(probable_number);
-            let numbered = entries.iter().filter_map(|entry| Some((number(entry)?, entry)));
+            let numbered = entries.iter().enumerate();
+            let numbered = numbered.filter_map(|(index, entry)| Some((number(entry)?, index)));
             let mut numbered: Vec<_> = numbered.filter(|(number, _)| *number >= start).collect();
             if numbered.len() > length {
-                numbered.select_nth_unstable_by_key(length, |(number, _)| *number);
+                numbered.select_nth_unstable(length);
                 numbered.truncate(length);
             }
-            numbered.sort_unstable_by_key(|(number, _)| *number);
+            numbered.sort_unstable();
             numbered
         }
     }

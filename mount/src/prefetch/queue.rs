@@ -18,11 +18,25 @@ const LINGER: Duration = Duration::from_micros(200);
 /// processor of the program that asked.
 const ON_THE_WAY: Duration = Duration::from_micros(200);
 
+/// For whom files are pushed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Asker {
+    /// Somebody who may read this directory only.
+    Reader,
+    /// Who walks a tree; with long ones, it also reads files that are too long to be pushed.
+    Walker { reads_long_files: bool },
+}
+
+impl Asker {
+    pub(super) fn reads_long_files(self) -> bool {
+        self == Self::Walker { reads_long_files: true }
+    }
+}
+
 /// Files to push or to open.
 pub(super) struct Job {
     pub(super) push: Push,
-    /// Whether long ones are opened.
-    pub(super) opens: bool,
+    pub(super) asker: Asker,
     made: Instant,
     /// Position after the last file that somebody asked for since the job was made, 0 for none.
     reached: AtomicU64,
@@ -32,8 +46,8 @@ impl Job {
     /// A job that is dropped, because nobody needs it any more.
     const DROPPED: u64 = u64::MAX;
 
-    fn new(push: Push, opens: bool) -> Self {
-        Self { push, opens, made: Instant::now(), reached: AtomicU64::new(0) }
+    fn new(push: Push, asker: Asker) -> Self {
+        Self { push, asker, made: Instant::now(), reached: AtomicU64::new(0) }
     }
 
     /// Whether the answer that led to the job may still be on its way to the kernel.
@@ -75,10 +89,10 @@ impl PushQueue {
         (Self { sender: Mutex::new(Some(sender)), active }, jobs)
     }
 
-    /// Has files pushed; with `opens`, those that are too long for that are opened. Nobody reads their directory
-    /// in another order any more. False when too many wait already.
-    pub(crate) fn push(&self, push: Push, opens: bool) -> bool {
-        let job = Arc::new(Job::new(push, opens));
+    /// Has files pushed; for who reads them, those that are too long for that are opened. Nobody reads their
+    /// directory in another order any more. False when too many wait already.
+    pub(crate) fn push(&self, push: Push, asker: Asker) -> bool {
+        let job = Arc::new(Job::new(push, asker));
         let mut active = self.active.lock();
         let (directory, order) = (job.push.directory, job.push.stretch.order);
         for other in active.iter().filter(|other| other.push.directory == directory) {
@@ -115,13 +129,15 @@ impl PushQueue {
 }
 
 impl Jobs {
-    /// Waits for a job. `None` when the queue is closed.
-    pub(super) fn next(&self) -> Option<Arc<Job>> {
-        let begun = Instant::now();
+    /// Waits for a job. `None` when the queue is closed. Until there is one, calls `work` as long as
+    /// that returns true.
+    pub(super) fn next(&self, mut work: impl FnMut() -> bool) -> Option<Arc<Job>> {
+        let mut begun = Instant::now();
         while begun.elapsed() < LINGER {
             match self.receiver.try_recv() {
                 Ok(job) => return Some(job),
                 Err(TryRecvError::Disconnected) => return None,
+                Err(TryRecvError::Empty) if work() => begun = Instant::now(),
                 Err(TryRecvError::Empty) => std::hint::spin_loop(),
             }
         }

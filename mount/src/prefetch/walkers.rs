@@ -1,5 +1,6 @@
 //! Who reads its way through directories, and how.
 
+use super::queue::Asker;
 use crate::nodes::{Order, Reader, Spot};
 
 /// Processes that began to read directories: `grep -r`, `tar`, `cp -a`.
@@ -36,9 +37,14 @@ impl Walkers {
         self.find(process).filter(|seen| seen.is_walker()).map(|seen| seen.order)
     }
 
-    /// Whether this is a walker that reads long files too.
-    pub(crate) fn reads_long_files(&self, process: u32) -> bool {
-        self.find(process).is_some_and(|seen| seen.is_walker() && seen.reads_long_files)
+    /// For whom files are pushed that this process will read.
+    pub(crate) fn asker(&self, process: u32) -> Asker {
+        match self.find(process) {
+            Some(seen) if seen.is_walker() => {
+                Asker::Walker { reads_long_files: seen.reads_long_files }
+            }
+            _ => Asker::Reader,
+        }
     }
 
     /// A process reads the beginning of a file.
@@ -115,9 +121,10 @@ mod tests {
         assert_eq!(walkers.order_of(7), Some(Order::Listed));
         assert!(walkers.read(7, 3, SPOT).is_walker);
         assert!(!walkers.read(8, 3, SPOT).is_walker);
-        assert!(!walkers.reads_long_files(7));
+        assert_eq!(walkers.asker(7), Asker::Walker { reads_long_files: false });
         walkers.note_long_file(7);
-        assert!(walkers.reads_long_files(7));
+        assert_eq!(walkers.asker(7), Asker::Walker { reads_long_files: true });
+        assert_eq!(walkers.asker(8), Asker::Reader);
     }
 
     #[test]
@@ -127,7 +134,7 @@ mod tests {
         assert_eq!(walkers.order_of(0), None);
         assert_eq!(walkers.read(0, 1, SPOT), Reader::default());
         walkers.note_long_file(0);
-        assert!(!walkers.reads_long_files(0));
+        assert_eq!(walkers.asker(0), Asker::Reader);
     }
 
     /// The pairs of these show one order and then the other.
