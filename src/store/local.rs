@@ -314,15 +314,22 @@ impl LocalStore {
         hash: &ContentHash,
         transfer: &mut Transfer<'_>,
     ) -> Result<ObjectFile, StoreError> {
-        let first = self.open_object(hash).and_then(|object| {
+        let mut verified = |object: ObjectFile| {
             object.verify(transfer)?;
             Ok(object)
-        });
-        let damage = match first {
+        };
+        let damage = match self.open_object(hash).and_then(&mut verified) {
             Err(error) if error.is_damage() || error.is_bad_disk() => error,
             opened => return opened,
         };
-        self.copies(hash)?.find(|copy| copy.verify(transfer).is_ok()).ok_or(damage)
+        // Also the first again: it may have been stored anew meanwhile.
+        for copy in self.copies(hash)? {
+            match verified(copy) {
+                Err(error) if error.is_damage() || error.is_bad_disk() => {}
+                opened => return opened,
+            }
+        }
+        Err(damage)
     }
 
     /// Fills the empty file `target` with an object of `size` bytes. Every byte is checked before this
@@ -594,6 +601,47 @@ mod tests {
             file.write_all_at(bytes, *at).unwrap();
         }
         File::open(temp.path().join("source")).unwrap()
+    }
+
+    /// Stops when it was asked so often.
+    struct StopsWhenAsked {
+        left: std::sync::atomic::AtomicU32,
+    }
+
+    impl StopsWhenAsked {
+        fn after(times: u32) -> Self {
+            Self { left: times.into() }
+        }
+    }
+
+    impl crate::progress::Progress for StopsWhenAsked {
+        fn advance(&self, _: u64, _: u64) {}
+
+        fn is_cancelled(&self) -> bool {
+            use std::sync::atomic::Ordering::Relaxed;
+            self.left.fetch_update(Relaxed, Relaxed, |left| left.checked_sub(1)).is_err()
+        }
+    }
+
+    #[test]
+    fn a_cancel_while_a_damaged_object_is_looked_at_again_is_no_damage() {
+        let (_temp, store) = store();
+        let hash = store.write(&[7; 3 << 20]).unwrap().hash;
+        let path = store.object_path(&hash);
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).unwrap();
+        File::options().write(true).open(&path).unwrap().write_all_at(b"x", 5).unwrap();
+        let watched = |times, look: &dyn Fn(&mut Transfer<'_>) -> Result<(), StoreError>| {
+            look(&mut Transfer::new(&mut Vec::new(), &StopsWhenAsked::after(times)))
+        };
+        let look = |transfer: &mut Transfer<'_>| store.open_object(&hash)?.verify(transfer);
+        let open = |transfer: &mut Transfer<'_>| store.open_intact(&hash, transfer).map(|_| ());
+        let is_damage = |result| matches!(result, Err(StoreError::Corrupt { .. }));
+        let once = (0..).find(|times| is_damage(watched(*times, &look))).unwrap();
+        assert!(once > 0);
+        for times in 0..2 * once {
+            assert!(matches!(watched(times, &open), Err(StoreError::Cancelled)), "{times}");
+        }
+        assert!(is_damage(watched(2 * once, &open)));
     }
 
     #[test]
