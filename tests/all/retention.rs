@@ -321,3 +321,14 @@ fn what_was_recorded_under_a_clock_that_was_ahead_is_not_the_latest() {
     let left = fixture.nono(&["rollback", "list", "--json"]).success().json();
     assert_eq!((left.as_array().unwrap().len(), &left[0]["session_id"]), (1, &id.as_str().into()));
 }
+
+#[test]
+fn a_cleanup_that_fails_does_not_say_what_it_did_not_do() {
+    let fixture = Fixture::new();
+    fixture.write("a", "1");
+    fixture.nono(&["snapshot"]).success();
+    let damaged = fixture.session();
+    fs::write(damaged.join("manifest.json"), "").unwrap();
+    let failed = fixture.nono(&["rollback", "cleanup", "--yes"]).fails(1, "verify");
+    assert_eq!(failed.stdout, "");
+}

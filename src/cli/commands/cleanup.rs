@@ -77,7 +77,7 @@ pub(in crate::cli) fn run(args: &CleanupArgs, store: &StoreArgs, context: &Conte
     let (report, failure) = cleaned;
     if args.json {
         context.json(&report)?;
-    } else {
+    } else if failure.is_none() || !report.is_empty() || !report.sessions_skipped.is_empty() {
         print(&report, context)?;
     }
     if let Some(error) = failure {
