@@ -86,12 +86,6 @@ impl<S: TreeSource, R> Contents<S, R> {
         }
     }
 
-    /// Whether the file is open or being opened.
-    pub(crate) fn is_begun(&self, key: &S::Content) -> bool {
-        let files = self.files.lock();
-        files.large.contains(key) || files.opening.contains_key(key)
-    }
-
     /// Whether the file is neither open nor being opened. The caller must open it then and call
     /// [`opened`](Self::opened).
     pub(crate) fn begin(&self, key: &S::Content) -> bool {

@@ -80,18 +80,6 @@ impl<S: TreeSource> ListCache<S> {
             self.entries -= weight(&oldest);
         }
     }
-
-    /// As [`put`](Self::put), for a list that nobody has asked for yet: what was used last stays.
-    pub(crate) fn put_ahead(&mut self, key: ListKey, list: Arc<List<S>>) {
-        let weight = weight(&list);
-        while self.entries + weight > self.capacity && self.lists.len() > 1 {
-            let Some((_, oldest)) = self.lists.pop_lru() else { break };
-            self.entries -= self::weight(&oldest);
-        }
-        if self.entries + weight <= self.capacity {
-            self.put(key, list);
-        }
-    }
 }
 
 /// An empty list costs something too.
@@ -102,7 +90,6 @@ fn weight<S: TreeSource>(list: &List<S>) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::shelves::{Shelves, file};
 
     #[test]
     fn names_that_no_file_system_allows_are_invalid() {
@@ -112,21 +99,5 @@ mod tests {
         for name in [&b"..."[..], b" ", b"\xff", &[b'x'; 255]] {
             assert!(is_valid_name(name), "{}", name.escape_ascii());
         }
-    }
-
-    #[test]
-    fn what_is_listed_ahead_does_not_push_out_what_was_used_last() {
-        let list = |entries| Arc::new(List::new((0..entries).map(|n| file(n, 0)).collect()));
-        let mut cache = ListCache::<Shelves>::new(10);
-        let key = ListKey::Node;
-        cache.put(key(1), list(4));
-        cache.put_ahead(key(2), list(3));
-        cache.put_ahead(key(3), list(3));
-        assert!(cache.get(key(1)).is_none());
-        assert!(cache.get(key(2)).is_some() && cache.get(key(3)).is_some());
-        cache.put(key(4), list(50));
-        cache.put_ahead(key(5), list(1));
-        assert!(cache.get(key(4)).is_some());
-        assert!(cache.get(key(5)).is_none());
     }
 }

@@ -74,7 +74,7 @@ impl Mount {
         let ended = unmounter.ended.clone();
         let failed = |error| MountError::io("serve", &path, error);
         let reads = Reads::new(tree.clone(), pushes).map_err(failed)?;
-        let opener = reads.opener().map_err(failed)?;
+        let opener = reads.opener();
         let filesystem = TreeFilesystem::new(tree.clone(), reads, pruner, company, ended);
         let mut config = Config::default();
         config.n_threads = Some(threads);

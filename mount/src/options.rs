@@ -66,7 +66,7 @@ impl Default for MountOptions {
             fs_name: "nono".to_owned(),
             list_sha256: false,
             changing_ttl: Duration::from_millis(500),
-            cached_entries: 64 * 1024,
+            cached_entries: 32 * 1024,
             max_nodes: 1_000_000,
             cached_contents: 128,
             push_siblings: true,

@@ -16,12 +16,9 @@ use parking_lot::Mutex;
 use crate::contents::{Contents, Found, INLINE_OPEN_BYTES};
 use crate::lists::List;
 use crate::nodes::{Order, Push};
-use crate::prefetch::{Asker, PushQueue, Walkers};
+use crate::prefetch::{PushQueue, Walker, Walkers};
 use crate::source::{Content, Kind, Node, TreeSource};
 use crate::tree::Tree;
-
-/// Large files that wait to be opened before they are read.
-const OPENED_AHEAD: usize = 128;
 
 /// A READ to answer.
 pub(crate) struct Read {
@@ -54,31 +51,14 @@ impl<S: TreeSource> Reads<S> {
         Ok(Self { files, pushes, walkers: Mutex::default() })
     }
 
-    /// Has large files opened before they are read, one after the other, by a thread of its own. Whoever asks
-    /// for one that waits its turn does not wait with it.
-    ///
-    /// # Errors
-    /// The thread could not be started.
-    pub(crate) fn opener(&self) -> io::Result<impl Fn(&S::Content, u64) + Send + 'static> {
-        let (sender, waiting) = mpsc::sync_channel::<(S::Content, u64)>(OPENED_AHEAD);
+    /// Opens large files before they are read.
+    pub(crate) fn opener(&self) -> impl Fn(&S::Content, u64) + Send + 'static {
         let files = self.files.clone();
-        let open_each = move || {
-            for (key, file_bytes) in waiting {
-                if files.contents.begin(&key) {
-                    // A source that panics at this file may open the next.
-                    let open = AssertUnwindSafe(|| files.open_large(&key, file_bytes));
-                    let _ = catch_unwind(open);
-                }
+        move |key, file_bytes| {
+            if file_bytes > INLINE_OPEN_BYTES && files.contents.begin(key) {
+                files.open_large(key, file_bytes);
             }
-        };
-        std::thread::Builder::new().name("nono-ahead".to_owned()).spawn(open_each)?;
-        let files = self.files.clone();
-        Ok(move |key: &S::Content, file_bytes| {
-            if file_bytes > INLINE_OPEN_BYTES && !files.contents.is_begun(key) {
-                // When too many wait, who reads it has it opened.
-                let _ = sender.try_send((key.clone(), file_bytes));
-            }
-        })
+        }
     }
 
     /// No more pushes.
@@ -92,17 +72,16 @@ impl<S: TreeSource> Reads<S> {
         if !tree.options.push_siblings || list.entries.is_empty() {
             return;
         }
-        let Some(last) = self.walkers.lock().order_of(process) else { return };
-        let order = Order::expected(last, list.entries.len());
+        let Some(walker) = self.walkers.lock().walker(process) else { return };
+        let order = Order::expected(walker.order, list.entries.len());
         let push = tree.nodes.lock().push_after_list(directory, order);
         if let Some(push) = push {
-            let asker = self.walkers.lock().asker(process);
-            self.push(push, asker);
+            self.push(push, Some(walker));
         }
     }
 
-    fn push(&self, push: Push, asker: Asker) {
-        if !self.pushes.push(push, asker) {
+    fn push(&self, push: Push, walker: Option<Walker>) {
+        if !self.pushes.push(push, walker) {
             self.files.tree.nodes.lock().push_ended(&push, Some(push.stretch.start));
         }
     }
@@ -135,10 +114,10 @@ impl<S: TreeSource> Reads<S> {
         if is_long {
             walkers.note_long_file(process);
         }
-        let asker = walkers.asker(process);
+        let walker = walkers.walker(process);
         drop(walkers);
         if let Some(push) = push {
-            self.push(push, asker);
+            self.push(push, walker);
         }
     }
 }

@@ -7,8 +7,8 @@
 //! - The source verifies before it hands bytes out; what does not verify is not pushed, and the READ
 //!   that follows reports the error.
 //! - A thread of its own pushes, because the kernel holds a page until a READ on it is answered.
-//! - Only for a process that walks a tree and has read such files, and up to [`MOST_OPENED_BYTES`]
-//!   each time, long files are opened, which is to hash them, by another thread.
+//! - Files that are too long to be pushed are opened, which is to hash them, for a process that
+//!   walks a tree and has read such files. Another thread does it ([`wishes`]).
 //! - Nobody waits for a push. The queue is short and drops what does not fit.
 //!
 //! For a walker, a push begins with the answer that ends the list of a directory. Contents that come
@@ -24,15 +24,18 @@
 mod ahead;
 mod queue;
 mod walkers;
+mod wishes;
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use rustix::io::Errno;
 
 use self::ahead::Ahead;
-use self::queue::Job;
-pub(crate) use self::queue::{Asker, Jobs, PushQueue};
-pub(crate) use self::walkers::Walkers;
+use self::queue::{Job, Meanwhile};
+pub(crate) use self::queue::{Jobs, PushQueue};
+pub(crate) use self::walkers::{Walker, Walkers};
+use self::wishes::Wishes;
 use crate::nodes::{Order, Push, Stretch, probable_number};
 use crate::notify::Notifications;
 use crate::source::{Entry, Kind, TreeSource};
@@ -40,50 +43,74 @@ use crate::tree::Tree;
 
 /// Files between a reader and what is pushed next.
 const LEAD: usize = 3;
-/// Bytes of large files that are opened for one push. That is to read and hash them all.
-const MOST_OPENED_BYTES: u64 = 128 * 1024 * 1024;
 
-/// The thread that pushes, until the queue is closed. `open` opens a file that is too large to be pushed,
-/// and keeps it open.
+/// The threads that push and hash, until the queue is closed. `open` opens a file that is too long to be
+/// pushed, and keeps it open.
+///
+/// # Errors
+/// A thread could not be started.
 pub(crate) fn spawn<S: TreeSource>(
     tree: &Arc<Tree<S>>,
     jobs: Jobs,
     notifications: Arc<Notifications>,
     open: impl Fn(&S::Content, u64) + Send + 'static,
 ) -> std::io::Result<()> {
+    let wishes = Arc::new(Wishes::new());
+    let wished = wishes.clone();
     let tree = tree.clone();
-    let run = move || {
-        let buffer = Vec::new();
-        let notifications = &*notifications;
-        let ahead = Ahead::new();
-        let mut pusher = Pusher { tree: &tree, notifications, open: &open, buffer, ahead };
-        while let Some(job) = jobs.next(|| pusher.ahead.step(&tree, &open)) {
+    let push = move || {
+        let (buffer, ahead) = (Vec::new(), Ahead::default());
+        let mut pusher =
+            Pusher { tree: &tree, notifications: &notifications, wishes: &wishes, buffer, ahead };
+        while let Some(job) = jobs.next(&mut pusher) {
             pusher.push(&job);
             jobs.finish(&job);
         }
+        wishes.close();
     };
-    std::thread::Builder::new().name("nono-push".to_owned()).spawn(run)?;
+    let hash = move || {
+        while let Some((content, size)) = wished.next() {
+            // A source that panics at one file may open the next.
+            let _ = catch_unwind(AssertUnwindSafe(|| open(&content, size)));
+        }
+    };
+    std::thread::Builder::new().name("nono-push".to_owned()).spawn(push)?;
+    std::thread::Builder::new().name("nono-hash".to_owned()).spawn(hash)?;
     Ok(())
 }
 
 struct Pusher<'a, S: TreeSource> {
     tree: &'a Tree<S>,
     notifications: &'a Notifications,
-    open: &'a dyn Fn(&S::Content, u64),
+    wishes: &'a Wishes<S::Content>,
     buffer: Vec<u8>,
     ahead: Ahead<S>,
 }
 
+impl<S: TreeSource> Meanwhile for Pusher<'_, S> {
+    fn work(&mut self) -> bool {
+        let work = AssertUnwindSafe(|| self.ahead.step(self.tree, self.wishes));
+        catch_unwind(work).unwrap_or_else(|_| {
+            self.ahead.end();
+            false
+        })
+    }
+
+    fn end(&mut self) {
+        self.ahead.end();
+    }
+}
+
 impl<S: TreeSource> Pusher<'_, S> {
     fn push(&mut self, job: &Job) {
-        let end = self.push_files(job);
+        if job.walker.is_some() {
+            self.wishes.begin();
+        }
+        // Where the source panics, readers get the error.
+        let end = catch_unwind(AssertUnwindSafe(|| self.push_files(job))).unwrap_or(None);
         self.tree.nodes.lock().push_ended(&job.push, end);
-        match job.asker {
-            Asker::Reader => self.ahead.end(),
-            asker => {
-                let Push { directory, stretch, .. } = job.push;
-                self.ahead.begin(self.tree, directory, stretch.order, asker.reads_long_files());
-            }
+        if let Some(walker) = job.walker {
+            self.ahead.begin(self.tree, job.push.directory, walker);
         }
     }
 
@@ -91,38 +118,39 @@ impl<S: TreeSource> Pusher<'_, S> {
     fn push_files(&mut self, job: &Job) -> Option<u64> {
         let Push { directory, stretch, again } = job.push;
         let Some(list) = self.tree.siblings(directory) else { return Some(stretch.start) };
-        let entries = in_order(&list.entries, stretch);
-        let mut push_bytes = self.tree.options.push_batch_bytes;
-        let mut open_bytes = MOST_OPENED_BYTES;
+        let entries = in_order(&list.entries, stretch, |_| true);
+        let reads_long_files = job.walker.is_some_and(|walker| walker.reads_long_files);
+        let mut left = self.tree.options.push_batch_bytes;
+        let mut is_begun = false;
         let mut next = 0;
         while let Some((position, _)) = entries.get(next) {
             let Some(reached) = job.reached() else { return Some(*position) };
             next = next.max(ahead_of(&entries, reached));
             let Some((position, index)) = entries.get(next) else { break };
-            let entry = &list.entries[*index];
+            let node = &list.entries[*index].node;
             next += 1;
-            let Kind::File { size, ref content } = entry.node.kind else { continue };
-            let is_pushed = size <= self.tree.options.push_file_bytes;
-            let left = match size {
-                0 => continue,
-                _ if is_pushed => &mut push_bytes,
-                ..=MOST_OPENED_BYTES if job.asker.reads_long_files() => &mut open_bytes,
-                _ => continue,
+            let (Kind::File { size: size @ 1.., content }, Some(state)) = (&node.kind, node.state)
+            else {
+                continue;
             };
-            *left = match left.checked_sub(size) {
+            if *size > self.tree.options.push_file_bytes {
+                if reads_long_files && !self.tree.nodes.lock().is_loaded(state) {
+                    self.wishes.add(content.clone(), *size);
+                }
+                continue;
+            }
+            left = match left.checked_sub(*size) {
                 Some(left) => left,
                 None => return Some(*position),
             };
-            let Some(state) = entry.node.state else { continue };
             let Some(id) = self.tree.nodes.lock().pin(state, again) else { continue };
-            let pushed =
-                if is_pushed { self.push_file(job, id, content, size) } else { Pushed::No };
-            if !is_pushed {
-                (self.open)(content, size);
-            }
+            let pushed = self.push_file(job, id, content, *size);
             self.tree.nodes.lock().unpin(id, pushed == Pushed::Yes);
-            if pushed == Pushed::Unnamed {
-                return Some(*position);
+            match pushed {
+                Pushed::Yes => is_begun = true,
+                // The answer with the names is late, so all of this is for later.
+                Pushed::Unnamed if !is_begun => return Some(stretch.start),
+                Pushed::Unnamed | Pushed::No => {}
             }
         }
         let is_cut = entries.len() == stretch.length as usize;
@@ -135,17 +163,14 @@ impl<S: TreeSource> Pusher<'_, S> {
             // The reader that comes for this file will report the error, once.
             self.tree.source.open(content, size).ok()
         });
-        let Some(file) = file else { return Pushed::No };
-        let Ok(size_in_memory) = usize::try_from(size) else { return Pushed::No };
+        let (Some(file), Ok(size)) = (file, usize::try_from(size)) else { return Pushed::No };
         if let Some(bytes) = file.in_memory() {
-            return bytes
-                .get(..size_in_memory)
-                .map_or(Pushed::No, |bytes| self.store(job, id, bytes));
+            return bytes.get(..size).map_or(Pushed::No, |bytes| self.store(job, id, bytes));
         }
-        if self.buffer.len() < size_in_memory {
-            self.buffer.resize(size_in_memory, 0);
+        if self.buffer.len() < size {
+            self.buffer.resize(size, 0);
         }
-        let bytes = &mut self.buffer[..size_in_memory];
+        let bytes = &mut self.buffer[..size];
         let mut filled = 0;
         while filled < bytes.len() {
             match file.read_at(&mut bytes[filled..], filled as u64) {
@@ -153,7 +178,7 @@ impl<S: TreeSource> Pusher<'_, S> {
                 Ok(count) => filled += count,
             }
         }
-        self.store(job, id, &self.buffer[..size_in_memory])
+        self.store(job, id, &self.buffer[..size])
     }
 
     fn store(&self, job: &Job, id: u64, bytes: &[u8]) -> Pushed {
@@ -175,7 +200,7 @@ impl<S: TreeSource> Pusher<'_, S> {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Pushed {
     Yes,
-    /// They cannot be had.
+    /// They cannot be had, or the kernel does not want them.
     No,
     /// The kernel did not get the name of the file in time, or has forgotten it.
     Unnamed,
@@ -190,20 +215,24 @@ fn ahead_of<T>(entries: &[(u64, T)], reached: u64) -> usize {
     }
 }
 
-/// The entries of a stretch of a list: their positions in its order, and their indices in the list.
-fn in_order<S: TreeSource>(entries: &[Entry<S>], stretch: Stretch) -> Vec<(u64, usize)> {
+/// Those entries of a stretch of a list that are wanted, in its order: their positions, and their indices in the
+/// list. As many as it is long.
+fn in_order<S: TreeSource>(
+    entries: &[Entry<S>],
+    stretch: Stretch,
+    is_wanted: impl Fn(&Entry<S>) -> bool,
+) -> Vec<(u64, usize)> {
     let Stretch { order, start, length } = stretch;
     let length = length as usize;
+    let wanted = entries.iter().enumerate().filter(|(_, entry)| is_wanted(entry));
     match order {
         Order::Listed => {
-            let start = usize::try_from(start).unwrap_or(usize::MAX).min(entries.len());
-            let end = start.saturating_add(length).min(entries.len());
-            (start..end).map(|index| (index as u64, index)).collect()
+            let positions = wanted.map(|(index, _)| (index as u64, index));
+            positions.skip_while(|(position, _)| *position < start).take(length).collect()
         }
         Order::Numbered => {
             let number = |entry: &Entry<S>| entry.node.state.map(probable_number);
-            let numbered = entries.iter().enumerate();
-            let numbered = numbered.filter_map(|(index, entry)| Some((number(entry)?, index)));
+            let numbered = wanted.filter_map(|(index, entry)| Some((number(entry)?, index)));
             let mut numbered: Vec<_> = numbered.filter(|(number, _)| *number >= start).collect();
             if numbered.len() > length {
                 numbered.select_nth_unstable(length);
