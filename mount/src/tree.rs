@@ -236,6 +236,12 @@ impl<S: TreeSource> Tree<S> {
         self.list(directory, &key, list_key).ok()
     }
 
+    /// As [`siblings`](Self::siblings), if that list is kept: nothing is read.
+    pub(crate) fn kept_siblings(&self, directory: u64) -> Option<Arc<List<S>>> {
+        let (key, list_key) = self.directory(directory).ok()?;
+        self.lists.lock().get(list_key).filter(|_| !self.is_changing(&key))
+    }
+
     /// The list of an immutable directory that the kernel may not know yet, if it has at most so many
     /// entries. Whoever lists it will report an error.
     pub(crate) fn list_ahead(&self, node: &Node<S>, most: usize) -> Option<Arc<List<S>>> {

@@ -86,7 +86,7 @@ impl<S: TreeSource> Ahead<S> {
             entries: MOST_ENTRIES,
         };
         let mut walk = Walk { walker, levels: Vec::new(), top: directory, left };
-        self.walk = tree.siblings(directory).and_then(|list| {
+        self.walk = tree.kept_siblings(directory).and_then(|list| {
             walk.enter_listed(list, 0)?;
             Some(walk)
         });
@@ -135,9 +135,8 @@ impl<S: TreeSource> Ahead<S> {
             // What the kernel has it does not ask for.
             Kind::File { size: 1.., .. } if tree.nodes.lock().is_loaded(state) => {}
             Kind::File { size, ref content } if size > tree.options.push_file_bytes => {
-                if walk.walker.reads_long_files {
-                    wishes.add(content.clone(), size);
-                }
+                let is_wished = walk.walker.reads_long_files;
+                is_wished.then(|| wishes.add(content.clone(), size));
             }
             Kind::File { size: size @ 1.., ref content } => {
                 walk.left.bytes = walk.left.bytes.checked_sub(size)?;
@@ -189,7 +188,8 @@ impl<S: TreeSource> Walk<S> {
         if parent == self.top {
             return None;
         }
-        let list = tree.siblings(parent)?;
+        // Not read again, for each of its directories, where it is too long to be kept.
+        let list = tree.kept_siblings(parent)?;
         let order = Order::expected(self.walker.order, list.entries.len());
         self.top = parent;
         self.enter_listed(list, spot.position(order) + 1)
@@ -229,7 +229,7 @@ mod tests {
         Tree::new(Shelves::new(lists), MountOptions::default())
     }
 
-    /// The kernel learns of an entry of a directory.
+    /// The kernel learns of an entry of a directory, which is listed for that.
     fn name(tree: &Tree<Shelves>, parent: u64, index: u32) -> u64 {
         let list = tree.siblings(parent).unwrap();
         let entry = &list.entries[index as usize];
@@ -246,6 +246,8 @@ mod tests {
     ) -> (Vec<u32>, Vec<u32>) {
         let wishes = Wishes::new();
         wishes.begin();
+        // As a push does before.
+        tree.siblings(directory).unwrap();
         ahead.begin(tree, directory, Walker { order: Order::Listed, reads_long_files });
         while ahead.step(tree, &wishes) {}
         assert!(!ahead.step(tree, &wishes));
