@@ -27,8 +27,6 @@ mod options;
 mod prefetch;
 mod prune;
 mod reads;
-#[cfg(test)]
-mod shelves;
 mod source;
 mod sys;
 mod tree;

@@ -266,33 +266,23 @@ impl<S: TreeSource> Nodes<S> {
         true
     }
 
-    /// The id of a file that the kernel knows.
-    fn file_with(&self, state: StateId) -> Option<u64> {
-        let mut number = first_number(state);
-        loop {
-            let record = self.records.get(&number)?;
-            if record.node.state == Some(state) && !record.is_directory() {
-                return Some(number);
-            }
-            number = next_number(number);
-        }
-    }
-
-    /// Whether the kernel has the contents of this file.
-    pub(crate) fn is_loaded(&self, state: StateId) -> bool {
-        self.file_with(state).is_some_and(|id| self.records.get(&id).is_some_and(|it| it.loaded))
-    }
-
     /// Keeps a file that the kernel knows until [`unpin`](Self::unpin) and returns its id. Unless
     /// `again`, only a file whose contents the kernel does not have.
     pub(crate) fn pin(&mut self, state: StateId, again: bool) -> Option<u64> {
-        let id = self.file_with(state)?;
-        let record = self.records.get_mut(&id)?;
-        if record.loaded && !again {
-            return None;
+        let mut number = first_number(state);
+        loop {
+            match self.records.get_mut(&number) {
+                Some(record) if record.node.state == Some(state) && !record.is_directory() => {
+                    if record.loaded && !again {
+                        return None;
+                    }
+                    record.pins += 1;
+                    return Some(number);
+                }
+                Some(_) => number = next_number(number),
+                None => return None,
+            }
         }
-        record.pins += 1;
-        Some(id)
     }
 
     /// Undoes [`pin`](Self::pin); `loaded` says that the kernel has the contents now.

@@ -45,7 +45,7 @@ pub struct MountOptions {
     /// 220 bytes here, and five times that in the kernel.
     pub max_nodes: usize,
     /// Large files kept open (and verified) between requests. With fewer than those that are opened ahead of a
-    /// walking process (128 MiB of them, from 1 MiB on), some are opened twice.
+    /// walking process (64 MiB of them, from 1 MiB on), some are opened twice.
     pub cached_contents: usize,
     /// Push siblings of a file that is read to the kernel before they are asked for, and for a process that
     /// walks a tree, open longer ones.
@@ -68,7 +68,7 @@ impl Default for MountOptions {
             changing_ttl: Duration::from_millis(500),
             cached_entries: 32 * 1024,
             max_nodes: 1_000_000,
-            cached_contents: 128,
+            cached_contents: 64,
             push_siblings: true,
             push_file_bytes: 1024 * 1024,
             push_batch_bytes: 16 * 1024 * 1024,

@@ -16,7 +16,7 @@ use parking_lot::Mutex;
 use crate::contents::{Contents, Found, INLINE_OPEN_BYTES};
 use crate::lists::List;
 use crate::nodes::{Order, Push};
-use crate::prefetch::{PushQueue, Walker, Walkers};
+use crate::prefetch::{PushQueue, Walkers};
 use crate::source::{Content, Kind, Node, TreeSource};
 use crate::tree::Tree;
 
@@ -52,11 +52,11 @@ impl<S: TreeSource> Reads<S> {
     }
 
     /// Opens large files before they are read.
-    pub(crate) fn opener(&self) -> impl Fn(&S::Content, u64) + Send + 'static {
+    pub(crate) fn opener(&self) -> impl Fn(u64, &S::Content, u64) + Send + 'static {
         let files = self.files.clone();
-        move |key, file_bytes| {
+        move |id, key, file_bytes| {
             if file_bytes > INLINE_OPEN_BYTES && files.contents.begin(key) {
-                files.open_large(key, file_bytes);
+                files.open_large(id, key, file_bytes);
             }
         }
     }
@@ -72,16 +72,17 @@ impl<S: TreeSource> Reads<S> {
         if !tree.options.push_siblings || list.entries.is_empty() {
             return;
         }
-        let Some(walker) = self.walkers.lock().walker(process) else { return };
-        let order = Order::expected(walker.order, list.entries.len());
+        let Some(last) = self.walkers.lock().order_of(process) else { return };
+        let order = Order::expected(last, list.entries.len());
         let push = tree.nodes.lock().push_after_list(directory, order);
         if let Some(push) = push {
-            self.push(push, Some(walker));
+            let opens = self.walkers.lock().reads_long_files(process);
+            self.push(push, opens);
         }
     }
 
-    fn push(&self, push: Push, walker: Option<Walker>) {
-        if !self.pushes.push(push, walker) {
+    fn push(&self, push: Push, opens: bool) {
+        if !self.pushes.push(push, opens) {
             self.files.tree.nodes.lock().push_ended(&push, Some(push.stretch.start));
         }
     }
@@ -114,10 +115,10 @@ impl<S: TreeSource> Reads<S> {
         if is_long {
             walkers.note_long_file(process);
         }
-        let walker = walkers.walker(process);
+        let opens = walkers.reads_long_files(process);
         drop(walkers);
         if let Some(push) = push {
-            self.push(push, walker);
+            self.push(push, opens);
         }
     }
 }
@@ -192,35 +193,32 @@ impl<S: TreeSource> Files<S> {
     }
 
     fn answer_large(self: &Arc<Self>, key: S::Content, file_bytes: u64, read: Read) {
+        let id = read.id;
         match self.contents.open_or_queue(&key, read) {
             Found::Open(content, read) => self.reply(&*content, read),
             Found::Queued => {}
             Found::Missing => {
                 let files = self.clone();
-                self.openings.run(move || files.open_large(&key, file_bytes));
+                self.openings.run(move || files.open_large(id, &key, file_bytes));
             }
         }
     }
 
-    /// Opens a large file and answers the reads that waited for it. An error that nobody waits for is not told.
-    fn open_large(&self, key: &S::Content, file_bytes: u64) {
-        self.tree.counters.opened.one();
+    /// Opens a large file and answers the reads that waited for it.
+    fn open_large(&self, id: u64, key: &S::Content, file_bytes: u64) {
         // Whoever waits gets an answer even when the source panics.
-        let opened = catch_unwind(AssertUnwindSafe(|| self.tree.source.open(key, file_bytes)));
-        let content = opened.as_ref().ok().and_then(|opened| opened.as_ref().ok());
-        let mut errno = None;
-        for read in self.contents.opened(key, content) {
+        let opened = catch_unwind(AssertUnwindSafe(|| self.tree.open(id, key, file_bytes)));
+        let (opened, panicked) = match opened {
+            Ok(opened) => (opened, None),
+            Err(panicked) => (Err(Errno::EIO), Some(panicked)),
+        };
+        for read in self.contents.opened(key, opened.as_ref().ok()) {
             match &opened {
-                Ok(Ok(content)) => self.reply(&**content, read),
-                Ok(Err(error)) => {
-                    let errno =
-                        errno.get_or_insert_with(|| self.tree.failed("open", read.id, error));
-                    read.reply.error(*errno);
-                }
-                Err(_) => read.reply.error(Errno::EIO),
+                Ok(content) => self.reply(&**content, read),
+                Err(errno) => read.reply.error(*errno),
             }
         }
-        if let Err(panicked) = opened {
+        if let Some(panicked) = panicked {
             resume_unwind(panicked);
         }
     }

@@ -152,7 +152,7 @@ impl<S: TreeSource> Tree<S> {
             }
         };
         let node = self.current(id)?;
-        let list = self.list_anew(id, &changing)?;
+        let list = self.list_changing(id, &changing)?;
         let fingerprint = fingerprint(&list);
         let mut nodes = self.nodes.lock();
         let version = nodes.changing_list(id).map_or(0, |list| list.observe(fingerprint));
@@ -187,7 +187,7 @@ impl<S: TreeSource> Tree<S> {
         let list = match cached {
             Some(list) => list,
             None if changing => {
-                let list = self.list_anew(id, &key)?;
+                let list = self.list_changing(id, &key)?;
                 self.lists.lock().put(list_key, list.clone());
                 list
             }
@@ -206,13 +206,10 @@ impl<S: TreeSource> Tree<S> {
         Ok(Listed { list, cookies, number, parent_number })
     }
 
-    fn list_anew(&self, id: u64, key: &S::Directory) -> Result<Arc<List<S>>, Errno> {
-        self.read_list(key).map_err(|e| self.failed("list", id, &e))
-    }
-
-    fn read_list(&self, key: &S::Directory) -> io::Result<Arc<List<S>>> {
+    fn list_changing(&self, id: u64, key: &S::Directory) -> Result<Arc<List<S>>, Errno> {
         self.counters.listed.one();
-        let list = List::new(self.source.list(key)?);
+        let entries = self.source.list(key).map_err(|e| self.failed("list", id, &e))?;
+        let list = List::new(entries);
         self.labels.note(&list);
         Ok(Arc::new(list))
     }
@@ -222,7 +219,7 @@ impl<S: TreeSource> Tree<S> {
         if let Some(list) = self.lists.lock().get(list_key) {
             return Ok(list);
         }
-        let list = self.list_anew(id, key)?;
+        let list = self.list_changing(id, key)?;
         self.lists.lock().put(list_key, list.clone());
         Ok(list)
     }
@@ -234,29 +231,6 @@ impl<S: TreeSource> Tree<S> {
             return None;
         }
         self.list(directory, &key, list_key).ok()
-    }
-
-    /// As [`siblings`](Self::siblings), if that list is kept: nothing is read.
-    pub(crate) fn kept_siblings(&self, directory: u64) -> Option<Arc<List<S>>> {
-        let (key, list_key) = self.directory(directory).ok()?;
-        self.lists.lock().get(list_key).filter(|_| !self.is_changing(&key))
-    }
-
-    /// The list of an immutable directory that the kernel may not know yet, if it has at most so many
-    /// entries. Whoever lists it will report an error.
-    pub(crate) fn list_ahead(&self, node: &Node<S>, most: usize) -> Option<Arc<List<S>>> {
-        let Kind::Directory(key) = &node.kind else { return None };
-        let list_key = ListKey::State(node.state.filter(|_| !self.is_changing(key))?);
-        let cached = self.lists.lock().get(list_key);
-        let list = match cached {
-            Some(list) => list,
-            None => self.read_list(key).ok()?,
-        };
-        if list.entries.len() > most {
-            return None;
-        }
-        self.lists.lock().put(list_key, list.clone());
-        Some(list)
     }
 
     /// The contents of a file node: their key and length.
