@@ -2,7 +2,8 @@
 //!
 //! Layouts and numbers are those of `linux/fuse.h`, in the machine's byte order. fuser does not know
 //! `FUSE_NOTIFY_PRUNE`, and hides whether the kernel knew the node of a `FUSE_NOTIFY_STORE`: contents that
-//! come before the name of their file are lost, and whoever sends them has to know.
+//! come before the name of their file are lost, and whoever sends them has to know. What the kernel does not
+//! know needs no invalidating, so that is left to fuser.
 
 use std::io::IoSlice;
 use std::os::fd::OwnedFd;

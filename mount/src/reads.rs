@@ -72,11 +72,14 @@ impl<S: TreeSource> Reads<S> {
         if !tree.options.push_siblings || list.entries.is_empty() {
             return;
         }
-        let Some(last) = self.walkers.lock().order_of(process) else { return };
+        let (last, opens) = {
+            let walkers = self.walkers.lock();
+            let Some(last) = walkers.order_of(process) else { return };
+            (last, walkers.reads_long_files(process))
+        };
         let order = Order::expected(last, list.entries.len());
         let push = tree.nodes.lock().push_after_list(directory, order);
         if let Some(push) = push {
-            let opens = self.walkers.lock().reads_long_files(process);
             self.push(push, opens);
         }
     }

@@ -104,11 +104,12 @@ impl<S: TreeSource> Pusher<'_, S> {
             };
             let Some(state) = entry.node.state else { continue };
             let Some(id) = self.tree.nodes.lock().pin(state, again) else { continue };
-            let pushed =
-                if is_pushed { self.push_file(job, id, content, size) } else { Pushed::No };
-            if !is_pushed {
+            let pushed = if is_pushed {
+                self.push_file(job, id, content, size)
+            } else {
                 (self.open)(id, content, size);
-            }
+                Pushed::No
+            };
             self.tree.nodes.lock().unpin(id, pushed == Pushed::Yes);
             match pushed {
                 Pushed::Yes => is_begun = true,
