@@ -36,6 +36,9 @@ use crate::xattrs;
 
 /// READs from this size on are better copied beside the program, on another processor.
 const LONG_READ_BYTES: u32 = 128 * 1024;
+/// The most that the kernel may send in one WRITE, of which a read-only mount gets none. It is room that each read
+/// from the connection must have.
+pub(crate) const MAX_WRITE_BYTES: u32 = 1024 * 1024;
 
 /// What fuser calls.
 pub(crate) struct TreeFilesystem<S: TreeSource> {
@@ -111,7 +114,7 @@ impl<S: TreeSource> Filesystem for TreeFilesystem<S> {
         };
         // The kernel's own limits apply where these are larger.
         let _ = config.set_max_background(64);
-        let _ = config.set_max_write(1024 * 1024);
+        let _ = config.set_max_write(MAX_WRITE_BYTES);
         Ok(())
     }
 

@@ -14,10 +14,12 @@
 mod attach;
 mod attributes;
 mod company;
+mod contained;
 mod contents;
 mod counters;
 mod error;
 mod filesystem;
+mod guard;
 mod listing;
 mod lists;
 mod mount;
@@ -35,6 +37,7 @@ mod xattrs;
 pub use attach::Unmounted;
 pub use counters::Counts;
 pub use error::MountError;
+pub use guard::{NotWatched, Watched, stand_guard};
 pub use mount::{Mount, Unmounter, unmount};
 pub use options::{MountOptions, Owner};
 pub use source::{

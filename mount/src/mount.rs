@@ -7,7 +7,9 @@
 //! the numbers in that table again, so a session that has ended does not even look.
 
 use std::fmt;
+use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
+use std::process::{Child, Command};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -18,6 +20,7 @@ use crate::company::Company;
 use crate::counters::{Counters, Counts};
 use crate::error::MountError;
 use crate::filesystem::TreeFilesystem;
+use crate::guard::Watched;
 use crate::notify::Notifications;
 use crate::options::MountOptions;
 use crate::prefetch::{self, PushQueue};
@@ -33,6 +36,7 @@ pub struct Mount {
     unmounter: Unmounter,
     served: Arc<dyn Served>,
     notifier: Notifier,
+    notifications: Arc<Notifications>,
 }
 
 impl Mount {
@@ -88,10 +92,10 @@ impl Mount {
         if tree.options.push_siblings {
             prefetch::spawn(&tree, queue, notifications.clone(), opener).map_err(failed)?;
         }
-        prune::spawn(&tree, wakes, notifications).map_err(failed)?;
+        prune::spawn(&tree, wakes, notifications.clone()).map_err(failed)?;
         let session = session.spawn().map_err(failed)?;
         guard.disarm();
-        Ok(Self { session: Some(session), unmounter, served: tree, notifier })
+        Ok(Self { session: Some(session), unmounter, served: tree, notifier, notifications })
     }
 
     /// Where it is mounted, without links.
@@ -116,6 +120,20 @@ impl Mount {
     /// The mount is still there, and the error says why.
     pub fn unmount(&self) -> Result<Unmounted, MountError> {
         self.unmounter.unmount()
+    }
+
+    /// Starts a [guard](crate::stand_guard) that watches the calling thread, which should live as long as the mount.
+    /// `command` gets the connection as its standard input, and what to watch as one more argument.
+    ///
+    /// Without a guard, a process that is killed while it hands a file to a program that reads it may never end, nor
+    /// the program.
+    ///
+    /// # Errors
+    /// The guard cannot be started.
+    pub fn start_guard(&self, mut command: Command) -> std::io::Result<Child> {
+        let connection = self.notifications.as_fd().try_clone_to_owned()?;
+        command.arg(Watched::this_thread().to_string()).stdin(connection);
+        command.spawn()
     }
 
     /// Waits until the mount has ended: it was unmounted and its last user is gone.

@@ -1,4 +1,5 @@
-//! Messages that the kernel did not ask for: contents it may keep, nodes it should forget.
+//! Messages that the kernel did not ask for: contents it may keep, nodes it should forget, requests it should
+//! hand out again.
 //!
 //! Layouts and numbers are those of `linux/fuse.h`, in the machine's byte order. fuser does not know
 //! `FUSE_NOTIFY_PRUNE`, and hides whether the kernel knew the node of a `FUSE_NOTIFY_STORE`: contents that
@@ -6,16 +7,19 @@
 //! know needs no invalidating, so that is left to fuser.
 
 use std::io::IoSlice;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::io::Errno;
 
 const STORE: i32 = 4;
+const RESEND: i32 = 7;
 const PRUNE: i32 = 9;
 /// Sizes of `fuse_out_header`, `fuse_notify_store_out` and `fuse_notify_prune_out`.
-const HEADER_BYTES: usize = 16;
+pub(crate) const HEADER_BYTES: usize = 16;
 const STORE_BYTES: usize = 24;
 const PRUNE_BYTES: usize = 16;
+/// In the place of the number of a request.
+const NOTIFICATION: u64 = 0;
 
 /// A connection to the kernel to which such messages are written.
 pub(crate) struct Notifications(OwnedFd);
@@ -33,7 +37,7 @@ impl Notifications {
         let size = u32::try_from(contents.len()).map_err(|_| Errno::FBIG)?;
         let mut head = [0; HEADER_BYTES + STORE_BYTES];
         let (header, store) = head.split_at_mut(HEADER_BYTES);
-        header.copy_from_slice(&out_header(STORE, STORE_BYTES + contents.len())?);
+        header.copy_from_slice(&out_header(STORE, NOTIFICATION, STORE_BYTES + contents.len())?);
         // The offset is 0, so is the padding.
         store[..8].copy_from_slice(&id.to_ne_bytes());
         store[16..20].copy_from_slice(&size.to_ne_bytes());
@@ -47,10 +51,18 @@ impl Notifications {
     pub(crate) fn prune(&self, ids: &[u64]) -> Result<(), Errno> {
         let count = u32::try_from(ids.len()).map_err(|_| Errno::INVAL)?;
         let ids: Vec<u8> = ids.iter().flat_map(|id| id.to_ne_bytes()).collect();
-        let header = out_header(PRUNE, PRUNE_BYTES + ids.len())?;
+        let header = out_header(PRUNE, NOTIFICATION, PRUNE_BYTES + ids.len())?;
         let mut prune = [0; PRUNE_BYTES];
         prune[..4].copy_from_slice(&count.to_ne_bytes());
         self.write(&[IoSlice::new(&header), IoSlice::new(&prune), IoSlice::new(&ids)])
+    }
+
+    /// Has the kernel hand out again whatever nobody has answered.
+    ///
+    /// # Errors
+    /// [`Errno::INVAL`]: the kernel is older than Linux 6.9. [`Errno::NOTCONN`]: the connection has ended.
+    pub(crate) fn resend(&self) -> Result<(), Errno> {
+        self.write(&[IoSlice::new(&out_header(RESEND, NOTIFICATION, 0)?)])
     }
 
     /// The kernel takes a message as a whole or not at all.
@@ -59,13 +71,24 @@ impl Notifications {
     }
 }
 
-/// `struct fuse_out_header` before a body of so many bytes.
-fn out_header(code: i32, body_bytes: usize) -> Result<[u8; HEADER_BYTES], Errno> {
+impl AsFd for Notifications {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+/// `struct fuse_out_header` before a body of so many bytes: in an answer with its error and the number of the
+/// request, in a [notification](NOTIFICATION) with its code.
+pub(crate) fn out_header(
+    code: i32,
+    unique: u64,
+    body_bytes: usize,
+) -> Result<[u8; HEADER_BYTES], Errno> {
     let len = u32::try_from(HEADER_BYTES + body_bytes).map_err(|_| Errno::FBIG)?;
-    // The last eight bytes, in a reply the number of its request, are 0: a notification.
     let mut header = [0; HEADER_BYTES];
     header[..4].copy_from_slice(&len.to_ne_bytes());
     header[4..8].copy_from_slice(&code.to_ne_bytes());
+    header[8..].copy_from_slice(&unique.to_ne_bytes());
     Ok(header)
 }
 

@@ -54,6 +54,9 @@ pub struct MountOptions {
     pub push_file_bytes: u64,
     /// Most bytes of one push: for a read, or for a list that a walking process has read.
     pub push_batch_bytes: u64,
+    /// How long a push that begins with the answer to a list waits until the kernel knows the names in it: some 10 µs,
+    /// more when somebody else has the processor of the program that asked. Later it gives up, and a read begins it anew.
+    pub push_patience: Duration,
 }
 
 impl Default for MountOptions {
@@ -72,6 +75,7 @@ impl Default for MountOptions {
             push_siblings: true,
             push_file_bytes: 1024 * 1024,
             push_batch_bytes: 16 * 1024 * 1024,
+            push_patience: Duration::from_micros(200),
         }
     }
 }

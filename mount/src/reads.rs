@@ -7,12 +7,12 @@
 
 use std::cell::RefCell;
 use std::io;
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::{Arc, mpsc};
 
-use fuser::{Errno, ReplyData};
+use fuser::ReplyData;
 use parking_lot::Mutex;
 
+use crate::contained::{ends_early, read_exactly};
 use crate::contents::{Contents, Found, INLINE_OPEN_BYTES};
 use crate::lists::List;
 use crate::nodes::{Order, Push};
@@ -209,20 +209,12 @@ impl<S: TreeSource> Files<S> {
 
     /// Opens a large file and answers the reads that waited for it.
     fn open_large(&self, id: u64, key: &S::Content, file_bytes: u64) {
-        // Whoever waits gets an answer even when the source panics.
-        let opened = catch_unwind(AssertUnwindSafe(|| self.tree.open(id, key, file_bytes)));
-        let (opened, panicked) = match opened {
-            Ok(opened) => (opened, None),
-            Err(panicked) => (Err(Errno::EIO), Some(panicked)),
-        };
+        let opened = self.tree.open(id, key, file_bytes);
         for read in self.contents.opened(key, opened.as_ref().ok()) {
             match &opened {
                 Ok(content) => self.reply(&**content, read),
                 Err(errno) => read.reply.error(*errno),
             }
-        }
-        if let Some(panicked) = panicked {
-            resume_unwind(panicked);
         }
     }
 
@@ -252,26 +244,4 @@ impl<S: TreeSource> Files<S> {
             }
         });
     }
-}
-
-fn read_exactly(content: &dyn Content, buffer: &mut [u8], offset: u64) -> io::Result<()> {
-    let mut filled = 0;
-    while filled < buffer.len() {
-        match content.read_at(&mut buffer[filled..], offset + filled as u64) {
-            Ok(0) => {
-                return Err(ends_early(offset + filled as u64));
-            }
-            Ok(count) => filled += count,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(())
-}
-
-fn ends_early(end: u64) -> io::Error {
-    io::Error::new(
-        io::ErrorKind::UnexpectedEof,
-        format!("the contents end at byte {end}, before their size"),
-    )
 }

@@ -12,6 +12,7 @@ use fuser::{Errno, FileAttr};
 use parking_lot::Mutex;
 
 use crate::attributes::file_attr;
+use crate::contained::Contained;
 use crate::counters::Counters;
 use crate::lists::{List, ListCache, ListKey};
 use crate::nodes::{Acquired, Nodes, Place, ROOT};
@@ -24,7 +25,7 @@ pub(crate) const FOREVER: Duration = Duration::from_secs(10 * 365 * 24 * 60 * 60
 
 /// A source as it is mounted.
 pub(crate) struct Tree<S: TreeSource> {
-    pub(crate) source: S,
+    pub(crate) source: Contained<S>,
     pub(crate) options: MountOptions,
     pub(crate) nodes: Mutex<Nodes<S>>,
     pub(crate) counters: Arc<Counters>,
@@ -56,7 +57,7 @@ impl<S: TreeSource> Tree<S> {
     pub(crate) fn new(source: S, options: MountOptions) -> Self {
         let root = source.root();
         Self {
-            source,
+            source: Contained::new(source),
             nodes: Mutex::new(Nodes::new(root)),
             counters: Arc::default(),
             lists: Mutex::new(ListCache::new(options.cached_entries)),

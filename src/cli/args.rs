@@ -28,13 +28,24 @@ pub(super) struct Arguments {
     pub(super) command: Command,
 }
 
+/// What the program starts itself again for.
+#[derive(Debug, Subcommand)]
+pub(super) enum Helper {
+    /// What `run` starts for the command
+    #[command(name = "__sandbox-exec", hide = true)]
+    SandboxExec(commands::sandbox_exec::SandboxExecArgs),
+    /// What `mount` starts beside itself
+    #[cfg(feature = "mount")]
+    #[command(name = commands::mount_guard::NAME, hide = true)]
+    MountGuard(commands::mount_guard::MountGuardArgs),
+}
+
 #[derive(Debug, Subcommand)]
 pub(super) enum Command {
     /// Run a command, with --rollback recorded so that it can be undone
     Run(commands::run::RunArgs),
-    /// What `run` starts for the command
-    #[command(name = "__sandbox-exec", hide = true)]
-    SandboxExec(commands::sandbox_exec::SandboxExecArgs),
+    #[command(flatten)]
+    Helper(Helper),
     /// Record the current state of some paths
     Snapshot(commands::snapshot::SnapshotArgs),
     /// Show all recorded states as read-only folders

@@ -17,7 +17,7 @@ use crate::path_text::Shown;
 use crate::sys;
 
 /// Marks the process in the background. Only ever set by [`start`].
-const MARK: &str = "NONO_IN_BACKGROUND";
+pub(super) const MARK: &str = "NONO_IN_BACKGROUND";
 /// The log is started anew when it is longer than this, in bytes.
 const MAX_LOG_BYTES: u64 = 1 << 20;
 

@@ -28,7 +28,7 @@ use std::process::ExitCode;
 use clap::Parser;
 use clap::error::ErrorKind;
 
-use args::{Arguments, Command, Rollback};
+use args::{Arguments, Command, Helper, Rollback};
 use context::Context;
 
 use crate::sys;
@@ -66,17 +66,20 @@ fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
 
 fn dispatch(arguments: Arguments, context: &Context) -> Outcome {
     let store = arguments.store;
-    if !matches!(arguments.command, Command::Rollback { command: Rollback::Resume(_) }) {
+    if !matches!(
+        arguments.command,
+        Command::Helper(_) | Command::Rollback { command: Rollback::Resume(_) }
+    ) {
         commands::resume::remind(&store, context);
     }
-    if !matches!(arguments.command, Command::Run(_) | Command::SandboxExec(_)) {
+    if !matches!(arguments.command, Command::Run(_) | Command::Helper(_)) {
         // Packs are open files, and each session that goes is locked until it is gone. A recorded command
         // has the limit that it would have without us.
         sys::raise_descriptor_limit();
     }
     match arguments.command {
         Command::Run(args) => commands::run::run(&args, &store, context),
-        Command::SandboxExec(args) => commands::sandbox_exec::run(&args),
+        Command::Helper(helper) => help(&helper),
         Command::Snapshot(args) => commands::snapshot::run(&args, &store, context),
         #[cfg(feature = "mount")]
         Command::Mount(args) => commands::mount::run(&args, &store, context),
@@ -98,6 +101,14 @@ fn dispatch(arguments: Arguments, context: &Context) -> Outcome {
             Rollback::Verify(args) => commands::verify::run(&args, &store, context),
             Rollback::Cleanup(args) => commands::cleanup::run(&args, &store, context),
         },
+    }
+}
+
+fn help(helper: &Helper) -> Outcome {
+    match helper {
+        Helper::SandboxExec(args) => commands::sandbox_exec::run(args),
+        #[cfg(feature = "mount")]
+        Helper::MountGuard(args) => commands::mount_guard::run(args),
     }
 }
 

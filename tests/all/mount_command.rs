@@ -131,8 +131,8 @@ fn a_mount_is_usable_when_the_prompt_returns_and_gone_after_umount() {
     home.refused(&["umount"], "nothing of nono is mounted");
 }
 
-/// Bytes of its own that the process in the background has in memory.
-fn own_memory(home: &Home) -> u64 {
+/// The process in the background, in `/proc`.
+fn server(home: &Home) -> PathBuf {
     let ours = |process: &Path| {
         let environment = fs::read(process.join("environ")).unwrap_or_default();
         let variables: Vec<_> = environment.split(|byte| *byte == 0).collect();
@@ -140,7 +140,62 @@ fn own_memory(home: &Home) -> u64 {
         variables.contains(&&b"NONO_IN_BACKGROUND=1"[..]) && variables.contains(&home.as_bytes())
     };
     let mut processes = fs::read_dir("/proc").unwrap().map(|process| process.unwrap().path());
-    let process = processes.find(|process| ours(process)).expect("it runs");
+    processes.find(|process| ours(process)).expect("it runs")
+}
+
+/// The process beside it, which ends it when it is killed at the worst moment.
+fn guard(server: &Path) -> Option<PathBuf> {
+    let threads = fs::read_dir(server.join("task")).unwrap();
+    let children =
+        |thread: fs::DirEntry| fs::read_to_string(thread.path().join("children")).unwrap();
+    let children: String = threads.map(|thread| children(thread.unwrap())).collect();
+    let mut children = children.split_whitespace().map(|child| Path::new("/proc").join(child));
+    let called = |child: &Path| fs::read(child.join("cmdline")).unwrap_or_default();
+    children.find(|child| text(&called(child)).contains("\0__mount-guard\0"))
+}
+
+/// Whether nobody but its parent may still know of it.
+fn has_ended(process: &Path) -> bool {
+    fs::read(process.join("cmdline")).unwrap_or_default().is_empty()
+}
+
+/// Whether a process has said what signals of these numbers mean.
+fn catches(process: &Path, signals: &[u32]) -> bool {
+    let status = fs::read_to_string(process.join("status")).unwrap();
+    let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).unwrap();
+    let caught = u64::from_str_radix(caught.trim(), 16).unwrap();
+    signals.iter().all(|signal| caught >> (signal - 1) & 1 == 1)
+}
+
+#[test]
+fn a_mount_has_a_guard_that_ends_with_it_and_not_before() {
+    let Some(home) = Home::new() else { return };
+    let kill = |signal: &str, process: &Path| {
+        let id = process.file_name().unwrap();
+        assert!(Command::new("kill").arg(signal).arg(id).status().unwrap().success());
+    };
+    for end in ["umount", "-TERM", "-KILL"] {
+        home.ok(&["mount"]);
+        let server = server(&home);
+        eventually("it has a guard", || guard(&server).is_some());
+        let guard = guard(&server).unwrap();
+        eventually("it is ready for signals", || catches(&guard, &[1, 2, 15]));
+        for signal in ["-TERM", "-INT", "-HUP"] {
+            kill(signal, &guard);
+        }
+        assert!(!has_ended(&guard) && home.names("snapshots").len() == 2);
+        match end {
+            "umount" => drop(home.ok(&["umount"])),
+            signal => kill(signal, &server),
+        }
+        eventually("both are gone", || has_ended(&server) && has_ended(&guard));
+        assert_eq!(home.mounts().len(), usize::from(end == "-KILL"));
+    }
+}
+
+/// Bytes of its own that the process in the background has in memory.
+fn own_memory(home: &Home) -> u64 {
+    let process = server(home);
     let status = fs::read_to_string(process.join("status")).unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:")).unwrap();
     line.trim_end_matches("kB").trim().parse::<u64>().unwrap() * 1024

@@ -31,6 +31,7 @@ use rustix::io::Errno;
 use self::queue::Job;
 pub(crate) use self::queue::{Jobs, PushQueue};
 pub(crate) use self::walkers::Walkers;
+use crate::contained::read_exactly;
 use crate::nodes::{Order, Push, Stretch, probable_number};
 use crate::notify::Notifications;
 use crate::source::{Entry, Kind, TreeSource};
@@ -136,12 +137,8 @@ impl<S: TreeSource> Pusher<'_, S> {
             self.buffer.resize(size_in_memory, 0);
         }
         let bytes = &mut self.buffer[..size_in_memory];
-        let mut filled = 0;
-        while filled < bytes.len() {
-            match file.read_at(&mut bytes[filled..], filled as u64) {
-                Ok(0) | Err(_) => return Pushed::No,
-                Ok(count) => filled += count,
-            }
+        if read_exactly(&*file, bytes, 0).is_err() {
+            return Pushed::No;
         }
         self.store(job, id, &self.buffer[..size_in_memory])
     }
@@ -150,7 +147,9 @@ impl<S: TreeSource> Pusher<'_, S> {
         loop {
             match self.notifications.store(id, bytes) {
                 Ok(()) => break,
-                Err(Errno::NOENT) if job.is_early() => std::thread::yield_now(),
+                Err(Errno::NOENT) if job.age() < self.tree.options.push_patience => {
+                    std::thread::yield_now();
+                }
                 Err(Errno::NOENT) => return Pushed::Unnamed,
                 Err(_) => return Pushed::No,
             }

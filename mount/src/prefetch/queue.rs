@@ -14,9 +14,6 @@ const QUEUE_LENGTH: usize = 32;
 /// How long the thread looks for the next job before it sleeps. Being woken takes a virtual processor up to
 /// 95 µs, and a walker is back with the next directory after about 200.
 const LINGER: Duration = Duration::from_micros(200);
-/// Until the kernel knows the first nodes that an answer names: some 10 µs, more when somebody else has the
-/// processor of the program that asked.
-const ON_THE_WAY: Duration = Duration::from_micros(200);
 
 /// Files to push or to open.
 pub(super) struct Job {
@@ -36,9 +33,9 @@ impl Job {
         Self { push, opens, made: Instant::now(), reached: AtomicU64::new(0) }
     }
 
-    /// Whether the answer that led to the job may still be on its way to the kernel.
-    pub(super) fn is_early(&self) -> bool {
-        self.made.elapsed() < ON_THE_WAY
+    /// Time since it was made, just before the answer that names its files was sent.
+    pub(super) fn age(&self) -> Duration {
+        self.made.elapsed()
     }
 
     /// Where a reader is: no file before this position is worth a push. `None` when none is at all.

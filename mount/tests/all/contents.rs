@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::{DirEntryExt, FileExt};
 use std::path::PathBuf;
+use std::time::Duration;
 
 use nono_mount::{Counts, MountOptions};
 
@@ -211,7 +212,10 @@ fn what_is_pushed_as_a_list_ends_waits_until_the_kernel_knows_the_files() {
     let files = |dir| first(dir).into_iter().chain((0..count(dir)).map(move |f| file(dir, f)));
     let tree = dir((0..23).map(|number| (format!("d{number:02}"), dir(files(number)))));
     let memory = Memory::with([("0", tree)]);
-    let Some(mounted) = mount_with(&memory, MountOptions::default()) else { return };
+    // So long that it does not matter who else wants the processor.
+    let push_patience = Duration::from_secs(30);
+    let options = MountOptions { push_patience, ..MountOptions::default() };
+    let Some(mounted) = mount_with(&memory, options) else { return };
     for walked in 0..23 {
         let path = mounted.path(format!("0/d{walked:02}"));
         let before = mounted.mount().counts();
@@ -322,4 +326,29 @@ fn who_waits_for_a_file_whose_source_panics_gets_an_error() {
     }
     memory.repair();
     assert!(fs::read(&path).unwrap() == bytes);
+}
+
+#[test]
+fn a_source_that_panics_ends_neither_pushes_nor_answers() {
+    let _kept = keep_caches();
+    let memory = Memory::with([("0", many(20, 3))]);
+    memory.panic_at(b"contents 0 1\n");
+    memory.panic_at(b"contents 1 1\n");
+    let push_patience = Duration::from_secs(30);
+    let options = MountOptions { push_patience, ..MountOptions::default() };
+    let Some(mounted) = mount_with(&memory, options) else { return };
+    for d in 0..19 {
+        let path = |f| mounted.path(format!("0/d{d}/f{f}"));
+        fs::read_dir(mounted.path(format!("0/d{d}"))).unwrap().for_each(drop);
+        assert!(fs::read(path(0)).is_ok());
+        if d < 2 {
+            for _ in 0..10 {
+                assert_eq!(errno(&fs::read(path(1)).unwrap_err()), Some(rustix::io::Errno::IO));
+            }
+        }
+        assert_eq!(fs::read(path(2)).unwrap(), format!("contents {d} 2\n").into_bytes());
+    }
+    let before = mounted.mount().counts().pushed_files;
+    fs::read_dir(mounted.path("0/d19")).unwrap().for_each(drop);
+    eventually("files are pushed", || mounted.mount().counts().pushed_files >= before + 3);
 }

@@ -6,6 +6,7 @@
 mod company;
 mod contents;
 mod fixture;
+mod guard;
 mod kernel_cache;
 mod lifetimes;
 mod living;

@@ -5,8 +5,9 @@
 use std::collections::{BTreeMap, HashMap};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
+use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use nono_mount::{
     Content, Device, Entry, HardLinks, Kind, Node, Space, Stability, StateId, TreeSource, Xattrs,
@@ -79,6 +80,32 @@ struct State {
     panicking: Mutex<Vec<Vec<u8>>>,
     /// Contents that are not there.
     lost: Mutex<Vec<Vec<u8>>>,
+    meeting: Mutex<Option<Meeting>>,
+}
+
+/// See [`Memory::meet_at`].
+#[derive(Clone)]
+struct Meeting {
+    bytes: Vec<u8>,
+    /// Made when somebody has opened the bytes to push them.
+    opened: PathBuf,
+    is_read: Arc<AtomicBool>,
+}
+
+impl Meeting {
+    fn open(&self) {
+        if std::thread::current().name() == Some("nono-push") {
+            std::fs::write(&self.opened, "").unwrap();
+            while !self.is_read.load(Ordering::Acquire) {
+                std::thread::yield_now();
+            }
+        } else {
+            self.is_read.store(true, Ordering::Release);
+            loop {
+                std::thread::park();
+            }
+        }
+    }
 }
 
 #[derive(Default)]
@@ -160,6 +187,13 @@ impl Memory {
     /// From now on to open these bytes panics.
     pub(crate) fn panic_at(&self, bytes: &[u8]) {
         self.0.panicking.lock().push(bytes.into());
+    }
+
+    /// Whoever opens these bytes to push them, says so by making the file `opened`, and gets them as soon as somebody
+    /// else opens them, who never gets them.
+    pub(crate) fn meet_at(&self, bytes: &[u8], opened: PathBuf) {
+        let is_read = Arc::default();
+        *self.0.meeting.lock() = Some(Meeting { bytes: bytes.into(), opened, is_read });
     }
 
     pub(crate) fn repair(&self) {
@@ -283,6 +317,11 @@ impl TreeSource for Memory {
         assert!(!self.0.panicking.lock().contains(&bytes), "this source panics");
         if self.0.damaged.lock().contains(&bytes) {
             return Err(io::Error::new(io::ErrorKind::InvalidData, "the hash is another one"));
+        }
+        let meeting = self.0.meeting.lock().clone();
+        if let Some(meeting) = meeting.filter(|meeting| meeting.bytes == *bytes) {
+            drop(contents);
+            meeting.open();
         }
         Ok(Arc::new(Bytes(bytes)))
     }

@@ -9,6 +9,8 @@ pub(super) mod doctor;
 pub(super) mod list;
 #[cfg(feature = "mount")]
 pub(super) mod mount;
+#[cfg(feature = "mount")]
+pub(super) mod mount_guard;
 pub(super) mod profile;
 pub(super) mod restore;
 pub(super) mod resume;

@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
+use super::mount_guard;
 use crate::browse::{self, BrowseError, Scope, StoreTree};
 use crate::cli::Outcome;
 use crate::cli::args::{StoreArgs, home_dir};
@@ -297,7 +298,12 @@ impl Begun {
                 }
             }
         })?;
-        spawn("wait", move || drop(events.send(Event::Ended(mount.wait()))))?;
+        spawn("wait", move || {
+            if let Err(error) = mount_guard::start(&mount) {
+                tracing::warn!(%error, "the mount has no guard");
+            }
+            drop(events.send(Event::Ended(mount.wait())));
+        })?;
         loop {
             match next.recv() {
                 Ok(Event::Ended(ended)) => return ended.map(|()| 0).map_err(explain),
