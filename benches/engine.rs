@@ -12,7 +12,8 @@ use std::path::Path;
 use criterion::{BatchSize, BenchmarkId, Criterion, Throughput};
 use nono::object::{Attributes, ContentHash, FileTime, Hasher, Node, Tree, TreeEntry, Xattrs};
 use nono::stat_cache::{
-    CachedDirectory, CachedFile, StatCache, StatCacheWriter, StatKey, StoreState,
+    CachedDirectory, CachedFile, CountedOn, FanOutTimes, StatCache, StatCacheWriter, StatKey,
+    StoreState,
 };
 use nono::sys::Dir;
 use nono::walk::{ExclusionConfig, Filter, Mode, estimate, list};
@@ -133,7 +134,10 @@ fn stat_cache(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("stat cache");
     group.throughput(Throughput::Elements((DIRECTORIES * FILES) as u64));
     let (tracked, generation) = (Path::new("/home/me/project"), [7; 16]);
-    let store = StoreState { generation, packs: Vec::new(), holds: Box::new(|_, _| true) };
+    let fan_out = FanOutTimes::seen(FileTime::default(), &[None; 256]);
+    let counted_on = CountedOn { packs: Vec::new(), fan_out };
+    let store =
+        StoreState { generation, counted_on: counted_on.clone(), holds: Box::new(|_, _| true) };
     let temp = directory(1);
     let index = Dir::open(temp.path()).expect("it was made");
     let stat = index.stat(b"Component00000.js").expect("it was made");
@@ -160,9 +164,9 @@ fn stat_cache(criterion: &mut Criterion) {
         writer
     };
     group.bench_function("write", |bencher| {
-        bencher.iter(|| written().commit(&[]).expect("it is put in place"));
+        bencher.iter(|| written().commit(&counted_on).expect("it is put in place"));
     });
-    written().commit(&[]).expect("it is put in place");
+    written().commit(&counted_on).expect("it is put in place");
     group.bench_function("load", |bencher| {
         bencher.iter(|| {
             let cache = StatCache::load(&index, tracked, &store);
@@ -174,7 +178,7 @@ fn stat_cache(criterion: &mut Criterion) {
     group.bench_function("look up every file", |bencher| {
         bencher.iter(|| {
             for (path, directory) in &directories {
-                let known = cache.directory(path).expect("it was added");
+                let known = cache.directory(path, &store.holds).expect("it was added");
                 for (name, file) in &directory.files {
                     let hit = known.file(name).is_some_and(|known| known.key == file.key);
                     assert!(hit, "it was added");
@@ -188,7 +192,7 @@ fn stat_cache(criterion: &mut Criterion) {
             || StatCacheWriter::new(&index, tracked, &store, start).expect("a file"),
             |mut writer| {
                 for (path, _) in &directories {
-                    let known = cache.directory(path).expect("it was added");
+                    let known = cache.directory(path, &store.holds).expect("it was added");
                     writer.add(path, &known).expect("it is written");
                 }
                 writer

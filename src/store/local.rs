@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::io::Errno;
 
+use super::account::Account;
 use super::import;
 use super::own::{MOST_OWN, OwnFiles, Patience};
 use super::packs::Packs;
@@ -16,6 +17,7 @@ use super::{
     Transfer, export,
 };
 use crate::object::ContentHash;
+use crate::stat_cache::FanOutTimes;
 use crate::sys::{self, Dir, EarlyFlush, FileKind, FileTime, IoContext, Stat, TempFile};
 
 /// Mode of an object: nobody writes it, its owner reads it.
@@ -32,6 +34,7 @@ pub struct LocalStore {
     prefixes: Box<[AtomicBool; 256]>,
     packs: Packs,
     own: OwnFiles,
+    account: Account,
     reading: Patience,
 }
 
@@ -59,6 +62,7 @@ impl LocalStore {
             prefixes,
             packs: Packs::default(),
             own: OwnFiles::default(),
+            account: Account::default(),
             reading: Patience::of_reading(),
         })
     }
@@ -185,6 +189,35 @@ impl LocalStore {
         }
         self.own.set(own);
         Ok(true)
+    }
+
+    /// When anything was last added to or removed from each of the directories in which objects have files of their
+    /// own.
+    ///
+    /// # Errors
+    /// When one cannot be looked at.
+    pub(super) fn fan_out_times(&self) -> Result<FanOutTimes, StoreError> {
+        let now = sys::coarse_now();
+        let mut times = [None; 256];
+        for (prefix, time) in (0..=u8::MAX).zip(&mut times) {
+            *time = self.fan_out_time(prefix)?;
+        }
+        Ok(FanOutTimes::seen(now, &times))
+    }
+
+    pub(super) fn fan_out_time(&self, prefix: u8) -> Result<Option<FileTime>, StoreError> {
+        let stat = self.dir.try_stat(hex::encode([prefix]).as_bytes())?;
+        Ok(stat.map(|stat| stat.ctime))
+    }
+
+    /// The objects in one of them.
+    pub(super) fn own_with_prefix(&self, prefix: u8) -> Result<Vec<ContentHash>, StoreError> {
+        let names = self.names_with_prefix(prefix)?.map(|(_, names)| names);
+        Ok(names.into_iter().flatten().map(|(hash, _)| hash).collect())
+    }
+
+    pub(super) fn account(&self) -> &Account {
+        &self.account
     }
 
     /// Somebody looks for an object: when that was often enough, finds out what has a file of its own.
@@ -397,6 +430,7 @@ impl LocalStore {
         size: u64,
     ) -> Result<bool, StoreError> {
         let name = relative_name(hash);
+        self.note_addition(hash)?;
         self.ensure_prefix(hash)?;
         self.own.add(hash);
         if temp.persist(&self.dir, &name)? {

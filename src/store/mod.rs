@@ -15,6 +15,7 @@
 //! a pack. [`ObjectStore`] is the seam: on this disk ([`LocalStore`]),
 //! in memory ([`MemoryStore`], for tests), elsewhere later.
 
+mod account;
 mod export;
 mod guard;
 mod import;

@@ -11,6 +11,16 @@ pub struct FileTime {
     pub nanoseconds: u32,
 }
 
+impl FileTime {
+    /// Whether what has this ctime could have changed, unseen, after somebody looked who had begun at `start`
+    /// ([`coarse_now`] before the first look).
+    pub fn is_racy(self, start: Self) -> bool {
+        // File systems that keep whole seconds (or two) cannot tell changes within one apart.
+        let slack = if self.nanoseconds == 0 { 2 } else { 0 };
+        Self { seconds: self.seconds.saturating_add(slack), ..self } >= start
+    }
+}
+
 /// Major and minor number of a device.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Device {

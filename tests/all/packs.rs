@@ -3,7 +3,7 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::ExitStatusExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
@@ -232,6 +232,54 @@ fn what_was_in_a_pack_that_is_gone_is_captured_again() {
     assert!(told.stdout.contains("is missing"), "{}", told.stdout);
     fixture.nono(&["rollback", "verify", "latest", "--repair"]).success();
     fixture.nono(&["rollback", "verify", "latest"]).success();
+}
+
+/// Files with names of two bytes in directories with names of two digits.
+fn objects_of_their_own(fixture: &Fixture) -> Vec<PathBuf> {
+    let listed = |path: &Path| {
+        let entries = fs::read_dir(path).unwrap().map(|entry| entry.unwrap().path());
+        entries.collect::<Vec<_>>()
+    };
+    let mut fan_out = listed(&fixture.store().join("objects"));
+    fan_out.retain(|path| path.file_name().unwrap().len() == 2);
+    let mut objects: Vec<_> = fan_out.iter().flat_map(|path| listed(path)).collect();
+    objects.sort();
+    objects
+}
+
+#[test]
+fn when_an_object_is_gone_the_next_snapshot_stores_it_again() {
+    let fixture = Fixture::new();
+    project(&fixture);
+    settle();
+    let snapshot = || {
+        // Fan-out directories of which the clock can tell that they did not change since.
+        settle();
+        let said = fixture.nono(&["snapshot"]).success().stderr;
+        let manifest = fs::read(fixture.session().join("snapshots/0/manifest.json")).unwrap();
+        let manifest = serde_json::from_slice::<Value>(&manifest).unwrap();
+        (manifest["files_read"].as_u64().unwrap(), said.contains("gone from the store"))
+    };
+    snapshot();
+    assert_eq!(snapshot(), (0, false));
+    let objects = objects_of_their_own(&fixture);
+    assert!(objects.len() >= FILES + 5, "{objects:?}");
+    let mut read = 0;
+    for object in &objects {
+        fs::remove_file(object).unwrap();
+        let (files_read, is_said) = snapshot();
+        assert!(is_said || files_read == 0);
+        assert!(files_read <= FILES as u64 / 4, "other directories are not read");
+        read += files_read;
+        // Older root trees are named by older snapshots alone.
+        if is_said {
+            assert!(object.exists(), "{object:?}");
+        }
+        fixture.nono(&["rollback", "verify", "latest"]).success();
+    }
+    // For each file and for the list of each directory all files of the directory, for the uppermost list none.
+    assert_eq!(read as usize, (FILES + 4) * FILES / 4);
+    assert_eq!(snapshot(), (0, false));
 }
 
 #[test]

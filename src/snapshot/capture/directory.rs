@@ -177,7 +177,7 @@ impl Capturer<'_> {
                 WhyLeftOut::Unreadable(error) => self.unreadable(node.root, &path, &error),
             }
         }
-        let cached = self.caches[node.root].directory(&node.relative);
+        let cached = self.cached(node);
         {
             let mut state = node.state.lock();
             state.cached_tree = cached.as_ref().map(|cached| cached.tree);
@@ -218,6 +218,11 @@ impl Capturer<'_> {
         }
         self.files(node, &dir, batch.files);
         Ok(())
+    }
+
+    fn cached(&self, node: &PendingDir) -> Option<CachedDirectory> {
+        let location = self.request.cache.as_ref()?;
+        self.caches[node.root].directory(&node.relative, &location.store.holds)
     }
 
     fn spawn_child<'s>(
@@ -266,7 +271,7 @@ impl Capturer<'_> {
         }
         let bytes = Tree::new(state.entries).encode();
         let tree = ContentHash::of(&bytes);
-        // The cache is of this generation of the store: nothing was removed since it was written.
+        // The cache vouches for it.
         if state.cached_tree != Some(tree) {
             let stored = self.request.store.write(&bytes)?;
             if stored.is_new {

@@ -12,7 +12,7 @@ use crate::snapshot::capture::{CacheLocation, Capture, CaptureRequest, capture};
 use crate::snapshot::metadata::SessionMetadata;
 use crate::snapshot::pending::PendingBaseline;
 use crate::snapshot::session_dir::{LoadedManifest, ManifestError};
-use crate::stat_cache::{StatCacheWriter, StoreState};
+use crate::stat_cache::{CountedOn, StatCacheWriter, StoreState};
 use crate::store::{LocalStore, ObjectStore, Packer, StoreLock};
 
 /// What a snapshot is taken for.
@@ -166,7 +166,11 @@ impl SnapshotManager {
             let object = self.store.open_object(hash);
             object.is_ok_and(|object| size.is_none_or(|size| object.size() == size))
         });
-        let store = StoreState { generation, packs: self.store.pack_states()?, holds };
+        let fan_out = self.store.begin_account()?;
+        // What had a file of its own before may have none by now.
+        self.store.forget_own();
+        let counted_on = CountedOn { packs: self.store.pack_states()?, fan_out };
+        let store = StoreState { generation, counted_on, holds };
         Ok(Some(CacheLocation { index, store, is_written }))
     }
 
@@ -203,8 +207,12 @@ impl SnapshotManager {
     /// After the snapshot is published, which does not depend on it.
     fn save_caches(&self, caches: Vec<StatCacheWriter>) {
         let saved = |caches: Vec<StatCacheWriter>| -> Result<(), SnapshotError> {
-            let packs = if caches.is_empty() { Vec::new() } else { self.store.pack_states()? };
-            caches.into_iter().try_for_each(|cache| Ok(cache.commit(&packs)?))
+            if caches.is_empty() {
+                return Ok(());
+            }
+            let fan_out = self.store.end_account()?;
+            let now = CountedOn { packs: self.store.pack_states()?, fan_out };
+            caches.into_iter().try_for_each(|cache| Ok(cache.commit(&now)?))
         };
         if let Err(error) = saved(caches) {
             tracing::warn!("stat cache not saved: {error}");

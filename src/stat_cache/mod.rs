@@ -7,75 +7,40 @@
 //! An entry is trusted when device, inode, length, mtime and ctime are all as they were. No program
 //! can set a ctime, so setting an mtime back fools nothing.
 //!
-//! A cache vouches for objects without anybody looking at them, so it also names the packs that it counts
-//! on: if one of these is gone or was written to, it is used only if all objects that it vouches for are
-//! found, with their lengths (in another pack, after packs were merged or rewritten). Otherwise everything
-//! is read, and stored again. That an object with a file of its own was deleted is not noticed.
+//! A cache vouches for objects without anybody looking at them, so it also says what it counts on: packs, and
+//! the directories in which objects have files of their own. Where one of these is not as it was, an object that
+//! may have been in it is looked for, with its length, when the capture comes to the directory that it is of. If it
+//! is not found, that directory is read, and stored again.
 //!
 //! **The racy rule** (git's): a file whose ctime is not older than the start of the walk could have been
 //! changed again within the same tick of the file system's clock, after it was read. Such an entry is not
 //! written, and the file is hashed again the next time.
 
+mod counted_on;
+mod fields;
+
 use std::collections::HashMap;
 use std::io::{self, Write};
 use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
 
+use self::counted_on::Doubtful;
+pub use self::counted_on::{CountedOn, FanOutTimes, Holds, PackState, StoreState};
+use self::fields::{Fields, put_bytes, put_key, put_u32, put_xattrs};
 use crate::layout;
 use crate::object::{ContentHash, FileTime, Hasher, Xattrs};
 use crate::path_text::to_path;
 use crate::sys::{self, Dir, IoContext, Stat};
 
 const MAGIC: &[u8; 8] = b"nonostat";
-const VERSION: u8 = 2;
+const VERSION: u8 = 3;
 const HASH_LEN: usize = 32;
 const SUFFIX: &str = ".stat";
 /// Larger caches are not read: more than ten million files.
 const MAX_CACHE_BYTES: u64 = 4 << 30;
-
-/// Which pack, in which state: nobody can replace or write one and leave its ctime as it was.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct PackState {
-    /// What the 32 digits of its name say.
-    pub name: [u8; 16],
-    /// Its ctime.
-    pub changed_at: FileTime,
-}
-
-impl PackState {
-    /// Bytes in a cache.
-    const BYTES: usize = 28;
-
-    fn put(&self, out: &mut Vec<u8>) {
-        out.extend_from_slice(&self.name);
-        put_time(out, self.changed_at);
-    }
-
-    fn of(bytes: &[u8; Self::BYTES]) -> Option<Self> {
-        let mut fields = Fields { bytes, at: 0 };
-        Some(Self { name: fields.array()?, changed_at: fields.time()? })
-    }
-}
-
-/// Says whether an object is in a store, of this length where it is known.
-pub type Holds<'a> = dyn Fn(&ContentHash, Option<u64>) -> bool + Sync + 'a;
-
-/// What a cache can count on in a store.
-pub struct StoreState<'a> {
-    /// New whenever objects are removed.
-    pub generation: [u8; 16],
-    /// The packs that can be read.
-    pub packs: Vec<PackState>,
-    /// Whether an object is there, of the length that is known of it.
-    pub holds: Box<Holds<'a>>,
-}
-
-impl std::fmt::Debug for StoreState<'_> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("StoreState").field("packs", &self.packs.len()).finish_non_exhaustive()
-    }
-}
 
 /// What must be equal for a hash to be believed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -96,10 +61,7 @@ impl StatKey {
 
     /// Whether a file read during a walk that began at `start` could have changed unseen since.
     pub fn is_racy(&self, start: FileTime) -> bool {
-        // File systems that keep whole seconds (or two) cannot tell changes within one apart.
-        let slack = if self.ctime.nanoseconds == 0 { 2 } else { 0 };
-        let settled = FileTime { seconds: self.ctime.seconds + slack, ..self.ctime };
-        settled >= start
+        self.ctime.is_racy(start)
     }
 }
 
@@ -129,6 +91,12 @@ impl CachedDirectory {
         let at = self.files.binary_search_by(|(known, _)| (**known).cmp(name)).ok()?;
         Some(&self.files[at].1)
     }
+
+    /// Whether all objects that it vouches for are among those.
+    fn vouches_only_for(&self, holds: impl Fn(&ContentHash, Option<u64>) -> bool) -> bool {
+        let mut files = self.files.iter().map(|(_, file)| file);
+        holds(&self.tree, None) && files.all(|file| holds(&file.hash, Some(file.key.size)))
+    }
 }
 
 /// A loaded cache, read-only.
@@ -136,6 +104,10 @@ impl CachedDirectory {
 pub struct StatCache {
     bytes: Vec<u8>,
     directories: Directories,
+    tracked_path: PathBuf,
+    doubtful: Doubtful,
+    /// Whether it was said that something is gone.
+    is_said: AtomicBool,
 }
 
 /// Where the records of directories (relative to the tracked path) are.
@@ -144,22 +116,6 @@ type Directories = HashMap<Box<[u8]>, Range<usize>>;
 /// Name of the cache file of a tracked path.
 fn file_name(tracked_path: &Path) -> Vec<u8> {
     format!("{}{SUFFIX}", ContentHash::of(tracked_path.as_os_str().as_bytes())).into_bytes()
-}
-
-/// Last bytes of a cache, before its checksum.
-fn footer(packs: &[PackState]) -> Vec<u8> {
-    let mut out = Vec::with_capacity(packs.len() * PackState::BYTES + 4);
-    packs.iter().for_each(|pack| pack.put(&mut out));
-    put_u32(&mut out, packs.len());
-    out
-}
-
-/// Divides what follows the header of a cache, without the checksum, into records and packs.
-fn split_footer(body: &[u8]) -> Option<(&[u8], Vec<PackState>)> {
-    let (rest, count) = body.split_last_chunk::<4>()?;
-    let bytes = (u32::from_le_bytes(*count) as usize).checked_mul(PackState::BYTES)?;
-    let (records, packs) = rest.split_at(rest.len().checked_sub(bytes)?);
-    Some((records, packs.as_chunks().0.iter().map(PackState::of).collect::<Option<_>>()?))
 }
 
 /// First bytes of a cache that is valid for a tracked path and a generation of the store.
@@ -204,8 +160,11 @@ pub fn carry_over(
     }
     let header_len = header(path, old).len();
     let path = path.to_owned();
-    let (cache, _) = StatCache::parse(bytes, &path, old);
-    if cache.is_empty() || !cache.vouches_only_for(|hash, _| !is_gone(hash)) {
+    let Some((cache, _)) = StatCache::parse(bytes, &path, old) else { return Ok(false) };
+    let vouches = |relative: &[u8]| {
+        cache.decode(relative).is_some_and(|known| known.vouches_only_for(|hash, _| !is_gone(hash)))
+    };
+    if cache.is_empty() || !cache.directories.keys().all(|relative| vouches(relative)) {
         return Ok(false);
     }
     let body = &cache.bytes[header_len..cache.bytes.len() - HASH_LEN];
@@ -223,34 +182,36 @@ impl StatCache {
         let Ok(bytes) = index.read(&file_name(tracked_path), MAX_CACHE_BYTES) else {
             return Self::default();
         };
-        let (cache, packs) = Self::parse(bytes, tracked_path, &store.generation);
-        let are_there = packs.iter().all(|pack| store.packs.contains(pack));
-        if !are_there && !cache.vouches_only_for(&store.holds) {
-            let path = tracked_path.display();
-            tracing::warn!("all of {path} is read: a pack is gone with what was stored of it");
+        let Some((mut cache, counted_on)) = Self::parse(bytes, tracked_path, &store.generation)
+        else {
             return Self::default();
-        }
+        };
+        cache.doubtful = counted_on.doubtful(&store.counted_on);
         cache
     }
 
-    /// The cache in these bytes, and the packs that were there when it was written.
-    fn parse(bytes: Vec<u8>, tracked_path: &Path, generation: &[u8; 16]) -> (Self, Vec<PackState>) {
-        Self::try_parse(&bytes, tracked_path, generation)
-            .map(|(directories, packs)| (Self { directories, bytes }, packs))
-            .unwrap_or_default()
+    /// The cache in these bytes, and what it counts on.
+    fn parse(
+        bytes: Vec<u8>,
+        tracked_path: &Path,
+        generation: &[u8; 16],
+    ) -> Option<(Self, CountedOn)> {
+        let (directories, counted_on) = Self::try_parse(&bytes, tracked_path, generation)?;
+        let tracked_path = tracked_path.to_owned();
+        Some((Self { bytes, directories, tracked_path, ..Self::default() }, counted_on))
     }
 
     fn try_parse(
         bytes: &[u8],
         tracked_path: &Path,
         generation: &[u8; 16],
-    ) -> Option<(Directories, Vec<PackState>)> {
+    ) -> Option<(Directories, CountedOn)> {
         let (body, trailer) = bytes.split_last_chunk::<HASH_LEN>()?;
         let header = header(tracked_path, generation);
         if !body.starts_with(&header) || ContentHash::of(body).as_bytes() != trailer {
             return None;
         }
-        let (records, packs) = split_footer(&body[header.len()..])?;
+        let (records, counted_on) = CountedOn::split_footer(&body[header.len()..])?;
         let end_of_records = header.len() + records.len();
         let mut directories = HashMap::new();
         let mut fields = Fields { bytes: &body[..end_of_records], at: header.len() };
@@ -261,22 +222,29 @@ impl StatCache {
             directories.insert(path.into(), fields.at..end);
             fields.at = end;
         }
-        Some((directories, packs))
+        Some((directories, counted_on))
     }
 
-    /// Whether all objects that it vouches for are among those.
-    fn vouches_only_for(&self, holds: impl Fn(&ContentHash, Option<u64>) -> bool) -> bool {
-        self.directories.keys().all(|relative| {
-            self.directory(relative).is_some_and(|known| {
-                let files = || known.files.iter().map(|(_, file)| file);
-                holds(&known.tree, None)
-                    && files().all(|file| holds(&file.hash, Some(file.key.size)))
-            })
-        })
+    /// What is known of a directory, given relative to the tracked path: nothing, if an object that it vouches for
+    /// is gone.
+    pub fn directory(&self, relative: &[u8], holds: &Holds<'_>) -> Option<CachedDirectory> {
+        let known = self.decode(relative)?;
+        let is_there =
+            |hash: &_, size: Option<u64>| !self.doubtful.contains(hash) || holds(hash, size);
+        if known.vouches_only_for(is_there) {
+            return Some(known);
+        }
+        if !self.is_said.swap(true, Relaxed) {
+            let path = self.tracked_path.join(to_path(relative));
+            let path = path.display();
+            tracing::warn!(
+                "objects of {path} are gone from the store: what is gone is stored again"
+            );
+        }
+        None
     }
 
-    /// What is known of a directory, given relative to the tracked path.
-    pub fn directory(&self, relative: &[u8]) -> Option<CachedDirectory> {
+    fn decode(&self, relative: &[u8]) -> Option<CachedDirectory> {
         let range = self.directories.get(relative)?;
         let mut fields = Fields { bytes: self.bytes.get(..range.end)?, at: range.start };
         let tree = fields.hash()?;
@@ -295,10 +263,12 @@ impl StatCache {
     #[cfg(feature = "fuzzing")]
     pub(crate) fn with_records(records: &[u8]) -> Self {
         let (path, generation) = (Path::new("/tracked"), [7; 16]);
-        let mut bytes = [&*header(path, &generation), records, &footer(&[])].concat();
+        let fan_out = FanOutTimes::seen(FileTime::default(), &[None; 256]);
+        let nothing = CountedOn { packs: Vec::new(), fan_out };
+        let mut bytes = [&*header(path, &generation), records, &nothing.footer()].concat();
         let sum = ContentHash::of(&bytes);
         bytes.extend_from_slice(sum.as_bytes());
-        Self::parse(bytes, path, &generation).0
+        Self::parse(bytes, path, &generation).map(|(cache, _)| cache).unwrap_or_default()
     }
 
     /// Directories that are known.
@@ -318,8 +288,8 @@ pub struct StatCacheWriter {
     out: io::BufWriter<std::fs::File>,
     hasher: Hasher,
     start: FileTime,
-    /// Those that were there when it began: what was not read since may be in them.
-    packs: Vec<PackState>,
+    /// As it was when it began.
+    counted_on: CountedOn,
     index: Dir,
     name: Vec<u8>,
     temp: Vec<u8>,
@@ -351,7 +321,7 @@ impl StatCacheWriter {
             out: io::BufWriter::with_capacity(1 << 17, file),
             hasher: Hasher::new(),
             start,
-            packs: store.packs.clone(),
+            counted_on: store.counted_on.clone(),
             index,
             name,
             temp,
@@ -392,17 +362,14 @@ impl StatCacheWriter {
     }
 
     /// Puts the new cache in place of the old one. Only after everything it names is durable in the
-    /// store: after a power failure a cache must not vouch for objects that are gone. `packs` are in the
-    /// store now.
+    /// store: after a power failure a cache must not vouch for objects that are gone. `now`: what can be
+    /// counted on of the store after the last object was stored, of all that could be when the cache was begun.
     ///
     /// # Errors
     /// When the disk is full; the old cache then stays.
-    pub fn commit(mut self, packs: &[PackState]) -> sys::Result<()> {
-        let mut counted_on = std::mem::take(&mut self.packs);
-        counted_on.extend_from_slice(packs);
-        counted_on.sort_unstable();
-        counted_on.dedup();
-        self.put(&footer(&counted_on))?;
+    pub fn commit(mut self, now: &CountedOn) -> sys::Result<()> {
+        let footer = self.counted_on.until(now).footer();
+        self.put(&footer)?;
         let trailer = std::mem::take(&mut self.hasher).finish();
         let path = self.index.path_of(&self.name);
         self.out.write_all(trailer.as_bytes()).at("write", &path)?;
@@ -422,101 +389,6 @@ impl Drop for StatCacheWriter {
     }
 }
 
-fn put_u32(out: &mut Vec<u8>, value: usize) {
-    out.extend_from_slice(&(value as u32).to_le_bytes());
-}
-
-fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
-    put_u32(out, bytes.len());
-    out.extend_from_slice(bytes);
-}
-
-fn put_key(out: &mut Vec<u8>, key: &StatKey) {
-    for number in [key.dev, key.ino, key.size] {
-        out.extend_from_slice(&number.to_le_bytes());
-    }
-    for time in [key.mtime, key.ctime] {
-        put_time(out, time);
-    }
-}
-
-fn put_time(out: &mut Vec<u8>, time: FileTime) {
-    out.extend_from_slice(&time.seconds.to_le_bytes());
-    out.extend_from_slice(&time.nanoseconds.to_le_bytes());
-}
-
-fn put_xattrs(out: &mut Vec<u8>, xattrs: &Xattrs) {
-    put_u32(out, xattrs.iter().count());
-    for (name, value) in xattrs.iter() {
-        put_bytes(out, name);
-        put_bytes(out, value);
-    }
-}
-
-/// Takes fields from the front; `None` where the bytes end.
-struct Fields<'a> {
-    bytes: &'a [u8],
-    at: usize,
-}
-
-impl<'a> Fields<'a> {
-    fn raw(&mut self, len: usize) -> Option<&'a [u8]> {
-        let taken = self.bytes.get(self.at..self.at.checked_add(len)?)?;
-        self.at += len;
-        Some(taken)
-    }
-
-    fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
-        self.raw(N)?.try_into().ok()
-    }
-
-    fn u32(&mut self) -> Option<u32> {
-        Some(u32::from_le_bytes(self.array()?))
-    }
-
-    fn u64(&mut self) -> Option<u64> {
-        Some(u64::from_le_bytes(self.array()?))
-    }
-
-    /// A length that is inside the bytes.
-    fn length(&mut self) -> Option<usize> {
-        let len = self.u32()? as usize;
-        (len <= self.bytes.len() - self.at).then_some(len)
-    }
-
-    fn bytes(&mut self) -> Option<&'a [u8]> {
-        let len = self.length()?;
-        self.raw(len)
-    }
-
-    fn hash(&mut self) -> Option<ContentHash> {
-        Some(ContentHash::from_bytes(self.array()?))
-    }
-
-    fn time(&mut self) -> Option<FileTime> {
-        Some(FileTime { seconds: i64::from_le_bytes(self.array()?), nanoseconds: self.u32()? })
-    }
-
-    fn key(&mut self) -> Option<StatKey> {
-        Some(StatKey {
-            dev: self.u64()?,
-            ino: self.u64()?,
-            size: self.u64()?,
-            mtime: self.time()?,
-            ctime: self.time()?,
-        })
-    }
-
-    fn xattrs(&mut self) -> Option<Xattrs> {
-        let count = self.u32()?;
-        let mut pairs = Vec::new();
-        for _ in 0..count {
-            pairs.push((self.bytes()?.into(), self.bytes()?.into()));
-        }
-        Some(Xattrs::new(pairs))
-    }
-}
-
 #[cfg(test)]
 #[allow(clippy::disallowed_methods, reason = "tests look at the disk from outside")]
 mod tests {
@@ -532,10 +404,21 @@ mod tests {
         PackState { name: [name; 16], changed_at: FileTime { seconds, nanoseconds: 1 } }
     }
 
-    fn store(generation: [u8; 16]) -> StoreState<'static> {
-        let holds = Box::new(|_: &_, _| panic!("no pack is gone"));
-        StoreState { generation, packs: vec![PACK, GONE, LATER], holds }
+    /// Seen at second 20, with all fan-out directories as they were at second 5 but one.
+    fn counted_on(packs: &[PackState], other: Option<(u8, Option<FileTime>)>) -> CountedOn {
+        let mut times = [Some(time(5, 1)); 256];
+        if let Some((prefix, time)) = other {
+            times[usize::from(prefix)] = time;
+        }
+        CountedOn { packs: packs.to_vec(), fan_out: FanOutTimes::seen(time(20, 0), &times) }
     }
+
+    fn store(generation: [u8; 16]) -> StoreState<'static> {
+        let counted_on = counted_on(&[PACK, GONE, LATER], None);
+        StoreState { generation, counted_on, holds: Box::new(NOBODY_LOOKS) }
+    }
+
+    const NOBODY_LOOKS: fn(&ContentHash, Option<u64>) -> bool = |_, _| panic!("nothing changed");
 
     fn time(seconds: i64, nanoseconds: u32) -> FileTime {
         FileTime { seconds, nanoseconds }
@@ -554,11 +437,26 @@ mod tests {
     fn saved(start: FileTime, content: &CachedDirectory) -> (tempfile::TempDir, Dir) {
         let temp = tempfile::tempdir().unwrap();
         let index = Dir::open(temp.path()).unwrap();
-        let mut writer =
-            StatCacheWriter::new(&index, Path::new("/p"), &store(GENERATION), start).unwrap();
-        writer.add(b"a/b", content).unwrap();
-        writer.commit(&[PACK, LATER]).unwrap();
+        save(&index, start, content, &counted_on(&[PACK, LATER], None));
         (temp, index)
+    }
+
+    fn save(index: &Dir, start: FileTime, content: &CachedDirectory, end: &CountedOn) {
+        let mut writer =
+            StatCacheWriter::new(index, Path::new("/p"), &store(GENERATION), start).unwrap();
+        writer.add(b"a/b", content).unwrap();
+        writer.commit(end).unwrap();
+    }
+
+    /// What is known of the directory when a store is like this, and has lost the object of these bytes.
+    fn known(index: &Dir, now: CountedOn, lost: &'static [u8]) -> Option<CachedDirectory> {
+        let holds: Box<Holds<'_>> = Box::new(|hash: &_, size: Option<u64>| {
+            // A file has a length, a tree has none that is known.
+            assert_eq!(size, (*hash == ContentHash::of(b"x")).then_some(3));
+            *hash != ContentHash::of(lost)
+        });
+        let store = StoreState { generation: GENERATION, counted_on: now, holds };
+        StatCache::load(index, Path::new("/p"), &store).directory(b"a/b", &store.holds)
     }
 
     #[test]
@@ -566,8 +464,8 @@ mod tests {
         let content = directory(vec![((*b"f").into(), file(time(9, 1)))]);
         let (_temp, index) = saved(time(10, 0), &content);
         let cache = StatCache::load(&index, Path::new("/p"), &store(GENERATION));
-        assert_eq!(cache.directory(b"a/b"), Some(content));
-        assert_eq!(cache.directory(b"a"), None);
+        assert_eq!(cache.directory(b"a/b", &NOBODY_LOOKS), Some(content));
+        assert_eq!(cache.directory(b"a", &NOBODY_LOOKS), None);
     }
 
     #[test]
@@ -580,35 +478,53 @@ mod tests {
         ]);
         let (_temp, index) = saved(start, &content);
         let cache = StatCache::load(&index, Path::new("/p"), &store(GENERATION));
-        let names: Vec<_> =
-            cache.directory(b"a/b").unwrap().files.into_iter().map(|(name, _)| name).collect();
+        let known = cache.directory(b"a/b", &NOBODY_LOOKS).unwrap();
+        let names: Vec<_> = known.files.into_iter().map(|(name, _)| name).collect();
         assert_eq!(names, [(*b"older").into()]);
     }
 
     #[test]
-    fn when_a_pack_is_gone_a_cache_is_used_only_if_all_it_vouches_for_is_there() {
+    fn when_a_pack_is_gone_a_directory_is_known_only_if_all_its_objects_are_there() {
         let content = directory(vec![((*b"f").into(), file(time(9, 1)))]);
         let (_temp, index) = saved(time(10, 0), &content);
-        let load = |packs: &[PackState], lost: &'static [u8]| {
-            let holds = Box::new(|hash: &_, size: Option<u64>| {
-                // A file has a length, a tree has none that is known.
-                assert_eq!(size, (*hash == ContentHash::of(b"x")).then_some(3));
-                *hash != ContentHash::of(lost)
-            });
-            let store = StoreState { generation: GENERATION, packs: packs.to_vec(), holds };
-            StatCache::load(&index, Path::new("/p"), &store)
-        };
+        let known = |packs: &[PackState], lost| known(&index, counted_on(packs, None), lost);
         let packs = [pack(9, 5), PACK, GONE, LATER];
-        assert_eq!(load(&packs, b"x").directory(b"a/b"), Some(content.clone()), "nobody looks");
+        assert_eq!(known(&packs, b"x"), Some(content.clone()), "nobody looks");
         for gone in 1..packs.len() {
             // Also one that went while the cache was written: who was not read may have been in it.
             let there: Vec<_> = packs.iter().copied().filter(|pack| *pack != packs[gone]).collect();
-            assert_eq!(load(&there, b"else").directory(b"a/b"), Some(content.clone()));
-            assert!(load(&there, b"x").is_empty());
-            assert!(load(&there, b"t").is_empty());
+            assert_eq!(known(&there, b"else"), Some(content.clone()));
+            assert_eq!(known(&there, b"x"), None);
+            assert_eq!(known(&there, b"t"), None);
             // One that was written to.
             let there = [&*there, &[pack(gone as u8, 6)]].concat();
-            assert!(load(&there, b"x").is_empty());
+            assert_eq!(known(&there, b"x"), None);
+        }
+    }
+
+    #[test]
+    fn where_a_fan_out_directory_changed_its_objects_are_looked_for() {
+        let content = directory(vec![((*b"f").into(), file(time(9, 1)))]);
+        let (_temp, index) = saved(time(10, 0), &content);
+        let packs = [PACK, GONE, LATER];
+        let prefix_of = |bytes: &[u8]| ContentHash::of(bytes).as_bytes()[0];
+        let known = |changed, lost| known(&index, counted_on(&packs, changed), lost);
+        for lost in [&b"x"[..], b"t"] {
+            for time in [None, Some(time(6, 1)), Some(time(20, 0))] {
+                let changed = Some((prefix_of(lost), time));
+                assert_eq!(known(changed, lost), None);
+                assert_eq!(known(changed, b"else"), Some(content.clone()));
+                // Objects of another are not looked for.
+                let other = Some((prefix_of(lost) ^ 1, time));
+                assert_eq!(known(other, lost), Some(content.clone()));
+            }
+        }
+        // It could have changed without a new time when the cache was complete.
+        for time in [Some(time(20, 0)), Some(time(20, 1)), Some(time(18, 0))] {
+            let end = counted_on(&packs, Some((prefix_of(b"x"), time)));
+            save(&index, FileTime { seconds: 10, nanoseconds: 0 }, &content, &end);
+            assert_eq!(super::tests::known(&index, end.clone(), b"x"), None);
+            assert_eq!(super::tests::known(&index, end, b"t"), Some(content.clone()));
         }
     }
 
@@ -618,13 +534,18 @@ mod tests {
             let mut bytes = [&*header(Path::new("/p"), &GENERATION), end].concat();
             let sum = ContentHash::of(&bytes);
             bytes.extend_from_slice(sum.as_bytes());
-            StatCache::try_parse(&bytes, Path::new("/p"), &GENERATION).map(|(_, packs)| packs)
+            StatCache::try_parse(&bytes, Path::new("/p"), &GENERATION)
+                .map(|(_, counted_on)| counted_on)
         };
-        assert_eq!(parse(&footer(&[PACK, LATER])), Some(vec![PACK, LATER]));
-        assert_eq!(parse(&footer(&[])), Some(vec![]));
-        let one = &footer(&[PACK])[..PackState::BYTES];
-        let more = |count: u32| parse(&[one, &count.to_le_bytes()].concat());
-        assert_eq!(more(1), Some(vec![PACK]));
+        for packs in [&[][..], &[PACK, LATER]] {
+            let counted_on = counted_on(packs, Some((7, None)));
+            assert_eq!(parse(&counted_on.footer()), Some(counted_on));
+        }
+        let one = counted_on(&[PACK], None);
+        let footer = one.footer();
+        let (rest, _) = footer.split_last_chunk::<4>().unwrap();
+        let more = |count: u32| parse(&[rest, &count.to_le_bytes()].concat());
+        assert_eq!(more(1), Some(one));
         for count in [2, 3, u32::MAX] {
             assert_eq!(more(count), None);
         }
