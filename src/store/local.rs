@@ -17,14 +17,10 @@ use super::{
     Transfer, export,
 };
 use crate::object::ContentHash;
-use crate::stat_cache::FanOutTimes;
-use crate::sys::{self, Dir, EarlyFlush, FileKind, FileTime, IoContext, Stat, TempFile};
+use crate::sys::{self, Dir, EarlyFlush, FileKind, IoContext, Stat, TempFile};
 
 /// Mode of an object: nobody writes it, its owner reads it.
 pub(super) const OBJECT_MODE: u16 = 0o400;
-
-/// Names in a fan-out directory, with the hashes that they are part of.
-type ObjectNames = Vec<(ContentHash, Box<[u8]>)>;
 
 /// A directory of objects.
 #[derive(Debug)]
@@ -36,17 +32,6 @@ pub struct LocalStore {
     own: OwnFiles,
     account: Account,
     reading: Patience,
-}
-
-/// An object found by listing the store.
-#[derive(Debug, Clone, Copy)]
-pub struct FoundObject {
-    /// Its name.
-    pub hash: ContentHash,
-    /// Length in bytes.
-    pub size: u64,
-    /// When it came into the store (ctime).
-    pub stored_at: FileTime,
 }
 
 impl LocalStore {
@@ -181,39 +166,13 @@ impl LocalStore {
     pub(crate) fn look_for_own(&self, most: usize) -> Result<bool, StoreError> {
         let mut own = HashSet::default();
         for prefix in 0..=u8::MAX {
-            let Some((_, names)) = self.names_with_prefix(prefix)? else { continue };
-            own.extend(names.into_iter().map(|(hash, _)| hash));
+            own.extend(self.own_with_prefix(prefix)?);
             if own.len() > most {
                 return Ok(false);
             }
         }
         self.own.set(own);
         Ok(true)
-    }
-
-    /// When anything was last added to or removed from each of the directories in which objects have files of their
-    /// own.
-    ///
-    /// # Errors
-    /// When one cannot be looked at.
-    pub(super) fn fan_out_times(&self) -> Result<FanOutTimes, StoreError> {
-        let now = sys::coarse_now();
-        let mut times = [None; 256];
-        for (prefix, time) in (0..=u8::MAX).zip(&mut times) {
-            *time = self.fan_out_time(prefix)?;
-        }
-        Ok(FanOutTimes::seen(now, &times))
-    }
-
-    pub(super) fn fan_out_time(&self, prefix: u8) -> Result<Option<FileTime>, StoreError> {
-        let stat = self.dir.try_stat(hex::encode([prefix]).as_bytes())?;
-        Ok(stat.map(|stat| stat.ctime))
-    }
-
-    /// The objects in one of them.
-    pub(super) fn own_with_prefix(&self, prefix: u8) -> Result<Vec<ContentHash>, StoreError> {
-        let names = self.names_with_prefix(prefix)?.map(|(_, names)| names);
-        Ok(names.into_iter().flatten().map(|(hash, _)| hash).collect())
     }
 
     pub(super) fn account(&self) -> &Account {
@@ -464,77 +423,6 @@ impl LocalStore {
     fn has_own(&self, hash: &ContentHash, size: u64) -> Result<bool, StoreError> {
         let stat = self.dir.try_stat(&relative_name(hash))?;
         Ok(stat.is_some_and(|stat| stat.kind == FileKind::File && stat.size == size))
-    }
-
-    /// Calls `visit` for every object, one fan-out directory after the other, then one pack after the
-    /// other. One that is in several places is told of for each.
-    ///
-    /// # Errors
-    /// What `visit` returns, or a directory that cannot be read.
-    pub fn for_each_object<E: From<StoreError>>(
-        &self,
-        visit: impl FnMut(FoundObject) -> Result<(), E>,
-    ) -> Result<(), E> {
-        (0..=u8::MAX)
-            .map(|prefix| self.objects_with_prefix(prefix, |_| true))
-            .try_fold(visit, |mut visit, found| {
-                found?.into_iter().try_for_each(&mut visit)?;
-                Ok(visit)
-            })
-            .and_then(|mut visit| {
-                self.all_packs()?
-                    .iter()
-                    .filter_map(|pack| {
-                        // What is in it cannot be told.
-                        pack.objects().inspect_err(|error| tracing::warn!("{error}")).ok()
-                    })
-                    .try_for_each(|objects| objects.into_iter().try_for_each(&mut visit))
-            })
-    }
-
-    /// The wanted ones among the objects with files of their own whose hashes begin with a byte: one fan-out directory. To look
-    /// at an object costs more than to find it, so only those are looked at.
-    ///
-    /// # Errors
-    /// When it cannot be read.
-    pub fn objects_with_prefix(
-        &self,
-        prefix: u8,
-        is_wanted: impl Fn(&ContentHash) -> bool,
-    ) -> Result<Vec<FoundObject>, StoreError> {
-        let Some((dir, names)) = self.names_with_prefix(prefix)? else { return Ok(Vec::new()) };
-        let mut objects = Vec::new();
-        for (hash, name) in names {
-            if !is_wanted(&hash) {
-                continue;
-            }
-            match dir.stat(&name) {
-                Ok(stat) => {
-                    objects.push(FoundObject { hash, size: stat.size, stored_at: stat.ctime });
-                }
-                Err(error) if error.is_gone() => {}
-                Err(error) => return Err(error.into()),
-            }
-        }
-        Ok(objects)
-    }
-
-    /// The names in a fan-out directory that are those of objects. `None`: there is no such directory.
-    fn names_with_prefix(&self, prefix: u8) -> Result<Option<(Dir, ObjectNames)>, StoreError> {
-        let prefix = hex::encode([prefix]);
-        let dir = match self.dir.open_dir(prefix.as_bytes()) {
-            Ok(dir) => dir,
-            Err(error) if error.is_gone() => return Ok(None),
-            Err(error) => return Err(error.into()),
-        };
-        let names = dir.names()?.into_iter().filter_map(|listed| {
-            // Whatever is not named like an object is not ours to judge.
-            let rest = std::str::from_utf8(&listed.name).ok()?;
-            let hash = format!("{prefix}{rest}").parse().ok()?;
-            Some((hash, listed.name))
-        });
-        let names = names.collect();
-        Ok(Some((dir, names)))
     }
 
     /// Removes an object. Only the collector may, under the exclusive lock.

@@ -19,7 +19,8 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 
 use super::import::copy_to_temp;
-use super::local::{FoundObject, LocalStore, OBJECT_MODE, relative_name};
+use super::listing::FoundObject;
+use super::local::{LocalStore, OBJECT_MODE, relative_name};
 use super::{ImportError, ObjectFile, StoreError, StoreLock, Transfer};
 use crate::layout;
 use crate::object::ContentHash;

@@ -1,0 +1,118 @@
+//! What is in a store: the objects with files of their own, by fan-out directory, and those in packs.
+
+use super::{LocalStore, StoreError};
+use crate::object::ContentHash;
+use crate::stat_cache::FanOutTimes;
+use crate::sys::{self, Dir, FileTime};
+
+/// Names in a fan-out directory, with the hashes that they are part of.
+type ObjectNames = Vec<(ContentHash, Box<[u8]>)>;
+
+/// An object found by listing the store.
+#[derive(Debug, Clone, Copy)]
+pub struct FoundObject {
+    /// Its name.
+    pub hash: ContentHash,
+    /// Length in bytes.
+    pub size: u64,
+    /// When it came into the store (ctime).
+    pub stored_at: FileTime,
+}
+
+impl LocalStore {
+    /// Calls `visit` for every object, one fan-out directory after the other, then one pack after the
+    /// other. One that is in several places is told of for each.
+    ///
+    /// # Errors
+    /// What `visit` returns, or a directory that cannot be read.
+    pub fn for_each_object<E: From<StoreError>>(
+        &self,
+        visit: impl FnMut(FoundObject) -> Result<(), E>,
+    ) -> Result<(), E> {
+        (0..=u8::MAX)
+            .map(|prefix| self.objects_with_prefix(prefix, |_| true))
+            .try_fold(visit, |mut visit, found| {
+                found?.into_iter().try_for_each(&mut visit)?;
+                Ok(visit)
+            })
+            .and_then(|mut visit| {
+                self.all_packs()?
+                    .iter()
+                    .filter_map(|pack| {
+                        // What is in it cannot be told.
+                        pack.objects().inspect_err(|error| tracing::warn!("{error}")).ok()
+                    })
+                    .try_for_each(|objects| objects.into_iter().try_for_each(&mut visit))
+            })
+    }
+
+    /// The wanted ones among the objects with files of their own whose hashes begin with a byte: one fan-out directory. To look
+    /// at an object costs more than to find it, so only those are looked at.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub fn objects_with_prefix(
+        &self,
+        prefix: u8,
+        is_wanted: impl Fn(&ContentHash) -> bool,
+    ) -> Result<Vec<FoundObject>, StoreError> {
+        let Some((dir, names)) = self.names_with_prefix(prefix)? else { return Ok(Vec::new()) };
+        let mut objects = Vec::new();
+        for (hash, name) in names {
+            if !is_wanted(&hash) {
+                continue;
+            }
+            match dir.stat(&name) {
+                Ok(stat) => {
+                    objects.push(FoundObject { hash, size: stat.size, stored_at: stat.ctime });
+                }
+                Err(error) if error.is_gone() => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(objects)
+    }
+
+    /// The names in a fan-out directory that are those of objects. `None`: there is no such directory.
+    fn names_with_prefix(&self, prefix: u8) -> Result<Option<(Dir, ObjectNames)>, StoreError> {
+        let prefix = hex::encode([prefix]);
+        let dir = match self.dir().open_dir(prefix.as_bytes()) {
+            Ok(dir) => dir,
+            Err(error) if error.is_gone() => return Ok(None),
+            Err(error) => return Err(error.into()),
+        };
+        let names = dir.names()?.into_iter().filter_map(|listed| {
+            // Whatever is not named like an object is not ours to judge.
+            let rest = std::str::from_utf8(&listed.name).ok()?;
+            let hash = format!("{prefix}{rest}").parse().ok()?;
+            Some((hash, listed.name))
+        });
+        let names = names.collect();
+        Ok(Some((dir, names)))
+    }
+
+    /// When anything was last added to or removed from each of the directories in which objects have files of their
+    /// own.
+    ///
+    /// # Errors
+    /// When one cannot be looked at.
+    pub(super) fn fan_out_times(&self) -> Result<FanOutTimes, StoreError> {
+        let now = sys::coarse_now();
+        let mut times = [None; 256];
+        for (prefix, time) in (0..=u8::MAX).zip(&mut times) {
+            *time = self.fan_out_time(prefix)?;
+        }
+        Ok(FanOutTimes::seen(now, &times))
+    }
+
+    pub(super) fn fan_out_time(&self, prefix: u8) -> Result<Option<FileTime>, StoreError> {
+        let stat = self.dir().try_stat(hex::encode([prefix]).as_bytes())?;
+        Ok(stat.map(|stat| stat.ctime))
+    }
+
+    /// The objects in one of them.
+    pub(super) fn own_with_prefix(&self, prefix: u8) -> Result<Vec<ContentHash>, StoreError> {
+        let names = self.names_with_prefix(prefix)?.map(|(_, names)| names);
+        Ok(names.into_iter().flatten().map(|(hash, _)| hash).collect())
+    }
+}
