@@ -10,26 +10,32 @@
 //! Linux 6.9), and answers that the connection is broken, which is what users of a dead mount are told anyway.
 //! Then the server can end, the guard does, and the kernel breaks the connection.
 //!
-//! It is a process started with [`Mount::start_guard`](crate::Mount::start_guard), because a child that is made
-//! by `fork` alone would keep the server's memory.
+//! A guard is a program of its own, started with [`Mount::start_guard`](crate::Mount::start_guard): a child that is
+//! made by `fork` alone would keep the server's memory.
 
 use std::fmt;
-use std::io;
+use std::io::{self, PipeReader};
 use std::num::ParseIntError;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
+use std::process::Command;
 use std::str::FromStr;
+use std::sync::mpsc;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::OFlags;
 use rustix::io::Errno;
-use rustix::process::{Pid, PidfdFlags, pidfd_open};
+use rustix::process::{Pid, PidfdFlags, getpid, getppid, pidfd_open};
+use rustix::thread::gettid;
 
+use crate::error::MountError;
 use crate::filesystem::MAX_WRITE_BYTES;
 use crate::notify::{HEADER_BYTES, Notifications, out_header};
 
 /// `PIDFD_THREAD` of `linux/pidfd.h`: one thread, not all of its process. Since Linux 6.9.
 const PIDFD_THREAD: PidfdFlags = PidfdFlags::from_bits_retain(OFlags::EXCL.bits());
-/// Until the kernel is asked again: a thread that was ending may have taken what it handed out.
+/// From the end of the watched thread to that of its process, when nothing is wrong; and until the kernel is asked
+/// again, as a thread that was ending may have taken what it handed out.
 const PATIENCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
 /// What the kernel wants room for in each read: the largest WRITE, though none comes.
 const BUFFER_BYTES: usize = MAX_WRITE_BYTES as usize + 4096;
@@ -41,87 +47,139 @@ pub struct Watched {
     thread: Pid,
 }
 
-impl Watched {
-    /// The calling thread.
-    pub(crate) fn this_thread() -> Self {
-        Self { process: rustix::process::getpid(), thread: rustix::thread::gettid() }
-    }
-}
-
 impl fmt::Display for Watched {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}", self.process.as_raw_pid(), self.thread.as_raw_pid())
     }
 }
 
-/// A text that names no thread.
+/// A text that names no process and thread.
 #[derive(Debug, thiserror::Error)]
-#[error("no process and thread, as in 12:34")]
-pub struct NotWatched;
+#[error("not a process and a thread, as in 12:34")]
+pub struct ParseWatchedError;
 
-impl From<ParseIntError> for NotWatched {
+impl From<ParseIntError> for ParseWatchedError {
     fn from(_: ParseIntError) -> Self {
         Self
     }
 }
 
 impl FromStr for Watched {
-    type Err = NotWatched;
+    type Err = ParseWatchedError;
 
-    fn from_str(text: &str) -> Result<Self, NotWatched> {
-        let (process, thread) = text.split_once(':').ok_or(NotWatched)?;
+    fn from_str(text: &str) -> Result<Self, ParseWatchedError> {
+        let (process, thread) = text.split_once(':').ok_or(ParseWatchedError)?;
         let id = |text: &str| match text.parse()? {
-            id @ 1.. => Pid::from_raw(id).ok_or(NotWatched),
-            _ => Err(NotWatched),
+            id @ 1.. => Pid::from_raw(id).ok_or(ParseWatchedError),
+            _ => Err(ParseWatchedError),
         };
         Ok(Self { process: id(process)?, thread: id(thread)? })
     }
 }
 
-/// The whole work of a guard, a child of what it watches. Returns when that process has ended, or the mount; the
-/// guard should end then, and with it the last descriptor of the connection.
-///
-/// # Errors
-/// The kernel is older than Linux 6.9 ([`io::ErrorKind::InvalidInput`]), or broke the connection in another way than by
-/// ending it.
-pub fn stand_guard(watched: Watched, connection: OwnedFd) -> io::Result<()> {
-    let opened = pidfd_open(watched.process, PidfdFlags::empty())
-        .and_then(|process| Ok((process, pidfd_open(watched.thread, PIDFD_THREAD)?)));
-    let (process, thread) = match opened {
-        Ok(opened) => opened,
-        Err(Errno::SRCH) => return Ok(()),
-        Err(errno) => return Err(errno.into()),
-    };
-    if rustix::process::getppid() != Some(watched.process) {
-        // It had ended before we looked, so the numbers may be another's by now.
-        return Ok(());
-    }
-    wait_for([process.as_fd(), thread.as_fd()], None)?;
-    // No thread is left that would mind.
-    let flags = rustix::fs::fcntl_getfl(&connection)?;
-    rustix::fs::fcntl_setfl(&connection, flags | OFlags::NONBLOCK)?;
-    let kernel = Notifications::new(connection);
-    let mut buffer = vec![0; BUFFER_BYTES];
-    loop {
-        match kernel.resend().and_then(|()| refuse_all(&kernel, &mut buffer)) {
-            Ok(()) => {}
-            // Unmounted.
-            Err(Errno::NODEV | Errno::NOTCONN) => return Ok(()),
-            Err(errno) => return Err(errno.into()),
-        }
-        if wait_for([process.as_fd()], Some(&PATIENCE))? {
-            return Ok(());
-        }
+/// A guard that runs, until this is dropped or the process ends.
+#[derive(Debug)]
+pub(crate) struct Guard(
+    // The guard notices that nobody can read any more.
+    #[allow(dead_code, reason = "only to be dropped")] PipeReader,
+);
+
+impl Guard {
+    /// Starts `command` with the connection as its standard input, a pipe as its standard output, and one more argument.
+    /// A thread that does nothing else is what it watches; that one also takes note of its end.
+    pub(crate) fn start(
+        mut command: Command,
+        directory: &Path,
+        connection: OwnedFd,
+    ) -> Result<Self, MountError> {
+        pidfd_open(gettid(), PIDFD_THREAD)
+            .map_err(|_| MountError::io("guard", directory, io::ErrorKind::Unsupported))?;
+        let program = command.get_program().to_owned();
+        let failed = |error| MountError::io("start a guard with", program, error);
+        let (until, closed) = match io::pipe() {
+            Ok(pipe) => pipe,
+            Err(error) => return Err(failed(error)),
+        };
+        command.stdin(connection).stdout(closed);
+        let (started, has_started) = mpsc::sync_channel(1);
+        let guard = move || {
+            let watched = Watched { process: getpid(), thread: gettid() };
+            let child = command.arg(watched.to_string()).spawn();
+            // With it go the copies of what the guard got.
+            drop(command);
+            let (child, result) = match child {
+                Ok(child) => (Some(child), Ok(())),
+                Err(error) => (None, Err(error)),
+            };
+            // The receiver waits.
+            let _ = started.send(result);
+            if let Some(mut child) = child {
+                let ended = child.wait();
+                tracing::debug!(?ended, "the guard has ended");
+            }
+        };
+        let spawned = std::thread::Builder::new().name("nono-guard".to_owned()).spawn(guard);
+        let started = spawned.and_then(|_| has_started.recv().map_err(io::Error::other)?);
+        started.map(|()| Self(until)).map_err(failed)
     }
 }
 
-/// Waits for the end of any of some processes. `false` when the time is over.
+/// The whole work of a guard, a child of the process that it watches. Returns when that has ended, or nobody can read
+/// from the pipe `until` any more. The guard should end then, and with it the last descriptor of the connection.
+///
+/// # Errors
+/// The kernel is older than Linux 6.9, or broke the connection in another way than by ending it.
+pub fn stand_guard(watched: Watched, connection: OwnedFd, until: impl AsFd) -> io::Result<()> {
+    let Some(process) = open(watched.process, PidfdFlags::empty())? else { return Ok(()) };
+    let thread = open(watched.thread, PIDFD_THREAD)?;
+    if getppid() != Some(watched.process) {
+        // It had ended before we looked, so the numbers may be another's by now.
+        return Ok(());
+    }
+    let (process, until) = (process.as_fd(), until.as_fd());
+    if let Some(thread) = thread {
+        wait_for([process, until, thread.as_fd()], None)?;
+    }
+    let mut intervention = None;
+    while !wait_for([process, until], Some(&PATIENCE))? {
+        let (kernel, buffer) = match &mut intervention {
+            Some(begun) => begun,
+            none => none.insert(intervene(connection.try_clone()?)?),
+        };
+        match kernel.resend().and_then(|()| refuse_all(kernel, buffer)) {
+            Ok(()) => {}
+            // It has ended; kernels differ in what they say then.
+            Err(Errno::NODEV | Errno::NOTCONN | Errno::INVAL) => return Ok(()),
+            Err(errno) => return Err(errno.into()),
+        }
+    }
+    Ok(())
+}
+
+/// `None`: it has ended.
+fn open(id: Pid, flags: PidfdFlags) -> io::Result<Option<OwnedFd>> {
+    match pidfd_open(id, flags) {
+        Ok(opened) => Ok(Some(opened)),
+        Err(Errno::SRCH) => Ok(None),
+        Err(errno) => Err(errno.into()),
+    }
+}
+
+/// Takes the connection over from threads that are ending.
+fn intervene(connection: OwnedFd) -> io::Result<(Notifications, Vec<u8>)> {
+    let flags = rustix::fs::fcntl_getfl(&connection)?;
+    rustix::fs::fcntl_setfl(&connection, flags | OFlags::NONBLOCK)?;
+    Ok((Notifications::new(connection), vec![0; BUFFER_BYTES]))
+}
+
+/// Waits for the end of any of some processes and pipes. `false` when the time is over.
 fn wait_for<const N: usize>(
-    processes: [BorrowedFd<'_>; N],
+    ends: [BorrowedFd<'_>; N],
     timeout: Option<&Timespec>,
 ) -> io::Result<bool> {
-    let mut processes = processes.map(|process| PollFd::from_borrowed_fd(process, PollFlags::IN));
-    Ok(rustix::io::retry_on_intr(|| poll(&mut processes, timeout))? > 0)
+    // A pipe that nobody reads tells of that without being asked.
+    let mut ends = ends.map(|end| PollFd::from_borrowed_fd(end, PollFlags::IN));
+    Ok(rustix::io::retry_on_intr(|| poll(&mut ends, timeout))? > 0)
 }
 
 /// Answers all that the kernel asks for now with an error.
@@ -139,7 +197,7 @@ fn refuse_all(kernel: &Notifications, buffer: &mut [u8]) -> Result<(), Errno> {
             continue;
         };
         match u64::from_ne_bytes(unique) {
-            // Wants no answer.
+            // The answer would be a notification.
             0 => {}
             unique => {
                 let answer: [u8; HEADER_BYTES] =
@@ -153,14 +211,59 @@ fn refuse_all(kernel: &Notifications, buffer: &mut [u8]) -> Result<(), Errno> {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Read;
+    use std::os::unix::net::UnixStream;
+
     use super::*;
 
     #[test]
     fn what_is_watched_is_an_argument() {
-        let this = Watched::this_thread();
+        let this = Watched { process: getpid(), thread: gettid() };
         assert_eq!(this.to_string().parse::<Watched>().unwrap(), this);
         for text in ["", "1", "1:", ":1", "0:1", "1:-1", "1:2:3", "a:b"] {
             assert!(text.parse::<Watched>().is_err(), "{text}");
         }
+    }
+
+    /// The parent of the tests, and a thread of it that has ended or never was.
+    fn of_an_ended_thread() -> Watched {
+        let thread = std::thread::spawn(gettid).join().unwrap();
+        Watched { process: getppid().unwrap(), thread }
+    }
+
+    #[test]
+    fn a_guard_whose_thread_ended_before_it_looked_intervenes_until_it_may_end() {
+        let (until, closed) = io::pipe().unwrap();
+        let (mut kernel, connection) = UnixStream::pair().unwrap();
+        let guard = std::thread::spawn(move || {
+            stand_guard(of_an_ended_thread(), connection.into(), closed)
+        });
+        let mut resend = [0; HEADER_BYTES];
+        kernel.read_exact(&mut resend).unwrap();
+        assert_eq!(resend[4..8], 7_i32.to_ne_bytes());
+        drop(until);
+        guard.join().unwrap().unwrap();
+    }
+
+    #[test]
+    fn a_guard_does_not_touch_the_connection_of_what_lives() {
+        let (until, closed) = io::pipe().unwrap();
+        let (mut kernel, connection) = UnixStream::pair().unwrap();
+        let process = getppid().unwrap();
+        // Its first thread.
+        let watched = Watched { process, thread: process };
+        let guard = std::thread::spawn(move || stand_guard(watched, connection.into(), closed));
+        drop(until);
+        guard.join().unwrap().unwrap();
+        assert_eq!(kernel.read(&mut [0; 1]).unwrap(), 0);
+    }
+
+    #[test]
+    fn a_guard_of_what_is_not_its_parent_ends() {
+        let (_until, closed) = io::pipe().unwrap();
+        let (mut kernel, connection) = UnixStream::pair().unwrap();
+        let watched = Watched { process: getpid(), thread: gettid() };
+        stand_guard(watched, connection.into(), closed).unwrap();
+        assert_eq!(kernel.read(&mut [0; 1]).unwrap(), 0);
     }
 }

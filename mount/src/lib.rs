@@ -37,7 +37,7 @@ mod xattrs;
 pub use attach::Unmounted;
 pub use counters::Counts;
 pub use error::MountError;
-pub use guard::{NotWatched, Watched, stand_guard};
+pub use guard::{ParseWatchedError, Watched, stand_guard};
 pub use mount::{Mount, Unmounter, unmount};
 pub use options::{MountOptions, Owner};
 pub use source::{

@@ -9,7 +9,7 @@
 use std::fmt;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command};
+use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -20,7 +20,7 @@ use crate::company::Company;
 use crate::counters::{Counters, Counts};
 use crate::error::MountError;
 use crate::filesystem::TreeFilesystem;
-use crate::guard::Watched;
+use crate::guard::Guard;
 use crate::notify::Notifications;
 use crate::options::MountOptions;
 use crate::prefetch::{self, PushQueue};
@@ -37,6 +37,7 @@ pub struct Mount {
     served: Arc<dyn Served>,
     notifier: Notifier,
     notifications: Arc<Notifications>,
+    guard: Option<Guard>,
 }
 
 impl Mount {
@@ -95,7 +96,8 @@ impl Mount {
         prune::spawn(&tree, wakes, notifications.clone()).map_err(failed)?;
         let session = session.spawn().map_err(failed)?;
         guard.disarm();
-        Ok(Self { session: Some(session), unmounter, served: tree, notifier, notifications })
+        let session = Some(session);
+        Ok(Self { session, unmounter, served: tree, notifier, notifications, guard: None })
     }
 
     /// Where it is mounted, without links.
@@ -122,18 +124,20 @@ impl Mount {
         self.unmounter.unmount()
     }
 
-    /// Starts a [guard](crate::stand_guard) that watches the calling thread, which should live as long as the mount.
-    /// `command` gets the connection as its standard input, and what to watch as one more argument.
+    /// Starts a [guard](crate::stand_guard), which ends with the mount. `command` gets the connection as its standard input,
+    /// a pipe as its standard output, which tells it when to end, and what to watch as one more argument.
     ///
     /// Without a guard, a process that is killed while it hands a file to a program that reads it may never end, nor
     /// the program.
     ///
     /// # Errors
-    /// The guard cannot be started.
-    pub fn start_guard(&self, mut command: Command) -> std::io::Result<Child> {
-        let connection = self.notifications.as_fd().try_clone_to_owned()?;
-        command.arg(Watched::this_thread().to_string()).stdin(connection);
-        command.spawn()
+    /// The guard cannot be started. Of the kind `Unsupported`: the kernel is older than Linux 6.9.
+    pub fn start_guard(&mut self, command: Command) -> Result<(), MountError> {
+        let directory = &self.unmounter.mounted.directory;
+        let connection = self.notifications.as_fd().try_clone_to_owned();
+        let connection = connection.map_err(|e| MountError::io("guard", directory, e))?;
+        self.guard = Some(Guard::start(command, directory, connection)?);
+        Ok(())
     }
 
     /// Waits until the mount has ended: it was unmounted and its last user is gone.

@@ -60,7 +60,7 @@ impl Notifications {
     /// Has the kernel hand out again whatever nobody has answered.
     ///
     /// # Errors
-    /// [`Errno::INVAL`]: the kernel is older than Linux 6.9. [`Errno::NOTCONN`]: the connection has ended.
+    /// [`Errno::INVAL`]: the kernel is older than Linux 6.9, or a newer one that says so of a connection that has ended.
     pub(crate) fn resend(&self) -> Result<(), Errno> {
         self.write(&[IoSlice::new(&out_header(RESEND, NOTIFICATION, 0)?)])
     }

@@ -28,7 +28,7 @@ pub(super) struct Arguments {
     pub(super) command: Command,
 }
 
-/// What the program starts itself again for.
+/// Hidden commands: what the program starts itself again for.
 #[derive(Debug, Subcommand)]
 pub(super) enum Helper {
     /// What `run` starts for the command

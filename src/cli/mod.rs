@@ -79,7 +79,7 @@ fn dispatch(arguments: Arguments, context: &Context) -> Outcome {
     }
     match arguments.command {
         Command::Run(args) => commands::run::run(&args, &store, context),
-        Command::Helper(helper) => help(&helper),
+        Command::Helper(helper) => run_helper(&helper),
         Command::Snapshot(args) => commands::snapshot::run(&args, &store, context),
         #[cfg(feature = "mount")]
         Command::Mount(args) => commands::mount::run(&args, &store, context),
@@ -104,7 +104,7 @@ fn dispatch(arguments: Arguments, context: &Context) -> Outcome {
     }
 }
 
-fn help(helper: &Helper) -> Outcome {
+fn run_helper(helper: &Helper) -> Outcome {
     match helper {
         Helper::SandboxExec(args) => commands::sandbox_exec::run(args),
         #[cfg(feature = "mount")]

@@ -287,7 +287,7 @@ enum Event {
 impl Begun {
     /// Serves until somebody unmounts it or a signal comes.
     fn serve(self, context: &Context) -> Outcome {
-        let Self { mount, taken: _taken, mut signals, report } = self;
+        let Self { mut mount, taken: _taken, mut signals, report } = self;
         let unmounter = mount.unmounter();
         let (events, next) = mpsc::channel();
         let signalled = events.clone();
@@ -298,12 +298,8 @@ impl Begun {
                 }
             }
         })?;
-        spawn("wait", move || {
-            if let Err(error) = mount_guard::start(&mount) {
-                tracing::warn!(%error, "the mount has no guard");
-            }
-            drop(events.send(Event::Ended(mount.wait())));
-        })?;
+        mount_guard::start(&mut mount);
+        spawn("wait", move || drop(events.send(Event::Ended(mount.wait()))))?;
         loop {
             match next.recv() {
                 Ok(Event::Ended(ended)) => return ended.map(|()| 0).map_err(explain),

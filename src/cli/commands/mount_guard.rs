@@ -2,12 +2,12 @@
 
 use std::io;
 use std::os::fd::AsFd;
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use clap::Args;
-use nono_mount::{Mount, Watched};
+use nono_mount::{Mount, MountError, Watched};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use crate::cli::Outcome;
@@ -18,18 +18,26 @@ use crate::cli::signals::{self, Taken};
 /// The name of the hidden command.
 pub(in crate::cli) const NAME: &str = "__mount-guard";
 
-/// Starts a guard, from a thread that lives as long as the mount.
-///
-/// # Errors
-/// The mount has none then, and works as well.
-pub(super) fn start(mount: &Mount) -> io::Result<()> {
-    let mut guard = Command::new(std::env::current_exe()?);
-    // It ends after this process, and must not keep a pipe open that somebody reads to its end.
-    guard.arg(NAME).env_remove(background::MARK).stdout(Stdio::null());
-    mount.start_guard(guard).map(drop)
+/// Starts a guard. Without one, a mount works as well.
+pub(super) fn start(mount: &mut Mount) {
+    let started = std::env::current_exe().map_err(|error| error.to_string()).and_then(|program| {
+        let mut guard = Command::new(program);
+        // It is none of the processes that announce themselves when they are ready.
+        guard.arg(NAME).env_remove(background::MARK);
+        match mount.start_guard(guard) {
+            Err(MountError::Io { source, .. }) if source.kind() == io::ErrorKind::Unsupported => {
+                tracing::debug!("guards of mounts need Linux 6.9");
+                Ok(())
+            }
+            started => started.map_err(|error| error.to_string()),
+        }
+    });
+    if let Err(error) = started {
+        tracing::warn!(error, "the mount has no guard");
+    }
 }
 
-/// Arguments of the hidden command. The connection is the standard input.
+/// Arguments of the hidden command. The connection is the standard input, and what tells when to end the standard output.
 #[derive(Debug, Args)]
 pub(in crate::cli) struct MountGuardArgs {
     /// Process and thread of the mount
@@ -43,5 +51,5 @@ pub(in crate::cli) fn run(args: &MountGuardArgs) -> Outcome {
     background::detach()?;
     let failed = |error: io::Error| CliError::failed(format!("cannot guard a mount: {error}"));
     let connection = io::stdin().as_fd().try_clone_to_owned().map_err(failed)?;
-    nono_mount::stand_guard(args.watched, connection).map(|()| 0).map_err(failed)
+    nono_mount::stand_guard(args.watched, connection, io::stdout()).map(|()| 0).map_err(failed)
 }
