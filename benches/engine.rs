@@ -12,9 +12,9 @@ use std::path::Path;
 use criterion::{BatchSize, BenchmarkId, Criterion, Throughput};
 use nono::object::{Attributes, ContentHash, FileTime, Hasher, Node, Tree, TreeEntry, Xattrs};
 use nono::stat_cache::{
-    CachedDirectory, CachedFile, CountedOn, FanOutTimes, StatCache, StatCacheWriter, StatKey,
-    StoreState,
+    CachedDirectory, CachedFile, CountedOn, StatCache, StatCacheWriter, StatKey, StoreState,
 };
+use nono::store::{FanOut, FanOuts};
 use nono::sys::Dir;
 use nono::walk::{ExclusionConfig, Filter, Mode, estimate, list};
 use tempfile::TempDir;
@@ -134,8 +134,8 @@ fn stat_cache(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("stat cache");
     group.throughput(Throughput::Elements((DIRECTORIES * FILES) as u64));
     let (tracked, generation) = (Path::new("/home/me/project"), [7; 16]);
-    let fan_out = FanOutTimes::seen(FileTime::default(), &[None; 256]);
-    let counted_on = CountedOn { packs: Vec::new(), fan_out };
+    let fan_outs = FanOuts::new(|_| FanOut::Absent);
+    let counted_on = CountedOn { packs: Vec::new(), fan_outs };
     let store =
         StoreState { generation, counted_on: counted_on.clone(), holds: Box::new(|_, _| true) };
     let temp = directory(1);
@@ -178,7 +178,7 @@ fn stat_cache(criterion: &mut Criterion) {
     group.bench_function("look up every file", |bencher| {
         bencher.iter(|| {
             for (path, directory) in &directories {
-                let known = cache.directory(path, &store.holds).expect("it was added");
+                let known = cache.directory(path).expect("it was added");
                 for (name, file) in &directory.files {
                     let hit = known.file(name).is_some_and(|known| known.key == file.key);
                     assert!(hit, "it was added");
@@ -192,7 +192,7 @@ fn stat_cache(criterion: &mut Criterion) {
             || StatCacheWriter::new(&index, tracked, &store, start).expect("a file"),
             |mut writer| {
                 for (path, _) in &directories {
-                    let known = cache.directory(path, &store.holds).expect("it was added");
+                    let known = cache.directory(path).expect("it was added");
                     writer.add(path, &known).expect("it is written");
                 }
                 writer

@@ -74,7 +74,7 @@ pub fn stat_cache(records: &[u8]) {
     let cache = StatCache::with_records(records);
     let known: Vec<_> = cache.directories().collect();
     for path in known {
-        if let Some(directory) = cache.directory(path, &|_, _| true) {
+        if let Some(directory) = cache.directory(path) {
             let _ = directory.files.first().map(|(name, _)| directory.file(name));
         }
     }

@@ -37,8 +37,8 @@ impl<S: TreeSource> Contained<S> {
         contain(|| self.0.find(directory, name))
     }
 
-    pub(crate) fn open(&self, content: &S::Content, size: u64) -> io::Result<Arc<dyn Content>> {
-        contain(|| self.0.open(content, size))
+    pub(crate) fn open(&self, content: &S::Content, size: u64) -> io::Result<Opened> {
+        contain(|| self.0.open(content, size)).map(Opened)
     }
 
     pub(crate) fn sha256_hex(&self, content: &S::Content) -> String {
@@ -50,26 +50,33 @@ impl<S: TreeSource> Contained<S> {
     }
 }
 
-/// Fills a buffer.
-///
-/// # Errors
-/// Those of the source, or the contents end before the buffer is full.
-pub(crate) fn read_exactly(
-    content: &dyn Content,
-    buffer: &mut [u8],
-    offset: u64,
-) -> io::Result<()> {
-    let mut filled = 0;
-    while filled < buffer.len() {
-        let end = offset + filled as u64;
-        match contain(|| content.read_at(&mut buffer[filled..], end)) {
-            Ok(0) => return Err(ends_early(end)),
-            Ok(count) => filled += count,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
+/// An open file of a source.
+#[derive(Clone)]
+pub(crate) struct Opened(Arc<dyn Content>);
+
+impl Opened {
+    /// All bytes, if they are in memory.
+    pub(crate) fn in_memory(&self) -> Option<&[u8]> {
+        self.0.in_memory()
     }
-    Ok(())
+
+    /// Fills a buffer.
+    ///
+    /// # Errors
+    /// Those of the source, or the contents end before the buffer is full.
+    pub(crate) fn read_exactly(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
+        let mut filled = 0;
+        while filled < buffer.len() {
+            let end = offset + filled as u64;
+            match contain(|| self.0.read_at(&mut buffer[filled..], end)) {
+                Ok(0) => return Err(ends_early(end)),
+                Ok(count) => filled += count,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
 }
 
 /// Contents end at this byte, and not where their file does.

@@ -7,12 +7,12 @@
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::num::NonZeroUsize;
-use std::sync::Arc;
 
 use lru::LruCache;
 use parking_lot::Mutex;
 
-use crate::source::{Content, TreeSource};
+use crate::contained::Opened;
+use crate::source::TreeSource;
 
 /// Files up to this size are verified by the thread that answers the read.
 pub(crate) const INLINE_OPEN_BYTES: u64 = 1024 * 1024;
@@ -27,16 +27,16 @@ pub(crate) struct Contents<S: TreeSource, R> {
 
 struct Files<S: TreeSource, R> {
     /// A source may hold these in memory, so they are few.
-    small: LruCache<S::Content, Arc<dyn Content>>,
+    small: LruCache<S::Content, Opened>,
     /// Costly to verify again, and backed by descriptors.
-    large: LruCache<S::Content, Arc<dyn Content>>,
+    large: LruCache<S::Content, Opened>,
     opening: HashMap<S::Content, Vec<R>>,
 }
 
 /// What [`Contents::open_or_queue`] found.
 pub(crate) enum Found<R> {
     /// The file is open; here is the read back.
-    Open(Arc<dyn Content>, R),
+    Open(Opened, R),
     /// Somebody is opening it and will answer the read.
     Queued,
     /// The read is queued, and the caller must open the file and call [`Contents::opened`].
@@ -56,14 +56,14 @@ impl<S: TreeSource, R> Contents<S, R> {
     }
 
     /// The file, if it is open.
-    pub(crate) fn cached(&self, key: &S::Content) -> Option<Arc<dyn Content>> {
+    pub(crate) fn cached(&self, key: &S::Content) -> Option<Opened> {
         let mut files = self.files.lock();
         let files = &mut *files;
         files.small.get(key).or_else(|| files.large.get(key)).cloned()
     }
 
     /// Keeps an open small file.
-    pub(crate) fn keep_small(&self, key: S::Content, content: Arc<dyn Content>) {
+    pub(crate) fn keep_small(&self, key: S::Content, content: Opened) {
         // The file that falls out is closed after the lock is free.
         let _evicted = self.files.lock().small.push(key, content);
     }
@@ -104,7 +104,7 @@ impl<S: TreeSource, R> Contents<S, R> {
 
     /// The file is open, or could not be opened: returns the reads that waited. A failure is not
     /// remembered, the next read tries again.
-    pub(crate) fn opened(&self, key: &S::Content, content: Option<&Arc<dyn Content>>) -> Vec<R> {
+    pub(crate) fn opened(&self, key: &S::Content, content: Option<&Opened>) -> Vec<R> {
         let mut files = self.files.lock();
         let waiting = files.opening.remove(key).unwrap_or_default();
         let _evicted = content.and_then(|content| files.large.push(key.clone(), content.clone()));

@@ -194,7 +194,8 @@ fn refuse_all(kernel: &Notifications, buffer: &mut [u8]) -> Result<(), Errno> {
         };
         // `fuse_in_header`: length, opcode, number of the request.
         let Some(unique) = request.get(8..16).and_then(|unique| unique.try_into().ok()) else {
-            continue;
+            // No connection to FUSE at all.
+            return Err(Errno::INVAL);
         };
         match u64::from_ne_bytes(unique) {
             // The answer would be a notification.

@@ -55,7 +55,8 @@ pub struct MountOptions {
     /// Most bytes of one push: for a read, or for a list that a walking process has read.
     pub push_batch_bytes: u64,
     /// How long a push that begins with the answer to a list waits until the kernel knows the names in it: some 10 µs,
-    /// more when somebody else has the processor of the program that asked. Later it gives up, and a read begins it anew.
+    /// more when somebody else has the processor of the program that asked. It waits busily. Later it gives up, and a read
+    /// begins it anew.
     pub push_patience: Duration,
 }
 

@@ -12,12 +12,12 @@ use std::sync::{Arc, mpsc};
 use fuser::ReplyData;
 use parking_lot::Mutex;
 
-use crate::contained::{ends_early, read_exactly};
+use crate::contained::{Opened, ends_early};
 use crate::contents::{Contents, Found, INLINE_OPEN_BYTES};
 use crate::lists::List;
 use crate::nodes::{Order, Push};
 use crate::prefetch::{PushQueue, Walkers};
-use crate::source::{Content, Kind, Node, TreeSource};
+use crate::source::{Kind, Node, TreeSource};
 use crate::tree::Tree;
 
 /// A READ to answer.
@@ -178,12 +178,12 @@ impl<S: TreeSource> Files<S> {
         if read.size == 0 {
             read.reply.data(&[]);
         } else if let Some(content) = self.contents.cached(&key) {
-            self.reply(&*content, read);
+            self.reply(&content, read);
         } else if file_bytes <= INLINE_OPEN_BYTES {
             match self.tree.open(read.id, &key, file_bytes) {
                 Ok(content) => {
                     let whole = read.size as u64 == file_bytes;
-                    self.reply(&*content, read);
+                    self.reply(&content, read);
                     if !whole {
                         self.contents.keep_small(key, content);
                     }
@@ -198,7 +198,7 @@ impl<S: TreeSource> Files<S> {
     fn answer_large(self: &Arc<Self>, key: S::Content, file_bytes: u64, read: Read) {
         let id = read.id;
         match self.contents.open_or_queue(&key, read) {
-            Found::Open(content, read) => self.reply(&*content, read),
+            Found::Open(content, read) => self.reply(&content, read),
             Found::Queued => {}
             Found::Missing => {
                 let files = self.clone();
@@ -212,13 +212,13 @@ impl<S: TreeSource> Files<S> {
         let opened = self.tree.open(id, key, file_bytes);
         for read in self.contents.opened(key, opened.as_ref().ok()) {
             match &opened {
-                Ok(content) => self.reply(&**content, read),
+                Ok(content) => self.reply(content, read),
                 Err(errno) => read.reply.error(*errno),
             }
         }
     }
 
-    fn reply(&self, content: &dyn Content, read: Read) {
+    fn reply(&self, content: &Opened, read: Read) {
         if let Some(bytes) = content.in_memory() {
             let start = usize::try_from(read.offset).unwrap_or(usize::MAX);
             let end = start.saturating_add(read.size);
@@ -238,7 +238,7 @@ impl<S: TreeSource> Files<S> {
                 buffer.resize(read.size, 0);
             }
             let buffer = &mut buffer[..read.size];
-            match read_exactly(content, buffer, read.offset) {
+            match content.read_exactly(buffer, read.offset) {
                 Ok(()) => read.reply.data(buffer),
                 Err(error) => read.reply.error(self.tree.failed("read", read.id, &error)),
             }

@@ -12,12 +12,12 @@ use fuser::{Errno, FileAttr};
 use parking_lot::Mutex;
 
 use crate::attributes::file_attr;
-use crate::contained::Contained;
+use crate::contained::{Contained, Opened};
 use crate::counters::Counters;
 use crate::lists::{List, ListCache, ListKey};
 use crate::nodes::{Acquired, Nodes, Place, ROOT};
 use crate::options::MountOptions;
-use crate::source::{Content, Kind, Node, Stability, TreeSource};
+use crate::source::{Kind, Node, Stability, TreeSource};
 use crate::xattrs::Labels;
 
 /// Longer than any machine runs, and safe in the kernel's arithmetic.
@@ -245,12 +245,7 @@ impl<S: TreeSource> Tree<S> {
     }
 
     /// Opens and verifies a file. `id` is only for the log.
-    pub(crate) fn open(
-        &self,
-        id: u64,
-        key: &S::Content,
-        size: u64,
-    ) -> Result<Arc<dyn Content>, Errno> {
+    pub(crate) fn open(&self, id: u64, key: &S::Content, size: u64) -> Result<Opened, Errno> {
         self.counters.opened.one();
         self.source.open(key, size).map_err(|e| self.failed("open", id, &e))
     }

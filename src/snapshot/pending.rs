@@ -11,11 +11,11 @@
 //! flush that failed the kernel does not say what was lost. The collector keeps what an announcement
 //! reaches.
 
+use super::capture::NewCaches;
 use super::manager::{SnapshotError, SnapshotManager};
 use super::read_back::read_back;
 use super::session_dir::{ManifestError, SessionDir};
 use crate::manifest::SnapshotManifest;
-use crate::stat_cache::StatCacheWriter;
 use crate::store::{LocalStore, StoreLock};
 use crate::sys::FileLock;
 
@@ -25,7 +25,7 @@ use crate::sys::FileLock;
 pub struct PendingBaseline {
     manager: SnapshotManager,
     manifest: SnapshotManifest,
-    caches: Vec<StatCacheWriter>,
+    caches: NewCaches,
     _session_lock: FileLock,
     _store_lock: StoreLock,
 }
@@ -34,7 +34,7 @@ impl PendingBaseline {
     pub(super) fn new(
         manager: SnapshotManager,
         manifest: SnapshotManifest,
-        caches: Vec<StatCacheWriter>,
+        caches: NewCaches,
         session_lock: FileLock,
         store_lock: StoreLock,
     ) -> Self {
@@ -112,6 +112,6 @@ pub(crate) fn settle(session: &SessionDir, waits: bool) -> Result<Settled, Snaps
     }
     let roots = manifest.roots.clone();
     SnapshotManager::for_session(session.clone(), store, roots)
-        .publish_pending(manifest, Vec::new())?;
+        .publish_pending(manifest, NewCaches::default())?;
     Ok(Settled::Published)
 }

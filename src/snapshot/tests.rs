@@ -7,6 +7,7 @@ use std::time::Duration;
 use super::*;
 use crate::progress::Progress;
 use crate::store::{LocalStore, StopsAt};
+use crate::sys;
 use crate::walk::ExclusionConfig;
 
 struct Place {
@@ -190,4 +191,31 @@ fn a_snapshot_stops_in_the_middle_of_a_file_and_nothing_is_recorded() {
     assert_eq!(manager.snapshot_count().unwrap(), 0);
     file.set_len(0).unwrap();
     manager.create_baseline().unwrap();
+}
+
+#[test]
+fn a_pack_that_goes_before_its_snapshot_is_durable_is_missed_by_the_next_one() {
+    const FILES: u64 = 300;
+    let place = Place::new();
+    LocalStore::create(&place.path("store/objects")).unwrap();
+    for n in 1..FILES {
+        place.write(&format!("sub/file{n}"), &format!("contents {n}"));
+    }
+    // Until no file is too new for a cache, also where file systems keep a finer time than the coarse clock.
+    let newest = sys::Dir::open(&place.path("work/sub")).unwrap();
+    let newest = newest.stat(format!("file{}", FILES - 1).as_bytes()).unwrap().ctime;
+    while newest.is_racy(sys::coarse_now()) {
+        std::thread::yield_now();
+    }
+    let packs = place.path("store/objects/packs");
+    let pending = place.manager("store/a").begin_baseline().unwrap();
+    std::fs::remove_dir_all(&packs).unwrap();
+    pending.publish().unwrap();
+    let files_read = |session| {
+        place.manager(session).create_baseline().unwrap();
+        place.manager(session).load_manifest(0).unwrap().totals.files_read
+    };
+    assert_eq!(files_read("store/b"), FILES);
+    assert_eq!(std::fs::read_dir(&packs).unwrap().count(), 1);
+    assert_eq!(files_read("store/c"), 0);
 }

@@ -9,8 +9,8 @@
 //!
 //! A cache vouches for objects without anybody looking at them, so it also says what it counts on: packs, and
 //! the directories in which objects have files of their own. Where one of these is not as it was, an object that
-//! may have been in it is looked for, with its length, when the capture comes to the directory that it is of. If it
-//! is not found, that directory is read, and stored again.
+//! may have been in it is looked for, with its length, when the capture comes to it, and stored again when it is not
+//! found.
 //!
 //! **The racy rule** (git's): a file whose ctime is not older than the start of the walk could have been
 //! changed again within the same tick of the file system's clock, after it was read. Such an entry is not
@@ -28,11 +28,13 @@ use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 
 use self::counted_on::Doubtful;
-pub use self::counted_on::{CountedOn, FanOutTimes, Holds, PackState, StoreState};
+pub use self::counted_on::{CountedOn, Holds, StoreState};
 use self::fields::{Fields, put_bytes, put_key, put_u32, put_xattrs};
 use crate::layout;
 use crate::object::{ContentHash, FileTime, Hasher, Xattrs};
 use crate::path_text::to_path;
+#[cfg(any(test, feature = "fuzzing"))]
+use crate::store::{FanOut, FanOuts};
 use crate::sys::{self, Dir, IoContext, Stat};
 
 const MAGIC: &[u8; 8] = b"nonostat";
@@ -70,7 +72,7 @@ impl StatKey {
 pub struct CachedFile {
     /// The state in which it was read.
     pub key: StatKey,
-    /// Hash of its contents, which are in the store.
+    /// Hash of its contents.
     pub hash: ContentHash,
     /// Its extended attributes.
     pub xattrs: Xattrs,
@@ -79,7 +81,7 @@ pub struct CachedFile {
 /// What the cache knows of a directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CachedDirectory {
-    /// Its tree, which is in the store.
+    /// Its tree.
     pub tree: ContentHash,
     /// Its files, sorted by name.
     pub files: Vec<(Box<[u8]>, CachedFile)>,
@@ -93,9 +95,8 @@ impl CachedDirectory {
     }
 
     /// Whether all objects that it vouches for are among those.
-    fn vouches_only_for(&self, holds: impl Fn(&ContentHash, Option<u64>) -> bool) -> bool {
-        let mut files = self.files.iter().map(|(_, file)| file);
-        holds(&self.tree, None) && files.all(|file| holds(&file.hash, Some(file.key.size)))
+    fn vouches_only_for(&self, is_there: impl Fn(&ContentHash) -> bool) -> bool {
+        is_there(&self.tree) && self.files.iter().all(|(_, file)| is_there(&file.hash))
     }
 }
 
@@ -162,7 +163,7 @@ pub fn carry_over(
     let path = path.to_owned();
     let Some((cache, _)) = StatCache::parse(bytes, &path, old) else { return Ok(false) };
     let vouches = |relative: &[u8]| {
-        cache.decode(relative).is_some_and(|known| known.vouches_only_for(|hash, _| !is_gone(hash)))
+        cache.directory(relative).is_some_and(|known| known.vouches_only_for(|hash| !is_gone(hash)))
     };
     if cache.is_empty() || !cache.directories.keys().all(|relative| vouches(relative)) {
         return Ok(false);
@@ -225,26 +226,29 @@ impl StatCache {
         Some((directories, counted_on))
     }
 
-    /// What is known of a directory, given relative to the tracked path: nothing, if an object that it vouches for
-    /// is gone.
-    pub fn directory(&self, relative: &[u8], holds: &Holds<'_>) -> Option<CachedDirectory> {
-        let known = self.decode(relative)?;
-        let is_there =
-            |hash: &_, size: Option<u64>| !self.doubtful.contains(hash) || holds(hash, size);
-        if known.vouches_only_for(is_there) {
-            return Some(known);
+    /// Whether an object of a directory is in the store, of this length: where it may have
+    /// gone since the cache was written, that is asked.
+    pub fn vouches_for(
+        &self,
+        relative: &[u8],
+        hash: &ContentHash,
+        size: u64,
+        holds: &Holds<'_>,
+    ) -> bool {
+        if !self.doubtful.contains(hash) || holds(hash, size) {
+            return true;
         }
         if !self.is_said.swap(true, Relaxed) {
             let path = self.tracked_path.join(to_path(relative));
             let path = path.display();
-            tracing::warn!(
-                "objects of {path} are gone from the store: what is gone is stored again"
-            );
+            tracing::warn!("objects that are of {path} or the like are missing from the store");
         }
-        None
+        false
     }
 
-    fn decode(&self, relative: &[u8]) -> Option<CachedDirectory> {
+    /// What is known of a directory, given relative to the tracked path. Its objects are in the store if the cache
+    /// [vouches for](Self::vouches_for) them.
+    pub fn directory(&self, relative: &[u8]) -> Option<CachedDirectory> {
         let range = self.directories.get(relative)?;
         let mut fields = Fields { bytes: self.bytes.get(..range.end)?, at: range.start };
         let tree = fields.hash()?;
@@ -263,8 +267,7 @@ impl StatCache {
     #[cfg(feature = "fuzzing")]
     pub(crate) fn with_records(records: &[u8]) -> Self {
         let (path, generation) = (Path::new("/tracked"), [7; 16]);
-        let fan_out = FanOutTimes::seen(FileTime::default(), &[None; 256]);
-        let nothing = CountedOn { packs: Vec::new(), fan_out };
+        let nothing = CountedOn { packs: Vec::new(), fan_outs: FanOuts::new(|_| FanOut::Absent) };
         let mut bytes = [&*header(path, &generation), records, &nothing.footer()].concat();
         let sum = ContentHash::of(&bytes);
         bytes.extend_from_slice(sum.as_bytes());
@@ -393,6 +396,7 @@ impl Drop for StatCacheWriter {
 #[allow(clippy::disallowed_methods, reason = "tests look at the disk from outside")]
 mod tests {
     use super::*;
+    use crate::store::PackState;
 
     const GENERATION: [u8; 16] = [7; 16];
     /// There from the beginning to the end, gone before the end, made by the snapshot.
@@ -406,11 +410,11 @@ mod tests {
 
     /// Seen at second 20, with all fan-out directories as they were at second 5 but one.
     fn counted_on(packs: &[PackState], other: Option<(u8, Option<FileTime>)>) -> CountedOn {
-        let mut times = [Some(time(5, 1)); 256];
-        if let Some((prefix, time)) = other {
-            times[usize::from(prefix)] = time;
-        }
-        CountedOn { packs: packs.to_vec(), fan_out: FanOutTimes::seen(time(20, 0), &times) }
+        let fan_outs = FanOuts::new(|prefix| {
+            let other = other.filter(|(other, _)| *other == prefix);
+            FanOut::seen(time(20, 0), other.map_or(Some(time(5, 1)), |(_, time)| time))
+        });
+        CountedOn { packs: packs.to_vec(), fan_outs }
     }
 
     fn store(generation: [u8; 16]) -> StoreState<'static> {
@@ -418,7 +422,7 @@ mod tests {
         StoreState { generation, counted_on, holds: Box::new(NOBODY_LOOKS) }
     }
 
-    const NOBODY_LOOKS: fn(&ContentHash, Option<u64>) -> bool = |_, _| panic!("nothing changed");
+    const NOBODY_LOOKS: fn(&ContentHash, u64) -> bool = |_, _| panic!("nothing changed");
 
     fn time(seconds: i64, nanoseconds: u32) -> FileTime {
         FileTime { seconds, nanoseconds }
@@ -450,13 +454,15 @@ mod tests {
 
     /// What is known of the directory when a store is like this, and has lost the object of these bytes.
     fn known(index: &Dir, now: CountedOn, lost: &'static [u8]) -> Option<CachedDirectory> {
-        let holds: Box<Holds<'_>> = Box::new(|hash: &_, size: Option<u64>| {
-            // A file has a length, a tree has none that is known.
-            assert_eq!(size, (*hash == ContentHash::of(b"x")).then_some(3));
+        let holds: Box<Holds<'_>> = Box::new(|hash, size| {
+            assert_eq!(size, 3);
             *hash != ContentHash::of(lost)
         });
         let store = StoreState { generation: GENERATION, counted_on: now, holds };
-        StatCache::load(index, Path::new("/p"), &store).directory(b"a/b", &store.holds)
+        let cache = StatCache::load(index, Path::new("/p"), &store);
+        let known = cache.directory(b"a/b")?;
+        let vouches = |hash: &_| cache.vouches_for(b"a/b", hash, 3, &store.holds);
+        known.vouches_only_for(vouches).then_some(known)
     }
 
     #[test]
@@ -464,8 +470,8 @@ mod tests {
         let content = directory(vec![((*b"f").into(), file(time(9, 1)))]);
         let (_temp, index) = saved(time(10, 0), &content);
         let cache = StatCache::load(&index, Path::new("/p"), &store(GENERATION));
-        assert_eq!(cache.directory(b"a/b", &NOBODY_LOOKS), Some(content));
-        assert_eq!(cache.directory(b"a", &NOBODY_LOOKS), None);
+        assert_eq!(cache.directory(b"a/b"), Some(content));
+        assert_eq!(cache.directory(b"a"), None);
     }
 
     #[test]
@@ -478,7 +484,7 @@ mod tests {
         ]);
         let (_temp, index) = saved(start, &content);
         let cache = StatCache::load(&index, Path::new("/p"), &store(GENERATION));
-        let known = cache.directory(b"a/b", &NOBODY_LOOKS).unwrap();
+        let known = cache.directory(b"a/b").unwrap();
         let names: Vec<_> = known.files.into_iter().map(|(name, _)| name).collect();
         assert_eq!(names, [(*b"older").into()]);
     }

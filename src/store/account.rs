@@ -1,89 +1,138 @@
-//! Whether anything went from where objects have files of their own, while this process added to it.
+//! Whether anything went from a store while this process added to it.
 //!
 //! A fan-out directory gets a new ctime from what is added as from what is removed. So whoever adds an object first
-//! notes what is in its directory, if that is still as it was in the beginning, and in the end all of that and
-//! what was added must be there. Then the directory has lost nothing since the beginning, and its last ctime may be counted
-//! on: as long as it stays, nothing is lost either.
+//! notes what is in its directory, if that is still as it was in the beginning; all of that, and what was added, must be there
+//! in the end. Then the directory has lost nothing meanwhile, and its last ctime may be counted on: as
+//! long as it stays, nothing is lost either. Packs are named one by one, each from when it was first seen.
 
 use std::collections::{BTreeMap, HashSet};
+use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use super::{LocalStore, StoreError};
+use super::{FanOut, FanOuts, LocalStore, MOST_OWN, PackState, StoreError};
 use crate::object::ContentHash;
-use crate::stat_cache::FanOutTimes;
 use crate::sys;
 
-/// What is noted between a beginning and an end.
+/// An account that is being kept. Only one at a time is: of a second nothing that changes is certain.
+#[derive(Debug)]
+pub(crate) struct Account {
+    begun: FanOuts,
+    /// `None`: another one is being kept.
+    ledger: Option<Arc<Ledger>>,
+}
+
+/// Where a store finds the account that is being kept of it.
 #[derive(Debug, Default)]
-pub(super) struct Account(Mutex<Option<Noted>>);
+pub(super) struct Ledger(Mutex<Option<Noted>>);
 
 #[derive(Debug)]
 struct Noted {
-    begun: FanOutTimes,
-    /// What must be in the directories to which something was added. `None`: what was in it before is not known.
+    begun: FanOuts,
+    /// What must be in the directories to which something was added. `None`: that is not known, or too much.
     expected: BTreeMap<u8, Option<Vec<ContentHash>>>,
+    /// Of all directories, at most [`MOST_OWN`].
+    count: usize,
 }
 
 impl LocalStore {
-    /// Begins to note what must stay, and returns what can be counted on now.
-    ///
-    /// # Errors
-    /// When a fan-out directory cannot be looked at.
-    pub(crate) fn begin_account(&self) -> Result<FanOutTimes, StoreError> {
-        let begun = self.fan_out_times()?;
-        let noted = Noted { begun: begun.clone(), expected: BTreeMap::new() };
-        *self.account().0.lock() = Some(noted);
-        Ok(begun)
+    /// Begins an account of what this process adds.
+    pub(crate) fn begin_account(&self) -> Account {
+        let begun = self.fan_outs();
+        let mut noted = self.ledger().0.lock();
+        let is_kept = noted.is_some();
+        if !is_kept {
+            self.packs().forget_seen();
+            let begun = begun.clone();
+            *noted = Some(Noted { begun, expected: BTreeMap::new(), count: 0 });
+        }
+        drop(noted);
+        Account { begun, ledger: (!is_kept).then(|| self.ledger().clone()) }
     }
 
-    /// An object is about to be added, or is there already.
-    ///
-    /// # Errors
-    /// When its directory cannot be looked at.
-    pub(super) fn note_addition(&self, hash: &ContentHash) -> Result<(), StoreError> {
-        let mut account = self.account().0.lock();
-        let Some(noted) = &mut *account else { return Ok(()) };
+    /// An object is about to be added, unless it is there.
+    pub(super) fn note_addition(&self, hash: &ContentHash) {
+        let mut noted = self.ledger().0.lock();
+        let Some(noted) = &mut *noted else { return };
         let prefix = hash.as_bytes()[0];
         if !noted.expected.contains_key(&prefix) {
             // Listed after the look at the time: what goes meanwhile moves it, and is missing in the end.
-            let now = sys::coarse_now();
-            let is_as_it_was = noted.begun.is_same(prefix, self.fan_out_time(prefix)?, now);
-            let names = if is_as_it_was { Some(self.own_with_prefix(prefix)?) } else { None };
-            noted.expected.insert(prefix, names);
+            let is_same = noted.begun.is_same(prefix, self.fan_out(prefix, sys::coarse_now()));
+            let known = if is_same { self.own_with_prefix(prefix).map(Some) } else { Ok(None) };
+            let known = known.unwrap_or_else(|error| doubt(prefix, &error));
+            noted.count += known.as_ref().map_or(0, Vec::len);
+            noted.expected.insert(prefix, known);
         }
-        if let Some(Some(expected)) = noted.expected.get_mut(&prefix) {
-            expected.push(*hash);
-        }
-        Ok(())
+        noted.expect(hash);
     }
 
-    /// Ends what [`begin_account`](Self::begin_account) began, and returns what can be counted on now of all that could
-    /// be then, or was added since.
+    /// An object was found, and somebody may count on it.
+    pub(crate) fn note_found(&self, hash: &ContentHash) {
+        // In a directory to which this process has not added anything it is found by its time.
+        if let Some(noted) = &mut *self.ledger().0.lock() {
+            noted.expect(hash);
+        }
+    }
+}
+
+impl Noted {
+    fn expect(&mut self, hash: &ContentHash) {
+        let Some(expected) = self.expected.get_mut(&hash.as_bytes()[0]) else { return };
+        self.count += 1;
+        match expected {
+            Some(known) if self.count <= MOST_OWN => known.push(*hash),
+            known => *known = None,
+        }
+    }
+}
+
+impl Account {
+    /// As it was in the beginning.
+    pub(crate) fn begun(&self) -> &FanOuts {
+        &self.begun
+    }
+
+    /// Ends it: the fan-out directories as they are now, where all that was there in the beginning, or was added, still is;
+    /// and all packs that were there at any time.
     ///
     /// # Errors
-    /// When a fan-out directory cannot be looked at.
-    pub(crate) fn end_account(&self) -> Result<FanOutTimes, StoreError> {
-        let noted = self.account().0.lock().take();
-        let mut times = self.fan_out_times()?;
-        for prefix in 0..=u8::MAX {
-            let lost_nothing = match &noted {
-                None => false,
-                Some(noted) => match noted.expected.get(&prefix) {
-                    None => noted.begun.is_same_in(&times, prefix),
-                    Some(None) => false,
-                    Some(Some(expected)) => {
-                        let there: HashSet<_> = self.own_with_prefix(prefix)?.into_iter().collect();
-                        expected.iter().all(|hash| there.contains(hash))
-                    }
-                },
-            };
-            if !lost_nothing {
-                times.doubt(prefix);
-            }
-        }
-        Ok(times)
+    /// When the packs cannot be listed.
+    pub(crate) fn end(self, store: &LocalStore) -> Result<(FanOuts, Vec<PackState>), StoreError> {
+        let noted = self.ledger.as_ref().and_then(|ledger| ledger.0.lock().take());
+        let expected = noted.map(|noted| noted.expected).unwrap_or_default();
+        let now = store.fan_outs();
+        let has_lost_nothing = |prefix| match expected.get(&prefix) {
+            None => self.begun.is_same(prefix, now.get(prefix)),
+            Some(None) => false,
+            Some(Some(expected)) => match store.own_with_prefix(prefix) {
+                Ok(there) => {
+                    let there: HashSet<_> = there.into_iter().collect();
+                    expected.iter().all(|hash| there.contains(hash))
+                }
+                Err(error) => doubt(prefix, &error).is_some_and(|()| true),
+            },
+        };
+        let fan_outs = FanOuts::new(|prefix| match has_lost_nothing(prefix) {
+            true => now.get(prefix),
+            false => FanOut::Doubtful,
+        });
+        let there = store.pack_states()?;
+        Ok((fan_outs, [there, store.packs().seen()].concat()))
     }
+}
+
+impl Drop for Account {
+    fn drop(&mut self) {
+        if let Some(ledger) = &self.ledger {
+            *ledger.0.lock() = None;
+        }
+    }
+}
+
+/// An account is worth less than what it is kept of.
+fn doubt<T>(prefix: u8, error: &StoreError) -> Option<T> {
+    tracing::debug!(prefix, %error, "what is in a fan-out directory is not certain");
+    None
 }
 
 #[cfg(test)]
@@ -103,10 +152,10 @@ mod tests {
         ContentHash::of(bytes).as_bytes()[0]
     }
 
-    /// Until the clock tells what is done now from what was done before.
-    fn settle() {
-        let before = sys::coarse_now();
-        while sys::coarse_now() <= before {
+    /// Until the clock tells what is done now from what was done before. One tick may not do: file systems may keep
+    /// a finer time.
+    fn settle(store: &LocalStore) {
+        while store.fan_out(PREFIX, sys::coarse_now()) == FanOut::Doubtful {
             std::thread::yield_now();
         }
     }
@@ -119,12 +168,15 @@ mod tests {
         for bytes in &contents[..earlier] {
             store.write(bytes).unwrap();
         }
-        settle();
-        store.begin_account().unwrap();
+        settle(&store);
+        let account = store.begin_account();
         work(&store, &contents);
-        settle();
-        let end = store.end_account().unwrap();
-        end.is_same_in(&store.fan_out_times().unwrap(), PREFIX)
+        settle(&store);
+        is_sure(account, &store)
+    }
+
+    fn is_sure(account: Account, store: &LocalStore) -> bool {
+        account.end(store).unwrap().0.get(PREFIX) != FanOut::Doubtful
     }
 
     fn remove(store: &LocalStore, bytes: &[u8]) {
@@ -151,7 +203,7 @@ mod tests {
                     for n in 0..3 {
                         if n == at {
                             remove(store, &contents[lost]);
-                            settle();
+                            settle(store);
                         }
                         if n < 2 {
                             store.write(&contents[2 + n]).unwrap();
@@ -174,20 +226,70 @@ mod tests {
         }));
         let temp = tempfile::tempdir().unwrap();
         let store = LocalStore::open(temp.path()).unwrap();
-        assert!(!store.end_account().unwrap().is_same_in(&store.fan_out_times().unwrap(), PREFIX));
-        store.begin_account().unwrap();
         // Until the clock moves, it could lose something again without a new time.
         let mut contents = contents();
-        let is_same = loop {
+        let is_sure = loop {
+            let account = store.begin_account();
             store.write(&contents.next().unwrap()).unwrap();
             let before = sys::coarse_now();
-            let end = store.end_account().unwrap();
-            let times = store.fan_out_times().unwrap();
+            let is_sure = is_sure(account, &store);
             if sys::coarse_now() == before {
-                break end.is_same_in(&times, PREFIX);
+                break is_sure;
             }
-            store.begin_account().unwrap();
         };
-        assert!(!is_same);
+        assert!(!is_sure);
+    }
+
+    #[test]
+    fn what_was_found_beside_what_is_added_must_stay() {
+        for added in [0, 1] {
+            assert!(!is_counted_on(added, |store, contents| {
+                store.write(&contents[1]).unwrap();
+                // By another process.
+                LocalStore::open(store.path()).unwrap().write(&contents[2]).unwrap();
+                assert!(!store.write(&contents[2]).unwrap().is_new);
+                remove(store, &contents[2]);
+            }));
+        }
+    }
+
+    #[test]
+    fn only_one_account_is_kept_at_a_time() {
+        let temp = tempfile::tempdir().unwrap();
+        let store = LocalStore::open(temp.path()).unwrap();
+        let contents: Vec<_> = contents().take(3).collect();
+        store.write(&contents[0]).unwrap();
+        settle(&store);
+        let first = store.begin_account();
+        remove(&store, &contents[0]);
+        settle(&store);
+        let second = store.begin_account();
+        store.write(&contents[1]).unwrap();
+        settle(&store);
+        assert!(!is_sure(second, &store));
+        assert!(!is_sure(first, &store));
+        // One that was given up is not in the way.
+        drop(store.begin_account());
+        let third = store.begin_account();
+        store.write(&contents[2]).unwrap();
+        settle(&store);
+        assert!(is_sure(third, &store));
+    }
+
+    #[test]
+    fn a_fan_out_directory_that_is_removed_while_a_process_stores_is_made_again() {
+        let temp = tempfile::tempdir().unwrap();
+        let store = LocalStore::open(temp.path()).unwrap();
+        let contents: Vec<_> = contents().take(3).collect();
+        let fan_out = temp.path().join(hex::encode([PREFIX]));
+        store.write(&contents[0]).unwrap();
+        for (at, bytes) in contents.iter().enumerate() {
+            std::fs::remove_dir_all(&fan_out).unwrap();
+            // Also in the middle of what one account is kept of.
+            let account = (at > 0).then(|| store.begin_account());
+            assert!(store.write(bytes).unwrap().is_new);
+            assert!(store.contains(&ContentHash::of(bytes), bytes.len() as u64).unwrap());
+            drop(account);
+        }
     }
 }

@@ -1,8 +1,7 @@
 //! What is in a store: the objects with files of their own, by fan-out directory, and those in packs.
 
-use super::{LocalStore, StoreError};
+use super::{FanOut, FanOuts, LocalStore, StoreError};
 use crate::object::ContentHash;
-use crate::stat_cache::FanOutTimes;
 use crate::sys::{self, Dir, FileTime};
 
 /// Names in a fan-out directory, with the hashes that they are part of.
@@ -91,26 +90,28 @@ impl LocalStore {
         Ok(Some((dir, names)))
     }
 
-    /// When anything was last added to or removed from each of the directories in which objects have files of their
-    /// own.
-    ///
-    /// # Errors
-    /// When one cannot be looked at.
-    pub(super) fn fan_out_times(&self) -> Result<FanOutTimes, StoreError> {
-        let now = sys::coarse_now();
-        let mut times = [None; 256];
-        for (prefix, time) in (0..=u8::MAX).zip(&mut times) {
-            *time = self.fan_out_time(prefix)?;
-        }
-        Ok(FanOutTimes::seen(now, &times))
+    /// In which state the fan-out directories are.
+    pub(crate) fn fan_outs(&self) -> FanOuts {
+        let since = sys::coarse_now();
+        FanOuts::new(|prefix| self.fan_out(prefix, since))
     }
 
-    pub(super) fn fan_out_time(&self, prefix: u8) -> Result<Option<FileTime>, StoreError> {
-        let stat = self.dir().try_stat(hex::encode([prefix]).as_bytes())?;
-        Ok(stat.map(|stat| stat.ctime))
+    /// In which state one of them is, as looked at after `since`.
+    pub(super) fn fan_out(&self, prefix: u8, since: FileTime) -> FanOut {
+        match self.dir().try_stat(hex::encode([prefix]).as_bytes()) {
+            Ok(stat) => FanOut::seen(since, stat.map(|stat| stat.ctime)),
+            // Whatever counts on it looks at each object.
+            Err(error) => {
+                tracing::debug!("{error}");
+                FanOut::Doubtful
+            }
+        }
     }
 
     /// The objects in one of them.
+    ///
+    /// # Errors
+    /// When it cannot be read.
     pub(super) fn own_with_prefix(&self, prefix: u8) -> Result<Vec<ContentHash>, StoreError> {
         let names = self.names_with_prefix(prefix)?.map(|(_, names)| names);
         Ok(names.into_iter().flatten().map(|(hash, _)| hash).collect())

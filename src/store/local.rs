@@ -4,11 +4,12 @@ use std::collections::HashSet;
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::io::Errno;
 
-use super::account::Account;
+use super::account::Ledger;
 use super::import;
 use super::own::{MOST_OWN, OwnFiles, Patience};
 use super::packs::Packs;
@@ -30,7 +31,7 @@ pub struct LocalStore {
     prefixes: Box<[AtomicBool; 256]>,
     packs: Packs,
     own: OwnFiles,
-    account: Account,
+    ledger: Arc<Ledger>,
     reading: Patience,
 }
 
@@ -47,7 +48,7 @@ impl LocalStore {
             prefixes,
             packs: Packs::default(),
             own: OwnFiles::default(),
-            account: Account::default(),
+            ledger: Arc::default(),
             reading: Patience::of_reading(),
         })
     }
@@ -175,8 +176,8 @@ impl LocalStore {
         Ok(true)
     }
 
-    pub(super) fn account(&self) -> &Account {
-        &self.account
+    pub(super) fn ledger(&self) -> &Arc<Ledger> {
+        &self.ledger
     }
 
     /// Somebody looks for an object: when that was often enough, finds out what has a file of its own.
@@ -389,10 +390,19 @@ impl LocalStore {
         size: u64,
     ) -> Result<bool, StoreError> {
         let name = relative_name(hash);
-        self.note_addition(hash)?;
+        self.note_addition(hash);
         self.ensure_prefix(hash)?;
         self.own.add(hash);
-        if temp.persist(&self.dir, &name)? {
+        let is_new = match temp.persist(&self.dir, &name) {
+            // Somebody took the directory away.
+            Err(error) if error.is_gone() => {
+                self.prefixes[usize::from(hash.as_bytes()[0])].store(false, Ordering::Relaxed);
+                self.ensure_prefix(hash)?;
+                temp.persist(&self.dir, &name)?
+            }
+            persisted => persisted?,
+        };
+        if is_new {
             return Ok(true);
         }
         if self.has_own(hash, size)? {
@@ -464,6 +474,7 @@ impl ObjectSource for LocalStore {
 impl ObjectStore for LocalStore {
     fn contains(&self, hash: &ContentHash, size: u64) -> Result<bool, StoreError> {
         if !self.has_no_own(hash) && self.has_own(hash, size)? {
+            self.note_found(hash);
             return Ok(true);
         }
         match self.packs.find(&self.dir, hash, false) {

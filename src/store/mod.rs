@@ -27,6 +27,7 @@ mod overlay;
 mod own;
 mod packs;
 mod quarantine;
+mod state;
 mod transfer;
 
 use std::fs::File;
@@ -38,6 +39,7 @@ use crate::object::{Attributes, ContentHash, DecodeError, LinkGroups, Node, Root
 use crate::path_text::Shown;
 use crate::sys;
 
+pub(crate) use account::Account;
 pub use guard::StoreLock;
 pub use import::{ImportError, Imported};
 pub(crate) use import::{hash_file, hash_object};
@@ -54,6 +56,7 @@ pub(crate) use packs::{
     SMALL_PACK_BYTES,
 };
 pub use quarantine::{Offered, Quarantined};
+pub use state::{FanOut, FanOuts, PackState};
 pub use transfer::Transfer;
 #[cfg(test)]
 pub(crate) use transfer::tests::StopsAt;

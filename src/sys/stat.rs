@@ -12,8 +12,7 @@ pub struct FileTime {
 }
 
 impl FileTime {
-    /// Whether what has this ctime could have changed, unseen, after somebody looked who had begun at `start`
-    /// ([`coarse_now`] before the first look).
+    /// Whether a change after a look that began at `start` ([`coarse_now`]) could leave this ctime as it is.
     pub fn is_racy(self, start: Self) -> bool {
         // File systems that keep whole seconds (or two) cannot tell changes within one apart.
         let slack = if self.nanoseconds == 0 { 2 } else { 0 };

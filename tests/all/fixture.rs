@@ -5,7 +5,9 @@ use std::os::unix::fs::{PermissionsExt, chown};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::time::SystemTime;
 
+use nono::object::FileTime;
 use serde_json::Value;
 
 /// An id that is no account's on any machine: the ordinary user of the tests.
@@ -184,7 +186,9 @@ impl Fixture {
 /// Waits until what was written is old enough for a stat cache: the clock that stamps files ticks at least
 /// every 10 ms.
 pub fn settle() {
-    let written = nono::sys::coarse_now();
+    // File systems may keep a finer time than the coarse clock, which may be a tick behind it.
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap();
+    let written = FileTime { seconds: now.as_secs() as i64, nanoseconds: now.subsec_nanos() };
     while nono::sys::coarse_now() <= written {
         std::thread::yield_now();
     }

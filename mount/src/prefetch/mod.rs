@@ -31,7 +31,6 @@ use rustix::io::Errno;
 use self::queue::Job;
 pub(crate) use self::queue::{Jobs, PushQueue};
 pub(crate) use self::walkers::Walkers;
-use crate::contained::read_exactly;
 use crate::nodes::{Order, Push, Stretch, probable_number};
 use crate::notify::Notifications;
 use crate::source::{Entry, Kind, TreeSource};
@@ -137,7 +136,7 @@ impl<S: TreeSource> Pusher<'_, S> {
             self.buffer.resize(size_in_memory, 0);
         }
         let bytes = &mut self.buffer[..size_in_memory];
-        if read_exactly(&*file, bytes, 0).is_err() {
+        if file.read_exactly(bytes, 0).is_err() {
             return Pushed::No;
         }
         self.store(job, id, &self.buffer[..size_in_memory])
@@ -147,7 +146,9 @@ impl<S: TreeSource> Pusher<'_, S> {
         loop {
             match self.notifications.store(id, bytes) {
                 Ok(()) => break,
-                Err(Errno::NOENT) if job.age() < self.tree.options.push_patience => {
+                Err(Errno::NOENT)
+                    if job.age() < self.tree.options.push_patience && job.reached().is_some() =>
+                {
                     std::thread::yield_now();
                 }
                 Err(Errno::NOENT) => return Pushed::Unnamed,

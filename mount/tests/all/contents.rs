@@ -330,18 +330,21 @@ fn who_waits_for_a_file_whose_source_panics_gets_an_error() {
 
 #[test]
 fn a_source_that_panics_ends_neither_pushes_nor_answers() {
+    const PANICS: std::ops::Range<usize> = 5..8;
     let _kept = keep_caches();
     let memory = Memory::with([("0", many(20, 3))]);
-    memory.panic_at(b"contents 0 1\n");
-    memory.panic_at(b"contents 1 1\n");
+    PANICS.for_each(|d| memory.panic_at(format!("contents {d} 1\n").as_bytes()));
     let push_patience = Duration::from_secs(30);
     let options = MountOptions { push_patience, ..MountOptions::default() };
     let Some(mounted) = mount_with(&memory, options) else { return };
     for d in 0..19 {
         let path = |f| mounted.path(format!("0/d{d}/f{f}"));
         fs::read_dir(mounted.path(format!("0/d{d}"))).unwrap().for_each(drop);
+        if d == PANICS.start {
+            eventually("it panics as it pushes", || memory.has_panicked_in("nono-push"));
+        }
         assert!(fs::read(path(0)).is_ok());
-        if d < 2 {
+        if PANICS.contains(&d) {
             for _ in 0..10 {
                 assert_eq!(errno(&fs::read(path(1)).unwrap_err()), Some(rustix::io::Errno::IO));
             }

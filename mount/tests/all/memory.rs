@@ -78,6 +78,8 @@ struct State {
     /// Contents that do not verify.
     damaged: Mutex<Vec<Vec<u8>>>,
     panicking: Mutex<Vec<Vec<u8>>>,
+    /// Names of the threads in which it did.
+    panicked_in: Mutex<Vec<String>>,
     /// Contents that are not there.
     lost: Mutex<Vec<Vec<u8>>>,
     meeting: Mutex<Option<Meeting>>,
@@ -187,6 +189,11 @@ impl Memory {
     /// From now on to open these bytes panics.
     pub(crate) fn panic_at(&self, bytes: &[u8]) {
         self.0.panicking.lock().push(bytes.into());
+    }
+
+    /// Whether it panicked in a thread of this name.
+    pub(crate) fn has_panicked_in(&self, thread: &str) -> bool {
+        self.0.panicked_in.lock().iter().any(|name| name == thread)
     }
 
     /// Whoever opens these bytes to push them, says so by making the file `opened`, and gets them as soon as somebody
@@ -314,7 +321,11 @@ impl TreeSource for Memory {
         if self.0.lost.lock().contains(&bytes) {
             return Err(io::ErrorKind::NotFound.into());
         }
-        assert!(!self.0.panicking.lock().contains(&bytes), "this source panics");
+        let panics = self.0.panicking.lock().contains(&bytes);
+        if panics {
+            self.0.panicked_in.lock().extend(std::thread::current().name().map(str::to_owned));
+            panic!("this source panics");
+        }
         if self.0.damaged.lock().contains(&bytes) {
             return Err(io::Error::new(io::ErrorKind::InvalidData, "the hash is another one"));
         }

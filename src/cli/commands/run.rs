@@ -29,7 +29,7 @@ use crate::path_text::Shown;
 use crate::progress::Progress;
 use crate::sandbox::{Network, Policy};
 use crate::session::{Catalog, RecordError, RecordRequest, Recording};
-use crate::snapshot::SessionOrigin;
+use crate::snapshot::{SessionOrigin, SnapshotError};
 
 /// Arguments of `nono run`.
 #[derive(Debug, Args)]
@@ -122,6 +122,9 @@ pub(in crate::cli) fn run(args: &RunArgs, store: &StoreArgs, context: &Context) 
                 format!(
                     "`nono rollback verify {id}` tries again, and says whether all of it is there"
                 )
+            }
+            RecordError::Snapshot(SnapshotError::Store(error)) if error.is_damage() => {
+                format!("mend what can be mended: nono rollback verify {id} --repair")
             }
             _ => format!("the state before is safe: nono rollback restore {id}"),
         };

@@ -177,7 +177,7 @@ impl Capturer<'_> {
                 WhyLeftOut::Unreadable(error) => self.unreadable(node.root, &path, &error),
             }
         }
-        let cached = self.cached(node);
+        let cached = self.caches[node.root].directory(&node.relative);
         {
             let mut state = node.state.lock();
             state.cached_tree = cached.as_ref().map(|cached| cached.tree);
@@ -198,7 +198,11 @@ impl Capturer<'_> {
                 }
                 FileKind::File => {
                     let known = cached.as_ref().and_then(|cached| cached.file(&found.name));
-                    match known.filter(|known| known.key == StatKey::of(&found.stat)) {
+                    let is_known = |known: &&CachedFile| {
+                        let key = StatKey::of(&found.stat);
+                        known.key == key && self.is_stored(node, &known.hash, found.stat.size)
+                    };
+                    match known.filter(is_known) {
                         Some(known) => self.unchanged_file(node, &path, found, known.clone()),
                         None => {
                             if let Some(full) = batch.push(found) {
@@ -220,9 +224,12 @@ impl Capturer<'_> {
         Ok(())
     }
 
-    fn cached(&self, node: &PendingDir) -> Option<CachedDirectory> {
-        let location = self.request.cache.as_ref()?;
-        self.caches[node.root].directory(&node.relative, &location.store.holds)
+    /// Whether the cache that knows an object of a directory can tell that it is in the store.
+    fn is_stored(&self, node: &PendingDir, hash: &ContentHash, size: u64) -> bool {
+        self.request.cache.as_ref().is_some_and(|location| {
+            let holds = &location.store.holds;
+            self.caches[node.root].vouches_for(&node.relative, hash, size, holds)
+        })
     }
 
     fn spawn_child<'s>(
@@ -271,8 +278,7 @@ impl Capturer<'_> {
         }
         let bytes = Tree::new(state.entries).encode();
         let tree = ContentHash::of(&bytes);
-        // The cache vouches for it.
-        if state.cached_tree != Some(tree) {
+        if state.cached_tree != Some(tree) || !self.is_stored(node, &tree, bytes.len() as u64) {
             let stored = self.request.store.write(&bytes)?;
             if stored.is_new {
                 self.object_written(bytes.len() as u64);

@@ -30,7 +30,7 @@ use crate::object::{Attributes, ContentHash, LinkGroups, Node, RootEntry, RootTr
 use crate::path_text::to_path;
 use crate::progress::{Amount, Progress, Stage};
 use crate::stat_cache::{StatCache, StatCacheWriter, StoreState};
-use crate::store::{LocalStore, ObjectStore, StoreError, read_root_tree};
+use crate::store::{Account, LocalStore, ObjectStore, StoreError, read_root_tree};
 use crate::sys::{self, Dir, EarlyFlush, FileTime, Stat};
 use crate::walk::InvalidPattern;
 
@@ -57,8 +57,8 @@ pub(crate) struct CaptureRequest<'a> {
 pub(crate) struct CacheLocation<'a> {
     pub(crate) index: &'a Dir,
     pub(crate) store: StoreState<'a>,
-    /// Whether a new cache is written; not for a plan.
-    pub(crate) is_written: bool,
+    /// A new cache is written, and this is an account of what is added meanwhile; none for a plan.
+    pub(crate) account: Option<Account>,
 }
 
 /// What was captured. Everything is in the store, but not yet durable.
@@ -72,8 +72,15 @@ pub(crate) struct Capture {
     pub(crate) totals: Totals,
     pub(crate) not_captured: Vec<NotCaptured>,
     pub(crate) unstable: Vec<PathBuf>,
-    /// To be committed once the objects are durable.
-    pub(crate) caches: Vec<StatCacheWriter>,
+    pub(crate) caches: NewCaches,
+}
+
+/// Caches to be committed once the objects are durable.
+#[derive(Debug, Default)]
+pub(crate) struct NewCaches {
+    pub(crate) writers: Vec<StatCacheWriter>,
+    /// Of what was added since they were begun.
+    pub(crate) account: Option<Account>,
 }
 
 /// Why there is no snapshot.
@@ -190,9 +197,9 @@ fn capture_once(
     let mut writers = Vec::new();
     for root in &roots {
         if let Some(location) = &request.cache {
-            let CacheLocation { index, store, is_written } = location;
+            let CacheLocation { index, store, account } = location;
             caches.push(StatCache::load(index, &root.path, store));
-            if *is_written {
+            if account.is_some() {
                 let writer = StatCacheWriter::new(index, &root.path, store, start)?;
                 writers.push(Mutex::new(writer));
             }
@@ -354,7 +361,10 @@ impl Capturer<'_> {
             totals: self.tally.totals(),
             not_captured,
             unstable,
-            caches: self.writers.into_iter().map(Mutex::into_inner).collect(),
+            caches: NewCaches {
+                writers: self.writers.into_iter().map(Mutex::into_inner).collect(),
+                account: None,
+            },
         }))
     }
 }

@@ -8,11 +8,11 @@ use crate::manifest::{MANIFEST_VERSION, SnapshotKind, SnapshotManifest, TrackedR
 use crate::object::ContentHash;
 use crate::progress::Stage;
 use crate::snapshot::budget::Budget;
-use crate::snapshot::capture::{CacheLocation, Capture, CaptureRequest, capture};
+use crate::snapshot::capture::{CacheLocation, Capture, CaptureRequest, NewCaches, capture};
 use crate::snapshot::metadata::SessionMetadata;
 use crate::snapshot::pending::PendingBaseline;
 use crate::snapshot::session_dir::{LoadedManifest, ManifestError};
-use crate::stat_cache::{CountedOn, StatCacheWriter, StoreState};
+use crate::stat_cache::{CountedOn, StoreState};
 use crate::store::{LocalStore, ObjectStore, Packer, StoreLock};
 
 /// What a snapshot is taken for.
@@ -58,7 +58,7 @@ impl SnapshotManager {
         lock: &StoreLock,
     ) -> Result<Capture, SnapshotError> {
         let packer = Packer::new(&self.store, lock);
-        let captured = capture(&CaptureRequest {
+        let captured = captured(CaptureRequest {
             store: &packer,
             flushed,
             roots: &self.roots,
@@ -93,7 +93,7 @@ impl SnapshotManager {
     pub(crate) fn publish_pending(
         &self,
         manifest: SnapshotManifest,
-        caches: Vec<StatCacheWriter>,
+        caches: NewCaches,
     ) -> Result<(), SnapshotError> {
         self.make_durable(manifest, caches, true)?;
         self.list_published()
@@ -121,7 +121,7 @@ impl SnapshotManager {
         latest: &SnapshotManifest,
         cache: CacheUse,
     ) -> Result<Capture, SnapshotError> {
-        Ok(capture(&CaptureRequest {
+        captured(CaptureRequest {
             store,
             flushed: None,
             roots: &target.roots,
@@ -136,7 +136,7 @@ impl SnapshotManager {
             },
             progress: &*self.progress,
             threads: self.threads,
-        })?)
+        })
     }
 
     /// Makes the state before a restore a snapshot.
@@ -162,16 +162,29 @@ impl SnapshotManager {
             self.store.generation()?
         };
         let Some(generation) = generation else { return Ok(None) };
-        let holds = Box::new(|hash: &ContentHash, size: Option<u64>| {
-            let object = self.store.open_object(hash);
-            object.is_ok_and(|object| size.is_none_or(|size| object.size() == size))
-        });
-        let fan_out = self.store.begin_account()?;
-        // What had a file of its own before may have none by now.
+        let account = is_written.then(|| self.store.begin_account());
+        let fan_outs = account
+            .as_ref()
+            .map_or_else(|| self.store.fan_outs(), |account| account.begun().clone());
+        // Others may have stored some since, which would be called missing.
         self.store.forget_own();
-        let counted_on = CountedOn { packs: self.store.pack_states()?, fan_out };
+        let counted_on = CountedOn { packs: self.store.pack_states()?, fan_outs };
+        let holds = Box::new(|hash: &ContentHash, size: u64| self.holds(hash, size));
         let store = StoreState { generation, counted_on, holds };
-        Ok(Some(CacheLocation { index, store, is_written }))
+        Ok(Some(CacheLocation { index, store, account }))
+    }
+
+    /// Whether an object is in the store, of this length.
+    fn holds(&self, hash: &ContentHash, size: u64) -> bool {
+        self.store.note_found(hash);
+        match self.store.open_object(hash) {
+            Ok(object) => object.size() == size,
+            Err(error) if error.is_damage() => false,
+            Err(error) => {
+                tracing::warn!("what may be stored is read again: {error}");
+                false
+            }
+        }
     }
 
     /// Makes everything captured durable, then lets the manifest appear.
@@ -192,7 +205,7 @@ impl SnapshotManager {
     fn make_durable(
         &self,
         manifest: SnapshotManifest,
-        caches: Vec<StatCacheWriter>,
+        caches: NewCaches,
         flush: bool,
     ) -> Result<LoadedManifest, SnapshotError> {
         if flush {
@@ -205,14 +218,14 @@ impl SnapshotManager {
     }
 
     /// After the snapshot is published, which does not depend on it.
-    fn save_caches(&self, caches: Vec<StatCacheWriter>) {
-        let saved = |caches: Vec<StatCacheWriter>| -> Result<(), SnapshotError> {
-            if caches.is_empty() {
-                return Ok(());
-            }
-            let fan_out = self.store.end_account()?;
-            let now = CountedOn { packs: self.store.pack_states()?, fan_out };
-            caches.into_iter().try_for_each(|cache| Ok(cache.commit(&now)?))
+    fn save_caches(&self, caches: NewCaches) {
+        let saved = |caches: NewCaches| -> Result<(), SnapshotError> {
+            let NewCaches { writers, account } = caches;
+            // A snapshot that writes no cache keeps no account.
+            let Some(account) = account else { return Ok(()) };
+            let (fan_outs, packs) = account.end(&self.store)?;
+            let now = CountedOn { packs, fan_outs };
+            writers.into_iter().try_for_each(|cache| Ok(cache.commit(&now)?))
         };
         if let Err(error) = saved(caches) {
             tracing::warn!("stat cache not saved: {error}");
@@ -273,13 +286,20 @@ impl SnapshotManager {
     }
 }
 
+/// Captures, and hands on the account of what was added.
+fn captured(request: CaptureRequest<'_>) -> Result<Capture, SnapshotError> {
+    let mut captured = capture(&request)?;
+    captured.caches.account = request.cache.and_then(|location| location.account);
+    Ok(captured)
+}
+
 /// The manifest of what was captured, and the caches that may be saved once it is durable.
 pub(super) fn described(
     capture: Capture,
     parent: Option<&LoadedManifest>,
     why: Why,
     roots: &[TrackedRoot],
-) -> (SnapshotManifest, Vec<StatCacheWriter>) {
+) -> (SnapshotManifest, NewCaches) {
     let (kind, label, restores) = match why {
         Why::Asked(label) => (SnapshotKind::Ordinary, label, None),
         Why::BeforeRestoring(number) => (SnapshotKind::Safety, None, Some(number)),

@@ -45,9 +45,9 @@ pub(crate) use rewrite::{Rewrite, SMALL_PACK_BYTES};
 pub(crate) use salvage::BadDisk;
 use writer::PackWriter;
 
-use super::StoreError;
+use super::{PackState, StoreError};
 use crate::layout;
-use crate::object::ContentHash;
+use crate::object::{ContentHash, FileTime};
 use crate::sys::Dir;
 
 const NAME_DIGITS: usize = 32;
@@ -87,6 +87,9 @@ struct Known {
     /// Pack and place of every object, once many were looked for.
     table: Option<HashMap<ContentHash, (u32, Span), RandomState>>,
     is_table_tried: bool,
+    /// Packs in which something may have been found or written since that was last forgotten, also those that are
+    /// gone.
+    seen: Vec<PackState>,
 }
 
 impl Packs {
@@ -174,6 +177,26 @@ impl Packs {
         }
         known.is_loaded = true;
         Ok(())
+    }
+
+    /// A pack got this name from this process. It may be gone by now.
+    fn note_written(&self, name: [u8; 16]) {
+        let mut known = self.known.write();
+        if !known.seen.iter().any(|pack| pack.name == name) {
+            // A state that no pack is ever in.
+            known.seen.push(PackState { name, changed_at: FileTime::default() });
+        }
+    }
+
+    /// Forgets which packs were seen, but for those that are known.
+    pub(super) fn forget_seen(&self) {
+        let mut known = self.known.write();
+        known.seen = known.packs.iter().filter_map(|pack| pack.state()).collect();
+    }
+
+    /// The packs that are known, and those that were since others were [forgotten](Self::forget_seen).
+    pub(super) fn seen(&self) -> Vec<PackState> {
+        self.known.read().seen.clone()
     }
 
     /// All packs that can be read.
@@ -318,7 +341,10 @@ impl Known {
                 continue;
             }
             match Pack::open(&dir, &name) {
-                Ok(pack) => self.packs.push(Arc::new(pack)),
+                Ok(pack) => {
+                    self.seen.extend(pack.state());
+                    self.packs.push(Arc::new(pack));
+                }
                 Err(StoreError::Io(error)) if error.is_gone() => {}
                 Err(error) if error.is_damage() || error.is_bad_disk() => {
                     tracing::warn!("{error}");

@@ -4,14 +4,15 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::{Pack, PackWriter};
-use crate::stat_cache::PackState;
-use crate::store::{LocalStore, StoreError};
+use crate::store::{LocalStore, PackState, StoreError};
 
 impl LocalStore {
     /// Gives a pack its name. What is in it can be found from now on.
     pub(super) fn seal(&self, pack: PackWriter<'_>) -> Result<(), StoreError> {
-        pack.seal()?;
-        self.packs().refresh(self.dir())
+        let name = pack.seal()?;
+        self.packs().refresh(self.dir())?;
+        self.packs().note_written(name);
+        Ok(())
     }
 
     /// All packs that can be read. An object that has a file of its own too is read from that.

@@ -14,8 +14,7 @@ use super::format::{
     ENTRY_BYTES, Entry, HEADER_BYTES, Span, TRAILER_BYTES, Trailer, header, is_newer, slot_of,
 };
 use crate::object::ContentHash;
-use crate::stat_cache::PackState;
-use crate::store::{FoundObject, StoreError};
+use crate::store::{FoundObject, PackState, StoreError};
 use crate::sys::{self, Dir, FileKind, FileTime, IoContext};
 
 /// A pack gets a filter after one question for so many of its objects: to read the whole index takes as

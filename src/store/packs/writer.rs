@@ -171,11 +171,11 @@ impl<'s> PackWriter<'s> {
     }
 
     /// Writes what is left and the index, and gives the pack its name. Everything that was handed out
-    /// must have been written. The pack is not durable yet.
+    /// must have been written. The pack is not durable yet. Returns what the digits of its name say.
     ///
     /// # Errors
     /// When the disk is full or broken; there is no pack then.
-    pub(super) fn seal(mut self) -> Result<(), StoreError> {
+    pub(super) fn seal(mut self) -> Result<[u8; 16], StoreError> {
         let index_at = self.bytes();
         self.buffer.extend_from_slice(&encode_index(std::mem::take(&mut self.entries), index_at));
         let chunk = self.take_chunk(Vec::new())?;
@@ -186,9 +186,10 @@ impl<'s> PackWriter<'s> {
             }
             _ => {}
         }
-        let name = name_of(sys::random_bytes()?);
+        let digits = sys::random_bytes()?;
+        let name = name_of(digits);
         if chunk.temp.persist(self.objects, &name)? {
-            return Ok(());
+            return Ok(digits);
         }
         // Nobody else can have chosen it.
         let source = io::ErrorKind::AlreadyExists.into();
