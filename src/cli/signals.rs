@@ -9,6 +9,7 @@
 //! | its last state is recorded | the same: they do not undo the recording; a second Ctrl-C in it does, by its `Bar` |
 //! | a review | what a terminal sends, by its screen |
 //! | a mount is served | what ends it, by the mount |
+//! | a mount is guarded | the same, by the guard, which does nothing then: it ends with the mount |
 //! | waiting for an answer, a lock, a collection | nothing: Ctrl-C ends the program (130), Ctrl-Z stops it |
 //!
 //! Phases overlap where one follows the other, so that a signal finds either of them. What was ignored when

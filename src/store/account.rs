@@ -58,8 +58,7 @@ impl LocalStore {
         if !noted.expected.contains_key(&prefix) {
             // Listed after the look at the time: what goes meanwhile moves it, and is missing in the end.
             let is_same = noted.begun.is_same(prefix, self.fan_out(prefix, sys::coarse_now()));
-            let known = if is_same { self.own_with_prefix(prefix).map(Some) } else { Ok(None) };
-            let known = known.unwrap_or_else(|error| doubt(prefix, &error));
+            let known = if is_same { self.own_or_doubt(prefix) } else { None };
             noted.count += known.as_ref().map_or(0, Vec::len);
             noted.expected.insert(prefix, known);
         }
@@ -72,6 +71,13 @@ impl LocalStore {
         if let Some(noted) = &mut *self.ledger().0.lock() {
             noted.expect(hash);
         }
+    }
+
+    /// The objects in a fan-out directory. That it cannot be listed fails nothing: an account is worth less than what it
+    /// is kept of.
+    fn own_or_doubt(&self, prefix: u8) -> Option<Vec<ContentHash>> {
+        let listed = self.own_with_prefix(prefix);
+        listed.inspect_err(|error| tracing::debug!(%error, "what is there is not certain")).ok()
     }
 }
 
@@ -104,20 +110,16 @@ impl Account {
         let has_lost_nothing = |prefix| match expected.get(&prefix) {
             None => self.begun.is_same(prefix, now.get(prefix)),
             Some(None) => false,
-            Some(Some(expected)) => match store.own_with_prefix(prefix) {
-                Ok(there) => {
-                    let there: HashSet<_> = there.into_iter().collect();
-                    expected.iter().all(|hash| there.contains(hash))
-                }
-                Err(error) => doubt(prefix, &error).is_some_and(|()| true),
-            },
+            Some(Some(expected)) => store.own_or_doubt(prefix).is_some_and(|there| {
+                let there: HashSet<_> = there.into_iter().collect();
+                expected.iter().all(|hash| there.contains(hash))
+            }),
         };
         let fan_outs = FanOuts::new(|prefix| match has_lost_nothing(prefix) {
             true => now.get(prefix),
             false => FanOut::Doubtful,
         });
-        let there = store.pack_states()?;
-        Ok((fan_outs, [there, store.packs().seen()].concat()))
+        Ok((fan_outs, store.packs().seen(store.dir())?))
     }
 }
 
@@ -127,12 +129,6 @@ impl Drop for Account {
             *ledger.0.lock() = None;
         }
     }
-}
-
-/// An account is worth less than what it is kept of.
-fn doubt<T>(prefix: u8, error: &StoreError) -> Option<T> {
-    tracing::debug!(prefix, %error, "what is in a fan-out directory is not certain");
-    None
 }
 
 #[cfg(test)]

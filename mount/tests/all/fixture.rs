@@ -3,7 +3,7 @@
 use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use nono_mount::{Mount, MountError, MountOptions};
@@ -80,6 +80,16 @@ pub(crate) fn many(directories: usize, files: usize) -> crate::memory::Spec {
             (0..files).map(move |f| (format!("f{f}"), file(format!("contents {d} {f}\n"))));
         (format!("d{d}"), dir(entries))
     }))
+}
+
+/// Where a test that runs [in a process of its own](this_program) mounts.
+pub(crate) const SERVE_AT: &str = "NONO_TEST_SERVE_AT";
+
+/// This program as another process that runs one test.
+pub(crate) fn this_program(test: &str) -> Command {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["--exact", "--ignored", test]).stdout(Stdio::null()).stderr(Stdio::null());
+    command
 }
 
 /// Waits for what must come soon; only the patience is a time.

@@ -11,21 +11,13 @@ use rustix::fs::OFlags;
 use rustix::mount::UnmountFlags;
 use rustix::process::{PidfdFlags, pidfd_open};
 
-use crate::fixture::{eventually, many, mount};
+use crate::fixture::{SERVE_AT, eventually, many, mount, this_program};
 use crate::memory::Memory;
 
-const SERVE_AT: &str = "NONO_TEST_SERVE_AT";
 const SIGNAL: &str = "NONO_TEST_SIGNAL";
 const WATCHED: &str = "NONO_TEST_WATCHED";
 /// Files before it were read and listed, so it is pushed.
 const MET: (&str, &[u8]) = ("0/d0/f5", b"contents 0 5\n");
-
-/// This program as another process that runs one test.
-fn this_program(test: &str) -> Command {
-    let mut command = Command::new(std::env::current_exe().unwrap());
-    command.args(["--exact", "--ignored", test]).stdout(Stdio::null()).stderr(Stdio::null());
-    command
-}
 
 #[test]
 #[ignore = "another test runs it in a process of its own"]

@@ -2,7 +2,6 @@
 
 use std::fs;
 use std::io::ErrorKind;
-use std::process::{Command, Stdio};
 
 use nono_mount::{
     FS_TYPE, Mount, MountError, MountOptions, MountPoint, Unmounted, check_mount_point, mounts,
@@ -10,7 +9,7 @@ use nono_mount::{
 };
 use tempfile::TempDir;
 
-use crate::fixture::{eventually, many, mount};
+use crate::fixture::{SERVE_AT, eventually, many, mount, this_program};
 use crate::memory::{Memory, ROOT, dir, file, symlink};
 
 #[test]
@@ -138,8 +137,6 @@ fn another_mount_at_the_same_place_is_left_alone() {
     drop(second);
 }
 
-const SERVE_AT: &str = "NONO_TEST_SERVE_AT";
-
 /// What `a_dead_mount_is_noticed_and_replaced` kills.
 #[test]
 #[ignore = "another test runs it in a process of its own"]
@@ -153,12 +150,8 @@ fn serve_until_killed() {
 fn a_dead_mount_is_noticed_and_replaced() {
     let Some(mut mounted) = mount(&Memory::with([("7", many(1, 1))])) else { return };
     mounted.mount.take();
-    let mut child = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "--ignored", "living::serve_until_killed"])
-        .env(SERVE_AT, &mounted.point)
-        .stdout(Stdio::null())
-        .spawn()
-        .unwrap();
+    let mut server = this_program("living::serve_until_killed");
+    let mut child = server.env(SERVE_AT, &mounted.point).spawn().unwrap();
     eventually("the other process mounts", || mounted.path("0").try_exists().unwrap());
     child.kill().unwrap();
     child.wait().unwrap();

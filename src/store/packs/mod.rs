@@ -194,9 +194,13 @@ impl Packs {
         known.seen = known.packs.iter().filter_map(|pack| pack.state()).collect();
     }
 
-    /// The packs that are known, and those that were since others were [forgotten](Self::forget_seen).
-    pub(super) fn seen(&self) -> Vec<PackState> {
-        self.known.read().seen.clone()
+    /// The packs that are there, and those that were since others were [forgotten](Self::forget_seen).
+    ///
+    /// # Errors
+    /// When they cannot be listed.
+    pub(super) fn seen(&self, objects: &Dir) -> Result<Vec<PackState>, StoreError> {
+        self.refresh(objects)?;
+        Ok(self.known.read().seen.clone())
     }
 
     /// All packs that can be read.
