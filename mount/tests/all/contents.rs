@@ -212,10 +212,7 @@ fn what_is_pushed_as_a_list_ends_waits_until_the_kernel_knows_the_files() {
     let files = |dir| first(dir).into_iter().chain((0..count(dir)).map(move |f| file(dir, f)));
     let tree = dir((0..23).map(|number| (format!("d{number:02}"), dir(files(number)))));
     let memory = Memory::with([("0", tree)]);
-    // So long that it does not matter who else wants the processor.
-    let push_patience = Duration::from_secs(30);
-    let options = MountOptions { push_patience, ..MountOptions::default() };
-    let Some(mounted) = mount_with(&memory, options) else { return };
+    let Some(mounted) = mount_with(&memory, patient()) else { return };
     for walked in 0..23 {
         let path = mounted.path(format!("0/d{walked:02}"));
         let before = mounted.mount().counts();
@@ -271,6 +268,12 @@ fn who_reads_one_file_has_no_large_ones_opened() {
     assert_eq!(mounted.mount().counts().opened, 2);
 }
 
+/// Pushes wait so long for the answer that names their files that it does not matter who else wants the
+/// processor: each begins once.
+fn patient() -> MountOptions {
+    MountOptions { push_patience: Duration::from_secs(30), ..MountOptions::default() }
+}
+
 /// Walks three directories, each of a short and a long file, of which `read` are read, and then lists one with `last`
 /// in it. Returns what that cost when as many files as that were pushed.
 fn walk_and_list(read: &[&str], last: Spec, pushed: u64) -> Option<Counts> {
@@ -280,7 +283,7 @@ fn walk_and_list(read: &[&str], last: Spec, pushed: u64) -> Option<Counts> {
     };
     let walked = (0..3).map(|number| (format!("d{number}"), dir(walked(number))));
     let tree = dir(walked.chain([("d9".to_owned(), last)]));
-    let mounted = mount_with(&Memory::with([("0", tree)]), MountOptions::default())?;
+    let mounted = mount_with(&Memory::with([("0", tree)]), patient())?;
     for walked in 0..3 {
         let path = mounted.path(format!("0/d{walked}"));
         fs::read_dir(&path).unwrap().for_each(drop);
@@ -334,9 +337,7 @@ fn a_source_that_panics_ends_neither_pushes_nor_answers() {
     let _kept = keep_caches();
     let memory = Memory::with([("0", many(20, 3))]);
     PANICS.for_each(|d| memory.panic_at(format!("contents {d} 1\n").as_bytes()));
-    let push_patience = Duration::from_secs(30);
-    let options = MountOptions { push_patience, ..MountOptions::default() };
-    let Some(mounted) = mount_with(&memory, options) else { return };
+    let Some(mounted) = mount_with(&memory, patient()) else { return };
     for d in 0..19 {
         let path = |f| mounted.path(format!("0/d{d}/f{f}"));
         fs::read_dir(mounted.path(format!("0/d{d}"))).unwrap().for_each(drop);
