@@ -106,20 +106,19 @@ impl<S: TreeSource> Reads<S> {
             let is_long = |node: &Node<S>| matches!(node.kind, Kind::File { size, .. } if size > INLINE_OPEN_BYTES);
             (nodes.push_after_read(id, reader), nodes.get(id).is_some_and(is_long))
         };
+        // Before the answer: who has it may list the next directory at once.
+        let opens = (push.is_some() || is_long) && {
+            let mut walkers = self.walkers.lock();
+            if push.is_some() {
+                walkers.note_push(process, directory, spot);
+            }
+            if is_long {
+                walkers.note_long_file(process);
+            }
+            walkers.reads_long_files(process)
+        };
         self.pushes.reached(directory, spot);
         self.files.answer(read);
-        if push.is_none() && !is_long {
-            return;
-        }
-        let mut walkers = self.walkers.lock();
-        if push.is_some() {
-            walkers.note_push(process, directory, spot);
-        }
-        if is_long {
-            walkers.note_long_file(process);
-        }
-        let opens = walkers.reads_long_files(process);
-        drop(walkers);
         if let Some(push) = push {
             self.push(push, opens);
         }
