@@ -10,7 +10,9 @@ use std::hint::black_box;
 use std::path::Path;
 
 use criterion::{BatchSize, BenchmarkId, Criterion, Throughput};
-use nono::object::{Attributes, ContentHash, FileTime, Hasher, Node, Tree, TreeEntry, Xattrs};
+use nono::object::{
+    Attributes, ContentHash, FileTime, MidstatesLink, Node, PieceHasher, Tree, TreeEntry, Xattrs,
+};
 use nono::stat_cache::{
     CachedDirectory, CachedFile, CountedOn, StatCache, StatCacheWriter, StatKey, StoreState,
 };
@@ -44,11 +46,20 @@ fn hash(criterion: &mut Criterion) {
             bencher.iter(|| ContentHash::of(black_box(bytes)));
         });
     }
+    let long = vec![0x5a; 16 << 20];
+    group.throughput(Throughput::Bytes(long.len() as u64));
+    group.bench_with_input("with midstates", &long, |bencher, bytes| {
+        bencher.iter(|| {
+            let mut hasher = PieceHasher::new();
+            bytes.chunks(1 << 20).for_each(|step| hasher.update(black_box(step)));
+            hasher.finish()
+        });
+    });
     let hole = 64 << 20;
     group.throughput(Throughput::Bytes(hole));
     group.bench_function("hole", |bencher| {
         bencher.iter(|| {
-            let mut hasher = Hasher::new();
+            let mut hasher = PieceHasher::new();
             hasher.update_zeros(black_box(hole));
             hasher.finish()
         });
@@ -82,7 +93,7 @@ fn file(index: usize) -> TreeEntry {
     };
     let hash = ContentHash::of(&index.to_le_bytes());
     let name = format!("Component{index:05}.js").into_bytes().into();
-    TreeEntry { name, attributes, node: Node::File { size: 1 << 12, hash } }
+    TreeEntry { name, attributes, node: Node::file(1 << 12, hash) }
 }
 
 /// A directory of so many files.
@@ -149,6 +160,7 @@ fn stat_cache(criterion: &mut Criterion) {
             let cached = |file: usize| CachedFile {
                 key: StatKey::of(&stat),
                 hash: ContentHash::of(&[number, file].map(usize::to_le_bytes).concat()),
+                midstates: MidstatesLink::NONE,
                 xattrs: Xattrs::default(),
             };
             let files = (0..FILES).map(|file| (name(file), cached(file))).collect();

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use nono_mount::StateId;
 
 use crate::byte_path;
-use crate::object::{Attributes, ContentHash, Hasher, Node, encode_entry};
+use crate::object::{Attributes, ContentHash, Hasher, MidstatesLink, Node, encode_entry};
 
 /// Which store: its place in the table of stores that were seen.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -65,11 +65,47 @@ impl From<DirectoryKind> for DirectoryKey {
     }
 }
 
-/// Key of the contents of a file of a [`StoreTree`](super::StoreTree).
+/// An object of a store.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct ContentKey {
+pub(super) struct ObjectKey {
     pub(super) store: StoreId,
     pub(super) hash: ContentHash,
+}
+
+/// Key of the contents of a file of a [`StoreTree`](super::StoreTree).
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct ContentKey(ContentKind);
+
+// The mount keeps a key in every node, and few files are long.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+enum ContentKind {
+    Whole(ObjectKey),
+    /// With the name of its midstates.
+    InPieces(Arc<(ObjectKey, ContentHash)>),
+}
+
+impl ContentKey {
+    pub(super) fn new(object: ObjectKey, midstates: MidstatesLink) -> Self {
+        Self(match midstates.0 {
+            None => ContentKind::Whole(object),
+            Some(midstates) => ContentKind::InPieces(Arc::new((object, midstates))),
+        })
+    }
+
+    pub(super) fn object(&self) -> &ObjectKey {
+        match &self.0 {
+            ContentKind::Whole(object) => object,
+            ContentKind::InPieces(pieces) => &pieces.0,
+        }
+    }
+
+    /// Name of its midstates.
+    pub(super) fn midstates(&self) -> Option<&ContentHash> {
+        match &self.0 {
+            ContentKind::Whole(_) => None,
+            ContentKind::InPieces(pieces) => Some(&pieces.1),
+        }
+    }
 }
 
 /// A path inside a snapshot, in 16 bytes. Paths in different stores differ, so that a state never

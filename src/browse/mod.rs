@@ -23,6 +23,7 @@ mod error;
 mod head;
 mod key;
 mod links;
+mod pieces;
 mod place;
 mod sessions;
 mod stores;

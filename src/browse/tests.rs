@@ -9,6 +9,7 @@ use nono_mount::{Kind, Node, Stability, StateId, TreeSource};
 use tempfile::TempDir;
 
 use super::{BrowseError, DirectoryKey, Scope, StoreTree};
+use crate::object::ContentHash;
 use crate::snapshot::{Budget, SessionMetadata, SnapshotManager};
 use crate::sys::Dir;
 use crate::walk::ExclusionConfig;
@@ -120,7 +121,7 @@ fn state(tree: &StoreTree, path: impl AsRef<Path>) -> StateId {
 
 /// Puts other bytes in the place of an object, as a broken disk or an attacker would.
 fn damage(world: &World, bytes: &[u8], replacement: &[u8]) -> PathBuf {
-    let hash = crate::object::ContentHash::of(bytes).hex();
+    let hash = ContentHash::of(bytes).hex();
     let path = world.root.join("objects").join(&hash[..2]).join(&hash[2..]);
     fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
     fs::write(&path, replacement).unwrap();
@@ -428,11 +429,122 @@ fn what_was_stored_anew_in_a_file_of_its_own_is_read_from_that() {
         fs::write(&path, &bytes).unwrap();
     }
     assert_eq!(file(123).unwrap_err().kind(), ErrorKind::InvalidData);
-    let name = crate::object::ContentHash::of(&contents(123)).hex();
+    let name = ContentHash::of(&contents(123)).hex();
     let own = world.root.join("objects").join(&name[..2]).join(&name[2..]);
     fs::create_dir_all(own.parent().unwrap()).unwrap();
     fs::write(&own, contents(123)).unwrap();
     assert_eq!(file(123).unwrap(), contents(123));
+}
+
+/// Bytes of which no two mebibytes are equal.
+fn long(bytes: u32) -> Vec<u8> {
+    (0..bytes).map(|at| (at % 251) as u8 ^ (at >> 20) as u8).collect()
+}
+
+/// Takes away the midstates of a file, as if it had been captured before there were any.
+fn forget_midstates(world: &World, bytes: &[u8]) {
+    let mut hasher = crate::object::PieceHasher::new();
+    hasher.update(bytes);
+    let name = ContentHash::of(&hasher.finish().1.unwrap().encode()).hex();
+    fs::remove_file(world.root.join("objects").join(&name[..2]).join(&name[2..])).unwrap();
+}
+
+#[test]
+fn of_a_long_file_only_the_pieces_that_are_read_are_verified() {
+    const PIECE: usize = 1 << 20;
+    let world = World::new();
+    let right = long(10 * PIECE as u32 + 5);
+    world.write("long", &right);
+    world.session("s").create_baseline().unwrap();
+    let mut wrong = right.clone();
+    wrong[7 * PIECE + 3] ^= 1;
+    let path = damage(&world, &right, &wrong);
+    let tree = world.tree();
+    let Kind::File { size, content } = at(&tree, world.inside("s/0", "long")).kind else {
+        panic!()
+    };
+    let open = tree.open(&content, size).unwrap();
+    let read = |offset: usize, len: usize| {
+        let mut buffer = vec![0; len];
+        let len = open.read_at(&mut buffer, offset as u64)?;
+        buffer.truncate(len);
+        std::io::Result::Ok(buffer)
+    };
+    // The middle, what spans two pieces, the end, and beyond it; the second time from memory or in place.
+    for _ in 0..2 {
+        for (offset, len) in [
+            (4 * PIECE, PIECE),
+            (5 * PIECE - 10, 20),
+            (0, 1),
+            (8 * PIECE, 2 * PIECE + 5),
+            (10 * PIECE, 100),
+            (11 * PIECE, 1),
+        ] {
+            let end = right.len().min(offset + len);
+            assert!(read(offset, len).unwrap() == right[offset.min(end)..end], "{offset}");
+        }
+    }
+    // In order, so that what comes next is verified ahead.
+    for piece in 0..7 {
+        assert!(read(piece * PIECE, PIECE).unwrap() == right[piece * PIECE..][..PIECE]);
+    }
+    for (offset, len) in [(7 * PIECE, 1), (8 * PIECE - 1, 1), (6 * PIECE, 2 * PIECE)] {
+        let error = read(offset, len).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidData);
+        assert!(error.to_string().contains("objects"), "{error}");
+    }
+    // What was served in place is no longer served when the object changes.
+    std::thread::sleep(std::time::Duration::from_millis(20));
+    fs::write(&path, vec![0; right.len()]).unwrap();
+    for piece in 0..11 {
+        match read(piece * PIECE, PIECE) {
+            Ok(bytes) => assert!(bytes == right[piece * PIECE..][..bytes.len()], "from memory"),
+            Err(error) => assert_eq!(error.kind(), ErrorKind::InvalidData),
+        }
+    }
+    assert_eq!(read(7 * PIECE, 1).unwrap_err().kind(), ErrorKind::InvalidData);
+}
+
+#[test]
+fn pieces_of_many_long_files_are_read_at_once() {
+    const LEN: u32 = (6 << 20) + 77;
+    let world = World::new();
+    let bytes = |number: u8| long(LEN).iter().map(|byte| byte ^ number).collect::<Vec<_>>();
+    (0..4).for_each(|number| drop(world.write(&format!("f{number}"), bytes(number))));
+    world.session("s").create_baseline().unwrap();
+    let tree = world.tree();
+    std::thread::scope(|scope| {
+        for reader in 0..8_u8 {
+            let (tree, world) = (&tree, &world);
+            scope.spawn(move || {
+                for number in (0..4).map(|step| (reader + step) % 4) {
+                    let found = read(tree, world.inside("s/0", &format!("f{number}"))).unwrap();
+                    assert!(found == bytes(number));
+                }
+            });
+        }
+    });
+}
+
+#[test]
+fn without_its_midstates_a_long_file_is_verified_as_a_whole() {
+    let world = World::new();
+    let right = long(17_000_001);
+    world.write("huge", &right);
+    world.session("s").create_baseline().unwrap();
+    forget_midstates(&world, &right);
+    let tree = world.tree();
+    assert!(read(&tree, world.inside("s/0", "huge")).unwrap() == right);
+    let mut wrong = right.clone();
+    *wrong.last_mut().unwrap() ^= 1;
+    damage(&world, &right, &wrong);
+    for tree in [&tree, &world.tree()] {
+        let Kind::File { size, content } = at(tree, world.inside("s/0", "huge")).kind else {
+            panic!()
+        };
+        let error = tree.open(&content, size).err().unwrap();
+        assert_eq!(error.kind(), ErrorKind::InvalidData);
+    }
 }
 
 #[test]

@@ -14,8 +14,8 @@ use super::LATEST;
 use super::contents::Verified;
 use super::error::{BrowseError, from_store, from_sys};
 use super::key::{
-    ContentKey, DirectoryKey, DirectoryKind, EntryPlace, PathHash, SessionKey, SnapshotKey,
-    StoreId, TreeKey, above_state, entry_state,
+    ContentKey, DirectoryKey, DirectoryKind, EntryPlace, ObjectKey, PathHash, SessionKey,
+    SnapshotKey, StoreId, TreeKey, above_state, entry_state,
 };
 use super::links::LinkIndex;
 use super::sessions::{self, Session, Sessions};
@@ -346,7 +346,7 @@ impl TreeSource for StoreTree {
     }
 
     fn open(&self, content: &ContentKey, size: u64) -> io::Result<Arc<dyn Content>> {
-        let store = self.stores.open(content.store)?;
+        let store = self.stores.open(content.object().store)?;
         self.verified.open(&store, content, size)
     }
 
@@ -358,7 +358,7 @@ impl TreeSource for StoreTree {
     }
 
     fn sha256_hex(&self, content: &ContentKey) -> String {
-        content.hash.hex()
+        content.object().hash.hex()
     }
 }
 
@@ -415,8 +415,9 @@ fn leaf(store: StoreId, node: &object::Node) -> Kind<StoreTree> {
     let device =
         |device: &object::Device| nono_mount::Device { major: device.major, minor: device.minor };
     match node {
-        object::Node::File { size, hash } => {
-            Kind::File { size: *size, content: ContentKey { store, hash: *hash } }
+        object::Node::File { size, hash, midstates } => {
+            let object = ObjectKey { store, hash: *hash };
+            Kind::File { size: *size, content: ContentKey::new(object, *midstates) }
         }
         object::Node::Symlink { target } => Kind::Symlink { target: target.clone() },
         // A directory has a key of its own, so it never comes here.

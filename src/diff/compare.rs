@@ -213,7 +213,7 @@ fn other_links(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::object::Attributes;
+    use crate::object::{Attributes, MidstatesLink};
     use crate::store::{MemoryStore, ObjectStore};
 
     fn directory(store: &MemoryStore, entries: &[(&str, Node)]) -> Node {
@@ -230,6 +230,23 @@ mod tests {
         let path = Box::from(&b"/p"[..]);
         let entry = RootEntry { path, attributes: Attributes::default(), node };
         store.write(&RootTree { entries: vec![entry], links: None }.encode()).unwrap().hash
+    }
+
+    #[test]
+    fn midstates_make_no_difference() {
+        let store = MemoryStore::new();
+        let file = |midstates| {
+            let (size, hash) = (5 << 20, ContentHash::of(b"contents"));
+            Node::File { size, hash, midstates: MidstatesLink(midstates) }
+        };
+        let tree = |midstates| directory(&store, &[("long", file(midstates))]);
+        let (old, new) = (tree(None), tree(Some(ContentHash::of(b"midstates"))));
+        assert_ne!(old, new);
+        let found = compare(&store, &root(&store, old), &root(&store, new)).unwrap();
+        // The list of the directory is another one, and nothing that it tells.
+        let paths: Vec<_> = found.iter().map(|difference| &*difference.path).collect();
+        assert_eq!(paths, [b"/p"]);
+        assert_eq!(found[0].change_type(), None);
     }
 
     #[test]

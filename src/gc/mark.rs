@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use rayon::prelude::*;
 
 use super::{CleanupError, Unreadable};
-use crate::object::{ContentHash, Node};
+use crate::object::{ContentHash, Midstates, Node};
 use crate::progress::Progress;
 use crate::snapshot::{LoadedManifest, ManifestError, SessionDir};
 use crate::store::{LocalStore, StoreError, measure_root_tree, visit_tree};
@@ -226,7 +226,7 @@ impl Marks {
 #[derive(Default)]
 struct Worker {
     buffer: Vec<u8>,
-    /// Contents of files with their lengths, and the list of hard links, as the last list names them.
+    /// Contents of files with their lengths, their midstates, and the list of hard links, as the last list names them.
     files: Vec<(ContentHash, u64)>,
     /// The trees that it names.
     trees: Vec<ContentHash>,
@@ -238,7 +238,10 @@ impl Worker {
     fn read_list(&mut self, store: &LocalStore, step: &Step) -> Result<u64, StoreError> {
         let Self { buffer, files, trees, .. } = self;
         let mut add = |node: &Node| match node {
-            Node::File { hash, size } => files.push((*hash, *size)),
+            Node::File { hash, size, midstates } => {
+                files.push((*hash, *size));
+                files.extend(midstates.0.map(|hash| (hash, Midstates::encoded_bytes(*size))));
+            }
             Node::Directory { tree } => trees.push(*tree),
             _ => {}
         };

@@ -160,7 +160,7 @@ impl SnapshotManifest {
         loop {
             for (path, attributes, node) in level.drain(..) {
                 match node {
-                    Node::File { size, hash } => {
+                    Node::File { size, hash, .. } => {
                         let state = FileState {
                             hash,
                             size,

@@ -14,8 +14,14 @@ fn name() -> impl Strategy<Value = Vec<u8>> {
 fn node() -> impl Strategy<Value = Node> {
     let hash = any::<[u8; 32]>().prop_map(ContentHash::from_bytes);
     let device = (any::<u32>(), any::<u32>()).prop_map(|(major, minor)| Device { major, minor });
+    let size = prop_oneof![any::<u64>(), 0..10_u64 << 20];
+    let link = proptest::option::of(hash.clone());
     prop_oneof![
-        (any::<u64>(), hash.clone()).prop_map(|(size, hash)| Node::File { size, hash }),
+        (size, hash.clone(), link).prop_map(|(size, hash, midstates)| Node::File {
+            size,
+            hash,
+            midstates: MidstatesLink(midstates.filter(|_| Midstates::are_kept_of(size))),
+        }),
         hash.prop_map(|tree| Node::Directory { tree }),
         vec(1u8.., 1..20).prop_map(|target| Node::Symlink { target: target.into() }),
         Just(Node::Fifo),

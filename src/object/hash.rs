@@ -97,16 +97,6 @@ impl Hasher {
         self.0.update(bytes);
     }
 
-    /// Adds `count` zero bytes: a hole in a sparse file.
-    pub fn update_zeros(&mut self, mut count: u64) {
-        static ZEROS: [u8; 65536] = [0; 65536];
-        while count > 0 {
-            let step = count.min(ZEROS.len() as u64) as usize;
-            self.0.update(&ZEROS[..step]);
-            count -= step as u64;
-        }
-    }
-
     /// The hash of everything added.
     pub fn finish(self) -> ContentHash {
         ContentHash(self.0.finalize().into())
@@ -122,13 +112,6 @@ mod tests {
         let empty = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
         assert_eq!(ContentHash::of(b"").hex(), empty);
         assert_eq!(empty.parse::<ContentHash>().unwrap(), ContentHash::of(b""));
-    }
-
-    #[test]
-    fn zeros_hash_like_zero_bytes() {
-        let mut hasher = Hasher::new();
-        hasher.update_zeros(200_001);
-        assert_eq!(hasher.finish(), ContentHash::of(&vec![0; 200_001]));
     }
 
     #[test]

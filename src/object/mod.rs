@@ -1,12 +1,13 @@
-//! Objects: immutable bytes named by their SHA-256, and the three kinds that nono itself writes.
+//! Objects: immutable bytes named by their SHA-256, and the kinds that nono itself writes.
 //!
 //! Pure values and codecs; nothing here touches a disk. A file's contents are an object as they
-//! are. A [`Tree`] lists one directory, a [`RootTree`] the tracked paths of a snapshot, and
-//! [`LinkGroups`] its hard links. All encodings are canonical and versioned, and the decoders are
-//! total: any bytes give a value or an error.
+//! are. A [`Tree`] lists one directory, a [`RootTree`] the tracked paths of a snapshot,
+//! [`LinkGroups`] its hard links, and with [`Midstates`] a long file is verified piece by piece. All
+//! encodings are canonical and versioned, and the decoders are total: any bytes give a value or an error.
 
 mod codec;
 mod hash;
+mod midstates;
 mod root;
 mod tree;
 
@@ -18,6 +19,7 @@ mod tests;
 pub use codec::DecodeError;
 pub(crate) use codec::{Reader, Writer};
 pub use hash::{ContentHash, Hasher, ParseHashError};
+pub use midstates::{Midstates, MidstatesLink, PieceHasher};
 pub use root::{LinkGroups, RootEntry, RootTree, is_tracked_path};
 pub use tree::{
     Attributes, Device, FORMAT_VERSION, FileTime, MAX_NAME_BYTES, MAX_PATH_BYTES, MODE_MASK, Node,

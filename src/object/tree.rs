@@ -9,13 +9,16 @@
 
 use super::codec::{DecodeError, Reader, Writer};
 use super::hash::ContentHash;
+use super::midstates::{Midstates, MidstatesLink};
 pub use crate::sys::{Device, FileTime};
 
 const MAGIC: &[u8; 8] = b"nonotree";
 /// Newest version of root and link objects that this program reads, and the one it writes.
 pub const FORMAT_VERSION: u8 = 1;
 /// The same of trees.
-pub const TREE_VERSION: u8 = 2;
+pub const TREE_VERSION: u8 = 3;
+/// Of trees that name no midstates: they are written as before there were any.
+const VERSION_WITHOUT_MIDSTATES: u8 = 2;
 /// Longest name of one entry in bytes (NAME_MAX of Linux).
 pub const MAX_NAME_BYTES: usize = 255;
 /// Longest target of a symlink, and longest tracked path, in bytes (PATH_MAX of Linux).
@@ -78,6 +81,8 @@ pub enum Node {
         size: u64,
         /// Name of the object that is the contents.
         hash: ContentHash,
+        /// What a long file is verified with piece by piece.
+        midstates: MidstatesLink,
     },
     /// A directory.
     Directory {
@@ -100,6 +105,11 @@ pub enum Node {
 }
 
 impl Node {
+    /// A regular file without midstates.
+    pub fn file(size: u64, hash: ContentHash) -> Self {
+        Self::File { size, hash, midstates: MidstatesLink::NONE }
+    }
+
     /// Whether two nodes are of one kind, whatever they contain.
     pub fn same_kind(&self, other: &Node) -> bool {
         std::mem::discriminant(self) == std::mem::discriminant(other)
@@ -163,7 +173,9 @@ impl Tree {
 
     /// The canonical bytes, whose SHA-256 names the tree.
     pub fn encode(&self) -> Vec<u8> {
-        let mut writer = Writer::new(MAGIC, TREE_VERSION);
+        let names_midstates = self.entries.iter().any(|entry| midstates_of(&entry.node).is_some());
+        let version = if names_midstates { TREE_VERSION } else { VERSION_WITHOUT_MIDSTATES };
+        let mut writer = Writer::new(MAGIC, version);
         writer.varint(self.entries.len() as u64);
         let (mut last, nothing): (&[u8], _) = (b"", Attributes::default());
         let mut before = &nothing;
@@ -204,6 +216,7 @@ impl Tree {
         }
         let count = reader.count(MIN_LISTED_BYTES)?;
         let (mut name, mut before) = (Vec::with_capacity(MAX_NAME_BYTES), Attributes::default());
+        let mut names_midstates = false;
         for _ in 0..count {
             let shared = reader.varint()?;
             let rest = reader.bytes()?;
@@ -219,9 +232,13 @@ impl Tree {
                 return Err(reader.invalid("not a name of one path component"));
             }
             let (attributes, node) = read_after(&mut reader, &before)?;
+            names_midstates |= midstates_of(&node).is_some();
             let Attributes { mode, uid, gid, mtime, .. } = attributes;
             before = Attributes { mode, uid, gid, mtime, xattrs: Xattrs::default() };
             see(&name, attributes, node);
+        }
+        if names_midstates != (version > VERSION_WITHOUT_MIDSTATES) {
+            return Err(reader.invalid("not the version that such a tree has"));
         }
         reader.finish()
     }
@@ -255,7 +272,8 @@ fn shared_len(a: &[u8], b: &[u8]) -> usize {
     a.iter().zip(b).take_while(|(a, b)| a == b).count()
 }
 
-/// Appends the canonical bytes of one entry without its name: equal exactly for equal entries.
+/// Appends the canonical bytes of one entry without its name and without midstates: equal exactly for equal
+/// entries.
 pub fn encode_entry(attributes: &Attributes, node: &Node, out: &mut Vec<u8>) {
     let mut writer = Writer::append_to(std::mem::take(out));
     write_entry(&mut writer, attributes, node);
@@ -307,6 +325,8 @@ pub(crate) fn read_entry(reader: &mut Reader<'_>) -> Result<(Attributes, Node), 
 const MIN_LISTED_BYTES: usize = 1 + 1 + 1 + 1;
 /// In the head of an entry in a tree, beside the kind: what is as in the entry before, or is not there.
 const KIND: u8 = 0b111;
+/// A kind that only the entries of a tree have.
+const FILE_WITH_MIDSTATES: u8 = 0;
 const SAME_MODE: u8 = 1 << 3;
 const SAME_OWNER: u8 = 1 << 4;
 const SAME_MTIME: u8 = 1 << 5;
@@ -321,7 +341,9 @@ fn write_after(writer: &mut Writer, before: &Attributes, attributes: &Attributes
     let is_same_mtime = *mtime == before.mtime;
     let is_whole = !is_same_mtime && mtime.nanoseconds == 0;
     let flag = |is_set, flag| if is_set { flag } else { 0 };
-    writer.u8(kind_of(node)
+    let midstates = midstates_of(node);
+    let kind = if midstates.is_some() { FILE_WITH_MIDSTATES } else { kind_of(node) };
+    writer.u8(kind
         | flag(is_same_mode, SAME_MODE)
         | flag(is_same_owner, SAME_OWNER)
         | flag(is_same_mtime, SAME_MTIME)
@@ -342,6 +364,9 @@ fn write_after(writer: &mut Writer, before: &Attributes, attributes: &Attributes
         writer.u32(mtime.nanoseconds);
     }
     write_node(writer, node);
+    if let Some(midstates) = midstates {
+        writer.raw(midstates.as_bytes());
+    }
     if !xattrs.is_empty() {
         write_xattrs(writer, xattrs);
     }
@@ -373,9 +398,30 @@ fn read_after(
     if is_repeated {
         return Err(reader.invalid("an attribute that is repeated"));
     }
-    let node = read_node(reader, head & KIND)?;
+    let node = match head & KIND {
+        FILE_WITH_MIDSTATES => read_file_with_midstates(reader)?,
+        kind => read_node(reader, kind)?,
+    };
     let xattrs = if has(XATTRS_FOLLOW) { read_xattrs(reader)? } else { Xattrs::default() };
     Ok((Attributes { mode, uid, gid, mtime, xattrs }, node))
+}
+
+/// The midstates that a tree names: only of a file that is long enough.
+fn midstates_of(node: &Node) -> Option<ContentHash> {
+    match node {
+        Node::File { size, midstates: MidstatesLink(link), .. } => {
+            link.filter(|_| Midstates::are_kept_of(*size))
+        }
+        _ => None,
+    }
+}
+
+fn read_file_with_midstates(reader: &mut Reader<'_>) -> Result<Node, DecodeError> {
+    let (size, hash) = (reader.varint()?, reader.hash()?);
+    if !Midstates::are_kept_of(size) {
+        return Err(reader.invalid("midstates of a short file"));
+    }
+    Ok(Node::File { size, hash, midstates: MidstatesLink(Some(reader.hash()?)) })
 }
 
 fn kind_of(node: &Node) -> u8 {
@@ -392,7 +438,7 @@ fn kind_of(node: &Node) -> u8 {
 
 fn write_node(writer: &mut Writer, node: &Node) {
     match node {
-        Node::File { size, hash } => {
+        Node::File { size, hash, .. } => {
             writer.varint(*size);
             writer.raw(hash.as_bytes());
         }
@@ -408,7 +454,7 @@ fn write_node(writer: &mut Writer, node: &Node) {
 
 fn read_node(reader: &mut Reader<'_>, kind: u8) -> Result<Node, DecodeError> {
     Ok(match kind {
-        1 => Node::File { size: reader.varint()?, hash: reader.hash()? },
+        1 => Node::file(reader.varint()?, reader.hash()?),
         2 => Node::Directory { tree: reader.hash()? },
         3 => {
             let target = reader.bytes()?;

@@ -9,7 +9,9 @@ use crate::path_text::to_path;
 use crate::snapshot::{OpenPath, SessionDir, TrackedRoot};
 use crate::{byte_path, layout};
 
-use crate::store::{ImportError, LocalStore, StoreLock, Transfer};
+use crate::diff::{EntryState, Lookup};
+use crate::object::Node;
+use crate::store::{ImportError, LocalStore, StoreError, StoreLock, Transfer, read_root_tree};
 use crate::sys::{self, Dir, FileKind};
 use crate::verify::{DamagedObject, UsedAs};
 
@@ -70,6 +72,42 @@ impl OtherStores {
         }
         Ok(None)
     }
+}
+
+/// Makes midstates anew from the contents that they are beside.
+pub(super) fn offer_midstates(
+    store: &LocalStore,
+    session: &SessionDir,
+    damaged: &DamagedObject,
+    transfer: &mut Transfer<'_>,
+    lock: &StoreLock,
+) -> Result<Option<Source>, RepairError> {
+    let UsedAs::Midstates { .. } = damaged.used_as else { return Ok(None) };
+    for number in &damaged.snapshots {
+        // What cannot be read is mended by itself.
+        let Ok(loaded) = session.manifest(*number) else { continue };
+        let Ok(root) = read_root_tree(store, &loaded.manifest.merkle_root) else { continue };
+        let mut lookup = Lookup::new(store, &root);
+        for path in &damaged.paths {
+            let found = lookup.find(path.as_os_str().as_bytes());
+            let Ok(Some(EntryState { node: Node::File { hash, .. }, .. })) = found else {
+                continue;
+            };
+            let Ok(object) = store.open_object(&hash) else { continue };
+            let states = match object.verify_with_midstates(transfer) {
+                Ok(states) => states,
+                Err(StoreError::Cancelled) => return Err(StoreError::Cancelled.into()),
+                Err(_) => continue,
+            };
+            let Some(bytes) = states.map(|states| states.encode()) else { continue };
+            let offered = store.offer_bytes(&damaged.hash, &bytes, lock)?;
+            let from = Source::Store { path: object.path().to_owned() };
+            if let Some(from) = taken(&offered, from) {
+                return Ok(Some(from));
+            }
+        }
+    }
+    Ok(None)
 }
 
 /// The tracked paths as they are now.

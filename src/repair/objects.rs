@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::copies::{LivePaths, OtherStores};
+use super::copies::{LivePaths, OtherStores, offer_midstates};
 use super::{Lost, RepairError, RepairOptions, Repaired, Source, recapture};
 use crate::object::ContentHash;
 use crate::progress::Uncounted;
@@ -103,10 +103,14 @@ impl<'a> Objects<'a> {
                 continue;
             }
             let mut transfer = Transfer::new(&mut buffer, &progress);
-            let copy = match others.offer(self.store, damaged, &mut transfer, &lock)? {
-                None => live.offer(self.store, damaged, &mut transfer, &lock)?,
-                found => found,
-            };
+            let mut copy = others.offer(self.store, damaged, &mut transfer, &lock)?;
+            if copy.is_none() {
+                copy = live.offer(self.store, damaged, &mut transfer, &lock)?;
+            }
+            if copy.is_none() {
+                let session = self.session;
+                copy = offer_midstates(self.store, session, damaged, &mut transfer, &lock)?;
+            }
             if let Some(from) = copy {
                 self.is_repaired(damaged.hash, from);
             }

@@ -13,8 +13,8 @@ use super::{RepairError, Source};
 use crate::object::ContentHash;
 use crate::snapshot::{Budget, CaptureRequest, SessionDir, SnapshotManifest, capture};
 use crate::store::{
-    ImportError, Imported, LocalStore, ObjectSource, ObjectStore, Offered, StoreError, StoreLock,
-    Stored, Transfer, hash_object,
+    Hashed, ImportError, Imported, LocalStore, ObjectSource, ObjectStore, Offered, StoreError,
+    StoreLock, Stored, Transfer, hash_object,
 };
 use crate::sys;
 use crate::verify::{DamagedObject, UsedAs, VerifyOptions};
@@ -42,11 +42,20 @@ pub(super) fn offer_all(
             None => captures.push((manifest, vec![root])),
         }
     }
-    let sieve = Sieve { store, lock, wanted: Mutex::new(wanted.clone()), found: Mutex::default() };
-    for (manifest, known) in captures {
+    let mut sieve = Sieve {
+        store,
+        lock,
+        with_midstates: true,
+        wanted: Mutex::new(wanted.clone()),
+        found: Mutex::default(),
+    };
+    // Trees were once written without midstates.
+    let ways = captures.iter().flat_map(|capture| [true, false].map(|with| (capture, with)));
+    for ((manifest, known), with_midstates) in ways {
         if sieve.wanted.lock().is_empty() {
             break;
         }
+        sieve.with_midstates = with_midstates;
         // The stat cache would spare reading what is wanted.
         capture(&CaptureRequest {
             store: &sieve,
@@ -54,7 +63,7 @@ pub(super) fn offer_all(
             roots: &manifest.roots,
             budget: Budget::UNLIMITED,
             is_baseline: false,
-            known,
+            known: known.clone(),
             cache: None,
             progress: options.progress,
             expected: Some(manifest.totals.expected()),
@@ -68,6 +77,8 @@ pub(super) fn offer_all(
 struct Sieve<'a> {
     store: &'a LocalStore,
     lock: &'a StoreLock,
+    /// Whether the trees name the midstates of long files.
+    with_midstates: bool,
     wanted: Mutex<HashMap<ContentHash, UsedAs>>,
     found: Mutex<Vec<(ContentHash, Source)>>,
 }
@@ -110,11 +121,12 @@ impl ObjectStore for Sieve<'_> {
         sparse: bool,
         transfer: &mut Transfer<'_>,
     ) -> Result<Imported, ImportError> {
-        let (hash, size) = hash_object(source, size, sparse, transfer)?;
+        let Hashed { hash, size, midstates } = hash_object(source, size, sparse, transfer)?;
         if self.is_wanted(&hash) {
             let stat = sys::stat_open_file(source, &PathBuf::from("a file"))?;
             self.note(&hash, &self.store.offer_file(&hash, source, &stat, transfer, self.lock)?);
         }
-        Ok(Imported { hash, size, is_new: false })
+        let midstates = midstates.filter(|_| self.with_midstates);
+        Ok(Imported { hash, size, is_new: false, midstates })
     }
 }

@@ -28,7 +28,7 @@ pub(super) fn make(
     mut transfer: Transfer<'_>,
 ) -> Result<Made, RestoreError> {
     let inode = match &state.node {
-        Node::File { size, hash } => {
+        Node::File { size, hash, .. } => {
             let has_acl = !state.attributes.xattrs.is_empty();
             let mode = if has_acl { PRIVATE } else { state.attributes.mode & PERMISSIONS };
             let file = dir.create_file(name, mode)?;

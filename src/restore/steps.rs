@@ -110,7 +110,7 @@ impl<'a, 'b> Disk<'a, 'b> {
     ) -> Result<Option<Stat>, StoreError> {
         let Some(stat) = place.dir.try_stat(&place.name)? else { return Ok(None) };
         let is_same = match &state.node {
-            Node::File { size, hash } => {
+            Node::File { size, hash, .. } => {
                 stat.kind == FileKind::File
                     && stat.size == *size
                     && stat.mtime == state.attributes.mtime

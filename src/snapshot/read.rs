@@ -33,7 +33,7 @@ impl SnapshotManager {
         };
         let found = find(self.store(), &manifest.merkle_root, &path)?;
         let (size, hash) = match found {
-            Found::Node(Node::File { size, hash }) => (size, hash),
+            Found::Node(Node::File { size, hash, .. }) => (size, hash),
             Found::Node(other) => {
                 return Err(no_such_file(format!("it was a {}", other.kind_name())));
             }

@@ -31,14 +31,14 @@ use self::counted_on::Doubtful;
 pub use self::counted_on::{CountedOn, Holds, StoreState};
 use self::fields::{Fields, put_bytes, put_key, put_u32, put_xattrs};
 use crate::layout;
-use crate::object::{ContentHash, FileTime, Hasher, Xattrs};
+use crate::object::{ContentHash, FileTime, Hasher, Midstates, MidstatesLink, Xattrs};
 use crate::path_text::to_path;
 #[cfg(any(test, feature = "fuzzing"))]
 use crate::store::{FanOut, FanOuts};
 use crate::sys::{self, Dir, IoContext, Stat};
 
 const MAGIC: &[u8; 8] = b"nonostat";
-const VERSION: u8 = 3;
+const VERSION: u8 = 4;
 const HASH_LEN: usize = 32;
 const SUFFIX: &str = ".stat";
 /// Larger caches are not read: more than ten million files.
@@ -61,6 +61,11 @@ impl StatKey {
         Self { dev, ino, size, mtime, ctime }
     }
 
+    /// Length of the file in bytes.
+    pub fn size(&self) -> u64 {
+        self.size
+    }
+
     /// Whether a file read during a walk that began at `start` could have changed unseen since.
     pub fn is_racy(&self, start: FileTime) -> bool {
         self.ctime.is_racy(start)
@@ -74,6 +79,8 @@ pub struct CachedFile {
     pub key: StatKey,
     /// Hash of its contents.
     pub hash: ContentHash,
+    /// The midstates of a long file.
+    pub midstates: MidstatesLink,
     /// Its extended attributes.
     pub xattrs: Xattrs,
 }
@@ -96,7 +103,10 @@ impl CachedDirectory {
 
     /// Whether all objects that it vouches for are among those.
     fn vouches_only_for(&self, is_there: impl Fn(&ContentHash) -> bool) -> bool {
-        is_there(&self.tree) && self.files.iter().all(|(_, file)| is_there(&file.hash))
+        let has_all = |file: &CachedFile| {
+            is_there(&file.hash) && file.midstates.0.is_none_or(|midstates| is_there(&midstates))
+        };
+        is_there(&self.tree) && self.files.iter().all(|(_, file)| has_all(file))
     }
 }
 
@@ -258,7 +268,9 @@ impl StatCache {
             let name = fields.bytes()?.into();
             let key = fields.key()?;
             let hash = fields.hash()?;
-            files.push((name, CachedFile { key, hash, xattrs: fields.xattrs()? }));
+            let is_long = Midstates::are_kept_of(key.size);
+            let midstates = MidstatesLink(if is_long { Some(fields.hash()?) } else { None });
+            files.push((name, CachedFile { key, hash, midstates, xattrs: fields.xattrs()? }));
         }
         Some(CachedDirectory { tree, files })
     }
@@ -349,12 +361,19 @@ impl StatCacheWriter {
         record.extend_from_slice(&[0; 4]);
         put_bytes(&mut record, relative);
         record.extend_from_slice(directory.tree.as_bytes());
-        let settled = || directory.files.iter().filter(|(_, file)| !file.key.is_racy(self.start));
+        let is_settled = |file: &CachedFile| {
+            let is_complete = file.midstates.0.is_some() || !Midstates::are_kept_of(file.key.size);
+            is_complete && !file.key.is_racy(self.start)
+        };
+        let settled = || directory.files.iter().filter(|(_, file)| is_settled(file));
         put_u32(&mut record, settled().count());
         for (name, file) in settled() {
             put_bytes(&mut record, name);
             put_key(&mut record, &file.key);
             record.extend_from_slice(file.hash.as_bytes());
+            if let Some(midstates) = file.midstates.0 {
+                record.extend_from_slice(midstates.as_bytes());
+            }
             put_xattrs(&mut record, &file.xattrs);
         }
         let len = (record.len() - 4) as u32;
@@ -431,7 +450,25 @@ mod tests {
     fn file(ctime: FileTime) -> CachedFile {
         let key = StatKey { dev: 1, ino: 2, size: 3, mtime: time(1, 1), ctime };
         let xattrs = Xattrs::new(vec![((*b"user.a").into(), (*b"1").into())]);
-        CachedFile { key, hash: ContentHash::of(b"x"), xattrs }
+        CachedFile { key, hash: ContentHash::of(b"x"), midstates: MidstatesLink::NONE, xattrs }
+    }
+
+    #[test]
+    fn a_long_file_is_known_with_its_midstates_and_not_without() {
+        let long = |name: &[u8], midstates| {
+            let file = file(time(9, 1));
+            let key = StatKey { size: 5 << 20, ..file.key };
+            (name.into(), CachedFile { key, midstates: MidstatesLink(midstates), ..file })
+        };
+        let midstates = ContentHash::of(b"midstates");
+        let files = vec![long(b"with", Some(midstates)), long(b"without", None)];
+        let (_temp, index) = saved(time(10, 0), &directory(files));
+        let cache = StatCache::load(&index, Path::new("/p"), &store(GENERATION));
+        let known = cache.directory(b"a/b").unwrap();
+        assert_eq!(known.files.len(), 1);
+        assert_eq!(known.file(b"with").unwrap().midstates.0, Some(midstates));
+        assert!(known.vouches_only_for(|hash| *hash != ContentHash::of(b"other")));
+        assert!(!known.vouches_only_for(|hash| *hash != midstates));
     }
 
     fn directory(files: Vec<(Box<[u8]>, CachedFile)>) -> CachedDirectory {

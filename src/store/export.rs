@@ -5,7 +5,7 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-use super::import::{RangeError, hash_object, hash_ranges};
+use super::import::{Hashed, RangeError, hash_object, hash_ranges};
 use super::packs::MAX_PACKED_BYTES;
 use super::{LocalStore, ObjectFile};
 use super::{StoreError, Transfer};
@@ -51,16 +51,17 @@ fn export_first(
         let reason = format!("it has {} bytes instead of {size}", object.size());
         return Err(StoreError::Corrupt { hash: *hash, path: object.path().to_owned(), reason });
     }
-    let found = match object.file() {
-        None => copy_small(&object, target, transfer)?,
+    let is_intact = match object.file() {
+        None => copy_small(&object, target, transfer)? == (*hash, size),
         Some(file) if size > REFLINK_BYTES && sys::reflink(file, target, object.path())? => {
             // The clone is checked, so that what is restored is what was checked.
             hash_object(target, size, object.is_sparse(), transfer)
                 .map_err(|error| error.at("read back", object.path()))?
+                .is(hash, size)
         }
-        Some(file) => copy(&object, file, target, transfer)?,
+        Some(file) => copy(&object, file, target, transfer)?.is(hash, size),
     };
-    if found == (*hash, size) { Ok(()) } else { Err(object.corrupt()) }
+    if is_intact { Ok(()) } else { Err(object.corrupt()) }
 }
 
 fn copy_small(
@@ -83,7 +84,7 @@ fn copy(
     file: &File,
     target: &File,
     transfer: &mut Transfer<'_>,
-) -> Result<(ContentHash, u64), StoreError> {
+) -> Result<Hashed, StoreError> {
     let copied = hash_ranges(file, object.size(), object.is_sparse(), transfer, |offset, bytes| {
         target.write_all_at(bytes, offset)
     });
@@ -95,7 +96,7 @@ fn copy(
         RangeError::Stopped => StoreError::Cancelled,
     })?;
     if object.is_sparse() {
-        target.set_len(copied.1).map_err(|error| failed_write(object.path(), error))?;
+        target.set_len(copied.size).map_err(|error| failed_write(object.path(), error))?;
     }
     Ok(copied)
 }

@@ -14,14 +14,14 @@ use std::path::Path;
 use super::local::{LocalStore, OBJECT_MODE};
 use super::transfer::{STEP_BYTES, Stopped};
 use super::{StoreError, Transfer};
-use crate::object::{ContentHash, Hasher};
+use crate::object::{ContentHash, Midstates, PieceHasher};
 use crate::sys::{self, IoContext, TempFile};
 
 /// Files up to this many bytes are read whole. Above it, cloning blocks is cheaper than copying.
 const SMALL_BYTES: u64 = 256 * 1024;
 
 /// What was stored of a file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Imported {
     /// Name of the object.
     pub hash: ContentHash,
@@ -29,6 +29,31 @@ pub struct Imported {
     pub size: u64,
     /// Whether the store did not have it.
     pub is_new: bool,
+    /// Of a long file. They are not stored: that is for whoever names them.
+    pub midstates: Option<Midstates>,
+}
+
+/// What bytes hash to.
+#[derive(Debug)]
+pub(crate) struct Hashed {
+    pub(crate) hash: ContentHash,
+    /// How many there were.
+    pub(crate) size: u64,
+    /// Of many.
+    pub(crate) midstates: Option<Midstates>,
+}
+
+impl Hashed {
+    /// Whether these were the bytes of an object.
+    pub(crate) fn is(&self, hash: &ContentHash, size: u64) -> bool {
+        self.hash == *hash && self.size == size
+    }
+
+    /// As what an import says of bytes that are stored.
+    pub(super) fn imported(self, is_new: bool) -> Imported {
+        let Self { hash, size, midstates } = self;
+        Imported { hash, size, is_new, midstates }
+    }
 }
 
 /// Why a file is not in the store.
@@ -70,7 +95,8 @@ fn import_small(
 ) -> Result<Imported, ImportError> {
     let bytes = transfer.read_small(source, size).map_err(ImportError::Source)?;
     let stored = super::ObjectStore::write(store, bytes)?;
-    Ok(Imported { hash: stored.hash, size: bytes.len() as u64, is_new: stored.is_new })
+    let size = bytes.len() as u64;
+    Ok(Imported { hash: stored.hash, size, is_new: stored.is_new, midstates: None })
 }
 
 fn import_large(
@@ -80,9 +106,9 @@ fn import_large(
     sparse: bool,
     transfer: &mut Transfer<'_>,
 ) -> Result<Imported, ImportError> {
-    let (temp, hash, size) = copy_to_temp(store, source, size, sparse, transfer)?;
-    let is_new = store.adopt(&temp, &hash, size)?;
-    Ok(Imported { hash, size, is_new })
+    let (temp, copied) = copy_to_temp(store, source, size, sparse, transfer)?;
+    let is_new = store.adopt(&temp, &copied.hash, copied.size)?;
+    Ok(copied.imported(is_new))
 }
 
 /// Copies at most `size` bytes of a file into one without a name, and says what arrived there.
@@ -92,16 +118,16 @@ pub(super) fn copy_to_temp<'s>(
     size: u64,
     sparse: bool,
     transfer: &mut Transfer<'_>,
-) -> Result<(TempFile<'s>, ContentHash, u64), ImportError> {
+) -> Result<(TempFile<'s>, Hashed), ImportError> {
     let temp = TempFile::new(store.dir(), OBJECT_MODE)?;
     let cloned = sys::reflink(source, temp.file(), store.dir().path())?;
-    let (hash, size) = if cloned {
+    let copied = if cloned {
         let len = temp.file().metadata().at("look at", store.dir().path())?.len();
         // Our own clone is read back: a failure is the store's, not the source's.
         hash_object(temp.file(), len, true, transfer)
             .map_err(|error| error.at("read back from", store.dir().path()))?
     } else {
-        let (hash, len) = hash_ranges(source, size, sparse, transfer, |offset, bytes| {
+        let copied = hash_ranges(source, size, sparse, transfer, |offset, bytes| {
             temp.file().write_all_at(bytes, offset).at("write an object in", store.dir().path())
         })
         .map_err(|error| match error {
@@ -110,10 +136,10 @@ pub(super) fn copy_to_temp<'s>(
             RangeError::Stopped => StoreError::Cancelled.into(),
         })?;
         // A hole at the end is made by the length alone.
-        temp.file().set_len(len).at("write an object in", store.dir().path())?;
-        (hash, len)
+        temp.file().set_len(copied.size).at("write an object in", store.dir().path())?;
+        copied
     };
-    Ok((temp, hash, size))
+    Ok((temp, copied))
 }
 
 /// Which side of a copy failed: to take the one for the other would blame the wrong file.
@@ -174,9 +200,9 @@ pub(super) fn hash_ranges<C>(
     sparse: bool,
     transfer: &mut Transfer<'_>,
     mut copy: impl FnMut(u64, &[u8]) -> Result<(), C>,
-) -> Result<(ContentHash, u64), RangeError<C>> {
+) -> Result<Hashed, RangeError<C>> {
     transfer.buffer.resize(STEP_BYTES, 0);
-    let mut hasher = Hasher::new();
+    let mut hasher = PieceHasher::new();
     let mut hashed = 0;
     let mut visit = |offset: u64, length: u64, is_data: bool| -> Result<(), RangeError<C>> {
         if offset != hashed {
@@ -210,7 +236,8 @@ pub(super) fn hash_ranges<C>(
     } else {
         visit(0, len, true)?;
     }
-    Ok((hasher.finish(), hashed))
+    let (hash, midstates) = hasher.finish();
+    Ok(Hashed { hash, size: hashed, midstates })
 }
 
 /// Hashes `len` bytes of a file, writing nothing.
@@ -219,7 +246,7 @@ pub(crate) fn hash_object(
     len: u64,
     sparse: bool,
     transfer: &mut Transfer<'_>,
-) -> Result<(ContentHash, u64), HashError> {
+) -> Result<Hashed, HashError> {
     match hash_ranges(file, len, sparse, transfer, |_, _| Ok::<_, Infallible>(())) {
         Ok(hashed) => Ok(hashed),
         Err(RangeError::Read(error)) => Err(HashError::Read(error)),
@@ -242,5 +269,5 @@ pub(crate) fn hash_file(
         return Ok(None);
     }
     let hashed = hash_object(&file, stat.size, stat.is_sparse(), transfer);
-    Ok(Some(hashed.map_err(|error| error.at("read", &dir.path_of(name)))?.0))
+    Ok(Some(hashed.map_err(|error| error.at("read", &dir.path_of(name)))?.hash))
 }

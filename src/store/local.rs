@@ -355,7 +355,7 @@ impl LocalStore {
     ) -> Result<bool, StoreError> {
         let found = import::hash_object(file, stat.size, stat.is_sparse(), transfer)
             .map_err(|error| error.at("read again", self.path()))?;
-        if found != (*hash, stat.size) {
+        if !found.is(hash, stat.size) {
             return Ok(false);
         }
         let intact = self.open_object(hash).and_then(|object| match object.size() == stat.size {

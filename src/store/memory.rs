@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use parking_lot::Mutex;
 
 use super::{ImportError, Imported, ObjectSource, ObjectStore, StoreError, Stored, Transfer};
-use crate::object::ContentHash;
+use crate::object::{ContentHash, PieceHasher};
 
 /// Objects in a map.
 #[derive(Debug, Default)]
@@ -49,6 +49,9 @@ impl ObjectStore for MemoryStore {
     ) -> Result<Imported, ImportError> {
         let bytes = transfer.read_small(source, size).map_err(ImportError::Source)?;
         let Stored { hash, is_new } = self.write(bytes)?;
-        Ok(Imported { hash, size: bytes.len() as u64, is_new })
+        let mut hasher = PieceHasher::new();
+        hasher.update(bytes);
+        let midstates = hasher.finish().1;
+        Ok(Imported { hash, size: bytes.len() as u64, is_new, midstates })
     }
 }

@@ -41,8 +41,8 @@ use crate::sys;
 
 pub(crate) use account::Account;
 pub use guard::StoreLock;
+pub(crate) use import::{Hashed, hash_file, hash_object};
 pub use import::{ImportError, Imported};
-pub(crate) use import::{hash_file, hash_object};
 pub use listing::FoundObject;
 pub use local::LocalStore;
 pub use memory::MemoryStore;

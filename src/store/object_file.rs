@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use super::packs::{Pack, Span};
 use super::{StoreError, Transfer, import};
-use crate::object::ContentHash;
+use crate::object::{ContentHash, Midstates};
 use crate::sys::{self, IoContext, Stat};
 
 /// An open object.
@@ -43,15 +43,24 @@ impl ObjectFile {
     /// # Errors
     /// [`StoreError::Corrupt`], a failed read, or [`StoreError::Cancelled`].
     pub fn verify(&self, transfer: &mut Transfer<'_>) -> Result<(), StoreError> {
-        let (hash, len) = match &self.place {
-            Place::Own(file) => import::hash_object(file, self.size, self.sparse, transfer)
-                .map_err(|error| error.at("read", &self.path))?,
+        self.verify_with_midstates(transfer).map(drop)
+    }
+
+    /// As [`verify`](Self::verify), with the midstates of a long one.
+    pub(crate) fn verify_with_midstates(
+        &self,
+        transfer: &mut Transfer<'_>,
+    ) -> Result<Option<Midstates>, StoreError> {
+        let file = match &self.place {
+            Place::Own(file) => file,
             Place::Packed(..) => {
-                self.read_whole(transfer.buffer)?;
-                (ContentHash::of(transfer.buffer), transfer.buffer.len() as u64)
+                self.read_checked(self.size, transfer.buffer)?;
+                return Ok(None);
             }
         };
-        if hash == self.hash && len == self.size { Ok(()) } else { Err(self.corrupt()) }
+        let found = import::hash_object(file, self.size, self.sparse, transfer)
+            .map_err(|error| error.at("read", &self.path))?;
+        if found.is(&self.hash, self.size) { Ok(found.midstates) } else { Err(self.corrupt()) }
     }
 
     pub(crate) fn corrupt(&self) -> StoreError {

@@ -52,7 +52,6 @@ impl ObjectStore for OverlayStore<'_> {
         sparse: bool,
         transfer: &mut Transfer<'_>,
     ) -> Result<Imported, ImportError> {
-        let (hash, size) = hash_object(source, size, sparse, transfer)?;
-        Ok(Imported { hash, size, is_new: false })
+        Ok(hash_object(source, size, sparse, transfer)?.imported(false))
     }
 }

@@ -116,8 +116,8 @@ impl LocalStore {
         transfer: &mut Transfer<'_>,
         _lock: &StoreLock,
     ) -> Result<Offered, ImportError> {
-        let (temp, found, _) = copy_to_temp(self, source, stat.size, stat.is_sparse(), transfer)?;
-        if found != *hash {
+        let (temp, found) = copy_to_temp(self, source, stat.size, stat.is_sparse(), transfer)?;
+        if found.hash != *hash {
             return Ok(Offered::Refused);
         }
         Ok(self.put_in_place(hash, &temp)?)

@@ -17,7 +17,7 @@ use rayon::prelude::*;
 
 use super::VerifyError;
 use super::graph::{Damage, Finding, Graph, Node, NodeId, Reading, Role};
-use crate::object::ContentHash;
+use crate::object::{ContentHash, Midstates};
 use crate::progress::{Amount, Stage};
 use crate::store::{MAX_PACKED_BYTES, Pack, PackEntry, StoreError, Transfer};
 
@@ -44,6 +44,9 @@ struct Wanted {
     size: u64,
 }
 
+/// See [`LongFiles::finish`].
+type FoundInLong = (Vec<Finding>, Vec<(ContentHash, ContentHash)>);
+
 /// Reads files, each by a job of its own, while others are busy with lists and with other files.
 pub(super) struct LongFiles<'a> {
     reading: &'a Reading<'a>,
@@ -55,6 +58,8 @@ struct LongFilesState {
     /// What is not read yet.
     left: Amount,
     findings: Vec<Finding>,
+    /// Names of the midstates that intact contents have.
+    midstates: Vec<(ContentHash, ContentHash)>,
     failed: Option<VerifyError>,
 }
 
@@ -94,18 +99,22 @@ impl<'a> LongFiles<'a> {
         let left = &mut state.left;
         (left.entries, left.bytes) = (left.entries - 1, left.bytes.saturating_sub(file.size));
         match found {
-            Ok(finding) => state.findings.extend(finding),
+            Ok(Ok(midstates)) => {
+                let named = midstates.map(|found| ContentHash::of(&found.encode()));
+                state.midstates.extend(named.map(|named| (file.hash, named)));
+            }
+            Ok(Err(finding)) => state.findings.push(finding),
             Err(error) => state.failed = Some(error),
         }
     }
 
-    /// What was found in all.
+    /// What was found in all, and by contents the names of the midstates that they have.
     ///
     /// # Errors
     /// Cancelled.
-    pub(super) fn finish(self) -> Result<Vec<Finding>, VerifyError> {
-        let LongFilesState { findings, failed, .. } = self.state.into_inner();
-        failed.map_or(Ok(findings), Err)
+    pub(super) fn finish(self) -> Result<FoundInLong, VerifyError> {
+        let LongFilesState { findings, midstates, failed, .. } = self.state.into_inner();
+        failed.map_or(Ok((findings, midstates)), Err)
     }
 }
 
@@ -336,39 +345,46 @@ fn read_run(
     }
 }
 
+type FileOutcome = Result<Option<Midstates>, Finding>;
+
 fn read_files(
     graph: &Graph,
     files: &[NodeId],
     reading: &Reading<'_>,
 ) -> Result<Vec<Finding>, VerifyError> {
-    files.iter().filter_map(|id| read_file(wanted(graph, *id), reading).transpose()).collect()
+    let mut findings = Vec::new();
+    for id in files {
+        findings.extend(read_file(wanted(graph, *id), reading)?.err());
+    }
+    Ok(findings)
 }
 
-fn read_file(wanted: Wanted, reading: &Reading<'_>) -> Result<Option<Finding>, VerifyError> {
+/// Returns the midstates of a long file, or what is wrong with one.
+fn read_file(wanted: Wanted, reading: &Reading<'_>) -> Result<FileOutcome, VerifyError> {
     reading.check_cancelled()?;
     let Wanted { id, hash, size: expected } = wanted;
     let object = match reading.store.open_object(&hash) {
         Ok(object) => object,
-        Err(error) => return Ok(Some(Finding { id, bytes: None, damage: Damage::of(error) })),
+        Err(error) => return Ok(Err(Finding { id, bytes: None, damage: Damage::of(error) })),
     };
     let size = object.size();
     // Not read: it could claim to have more bytes than anybody can hash.
     if size > expected {
-        return Ok(Some(Finding { id, bytes: None, damage: Damage::of(object.corrupt()) }));
+        return Ok(Err(Finding { id, bytes: None, damage: Damage::of(object.corrupt()) }));
     }
     let verified = BUFFER.with_borrow_mut(|buffer| {
         let mut transfer = Transfer::new(buffer, reading.progress);
-        let verified = object.verify(&mut transfer);
+        let verified = object.verify_with_midstates(&mut transfer);
         transfer.finish(size);
         verified
     });
     let damage = match verified {
         Err(StoreError::Cancelled) => return Err(VerifyError::Cancelled),
         Err(error) => Damage::of(error),
-        Ok(()) if size != expected => Damage::WrongSize { actual: size },
-        Ok(()) => return Ok(None),
+        Ok(_) if size != expected => Damage::WrongSize { actual: size },
+        Ok(midstates) => return Ok(Ok(midstates)),
     };
-    Ok(Some(Finding { id, bytes: Some(size), damage }))
+    Ok(Err(Finding { id, bytes: Some(size), damage }))
 }
 
 #[cfg(test)]

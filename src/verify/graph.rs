@@ -16,7 +16,9 @@ use rayon::prelude::*;
 
 use super::VerifyError;
 use super::contents::{self, LongFiles};
-use crate::object::{ContentHash, DecodeError, LinkGroups, Node as EntryNode, RootTree, Tree};
+use crate::object::{
+    ContentHash, DecodeError, LinkGroups, Midstates, Node as EntryNode, RootTree, Tree,
+};
 use crate::progress::{Progress, Stage};
 use crate::store::{LocalStore, MAX_TREE_BYTES, StoreError};
 
@@ -40,6 +42,10 @@ pub(super) enum Role {
     Tree,
     /// Contents of a file that a tree says has so many bytes.
     File {
+        size: u64,
+    },
+    /// The midstates of such contents.
+    Midstates {
         size: u64,
     },
 }
@@ -130,6 +136,10 @@ pub(super) struct Graph {
     nodes: IndexMap<Node, Option<u32>, RandomState>,
     lists: Vec<List>,
     findings: HashMap<NodeId, Finding>,
+    /// Contents with the midstates that a tree names beside them, as far as nobody has compared them.
+    beside: Vec<(NodeId, NodeId)>,
+    /// Names of the midstates that intact contents have.
+    midstates: HashMap<ContentHash, ContentHash>,
     root_paths: HashMap<NodeId, Vec<Box<[u8]>>>,
 }
 
@@ -235,9 +245,12 @@ impl Graph {
                 contents::read(self, files, &long_files, scope)
             })
         })?;
-        for finding in findings.into_iter().chain(long_files.finish()?) {
+        let (in_long, midstates) = long_files.finish()?;
+        for finding in findings.into_iter().chain(in_long) {
             self.findings.insert(finding.id, finding);
         }
+        self.midstates.extend(midstates);
+        self.compare_midstates();
         for root in roots {
             if let Some(id) = self.id(*root, Role::Root) {
                 self.settle(id);
@@ -245,6 +258,20 @@ impl Graph {
         }
         debug_assert!(self.lists[first_list..].iter().all(|list| list.is_settled));
         Ok(())
+    }
+
+    /// Whether midstates are those of the contents that they stand beside.
+    fn compare_midstates(&mut self) {
+        for (contents, id) in std::mem::take(&mut self.beside) {
+            if [contents, id].iter().any(|id| self.findings.contains_key(id)) {
+                continue;
+            }
+            if self.midstates.get(&self.node(contents).hash) != Some(&self.node(id).hash) {
+                let reason = "they are not those of the contents that they stand beside";
+                let (bytes, damage) = (self.bytes(id), Damage::Corrupt(reason.to_owned()));
+                self.findings.insert(id, Finding { id, bytes, damage });
+            }
+        }
     }
 
     /// Reads lists, and all that they name, and returns the files that are still to be read. While some
@@ -315,7 +342,11 @@ impl Graph {
                 Role::File { .. } => &mut *unread_files,
                 _ => &mut *unread_lists,
             };
-            children.push(self.intern(hash, role, unread)?);
+            let child = self.intern(hash, role, unread)?;
+            if let (Role::Midstates { .. }, Some(contents)) = (role, children.last()) {
+                self.beside.push((*contents, child));
+            }
+            children.push(child);
         }
         if self.node(id).role == Role::Root {
             self.root_paths.insert(id, listing.paths);
@@ -452,6 +483,10 @@ impl Listing {
                 LinkGroups::decode(bytes).map_err(|error| ("list of hard links", error))?;
                 Ok(Self::of([].into_iter()))
             }
+            Role::Midstates { size } => {
+                Midstates::decode(bytes, size).map_err(|error| ("list of midstates", error))?;
+                Ok(Self::of([].into_iter()))
+            }
             Role::Tree | Role::File { .. } => {
                 let tree = Tree::decode(bytes).map_err(|error| ("tree", error))?;
                 Ok(Self::of(tree.entries().iter().map(|entry| &entry.node)))
@@ -468,17 +503,21 @@ impl Listing {
                 count = Count { files: 1, entries: 1, bytes: *size };
             }
             own = own.and_then(|own| own.plus(count));
-            children.extend(child_of(node));
+            children.extend(children_of(node));
         }
         Self { children, own, paths: Vec::new() }
     }
 }
 
-/// The object that an entry names, and as what.
-pub(super) fn child_of(node: &EntryNode) -> Option<(ContentHash, Role)> {
-    match node {
-        EntryNode::File { size, hash } => Some((*hash, Role::File { size: *size })),
-        EntryNode::Directory { tree } => Some((*tree, Role::Tree)),
-        _ => None,
-    }
+/// The objects that an entry names, and as what: a file's midstates after its contents.
+pub(super) fn children_of(node: &EntryNode) -> impl Iterator<Item = (ContentHash, Role)> {
+    let (first, second) = match node {
+        EntryNode::File { size, hash, midstates } => {
+            let midstates = midstates.0.map(|hash| (hash, Role::Midstates { size: *size }));
+            (Some((*hash, Role::File { size: *size })), midstates)
+        }
+        EntryNode::Directory { tree } => (Some((*tree, Role::Tree)), None),
+        _ => (None, None),
+    };
+    first.into_iter().chain(second)
 }

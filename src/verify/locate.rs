@@ -5,8 +5,8 @@
 
 use std::collections::HashMap;
 
-use super::graph::{Graph, NodeId, Role, child_of};
-use crate::object::ContentHash;
+use super::graph::{Graph, NodeId, Role, children_of};
+use crate::object::Node;
 use crate::store::{LocalStore, read_root_tree, read_tree};
 
 /// Marks a node that no other one led to.
@@ -105,20 +105,18 @@ impl<'a> Locator<'a> {
     fn names(&self, parent: NodeId) -> HashMap<NodeId, Box<[u8]>> {
         let node = self.graph.node(parent);
         let mut names = HashMap::new();
-        let mut add = |child: Option<(ContentHash, Role)>, name: Box<[u8]>| {
-            if let Some((hash, role)) = child
-                && let Some(id) = self.graph.id(hash, role)
-            {
-                names.entry(id).or_insert(name);
+        let mut add = |entry: &Node, name: Box<[u8]>| {
+            for id in children_of(entry).filter_map(|(hash, role)| self.graph.id(hash, role)) {
+                names.entry(id).or_insert_with(|| name.clone());
             }
         };
         if node.role == Role::Root {
             if let Ok(root) = read_root_tree(self.store, &node.hash) {
-                root.entries.into_iter().for_each(|entry| add(child_of(&entry.node), entry.path));
+                root.entries.into_iter().for_each(|entry| add(&entry.node, entry.path));
             }
         } else if let Ok(tree) = read_tree(self.store, &node.hash) {
             for entry in tree.into_entries() {
-                add(child_of(&entry.node), entry.name);
+                add(&entry.node, entry.name);
             }
         }
         names

@@ -56,7 +56,7 @@ pub enum Problem {
         #[serde(serialize_with = "optional_path")]
         path: Option<PathBuf>,
     },
-    /// The contents of a file are not the ones that were recorded, or cannot be read.
+    /// The contents of a file, or its midstates, are not the ones that were recorded, or cannot be read.
     CorruptObject {
         /// Name of the object.
         object: ContentHash,

@@ -7,8 +7,8 @@
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::path::PathBuf;
 
-use super::graph::{Damage, Graph, NodeId, Role, child_of};
-use crate::object::ContentHash;
+use super::graph::{Damage, Graph, NodeId, Role, children_of};
+use crate::object::{ContentHash, Midstates};
 use crate::path_text::to_path;
 use crate::store::{LocalStore, MAX_TREE_BYTES, read_root_tree, read_tree};
 
@@ -48,6 +48,11 @@ pub enum UsedAs {
         /// Length that the tree says.
         size: u64,
     },
+    /// The midstates of such contents: with these a mount need not read all of a file to verify a part of it.
+    Midstates {
+        /// Length of the file.
+        size: u64,
+    },
 }
 
 impl UsedAs {
@@ -55,6 +60,7 @@ impl UsedAs {
     pub fn may_have(self, bytes: u64) -> bool {
         match self {
             Self::Contents { size } => bytes == size,
+            Self::Midstates { size } => bytes == Midstates::encoded_bytes(size),
             Self::RootTree | Self::HardLinks | Self::Tree => bytes <= MAX_TREE_BYTES,
         }
     }
@@ -67,6 +73,7 @@ impl std::fmt::Display for UsedAs {
             Self::HardLinks => "a list of hard links",
             Self::Tree => "the list of a directory",
             Self::Contents { .. } => "the contents of a file",
+            Self::Midstates { .. } => "the midstates of a file's hash",
         })
     }
 }
@@ -78,6 +85,7 @@ impl From<Role> for UsedAs {
             Role::Links => Self::HardLinks,
             Role::Tree => Self::Tree,
             Role::File { size } => Self::Contents { size },
+            Role::Midstates { size } => Self::Midstates { size },
         }
     }
 }
@@ -139,7 +147,8 @@ impl Uses<'_> {
         for (_, root) in roots {
             let Ok(tree) = read_root_tree(self.store, root) else { continue };
             for entry in tree.entries {
-                self.meet(child_of(&entry.node), entry.path.into_vec(), &mut seen, &mut pending);
+                let children = children_of(&entry.node);
+                self.meet(children, entry.path.into_vec(), &mut seen, &mut pending);
             }
         }
         while let Some((id, path)) = pending.pop() {
@@ -149,7 +158,7 @@ impl Uses<'_> {
             let Ok(tree) = read_tree(self.store, &self.graph.node(id).hash) else { continue };
             for entry in tree.into_entries() {
                 let path = [&*path, b"/", &*entry.name].concat();
-                self.meet(child_of(&entry.node), path, &mut seen, &mut pending);
+                self.meet(children_of(&entry.node), path, &mut seen, &mut pending);
             }
         }
         true
@@ -157,20 +166,21 @@ impl Uses<'_> {
 
     fn meet(
         &mut self,
-        child: Option<(ContentHash, Role)>,
+        children: impl Iterator<Item = (ContentHash, Role)>,
         path: Vec<u8>,
         seen: &mut HashSet<(NodeId, Vec<u8>)>,
         pending: &mut Vec<(NodeId, Vec<u8>)>,
     ) {
-        let Some(id) = child.and_then(|(hash, role)| self.graph.id(hash, role)) else { return };
-        if let Some(damaged) = self.found.get_mut(&id) {
-            if damaged.paths.len() < MOST_PATHS {
-                damaged.paths.insert(PathBuf::from(to_path(&path)));
-            } else {
-                damaged.has_more_paths |= !damaged.paths.contains(to_path(&path));
+        for id in children.filter_map(|(hash, role)| self.graph.id(hash, role)) {
+            if let Some(damaged) = self.found.get_mut(&id) {
+                if damaged.paths.len() < MOST_PATHS {
+                    damaged.paths.insert(PathBuf::from(to_path(&path)));
+                } else {
+                    damaged.has_more_paths |= !damaged.paths.contains(to_path(&path));
+                }
+            } else if !self.graph.is_sound(id) && seen.insert((id, path.clone())) {
+                pending.push((id, path.clone()));
             }
-        } else if !self.graph.is_sound(id) && seen.insert((id, path.clone())) {
-            pending.push((id, path));
         }
     }
 }

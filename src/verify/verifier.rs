@@ -178,7 +178,7 @@ impl<'a> Verifier<'a> {
                 let on_disk = self.store.object_path(&list);
                 Problem::CorruptTree { object: list, on_disk, snapshot, path, reason }
             }
-            (Some(Damage::Corrupt(reason)), Role::File { .. }) => {
+            (Some(Damage::Corrupt(reason)), Role::File { .. } | Role::Midstates { .. }) => {
                 let reason = reason.clone();
                 Problem::CorruptObject { object, on_disk, snapshot, path, reason }
             }

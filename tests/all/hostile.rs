@@ -69,7 +69,7 @@ impl Forged {
 
     fn file(&self) -> Node {
         let hash = self.put(b"evil");
-        Node::File { size: 4, hash }
+        Node::file(4, hash)
     }
 
     /// Makes these bytes the root tree, and lets every manifest agree.
@@ -178,7 +178,7 @@ fn names_that_are_no_names_kinds_that_are_none_and_counts_that_lie_are_refused()
 fn objects_of_the_wrong_kind_and_sizes_that_lie_are_refused() {
     let forged = Forged::new();
     let evil = forged.put(b"evil");
-    let huge = |size| tree(&[named(b"inside", &Node::File { size, hash: evil })]);
+    let huge = |size| tree(&[named(b"inside", &Node::file(size, evil))]);
     for (what, bytes) in [("2^64-1 bytes", huge(u64::MAX)), ("one byte more", huge(5))] {
         let forged = Forged::new();
         forged.put(b"evil");

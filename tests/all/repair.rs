@@ -146,6 +146,69 @@ fn the_list_of_a_directory_is_made_again_from_a_directory_in_the_same_state() {
     assert_same(&before, &observe(&fixture.project()));
 }
 
+/// Objects of their own that begin with these bytes.
+fn objects_that_begin(fixture: &Fixture, magic: &[u8]) -> Vec<PathBuf> {
+    let prefixes = fs::read_dir(fixture.store().join("objects")).unwrap();
+    let names = prefixes.filter_map(|prefix| fs::read_dir(prefix.unwrap().path()).ok()).flatten();
+    let paths = names.map(|name| name.unwrap().path());
+    paths.filter(|path| fs::read(path).unwrap().starts_with(magic)).collect()
+}
+
+/// A file that is verified piece by piece.
+fn long(byte: u8) -> Vec<u8> {
+    vec![byte; (5 << 20) + 1]
+}
+
+#[test]
+fn midstates_are_made_again_from_the_contents() {
+    let fixture = Fixture::new();
+    fixture.write("long", long(1));
+    fixture.nono(&["snapshot"]).success();
+    fixture.write("long", "short");
+    let [midstates] = &objects_that_begin(&fixture, b"nonomids")[..] else { panic!() };
+    let right = fs::read(midstates).unwrap();
+    for damage in [None, Some(b"nonomids".as_slice())] {
+        fs::remove_file(midstates).unwrap();
+        damage.iter().for_each(|bytes| fs::write(midstates, bytes).unwrap());
+        fixture.nono(&["rollback", "verify", "latest"]).fails(1, "");
+        let report = repair(&fixture, 0, &[]);
+        assert_eq!(report["ok"], true);
+        let repaired = report["repair"]["repaired"].as_array().unwrap();
+        assert_eq!(repaired.len(), 1);
+        assert_eq!(repaired[0]["from"]["source"], "store");
+        assert_eq!(fs::read(midstates).unwrap(), right);
+    }
+    assert_eq!(quarantine(&fixture), [b"nonomids".to_vec()]);
+}
+
+#[test]
+fn midstates_that_are_gone_are_stored_again_by_the_next_snapshot() {
+    let fixture = Fixture::new();
+    fixture.write("long", long(1));
+    settle();
+    fixture.nono(&["snapshot"]).success();
+    fixture.nono(&["snapshot"]).success();
+    let [midstates] = &objects_that_begin(&fixture, b"nonomids")[..] else { panic!() };
+    fs::remove_file(midstates).unwrap();
+    let taken = fixture.nono(&["snapshot"]).success();
+    assert!(taken.stderr.contains("missing from the store"), "{}", taken.stderr);
+    assert!(midstates.exists());
+    fixture.nono(&["rollback", "verify", "--all"]).success();
+}
+
+#[test]
+fn midstates_go_with_the_last_session_that_needs_them() {
+    let fixture = Fixture::new();
+    for byte in 1..=2 {
+        fixture.write("long", long(byte));
+        fixture.nono(&["snapshot"]).success();
+    }
+    assert_eq!(objects_that_begin(&fixture, b"nonomids").len(), 2);
+    fixture.nono(&["rollback", "cleanup", "--keep", "1", "--yes"]).success();
+    assert_eq!(objects_that_begin(&fixture, b"nonomids").len(), 1);
+    fixture.nono(&["rollback", "verify", "--all"]).success();
+}
+
 #[test]
 fn another_store_has_a_good_copy_and_is_not_trusted() {
     let fixture = Fixture::new();

@@ -89,7 +89,7 @@ fn file_size(state: &EntryState) -> u64 {
 
 fn read(state: Option<&EntryState>, options: &DiffOptions<'_>) -> Result<Vec<u8>, StoreError> {
     match state.map(|state| &state.node) {
-        Some(Node::File { size: 0, hash }) if *hash == ContentHash::of(b"") => Ok(Vec::new()),
+        Some(Node::File { size: 0, hash, .. }) if *hash == ContentHash::of(b"") => Ok(Vec::new()),
         Some(Node::File { hash, .. }) => options.store.read(hash, options.max_file_bytes),
         Some(Node::Symlink { target }) => Ok(target.to_vec()),
         _ => Ok(Vec::new()),

@@ -56,7 +56,7 @@ pub(super) fn file(bytes: &[u8]) -> Option<State> {
 }
 
 pub(super) fn file_with_mode(bytes: &[u8], mode: u16) -> Option<State> {
-    let node = Node::File { size: bytes.len() as u64, hash: ContentHash::of(bytes) };
+    let node = Node::file(bytes.len() as u64, ContentHash::of(bytes));
     let attributes = Attributes { mode, ..Attributes::default() };
     Some(State { attributes, node, bytes: bytes.to_vec() })
 }

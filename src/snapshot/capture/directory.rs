@@ -9,6 +9,7 @@ use rayon::Scope;
 use super::{CaptureError, Capturer, attributes};
 use crate::byte_path;
 use crate::manifest::NotCapturedReason;
+use crate::object::Midstates;
 use crate::object::{ContentHash, Node, Tree, TreeEntry, Xattrs};
 use crate::snapshot::known::KnownDir;
 use crate::stat_cache::{CachedDirectory, CachedFile, StatKey};
@@ -200,7 +201,7 @@ impl Capturer<'_> {
                     let known = cached.as_ref().and_then(|cached| cached.file(&found.name));
                     let is_known = |known: &&CachedFile| {
                         let key = StatKey::of(&found.stat);
-                        known.key == key && self.is_stored(node, &known.hash, found.stat.size)
+                        known.key == key && self.are_stored(node, known)
                     };
                     match known.filter(is_known) {
                         Some(known) => self.unchanged_file(node, &path, found, known.clone()),
@@ -224,7 +225,15 @@ impl Capturer<'_> {
         Ok(())
     }
 
-    /// Whether the cache that knows an object of a directory can tell that it is in the store.
+    /// Whether the cache that knows a file of a directory can tell that its objects are in the store.
+    fn are_stored(&self, node: &PendingDir, known: &CachedFile) -> bool {
+        let (size, midstates) = (known.key.size(), known.midstates.0);
+        self.is_stored(node, &known.hash, size)
+            && midstates.is_none_or(|midstates| {
+                self.is_stored(node, &midstates, Midstates::encoded_bytes(size))
+            })
+    }
+
     fn is_stored(&self, node: &PendingDir, hash: &ContentHash, size: u64) -> bool {
         self.request.cache.as_ref().is_some_and(|location| {
             let holds = &location.store.holds;

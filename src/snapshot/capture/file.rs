@@ -7,10 +7,10 @@ use super::directory::PendingDir;
 use super::{Capturer, attributes};
 use crate::byte_path;
 use crate::manifest::NotCapturedReason;
-use crate::object::{ContentHash, Node, TreeEntry, Xattrs};
+use crate::object::{ContentHash, Midstates, MidstatesLink, Node, TreeEntry, Xattrs};
 use crate::path_text::to_path;
 use crate::stat_cache::{CachedFile, StatKey};
-use crate::store::{ImportError, StoreError, Transfer};
+use crate::store::{ImportError, Imported, StoreError, Transfer};
 use crate::sys::{self, Dir, FileKind, Stat};
 use crate::walk::FoundEntry;
 
@@ -31,7 +31,11 @@ impl Capturer<'_> {
         let entry = TreeEntry {
             name: found.name.clone(),
             attributes: attributes(&found.stat, known.xattrs.clone()),
-            node: Node::File { size: found.stat.size, hash: known.hash },
+            node: Node::File {
+                size: found.stat.size,
+                hash: known.hash,
+                midstates: known.midstates,
+            },
         };
         let mut state = node.state.lock();
         state.entries.push(entry);
@@ -126,14 +130,14 @@ impl Capturer<'_> {
                 return None;
             }
         };
-        let ReadFile { stat, hash, size, xattrs, is_new, is_stable } = read;
+        let ReadFile { stat, hash, midstates, size, xattrs, is_new, is_stable } = read;
         self.note_link(root, path, &stat);
         self.tally.file_read(counted, size);
         if is_new {
             self.object_written(size);
         }
         let cached = if is_stable {
-            Some(CachedFile { key: StatKey::of(&stat), hash, xattrs: xattrs.clone() })
+            Some(CachedFile { key: StatKey::of(&stat), hash, midstates, xattrs: xattrs.clone() })
         } else {
             let path = to_path(&self.absolute(root, path)).to_owned();
             self.unstable.lock().push(path);
@@ -142,7 +146,7 @@ impl Capturer<'_> {
         let entry = TreeEntry {
             name: found.name.clone(),
             attributes: attributes(&stat, xattrs),
-            node: Node::File { size, hash },
+            node: Node::File { size, hash, midstates },
         };
         Some((entry, cached))
     }
@@ -189,12 +193,24 @@ impl Capturer<'_> {
             let after = dir.stat_file(&file, &found.name)?;
             let is_stable = after.same_state(&before) && imported.size == before.size;
             if is_stable || attempt == READ_ATTEMPTS {
-                let (hash, size, is_new) = (imported.hash, imported.size, imported.is_new);
-                return Ok(ReadFile { stat: after, hash, size, xattrs, is_new, is_stable });
+                let Imported { hash, size, is_new, midstates } = imported;
+                let midstates = self.store_midstates(midstates).map_err(ReadError::Store)?;
+                let stat = after;
+                return Ok(ReadFile { stat, hash, midstates, size, xattrs, is_new, is_stable });
             }
             attempt += 1;
             before = after;
         }
+    }
+
+    fn store_midstates(&self, midstates: Option<Midstates>) -> Result<MidstatesLink, StoreError> {
+        let Some(midstates) = midstates else { return Ok(MidstatesLink::NONE) };
+        let bytes = midstates.encode();
+        let stored = self.request.store.write(&bytes)?;
+        if stored.is_new {
+            self.object_written(bytes.len() as u64);
+        }
+        Ok(MidstatesLink(Some(stored.hash)))
     }
 
     /// A symlink, a named pipe, a socket or a device.
@@ -252,6 +268,7 @@ impl Capturer<'_> {
 struct ReadFile {
     stat: Stat,
     hash: ContentHash,
+    midstates: MidstatesLink,
     size: u64,
     xattrs: Xattrs,
     is_new: bool,

@@ -244,6 +244,6 @@ impl ObjectStore for Packer<'_> {
         }
         let bytes = transfer.read_small(source, size).map_err(ImportError::Source)?;
         let Stored { hash, is_new } = self.write(bytes)?;
-        Ok(Imported { hash, size: bytes.len() as u64, is_new })
+        Ok(Imported { hash, size: bytes.len() as u64, is_new, midstates: None })
     }
 }

@@ -1,0 +1,286 @@
+//! Long files, verified piece by piece while they are read.
+//!
+//! A piece is read into memory, verified, and served from there. Later, when it is no longer in memory, it is read
+//! in place, where the `stat` of the object has to be what it was when it was opened: an object is never written
+//! again. Who reads one piece after the other has the next ones verified ahead, by a thread for all files, so that
+//! hashing and copying go on at the same time. The same thread lets go of what is in memory when nobody reads.
+
+use std::collections::VecDeque;
+use std::fs::File;
+use std::io;
+use std::ops::Range;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock, Weak, mpsc};
+use std::time::Duration;
+
+use nono_mount::Content;
+use parking_lot::Mutex;
+
+use super::contents::{is_dropped_behind, unchanged, unlike_its_name};
+use super::key::ObjectKey;
+use crate::object::Midstates;
+use crate::sys::{self, Stat};
+
+const PIECE_BYTES: u64 = Midstates::PIECE_BYTES;
+/// Pieces in memory, of all files together.
+const PIECES_KEPT: usize = 8;
+/// Pieces that are verified before a reader comes to them.
+const PIECES_AHEAD: u64 = 3;
+/// So long they are kept when no piece is verified any more.
+const KEPT_FOR: Duration = Duration::from_secs(1);
+/// Jobs that may wait; more are not needed.
+const QUEUE_LENGTH: usize = 16;
+/// Of long objects, so many pieces are dropped from the page cache together.
+const DROPPED_PIECES: u64 = 8;
+
+/// The pieces in memory, and the thread that looks after them.
+pub(super) struct Pieces {
+    kept: Arc<Mutex<Kept>>,
+    jobs: OnceLock<mpsc::SyncSender<Job>>,
+}
+
+/// Pieces of a file that are to be verified, if it is still open. None, when somebody only has one in memory.
+type Job = (Weak<LongFile>, Range<u64>);
+
+/// Newest last, with the file's number and the piece's.
+#[derive(Default)]
+struct Kept {
+    pieces: VecDeque<(u64, u64, Arc<Piece>)>,
+    /// The buffer of one that is no longer kept: to take new memory costs the kernel as much as to copy a piece.
+    spare: Option<Vec<u8>>,
+    files_opened: u64,
+}
+
+/// A piece that somebody verifies, or has.
+#[derive(Default)]
+struct Piece {
+    verifying: Mutex<()>,
+    bytes: OnceLock<Vec<u8>>,
+}
+
+impl Pieces {
+    pub(super) fn new() -> Self {
+        Self { kept: Arc::default(), jobs: OnceLock::new() }
+    }
+
+    /// Serves an open object, in the state in which it was opened.
+    pub(super) fn serve(&self, opened: OpenObject, states: Midstates) -> Arc<dyn Content> {
+        let number = {
+            let mut kept = self.kept.lock();
+            kept.files_opened += 1;
+            kept.files_opened
+        };
+        let words = states.pieces().div_ceil(u64::from(u64::BITS));
+        let verified = (0..words).map(|_| AtomicU64::new(0)).collect();
+        let jobs = self.jobs.get_or_init(|| start_thread(self.kept.clone())).clone();
+        let kept = self.kept.clone();
+        let file = LongFile { opened, states, verified, number, kept };
+        Arc::new(InPieces { file: Arc::new(file), jobs })
+    }
+}
+
+/// Starts the thread. It ends with the last sender; where there is none, readers do all.
+fn start_thread(kept: Arc<Mutex<Kept>>) -> mpsc::SyncSender<Job> {
+    let (sender, jobs) = mpsc::sync_channel::<Job>(QUEUE_LENGTH);
+    let run = move || {
+        loop {
+            let is_empty = kept.lock().is_empty();
+            let patience = if is_empty { Duration::MAX } else { KEPT_FOR };
+            match jobs.recv_timeout(patience) {
+                Ok((file, pieces)) => verify_ahead(&file, pieces),
+                Err(mpsc::RecvTimeoutError::Timeout) => kept.lock().clear(),
+                Err(mpsc::RecvTimeoutError::Disconnected) => break,
+            }
+        }
+    };
+    let spawned = std::thread::Builder::new().name("nono-ahead".to_owned()).spawn(run);
+    if let Err(error) = spawned {
+        tracing::warn!(%error, "no thread to verify long files ahead of who reads them");
+    }
+    sender
+}
+
+fn verify_ahead(file: &Weak<LongFile>, pieces: Range<u64>) {
+    for piece in pieces {
+        let Some(file) = file.upgrade() else { break };
+        if !file.is_verified(piece) {
+            // The reader that comes for it will report the error.
+            let _ = file.piece(piece).bytes(|| file.load(piece));
+        }
+    }
+}
+
+impl Kept {
+    fn is_empty(&self) -> bool {
+        self.pieces.is_empty() && self.spare.is_none()
+    }
+
+    fn clear(&mut self) {
+        self.pieces.clear();
+        self.spare = None;
+    }
+
+    fn find(&self, file: u64, piece: u64) -> Option<Arc<Piece>> {
+        let found = self.pieces.iter().find(|(of, number, _)| (*of, *number) == (file, piece));
+        found.map(|(_, _, piece)| piece.clone())
+    }
+
+    fn find_or_add(&mut self, file: u64, piece: u64) -> Arc<Piece> {
+        if let Some(found) = self.find(file, piece) {
+            return found;
+        }
+        let added = Arc::<Piece>::default();
+        self.pieces.push_back((file, piece, added.clone()));
+        if self.pieces.len() > PIECES_KEPT
+            && let Some((_, _, oldest)) = self.pieces.pop_front()
+        {
+            let bytes = Arc::into_inner(oldest).and_then(|piece| piece.bytes.into_inner());
+            self.spare = bytes.or(self.spare.take());
+        }
+        added
+    }
+}
+
+impl Piece {
+    /// The bytes. Who comes while somebody loads them waits.
+    fn bytes(&self, load: impl FnOnce() -> io::Result<Vec<u8>>) -> io::Result<&[u8]> {
+        if let Some(bytes) = self.bytes.get() {
+            return Ok(bytes);
+        }
+        let _verifying = self.verifying.lock();
+        if let Some(bytes) = self.bytes.get() {
+            return Ok(bytes);
+        }
+        let bytes = load()?;
+        Ok(self.bytes.get_or_init(|| bytes))
+    }
+}
+
+/// An object that was opened to be read in place, and how it was then.
+pub(super) struct OpenObject {
+    pub(super) file: File,
+    pub(super) path: PathBuf,
+    pub(super) key: ObjectKey,
+    pub(super) stat: Stat,
+}
+
+/// A long file that is open.
+struct LongFile {
+    opened: OpenObject,
+    states: Midstates,
+    /// A bit for each piece that was verified.
+    verified: Box<[AtomicU64]>,
+    /// Differs from that of every other one.
+    number: u64,
+    kept: Arc<Mutex<Kept>>,
+}
+
+impl LongFile {
+    fn bit(&self, piece: u64) -> Option<(&AtomicU64, u64)> {
+        let word = usize::try_from(piece / u64::from(u64::BITS)).ok()?;
+        Some((self.verified.get(word)?, 1 << (piece % u64::from(u64::BITS))))
+    }
+
+    fn is_verified(&self, piece: u64) -> bool {
+        self.bit(piece).is_some_and(|(word, bit)| word.load(Ordering::Relaxed) & bit != 0)
+    }
+
+    fn piece(&self, piece: u64) -> Arc<Piece> {
+        self.kept.lock().find_or_add(self.number, piece)
+    }
+
+    /// Reads a piece and verifies it.
+    fn load(&self, piece: u64) -> io::Result<Vec<u8>> {
+        let OpenObject { file, path, key, stat } = &self.opened;
+        let start = piece * PIECE_BYTES;
+        let len = stat.size.saturating_sub(start).min(PIECE_BYTES) as usize;
+        let mut bytes = self.kept.lock().spare.take().unwrap_or_default();
+        bytes.resize(len, 0);
+        let found = sys::read_full_at(file, &mut bytes, start)?;
+        if found != len || !self.states.verifies(piece, &bytes, &key.hash) {
+            return Err(unlike_its_name(key, path));
+        }
+        if let Some((word, bit)) = self.bit(piece) {
+            word.fetch_or(bit, Ordering::Relaxed);
+        }
+        let end = piece + 1;
+        if is_dropped_behind(stat.size) && end.is_multiple_of(DROPPED_PIECES) {
+            let dropped = DROPPED_PIECES * PIECE_BYTES;
+            sys::drop_cached_pages(file, end * PIECE_BYTES - dropped, dropped);
+        }
+        Ok(bytes)
+    }
+
+    /// Fills the buffer with bytes of one piece, from this offset in it.
+    fn read(&self, piece: u64, offset: usize, buffer: &mut [u8]) -> io::Result<()> {
+        let in_memory = match self.is_verified(piece) {
+            true => self.kept.lock().find(self.number, piece),
+            false => Some(self.piece(piece)),
+        };
+        let OpenObject { file, path, key, stat } = &self.opened;
+        let Some(in_memory) = in_memory else {
+            let len = sys::read_full_at(file, buffer, piece * PIECE_BYTES + offset as u64)?;
+            unchanged(file, path, key, stat)?;
+            return if len == buffer.len() { Ok(()) } else { Err(unlike_its_name(key, path)) };
+        };
+        let bytes = in_memory.bytes(|| self.load(piece))?;
+        let wanted = bytes.get(offset..offset + buffer.len());
+        buffer.copy_from_slice(wanted.ok_or_else(|| unlike_its_name(key, path))?);
+        Ok(())
+    }
+}
+
+impl Drop for LongFile {
+    fn drop(&mut self) {
+        self.kept.lock().pieces.retain(|(file, _, _)| *file != self.number);
+        let OpenObject { file, stat, .. } = &self.opened;
+        if is_dropped_behind(stat.size) {
+            sys::drop_cached_pages(file, 0, stat.size);
+        }
+    }
+}
+
+struct InPieces {
+    file: Arc<LongFile>,
+    jobs: mpsc::SyncSender<Job>,
+}
+
+impl InPieces {
+    /// Somebody reads the beginning of a piece; who has read the one before will probably go on.
+    fn go_ahead(&self, piece: u64) {
+        let is_in_order = piece.checked_sub(1).is_some_and(|before| self.file.is_verified(before));
+        let next = piece + 1..self.file.states.pieces().min(piece + 1 + PIECES_AHEAD);
+        if is_in_order && next.clone().any(|next| !self.file.is_verified(next)) {
+            self.have_verified(next);
+        }
+    }
+
+    fn have_verified(&self, pieces: Range<u64>) {
+        // When too many wait already, the readers do it.
+        let _ = self.jobs.try_send((Arc::downgrade(&self.file), pieces));
+    }
+}
+
+impl Content for InPieces {
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+        let left = self.file.opened.stat.size.saturating_sub(offset);
+        let len = usize::try_from(left).unwrap_or(usize::MAX).min(buffer.len());
+        let mut done = 0;
+        while done < len {
+            let at = offset + done as u64;
+            let (piece, within) = (at / PIECE_BYTES, (at % PIECE_BYTES) as usize);
+            if within == 0 {
+                self.go_ahead(piece);
+            }
+            let step = (len - done).min(PIECE_BYTES as usize - within);
+            let was_verified = self.file.is_verified(piece);
+            self.file.read(piece, within, &mut buffer[done..done + step])?;
+            if !was_verified {
+                self.have_verified(0..0);
+            }
+            done += step;
+        }
+        Ok(len)
+    }
+}

@@ -1,0 +1,324 @@
+//! Where SHA-256 stands after each piece of a long file.
+//!
+//! SHA-256 is a chain: the state after one piece and the bytes of the next give the state after that
+//! (FIPS 180-4, 6.2.2). Whoever has the states can verify any piece by itself, so that the first byte of a
+//! file of many gigabytes does not wait for the hash of the last one. They cost nothing while a file is hashed
+//! anyway. A tree names the object with the states beside the contents, so they are trusted as much as the
+//! hash of the contents is; the last piece has to give that hash itself.
+
+use sha2::block_api::compress256;
+
+use super::codec::{DecodeError, Reader, Writer};
+use super::hash::ContentHash;
+
+const MAGIC: &[u8; 8] = b"nonomids";
+const VERSION: u8 = 1;
+/// Bytes of one state: eight words, in the order and form of a SHA-256.
+const STATE_BYTES: usize = 32;
+const BLOCK_BYTES: usize = 64;
+/// FIPS 180-4, 5.3.3.
+const INITIAL: State = [
+    0x6a09_e667,
+    0xbb67_ae85,
+    0x3c6e_f372,
+    0xa54f_f53a,
+    0x510e_527f,
+    0x9b05_688c,
+    0x1f83_d9ab,
+    0x5be0_cd19,
+];
+
+type State = [u32; 8];
+
+/// The states of the hash of one file after each of its pieces but the last.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Midstates(Box<[[u8; STATE_BYTES]]>);
+
+/// Where a tree names the [`Midstates`] of a file, if it does: trees that were written before there were
+/// any do not. The hash of the contents says all that they could, so two links are always equal.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct MidstatesLink(pub Option<ContentHash>);
+
+impl PartialEq for MidstatesLink {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+impl Eq for MidstatesLink {}
+
+impl MidstatesLink {
+    /// None are named.
+    pub const NONE: Self = Self(None);
+}
+
+impl Midstates {
+    /// Length of a piece in bytes. The last one can be shorter.
+    pub const PIECE_BYTES: u64 = 1 << 20;
+    /// Files of so many bytes are hashed as a whole in about 2 ms, so of these none are kept.
+    pub const MOST_BYTES_WITHOUT: u64 = 4 << 20;
+
+    /// Whether they are kept of files of this length.
+    pub fn are_kept_of(file_bytes: u64) -> bool {
+        file_bytes > Self::MOST_BYTES_WITHOUT
+    }
+
+    /// Length in bytes of the object with the states of a file of this length.
+    pub fn encoded_bytes(file_bytes: u64) -> u64 {
+        (MAGIC.len() + 1) as u64 + Self::count(file_bytes) * STATE_BYTES as u64
+    }
+
+    fn count(file_bytes: u64) -> u64 {
+        file_bytes.saturating_sub(1) / Self::PIECE_BYTES
+    }
+
+    /// The canonical bytes.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut writer = Writer::new(MAGIC, VERSION);
+        writer.raw(self.0.as_flattened());
+        writer.finish()
+    }
+
+    /// Reads the states of a file of `file_bytes`.
+    ///
+    /// # Errors
+    /// Anything that [`encode`](Self::encode) would not have written for such a file.
+    pub fn decode(bytes: &[u8], file_bytes: u64) -> Result<Self, DecodeError> {
+        let mut reader = Reader::new(bytes, MAGIC, "list of midstates", VERSION)?;
+        if !Self::are_kept_of(file_bytes) || bytes.len() as u64 != Self::encoded_bytes(file_bytes) {
+            return Err(reader.invalid("not as many states as the file has pieces"));
+        }
+        let states = reader.raw(bytes.len() - MAGIC.len() - 1)?;
+        Ok(Self(states.as_chunks().0.into()))
+    }
+
+    /// Number of pieces of the file.
+    pub fn pieces(&self) -> u64 {
+        self.0.len() as u64 + 1
+    }
+
+    /// Whether these are the bytes of the piece with this number, counted from 0, of the contents `hash`. Of the last
+    /// piece all before it are part of the answer: `hash` is only reached through the states that are listed.
+    pub fn verifies(&self, piece: u64, bytes: &[u8], hash: &ContentHash) -> bool {
+        let Ok(piece) = usize::try_from(piece) else { return false };
+        let begin = match piece.checked_sub(1) {
+            None => Some(INITIAL),
+            Some(before) => self.0.get(before).map(words),
+        };
+        let Some(mut hasher) = begin.map(|state| Chain::at(state, piece)) else { return false };
+        hasher.update(bytes, |_| {});
+        match self.0.get(piece) {
+            Some(after) => {
+                bytes.len() as u64 == Self::PIECE_BYTES && to_bytes(&hasher.state) == *after
+            }
+            None => {
+                (1..=Self::PIECE_BYTES).contains(&(bytes.len() as u64)) && hasher.finish() == *hash
+            }
+        }
+    }
+}
+
+/// Hashes a stream, and notes the state after each piece.
+pub struct PieceHasher {
+    chain: Chain,
+    states: Vec<[u8; STATE_BYTES]>,
+}
+
+impl Default for PieceHasher {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl std::fmt::Debug for PieceHasher {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("PieceHasher").field("bytes", &self.chain.bytes).finish_non_exhaustive()
+    }
+}
+
+impl PieceHasher {
+    /// A hasher that has seen nothing.
+    pub fn new() -> Self {
+        Self { chain: Chain::at(INITIAL, 0), states: Vec::new() }
+    }
+
+    /// Adds the next bytes.
+    pub fn update(&mut self, bytes: &[u8]) {
+        self.chain.update(bytes, |state| self.states.push(to_bytes(state)));
+    }
+
+    /// Adds `count` zero bytes: a hole in a sparse file.
+    pub fn update_zeros(&mut self, mut count: u64) {
+        static ZEROS: [u8; 65536] = [0; 65536];
+        while count > 0 {
+            let step = count.min(ZEROS.len() as u64) as usize;
+            self.update(&ZEROS[..step]);
+            count -= step as u64;
+        }
+    }
+
+    /// The hash of everything added, and the states on the way where they are kept.
+    pub fn finish(mut self) -> (ContentHash, Option<Midstates>) {
+        let bytes = self.chain.bytes;
+        // After the last piece stands the hash.
+        self.states.truncate(usize::try_from(Midstates::count(bytes)).unwrap_or(usize::MAX));
+        let states = Midstates::are_kept_of(bytes).then(|| Midstates(self.states.into()));
+        (self.chain.finish(), states)
+    }
+}
+
+/// SHA-256 over blocks, with a state that can be taken out and put in.
+struct Chain {
+    state: State,
+    /// So many bytes were added, or stand before those that are.
+    bytes: u64,
+    /// Of the last of them, what does not fill a block.
+    partial: [u8; BLOCK_BYTES],
+}
+
+impl Chain {
+    fn at(state: State, pieces_before: usize) -> Self {
+        let bytes = pieces_before as u64 * Midstates::PIECE_BYTES;
+        Self { state, bytes, partial: [0; BLOCK_BYTES] }
+    }
+
+    /// `at_end` is told the state at the end of each piece.
+    fn update(&mut self, mut bytes: &[u8], mut at_end: impl FnMut(&State)) {
+        while !bytes.is_empty() {
+            let filled = (self.bytes % BLOCK_BYTES as u64) as usize;
+            let step = if filled > 0 || bytes.len() < BLOCK_BYTES {
+                let step = bytes.len().min(BLOCK_BYTES - filled);
+                self.partial[filled..filled + step].copy_from_slice(&bytes[..step]);
+                if filled + step == BLOCK_BYTES {
+                    compress256(&mut self.state, &[self.partial]);
+                }
+                step
+            } else {
+                let to_end = Midstates::PIECE_BYTES - self.bytes % Midstates::PIECE_BYTES;
+                let most = usize::try_from(to_end).unwrap_or(usize::MAX);
+                let (blocks, _) = bytes[..bytes.len().min(most)].as_chunks();
+                compress256(&mut self.state, blocks);
+                size_of_val(blocks)
+            };
+            self.bytes += step as u64;
+            bytes = &bytes[step..];
+            if self.bytes.is_multiple_of(Midstates::PIECE_BYTES) {
+                at_end(&self.state);
+            }
+        }
+    }
+
+    /// FIPS 180-4, 5.1.1: a bit, zeros, and the number of bits.
+    fn finish(mut self) -> ContentHash {
+        let filled = (self.bytes % BLOCK_BYTES as u64) as usize;
+        let mut blocks = [[0; BLOCK_BYTES]; 2];
+        blocks[0][..filled].copy_from_slice(&self.partial[..filled]);
+        blocks[0][filled] = 0x80;
+        let used = if filled < BLOCK_BYTES - size_of::<u64>() { 1 } else { 2 };
+        let bits = self.bytes.wrapping_mul(8).to_be_bytes();
+        blocks[used - 1][BLOCK_BYTES - bits.len()..].copy_from_slice(&bits);
+        compress256(&mut self.state, &blocks[..used]);
+        ContentHash::from_bytes(to_bytes(&self.state))
+    }
+}
+
+fn words(bytes: &[u8; STATE_BYTES]) -> State {
+    let (words, _) = bytes.as_chunks();
+    std::array::from_fn(|at| u32::from_be_bytes(words[at]))
+}
+
+fn to_bytes(state: &State) -> [u8; STATE_BYTES] {
+    let mut bytes = [0; STATE_BYTES];
+    for (bytes, word) in bytes.as_chunks_mut().0.iter_mut().zip(state) {
+        *bytes = word.to_be_bytes();
+    }
+    bytes
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const PIECE: usize = Midstates::PIECE_BYTES as usize;
+
+    fn pattern(len: usize) -> Vec<u8> {
+        (0..len).map(|at| (at / 7 * 31 % 251) as u8).collect()
+    }
+
+    fn hashed(bytes: &[u8]) -> (ContentHash, Option<Midstates>) {
+        let mut hasher = PieceHasher::new();
+        hasher.update(bytes);
+        hasher.finish()
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(40))]
+        #[test]
+        fn in_whatever_parts_bytes_come_the_hash_is_theirs(
+            len in prop_oneof![0..300_usize, (5 * PIECE - 130..5 * PIECE + 130)],
+            cuts in proptest::collection::vec(any::<proptest::sample::Index>(), 0..6),
+        ) {
+            let bytes = pattern(len);
+            let mut cuts: Vec<_> = cuts.iter().map(|cut| cut.index(len + 1)).chain([0, len]).collect();
+            cuts.sort_unstable();
+            let mut hasher = PieceHasher::new();
+            for pair in cuts.windows(2) {
+                hasher.update(&bytes[pair[0]..pair[1]]);
+            }
+            let (hash, states) = hasher.finish();
+            prop_assert_eq!(hash, ContentHash::of(&bytes));
+            prop_assert_eq!(&states, &hashed(&bytes).1);
+            prop_assert_eq!(states.is_some(), len > 4 * PIECE);
+        }
+    }
+
+    #[test]
+    fn zeros_are_hashed_as_bytes() {
+        let mut hasher = PieceHasher::new();
+        hasher.update(b"x");
+        hasher.update_zeros(5 << 20);
+        let bytes = [b"x".as_slice(), &vec![0; 5 << 20]].concat();
+        assert_eq!(hasher.finish(), hashed(&bytes));
+    }
+
+    #[test]
+    fn each_piece_is_verified_by_itself() {
+        for len in [4 * PIECE + 1, 5 * PIECE, 5 * PIECE + 64, 6 * PIECE - 1] {
+            let bytes = pattern(len);
+            let (hash, states) = hashed(&bytes);
+            let states = states.unwrap();
+            assert_eq!(states.pieces(), len.div_ceil(PIECE) as u64);
+            for (number, piece) in bytes.chunks(PIECE).enumerate() {
+                let number = number as u64;
+                assert!(states.verifies(number, piece, &hash));
+                let mut other = piece.to_vec();
+                *other.last_mut().unwrap() ^= 1;
+                assert!(!states.verifies(number, &other, &hash));
+                assert!(!states.verifies(number, &piece[..piece.len() - 1], &hash));
+                assert!(!states.verifies(number + 1, piece, &hash));
+            }
+            let last = bytes.chunks(PIECE).last().unwrap();
+            let other = ContentHash::of(b"other");
+            assert!(!states.verifies(states.pieces() - 1, last, &other));
+            assert!(!states.verifies(states.pieces(), b"", &hash));
+            assert!(!states.verifies(u64::MAX, last, &hash));
+        }
+    }
+
+    #[test]
+    fn nothing_else_than_what_was_encoded_is_decoded() {
+        let len = 5 * PIECE + 3;
+        let (_, states) = hashed(&pattern(len));
+        let states = states.unwrap();
+        let bytes = states.encode();
+        assert_eq!(bytes.len() as u64, Midstates::encoded_bytes(len as u64));
+        assert_eq!(Midstates::decode(&bytes, len as u64), Ok(states));
+        for wrong in [0, 1, 4 * PIECE, 5 * PIECE, 6 * PIECE + 1, usize::MAX] {
+            assert!(Midstates::decode(&bytes, wrong as u64).is_err(), "{wrong}");
+        }
+        assert!(Midstates::decode(&bytes[..bytes.len() - 1], len as u64).is_err());
+        assert!(Midstates::decode(&[&*bytes, b"x"].concat(), len as u64).is_err());
+    }
+}
