@@ -60,6 +60,15 @@ impl Opened {
         self.0.in_memory()
     }
 
+    /// See [`Content::will_be_read`].
+    pub(crate) fn will_be_read(&self) {
+        // It is only a hint.
+        let _ = contain(|| {
+            self.0.will_be_read();
+            Ok(())
+        });
+    }
+
     /// Fills a buffer.
     ///
     /// # Errors

@@ -56,7 +56,8 @@ impl<S: TreeSource> Reads<S> {
         let files = self.files.clone();
         move |id, key, file_bytes| {
             if file_bytes > INLINE_OPEN_BYTES && files.contents.begin(key) {
-                files.open_large(id, key, file_bytes);
+                let opened = files.open_large(id, key, file_bytes);
+                opened.inspect(Opened::will_be_read);
             }
         }
     }
@@ -201,13 +202,13 @@ impl<S: TreeSource> Files<S> {
             Found::Queued => {}
             Found::Missing => {
                 let files = self.clone();
-                self.openings.run(move || files.open_large(id, &key, file_bytes));
+                self.openings.run(move || drop(files.open_large(id, &key, file_bytes)));
             }
         }
     }
 
-    /// Opens a large file and answers the reads that waited for it.
-    fn open_large(&self, id: u64, key: &S::Content, file_bytes: u64) {
+    /// Opens a large file and answers the reads that waited for it. `None` when it cannot be opened.
+    fn open_large(&self, id: u64, key: &S::Content, file_bytes: u64) -> Option<Opened> {
         let opened = self.tree.open(id, key, file_bytes);
         for read in self.contents.opened(key, opened.as_ref().ok()) {
             match &opened {
@@ -215,6 +216,7 @@ impl<S: TreeSource> Files<S> {
                 Err(errno) => read.reply.error(*errno),
             }
         }
+        opened.ok()
     }
 
     fn reply(&self, content: &Opened, read: Read) {

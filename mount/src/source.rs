@@ -157,6 +157,9 @@ pub trait Content: Send + Sync {
     /// Any error of the storage below; the mount answers EIO.
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize>;
 
+    /// Somebody will probably read it from the beginning, soon: what takes long may begin. Returns at once.
+    fn will_be_read(&self) {}
+
     /// All bytes, if they are in memory anyway; saves a copy.
     fn in_memory(&self) -> Option<&[u8]> {
         None

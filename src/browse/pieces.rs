@@ -27,6 +27,8 @@ const PIECE_BYTES: u64 = Midstates::PIECE_BYTES;
 const PIECES_KEPT: usize = 8;
 /// Pieces that are verified before a reader comes to them.
 const PIECES_AHEAD: u64 = 3;
+/// Longer than a piece takes.
+const PATIENCE: Duration = Duration::from_millis(2);
 /// So long they are kept when no piece is verified any more.
 const KEPT_FOR: Duration = Duration::from_secs(1);
 /// Jobs that may wait; more are not needed.
@@ -143,12 +145,12 @@ impl Kept {
 }
 
 impl Piece {
-    /// The bytes. Who comes while somebody loads them waits.
+    /// The bytes. Who comes while somebody loads them waits, but not for a thread that does not get a processor.
     fn bytes(&self, load: impl FnOnce() -> io::Result<Vec<u8>>) -> io::Result<&[u8]> {
         if let Some(bytes) = self.bytes.get() {
             return Ok(bytes);
         }
-        let _verifying = self.verifying.lock();
+        let _verifying = self.verifying.try_lock_for(PATIENCE);
         if let Some(bytes) = self.bytes.get() {
             return Ok(bytes);
         }
@@ -247,9 +249,12 @@ struct InPieces {
 }
 
 impl InPieces {
-    /// Somebody reads the beginning of a piece; who has read the one before will probably go on.
-    fn go_ahead(&self, piece: u64) {
-        let is_in_order = piece.checked_sub(1).is_some_and(|before| self.file.is_verified(before));
+    /// Somebody reads here: at the beginning of a piece, after the one before it, or half of the first one.
+    fn go_ahead(&self, piece: u64, within: usize) {
+        let is_in_order = match piece.checked_sub(1) {
+            Some(before) => within == 0 && self.file.is_verified(before),
+            None => within as u64 == PIECE_BYTES / 2,
+        };
         let next = piece + 1..self.file.states.pieces().min(piece + 1 + PIECES_AHEAD);
         if is_in_order && next.clone().any(|next| !self.file.is_verified(next)) {
             self.have_verified(next);
@@ -270,9 +275,7 @@ impl Content for InPieces {
         while done < len {
             let at = offset + done as u64;
             let (piece, within) = (at / PIECE_BYTES, (at % PIECE_BYTES) as usize);
-            if within == 0 {
-                self.go_ahead(piece);
-            }
+            self.go_ahead(piece, within);
             let step = (len - done).min(PIECE_BYTES as usize - within);
             let was_verified = self.file.is_verified(piece);
             self.file.read(piece, within, &mut buffer[done..done + step])?;
@@ -282,5 +285,9 @@ impl Content for InPieces {
             done += step;
         }
         Ok(len)
+    }
+
+    fn will_be_read(&self) {
+        self.have_verified(0..self.file.states.pieces().min(PIECES_AHEAD));
     }
 }

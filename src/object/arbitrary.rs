@@ -14,7 +14,7 @@ fn name() -> impl Strategy<Value = Vec<u8>> {
 fn node() -> impl Strategy<Value = Node> {
     let hash = any::<[u8; 32]>().prop_map(ContentHash::from_bytes);
     let device = (any::<u32>(), any::<u32>()).prop_map(|(major, minor)| Device { major, minor });
-    let size = prop_oneof![any::<u64>(), 0..10_u64 << 20];
+    let size = prop_oneof![any::<u64>(), 0..4_u64 << 20];
     let link = proptest::option::of(hash.clone());
     prop_oneof![
         (size, hash.clone(), link).prop_map(|(size, hash, midstates)| Node::File {

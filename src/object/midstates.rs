@@ -55,12 +55,10 @@ impl MidstatesLink {
 impl Midstates {
     /// Length of a piece in bytes. The last one can be shorter.
     pub const PIECE_BYTES: u64 = 1 << 20;
-    /// Files of so many bytes are hashed as a whole in about 2 ms, so of these none are kept.
-    pub const MOST_BYTES_WITHOUT: u64 = 4 << 20;
 
-    /// Whether they are kept of files of this length.
+    /// Whether they are kept of files of this length: those of more than one piece.
     pub fn are_kept_of(file_bytes: u64) -> bool {
-        file_bytes > Self::MOST_BYTES_WITHOUT
+        file_bytes > Self::PIECE_BYTES
     }
 
     /// Length in bytes of the object with the states of a file of this length.
@@ -257,7 +255,7 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(40))]
         #[test]
         fn in_whatever_parts_bytes_come_the_hash_is_theirs(
-            len in prop_oneof![0..300_usize, (5 * PIECE - 130..5 * PIECE + 130)],
+            len in prop_oneof![0..300_usize, PIECE - 130..PIECE + 130, 3 * PIECE - 130..3 * PIECE + 130],
             cuts in proptest::collection::vec(any::<proptest::sample::Index>(), 0..6),
         ) {
             let bytes = pattern(len);
@@ -270,7 +268,7 @@ mod tests {
             let (hash, states) = hasher.finish();
             prop_assert_eq!(hash, ContentHash::of(&bytes));
             prop_assert_eq!(&states, &hashed(&bytes).1);
-            prop_assert_eq!(states.is_some(), len > 4 * PIECE);
+            prop_assert_eq!(states.is_some(), len > PIECE);
         }
     }
 
@@ -285,7 +283,7 @@ mod tests {
 
     #[test]
     fn each_piece_is_verified_by_itself() {
-        for len in [4 * PIECE + 1, 5 * PIECE, 5 * PIECE + 64, 6 * PIECE - 1] {
+        for len in [PIECE + 1, 2 * PIECE, 2 * PIECE + 64, 3 * PIECE - 1] {
             let bytes = pattern(len);
             let (hash, states) = hashed(&bytes);
             let states = states.unwrap();
