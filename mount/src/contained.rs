@@ -60,6 +60,11 @@ impl Opened {
         self.0.in_memory()
     }
 
+    /// See [`Content::is_ready`].
+    pub(crate) fn is_ready(&self, offset: u64, len: usize) -> bool {
+        contain(|| Ok(self.0.is_ready(offset, len))).unwrap_or(true)
+    }
+
     /// See [`Content::will_be_read`].
     pub(crate) fn will_be_read(&self) {
         // It is only a hint.

@@ -1,8 +1,8 @@
 //! Verified file contents, kept open between the reads of one file.
 //!
-//! Opening verifies, which for a large file takes long. So a large file is opened by a thread of its
+//! Opening may verify, which for a large file takes long. So a large file is opened by a thread of its
 //! own while its reads wait in a queue: the threads that answer the kernel are never all busy
-//! hashing, and each file is verified once however many programs read it at the same time.
+//! hashing, and each file is opened once however many programs read it at the same time.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -100,6 +100,13 @@ impl<S: TreeSource, R> Contents<S, R> {
                 true
             }
         }
+    }
+
+    /// A read of an open file failed: the next one opens it again, as somebody may have mended it.
+    pub(crate) fn forget(&self, key: &S::Content) {
+        let mut files = self.files.lock();
+        let _closed = (files.small.pop(key), files.large.pop(key));
+        drop(files);
     }
 
     /// The file is open, or could not be opened: returns the reads that waited. A failure is not

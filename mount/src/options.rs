@@ -44,7 +44,7 @@ pub struct MountOptions {
     /// Nodes after which the kernel is asked to drop the oldest that nobody uses. One takes about
     /// 220 bytes here, and five times that in the kernel.
     pub max_nodes: usize,
-    /// Large files kept open (and verified) between requests. With fewer than those that are opened ahead of a
+    /// Large files kept open, as far as they are verified, between requests. With fewer than those that are opened ahead of a
     /// walking process (64 MiB of them, from 1 MiB on), some are opened twice.
     pub cached_contents: usize,
     /// Push siblings of a file that is read to the kernel before they are asked for, and for a process that

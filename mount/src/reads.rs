@@ -126,7 +126,7 @@ impl<S: TreeSource> Reads<S> {
     }
 }
 
-/// A thread for each large file that is opened. They are all started by one thread: what the
+/// A thread for each large file that is opened, and for each read of bytes that are not ready. They are all started by one thread: what the
 /// companion (see [`crate::company`]) started would be of its class.
 struct Openings(mpsc::Sender<Opening>);
 
@@ -178,7 +178,7 @@ impl<S: TreeSource> Files<S> {
         if read.size == 0 {
             read.reply.data(&[]);
         } else if let Some(content) = self.contents.cached(&key) {
-            self.reply(&content, read);
+            self.reply_when_ready(content, read);
         } else if file_bytes <= INLINE_OPEN_BYTES {
             match self.tree.open(read.id, &key, file_bytes) {
                 Ok(content) => {
@@ -198,7 +198,7 @@ impl<S: TreeSource> Files<S> {
     fn answer_large(self: &Arc<Self>, key: S::Content, file_bytes: u64, read: Read) {
         let id = read.id;
         match self.contents.open_or_queue(&key, read) {
-            Found::Open(content, read) => self.reply(&content, read),
+            Found::Open(content, read) => self.reply_when_ready(content, read),
             Found::Queued => {}
             Found::Missing => {
                 let files = self.clone();
@@ -217,6 +217,16 @@ impl<S: TreeSource> Files<S> {
             }
         }
         opened.ok()
+    }
+
+    /// Answers now, or from a thread that nobody else waits for.
+    fn reply_when_ready(self: &Arc<Self>, content: Opened, read: Read) {
+        if content.is_ready(read.offset, read.size) {
+            self.reply(&content, read);
+        } else {
+            let files = self.clone();
+            self.openings.run(move || files.reply(&content, read));
+        }
     }
 
     fn reply(&self, content: &Opened, read: Read) {
@@ -241,7 +251,12 @@ impl<S: TreeSource> Files<S> {
             let buffer = &mut buffer[..read.size];
             match content.read_exactly(buffer, read.offset) {
                 Ok(()) => read.reply.data(buffer),
-                Err(error) => read.reply.error(self.tree.failed("read", read.id, &error)),
+                Err(error) => {
+                    if let Ok((key, _)) = self.tree.file(read.id) {
+                        self.contents.forget(&key);
+                    }
+                    read.reply.error(self.tree.failed("read", read.id, &error));
+                }
             }
         });
     }

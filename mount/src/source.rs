@@ -157,6 +157,12 @@ pub trait Content: Send + Sync {
     /// Any error of the storage below; the mount answers EIO.
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize>;
 
+    /// Whether these bytes can be had at once. Those that are still to be verified, say, are not asked for by a thread
+    /// that others wait for.
+    fn is_ready(&self, _offset: u64, _len: usize) -> bool {
+        true
+    }
+
     /// Somebody will probably read it from the beginning, soon: what takes long may begin. Returns at once.
     fn will_be_read(&self) {}
 

@@ -27,8 +27,8 @@ const PIECE_BYTES: u64 = Midstates::PIECE_BYTES;
 const PIECES_KEPT: usize = 8;
 /// Pieces that are verified before a reader comes to them.
 const PIECES_AHEAD: u64 = 3;
-/// Longer than a piece takes.
-const PATIENCE: Duration = Duration::from_millis(2);
+/// Longer than a piece takes, if its thread gets a processor and the disk is not very slow.
+const PATIENCE: Duration = Duration::from_millis(20);
 /// So long they are kept when no piece is verified any more.
 const KEPT_FOR: Duration = Duration::from_secs(1);
 /// Jobs that may wait; more are not needed.
@@ -45,10 +45,13 @@ pub(super) struct Pieces {
 /// Pieces of a file that are to be verified, if it is still open. None, when somebody only has one in memory.
 type Job = (Weak<LongFile>, Range<u64>);
 
-/// Newest last, with the file's number and the piece's.
+/// With the number of its file, and its own.
+type KeptPiece = (u64, u64, Arc<Piece>);
+
 #[derive(Default)]
 struct Kept {
-    pieces: VecDeque<(u64, u64, Arc<Piece>)>,
+    /// Newest last.
+    pieces: VecDeque<KeptPiece>,
     /// The buffer of one that is no longer kept: to take new memory costs the kernel as much as to copy a piece.
     spare: Option<Vec<u8>>,
     files_opened: u64,
@@ -91,7 +94,8 @@ fn start_thread(kept: Arc<Mutex<Kept>>) -> mpsc::SyncSender<Job> {
             let patience = if is_empty { Duration::MAX } else { KEPT_FOR };
             match jobs.recv_timeout(patience) {
                 Ok((file, pieces)) => verify_ahead(&file, pieces),
-                Err(mpsc::RecvTimeoutError::Timeout) => kept.lock().clear(),
+                // What is freed is freed after the lock.
+                Err(mpsc::RecvTimeoutError::Timeout) => drop(kept.lock().take()),
                 Err(mpsc::RecvTimeoutError::Disconnected) => break,
             }
         }
@@ -118,9 +122,8 @@ impl Kept {
         self.pieces.is_empty() && self.spare.is_none()
     }
 
-    fn clear(&mut self) {
-        self.pieces.clear();
-        self.spare = None;
+    fn take(&mut self) -> (VecDeque<KeptPiece>, Option<Vec<u8>>) {
+        (std::mem::take(&mut self.pieces), self.spare.take())
     }
 
     fn find(&self, file: u64, piece: u64) -> Option<Arc<Piece>> {
@@ -206,10 +209,11 @@ impl LongFile {
         if let Some((word, bit)) = self.bit(piece) {
             word.fetch_or(bit, Ordering::Relaxed);
         }
-        let end = piece + 1;
-        if is_dropped_behind(stat.size) && end.is_multiple_of(DROPPED_PIECES) {
+        // So far behind that who reads in order has passed by.
+        let behind = (piece + 1).saturating_sub(2 * DROPPED_PIECES);
+        if is_dropped_behind(stat.size) && behind.is_multiple_of(DROPPED_PIECES) {
             let dropped = DROPPED_PIECES * PIECE_BYTES;
-            sys::drop_cached_pages(file, end * PIECE_BYTES - dropped, dropped);
+            sys::drop_cached_pages(file, behind * PIECE_BYTES, dropped);
         }
         Ok(bytes)
     }
@@ -235,7 +239,14 @@ impl LongFile {
 
 impl Drop for LongFile {
     fn drop(&mut self) {
-        self.kept.lock().pieces.retain(|(file, _, _)| *file != self.number);
+        let ours: VecDeque<KeptPiece>;
+        {
+            let mut kept = self.kept.lock();
+            let all = std::mem::take(&mut kept.pieces);
+            (ours, kept.pieces) = all.into_iter().partition(|(file, _, _)| *file == self.number);
+        }
+        // What is freed is freed after the lock.
+        drop(ours);
         let OpenObject { file, stat, .. } = &self.opened;
         if is_dropped_behind(stat.size) {
             sys::drop_cached_pages(file, 0, stat.size);
@@ -285,6 +296,11 @@ impl Content for InPieces {
             done += step;
         }
         Ok(len)
+    }
+
+    fn is_ready(&self, offset: u64, len: usize) -> bool {
+        let last = offset.saturating_add((len as u64).saturating_sub(1)) / PIECE_BYTES;
+        (offset / PIECE_BYTES..=last).all(|piece| self.file.is_verified(piece))
     }
 
     fn will_be_read(&self) {

@@ -2,7 +2,7 @@ use std::ffi::OsStr;
 use std::fs;
 use std::io::ErrorKind;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
 use nono_mount::{Kind, Node, Stability, StateId, TreeSource};
@@ -503,6 +503,86 @@ fn of_a_long_file_only_the_pieces_that_are_read_are_verified() {
         }
     }
     assert_eq!(read(7 * PIECE, 1).unwrap_err().kind(), ErrorKind::InvalidData);
+}
+
+#[test]
+fn one_open_long_file_is_read_by_many_at_once() {
+    const PIECE: u64 = 1 << 20;
+    let world = World::new();
+    let bytes = long(20 * PIECE as u32 + 12_345);
+    world.write("long", &bytes);
+    world.session("s").create_baseline().unwrap();
+    let tree = world.tree();
+    let Kind::File { size, content } = at(&tree, world.inside("s/0", "long")).kind else {
+        panic!()
+    };
+    let open = tree.open(&content, size).unwrap();
+    open.will_be_read();
+    std::thread::scope(|scope| {
+        for reader in 0..8 {
+            let (open, bytes) = (&open, &bytes);
+            scope.spawn(move || {
+                let mut buffer = vec![0; 300_000];
+                let mut offset = reader * 1_234_567 % size;
+                for step in 0..400_u64 {
+                    let len = open.read_at(&mut buffer, offset).unwrap();
+                    assert!(open.is_ready(offset, len));
+                    assert!(buffer[..len] == bytes[offset as usize..][..len]);
+                    // Half of them read in order.
+                    offset = match reader % 2 {
+                        0 => (offset + len as u64) % size,
+                        _ => (offset + step * 7_654_321) % size,
+                    };
+                }
+            });
+        }
+    });
+}
+
+#[test]
+fn files_around_the_length_of_a_piece_are_read_back() {
+    const PIECE: usize = 1 << 20;
+    let world = World::new();
+    let lengths = [PIECE - 1, PIECE, PIECE + 1, 2 * PIECE - 1, 2 * PIECE, 2 * PIECE + 1];
+    for len in lengths {
+        world.write(&format!("f{len}"), long(len as u32));
+    }
+    // Data across the ends of pieces, and holes elsewhere.
+    let sparse = fs::File::create(world.project.join("sparse")).unwrap();
+    sparse.set_len(70 << 20).unwrap();
+    for at in [PIECE - 10, 5 * PIECE - 4096, 66 * PIECE] {
+        sparse.write_all_at(&[7; 5000], at as u64).unwrap();
+    }
+    let manager = world.session("s");
+    manager.create_baseline().unwrap();
+    let tree = world.tree();
+    for name in lengths.map(|len| format!("f{len}")).iter().chain([&"sparse".to_owned()]) {
+        let right = fs::read(world.project.join(name)).unwrap();
+        assert!(read(&tree, world.inside("s/0", name)).unwrap() == right, "{name}");
+    }
+    let options = crate::verify::VerifyOptions::default();
+    let report = crate::verify::verify_session(manager.session(), manager.store(), &options);
+    assert_eq!(report.unwrap().problems, []);
+}
+
+#[test]
+fn a_tracked_file_is_verified_by_the_piece_too() {
+    let world = World::new();
+    let right = long(5 << 20);
+    let file = world.write("disk image", &right);
+    world.session_of("s", &[file]).create_baseline().unwrap();
+    let mut wrong = right.clone();
+    wrong[4 << 20] ^= 1;
+    damage(&world, &right, &wrong);
+    let tree = world.tree();
+    let Kind::File { size, content } = at(&tree, world.inside("s/0", "disk image")).kind else {
+        panic!()
+    };
+    let open = tree.open(&content, size).unwrap();
+    let mut buffer = vec![0; 4 << 20];
+    assert_eq!(open.read_at(&mut buffer, 0).unwrap(), 4 << 20);
+    assert!(buffer == right[..4 << 20]);
+    assert!(open.read_at(&mut buffer, 4 << 20).is_err());
 }
 
 #[test]

@@ -6,12 +6,16 @@
 
 use super::codec::{DecodeError, Reader, Writer};
 use super::hash::ContentHash;
+use super::midstates::{Midstates, MidstatesLink};
 use super::tree::{
-    Attributes, FORMAT_VERSION, MAX_PATH_BYTES, Node, is_name, read_entry, write_entry,
+    Attributes, FORMAT_VERSION, MAX_PATH_BYTES, Node, is_name, midstates_of, read_entry,
+    write_entry,
 };
 
 const ROOT_MAGIC: &[u8; 8] = b"nonoroot";
 const LINK_MAGIC: &[u8; 8] = b"nonolink";
+/// Of root trees that name midstates; the others are written as before there were any.
+const VERSION_WITH_MIDSTATES: u8 = 2;
 /// Length and two bytes of a path, then the smallest entry: kind, flags, mode, uid, gid, time.
 const MIN_ROOT_ENTRY_BYTES: usize = 3 + 11;
 
@@ -38,19 +42,18 @@ pub struct RootTree {
 impl RootTree {
     /// The canonical bytes, whose SHA-256 is the Merkle root.
     pub fn encode(&self) -> Vec<u8> {
-        let mut writer = Writer::new(ROOT_MAGIC, FORMAT_VERSION);
+        let names_midstates = self.entries.iter().any(|entry| midstates_of(&entry.node).is_some());
+        let version = if names_midstates { VERSION_WITH_MIDSTATES } else { FORMAT_VERSION };
+        let mut writer = Writer::new(ROOT_MAGIC, version);
         writer.varint(self.entries.len() as u64);
         for entry in &self.entries {
             writer.bytes(&entry.path);
             write_entry(&mut writer, &entry.attributes, &entry.node);
-        }
-        match &self.links {
-            None => writer.u8(0),
-            Some(hash) => {
-                writer.u8(1);
-                writer.raw(hash.as_bytes());
+            if names_midstates {
+                write_link(&mut writer, midstates_of(&entry.node));
             }
         }
+        write_link(&mut writer, self.links);
         writer.finish()
     }
 
@@ -59,7 +62,9 @@ impl RootTree {
     /// # Errors
     /// Anything that [`encode`](Self::encode) would not have written.
     pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
-        let mut reader = Reader::new(bytes, ROOT_MAGIC, "root tree", FORMAT_VERSION)?;
+        let (mut reader, version) =
+            Reader::versioned(bytes, ROOT_MAGIC, "root tree", VERSION_WITH_MIDSTATES)?;
+        let mut names_midstates = false;
         let count = reader.count(MIN_ROOT_ENTRY_BYTES)?;
         let mut entries: Vec<RootEntry> = Vec::with_capacity(count);
         for _ in 0..count {
@@ -70,14 +75,24 @@ impl RootTree {
             if entries.last().is_some_and(|last| *last.path >= *path) {
                 return Err(reader.invalid("tracked path out of order or twice"));
             }
-            let (attributes, node) = read_entry(&mut reader)?;
+            let (attributes, mut node) = read_entry(&mut reader)?;
+            if version == VERSION_WITH_MIDSTATES
+                && let Some(link) = read_link(&mut reader)?
+            {
+                match &mut node {
+                    Node::File { size, midstates, .. } if Midstates::are_kept_of(*size) => {
+                        *midstates = MidstatesLink(Some(link));
+                    }
+                    _ => return Err(reader.invalid("midstates of what is no long file")),
+                }
+                names_midstates = true;
+            }
             entries.push(RootEntry { path: path.into(), attributes, node });
         }
-        let links = match reader.u8()? {
-            0 => None,
-            1 => Some(reader.hash()?),
-            _ => return Err(reader.invalid("neither with nor without links")),
-        };
+        if names_midstates != (version == VERSION_WITH_MIDSTATES) {
+            return Err(reader.invalid("not the version that such a root tree has"));
+        }
+        let links = read_link(&mut reader)?;
         reader.finish()?;
         Ok(Self { entries, links })
     }
@@ -85,6 +100,21 @@ impl RootTree {
     /// Finds a tracked path.
     pub fn get(&self, path: &[u8]) -> Option<&RootEntry> {
         self.entries.iter().find(|entry| *entry.path == *path)
+    }
+}
+
+fn write_link(writer: &mut Writer, link: Option<ContentHash>) {
+    writer.u8(u8::from(link.is_some()));
+    if let Some(hash) = link {
+        writer.raw(hash.as_bytes());
+    }
+}
+
+fn read_link(reader: &mut Reader<'_>) -> Result<Option<ContentHash>, DecodeError> {
+    match reader.u8()? {
+        0 => Ok(None),
+        1 => Ok(Some(reader.hash()?)),
+        _ => Err(reader.invalid("neither with nor without a link")),
     }
 }
 

@@ -15,7 +15,10 @@ proptest! {
 
     #[test]
     fn a_root_tree_comes_back(value in root_tree()) {
-        prop_assert_eq!(RootTree::decode(&value.encode()), Ok(value));
+        let bytes = value.encode();
+        let decoded = RootTree::decode(&bytes);
+        prop_assert_eq!(decoded.as_ref().map(RootTree::encode), Ok(bytes));
+        prop_assert_eq!(decoded, Ok(value));
     }
 
     #[test]
@@ -211,4 +214,66 @@ fn the_encodings_of_all_versions_never_change() {
         0101629d06050000000106757365722e6b0176";
     assert_eq!(hex::encode(tree.encode()), version_2);
     assert_eq!(Tree::decode(&hex::decode(version_2).unwrap()), Ok(tree));
+
+    let link = MidstatesLink(Some(ContentHash::of(b"m")));
+    let long = Node::File { size: 1 << 21, hash: ContentHash::of(b""), midstates: link };
+    let tree = Tree::new(vec![entry(b"a", -1, long.clone())]);
+    let version_3 = "6e6f6e6f74726565030100016180a401e807e807010500000080808001\
+        e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855\
+        62c66a7a5dd70c3146618063c344e531e6d4b59e379808443ce962b3abd63c5a\
+        0106757365722e6b0176";
+    assert_eq!(hex::encode(tree.encode()), version_3);
+    assert_eq!(Tree::decode(&hex::decode(version_3).unwrap()).unwrap().encode(), tree.encode());
+
+    let TreeEntry { attributes, .. } = entry(b"", -1, Node::Fifo);
+    let entries = vec![RootEntry { path: (*b"/a").into(), attributes, node: long }];
+    let root = RootTree { entries, links: None };
+    let version_2 = "6e6f6e6f726f6f740201022f610101a401e807e8070105000000\
+        80808001e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855\
+        0106757365722e6b0176\
+        0162c66a7a5dd70c3146618063c344e531e6d4b59e379808443ce962b3abd63c5a\
+        00";
+    assert_eq!(hex::encode(root.encode()), version_2);
+    assert_eq!(RootTree::decode(&hex::decode(version_2).unwrap()).unwrap().encode(), root.encode());
+}
+
+#[test]
+fn midstates_stand_only_beside_long_files_and_only_in_the_version_that_has_them() {
+    let attributes = Attributes::default();
+    let file = |size, midstates: Option<&[u8]>| Node::File {
+        size,
+        hash: ContentHash::of(b""),
+        midstates: MidstatesLink(midstates.map(ContentHash::of)),
+    };
+    let tree = |node| {
+        let attributes = attributes.clone();
+        Tree::new(vec![TreeEntry { name: (*b"a").into(), attributes, node }]).encode()
+    };
+    let root = |node| {
+        let entry = RootEntry { path: (*b"/a").into(), attributes: attributes.clone(), node };
+        RootTree { entries: vec![entry], links: None }.encode()
+    };
+    const LONG: u64 = (1 << 20) + 1;
+    // Of a short file they are not written.
+    assert_eq!(tree(file(1 << 20, Some(b"m"))), tree(file(1 << 20, None)));
+    assert_eq!(root(file(1 << 20, Some(b"m"))), root(file(1 << 20, None)));
+    let (with, without) = (tree(file(LONG, Some(b"m"))), tree(file(LONG, None)));
+    assert_eq!((with[8], without[8]), (3, 2));
+    let with_version = |bytes: &[u8], version| {
+        let mut bytes = bytes.to_vec();
+        bytes[8] = version;
+        bytes
+    };
+    assert!(Tree::decode(&with_version(&with, 2)).is_err());
+    assert!(Tree::decode(&with_version(&without, 3)).is_err());
+    // The length of the file stands before its hash; this one is as long as it is written.
+    let mut short = with;
+    let size = short.windows(3).position(|bytes| bytes == [0x81, 0x80, 0x40]).unwrap();
+    short[size + 2] = 0x3f;
+    assert!(Tree::decode(&short).is_err());
+    let (with, without) = (root(file(LONG, Some(b"m"))), root(file(LONG, None)));
+    assert_eq!((with[8], without[8]), (2, 1));
+    assert!(RootTree::decode(&with_version(&with, 1)).is_err());
+    assert!(RootTree::decode(&with_version(&without, 2)).is_err());
+    assert!(RootTree::decode(&root(file(LONG, Some(b"m")))).is_ok());
 }

@@ -13,7 +13,7 @@ use super::midstates::{Midstates, MidstatesLink};
 pub use crate::sys::{Device, FileTime};
 
 const MAGIC: &[u8; 8] = b"nonotree";
-/// Newest version of root and link objects that this program reads, and the one it writes.
+/// Version of root and link objects; a root tree has a newer one where it needs that.
 pub const FORMAT_VERSION: u8 = 1;
 /// The same of trees.
 pub const TREE_VERSION: u8 = 3;
@@ -407,7 +407,7 @@ fn read_after(
 }
 
 /// The midstates that a tree names: only of a file that is long enough.
-fn midstates_of(node: &Node) -> Option<ContentHash> {
+pub(super) fn midstates_of(node: &Node) -> Option<ContentHash> {
     match node {
         Node::File { size, midstates: MidstatesLink(link), .. } => {
             link.filter(|_| Midstates::are_kept_of(*size))

@@ -1,19 +1,19 @@
 //! Places where good copies may be: other stores, and the files themselves.
 
+use std::collections::HashSet;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use super::objects::taken;
 use super::{RepairError, Source};
-use crate::path_text::to_path;
-use crate::snapshot::{OpenPath, SessionDir, TrackedRoot};
-use crate::{byte_path, layout};
-
 use crate::diff::{EntryState, Lookup};
 use crate::object::Node;
+use crate::path_text::to_path;
+use crate::snapshot::{OpenPath, SessionDir, TrackedRoot};
 use crate::store::{ImportError, LocalStore, StoreError, StoreLock, Transfer, read_root_tree};
 use crate::sys::{self, Dir, FileKind};
 use crate::verify::{DamagedObject, UsedAs};
+use crate::{byte_path, layout};
 
 /// Directories of objects other than the one that is repaired.
 pub(super) struct OtherStores {
@@ -83,6 +83,7 @@ pub(super) fn offer_midstates(
     lock: &StoreLock,
 ) -> Result<Option<Source>, RepairError> {
     let UsedAs::Midstates { .. } = damaged.used_as else { return Ok(None) };
+    let mut tried = HashSet::new();
     for number in &damaged.snapshots {
         // What cannot be read is mended by itself.
         let Ok(loaded) = session.manifest(*number) else { continue };
@@ -90,10 +91,16 @@ pub(super) fn offer_midstates(
         let mut lookup = Lookup::new(store, &root);
         for path in &damaged.paths {
             let found = lookup.find(path.as_os_str().as_bytes());
-            let Ok(Some(EntryState { node: Node::File { hash, .. }, .. })) = found else {
+            let Ok(Some(EntryState { node: Node::File { size, hash, midstates }, .. })) = found
+            else {
                 continue;
             };
-            let Ok(object) = store.open_object(&hash) else { continue };
+            if midstates.0 != Some(damaged.hash) || !tried.insert(hash) {
+                continue;
+            }
+            // It may claim to have more bytes than anybody can hash.
+            let object = store.open_object(&hash).ok().filter(|object| object.size() == size);
+            let Some(object) = object else { continue };
             let states = match object.verify_with_midstates(transfer) {
                 Ok(states) => states,
                 Err(StoreError::Cancelled) => return Err(StoreError::Cancelled.into()),

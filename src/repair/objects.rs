@@ -7,7 +7,7 @@ use super::{Lost, RepairError, RepairOptions, Repaired, Source, recapture};
 use crate::object::ContentHash;
 use crate::progress::Uncounted;
 use crate::snapshot::SessionDir;
-use crate::store::{BadDisk, LocalStore, Offered, StoreError, StoreLock, Transfer};
+use crate::store::{BadDisk, LocalStore, MAX_TREE_BYTES, Offered, StoreError, StoreLock, Transfer};
 use crate::verify::{DamagedObject, UsedAs};
 use std::path::PathBuf;
 
@@ -103,14 +103,14 @@ impl<'a> Objects<'a> {
                 continue;
             }
             let mut transfer = Transfer::new(&mut buffer, &progress);
-            let mut copy = others.offer(self.store, damaged, &mut transfer, &lock)?;
-            if copy.is_none() {
-                copy = live.offer(self.store, damaged, &mut transfer, &lock)?;
-            }
-            if copy.is_none() {
-                let session = self.session;
-                copy = offer_midstates(self.store, session, damaged, &mut transfer, &lock)?;
-            }
+            let copy = match others.offer(self.store, damaged, &mut transfer, &lock)? {
+                None => live.offer(self.store, damaged, &mut transfer, &lock)?,
+                found => found,
+            };
+            let copy = match copy {
+                None => offer_midstates(self.store, self.session, damaged, &mut transfer, &lock)?,
+                found => found,
+            };
             if let Some(from) = copy {
                 self.is_repaired(damaged.hash, from);
             }
@@ -147,7 +147,12 @@ impl<'a> Objects<'a> {
         transfer: &mut Transfer<'_>,
     ) -> Result<Confirmed, StoreError> {
         let object = match self.store.open_object(&damaged.hash) {
-            Ok(object) if !damaged.used_as.may_have(object.size()) => {
+            // What a list says of its length only decides whether it is worth the time to hash holes.
+            Ok(object)
+                if !damaged.used_as.may_have(object.size())
+                    && object.is_sparse()
+                    && object.size() > MAX_TREE_BYTES =>
+            {
                 return Ok(Confirmed::Damaged);
             }
             object => object,

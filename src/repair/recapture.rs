@@ -49,11 +49,17 @@ pub(super) fn offer_all(
         wanted: Mutex::new(wanted.clone()),
         found: Mutex::default(),
     };
-    // Trees were once written without midstates.
+    // Lists were once written without midstates.
     let ways = captures.iter().flat_map(|capture| [true, false].map(|with| (capture, with)));
     for ((manifest, known), with_midstates) in ways {
-        if sieve.wanted.lock().is_empty() {
-            break;
+        let is_wanted = |used_as: &UsedAs| match used_as {
+            UsedAs::RootTree | UsedAs::Tree => true,
+            UsedAs::HardLinks | UsedAs::Contents { .. } | UsedAs::Midstates { .. } => {
+                with_midstates
+            }
+        };
+        if !sieve.wanted.lock().values().any(is_wanted) {
+            continue;
         }
         sieve.with_midstates = with_midstates;
         // The stat cache would spare reading what is wanted.

@@ -41,9 +41,10 @@ pub(super) fn read_back(
     let mut meet =
         |node: Node, trees: &mut Vec<ContentHash>, files: &mut Vec<ContentHash>| match node {
             Node::Directory { tree } if seen.insert(tree) => trees.push(tree),
-            Node::File { hash, midstates, .. } if seen.insert(hash) => {
-                files.push(hash);
-                files.extend(midstates.0);
+            Node::File { hash, midstates, .. } => {
+                files.extend(
+                    [Some(hash), midstates.0].into_iter().flatten().filter(|of| seen.insert(*of)),
+                );
             }
             _ => {}
         };

@@ -94,14 +94,15 @@ impl<'a> LongFiles<'a> {
     }
 
     fn read(&self, file: Wanted) {
-        let found = read_file(file, self.reading);
+        let found = read_file(file, self.reading).map(|found| {
+            found.map(|midstates| midstates.map(|found| ContentHash::of(&found.encode())))
+        });
         let state = &mut *self.state.lock();
         let left = &mut state.left;
         (left.entries, left.bytes) = (left.entries - 1, left.bytes.saturating_sub(file.size));
         match found {
             Ok(Ok(midstates)) => {
-                let named = midstates.map(|found| ContentHash::of(&found.encode()));
-                state.midstates.extend(named.map(|named| (file.hash, named)));
+                state.midstates.extend(midstates.map(|midstates| (file.hash, midstates)));
             }
             Ok(Err(finding)) => state.findings.push(finding),
             Err(error) => state.failed = Some(error),

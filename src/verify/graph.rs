@@ -59,6 +59,8 @@ pub(super) enum Damage {
     WrongSize {
         actual: u64,
     },
+    /// The object is sound, but not what the tree takes it for.
+    Mistaken(String),
 }
 
 /// What a tree holds, subtrees included.
@@ -267,8 +269,8 @@ impl Graph {
                 continue;
             }
             if self.midstates.get(&self.node(contents).hash) != Some(&self.node(id).hash) {
-                let reason = "they are not those of the contents that they stand beside";
-                let (bytes, damage) = (self.bytes(id), Damage::Corrupt(reason.to_owned()));
+                let reason = "is not the midstates of the contents that it stands beside";
+                let (bytes, damage) = (self.bytes(id), Damage::Mistaken(reason.to_owned()));
                 self.findings.insert(id, Finding { id, bytes, damage });
             }
         }
@@ -445,7 +447,12 @@ fn read_list(Node { hash, role }: &Node, reading: &Reading<'_>) -> ListOutcome {
     match Listing::decode(&contents, *role) {
         Ok(listing) => Ok(ReadList { bytes, listing }),
         Err((kind, error)) => {
-            let damage = Damage::Corrupt(undecodable(kind, &error));
+            let damage = match role {
+                Role::Midstates { .. } => {
+                    Damage::Mistaken(format!("is not a valid {kind}: {error}"))
+                }
+                _ => Damage::Corrupt(undecodable(kind, &error)),
+            };
             Err(BadList { bytes: Some(bytes), damage })
         }
     }

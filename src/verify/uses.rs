@@ -189,6 +189,7 @@ fn reason(damage: &Damage, role: Role) -> String {
     match (damage, role) {
         (Damage::Missing, _) => "it is missing".to_owned(),
         (Damage::Corrupt(reason), _) => reason.clone(),
+        (Damage::Mistaken(reason), _) => format!("it {reason}"),
         (Damage::WrongSize { actual }, Role::File { size }) => {
             format!("a tree says that it has {size} bytes, but it has {actual}")
         }

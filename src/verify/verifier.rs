@@ -178,6 +178,12 @@ impl<'a> Verifier<'a> {
                 let on_disk = self.store.object_path(&list);
                 Problem::CorruptTree { object: list, on_disk, snapshot, path, reason }
             }
+            (Some(Damage::Mistaken(reason)), _) => {
+                let list = reach.parent(id).map_or(object, |parent| self.graph.node(parent).hash);
+                let reason = format!("its object {object} {reason}");
+                let on_disk = self.store.object_path(&list);
+                Problem::CorruptTree { object: list, on_disk, snapshot, path, reason }
+            }
             (Some(Damage::Corrupt(reason)), Role::File { .. } | Role::Midstates { .. }) => {
                 let reason = reason.clone();
                 Problem::CorruptObject { object, on_disk, snapshot, path, reason }

@@ -3,7 +3,7 @@
 use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::fs::{FileExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::time::{Duration, Instant};
@@ -299,6 +299,37 @@ fn a_missing_object_is_an_input_output_error_as_long_as_its_session_is_there() {
     fs::remove_dir_all(store.join(world.recording.session_id())).unwrap();
     let error = std::io::Read::read(&mut &held, &mut [0; 8]).unwrap_err();
     assert_eq!(error.kind(), std::io::ErrorKind::NotFound);
+}
+
+#[test]
+fn a_damaged_piece_of_a_long_file_is_an_error_until_somebody_mends_it() {
+    const PIECE: usize = 1 << 20;
+    let right: Vec<u8> = (0..6 * PIECE).map(|at| (at % 251) as u8 ^ (at >> 20) as u8).collect();
+    let Some(world) = World::new(|project| fs::write(project.join("long"), &right).unwrap()) else {
+        return;
+    };
+    let hash = nono::object::ContentHash::of(&right).hex();
+    let object = world.base.join("store/objects").join(&hash[..2]).join(&hash[2..]);
+    let put = |bytes: &[u8]| {
+        fs::remove_file(&object).unwrap();
+        fs::write(&object, bytes).unwrap();
+    };
+    let mut wrong = right.clone();
+    wrong[4 * PIECE + 5] ^= 1;
+    put(&wrong);
+    let file = fs::File::open(world.past("0").join("long")).unwrap();
+    let mut buffer = vec![0; PIECE];
+    // Not the piece before the damaged one, as the kernel reads ahead.
+    for piece in [0, 1, 2] {
+        file.read_exact_at(&mut buffer, (piece * PIECE) as u64).unwrap();
+        assert!(buffer == right[piece * PIECE..][..PIECE]);
+    }
+    for _ in 0..2 {
+        let error = file.read_exact_at(&mut buffer, (4 * PIECE) as u64).unwrap_err();
+        assert_eq!(error.raw_os_error(), Some(rustix::io::Errno::IO.raw_os_error()));
+    }
+    put(&right);
+    assert!(fs::read(world.past("0").join("long")).unwrap() == right);
 }
 
 #[test]

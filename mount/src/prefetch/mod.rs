@@ -8,7 +8,7 @@
 //!   that follows reports the error.
 //! - A thread of its own pushes, because the kernel holds a page until a READ on it is answered.
 //! - Only for a process that walks a tree and has read such files, and up to [`MOST_OPENED_BYTES`]
-//!   each time, files are opened, which is to hash them. A READ that comes meanwhile is queued, and
+//!   each time, files are opened, which can be to hash them, or is begun with. A READ that comes meanwhile is queued, and
 //!   answered by this thread.
 //! - Nobody waits for a push. The queue is short and drops what does not fit.
 //!
@@ -38,7 +38,7 @@ use crate::tree::Tree;
 
 /// Files between a reader and what is pushed next.
 const LEAD: usize = 3;
-/// Bytes of large files that are opened for one push. That is to read and hash them all.
+/// Bytes of large files that are opened for one push. That can be to read and hash them all.
 const MOST_OPENED_BYTES: u64 = 64 * 1024 * 1024;
 
 /// The thread that pushes, until the queue is closed. `open` opens a file that is too large to be pushed,
