@@ -300,7 +300,10 @@ impl Content for InPieces {
 
     fn is_ready(&self, offset: u64, len: usize) -> bool {
         let last = offset.saturating_add((len as u64).saturating_sub(1)) / PIECE_BYTES;
-        (offset / PIECE_BYTES..=last).all(|piece| self.file.is_verified(piece))
+        let LongFile { number, kept, .. } = &*self.file;
+        // One that is being verified is waited for: to wake another thread takes as long.
+        (offset / PIECE_BYTES..=last)
+            .all(|piece| self.file.is_verified(piece) || kept.lock().find(*number, piece).is_some())
     }
 
     fn will_be_read(&self) {
