@@ -97,6 +97,7 @@ fn lost_manifest(number: u64, reason: &str) -> Lost {
         what: format!("the manifest of snapshot {number}"),
         object: None,
         reason: reason.to_owned(),
+        is_unreadable: false,
         snapshots: [number].into(),
         paths: Vec::new(),
         has_more_paths: false,

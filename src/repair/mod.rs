@@ -98,7 +98,7 @@ pub enum Source {
     Snapshots,
 }
 
-/// Something that cannot be had back.
+/// Something that cannot be had back, or not now.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Lost {
     /// What it is, in words.
@@ -107,6 +107,8 @@ pub struct Lost {
     pub object: Option<ContentHash>,
     /// Why it is lost.
     pub reason: String,
+    /// Whether it is there and merely cannot be read, as when a right is wanting.
+    pub is_unreadable: bool,
     /// Numbers of the snapshots that need it.
     pub snapshots: BTreeSet<u64>,
     /// The paths that it stands for in them.

@@ -1,6 +1,6 @@
 //! Damaged objects: confirmed under the lock, replaced, or given up.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use super::copies::{LivePaths, OtherStores, offer_midstates};
 use super::{Lost, RepairError, RepairOptions, Repaired, Source, recapture};
@@ -31,6 +31,8 @@ pub(super) struct Objects<'a> {
     wanted: HashMap<ContentHash, UsedAs>,
     /// Why a copy would not mend the others.
     hopeless: HashMap<ContentHash, String>,
+    /// Of these, what cannot be read.
+    unreadable: HashSet<ContentHash>,
     lock: Option<StoreLock>,
     /// Whether packs were replaced by what was whole in them.
     pub(super) has_salvaged: bool,
@@ -50,6 +52,7 @@ impl<'a> Objects<'a> {
             damaged,
             wanted: HashMap::new(),
             hopeless: HashMap::new(),
+            unreadable: HashSet::new(),
             lock: None,
             has_salvaged: false,
             repaired: Vec::new(),
@@ -93,7 +96,10 @@ impl<'a> Objects<'a> {
                     let reason = format!("its bytes are the recorded ones, but {}", damaged.reason);
                     self.hopeless.insert(damaged.hash, reason);
                 }
-                Confirmed::Unreadable(reason) => drop(self.hopeless.insert(damaged.hash, reason)),
+                Confirmed::Unreadable(reason) => {
+                    self.hopeless.insert(damaged.hash, reason);
+                    self.unreadable.insert(damaged.hash);
+                }
             }
         }
         let others = OtherStores::open(self.store, options.other_stores);
@@ -180,6 +186,7 @@ impl<'a> Objects<'a> {
                 what: damaged.used_as.to_string(),
                 object: Some(damaged.hash),
                 reason,
+                is_unreadable: self.unreadable.contains(&damaged.hash),
                 snapshots: damaged.snapshots.clone(),
                 paths: damaged.paths.iter().cloned().collect(),
                 has_more_paths: damaged.has_more_paths,

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 
 use serde::{Serialize, Serializer};
 
+use super::uses::UsedAs;
 use crate::object::ContentHash;
 use crate::path_text::{self, Shown, serde_path};
 
@@ -47,6 +48,8 @@ pub enum Problem {
     MissingObject {
         /// Name of the object.
         object: ContentHash,
+        /// What it is needed as.
+        used_as: UsedAs,
         /// Where it should be.
         #[serde(with = "serde_path")]
         on_disk: PathBuf,
@@ -60,6 +63,8 @@ pub enum Problem {
     CorruptObject {
         /// Name of the object.
         object: ContentHash,
+        /// What it is needed as.
+        used_as: UsedAs,
         /// Where it is.
         #[serde(with = "serde_path")]
         on_disk: PathBuf,
@@ -135,13 +140,15 @@ impl Problem {
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::MissingObject { object, on_disk, snapshot, path } => {
+            Self::MissingObject { object, used_as, on_disk, snapshot, path } => {
                 write!(f, "snapshot {snapshot}{}: ", About(path))?;
-                write!(f, "object {object} is missing (expected at {})", Shown::path(on_disk))
+                write!(f, "object {object} ({used_as}) is missing")?;
+                write!(f, " (expected at {})", Shown::path(on_disk))
             }
-            Self::CorruptObject { object, on_disk, snapshot, path, reason } => {
+            Self::CorruptObject { object, used_as, on_disk, snapshot, path, reason } => {
                 write!(f, "snapshot {snapshot}{}: ", About(path))?;
-                write!(f, "object {object} is damaged: {reason} ({})", Shown::path(on_disk))
+                write!(f, "object {object} ({used_as}) is damaged: {reason}")?;
+                write!(f, " ({})", Shown::path(on_disk))
             }
             Self::CorruptTree { object, on_disk, snapshot, path, reason } => {
                 write!(f, "snapshot {snapshot}{}: ", About(path))?;

@@ -872,6 +872,7 @@ fn a_report_has_the_documented_json() {
     assert!(json["objects_checked"].is_u64() && json["bytes_checked"].is_u64());
     let expected = json!([{
         "kind": "missing_object",
+            "used_as": "contents",
         "object": ContentHash::of(b"gamma"),
         "on_disk": object(&manager, "gamma"),
         "snapshot": 0,

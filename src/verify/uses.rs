@@ -7,6 +7,8 @@
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::path::PathBuf;
 
+use serde::{Serialize, Serializer};
+
 use super::graph::{Damage, Graph, NodeId, Role, children_of};
 use crate::object::{ContentHash, Midstates};
 use crate::path_text::to_path;
@@ -34,7 +36,7 @@ pub struct DamagedObject {
     pub has_more_paths: bool,
 }
 
-/// What an object is used as.
+/// What an object is used as. In JSON the kind alone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum UsedAs {
     /// The list of the tracked paths of a snapshot.
@@ -63,6 +65,18 @@ impl UsedAs {
             Self::Midstates { size } => bytes == Midstates::encoded_bytes(size),
             Self::RootTree | Self::HardLinks | Self::Tree => bytes <= MAX_TREE_BYTES,
         }
+    }
+}
+
+impl Serialize for UsedAs {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(match self {
+            Self::RootTree => "root_tree",
+            Self::HardLinks => "hard_links",
+            Self::Tree => "tree",
+            Self::Contents { .. } => "contents",
+            Self::Midstates { .. } => "midstates",
+        })
     }
 }
 

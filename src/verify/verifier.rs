@@ -186,13 +186,17 @@ impl<'a> Verifier<'a> {
             }
             (Some(Damage::Corrupt(reason)), Role::File { .. } | Role::Midstates { .. }) => {
                 let reason = reason.clone();
-                Problem::CorruptObject { object, on_disk, snapshot, path, reason }
+                let used_as = node.role.into();
+                Problem::CorruptObject { object, used_as, on_disk, snapshot, path, reason }
             }
             (Some(Damage::Corrupt(reason)), _) => {
                 let reason = reason.clone();
                 Problem::CorruptTree { object, on_disk, snapshot, path, reason }
             }
-            _ => Problem::MissingObject { object, on_disk, snapshot, path },
+            _ => {
+                let used_as = node.role.into();
+                Problem::MissingObject { object, used_as, on_disk, snapshot, path }
+            }
         };
         (bytes, problem)
     }

@@ -170,7 +170,8 @@ fn midstates_are_made_again_from_the_contents() {
     for damage in [None, Some(b"nonomids".as_slice())] {
         fs::remove_file(midstates).unwrap();
         damage.iter().for_each(|bytes| fs::write(midstates, bytes).unwrap());
-        fixture.nono(&["rollback", "verify", "latest"]).fails(1, "");
+        let damaged = fixture.nono(&["rollback", "verify", "latest", "--json"]);
+        assert_eq!(damaged.json()["problems"][0]["used_as"], "midstates");
         let report = repair(&fixture, 0, &[]);
         assert_eq!(report["ok"], true);
         let repaired = report["repair"]["repaired"].as_array().unwrap();
@@ -361,6 +362,9 @@ fn an_object_that_merely_may_not_be_read_is_not_moved() {
     assert!(object.exists());
     let reason = report["repair"]["lost"][0]["reason"].as_str().unwrap().to_owned();
     assert!(reason.contains("ermission"), "{reason}");
+    assert_eq!(report["repair"]["lost"][0]["is_unreadable"], true);
+    let told = fixture.nono(&["rollback", "verify", "latest", "--repair"]).fails(1, "");
+    assert!(told.stdout.contains("cannot be read: the contents of a file"), "{}", told.stdout);
 }
 
 #[test]

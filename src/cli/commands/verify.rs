@@ -224,7 +224,8 @@ fn print_repair(repair: &RepairReport, out: &mut impl Write) -> Result<(), CliEr
         let plural = if numbers.len() == 1 { "" } else { "s" };
         writeln!(
             out,
-            "  {RED}lost for good{RED:#}: {}{object}, snapshot{plural} {}: {}",
+            "  {RED}{}{RED:#}: {}{object}, snapshot{plural} {}: {}",
+            if lost.is_unreadable { "cannot be read" } else { "lost for good" },
             lost.what,
             numbers.join(", "),
             lost.reason
