@@ -9,7 +9,8 @@
 use std::fs::File;
 use std::io;
 use std::num::NonZeroUsize;
-use std::path::Path;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, mpsc};
 use std::thread;
 
@@ -19,7 +20,7 @@ use parking_lot::Mutex;
 
 use super::error::{from_store, from_sys};
 use super::key::{ContentKey, ObjectKey};
-use super::pieces::{OpenObject, Pieces};
+use super::pieces::Pieces;
 use crate::object::{ContentHash, Hasher, Midstates};
 use crate::store::{LocalStore, ObjectFile, ObjectSource, StoreError, Transfer};
 use crate::sys::{self, Stat};
@@ -70,23 +71,28 @@ impl Verified {
         if stat.size != size {
             return Err(wrong_size(store, key, stat.size, size));
         }
-        sys::will_read_in_order(file);
         let known = self.objects.lock().get(key).is_some_and(|known| known.same_state(&stat));
+        if !known {
+            sys::will_read_in_order(file);
+        }
         let midstates = content.midstates().filter(|_| !known);
         let midstates = midstates.and_then(|name| midstates_of(store, name, size));
-        if !known && midstates.is_none() {
+        let is_hashed_as_a_whole = !known && midstates.is_none();
+        if is_hashed_as_a_whole {
             // No lock is held: this takes seconds for gigabytes.
             if object.is_sparse() || size < OVERLAP_BYTES {
                 object.verify(&mut Transfer::unwatched(&mut Vec::new())).map_err(from_store)?;
             } else {
                 verify_overlapped(&object, file, key)?;
             }
-            unchanged(file, object.path(), key, &stat)?;
-            self.objects.lock().put(*key, stat);
         }
         let path = object.path().to_owned();
         let file = object.into_file().ok_or(io::ErrorKind::NotFound)?;
         let opened = OpenObject { file, path, key: *key, stat };
+        if is_hashed_as_a_whole {
+            opened.unchanged()?;
+            self.objects.lock().put(*key, stat);
+        }
         Ok(match midstates {
             Some(midstates) => self.pieces.serve(opened, midstates),
             None => Arc::new(InPlace(opened)),
@@ -147,7 +153,7 @@ fn verify_overlapped(object: &ObjectFile, file: &File, key: &ObjectKey) -> io::R
 }
 
 /// The error of an object with other bytes.
-pub(super) fn unlike_its_name(key: &ObjectKey, path: &Path) -> io::Error {
+fn unlike_its_name(key: &ObjectKey, path: &Path) -> io::Error {
     corrupt(StoreError::Corrupt {
         hash: key.hash,
         path: path.to_owned(),
@@ -167,24 +173,67 @@ fn corrupt(error: StoreError) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, error)
 }
 
-/// Fails unless the object is as it was when it was verified.
-pub(super) fn unchanged(
-    file: &File,
-    path: &Path,
-    key: &ObjectKey,
-    verified: &Stat,
-) -> io::Result<()> {
-    let stat = sys::stat_open_file(file, path).map_err(from_sys)?;
-    // A changed number of names moves ctime too, and an object that the collector removed while it
-    // is open still has its bytes; only then the times say nothing, and it cannot be written by name.
-    if stat.same_state(verified) || (stat.nlink == 0 && stat.mtime == verified.mtime) {
-        return Ok(());
+/// An object that was opened to be read in place, and how it was then. What was served of a long one is dropped from
+/// the page cache, the rest when it is closed.
+pub(super) struct OpenObject {
+    pub(super) file: File,
+    pub(super) path: PathBuf,
+    pub(super) key: ObjectKey,
+    pub(super) stat: Stat,
+}
+
+impl OpenObject {
+    /// Reads bytes that were verified before.
+    ///
+    /// # Errors
+    /// When it is not as it was when it was opened.
+    pub(super) fn read_in_place(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+        let len = sys::read_full_at(&self.file, buffer, offset)?;
+        self.unchanged()?;
+        Ok(len)
     }
-    Err(corrupt(StoreError::Corrupt {
-        hash: key.hash,
-        path: path.to_owned(),
-        reason: "it was changed after it was verified".to_owned(),
-    }))
+
+    fn unchanged(&self) -> io::Result<()> {
+        let stat = sys::stat_open_file(&self.file, &self.path).map_err(from_sys)?;
+        // A changed number of names moves ctime too, and an object that the collector removed while it
+        // is open still has its bytes; only then the times say nothing, and it cannot be written by name.
+        if stat.same_state(&self.stat) || (stat.nlink == 0 && stat.mtime == self.stat.mtime) {
+            return Ok(());
+        }
+        Err(corrupt(StoreError::Corrupt {
+            hash: self.key.hash,
+            path: self.path.clone(),
+            reason: "it was changed after it was verified".to_owned(),
+        }))
+    }
+
+    /// The error of an object with other bytes.
+    pub(super) fn unlike_its_name(&self) -> io::Error {
+        unlike_its_name(&self.key, &self.path)
+    }
+
+    /// Lets the page cache go of what lies behind these bytes, which were read.
+    pub(super) fn drop_behind(&self, read: Range<u64>) {
+        if let Some(behind) = behind(self.stat.size, read) {
+            sys::drop_cached_pages(&self.file, behind, DROP_BYTES);
+        }
+    }
+}
+
+/// Where the [`DROP_BYTES`] begin that are dropped when these bytes of an object are read: one such piece behind, because
+/// reads of a sequential reader come a little out of order.
+fn behind(object_bytes: u64, read: Range<u64>) -> Option<u64> {
+    let piece = read.end / DROP_BYTES;
+    let is_due = object_bytes > MOST_KEPT_BYTES && piece > read.start / DROP_BYTES;
+    piece.checked_sub(2).filter(|_| is_due).map(|behind| behind * DROP_BYTES)
+}
+
+impl Drop for OpenObject {
+    fn drop(&mut self) {
+        if self.stat.size > MOST_KEPT_BYTES {
+            sys::drop_cached_pages(&self.file, 0, self.stat.size);
+        }
+    }
 }
 
 struct InMemory(Box<[u8]>);
@@ -202,33 +251,32 @@ impl Content for InMemory {
     }
 }
 
-/// Whether what was served of an object of this length is dropped from the page cache.
-pub(super) fn is_dropped_behind(size: u64) -> bool {
-    size > MOST_KEPT_BYTES
-}
-
 /// An object that was verified as a whole.
 struct InPlace(OpenObject);
 
 impl Content for InPlace {
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
-        let OpenObject { file, path, key, stat } = &self.0;
-        let len = sys::read_full_at(file, buffer, offset)?;
-        unchanged(file, path, key, stat)?;
-        let piece = (offset + len as u64) / DROP_BYTES;
-        if is_dropped_behind(stat.size) && piece > offset / DROP_BYTES && piece > 1 {
-            // One piece behind, because reads of a sequential reader come a little out of order.
-            sys::drop_cached_pages(file, (piece - 2) * DROP_BYTES, DROP_BYTES);
-        }
+        let len = self.0.read_in_place(buffer, offset)?;
+        self.0.drop_behind(offset..offset + len as u64);
         Ok(len)
     }
 }
 
-impl Drop for InPlace {
-    fn drop(&mut self) {
-        let OpenObject { file, stat, .. } = &self.0;
-        if is_dropped_behind(stat.size) {
-            sys::drop_cached_pages(file, 0, stat.size);
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_dropped_lies_behind_the_reader_and_each_part_is_dropped_once() {
+        const LONG: u64 = MOST_KEPT_BYTES + 1;
+        for step in [128 << 10, 256 << 10, 1 << 20] {
+            let reads = (0..LONG).step_by(step as usize).map(|at| at..LONG.min(at + step));
+            let dropped: Vec<_> =
+                reads.filter_map(|read| Some((read.end, behind(LONG, read)?))).collect();
+            let parts: Vec<_> = dropped.iter().map(|(_, behind)| behind / DROP_BYTES).collect();
+            assert_eq!(parts, (0..=MOST_KEPT_BYTES / DROP_BYTES - 2).collect::<Vec<_>>());
+            assert!(dropped.iter().all(|(end, behind)| behind + 2 * DROP_BYTES <= *end));
         }
+        assert_eq!(behind(MOST_KEPT_BYTES, 0..MOST_KEPT_BYTES), None);
     }
 }

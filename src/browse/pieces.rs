@@ -6,10 +6,8 @@
 //! hashing and copying go on at the same time. The same thread lets go of what is in memory when nobody reads.
 
 use std::collections::VecDeque;
-use std::fs::File;
 use std::io;
 use std::ops::Range;
-use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak, mpsc};
 use std::time::Duration;
@@ -17,10 +15,9 @@ use std::time::Duration;
 use nono_mount::Content;
 use parking_lot::Mutex;
 
-use super::contents::{is_dropped_behind, unchanged, unlike_its_name};
-use super::key::ObjectKey;
+use super::contents::OpenObject;
 use crate::object::Midstates;
-use crate::sys::{self, Stat};
+use crate::sys;
 
 const PIECE_BYTES: u64 = Midstates::PIECE_BYTES;
 /// Pieces in memory, of all files together.
@@ -33,8 +30,6 @@ const PATIENCE: Duration = Duration::from_millis(20);
 const KEPT_FOR: Duration = Duration::from_secs(1);
 /// Jobs that may wait; more are not needed.
 const QUEUE_LENGTH: usize = 16;
-/// Of long objects, so many pieces are dropped from the page cache together.
-const DROPPED_PIECES: u64 = 8;
 
 /// The pieces in memory, and the thread that looks after them.
 pub(super) struct Pieces {
@@ -162,14 +157,6 @@ impl Piece {
     }
 }
 
-/// An object that was opened to be read in place, and how it was then.
-pub(super) struct OpenObject {
-    pub(super) file: File,
-    pub(super) path: PathBuf,
-    pub(super) key: ObjectKey,
-    pub(super) stat: Stat,
-}
-
 /// A long file that is open.
 struct LongFile {
     opened: OpenObject,
@@ -197,24 +184,19 @@ impl LongFile {
 
     /// Reads a piece and verifies it.
     fn load(&self, piece: u64) -> io::Result<Vec<u8>> {
-        let OpenObject { file, path, key, stat } = &self.opened;
+        let opened = &self.opened;
         let start = piece * PIECE_BYTES;
-        let len = stat.size.saturating_sub(start).min(PIECE_BYTES) as usize;
+        let len = opened.stat.size.saturating_sub(start).min(PIECE_BYTES) as usize;
         let mut bytes = self.kept.lock().spare.take().unwrap_or_default();
         bytes.resize(len, 0);
-        let found = sys::read_full_at(file, &mut bytes, start)?;
-        if found != len || !self.states.verifies(piece, &bytes, &key.hash) {
-            return Err(unlike_its_name(key, path));
+        let found = sys::read_full_at(&opened.file, &mut bytes, start)?;
+        if found != len || !self.states.verifies(piece, &bytes, &opened.key.hash) {
+            return Err(opened.unlike_its_name());
         }
         if let Some((word, bit)) = self.bit(piece) {
             word.fetch_or(bit, Ordering::Relaxed);
         }
-        // So far behind that who reads in order has passed by.
-        let behind = (piece + 1).saturating_sub(2 * DROPPED_PIECES);
-        if is_dropped_behind(stat.size) && behind.is_multiple_of(DROPPED_PIECES) {
-            let dropped = DROPPED_PIECES * PIECE_BYTES;
-            sys::drop_cached_pages(file, behind * PIECE_BYTES, dropped);
-        }
+        opened.drop_behind(start..start + len as u64);
         Ok(bytes)
     }
 
@@ -224,15 +206,16 @@ impl LongFile {
             true => self.kept.lock().find(self.number, piece),
             false => Some(self.piece(piece)),
         };
-        let OpenObject { file, path, key, stat } = &self.opened;
         let Some(in_memory) = in_memory else {
-            let len = sys::read_full_at(file, buffer, piece * PIECE_BYTES + offset as u64)?;
-            unchanged(file, path, key, stat)?;
-            return if len == buffer.len() { Ok(()) } else { Err(unlike_its_name(key, path)) };
+            let len = self.opened.read_in_place(buffer, piece * PIECE_BYTES + offset as u64)?;
+            return match len == buffer.len() {
+                true => Ok(()),
+                false => Err(self.opened.unlike_its_name()),
+            };
         };
         let bytes = in_memory.bytes(|| self.load(piece))?;
         let wanted = bytes.get(offset..offset + buffer.len());
-        buffer.copy_from_slice(wanted.ok_or_else(|| unlike_its_name(key, path))?);
+        buffer.copy_from_slice(wanted.ok_or_else(|| self.opened.unlike_its_name())?);
         Ok(())
     }
 }
@@ -247,10 +230,6 @@ impl Drop for LongFile {
         }
         // What is freed is freed after the lock.
         drop(ours);
-        let OpenObject { file, stat, .. } = &self.opened;
-        if is_dropped_behind(stat.size) {
-            sys::drop_cached_pages(file, 0, stat.size);
-        }
     }
 }
 

@@ -4,8 +4,9 @@ use std::io::ErrorKind;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use nono_mount::{Kind, Node, Stability, StateId, TreeSource};
+use nono_mount::{Content, Kind, Node, Stability, StateId, TreeSource};
 use tempfile::TempDir;
 
 use super::{BrowseError, DirectoryKey, Scope, StoreTree};
@@ -99,9 +100,14 @@ fn target(tree: &StoreTree, path: &str) -> String {
     }
 }
 
-fn read(tree: &StoreTree, path: impl AsRef<Path>) -> std::io::Result<Vec<u8>> {
+/// Opens a file, and says how long it is.
+fn open(tree: &StoreTree, path: impl AsRef<Path>) -> std::io::Result<(Arc<dyn Content>, u64)> {
     let Kind::File { size, content } = at(tree, path).kind else { panic!("not a file") };
-    let content = tree.open(&content, size)?;
+    Ok((tree.open(&content, size)?, size))
+}
+
+fn read(tree: &StoreTree, path: impl AsRef<Path>) -> std::io::Result<Vec<u8>> {
+    let (content, size) = open(tree, path)?;
     let mut bytes = vec![0; size as usize + 10];
     let mut len = 0;
     loop {
@@ -460,10 +466,7 @@ fn of_a_long_file_only_the_pieces_that_are_read_are_verified() {
     wrong[7 * PIECE + 3] ^= 1;
     let path = damage(&world, &right, &wrong);
     let tree = world.tree();
-    let Kind::File { size, content } = at(&tree, world.inside("s/0", "long")).kind else {
-        panic!()
-    };
-    let open = tree.open(&content, size).unwrap();
+    let (open, _) = open(&tree, world.inside("s/0", "long")).unwrap();
     let read = |offset: usize, len: usize| {
         let mut buffer = vec![0; len];
         let len = open.read_at(&mut buffer, offset as u64)?;
@@ -513,10 +516,7 @@ fn one_open_long_file_is_read_by_many_at_once() {
     world.write("long", &bytes);
     world.session("s").create_baseline().unwrap();
     let tree = world.tree();
-    let Kind::File { size, content } = at(&tree, world.inside("s/0", "long")).kind else {
-        panic!()
-    };
-    let open = tree.open(&content, size).unwrap();
+    let (open, size) = open(&tree, world.inside("s/0", "long")).unwrap();
     open.will_be_read();
     std::thread::scope(|scope| {
         for reader in 0..8 {
@@ -575,10 +575,7 @@ fn a_tracked_file_is_verified_by_the_piece_too() {
     wrong[4 << 20] ^= 1;
     damage(&world, &right, &wrong);
     let tree = world.tree();
-    let Kind::File { size, content } = at(&tree, world.inside("s/0", "disk image")).kind else {
-        panic!()
-    };
-    let open = tree.open(&content, size).unwrap();
+    let (open, _) = open(&tree, world.inside("s/0", "disk image")).unwrap();
     let mut buffer = vec![0; 4 << 20];
     assert_eq!(open.read_at(&mut buffer, 0).unwrap(), 4 << 20);
     assert!(buffer == right[..4 << 20]);
@@ -619,10 +616,7 @@ fn without_its_midstates_a_long_file_is_verified_as_a_whole() {
     *wrong.last_mut().unwrap() ^= 1;
     damage(&world, &right, &wrong);
     for tree in [&tree, &world.tree()] {
-        let Kind::File { size, content } = at(tree, world.inside("s/0", "huge")).kind else {
-            panic!()
-        };
-        let error = tree.open(&content, size).err().unwrap();
+        let error = open(tree, world.inside("s/0", "huge")).err().unwrap();
         assert_eq!(error.kind(), ErrorKind::InvalidData);
     }
 }
@@ -651,10 +645,7 @@ fn an_object_that_changes_while_it_is_open_is_no_longer_read() {
     world.write("large", &large);
     world.session("s").create_baseline().unwrap();
     let tree = world.tree();
-    let Kind::File { size, content } = at(&tree, world.inside("s/0", "large")).kind else {
-        panic!()
-    };
-    let open = tree.open(&content, size).unwrap();
+    let (open, _) = open(&tree, world.inside("s/0", "large")).unwrap();
     let mut buffer = [0; 100];
     assert_eq!(open.read_at(&mut buffer, 299_950).unwrap(), 50);
     assert_eq!(open.read_at(&mut buffer, 300_000).unwrap(), 0);

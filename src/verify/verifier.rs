@@ -168,21 +168,21 @@ impl<'a> Verifier<'a> {
         let path = bytes.as_deref().map(|bytes| to_path(bytes).to_owned());
         let object = node.hash;
         let on_disk = self.store.object_path(&object);
+        // The object is what its name says, so it is the list that is wrong.
+        let wrong_list = |path, reason| {
+            let object = reach.parent(id).map_or(object, |parent| self.graph.node(parent).hash);
+            let on_disk = self.store.object_path(&object);
+            Problem::CorruptTree { object, on_disk, snapshot, path, reason }
+        };
         let problem = match (self.graph.damage(id), node.role) {
-            (Some(Damage::WrongSize { actual }), Role::File { size }) => {
-                // The object is what its name says, so it is the list that is wrong.
-                let list = reach.parent(id).map_or(object, |parent| self.graph.node(parent).hash);
-                let reason = format!(
+            (Some(Damage::WrongSize { actual }), Role::File { size }) => wrong_list(
+                path,
+                format!(
                     "it says that a file has {size} bytes, but its object {object} has {actual}"
-                );
-                let on_disk = self.store.object_path(&list);
-                Problem::CorruptTree { object: list, on_disk, snapshot, path, reason }
-            }
+                ),
+            ),
             (Some(Damage::Mistaken(reason)), _) => {
-                let list = reach.parent(id).map_or(object, |parent| self.graph.node(parent).hash);
-                let reason = format!("its object {object} {reason}");
-                let on_disk = self.store.object_path(&list);
-                Problem::CorruptTree { object: list, on_disk, snapshot, path, reason }
+                wrong_list(path, format!("its object {object} {reason}"))
             }
             (Some(Damage::Corrupt(reason)), Role::File { .. } | Role::Midstates { .. }) => {
                 let reason = reason.clone();
