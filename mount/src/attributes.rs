@@ -7,12 +7,11 @@
 //!   The exact number would need every subdirectory's list just to answer `stat`, and a wrong one
 //!   makes programs that trust it (Perl's File::Find) skip directories.
 
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
-
-use fuser::{FileAttr, FileType, INodeNo};
+use rustix::fs::FileType;
 
 use crate::options::Owner;
 use crate::source::{Device, Kind, Node, TreeSource};
+use crate::wire::Attr;
 
 /// Unit of `st_blocks`, whatever the block size.
 const STAT_BLOCK_BYTES: u64 = 512;
@@ -20,11 +19,11 @@ const STAT_BLOCK_BYTES: u64 = 512;
 const BLOCK_BYTES: u32 = 4096;
 
 /// The attributes of `node`, shown under the inode number `number`.
-pub(crate) fn file_attr<S: TreeSource + ?Sized>(
+pub(crate) fn attributes<S: TreeSource + ?Sized>(
     node: &Node<S>,
     number: u64,
     owner: Owner,
-) -> FileAttr {
+) -> Attr {
     let size = match &node.kind {
         Kind::File { size, .. } => *size,
         Kind::Symlink { target } => target.len() as u64,
@@ -37,21 +36,21 @@ pub(crate) fn file_attr<S: TreeSource + ?Sized>(
         Kind::File { .. } => size.div_ceil(STAT_BLOCK_BYTES),
         _ => 0,
     };
-    let time = system_time(node.mtime_s, node.mtime_ns);
     let (uid, gid) = match owner {
         Owner::Original => (node.uid, node.gid),
         Owner::Me { uid, gid } => (uid, gid),
     };
-    FileAttr {
-        ino: INodeNo(number),
+    Attr {
+        ino: number,
         size,
         blocks,
-        atime: time,
-        mtime: time,
-        ctime: time,
-        crtime: time,
-        kind: file_type(&node.kind),
-        perm: node.mode & 0o7777,
+        atime: node.mtime_s,
+        mtime: node.mtime_s,
+        ctime: node.mtime_s,
+        atime_ns: node.mtime_ns,
+        mtime_ns: node.mtime_ns,
+        ctime_ns: node.mtime_ns,
+        mode: file_type(&node.kind).as_raw_mode() | u32::from(node.mode & 0o7777),
         nlink: node.links.0.max(1),
         uid,
         gid,
@@ -59,31 +58,42 @@ pub(crate) fn file_attr<S: TreeSource + ?Sized>(
             Kind::CharDevice(device) | Kind::BlockDevice(device) => encode_device(*device),
             _ => 0,
         },
-        blksize: BLOCK_BYTES,
+        block_bytes: BLOCK_BYTES,
         flags: 0,
     }
 }
 
-/// The `d_type` of an entry.
-pub(crate) fn file_type<S: TreeSource + ?Sized>(kind: &Kind<S>) -> FileType {
+/// What a list without attributes says of `node`: its number and its kind.
+pub(crate) fn kind_alone<S: TreeSource + ?Sized>(kind: &Kind<S>, number: u64) -> Attr {
+    Attr { ino: number, mode: file_type(kind).as_raw_mode(), ..Attr::default() }
+}
+
+/// As [`kind_alone`], of `.` and `..`.
+pub(crate) fn directory_alone(number: u64) -> Attr {
+    Attr { ino: number, mode: FileType::Directory.as_raw_mode(), ..Attr::default() }
+}
+
+impl Attr {
+    /// The times of a changing directory show how often its list has changed.
+    pub(crate) fn add_version(&mut self, version: u32) {
+        const SECOND_NS: u64 = 1_000_000_000;
+        let ns = u64::from(self.mtime_ns) + u64::from(version);
+        self.mtime = self.mtime.saturating_add((ns / SECOND_NS) as i64);
+        self.mtime_ns = (ns % SECOND_NS) as u32;
+        (self.ctime, self.ctime_ns) = (self.mtime, self.mtime_ns);
+    }
+}
+
+fn file_type<S: TreeSource + ?Sized>(kind: &Kind<S>) -> FileType {
     match kind {
         Kind::Directory(_) => FileType::Directory,
         Kind::File { .. } => FileType::RegularFile,
         Kind::Symlink { .. } => FileType::Symlink,
-        Kind::Fifo => FileType::NamedPipe,
+        Kind::Fifo => FileType::Fifo,
         Kind::Socket => FileType::Socket,
-        Kind::CharDevice(_) => FileType::CharDevice,
+        Kind::CharDevice(_) => FileType::CharacterDevice,
         Kind::BlockDevice(_) => FileType::BlockDevice,
     }
-}
-
-/// Times before the epoch included; a time nobody can represent becomes the epoch.
-fn system_time(seconds: i64, nanoseconds: u32) -> SystemTime {
-    let whole = Duration::from_secs(seconds.unsigned_abs());
-    let base =
-        if seconds < 0 { UNIX_EPOCH.checked_sub(whole) } else { UNIX_EPOCH.checked_add(whole) };
-    base.and_then(|base| base.checked_add(Duration::from_nanos(nanoseconds.into())))
-        .unwrap_or(UNIX_EPOCH)
 }
 
 /// The kernel's 32-bit encoding of a device number (`new_encode_dev`).
@@ -96,15 +106,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_before_the_epoch_keep_their_nanoseconds() {
-        let time = system_time(-2, 800_000_000);
-        assert_eq!(UNIX_EPOCH.duration_since(time).unwrap(), Duration::from_millis(1200));
-    }
-
-    #[test]
-    fn impossible_times_become_the_epoch_and_never_panic() {
-        system_time(i64::MIN, u32::MAX);
-        assert_eq!(system_time(i64::MAX, u32::MAX), UNIX_EPOCH);
+    fn the_version_of_a_list_is_in_its_times() {
+        let mut attr = Attr { mtime: -1, mtime_ns: 999_999_999, ..Attr::default() };
+        attr.add_version(2);
+        assert_eq!((attr.mtime, attr.mtime_ns), (0, 1));
+        assert_eq!((attr.ctime, attr.ctime_ns), (0, 1));
+        assert_eq!(attr.atime_ns, 0);
     }
 
     #[test]

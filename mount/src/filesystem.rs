@@ -1,46 +1,30 @@
-//! The FUSE dispatcher: each request becomes a call of [`Tree`] and each answer a reply.
+//! Each request becomes a call of [`Tree`], and what that says an answer.
 //!
 //! It keeps the kernel from asking twice:
 //! - OPEN and OPENDIR are answered "not implemented" once. From then on the kernel opens without a
 //!   message and keeps its pages and lists for ever.
 //! - Names and attributes below immutable directories hold for ever.
 //! - READDIRPLUS names all entries of a directory with their attributes.
-//!
-//! POSIX ACLs are the kernel's business (`FUSE_POSIX_ACL`): it enforces what was captured and caches
-//! it, also that there is none. Without it the group bits of a file with an ACL, which are its mask,
-//! would be taken for the group's permissions.
 
-use std::ffi::OsStr;
-use std::io;
-use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::SystemTime;
 
-use fuser::{
-    AccessFlags, BsdFileFlags, CopyFileRangeFlags, Errno, FileHandle, Filesystem, FopenFlags,
-    Generation, INodeNo, InitFlags, IoctlFlags, KernelConfig, LockOwner, OpenFlags, RenameFlags,
-    ReplyAttr, ReplyBmap, ReplyCreate, ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty,
-    ReplyEntry, ReplyIoctl, ReplyLseek, ReplyOpen, ReplyStatfs, ReplyWrite, ReplyXattr, Request,
-    TimeOrNow, WriteFlags,
-};
+use rustix::io::Errno;
 
 use crate::company::{Company, Message, Turn};
+use crate::counters::Counter;
 use crate::listing;
 use crate::prune::Pruner;
 use crate::reads::{Read, Reads};
 use crate::source::{Kind, TreeSource};
 use crate::tree::Tree;
+use crate::wire::{Connection, EntryList, Kernel, NameList, Operation, Reply, Request, Space};
 use crate::xattrs;
 
 /// READs from this size on are better copied beside the program, on another processor.
 const LONG_READ_BYTES: u32 = 128 * 1024;
-/// The most that the kernel may send in one WRITE, of which a read-only mount gets none. It is room that each read
-/// from the connection must have.
-pub(crate) const MAX_WRITE_BYTES: u32 = 1024 * 1024;
 
-/// What fuser calls.
+/// What answers requests. Dropped when the session is over.
 pub(crate) struct TreeFilesystem<S: TreeSource> {
     tree: Arc<Tree<S>>,
     reads: Reads<S>,
@@ -51,34 +35,102 @@ pub(crate) struct TreeFilesystem<S: TreeSource> {
     ended: Arc<AtomicBool>,
 }
 
-/// What the kernel can do.
-#[derive(Clone, Copy, Default)]
-struct Kernel {
-    zero_message_open: bool,
-    zero_message_opendir: bool,
-}
-
 impl<S: TreeSource> TreeFilesystem<S> {
     pub(crate) fn new(
         tree: Arc<Tree<S>>,
         reads: Reads<S>,
         pruner: Pruner,
         company: Arc<Company>,
+        kernel: Kernel,
         ended: Arc<AtomicBool>,
     ) -> Self {
-        Self { tree, reads, pruner, company, kernel: Kernel::default(), ended }
+        Self { tree, reads, pruner, company, kernel, ended }
     }
 
-    /// A message that asks for little.
-    fn short_turn(&self, request: &Request) -> Turn<'_> {
-        self.company.turn(request.pid(), Message::Short)
+    /// Answers a request, now or soon.
+    pub(crate) fn answer(&self, connection: &Arc<Connection>, request: Request<'_>) {
+        let reply = request.is_question().then(|| Reply::new(connection, request.unique));
+        // Dropped after the answer.
+        let _turn = self.turn(&request);
+        let id = request.node;
+        match (request.operation, reply) {
+            (Operation::Forget(forgets), _) => {
+                let mut nodes = self.tree.nodes.lock();
+                for (id, count) in forgets.iter() {
+                    if nodes.forget(id, count) {
+                        self.tree.counters.forgotten.one();
+                    }
+                }
+            }
+            (_, None) => {}
+            (Operation::Lookup { name }, Some(reply)) => self.lookup(id, name, reply),
+            (Operation::GetAttr, Some(reply)) => self.getattr(id, reply),
+            (Operation::ReadLink, Some(reply)) => self.readlink(id, reply),
+            (Operation::Open, Some(reply)) => {
+                self.open(&self.tree.counters.open, self.kernel.zero_message_open, reply);
+            }
+            (Operation::Read { offset, size }, Some(reply)) => {
+                self.tree.counters.read.one();
+                let read = Read { id, offset, size: size as usize, reply };
+                self.reads.read(request.pid, read);
+            }
+            (Operation::Flush, Some(reply)) => {
+                self.tree.counters.flush.one();
+                reply.error(Errno::NOSYS);
+            }
+            (Operation::OpenDir, Some(reply)) => {
+                self.open(&self.tree.counters.opendir, self.kernel.zero_message_opendir, reply);
+            }
+            (Operation::ReadDir { offset, size }, Some(reply)) => {
+                self.readdir(id, offset, size, reply);
+            }
+            (Operation::ReadDirPlus { offset, size }, Some(reply)) => {
+                self.readdirplus(request.pid, id, offset, size, reply);
+            }
+            (Operation::StatFs, Some(reply)) => self.statfs(reply),
+            (Operation::GetXattr { name, size }, Some(reply)) => {
+                self.tree.counters.getxattr.one();
+                xattrs::reply(reply, size, self.tree.xattr(id, name));
+            }
+            (Operation::ListXattr { size }, Some(reply)) => {
+                self.tree.counters.listxattr.one();
+                xattrs::reply(reply, size, self.tree.xattr_names(id));
+            }
+            (Operation::Release, Some(reply)) => reply.done(),
+            // The kernel refuses first, as the mount is read-only; this is for a mount that somebody remounted writable.
+            (Operation::Change, Some(reply)) => {
+                self.tree.counters.refused.one();
+                reply.error(Errno::ROFS);
+            }
+            (Operation::Interrupt, Some(reply)) => reply.error(Errno::NOSYS),
+            (Operation::Other { .. }, Some(reply)) => {
+                self.tree.counters.other.one();
+                reply.error(Errno::NOSYS);
+            }
+            (Operation::Init(_), Some(reply)) => reply.error(Errno::PROTO),
+            (Operation::Malformed { opcode }, Some(reply)) => {
+                tracing::error!(opcode, "a request is shorter than it should be");
+                reply.error(Errno::INVAL);
+            }
+        }
     }
 
-    /// Refuses a request that would change something. The kernel refuses first, as the mount is
-    /// read-only; this is for a mount that somebody remounted writable.
-    fn refuse(&self) -> Errno {
-        self.tree.counters.refused.one();
-        Errno::EROFS
+    /// Who asks, and for how much; of what a program waits for.
+    fn turn(&self, request: &Request<'_>) -> Option<Turn<'_>> {
+        let message = match request.operation {
+            Operation::Read { size, .. } if size >= LONG_READ_BYTES => Message::Long,
+            Operation::Read { .. }
+            | Operation::Lookup { .. }
+            | Operation::GetAttr
+            | Operation::ReadLink
+            | Operation::ReadDir { .. }
+            | Operation::ReadDirPlus { .. }
+            | Operation::StatFs
+            | Operation::GetXattr { .. }
+            | Operation::ListXattr { .. } => Message::Short,
+            _ => return None,
+        };
+        Some(self.company.turn(request.pid, message))
     }
 
     fn bound_nodes(&self) {
@@ -87,360 +139,94 @@ impl<S: TreeSource> TreeFilesystem<S> {
         }
     }
 
-    fn not_implemented(&self) -> Errno {
-        self.tree.counters.other.one();
-        Errno::ENOSYS
+    fn lookup(&self, parent: u64, name: &[u8], reply: Reply) {
+        self.tree.counters.lookup.one();
+        self.bound_nodes();
+        match self.tree.lookup(parent, name) {
+            Ok(entry) => reply.entry(&entry),
+            Err(errno) => reply.error(errno),
+        }
+    }
+
+    fn getattr(&self, id: u64, reply: Reply) {
+        self.tree.counters.getattr.one();
+        match self.tree.getattr(id) {
+            Ok((attr, ttl)) => reply.attributes(attr, ttl),
+            Err(errno) => reply.error(errno),
+        }
+    }
+
+    fn readlink(&self, id: u64, reply: Reply) {
+        self.tree.counters.readlink.one();
+        let nodes = self.tree.nodes.lock();
+        match nodes.get(id).map(|node| &node.kind) {
+            Some(Kind::Symlink { target }) => reply.bytes(target),
+            Some(_) => reply.error(Errno::INVAL),
+            None => reply.error(Errno::STALE),
+        }
+    }
+
+    fn open(&self, counter: &Counter, without_message: bool, reply: Reply) {
+        counter.one();
+        if without_message {
+            reply.error(Errno::NOSYS);
+        } else {
+            reply.opened();
+        }
+    }
+
+    fn readdir(&self, id: u64, offset: u64, size: u32, reply: Reply) {
+        self.tree.counters.readdir.one();
+        match self.tree.open_list(id, offset) {
+            Ok(listed) => {
+                let mut names = NameList::new(size);
+                listing::fill_names(&self.tree, id, offset, &listed, &mut names);
+                reply.bytes(names.bytes());
+            }
+            Err(errno) => reply.error(errno),
+        }
+    }
+
+    fn readdirplus(&self, process: u32, id: u64, offset: u64, size: u32, reply: Reply) {
+        self.tree.counters.readdirplus.one();
+        self.bound_nodes();
+        match self.tree.open_list(id, offset) {
+            Ok(listed) => {
+                let mut entries = EntryList::new(size);
+                let is_end = listing::fill_entries(&self.tree, id, offset, &listed, &mut entries);
+                if is_end && listed.cookies.is_none() {
+                    // Before the answer: the first file is opened while the kernel makes inodes of these.
+                    self.reads.listed(process, id, &listed.list);
+                }
+                reply.bytes(entries.bytes());
+            }
+            Err(errno) => reply.error(errno),
+        }
+    }
+
+    fn statfs(&self, reply: Reply) {
+        const BLOCK_BYTES: u32 = 4096;
+        self.tree.counters.statfs.one();
+        let space = self.tree.source.space();
+        let blocks = |bytes: u64| bytes / u64::from(BLOCK_BYTES);
+        reply.space(&Space {
+            blocks: blocks(space.bytes),
+            free_blocks: blocks(space.free_bytes),
+            available_blocks: blocks(space.available_bytes),
+            inodes: space.inodes,
+            free_inodes: space.free_inodes,
+            block_bytes: BLOCK_BYTES,
+            name_bytes: 255,
+            fragment_bytes: BLOCK_BYTES,
+            ..Space::default()
+        });
     }
 }
 
-impl<S: TreeSource> Filesystem for TreeFilesystem<S> {
-    fn init(&mut self, _: &Request, config: &mut KernelConfig) -> io::Result<()> {
-        let wanted = InitFlags::FUSE_DO_READDIRPLUS
-            | InitFlags::FUSE_PARALLEL_DIROPS
-            | InitFlags::FUSE_CACHE_SYMLINKS
-            | InitFlags::FUSE_AUTO_INVAL_DATA
-            | InitFlags::FUSE_ASYNC_DIO
-            | InitFlags::FUSE_POSIX_ACL;
-        for flag in wanted {
-            if config.add_capabilities(flag).is_err() {
-                tracing::debug!(?flag, "the kernel does not know this capability");
-            }
-        }
-        self.kernel = Kernel {
-            zero_message_open: config.capabilities().contains(InitFlags::FUSE_NO_OPEN_SUPPORT),
-            zero_message_opendir: config
-                .capabilities()
-                .contains(InitFlags::FUSE_NO_OPENDIR_SUPPORT),
-        };
-        // The kernel's own limits apply where these are larger.
-        let _ = config.set_max_background(64);
-        let _ = config.set_max_write(MAX_WRITE_BYTES);
-        Ok(())
-    }
-
-    fn destroy(&mut self) {
+impl<S: TreeSource> Drop for TreeFilesystem<S> {
+    fn drop(&mut self) {
         self.ended.store(true, Ordering::Release);
         self.reads.close();
         self.pruner.close();
-    }
-
-    fn lookup(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
-        let _turn = self.short_turn(request);
-        self.tree.counters.lookup.one();
-        self.bound_nodes();
-        match self.tree.lookup(parent.0, name.as_bytes()) {
-            Ok(found) => reply.entry_with_ttls(
-                &found.attr_ttl,
-                &found.entry_ttl,
-                &found.attr,
-                Generation(found.acquired.generation),
-            ),
-            Err(errno) => reply.error(errno),
-        }
-    }
-
-    fn forget(&self, _: &Request, id: INodeNo, count: u64) {
-        if self.tree.nodes.lock().forget(id.0, count) {
-            self.tree.counters.forgotten.one();
-        }
-    }
-
-    fn getattr(&self, request: &Request, id: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
-        let _turn = self.short_turn(request);
-        self.tree.counters.getattr.one();
-        match self.tree.getattr(id.0) {
-            Ok((attr, ttl)) => reply.attr(&ttl, &attr),
-            Err(errno) => reply.error(errno),
-        }
-    }
-
-    fn readlink(&self, request: &Request, id: INodeNo, reply: ReplyData) {
-        let _turn = self.short_turn(request);
-        self.tree.counters.readlink.one();
-        let nodes = self.tree.nodes.lock();
-        match nodes.get(id.0).map(|node| &node.kind) {
-            Some(Kind::Symlink { target }) => reply.data(target),
-            Some(_) => reply.error(Errno::EINVAL),
-            None => reply.error(Errno::ESTALE),
-        }
-    }
-
-    fn open(&self, _: &Request, _: INodeNo, _: OpenFlags, reply: ReplyOpen) {
-        self.tree.counters.open.one();
-        if self.kernel.zero_message_open {
-            reply.error(Errno::ENOSYS);
-        } else {
-            reply.opened(FileHandle(0), FopenFlags::FOPEN_KEEP_CACHE);
-        }
-    }
-
-    fn read(
-        &self,
-        request: &Request,
-        id: INodeNo,
-        _: FileHandle,
-        offset: u64,
-        size: u32,
-        _: OpenFlags,
-        _: Option<LockOwner>,
-        reply: ReplyData,
-    ) {
-        let long = size >= LONG_READ_BYTES;
-        let message = if long { Message::Long } else { Message::Short };
-        let _turn = self.company.turn(request.pid(), message);
-        self.tree.counters.read.one();
-        self.reads.read(request.pid(), Read { id: id.0, offset, size: size as usize, reply });
-    }
-
-    fn flush(&self, _: &Request, _: INodeNo, _: FileHandle, _: LockOwner, reply: ReplyEmpty) {
-        self.tree.counters.flush.one();
-        reply.error(Errno::ENOSYS);
-    }
-
-    fn fsync(&self, _: &Request, _: INodeNo, _: FileHandle, _: bool, reply: ReplyEmpty) {
-        reply.error(self.not_implemented());
-    }
-
-    fn fsyncdir(&self, _: &Request, _: INodeNo, _: FileHandle, _: bool, reply: ReplyEmpty) {
-        reply.error(self.not_implemented());
-    }
-
-    fn opendir(&self, _: &Request, _: INodeNo, _: OpenFlags, reply: ReplyOpen) {
-        self.tree.counters.opendir.one();
-        if self.kernel.zero_message_opendir {
-            reply.error(Errno::ENOSYS);
-        } else {
-            reply.opened(FileHandle(0), FopenFlags::FOPEN_KEEP_CACHE);
-        }
-    }
-
-    fn readdir(
-        &self,
-        request: &Request,
-        id: INodeNo,
-        _: FileHandle,
-        offset: u64,
-        mut reply: ReplyDirectory,
-    ) {
-        let _turn = self.short_turn(request);
-        self.tree.counters.readdir.one();
-        let listed = match self.tree.open_list(id.0, offset) {
-            Ok(listed) => listed,
-            Err(errno) => return reply.error(errno),
-        };
-        listing::fill(&self.tree, id.0, offset, &listed, &mut reply);
-        reply.ok();
-    }
-
-    fn readdirplus(
-        &self,
-        request: &Request,
-        id: INodeNo,
-        _: FileHandle,
-        offset: u64,
-        mut reply: ReplyDirectoryPlus,
-    ) {
-        let _turn = self.short_turn(request);
-        self.tree.counters.readdirplus.one();
-        self.bound_nodes();
-        match self.tree.open_list(id.0, offset) {
-            Ok(listed) => {
-                let is_end = listing::fill_plus(&self.tree, id.0, offset, &listed, &mut reply);
-                if is_end && listed.cookies.is_none() {
-                    // Before the answer: the first file is opened while the kernel makes inodes of these.
-                    self.reads.listed(request.pid(), id.0, &listed.list);
-                }
-                reply.ok();
-            }
-            Err(errno) => reply.error(errno),
-        }
-    }
-
-    fn statfs(&self, request: &Request, _: INodeNo, reply: ReplyStatfs) {
-        let _turn = self.short_turn(request);
-        self.tree.counters.statfs.one();
-        const BLOCK_BYTES: u32 = 4096;
-        let space = self.tree.source.space();
-        let blocks = |bytes: u64| bytes / u64::from(BLOCK_BYTES);
-        reply.statfs(
-            blocks(space.bytes),
-            blocks(space.free_bytes),
-            blocks(space.available_bytes),
-            space.inodes,
-            space.free_inodes,
-            BLOCK_BYTES,
-            255,
-            BLOCK_BYTES,
-        );
-    }
-
-    fn getxattr(&self, request: &Request, id: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
-        let _turn = self.short_turn(request);
-        self.tree.counters.getxattr.one();
-        xattrs::reply(reply, size, self.tree.xattr(id.0, name.as_bytes()));
-    }
-
-    fn listxattr(&self, request: &Request, id: INodeNo, size: u32, reply: ReplyXattr) {
-        let _turn = self.short_turn(request);
-        self.tree.counters.listxattr.one();
-        xattrs::reply(reply, size, self.tree.xattr_names(id.0));
-    }
-
-    fn access(&self, _: &Request, _: INodeNo, _: AccessFlags, reply: ReplyEmpty) {
-        reply.error(self.not_implemented());
-    }
-
-    fn lseek(&self, _: &Request, _: INodeNo, _: FileHandle, _: i64, _: i32, reply: ReplyLseek) {
-        reply.error(self.not_implemented());
-    }
-
-    fn bmap(&self, _: &Request, _: INodeNo, _: u32, _: u64, reply: ReplyBmap) {
-        reply.error(self.not_implemented());
-    }
-
-    fn ioctl(
-        &self,
-        _: &Request,
-        _: INodeNo,
-        _: FileHandle,
-        _: IoctlFlags,
-        _: u32,
-        _: &[u8],
-        _: u32,
-        reply: ReplyIoctl,
-    ) {
-        reply.error(self.not_implemented());
-    }
-
-    fn setattr(
-        &self,
-        _: &Request,
-        _: INodeNo,
-        _: Option<u32>,
-        _: Option<u32>,
-        _: Option<u32>,
-        _: Option<u64>,
-        _: Option<TimeOrNow>,
-        _: Option<TimeOrNow>,
-        _: Option<SystemTime>,
-        _: Option<FileHandle>,
-        _: Option<SystemTime>,
-        _: Option<SystemTime>,
-        _: Option<SystemTime>,
-        _: Option<BsdFileFlags>,
-        reply: ReplyAttr,
-    ) {
-        reply.error(self.refuse());
-    }
-
-    fn mknod(&self, _: &Request, _: INodeNo, _: &OsStr, _: u32, _: u32, _: u32, reply: ReplyEntry) {
-        reply.error(self.refuse());
-    }
-
-    fn mkdir(&self, _: &Request, _: INodeNo, _: &OsStr, _: u32, _: u32, reply: ReplyEntry) {
-        reply.error(self.refuse());
-    }
-
-    fn unlink(&self, _: &Request, _: INodeNo, _: &OsStr, reply: ReplyEmpty) {
-        reply.error(self.refuse());
-    }
-
-    fn rmdir(&self, _: &Request, _: INodeNo, _: &OsStr, reply: ReplyEmpty) {
-        reply.error(self.refuse());
-    }
-
-    fn symlink(&self, _: &Request, _: INodeNo, _: &OsStr, _: &Path, reply: ReplyEntry) {
-        reply.error(self.refuse());
-    }
-
-    fn rename(
-        &self,
-        _: &Request,
-        _: INodeNo,
-        _: &OsStr,
-        _: INodeNo,
-        _: &OsStr,
-        _: RenameFlags,
-        reply: ReplyEmpty,
-    ) {
-        reply.error(self.refuse());
-    }
-
-    fn link(&self, _: &Request, _: INodeNo, _: INodeNo, _: &OsStr, reply: ReplyEntry) {
-        reply.error(self.refuse());
-    }
-
-    fn write(
-        &self,
-        _: &Request,
-        _: INodeNo,
-        _: FileHandle,
-        _: u64,
-        _: &[u8],
-        _: WriteFlags,
-        _: OpenFlags,
-        _: Option<LockOwner>,
-        reply: ReplyWrite,
-    ) {
-        reply.error(self.refuse());
-    }
-
-    fn create(
-        &self,
-        _: &Request,
-        _: INodeNo,
-        _: &OsStr,
-        _: u32,
-        _: u32,
-        _: i32,
-        reply: ReplyCreate,
-    ) {
-        reply.error(self.refuse());
-    }
-
-    fn setxattr(
-        &self,
-        _: &Request,
-        _: INodeNo,
-        _: &OsStr,
-        _: &[u8],
-        _: i32,
-        _: u32,
-        reply: ReplyEmpty,
-    ) {
-        reply.error(self.refuse());
-    }
-
-    fn removexattr(&self, _: &Request, _: INodeNo, _: &OsStr, reply: ReplyEmpty) {
-        reply.error(self.refuse());
-    }
-
-    fn fallocate(
-        &self,
-        _: &Request,
-        _: INodeNo,
-        _: FileHandle,
-        _: u64,
-        _: u64,
-        _: i32,
-        reply: ReplyEmpty,
-    ) {
-        reply.error(self.refuse());
-    }
-
-    fn copy_file_range(
-        &self,
-        _: &Request,
-        _: INodeNo,
-        _: FileHandle,
-        _: u64,
-        _: INodeNo,
-        _: FileHandle,
-        _: u64,
-        _: u64,
-        _: CopyFileRangeFlags,
-        reply: ReplyWrite,
-    ) {
-        reply.error(self.refuse());
     }
 }

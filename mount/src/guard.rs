@@ -29,17 +29,13 @@ use rustix::process::{Pid, PidfdFlags, getpid, getppid, pidfd_open};
 use rustix::thread::gettid;
 
 use crate::error::MountError;
-use crate::filesystem::MAX_WRITE_BYTES;
-use crate::notify::{HEADER_BYTES, Notifications, out_header};
+use crate::wire::{Connection, REQUEST_BYTES};
 
 /// `PIDFD_THREAD` of `linux/pidfd.h`: one thread, not all of its process. Since Linux 6.9.
 const PIDFD_THREAD: PidfdFlags = PidfdFlags::from_bits_retain(OFlags::EXCL.bits());
 /// From the end of the watched thread to that of its process, when nothing is wrong; and until the kernel is asked
 /// again, as a thread that was ending may have taken what it handed out.
 const PATIENCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
-/// What the kernel wants room for in each read: the largest WRITE, though none comes.
-const BUFFER_BYTES: usize = MAX_WRITE_BYTES as usize + 4096;
-
 /// The thread and the process that a guard watches. As text, an argument of the guard.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Watched {
@@ -166,10 +162,10 @@ fn open(id: Pid, flags: PidfdFlags) -> io::Result<Option<OwnedFd>> {
 }
 
 /// Takes the connection over from threads that are ending.
-fn intervene(connection: OwnedFd) -> io::Result<(Notifications, Vec<u8>)> {
+fn intervene(connection: OwnedFd) -> io::Result<(Connection, Vec<u8>)> {
     let flags = rustix::fs::fcntl_getfl(&connection)?;
     rustix::fs::fcntl_setfl(&connection, flags | OFlags::NONBLOCK)?;
-    Ok((Notifications::new(connection), vec![0; BUFFER_BYTES]))
+    Ok((Connection::new(connection), vec![0; REQUEST_BYTES]))
 }
 
 /// Waits for the end of any of some processes and pipes. `false` when the time is over.
@@ -183,29 +179,18 @@ fn wait_for<const N: usize>(
 }
 
 /// Answers all that the kernel asks for now with an error.
-fn refuse_all(kernel: &Notifications, buffer: &mut [u8]) -> Result<(), Errno> {
+fn refuse_all(kernel: &Connection, buffer: &mut [u8]) -> Result<(), Errno> {
     loop {
-        let request = match rustix::io::read(kernel, &mut *buffer) {
-            Ok(count) => &buffer[..count],
-            Err(Errno::AGAIN) => return Ok(()),
-            // NOENT: it was taken back meanwhile.
-            Err(Errno::INTR | Errno::NOENT) => continue,
-            Err(errno) => return Err(errno),
-        };
-        // `fuse_in_header`: length, opcode, number of the request.
-        let Some(unique) = request.get(8..16).and_then(|unique| unique.try_into().ok()) else {
-            // No connection to FUSE at all.
-            return Err(Errno::INVAL);
-        };
-        match u64::from_ne_bytes(unique) {
-            // The answer would be a notification.
-            0 => {}
-            unique => {
-                let answer: [u8; HEADER_BYTES] =
-                    out_header(-Errno::CONNABORTED.raw_os_error(), unique, 0)?;
-                // Those that want no answer are unknown to the kernel already.
-                let _ = rustix::io::write(kernel, &answer);
+        match kernel.receive(buffer) {
+            // Of what is gone already the kernel knows nothing.
+            Ok(request) if request.is_question() => {
+                let _ = kernel.refuse(request.unique, Errno::CONNABORTED);
             }
+            Ok(_) => {}
+            Err(Errno::AGAIN) => return Ok(()),
+            // No connection to FUSE at all.
+            Err(Errno::PROTO) => return Err(Errno::INVAL),
+            Err(errno) => return Err(errno),
         }
     }
 }
@@ -239,7 +224,7 @@ mod tests {
         let guard = std::thread::spawn(move || {
             stand_guard(of_an_ended_thread(), connection.into(), closed)
         });
-        let mut resend = [0; HEADER_BYTES];
+        let mut resend = [0; 16];
         kernel.read_exact(&mut resend).unwrap();
         assert_eq!(resend[4..8], 7_i32.to_ne_bytes());
         drop(until);

@@ -24,14 +24,15 @@ mod listing;
 mod lists;
 mod mount;
 mod nodes;
-mod notify;
 mod options;
 mod prefetch;
 mod prune;
 mod reads;
+mod session;
 mod source;
 mod sys;
 mod tree;
+mod wire;
 mod xattrs;
 
 pub use attach::Unmounted;

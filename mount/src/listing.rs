@@ -4,67 +4,63 @@
 //! A reader pages through by positions. `.` and `..` come first; an entry's position is that in the
 //! list, or in a changing directory one that stays while the name stays.
 
-use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt;
-use std::time::{Duration, SystemTime};
-
-use fuser::{FileAttr, FileType, Generation, INodeNo, ReplyDirectory, ReplyDirectoryPlus};
-
-use crate::attributes::file_type;
-use crate::nodes::{Acquired, Nodes, Place};
-use crate::source::{Entry, TreeSource};
+use crate::attributes::{directory_alone, kind_alone};
+use crate::nodes::Place;
+use crate::source::TreeSource;
 use crate::tree::{Listed, Tree};
+use crate::wire::{EntryList, NameList};
 
 /// Positions of `.` and `..`; entries follow.
 const DOT: u64 = 1;
 const DOT_DOT: u64 = 2;
 
-/// Fills a READDIR reply from `offset` until it is full.
-pub(crate) fn fill<S: TreeSource>(
+/// Fills the answer to a READDIR from `offset` until it is full.
+pub(crate) fn fill_names<S: TreeSource>(
     tree: &Tree<S>,
     id: u64,
     offset: u64,
     listed: &Listed<S>,
-    reply: &mut ReplyDirectory,
+    names: &mut NameList,
 ) {
     for (position, name, number) in listed.dots_after(offset) {
-        if reply.add(INodeNo(number), position, FileType::Directory, name) {
+        if names.add(name, position, &directory_alone(number)).is_err() {
             return;
         }
     }
+    let nodes = tree.nodes.lock();
     for (index, position) in listed.positions_after(offset) {
-        let Entry { name, node } = &listed.list.entries[index];
-        let number = tree.nodes.lock().peek_number(id, name, node);
-        if reply.add(INodeNo(number), position, file_type(&node.kind), OsStr::from_bytes(name)) {
+        let entry = &listed.list.entries[index];
+        let number = nodes.peek_number(id, &entry.name, &entry.node);
+        let attr = kind_alone(&entry.node.kind, number);
+        if names.add(&entry.name, position, &attr).is_err() {
             return;
         }
     }
 }
 
-/// Fills a READDIRPLUS reply from `offset`: names entries until it is full. Returns whether that was the
-/// last of them, so that the kernel knows all.
-pub(crate) fn fill_plus<S: TreeSource>(
+/// Fills the answer to a READDIRPLUS from `offset`: names entries to the kernel until it is full. Returns whether that was
+/// the last of them, so that the kernel knows all.
+pub(crate) fn fill_entries<S: TreeSource>(
     tree: &Tree<S>,
     id: u64,
     offset: u64,
     listed: &Listed<S>,
-    reply: &mut ReplyDirectoryPlus,
+    entries: &mut EntryList,
 ) -> bool {
-    let changing = listed.cookies.is_some();
-    // The kernel neither counts nor uses what is said of `.` and `..`, but it shows the numbers.
+    let in_changing = listed.cookies.is_some();
     for (position, name, number) in listed.dots_after(offset) {
-        let attr = dot_attr(number);
-        if reply.add(INodeNo(number), position, name, &Duration::ZERO, &attr, Generation(0)) {
+        if entries.add_name(name, position, &directory_alone(number)).is_err() {
             return false;
         }
     }
-    let mut nodes = None;
+    let mut nodes = tree.nodes.lock();
     for (index, position) in listed.positions_after(offset) {
         let entry = &listed.list.entries[index];
         let place = Place { parent: id, index: index as u32 };
-        let nodes = nodes.get_or_insert_with(|| tree.nodes.lock());
         let Some(acquired) = nodes.acquire(place, &entry.name, &entry.node) else { return false };
-        if add_plus(tree, reply, nodes, acquired, entry, position, changing) {
+        let version = nodes.changing_list(acquired.id).map_or(0, |list| list.version());
+        let named = tree.describe(acquired, &entry.node, in_changing, version);
+        if entries.add(&entry.name, position, &named).is_err() {
             nodes.forget(acquired.id, 1);
             return false;
         }
@@ -72,34 +68,11 @@ pub(crate) fn fill_plus<S: TreeSource>(
     true
 }
 
-fn add_plus<S: TreeSource>(
-    tree: &Tree<S>,
-    reply: &mut ReplyDirectoryPlus,
-    nodes: &mut Nodes<S>,
-    acquired: Acquired,
-    entry: &Entry<S>,
-    position: u64,
-    changing: bool,
-) -> bool {
-    let version = nodes.changing_list(acquired.id).map_or(0, |list| list.version());
-    let found = tree.describe(acquired, &entry.node, changing, version);
-    // One time for both: the name of a later place of a directory is asked for again, and then
-    // holds for ever.
-    let ttl = found.entry_ttl.min(found.attr_ttl);
-    reply.add(
-        INodeNo(acquired.id),
-        position,
-        OsStr::from_bytes(&entry.name),
-        &ttl,
-        &found.attr,
-        Generation(acquired.generation),
-    )
-}
-
 impl<S: TreeSource> Listed<S> {
     /// `.` and `..` after `offset`: (position, name, inode number).
-    fn dots_after(&self, offset: u64) -> impl Iterator<Item = (u64, &'static str, u64)> {
-        let dots = [(DOT, ".", self.number), (DOT_DOT, "..", self.parent_number)];
+    fn dots_after(&self, offset: u64) -> impl Iterator<Item = (u64, &'static [u8], u64)> {
+        let dots: [(_, &[u8], _); 2] =
+            [(DOT, b".", self.number), (DOT_DOT, b"..", self.parent_number)];
         dots.into_iter().filter(move |(position, ..)| offset < *position)
     }
 
@@ -119,26 +92,5 @@ impl<S: TreeSource> Listed<S> {
                 Box::new(after.into_iter())
             }
         }
-    }
-}
-
-/// Attributes for `.` and `..`: only the number and the kind are looked at.
-fn dot_attr(number: u64) -> FileAttr {
-    FileAttr {
-        ino: INodeNo(number),
-        size: 0,
-        blocks: 0,
-        atime: SystemTime::UNIX_EPOCH,
-        mtime: SystemTime::UNIX_EPOCH,
-        ctime: SystemTime::UNIX_EPOCH,
-        crtime: SystemTime::UNIX_EPOCH,
-        kind: FileType::Directory,
-        perm: 0,
-        nlink: 1,
-        uid: 0,
-        gid: 0,
-        rdev: 0,
-        blksize: 0,
-        flags: 0,
     }
 }

@@ -13,30 +13,28 @@ use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use fuser::{BackgroundSession, Config, INodeNo, Notifier, Session, SessionACL};
-
 use crate::attach::{Unmounted, attach, detach};
 use crate::company::Company;
 use crate::counters::{Counters, Counts};
 use crate::error::MountError;
 use crate::filesystem::TreeFilesystem;
 use crate::guard::Guard;
-use crate::notify::Notifications;
 use crate::options::MountOptions;
 use crate::prefetch::{self, PushQueue};
 use crate::prune::{self, Pruner};
 use crate::reads::Reads;
+use crate::session::Session;
 use crate::source::{Kind, Stability, TreeSource};
 use crate::sys::{self, FS_TYPE, MountPoint, MountedAt};
 use crate::tree::Tree;
+use crate::wire::{Connection, shake_hands};
 
 /// A live mount. Dropping it unmounts, lazily when somebody uses it.
 pub struct Mount {
-    session: Option<BackgroundSession>,
+    session: Option<Session>,
     unmounter: Unmounter,
     served: Arc<dyn Served>,
-    notifier: Notifier,
-    notifications: Arc<Notifications>,
+    connection: Arc<Connection>,
     guard: Option<Guard>,
 }
 
@@ -63,7 +61,7 @@ impl Mount {
                 }
             }
         };
-        let connection = attach(&path, &options)?;
+        let connection = Arc::new(Connection::new(attach(&path, &options)?));
         let mounted = sys::mounted_at(&path)?
             .filter(|mounted| mounted.fs_type == FS_TYPE)
             .ok_or_else(|| MountError::NotMounted { path: path.clone() })?;
@@ -80,24 +78,15 @@ impl Mount {
         let failed = |error| MountError::io("serve", &path, error);
         let reads = Reads::new(tree.clone(), pushes).map_err(failed)?;
         let opener = reads.opener();
-        let filesystem = TreeFilesystem::new(tree.clone(), reads, pruner, company, ended);
-        let mut config = Config::default();
-        config.n_threads = Some(threads);
-        config.clone_fd = threads > 1;
-        // Who may come in is decided by the kernel (allow_other); fuser need not look again.
-        let notifications = connection.try_clone().map(Notifications::new).map_err(failed)?;
-        let notifications = Arc::new(notifications);
-        let session =
-            Session::from_fd(filesystem, connection, SessionACL::All, config).map_err(failed)?;
-        let notifier = session.notifier();
+        let kernel = shake_hands(&connection).map_err(|errno| failed(errno.into()))?;
+        let filesystem = TreeFilesystem::new(tree.clone(), reads, pruner, company, kernel, ended);
         if tree.options.push_siblings {
-            prefetch::spawn(&tree, queue, notifications.clone(), opener).map_err(failed)?;
+            prefetch::spawn(&tree, queue, connection.clone(), opener).map_err(failed)?;
         }
-        prune::spawn(&tree, wakes, notifications.clone()).map_err(failed)?;
-        let session = session.spawn().map_err(failed)?;
+        prune::spawn(&tree, wakes, connection.clone()).map_err(failed)?;
+        let session = Session::start(&connection, filesystem, threads).map_err(failed)?;
         guard.disarm();
-        let session = Some(session);
-        Ok(Self { session, unmounter, served: tree, notifier, notifications, guard: None })
+        Ok(Self { session: Some(session), unmounter, served: tree, connection, guard: None })
     }
 
     /// Where it is mounted, without links.
@@ -134,7 +123,7 @@ impl Mount {
     /// The guard cannot be started. Of the kind `Unsupported`: the kernel is older than Linux 6.9.
     pub fn start_guard(&mut self, command: Command) -> Result<(), MountError> {
         let directory = &self.unmounter.mounted.directory;
-        let connection = self.notifications.as_fd().try_clone_to_owned();
+        let connection = self.connection.as_fd().try_clone_to_owned();
         let connection = connection.map_err(|e| MountError::io("guard", directory, e))?;
         self.guard = Some(Guard::start(command, directory, connection)?);
         Ok(())
@@ -146,7 +135,7 @@ impl Mount {
     /// The connection to the kernel broke.
     pub fn wait(mut self) -> Result<(), MountError> {
         let Some(session) = self.session.take() else { return Ok(()) };
-        let ended = session.join().map_err(|e| MountError::io("serve", self.directory(), e));
+        let ended = session.wait().map_err(|e| MountError::io("serve", self.directory(), e));
         tracing::debug!(counts = ?self.counts(), "the mount has ended");
         ended
     }
@@ -156,7 +145,7 @@ impl Mount {
     pub fn refresh(&self) {
         for id in self.served.changing_directories() {
             // A directory the kernel forgot meanwhile needs no refresh.
-            if let Err(error) = self.notifier.inval_inode(INodeNo(id), 0, 0) {
+            if let Err(error) = self.connection.invalidate(id) {
                 tracing::debug!(id, %error, "the kernel did not refresh a directory");
             }
         }

@@ -12,9 +12,9 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use parking_lot::Mutex;
 use rustix::io::Errno;
 
-use crate::notify::Notifications;
 use crate::source::TreeSource;
 use crate::tree::Tree;
+use crate::wire::Connection;
 
 /// Nodes in one message.
 const BATCH: usize = 1024;
@@ -48,7 +48,7 @@ impl Pruner {
 pub(crate) fn spawn<S: TreeSource>(
     tree: &Arc<Tree<S>>,
     wakes: Wakes,
-    notifications: Arc<Notifications>,
+    connection: Arc<Connection>,
 ) -> std::io::Result<()> {
     let tree = tree.clone();
     let run = move || {
@@ -62,7 +62,7 @@ pub(crate) fn spawn<S: TreeSource>(
                     break;
                 }
                 excess -= ids.len().min(excess);
-                match notifications.prune(&ids) {
+                match connection.prune(&ids) {
                     Ok(()) => tree.counters.pruned.add(ids.len() as u64),
                     Err(Errno::INVAL | Errno::NOSYS) => {
                         tracing::debug!("the kernel cannot be asked to forget");

@@ -9,7 +9,6 @@ use std::cell::RefCell;
 use std::io;
 use std::sync::{Arc, mpsc};
 
-use fuser::ReplyData;
 use parking_lot::Mutex;
 
 use crate::contained::{Opened, ends_early};
@@ -19,13 +18,14 @@ use crate::nodes::{Order, Push};
 use crate::prefetch::{PushQueue, Walkers};
 use crate::source::{Kind, Node, TreeSource};
 use crate::tree::Tree;
+use crate::wire::Reply;
 
 /// A READ to answer.
 pub(crate) struct Read {
     pub(crate) id: u64,
     pub(crate) offset: u64,
     pub(crate) size: usize,
-    pub(crate) reply: ReplyData,
+    pub(crate) reply: Reply,
 }
 
 /// Answers READs.
@@ -176,7 +176,7 @@ impl<S: TreeSource> Files<S> {
         let rest = file_bytes.saturating_sub(read.offset);
         read.size = read.size.min(usize::try_from(rest).unwrap_or(read.size));
         if read.size == 0 {
-            read.reply.data(&[]);
+            read.reply.bytes(&[]);
         } else if let Some(content) = self.contents.cached(&key) {
             self.reply_when_ready(content, read);
         } else if file_bytes <= INLINE_OPEN_BYTES {
@@ -234,7 +234,7 @@ impl<S: TreeSource> Files<S> {
             let start = usize::try_from(read.offset).unwrap_or(usize::MAX);
             let end = start.saturating_add(read.size);
             return match bytes.get(start..end) {
-                Some(bytes) => read.reply.data(bytes),
+                Some(bytes) => read.reply.bytes(bytes),
                 None => {
                     let error = ends_early(bytes.len() as u64);
                     read.reply.error(self.tree.failed("read", read.id, &error));
@@ -250,7 +250,7 @@ impl<S: TreeSource> Files<S> {
             }
             let buffer = &mut buffer[..read.size];
             match content.read_exactly(buffer, read.offset) {
-                Ok(()) => read.reply.data(buffer),
+                Ok(()) => read.reply.bytes(buffer),
                 Err(error) => {
                     if let Ok((key, _)) = self.tree.file(read.id) {
                         self.contents.forget(&key);

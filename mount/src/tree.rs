@@ -1,23 +1,24 @@
 //! The mounted tree: a source, the nodes the kernel knows of it, and the caches in between.
 //!
-//! Everything here answers in terms of nodes and errors; [`filesystem`](crate::filesystem) puts the
-//! answers into FUSE replies. Locks are held for table operations only, never while the source works.
+//! Everything here answers in terms of nodes and errors; [`filesystem`](crate::filesystem) makes answers of
+//! them. Locks are held for table operations only, never while the source works.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use fuser::{Errno, FileAttr};
 use parking_lot::Mutex;
+use rustix::io::Errno;
 
-use crate::attributes::file_attr;
+use crate::attributes::attributes;
 use crate::contained::{Contained, Opened};
 use crate::counters::Counters;
 use crate::lists::{List, ListCache, ListKey};
 use crate::nodes::{Acquired, Nodes, Place, ROOT};
 use crate::options::MountOptions;
 use crate::source::{Kind, Node, Stability, TreeSource};
+use crate::wire::{Attr, Entry};
 use crate::xattrs::Labels;
 
 /// Longer than any machine runs, and safe in the kernel's arithmetic.
@@ -31,16 +32,6 @@ pub(crate) struct Tree<S: TreeSource> {
     pub(crate) counters: Arc<Counters>,
     lists: Mutex<ListCache<S>>,
     pub(crate) labels: Labels,
-}
-
-/// A name was found: what to tell the kernel.
-pub(crate) struct Found {
-    pub(crate) acquired: Acquired,
-    pub(crate) attr: FileAttr,
-    /// How long the name stays what it is.
-    pub(crate) entry_ttl: Duration,
-    /// How long the attributes stay what they are.
-    pub(crate) attr_ttl: Duration,
 }
 
 /// An open directory: its list, and how far it can be trusted.
@@ -69,8 +60,8 @@ impl<S: TreeSource> Tree<S> {
     /// The key of a directory node.
     fn directory(&self, id: u64) -> Result<(S::Directory, ListKey), Errno> {
         let nodes = self.nodes.lock();
-        let node = nodes.get(id).ok_or(Errno::ESTALE)?;
-        let Kind::Directory(key) = &node.kind else { return Err(Errno::ENOTDIR) };
+        let node = nodes.get(id).ok_or(Errno::STALE)?;
+        let Kind::Directory(key) = &node.kind else { return Err(Errno::NOTDIR) };
         Ok((key.clone(), node.state.map_or(ListKey::Node(id), ListKey::State)))
     }
 
@@ -79,16 +70,16 @@ impl<S: TreeSource> Tree<S> {
     }
 
     /// Finds `name` in a directory and names it to the kernel.
-    pub(crate) fn lookup(&self, parent: u64, name: &[u8]) -> Result<Found, Errno> {
+    pub(crate) fn lookup(&self, parent: u64, name: &[u8]) -> Result<Entry, Errno> {
         let (key, list_key) = self.directory(parent)?;
         if self.is_changing(&key) {
             let found = self.source.find(&key, name);
             let node = found.map_err(|e| self.failed("find a name in", parent, &e))?;
-            let node = node.ok_or(Errno::ENOENT)?;
+            let node = node.ok_or(Errno::NOENT)?;
             return self.name(Place { parent, index: 0 }, name, &node, true);
         }
         let list = self.list(parent, &key, list_key)?;
-        let index = list.find(name).ok_or(Errno::ENOENT)?;
+        let index = list.find(name).ok_or(Errno::NOENT)?;
         let place = Place { parent, index: index as u32 };
         self.name(place, name, &list.entries[index].node, false)
     }
@@ -99,32 +90,29 @@ impl<S: TreeSource> Tree<S> {
         name: &[u8],
         node: &Node<S>,
         in_changing: bool,
-    ) -> Result<Found, Errno> {
+    ) -> Result<Entry, Errno> {
         let mut nodes = self.nodes.lock();
-        let acquired = nodes.acquire(place, name, node).ok_or(Errno::ESTALE)?;
+        let acquired = nodes.acquire(place, name, node).ok_or(Errno::STALE)?;
         let version = nodes.changing_list(acquired.id).map_or(0, |list| list.version());
         drop(nodes);
         Ok(self.describe(acquired, node, in_changing, version))
     }
 
-    /// Attributes and lifetimes of a node that was just named.
+    /// What the kernel is told of a node that was just named.
     pub(crate) fn describe(
         &self,
         acquired: Acquired,
         node: &Node<S>,
         in_changing: bool,
         version: u32,
-    ) -> Found {
-        // fuser names a node by the inode number in its attributes. A later place of a directory has
-        // another number than id, so the kernel must ask for its attributes before it shows them.
-        let mut attr = file_attr(node, acquired.id, self.options.owner);
-        let mut attr_ttl = if acquired.id == acquired.number { FOREVER } else { Duration::ZERO };
+    ) -> Entry {
+        let mut attr = attributes(node, acquired.number, self.options.owner);
+        let mut attr_ttl = FOREVER;
         if let Kind::Directory(key) = &node.kind
             && self.is_changing(key)
         {
-            // Its mtime shows the version of its list, which GETATTR finds out.
-            attr.mtime += Duration::from_nanos(version.into());
-            attr.ctime = attr.mtime;
+            // GETATTR finds out the version of its list.
+            attr.add_version(version);
             attr_ttl = Duration::ZERO;
         }
         let entry_ttl = match &node.kind {
@@ -136,19 +124,19 @@ impl<S: TreeSource> Tree<S> {
         if in_changing && !matches!(node.kind, Kind::Directory(_)) {
             attr_ttl = entry_ttl;
         }
-        Found { acquired, attr, entry_ttl, attr_ttl }
+        Entry::new(acquired.id, acquired.generation, entry_ttl, attr_ttl, attr)
     }
 
     /// Attributes of a node, and how long they hold.
-    pub(crate) fn getattr(&self, id: u64) -> Result<(FileAttr, Duration), Errno> {
+    pub(crate) fn getattr(&self, id: u64) -> Result<(Attr, Duration), Errno> {
         let changing = {
             let nodes = self.nodes.lock();
-            let node = nodes.get(id).ok_or(Errno::ESTALE)?;
+            let node = nodes.get(id).ok_or(Errno::STALE)?;
             match &node.kind {
                 Kind::Directory(key) if self.is_changing(key) => key.clone(),
                 _ => {
-                    let number = nodes.number(id).ok_or(Errno::ESTALE)?;
-                    return Ok((file_attr(node, number, self.options.owner), FOREVER));
+                    let number = nodes.number(id).ok_or(Errno::STALE)?;
+                    return Ok((attributes(node, number, self.options.owner), FOREVER));
                 }
             }
         };
@@ -157,11 +145,10 @@ impl<S: TreeSource> Tree<S> {
         let fingerprint = fingerprint(&list);
         let mut nodes = self.nodes.lock();
         let version = nodes.changing_list(id).map_or(0, |list| list.observe(fingerprint));
-        let number = nodes.number(id).ok_or(Errno::ESTALE)?;
-        let mut attr = file_attr(&node, number, self.options.owner);
+        let number = nodes.number(id).ok_or(Errno::STALE)?;
+        let mut attr = attributes(&node, number, self.options.owner);
         nodes.refresh(id, node);
-        attr.mtime += Duration::from_nanos(version.into());
-        attr.ctime = attr.mtime;
+        attr.add_version(version);
         Ok((attr, self.options.changing_ttl))
     }
 
@@ -172,12 +159,12 @@ impl<S: TreeSource> Tree<S> {
         }
         let (parent, name) = {
             let nodes = self.nodes.lock();
-            let place = nodes.place(id).ok_or(Errno::ESTALE)?;
-            (place.parent, Box::<[u8]>::from(nodes.name(id).ok_or(Errno::ESTALE)?))
+            let place = nodes.place(id).ok_or(Errno::STALE)?;
+            (place.parent, Box::<[u8]>::from(nodes.name(id).ok_or(Errno::STALE)?))
         };
         let (key, _) = self.directory(parent)?;
         let found = self.source.find(&key, &name);
-        found.map_err(|e| self.failed("look at", id, &e))?.ok_or(Errno::ENOENT)
+        found.map_err(|e| self.failed("look at", id, &e))?.ok_or(Errno::NOENT)
     }
 
     /// The list of a directory for a reader that starts at `offset`.
@@ -195,7 +182,7 @@ impl<S: TreeSource> Tree<S> {
             None => self.list(id, &key, list_key)?,
         };
         let mut nodes = self.nodes.lock();
-        let number = nodes.number(id).ok_or(Errno::ESTALE)?;
+        let number = nodes.number(id).ok_or(Errno::STALE)?;
         let parent = nodes.place(id).map_or(ROOT, |place| place.parent);
         let parent_number = nodes.number(parent).unwrap_or(number);
         let cookies = match nodes.changing_list(id) {
@@ -237,10 +224,10 @@ impl<S: TreeSource> Tree<S> {
     /// The contents of a file node: their key and length.
     pub(crate) fn file(&self, id: u64) -> Result<(S::Content, u64), Errno> {
         let nodes = self.nodes.lock();
-        match nodes.get(id).ok_or(Errno::ESTALE)?.kind {
+        match nodes.get(id).ok_or(Errno::STALE)?.kind {
             Kind::File { ref content, size } => Ok((content.clone(), size)),
-            Kind::Directory(_) => Err(Errno::EISDIR),
-            _ => Err(Errno::EINVAL),
+            Kind::Directory(_) => Err(Errno::ISDIR),
+            _ => Err(Errno::INVAL),
         }
     }
 
@@ -255,10 +242,10 @@ impl<S: TreeSource> Tree<S> {
         let path = self.path(id);
         if error.kind() == io::ErrorKind::NotFound && self.is_removed(id) {
             tracing::info!(path = %path.escape_ascii(), %error, "was removed");
-            return Errno::ENOENT;
+            return Errno::NOENT;
         }
         tracing::error!(path = %path.escape_ascii(), %error, "cannot {operation}");
-        Errno::EIO
+        Errno::IO
     }
 
     /// Whether a changing directory above the node no longer has what leads to it.

@@ -2,11 +2,12 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use fuser::{Errno, ReplyXattr};
+use rustix::io::Errno;
 
 use crate::lists::List;
 use crate::source::{Kind, Node, TreeSource};
 use crate::tree::Tree;
+use crate::wire::Reply;
 
 /// Shows the SHA-256 of a file. It belongs to the mount, not to what was captured.
 const SHA256: &[u8] = b"user.nono.sha256";
@@ -37,21 +38,21 @@ impl<S: TreeSource> Tree<S> {
     /// The value of an xattr.
     pub(crate) fn xattr(&self, id: u64, name: &[u8]) -> Result<Vec<u8>, Errno> {
         if name == SHA256 {
-            let (content, _) = self.file(id).map_err(|_| Errno::ENODATA)?;
+            let (content, _) = self.file(id).map_err(|_| Errno::NODATA)?;
             return Ok(self.source.sha256_hex(&content).into_bytes());
         }
         let nodes = self.nodes.lock();
-        match captured(nodes.get(id).ok_or(Errno::ESTALE)?, name) {
+        match captured(nodes.get(id).ok_or(Errno::STALE)?, name) {
             Some(value) => Ok(value.to_vec()),
-            None if name == SELINUX && !self.labels.were_seen() => Err(Errno::EOPNOTSUPP),
-            None => Err(Errno::ENODATA),
+            None if name == SELINUX && !self.labels.were_seen() => Err(Errno::OPNOTSUPP),
+            None => Err(Errno::NODATA),
         }
     }
 
     /// Names, each followed by NUL.
     pub(crate) fn xattr_names(&self, id: u64) -> Result<Vec<u8>, Errno> {
         let nodes = self.nodes.lock();
-        let node = nodes.get(id).ok_or(Errno::ESTALE)?;
+        let node = nodes.get(id).ok_or(Errno::STALE)?;
         let mut names = Vec::new();
         for (name, _) in node.xattrs.as_deref().unwrap_or_default() {
             if **name != *SHA256 {
@@ -73,11 +74,11 @@ fn captured<'a, S: TreeSource>(node: &'a Node<S>, name: &[u8]) -> Option<&'a [u8
 }
 
 /// Replies with a value, its size, or ERANGE.
-pub(crate) fn reply(reply: ReplyXattr, size: u32, value: Result<Vec<u8>, Errno>) {
+pub(crate) fn reply(reply: Reply, size: u32, value: Result<Vec<u8>, Errno>) {
     match value {
         Err(errno) => reply.error(errno),
-        Ok(value) if size == 0 => reply.size(u32::try_from(value.len()).unwrap_or(u32::MAX)),
-        Ok(value) if value.len() > size as usize => reply.error(Errno::ERANGE),
-        Ok(value) => reply.data(&value),
+        Ok(value) if size == 0 => reply.xattr_size(u32::try_from(value.len()).unwrap_or(u32::MAX)),
+        Ok(value) if value.len() > size as usize => reply.error(Errno::RANGE),
+        Ok(value) => reply.bytes(&value),
     }
 }

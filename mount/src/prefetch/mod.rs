@@ -32,9 +32,9 @@ use self::queue::Job;
 pub(crate) use self::queue::{Jobs, PushQueue};
 pub(crate) use self::walkers::Walkers;
 use crate::nodes::{Order, Push, Stretch, probable_number};
-use crate::notify::Notifications;
 use crate::source::{Entry, Kind, TreeSource};
 use crate::tree::Tree;
+use crate::wire::Connection;
 
 /// Files between a reader and what is pushed next.
 const LEAD: usize = 3;
@@ -46,14 +46,14 @@ const MOST_OPENED_BYTES: u64 = 64 * 1024 * 1024;
 pub(crate) fn spawn<S: TreeSource>(
     tree: &Arc<Tree<S>>,
     jobs: Jobs,
-    notifications: Arc<Notifications>,
+    connection: Arc<Connection>,
     open: impl Fn(u64, &S::Content, u64) + Send + 'static,
 ) -> std::io::Result<()> {
     let tree = tree.clone();
     let run = move || {
         let buffer = Vec::new();
-        let notifications = &*notifications;
-        let mut pusher = Pusher { tree: &tree, notifications, open: &open, buffer };
+        let connection = &*connection;
+        let mut pusher = Pusher { tree: &tree, connection, open: &open, buffer };
         while let Some(job) = jobs.next() {
             pusher.push(&job);
             jobs.finish(&job);
@@ -65,7 +65,7 @@ pub(crate) fn spawn<S: TreeSource>(
 
 struct Pusher<'a, S: TreeSource> {
     tree: &'a Tree<S>,
-    notifications: &'a Notifications,
+    connection: &'a Connection,
     open: &'a dyn Fn(u64, &S::Content, u64),
     buffer: Vec<u8>,
 }
@@ -144,7 +144,7 @@ impl<S: TreeSource> Pusher<'_, S> {
 
     fn store(&self, job: &Job, id: u64, bytes: &[u8]) -> Pushed {
         loop {
-            match self.notifications.store(id, bytes) {
+            match self.connection.store(id, bytes) {
                 Ok(()) => break,
                 Err(Errno::NOENT)
                     if job.age() < self.tree.options.push_patience && job.reached().is_some() =>
