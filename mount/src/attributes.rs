@@ -74,6 +74,10 @@ pub(crate) fn directory_alone(number: u64) -> Attr {
 }
 
 impl Attr {
+    pub(crate) fn is_directory(&self) -> bool {
+        FileType::from_raw_mode(self.mode) == FileType::Directory
+    }
+
     /// The times of a changing directory show how often its list has changed.
     pub(crate) fn add_version(&mut self, version: u32) {
         const SECOND_NS: u64 = 1_000_000_000;

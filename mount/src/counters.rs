@@ -77,6 +77,8 @@ counters! {
     forgotten,
     /// Nodes the kernel was asked to forget.
     pruned,
+    /// Lists without nodes of files that the kernel was told to forget.
+    recalled,
     /// Calls of [`TreeSource::list`](crate::TreeSource::list).
     listed,
     /// Calls of [`TreeSource::open`](crate::TreeSource::open).

@@ -4,20 +4,23 @@
 //! - OPEN and OPENDIR are answered "not implemented" once. From then on the kernel opens without a
 //!   message and keeps its pages and lists for ever.
 //! - Names and attributes below immutable directories hold for ever.
-//! - READDIRPLUS names all entries of a directory with their attributes.
+//! - READDIRPLUS names all entries of a directory with their attributes, for [who wants them](crate::listers).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use parking_lot::Mutex;
 use rustix::io::Errno;
 
 use crate::company::{Company, Message, Turn};
 use crate::counters::Counter;
-use crate::listing;
+use crate::listers::Listers;
+use crate::listing::{self, Files};
 use crate::prune::Pruner;
 use crate::reads::{Read, Reads};
+use crate::recall::Recalls;
 use crate::source::{Kind, TreeSource};
-use crate::tree::Tree;
+use crate::tree::{Listed, Tree};
 use crate::wire::{Connection, EntryList, Kernel, NameList, Operation, Reply, Request, Space};
 use crate::xattrs;
 
@@ -28,6 +31,8 @@ const LONG_READ_BYTES: u32 = 128 * 1024;
 pub(crate) struct TreeFilesystem<S: TreeSource> {
     tree: Arc<Tree<S>>,
     reads: Reads<S>,
+    listers: Mutex<Listers>,
+    recalls: Recalls,
     pruner: Pruner,
     company: Arc<Company>,
     kernel: Kernel,
@@ -39,12 +44,14 @@ impl<S: TreeSource> TreeFilesystem<S> {
     pub(crate) fn new(
         tree: Arc<Tree<S>>,
         reads: Reads<S>,
+        recalls: Recalls,
         pruner: Pruner,
         company: Arc<Company>,
         kernel: Kernel,
         ended: Arc<AtomicBool>,
     ) -> Self {
-        Self { tree, reads, pruner, company, kernel, ended }
+        let listers = Mutex::default();
+        Self { tree, reads, listers, recalls, pruner, company, kernel, ended }
     }
 
     /// Answers a request, now or soon.
@@ -63,7 +70,7 @@ impl<S: TreeSource> TreeFilesystem<S> {
                 }
             }
             (_, None) => {}
-            (Operation::Lookup { name }, Some(reply)) => self.lookup(id, name, reply),
+            (Operation::Lookup { name }, Some(reply)) => self.lookup(request.pid, id, name, reply),
             (Operation::GetAttr, Some(reply)) => self.getattr(id, reply),
             (Operation::ReadLink, Some(reply)) => self.readlink(id, reply),
             (Operation::Open, Some(reply)) => {
@@ -139,11 +146,16 @@ impl<S: TreeSource> TreeFilesystem<S> {
         }
     }
 
-    fn lookup(&self, parent: u64, name: &[u8], reply: Reply) {
+    fn lookup(&self, process: u32, parent: u64, name: &[u8], reply: Reply) {
         self.tree.counters.lookup.one();
         self.bound_nodes();
         match self.tree.lookup(parent, name) {
-            Ok(entry) => reply.entry(&entry),
+            Ok(entry) => {
+                if !entry.attr.is_directory() {
+                    self.note_look(process, parent);
+                }
+                reply.entry(&entry);
+            }
             Err(errno) => reply.error(errno),
         }
     }
@@ -193,8 +205,10 @@ impl<S: TreeSource> TreeFilesystem<S> {
         match self.tree.open_list(id, offset) {
             Ok(listed) => {
                 let mut entries = EntryList::new(size);
-                let is_end = listing::fill_entries(&self.tree, id, offset, &listed, &mut entries);
-                if is_end && listed.cookies.is_none() {
+                let files = self.wanted_of_files(process, id, offset, &listed);
+                let is_end =
+                    listing::fill_entries(&self.tree, id, offset, &listed, files, &mut entries);
+                if is_end && listed.cookies.is_none() && files == Files::Nodes {
                     // Before the answer: the first file is opened while the kernel makes inodes of these.
                     self.reads.listed(process, id, &listed.list);
                 }
@@ -202,6 +216,34 @@ impl<S: TreeSource> TreeFilesystem<S> {
             }
             Err(errno) => reply.error(errno),
         }
+    }
+
+    /// A process asked for a file, perhaps because the list had nothing but its name.
+    fn note_look(&self, process: u32, directory: u64) {
+        let lister = self.tree.nodes.lock().names_for(directory);
+        if lister != 0
+            && let Some(recall) = self.listers.lock().looked(process, lister)
+        {
+            self.recalls.recall(recall);
+        }
+    }
+
+    /// What a process needs to know of files in a list.
+    fn wanted_of_files(&self, process: u32, id: u64, offset: u64, listed: &Listed<S>) -> Files {
+        if listed.cookies.is_some() || !self.tree.options.lean_lists {
+            return Files::Nodes;
+        }
+        let names_are_enough = if offset == 0 {
+            let files = listed.files();
+            let mut nodes = self.tree.nodes.lock();
+            let is_below = |above| nodes.is_below(id, above);
+            let is_enough = self.listers.lock().begins(process, id, files, is_below);
+            nodes.note_names_for(id, if is_enough { process } else { 0 });
+            is_enough
+        } else {
+            process != 0 && self.tree.nodes.lock().names_for(id) == process
+        };
+        if names_are_enough { Files::Names } else { Files::Nodes }
     }
 
     fn statfs(&self, reply: Reply) {
@@ -227,6 +269,7 @@ impl<S: TreeSource> Drop for TreeFilesystem<S> {
     fn drop(&mut self) {
         self.ended.store(true, Ordering::Release);
         self.reads.close();
+        self.recalls.close();
         self.pruner.close();
     }
 }

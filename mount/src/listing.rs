@@ -6,7 +6,7 @@
 
 use crate::attributes::{directory_alone, kind_alone};
 use crate::nodes::Place;
-use crate::source::TreeSource;
+use crate::source::{Kind, Node, TreeSource};
 use crate::tree::{Listed, Tree};
 use crate::wire::{EntryList, NameList};
 
@@ -38,13 +38,22 @@ pub(crate) fn fill_names<S: TreeSource>(
     }
 }
 
-/// Fills the answer to a READDIRPLUS from `offset`: names entries to the kernel until it is full. Returns whether that was
-/// the last of them, so that the kernel knows all.
+/// What a list tells the kernel of files.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Files {
+    /// Their nodes: it need not ask when somebody looks at them.
+    Nodes,
+    /// Their names, numbers and kinds.
+    Names,
+}
+
+/// Fills the answer to a READDIRPLUS from `offset` until it is full. Returns whether that was the last entry.
 pub(crate) fn fill_entries<S: TreeSource>(
     tree: &Tree<S>,
     id: u64,
     offset: u64,
     listed: &Listed<S>,
+    files: Files,
     entries: &mut EntryList,
 ) -> bool {
     let in_changing = listed.cookies.is_some();
@@ -56,6 +65,14 @@ pub(crate) fn fill_entries<S: TreeSource>(
     let mut nodes = tree.nodes.lock();
     for (index, position) in listed.positions_after(offset) {
         let entry = &listed.list.entries[index];
+        if files == Files::Names && is_file(&entry.node) {
+            let number = nodes.peek_number(id, &entry.name, &entry.node);
+            let attr = kind_alone(&entry.node.kind, number);
+            if entries.add_name(&entry.name, position, &attr).is_err() {
+                return false;
+            }
+            continue;
+        }
         let place = Place { parent: id, index: index as u32 };
         let Some(acquired) = nodes.acquire(place, &entry.name, &entry.node) else { return false };
         let version = nodes.changing_list(acquired.id).map_or(0, |list| list.version());
@@ -68,7 +85,17 @@ pub(crate) fn fill_entries<S: TreeSource>(
     true
 }
 
+/// Whether it can be in a list with nothing but its name: it has a number that follows from its state, and nobody walks into it.
+fn is_file<S: TreeSource>(node: &Node<S>) -> bool {
+    node.state.is_some() && !matches!(node.kind, Kind::Directory(_))
+}
+
 impl<S: TreeSource> Listed<S> {
+    /// How many of the entries are [files](is_file).
+    pub(crate) fn files(&self) -> usize {
+        self.list.entries.iter().filter(|entry| is_file(&entry.node)).count()
+    }
+
     /// `.` and `..` after `offset`: (position, name, inode number).
     fn dots_after(&self, offset: u64) -> impl Iterator<Item = (u64, &'static [u8], u64)> {
         let dots: [(_, &[u8], _); 2] =

@@ -1,8 +1,8 @@
 //! Directory lists, decoded once and kept for a while.
 //!
-//! The bound is in entries over all lists, so that one huge directory pushes out many small ones and
-//! memory stays flat however much is visited. A list that alone exceeds the bound is kept until the
-//! next one comes: its reader is still paging through it.
+//! The bound is in entries over all lists, so that memory stays flat however much is visited. A long list counts as
+//! no more than half of the bound: it neither pushes out all others nor goes with the next one that comes, while somebody is still paging through
+//! it or asks for what it names.
 
 use std::sync::Arc;
 
@@ -71,20 +71,20 @@ impl<S: TreeSource> ListCache<S> {
     }
 
     pub(crate) fn put(&mut self, key: ListKey, list: Arc<List<S>>) {
-        self.entries += weight(&list);
+        self.entries += self.weight(&list);
         if let Some(old) = self.lists.put(key, list) {
-            self.entries -= weight(&old);
+            self.entries -= self.weight(&old);
         }
         while self.entries > self.capacity && self.lists.len() > 1 {
             let Some((_, oldest)) = self.lists.pop_lru() else { break };
-            self.entries -= weight(&oldest);
+            self.entries -= self.weight(&oldest);
         }
     }
-}
 
-/// An empty list costs something too.
-fn weight<S: TreeSource>(list: &List<S>) -> usize {
-    list.entries.len() + 1
+    /// An empty list costs something too.
+    fn weight(&self, list: &List<S>) -> usize {
+        (list.entries.len() + 1).min(self.capacity / 2)
+    }
 }
 
 #[cfg(test)]

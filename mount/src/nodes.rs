@@ -49,6 +49,8 @@ struct Named {
     children: HashMap<Box<[u8]>, u64>,
     changing: ChangingList,
     window: PushWindow,
+    /// Of a directory: who got nothing but names of its files, 0 for nobody.
+    names_for: u32,
 }
 
 /// Files to hand to the kernel before it asks.
@@ -371,6 +373,36 @@ impl<S: TreeSource> Nodes<S> {
         Some(&mut self.records.get_mut(&directory)?.named.as_mut()?.window)
     }
 
+    /// Whether a directory is below another.
+    pub(crate) fn is_below(&self, directory: u64, above: u64) -> bool {
+        let mut up = directory;
+        // Deeper than any path the kernel allows; a guard against a cycle made by a broken source.
+        for _ in 0..4096 {
+            if up == ROOT {
+                return false;
+            }
+            match self.place(up) {
+                Some(place) if place.parent == above => return true,
+                Some(place) => up = place.parent,
+                None => return false,
+            }
+        }
+        false
+    }
+
+    /// The list of a directory is being read: by a process for which the names of files are enough, or (0) by another.
+    pub(crate) fn note_names_for(&mut self, directory: u64, process: u32) {
+        if let Some(named) = self.records.get_mut(&directory).and_then(|it| it.named.as_mut()) {
+            named.names_for = process;
+        }
+    }
+
+    /// The process for which names were enough in the list of this directory that the kernel has; 0: for none.
+    pub(crate) fn names_for(&self, directory: u64) -> u32 {
+        let named = self.records.get(&directory).and_then(|it| it.named.as_ref());
+        named.map_or(0, |named| named.names_for)
+    }
+
     /// Ids of all directories the kernel knows.
     pub(crate) fn directories(&self) -> Vec<u64> {
         self.records.iter().filter(|(_, record)| record.is_directory()).map(|(id, _)| *id).collect()
@@ -384,6 +416,7 @@ impl Named {
             children: HashMap::new(),
             changing: ChangingList::default(),
             window: PushWindow::default(),
+            names_for: 0,
         })
     }
 }

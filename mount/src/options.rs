@@ -47,6 +47,9 @@ pub struct MountOptions {
     /// Large files kept open, as far as they are verified, between requests. With fewer than those that are opened ahead of a
     /// walking process (64 MiB of them, from 1 MiB on), some are opened twice.
     pub cached_contents: usize,
+    /// Leave the nodes of files out of lists for programs that look at nothing but names (`find`, `ls`), so that the kernel
+    /// makes no inodes.
+    pub lean_lists: bool,
     /// Push siblings of a file that is read to the kernel before they are asked for, and for a process that
     /// walks a tree, open longer ones.
     pub push_siblings: bool,
@@ -73,6 +76,7 @@ impl Default for MountOptions {
             cached_entries: 32 * 1024,
             max_nodes: 1_000_000,
             cached_contents: 64,
+            lean_lists: true,
             push_siblings: true,
             push_file_bytes: 1024 * 1024,
             push_batch_bytes: 16 * 1024 * 1024,

@@ -212,7 +212,7 @@ structures! {
         pub(super) attr_valid: u64,
         pub(super) entry_valid_ns: u32,
         pub(super) attr_valid_ns: u32,
-        pub(super) attr: Attr,
+        pub(crate) attr: Attr,
     }
 
     /// `fuse_dirent`, before a name that is filled up to a multiple of eight bytes.

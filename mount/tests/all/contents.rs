@@ -60,7 +60,7 @@ fn damaged_contents_give_an_error_and_never_a_byte() {
     memory.damage(&small);
     memory.damage(&large);
     // With pushing, which must not push what does not verify.
-    let Some(mounted) = mount_with(&memory, MountOptions::default()) else { return };
+    let Some(mounted) = mount_with(&memory, pushing()) else { return };
     assert_eq!(fs::read(mounted.path("0/a")).unwrap(), b"fine");
     for name in ["0/small", "0/large"] {
         let error = fs::read(mounted.path(name)).unwrap_err();
@@ -111,7 +111,7 @@ fn a_removed_snapshot_is_not_found_and_the_others_stay() {
 fn walking_processes_read_everything_right_while_pages_come_and_go() {
     let tree = many(40, 50);
     let memory = Memory::with([("0", tree.clone()), ("1", tree)]);
-    let Some(mounted) = mount_with(&memory, MountOptions::default()) else { return };
+    let Some(mounted) = mount_with(&memory, pushing()) else { return };
     let sums = |snapshot: usize| {
         mounted.shell(&format!("cd $M/{snapshot}; grep -r . . | sort | sha256sum; tar c . | wc -c"))
     };
@@ -141,7 +141,7 @@ fn walking_a_directory_pushes_what_comes_next() {
     let _kept = keep_caches();
     let files = (0..200).map(|i| (format!("f{i:03}"), file(format!("contents of {i}"))));
     let memory = Memory::with([("0", dir(files))]);
-    let Some(mounted) = mount_with(&memory, MountOptions::default()) else { return };
+    let Some(mounted) = mount_with(&memory, pushing()) else { return };
     let read_all = || {
         for i in 0..200 {
             let bytes = fs::read(mounted.path(format!("0/f{i:03}"))).unwrap();
@@ -162,7 +162,7 @@ fn who_reads_in_the_order_of_inode_numbers_gets_pushed_what_comes_next_in_that_o
     let _kept = keep_caches();
     let files = (0..999).map(|i| (format!("f{i:03}"), file(format!("contents of {i}"))));
     let memory = Memory::with([("0", dir(files))]);
-    let Some(mounted) = mount_with(&memory, MountOptions::default()) else { return };
+    let Some(mounted) = mount_with(&memory, pushing()) else { return };
     let entries = fs::read_dir(mounted.path("0")).unwrap().map(Result::unwrap);
     let mut listed: Vec<_> = entries.map(|entry| (entry.path(), entry.ino())).collect();
     listed.sort();
@@ -235,7 +235,7 @@ fn large_files_are_opened_before_a_walker_comes_to_them_and_once() {
     let large = |seed: usize| pattern((1 << 20) + 1 + seed);
     let files = |dir: usize| (0..3).map(move |i| (format!("f{i}"), file(large(dir * 3 + i))));
     let tree = dir((0..6).map(|i| (format!("d{i}"), dir(files(i)))));
-    let Some(mounted) = mount_with(&Memory::with([("0", tree)]), MountOptions::default()) else {
+    let Some(mounted) = mount_with(&Memory::with([("0", tree)]), pushing()) else {
         return;
     };
     for walked in 0..4 {
@@ -261,17 +261,22 @@ fn who_reads_one_file_has_no_large_ones_opened() {
     let _kept = keep_caches();
     let entries = [("a", file("a")), ("b", file(pattern(2 << 20))), ("c", file("c"))];
     let memory = Memory::with([("0", dir(entries))]);
-    let Some(mounted) = mount_with(&memory, MountOptions::default()) else { return };
+    let Some(mounted) = mount_with(&memory, pushing()) else { return };
     fs::read_dir(mounted.path("0")).unwrap().for_each(drop);
     assert_eq!(fs::read(mounted.path("0/a")).unwrap(), b"a");
     eventually("a file is pushed", || mounted.mount().counts().pushed_files >= 1);
     assert_eq!(mounted.mount().counts().opened, 2);
 }
 
+/// What is pushed is what the kernel knows, so the lists of these small trees name all files.
+fn pushing() -> MountOptions {
+    MountOptions { lean_lists: false, ..MountOptions::default() }
+}
+
 /// Pushes wait so long for the answer that names their files that it does not matter who else wants the
 /// processor: each begins once.
 fn patient() -> MountOptions {
-    MountOptions { push_patience: Duration::from_secs(30), ..MountOptions::default() }
+    MountOptions { push_patience: Duration::from_secs(30), ..pushing() }
 }
 
 /// Walks three directories, each of a short and a long file, of which `read` are read, and then lists one with `last`

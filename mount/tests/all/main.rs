@@ -9,6 +9,7 @@ mod fixture;
 mod guard;
 mod kernel_cache;
 mod lifetimes;
+mod lists;
 mod living;
 mod memory;
 mod stat;
