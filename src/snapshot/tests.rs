@@ -219,3 +219,37 @@ fn a_pack_that_goes_before_its_snapshot_is_durable_is_missed_by_the_next_one() {
     assert_eq!(std::fs::read_dir(&packs).unwrap().count(), 1);
     assert_eq!(files_read("store/c"), 0);
 }
+
+/// A directory that several threads look at, each at a part of its names.
+#[test]
+fn a_long_directory_is_captured_whole() {
+    const EACH: usize = 1500;
+    let place = Place::new();
+    let long = |name: String| place.path("work/long").join(name);
+    std::fs::create_dir(place.path("work/long")).unwrap();
+    for i in 0..EACH {
+        std::fs::write(long(format!("file{i}")), format!("contents of {i}")).unwrap();
+        symlink("file0", long(format!("link{i}"))).unwrap();
+        std::fs::create_dir_all(long(format!("dir{i}/left-out"))).unwrap();
+    }
+    // Looked at by the threads that look at the first and at the last names.
+    std::fs::hard_link(long("file0".into()), long("zzz".into())).unwrap();
+    std::fs::write(long("aaa".into()), "the first").unwrap();
+    std::fs::create_dir(long("left-out".into())).unwrap();
+    let manager = place.manager("session").with_threads(4);
+    let baseline = manager.create_baseline().unwrap();
+    // The tracked path, the directory "sub" with its file, the long one.
+    assert_eq!(baseline.totals.entry_count as usize, 1 + 2 + 1 + 3 * EACH + 2);
+    assert_eq!(baseline.totals.file_count as usize, 1 + EACH + 2);
+    assert_eq!(baseline.not_captured.len(), EACH + 1);
+    // What is as new as the cache is read once more.
+    let (again, changes) = manager.create_incremental().unwrap();
+    assert_eq!((changes, again.merkle_root), (Vec::new(), baseline.merkle_root));
+
+    std::fs::write(long("file700".into()), "changed, and longer than before").unwrap();
+    std::fs::remove_dir_all(long("dir1499".into())).unwrap();
+    let (last, changes) = manager.create_incremental().unwrap();
+    let changed: Vec<_> = changes.into_iter().map(|change| change.path).collect();
+    assert_eq!(changed, [long("dir1499".into()), long("file700".into())]);
+    assert_eq!(last.not_captured.len(), EACH);
+}

@@ -28,7 +28,7 @@ mod stat;
 mod xattr;
 
 pub use dir::Dir;
-pub(crate) use dir::MountId;
+pub(crate) use dir::{ListedName, MountId};
 pub(crate) use early_flush::EarlyFlush;
 pub(crate) use error::IoContext;
 pub use error::{Error, Result};

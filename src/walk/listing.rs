@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::exclusion::{Filter, Verdict};
 use super::ignore_files::{IGNORE_FILE, IgnoreLevel, is_vanishing};
-use crate::sys::{self, Dir, FileKind, Stat};
+use crate::sys::{self, Dir, FileKind, ListedName, Stat};
 
 /// How the entries of a directory are judged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -66,6 +66,15 @@ fn is_staging(name: &[u8]) -> bool {
         .is_some_and(|rest| rest.len() == 16 && rest.iter().all(u8::is_ascii_hexdigit))
 }
 
+/// The names in a directory, none of them judged yet.
+#[derive(Debug)]
+pub(crate) struct Names {
+    /// Sorted.
+    pub(crate) names: Vec<ListedName>,
+    /// Rules for these names and for the directories below.
+    pub(crate) ignores: Option<Arc<IgnoreLevel>>,
+}
+
 /// Lists `dir`, which lies at `relative` below the tracked path, and judges every entry.
 /// `is_known` says whether an earlier snapshot holds an entry of this directory.
 ///
@@ -79,6 +88,19 @@ pub fn list(
     above: Option<Arc<IgnoreLevel>>,
     is_known: impl Fn(&[u8]) -> bool,
 ) -> sys::Result<Listing> {
+    let Names { names, ignores } = names(dir, relative, mode, filter, above)?;
+    let listing = judge(dir, relative, mode, filter, ignores.as_ref(), names, is_known);
+    Ok(Listing { ignores, ..listing })
+}
+
+/// The first half of [`list`]: what there is.
+pub(crate) fn names(
+    dir: &Dir,
+    relative: &[u8],
+    mode: Mode,
+    filter: &Filter,
+    above: Option<Arc<IgnoreLevel>>,
+) -> sys::Result<Names> {
     let mut names = dir.names()?;
     names.sort_unstable_by(|a, b| a.name.cmp(&b.name));
     // A name that is replaced by a rename meanwhile can be listed twice (tmpfs).
@@ -90,6 +112,19 @@ pub fn list(
     } else {
         above
     };
+    Ok(Names { names, ignores })
+}
+
+/// The second half, for some of the names: what of it is part of the snapshot.
+pub(crate) fn judge(
+    dir: &Dir,
+    relative: &[u8],
+    mode: Mode,
+    filter: &Filter,
+    ignores: Option<&Arc<IgnoreLevel>>,
+    names: Vec<ListedName>,
+    is_known: impl Fn(&[u8]) -> bool,
+) -> Listing {
     let mut listing = Listing { entries: Vec::with_capacity(names.len()), ..Listing::default() };
     let mut path = relative.to_vec();
     if !path.is_empty() {
@@ -125,7 +160,7 @@ pub fn list(
         }
         let verdict = match mode {
             Mode::Forced => Verdict::Forced,
-            Mode::Filtered => match filter.judge(&path, is_dir, ignores.as_deref()) {
+            Mode::Filtered => match filter.judge(&path, is_dir, ignores.map(|level| &**level)) {
                 Verdict::Ignored(_) if is_known(&name) => Verdict::Included,
                 verdict => verdict,
             },
@@ -150,6 +185,5 @@ pub fn list(
             }
         }
     }
-    listing.ignores = ignores;
-    Ok(listing)
+    listing
 }

@@ -12,3 +12,4 @@ pub use estimate::{Estimate, estimate};
 pub use exclusion::{ExclusionConfig, Filter, InvalidPattern, Verdict};
 pub use ignore_files::IgnoreLevel;
 pub use listing::{FoundEntry, LeftOut, Listing, Mode, STAGING_PREFIX, WhyLeftOut, list};
+pub(crate) use listing::{Names, judge, names};

@@ -12,13 +12,16 @@ use crate::manifest::NotCapturedReason;
 use crate::object::{ContentHash, Midstates, Node, Tree, TreeEntry, Xattrs};
 use crate::snapshot::known::KnownDir;
 use crate::stat_cache::{CachedDirectory, CachedFile, StatKey};
-use crate::sys::{self, FileKind, Stat};
+use crate::sys::{self, Dir, FileKind, ListedName, Stat};
 use crate::walk::{self, FoundEntry, IgnoreLevel, Mode, WhyLeftOut};
 
 /// Files are hashed in batches of at most so many files and bytes: large enough that handing one to
 /// another thread is cheap, small enough that one directory keeps all threads busy.
 const BATCH_FILES: usize = 64;
 const BATCH_BYTES: u64 = 4 << 20;
+
+/// Names of a directory that one thread looks at: so many that handing them to another is cheap.
+const PART_NAMES: usize = 1024;
 
 /// Files of one directory that one thread will read.
 #[derive(Default)]
@@ -52,15 +55,34 @@ pub(super) struct PendingDir {
     pub(super) state: Mutex<PendingState>,
 }
 
+/// What all parts of a directory need.
+struct Listed {
+    ignores: Option<Arc<IgnoreLevel>>,
+    cached: Option<CachedDirectory>,
+}
+
 #[derive(Default)]
 pub(super) struct PendingState {
-    pub(super) entries: Vec<TreeEntry>,
-    pub(super) cached_files: Vec<(Box<[u8]>, CachedFile)>,
+    pub(super) captured: Captured,
     xattrs: Xattrs,
     /// What the cache says the tree was.
     cached_tree: Option<ContentHash>,
     /// It could not be opened because it is no longer there.
     is_gone: bool,
+}
+
+/// Entries of a directory that are captured, and what the next cache will know of its files.
+#[derive(Default)]
+pub(super) struct Captured {
+    pub(super) entries: Vec<TreeEntry>,
+    pub(super) cached_files: Vec<(Box<[u8]>, CachedFile)>,
+}
+
+impl Captured {
+    pub(super) fn append(&mut self, mut other: Self) {
+        self.entries.append(&mut other.entries);
+        self.cached_files.append(&mut other.cached_files);
+    }
 }
 
 impl PendingDir {
@@ -158,17 +180,65 @@ impl Capturer<'_> {
             self.leave_out(node.root, &node.relative, NotCapturedReason::OtherFileSystem);
             return Ok(());
         }
-        let store = self.request.store;
+        let above = node.ignores.clone();
+        let names = walk::names(&dir, &node.relative, node.mode, &root.filter, above)?;
+        let walk::Names { mut names, ignores } = names;
+        let cached = self.caches[node.root].directory(&node.relative);
+        {
+            let mut state = node.state.lock();
+            state.cached_tree = cached.as_ref().map(|cached| cached.tree);
+            state.xattrs = Xattrs::new(dir.xattrs_self()?);
+        }
+        let listed = Arc::new(Listed { ignores, cached });
+        while names.len() > PART_NAMES {
+            let part = names.split_off(names.len() - PART_NAMES);
+            node.unfinished.fetch_add(1, SeqCst);
+            let (node, listed) = (Arc::clone(node), Arc::clone(&listed));
+            scope.spawn(move |scope| self.part(scope, &node, &listed, part));
+        }
+        self.entries(scope, node, &dir, &listed, names);
+        Ok(())
+    }
+
+    /// Some names of a directory, on any thread.
+    fn part<'s>(
+        &'s self,
+        scope: &Scope<'s>,
+        node: &Arc<PendingDir>,
+        listed: &Listed,
+        names: Vec<ListedName>,
+    ) {
+        if self.is_stopped() {
+            return;
+        }
+        let Some(top) = &self.roots[node.root].dir else { return };
+        match top.open_beneath(&node.relative) {
+            Ok(dir) => self.entries(scope, node, &dir, listed, names),
+            // The whole directory went away meanwhile, and what was in it.
+            Err(error) if error.is_gone() || error.is_symlink_in_path() => {}
+            Err(error) => {
+                for ListedName { name, .. } in names {
+                    let path = byte_path::join(&node.relative, &name);
+                    self.unreadable(node.root, &path, &error);
+                }
+            }
+        }
+        self.finish_part(node);
+    }
+
+    fn entries<'s>(
+        &'s self,
+        scope: &Scope<'s>,
+        node: &Arc<PendingDir>,
+        dir: &Dir,
+        listed: &Listed,
+        names: Vec<ListedName>,
+    ) {
+        let (store, filter) = (self.request.store, &self.roots[node.root].filter);
         let is_known = |name: &[u8]| node.known.iter().any(|known| known.has(store, name));
-        let listing = walk::list(
-            &dir,
-            &node.relative,
-            node.mode,
-            &root.filter,
-            node.ignores.clone(),
-            is_known,
-        )?;
-        for left in listing.left_out {
+        let ignores = listed.ignores.as_ref();
+        let judged = walk::judge(dir, &node.relative, node.mode, filter, ignores, names, is_known);
+        for left in judged.left_out {
             let path = byte_path::join(&node.relative, &left.name);
             match left.why {
                 WhyLeftOut::Excluded(rule) => {
@@ -177,14 +247,9 @@ impl Capturer<'_> {
                 WhyLeftOut::Unreadable(error) => self.unreadable(node.root, &path, &error),
             }
         }
-        let cached = self.caches[node.root].directory(&node.relative);
-        {
-            let mut state = node.state.lock();
-            state.cached_tree = cached.as_ref().map(|cached| cached.tree);
-            state.xattrs = Xattrs::new(dir.xattrs_self()?);
-        }
+        let mut captured = Captured::default();
         let mut batch = Batch::default();
-        for found in listing.entries {
+        for found in judged.entries {
             let path = byte_path::join(&node.relative, &found.name);
             if found.mode != Mode::OnlyForced
                 && (self.is_denied(node.root, &path) || !self.count_entry(&found.stat))
@@ -194,16 +259,20 @@ impl Capturer<'_> {
             }
             match found.stat.kind {
                 FileKind::Directory => {
-                    self.spawn_child(scope, node, path, &found, listing.ignores.clone());
+                    self.spawn_child(scope, node, path, &found, listed.ignores.clone());
                 }
                 FileKind::File => {
-                    let known = cached.as_ref().and_then(|cached| cached.file(&found.name));
+                    let known = listed.cached.as_ref().and_then(|cached| cached.file(&found.name));
                     let is_known = |known: &&CachedFile| {
                         let key = StatKey::of(&found.stat);
                         known.key == key && self.are_stored(node, known)
                     };
                     match known.filter(is_known) {
-                        Some(known) => self.unchanged_file(node, &path, found, known.clone()),
+                        Some(known) => {
+                            let entry = self.unchanged_file(node, &path, &found, known);
+                            captured.entries.push(entry);
+                            captured.cached_files.push((found.name, known.clone()));
+                        }
                         None => {
                             if let Some(full) = batch.push(found) {
                                 node.unfinished.fetch_add(1, SeqCst);
@@ -213,15 +282,10 @@ impl Capturer<'_> {
                         }
                     }
                 }
-                _ => {
-                    if let Some(entry) = self.other_entry(&dir, &found, node.root, &path) {
-                        node.state.lock().entries.push(entry);
-                    }
-                }
+                _ => captured.entries.extend(self.other_entry(dir, &found, node.root, &path)),
             }
         }
-        self.files(node, &dir, batch.files);
-        Ok(())
+        self.files(node, dir, batch.files, captured);
     }
 
     /// Whether the cache that knows a file of a directory can tell that its objects are in the store.
@@ -273,8 +337,9 @@ impl Capturer<'_> {
     }
 
     fn complete(&self, node: &PendingDir) -> Result<(), CaptureError> {
-        let mut state = std::mem::take(&mut *node.state.lock());
-        let is_needed = node.mode != Mode::OnlyForced || !state.entries.is_empty();
+        let state = std::mem::take(&mut *node.state.lock());
+        let Captured { entries, mut cached_files } = state.captured;
+        let is_needed = node.mode != Mode::OnlyForced || !entries.is_empty();
         if state.is_gone || !is_needed {
             if node.mode != Mode::OnlyForced {
                 self.tally.remove_directory();
@@ -284,7 +349,7 @@ impl Capturer<'_> {
         if node.mode == Mode::OnlyForced {
             self.tally.add_directory();
         }
-        let bytes = Tree::new(state.entries).encode();
+        let bytes = Tree::new(entries).encode();
         let tree = ContentHash::of(&bytes);
         if state.cached_tree != Some(tree) || !self.is_stored(node, &tree, bytes.len() as u64) {
             let stored = self.request.store.write(&bytes)?;
@@ -293,8 +358,9 @@ impl Capturer<'_> {
             }
         }
         if let Some(writer) = self.writers.get(node.root) {
-            state.cached_files.sort_unstable_by(|a, b| a.0.cmp(&b.0));
-            let directory = CachedDirectory { tree, files: state.cached_files };
+            // Each part is sorted, which a stable sort makes use of.
+            cached_files.sort_by(|a, b| a.0.cmp(&b.0));
+            let directory = CachedDirectory { tree, files: cached_files };
             writer.lock().add(&node.relative, &directory)?;
         }
         let attributes = attributes(&node.stat, state.xattrs);
@@ -305,7 +371,7 @@ impl Capturer<'_> {
                     attributes,
                     node: Node::Directory { tree },
                 };
-                parent.state.lock().entries.push(node);
+                parent.state.lock().captured.entries.push(node);
             }
             None => {
                 let entry = Some((attributes, Node::Directory { tree }));

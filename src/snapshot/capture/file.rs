@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::sync::Arc;
 
-use super::directory::PendingDir;
+use super::directory::{Captured, PendingDir};
 use super::{Capturer, attributes};
 use crate::byte_path;
 use crate::manifest::NotCapturedReason;
@@ -23,12 +23,12 @@ impl Capturer<'_> {
         &self,
         node: &PendingDir,
         path: &[u8],
-        found: FoundEntry,
-        known: CachedFile,
-    ) {
+        found: &FoundEntry,
+        known: &CachedFile,
+    ) -> TreeEntry {
         self.note_link(node.root, path, &found.stat);
         self.request.progress.advance(1, found.stat.size);
-        let entry = TreeEntry {
+        TreeEntry {
             name: found.name.clone(),
             attributes: attributes(&found.stat, known.xattrs.clone()),
             node: Node::File {
@@ -36,10 +36,7 @@ impl Capturer<'_> {
                 hash: known.hash,
                 midstates: known.midstates,
             },
-        };
-        let mut state = node.state.lock();
-        state.entries.push(entry);
-        state.cached_files.push((found.name, known));
+        }
     }
 
     /// Some files of a directory, on any thread.
@@ -49,7 +46,7 @@ impl Capturer<'_> {
             None => return,
         };
         match dir {
-            Ok(dir) => self.files(node, &dir, batch),
+            Ok(dir) => self.files(node, &dir, batch, Captured::default()),
             // The whole directory went away meanwhile, and its files with it.
             Err(error) => {
                 let is_gone = error.is_gone() || error.is_symlink_in_path();
@@ -65,22 +62,25 @@ impl Capturer<'_> {
         self.finish_part(node);
     }
 
-    pub(super) fn files(&self, node: &PendingDir, dir: &Dir, batch: Vec<FoundEntry>) {
-        let mut entries = Vec::with_capacity(batch.len());
-        let mut cached = Vec::with_capacity(batch.len());
+    /// Reads files of a directory, which then has them beside what else was captured of it.
+    pub(super) fn files(
+        &self,
+        node: &PendingDir,
+        dir: &Dir,
+        batch: Vec<FoundEntry>,
+        mut captured: Captured,
+    ) {
         for found in batch {
             if self.is_stopped() {
                 return;
             }
             let path = byte_path::join(&node.relative, &found.name);
             if let Some((entry, file)) = self.read_file(dir, &found, node.root, &path) {
-                cached.extend(file.map(|file| (entry.name.clone(), file)));
-                entries.push(entry);
+                captured.cached_files.extend(file.map(|file| (entry.name.clone(), file)));
+                captured.entries.push(entry);
             }
         }
-        let mut state = node.state.lock();
-        state.entries.append(&mut entries);
-        state.cached_files.append(&mut cached);
+        node.state.lock().captured.append(captured);
     }
 
     /// Reads a file into the store. `None`: it is not part of the snapshot, and that is recorded.
