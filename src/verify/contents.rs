@@ -5,21 +5,20 @@
 //! found so, is read by itself, in the way in which a restore would read it.
 
 use std::cell::RefCell;
-use std::cmp::Reverse;
 use std::collections::HashSet;
 use std::ops::Range;
 use std::sync::Arc;
 
 use foldhash::fast::RandomState;
-use parking_lot::Mutex;
 use rayon::Scope;
 use rayon::prelude::*;
 
 use super::VerifyError;
 use super::graph::{Damage, Finding, Graph, Node, NodeId, Reading, Role};
+use super::long_files::LongFiles;
 use crate::object::{ContentHash, Midstates};
 use crate::progress::{Amount, Stage};
-use crate::store::{MAX_PACKED_BYTES, Pack, PackEntry, StoreError, Transfer};
+use crate::store::{Pack, PackEntry, StoreError, Transfer};
 
 /// Files are given to threads in runs of so many.
 const FILES_AT_ONCE: usize = 32;
@@ -33,90 +32,16 @@ const ENTRIES_AT_ONCE: usize = 128 * 1024;
 const ENTRIES_LOOKED_UP_AT_ONCE: usize = 4096;
 
 thread_local! {
-    static BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+    /// For whatever a thread reads.
+    pub(super) static BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
 /// Contents of a file that a tree says has `size` bytes.
 #[derive(Clone, Copy)]
-struct Wanted {
-    id: NodeId,
-    hash: ContentHash,
-    size: u64,
-}
-
-/// See [`LongFiles::finish`].
-type FoundInLong = (Vec<Finding>, Vec<(ContentHash, ContentHash)>);
-
-/// Reads files, each by a job of its own, while others are busy with lists and with other files.
-pub(super) struct LongFiles<'a> {
-    reading: &'a Reading<'a>,
-    state: Mutex<LongFilesState>,
-}
-
-#[derive(Default)]
-struct LongFilesState {
-    /// What is not read yet.
-    left: Amount,
-    findings: Vec<Finding>,
-    /// Names of the midstates that intact contents have.
-    midstates: Vec<(ContentHash, ContentHash)>,
-    failed: Option<VerifyError>,
-}
-
-impl<'a> LongFiles<'a> {
-    pub(super) fn new(reading: &'a Reading<'a>) -> Self {
-        Self { reading, state: Mutex::default() }
-    }
-
-    /// Takes out of `files`, from the one at `start` on, those that are never packed and have at most so
-    /// many bytes. The longest are begun first, so that no thread is left alone with one at the end.
-    pub(super) fn take<'s>(
-        &'s self,
-        graph: &Graph,
-        files: &mut Vec<NodeId>,
-        start: usize,
-        most_bytes: u64,
-        scope: &Scope<'s>,
-    ) {
-        let meant = MAX_PACKED_BYTES + 1..=most_bytes;
-        let is_meant = |id: &mut NodeId| meant.contains(&wanted(graph, *id).size);
-        let mut long: Vec<_> =
-            files.extract_if(start.., is_meant).map(|id| wanted(graph, id)).collect();
-        long.sort_by_key(|file| Reverse(file.size));
-        let sizes = long.iter().map(|file| file.size);
-        let mut state = self.state.lock();
-        state.left.entries += long.len() as u64;
-        state.left.bytes = sizes.fold(state.left.bytes, u64::saturating_add);
-        drop(state);
-        for file in long {
-            scope.spawn(move |_| self.read(file));
-        }
-    }
-
-    fn read(&self, file: Wanted) {
-        let found = read_file(file, self.reading).map(|found| {
-            found.map(|midstates| midstates.map(|found| ContentHash::of(&found.encode())))
-        });
-        let state = &mut *self.state.lock();
-        let left = &mut state.left;
-        (left.entries, left.bytes) = (left.entries - 1, left.bytes.saturating_sub(file.size));
-        match found {
-            Ok(Ok(midstates)) => {
-                state.midstates.extend(midstates.map(|midstates| (file.hash, midstates)));
-            }
-            Ok(Err(finding)) => state.findings.push(finding),
-            Err(error) => state.failed = Some(error),
-        }
-    }
-
-    /// What was found in all, and by contents the names of the midstates that they have.
-    ///
-    /// # Errors
-    /// Cancelled.
-    pub(super) fn finish(self) -> Result<FoundInLong, VerifyError> {
-        let LongFilesState { findings, midstates, failed, .. } = self.state.into_inner();
-        failed.map_or(Ok((findings, midstates)), Err)
-    }
+pub(super) struct Wanted {
+    pub(super) id: NodeId,
+    pub(super) hash: ContentHash,
+    pub(super) size: u64,
 }
 
 /// Reads the contents of files of the graph, while others are read beside. Of those that are what they
@@ -130,9 +55,9 @@ pub(super) fn read<'s>(
     long_files: &'s LongFiles<'_>,
     scope: &Scope<'s>,
 ) -> Result<Vec<Finding>, VerifyError> {
-    let reading = long_files.reading;
+    let reading = long_files.reading();
     long_files.take(graph, &mut files, 0, u64::MAX, scope);
-    let left = long_files.state.lock().left;
+    let left = long_files.left();
     let sizes = files.iter().map(|id| wanted(graph, *id).size);
     let bytes = sizes.fold(left.bytes, u64::saturating_add);
     let expected = Amount { entries: left.entries + files.len() as u64, bytes };
@@ -308,7 +233,7 @@ impl IdLookup {
     }
 }
 
-fn wanted(graph: &Graph, id: NodeId) -> Wanted {
+pub(super) fn wanted(graph: &Graph, id: NodeId) -> Wanted {
     let Node { hash, role } = graph.node(id);
     let size = match role {
         Role::File { size } => size,
@@ -346,7 +271,7 @@ fn read_run(
     }
 }
 
-type FileOutcome = Result<Option<Midstates>, Finding>;
+pub(super) type FileOutcome = Result<Option<Midstates>, Finding>;
 
 fn read_files(
     graph: &Graph,
@@ -361,7 +286,7 @@ fn read_files(
 }
 
 /// Returns the midstates of a long file, or what is wrong with one.
-fn read_file(wanted: Wanted, reading: &Reading<'_>) -> Result<FileOutcome, VerifyError> {
+pub(super) fn read_file(wanted: Wanted, reading: &Reading<'_>) -> Result<FileOutcome, VerifyError> {
     reading.check_cancelled()?;
     let Wanted { id, hash, size: expected } = wanted;
     let object = match reading.store.open_object(&hash) {

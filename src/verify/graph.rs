@@ -7,7 +7,7 @@
 //! another one twice sixty levels deep costs sixty additions. Hashes are checked before a list is
 //! believed, so there are no cycles.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 use foldhash::fast::RandomState;
 use indexmap::IndexMap;
@@ -15,7 +15,8 @@ use indexmap::map::Entry;
 use rayon::prelude::*;
 
 use super::VerifyError;
-use super::contents::{self, LongFiles};
+use super::contents;
+use super::long_files::LongFiles;
 use crate::object::{
     ContentHash, DecodeError, LinkGroups, Midstates, Node as EntryNode, RootTree, Tree,
 };
@@ -139,7 +140,7 @@ pub(super) struct Graph {
     lists: Vec<List>,
     findings: HashMap<NodeId, Finding>,
     /// Contents with the midstates that a tree names beside them, as far as nobody has compared them.
-    beside: Vec<(NodeId, NodeId)>,
+    beside: BTreeSet<(NodeId, NodeId)>,
     /// Names of the midstates that intact contents have.
     midstates: HashMap<ContentHash, ContentHash>,
     root_paths: HashMap<NodeId, Vec<Box<[u8]>>>,
@@ -262,6 +263,12 @@ impl Graph {
         Ok(())
     }
 
+    /// The name of midstates that a tree names beside these contents.
+    pub(super) fn midstates_beside(&self, contents: NodeId) -> Option<ContentHash> {
+        let (_, id) = self.beside.range((contents, 0)..=(contents, NodeId::MAX)).next()?;
+        Some(self.node(*id).hash)
+    }
+
     /// Whether midstates are those of the contents that they stand beside.
     fn compare_midstates(&mut self) {
         for (contents, id) in std::mem::take(&mut self.beside) {
@@ -346,7 +353,7 @@ impl Graph {
             };
             let child = self.intern(hash, role, unread)?;
             if let (Role::Midstates { .. }, Some(contents)) = (role, children.last()) {
-                self.beside.push((*contents, child));
+                self.beside.insert((*contents, child));
             }
             children.push(child);
         }

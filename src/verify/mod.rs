@@ -10,6 +10,7 @@
 mod contents;
 mod graph;
 mod locate;
+mod long_files;
 mod manifests;
 mod report;
 #[cfg(test)]

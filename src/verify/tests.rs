@@ -18,6 +18,8 @@ use crate::store::{ObjectStore, StopsAt, read_root_tree, read_tree};
 use crate::walk::ExclusionConfig;
 
 /// A tracked directory and a store, in a directory of their own.
+mod long_files;
+
 struct Lab {
     temp: tempfile::TempDir,
 }
@@ -619,121 +621,6 @@ fn a_tree_that_lies_about_the_size_of_a_file_is_a_corrupt_tree() {
     let (found, path, reason) = lie.unwrap();
     assert_eq!((found, path), (top, &lab.path("liar")));
     assert!(reason.contains("says that a file has 5 bytes"), "{reason}");
-}
-
-/// Contents of a long file, and what else a tree has of it.
-fn long_file(byte: u8) -> (Vec<u8>, ContentHash, Midstates) {
-    let bytes = vec![byte; (5 << 20) + 1];
-    let mut hasher = PieceHasher::new();
-    hasher.update(&bytes);
-    let (hash, midstates) = hasher.finish();
-    (bytes, hash, midstates.unwrap())
-}
-
-/// A session with one long file, beside which a tree names these midstates.
-fn with_midstates(lab: &Lab, midstates: &[u8], is_stored: bool) -> SnapshotManager {
-    let (contents, hash, _) = long_file(1);
-    let link = MidstatesLink(Some(ContentHash::of(midstates)));
-    let file = Node::File { size: contents.len() as u64, hash, midstates: link };
-    let (name, attributes) = ((*b"long").into(), Attributes::default());
-    let tree = Tree::new(vec![TreeEntry { name, attributes, node: file }]);
-    let top = ContentHash::of(&tree.encode());
-    forged(lab, &root_with(lab, Node::Directory { tree: top }), |store| {
-        store.write(&contents).unwrap();
-        store.write(&tree.encode()).unwrap();
-        if is_stored {
-            store.write(midstates).unwrap();
-        }
-    })
-}
-
-#[test]
-fn midstates_have_to_be_there_and_those_of_the_contents_beside_them() {
-    let (_, _, right) = long_file(1);
-    let problems = |midstates: &[u8], is_stored| {
-        let lab = Lab::new();
-        let report = verify(&with_midstates(&lab, midstates, is_stored));
-        let of_objects = |problem: &Problem| match problem {
-            Problem::MissingObject { object, path, .. } => {
-                Some((*object, path.clone(), "missing".to_owned()))
-            }
-            // The manifest is that of something else.
-            Problem::CorruptManifest { .. } => None,
-            other => panic!("{other}"),
-        };
-        let found: Vec<_> = report.problems.iter().filter_map(of_objects).collect();
-        assert!(
-            found.iter().all(|(object, path, _)| *object == ContentHash::of(midstates)
-                && *path == lab.path("long")),
-            "{found:?}"
-        );
-        found.into_iter().map(|(_, _, reason)| reason).collect::<Vec<_>>()
-    };
-    assert_eq!(problems(&right.encode(), true), [""; 0]);
-    assert_eq!(problems(&right.encode(), false), ["missing"]);
-}
-
-#[test]
-fn what_a_tree_wrongly_takes_for_midstates_is_named_and_not_moved() {
-    let (other, _, _) = long_file(2);
-    let midstates = long_file(2).2.encode();
-    for mistaken in [&midstates[..], b"nonomids\x01too few", b"some file", &other[..]] {
-        let lab = Lab::new();
-        let manager = with_midstates(&lab, mistaken, true);
-        let report = verify(&manager);
-        let [Problem::CorruptTree { path, reason, .. }, Problem::CorruptManifest { .. }] =
-            &report.problems[..]
-        else {
-            panic!("{:?}", report.problems)
-        };
-        assert_eq!(*path, lab.path("long"));
-        assert!(reason.contains("is not"), "{reason}");
-        let object = manager.store().object_path(&ContentHash::of(mistaken));
-        let options = RepairOptions { verify: options(), other_stores: &[] };
-        let (repaired, _) = repair_session(manager.session(), manager.store(), &options).unwrap();
-        let lost: Vec<_> = repaired.lost.iter().filter_map(|lost| lost.object).collect();
-        assert_eq!((repaired.repaired.len(), &lost[..]), (0, &[ContentHash::of(mistaken)][..]));
-        assert!(repaired.quarantined.is_empty(), "{:?}", repaired.quarantined);
-        assert!(fs::read(object).unwrap() == mistaken);
-    }
-}
-
-#[test]
-fn a_list_that_was_written_before_there_were_midstates_is_made_again_from_the_directory() {
-    let lab = Lab::new();
-    fs::write(lab.work().join("sub/long"), long_file(1).0).unwrap();
-    let manager = lab.manager("old");
-    let manifest = manager.create_baseline().unwrap();
-    let store = manager.store();
-    let mut root = read_root_tree(store, &manifest.merkle_root).unwrap();
-    let new = tree_of(&manager, &manifest, &["sub"]);
-    let mut entries = read_tree(store, &new).unwrap().into_entries();
-    for entry in &mut entries {
-        if let Node::File { midstates, .. } = &mut entry.node {
-            *midstates = MidstatesLink::NONE;
-        }
-    }
-    let old = store.write(&Tree::new(entries).encode()).unwrap().hash;
-    assert_ne!(old, new);
-    let Node::Directory { tree: top } = root.entries[0].node else { panic!() };
-    let mut entries = read_tree(store, &top).unwrap().into_entries();
-    let sub = entries.iter_mut().find(|entry| *entry.name == *b"sub").unwrap();
-    sub.node = Node::Directory { tree: old };
-    let top = store.write(&Tree::new(entries).encode()).unwrap().hash;
-    root.entries[0].node = Node::Directory { tree: top };
-    let merkle_root = store.write(&root.encode()).unwrap().hash;
-    edit(&manager.session().manifest_path(0), |manifest| {
-        manifest["merkle_root"] = json!(merkle_root);
-    });
-    vouch(&manager, manager.session().metadata().unwrap());
-    assert!(verify(&manager).problems.is_empty(), "{:?}", verify(&manager).problems);
-    for list in [old, top, merkle_root] {
-        fs::remove_file(store.object_path(&list)).unwrap();
-    }
-    let options = RepairOptions { verify: options(), other_stores: &[] };
-    let (repaired, report) = repair_session(manager.session(), store, &options).unwrap();
-    assert!(report.problems.is_empty(), "{:?}", report.problems);
-    assert_eq!(repaired.repaired.len(), 3);
 }
 
 #[test]
