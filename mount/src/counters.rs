@@ -56,8 +56,6 @@ counters! {
     flush,
     /// OPENDIR; one for the life of a mount.
     opendir,
-    /// READDIR without attributes.
-    readdir,
     /// READDIRPLUS.
     readdirplus,
     /// GETXATTR.
@@ -99,7 +97,6 @@ impl Counts {
             + self.read
             + self.flush
             + self.opendir
-            + self.readdir
             + self.readdirplus
             + self.getxattr
             + self.listxattr

@@ -8,6 +8,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
 
 use parking_lot::Mutex;
 use rustix::io::Errno;
@@ -21,7 +22,7 @@ use crate::reads::{Read, Reads};
 use crate::recall::Recalls;
 use crate::source::{Kind, TreeSource};
 use crate::tree::{Listed, Tree};
-use crate::wire::{Connection, EntryList, Kernel, NameList, Operation, Reply, Request, Space};
+use crate::wire::{Connection, EntryList, Kernel, Operation, Reply, Request, Space};
 use crate::xattrs;
 
 /// READs from this size on are better copied beside the program, on another processor.
@@ -62,9 +63,8 @@ impl<S: TreeSource> TreeFilesystem<S> {
         let id = request.node;
         match (request.operation, reply) {
             (Operation::Forget(forgets), _) => {
-                let mut nodes = self.tree.nodes.lock();
                 for (id, count) in forgets.iter() {
-                    if nodes.forget(id, count) {
+                    if self.tree.nodes.lock().forget(id, count) {
                         self.tree.counters.forgotten.one();
                     }
                 }
@@ -87,9 +87,6 @@ impl<S: TreeSource> TreeFilesystem<S> {
             }
             (Operation::OpenDir, Some(reply)) => {
                 self.open(&self.tree.counters.opendir, self.kernel.zero_message_opendir, reply);
-            }
-            (Operation::ReadDir { offset, size }, Some(reply)) => {
-                self.readdir(id, offset, size, reply);
             }
             (Operation::ReadDirPlus { offset, size }, Some(reply)) => {
                 self.readdirplus(request.pid, id, offset, size, reply);
@@ -130,7 +127,6 @@ impl<S: TreeSource> TreeFilesystem<S> {
             | Operation::Lookup { .. }
             | Operation::GetAttr
             | Operation::ReadLink
-            | Operation::ReadDir { .. }
             | Operation::ReadDirPlus { .. }
             | Operation::StatFs
             | Operation::GetXattr { .. }
@@ -151,7 +147,7 @@ impl<S: TreeSource> TreeFilesystem<S> {
         self.bound_nodes();
         match self.tree.lookup(parent, name) {
             Ok(entry) => {
-                if !entry.attr.is_directory() {
+                if entry.is_something() && !entry.attr.is_directory() {
                     self.note_look(process, parent);
                 }
                 reply.entry(&entry);
@@ -187,18 +183,6 @@ impl<S: TreeSource> TreeFilesystem<S> {
         }
     }
 
-    fn readdir(&self, id: u64, offset: u64, size: u32, reply: Reply) {
-        self.tree.counters.readdir.one();
-        match self.tree.open_list(id, offset) {
-            Ok(listed) => {
-                let mut names = NameList::new(size);
-                listing::fill_names(&self.tree, id, offset, &listed, &mut names);
-                reply.bytes(names.bytes());
-            }
-            Err(errno) => reply.error(errno),
-        }
-    }
-
     fn readdirplus(&self, process: u32, id: u64, offset: u64, size: u32, reply: Reply) {
         self.tree.counters.readdirplus.one();
         self.bound_nodes();
@@ -206,13 +190,20 @@ impl<S: TreeSource> TreeFilesystem<S> {
             Ok(listed) => {
                 let mut entries = EntryList::new(size);
                 let files = self.wanted_of_files(process, id, offset, &listed);
-                let is_end =
+                let filled =
                     listing::fill_entries(&self.tree, id, offset, &listed, files, &mut entries);
+                let is_end = match filled {
+                    Ok(is_end) => is_end,
+                    Err(errno) => return reply.error(errno),
+                };
                 if is_end && listed.cookies.is_none() && files == Files::Nodes {
                     // Before the answer: the first file is opened while the kernel makes inodes of these.
                     self.reads.listed(process, id, &listed.list);
                 }
                 reply.bytes(entries.bytes());
+                if entries.bytes().is_empty() && files == Files::Names {
+                    self.listers.lock().ended(id, listed.files());
+                }
             }
             Err(errno) => reply.error(errno),
         }
@@ -236,8 +227,8 @@ impl<S: TreeSource> TreeFilesystem<S> {
         let names_are_enough = if offset == 0 {
             let files = listed.files();
             let mut nodes = self.tree.nodes.lock();
-            let is_below = |above| nodes.is_below(id, above);
-            let is_enough = self.listers.lock().begins(process, id, files, is_below);
+            let (above, now) = (nodes.above(id), Instant::now());
+            let is_enough = self.listers.lock().begins(process, id, files, above, now);
             nodes.note_names_for(id, if is_enough { process } else { 0 });
             is_enough
         } else {

@@ -1,42 +1,20 @@
-//! The list of a directory in replies: READDIR has names and kinds, READDIRPLUS names each entry to
-//! the kernel with its attributes.
+//! The list of a directory in answers, which name entries to the kernel with their attributes, or give their names
+//! alone.
 //!
 //! A reader pages through by positions. `.` and `..` come first; an entry's position is that in the
 //! list, or in a changing directory one that stays while the name stays.
+
+use rustix::io::Errno;
 
 use crate::attributes::{directory_alone, kind_alone};
 use crate::nodes::Place;
 use crate::source::{Kind, Node, TreeSource};
 use crate::tree::{Listed, Tree};
-use crate::wire::{EntryList, NameList};
+use crate::wire::EntryList;
 
 /// Positions of `.` and `..`; entries follow.
 const DOT: u64 = 1;
 const DOT_DOT: u64 = 2;
-
-/// Fills the answer to a READDIR from `offset` until it is full.
-pub(crate) fn fill_names<S: TreeSource>(
-    tree: &Tree<S>,
-    id: u64,
-    offset: u64,
-    listed: &Listed<S>,
-    names: &mut NameList,
-) {
-    for (position, name, number) in listed.dots_after(offset) {
-        if names.add(name, position, &directory_alone(number)).is_err() {
-            return;
-        }
-    }
-    let nodes = tree.nodes.lock();
-    for (index, position) in listed.positions_after(offset) {
-        let entry = &listed.list.entries[index];
-        let number = nodes.peek_number(id, &entry.name, &entry.node);
-        let attr = kind_alone(&entry.node.kind, number);
-        if names.add(&entry.name, position, &attr).is_err() {
-            return;
-        }
-    }
-}
 
 /// What a list tells the kernel of files.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -48,6 +26,9 @@ pub(crate) enum Files {
 }
 
 /// Fills the answer to a READDIRPLUS from `offset` until it is full. Returns whether that was the last entry.
+///
+/// # Errors
+/// The kernel has forgotten the directory.
 pub(crate) fn fill_entries<S: TreeSource>(
     tree: &Tree<S>,
     id: u64,
@@ -55,11 +36,11 @@ pub(crate) fn fill_entries<S: TreeSource>(
     listed: &Listed<S>,
     files: Files,
     entries: &mut EntryList,
-) -> bool {
+) -> Result<bool, Errno> {
     let in_changing = listed.cookies.is_some();
     for (position, name, number) in listed.dots_after(offset) {
         if entries.add_name(name, position, &directory_alone(number)).is_err() {
-            return false;
+            return Ok(false);
         }
     }
     let mut nodes = tree.nodes.lock();
@@ -69,20 +50,23 @@ pub(crate) fn fill_entries<S: TreeSource>(
             let number = nodes.peek_number(id, &entry.name, &entry.node);
             let attr = kind_alone(&entry.node.kind, number);
             if entries.add_name(&entry.name, position, &attr).is_err() {
-                return false;
+                return Ok(false);
             }
             continue;
         }
         let place = Place { parent: id, index: index as u32 };
-        let Some(acquired) = nodes.acquire(place, &entry.name, &entry.node) else { return false };
-        let version = nodes.changing_list(acquired.id).map_or(0, |list| list.version());
+        let acquired = nodes.acquire(place, &entry.name, &entry.node).ok_or(Errno::STALE)?;
+        let version = match &entry.node.kind {
+            Kind::Directory(_) => nodes.changing_list(acquired.id).map_or(0, |list| list.version()),
+            _ => 0,
+        };
         let named = tree.describe(acquired, &entry.node, in_changing, version);
         if entries.add(&entry.name, position, &named).is_err() {
             nodes.forget(acquired.id, 1);
-            return false;
+            return Ok(false);
         }
     }
-    true
+    Ok(true)
 }
 
 /// Whether it can be in a list with nothing but its name: it has a number that follows from its state, and nobody walks into it.

@@ -358,6 +358,10 @@ impl<S: TreeSource> Nodes<S> {
     pub(crate) fn push_after_read(&mut self, id: u64, by: Reader) -> Option<Push> {
         let (directory, spot) = self.spot(id)?;
         let had = std::mem::replace(&mut self.records.get_mut(&id)?.loaded, true);
+        if self.names_for(directory) != 0 {
+            // What is pushed has to be known to the kernel, and it knows only what was looked at.
+            return None;
+        }
         let (stretch, again) = self.window(directory)?.after_read(spot, had, by)?;
         Some(Push { directory, stretch, again })
     }
@@ -373,21 +377,11 @@ impl<S: TreeSource> Nodes<S> {
         Some(&mut self.records.get_mut(&directory)?.named.as_mut()?.window)
     }
 
-    /// Whether a directory is below another.
-    pub(crate) fn is_below(&self, directory: u64, above: u64) -> bool {
-        let mut up = directory;
+    /// The directories above one, from its parent up to the root.
+    pub(crate) fn above(&self, directory: u64) -> impl Iterator<Item = u64> {
+        let parent = |id: u64| Some(self.place(id).filter(|_| id != ROOT)?.parent);
         // Deeper than any path the kernel allows; a guard against a cycle made by a broken source.
-        for _ in 0..4096 {
-            if up == ROOT {
-                return false;
-            }
-            match self.place(up) {
-                Some(place) if place.parent == above => return true,
-                Some(place) => up = place.parent,
-                None => return false,
-            }
-        }
-        false
+        std::iter::successors(parent(directory), move |up| parent(*up)).take(4096)
     }
 
     /// The list of a directory is being read: by a process for which the names of files are enough, or (0) by another.

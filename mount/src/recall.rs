@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
 use parking_lot::Mutex;
+use rustix::io::Errno;
 
 use crate::listers::Recall;
 use crate::source::TreeSource;
@@ -51,10 +52,11 @@ pub(crate) fn spawn<S: TreeSource>(
         for Recall(directories) in waiting.0 {
             for directory in directories {
                 tree.nodes.lock().note_names_for(directory, 0);
-                // One that the kernel has forgotten has no list.
-                let taken_back = connection.invalidate(directory);
-                if taken_back.is_ok() {
-                    tree.counters.recalled.one();
+                match connection.invalidate(directory) {
+                    Ok(()) => tree.counters.recalled.one(),
+                    Err(Errno::NODEV) => return,
+                    // One that the kernel has forgotten has no list.
+                    Err(errno) => tracing::debug!(directory, %errno, "a list is not taken back"),
                 }
             }
         }

@@ -1,6 +1,7 @@
 //! The threads that answer the kernel, until the connection ends.
 
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
@@ -35,7 +36,7 @@ impl Session {
     /// Waits until the connection has ended.
     ///
     /// # Errors
-    /// It broke, or a thread panicked.
+    /// It broke.
     pub(crate) fn wait(self) -> io::Result<()> {
         let mut ended = Ok(());
         for thread in self.0 {
@@ -56,7 +57,13 @@ fn answer_all<S: TreeSource>(
     let mut buffer = vec![0; REQUEST_BYTES];
     loop {
         match connection.receive(&mut buffer) {
-            Ok(request) => filesystem.answer(connection, request),
+            Ok(request) => {
+                // Who asked got an error when the answer was dropped. Without this thread, others would wait for ever.
+                let answer = || filesystem.answer(connection, request);
+                if catch_unwind(AssertUnwindSafe(answer)).is_err() {
+                    tracing::error!("a request could not be answered");
+                }
+            }
             Err(Errno::AGAIN) => {}
             Err(Errno::NODEV) => return Ok(()),
             Err(errno) => {

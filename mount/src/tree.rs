@@ -69,7 +69,7 @@ impl<S: TreeSource> Tree<S> {
         self.source.stability(key) == Stability::Changing
     }
 
-    /// Finds `name` in a directory and names it to the kernel.
+    /// Finds `name` in a directory and names it to the kernel. That an immutable one does not have it holds for ever, too.
     pub(crate) fn lookup(&self, parent: u64, name: &[u8]) -> Result<Entry, Errno> {
         let (key, list_key) = self.directory(parent)?;
         if self.is_changing(&key) {
@@ -79,7 +79,7 @@ impl<S: TreeSource> Tree<S> {
             return self.name(Place { parent, index: 0 }, name, &node, true);
         }
         let list = self.list(parent, &key, list_key)?;
-        let index = list.find(name).ok_or(Errno::NOENT)?;
+        let Some(index) = list.find(name) else { return Ok(Entry::of_nothing(FOREVER)) };
         let place = Place { parent, index: index as u32 };
         self.name(place, name, &list.entries[index].node, false)
     }

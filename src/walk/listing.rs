@@ -75,6 +75,15 @@ pub(crate) struct Names {
     pub(crate) ignores: Option<Arc<IgnoreLevel>>,
 }
 
+/// What some names of a directory are.
+#[derive(Debug)]
+pub(crate) struct Judged {
+    /// What is part of the snapshot, sorted by name.
+    pub(crate) entries: Vec<FoundEntry>,
+    /// What is not, sorted by name.
+    pub(crate) left_out: Vec<LeftOut>,
+}
+
 /// Lists `dir`, which lies at `relative` below the tracked path, and judges every entry.
 /// `is_known` says whether an earlier snapshot holds an entry of this directory.
 ///
@@ -89,8 +98,9 @@ pub fn list(
     is_known: impl Fn(&[u8]) -> bool,
 ) -> sys::Result<Listing> {
     let Names { names, ignores } = names(dir, relative, mode, filter, above)?;
-    let listing = judge(dir, relative, mode, filter, ignores.as_ref(), names, is_known);
-    Ok(Listing { ignores, ..listing })
+    let Judged { entries, left_out } =
+        judge(dir, relative, mode, filter, ignores.as_ref(), names, is_known);
+    Ok(Listing { entries, left_out, ignores })
 }
 
 /// The first half of [`list`]: what there is.
@@ -124,8 +134,8 @@ pub(crate) fn judge(
     ignores: Option<&Arc<IgnoreLevel>>,
     names: Vec<ListedName>,
     is_known: impl Fn(&[u8]) -> bool,
-) -> Listing {
-    let mut listing = Listing { entries: Vec::with_capacity(names.len()), ..Listing::default() };
+) -> Judged {
+    let mut listing = Judged { entries: Vec::with_capacity(names.len()), left_out: Vec::new() };
     let mut path = relative.to_vec();
     if !path.is_empty() {
         path.push(b'/');

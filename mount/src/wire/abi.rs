@@ -41,7 +41,6 @@ pub(super) mod opcode {
     pub(crate) const FLUSH: u32 = 25;
     pub(crate) const INIT: u32 = 26;
     pub(crate) const OPENDIR: u32 = 27;
-    pub(crate) const READDIR: u32 = 28;
     pub(crate) const RELEASEDIR: u32 = 29;
     pub(crate) const CREATE: u32 = 35;
     pub(crate) const INTERRUPT: u32 = 36;
@@ -148,7 +147,7 @@ structures! {
         pub(super) lookups: u64,
     }
 
-    /// `fuse_read_in`, of READ, READDIR and READDIRPLUS.
+    /// `fuse_read_in`, of READ and READDIRPLUS.
     ReadIn {
         pub(super) handle: u64,
         pub(super) offset: u64,
@@ -272,6 +271,16 @@ impl Attr {
 }
 
 impl Entry {
+    /// Whether it names a node.
+    pub(crate) fn is_something(&self) -> bool {
+        self.node != 0
+    }
+
+    /// There is nothing of a name, and so it stays for as long as is said here.
+    pub(crate) fn of_nothing(entry_valid: Duration) -> Self {
+        Self::new(0, 0, entry_valid, Duration::ZERO, Attr::default())
+    }
+
     /// A name stays what it is, and the attributes what they are, for as long as is said here.
     pub(crate) fn new(
         node: u64,
@@ -303,6 +312,8 @@ mod tests {
         assert_eq!(size_of::<OutHeader>(), 16);
         assert_eq!(size_of::<InitIn>(), 16);
         assert_eq!(size_of::<InitOut>(), 64);
+        assert_eq!(size_of::<ForgetIn>(), 8);
+        assert_eq!(size_of::<BatchForgetIn>(), 8);
         assert_eq!(size_of::<ForgetOne>(), 16);
         assert_eq!(size_of::<ReadIn>(), 40);
         assert_eq!(size_of::<XattrSize>(), 8);

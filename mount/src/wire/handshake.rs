@@ -8,7 +8,7 @@ use super::connection::Connection;
 use super::request::Operation;
 use super::{MAX_WRITE_BYTES, REQUEST_BYTES};
 
-/// The first minor version with the answer of today: Linux 3.15.
+/// The first minor version with the answer of today: Linux 3.15. All of these ask for lists with READDIRPLUS only.
 const OLDEST_MINOR: u32 = 23;
 /// READs are at most as long as so many pages (Linux 4.20; older kernels send 32).
 const MAX_PAGES: u16 = 256;

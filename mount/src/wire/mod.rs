@@ -18,7 +18,7 @@ mod request;
 pub(crate) use abi::{Attr, Entry, Space};
 pub(crate) use connection::Connection;
 pub(crate) use handshake::{Kernel, shake_hands};
-pub(crate) use list::{EntryList, NameList};
+pub(crate) use list::EntryList;
 pub(crate) use reply::Reply;
 pub(crate) use request::{Operation, Request};
 

@@ -30,7 +30,9 @@ impl Reply {
     /// The answer is these bytes.
     pub(crate) fn bytes(mut self, body: &[u8]) {
         let Some(unique) = self.unique.take() else { return };
-        note(unique, self.connection.answer(unique, body));
+        if !is_taken(unique, self.connection.answer(unique, body)) {
+            is_taken(unique, self.connection.refuse(unique, Errno::IO));
+        }
     }
 
     /// It cannot be done.
@@ -66,7 +68,7 @@ impl Reply {
 
     fn refuse(&mut self, errno: Errno) {
         let Some(unique) = self.unique.take() else { return };
-        note(unique, self.connection.refuse(unique, errno));
+        is_taken(unique, self.connection.refuse(unique, errno));
     }
 }
 
@@ -76,14 +78,19 @@ impl Drop for Reply {
     }
 }
 
-fn note(unique: u64, sent: Result<(), Errno>) {
+/// False: somebody still waits.
+fn is_taken(unique: u64, sent: Result<(), Errno>) -> bool {
     match sent {
-        Ok(()) => {}
+        Ok(()) => true,
         // Whoever asked was killed, or the mount has ended.
         Err(errno @ (Errno::NOENT | Errno::NODEV)) => {
             tracing::debug!(unique, %errno, "nobody waits for this answer any more");
+            true
         }
-        Err(errno) => tracing::error!(unique, %errno, "the kernel does not take an answer"),
+        Err(errno) => {
+            tracing::error!(unique, %errno, "the kernel does not take an answer");
+            false
+        }
     }
 }
 

@@ -34,10 +34,6 @@ pub(crate) enum Operation<'a> {
     },
     Flush,
     OpenDir,
-    ReadDir {
-        offset: u64,
-        size: u32,
-    },
     ReadDirPlus {
         offset: u64,
         size: u32,
@@ -114,10 +110,6 @@ impl<'a> Operation<'a> {
             }
             opcode::FLUSH => Self::Flush,
             opcode::OPENDIR => Self::OpenDir,
-            opcode::READDIR => {
-                let (ReadIn { offset, size, .. }, _) = prefix(body)?;
-                Self::ReadDir { offset, size }
-            }
             opcode::READDIRPLUS => {
                 let (ReadIn { offset, size, .. }, _) = prefix(body)?;
                 Self::ReadDirPlus { offset, size }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use nono_mount::{Counts, MountOptions};
 
-use crate::fixture::{Mounted, eventually, keep_caches, many, mount_with};
+use crate::fixture::{Mounted, drop_caches, eventually, keep_caches, many, mount_with};
 use crate::memory::{Memory, dir, file};
 
 /// As many files as are in each directory of [`tree`].
@@ -109,6 +109,130 @@ fn what_one_program_listed_costs_the_next_no_name_each() {
     std::thread::scope(|scope| scope.spawn(next).join().unwrap());
     let counts = since(&mounted, before);
     assert!(counts.lookup <= FILES as u64 + GUESSES, "{counts:?}");
+    // Of each directory the list, its end, and what the kernel forgot with the list.
+    let most = 3 * DIRECTORIES as u64 + counts.lookup + 4;
+    assert!(counts.requests() <= most, "{counts:?}");
+}
+
+#[test]
+fn short_lists_are_not_taken_back() {
+    let _kept = keep_caches();
+    let Some(mounted) = mount(&Memory::with([("0", many(DIRECTORIES, 3))])) else { return };
+    let snapshot = mounted.path("0");
+    walk(&snapshot, &mut |_| {});
+    let before = mounted.mount().counts();
+    let look = || walk(&snapshot, &mut |file| assert!(file.metadata().unwrap().len() > 0));
+    std::thread::scope(|scope| scope.spawn(look).join().unwrap());
+    let counts = since(&mounted, before);
+    assert_eq!((counts.recalled, counts.readdirplus), (0, 0));
+    assert_eq!(counts.lookup, DIRECTORIES as u64 * 3);
+}
+
+/// The kernel never completes a list of which it has to forget a part, and asks for all of it each time.
+#[test]
+fn a_list_that_is_being_read_is_not_taken_back() {
+    let _kept = keep_caches();
+    let long = dir((0..5000).map(|f| (format!("f{f:04}"), file("f"))));
+    let entries = [("a", many(DIRECTORIES, 20)), ("b", long)];
+    let Some(mounted) = mount(&Memory::with([("0", dir(entries))])) else { return };
+    walk(&mounted.path("0/a"), &mut |_| {});
+    let mut list = fs::read_dir(mounted.path("0/b")).unwrap();
+    (0..1000).for_each(|_| assert!(list.next().unwrap().is_ok()));
+    let before = mounted.mount().counts();
+    let look = || {
+        for f in 0..20 {
+            assert!(fs::metadata(mounted.path(format!("0/a/d3/f{f}"))).unwrap().is_file());
+        }
+    };
+    std::thread::scope(|scope| scope.spawn(look).join().unwrap());
+    eventually("lists are taken back", || since(&mounted, before).recalled >= 1);
+    assert_eq!(list.count(), 4000);
+    let all = || fs::read_dir(mounted.path("0/b")).unwrap().count();
+    assert_eq!(all(), 5000);
+    let before = mounted.mount().counts();
+    assert_eq!(all(), 5000);
+    assert_eq!(since(&mounted, before).readdirplus, 0);
+}
+
+#[test]
+fn many_threads_that_look_ask_for_few_names_together() {
+    let _kept = keep_caches();
+    const THREADS: usize = 64;
+    let Some(mounted) = mount(&Memory::with([("0", many(THREADS * 4, FILES))])) else { return };
+    fs::read_dir(mounted.path("0")).unwrap().for_each(drop);
+    let before = mounted.mount().counts();
+    std::thread::scope(|scope| {
+        for thread in 0..THREADS {
+            let mounted = &mounted;
+            scope.spawn(move || {
+                for directory in 0..4 {
+                    let path = mounted.path(format!("0/d{}", thread * 4 + directory));
+                    walk(&path, &mut |file| assert!(file.metadata().unwrap().len() > 0));
+                }
+            });
+        }
+    });
+    let counts = since(&mounted, before);
+    // Of some seconds, should they last so long.
+    assert!(counts.lookup <= 8 * GUESSES + 20 * GUESSES, "{counts:?}");
+}
+
+/// What is pushed has to be known to the kernel.
+#[test]
+fn lists_of_names_do_not_keep_files_from_being_pushed_later() {
+    let _kept = keep_caches();
+    let options = MountOptions {
+        changing_ttl: std::time::Duration::from_secs(3600),
+        push_patience: std::time::Duration::from_secs(30),
+        ..MountOptions::default()
+    };
+    let Some(mounted) = mount_with(&tree(), options) else { return };
+    let snapshot = mounted.path("0");
+    walk(&snapshot, &mut |_| {});
+    let one_of_each = || {
+        for directory in 0..DIRECTORIES {
+            fs::read(snapshot.join(format!("d{directory}/f0"))).unwrap();
+        }
+    };
+    std::thread::scope(|scope| scope.spawn(one_of_each).join().unwrap());
+    let recalled = || mounted.mount().counts().recalled;
+    eventually("lists are taken back", || recalled() + 2 >= DIRECTORIES as u64);
+    let all = || walk(&snapshot, &mut |file| drop(fs::read(file.path()).unwrap()));
+    std::thread::scope(|scope| scope.spawn(all).join().unwrap());
+    eventually("files are pushed", || mounted.mount().counts().pushed_files > 0);
+}
+
+#[test]
+fn a_name_that_an_unchanging_directory_does_not_have_is_asked_for_once() {
+    let _kept = keep_caches();
+    let Some(mounted) = mount(&tree()) else { return };
+    let missing = |path: &str| {
+        let error = fs::metadata(mounted.path(path)).unwrap_err();
+        assert_eq!(error.kind(), std::io::ErrorKind::NotFound);
+    };
+    missing("0/d3/.gitignore");
+    let before = mounted.mount().counts();
+    (0..50).for_each(|_| missing("0/d3/.gitignore"));
+    assert_eq!(since(&mounted, before).lookup, 0);
+    // Sessions come and go.
+    missing("1");
+    let before = mounted.mount().counts();
+    missing("1");
+    assert_eq!(since(&mounted, before).lookup, 1);
+}
+
+#[test]
+fn what_did_not_fit_into_an_answer_is_not_counted_as_named() {
+    let options =
+        MountOptions { lean_lists: false, push_siblings: false, ..MountOptions::default() };
+    let long = dir((0..5000).map(|f| (format!("f{f:04}"), file("f"))));
+    let Some(mounted) = mount_with(&Memory::with([("0", long)]), options) else { return };
+    assert_eq!(fs::read_dir(mounted.path("0")).unwrap().count(), 5000);
+    if let Err(error) = drop_caches("2") {
+        eprintln!("TEST DID NOT RUN TO ITS END: the kernel may not be told to forget: {error}");
+        return;
+    }
+    eventually("all is forgotten", || mounted.mount().live_nodes() == 1);
 }
 
 #[test]

@@ -55,8 +55,10 @@ pub(super) struct PendingDir {
     pub(super) state: Mutex<PendingState>,
 }
 
-/// What all parts of a directory need.
-struct Listed {
+/// A directory that was listed, for all who look at parts of it. It is the one that was listed, wherever it may have
+/// been moved meanwhile. (The limit of open files is raised to what the system allows.)
+struct OpenDir {
+    dir: Dir,
     ignores: Option<Arc<IgnoreLevel>>,
     cached: Option<CachedDirectory>,
 }
@@ -189,55 +191,35 @@ impl Capturer<'_> {
             state.cached_tree = cached.as_ref().map(|cached| cached.tree);
             state.xattrs = Xattrs::new(dir.xattrs_self()?);
         }
-        let listed = Arc::new(Listed { ignores, cached });
+        let open = Arc::new(OpenDir { dir, ignores, cached });
         while names.len() > PART_NAMES {
             let part = names.split_off(names.len() - PART_NAMES);
             node.unfinished.fetch_add(1, SeqCst);
-            let (node, listed) = (Arc::clone(node), Arc::clone(&listed));
-            scope.spawn(move |scope| self.part(scope, &node, &listed, part));
+            let (node, open) = (Arc::clone(node), Arc::clone(&open));
+            scope.spawn(move |scope| {
+                if !self.is_stopped() {
+                    self.entries(scope, &node, &open, part);
+                    self.finish_part(&node);
+                }
+            });
         }
-        self.entries(scope, node, &dir, &listed, names);
+        self.entries(scope, node, &open, names);
         Ok(())
     }
 
-    /// Some names of a directory, on any thread.
-    fn part<'s>(
-        &'s self,
-        scope: &Scope<'s>,
-        node: &Arc<PendingDir>,
-        listed: &Listed,
-        names: Vec<ListedName>,
-    ) {
-        if self.is_stopped() {
-            return;
-        }
-        let Some(top) = &self.roots[node.root].dir else { return };
-        match top.open_beneath(&node.relative) {
-            Ok(dir) => self.entries(scope, node, &dir, listed, names),
-            // The whole directory went away meanwhile, and what was in it.
-            Err(error) if error.is_gone() || error.is_symlink_in_path() => {}
-            Err(error) => {
-                for ListedName { name, .. } in names {
-                    let path = byte_path::join(&node.relative, &name);
-                    self.unreadable(node.root, &path, &error);
-                }
-            }
-        }
-        self.finish_part(node);
-    }
-
+    /// Captures what some names of a directory are.
     fn entries<'s>(
         &'s self,
         scope: &Scope<'s>,
         node: &Arc<PendingDir>,
-        dir: &Dir,
-        listed: &Listed,
+        open: &OpenDir,
         names: Vec<ListedName>,
     ) {
+        let OpenDir { dir, ignores, cached } = open;
         let (store, filter) = (self.request.store, &self.roots[node.root].filter);
         let is_known = |name: &[u8]| node.known.iter().any(|known| known.has(store, name));
-        let ignores = listed.ignores.as_ref();
-        let judged = walk::judge(dir, &node.relative, node.mode, filter, ignores, names, is_known);
+        let judged =
+            walk::judge(dir, &node.relative, node.mode, filter, ignores.as_ref(), names, is_known);
         for left in judged.left_out {
             let path = byte_path::join(&node.relative, &left.name);
             match left.why {
@@ -259,10 +241,10 @@ impl Capturer<'_> {
             }
             match found.stat.kind {
                 FileKind::Directory => {
-                    self.spawn_child(scope, node, path, &found, listed.ignores.clone());
+                    self.spawn_child(scope, node, path, &found, ignores.clone());
                 }
                 FileKind::File => {
-                    let known = listed.cached.as_ref().and_then(|cached| cached.file(&found.name));
+                    let known = cached.as_ref().and_then(|cached| cached.file(&found.name));
                     let is_known = |known: &&CachedFile| {
                         let key = StatKey::of(&found.stat);
                         known.key == key && self.are_stored(node, known)
@@ -358,7 +340,7 @@ impl Capturer<'_> {
             }
         }
         if let Some(writer) = self.writers.get(node.root) {
-            // Each part is sorted, which a stable sort makes use of.
+            // It consists of sorted runs, which a stable sort makes use of.
             cached_files.sort_by(|a, b| a.0.cmp(&b.0));
             let directory = CachedDirectory { tree, files: cached_files };
             writer.lock().add(&node.relative, &directory)?;
