@@ -28,6 +28,10 @@ use crate::xattrs;
 /// READs from this size on are better copied beside the program, on another processor.
 const LONG_READ_BYTES: u32 = 128 * 1024;
 
+/// Entries of lists that are given without nodes of files, at about 200 bytes each: for more, the kernel gets nodes,
+/// which it forgets when it is short of memory.
+const MOST_LEAN_ENTRIES: usize = 256 * 1024;
+
 /// What answers requests. Dropped when the session is over.
 pub(crate) struct TreeFilesystem<S: TreeSource> {
     tree: Arc<Tree<S>>,
@@ -211,7 +215,7 @@ impl<S: TreeSource> TreeFilesystem<S> {
 
     /// A process asked for a file, perhaps because the list had nothing but its name.
     fn note_look(&self, process: u32, directory: u64) {
-        let lister = self.tree.nodes.lock().names_for(directory);
+        let lister = self.tree.nodes.lock().lister(directory);
         if lister != 0
             && let Some(recall) = self.listers.lock().looked(process, lister)
         {
@@ -227,12 +231,14 @@ impl<S: TreeSource> TreeFilesystem<S> {
         let names_are_enough = if offset == 0 {
             let files = listed.files();
             let mut nodes = self.tree.nodes.lock();
-            let (above, now) = (nodes.above(id), Instant::now());
-            let is_enough = self.listers.lock().begins(process, id, files, above, now);
-            nodes.note_names_for(id, if is_enough { process } else { 0 });
+            let entries = nodes.lean_entries() + listed.list.entries.len();
+            let begins =
+                |above| self.listers.lock().begins(process, id, files, above, Instant::now());
+            let is_enough = entries <= MOST_LEAN_ENTRIES && begins(nodes.above(id));
+            nodes.note_list(id, is_enough.then(|| (listed.list.clone(), process)));
             is_enough
         } else {
-            process != 0 && self.tree.nodes.lock().names_for(id) == process
+            process != 0 && self.tree.nodes.lock().lister(id) == process
         };
         if names_are_enough { Files::Names } else { Files::Nodes }
     }

@@ -19,12 +19,14 @@ mod window;
 
 use std::collections::hash_map::Entry as MapEntry;
 use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
 
 use self::changing::ChangingList;
 use self::numbers::{DirectoryNumbers, IdMap, NO_STATE, first_number, generation, next_number};
 pub(crate) use self::order::{Order, Spot};
 use self::window::PushWindow;
 pub(crate) use self::window::{Reader, Stretch};
+use crate::lists::List;
 use crate::source::{Kind, Node, StateId, TreeSource};
 
 /// The id and number of the mounted directory.
@@ -43,14 +45,22 @@ pub(crate) struct Place {
 }
 
 /// What only directories and stateless entries need: they are found again by parent and name.
-struct Named {
+struct Named<S: TreeSource> {
     name: Box<[u8]>,
     /// Named children that are alive.
     children: HashMap<Box<[u8]>, u64>,
     changing: ChangingList,
     window: PushWindow,
-    /// Of a directory: who got nothing but names of its files, 0 for nobody.
-    names_for: u32,
+    /// Of a directory of whose files the kernel got nothing but names.
+    lean: Option<Lean<S>>,
+}
+
+/// A list that was given without the nodes of files. Each of them will be looked up in it when somebody wants it, in any
+/// order, so it stays: for an entry it takes about what the node would.
+struct Lean<S: TreeSource> {
+    list: Arc<List<S>>,
+    /// Who got it; 0: nobody for whom the names will be enough.
+    lister: u32,
 }
 
 /// Files to hand to the kernel before it asks.
@@ -70,7 +80,7 @@ struct Record<S: TreeSource> {
     number: u64,
     /// The kernel has read or was given the contents.
     loaded: bool,
-    named: Option<Box<Named>>,
+    named: Option<Box<Named<S>>>,
     node: Node<S>,
 }
 
@@ -98,6 +108,8 @@ pub(crate) struct Nodes<S: TreeSource> {
     /// Ids in the order in which they were first named; some may be gone.
     ages: VecDeque<u64>,
     next_id: u64,
+    /// In all lists that were given without nodes of files.
+    lean_entries: usize,
 }
 
 impl<S: TreeSource> Nodes<S> {
@@ -118,6 +130,7 @@ impl<S: TreeSource> Nodes<S> {
             directory_numbers: DirectoryNumbers::default(),
             ages: VecDeque::new(),
             next_id: ROOT + 1,
+            lean_entries: 0,
         }
     }
 
@@ -258,6 +271,9 @@ impl<S: TreeSource> Nodes<S> {
         {
             self.directory_numbers.remove_place(state);
         }
+        if let Some(lean) = record.named.as_ref().and_then(|named| named.lean.as_ref()) {
+            self.lean_entries -= lean.list.entries.len();
+        }
         if let Some(named) = &record.named
             && let Some(parent) = self.records.get_mut(&record.place.parent)
             && let Some(parent) = &mut parent.named
@@ -358,7 +374,7 @@ impl<S: TreeSource> Nodes<S> {
     pub(crate) fn push_after_read(&mut self, id: u64, by: Reader) -> Option<Push> {
         let (directory, spot) = self.spot(id)?;
         let had = std::mem::replace(&mut self.records.get_mut(&id)?.loaded, true);
-        if self.names_for(directory) != 0 {
+        if self.lean(directory).is_some() {
             // What is pushed has to be known to the kernel, and it knows only what was looked at.
             return None;
         }
@@ -384,17 +400,42 @@ impl<S: TreeSource> Nodes<S> {
         std::iter::successors(parent(directory), move |up| parent(*up)).take(4096)
     }
 
-    /// The list of a directory is being read: by a process for which the names of files are enough, or (0) by another.
-    pub(crate) fn note_names_for(&mut self, directory: u64, process: u32) {
-        if let Some(named) = self.records.get_mut(&directory).and_then(|it| it.named.as_mut()) {
-            named.names_for = process;
+    /// The kernel gets the list of a directory: with the nodes of its files, or (`lean`) without them, for a lister.
+    pub(crate) fn note_list(&mut self, directory: u64, lean: Option<(Arc<List<S>>, u32)>) {
+        let Some(named) = self.records.get_mut(&directory).and_then(|it| it.named.as_mut()) else {
+            return;
+        };
+        let lean = lean.map(|(list, lister)| Lean { list, lister });
+        self.lean_entries += lean.as_ref().map_or(0, |lean| lean.list.entries.len());
+        let before = std::mem::replace(&mut named.lean, lean);
+        self.lean_entries -= before.map_or(0, |before| before.list.entries.len());
+    }
+
+    /// The kernel should forget the list of a directory that it has without nodes: they are wanted.
+    pub(crate) fn note_recall(&mut self, directory: u64) {
+        let named = self.records.get_mut(&directory).and_then(|it| it.named.as_mut());
+        if let Some(lean) = named.and_then(|named| named.lean.as_mut()) {
+            lean.lister = 0;
         }
     }
 
+    fn lean(&self, directory: u64) -> Option<&Lean<S>> {
+        self.records.get(&directory)?.named.as_ref()?.lean.as_ref()
+    }
+
     /// The process for which names were enough in the list of this directory that the kernel has; 0: for none.
-    pub(crate) fn names_for(&self, directory: u64) -> u32 {
-        let named = self.records.get(&directory).and_then(|it| it.named.as_ref());
-        named.map_or(0, |named| named.names_for)
+    pub(crate) fn lister(&self, directory: u64) -> u32 {
+        self.lean(directory).map_or(0, |lean| lean.lister)
+    }
+
+    /// The list of this directory, if it was given without nodes of files.
+    pub(crate) fn lean_list(&self, directory: u64) -> Option<Arc<List<S>>> {
+        self.lean(directory).map(|lean| lean.list.clone())
+    }
+
+    /// Entries of all lists that were given without nodes of files.
+    pub(crate) fn lean_entries(&self) -> usize {
+        self.lean_entries
     }
 
     /// Ids of all directories the kernel knows.
@@ -403,20 +444,20 @@ impl<S: TreeSource> Nodes<S> {
     }
 }
 
-impl Named {
+impl<S: TreeSource> Named<S> {
     fn boxed(name: &[u8]) -> Box<Self> {
         Box::new(Self {
             name: name.into(),
             children: HashMap::new(),
             changing: ChangingList::default(),
             window: PushWindow::default(),
-            names_for: 0,
+            lean: None,
         })
     }
 }
 
 impl<S: TreeSource> Record<S> {
-    fn new(place: Place, number: u64, named: Option<Box<Named>>, node: Node<S>) -> Self {
+    fn new(place: Place, number: u64, named: Option<Box<Named<S>>>, node: Node<S>) -> Self {
         Self { lookups: 0, pins: 0, place, number, loaded: false, named, node }
     }
 }

@@ -51,7 +51,7 @@ pub(crate) fn spawn<S: TreeSource>(
     let run = move || {
         for Recall(directories) in waiting.0 {
             for directory in directories {
-                tree.nodes.lock().note_names_for(directory, 0);
+                tree.nodes.lock().note_recall(directory);
                 match connection.invalidate(directory) {
                     Ok(()) => tree.counters.recalled.one(),
                     Err(Errno::NODEV) => return,

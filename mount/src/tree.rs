@@ -207,6 +207,9 @@ impl<S: TreeSource> Tree<S> {
         if let Some(list) = self.lists.lock().get(list_key) {
             return Ok(list);
         }
+        if let Some(list) = self.nodes.lock().lean_list(id) {
+            return Ok(list);
+        }
         let list = self.list_changing(id, key)?;
         self.lists.lock().put(list_key, list.clone());
         Ok(list)

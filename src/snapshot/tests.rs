@@ -253,3 +253,64 @@ fn a_long_directory_is_captured_whole() {
     assert_eq!(changed, [long("dir1499".into()), long("file700".into())]);
     assert_eq!(last.not_captured.len(), EACH);
 }
+
+/// Moves a directory away, and another one to its place, when a file of a certain length was captured.
+struct Meddler {
+    directory: PathBuf,
+    away: PathBuf,
+    other: PathBuf,
+    file_bytes: u64,
+    is_done: AtomicBool,
+}
+
+impl Progress for Meddler {
+    fn advance(&self, _: u64, bytes: u64) {
+        if bytes == self.file_bytes && !self.is_done.swap(true, SeqCst) {
+            std::fs::rename(&self.directory, &self.away).unwrap();
+            std::fs::rename(&self.other, &self.directory).unwrap();
+        }
+    }
+}
+
+#[test]
+fn a_directory_that_is_replaced_while_it_is_captured_is_captured_as_it_was() {
+    const FILES: usize = 3000;
+    for threads in [1, 4] {
+        let place = Place::new();
+        let make = |name: &str, text: &str| {
+            let directory = place.path(name);
+            std::fs::create_dir(&directory).unwrap();
+            for i in 0..FILES {
+                std::fs::write(directory.join(format!("file{i}")), text.repeat(7)).unwrap();
+            }
+            directory
+        };
+        let directory = make("work/long", "old contents of eleven words");
+        let (away, other) = (place.path("away"), make("other", "new contents that are longer"));
+        std::fs::write(other.join("and one more"), "x").unwrap();
+        let meddled = || {
+            let meddler = Meddler {
+                directory: directory.clone(),
+                away: away.clone(),
+                other: other.clone(),
+                file_bytes: 7 * 28,
+                is_done: AtomicBool::new(false),
+            };
+            place.manager("session").with_threads(threads).with_progress(Arc::new(meddler))
+        };
+        let put_back = || {
+            std::fs::rename(&directory, &other).unwrap();
+            std::fs::rename(&away, &directory).unwrap();
+        };
+        // Its files are read, and then known to the cache.
+        let first = meddled().create_baseline().unwrap();
+        put_back();
+        let (quiet, changes) =
+            place.manager("session").with_threads(threads).create_incremental().unwrap();
+        assert_eq!(changes, []);
+        assert_eq!(first.totals.file_count, quiet.totals.file_count);
+        let (_, changes) = meddled().create_incremental().unwrap();
+        assert_eq!(changes, []);
+        put_back();
+    }
+}

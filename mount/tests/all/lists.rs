@@ -114,6 +114,34 @@ fn what_one_program_listed_costs_the_next_no_name_each() {
     assert!(counts.requests() <= most, "{counts:?}");
 }
 
+/// However the files are looked at afterwards, and whether or not the lists are taken back meanwhile.
+#[test]
+fn lists_of_names_stay_at_hand_for_those_who_look() {
+    let _kept = keep_caches();
+    let options = MountOptions {
+        changing_ttl: std::time::Duration::from_secs(3600),
+        cached_entries: 20,
+        push_siblings: false,
+        ..MountOptions::default()
+    };
+    let Some(mounted) = mount_with(&tree(), options) else { return };
+    walk(&mounted.path("0"), &mut |_| {});
+    let before = mounted.mount().counts();
+    let look = || {
+        for file in 0..FILES {
+            for directory in 0..DIRECTORIES {
+                let path = mounted.path(format!("0/d{directory}/f{file}"));
+                assert!(fs::metadata(path).unwrap().is_file());
+            }
+        }
+    };
+    std::thread::scope(|scope| scope.spawn(look).join().unwrap());
+    let counts = since(&mounted, before);
+    assert!(counts.lookup >= (DIRECTORIES * (FILES - 3)) as u64, "{counts:?}");
+    // Those of the first credit had nodes.
+    assert!(counts.listed <= 8, "{counts:?}");
+}
+
 #[test]
 fn short_lists_are_not_taken_back() {
     let _kept = keep_caches();

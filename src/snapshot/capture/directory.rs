@@ -55,12 +55,23 @@ pub(super) struct PendingDir {
     pub(super) state: Mutex<PendingState>,
 }
 
-/// A directory that was listed, for all who look at parts of it. It is the one that was listed, wherever it may have
-/// been moved meanwhile. (The limit of open files is raised to what the system allows.)
-struct OpenDir {
+/// Directories that are open at once before each thread does by itself what there is to do in its own.
+const MOST_SHARED: usize = 1024;
+
+/// A directory that was listed, for all who look at a part of it or read some of its files. It stays open, so it is the one that was
+/// listed, wherever it may have been moved meanwhile and whatever has its name now.
+struct OpenDir<'s> {
     dir: Dir,
     ignores: Option<Arc<IgnoreLevel>>,
     cached: Option<CachedDirectory>,
+    /// How many there are.
+    count: &'s AtomicUsize,
+}
+
+impl Drop for OpenDir<'_> {
+    fn drop(&mut self) {
+        self.count.fetch_sub(1, Relaxed);
+    }
 }
 
 #[derive(Default)]
@@ -191,9 +202,14 @@ impl Capturer<'_> {
             state.cached_tree = cached.as_ref().map(|cached| cached.tree);
             state.xattrs = Xattrs::new(dir.xattrs_self()?);
         }
-        let open = Arc::new(OpenDir { dir, ignores, cached });
+        self.open_dirs.fetch_add(1, Relaxed);
+        let open = Arc::new(OpenDir { dir, ignores, cached, count: &self.open_dirs });
         while names.len() > PART_NAMES {
             let part = names.split_off(names.len() - PART_NAMES);
+            if !self.may_share() {
+                self.entries(scope, node, &open, part);
+                continue;
+            }
             node.unfinished.fetch_add(1, SeqCst);
             let (node, open) = (Arc::clone(node), Arc::clone(&open));
             scope.spawn(move |scope| {
@@ -207,15 +223,21 @@ impl Capturer<'_> {
         Ok(())
     }
 
+    /// Whether the open directory may wait for other threads: each that waits takes a descriptor, and they wait for one
+    /// another as deep as a tree is.
+    fn may_share(&self) -> bool {
+        self.open_dirs.load(Relaxed) < MOST_SHARED
+    }
+
     /// Captures what some names of a directory are.
     fn entries<'s>(
         &'s self,
         scope: &Scope<'s>,
         node: &Arc<PendingDir>,
-        open: &OpenDir,
+        open: &Arc<OpenDir<'s>>,
         names: Vec<ListedName>,
     ) {
-        let OpenDir { dir, ignores, cached } = open;
+        let OpenDir { dir, ignores, cached, .. } = &**open;
         let (store, filter) = (self.request.store, &self.roots[node.root].filter);
         let is_known = |name: &[u8]| node.known.iter().any(|known| known.has(store, name));
         let judged =
@@ -257,9 +279,7 @@ impl Capturer<'_> {
                         }
                         None => {
                             if let Some(full) = batch.push(found) {
-                                node.unfinished.fetch_add(1, SeqCst);
-                                let node = Arc::clone(node);
-                                scope.spawn(move |_| self.batch(&node, full));
+                                self.batch(scope, node, open, full);
                             }
                         }
                     }
@@ -268,6 +288,25 @@ impl Capturer<'_> {
             }
         }
         self.files(node, dir, batch.files, captured);
+    }
+
+    /// Some files of a directory, on any thread.
+    fn batch<'s>(
+        &'s self,
+        scope: &Scope<'s>,
+        node: &Arc<PendingDir>,
+        open: &Arc<OpenDir<'s>>,
+        batch: Vec<FoundEntry>,
+    ) {
+        if !self.may_share() {
+            return self.files(node, &open.dir, batch, Captured::default());
+        }
+        node.unfinished.fetch_add(1, SeqCst);
+        let (node, open) = (Arc::clone(node), Arc::clone(open));
+        scope.spawn(move |_| {
+            self.files(&node, &open.dir, batch, Captured::default());
+            self.finish_part(&node);
+        });
     }
 
     /// Whether the cache that knows a file of a directory can tell that its objects are in the store.

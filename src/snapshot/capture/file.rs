@@ -1,7 +1,6 @@
 //! One file: read once into the store, hashed on the way; and what is not a file or a directory.
 
 use std::cell::RefCell;
-use std::sync::Arc;
 
 use super::directory::{Captured, PendingDir};
 use super::{Capturer, attributes};
@@ -37,29 +36,6 @@ impl Capturer<'_> {
                 midstates: known.midstates,
             },
         }
-    }
-
-    /// Some files of a directory, on any thread.
-    pub(super) fn batch(&self, node: &Arc<PendingDir>, batch: Vec<FoundEntry>) {
-        let dir = match &self.roots[node.root].dir {
-            Some(top) => top.open_beneath(&node.relative),
-            None => return,
-        };
-        match dir {
-            Ok(dir) => self.files(node, &dir, batch, Captured::default()),
-            // The whole directory went away meanwhile, and its files with it.
-            Err(error) => {
-                let is_gone = error.is_gone() || error.is_symlink_in_path();
-                for found in batch {
-                    self.tally.remove(&found.stat);
-                    if !is_gone {
-                        let path = byte_path::join(&node.relative, &found.name);
-                        self.unreadable(node.root, &path, &error);
-                    }
-                }
-            }
-        }
-        self.finish_part(node);
     }
 
     /// Reads files of a directory, which then has them beside what else was captured of it.

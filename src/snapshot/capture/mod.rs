@@ -14,7 +14,7 @@ use std::collections::{HashMap, HashSet};
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 
 use jiff::Timestamp;
 use parking_lot::Mutex;
@@ -217,6 +217,7 @@ fn capture_once(
         timestamp,
         is_root_user: sys::effective_uid() == 0,
         stopped: AtomicBool::new(false),
+        open_dirs: AtomicUsize::new(0),
         over_budget: AtomicBool::new(false),
         error: Mutex::new(None),
         tally: Tally::new(request.budget),
@@ -250,6 +251,8 @@ struct Capturer<'a> {
     timestamp: Timestamp,
     is_root_user: bool,
     stopped: AtomicBool,
+    /// Directories that are open, for one thread or several.
+    open_dirs: AtomicUsize,
     over_budget: AtomicBool,
     error: Mutex<Option<CaptureError>>,
     tally: Tally,
