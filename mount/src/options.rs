@@ -39,7 +39,8 @@ pub struct MountOptions {
     pub list_sha256: bool,
     /// How long the kernel may believe what it knows about a changing directory.
     pub changing_ttl: Duration,
-    /// Directory entries kept decoded between requests; about 200 bytes each.
+    /// Directory entries kept decoded between requests; about 200 bytes each. One longer list is kept besides, while it is
+    /// used, and up to 256 Ki entries of [lean lists](Self::lean_lists).
     pub cached_entries: usize,
     /// Nodes after which the kernel is asked to drop the oldest that nobody uses. One takes about
     /// 220 bytes here, and five times that in the kernel.
@@ -47,8 +48,8 @@ pub struct MountOptions {
     /// Large files kept open, as far as they are verified, between requests. With fewer than those that are opened ahead of a
     /// walking process (64 MiB of them, from 1 MiB on), some are opened twice.
     pub cached_contents: usize,
-    /// Leave the nodes of files out of lists for programs that look at nothing but names (`find`, `ls`), so that the kernel
-    /// makes no inodes.
+    /// Leave the nodes of files out of lists for programs that look at nothing but names (`find`), so that the kernel
+    /// makes no inodes. Such a list stays in memory here, for about what the nodes would take.
     pub lean_lists: bool,
     /// Push siblings of a file that is read to the kernel before they are asked for, and for a process that
     /// walks a tree, open longer ones.
