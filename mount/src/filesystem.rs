@@ -234,7 +234,7 @@ impl<S: TreeSource> TreeFilesystem<S> {
             let entries = nodes.lean_entries() + listed.list.entries.len();
             let begins =
                 |above| self.listers.lock().begins(process, id, files, above, Instant::now());
-            let is_enough = entries <= MOST_LEAN_ENTRIES && begins(nodes.above(id));
+            let is_enough = entries <= MOST_LEAN_ENTRIES && begins(nodes.above(id)) && files > 0;
             nodes.note_list(id, is_enough.then(|| (listed.list.clone(), process)));
             is_enough
         } else {

@@ -10,7 +10,7 @@ use std::time::Duration;
 use nono_mount::{Counts, MountOptions};
 
 use crate::fixture::{Mounted, keep_caches, many, mount_with};
-use crate::memory::{Memory, Spec, What, dir, file};
+use crate::memory::{Memory, Spec, What, dir, file, symlink};
 
 /// Messages that another kernel may send at the beginning of a work: a STATFS, a GETATTR of `.`.
 const SPARE: u64 = 2;
@@ -151,4 +151,31 @@ fn opening_sends_one_message_in_the_life_of_a_mount() {
     let counts = mounted.mount().counts();
     assert!(counts.open <= 1 && counts.opendir <= 1 && counts.flush <= 1, "{counts:?}");
     assert!(counts.read <= 5 * 5, "{counts:?}");
+}
+
+#[test]
+fn a_large_file_is_read_in_large_parts_and_once() {
+    let _kept = keep_caches();
+    const LEN: usize = 16 << 20;
+    let Some(mounted) = mount(&Memory::with([("0", dir([("large", file(vec![7; LEN]))]))])) else {
+        return;
+    };
+    let read = || assert_eq!(fs::read(mounted.path("0/large")).unwrap().len(), LEN);
+    let before = mounted.mount().counts();
+    read();
+    // The kernel reads 128 KiB ahead, and asks for it with one message.
+    let first = mounted.mount().counts() - before;
+    assert!(first.read <= (LEN / (128 << 10)) as u64 + SPARE, "{first:?}");
+    assert_eq!(best_of_tries(&mounted, read).read, 0);
+}
+
+#[test]
+fn a_symlink_is_read_once() {
+    let _kept = keep_caches();
+    let Some(mounted) = mount(&Memory::with([("0", dir([("link", symlink("target"))]))])) else {
+        return;
+    };
+    let read = || assert_eq!(fs::read_link(mounted.path("0/link")).unwrap().as_os_str(), "target");
+    read();
+    assert_eq!(best_of_tries(&mounted, read).readlink, 0);
 }
