@@ -55,11 +55,12 @@ pub(super) struct PendingDir {
     pub(super) state: Mutex<PendingState>,
 }
 
-/// Directories that are open at once before each thread does by itself what there is to do in its own.
-const MOST_SHARED: usize = 1024;
+/// Directories that are open at once before each thread does by itself what there is to do in its own: far below the
+/// least limit of open files in use (1,024).
+const MOST_SHARED: usize = 256;
 
-/// A directory that was listed, for all who look at a part of it or read some of its files. It stays open, so it is the one that was
-/// listed, wherever it may have been moved meanwhile and whatever has its name now.
+/// A directory that was listed, for all who look at a part of it or read some of its files. It stays open, so it is
+/// the one that was listed, wherever it may have been moved meanwhile and whatever has its name now.
 struct OpenDir<'s> {
     dir: Dir,
     ignores: Option<Arc<IgnoreLevel>>,
