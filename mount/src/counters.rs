@@ -66,7 +66,7 @@ counters! {
     statfs,
     /// Requests that would change something, all refused.
     refused,
-    /// Anything else (LSEEK, IOCTL, …), each answered "not implemented" once.
+    /// Anything else (LSEEK, IOCTL, …), answered "not implemented". The kernel remembers that of most, not of IOCTL.
     other,
     /// Requests, counted above too, that the companion answered; see
     /// [`MountOptions::companion`](crate::MountOptions::companion).

@@ -8,6 +8,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::SyncSender;
 use std::time::Instant;
 
 use parking_lot::Mutex;
@@ -15,11 +16,9 @@ use rustix::io::Errno;
 
 use crate::company::{Company, Message, Turn};
 use crate::counters::Counter;
-use crate::listers::Listers;
+use crate::listers::{Listers, Recall};
 use crate::listing::{self, Files};
-use crate::prune::Pruner;
 use crate::reads::{Read, Reads};
-use crate::recall::Recalls;
 use crate::source::{Kind, TreeSource};
 use crate::tree::{Listed, Tree};
 use crate::wire::{Connection, EntryList, Kernel, Operation, Reply, Request, Space};
@@ -37,8 +36,8 @@ pub(crate) struct TreeFilesystem<S: TreeSource> {
     tree: Arc<Tree<S>>,
     reads: Reads<S>,
     listers: Mutex<Listers>,
-    recalls: Recalls,
-    pruner: Pruner,
+    recalls: SyncSender<Recall>,
+    pruner: SyncSender<()>,
     company: Arc<Company>,
     kernel: Kernel,
     /// Set when the session is over.
@@ -49,8 +48,8 @@ impl<S: TreeSource> TreeFilesystem<S> {
     pub(crate) fn new(
         tree: Arc<Tree<S>>,
         reads: Reads<S>,
-        recalls: Recalls,
-        pruner: Pruner,
+        recalls: SyncSender<Recall>,
+        pruner: SyncSender<()>,
         company: Arc<Company>,
         kernel: Kernel,
         ended: Arc<AtomicBool>,
@@ -142,7 +141,8 @@ impl<S: TreeSource> TreeFilesystem<S> {
 
     fn bound_nodes(&self) {
         if self.tree.nodes.lock().len() > self.tree.options.max_nodes {
-            self.pruner.wake();
+            // Full: it is awake already. Closed: the kernel cannot be asked.
+            let _ = self.pruner.try_send(());
         }
     }
 
@@ -219,7 +219,8 @@ impl<S: TreeSource> TreeFilesystem<S> {
         if lister != 0
             && let Some(recall) = self.listers.lock().looked(process, lister)
         {
-            self.recalls.recall(recall);
+            // What does not fit costs some messages.
+            let _ = self.recalls.try_send(recall);
         }
     }
 
@@ -266,7 +267,5 @@ impl<S: TreeSource> Drop for TreeFilesystem<S> {
     fn drop(&mut self) {
         self.ended.store(true, Ordering::Release);
         self.reads.close();
-        self.recalls.close();
-        self.pruner.close();
     }
 }

@@ -119,50 +119,17 @@ fn weight<S: TreeSource>(list: &List<S>) -> usize {
 mod tests {
     use super::*;
 
-    use crate::source::{Content, Entry, HardLinks, Kind, Node, Stability};
-
-    /// Nothing is asked of it.
-    struct NoSource;
-
-    impl TreeSource for NoSource {
-        type Directory = ();
-        type Content = ();
-
-        fn root(&self) -> Node<Self> {
-            unreachable!()
-        }
-        fn stability(&self, (): &()) -> Stability {
-            unreachable!()
-        }
-        fn list(&self, (): &()) -> std::io::Result<Vec<Entry<Self>>> {
-            unreachable!()
-        }
-        fn open(&self, (): &(), _: u64) -> std::io::Result<Arc<dyn Content>> {
-            unreachable!()
-        }
-        fn sha256_hex(&self, (): &()) -> String {
-            unreachable!()
-        }
-    }
+    use crate::nodes::tests::{Nothing, node};
+    use crate::source::{Entry, Kind};
 
     /// A cache for 100 entries, and what puts lists into it and finds them there.
-    struct Lab(ListCache<NoSource>);
+    struct Lab(ListCache<Nothing>);
 
     impl Lab {
         fn put(&mut self, id: u64, entries: usize) {
-            let entry = |name: usize| {
-                let node = Node {
-                    kind: Kind::Fifo,
-                    mode: 0,
-                    uid: 0,
-                    gid: 0,
-                    mtime_s: 0,
-                    mtime_ns: 0,
-                    links: HardLinks(1),
-                    xattrs: None,
-                    state: None,
-                };
-                Entry { name: format!("{name:05}").into_bytes().into(), node }
+            let entry = |name: usize| Entry {
+                name: format!("{name:05}").into_bytes().into(),
+                node: node(Kind::Fifo, None),
             };
             let list = List::new((0..entries).map(entry).collect());
             self.0.put(ListKey::Node(id), Arc::new(list));
@@ -200,9 +167,9 @@ mod tests {
         }
         lab.put(51, 10_000);
         assert!(lab.has(51) && !lab.has(50), "there is one");
-        (100..).take(ListCache::<NoSource>::LONG_WAITS).for_each(|id| lab.put(id, 9));
+        (100..).take(ListCache::<Nothing>::LONG_WAITS).for_each(|id| lab.put(id, 9));
         assert!(lab.has(51));
-        (100..).take(ListCache::<NoSource>::LONG_WAITS + 1).for_each(|id| lab.put(id, 9));
+        (100..).take(ListCache::<Nothing>::LONG_WAITS + 1).for_each(|id| lab.put(id, 9));
         assert!(!lab.has(51));
         lab.put(52, 10_000);
         lab.put(52, 1);

@@ -21,9 +21,9 @@ use crate::filesystem::TreeFilesystem;
 use crate::guard::Guard;
 use crate::options::MountOptions;
 use crate::prefetch::{self, PushQueue};
-use crate::prune::{self, Pruner};
+use crate::prune;
 use crate::reads::Reads;
-use crate::recall::{self, Recalls};
+use crate::recall;
 use crate::session::Session;
 use crate::source::{Kind, Stability, TreeSource};
 use crate::sys::{self, FS_TYPE, MountPoint, MountedAt};
@@ -74,20 +74,18 @@ impl Mount {
         let tree = Arc::new(Tree::new(source, options));
         let company = Company::new(ordinary, companion, tree.counters.clone());
         let (pushes, queue) = PushQueue::new();
-        let (pruner, wakes) = Pruner::new();
-        let (recalls, waiting) = Recalls::new();
         let ended = unmounter.ended.clone();
         let failed = |error| MountError::io("serve", &path, error);
         let reads = Reads::new(tree.clone(), pushes).map_err(failed)?;
         let opener = reads.opener();
         let kernel = shake_hands(&connection).map_err(|errno| failed(errno.into()))?;
+        let recalls = recall::spawn(&tree, connection.clone()).map_err(failed)?;
+        let pruner = prune::spawn(&tree, connection.clone()).map_err(failed)?;
         let filesystem =
             TreeFilesystem::new(tree.clone(), reads, recalls, pruner, company, kernel, ended);
         if tree.options.push_siblings {
             prefetch::spawn(&tree, queue, connection.clone(), opener).map_err(failed)?;
         }
-        recall::spawn(&tree, waiting, connection.clone()).map_err(failed)?;
-        prune::spawn(&tree, wakes, connection.clone()).map_err(failed)?;
         let session = Session::start(&connection, filesystem, threads).map_err(failed)?;
         guard.disarm();
         Ok(Self { session: Some(session), unmounter, served: tree, connection, guard: None })

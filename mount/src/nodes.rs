@@ -463,4 +463,4 @@ impl<S: TreeSource> Record<S> {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -7,9 +7,8 @@
 //! refuses the question, and then only its own reclaim bounds the number.
 
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::mpsc::{SyncSender, sync_channel};
 
-use parking_lot::Mutex;
 use rustix::io::Errno;
 
 use crate::source::TreeSource;
@@ -19,40 +18,16 @@ use crate::wire::Connection;
 /// Nodes in one message.
 const BATCH: usize = 1024;
 
-/// Wakes the thread that prunes.
-pub(crate) struct Pruner(Mutex<Option<SyncSender<()>>>);
-
-/// What that thread waits for.
-pub(crate) struct Wakes(Receiver<()>);
-
-impl Pruner {
-    pub(crate) fn new() -> (Self, Wakes) {
-        let (sender, receiver) = sync_channel(1);
-        (Self(Mutex::new(Some(sender))), Wakes(receiver))
-    }
-
-    /// There may be too many nodes.
-    pub(crate) fn wake(&self) {
-        if let Some(sender) = &*self.0.lock() {
-            // Full: it is awake already.
-            let _ = sender.try_send(());
-        }
-    }
-
-    pub(crate) fn close(&self) {
-        self.0.lock().take();
-    }
-}
-
-/// The thread that prunes, until the session ends or the kernel turns out not to know how.
+/// Starts the thread that prunes and returns what wakes it when there may be too many nodes. It ends with that, or when
+/// the kernel turns out not to know how.
 pub(crate) fn spawn<S: TreeSource>(
     tree: &Arc<Tree<S>>,
-    wakes: Wakes,
     connection: Arc<Connection>,
-) -> std::io::Result<()> {
+) -> std::io::Result<SyncSender<()>> {
     let tree = tree.clone();
+    let (sender, wakes) = sync_channel(1);
     let run = move || {
-        for () in wakes.0 {
+        for () in wakes {
             let max = tree.options.max_nodes;
             // Some room, so that not every new node wakes this thread.
             let mut excess = tree.nodes.lock().len().saturating_sub(max - max / 8);
@@ -77,5 +52,5 @@ pub(crate) fn spawn<S: TreeSource>(
         }
     };
     std::thread::Builder::new().name("nono-prune".to_owned()).spawn(run)?;
-    Ok(())
+    Ok(sender)
 }

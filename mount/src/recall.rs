@@ -4,9 +4,8 @@
 //! would have to answer.
 
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::mpsc::{SyncSender, sync_channel};
 
-use parking_lot::Mutex;
 use rustix::io::Errno;
 
 use crate::listers::Recall;
@@ -17,39 +16,15 @@ use crate::wire::Connection;
 /// Recalls that wait; more are dropped, at the cost of some messages.
 const QUEUED: usize = 4;
 
-/// Where recalls go.
-pub(crate) struct Recalls(Mutex<Option<SyncSender<Recall>>>);
-
-/// Where they come from.
-pub(crate) struct Waiting(Receiver<Recall>);
-
-impl Recalls {
-    pub(crate) fn new() -> (Self, Waiting) {
-        let (sender, receiver) = sync_channel(QUEUED);
-        (Self(Mutex::new(Some(sender))), Waiting(receiver))
-    }
-
-    /// The kernel should forget some lists, soon.
-    pub(crate) fn recall(&self, recall: Recall) {
-        if let Some(sender) = &*self.0.lock() {
-            let _ = sender.try_send(recall);
-        }
-    }
-
-    pub(crate) fn close(&self) {
-        self.0.lock().take();
-    }
-}
-
-/// The thread, until the session ends.
+/// Starts the thread and returns where recalls go. It ends with that.
 pub(crate) fn spawn<S: TreeSource>(
     tree: &Arc<Tree<S>>,
-    waiting: Waiting,
     connection: Arc<Connection>,
-) -> std::io::Result<()> {
+) -> std::io::Result<SyncSender<Recall>> {
     let tree = tree.clone();
+    let (sender, waiting) = sync_channel(QUEUED);
     let run = move || {
-        for Recall(directories) in waiting.0 {
+        for Recall(directories) in waiting {
             for directory in directories {
                 tree.nodes.lock().note_recall(directory);
                 match connection.invalidate(directory) {
@@ -62,5 +37,5 @@ pub(crate) fn spawn<S: TreeSource>(
         }
     };
     std::thread::Builder::new().name("nono-recall".to_owned()).spawn(run)?;
-    Ok(())
+    Ok(sender)
 }

@@ -49,6 +49,7 @@ struct InParts {
     midstates: Midstates,
     /// The name of these.
     name: ContentHash,
+    parts: u64,
     parts_left: AtomicU64,
     /// Some piece is not what it should be.
     is_wrong: AtomicBool,
@@ -116,7 +117,7 @@ impl<'a> LongFiles<'a> {
         let Some(opened) = self.open(file, name) else { return self.read(file) };
         let opened = Arc::new(opened);
         // A thread takes the last that it has put down, and should read forwards.
-        for part in (0..opened.parts()).rev() {
+        for part in (0..opened.parts).rev() {
             let opened = Arc::clone(&opened);
             scope.spawn(move |_| self.read_part(&opened, part));
         }
@@ -131,15 +132,9 @@ impl<'a> LongFiles<'a> {
         }
         let bytes = store.read(&name, Midstates::encoded_bytes(file.size)).ok()?;
         let midstates = Midstates::decode(&bytes, file.size).ok()?;
-        let parts_left = AtomicU64::new(midstates.pieces().div_ceil(PART_PIECES));
-        Some(InParts {
-            file,
-            object,
-            midstates,
-            name,
-            parts_left,
-            is_wrong: AtomicBool::new(false),
-        })
+        let parts = midstates.pieces().div_ceil(PART_PIECES);
+        let (parts_left, is_wrong) = (AtomicU64::new(parts), AtomicBool::new(false));
+        Some(InParts { file, object, midstates, name, parts, parts_left, is_wrong })
     }
 
     fn read_part(&self, opened: &InParts, part: u64) {
@@ -197,10 +192,6 @@ impl State {
 }
 
 impl InParts {
-    fn parts(&self) -> u64 {
-        self.midstates.pieces().div_ceil(PART_PIECES)
-    }
-
     /// How long a piece is. `None`: it cannot be read, or is not what it should be.
     fn verified_bytes(&self, piece: u64) -> Option<u64> {
         let offset = piece * Midstates::PIECE_BYTES;

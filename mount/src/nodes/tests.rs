@@ -6,7 +6,8 @@ use std::sync::Arc;
 use super::*;
 use crate::source::{Content, Entry, HardLinks, Stability};
 
-struct Nothing;
+/// A source of which nothing is asked.
+pub(crate) struct Nothing;
 
 impl TreeSource for Nothing {
     type Directory = u32;
@@ -33,7 +34,7 @@ impl TreeSource for Nothing {
     }
 }
 
-fn node(kind: Kind<Nothing>, state: Option<StateId>) -> Node<Nothing> {
+pub(crate) fn node(kind: Kind<Nothing>, state: Option<StateId>) -> Node<Nothing> {
     Node {
         kind,
         mode: 0o755,
