@@ -41,6 +41,17 @@ impl<S: TreeSource> Contained<S> {
         contain(|| self.0.open(content, size)).map(Opened)
     }
 
+    /// See [`TreeSource::read_whole`]. The buffer has as many bytes as the file.
+    pub(crate) fn read_whole(
+        &self,
+        content: &S::Content,
+        size: u64,
+        buffer: &mut Vec<u8>,
+    ) -> io::Result<()> {
+        contain(|| self.0.read_whole(content, size, buffer))?;
+        if buffer.len() as u64 == size { Ok(()) } else { Err(ends_early(buffer.len() as u64)) }
+    }
+
     pub(crate) fn sha256_hex(&self, content: &S::Content) -> String {
         self.0.sha256_hex(content)
     }
@@ -63,15 +74,6 @@ impl Opened {
     /// See [`Content::is_ready`].
     pub(crate) fn is_ready(&self, offset: u64, len: usize) -> bool {
         contain(|| Ok(self.0.is_ready(offset, len))).unwrap_or(true)
-    }
-
-    /// See [`Content::will_be_read`].
-    pub(crate) fn will_be_read(&self) {
-        // It is only a hint.
-        let _ = contain(|| {
-            self.0.will_be_read();
-            Ok(())
-        });
     }
 
     /// Fills a buffer.

@@ -14,6 +14,7 @@ use std::time::Instant;
 use parking_lot::Mutex;
 use rustix::io::Errno;
 
+use crate::buffer::with_buffer;
 use crate::company::{Company, Message, Turn};
 use crate::counters::Counter;
 use crate::listers::{Listers, Recall};
@@ -190,26 +191,31 @@ impl<S: TreeSource> TreeFilesystem<S> {
     fn readdirplus(&self, process: u32, id: u64, offset: u64, size: u32, reply: Reply) {
         self.tree.counters.readdirplus.one();
         self.bound_nodes();
-        match self.tree.open_list(id, offset) {
-            Ok(listed) => {
-                let mut entries = EntryList::new(size);
-                let files = self.wanted_of_files(process, id, offset, &listed);
-                let filled =
-                    listing::fill_entries(&self.tree, id, offset, &listed, files, &mut entries);
-                let is_end = match filled {
-                    Ok(is_end) => is_end,
-                    Err(errno) => return reply.error(errno),
-                };
-                if is_end && listed.cookies.is_none() && files == Files::Nodes {
-                    // Before the answer: the first file is opened while the kernel makes inodes of these.
-                    self.reads.listed(process, id, &listed.list);
+        let listed = match self.tree.open_list(id, offset) {
+            Ok(listed) => listed,
+            Err(errno) => return reply.error(errno),
+        };
+        let files = self.wanted_of_files(process, id, offset, &listed);
+        let is_empty = with_buffer(|buffer| {
+            let mut entries = EntryList::new(buffer, size);
+            let filled =
+                listing::fill_entries(&self.tree, id, offset, &listed, files, &mut entries);
+            let is_end = match filled {
+                Ok(is_end) => is_end,
+                Err(errno) => {
+                    reply.error(errno);
+                    return false;
                 }
-                reply.bytes(entries.bytes());
-                if entries.bytes().is_empty() && files == Files::Names {
-                    self.listers.lock().ended(id, listed.files());
-                }
+            };
+            if is_end && listed.cookies.is_none() && files == Files::Nodes {
+                // Before the answer: the first file is opened while the kernel makes inodes of these.
+                self.reads.listed(process, id, &listed.list);
             }
-            Err(errno) => reply.error(errno),
+            reply.bytes(entries.bytes());
+            entries.bytes().is_empty()
+        });
+        if is_empty && files == Files::Names {
+            self.listers.lock().ended(id, listed.files());
         }
     }
 

@@ -13,6 +13,7 @@
 
 mod attach;
 mod attributes;
+mod buffer;
 mod company;
 mod contained;
 mod contents;

@@ -35,7 +35,7 @@ pub(crate) fn fill_entries<S: TreeSource>(
     offset: u64,
     listed: &Listed<S>,
     files: Files,
-    entries: &mut EntryList,
+    entries: &mut EntryList<'_>,
 ) -> Result<bool, Errno> {
     let in_changing = listed.cookies.is_some();
     for (position, name, number) in listed.dots_after(offset) {

@@ -27,7 +27,7 @@ pub(crate) use self::order::{Order, Spot};
 use self::window::PushWindow;
 pub(crate) use self::window::{Reader, Stretch};
 use crate::lists::List;
-use crate::source::{Kind, Node, StateId, TreeSource};
+use crate::source::{Node, StateId, TreeSource};
 
 /// The id and number of the mounted directory.
 pub(crate) const ROOT: u64 = 1;
@@ -82,12 +82,6 @@ struct Record<S: TreeSource> {
     loaded: bool,
     named: Option<Box<Named<S>>>,
     node: Node<S>,
-}
-
-impl<S: TreeSource> Record<S> {
-    fn is_directory(&self) -> bool {
-        matches!(self.node.kind, Kind::Directory(_))
-    }
 }
 
 /// A node named in a reply.
@@ -147,7 +141,7 @@ impl<S: TreeSource> Nodes<S> {
         name: &[u8],
         node: &Node<S>,
     ) -> Option<Acquired> {
-        let directory = matches!(node.kind, Kind::Directory(_));
+        let directory = node.is_directory();
         let id = match node.state {
             Some(state) if !directory => self.file_id(state, place, node),
             state => self.named_id(state, place, name, node)?,
@@ -163,7 +157,7 @@ impl<S: TreeSource> Nodes<S> {
         let mut number = first_number(state);
         loop {
             match self.records.get(&number) {
-                Some(record) if record.node.state == Some(state) && !record.is_directory() => {
+                Some(record) if record.node.state == Some(state) && !record.node.is_directory() => {
                     return number;
                 }
                 Some(_) => {}
@@ -267,7 +261,7 @@ impl<S: TreeSource> Nodes<S> {
         }
         let record = entry.remove();
         if let Some(state) = record.node.state
-            && record.is_directory()
+            && record.node.is_directory()
         {
             self.directory_numbers.remove_place(state);
         }
@@ -290,7 +284,7 @@ impl<S: TreeSource> Nodes<S> {
         let mut number = first_number(state);
         loop {
             match self.records.get_mut(&number) {
-                Some(record) if record.node.state == Some(state) && !record.is_directory() => {
+                Some(record) if record.node.state == Some(state) && !record.node.is_directory() => {
                     if record.loaded && !again {
                         return None;
                     }
@@ -440,7 +434,11 @@ impl<S: TreeSource> Nodes<S> {
 
     /// Ids of all directories the kernel knows.
     pub(crate) fn directories(&self) -> Vec<u64> {
-        self.records.iter().filter(|(_, record)| record.is_directory()).map(|(id, _)| *id).collect()
+        self.records
+            .iter()
+            .filter(|(_, record)| record.node.is_directory())
+            .map(|(id, _)| *id)
+            .collect()
     }
 }
 

@@ -51,10 +51,10 @@ pub struct MountOptions {
     /// Leave the nodes of files out of lists for programs that look at nothing but names (`find`), so that the kernel
     /// makes no inodes. Such a list stays in memory here, for about what the nodes would take.
     pub lean_lists: bool,
-    /// Push siblings of a file that is read to the kernel before they are asked for, and for a process that
-    /// walks a tree, open longer ones.
+    /// Push siblings of a file that is read to the kernel before they are asked for; longer ones to a process that walks a
+    /// tree and reads such files.
     pub push_siblings: bool,
-    /// Longest file that is pushed, in bytes.
+    /// Longest file that is pushed to whoever reads, in bytes; at most 1 MiB.
     pub push_file_bytes: u64,
     /// Most bytes of one push: for a read, or for a list that a walking process has read.
     pub push_batch_bytes: u64,

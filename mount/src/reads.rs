@@ -5,12 +5,12 @@
 //! - Bytes go from the source into one buffer of the answering thread and from there to the kernel;
 //!   no copy of a file stays in memory.
 
-use std::cell::RefCell;
 use std::io;
 use std::sync::{Arc, mpsc};
 
 use parking_lot::Mutex;
 
+use crate::buffer::with_buffer;
 use crate::contained::{Opened, ends_early};
 use crate::contents::{Contents, Found, INLINE_OPEN_BYTES};
 use crate::lists::List;
@@ -51,14 +51,15 @@ impl<S: TreeSource> Reads<S> {
         Ok(Self { files, pushes, walkers: Mutex::default() })
     }
 
-    /// Opens large files before they are read.
-    pub(crate) fn opener(&self) -> impl Fn(u64, &S::Content, u64) + Send + 'static {
+    /// Opens large files before they are read, and keeps them open. `None`: it cannot be opened, or somebody else opens
+    /// it at this moment.
+    pub(crate) fn opener(
+        &self,
+    ) -> impl Fn(u64, &S::Content, u64) -> Option<Opened> + Send + 'static {
         let files = self.files.clone();
-        move |id, key, file_bytes| {
-            if file_bytes > INLINE_OPEN_BYTES && files.contents.begin(key) {
-                let opened = files.open_large(id, key, file_bytes);
-                opened.inspect(Opened::will_be_read);
-            }
+        move |id, key, file_bytes| match files.contents.begin(key) {
+            true => files.open_large(id, key, file_bytes),
+            false => files.contents.cached(key),
         }
     }
 
@@ -73,7 +74,7 @@ impl<S: TreeSource> Reads<S> {
         if !tree.options.push_siblings || list.entries.is_empty() {
             return;
         }
-        let (last, opens) = {
+        let (last, long_files) = {
             let walkers = self.walkers.lock();
             let Some(last) = walkers.order_of(process) else { return };
             (last, walkers.reads_long_files(process))
@@ -81,12 +82,12 @@ impl<S: TreeSource> Reads<S> {
         let order = Order::expected(last, list.entries.len());
         let push = tree.nodes.lock().push_after_list(directory, order);
         if let Some(push) = push {
-            self.push(push, opens);
+            self.push(push, long_files);
         }
     }
 
-    fn push(&self, push: Push, opens: bool) {
-        if !self.pushes.push(push, opens) {
+    fn push(&self, push: Push, long_files: bool) {
+        if !self.pushes.push(push, long_files) {
             self.files.tree.nodes.lock().push_ended(&push, Some(push.stretch.start));
         }
     }
@@ -94,13 +95,16 @@ impl<S: TreeSource> Reads<S> {
     /// Answers a READ of `process`, now or soon.
     pub(crate) fn read(&self, process: u32, read: Read) {
         let tree = &self.files.tree;
-        if read.offset != 0 || !tree.options.push_siblings {
-            return self.files.answer(read);
-        }
         let id = read.id;
-        let Some((directory, spot)) = tree.nodes.lock().spot(id) else {
+        let is_pushing = tree.options.push_siblings;
+        let Some((directory, spot)) = tree.nodes.lock().spot(id).filter(|_| is_pushing) else {
             return self.files.answer(read);
         };
+        if read.offset != 0 {
+            // What comes before may have been pushed.
+            self.pushes.reached(directory, spot);
+            return self.files.answer(read);
+        }
         let reader = self.walkers.lock().read(process, directory, spot);
         let (push, is_long) = {
             let mut nodes = tree.nodes.lock();
@@ -108,7 +112,7 @@ impl<S: TreeSource> Reads<S> {
             (nodes.push_after_read(id, reader), nodes.get(id).is_some_and(is_long))
         };
         // Before the answer: who has it may list the next directory at once.
-        let opens = (push.is_some() || is_long) && {
+        let long_files = (push.is_some() || is_long) && {
             let mut walkers = self.walkers.lock();
             if push.is_some() {
                 walkers.note_push(process, directory, spot);
@@ -121,7 +125,7 @@ impl<S: TreeSource> Reads<S> {
         self.pushes.reached(directory, spot);
         self.files.answer(read);
         if let Some(push) = push {
-            self.push(push, opens);
+            self.push(push, long_files);
         }
     }
 }
@@ -179,14 +183,16 @@ impl<S: TreeSource> Files<S> {
             read.reply.bytes(&[]);
         } else if let Some(content) = self.contents.cached(&key) {
             self.reply_when_ready(content, read);
+        } else if file_bytes <= INLINE_OPEN_BYTES && read.size as u64 == file_bytes {
+            with_buffer(|buffer| match self.tree.read_whole(read.id, &key, file_bytes, buffer) {
+                Ok(()) => read.reply.bytes(buffer),
+                Err(errno) => read.reply.error(errno),
+            });
         } else if file_bytes <= INLINE_OPEN_BYTES {
             match self.tree.open(read.id, &key, file_bytes) {
                 Ok(content) => {
-                    let whole = read.size as u64 == file_bytes;
                     self.reply(&content, read);
-                    if !whole {
-                        self.contents.keep_small(key, content);
-                    }
+                    self.contents.keep_small(key, content);
                 }
                 Err(errno) => read.reply.error(errno),
             }
@@ -241,10 +247,7 @@ impl<S: TreeSource> Files<S> {
                 }
             };
         }
-        thread_local! {
-            static BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
-        }
-        BUFFER.with_borrow_mut(|buffer| {
+        with_buffer(|buffer| {
             if buffer.len() < read.size {
                 buffer.resize(read.size, 0);
             }

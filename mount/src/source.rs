@@ -125,6 +125,12 @@ impl<S: TreeSource + ?Sized> PartialEq for Kind<S> {
     }
 }
 
+impl<S: TreeSource + ?Sized> Node<S> {
+    pub(crate) fn is_directory(&self) -> bool {
+        matches!(self.kind, Kind::Directory(_))
+    }
+}
+
 impl<S: TreeSource + ?Sized> Clone for Node<S> {
     fn clone(&self) -> Self {
         Self {
@@ -162,9 +168,6 @@ pub trait Content: Send + Sync {
     fn is_ready(&self, _offset: u64, _len: usize) -> bool {
         true
     }
-
-    /// Somebody will probably read it from the beginning, soon: what takes long may begin. Returns at once.
-    fn will_be_read(&self) {}
 
     /// All bytes, if they are in memory anyway; saves a copy.
     fn in_memory(&self) -> Option<&[u8]> {
@@ -234,6 +237,36 @@ pub trait TreeSource: Send + Sync + 'static {
     /// # Errors
     /// `InvalidData` when the bytes are not the ones that were stored; `NotFound` when they are gone.
     fn open(&self, content: &Self::Content, size: u64) -> io::Result<Arc<dyn Content>>;
+
+    /// Reads all bytes of a file of up to 1 MiB into a buffer, in the place of what is there. As [`open`](Self::open), for
+    /// memory that is used again.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    fn read_whole(
+        &self,
+        content: &Self::Content,
+        size: u64,
+        buffer: &mut Vec<u8>,
+    ) -> io::Result<()> {
+        buffer.clear();
+        let file = self.open(content, size)?;
+        if let Some(bytes) = file.in_memory() {
+            buffer.extend_from_slice(bytes);
+            return Ok(());
+        }
+        buffer.resize(usize::try_from(size).map_err(|_| io::ErrorKind::FileTooLarge)?, 0);
+        let mut filled = 0;
+        while filled < buffer.len() {
+            match file.read_at(&mut buffer[filled..], filled as u64) {
+                Ok(0) => buffer.truncate(filled),
+                Ok(count) => filled += count,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
 
     /// Lower-case hex SHA-256 of a file's bytes, shown as the xattr `user.nono.sha256`.
     fn sha256_hex(&self, content: &Self::Content) -> String;

@@ -195,9 +195,12 @@ impl<S: TreeSource> Tree<S> {
     }
 
     fn list_changing(&self, id: u64, key: &S::Directory) -> Result<Arc<List<S>>, Errno> {
+        self.read_list(key).map_err(|e| self.failed("list", id, &e))
+    }
+
+    fn read_list(&self, key: &S::Directory) -> io::Result<Arc<List<S>>> {
         self.counters.listed.one();
-        let entries = self.source.list(key).map_err(|e| self.failed("list", id, &e))?;
-        let list = List::new(entries);
+        let list = List::new(self.source.list(key)?);
         self.labels.note(&list);
         Ok(Arc::new(list))
     }
@@ -224,6 +227,28 @@ impl<S: TreeSource> Tree<S> {
         self.list(directory, &key, list_key).ok()
     }
 
+    /// Has the list of an immutable directory at hand when somebody asks for it. What fails is reported then.
+    pub(crate) fn list_ahead(&self, directory: &Node<S>) {
+        if let (Kind::Directory(key), Some(state)) = (&directory.kind, directory.state)
+            && !self.is_changing(key)
+        {
+            let list_key = ListKey::State(state);
+            let is_at_hand = self.lists.lock().get(list_key).is_some();
+            if !is_at_hand && let Ok(list) = self.read_list(key) {
+                self.lists.lock().put(list_key, list);
+            }
+        }
+    }
+
+    /// The next directory in the list in which this one is, if that list is at hand.
+    pub(crate) fn directory_after(&self, directory: u64) -> Option<Node<S>> {
+        let place = self.nodes.lock().place(directory)?;
+        let (_, list_key) = self.directory(place.parent).ok()?;
+        let list = self.lists.lock().get(list_key)?;
+        let after = list.entries.get(place.index as usize + 1..)?;
+        after.iter().map(|entry| &entry.node).find(|node| node.is_directory()).cloned()
+    }
+
     /// The contents of a file node: their key and length.
     pub(crate) fn file(&self, id: u64) -> Result<(S::Content, u64), Errno> {
         let nodes = self.nodes.lock();
@@ -238,6 +263,18 @@ impl<S: TreeSource> Tree<S> {
     pub(crate) fn open(&self, id: u64, key: &S::Content, size: u64) -> Result<Opened, Errno> {
         self.counters.opened.one();
         self.source.open(key, size).map_err(|e| self.failed("open", id, &e))
+    }
+
+    /// Reads a short file, verified, into a buffer. `id` is only for the log.
+    pub(crate) fn read_whole(
+        &self,
+        id: u64,
+        key: &S::Content,
+        size: u64,
+        buffer: &mut Vec<u8>,
+    ) -> Result<(), Errno> {
+        self.counters.opened.one();
+        self.source.read_whole(key, size, buffer).map_err(|e| self.failed("read", id, &e))
     }
 
     /// Logs an error of the source with the path it hit and says what the kernel is told.

@@ -25,8 +25,8 @@ use crate::object::{ContentHash, Hasher, Midstates};
 use crate::store::{LocalStore, ObjectFile, ObjectSource, StoreError, Transfer};
 use crate::sys::{self, Stat};
 
-/// Files up to this size are served from memory.
-const SMALL_BYTES: u64 = 128 * 1024;
+/// Files up to this size are served from memory. Longer ones have midstates, if they were captured since there are any.
+const SMALL_BYTES: u64 = Midstates::PIECE_BYTES;
 /// Large files that are remembered as verified.
 const REMEMBERED: NonZeroUsize = NonZeroUsize::new(8192).unwrap();
 /// Objects of up to so many bytes stay in the page cache after they were served, for the next mount. Of
@@ -60,12 +60,17 @@ impl Verified {
         size: u64,
     ) -> io::Result<Arc<dyn Content>> {
         let key = content.object();
+        let in_memory = || {
+            let mut bytes = Vec::new();
+            read_whole(store, content, size, &mut bytes)?;
+            Ok(Arc::new(InMemory(bytes.into())) as Arc<dyn Content>)
+        };
         if size <= SMALL_BYTES {
-            return in_memory(store, key, size);
+            return in_memory();
         }
         let object = store.open_object(&key.hash).map_err(from_store)?;
         let Some(file) = object.file() else {
-            return in_memory(store, key, size);
+            return in_memory();
         };
         let stat = sys::stat_open_file(file, object.path()).map_err(from_sys)?;
         if stat.size != size {
@@ -109,12 +114,19 @@ fn midstates_of(store: &LocalStore, name: &ContentHash, size: u64) -> Option<Mid
     decoded.inspect_err(|error| tracing::warn!("verifying a long file as a whole: {error}")).ok()
 }
 
-fn in_memory(store: &LocalStore, key: &ObjectKey, size: u64) -> io::Result<Arc<dyn Content>> {
-    let bytes = store.read(&key.hash, size).map_err(from_store)?;
-    if bytes.len() as u64 != size {
-        return Err(wrong_size(store, key, bytes.len() as u64, size));
+/// Reads and verifies all bytes of a file, in the place of what is in the buffer.
+pub(super) fn read_whole(
+    store: &LocalStore,
+    content: &ContentKey,
+    size: u64,
+    buffer: &mut Vec<u8>,
+) -> io::Result<()> {
+    let key = content.object();
+    store.read_into(&key.hash, size, buffer).map_err(from_store)?;
+    match buffer.len() as u64 {
+        found if found == size => Ok(()),
+        found => Err(wrong_size(store, key, found, size)),
     }
-    Ok(Arc::new(InMemory(bytes.into())))
 }
 
 /// Verifies an object while it is being read: somebody waits for its first byte. Measured on 1 GiB

@@ -284,8 +284,4 @@ impl Content for InPieces {
         (offset / PIECE_BYTES..=last)
             .all(|piece| self.file.is_verified(piece) || kept.lock().find(*number, piece).is_some())
     }
-
-    fn will_be_read(&self) {
-        self.have_verified(0..self.file.states.pieces().min(PIECES_AHEAD));
-    }
 }

@@ -232,7 +232,7 @@ impl LocalStore {
     }
 
     /// As [`read`](ObjectSource::read), into a buffer that is used again and again.
-    pub(super) fn read_into(
+    pub(crate) fn read_into(
         &self,
         hash: &ContentHash,
         max_bytes: u64,

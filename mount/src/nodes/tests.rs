@@ -4,7 +4,7 @@ use std::io;
 use std::sync::Arc;
 
 use super::*;
-use crate::source::{Content, Entry, HardLinks, Stability};
+use crate::source::{Content, Entry, HardLinks, Kind, Stability};
 
 /// A source of which nothing is asked.
 pub(crate) struct Nothing;

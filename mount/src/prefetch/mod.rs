@@ -1,4 +1,4 @@
-//! Pushing files to the kernel before it asks for them, and opening those that are too long for that.
+//! Pushing files to the kernel before it asks for them.
 //!
 //! Who reads one file of a directory mostly reads the next ones. A push costs one message where a
 //! READ costs two and a wait. What always holds:
@@ -7,15 +7,17 @@
 //! - The source verifies before it hands bytes out; what does not verify is not pushed, and the READ
 //!   that follows reports the error.
 //! - A thread of its own pushes, because the kernel holds a page until a READ on it is answered.
-//! - Only for a process that walks a tree and has read such files, and up to [`MOST_OPENED_BYTES`]
-//!   each time, files are opened, which can be to hash them, or is begun with. A READ that comes meanwhile is queued, and
-//!   answered by this thread.
+//! - Long files are pushed only for a process that walks a tree and has read such files, and up to [`MOST_LONG_BYTES`]
+//!   each time: to open one can be to hash it. A READ that comes meanwhile is queued, and answered by this thread. They
+//!   are pushed by the piece, until a reader comes to them.
 //! - Nobody waits for a push. The queue is short and drops what does not fit.
 //!
 //! For a walker, a push begins with the answer that ends the list of a directory: the first file is
 //! opened while the kernel makes inodes of the entries. Contents that come before that answer are lost,
 //! so a push that the kernel refuses is tried again for a moment. Files are pushed in the order in which
 //! they will probably be read ([`Order`]); a reader that shows another one has the rest in that.
+//!
+//! The list of the directory to which a walker comes next is read before it asks for it.
 //!
 //! A reader can be as fast as the thread that pushes. So that the two share the work instead of
 //! meeting at each file, the thread learns where the reader is and goes on a little
@@ -31,6 +33,8 @@ use rustix::io::Errno;
 use self::queue::Job;
 pub(crate) use self::queue::{Jobs, PushQueue};
 pub(crate) use self::walkers::Walkers;
+use crate::contained::Opened;
+use crate::contents::INLINE_OPEN_BYTES;
 use crate::nodes::{Order, Push, Stretch, probable_number};
 use crate::source::{Entry, Kind, TreeSource};
 use crate::tree::Tree;
@@ -38,16 +42,21 @@ use crate::wire::Connection;
 
 /// Files between a reader and what is pushed next.
 const LEAD: usize = 3;
-/// Bytes of large files that are opened for one push. That can be to read and hash them all.
-const MOST_OPENED_BYTES: u64 = 64 * 1024 * 1024;
+/// From so many bytes on a file is long.
+const LONG_BYTES: u64 = INLINE_OPEN_BYTES + 1;
+/// Bytes of long files in one push. They are all read and hashed.
+const MOST_LONG_BYTES: u64 = 64 * 1024 * 1024;
+/// Those of a long file that are pushed at a time.
+const PIECE_BYTES: u64 = 1024 * 1024;
+/// Directories above one in which the next one is looked for.
+const MOST_LEVELS: usize = 3;
 
-/// The thread that pushes, until the queue is closed. `open` opens a file that is too large to be pushed,
-/// and keeps it open.
+/// The thread that pushes, until the queue is closed. `open` opens a long file, and keeps it open.
 pub(crate) fn spawn<S: TreeSource>(
     tree: &Arc<Tree<S>>,
     jobs: Jobs,
     connection: Arc<Connection>,
-    open: impl Fn(u64, &S::Content, u64) + Send + 'static,
+    open: impl Fn(u64, &S::Content, u64) -> Option<Opened> + Send + 'static,
 ) -> std::io::Result<()> {
     let tree = tree.clone();
     let run = move || {
@@ -63,10 +72,13 @@ pub(crate) fn spawn<S: TreeSource>(
     Ok(())
 }
 
+/// Opens a long file: its id, for the log, its contents and their length.
+type Open<S> = dyn Fn(u64, &<S as TreeSource>::Content, u64) -> Option<Opened>;
+
 struct Pusher<'a, S: TreeSource> {
     tree: &'a Tree<S>,
     connection: &'a Connection,
-    open: &'a dyn Fn(u64, &S::Content, u64),
+    open: &'a Open<S>,
     buffer: Vec<u8>,
 }
 
@@ -81,21 +93,28 @@ impl<S: TreeSource> Pusher<'_, S> {
         let Push { directory, stretch, again } = job.push;
         let Some(list) = self.tree.siblings(directory) else { return Some(stretch.start) };
         let entries = entries_of(&list.entries, stretch);
-        let mut push_bytes = self.tree.options.push_batch_bytes;
-        let mut open_bytes = MOST_OPENED_BYTES;
+        let mut short_bytes = self.tree.options.push_batch_bytes;
+        let mut long_bytes = MOST_LONG_BYTES;
+        let most_short = self.tree.options.push_file_bytes.min(INLINE_OPEN_BYTES);
         let mut is_begun = false;
+        // What begins with the first file does so because somebody walks.
+        let mut is_list_due = stretch.start == 0;
         let mut next = 0;
         while let Some((position, _)) = entries.get(next) {
             let Some(reached) = job.reached() else { return Some(*position) };
             next = next.max(ahead_of(&entries, reached));
             let Some((position, entry)) = entries.get(next) else { break };
             next += 1;
+            if is_list_due && entry.node.is_directory() {
+                self.tree.list_ahead(&entry.node);
+                is_list_due = false;
+            }
             let Kind::File { size, ref content } = entry.node.kind else { continue };
-            let is_pushed = size <= self.tree.options.push_file_bytes;
+            let is_short = size <= most_short;
             let left = match size {
                 0 => continue,
-                _ if is_pushed => &mut push_bytes,
-                ..=MOST_OPENED_BYTES if job.opens => &mut open_bytes,
+                _ if is_short => &mut short_bytes,
+                LONG_BYTES..=MOST_LONG_BYTES if job.long_files => &mut long_bytes,
                 _ => continue,
             };
             *left = match left.checked_sub(size) {
@@ -104,12 +123,13 @@ impl<S: TreeSource> Pusher<'_, S> {
             };
             let Some(state) = entry.node.state else { continue };
             let Some(id) = self.tree.nodes.lock().pin(state, again) else { continue };
-            let pushed = if is_pushed {
-                self.push_file(job, id, content, size)
-            } else {
-                (self.open)(id, content, size);
-                Pushed::No
+            let pushed = match is_short {
+                true => self.push_short(job, id, content, size),
+                false => self.push_long(job, *position, id, content, size),
             };
+            if pushed == Pushed::Yes {
+                self.tree.counters.pushed_files.one();
+            }
             self.tree.nodes.lock().unpin(id, pushed == Pushed::Yes);
             match pushed {
                 Pushed::Yes => is_begun = true,
@@ -118,33 +138,62 @@ impl<S: TreeSource> Pusher<'_, S> {
                 Pushed::Unnamed | Pushed::No => {}
             }
         }
+        if is_list_due && job.reached().is_some() {
+            self.list_next(directory);
+        }
         let is_cut = entries.len() == stretch.length as usize;
         entries.last().filter(|_| is_cut).map(|(last, _)| last + 1)
     }
 
-    fn push_file(&mut self, job: &Job, id: u64, content: &S::Content, size: u64) -> Pushed {
-        self.tree.counters.opened.one();
-        // The reader that comes for this file will report the error, once.
-        let Ok(file) = self.tree.source.open(content, size) else { return Pushed::No };
-        let Ok(size_in_memory) = usize::try_from(size) else { return Pushed::No };
-        if let Some(bytes) = file.in_memory() {
-            return bytes
-                .get(..size_in_memory)
-                .map_or(Pushed::No, |bytes| self.store(job, id, bytes));
+    /// The directory after this one, or after one above it.
+    fn list_next(&self, directory: u64) {
+        let up = self.tree.nodes.lock().above(directory).take(MOST_LEVELS).collect::<Vec<_>>();
+        let levels = std::iter::once(directory).chain(up);
+        if let Some(next) = levels.into_iter().find_map(|level| self.tree.directory_after(level)) {
+            self.tree.list_ahead(&next);
         }
-        if self.buffer.len() < size_in_memory {
-            self.buffer.resize(size_in_memory, 0);
-        }
-        let bytes = &mut self.buffer[..size_in_memory];
-        if file.read_exactly(bytes, 0).is_err() {
-            return Pushed::No;
-        }
-        self.store(job, id, &self.buffer[..size_in_memory])
     }
 
-    fn store(&self, job: &Job, id: u64, bytes: &[u8]) -> Pushed {
+    fn push_short(&mut self, job: &Job, id: u64, content: &S::Content, size: u64) -> Pushed {
+        self.tree.counters.opened.one();
+        // The reader that comes for this file will report the error, once.
+        match self.tree.source.read_whole(content, size, &mut self.buffer) {
+            Ok(()) => self.store(job, id, 0, &self.buffer),
+            Err(_) => Pushed::No,
+        }
+    }
+
+    /// Pushes a long file until a reader comes to it, who has the rest verified ahead.
+    fn push_long(
+        &mut self,
+        job: &Job,
+        position: u64,
+        id: u64,
+        content: &S::Content,
+        size: u64,
+    ) -> Pushed {
+        let Some(file) = (self.open)(id, content, size) else { return Pushed::No };
+        let mut offset = 0;
+        while offset < size {
+            if job.reached().is_none_or(|reached| reached > position) {
+                return Pushed::No;
+            }
+            let len = PIECE_BYTES.min(size - offset);
+            self.buffer.resize(len as usize, 0);
+            if file.read_exactly(&mut self.buffer, offset).is_err() {
+                return Pushed::No;
+            }
+            match self.store(job, id, offset, &self.buffer) {
+                Pushed::Yes => offset += len,
+                other => return other,
+            }
+        }
+        Pushed::Yes
+    }
+
+    fn store(&self, job: &Job, id: u64, offset: u64, bytes: &[u8]) -> Pushed {
         loop {
-            match self.connection.store(id, bytes) {
+            match self.connection.store(id, offset, bytes) {
                 Ok(()) => break,
                 Err(Errno::NOENT)
                     if job.age() < self.tree.options.push_patience && job.reached().is_some() =>
@@ -155,7 +204,6 @@ impl<S: TreeSource> Pusher<'_, S> {
                 Err(_) => return Pushed::No,
             }
         }
-        self.tree.counters.pushed_files.one();
         self.tree.counters.pushed_bytes.add(bytes.len() as u64);
         Pushed::Yes
     }

@@ -15,11 +15,11 @@ const QUEUE_LENGTH: usize = 32;
 /// 95 µs, and a walker is back with the next directory after about 200.
 const LINGER: Duration = Duration::from_micros(200);
 
-/// Files to push or to open.
+/// Files to push.
 pub(super) struct Job {
     pub(super) push: Push,
-    /// Whether long ones are opened.
-    pub(super) opens: bool,
+    /// Whether long ones too.
+    pub(super) long_files: bool,
     made: Instant,
     /// Position after the last file that somebody asked for since the job was made, 0 for none.
     reached: AtomicU64,
@@ -29,8 +29,8 @@ impl Job {
     /// A job that is dropped, because nobody needs it any more.
     const DROPPED: u64 = u64::MAX;
 
-    fn new(push: Push, opens: bool) -> Self {
-        Self { push, opens, made: Instant::now(), reached: AtomicU64::new(0) }
+    fn new(push: Push, long_files: bool) -> Self {
+        Self { push, long_files, made: Instant::now(), reached: AtomicU64::new(0) }
     }
 
     /// Time since it was made, just before the answer that names its files was sent.
@@ -72,10 +72,10 @@ impl PushQueue {
         (Self { sender: Mutex::new(Some(sender)), active }, jobs)
     }
 
-    /// Has files pushed; with `opens`, those that are too long for that are opened. Nobody reads their directory
+    /// Has files pushed, long ones only with `long_files`. Nobody reads their directory
     /// in another order any more. False when too many wait already.
-    pub(crate) fn push(&self, push: Push, opens: bool) -> bool {
-        let job = Arc::new(Job::new(push, opens));
+    pub(crate) fn push(&self, push: Push, long_files: bool) -> bool {
+        let job = Arc::new(Job::new(push, long_files));
         let mut active = self.active.lock();
         let (directory, order) = (job.push.directory, job.push.stretch.order);
         for other in active.iter().filter(|other| other.push.directory == directory) {

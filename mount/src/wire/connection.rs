@@ -53,14 +53,14 @@ impl Connection {
         self.send(-why.raw_os_error(), unique, &[])
     }
 
-    /// Gives the kernel the whole contents of a file.
+    /// Gives the kernel contents of a file, from the beginning of a page to the end of another one or of the file.
     ///
     /// # Errors
     /// [`Errno::NOENT`]: the kernel does not know this node, not yet or no longer. Contents that come before the name
     /// of their file are lost.
-    pub(crate) fn store(&self, node: u64, contents: &[u8]) -> Result<(), Errno> {
+    pub(crate) fn store(&self, node: u64, offset: u64, contents: &[u8]) -> Result<(), Errno> {
         let size = u32::try_from(contents.len()).map_err(|_| Errno::FBIG)?;
-        let head = StoreOut { node, offset: 0, size, padding: 0 };
+        let head = StoreOut { node, offset, size, padding: 0 };
         self.send(notification::STORE, NOTIFICATION, &[head.as_bytes(), contents])
     }
 
@@ -138,8 +138,8 @@ mod tests {
         const ID: u64 = 0x0001_0002_0003_0004;
         const LOW: u32 = 0x0003_0004;
         const HIGH: u32 = 0x0001_0002;
-        let stored = written(|kernel| kernel.store(ID, b"abcde").unwrap());
-        let head = [45, 4, 0, 0, LOW, HIGH, 0, 0, 5, 0];
+        let stored = written(|kernel| kernel.store(ID, 0x0007_0000_0006, b"abcde").unwrap());
+        let head = [45, 4, 0, 0, LOW, HIGH, 6, 7, 5, 0];
         assert_eq!(stored, [bytes(&head), b"abcde".to_vec()].concat());
         let pruned = written(|kernel| kernel.prune(&[ID, 7]).unwrap());
         assert_eq!(pruned, bytes(&[48, 9, 0, 0, 2, 0, 0, 0, LOW, HIGH, 7, 0]));

@@ -9,17 +9,16 @@ use super::abi::{Attr, Dirent, Entry};
 pub(crate) struct Full;
 
 /// Names with the nodes that they name, or without.
-pub(crate) struct EntryList {
-    bytes: Vec<u8>,
+pub(crate) struct EntryList<'b> {
+    bytes: &'b mut Vec<u8>,
     room: usize,
 }
 
-impl EntryList {
-    /// For at most `room` bytes.
-    pub(crate) fn new(room: u32) -> Self {
-        let room = room as usize;
-        // The kernel asks for as much as the program's buffer holds, which is a lot for most directories.
-        Self { bytes: Vec::with_capacity(room.min(4096)), room }
+impl<'b> EntryList<'b> {
+    /// For at most `room` bytes, in the place of what is in this buffer.
+    pub(crate) fn new(bytes: &'b mut Vec<u8>, room: u32) -> Self {
+        bytes.clear();
+        Self { bytes, room: room as usize }
     }
 
     /// Adds a name and names its node to the kernel. `position` is that of the next one.
@@ -34,7 +33,7 @@ impl EntryList {
     }
 
     pub(crate) fn bytes(&self) -> &[u8] {
-        &self.bytes
+        self.bytes
     }
 
     fn push(&mut self, entry: &Entry, name: &[u8], position: u64, attr: &Attr) -> Result<(), Full> {
@@ -67,7 +66,8 @@ mod tests {
 
     #[test]
     fn a_name_has_its_number_its_kind_and_the_position_after_it() {
-        let mut list = EntryList::new(4096);
+        let mut buffer = b"what was there".to_vec();
+        let mut list = EntryList::new(&mut buffer, 4096);
         let attr = Attr { ino: 5, mode: FILE, ..Attr::default() };
         list.add_name(b"abc", 9, &attr).unwrap();
         let head = [5_u64, 9].as_bytes().to_vec();
@@ -78,10 +78,11 @@ mod tests {
     #[test]
     fn a_name_alone_names_no_node() {
         let attr = Attr { ino: 5, mode: FILE, ..Attr::default() };
-        let mut alone = EntryList::new(4096);
+        let (mut buffer, mut other) = (Vec::new(), Vec::new());
+        let mut alone = EntryList::new(&mut buffer, 4096);
         alone.add_name(b"abcdefgh", 9, &attr).unwrap();
         assert_eq!(alone.bytes()[..128], [0; 128]);
-        let mut named = EntryList::new(4096);
+        let mut named = EntryList::new(&mut other, 4096);
         let entry = Entry::new(6, 0, Duration::MAX, Duration::ZERO, attr);
         named.add(b"abcdefgh", 9, &entry).unwrap();
         assert_eq!(named.bytes()[..8], 6_u64.to_ne_bytes());
@@ -92,7 +93,8 @@ mod tests {
     fn what_does_not_fit_leaves_no_trace() {
         let attr = Attr::default();
         let each = (size_of::<Entry>() + 32) as u32;
-        let mut list = EntryList::new(2 * each + each - 1);
+        let mut buffer = Vec::new();
+        let mut list = EntryList::new(&mut buffer, 2 * each + each - 1);
         list.add_name(b"12345678", 1, &attr).unwrap();
         list.add_name(b"1", 2, &attr).unwrap();
         assert_eq!(list.add_name(b"1", 3, &attr), Err(Full));

@@ -230,12 +230,12 @@ fn what_is_pushed_as_a_list_ends_waits_until_the_kernel_knows_the_files() {
 }
 
 #[test]
-fn large_files_are_opened_before_a_walker_comes_to_them_and_once() {
+fn long_files_are_pushed_to_a_walker_that_reads_them_and_opened_once() {
     let _kept = keep_caches();
     let large = |seed: usize| pattern((1 << 20) + 1 + seed);
     let files = |dir: usize| (0..3).map(move |i| (format!("f{i}"), file(large(dir * 3 + i))));
     let tree = dir((0..6).map(|i| (format!("d{i}"), dir(files(i)))));
-    let Some(mounted) = mount_with(&Memory::with([("0", tree)]), pushing()) else {
+    let Some(mounted) = mount_with(&Memory::with([("0", tree)]), patient()) else {
         return;
     };
     for walked in 0..4 {
@@ -248,12 +248,63 @@ fn large_files_are_opened_before_a_walker_comes_to_them_and_once() {
     let before = mounted.mount().counts();
     assert_eq!(before.opened, 12);
     fs::read_dir(mounted.path("0/d5")).unwrap().for_each(drop);
-    eventually("large files are opened", || mounted.mount().counts().opened >= 15);
+    let since = || mounted.mount().counts() - before;
+    eventually("long files are pushed", || since().pushed_files >= 3);
     for i in 0..3 {
         assert!(fs::read(mounted.path(format!("0/d5/f{i}"))).unwrap() == large(15 + i));
     }
-    let during = mounted.mount().counts() - before;
-    assert_eq!((during.opened, during.pushed_files), (3, 0));
+    assert_eq!((since().opened, since().pushed_files, since().read), (3, 3, 0));
+}
+
+#[test]
+fn the_push_of_a_long_file_ends_where_a_reader_comes_to_it() {
+    const PIECE: usize = 1 << 20;
+    let _kept = keep_caches();
+    let long = pattern(7 * PIECE + 5);
+    let walked = |number: usize| [("a", file(pattern((2 << 20) + number)))];
+    let walked = (0..3).map(|number| (format!("d{number}"), dir(walked(number))));
+    // Three files after the one that is read are left to the reader.
+    let others = ["p", "q", "r", "z"].map(|name| (name, file(name)));
+    let last = dir([("long", file(long.clone()))].into_iter().chain(others));
+    let tree = dir(walked.chain([("d9".to_owned(), last)]));
+    let memory = Memory::with([("0", tree)]);
+    memory.hold_push(&long, PIECE as u64);
+    let Some(mounted) = mount_with(&memory, patient()) else { return };
+    for walked in 0..3 {
+        let path = mounted.path(format!("0/d{walked}"));
+        fs::read_dir(&path).unwrap().for_each(drop);
+        fs::read(path.join("a")).unwrap();
+    }
+    let before = mounted.mount().counts();
+    let since = || mounted.mount().counts() - before;
+    fs::read_dir(mounted.path("0/d9")).unwrap().for_each(drop);
+    eventually("the first piece is pushed", || since().pushed_bytes == PIECE as u64);
+    assert!(fs::read(mounted.path("0/d9/long")).unwrap() == long);
+    eventually("what comes after it is pushed", || since().pushed_files == 1);
+    // The second piece was on its way when the reader came.
+    assert_eq!((since().opened, since().pushed_bytes), (2, 2 * PIECE as u64 + 1));
+}
+
+#[test]
+fn a_walker_finds_the_next_list_at_hand() {
+    let _kept = keep_caches();
+    let leaf = |name: &str| dir([("f", file(name))]);
+    let below = dir([("f", file("c")), ("s", dir([("t", leaf("t"))]))]);
+    let tree =
+        dir([("a", leaf("a")), ("b", leaf("b")), ("c", below), ("d", leaf("d")), ("e", leaf("e"))]);
+    let Some(mounted) = mount_with(&Memory::with([("0", tree)]), patient()) else { return };
+    let list = |path: &str| fs::read_dir(mounted.path(path)).unwrap().for_each(drop);
+    list("0");
+    for walked in ["0/a", "0/b", "0/c"] {
+        list(walked);
+        fs::read(mounted.path(walked).join("f")).unwrap();
+    }
+    let before = mounted.mount().counts();
+    // Each of these is read itself, or was before; and the next one.
+    for (path, lists) in [("0/c/s", 2), ("0/c/s/t", 3), ("0/d", 4), ("0/e", 4)] {
+        list(path);
+        eventually(path, || (mounted.mount().counts() - before).listed == lists);
+    }
 }
 
 #[test]
@@ -312,12 +363,12 @@ fn a_very_large_file_does_not_end_a_push() {
 }
 
 #[test]
-fn for_a_walker_that_leaves_large_files_alone_none_is_opened() {
+fn for_a_walker_that_leaves_long_files_alone_none_is_pushed() {
     let last =
         || dir([("a", file("small")), ("b", file(pattern(3 << 20))), ("c", file("behind it"))]);
     let Some(counts) = walk_and_list(&["a"], last(), 2) else { return };
     assert_eq!(counts.opened, 2);
-    let Some(counts) = walk_and_list(&["a", "b"], last(), 2) else { return };
+    let Some(counts) = walk_and_list(&["a", "b"], last(), 3) else { return };
     assert_eq!(counts.opened, 3);
 }
 
