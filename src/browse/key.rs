@@ -85,8 +85,8 @@ enum ContentKind {
 }
 
 impl ContentKey {
-    pub(super) fn new(object: ObjectKey, midstates: MidstatesLink) -> Self {
-        Self(match midstates.0 {
+    pub(super) fn new(object: ObjectKey, midstates: &MidstatesLink) -> Self {
+        Self(match midstates.name() {
             None => ContentKind::Whole(object),
             Some(midstates) => ContentKind::InPieces(Arc::new((object, midstates))),
         })

@@ -422,7 +422,7 @@ fn leaf(store: StoreId, node: &object::Node) -> Kind<StoreTree> {
     match node {
         object::Node::File { size, hash, midstates } => {
             let object = ObjectKey { store, hash: *hash };
-            Kind::File { size: *size, content: ContentKey::new(object, *midstates) }
+            Kind::File { size: *size, content: ContentKey::new(object, midstates) }
         }
         object::Node::Symlink { target } => Kind::Symlink { target: target.clone() },
         // A directory has a key of its own, so it never comes here.

@@ -213,7 +213,7 @@ fn other_links(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::object::{Attributes, MidstatesLink};
+    use crate::object::Attributes;
     use crate::store::{MemoryStore, ObjectStore};
 
     fn directory(store: &MemoryStore, entries: &[(&str, Node)]) -> Node {
@@ -235,9 +235,9 @@ mod tests {
     #[test]
     fn midstates_make_no_difference() {
         let store = MemoryStore::new();
-        let file = |midstates| {
+        let file = |midstates: Option<ContentHash>| {
             let (size, hash) = (5 << 20, ContentHash::of(b"contents"));
-            Node::File { size, hash, midstates: MidstatesLink(midstates) }
+            Node::File { size, hash, midstates: midstates.into() }
         };
         let tree = |midstates| directory(&store, &[("long", file(midstates))]);
         let (old, new) = (tree(None), tree(Some(ContentHash::of(b"midstates"))));

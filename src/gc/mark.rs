@@ -240,7 +240,7 @@ impl Worker {
         let mut add = |node: &Node| match node {
             Node::File { hash, size, midstates } => {
                 files.push((*hash, *size));
-                files.extend(midstates.0.map(|hash| (hash, Midstates::encoded_bytes(*size))));
+                files.extend(midstates.name().map(|hash| (hash, Midstates::encoded_bytes(*size))));
             }
             Node::Directory { tree } => trees.push(*tree),
             _ => {}

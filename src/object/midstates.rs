@@ -36,8 +36,9 @@ pub struct Midstates(Box<[[u8; STATE_BYTES]]>);
 
 /// Where a tree names the [`Midstates`] of a file, if it does: trees that were written before there were
 /// any do not. The hash of the contents says all that they could, so two links are always equal.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct MidstatesLink(pub Option<ContentHash>);
+// Behind a pointer, because millions of entries have room for one and few have one.
+#[derive(Clone, Debug, Default)]
+pub struct MidstatesLink(Option<Box<ContentHash>>);
 
 impl PartialEq for MidstatesLink {
     fn eq(&self, _: &Self) -> bool {
@@ -50,6 +51,22 @@ impl Eq for MidstatesLink {}
 impl MidstatesLink {
     /// None are named.
     pub const NONE: Self = Self(None);
+
+    /// To the object of this name.
+    pub fn to(name: ContentHash) -> Self {
+        Self(Some(Box::new(name)))
+    }
+
+    /// The name of the object.
+    pub fn name(&self) -> Option<ContentHash> {
+        self.0.as_deref().copied()
+    }
+}
+
+impl From<Option<ContentHash>> for MidstatesLink {
+    fn from(name: Option<ContentHash>) -> Self {
+        name.map_or(Self::NONE, Self::to)
+    }
 }
 
 impl Midstates {

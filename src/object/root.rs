@@ -81,7 +81,7 @@ impl RootTree {
             {
                 match &mut node {
                     Node::File { size, midstates, .. } if Midstates::are_kept_of(*size) => {
-                        *midstates = MidstatesLink(Some(link));
+                        *midstates = MidstatesLink::to(link);
                     }
                     _ => return Err(reader.invalid("midstates of what is no long file")),
                 }

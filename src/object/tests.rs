@@ -215,7 +215,7 @@ fn the_encodings_of_all_versions_never_change() {
     assert_eq!(hex::encode(tree.encode()), version_2);
     assert_eq!(Tree::decode(&hex::decode(version_2).unwrap()), Ok(tree));
 
-    let link = MidstatesLink(Some(ContentHash::of(b"m")));
+    let link = MidstatesLink::to(ContentHash::of(b"m"));
     let long = Node::File { size: 1 << 21, hash: ContentHash::of(b""), midstates: link };
     let tree = Tree::new(vec![entry(b"a", -1, long.clone())]);
     let version_3 = "6e6f6e6f74726565030100016180a401e807e807010500000080808001\
@@ -243,7 +243,7 @@ fn midstates_stand_only_beside_long_files_and_only_in_the_version_that_has_them(
     let file = |size, midstates: Option<&[u8]>| Node::File {
         size,
         hash: ContentHash::of(b""),
-        midstates: MidstatesLink(midstates.map(ContentHash::of)),
+        midstates: midstates.map(ContentHash::of).into(),
     };
     let tree = |node| {
         let attributes = attributes.clone();

@@ -409,8 +409,8 @@ fn read_after(
 /// The midstates that a tree names: only of a file that is long enough.
 pub(super) fn midstates_of(node: &Node) -> Option<ContentHash> {
     match node {
-        Node::File { size, midstates: MidstatesLink(link), .. } => {
-            link.filter(|_| Midstates::are_kept_of(*size))
+        Node::File { size, midstates, .. } => {
+            midstates.name().filter(|_| Midstates::are_kept_of(*size))
         }
         _ => None,
     }
@@ -421,7 +421,7 @@ fn read_file_with_midstates(reader: &mut Reader<'_>) -> Result<Node, DecodeError
     if !Midstates::are_kept_of(size) {
         return Err(reader.invalid("midstates of a short file"));
     }
-    Ok(Node::File { size, hash, midstates: MidstatesLink(Some(reader.hash()?)) })
+    Ok(Node::File { size, hash, midstates: MidstatesLink::to(reader.hash()?) })
 }
 
 fn kind_of(node: &Node) -> u8 {

@@ -95,7 +95,7 @@ pub(super) fn offer_midstates(
             else {
                 continue;
             };
-            if midstates.0 != Some(damaged.hash) || !tried.insert(hash) {
+            if midstates.name() != Some(damaged.hash) || !tried.insert(hash) {
                 continue;
             }
             // It may claim to have more bytes than anybody can hash.

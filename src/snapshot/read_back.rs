@@ -43,7 +43,10 @@ pub(super) fn read_back(
             Node::Directory { tree } if seen.insert(tree) => trees.push(tree),
             Node::File { hash, midstates, .. } => {
                 files.extend(
-                    [Some(hash), midstates.0].into_iter().flatten().filter(|of| seen.insert(*of)),
+                    [Some(hash), midstates.name()]
+                        .into_iter()
+                        .flatten()
+                        .filter(|of| seen.insert(*of)),
                 );
             }
             _ => {}

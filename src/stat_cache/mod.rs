@@ -104,7 +104,8 @@ impl CachedDirectory {
     /// Whether all objects that it vouches for are among those.
     fn vouches_only_for(&self, is_there: impl Fn(&ContentHash) -> bool) -> bool {
         let has_all = |file: &CachedFile| {
-            is_there(&file.hash) && file.midstates.0.is_none_or(|midstates| is_there(&midstates))
+            is_there(&file.hash)
+                && file.midstates.name().is_none_or(|midstates| is_there(&midstates))
         };
         is_there(&self.tree) && self.files.iter().all(|(_, file)| has_all(file))
     }
@@ -269,7 +270,7 @@ impl StatCache {
             let key = fields.key()?;
             let hash = fields.hash()?;
             let is_long = Midstates::are_kept_of(key.size);
-            let midstates = MidstatesLink(if is_long { Some(fields.hash()?) } else { None });
+            let midstates = if is_long { Some(fields.hash()?) } else { None }.into();
             files.push((name, CachedFile { key, hash, midstates, xattrs: fields.xattrs()? }));
         }
         Some(CachedDirectory { tree, files })
@@ -362,7 +363,8 @@ impl StatCacheWriter {
         put_bytes(&mut record, relative);
         record.extend_from_slice(directory.tree.as_bytes());
         let is_settled = |file: &CachedFile| {
-            let is_complete = file.midstates.0.is_some() || !Midstates::are_kept_of(file.key.size);
+            let is_complete =
+                file.midstates.name().is_some() || !Midstates::are_kept_of(file.key.size);
             is_complete && !file.key.is_racy(self.start)
         };
         let settled = || directory.files.iter().filter(|(_, file)| is_settled(file));
@@ -371,7 +373,7 @@ impl StatCacheWriter {
             put_bytes(&mut record, name);
             put_key(&mut record, &file.key);
             record.extend_from_slice(file.hash.as_bytes());
-            if let Some(midstates) = file.midstates.0 {
+            if let Some(midstates) = file.midstates.name() {
                 record.extend_from_slice(midstates.as_bytes());
             }
             put_xattrs(&mut record, &file.xattrs);
@@ -455,10 +457,10 @@ mod tests {
 
     #[test]
     fn a_long_file_is_known_with_its_midstates_and_not_without() {
-        let long = |name: &[u8], midstates| {
+        let long = |name: &[u8], midstates: Option<ContentHash>| {
             let file = file(time(9, 1));
             let key = StatKey { size: 5 << 20, ..file.key };
-            (name.into(), CachedFile { key, midstates: MidstatesLink(midstates), ..file })
+            (name.into(), CachedFile { key, midstates: midstates.into(), ..file })
         };
         let midstates = ContentHash::of(b"midstates");
         let files = vec![long(b"with", Some(midstates)), long(b"without", None)];
@@ -466,7 +468,7 @@ mod tests {
         let cache = StatCache::load(&index, Path::new("/p"), &store(GENERATION));
         let known = cache.directory(b"a/b").unwrap();
         assert_eq!(known.files.len(), 1);
-        assert_eq!(known.file(b"with").unwrap().midstates.0, Some(midstates));
+        assert_eq!(known.file(b"with").unwrap().midstates.name(), Some(midstates));
         assert!(known.vouches_only_for(|hash| *hash != ContentHash::of(b"other")));
         assert!(!known.vouches_only_for(|hash| *hash != midstates));
     }

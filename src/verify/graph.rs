@@ -527,7 +527,7 @@ impl Listing {
 pub(super) fn children_of(node: &EntryNode) -> impl Iterator<Item = (ContentHash, Role)> {
     let (first, second) = match node {
         EntryNode::File { size, hash, midstates } => {
-            let midstates = midstates.0.map(|hash| (hash, Role::Midstates { size: *size }));
+            let midstates = midstates.name().map(|hash| (hash, Role::Midstates { size: *size }));
             (Some((*hash, Role::File { size: *size })), midstates)
         }
         EntryNode::Directory { tree } => (Some((*tree, Role::Tree)), None),

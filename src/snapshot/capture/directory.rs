@@ -312,7 +312,7 @@ impl Capturer<'_> {
 
     /// Whether the cache that knows a file of a directory can tell that its objects are in the store.
     fn are_stored(&self, node: &PendingDir, known: &CachedFile) -> bool {
-        let (size, midstates) = (known.key.size(), known.midstates.0);
+        let (size, midstates) = (known.key.size(), known.midstates.name());
         self.is_stored(node, &known.hash, size)
             && midstates.is_none_or(|midstates| {
                 self.is_stored(node, &midstates, Midstates::encoded_bytes(size))

@@ -33,7 +33,7 @@ impl Capturer<'_> {
             node: Node::File {
                 size: found.stat.size,
                 hash: known.hash,
-                midstates: known.midstates,
+                midstates: known.midstates.clone(),
             },
         }
     }
@@ -113,7 +113,12 @@ impl Capturer<'_> {
             self.object_written(size);
         }
         let cached = if is_stable {
-            Some(CachedFile { key: StatKey::of(&stat), hash, midstates, xattrs: xattrs.clone() })
+            Some(CachedFile {
+                key: StatKey::of(&stat),
+                hash,
+                midstates: midstates.clone(),
+                xattrs: xattrs.clone(),
+            })
         } else {
             let path = to_path(&self.absolute(root, path)).to_owned();
             self.unstable.lock().push(path);
@@ -186,7 +191,7 @@ impl Capturer<'_> {
         if stored.is_new {
             self.object_written(bytes.len() as u64);
         }
-        Ok(MidstatesLink(Some(stored.hash)))
+        Ok(MidstatesLink::to(stored.hash))
     }
 
     /// A symlink, a named pipe, a socket or a device.

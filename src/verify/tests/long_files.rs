@@ -18,7 +18,7 @@ fn long_file(byte: u8, len: usize) -> (Vec<u8>, ContentHash, Midstates) {
 /// A session with one long file, beside which a tree names these midstates.
 fn with_midstates(lab: &Lab, len: usize, midstates: &[u8], is_stored: bool) -> SnapshotManager {
     let (contents, hash, _) = long_file(1, len);
-    let link = MidstatesLink(Some(ContentHash::of(midstates)));
+    let link = MidstatesLink::to(ContentHash::of(midstates));
     let file = Node::File { size: contents.len() as u64, hash, midstates: link };
     let (name, attributes) = ((*b"long").into(), Attributes::default());
     let tree = Tree::new(vec![TreeEntry { name, attributes, node: file }]);
