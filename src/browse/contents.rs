@@ -6,6 +6,7 @@
 //! together with its `stat`, which also has to be the same after every later read: an object is never
 //! written again, so any other time or size means that somebody tampered with it.
 
+use std::cell::RefCell;
 use std::fs::File;
 use std::io;
 use std::num::NonZeroUsize;
@@ -25,8 +26,8 @@ use crate::object::{ContentHash, Hasher, Midstates};
 use crate::store::{LocalStore, ObjectFile, ObjectSource, StoreError, Transfer};
 use crate::sys::{self, Stat};
 
-/// Files up to this size are served from memory. Longer ones have midstates, if they were captured since there are any.
-const SMALL_BYTES: u64 = Midstates::PIECE_BYTES;
+/// Files up to this size are served from memory.
+const SMALL_BYTES: u64 = 128 * 1024;
 /// Large files that are remembered as verified.
 const REMEMBERED: NonZeroUsize = NonZeroUsize::new(8192).unwrap();
 /// Objects of up to so many bytes stay in the page cache after they were served, for the next mount. Of
@@ -86,7 +87,12 @@ impl Verified {
         if is_hashed_as_a_whole {
             // No lock is held: this takes seconds for gigabytes.
             if object.is_sparse() || size < OVERLAP_BYTES {
-                object.verify(&mut Transfer::unwatched(&mut Vec::new())).map_err(from_store)?;
+                thread_local! {
+                    static BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+                }
+                let verified = BUFFER
+                    .with_borrow_mut(|buffer| object.verify(&mut Transfer::unwatched(buffer)));
+                verified.map_err(from_store)?;
             } else {
                 verify_overlapped(&object, file, key)?;
             }

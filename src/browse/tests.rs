@@ -106,7 +106,22 @@ fn open(tree: &StoreTree, path: impl AsRef<Path>) -> std::io::Result<(Arc<dyn Co
     Ok((tree.open(&content, size)?, size))
 }
 
+/// Reads a file, a short one at once and in parts.
 fn read(tree: &StoreTree, path: impl AsRef<Path>) -> std::io::Result<Vec<u8>> {
+    let Kind::File { size, content } = at(tree, &path).kind else { panic!("not a file") };
+    let in_parts = read_in_parts(tree, path);
+    if size <= 1 << 20 {
+        let mut whole = b"what was there before".to_vec();
+        let read = tree.read_whole(&content, size, &mut whole);
+        match &in_parts {
+            Ok(bytes) => assert!(read.is_ok() && whole == *bytes),
+            Err(error) => assert_eq!(read.unwrap_err().kind(), error.kind()),
+        }
+    }
+    in_parts
+}
+
+fn read_in_parts(tree: &StoreTree, path: impl AsRef<Path>) -> std::io::Result<Vec<u8>> {
     let (content, size) = open(tree, path)?;
     let mut bytes = vec![0; size as usize + 10];
     let mut len = 0;
@@ -634,6 +649,25 @@ fn very_large_files_are_verified_to_the_last_byte() {
     for tree in [&tree, &world.tree()] {
         let error = read(tree, world.inside("s/0", "huge")).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::InvalidData);
+    }
+}
+
+#[test]
+fn contents_of_another_length_than_their_entry_says_are_an_error() {
+    let world = World::new();
+    world.write("short", "12345");
+    world.write("middle", "12345".repeat(40_000));
+    world.session("s").create_baseline().unwrap();
+    let tree = world.tree();
+    for name in ["short", "middle"] {
+        let Kind::File { size, content } = at(&tree, world.inside("s/0", name)).kind else {
+            panic!("not a file")
+        };
+        for wrong in [size - 1, size + 1] {
+            let opened = tree.open(&content, wrong).err().unwrap();
+            let read = tree.read_whole(&content, wrong, &mut Vec::new()).unwrap_err();
+            assert_eq!([opened.kind(), read.kind()], [ErrorKind::InvalidData; 2], "{name} {wrong}");
+        }
     }
 }
 
