@@ -7,7 +7,7 @@ use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use crate::source::{Content, Entry, Node, Space, Stability, TreeSource};
+use crate::source::{Content, Entry, Node, Space, Stability, TreeSource, ends_early, read_exactly};
 
 /// A source. What may fail is contained; what may not is expected to be too simple for a panic.
 pub(crate) struct Contained<S>(S);
@@ -49,7 +49,13 @@ impl<S: TreeSource> Contained<S> {
         buffer: &mut Vec<u8>,
     ) -> io::Result<()> {
         contain(|| self.0.read_whole(content, size, buffer))?;
-        if buffer.len() as u64 == size { Ok(()) } else { Err(ends_early(buffer.len() as u64)) }
+        match buffer.len() as u64 {
+            found if found == size => Ok(()),
+            found if found < size => Err(ends_early(found)),
+            found => {
+                Err(io::Error::other(format!("the contents have {found} bytes and not {size}")))
+            }
+        }
     }
 
     pub(crate) fn sha256_hex(&self, content: &S::Content) -> String {
@@ -81,26 +87,8 @@ impl Opened {
     /// # Errors
     /// Those of the source, or the contents end before the buffer is full.
     pub(crate) fn read_exactly(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
-        let mut filled = 0;
-        while filled < buffer.len() {
-            let end = offset + filled as u64;
-            match contain(|| self.0.read_at(&mut buffer[filled..], end)) {
-                Ok(0) => return Err(ends_early(end)),
-                Ok(count) => filled += count,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(error),
-            }
-        }
-        Ok(())
+        contain(|| read_exactly(&*self.0, buffer, offset))
     }
-}
-
-/// Contents end at this byte, and not where their file does.
-pub(crate) fn ends_early(end: u64) -> io::Error {
-    io::Error::new(
-        io::ErrorKind::UnexpectedEof,
-        format!("the contents end at byte {end}, before their size"),
-    )
 }
 
 // Unwind safety: nothing of ours is changed by the closures but buffers that nobody looks at after an error. What a
@@ -108,4 +96,76 @@ pub(crate) fn ends_early(end: u64) -> io::Error {
 fn contain<T>(ask: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
     catch_unwind(AssertUnwindSafe(ask))
         .unwrap_or_else(|_| Err(io::Error::other("the source of the mount panicked")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Every file has so many bytes, whatever its size should be.
+    struct Lengths {
+        bytes: usize,
+        are_in_memory: bool,
+    }
+
+    struct Bytes(Vec<u8>, bool);
+
+    impl Content for Bytes {
+        fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+            let rest = self.0.get(offset as usize..).unwrap_or_default();
+            let len = rest.len().min(buffer.len()).min(7);
+            buffer[..len].copy_from_slice(&rest[..len]);
+            Ok(len)
+        }
+
+        fn in_memory(&self) -> Option<&[u8]> {
+            self.1.then_some(&self.0)
+        }
+    }
+
+    impl TreeSource for Lengths {
+        type Directory = ();
+        type Content = ();
+
+        fn root(&self) -> Node<Self> {
+            unreachable!()
+        }
+
+        fn stability(&self, (): &()) -> Stability {
+            unreachable!()
+        }
+
+        fn list(&self, (): &()) -> io::Result<Vec<Entry<Self>>> {
+            unreachable!()
+        }
+
+        fn open(&self, (): &(), _: u64) -> io::Result<Arc<dyn Content>> {
+            let bytes = (0..self.bytes).map(|at| at as u8).collect();
+            Ok(Arc::new(Bytes(bytes, self.are_in_memory)))
+        }
+
+        fn sha256_hex(&self, (): &()) -> String {
+            unreachable!()
+        }
+    }
+
+    #[test]
+    fn what_is_read_whole_has_the_length_of_the_file() {
+        const SIZE: usize = 50;
+        for (bytes, are_in_memory, is_read) in [
+            (SIZE, true, true),
+            (SIZE - 1, true, false),
+            (SIZE + 1, true, false),
+            (SIZE, false, true),
+            (SIZE - 1, false, false),
+            // What is beyond the end is not asked for.
+            (SIZE + 1, false, true),
+        ] {
+            let source = Contained::new(Lengths { bytes, are_in_memory });
+            let mut buffer = b"what was there before".repeat(9);
+            let read = source.read_whole(&(), SIZE as u64, &mut buffer);
+            assert_eq!(read.is_ok(), is_read, "{bytes} {are_in_memory}");
+            assert!(read.is_err() || buffer.iter().copied().eq(0..SIZE as u8));
+        }
+    }
 }

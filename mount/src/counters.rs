@@ -79,11 +79,11 @@ counters! {
     recalled,
     /// Calls of [`TreeSource::list`](crate::TreeSource::list).
     listed,
-    /// Calls of [`TreeSource::open`](crate::TreeSource::open).
+    /// Calls of [`TreeSource::open`](crate::TreeSource::open) and [`TreeSource::read_whole`](crate::TreeSource::read_whole).
     opened,
-    /// Files pushed to the kernel before it asked.
+    /// Files pushed to the kernel before it asked, to their end.
     pushed_files,
-    /// Bytes of those files.
+    /// Bytes pushed, also of files that were not pushed to their end.
     pushed_bytes,
 }
 

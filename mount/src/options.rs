@@ -45,8 +45,8 @@ pub struct MountOptions {
     /// Nodes after which the kernel is asked to drop the oldest that nobody uses. One takes about
     /// 220 bytes here, and five times that in the kernel.
     pub max_nodes: usize,
-    /// Large files kept open, as far as they are verified, between requests. With fewer than those that are opened ahead of a
-    /// walking process (64 MiB of them, from 1 MiB on), some are opened twice.
+    /// Large files kept open, as far as they are verified, between requests. With fewer than those that are pushed to a
+    /// walking process at a time (64 MiB of them, from 1 MiB on), those that it reads further by itself may be opened twice.
     pub cached_contents: usize,
     /// Leave the nodes of files out of lists for programs that look at nothing but names (`find`), so that the kernel
     /// makes no inodes. Such a list stays in memory here, for about what the nodes would take.

@@ -11,12 +11,12 @@ use std::sync::{Arc, mpsc};
 use parking_lot::Mutex;
 
 use crate::buffer::with_buffer;
-use crate::contained::{Opened, ends_early};
+use crate::contained::Opened;
 use crate::contents::{Contents, Found, INLINE_OPEN_BYTES};
 use crate::lists::List;
 use crate::nodes::{Order, Push};
 use crate::prefetch::{PushQueue, Walkers};
-use crate::source::{Kind, Node, TreeSource};
+use crate::source::{TreeSource, ends_early};
 use crate::tree::Tree;
 use crate::wire::Reply;
 
@@ -95,31 +95,26 @@ impl<S: TreeSource> Reads<S> {
     /// Answers a READ of `process`, now or soon.
     pub(crate) fn read(&self, process: u32, read: Read) {
         let tree = &self.files.tree;
+        if !tree.options.push_siblings {
+            return self.files.answer(read);
+        }
         let id = read.id;
-        let is_pushing = tree.options.push_siblings;
-        let Some((directory, spot)) = tree.nodes.lock().spot(id).filter(|_| is_pushing) else {
+        let Some((directory, spot)) = tree.nodes.lock().spot(id) else {
             return self.files.answer(read);
         };
         if read.offset != 0 {
-            // What comes before may have been pushed.
-            self.pushes.reached(directory, spot);
+            self.pushes.reads_on(directory, spot);
+            if read.offset >= INLINE_OPEN_BYTES {
+                self.walkers.lock().note_long_file(process);
+            }
             return self.files.answer(read);
         }
         let reader = self.walkers.lock().read(process, directory, spot);
-        let (push, is_long) = {
-            let mut nodes = tree.nodes.lock();
-            let is_long = |node: &Node<S>| matches!(node.kind, Kind::File { size, .. } if size > INLINE_OPEN_BYTES);
-            (nodes.push_after_read(id, reader), nodes.get(id).is_some_and(is_long))
-        };
+        let push = tree.nodes.lock().push_after_read(id, reader);
         // Before the answer: who has it may list the next directory at once.
-        let long_files = (push.is_some() || is_long) && {
+        let long_files = push.is_some() && {
             let mut walkers = self.walkers.lock();
-            if push.is_some() {
-                walkers.note_push(process, directory, spot);
-            }
-            if is_long {
-                walkers.note_long_file(process);
-            }
+            walkers.note_push(process, directory, spot);
             walkers.reads_long_files(process)
         };
         self.pushes.reached(directory, spot);

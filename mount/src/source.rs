@@ -238,11 +238,11 @@ pub trait TreeSource: Send + Sync + 'static {
     /// `InvalidData` when the bytes are not the ones that were stored; `NotFound` when they are gone.
     fn open(&self, content: &Self::Content, size: u64) -> io::Result<Arc<dyn Content>>;
 
-    /// Reads all bytes of a file of up to 1 MiB into a buffer, in the place of what is there. As [`open`](Self::open), for
-    /// memory that is used again.
+    /// Reads all bytes of a file of up to 1 MiB into a buffer, in the place of what is there: then it has `size` of them. As
+    /// [`open`](Self::open), for memory that is used again.
     ///
     /// # Errors
-    /// As [`open`](Self::open).
+    /// As [`open`](Self::open) and [`Content::read_at`].
     fn read_whole(
         &self,
         content: &Self::Content,
@@ -256,16 +256,7 @@ pub trait TreeSource: Send + Sync + 'static {
             return Ok(());
         }
         buffer.resize(usize::try_from(size).map_err(|_| io::ErrorKind::FileTooLarge)?, 0);
-        let mut filled = 0;
-        while filled < buffer.len() {
-            match file.read_at(&mut buffer[filled..], filled as u64) {
-                Ok(0) => buffer.truncate(filled),
-                Ok(count) => filled += count,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(error),
-            }
-        }
-        Ok(())
+        read_exactly(&*file, buffer, 0)
     }
 
     /// Lower-case hex SHA-256 of a file's bytes, shown as the xattr `user.nono.sha256`.
@@ -275,4 +266,30 @@ pub trait TreeSource: Send + Sync + 'static {
     fn space(&self) -> Space {
         Space::default()
     }
+}
+
+/// Fills a buffer.
+///
+/// # Errors
+/// Those of the source, or the contents end before the buffer is full.
+pub(crate) fn read_exactly(file: &dyn Content, buffer: &mut [u8], offset: u64) -> io::Result<()> {
+    let mut filled = 0;
+    while filled < buffer.len() {
+        let end = offset + filled as u64;
+        match file.read_at(&mut buffer[filled..], end) {
+            Ok(0) => return Err(ends_early(end)),
+            Ok(count) => filled += count,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+/// Contents end at this byte, and not where their file does.
+pub(crate) fn ends_early(end: u64) -> io::Error {
+    io::Error::new(
+        io::ErrorKind::UnexpectedEof,
+        format!("the contents end at byte {end}, before their size"),
+    )
 }

@@ -195,12 +195,9 @@ impl<S: TreeSource> Tree<S> {
     }
 
     fn list_changing(&self, id: u64, key: &S::Directory) -> Result<Arc<List<S>>, Errno> {
-        self.read_list(key).map_err(|e| self.failed("list", id, &e))
-    }
-
-    fn read_list(&self, key: &S::Directory) -> io::Result<Arc<List<S>>> {
         self.counters.listed.one();
-        let list = List::new(self.source.list(key)?);
+        let entries = self.source.list(key).map_err(|e| self.failed("list", id, &e))?;
+        let list = List::new(entries);
         self.labels.note(&list);
         Ok(Arc::new(list))
     }
@@ -225,28 +222,6 @@ impl<S: TreeSource> Tree<S> {
             return None;
         }
         self.list(directory, &key, list_key).ok()
-    }
-
-    /// Has the list of an immutable directory at hand when somebody asks for it. What fails is reported then.
-    pub(crate) fn list_ahead(&self, directory: &Node<S>) {
-        if let (Kind::Directory(key), Some(state)) = (&directory.kind, directory.state)
-            && !self.is_changing(key)
-        {
-            let list_key = ListKey::State(state);
-            let is_at_hand = self.lists.lock().get(list_key).is_some();
-            if !is_at_hand && let Ok(list) = self.read_list(key) {
-                self.lists.lock().put(list_key, list);
-            }
-        }
-    }
-
-    /// The next directory in the list in which this one is, if that list is at hand.
-    pub(crate) fn directory_after(&self, directory: u64) -> Option<Node<S>> {
-        let place = self.nodes.lock().place(directory)?;
-        let (_, list_key) = self.directory(place.parent).ok()?;
-        let list = self.lists.lock().get(list_key)?;
-        let after = list.entries.get(place.index as usize + 1..)?;
-        after.iter().map(|entry| &entry.node).find(|node| node.is_directory()).cloned()
     }
 
     /// The contents of a file node: their key and length.

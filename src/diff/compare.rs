@@ -213,7 +213,7 @@ fn other_links(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::object::Attributes;
+    use crate::object::{Attributes, MidstatesLink};
     use crate::store::{MemoryStore, ObjectStore};
 
     fn directory(store: &MemoryStore, entries: &[(&str, Node)]) -> Node {
@@ -235,12 +235,13 @@ mod tests {
     #[test]
     fn midstates_make_no_difference() {
         let store = MemoryStore::new();
-        let file = |midstates: Option<ContentHash>| {
+        let file = |midstates| {
             let (size, hash) = (5 << 20, ContentHash::of(b"contents"));
-            Node::File { size, hash, midstates: midstates.into() }
+            Node::File { size, hash, midstates }
         };
         let tree = |midstates| directory(&store, &[("long", file(midstates))]);
-        let (old, new) = (tree(None), tree(Some(ContentHash::of(b"midstates"))));
+        let link = MidstatesLink::to(ContentHash::of(b"midstates"));
+        let (old, new) = (tree(MidstatesLink::NONE), tree(link));
         assert_ne!(old, new);
         let found = compare(&store, &root(&store, old), &root(&store, new)).unwrap();
         // The list of the directory is another one, and nothing that it tells.

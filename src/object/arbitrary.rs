@@ -20,7 +20,9 @@ fn node() -> impl Strategy<Value = Node> {
         (size, hash.clone(), link).prop_map(|(size, hash, midstates)| Node::File {
             size,
             hash,
-            midstates: midstates.filter(|_| Midstates::are_kept_of(size)).into(),
+            midstates: midstates
+                .filter(|_| Midstates::are_kept_of(size))
+                .map_or(MidstatesLink::NONE, MidstatesLink::to),
         }),
         hash.prop_map(|tree| Node::Directory { tree }),
         vec(1u8.., 1..20).prop_map(|target| Node::Symlink { target: target.into() }),

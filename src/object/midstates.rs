@@ -63,11 +63,7 @@ impl MidstatesLink {
     }
 }
 
-impl From<Option<ContentHash>> for MidstatesLink {
-    fn from(name: Option<ContentHash>) -> Self {
-        name.map_or(Self::NONE, Self::to)
-    }
-}
+const _: () = assert!(size_of::<MidstatesLink>() == size_of::<usize>());
 
 impl Midstates {
     /// Length of a piece in bytes. The last one can be shorter.

@@ -243,7 +243,7 @@ fn midstates_stand_only_beside_long_files_and_only_in_the_version_that_has_them(
     let file = |size, midstates: Option<&[u8]>| Node::File {
         size,
         hash: ContentHash::of(b""),
-        midstates: midstates.map(ContentHash::of).into(),
+        midstates: midstates.map(ContentHash::of).map_or(MidstatesLink::NONE, MidstatesLink::to),
     };
     let tree = |node| {
         let attributes = attributes.clone();

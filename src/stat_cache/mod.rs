@@ -270,8 +270,10 @@ impl StatCache {
             let key = fields.key()?;
             let hash = fields.hash()?;
             let is_long = Midstates::are_kept_of(key.size);
-            let midstates = if is_long { Some(fields.hash()?) } else { None }.into();
-            files.push((name, CachedFile { key, hash, midstates, xattrs: fields.xattrs()? }));
+            let link =
+                if is_long { MidstatesLink::to(fields.hash()?) } else { MidstatesLink::NONE };
+            let xattrs = fields.xattrs()?;
+            files.push((name, CachedFile { key, hash, midstates: link, xattrs }));
         }
         Some(CachedDirectory { tree, files })
     }
@@ -457,13 +459,14 @@ mod tests {
 
     #[test]
     fn a_long_file_is_known_with_its_midstates_and_not_without() {
-        let long = |name: &[u8], midstates: Option<ContentHash>| {
+        let long = |name: &[u8], midstates| {
             let file = file(time(9, 1));
             let key = StatKey { size: 5 << 20, ..file.key };
-            (name.into(), CachedFile { key, midstates: midstates.into(), ..file })
+            (name.into(), CachedFile { key, midstates, ..file })
         };
         let midstates = ContentHash::of(b"midstates");
-        let files = vec![long(b"with", Some(midstates)), long(b"without", None)];
+        let link = MidstatesLink::to(midstates);
+        let files = vec![long(b"with", link), long(b"without", MidstatesLink::NONE)];
         let (_temp, index) = saved(time(10, 0), &directory(files));
         let cache = StatCache::load(&index, Path::new("/p"), &store(GENERATION));
         let known = cache.directory(b"a/b").unwrap();

@@ -17,8 +17,6 @@
 //! so a push that the kernel refuses is tried again for a moment. Files are pushed in the order in which
 //! they will probably be read ([`Order`]); a reader that shows another one has the rest in that.
 //!
-//! The list of the directory to which a walker comes next is read before it asks for it.
-//!
 //! A reader can be as fast as the thread that pushes. So that the two share the work instead of
 //! meeting at each file, the thread learns where the reader is and goes on a little
 //! [ahead](LEAD) of it; what it skips the reader asks for itself.
@@ -33,6 +31,7 @@ use rustix::io::Errno;
 use self::queue::Job;
 pub(crate) use self::queue::{Jobs, PushQueue};
 pub(crate) use self::walkers::Walkers;
+use crate::buffer::with_buffer;
 use crate::contained::Opened;
 use crate::contents::INLINE_OPEN_BYTES;
 use crate::nodes::{Order, Push, Stretch, probable_number};
@@ -42,14 +41,10 @@ use crate::wire::Connection;
 
 /// Files between a reader and what is pushed next.
 const LEAD: usize = 3;
-/// From so many bytes on a file is long.
-const LONG_BYTES: u64 = INLINE_OPEN_BYTES + 1;
 /// Bytes of long files in one push. They are all read and hashed.
 const MOST_LONG_BYTES: u64 = 64 * 1024 * 1024;
 /// Those of a long file that are pushed at a time.
 const PIECE_BYTES: u64 = 1024 * 1024;
-/// Directories above one in which the next one is looked for.
-const MOST_LEVELS: usize = 3;
 
 /// The thread that pushes, until the queue is closed. `open` opens a long file, and keeps it open.
 pub(crate) fn spawn<S: TreeSource>(
@@ -97,30 +92,24 @@ impl<S: TreeSource> Pusher<'_, S> {
         let mut long_bytes = MOST_LONG_BYTES;
         let most_short = self.tree.options.push_file_bytes.min(INLINE_OPEN_BYTES);
         let mut is_begun = false;
-        // What begins with the first file does so because somebody walks.
-        let mut is_list_due = stretch.start == 0;
         let mut next = 0;
         while let Some((position, _)) = entries.get(next) {
             let Some(reached) = job.reached() else { return Some(*position) };
             next = next.max(ahead_of(&entries, reached));
             let Some((position, entry)) = entries.get(next) else { break };
             next += 1;
-            if is_list_due && entry.node.is_directory() {
-                self.tree.list_ahead(&entry.node);
-                is_list_due = false;
-            }
             let Kind::File { size, ref content } = entry.node.kind else { continue };
             let is_short = size <= most_short;
-            let left = match size {
-                0 => continue,
-                _ if is_short => &mut short_bytes,
-                LONG_BYTES..=MOST_LONG_BYTES if job.long_files => &mut long_bytes,
-                _ => continue,
-            };
-            *left = match left.checked_sub(size) {
-                Some(left) => left,
-                None => return Some(*position),
-            };
+            let is_long = size > INLINE_OPEN_BYTES && job.long_files;
+            if size == 0 || !is_short && !is_long {
+                continue;
+            }
+            let left = if is_short { &mut short_bytes } else { &mut long_bytes };
+            match left.checked_sub(size) {
+                None if is_short => return Some(*position),
+                None => continue,
+                Some(rest) => *left = rest,
+            }
             let Some(state) = entry.node.state else { continue };
             let Some(id) = self.tree.nodes.lock().pin(state, again) else { continue };
             let pushed = match is_short {
@@ -130,28 +119,17 @@ impl<S: TreeSource> Pusher<'_, S> {
             if pushed == Pushed::Yes {
                 self.tree.counters.pushed_files.one();
             }
-            self.tree.nodes.lock().unpin(id, pushed == Pushed::Yes);
+            let is_loaded = matches!(pushed, Pushed::Yes | Pushed::InPart);
+            self.tree.nodes.lock().unpin(id, is_loaded);
             match pushed {
-                Pushed::Yes => is_begun = true,
+                Pushed::Yes | Pushed::InPart => is_begun = true,
                 // The answer with the names is late, so all of this is for later.
                 Pushed::Unnamed if !is_begun => return Some(stretch.start),
                 Pushed::Unnamed | Pushed::No => {}
             }
         }
-        if is_list_due && job.reached().is_some() {
-            self.list_next(directory);
-        }
         let is_cut = entries.len() == stretch.length as usize;
         entries.last().filter(|_| is_cut).map(|(last, _)| last + 1)
-    }
-
-    /// The directory after this one, or after one above it.
-    fn list_next(&self, directory: u64) {
-        let up = self.tree.nodes.lock().above(directory).take(MOST_LEVELS).collect::<Vec<_>>();
-        let levels = std::iter::once(directory).chain(up);
-        if let Some(next) = levels.into_iter().find_map(|level| self.tree.directory_after(level)) {
-            self.tree.list_ahead(&next);
-        }
     }
 
     fn push_short(&mut self, job: &Job, id: u64, content: &S::Content, size: u64) -> Pushed {
@@ -165,7 +143,7 @@ impl<S: TreeSource> Pusher<'_, S> {
 
     /// Pushes a long file until a reader comes to it, who has the rest verified ahead.
     fn push_long(
-        &mut self,
+        &self,
         job: &Job,
         position: u64,
         id: u64,
@@ -175,17 +153,22 @@ impl<S: TreeSource> Pusher<'_, S> {
         let Some(file) = (self.open)(id, content, size) else { return Pushed::No };
         let mut offset = 0;
         while offset < size {
-            if job.reached().is_none_or(|reached| reached > position) {
-                return Pushed::No;
+            let ended = if offset == 0 { Pushed::No } else { Pushed::InPart };
+            if job.is_read_at(position) {
+                return ended;
             }
             let len = PIECE_BYTES.min(size - offset);
-            self.buffer.resize(len as usize, 0);
-            if file.read_exactly(&mut self.buffer, offset).is_err() {
-                return Pushed::No;
-            }
-            match self.store(job, id, offset, &self.buffer) {
+            let pushed = with_buffer(|buffer| {
+                buffer.resize(len as usize, 0);
+                match file.read_exactly(buffer, offset) {
+                    Ok(()) => self.store(job, id, offset, buffer),
+                    Err(_) => Pushed::No,
+                }
+            });
+            match pushed {
                 Pushed::Yes => offset += len,
-                other => return other,
+                Pushed::Unnamed if offset == 0 => return Pushed::Unnamed,
+                _ => return ended,
             }
         }
         Pushed::Yes
@@ -213,7 +196,9 @@ impl<S: TreeSource> Pusher<'_, S> {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Pushed {
     Yes,
-    /// They cannot be had, or the kernel does not want them.
+    /// The beginning of a long file. Somebody reads it, or the rest cannot be had or is not wanted.
+    InPart,
+    /// They cannot be had, the kernel does not want them, or somebody reads them.
     No,
     /// The kernel did not get the name of the file in time, or has forgotten it.
     Unnamed,

@@ -23,6 +23,8 @@ pub(super) struct Job {
     made: Instant,
     /// Position after the last file that somebody asked for since the job was made, 0 for none.
     reached: AtomicU64,
+    /// The same of a file of which somebody asked for more than the beginning.
+    read_on: AtomicU64,
 }
 
 impl Job {
@@ -30,7 +32,13 @@ impl Job {
     const DROPPED: u64 = u64::MAX;
 
     fn new(push: Push, long_files: bool) -> Self {
-        Self { push, long_files, made: Instant::now(), reached: AtomicU64::new(0) }
+        Self {
+            push,
+            long_files,
+            made: Instant::now(),
+            reached: AtomicU64::new(0),
+            read_on: AtomicU64::new(0),
+        }
     }
 
     /// Time since it was made, just before the answer that names its files was sent.
@@ -42,6 +50,12 @@ impl Job {
     pub(super) fn reached(&self) -> Option<u64> {
         let reached = self.reached.load(Ordering::Relaxed);
         (reached != Self::DROPPED).then_some(reached)
+    }
+
+    /// Whether a reader has come to the file at this position or beyond it, or nobody needs the job any more.
+    pub(super) fn is_read_at(&self, position: u64) -> bool {
+        self.reached().is_none_or(|reached| reached > position)
+            || self.read_on.load(Ordering::Relaxed) == position + 1
     }
 
     fn drop_files(&self) {
@@ -101,6 +115,16 @@ impl PushQueue {
             if job.push.directory == directory {
                 let position = spot.position(job.push.stretch.order);
                 job.reached.fetch_max(position + 1, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// Somebody asked for more of a file of a directory. That says nothing of the others.
+    pub(crate) fn reads_on(&self, directory: u64, spot: Spot) {
+        for job in &*self.active.lock() {
+            if job.push.directory == directory {
+                let position = spot.position(job.push.stretch.order);
+                job.read_on.store(position + 1, Ordering::Relaxed);
             }
         }
     }

@@ -49,7 +49,7 @@ impl Walkers {
         Reader { is_walker: seen.is_walker(), order: seen.order, shown }
     }
 
-    /// This process has begun to read a file that is too long to be pushed.
+    /// This process has read more than the beginning of a long file.
     pub(crate) fn note_long_file(&mut self, process: u32) {
         if let Some(seen) = self.find_mut(process) {
             seen.reads_long_files = true;
