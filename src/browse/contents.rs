@@ -53,6 +53,26 @@ impl Verified {
         Self { objects: Mutex::new(LruCache::new(REMEMBERED)), pieces: Pieces::new() }
     }
 
+    /// Reads all bytes of an object of `size` bytes, in the place of what is in the buffer, and verifies it unless that was
+    /// done before.
+    pub(super) fn read_whole(
+        &self,
+        store: &LocalStore,
+        content: &ContentKey,
+        size: u64,
+        buffer: &mut Vec<u8>,
+    ) -> io::Result<()> {
+        if size <= SMALL_BYTES {
+            return read_small(store, content, size, buffer);
+        }
+        // It is read twice, and hashed once however often the kernel lets go of it.
+        let file = self.open(store, content, size)?;
+        buffer.resize(usize::try_from(size).map_err(|_| io::ErrorKind::FileTooLarge)?, 0);
+        let len = file.read_at(buffer, 0)?;
+        buffer.truncate(len);
+        Ok(())
+    }
+
     /// Opens an object of `size` bytes and verifies it unless that was done before.
     pub(super) fn open(
         &self,
@@ -63,7 +83,7 @@ impl Verified {
         let key = content.object();
         let in_memory = || {
             let mut bytes = Vec::new();
-            read_whole(store, content, size, &mut bytes)?;
+            read_small(store, content, size, &mut bytes)?;
             Ok(Arc::new(InMemory(bytes.into())) as Arc<dyn Content>)
         };
         if size <= SMALL_BYTES {
@@ -120,8 +140,8 @@ fn midstates_of(store: &LocalStore, name: &ContentHash, size: u64) -> Option<Mid
     decoded.inspect_err(|error| tracing::warn!("verifying a long file as a whole: {error}")).ok()
 }
 
-/// Reads and verifies all bytes of a file, in the place of what is in the buffer.
-pub(super) fn read_whole(
+/// Reads and verifies all bytes of a small file, in the place of what is in the buffer.
+fn read_small(
     store: &LocalStore,
     content: &ContentKey,
     size: u64,

@@ -11,7 +11,7 @@ use nono_mount::{Content, Entry, HardLinks, Kind, Node, Space, Stability, TreeSo
 use parking_lot::Mutex;
 
 use super::LATEST;
-use super::contents::{self, Verified};
+use super::contents::Verified;
 use super::error::{BrowseError, from_store, from_sys};
 use super::key::{
     ContentKey, DirectoryKey, DirectoryKind, EntryPlace, ObjectKey, PathHash, SessionKey,
@@ -352,7 +352,7 @@ impl TreeSource for StoreTree {
 
     fn read_whole(&self, content: &ContentKey, size: u64, buffer: &mut Vec<u8>) -> io::Result<()> {
         let store = self.stores.open(content.object().store)?;
-        contents::read_whole(&store, content, size, buffer)
+        self.verified.read_whole(&store, content, size, buffer)
     }
 
     /// That of the first store that is there.
