@@ -3,7 +3,7 @@
 //! - A short answer would show zeros at the end of the file, so fewer bytes than the attributes
 //!   promise are an error.
 //! - Bytes go from the source into one buffer of the answering thread and from there to the kernel;
-//!   no copy of a file stays in memory.
+//!   no copy of a long file stays in memory.
 
 use std::io;
 use std::sync::{Arc, mpsc};
