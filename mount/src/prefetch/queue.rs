@@ -111,20 +111,21 @@ impl PushQueue {
 
     /// Somebody asked for a file of a directory.
     pub(crate) fn reached(&self, directory: u64, spot: Spot) {
-        for job in &*self.active.lock() {
-            if job.push.directory == directory {
-                let position = spot.position(job.push.stretch.order);
-                job.reached.fetch_max(position + 1, Ordering::Relaxed);
-            }
-        }
+        self.note(directory, spot, |job, after| {
+            job.reached.fetch_max(after, Ordering::Relaxed);
+        });
     }
 
     /// Somebody asked for more of a file of a directory. That says nothing of the others.
     pub(crate) fn reads_on(&self, directory: u64, spot: Spot) {
+        self.note(directory, spot, |job, after| job.read_on.store(after, Ordering::Relaxed));
+    }
+
+    /// Tells the jobs of a directory the position after a file, each in its order.
+    fn note(&self, directory: u64, spot: Spot, tell: impl Fn(&Job, u64)) {
         for job in &*self.active.lock() {
             if job.push.directory == directory {
-                let position = spot.position(job.push.stretch.order);
-                job.read_on.store(position + 1, Ordering::Relaxed);
+                tell(job, spot.position(job.push.stretch.order) + 1);
             }
         }
     }

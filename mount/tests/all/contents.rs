@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use nono_mount::{Counts, MountOptions};
 
-use crate::fixture::{drop_caches, eventually, keep_caches, many, mount, mount_with};
+use crate::fixture::{Mounted, drop_caches, eventually, keep_caches, many, mount, mount_with};
 use crate::memory::{Memory, ROOT, Spec, dir, file};
 
 fn errno(error: &std::io::Error) -> Option<rustix::io::Errno> {
@@ -269,11 +269,7 @@ fn the_push_of_a_long_file_ends_where_a_reader_comes_to_it() {
     let memory = Memory::with([("0", tree)]);
     memory.hold_push(&long, PIECE as u64);
     let Some(mounted) = mount_with(&memory, patient()) else { return };
-    for walked in 0..3 {
-        let path = mounted.path(format!("0/d{walked}"));
-        fs::read_dir(&path).unwrap().for_each(drop);
-        fs::read(path.join("a")).unwrap();
-    }
+    walk_three(&mounted, &["a"]);
     let before = mounted.mount().counts();
     let since = || mounted.mount().counts() - before;
     fs::read_dir(mounted.path("0/d9")).unwrap().for_each(drop);
@@ -294,11 +290,7 @@ fn a_push_ends_when_it_has_as_many_bytes_as_it_may() {
     let tree = dir(walked.chain([("d9".to_owned(), dir(files(5)))]));
     let options = MountOptions { push_batch_bytes: 2500, ..patient() };
     let Some(mounted) = mount_with(&Memory::with([("0", tree)]), options) else { return };
-    for walked in 0..3 {
-        let path = mounted.path(format!("0/d{walked}"));
-        fs::read_dir(&path).unwrap().for_each(drop);
-        fs::read(path.join("f0")).unwrap();
-    }
+    walk_three(&mounted, &["f0"]);
     let before = mounted.mount().counts();
     let since = || mounted.mount().counts() - before;
     fs::read_dir(mounted.path("0/d9")).unwrap().for_each(drop);
@@ -335,6 +327,17 @@ fn patient() -> MountOptions {
     MountOptions { push_patience: Duration::from_secs(30), ..pushing() }
 }
 
+/// Lists three directories and reads some files in each: who did that is a walker.
+fn walk_three(mounted: &Mounted, names: &[&str]) {
+    for walked in 0..3 {
+        let path = mounted.path(format!("0/d{walked}"));
+        fs::read_dir(&path).unwrap().for_each(drop);
+        for name in names {
+            assert!(!fs::read(path.join(name)).unwrap().is_empty());
+        }
+    }
+}
+
 /// Walks three directories, each of a short and a long file, of which `read` are read, and then lists one with `last`
 /// in it. Returns what that cost when as many files as that were pushed.
 fn walk_and_list(read: &[&str], last: Spec, pushed: u64) -> Option<Counts> {
@@ -345,13 +348,7 @@ fn walk_and_list(read: &[&str], last: Spec, pushed: u64) -> Option<Counts> {
     let walked = (0..3).map(|number| (format!("d{number}"), dir(walked(number))));
     let tree = dir(walked.chain([("d9".to_owned(), last)]));
     let mounted = mount_with(&Memory::with([("0", tree)]), patient())?;
-    for walked in 0..3 {
-        let path = mounted.path(format!("0/d{walked}"));
-        fs::read_dir(&path).unwrap().for_each(drop);
-        for name in read {
-            assert!(!fs::read(path.join(name)).unwrap().is_empty());
-        }
-    }
+    walk_three(&mounted, read);
     let before = mounted.mount().counts();
     fs::read_dir(mounted.path("0/d9")).unwrap().for_each(drop);
     let since = || mounted.mount().counts() - before;
