@@ -16,17 +16,15 @@
 //! (kernels with Landlock ABI 9 can, and it is used there), and reading what any process may read in
 //! `/proc` and `/sys`.
 
-#[cfg(target_os = "linux")]
-mod call_filter;
-#[cfg(target_os = "linux")]
-mod enforce;
-#[cfg(not(target_os = "linux"))]
-#[path = "nowhere.rs"]
-mod enforce;
-#[cfg(target_os = "linux")]
-mod rights;
-#[cfg(target_os = "linux")]
-mod system;
+// The filter of system calls is compiled for these processors only.
+#[cfg_attr(
+    not(all(
+        target_os = "linux",
+        any(target_arch = "x86_64", target_arch = "aarch64", target_arch = "riscv64")
+    )),
+    path = "nowhere.rs"
+)]
+mod walls;
 
 use std::fmt;
 use std::path::PathBuf;
@@ -36,7 +34,7 @@ use serde::{Deserialize, Serialize};
 use crate::path_text::serde_paths;
 use crate::sys;
 
-pub use enforce::enforce;
+pub use walls::enforce;
 
 /// What a command may touch besides the system.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -69,6 +67,8 @@ pub enum Network {
 /// What the kernel offers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Support {
+    /// nono cannot shut anybody in on this operating system or processor.
+    NotBuilt,
     /// No Landlock: not built in, or not switched on.
     None,
     /// Landlock of this ABI, which cannot keep files outside from being truncated (before 3).
@@ -80,8 +80,8 @@ pub enum Support {
 impl Support {
     /// Asks the kernel.
     pub fn of_kernel() -> Self {
-        match enforce::landlock_abi() {
-            None => Self::None,
+        match walls::landlock_abi() {
+            None => walls::WITHOUT,
             Some(abi @ ..3) => Self::TooOld(abi),
             Some(abi) => Self::Full(abi),
         }
@@ -91,6 +91,9 @@ impl Support {
 impl fmt::Display for Support {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::NotBuilt => {
+                f.write_str("nono can do that on Linux only, on x86-64, AArch64 and RISC-V")
+            }
             Self::None => {
                 f.write_str("it has no Landlock, or Landlock is not switched on (lsm=landlock)")
             }
@@ -106,8 +109,8 @@ impl fmt::Display for Support {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SandboxError {
-    /// The kernel has no Landlock, or an old one.
-    #[error("this kernel cannot keep a command within its grants: {0}")]
+    /// There is no Landlock, or an old one.
+    #[error("this system cannot keep a command within its grants: {0}")]
     Unsupported(Support),
     /// A granted path cannot be opened.
     #[error(transparent)]

@@ -1,6 +1,9 @@
-//! Systems without Landlock: nothing can be kept within its grants.
+//! Systems for which there are no walls: nothing can be kept within its grants.
 
 use super::{Policy, SandboxError, Support};
+
+/// What a system without Landlock is.
+pub(super) const WITHOUT: Support = Support::NotBuilt;
 
 pub(super) fn landlock_abi() -> Option<i32> {
     None
@@ -11,5 +14,5 @@ pub(super) fn landlock_abi() -> Option<i32> {
 /// # Errors
 /// [`SandboxError::Unsupported`].
 pub fn enforce(_policy: &Policy) -> Result<(), SandboxError> {
-    Err(SandboxError::Unsupported(Support::None))
+    Err(SandboxError::Unsupported(WITHOUT))
 }

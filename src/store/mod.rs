@@ -136,7 +136,10 @@ impl StoreError {
     /// Whether the disk under something is bad, in contrast to a right or a descriptor that is wanting.
     pub(crate) fn is_bad_disk(&self) -> bool {
         // EUCLEAN: the file system found its own checksum wrong.
+        #[cfg(target_os = "linux")]
         let bad = [Errno::IO, Errno::UCLEAN, Errno::BADMSG];
+        #[cfg(not(target_os = "linux"))]
+        let bad = [Errno::IO, Errno::BADMSG];
         matches!(self, Self::Io(error) if error.errno().is_some_and(|errno| bad.contains(&errno)))
     }
 }

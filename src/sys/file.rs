@@ -112,22 +112,8 @@ pub(crate) fn read_full_at(
 ///
 /// # Errors
 /// Hardly any.
-pub(crate) fn stat_open_file(file: &File, path: &Path) -> Result<Stat> {
+pub(crate) fn stat_open_file(file: impl AsFd, path: &Path) -> Result<Stat> {
     Ok(Stat::from_raw(&rustix::fs::fstat(file).at("look at", path)?))
-}
-
-/// Opens whatever is at a path without reading it, only to name it to the kernel. `follow` says
-/// whether symlinks in the path are followed; if not, one anywhere in an absolute path is an error.
-///
-/// # Errors
-/// When it is missing or cannot be reached; ELOOP for a symlink.
-#[cfg(target_os = "linux")]
-pub(crate) fn open_place(path: &Path, follow: bool) -> Result<File> {
-    use rustix::fs::ResolveFlags;
-    let resolve = if follow { ResolveFlags::empty() } else { ResolveFlags::NO_SYMLINKS };
-    let flags = OFlags::PATH | OFlags::CLOEXEC;
-    let fd = rustix::fs::openat2(CWD, path, flags, Mode::empty(), resolve).at("open", path)?;
-    Ok(fd.into())
 }
 
 /// Whether a device can be opened for reading and writing; it is closed again at once.
@@ -262,7 +248,10 @@ impl<'a> TempFile<'a> {
     pub(crate) fn persist(&self, target: &Dir, name: &[u8]) -> Result<bool> {
         let linked =
             fail_point::around(Operation::Create(Place(target, name)), || match &self.name {
+                #[cfg(target_os = "linux")]
                 None => self.link_unnamed(target, name),
+                #[cfg(not(target_os = "linux"))]
+                None => Err(Errno::NOTSUP),
                 Some(own) => {
                     rustix::fs::linkat(self.dir, &**own, target.as_fd(), name, AtFlags::empty())
                 }
@@ -276,6 +265,7 @@ impl<'a> TempFile<'a> {
 
     /// By the descriptor itself where the kernel lets whoever opened it (Linux 6.10; before that only
     /// with CAP_DAC_READ_SEARCH), else by its name in /proc, which costs a walk through that.
+    #[cfg(target_os = "linux")]
     fn link_unnamed(&self, target: &Dir, name: &[u8]) -> rustix::io::Result<()> {
         static BY_DESCRIPTOR: AtomicBool = AtomicBool::new(true);
         if BY_DESCRIPTOR.load(Relaxed) {

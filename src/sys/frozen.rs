@@ -5,6 +5,7 @@
 
 use std::io;
 
+use rustix::fd::AsFd;
 use rustix::fs::AtFlags;
 #[cfg(target_os = "linux")]
 use rustix::fs::{StatxAttributes, StatxFlags};
@@ -17,12 +18,9 @@ use super::dir::Dir;
 pub(super) fn explain(errno: Errno, names: &[(&Dir, &[u8])]) -> io::Error {
     if errno == Errno::PERM {
         for (dir, name) in names {
-            let own =
-                cause(dir, name, AtFlags::SYMLINK_NOFOLLOW).map(|cause| format!("it is {cause}"));
-            let its = || {
-                cause(dir, b"", AtFlags::EMPTY_PATH)
-                    .map(|cause| format!("its directory is {cause}"))
-            };
+            let own = cause_at(dir, name, AtFlags::SYMLINK_NOFOLLOW)
+                .map(|cause| format!("it is {cause}"));
+            let its = || cause(dir).map(|cause| format!("its directory is {cause}"));
             if let Some(cause) = own.or_else(its) {
                 return io::Error::new(io::ErrorKind::PermissionDenied, cause);
             }
@@ -31,13 +29,19 @@ pub(super) fn explain(errno: Errno, names: &[(&Dir, &[u8])]) -> io::Error {
     errno.into()
 }
 
-/// Why nobody can change an inode, if that is so.
+/// Why nobody can change an inode that is open, if that is so.
 #[cfg(target_os = "linux")]
-pub(super) fn cause(
-    fd: impl rustix::fd::AsFd,
-    name: &[u8],
-    flags: AtFlags,
-) -> Option<&'static str> {
+pub(super) fn cause(fd: impl AsFd) -> Option<&'static str> {
+    cause_at(fd, b"", AtFlags::EMPTY_PATH)
+}
+
+#[cfg(not(target_os = "linux"))]
+pub(super) fn cause(_: impl AsFd) -> Option<&'static str> {
+    None
+}
+
+#[cfg(target_os = "linux")]
+fn cause_at(fd: impl AsFd, name: &[u8], flags: AtFlags) -> Option<&'static str> {
     let found = rustix::fs::statx(fd, name, flags, StatxFlags::empty()).ok()?;
     if found.stx_attributes.contains(StatxAttributes::IMMUTABLE) {
         Some("immutable (chattr -i changes that)")
@@ -49,6 +53,6 @@ pub(super) fn cause(
 }
 
 #[cfg(not(target_os = "linux"))]
-pub(super) fn cause(_: impl rustix::fd::AsFd, _: &[u8], _: AtFlags) -> Option<&'static str> {
+fn cause_at(_: impl AsFd, _: &[u8], _: AtFlags) -> Option<&'static str> {
     None
 }

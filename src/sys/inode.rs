@@ -74,9 +74,9 @@ impl Inode {
     /// Why nobody can change it, whoever they are, if that is so.
     pub(crate) fn frozen(&self) -> Option<&'static str> {
         match &self.handle {
-            Handle::File(file) => frozen::cause(file, b"", AtFlags::EMPTY_PATH),
+            Handle::File(file) => frozen::cause(file),
             #[cfg(target_os = "linux")]
-            Handle::Held(held) => frozen::cause(held, b"", AtFlags::EMPTY_PATH),
+            Handle::Held(held) => frozen::cause(held),
             #[cfg(not(target_os = "linux"))]
             Handle::Named(..) => None,
         }

@@ -32,8 +32,6 @@ pub(crate) use dir::{ListedName, MountId};
 pub(crate) use early_flush::EarlyFlush;
 pub(crate) use error::IoContext;
 pub use error::{Error, Result};
-#[cfg(target_os = "linux")]
-pub(crate) use file::open_place;
 pub(crate) use file::{
     TempFile, allocated_ranges, drop_cached_pages, open_log, read_full_at, read_kernel_file,
     reflink, stat_open_file, try_open_device, will_read_in_order,
@@ -90,7 +88,6 @@ pub(crate) fn raise_descriptor_limit() {
 /// When the kernel has no randomness to give, which it always has after boot.
 pub(crate) fn random_bytes() -> Result<[u8; 16]> {
     let mut bytes = [0; 16];
-    rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())
-        .at("get random bytes from", std::path::Path::new("the kernel"))?;
+    getrandom::fill(&mut bytes).at("get random bytes from", std::path::Path::new("the kernel"))?;
     Ok(bytes)
 }

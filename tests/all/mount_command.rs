@@ -194,6 +194,7 @@ fn a_mount_has_a_guard_that_ends_with_it_and_not_before() {
 }
 
 /// Bytes of its own that the process in the background has in memory.
+#[cfg(target_env = "gnu")]
 fn own_memory(home: &Home) -> u64 {
     let process = server(home);
     let status = fs::read_to_string(process.join("status")).unwrap();

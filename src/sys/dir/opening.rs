@@ -15,6 +15,11 @@ const DIR_FLAGS: OFlags =
     OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC).union(OFlags::NOFOLLOW);
 /// Longest relative path given to one call, below PATH_MAX.
 const MAX_STEP_BYTES: usize = 4000;
+/// How a directory is opened for nothing but to go on from it. `O_PATH` needs no right to list it.
+#[cfg(target_os = "linux")]
+const PASS_THROUGH: OFlags = OFlags::PATH;
+#[cfg(not(target_os = "linux"))]
+const PASS_THROUGH: OFlags = OFlags::RDONLY;
 
 impl Dir {
     /// Opens a directory that a person named; symlinks in the path are followed.
@@ -53,7 +58,7 @@ impl Dir {
             let cut = rest[..MAX_STEP_BYTES].iter().rposition(|byte| *byte == b'/');
             let Some(cut) = cut else { break };
             let from = current.as_ref().map_or(self.fd.as_fd(), AsFd::as_fd);
-            current = Some(resolve_beneath(from, &rest[..cut], OFlags::PATH).at("open", &path)?);
+            current = Some(resolve_beneath(from, &rest[..cut], PASS_THROUGH).at("open", &path)?);
             rest = &rest[cut + 1..];
         }
         let from = current.as_ref().map_or(self.fd.as_fd(), AsFd::as_fd);

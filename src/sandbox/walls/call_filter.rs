@@ -15,7 +15,7 @@ use seccompiler::{
     SeccompRule, apply_filter,
 };
 
-use super::{Network, SandboxError};
+use crate::sandbox::{Network, SandboxError};
 
 /// Applies the filter to this process and all that it starts.
 pub(super) fn apply(network: &Network) -> Result<(), SandboxError> {
@@ -36,7 +36,8 @@ type Rules = BTreeMap<i64, Vec<SeccompRule>>;
 fn rules(network: &Network) -> Result<Rules, seccompiler::BackendError> {
     let mut rules = Rules::new();
     // The kernel looks at 32 bits of the request, whatever the others are.
-    let requests = [libc::TIOCSTI, libc::TIOCLINUX].map(|request| when(1, request));
+    #[allow(clippy::unnecessary_cast, reason = "the type differs between C libraries")]
+    let requests = [libc::TIOCSTI as u64, libc::TIOCLINUX as u64].map(|request| when(1, request));
     rules.insert(libc::SYS_ioctl, requests.into_iter().collect::<Result<_, _>>()?);
     if *network == Network::Closed {
         let families = [libc::AF_INET, libc::AF_INET6, libc::AF_PACKET, libc::AF_VSOCK];

@@ -1,14 +1,20 @@
 //! A policy, turned into rules of the kernel.
 
+mod call_filter;
+mod rights;
+mod system;
+
 use std::path::Path;
 
 use landlock::{
     ABI, Access, AccessFs, AccessNet, BitFlags, CompatLevel, Compatible, LandlockStatus, NetPort,
     PathBeneath, Ruleset, RulesetAttr, RulesetCreated, RulesetCreatedAttr, RulesetError, Scope,
 };
+use rustix::fd::OwnedFd;
+use rustix::fs::{CWD, Mode, OFlags, ResolveFlags};
 
-use super::{Network, Policy, SandboxError, Support, call_filter, rights, system};
-use crate::sys::{self, FileKind};
+use super::{Network, Policy, SandboxError, Support};
+use crate::sys::{self, FileKind, IoContext};
 
 /// The oldest Landlock that keeps the promise: before it, files outside can be truncated.
 const OLDEST: ABI = ABI::V3;
@@ -16,6 +22,9 @@ const OLDEST: ABI = ABI::V3;
 const OLDEST_WITH_NETWORK: ABI = ABI::V4;
 /// The newest whose rules are used where the kernel has them.
 const NEWEST: ABI = ABI::V9;
+
+/// What a system without Landlock is.
+pub(super) const WITHOUT: Support = Support::None;
 
 /// The kernel's Landlock ABI. It is told only to those who shut themselves in, so a thread does that
 /// and ends.
@@ -77,7 +86,7 @@ fn restrict(policy: &Policy) -> Result<(), SandboxError> {
     for (paths, access) in [(&policy.read, read), (&policy.write, write_access())] {
         for path in paths {
             // The path was judged with its symlinks resolved; one that stands there now is new.
-            rules = grant(rules, &sys::open_place(path, false)?, path, access)?;
+            rules = grant(rules, &open_place(path, ResolveFlags::NO_SYMLINKS)?, path, access)?;
         }
     }
     if let Network::ConnectTo(ports) = &policy.network {
@@ -105,16 +114,22 @@ fn grant_if_there(
     path: &Path,
     access: BitFlags<AccessFs>,
 ) -> Result<RulesetCreated, SandboxError> {
-    match sys::open_place(path, true) {
+    match open_place(path, ResolveFlags::empty()) {
         Ok(place) => grant(rules, &place, path, access),
         // Nothing there, or not for us: then there is nothing to grant.
         Err(_) => Ok(rules),
     }
 }
 
+/// Opens whatever is at a path without reading it, only to name it to the kernel.
+fn open_place(path: &Path, resolve: ResolveFlags) -> sys::Result<OwnedFd> {
+    let flags = OFlags::PATH | OFlags::CLOEXEC;
+    rustix::fs::openat2(CWD, path, flags, Mode::empty(), resolve).at("open", path)
+}
+
 fn grant(
     rules: RulesetCreated,
-    place: &std::fs::File,
+    place: &OwnedFd,
     path: &Path,
     access: BitFlags<AccessFs>,
 ) -> Result<RulesetCreated, SandboxError> {
