@@ -11,6 +11,9 @@
 
 #![forbid(unsafe_code)]
 
+#[cfg(not(target_os = "linux"))]
+compile_error!("mounts speak to the kernel of Linux; build nono without its feature `mount`");
+
 mod attach;
 mod attributes;
 mod buffer;

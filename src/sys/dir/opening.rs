@@ -5,7 +5,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
-use rustix::fs::{CWD, Mode, OFlags};
+use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags};
 use rustix::io::Errno;
 
 use super::Dir;
@@ -72,7 +72,9 @@ impl Dir {
     /// As [`open_beneath`](Self::open_beneath).
     pub(crate) fn open_dir(&self, name: &[u8]) -> Result<Self> {
         let path = self.path_of(name);
-        let fd = rustix::fs::openat(&self.fd, name, DIR_FLAGS, Mode::empty()).at("open", &path)?;
+        let fd = rustix::fs::openat(&self.fd, name, DIR_FLAGS, Mode::empty())
+            .map_err(|errno| say_symlink(errno, self.fd.as_fd(), name))
+            .at("open", &path)?;
         Ok(Self { fd, path })
     }
 
@@ -115,7 +117,7 @@ fn resolve_beneath(
                 Err(Errno::AGAIN) => {}
                 // Older kernels, and sandboxes that do not know the call.
                 Err(Errno::NOSYS | Errno::PERM) => break,
-                other => return other,
+                other => return other.map_err(|errno| say_symlink(errno, from, path)),
             }
         }
     }
@@ -129,14 +131,27 @@ fn resolve_by_component(
     flags: OFlags,
 ) -> rustix::io::Result<OwnedFd> {
     let mut current: Option<OwnedFd> = None;
-    for name in path.split(|byte| *byte == b'/') {
+    let mut names = path.split(|byte| *byte == b'/').peekable();
+    while let Some(name) = names.next() {
         if name == b".." || name.is_empty() {
             return Err(Errno::XDEV);
         }
         let dir = current.as_ref().map_or(from, AsFd::as_fd);
-        current = Some(rustix::fs::openat(dir, name, flags, Mode::empty())?);
+        // Who may pass through a directory may not always list it.
+        let flags = if names.peek().is_some() { DIR_FLAGS | PASS_THROUGH } else { flags };
+        let next = rustix::fs::openat(dir, name, flags, Mode::empty());
+        current = Some(next.map_err(|errno| say_symlink(errno, dir, name))?);
     }
     current.ok_or(Errno::NOENT)
+}
+
+/// To `O_DIRECTORY | O_NOFOLLOW` a symlink is not a directory (ENOTDIR). Callers tell it from a file.
+fn say_symlink(errno: Errno, from: BorrowedFd<'_>, path: &[u8]) -> Errno {
+    let is_symlink = || {
+        let found = rustix::fs::statat(from, path, AtFlags::SYMLINK_NOFOLLOW).ok()?;
+        Some(FileType::from_raw_mode(found.st_mode).is_symlink())
+    };
+    if errno == Errno::NOTDIR && is_symlink() == Some(true) { Errno::LOOP } else { errno }
 }
 
 #[cfg(test)]
@@ -157,12 +172,16 @@ mod tests {
         symlink("a", temp.path().join("link")).unwrap();
         assert!(dir.open_beneath(b"a/b").is_ok());
         assert!(dir.open_beneath(b"link/b").unwrap_err().is_symlink_in_path());
-        assert!(dir.open_beneath(b"link").is_err());
+        assert!(dir.open_beneath(b"link").unwrap_err().is_symlink_in_path());
+        assert!(dir.open_dir(b"link").unwrap_err().is_symlink_in_path());
         assert!(dir.open_beneath(b"..").is_err());
         assert!(dir.open_beneath(b"/").is_err());
         let by_component = |path: &[u8]| resolve_by_component(dir.as_fd(), path, DIR_FLAGS);
         assert!(by_component(b"a/b").is_ok());
-        assert!(by_component(b"link/b").is_err());
+        assert_eq!(by_component(b"link/b").unwrap_err(), Errno::LOOP);
+        assert_eq!(by_component(b"a/../link").unwrap_err(), Errno::XDEV);
+        assert_eq!(by_component(b"a/link").unwrap_err(), Errno::NOENT);
+        assert_eq!(by_component(b"link").unwrap_err(), Errno::LOOP);
         assert!(by_component(b"a/..").is_err());
         assert!(by_component(b"/a").is_err());
     }
