@@ -226,8 +226,8 @@ mod tests {
         let mut contents = contents();
         let is_sure = loop {
             let account = store.begin_account();
-            store.write(&contents.next().unwrap()).unwrap();
             let before = sys::coarse_now();
+            store.write(&contents.next().unwrap()).unwrap();
             let is_sure = is_sure(account, &store);
             if sys::coarse_now() == before {
                 break is_sure;
