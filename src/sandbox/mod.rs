@@ -64,7 +64,7 @@ pub enum Network {
     ConnectTo(Vec<u16>),
 }
 
-/// What the kernel offers.
+/// Whether a command can be shut in here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Support {
     /// nono cannot shut anybody in on this operating system or processor.
@@ -78,10 +78,10 @@ pub enum Support {
 }
 
 impl Support {
-    /// Asks the kernel.
+    /// Asks the kernel, if this build can shut anybody in.
     pub fn of_kernel() -> Self {
         match walls::landlock_abi() {
-            None => walls::WITHOUT,
+            None => walls::NO_LANDLOCK,
             Some(abi @ ..3) => Self::TooOld(abi),
             Some(abi) => Self::Full(abi),
         }
@@ -92,7 +92,7 @@ impl fmt::Display for Support {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NotBuilt => {
-                f.write_str("nono can do that on Linux only, on x86-64, AArch64 and RISC-V")
+                f.write_str("nono has walls only on Linux on x86-64, AArch64 and RISC-V")
             }
             Self::None => {
                 f.write_str("it has no Landlock, or Landlock is not switched on (lsm=landlock)")

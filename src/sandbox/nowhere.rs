@@ -2,8 +2,8 @@
 
 use super::{Policy, SandboxError, Support};
 
-/// What a system without Landlock is.
-pub(super) const WITHOUT: Support = Support::NotBuilt;
+/// What it means that no Landlock was found.
+pub(super) const NO_LANDLOCK: Support = Support::NotBuilt;
 
 pub(super) fn landlock_abi() -> Option<i32> {
     None
@@ -14,5 +14,5 @@ pub(super) fn landlock_abi() -> Option<i32> {
 /// # Errors
 /// [`SandboxError::Unsupported`].
 pub fn enforce(_policy: &Policy) -> Result<(), SandboxError> {
-    Err(SandboxError::Unsupported(WITHOUT))
+    Err(SandboxError::Unsupported(NO_LANDLOCK))
 }

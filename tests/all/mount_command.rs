@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use rustix::fs::{CWD, Mode, mkfifoat};
+use rustix::fs::{CWD, Mode, OFlags, mkfifoat};
+use rustix::process::{PidfdFlags, pidfd_open};
 use tempfile::TempDir;
 
 /// A home directory with a store in it.
@@ -169,6 +170,11 @@ fn catches(process: &Path, signals: &[u32]) -> bool {
 
 #[test]
 fn a_mount_has_a_guard_that_ends_with_it_and_not_before() {
+    let of_a_thread = PidfdFlags::from_bits_retain(OFlags::EXCL.bits());
+    if let Err(error) = pidfd_open(rustix::thread::gettid(), of_a_thread) {
+        eprintln!("TEST DID NOT RUN: guards need Linux 6.9: {error}");
+        return;
+    }
     let Some(home) = Home::new() else { return };
     let kill = |signal: &str, process: &Path| {
         let id = process.file_name().unwrap();

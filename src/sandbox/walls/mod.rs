@@ -23,8 +23,8 @@ const OLDEST_WITH_NETWORK: ABI = ABI::V4;
 /// The newest whose rules are used where the kernel has them.
 const NEWEST: ABI = ABI::V9;
 
-/// What a system without Landlock is.
-pub(super) const WITHOUT: Support = Support::None;
+/// What it means that no Landlock was found.
+pub(super) const NO_LANDLOCK: Support = Support::None;
 
 /// The kernel's Landlock ABI. It is told only to those who shut themselves in, so a thread does that
 /// and ends.

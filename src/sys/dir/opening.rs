@@ -35,7 +35,7 @@ impl Dir {
     /// Opens an absolute directory in whose path nothing is a symlink.
     ///
     /// # Errors
-    /// ELOOP when a component is one; else as [`open`](Self::open).
+    /// ELOOP when a component on the way is one, ENOTDIR when the last is; else as [`open`](Self::open).
     pub(crate) fn open_no_symlinks(path: &Path) -> Result<Self> {
         let Some(relative) = path.as_os_str().as_bytes().strip_prefix(b"/") else {
             return Err(Errno::INVAL).at("open without symlinks", path);
@@ -49,7 +49,7 @@ impl Dir {
     /// path opens this one again. Paths longer than PATH_MAX work.
     ///
     /// # Errors
-    /// ELOOP for a symlink, ENOTDIR, ENOENT, EACCES.
+    /// ELOOP for a symlink on the way, ENOTDIR for one at the end, and for what is no directory; ENOENT, EACCES.
     pub(crate) fn open_beneath(&self, relative: &[u8]) -> Result<Self> {
         let path = if relative.is_empty() { self.path.clone() } else { self.path_of(relative) };
         let mut rest = if relative.is_empty() { b"." } else { relative };
@@ -72,9 +72,7 @@ impl Dir {
     /// As [`open_beneath`](Self::open_beneath).
     pub(crate) fn open_dir(&self, name: &[u8]) -> Result<Self> {
         let path = self.path_of(name);
-        let fd = rustix::fs::openat(&self.fd, name, DIR_FLAGS, Mode::empty())
-            .map_err(|errno| say_symlink(errno, self.fd.as_fd(), name))
-            .at("open", &path)?;
+        let fd = rustix::fs::openat(&self.fd, name, DIR_FLAGS, Mode::empty()).at("open", &path)?;
         Ok(Self { fd, path })
     }
 
@@ -117,14 +115,14 @@ fn resolve_beneath(
                 Err(Errno::AGAIN) => {}
                 // Older kernels, and sandboxes that do not know the call.
                 Err(Errno::NOSYS | Errno::PERM) => break,
-                other => return other.map_err(|errno| say_symlink(errno, from, path)),
+                other => return other,
             }
         }
     }
     resolve_by_component(from, path, flags)
 }
 
-/// The same promise, one component at a time.
+/// The same promise and the same errors, one component at a time.
 fn resolve_by_component(
     from: BorrowedFd<'_>,
     path: &[u8],
@@ -137,18 +135,22 @@ fn resolve_by_component(
             return Err(Errno::XDEV);
         }
         let dir = current.as_ref().map_or(from, AsFd::as_fd);
-        // Who may pass through a directory may not always list it.
-        let flags = if names.peek().is_some() { DIR_FLAGS | PASS_THROUGH } else { flags };
-        let next = rustix::fs::openat(dir, name, flags, Mode::empty());
-        current = Some(next.map_err(|errno| say_symlink(errno, dir, name))?);
+        let next = if names.peek().is_none() {
+            rustix::fs::openat(dir, name, flags, Mode::empty())
+        } else {
+            // Who may pass through a directory may not always list it.
+            rustix::fs::openat(dir, name, DIR_FLAGS | PASS_THROUGH, Mode::empty())
+                .map_err(|errno| loop_if_symlink(errno, dir, name))
+        };
+        current = Some(next?);
     }
     current.ok_or(Errno::NOENT)
 }
 
-/// To `O_DIRECTORY | O_NOFOLLOW` a symlink is not a directory (ENOTDIR). Callers tell it from a file.
-fn say_symlink(errno: Errno, from: BorrowedFd<'_>, path: &[u8]) -> Errno {
+/// To `O_DIRECTORY | O_NOFOLLOW` a symlink is not a directory (ENOTDIR); one on the way is a loop to `openat2`.
+fn loop_if_symlink(errno: Errno, dir: BorrowedFd<'_>, name: &[u8]) -> Errno {
     let is_symlink = || {
-        let found = rustix::fs::statat(from, path, AtFlags::SYMLINK_NOFOLLOW).ok()?;
+        let found = rustix::fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
         Some(FileType::from_raw_mode(found.st_mode).is_symlink())
     };
     if errno == Errno::NOTDIR && is_symlink() == Some(true) { Errno::LOOP } else { errno }
@@ -172,8 +174,8 @@ mod tests {
         symlink("a", temp.path().join("link")).unwrap();
         assert!(dir.open_beneath(b"a/b").is_ok());
         assert!(dir.open_beneath(b"link/b").unwrap_err().is_symlink_in_path());
-        assert!(dir.open_beneath(b"link").unwrap_err().is_symlink_in_path());
-        assert!(dir.open_dir(b"link").unwrap_err().is_symlink_in_path());
+        assert!(dir.open_beneath(b"link").unwrap_err().is_gone());
+        assert!(dir.open_dir(b"link").unwrap_err().is_gone());
         assert!(dir.open_beneath(b"..").is_err());
         assert!(dir.open_beneath(b"/").is_err());
         let by_component = |path: &[u8]| resolve_by_component(dir.as_fd(), path, DIR_FLAGS);
@@ -181,7 +183,7 @@ mod tests {
         assert_eq!(by_component(b"link/b").unwrap_err(), Errno::LOOP);
         assert_eq!(by_component(b"a/../link").unwrap_err(), Errno::XDEV);
         assert_eq!(by_component(b"a/link").unwrap_err(), Errno::NOENT);
-        assert_eq!(by_component(b"link").unwrap_err(), Errno::LOOP);
+        assert_eq!(by_component(b"link").unwrap_err(), Errno::NOTDIR);
         assert!(by_component(b"a/..").is_err());
         assert!(by_component(b"/a").is_err());
     }

@@ -78,6 +78,9 @@ fn sandbox() -> Finding {
     const WHAT: &str = "sandbox";
     match Support::of_kernel() {
         support @ Support::Full(_) => Finding::fine(WHAT, support.to_string()),
+        Support::NotBuilt => {
+            Finding::wrong(WHAT, Support::NotBuilt.to_string(), "run with --no-sandbox")
+        }
         support => Finding::wrong(
             WHAT,
             support.to_string(),
