@@ -118,6 +118,7 @@ impl From<TrackedPathError> for Failure {
             | TrackedPathError::Special { path }
             | TrackedPathError::ContainsStore { path, .. }
             | TrackedPathError::InStore { path, .. }
+            | TrackedPathError::Replaced { path }
             | TrackedPathError::NotPlain { path } => Some(&**path),
             _ => None,
         };

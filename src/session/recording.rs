@@ -15,7 +15,7 @@ use crate::path_text::encode;
 use crate::progress::Progress;
 use crate::snapshot::{
     Budget, ManifestError, SessionDir, SessionMetadata, SessionOrigin, Settled, SnapshotError,
-    SnapshotManager, SnapshotManifest, resolve_roots, settle,
+    SnapshotManager, SnapshotManifest, TrackedPathError, resolve_roots, settle,
 };
 use crate::store::LocalStore;
 use crate::sys::{self, Dir, FileLock};
@@ -126,11 +126,8 @@ impl Recording {
         let roots = resolve_roots(&request.tracked_paths, &request.exclusion, &[real_root])
             .map_err(SnapshotError::from)?;
         let command = request.command.iter().map(|arg| encode(arg.as_bytes()).into_owned());
-        let mut metadata = SessionMetadata::new(
-            String::new(),
-            command.collect(),
-            roots.into_iter().map(|root| root.path).collect(),
-        );
+        let tracked: Vec<_> = roots.into_iter().map(|root| root.path).collect();
+        let mut metadata = SessionMetadata::new(String::new(), command.collect(), tracked.clone());
         metadata.origin = request.origin;
         let (session, running) = create_session(&root, metadata)?;
         let started = SnapshotManager::new(
@@ -141,6 +138,11 @@ impl Recording {
         )
         .map(|manager| manager.with_progress(progress).with_threads(request.threads))
         .and_then(|manager| {
+            // What the session says that it tracks, and what the manager found: from here on no symlink is followed.
+            let is_found = |path: &PathBuf| manager.roots().iter().any(|root| root.path == *path);
+            if let Some(path) = tracked.into_iter().find(|path| !is_found(path)) {
+                return Err(TrackedPathError::Replaced { path }.into());
+            }
             let (baseline, flush) = take(&manager)?;
             Ok((baseline, flush, manager))
         });

@@ -65,6 +65,12 @@ pub enum TrackedPathError {
         /// The path as given.
         path: PathBuf,
     },
+    /// Between two looks a directory above it became a symlink, so that it is another place now.
+    #[error("cannot track {}: it became another place while the session began", Shown::path(path))]
+    Replaced {
+        /// The place that was checked first.
+        path: PathBuf,
+    },
     /// No path was given.
     #[error("nothing to track: no path was given")]
     Nothing,
@@ -189,6 +195,11 @@ impl OpenRoot {
             open.problem = Some(error);
         }
         Ok(open)
+    }
+
+    /// Whether nothing is there.
+    pub(super) fn is_gone(&self) -> bool {
+        self.stat.is_none() && self.problem.is_none()
     }
 
     fn look(&mut self) -> sys::Result<()> {

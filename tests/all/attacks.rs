@@ -4,6 +4,7 @@ use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
 use std::path::PathBuf;
 
+use crate::faults::at_point;
 use crate::fixture::{Fixture, settle};
 use crate::observe::{assert_same, observe};
 
@@ -281,4 +282,38 @@ fn what_is_nowhere_else_is_not_removed_with_a_journal() {
     let told = fixture.nono(&["rollback", "resume", &id, "--discard"]).success();
     assert!(told.stderr.contains("is in no snapshot"), "{}", told.stderr);
     assert_eq!(fs::read(staged.join("0")).unwrap(), b"the only copy");
+}
+
+#[test]
+fn a_parent_that_becomes_a_symlink_while_a_session_begins_has_nothing_else_recorded_or_restored() {
+    let mut refused = 0;
+    for point in 1.. {
+        let fixture = Fixture::in_memory();
+        let (parent, aside) = (fixture.path("parent"), fixture.path("aside"));
+        let (tracked, victim) = (fixture.path("parent/p/f"), fixture.path("victim/p/f"));
+        for file in [&tracked, &victim] {
+            fs::create_dir_all(file.parent().unwrap()).unwrap();
+        }
+        fs::write(&tracked, "tracked").unwrap();
+        fs::write(&victim, "victim").unwrap();
+        let swap = || {
+            fs::rename(&parent, &aside).unwrap();
+            symlink("victim", &parent).unwrap();
+        };
+        let project = parent.join("p");
+        let begun = at_point(&fixture, point, &["snapshot", project.to_str().unwrap()], swap);
+        let Some(begun) = begun else { break };
+        fs::remove_file(&parent).unwrap();
+        fs::rename(&aside, &parent).unwrap();
+        fs::write(&tracked, "edited").unwrap();
+        fs::write(&victim, "not to be touched").unwrap();
+        if begun.code == 0 {
+            fixture.nono(&["rollback", "restore", "latest"]).success();
+            assert_eq!(fs::read_to_string(&tracked).unwrap(), "tracked", "point {point}");
+        } else {
+            refused += 1;
+        }
+        assert_eq!(fs::read_to_string(&victim).unwrap(), "not to be touched", "point {point}");
+    }
+    assert!(refused > 0);
 }

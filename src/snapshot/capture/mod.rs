@@ -27,6 +27,7 @@ use super::roots::OpenRoot;
 use crate::byte_path;
 use crate::manifest::{NotCaptured, NotCapturedReason, Totals, TrackedRoot};
 use crate::object::{Attributes, ContentHash, LinkGroups, Node, RootEntry, RootTree, Xattrs};
+use crate::path_text::Shown;
 use crate::path_text::to_path;
 use crate::progress::{Amount, Progress, Stage};
 use crate::stat_cache::{StatCache, StatCacheWriter, StoreState};
@@ -90,6 +91,13 @@ pub enum CaptureError {
     /// The tracked paths hold more than the budget allows.
     #[error("{0}")]
     OverBudget(Box<OverBudget>),
+    /// A tracked path was there when the session began and is not when its first snapshot does. To restore such a
+    /// state would delete what comes back.
+    #[error("cannot track {}: it is gone, or a directory above it was replaced", Shown::path(path))]
+    Gone {
+        /// The tracked path.
+        path: PathBuf,
+    },
     /// The store cannot be read or written.
     #[error(transparent)]
     Store(StoreError),
@@ -192,6 +200,11 @@ fn capture_once(
     request.progress.begin(Stage::Capture, request.expected);
     let (start, timestamp) = (sys::coarse_now(), Timestamp::now());
     let (roots, known) = open_roots(request)?;
+    if request.is_baseline
+        && let Some(gone) = roots.iter().find(|root| root.is_gone())
+    {
+        return Err(CaptureError::Gone { path: gone.path.clone() });
+    }
     let root_count = roots.len();
     let mut caches = Vec::new();
     let mut writers = Vec::new();

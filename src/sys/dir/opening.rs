@@ -122,7 +122,8 @@ fn resolve_beneath(
     resolve_by_component(from, path, flags)
 }
 
-/// The same promise and the same errors, one component at a time.
+/// The same promise and the same errors, one component at a time. Only of a directory that is moved away meanwhile it
+/// does not take notice: what it opens lay beneath when it was looked up.
 fn resolve_by_component(
     from: BorrowedFd<'_>,
     path: &[u8],
