@@ -139,9 +139,11 @@ impl Recording {
         .map(|manager| manager.with_progress(progress).with_threads(request.threads))
         .and_then(|manager| {
             // What the session says that it tracks, and what the manager found: from here on no symlink is followed.
-            let is_found = |path: &PathBuf| manager.roots().iter().any(|root| root.path == *path);
-            if let Some(path) = tracked.into_iter().find(|path| !is_found(path)) {
-                return Err(TrackedPathError::Replaced { path }.into());
+            let found: Vec<_> = manager.roots().iter().map(|root| root.path.clone()).collect();
+            // One more is wrong too: a path inside another is no root as long as it lies there.
+            let differs = |path: &&PathBuf| !tracked.contains(path) || !found.contains(path);
+            if let Some(path) = tracked.iter().chain(&found).find(differs) {
+                return Err(TrackedPathError::Replaced { path: path.clone() }.into());
             }
             let (baseline, flush) = take(&manager)?;
             Ok((baseline, flush, manager))

@@ -68,7 +68,7 @@ pub enum TrackedPathError {
     /// Between two looks a directory above it became a symlink, so that it is another place now.
     #[error("cannot track {}: it became another place while the session began", Shown::path(path))]
     Replaced {
-        /// The place that was checked first.
+        /// One that only one of the two looks found.
         path: PathBuf,
     },
     /// No path was given.

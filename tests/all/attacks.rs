@@ -317,3 +317,28 @@ fn a_parent_that_becomes_a_symlink_while_a_session_begins_has_nothing_else_recor
     }
     assert!(refused > 0);
 }
+
+#[test]
+fn of_two_paths_the_inner_one_is_not_another_place_when_its_session_begins() {
+    for point in 1.. {
+        let fixture = Fixture::in_memory();
+        let (parent, aside) = (fixture.path("outer/parent"), fixture.path("outer/aside"));
+        let victim = fixture.path("victim/p/f");
+        fs::create_dir_all(parent.join("p")).unwrap();
+        fs::create_dir_all(victim.parent().unwrap()).unwrap();
+        fs::write(parent.join("p/f"), "tracked").unwrap();
+        fs::write(&victim, "victim").unwrap();
+        let swap = || {
+            fs::rename(&parent, &aside).unwrap();
+            symlink("../victim", &parent).unwrap();
+        };
+        let tracked = [fixture.path("outer"), parent.join("p")];
+        let arguments = ["snapshot", tracked[0].to_str().unwrap(), tracked[1].to_str().unwrap()];
+        let Some(begun) = at_point(&fixture, point, &arguments, swap) else { break };
+        if begun.code == 0 {
+            fs::write(&victim, "not to be touched").unwrap();
+            fixture.nono(&["rollback", "restore", "latest"]);
+            assert_eq!(fs::read_to_string(&victim).unwrap(), "not to be touched", "point {point}");
+        }
+    }
+}
