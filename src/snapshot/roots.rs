@@ -163,6 +163,18 @@ impl OpenPath {
     }
 }
 
+fn is_symlink(path: &Path) -> bool {
+    OpenPath::new(path)
+        .and_then(|open| open.parent.stat(open.name()))
+        .is_ok_and(|stat| stat.kind == FileKind::Symlink)
+}
+
+/// What the kernel says of a symlink further up.
+fn symlink_in_path(path: &Path) -> sys::Error {
+    let source = rustix::io::Errno::LOOP.into();
+    sys::Error { operation: "open", path: path.to_owned(), source }
+}
+
 /// A tracked path as it is found when a capture begins.
 pub(super) struct OpenRoot {
     pub(super) path: PathBuf,
@@ -197,13 +209,18 @@ impl OpenRoot {
         Ok(open)
     }
 
-    /// Whether nothing is there.
+    /// Whether nothing is there, or a directory above it is a symlink by now, so that it is another place.
     pub(super) fn is_gone(&self) -> bool {
-        self.stat.is_none() && self.problem.is_none()
+        self.stat.is_none() && self.problem.as_ref().is_none_or(sys::Error::is_symlink_in_path)
     }
 
     fn look(&mut self) -> sys::Result<()> {
-        let place = self.place.insert(OpenPath::new(&self.path)?);
+        let place = OpenPath::new(&self.path).map_err(|error| {
+            let parent = self.path.parent().unwrap_or(Path::new("/"));
+            // What is tracked may lie behind it, so nobody can say that it is gone.
+            if error.is_gone() && is_symlink(parent) { symlink_in_path(parent) } else { error }
+        })?;
+        let place = self.place.insert(place);
         let stat = place.parent.stat(place.name())?;
         self.stat = Some(stat);
         if stat.kind == FileKind::Directory {

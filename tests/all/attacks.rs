@@ -171,6 +171,28 @@ fn when_the_directory_above_is_gone_the_plan_says_so_like_the_restore() {
 }
 
 #[test]
+fn what_lies_behind_a_symlink_that_replaced_a_directory_above_is_not_called_deleted() {
+    for above in ["a/b", "a"] {
+        let fixture = Fixture::new();
+        let file = fixture.write("a/b/project/file", "1");
+        let tracked = fixture.project().join("a/b/project");
+        let run = ["run", "--rollback", "--no-sandbox", "--allow", tracked.to_str().unwrap()];
+        let command =
+            format!("mv {above} aside; ln -s $PWD/aside {above}; echo 2 > a/b/project/file");
+        fixture.nono(&[&run[..], &["--", "sh", "-c", &command]].concat()).success();
+        let show = fixture.nono(&["rollback", "show", "latest", "--json"]).success().json();
+        assert_eq!(show["snapshots"][1]["not_captured"][0]["path"], tracked.to_str().unwrap());
+        assert_eq!(show["snapshots"][1]["changes"], serde_json::json!([]), "{above}");
+        fixture.nono(&["rollback", "restore", "latest"]).fails(1, "1 paths are not as they were");
+        assert_eq!(fs::read_to_string(&file).unwrap(), "2\n");
+        fs::remove_file(fixture.project().join(above)).unwrap();
+        fs::rename(fixture.project().join("aside"), fixture.project().join(above)).unwrap();
+        fixture.nono(&["rollback", "restore", "latest"]).success();
+        assert_eq!(fs::read_to_string(&file).unwrap(), "1");
+    }
+}
+
+#[test]
 fn an_excluded_directory_where_a_file_was_is_named_and_the_rest_is_restored() {
     let fixture = Fixture::new();
     fixture.write("build", "a file");
@@ -286,11 +308,19 @@ fn what_is_nowhere_else_is_not_removed_with_a_journal() {
 
 #[test]
 fn a_parent_that_becomes_a_symlink_while_a_session_begins_has_nothing_else_recorded_or_restored() {
+    for inner in ["p", "deep/p"] {
+        assert!(swap_a_parent_at_every_point(inner) > 0);
+    }
+}
+
+/// The name of the tracked directory below the one that is swapped. Returns how often the session was refused.
+fn swap_a_parent_at_every_point(inner: &str) -> u32 {
     let mut refused = 0;
     for point in 1.. {
         let fixture = Fixture::in_memory();
         let (parent, aside) = (fixture.path("parent"), fixture.path("aside"));
-        let (tracked, victim) = (fixture.path("parent/p/f"), fixture.path("victim/p/f"));
+        let (tracked, victim) =
+            (parent.join(inner).join("f"), fixture.path("victim").join(inner).join("f"));
         for file in [&tracked, &victim] {
             fs::create_dir_all(file.parent().unwrap()).unwrap();
         }
@@ -300,7 +330,7 @@ fn a_parent_that_becomes_a_symlink_while_a_session_begins_has_nothing_else_recor
             fs::rename(&parent, &aside).unwrap();
             symlink("victim", &parent).unwrap();
         };
-        let project = parent.join("p");
+        let project = parent.join(inner);
         let begun = at_point(&fixture, point, &["snapshot", project.to_str().unwrap()], swap);
         let Some(begun) = begun else { break };
         fs::remove_file(&parent).unwrap();
@@ -315,7 +345,7 @@ fn a_parent_that_becomes_a_symlink_while_a_session_begins_has_nothing_else_recor
         }
         assert_eq!(fs::read_to_string(&victim).unwrap(), "not to be touched", "point {point}");
     }
-    assert!(refused > 0);
+    refused
 }
 
 #[test]
