@@ -201,7 +201,7 @@ pub enum RestoreError {
     #[error("cannot start worker threads: {0}")]
     Threads(#[from] rayon::ThreadPoolBuildError),
     /// A step failed, and so did taking back the steps before it.
-    #[error("{cause}; and not everything could be put back: {}. What was replaced is in {}, and in the safety snapshot", rollback.join("; "), shown_list(staging))]
+    #[error("{}; and not everything could be put back: {}. What was replaced is in {}, and in the safety snapshot", what_failed(cause), rollback.join("; "), shown_list(staging))]
     HalfDone {
         /// The step that failed.
         cause: Box<RestoreError>,
@@ -210,6 +210,16 @@ pub enum RestoreError {
         /// Where the replaced files are.
         staging: Vec<PathBuf>,
     },
+}
+
+/// A cause, without what it says of a restore that was taken back.
+fn what_failed(cause: &RestoreError) -> String {
+    match cause {
+        RestoreError::ChangedMeanwhile { path } => {
+            format!("{} was changed by somebody while it was being restored", Shown::path(path))
+        }
+        cause => cause.to_string(),
+    }
 }
 
 fn shown_list(paths: &[PathBuf]) -> String {
@@ -292,5 +302,25 @@ impl From<JournalError> for RestoreError {
 impl From<ManifestError> for RestoreError {
     fn from(error: ManifestError) -> Self {
         Self::Snapshot(error.into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_not_put_back_is_not_said_to_be() {
+        let half_done = RestoreError::HalfDone {
+            cause: Box::new(RestoreError::changed(b"/a")),
+            rollback: vec!["something new is at /b".to_owned()],
+            staging: vec!["/.nono-restore-1".into()],
+        };
+        assert_eq!(
+            half_done.to_string(),
+            "/a was changed by somebody while it was being restored; and not everything could be put \
+             back: something new is at /b. What was replaced is in /.nono-restore-1, and in the safety \
+             snapshot"
+        );
     }
 }
