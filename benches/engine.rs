@@ -12,6 +12,7 @@ use std::path::Path;
 use criterion::{BatchSize, BenchmarkId, Criterion, Throughput};
 use nono::object::{
     Attributes, ContentHash, FileTime, MidstatesLink, Node, PieceHasher, Tree, TreeEntry, Xattrs,
+    hash_each,
 };
 use nono::stat_cache::{
     CachedDirectory, CachedFile, CountedOn, StatCache, StatCacheWriter, StatKey, StoreState,
@@ -46,6 +47,15 @@ fn hash(criterion: &mut Criterion) {
             bencher.iter(|| ContentHash::of(black_box(bytes)));
         });
     }
+    let both = [vec![0x5a; 1 << 20], vec![0x5b; 1 << 20]];
+    group.throughput(Throughput::Bytes(2 << 20));
+    group.bench_function("two at once", |bencher| {
+        bencher.iter(|| {
+            hash_each(both.iter().map(|bytes| &**black_box(bytes)), |_, hash| {
+                black_box(hash);
+            })
+        });
+    });
     let long = vec![0x5a; 16 << 20];
     group.throughput(Throughput::Bytes(long.len() as u64));
     group.bench_with_input("with midstates", &long, |bencher, bytes| {

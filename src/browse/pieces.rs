@@ -22,8 +22,10 @@ use crate::sys;
 const PIECE_BYTES: u64 = Midstates::PIECE_BYTES;
 /// Pieces in memory, of all files together.
 const PIECES_KEPT: usize = 8;
+/// Buffers kept besides: for two pieces that are verified at once.
+const MOST_SPARE: usize = 2;
 /// Pieces that are verified before a reader comes to them.
-const PIECES_AHEAD: u64 = 3;
+const PIECES_AHEAD: u64 = 4;
 /// Longer than a piece takes, if its thread gets a processor and the disk is not very slow.
 const PATIENCE: Duration = Duration::from_millis(20);
 /// So long they are kept when no piece is verified any more.
@@ -47,8 +49,8 @@ type KeptPiece = (u64, u64, Arc<Piece>);
 struct Kept {
     /// Newest last.
     pieces: VecDeque<KeptPiece>,
-    /// The buffer of one that is no longer kept: to take new memory costs the kernel as much as to copy a piece.
-    spare: Option<Vec<u8>>,
+    /// Buffers of some that are no longer kept: to take new memory costs the kernel as much as to copy a piece.
+    spare: Vec<Vec<u8>>,
     files_opened: u64,
 }
 
@@ -103,22 +105,29 @@ fn start_thread(kept: Arc<Mutex<Kept>>) -> mpsc::SyncSender<Job> {
 }
 
 fn verify_ahead(file: &Weak<LongFile>, pieces: Range<u64>) {
-    for piece in pieces {
-        let Some(file) = file.upgrade() else { break };
-        if !file.is_verified(piece) {
-            // The reader that comes for it will report the error.
-            let _ = file.piece(piece).bytes(|| file.load(piece));
+    let Range { mut start, end } = pieces;
+    while start < end
+        && let Some(file) = file.upgrade()
+    {
+        if start + 1 < end && file.has_verified_two(start) {
+            start += 2;
+            continue;
         }
+        if !file.is_verified(start) {
+            // The reader that comes for it will report the error.
+            let _ = file.piece(start).bytes(|| file.load(start));
+        }
+        start += 1;
     }
 }
 
 impl Kept {
     fn is_empty(&self) -> bool {
-        self.pieces.is_empty() && self.spare.is_none()
+        self.pieces.is_empty() && self.spare.is_empty()
     }
 
-    fn take(&mut self) -> (VecDeque<KeptPiece>, Option<Vec<u8>>) {
-        (std::mem::take(&mut self.pieces), self.spare.take())
+    fn take(&mut self) -> (VecDeque<KeptPiece>, Vec<Vec<u8>>) {
+        (std::mem::take(&mut self.pieces), std::mem::take(&mut self.spare))
     }
 
     fn find(&self, file: u64, piece: u64) -> Option<Arc<Piece>> {
@@ -136,7 +145,7 @@ impl Kept {
             && let Some((_, _, oldest)) = self.pieces.pop_front()
         {
             let bytes = Arc::into_inner(oldest).and_then(|piece| piece.bytes.into_inner());
-            self.spare = bytes.or(self.spare.take());
+            self.spare.extend(bytes.filter(|_| self.spare.len() < MOST_SPARE));
         }
         added
     }
@@ -184,20 +193,60 @@ impl LongFile {
 
     /// Reads a piece and verifies it.
     fn load(&self, piece: u64) -> io::Result<Vec<u8>> {
+        let bytes = self.unverified(piece)?;
+        if !self.states.verifies(piece, &bytes, &self.opened.key.hash) {
+            return Err(self.opened.unlike_its_name());
+        }
+        self.note_verified(piece, &bytes);
+        Ok(bytes)
+    }
+
+    /// Reads and verifies a piece and the next one at once. False when that has to be done one by one: somebody has or verifies
+    /// one of them, or something is wrong.
+    fn has_verified_two(&self, first: u64) -> bool {
+        let numbers = [first, first + 1];
+        if numbers.iter().any(|piece| self.is_verified(*piece)) {
+            return false;
+        }
+        let pieces = numbers.map(|piece| self.piece(piece));
+        let locks = pieces.each_ref().map(|piece| piece.verifying.try_lock());
+        let is_free = |piece: &Arc<Piece>| piece.bytes.get().is_none();
+        if locks.iter().any(Option::is_none) || !pieces.iter().all(is_free) {
+            return false;
+        }
+        let [Ok(one), Ok(other)] = numbers.map(|piece| self.unverified(piece)) else {
+            return false;
+        };
+        let two = [(first, &*one), (first + 1, &*other)];
+        if self.states.verifies_two(two, &self.opened.key.hash) != [true, true] {
+            return false;
+        }
+        for ((number, piece), bytes) in numbers.into_iter().zip(&pieces).zip([one, other]) {
+            self.note_verified(number, &bytes);
+            // Who has lost patience with this thread may have done it by itself.
+            let _ = piece.bytes.set(bytes);
+        }
+        true
+    }
+
+    fn unverified(&self, piece: u64) -> io::Result<Vec<u8>> {
         let opened = &self.opened;
         let start = piece * PIECE_BYTES;
         let len = opened.stat.size.saturating_sub(start).min(PIECE_BYTES) as usize;
-        let mut bytes = self.kept.lock().spare.take().unwrap_or_default();
+        let mut bytes = self.kept.lock().spare.pop().unwrap_or_default();
         bytes.resize(len, 0);
-        let found = sys::read_full_at(&opened.file, &mut bytes, start)?;
-        if found != len || !self.states.verifies(piece, &bytes, &opened.key.hash) {
-            return Err(opened.unlike_its_name());
+        match sys::read_full_at(&opened.file, &mut bytes, start)? {
+            found if found == len => Ok(bytes),
+            _ => Err(opened.unlike_its_name()),
         }
+    }
+
+    fn note_verified(&self, piece: u64, bytes: &[u8]) {
         if let Some((word, bit)) = self.bit(piece) {
             word.fetch_or(bit, Ordering::Relaxed);
         }
-        opened.drop_behind(start..start + len as u64);
-        Ok(bytes)
+        let start = piece * PIECE_BYTES;
+        self.opened.drop_behind(start..start + bytes.len() as u64);
     }
 
     /// Fills the buffer with bytes of one piece, from this offset in it.

@@ -10,25 +10,10 @@ use sha2::block_api::compress256;
 
 use super::codec::{DecodeError, Reader, Writer};
 use super::hash::ContentHash;
+use super::sha256::{BLOCK_BYTES, INITIAL, Padding, STATE_BYTES, State, Stream, to_bytes, words};
 
 const MAGIC: &[u8; 8] = b"nonomids";
 const VERSION: u8 = 1;
-/// Bytes of one state: eight words, in the order and form of a SHA-256.
-const STATE_BYTES: usize = 32;
-const BLOCK_BYTES: usize = 64;
-/// FIPS 180-4, 5.3.3.
-const INITIAL: State = [
-    0x6a09_e667,
-    0xbb67_ae85,
-    0x3c6e_f372,
-    0xa54f_f53a,
-    0x510e_527f,
-    0x9b05_688c,
-    0x1f83_d9ab,
-    0x5be0_cd19,
-];
-
-type State = [u32; 8];
 
 /// The states of the hash of one file after each of its pieces but the last.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -111,19 +96,46 @@ impl Midstates {
     /// Whether these are the bytes of the piece with this number, counted from 0, of the contents `hash`. Of the last
     /// piece all before it are part of the answer: `hash` is only reached through the states that are listed.
     pub fn verifies(&self, piece: u64, bytes: &[u8], hash: &ContentHash) -> bool {
-        let Ok(piece) = usize::try_from(piece) else { return false };
-        let begin = match piece.checked_sub(1) {
-            None => Some(INITIAL),
-            Some(before) => self.0.get(before).map(words),
+        let Some((mut stream, after)) = self.stream(piece, bytes, hash) else { return false };
+        stream.advance();
+        stream.state() == after
+    }
+
+    /// The same of two pieces, each with its bytes, in three quarters of the time.
+    pub fn verifies_two(&self, pieces: [(u64, &[u8]); 2], hash: &ContentHash) -> [bool; 2] {
+        let mut streams = pieces.map(|(piece, bytes)| self.stream(piece, bytes, hash));
+        if let [Some((first, _)), Some((second, _))] = &mut streams {
+            first.advance_with(second);
+        }
+        streams.map(|stream| {
+            stream.is_some_and(|(mut stream, after)| {
+                stream.advance();
+                stream.state() == after
+            })
+        })
+    }
+
+    /// What is to be hashed of a piece, and to what it has to lead. `None`: it has another length.
+    fn stream<'a>(
+        &self,
+        piece: u64,
+        bytes: &'a [u8],
+        hash: &ContentHash,
+    ) -> Option<(Stream<'a>, [u8; STATE_BYTES])> {
+        let number = usize::try_from(piece).ok()?;
+        let begin = match number.checked_sub(1) {
+            None => INITIAL,
+            Some(before) => words(self.0.get(before)?),
         };
-        let Some(mut hasher) = begin.map(|state| Chain::at(state, piece)) else { return false };
-        hasher.update(bytes, |_| {});
-        match self.0.get(piece) {
+        match self.0.get(number) {
             Some(after) => {
-                bytes.len() as u64 == Self::PIECE_BYTES && to_bytes(&hasher.state) == *after
+                let is_whole = bytes.len() as u64 == Self::PIECE_BYTES;
+                is_whole.then(|| (Stream::middle(begin, bytes.as_chunks().0), *after))
             }
             None => {
-                (1..=Self::PIECE_BYTES).contains(&(bytes.len() as u64)) && hasher.finish() == *hash
+                let is_possible = (1..=Self::PIECE_BYTES).contains(&(bytes.len() as u64));
+                let before = piece * Self::PIECE_BYTES;
+                is_possible.then(|| (Stream::ending(begin, before, bytes), *hash.as_bytes()))
             }
         }
     }
@@ -150,7 +162,7 @@ impl std::fmt::Debug for PieceHasher {
 impl PieceHasher {
     /// A hasher that has seen nothing.
     pub fn new() -> Self {
-        Self { chain: Chain::at(INITIAL, 0), states: Vec::new() }
+        Self { chain: Chain::new(), states: Vec::new() }
     }
 
     /// Adds the next bytes.
@@ -178,19 +190,18 @@ impl PieceHasher {
     }
 }
 
-/// SHA-256 over blocks, with a state that can be taken out and put in.
+/// SHA-256 of a stream that comes in parts of any length, with a state that can be taken out.
 struct Chain {
     state: State,
-    /// So many bytes were added, or stand before those that are.
+    /// So many bytes were added.
     bytes: u64,
     /// Of the last of them, what does not fill a block.
     partial: [u8; BLOCK_BYTES],
 }
 
 impl Chain {
-    fn at(state: State, pieces_before: usize) -> Self {
-        let bytes = pieces_before as u64 * Midstates::PIECE_BYTES;
-        Self { state, bytes, partial: [0; BLOCK_BYTES] }
+    fn new() -> Self {
+        Self { state: INITIAL, bytes: 0, partial: [0; BLOCK_BYTES] }
     }
 
     /// `at_end` is told the state at the end of each piece.
@@ -219,31 +230,12 @@ impl Chain {
         }
     }
 
-    /// FIPS 180-4, 5.1.1: a bit, zeros, and the number of bits.
     fn finish(mut self) -> ContentHash {
         let filled = (self.bytes % BLOCK_BYTES as u64) as usize;
-        let mut blocks = [[0; BLOCK_BYTES]; 2];
-        blocks[0][..filled].copy_from_slice(&self.partial[..filled]);
-        blocks[0][filled] = 0x80;
-        let used = if filled < BLOCK_BYTES - size_of::<u64>() { 1 } else { 2 };
-        let bits = self.bytes.wrapping_mul(8).to_be_bytes();
-        blocks[used - 1][BLOCK_BYTES - bits.len()..].copy_from_slice(&bits);
-        compress256(&mut self.state, &blocks[..used]);
+        let padding = Padding::new(&self.partial[..filled], self.bytes);
+        compress256(&mut self.state, padding.left());
         ContentHash::from_bytes(to_bytes(&self.state))
     }
-}
-
-fn words(bytes: &[u8; STATE_BYTES]) -> State {
-    let (words, _) = bytes.as_chunks();
-    std::array::from_fn(|at| u32::from_be_bytes(words[at]))
-}
-
-fn to_bytes(state: &State) -> [u8; STATE_BYTES] {
-    let mut bytes = [0; STATE_BYTES];
-    for (bytes, word) in bytes.as_chunks_mut().0.iter_mut().zip(state) {
-        *bytes = word.to_be_bytes();
-    }
-    bytes
 }
 
 #[cfg(test)]
@@ -309,6 +301,15 @@ mod tests {
                 assert!(!states.verifies(number, &other, &hash));
                 assert!(!states.verifies(number, &piece[..piece.len() - 1], &hash));
                 assert!(!states.verifies(number + 1, piece, &hash));
+                for (second, other) in bytes.chunks(PIECE).enumerate() {
+                    let second = second as u64;
+                    let two = |first, second| states.verifies_two([first, second], &hash);
+                    assert_eq!(two((number, piece), (second, other)), [true, true]);
+                    let wrong = [b"x", &other[1..]].concat();
+                    assert_eq!(two((number, piece), (second, &wrong)), [true, false]);
+                    assert_eq!(two((second, &wrong), (number, piece)), [false, true]);
+                    assert_eq!(two((number, piece), (second, &other[1..])), [true, false]);
+                }
             }
             let last = bytes.chunks(PIECE).last().unwrap();
             let other = ContentHash::of(b"other");

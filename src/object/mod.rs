@@ -9,6 +9,7 @@ mod codec;
 mod hash;
 mod midstates;
 mod root;
+mod sha256;
 mod tree;
 
 #[cfg(test)]
@@ -21,6 +22,7 @@ pub(crate) use codec::{Reader, Writer};
 pub use hash::{ContentHash, Hasher, ParseHashError};
 pub use midstates::{Midstates, MidstatesLink, PieceHasher};
 pub use root::{LinkGroups, RootEntry, RootTree, is_tracked_path};
+pub use sha256::hash_each;
 pub use tree::{
     Attributes, Device, FORMAT_VERSION, FileTime, MAX_NAME_BYTES, MAX_PATH_BYTES, MODE_MASK, Node,
     TREE_VERSION, Tree, TreeEntry, XattrPair, Xattrs, encode_entry, is_name,

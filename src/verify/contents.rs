@@ -16,7 +16,7 @@ use rayon::prelude::*;
 use super::VerifyError;
 use super::graph::{Damage, Finding, Graph, Node, NodeId, Reading, Role};
 use super::long_files::LongFiles;
-use crate::object::{ContentHash, Midstates};
+use crate::object::{ContentHash, Midstates, hash_each};
 use crate::progress::{Amount, Stage};
 use crate::store::{Pack, PackEntry, StoreError, Transfer};
 
@@ -252,13 +252,15 @@ fn read_run(
     let mut doubtful = Vec::new();
     let (mut objects, mut bytes) = (0, 0);
     let read = BUFFER.with_borrow_mut(|buffer| {
-        pack.read_run(run, buffer, |entry, id, contents| {
-            if ContentHash::of(contents) == entry.hash {
+        hash_each(pack.read_run(run, buffer)?, |number, hash| {
+            let (entry, id) = &run[number];
+            if hash == entry.hash {
                 (objects, bytes) = (objects + 1, bytes + entry.size());
             } else {
                 doubtful.push(*id);
             }
-        })
+        });
+        Ok::<_, StoreError>(())
     });
     reading.progress.advance(objects, bytes);
     match read {

@@ -5,6 +5,7 @@
 //! may be what is wrong, and the file is read once more, from its beginning.
 
 use std::cmp::Reverse;
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::AcqRel, Ordering::Relaxed};
 
@@ -20,6 +21,8 @@ use crate::store::{MAX_PACKED_BYTES, ObjectFile, ObjectSource};
 
 /// Pieces that one thread reads one after the other.
 const PART_PIECES: u64 = 16;
+/// Of which so many are hashed at once.
+const PIECES_AT_ONCE: usize = 2;
 /// Files of more bytes are read in parts: at least two.
 const MOST_WHOLE_BYTES: u64 = PART_PIECES * Midstates::PIECE_BYTES;
 
@@ -138,9 +141,9 @@ impl<'a> LongFiles<'a> {
     }
 
     fn read_part(&self, opened: &InParts, part: u64) {
-        let pieces = part * PART_PIECES..opened.midstates.pieces().min((part + 1) * PART_PIECES);
+        let end = opened.midstates.pieces().min((part + 1) * PART_PIECES);
         let mut bytes = 0;
-        for piece in pieces {
+        for first in (part * PART_PIECES..end).step_by(PIECES_AT_ONCE) {
             if opened.is_wrong.load(Relaxed) {
                 break;
             }
@@ -150,7 +153,7 @@ impl<'a> LongFiles<'a> {
                 self.state.lock().failed = Some(error);
                 break;
             }
-            match opened.verified_bytes(piece) {
+            match opened.verified_bytes(first..end.min(first + PIECES_AT_ONCE as u64)) {
                 Some(verified) => {
                     self.reading.progress.advance(0, verified);
                     bytes += verified;
@@ -192,15 +195,28 @@ impl State {
 }
 
 impl InParts {
-    /// How long a piece is. `None`: it cannot be read, or is not what it should be.
-    fn verified_bytes(&self, piece: u64) -> Option<u64> {
-        let offset = piece * Midstates::PIECE_BYTES;
-        let len = Midstates::PIECE_BYTES.min(self.file.size - offset) as usize;
+    /// How long one or two pieces are. `None`: they cannot be read, or are not what they should be.
+    fn verified_bytes(&self, pieces: Range<u64>) -> Option<u64> {
+        let offset = pieces.start * Midstates::PIECE_BYTES;
+        let end = self.file.size.min(pieces.end * Midstates::PIECE_BYTES);
+        let len = (end - offset) as usize;
         BUFFER.with_borrow_mut(|buffer| {
             buffer.resize(len, 0);
             let is_read = self.object.read_at(buffer, offset).is_ok_and(|count| count == len);
-            let is_right = is_read && self.midstates.verifies(piece, buffer, &self.file.hash);
+            let is_right = is_read && self.are_right(pieces, buffer);
             is_right.then_some(len as u64)
         })
+    }
+
+    fn are_right(&self, pieces: Range<u64>, bytes: &[u8]) -> bool {
+        let Range { start: first, end } = pieces;
+        let hash = &self.file.hash;
+        match bytes.split_at_checked(Midstates::PIECE_BYTES as usize) {
+            Some((one, other)) if first + 1 < end => {
+                let two = [(first, one), (first + 1, other)];
+                self.midstates.verifies_two(two, hash) == [true, true]
+            }
+            _ => self.midstates.verifies(first, bytes, hash),
+        }
     }
 }

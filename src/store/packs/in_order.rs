@@ -48,20 +48,18 @@ impl Pack {
         runs
     }
 
-    /// Reads one of the [`runs`](Self::runs), and gives each object with its bytes, which are not checked: fewer than
+    /// Reads one of the [`runs`](Self::runs), and gives the bytes of each object in it, which are not checked: fewer than
     /// its length where the pack was cut short.
     ///
     /// # Errors
     /// A failed read.
-    pub(crate) fn read_run<T>(
+    pub(crate) fn read_run<'a, T>(
         &self,
-        run: &[(Entry, T)],
-        buffer: &mut Vec<u8>,
-        mut each: impl FnMut(&Entry, &T, &[u8]),
-    ) -> Result<(), StoreError> {
-        let Some((first, _)) = run.first() else { return Ok(()) };
-        let begin = first.span.offset;
-        let range_of = |entry: &Entry| {
+        run: &'a [(Entry, T)],
+        buffer: &'a mut Vec<u8>,
+    ) -> Result<impl Iterator<Item = &'a [u8]>, StoreError> {
+        let begin = run.first().map_or(0, |(first, _)| first.span.offset);
+        let range_of = move |entry: &Entry| {
             let start = (entry.span.offset - begin) as usize;
             start..start + entry.span.len as usize
         };
@@ -71,11 +69,11 @@ impl Pack {
         }
         let read =
             sys::read_full_at(&self.file, &mut buffer[..end], begin).at("read", &self.path)?;
-        for (entry, what) in run {
+        let bytes: &[u8] = &buffer[..read];
+        Ok(run.iter().map(move |(entry, _)| {
             let range = range_of(entry);
-            each(entry, what, &buffer[range.start.min(read)..range.end.min(read)]);
-        }
-        Ok(())
+            &bytes[range.start.min(read)..range.end.min(read)]
+        }))
     }
 }
 
