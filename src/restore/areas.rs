@@ -4,12 +4,16 @@
 //! tracked path or right beside it, has a name that nobody else uses, and is reached through no
 //! symlink.
 
+use std::io::ErrorKind;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::rc::Rc;
 
+use super::attributes;
 use super::journal::AreaRecord;
 use super::places::Places;
+use super::plan::Skipped;
+use super::staging::skipped;
 use crate::byte_path;
 use crate::path_text::to_path;
 use crate::snapshot::{OpenPath, TrackedRoot};
@@ -56,7 +60,7 @@ impl Areas {
             parent.make_dir(name, 0o700)?;
             // What is staged must not inherit a default ACL; it gets its own.
             parent.inode(name)?.remove_xattr(b"system.posix_acl_default").or_else(|error| {
-                if error.kind() == std::io::ErrorKind::Unsupported { Ok(()) } else { Err(error) }
+                if error.kind() == ErrorKind::Unsupported { Ok(()) } else { Err(error) }
             })?;
             area.dir = Some(Rc::new(parent.open_dir(name)?));
         }
@@ -86,9 +90,19 @@ impl Areas {
         self.opened.iter().map(Opened::path).collect()
     }
 
+    /// Where they still are.
+    pub(super) fn left(&self) -> Vec<PathBuf> {
+        let is_there = |area: &&Opened| {
+            let parent = area.parent.as_ref();
+            parent.is_some_and(|parent| matches!(parent.try_stat(&area.record.name), Ok(Some(_))))
+        };
+        self.opened.iter().filter(is_there).map(Opened::path).collect()
+    }
+
     /// Removes the staging directories with what is left in them, and gives the directories that
-    /// held them the times that the journal says.
-    pub(super) fn clear(&self) -> sys::Result<()> {
+    /// held them the times that the journal says. Returns those that did not get it, being somebody else's.
+    pub(super) fn clear(&self) -> sys::Result<Vec<Skipped>> {
+        let mut denied = Vec::new();
         for area in &self.opened {
             let Some(parent) = &area.parent else { continue };
             let name = &area.record.name;
@@ -99,18 +113,22 @@ impl Areas {
             }
             // Nothing was made on a disk that is full or read-only, and nothing is to be put back.
             if parent.stat_self()?.mtime != area.record.mtime {
-                parent.inode(b".")?.set_mtime(area.record.mtime)?;
+                match parent.inode(b".")?.set_mtime(area.record.mtime) {
+                    Err(error) if error.kind() == ErrorKind::PermissionDenied => {
+                        let reason = attributes::TIME_DENIED.to_owned();
+                        denied.extend(skipped(&area.record.parent, vec![reason]));
+                    }
+                    set => set?,
+                }
             }
             // The journal goes next: without it nobody would know of a staging directory that a
             // power failure brings back. A disk that cannot be written brings nothing back.
             match parent.sync() {
-                Err(error) if error.kind() != std::io::ErrorKind::ReadOnlyFilesystem => {
-                    return Err(error);
-                }
+                Err(error) if error.kind() != ErrorKind::ReadOnlyFilesystem => return Err(error),
                 _ => {}
             }
         }
-        Ok(())
+        Ok(denied)
     }
 }
 

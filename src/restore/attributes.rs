@@ -6,6 +6,7 @@ use std::io;
 use crate::object::{Attributes, Node};
 use crate::sys::{self, Inode};
 
+pub(super) const TIME_DENIED: &str = "the time could not be set: not the owner";
 const SETUID_AND_SETGID: u16 = 0o6000;
 
 /// Gives an inode its attributes. What an ordinary user may not set is returned as sentences; all
@@ -50,7 +51,7 @@ pub(super) fn apply(inode: &Inode, target: &Attributes, node: &Node) -> sys::Res
         match inode.set_mtime(target.mtime) {
             Ok(()) => {}
             Err(error) if is_denied(&error) => {
-                denied.push("the time could not be set: not the owner".to_owned());
+                denied.push(TIME_DENIED.to_owned());
             }
             Err(error) => return Err(error),
         }

@@ -47,7 +47,7 @@ impl SnapshotManager {
             Some(journal) if journal.work.is_none() => {
                 let safety = self.safety_of(&journal)?;
                 let number = journal.snapshot;
-                self.settle(journal, None, &safety.roots)?;
+                self.clear_up(&journal, &safety.roots)?;
                 Ok(Some(number))
             }
             _ => Ok(None),

@@ -200,6 +200,16 @@ pub enum RestoreError {
     /// The worker threads could not be started.
     #[error("cannot start worker threads: {0}")]
     Threads(#[from] rayon::ThreadPoolBuildError),
+    /// It did not happen, and what it had staged could not be removed. The journal names it.
+    #[error("{cause}; {} {} left of it: {error}", left(staging), if staging.len() > 1 { "are" } else { "is" })]
+    StagingLeft {
+        /// Why it did not happen.
+        cause: Box<RestoreError>,
+        /// Why it could not be removed.
+        error: sys::Error,
+        /// Staging directories that are still there.
+        staging: Vec<PathBuf>,
+    },
     /// A step failed, and so did taking back the steps before it.
     #[error("{}; and not everything could be put back: {}. What was replaced is in {}, and in the safety snapshot", what_failed(cause), rollback.join("; "), shown_list(staging))]
     HalfDone {
@@ -222,6 +232,10 @@ fn what_failed(cause: &RestoreError) -> String {
     }
 }
 
+fn left(staging: &[PathBuf]) -> String {
+    if staging.is_empty() { "the journal".to_owned() } else { shown_list(staging) }
+}
+
 fn shown_list(paths: &[PathBuf]) -> String {
     paths.iter().map(|path| Shown::path(path).to_string()).collect::<Vec<_>>().join(", ")
 }
@@ -229,6 +243,9 @@ fn shown_list(paths: &[PathBuf]) -> String {
 impl RestoreError {
     /// Whether a *restore* that fails like this has changed no path, or has put all of them back.
     pub fn is_before_any_change(&self) -> bool {
+        if let Self::StagingLeft { cause, .. } = self {
+            return cause.is_before_any_change();
+        }
         matches!(
             self,
             Self::Content { .. }

@@ -36,6 +36,7 @@ use std::os::unix::ffi::OsStrExt;
 use serde::Serialize;
 
 use crate::diff::{self, Change};
+use crate::layout;
 use crate::object::{ContentHash, LinkGroups};
 use crate::path_text::Shown;
 use crate::progress::{Amount, NoProgress, Progress, Stage};
@@ -220,7 +221,7 @@ impl SnapshotManager {
         left.retain_made(&mut report.changes);
         report.conflicts = conflicts.told();
         report.skipped = left.skipped;
-        report.skipped.sort_by(|a, b| a.path.cmp(&b.path));
+        plan::sort(&mut report.skipped);
         Ok(report)
     }
 
@@ -374,9 +375,14 @@ impl SnapshotManager {
         });
         let work = match (staged, journal.work.take()) {
             (Ok(()), Some(work)) => work,
-            (staged, _) => {
-                self.settle(journal, None, roots)?;
-                return staged.map(|()| (Vec::new(), Left::default()));
+            (staged, steps) => {
+                let cleared = match steps {
+                    None => self.clear_up(&journal, roots),
+                    // They may be on the disk.
+                    Some(_) => self.settle(journal, None, roots),
+                };
+                let ended = staged.map(|()| (Vec::new(), Left::default()));
+                return ended.map_err(|cause| with_what_is_left(cause, cleared, &areas));
             }
         };
         drop(layout);
@@ -384,9 +390,10 @@ impl SnapshotManager {
         self.progress().begin(Stage::Commit, Some(steps));
         match commit(&mut places, &areas, &work, &links, self.progress()) {
             Ok(mut left) => {
-                if let Err(error) = self.settle(journal, Some(&work), roots) {
+                match self.settle(journal, Some(&work), roots) {
+                    Ok(denied) => left.skipped.extend(denied),
                     // Everything is in place; only what is not needed any more is left.
-                    tracing::warn!("staging directories are left: {error}");
+                    Err(error) => left.skipped.extend(self.left_of_restore(&areas, &error)),
                 }
                 let mut work = work;
                 left.skipped.append(&mut work.skipped);
@@ -395,9 +402,44 @@ impl SnapshotManager {
             // The journal stays: whoever removes what was in the way can try again.
             Err(error @ RestoreError::HalfDone { .. }) => Err(error),
             Err(error) => {
-                self.settle(journal, None, roots)?;
-                Err(error)
+                let cleared = self.settle(journal, None, roots);
+                Err(with_what_is_left(error, cleared, &areas))
             }
+        }
+    }
+
+    /// What could not be cleared away of a restore that is done.
+    fn left_of_restore(&self, areas: &Areas, error: &sys::Error) -> Vec<Skipped> {
+        let mut paths = areas.left();
+        if paths.is_empty() {
+            paths.push(self.session().path().join(layout::RESTORE_JOURNAL));
+        }
+        let reason = format!("it is left of the restore, until that is resumed: {error}");
+        paths.into_iter().map(|path| Skipped { path, reason: reason.clone() }).collect()
+    }
+}
+
+/// What is not quite as it was after a restore that did not happen.
+fn warn_of(denied: &[Skipped]) {
+    for Skipped { path, reason } in denied {
+        tracing::warn!("{}: {reason}", Shown::path(path));
+    }
+}
+
+/// Why a restore did not happen, and what is left of it.
+fn with_what_is_left(
+    cause: RestoreError,
+    cleared: sys::Result<Vec<Skipped>>,
+    areas: &Areas,
+) -> RestoreError {
+    match cleared {
+        Ok(denied) => {
+            warn_of(&denied);
+            cause
+        }
+        Err(error) => {
+            let (cause, staging) = (Box::new(cause), areas.left());
+            RestoreError::StagingLeft { cause, error, staging }
         }
     }
 }
@@ -437,7 +479,11 @@ fn commit(
     });
     done.map_err(|cause| match take_back(&mut disk, work) {
         // Nobody stops it.
-        Ok(()) | Err(Incomplete::Stopped) => cause,
+        Ok(denied) => {
+            warn_of(&denied);
+            cause
+        }
+        Err(Incomplete::Stopped) => cause,
         Err(Incomplete::Failed(rollback)) => {
             RestoreError::HalfDone { cause: Box::new(cause), rollback, staging: areas.paths() }
         }

@@ -11,7 +11,7 @@ use super::commit::{Commit, Left};
 use super::journal::{Journal, Step, Work};
 use super::outcome::different;
 use super::places::Places;
-use super::plan::Skipped;
+use super::plan::{Skipped, sort};
 use super::rollback::{Incomplete, take_back};
 use super::steps::Disk;
 use crate::diff::{self, Change};
@@ -102,7 +102,8 @@ impl SnapshotManager {
                     left
                 }
                 Recovery::TakeBack => {
-                    take_back(&mut disk, &work).map_err(|incomplete| match incomplete {
+                    let denied = take_back(&mut disk, &work);
+                    report.skipped = denied.map_err(|incomplete| match incomplete {
                         Incomplete::Failed(rollback) => {
                             RestoreError::NotTakenBack { rollback, staging: areas.paths() }
                         }
@@ -117,15 +118,16 @@ impl SnapshotManager {
             let different = different(&mut disk, &work, way, &report.skipped);
             left.add_undone(different.map_err(|error| stopped(error.into()))?);
             report.skipped.append(&mut left.skipped);
-            report.skipped.sort_by(|a, b| a.path.cmp(&b.path));
             let is_finished = way == Recovery::Finish;
-            self.settle(journal, is_finished.then_some(&work), &safety.roots)?;
+            let denied = self.settle(journal, is_finished.then_some(&work), &safety.roots)?;
+            report.skipped.extend(denied);
+            sort(&mut report.skipped);
             if is_finished {
                 report.changes = work.into_changes();
                 left.retain_made(&mut report.changes);
             }
         } else {
-            self.settle(journal, None, &safety.roots)?;
+            report.skipped = self.clear_up(&journal, &safety.roots)?;
         }
         Ok(Some(report))
     }
@@ -143,13 +145,16 @@ impl SnapshotManager {
 
     /// Ends a restore whose paths are all in one state or all in the other: clears the staging
     /// directories away, then the journal. `finished` is the work that was done; without it the
-    /// state is the one before.
+    /// state is the one before. Returns what cannot be as it was.
+    ///
+    /// # Errors
+    /// Something is left, and the journal that names it.
     pub(super) fn settle(
         &self,
         mut journal: Journal,
         finished: Option<&Work>,
         roots: &[TrackedRoot],
-    ) -> sys::Result<()> {
+    ) -> sys::Result<Vec<Skipped>> {
         journal.work = None;
         for area in &mut journal.areas {
             let target = finished.and_then(|work| {
@@ -163,8 +168,22 @@ impl SnapshotManager {
             }
         }
         // From here on there is nothing to take back and nothing to finish.
-        journal.save(self.session())?;
-        Areas::open(&journal.areas, roots)?.clear()?;
-        Journal::remove(self.session())
+        match journal.save(self.session()) {
+            // What is cleared away makes room. Until it is, the journal has steps of which nothing is to be done.
+            Err(error) if error.is_for_want_of_space() => {}
+            saved => saved?,
+        }
+        self.clear_up(&journal, roots)
+    }
+
+    /// The same of a journal on the disk that has no steps: nothing has to be written, as the disk may be full.
+    pub(super) fn clear_up(
+        &self,
+        journal: &Journal,
+        roots: &[TrackedRoot],
+    ) -> sys::Result<Vec<Skipped>> {
+        let denied = Areas::open(&journal.areas, roots)?.clear()?;
+        Journal::remove(self.session())?;
+        Ok(denied)
     }
 }

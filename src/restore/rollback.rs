@@ -7,6 +7,8 @@
 use super::attributes;
 use super::journal::{Staged, Step, Work};
 use super::places::Place;
+use super::plan::Skipped;
+use super::staging::skipped;
 use super::steps::{Changeable, Disk};
 use crate::byte_path;
 use crate::diff::EntryState;
@@ -26,11 +28,12 @@ pub(super) enum Incomplete {
     Stopped,
 }
 
-/// Undoes all steps, the last one first. Goes on after a failure, to bring back what it can.
-pub(super) fn take_back(disk: &mut Disk<'_, '_>, work: &Work) -> Result<(), Incomplete> {
-    let mut failures = Vec::new();
+/// Undoes all steps, the last one first. Goes on after a failure, to bring back what it can. Returns the attributes
+/// that an ordinary user may not set.
+pub(super) fn take_back(disk: &mut Disk<'_, '_>, work: &Work) -> Result<Vec<Skipped>, Incomplete> {
+    let (mut failures, mut denied) = (Vec::new(), Vec::new());
     disk.places.forget();
-    undo_all(disk, &work.steps, &mut failures)?;
+    undo_all(disk, &work.steps, &mut failures, &mut denied)?;
     disk.places.forget();
     // Modes that forbid writing, and times, last and deepest first: the contents are back now.
     let mut directories: Vec<(&[u8], &EntryState)> =
@@ -39,15 +42,16 @@ pub(super) fn take_back(disk: &mut Disk<'_, '_>, work: &Work) -> Result<(), Inco
     for (path, current) in directories {
         let restored = disk.changeable(path, &[current]).and_then(|found| match found {
             Changeable::Yes(inode) => {
-                Ok(attributes::apply(&inode, &current.attributes, &current.node).map(drop)?)
+                Ok(attributes::apply(&inode, &current.attributes, &current.node)?)
             }
-            Changeable::No => Ok(()),
+            Changeable::No => Ok(Vec::new()),
         });
-        if let Err(error) = restored {
-            failures.push(error.to_string());
+        match restored {
+            Ok(reasons) => denied.extend(skipped(path, reasons)),
+            Err(error) => failures.push(error.to_string()),
         }
     }
-    if failures.is_empty() { Ok(()) } else { Err(Incomplete::Failed(failures)) }
+    if failures.is_empty() { Ok(denied) } else { Err(Incomplete::Failed(failures)) }
 }
 
 /// The state before of a directory that the restore removes or changes.
@@ -64,6 +68,7 @@ fn undo_all(
     disk: &mut Disk<'_, '_>,
     steps: &[Step],
     failures: &mut Vec<Failure>,
+    denied: &mut Vec<Skipped>,
 ) -> Result<(), Incomplete> {
     for step in steps.iter().rev() {
         let undone = match (disk.check_stopped(), step) {
@@ -71,12 +76,12 @@ fn undo_all(
                 // It was never in place: whatever is at its path is not the restore's.
                 Ok(true) => Ok(None),
                 Ok(false) => {
-                    undo_all(disk, steps, failures)?;
+                    undo_all(disk, steps, failures, denied)?;
                     Ok(None)
                 }
                 Err(error) => Err(error.into()),
             },
-            (Ok(()), step) => undo(disk, step),
+            (Ok(()), step) => undo(disk, step, denied),
             (Err(error), _) => Err(error),
         };
         match undone {
@@ -94,7 +99,11 @@ fn is_staged(disk: &Disk<'_, '_>, staged: Staged) -> sys::Result<bool> {
     Ok(staging.try_stat(&name)?.is_some())
 }
 
-fn undo(disk: &mut Disk<'_, '_>, step: &Step) -> Result<Option<Failure>, StoreError> {
+fn undo(
+    disk: &mut Disk<'_, '_>,
+    step: &Step,
+    denied: &mut Vec<Skipped>,
+) -> Result<Option<Failure>, StoreError> {
     match step {
         Step::Remove { path, staged, .. } => undo_remove(disk, path, *staged),
         Step::RemoveDirectory { path, current } => undo_remove_directory(disk, path, current),
@@ -106,7 +115,7 @@ fn undo(disk: &mut Disk<'_, '_>, step: &Step) -> Result<Option<Failure>, StoreEr
             undo_exchange(disk, path, target, *staged, *ino)
         }
         Step::Attributes { path, current, target } => {
-            undo_attributes(disk, path, current.as_deref(), target)
+            undo_attributes(disk, path, current.as_deref(), target, denied)
         }
     }
 }
@@ -224,6 +233,7 @@ fn undo_attributes(
     path: &[u8],
     current: Option<&EntryState>,
     target: &EntryState,
+    denied: &mut Vec<Skipped>,
 ) -> Result<Option<Failure>, StoreError> {
     let Some(current) = current else { return Ok(None) };
     if matches!(current.node, Node::Directory { .. }) {
@@ -231,7 +241,8 @@ fn undo_attributes(
         return Ok(None);
     }
     if let Changeable::Yes(inode) = disk.changeable(path, &[current, target])? {
-        attributes::apply(&inode, &current.attributes, &current.node)?;
+        let reasons = attributes::apply(&inode, &current.attributes, &current.node)?;
+        denied.extend(skipped(path, reasons));
         return Ok(None);
     }
     let Some(place) = disk.try_place(path)? else { return Ok(None) };

@@ -169,6 +169,11 @@ impl Disk<'_, '_> {
         Ok(Changeable::No)
     }
 
+    /// Whether the safety snapshot knows more names of what is at `path`.
+    pub(super) fn is_linked(&self, path: &[u8]) -> bool {
+        self.linked.contains_key(path)
+    }
+
     fn knows_all_names(&mut self, path: &[u8], held: &Stat) -> sys::Result<bool> {
         if held.nlink <= 1 {
             return Ok(true);

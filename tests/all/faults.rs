@@ -79,9 +79,14 @@ fn a_restore_in_which_any_call_fails_is_done_or_taken_back_or_resumable() {
             let done = scene.with_failure(point, &arguments, turn);
             failed += done.code;
             let what = format!("at point {point}, turn {turn}: {}", done.stderr);
+            let is_clean = !scene.has_journal() && scene.staging().is_empty();
+            assert!(is_clean || done.code != 0, "{what}");
+            for staging in scene.staging() {
+                assert!(done.says(&staging), "{staging} is not named {what}");
+            }
             if scene.has_journal() && scene.has_work() {
                 resumable += 1;
-                let way: &[&str] = if done.code == 0 || point % 4 == 1 {
+                let way: &[&str] = if point % 4 == 1 {
                     &["rollback", "resume"]
                 } else {
                     &["rollback", "resume", "--abort"]

@@ -42,6 +42,11 @@ impl Finished {
         self
     }
 
+    /// Whether it said this.
+    pub fn says(&self, text: &str) -> bool {
+        self.stdout.contains(text) || self.stderr.contains(text)
+    }
+
     #[track_caller]
     pub fn json(&self) -> Value {
         serde_json::from_str(&self.stdout)

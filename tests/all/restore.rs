@@ -1,7 +1,7 @@
 //! Restoring a part, to another place, and in spite of later changes; what stands in the way.
 
 use std::fs;
-use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::fs::{PermissionsExt, chown, symlink};
 use std::path::Path;
 use std::process::Command;
 
@@ -281,6 +281,48 @@ fn a_directory_in_which_only_a_hard_link_is_made_anew_keeps_its_time() {
     fixture.record("rm b; echo 2 > b").success();
     fixture.nono(&["rollback", "restore", "latest"]).success();
     assert_same(&before, &observe(&fixture.project()));
+}
+
+#[test]
+fn a_file_with_several_names_of_which_only_the_attributes_changed_gets_them_back() {
+    for script in ["touch -d 2001-01-01 a", "touch -d 2001-01-01 a; chmod 600 b; chmod 700 dir"] {
+        let fixture = Fixture::new();
+        fixture.write("dir/c", "1");
+        for name in ["a", "b"] {
+            fs::hard_link(fixture.project().join("dir/c"), fixture.project().join(name)).unwrap();
+        }
+        let before = observe(&fixture.project());
+        fixture.record(script).success();
+        fixture.nono(&["rollback", "restore", "latest"]).success();
+        assert_same(&before, &observe(&fixture.project()));
+    }
+}
+
+#[test]
+fn in_a_directory_of_somebody_else_all_is_restored_but_its_time() {
+    let fixture = Fixture::ordinary_user();
+    let shared = fixture.project().join("shared");
+    let file = fixture.write("shared/file", "1");
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("TEST DID NOT RUN: only root can make a directory of somebody else");
+        return;
+    }
+    chown(&shared, Some(0), Some(0)).unwrap();
+    fs::set_permissions(&shared, fs::Permissions::from_mode(0o777)).unwrap();
+    let old = fs::File::open(&shared).unwrap();
+    old.set_modified(std::time::SystemTime::UNIX_EPOCH).unwrap();
+    let run = ["run", "--rollback", "--no-sandbox", "--allow", shared.to_str().unwrap()];
+    fixture.nono(&[&run[..], &["--", "sh", "-c", "echo 2 > shared/file"]].concat()).success();
+    let restored = fixture.nono(&["rollback", "restore", "latest"]);
+    let shown = restored.stdout.clone();
+    assert!(shown.contains("the time could not be set: not the owner"), "{shown}");
+    restored.fails(1, "1 paths are not as they were");
+    assert_eq!(fs::read_to_string(&file).unwrap(), "1");
+    // Nothing is left of it, and nothing in the way of the next one.
+    assert_eq!(fs::read_dir(&shared).unwrap().count(), 1);
+    assert!(fixture.nono(&["rollback", "resume"]).success().says("no restore was interrupted"));
+    fixture.nono(&["rollback", "restore", "latest/1", "--force"]);
+    assert_eq!(fs::read_to_string(&file).unwrap(), "2\n");
 }
 
 #[test]

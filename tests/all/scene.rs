@@ -108,6 +108,18 @@ impl Scene {
         self.fixture.store().join(&self.session).join("restore.journal").exists()
     }
 
+    /// Names of the staging directories that are there.
+    pub fn staging(&self) -> Vec<String> {
+        let names = self.tree().into_keys().map(|path| path.to_string_lossy().into_owned());
+        let mut staging: Vec<_> = names
+            .filter_map(|path| {
+                Some(path[path.find(".nono-restore-")?..].split('/').next()?.to_owned())
+            })
+            .collect();
+        staging.dedup();
+        staging
+    }
+
     /// Whether the journal has steps in it: they make it longer than any list of directories.
     pub fn has_work(&self) -> bool {
         let path = self.fixture.store().join(&self.session).join("restore.journal");

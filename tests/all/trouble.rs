@@ -2,6 +2,7 @@
 //! changed nothing, and says which.
 
 use std::fs;
+use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -82,6 +83,43 @@ fn a_read_only_disk_stops_a_restore_before_it_changes_anything() {
     disk.remount("rw");
     fixture.nono(&["rollback", "restore", "latest"]).success();
     assert_same(&before, &observe(&fixture.project()));
+}
+
+#[test]
+fn a_restore_that_fills_the_disk_of_its_store_leaves_nothing_that_fills_it() {
+    let fixture = Fixture::new();
+    let Some(disk) = SmallDisk::mount(&fixture.path("disk"), 16 << 10) else { return };
+    let (project, store) = (disk.0.join("project"), disk.0.join("store"));
+    fs::create_dir(&project).unwrap();
+    let on_disk = |arguments: &[&str]| {
+        fixture.nono(&[arguments, &["--root", store.to_str().unwrap()]].concat())
+    };
+    fs::write(project.join("big"), vec![7; 2_000_000]).unwrap();
+    fs::write(project.join("small"), "1").unwrap();
+    on_disk(&["snapshot", project.to_str().unwrap()]).success();
+    fs::write(project.join("big"), "").unwrap();
+    fs::write(project.join("small"), "2").unwrap();
+    on_disk(&["snapshot", "--session", "latest"]).success();
+    let filler = disk.0.join("filler");
+    let mut full = 0;
+    for free in (0..2_400).step_by(100) {
+        fs::write(&filler, "").unwrap();
+        let space = rustix::fs::statvfs(&disk.0).unwrap();
+        let left = space.f_bavail * space.f_frsize - free * 1024;
+        fs::File::create(&filler).unwrap().write_all(&vec![1; left as usize]).unwrap();
+        let before = observe(&project);
+        let restored = on_disk(&["rollback", "restore", "latest/0"]);
+        if restored.code == 0 {
+            assert_eq!(fs::metadata(project.join("big")).unwrap().len(), 2_000_000);
+            break;
+        }
+        full += 1;
+        restored.fails(1, "No space left on device");
+        assert_same(&before, &observe(&project));
+        let resumed = on_disk(&["rollback", "resume"]).success();
+        assert!(resumed.says("no restore was interrupted"), "{}", resumed.stderr);
+    }
+    assert!(full > 10, "{full}");
 }
 
 #[test]

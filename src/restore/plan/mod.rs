@@ -27,6 +27,12 @@ pub struct Skipped {
     pub reason: String,
 }
 
+/// Each once, by their paths.
+pub(super) fn sort(skipped: &mut Vec<Skipped>) {
+    skipped.sort_by(|a, b| (&a.path, &a.reason).cmp(&(&b.path, &b.reason)));
+    skipped.dedup();
+}
+
 /// What is different afterwards, sorted by path; directories before their contents. Packed, because it
 /// is looked at twice at most, and there may be millions.
 pub(super) type PlannedChanges = PackedPaths<(ChangeType, Option<i64>)>;
