@@ -326,6 +326,39 @@ fn in_a_directory_of_somebody_else_all_is_restored_but_its_time() {
 }
 
 #[test]
+fn what_taking_back_may_not_set_is_said() {
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("TEST DID NOT RUN: only root can make a directory of somebody else");
+        return;
+    }
+    let mut taken_back = 0;
+    for point in (1..).step_by(3) {
+        let fixture = Fixture::ordinary_user();
+        fixture.write("shared/file", "1");
+        let shared = fixture.project().join("shared");
+        let epoch = std::time::SystemTime::UNIX_EPOCH;
+        chown(&shared, Some(0), Some(0)).unwrap();
+        fs::set_permissions(&shared, fs::Permissions::from_mode(0o777)).unwrap();
+        fixture.record("echo 2 > shared/new").success();
+        fs::File::open(&shared).unwrap().set_modified(epoch).unwrap();
+        let mut restore = fixture.command(&["rollback", "restore", "latest", "--force"]);
+        let killed = restore.env("NONO_FAIL_POINT", point.to_string()).output().unwrap();
+        if killed.status.code().is_some() {
+            break;
+        }
+        let aborted = fixture.nono(&["rollback", "resume", "--abort"]);
+        if aborted.says("everything is as before") {
+            let time = fs::metadata(&shared).unwrap().modified().unwrap();
+            assert_eq!(time, epoch, "at point {point}: {}", aborted.stderr);
+        } else if aborted.says("the time could not be set: not the owner") {
+            assert_eq!(aborted.code, 1, "at point {point}");
+            taken_back += 1;
+        }
+    }
+    assert!(taken_back > 0);
+}
+
+#[test]
 fn a_root_noted_elsewhere_proves_a_session() {
     let fixture = Fixture::new();
     fixture.write("a", "1");
