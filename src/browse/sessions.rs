@@ -43,6 +43,8 @@ struct SessionFacts {
     /// `None` for a manifest that cannot be read.
     started: Option<Timestamp>,
     is_shown: bool,
+    /// Whether it says the same as long as its `stat` stays, unlike one that could not be read just now.
+    is_lasting: bool,
 }
 
 /// A session as it is now.
@@ -52,6 +54,8 @@ pub(super) struct Session {
     pub(super) started: Option<Timestamp>,
     /// When the manifest was written: with every snapshot, and when the session ends.
     pub(super) mtime: FileTime,
+    /// When its directory last changed.
+    changed: FileTime,
 }
 
 impl Sessions {
@@ -123,10 +127,10 @@ impl Sessions {
 
     fn look(&self, root: &Dir, key: SessionKey) -> sys::Result<Option<Session>> {
         let id = key.id.as_bytes();
-        match root.try_stat(id)? {
-            Some(stat) if stat.kind == FileKind::Directory => {}
+        let changed = match root.try_stat(id)? {
+            Some(stat) if stat.kind == FileKind::Directory => stat.mtime,
             _ => return Ok(None),
-        }
+        };
         let manifest = [id, b"/", layout::MANIFEST.as_bytes()].concat();
         let stat = match root.try_stat(&manifest)? {
             Some(stat) => stat,
@@ -142,12 +146,14 @@ impl Sessions {
             Some((known, facts)) if known.same_state(&stat) => facts,
             _ => {
                 let facts = self.read_facts(root, &manifest);
-                self.sessions.lock().put(key.clone(), (stat, facts));
+                if facts.is_lasting {
+                    self.sessions.lock().put(key.clone(), (stat, facts));
+                }
                 facts
             }
         };
-        let SessionFacts { started, is_shown } = facts;
-        Ok(is_shown.then_some(Session { key, started, mtime: stat.mtime }))
+        let SessionFacts { started, is_shown, .. } = facts;
+        Ok(is_shown.then_some(Session { key, started, mtime: stat.mtime, changed }))
     }
 
     fn read_facts(&self, root: &Dir, manifest: &[u8]) -> SessionFacts {
@@ -158,12 +164,13 @@ impl Sessions {
                     paths.any(|path| path.starts_with(wanted) || wanted.starts_with(path))
                 };
                 let is_shown = self.tracked.as_ref().is_none_or(tracks);
-                SessionFacts { started: Some(head.started), is_shown }
+                SessionFacts { started: Some(head.started), is_shown, is_lasting: true }
             }
             Err(error) => {
                 // Its snapshots may be fine, so it is shown, whatever it tracked.
                 tracing::warn!("{error}");
-                SessionFacts { started: None, is_shown: true }
+                let is_lasting = error.kind() == io::ErrorKind::InvalidData;
+                SessionFacts { started: None, is_shown: true, is_lasting }
             }
         }
     }
@@ -221,10 +228,16 @@ impl Sessions {
         spaces.next().unwrap_or_default()
     }
 
-    /// The newest of some sessions: the one that began last.
+    /// The newest of some sessions: the one that began last. `None` also when that may be one whose
+    /// manifest cannot be read: a link to another one would be to the wrong state.
     pub(super) fn newest(sessions: &BTreeMap<Arc<str>, Session>) -> Option<&Session> {
         let now = Timestamp::now();
-        sessions.values().max_by_key(|session| Recency::new(session.started, &*session.key.id, now))
+        let dated = sessions.values().filter(|session| session.started.is_some());
+        let recency = |session: &Session| Recency::new(session.started, &*session.key.id, now);
+        let newest = dated.max_by_key(|session| recency(session))?;
+        let mut undated = sessions.values().filter(|session| session.started.is_none());
+        let is_sure = !undated.any(|session| recency(newest).may_be_before(session.changed));
+        is_sure.then_some(newest)
     }
 }
 

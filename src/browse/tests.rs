@@ -837,6 +837,23 @@ fn latest_is_the_session_that_began_last_whatever_its_id() {
 }
 
 #[test]
+fn latest_is_no_older_session_because_the_newest_cannot_be_read() {
+    let world = World::new();
+    world.write("file", "x");
+    for id in ["a", "b"] {
+        world.session(id).create_baseline().unwrap();
+    }
+    let tree = world.tree();
+    assert_eq!(target(&tree, "latest"), "b");
+    fs::write(world.root.join("b/manifest.json"), "{").unwrap();
+    assert_eq!(names(&tree, ""), ["a", "b"]);
+    assert!(tree.find(&key(&tree.root()), b"latest").unwrap().is_none());
+    // One that is surely older matters to nobody.
+    world.session("c").create_baseline().unwrap();
+    assert_eq!(target(&tree, "latest"), "c");
+}
+
+#[test]
 fn manifests_of_snapshots_that_nobody_looks_at_are_not_read() {
     let world = World::new();
     world.write("file", "x");

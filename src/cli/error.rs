@@ -92,6 +92,10 @@ impl From<CatalogError> for CliError {
                 failed.with_hint("record one: nono run --rollback -- COMMAND")
             }
             CatalogError::Ambiguous { .. } => failed.with_hint("give more of the id"),
+            CatalogError::LatestUnknown { session, .. } => failed.with_hint(format!(
+                "name a session by its id (nono rollback list); `nono rollback verify {session} \
+                 --repair` may mend this one"
+            )),
             CatalogError::NoSnapshot { session, .. } => {
                 failed.with_hint(format!("`nono rollback show {session}` lists its snapshots"))
             }

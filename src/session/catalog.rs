@@ -49,6 +49,14 @@ pub enum CatalogError {
         /// The sessions that begin with it.
         candidates: Vec<String>,
     },
+    /// Which session began last cannot be told.
+    #[error("session {session} may be the latest, but {source}")]
+    LatestUnknown {
+        /// One that may be it.
+        session: String,
+        /// Why that is not known.
+        source: ManifestError,
+    },
     /// The part after the `/` is no snapshot of the session.
     #[error("session {session} has no snapshot {snapshot:?}")]
     NoSnapshot {
@@ -168,7 +176,8 @@ impl Catalog {
     /// durable.
     ///
     /// # Errors
-    /// [`CatalogError::NotFound`], [`CatalogError::Ambiguous`], [`CatalogError::Empty`].
+    /// [`CatalogError::NotFound`], [`CatalogError::Ambiguous`], [`CatalogError::Empty`],
+    /// [`CatalogError::LatestUnknown`].
     pub fn find(&self, id: &str) -> Result<SessionDir, CatalogError> {
         let session = self.find_unsettled(id)?;
         settle_baseline(&session, true);
@@ -178,14 +187,7 @@ impl Catalog {
     fn find_unsettled(&self, id: &str) -> Result<SessionDir, CatalogError> {
         let mut sessions = self.sessions()?;
         if id == LATEST {
-            let now = jiff::Timestamp::now();
-            let newest = sessions
-                .into_iter()
-                // One whose manifest is damaged has no time; it is found by its id.
-                .filter_map(|session| Some((session.metadata().ok()?.started, session)))
-                .max_by_key(|(started, session)| Recency::new(*started, session.id(), now));
-            let empty = || CatalogError::Empty { root: self.root().to_owned() };
-            return newest.map(|(_, session)| session).ok_or_else(empty);
+            return self.newest(sessions);
         }
         if let Some(exact) = sessions.iter().position(|session| session.id() == id) {
             return Ok(sessions.swap_remove(exact));
@@ -199,6 +201,40 @@ impl Catalog {
                 candidates: sessions.iter().map(SessionDir::id).collect(),
             }),
         }
+    }
+
+    /// The session that began last.
+    fn newest(&self, sessions: Vec<SessionDir>) -> Result<SessionDir, CatalogError> {
+        let now = jiff::Timestamp::now();
+        let (mut newest, mut unreadable) = (None, Vec::new());
+        for session in sessions {
+            match session.metadata() {
+                Ok(metadata) => {
+                    let recency = Recency::new(metadata.started, session.id(), now);
+                    if newest.as_ref().is_none_or(|(known, _)| *known < recency) {
+                        newest = Some((recency, session));
+                    }
+                }
+                // Somebody removed it, or its first snapshot is still being taken.
+                Err(_) if session.is_gone() => {}
+                Err(ManifestError::Missing { .. })
+                    if session.snapshot_numbers().is_ok_and(|numbers| numbers.is_empty()) => {}
+                Err(source) => unreadable.push((session, source)),
+            }
+        }
+        // Another one in its place may be that of another project.
+        let may_be_newer = |session: &SessionDir| match (&newest, session.changed()) {
+            (Some((newest, _)), Ok(changed)) => newest.may_be_before(changed),
+            _ => true,
+        };
+        // By id, so that of several it is mostly the newest that is named.
+        if let Some((session, source)) =
+            unreadable.into_iter().rev().find(|(session, _)| may_be_newer(session))
+        {
+            return Err(CatalogError::LatestUnknown { session: session.id(), source });
+        }
+        let empty = || CatalogError::Empty { root: self.root().to_owned() };
+        newest.map(|(_, session)| session).ok_or_else(empty)
     }
 
     /// Finds a session and the number of one of its snapshots, if one is named.

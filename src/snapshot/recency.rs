@@ -6,6 +6,8 @@
 
 use jiff::Timestamp;
 
+use crate::sys::FileTime;
+
 /// Orders sessions from the oldest to the newest; of two that began at once the greater id is newer.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Recency {
@@ -25,6 +27,15 @@ impl Recency {
         let is_past = started.is_some_and(|started| started <= now);
         Self { is_past, started, session_id: session_id.into() }
     }
+
+    /// Whether a session may be newer of which is only known when its directory last changed: not before
+    /// it began.
+    pub fn may_be_before(&self, changed: FileTime) -> bool {
+        let changed = i32::try_from(changed.nanoseconds)
+            .ok()
+            .and_then(|nanoseconds| Timestamp::new(changed.seconds, nanoseconds).ok());
+        !self.is_past || changed.is_none_or(|changed| self.started <= Some(changed))
+    }
 }
 
 #[cfg(test)]
@@ -41,5 +52,24 @@ mod tests {
         let sorted = [unknown, at(101, "f"), at(200, "e"), at(1, "d"), at(99, "b"), at(99, "c")];
         assert!(sorted.is_sorted());
         assert!(at(100, "a") > at(99, "z"), "now is not the future");
+    }
+
+    #[test]
+    fn what_last_changed_before_another_one_began_is_not_newer() {
+        let began = |second| {
+            let started = Timestamp::from_second(second).unwrap();
+            Recency::new(started, "a", Timestamp::from_second(100).unwrap())
+        };
+        let changed = |seconds| FileTime { seconds, nanoseconds: 0 };
+        assert!(!began(50).may_be_before(changed(49)));
+        assert!(began(50).may_be_before(changed(50)));
+        assert!(
+            began(50).may_be_before(changed(200)),
+            "it may have begun before the clock was put back"
+        );
+        assert!(
+            began(101).may_be_before(changed(49)),
+            "one from the future is older than all others"
+        );
     }
 }

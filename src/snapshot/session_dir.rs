@@ -20,7 +20,7 @@ use crate::layout;
 use crate::manifest::{MANIFEST_VERSION, MAX_MANIFEST_BYTES, SnapshotManifest};
 use crate::object::ContentHash;
 use crate::path_text::Shown;
-use crate::sys::{self, Dir, FileLock};
+use crate::sys::{self, Dir, FileLock, FileTime};
 
 /// Why a manifest cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -87,6 +87,11 @@ impl SessionDir {
     /// Whether it was removed since it was opened.
     pub fn is_gone(&self) -> bool {
         self.dir().is_err_and(|error| error.is_gone())
+    }
+
+    /// When its directory last changed: not before it began.
+    pub(crate) fn changed(&self) -> sys::Result<FileTime> {
+        Ok(self.dir()?.stat_self()?.mtime)
     }
 
     pub(crate) fn dir(&self) -> sys::Result<Dir> {

@@ -448,6 +448,51 @@ fn a_session_without_its_manifest_is_noticed() {
 }
 
 #[test]
+fn latest_is_no_older_session_because_the_newest_cannot_be_read() {
+    let fixture = Fixture::new();
+    for content in ["one", "two"] {
+        fixture.write("f", content);
+        fixture.nono(&["snapshot"]).success();
+    }
+    let id = fixture.latest();
+    let manifest = fixture.session().join("manifest.json");
+    let whole = fs::read(&manifest).unwrap();
+    fixture.write("f", "three");
+    for damage in [Some(&whole[..10]), None] {
+        match damage {
+            Some(rest) => fs::write(&manifest, rest).unwrap(),
+            None => fs::remove_file(&manifest).unwrap(),
+        }
+        for arguments in [
+            &["rollback", "restore", "latest", "--force"][..],
+            &["rollback", "show", "latest"],
+            &["rollback", "cat", "latest", "f"],
+            &["snapshot", "--session", "latest"],
+        ] {
+            let failed =
+                fixture.nono(arguments).fails(1, &format!("session {id} may be the latest"));
+            let hint = format!("nono rollback verify {id} --repair");
+            assert!(failed.stderr.contains(&hint), "{}", failed.stderr);
+        }
+        assert_eq!(fs::read_to_string(fixture.project().join("f")).unwrap(), "three");
+        if damage.is_some() {
+            // As the hint says.
+            fixture.nono(&["rollback", "verify", &id, "--repair"]).success();
+        } else {
+            fs::write(&manifest, &whole).unwrap();
+        }
+        let shown = fixture.nono(&["rollback", "cat", "latest", "f"]).success().stdout;
+        assert_eq!(shown, "two");
+    }
+    // One that is surely older matters to nobody, and neither does what was never a session.
+    fs::write(&manifest, "{").unwrap();
+    fs::create_dir_all(fixture.store().join("99991231-000000-1/snapshots")).unwrap();
+    fixture.nono(&["snapshot"]).success();
+    let shown = fixture.nono(&["rollback", "cat", "latest", "f"]).success().stdout;
+    assert_eq!(shown, "three");
+}
+
+#[test]
 fn many_sessions_need_few_descriptors() {
     let fixture = Fixture::new();
     fixture.write("a", "1");
