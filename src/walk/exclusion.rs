@@ -84,6 +84,9 @@ pub enum Verdict {
     /// Left out by a `.gitignore`, which the supervised command can edit: a path that an earlier
     /// snapshot holds stays in, as in git.
     Ignored(String),
+    /// Maybe ignored: there is a `.gitignore` that cannot be read. So it is neither recorded nor known
+    /// not to be there.
+    Unknown(String),
 }
 
 /// A compiled [`ExclusionConfig`].
@@ -145,10 +148,7 @@ impl Filter {
         if !is_dir && let Some(index) = self.globs.matches(to_path(name)).first() {
             return Verdict::Excluded(format!("glob {}", self.glob_texts[*index]));
         }
-        match ignores.and_then(|ignores| ignores.judge(relative, is_dir)) {
-            Some(rule) => Verdict::Ignored(rule),
-            None => Verdict::Included,
-        }
+        ignores.map_or(Verdict::Included, |ignores| ignores.judge(relative, is_dir))
     }
 
     /// Whether a force-include pattern names this very path, whose parents are not left out.

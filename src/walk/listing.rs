@@ -42,8 +42,8 @@ pub struct LeftOut {
 pub enum WhyLeftOut {
     /// The named rule excludes it.
     Excluded(String),
-    /// It could not be looked at.
-    Unreadable(sys::Error),
+    /// It could not be looked at, or a `.gitignore` that may name it could not be read.
+    Unreadable(String),
 }
 
 /// What a directory holds.
@@ -157,7 +157,8 @@ pub(crate) fn judge(
             // Removed since it was listed: it is simply not there.
             Err(error) if is_vanishing(&error) => continue,
             Err(error) => {
-                listing.left_out.push(LeftOut { name, why: WhyLeftOut::Unreadable(error) });
+                let why = WhyLeftOut::Unreadable(error.to_string());
+                listing.left_out.push(LeftOut { name, why });
                 continue;
             }
         };
@@ -171,7 +172,7 @@ pub(crate) fn judge(
         let verdict = match mode {
             Mode::Forced => Verdict::Forced,
             Mode::Filtered => match filter.judge(&path, is_dir, ignores.map(|level| &**level)) {
-                Verdict::Ignored(_) if is_known(&name) => Verdict::Included,
+                Verdict::Ignored(_) | Verdict::Unknown(_) if is_known(&name) => Verdict::Included,
                 verdict => verdict,
             },
             Mode::OnlyForced if filter.is_forced(&path, is_dir) => Verdict::Forced,
@@ -181,19 +182,23 @@ pub(crate) fn judge(
             }
             Mode::OnlyForced => continue,
         };
-        match verdict {
+        let why = match verdict {
             Verdict::Included => {
                 listing.entries.push(FoundEntry { name, stat, mode: Mode::Filtered });
+                continue;
             }
-            Verdict::Forced => listing.entries.push(FoundEntry { name, stat, mode: Mode::Forced }),
-            Verdict::Excluded(rule) | Verdict::Ignored(rule) => {
-                if is_dir && filter.may_force_below(&path) {
-                    let name = name.clone();
-                    listing.entries.push(FoundEntry { name, stat, mode: Mode::OnlyForced });
-                }
-                listing.left_out.push(LeftOut { name, why: WhyLeftOut::Excluded(rule) });
+            Verdict::Forced => {
+                listing.entries.push(FoundEntry { name, stat, mode: Mode::Forced });
+                continue;
             }
+            Verdict::Excluded(rule) | Verdict::Ignored(rule) => WhyLeftOut::Excluded(rule),
+            Verdict::Unknown(reason) => WhyLeftOut::Unreadable(reason),
+        };
+        if is_dir && filter.may_force_below(&path) {
+            let name = name.clone();
+            listing.entries.push(FoundEntry { name, stat, mode: Mode::OnlyForced });
         }
+        listing.left_out.push(LeftOut { name, why });
     }
     listing
 }

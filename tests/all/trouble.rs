@@ -142,6 +142,86 @@ fn a_full_store_stops_a_restore_before_it_changes_anything() {
     fixture.nono(&["rollback", "verify", "--all"]).success();
 }
 
+/// What an ignore file that cannot be read may name is neither removed nor recorded.
+#[test]
+fn an_ignore_file_that_cannot_be_read_is_not_an_empty_one() {
+    let fixture = Fixture::ordinary_user();
+    let read = |name: &str| fs::read_to_string(fixture.project().join(name)).unwrap();
+    let set_mode = |name: &str, mode| {
+        fs::set_permissions(fixture.project().join(name), fs::Permissions::from_mode(mode))
+            .unwrap();
+    };
+    fixture.write(".gitignore", "out/\n.env\n");
+    fixture.write("sub/.gitignore", "*.key\n");
+    for known in ["f", "gone", "sub/f"] {
+        fixture.write(known, "one");
+    }
+    fixture.nono(&["snapshot"]).success();
+    let id = fixture.latest();
+    fixture.write("f", "two");
+    fixture.write("sub/f", "two");
+    fs::remove_file(fixture.project().join("gone")).unwrap();
+    let unknown = [".env", "out/x", "sub/a.key", "sub/deeper/b.key", "new"];
+    for name in unknown {
+        fixture.write(name, "precious");
+    }
+    set_mode(".gitignore", 0o000);
+    set_mode("sub/.gitignore", 0o000);
+    let secret = b"precious".as_slice();
+    for arguments in [&["--dry-run"][..], &[]] {
+        let restored = fixture.nono(&[&["rollback", "restore", &id, "--json"], arguments].concat());
+        assert_eq!(restored.code, 1, "{}", restored.stderr);
+        let skipped = restored.json()["skipped"].to_string();
+        for name in [".env", "out", "sub/a.key", "sub/deeper", "new"] {
+            let path = fixture.project().join(name);
+            assert!(skipped.contains(&format!("{path:?}")), "{name}: {skipped}");
+        }
+        assert!(skipped.contains("it may be ignored: cannot open"), "{skipped}");
+    }
+    for name in unknown {
+        assert_eq!(read(name), "precious", "{name}");
+    }
+    // What a snapshot holds is brought back whatever an ignore file says.
+    for known in ["f", "gone", "sub/f"] {
+        assert_eq!(read(known), "one", "{known}");
+    }
+    // A first snapshot records nothing of what it may not know, and says so.
+    let taken = fixture.nono(&["snapshot"]).fails(1, "");
+    assert!(taken.stderr.contains("it may be ignored"), "{}{}", taken.stdout, taken.stderr);
+    assert!(!holds_object(&fixture, secret));
+    // Nor does it make a later restore remove anything.
+    set_mode(".gitignore", 0o644);
+    set_mode("sub/.gitignore", 0o644);
+    fixture.nono(&["rollback", "restore", "latest"]).success();
+    for name in unknown {
+        assert_eq!(read(name), "precious", "{name}");
+    }
+}
+
+/// What is no ignore file for git has no rules.
+#[test]
+fn what_is_no_regular_ignore_file_is_captured_as_what_it_is() {
+    let fixture = Fixture::ordinary_user();
+    fixture.write("a/f", "1");
+    fixture.write("b/.gitignore/f", "1");
+    std::os::unix::fs::symlink("nowhere", fixture.project().join("a/.gitignore")).unwrap();
+    let odd = fixture.project().join("b/.gitignore");
+    fs::set_permissions(&odd, fs::Permissions::from_mode(0o000)).unwrap();
+    fixture.write("b/g", "1");
+    fixture.write("c/g", "1");
+    let pipe = fixture.project().join("c/.gitignore");
+    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    fixture.nono(&["snapshot"]).fails(1, "");
+    for name in ["a/f", "b/g", "c/g"] {
+        fixture.nono(&["rollback", "cat", "latest", name]).success();
+    }
+}
+
+fn holds_object(fixture: &Fixture, content: &[u8]) -> bool {
+    let hash = nono::object::ContentHash::of(content).hex();
+    fixture.store().join("objects").join(&hash[..2]).join(&hash[2..]).exists()
+}
+
 #[test]
 fn a_directory_that_may_not_be_written_takes_the_whole_restore_back() {
     if !rustix::process::geteuid().is_root() {

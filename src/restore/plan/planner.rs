@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use super::{Attribute, Put, Removal, RestorePlan, Skipped};
 use crate::byte_path;
-use crate::diff::{self, Difference, EntryState};
-use crate::object::{ContentHash, Node};
+use crate::diff::{self, Difference, EntryState, Lookup};
+use crate::object::{ContentHash, Node, RootTree};
 use crate::path_text::to_path;
 use crate::snapshot::{NotCaptured, NotCapturedReason, NotCapturedSet, SnapshotManifest};
 use crate::store::{ObjectSource, StoreError, read_root_tree};
@@ -35,6 +35,7 @@ pub(in crate::restore) fn plan(
     let current = read_root_tree(store, current_root)?;
     let target = read_root_tree(store, &target.merkle_root)?;
     let renewed = planner.links(store, &current, &target)?;
+    planner.name_unseen(store, current_left_out, &current, &target)?;
     Ok(planner.finish(renewed))
 }
 
@@ -120,6 +121,29 @@ impl Planner<'_> {
             (None, Some(target)) => self.create(path, target),
             (Some(current), Some(target)) => self.change(path, current, target),
         }
+    }
+
+    /// Names what is there and was not, as far as nobody can tell what it is: no difference tells of it,
+    /// and it stays. What lies in a directory that is itself new is named by that.
+    fn name_unseen(
+        &mut self,
+        store: &dyn ObjectSource,
+        left_out: &[NotCaptured],
+        current: &RootTree,
+        target: &RootTree,
+    ) -> Result<(), StoreError> {
+        let (mut now, mut before) = (Lookup::new(store, current), Lookup::new(store, target));
+        for NotCaptured { path, reason } in left_out.iter().filter(|left| left.reason.is_problem())
+        {
+            let path = path.as_os_str().as_bytes();
+            let is_new = self.unknown.knows(path)
+                && before.find(path)?.is_none()
+                && before.find(byte_path::split(path).0)?.is_some();
+            if is_new && now.find(path)?.is_none() {
+                self.skip(path, format!("what is there now could not be captured: {reason}"));
+            }
+        }
+        Ok(())
     }
 
     fn remove(&mut self, path: Vec<u8>, current: Arc<EntryState>) {

@@ -249,7 +249,9 @@ impl Capturer<'_> {
                 WhyLeftOut::Excluded(rule) => {
                     self.leave_out(node.root, &path, NotCapturedReason::Excluded { rule });
                 }
-                WhyLeftOut::Unreadable(error) => self.unreadable(node.root, &path, &error),
+                WhyLeftOut::Unreadable(error) => {
+                    self.leave_out(node.root, &path, NotCapturedReason::Unreadable { error });
+                }
             }
         }
         let mut captured = Captured::default();
