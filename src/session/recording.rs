@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 
 use jiff::Timestamp;
@@ -14,8 +14,8 @@ use crate::layout;
 use crate::path_text::encode;
 use crate::progress::Progress;
 use crate::snapshot::{
-    Budget, ManifestError, SessionDir, SessionMetadata, SessionOrigin, Settled, SnapshotError,
-    SnapshotManager, SnapshotManifest, TrackedPathError, resolve_roots, settle,
+    Budget, ManifestError, PendingBaseline, SessionDir, SessionMetadata, SessionOrigin, Settled,
+    SnapshotError, SnapshotManager, SnapshotManifest, TrackedPathError, resolve_roots, settle,
 };
 use crate::store::LocalStore;
 use crate::sys::{self, Dir, FileLock};
@@ -95,7 +95,8 @@ impl Recording {
 
     /// As [`start`](Self::start), but returns as soon as the baseline is in the store. It becomes a
     /// snapshot, and durable, in the background; until then it is announced, as
-    /// [`SnapshotManager::begin_baseline`] says.
+    /// [`SnapshotManager::begin_baseline`] says. Where no thread can be started for that, it is both when this
+    /// returns.
     ///
     /// # Errors
     /// As [`start`](Self::start). What fails later is told by [`finish`](Self::finish).
@@ -106,12 +107,20 @@ impl Recording {
         Self::record(request, progress, |manager| {
             let pending = manager.begin_baseline()?;
             let baseline = pending.manifest().clone();
-            let publish = || {
+            let (hand_over, handed_over) = mpsc::sync_channel::<PendingBaseline>(1);
+            let publish = move || {
                 // Beside the command.
                 sys::lower_priority();
-                pending.publish()
+                handed_over.into_iter().try_for_each(PendingBaseline::publish)
             };
-            Ok((baseline, Some(std::thread::spawn(publish))))
+            let flush = sys::spawn("publish", publish)
+                .inspect_err(|error| tracing::debug!("the command waits for the disk: {error}"))
+                .ok();
+            // Without a thread, nobody takes it.
+            match hand_over.send(pending) {
+                Ok(()) => Ok((baseline, flush)),
+                Err(mpsc::SendError(pending)) => pending.publish().map(|()| (baseline, None)),
+            }
         })
     }
 

@@ -3,14 +3,15 @@
 
 use parking_lot::{Condvar, Mutex};
 
-use super::{Dir, Result};
+use super::{Dir, Result, spawn_scoped};
 
 /// A flush begins when so many bytes were written since the last one began.
 const STEP_BYTES: u64 = 32 << 20;
 /// What a small file costs the disk at least, in bytes: its block, and its share of the metadata.
 const FILE_BYTES: u64 = 8 << 10;
 
-/// Counts what is written and flushes the file system from a thread of its own.
+/// Counts what is written and flushes the file system from a thread of its own. Where there is none, all is
+/// left to the flush at the end.
 pub(crate) struct EarlyFlush {
     state: Mutex<State>,
     changed: Condvar,
@@ -32,12 +33,14 @@ impl EarlyFlush {
     pub(crate) fn during<T>(dirs: &[&Dir], work: impl FnOnce(&Self) -> T) -> Result<T> {
         let flush = Self { state: Mutex::default(), changed: Condvar::new() };
         std::thread::scope(|threads| {
-            let flusher = threads.spawn(|| flush.run(dirs));
+            let flusher = spawn_scoped(threads, "early-flush", || flush.run(dirs))
+                .inspect_err(|error| tracing::debug!("nothing is flushed early: {error}"));
             let over = Over(&flush);
             let value = work(&flush);
             drop(over);
             // A panic here is one of `sync_file_system`, which has none.
-            flusher.join().unwrap_or(Ok(())).map(|()| value)
+            let flushed = flusher.map_or(Ok(()), |flusher| flusher.join().unwrap_or(Ok(())));
+            flushed.map(|()| value)
         })
     }
 

@@ -1,7 +1,7 @@
 //! Counted points at which a test lets the process die, fail or wait.
 //!
-//! Every call that changes names, contents of nono's own files or attributes, or that flushes them, passes one before and one
-//! after it. Without the cargo feature `fail-points` this is nothing at all. With it the variable
+//! Every call that changes names, contents of nono's own files or attributes, that flushes them, or that starts a thread,
+//! passes one before and one after it. Without the cargo feature `fail-points` this is nothing at all. With it the variable
 //! `NONO_FAIL_POINT` says what happens at the Nth point:
 //!
 //! - `N` kills the process as a power button would: nothing is unwound, flushed or removed.
@@ -12,7 +12,8 @@
 //!   it; `N:EIO@/fifo` does so and lets the call fail then.
 //!
 //! Where threads pass points in any order, a number means nothing. Instead of `N`, `flush` is the first
-//! call that flushes everything, and `name=PREFIX` the first that is about a name that begins so.
+//! call that flushes everything, and `name=PREFIX` the first that is about a name that begins so, which may
+//! be that of a thread.
 //!
 //! And with `NONO_OPERATION_LOG=DIR` every call that succeeded is written down; see
 //! `operation_log.rs`.
@@ -48,6 +49,8 @@ pub(super) enum Operation<'a> {
     SyncDir(&'a Dir),
     /// Everything is flushed.
     SyncAll,
+    /// A thread of this name begins.
+    StartThread(&'a str),
 }
 
 #[cfg(feature = "fail-points")]
@@ -63,6 +66,7 @@ impl<'a> Operation<'a> {
             | Self::Remove(Place(_, name))
             | Self::RemoveDir(Place(_, name))
             | Self::SyncFile(Place(_, name)) => Some(name),
+            Self::StartThread(name) => Some(name.as_bytes()),
             Self::Attributes | Self::MakeDirAt(_) | Self::SyncDir(_) | Self::SyncAll => None,
         }
     }
@@ -204,6 +208,7 @@ mod chosen {
                     "EMFILE" => Errno::MFILE,
                     "EACCES" => Errno::ACCESS,
                     "EROFS" => Errno::ROFS,
+                    "EAGAIN" => Errno::AGAIN,
                     _ => return None,
                 };
                 Action::Fail { errno, from_then_on }

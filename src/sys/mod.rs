@@ -25,6 +25,7 @@ mod operation_log;
 mod path;
 mod priority;
 mod stat;
+mod thread;
 mod xattr;
 
 pub use dir::Dir;
@@ -44,6 +45,7 @@ pub(crate) use path::{
 };
 pub(crate) use priority::lower_priority;
 pub use stat::{Device, FileKind, FileSystemSpace, FileTime, Stat, coarse_now};
+pub(crate) use thread::{spawn, spawn_scoped};
 
 /// Effective user id of this process.
 pub(crate) fn effective_uid() -> u32 {

@@ -4,7 +4,7 @@
 use std::fs;
 use std::process::{Command, Stdio};
 
-use crate::fixture::{Fixture, finished};
+use crate::fixture::{Finished, Fixture, finished};
 use crate::held::Held;
 use crate::terminal::{Terminal, eventually};
 
@@ -162,6 +162,26 @@ fn a_checkpoint_is_taken_from_inside() {
     fixture.nono(&["rollback", "verify", "latest"]).success();
     fixture.nono(&["rollback", "restore", "latest/1"]).success();
     assert_eq!(fs::read_to_string(fixture.project().join("a")).unwrap(), "22\n");
+}
+
+/// Records a shell script where no thread of this name can be started.
+fn record_without_thread(fixture: &Fixture, name: &str, script: &str) -> Finished {
+    let run = ["run", "--rollback", "--no-sandbox", "--", "sh", "-c", script];
+    let mut command = fixture.command(&run);
+    command.env("NONO_FAIL_POINT", format!("name={name}:EAGAIN"));
+    finished(command.output().unwrap())
+}
+
+#[test]
+fn without_a_thread_to_flush_the_state_before_the_command_waits_for_it() {
+    let fixture = Fixture::new();
+    fixture.write("a", "1");
+    let script = "ls ~/.nono/rollbacks/$NONO_SESSION/snapshots/0; rm a";
+    let listed = record_without_thread(&fixture, "publish", script).success().stdout;
+    assert_eq!(listed, "manifest.json\n");
+    assert_ended(&fixture, 0);
+    fixture.nono(&["rollback", "restore", "latest"]).success();
+    assert_eq!(fs::read_to_string(fixture.project().join("a")).unwrap(), "1");
 }
 
 #[test]

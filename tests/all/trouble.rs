@@ -275,6 +275,27 @@ fn few_open_files_and_a_running_program_are_no_obstacle() {
     assert_same(&before, &observe(&fixture.project()));
 }
 
+#[test]
+fn without_a_thread_that_flushes_early_all_is_flushed_at_the_end() {
+    let fixture = Fixture::new();
+    fixture.write("a", "1");
+    let without = |arguments: &[&str]| {
+        let (log, mut command) = (tempfile::tempdir().unwrap(), fixture.command(arguments));
+        command.env("NONO_FAIL_POINT", "name=early-flush+:EAGAIN");
+        command.env("NONO_OPERATION_LOG", log.path());
+        finished(command.output().unwrap()).success();
+        let log = fs::read_to_string(log.path().join("log")).unwrap();
+        assert!(log.contains("sync-all"), "{log}");
+    };
+    let before = observe(&fixture.project());
+    without(&["run", "--rollback", "--no-sandbox", "--", "rm", "a"]);
+    without(&["rollback", "restore", "latest"]);
+    assert_same(&before, &observe(&fixture.project()));
+    fixture.write("a", "22");
+    without(&["snapshot"]);
+    fixture.nono(&["rollback", "verify", "--all"]).success();
+}
+
 fn start(fixture: &Fixture, arguments: &[&str]) -> Child {
     let mut command = fixture.command(arguments);
     command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
