@@ -8,6 +8,7 @@
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
+use std::thread::Scope;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -45,7 +46,7 @@ enum Reply {
     Refused { reason: String },
 }
 
-/// Answers requests until it is told to stop.
+/// Answers requests as long as somebody has it [serving](Serving).
 #[derive(Debug)]
 pub(super) struct Server {
     listener: UnixListener,
@@ -64,19 +65,22 @@ impl Server {
         Ok(Self { listener, path, stop, stopped })
     }
 
-    /// The socket.
-    pub(super) fn path(&self) -> &Path {
-        &self.path
-    }
-
-    /// Makes [`serve`](Self::serve) return, after the request at hand.
-    pub(super) fn stop(&self) {
-        let _ = self.stop.shutdown(std::net::Shutdown::Both);
+    /// Begins to answer requests, in a thread of its own.
+    ///
+    /// # Errors
+    /// There is no thread for it.
+    pub(super) fn start<'a>(
+        &'a self,
+        scope: &'a Scope<'a, '_>,
+        recording: &'a Recording,
+    ) -> io::Result<Serving<'a>> {
+        sys::spawn_scoped(scope, "checkpoints", || self.serve(recording))?;
+        Ok(Serving(self))
     }
 
     /// Answers one request after the other, at a low priority: what the command does meanwhile comes
     /// first.
-    pub(super) fn serve(&self, recording: &Recording) {
+    fn serve(&self, recording: &Recording) {
         sys::lower_priority();
         let mut left = MAX_CHECKPOINTS;
         loop {
@@ -94,6 +98,23 @@ impl Server {
                 tracing::debug!("a request for a checkpoint came to nothing: {error}");
             }
         }
+    }
+}
+
+/// A server at work. Dropped, it ends, after the request at hand; its scope waits for that.
+#[derive(Debug)]
+pub(super) struct Serving<'a>(&'a Server);
+
+impl Serving<'_> {
+    /// The socket.
+    pub(super) fn path(&self) -> &Path {
+        &self.0.path
+    }
+}
+
+impl Drop for Serving<'_> {
+    fn drop(&mut self) {
+        let _ = self.0.stop.shutdown(std::net::Shutdown::Both);
     }
 }
 

@@ -173,6 +173,28 @@ fn record_without_thread(fixture: &Fixture, name: &str, script: &str) -> Finishe
 }
 
 #[test]
+fn where_nobody_could_pass_signals_on_the_command_is_not_run() {
+    let fixture = Fixture::new();
+    fixture.write("a", "1");
+    let why = "cannot run sh: cannot start a thread for signals";
+    record_without_thread(&fixture, "signals", "echo 22 > a").fails(126, why);
+    assert_eq!(fs::read_to_string(fixture.project().join("a")).unwrap(), "1");
+    assert_ended(&fixture, 126);
+}
+
+#[test]
+fn a_command_that_cannot_ask_for_checkpoints_is_run_and_recorded() {
+    let fixture = Fixture::new();
+    fixture.write("a", "1");
+    let script = "echo 22 > a; test -z \"$NONO_SOCKET\"";
+    let run = record_without_thread(&fixture, "checkpoints", script).success();
+    assert!(run.stderr.contains("cannot start a thread for checkpoints"), "{}", run.stderr);
+    assert_ended(&fixture, 0);
+    fixture.nono(&["rollback", "restore", "latest"]).success();
+    assert_eq!(fs::read_to_string(fixture.project().join("a")).unwrap(), "1");
+}
+
+#[test]
 fn without_a_thread_to_flush_the_state_before_the_command_waits_for_it() {
     let fixture = Fixture::new();
     fixture.write("a", "1");

@@ -206,24 +206,20 @@ fn supervise_recorded(
     signals: &mut CommandSignals,
     context: &Context,
 ) -> io::Result<Ended> {
-    let server = match Server::bind(scratch.path()) {
-        Ok(server) => server,
-        Err(error) => {
-            context.warn(format_args!("`nono snapshot` will not work inside: {error}"));
-            let ended = supervise(command, signals)?;
-            wait_for_leftover(context);
-            return Ok(ended);
-        }
+    let refuse = |error: &io::Error| {
+        context.warn(format_args!("`nono snapshot` will not work inside: {error}"));
     };
-    command.env(SOCKET_VARIABLE, server.path());
+    let server = Server::bind(scratch.path()).inspect_err(refuse).ok();
     std::thread::scope(|scope| {
-        scope.spawn(|| server.serve(recording));
-        let ended = supervise(command, signals);
-        if ended.is_ok() {
-            wait_for_leftover(context);
+        let start = |server| Server::start(server, scope, recording).inspect_err(refuse).ok();
+        // Ends the server however the command ends.
+        let serving = server.as_ref().and_then(start);
+        if let Some(serving) = &serving {
+            command.env(SOCKET_VARIABLE, serving.path());
         }
-        server.stop();
-        ended
+        let ended = supervise(command, signals)?;
+        wait_for_leftover(context);
+        Ok(ended)
     })
 }
 

@@ -7,8 +7,10 @@
 
 mod quiet;
 
+use std::ffi::c_int;
 use std::io::{self, IsTerminal};
 use std::process::{Child, Command, ExitStatus};
+use std::sync::mpsc;
 
 use rustix::io::Errno;
 use rustix::process::{
@@ -16,9 +18,10 @@ use rustix::process::{
 };
 use rustix::termios::{OptionalActions, Termios, tcgetattr, tcgetpgrp, tcsetattr};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP, SIGUSR1, SIGUSR2};
-use signal_hook::iterator::Signals;
+use signal_hook::iterator::{Handle, Signals};
 
 use super::signals::{Taken, queue};
+use crate::sys;
 
 pub(super) use quiet::{Leftover, PATIENCE, wait_for_quiet};
 
@@ -56,43 +59,60 @@ pub(super) fn supervise(mut command: Command, signals: &mut CommandSignals) -> i
     #[cfg(target_os = "linux")]
     let _ = rustix::process::set_child_subreaper(Some(getpid()));
     let terminal = Terminal::of_stdin();
+    let is_terminal = terminal.is_some();
     let queue = &mut signals.queue;
     // Before and after, Ctrl-Z stops us and nobody else.
     let _suspension = Taken::queued(&[SIGTSTP], queue)?;
-    let child = command.spawn()?;
-    let child = pid_of(&child)?;
-    let is_terminal = terminal.is_some();
-    let pass_on = |signal| {
-        if let Some(signal) = Signal::from_named_raw(signal) {
-            // It may have ended already.
-            let _ = kill_process(child, signal);
-        }
-        matches!(signal, SIGTERM | SIGHUP)
-    };
-    let mut was_told_to_end = false;
-    // These came before the command was there to get them from the terminal.
-    for signal in queue.pending() {
-        was_told_to_end |= pass_on(signal);
-    }
-    let handle = queue.handle();
-    let status = std::thread::scope(|scope| {
-        let forwarder = scope.spawn(|| {
-            for signal in queue.forever() {
-                // What a terminal sends, it has sent to the command as well.
-                let is_shared = is_terminal && matches!(signal, SIGINT | SIGQUIT | SIGTSTP);
-                was_told_to_end |= !is_shared && pass_on(signal);
-            }
-        });
+    let (hand_over, handed_over) = mpsc::sync_channel(1);
+    let (status, was_told_to_end) = std::thread::scope(move |scope| {
+        // Before the command: where nobody could pass signals on, it is not run.
+        let forwarder = sys::spawn_scoped(scope, "signals", move || {
+            // Nothing comes when the command does not start.
+            handed_over.recv().is_ok_and(|(queue, child)| forward(queue, child, is_terminal))
+        })?;
+        let child = pid_of(&command.spawn()?)?;
+        // These came before the command was there to get them from the terminal.
+        let came_before = queue.pending().fold(false, |told, signal| told | pass_on(signal, child));
+        let closed = Closed(queue.handle());
+        // The receiver waits.
+        let _ = hand_over.send((queue, child));
         let status = wait(child, is_terminal);
-        handle.close();
+        drop(closed);
         // A panic in it would not be the command's.
-        let _ = forwarder.join();
-        status
+        let came_later = forwarder.join().unwrap_or(false);
+        Ok::<_, io::Error>((status?, came_before | came_later))
     })?;
     if let (Some(terminal), true) = (terminal, status.signaled()) {
         terminal.restore();
     }
     Ok(Ended { code: exit_code(status), was_told_to_end })
+}
+
+/// Passes on what comes out of the queue until that is closed; says whether we were asked to end.
+fn forward(queue: &mut Signals, child: Pid, is_terminal: bool) -> bool {
+    queue.forever().fold(false, |told, signal| {
+        // What a terminal sends, it has sent to the command as well.
+        let is_shared = is_terminal && matches!(signal, SIGINT | SIGQUIT | SIGTSTP);
+        told | (!is_shared && pass_on(signal, child))
+    })
+}
+
+/// Sends a signal to the command; says whether it asks us to end.
+fn pass_on(signal: c_int, child: Pid) -> bool {
+    if let Some(signal) = Signal::from_named_raw(signal) {
+        // It may have ended already.
+        let _ = kill_process(child, signal);
+    }
+    matches!(signal, SIGTERM | SIGHUP)
+}
+
+/// Closes a queue when dropped, also by a panic: a scope waits for whoever waits for signals.
+struct Closed(Handle);
+
+impl Drop for Closed {
+    fn drop(&mut self) {
+        self.0.close();
+    }
 }
 
 /// Waits until a program of our own ends that has the terminal now, such as a pager, and returns its
