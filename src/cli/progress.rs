@@ -2,7 +2,7 @@
 //!
 //! Whoever works only counts. A thread looks at the counts after half a second and then ten times a
 //! second, so that the line appears, and lives, also while nothing can be counted: during a flush, or
-//! while somebody else holds a lock. Where stderr is no terminal there is neither thread nor line.
+//! while somebody else holds a lock. Where stderr is no terminal, or no thread can be started, there is no line.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
@@ -16,6 +16,7 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use super::context::Context;
 use super::signals::Taken;
 use crate::progress::{Amount, Progress, Stage};
+use crate::sys;
 
 /// Shorter work shows nothing.
 const SILENT: Duration = Duration::from_millis(500);
@@ -112,7 +113,8 @@ impl Bar {
         });
         let painted = Arc::clone(&shared);
         let paint = move || painted.paint(what);
-        let painter = context.stderr_is_terminal.then(|| std::thread::spawn(paint));
+        let painter =
+            context.stderr_is_terminal.then(|| sys::spawn("progress", paint).ok()).flatten();
         Arc::new(Self {
             shared,
             stop,

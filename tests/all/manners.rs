@@ -9,7 +9,7 @@ use rustix::fs::{FlockOperation, flock};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::fixture::{Fixture, finished};
-use crate::terminal::eventually;
+use crate::terminal::{Terminal, eventually};
 
 /// Name and nice value of each thread of a process.
 fn threads(pid: u32) -> Vec<(String, i64)> {
@@ -167,4 +167,19 @@ fn what_goes_on_beside_the_command_has_the_lowest_priority_and_the_command_has_n
         "{}",
         ended.stderr
     );
+}
+
+#[test]
+fn without_a_thread_that_draws_it_there_is_no_progress_line() {
+    let fixture = Fixture::new();
+    fixture.write("a", "1");
+    let (program, point) = (env!("CARGO_BIN_EXE_nono"), "NONO_FAIL_POINT=name=progress+:EAGAIN");
+    let terminal = Terminal::start(
+        &fixture.path("tmux"),
+        &fixture.project(),
+        &fixture.path("home"),
+        &format!("sh -c '{point} {program} snapshot; echo ended with $?; exec cat'"),
+    );
+    terminal.wait_for("ended with 0");
+    terminal.wait_for("1 files");
 }

@@ -225,6 +225,12 @@ fn the_usual_pager_and_none_at_all_work_too() {
     terminal.keys(&["d"]);
     terminal.wait_for("cannot run the pager");
     end(&terminal, &["q"]);
+    terminal.line("clear");
+    terminal.line(&format!("NONO_FAIL_POINT=name=pager:EAGAIN {NONO} rollback review"));
+    terminal.wait_for("Enter keep everything");
+    terminal.keys(&["d"]);
+    terminal.wait_for("cannot start a thread for pager");
+    end(&terminal, &["q"]);
 }
 
 #[test]

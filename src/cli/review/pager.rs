@@ -6,7 +6,7 @@
 use std::io::{self, BufWriter, Write};
 use std::os::fd::AsFd;
 use std::process::{Child, Command, Stdio};
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
 
 use super::screen::Screen;
 use crate::cli::error::CliError;
@@ -15,6 +15,7 @@ use crate::cli::supervise;
 use crate::diff::{Change, Difference, Lookup};
 use crate::object::{ContentHash, RootTree};
 use crate::store::{StoreError, read_root_tree};
+use crate::sys;
 
 /// So many paths are compared before the first line is written.
 const CHUNK: usize = 200;
@@ -64,18 +65,28 @@ pub(super) fn show(
     differ: &Differ<'_>,
     changes: &[Change],
 ) -> Result<(), CliError> {
-    let pager = std::env::var("PAGER").unwrap_or_else(|_| USUAL_PAGER.to_owned());
+    let pager = std::env::var("PAGER");
+    let pager = pager.as_deref().unwrap_or(USUAL_PAGER);
     if matches!(pager.trim(), "" | "cat") {
         return show_plainly(screen, differ, changes);
     }
     screen.outside(|| -> Result<(), CliError> {
-        let mut child = start(&pager)?;
-        let Some(input) = child.stdin.take() else { return Ok(()) };
-        let (shown, ended) = std::thread::scope(|scope| {
-            let writer = scope.spawn(|| differ.write(&mut BufWriter::new(input), changes));
+        let (hand_over, handed_over) = mpsc::sync_channel(1);
+        let (shown, ended) = std::thread::scope(move |scope| {
+            // Before the pager, which would have nothing to show without it.
+            let writer = sys::spawn_scoped(scope, "pager", move || {
+                let write = |input| differ.write(&mut BufWriter::new(input), changes);
+                handed_over.into_iter().try_for_each(write)
+            })?;
+            let mut child = start(pager)?;
+            if let Some(input) = child.stdin.take() {
+                // The receiver waits.
+                let _ = hand_over.send(input);
+            }
+            drop(hand_over);
             let ended = supervise::wait_in_foreground(&child);
-            (writer.join(), ended)
-        });
+            Ok::<_, CliError>((writer.join(), ended))
+        })?;
         if ended? == 127 {
             return Err(CliError::failed(format!("cannot run the pager {pager:?}")));
         }
