@@ -11,7 +11,7 @@
 //! flush that failed the kernel does not say what was lost. The collector keeps what an announcement
 //! reaches.
 
-use super::capture::NewCaches;
+use super::capture::{CaptureError, NewCaches};
 use super::manager::{SnapshotError, SnapshotManager};
 use super::read_back::read_back;
 use super::session_dir::{ManifestError, SessionDir};
@@ -105,7 +105,12 @@ pub(crate) fn settle(session: &SessionDir, waits: bool) -> Result<Settled, Snaps
             manifest.totals.total_bytes
         );
     };
-    match read_back(&store, &manifest.merkle_root, say) {
+    // Where it cannot be started, that is an error; rayon's own would panic.
+    let pool = rayon::ThreadPoolBuilder::new()
+        .thread_name(|index| format!("read-back-{index}"))
+        .build()
+        .map_err(CaptureError::from)?;
+    match pool.install(|| read_back(&store, &manifest.merkle_root, say)) {
         Ok(()) => {}
         Err(error) if error.is_damage() => return lose(&error),
         Err(error) => return Err(error.into()),
