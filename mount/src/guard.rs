@@ -196,6 +196,7 @@ fn refuse_all(kernel: &Connection, buffer: &mut [u8]) -> Result<(), Errno> {
 }
 
 #[cfg(test)]
+#[allow(clippy::disallowed_methods, reason = "a test without a thread fails")]
 mod tests {
     use std::io::Read;
     use std::os::unix::net::UnixStream;

@@ -315,4 +315,5 @@ impl Drop for Seat {
 }
 
 #[cfg(test)]
+#[allow(clippy::disallowed_methods, reason = "a test without a thread fails")]
 mod tests;

@@ -168,6 +168,7 @@ pub(super) fn is_possible() -> bool {
 }
 
 #[cfg(test)]
+#[allow(clippy::disallowed_methods, reason = "a test without a thread fails")]
 mod tests {
     use super::*;
 
