@@ -122,6 +122,8 @@ fn init_log() {
         .with_writer(std::io::stderr)
         .with_ansi(std::io::IsTerminal::is_terminal(&std::io::stderr()))
         .with_target(false)
+        // Else an `eprintln!` says what could not be written to stderr, and panics.
+        .log_internal_errors(false)
         .without_time()
         .try_init();
 }

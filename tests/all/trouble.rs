@@ -296,6 +296,34 @@ fn without_a_thread_that_flushes_early_all_is_flushed_at_the_end() {
     fixture.nono(&["rollback", "verify", "--all"]).success();
 }
 
+/// Those that have a file of their own, which all have here.
+fn remove_objects(fixture: &Fixture) {
+    for listed in fs::read_dir(fixture.store().join("objects")).unwrap() {
+        let listed = listed.unwrap();
+        if listed.file_name().len() == 2 {
+            fs::remove_dir_all(listed.path()).unwrap();
+        }
+    }
+}
+
+#[test]
+fn a_warning_that_cannot_be_written_ends_nothing() {
+    let fixture = Fixture::new();
+    fixture.write("a", "1");
+    fixture.nono(&["snapshot"]).success();
+    remove_objects(&fixture);
+    let warned = fixture.nono(&["snapshot"]).success().stderr;
+    assert!(warned.contains("WARN objects"), "{warned}");
+    remove_objects(&fixture);
+    let run = ["run", "--rollback", "--no-sandbox", "--", "touch", "started"];
+    let mut command = fixture.command(&run);
+    command.stderr(fs::File::options().write(true).open("/dev/full").unwrap());
+    assert!(command.status().unwrap().success());
+    assert!(fixture.project().join("started").exists());
+    let list = fixture.nono(&["rollback", "list", "--json"]).success().json();
+    assert_eq!(list[0]["status"], "completed");
+}
+
 fn start(fixture: &Fixture, arguments: &[&str]) -> Child {
     let mut command = fixture.command(arguments);
     command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
