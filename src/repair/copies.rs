@@ -1,19 +1,74 @@
-//! Places where good copies may be: other stores, and the files themselves.
+//! Places where good copies may be: what was put aside, other stores, and the files themselves.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use super::objects::taken;
+use super::objects::{Found, taken};
 use super::{RepairError, Source};
 use crate::diff::{EntryState, Lookup};
-use crate::object::Node;
+use crate::object::{ContentHash, Node};
 use crate::path_text::to_path;
 use crate::snapshot::{OpenPath, SessionDir, TrackedRoot};
-use crate::store::{ImportError, LocalStore, StoreError, StoreLock, Transfer, read_root_tree};
+use crate::store::{
+    ImportError, LocalStore, ObjectFile, Quarantined, StoreError, StoreLock, Transfer,
+    read_root_tree,
+};
 use crate::sys::{self, Dir, FileKind};
 use crate::verify::{DamagedObject, UsedAs};
 use crate::{byte_path, layout};
+
+/// What earlier repairs put aside: the disk may not have given the bytes then, and give them now.
+pub(super) struct PutAside {
+    found: HashMap<ContentHash, Vec<Quarantined>>,
+}
+
+impl PutAside {
+    pub(super) fn of(store: &LocalStore) -> Result<Self, RepairError> {
+        let mut found: HashMap<ContentHash, Vec<Quarantined>> = HashMap::new();
+        for quarantined in store.quarantined()? {
+            found.entry(quarantined.object.hash).or_default().push(quarantined);
+        }
+        Ok(Self { found })
+    }
+
+    pub(super) fn offer(
+        &self,
+        store: &LocalStore,
+        damaged: &DamagedObject,
+        transfer: &mut Transfer<'_>,
+        lock: &StoreLock,
+    ) -> Result<Option<Found>, RepairError> {
+        for quarantined in self.found.get(&damaged.hash).into_iter().flatten() {
+            let Ok(object) = store.open_quarantined(quarantined) else { continue };
+            if let Some(found) = offer_object(store, &object, damaged, transfer, lock)? {
+                return Ok(Some(found));
+            }
+        }
+        Ok(None)
+    }
+}
+
+/// Offers what may be an object, and may claim lengths that nobody can read to the end.
+fn offer_object(
+    store: &LocalStore,
+    object: &ObjectFile,
+    damaged: &DamagedObject,
+    transfer: &mut Transfer<'_>,
+    lock: &StoreLock,
+) -> Result<Option<Found>, RepairError> {
+    if !damaged.used_as.may_have(object.size()) {
+        return Ok(None);
+    }
+    match store.offer_object(object, transfer, lock) {
+        Ok(offered) => Ok(taken(offered, Source::Store { path: object.path().to_owned() })),
+        Err(ImportError::Source(error)) => {
+            tracing::debug!("a copy: {error}");
+            Ok(None)
+        }
+        Err(ImportError::Store(error)) => Err(error.into()),
+    }
+}
 
 /// Directories of objects other than the one that is repaired.
 pub(super) struct OtherStores {
@@ -52,22 +107,11 @@ impl OtherStores {
         damaged: &DamagedObject,
         transfer: &mut Transfer<'_>,
         lock: &StoreLock,
-    ) -> Result<Option<Source>, RepairError> {
+    ) -> Result<Option<Found>, RepairError> {
         for other in &self.stores {
             let Ok(object) = other.open_object(&damaged.hash) else { continue };
-            // Another store may claim lengths that nobody can read to the end.
-            if !damaged.used_as.may_have(object.size()) {
-                continue;
-            }
-            match store.offer_object(&object, transfer, lock) {
-                Ok(offered) => {
-                    let from = Source::Store { path: object.path().to_owned() };
-                    if let Some(from) = taken(&offered, from) {
-                        return Ok(Some(from));
-                    }
-                }
-                Err(ImportError::Source(error)) => tracing::debug!("a copy: {error}"),
-                Err(ImportError::Store(error)) => return Err(error.into()),
+            if let Some(found) = offer_object(store, &object, damaged, transfer, lock)? {
+                return Ok(Some(found));
             }
         }
         Ok(None)
@@ -81,7 +125,7 @@ pub(super) fn offer_midstates(
     damaged: &DamagedObject,
     transfer: &mut Transfer<'_>,
     lock: &StoreLock,
-) -> Result<Option<Source>, RepairError> {
+) -> Result<Option<Found>, RepairError> {
     let UsedAs::Midstates { .. } = damaged.used_as else { return Ok(None) };
     let mut tried = HashSet::new();
     for number in &damaged.snapshots {
@@ -109,8 +153,8 @@ pub(super) fn offer_midstates(
             let Some(bytes) = states.map(|states| states.encode()) else { continue };
             let offered = store.offer_bytes(&damaged.hash, &bytes, lock)?;
             let from = Source::Store { path: object.path().to_owned() };
-            if let Some(from) = taken(&offered, from) {
-                return Ok(Some(from));
+            if let Some(found) = taken(offered, from) {
+                return Ok(Some(found));
             }
         }
     }
@@ -143,7 +187,7 @@ impl LivePaths {
         damaged: &DamagedObject,
         transfer: &mut Transfer<'_>,
         lock: &StoreLock,
-    ) -> Result<Option<Source>, RepairError> {
+    ) -> Result<Option<Found>, RepairError> {
         let UsedAs::Contents { .. } = damaged.used_as else { return Ok(None) };
         for path in &damaged.paths {
             // What is gone or cannot be read is no copy.
@@ -153,8 +197,8 @@ impl LivePaths {
             }
             match store.offer_file(&damaged.hash, &file, &stat, transfer, lock) {
                 Ok(offered) => {
-                    if let Some(from) = taken(&offered, Source::File { path: path.clone() }) {
-                        return Ok(Some(from));
+                    if let Some(found) = taken(offered, Source::File { path: path.clone() }) {
+                        return Ok(Some(found));
                     }
                 }
                 Err(ImportError::Source(error)) => tracing::debug!("a copy: {error}"),

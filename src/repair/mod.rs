@@ -9,10 +9,10 @@
 //!   a manifest to `<session>/quarantine/`.
 //! - What is intact is never moved, even if it makes no sense: an object whose bytes have its hash is
 //!   what was recorded, and there cannot be a better copy. Neither is what merely cannot be read now, for want of
-//!   a right or a descriptor.
+//!   a right or a descriptor; what the disk does not give is moved only when there is a good copy.
 //! - It can be killed at any point: what is done is done, and another run does the rest.
 //!
-//! Copies are looked for where objects of other stores have the same name, then at the paths at which
+//! Copies are looked for in what was put aside before, where objects of other stores have the same name, then at the paths at which
 //! a snapshot says that the file was, and at last by capturing the tracked paths once more into
 //! nothing: that finds files that were moved or copied, and makes the list of a directory again if its
 //! directory is still in the same state.
@@ -180,7 +180,9 @@ pub fn repair_session(
         };
         let mut objects = Objects::new(store, session, &damaged)?;
         objects.repair(options)?;
-        let has_progress = objects.has_salvaged || !objects.repaired.is_empty();
+        // What is damaged again right away does not get better by being repaired once more.
+        let is_new = |new: &Repaired| report.repaired.iter().all(|old| old.object != new.object);
+        let has_progress = objects.has_salvaged || objects.repaired.iter().any(is_new);
         report.repaired.append(&mut objects.repaired);
         report.quarantined.append(&mut objects.quarantined);
         // A tree that is whole again may show what is damaged below it.

@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::copies::{LivePaths, OtherStores, offer_midstates};
+use super::copies::{LivePaths, OtherStores, PutAside, offer_midstates};
 use super::{Lost, RepairError, RepairOptions, Repaired, Source, recapture};
 use crate::object::ContentHash;
 use crate::progress::Uncounted;
@@ -19,8 +19,16 @@ enum Confirmed {
     Damaged,
     /// Its bytes are what its name says.
     Intact,
+    /// The disk does not give its bytes.
+    OnBadDisk(String),
     /// It cannot be told.
     Unreadable(String),
+}
+
+/// A copy that the store took, and where it put aside what had the name before.
+pub(super) struct Found {
+    from: Source,
+    aside: Option<PathBuf>,
 }
 
 pub(super) struct Objects<'a> {
@@ -33,6 +41,9 @@ pub(super) struct Objects<'a> {
     hopeless: HashMap<ContentHash, String>,
     /// Of these, what cannot be read.
     unreadable: HashSet<ContentHash>,
+    /// What the disk does not give, and why. A copy would mend it; without one it stays where it is, because
+    /// the disk may yet give it.
+    on_bad_disk: HashMap<ContentHash, String>,
     lock: Option<StoreLock>,
     /// Whether packs were replaced by what was whole in them.
     pub(super) has_salvaged: bool,
@@ -53,6 +64,7 @@ impl<'a> Objects<'a> {
             wanted: HashMap::new(),
             hopeless: HashMap::new(),
             unreadable: HashSet::new(),
+            on_bad_disk: HashMap::new(),
             lock: None,
             has_salvaged: false,
             repaired: Vec::new(),
@@ -70,6 +82,7 @@ impl<'a> Objects<'a> {
     pub(super) fn repair(&mut self, options: &RepairOptions<'_>) -> Result<(), RepairError> {
         let Some(lock) = self.lock.take() else { return Ok(()) };
         let (mut buffer, progress) = (Vec::new(), Uncounted(options.verify.progress));
+        let put_aside = PutAside::of(self.store)?;
         let salvaged = self.store.salvage_packs(BadDisk::TakeTheRest, &lock)?;
         self.has_salvaged = salvaged.packs > 0;
         for damaged in self.damaged {
@@ -96,6 +109,18 @@ impl<'a> Objects<'a> {
                     let reason = format!("its bytes are the recorded ones, but {}", damaged.reason);
                     self.hopeless.insert(damaged.hash, reason);
                 }
+                Confirmed::OnBadDisk(reason) => {
+                    self.wanted.insert(damaged.hash, damaged.used_as);
+                    self.on_bad_disk.insert(damaged.hash, reason);
+                    let behind = self.store.open_behind(&damaged.hash).and_then(|object| {
+                        object.verify(&mut Transfer::new(&mut buffer, &progress))?;
+                        Ok(object.path().to_owned())
+                    });
+                    if let Ok(path) = behind {
+                        self.quarantined.extend(self.store.quarantine(&damaged.hash, &lock)?);
+                        self.is_repaired(damaged.hash, Source::Store { path });
+                    }
+                }
                 Confirmed::Unreadable(reason) => {
                     self.hopeless.insert(damaged.hash, reason);
                     self.unreadable.insert(damaged.hash);
@@ -109,7 +134,11 @@ impl<'a> Objects<'a> {
                 continue;
             }
             let mut transfer = Transfer::new(&mut buffer, &progress);
-            let copy = match others.offer(self.store, damaged, &mut transfer, &lock)? {
+            let copy = match put_aside.offer(self.store, damaged, &mut transfer, &lock)? {
+                None => others.offer(self.store, damaged, &mut transfer, &lock)?,
+                found => found,
+            };
+            let copy = match copy {
                 None => live.offer(self.store, damaged, &mut transfer, &lock)?,
                 found => found,
             };
@@ -117,8 +146,8 @@ impl<'a> Objects<'a> {
                 None => offer_midstates(self.store, self.session, damaged, &mut transfer, &lock)?,
                 found => found,
             };
-            if let Some(from) = copy {
-                self.is_repaired(damaged.hash, from);
+            if let Some(found) = copy {
+                self.is_replaced(damaged.hash, found);
             }
         }
         if !self.wanted.is_empty() {
@@ -130,14 +159,19 @@ impl<'a> Objects<'a> {
                 options.verify,
                 &lock,
             )?;
-            for (hash, from) in found {
-                self.is_repaired(hash, from);
+            for (hash, found) in found {
+                self.is_replaced(hash, found);
             }
         }
         self.store.purge_packs(&lock)?;
         // What is reported as whole again is on the disk.
         self.store.sync()?;
         Ok(())
+    }
+
+    fn is_replaced(&mut self, hash: ContentHash, Found { from, aside }: Found) {
+        self.quarantined.extend(aside);
+        self.is_repaired(hash, from);
     }
 
     fn is_repaired(&mut self, hash: ContentHash, from: Source) {
@@ -167,7 +201,8 @@ impl<'a> Objects<'a> {
             Ok(()) => Confirmed::Intact,
             Err(StoreError::Cancelled) => return Err(StoreError::Cancelled),
             Err(StoreError::Missing { .. }) => Confirmed::Missing,
-            Err(error) if error.is_damage() || error.is_bad_disk() => Confirmed::Damaged,
+            Err(error) if error.is_damage() => Confirmed::Damaged,
+            Err(error) if error.is_bad_disk() => Confirmed::OnBadDisk(error.to_string()),
             Err(error) => Confirmed::Unreadable(error.to_string()),
         })
     }
@@ -177,16 +212,18 @@ impl<'a> Objects<'a> {
         self.damaged.iter().filter_map(|damaged| {
             let reason = match self.hopeless.get(&damaged.hash) {
                 Some(reason) => reason.clone(),
-                None if self.wanted.contains_key(&damaged.hash) => {
-                    "no good copy of it was found".to_owned()
-                }
-                None => return None,
+                None if !self.wanted.contains_key(&damaged.hash) => return None,
+                None => match self.on_bad_disk.get(&damaged.hash) {
+                    Some(reason) => format!("{reason}; no good copy of it was found"),
+                    None => "no good copy of it was found".to_owned(),
+                },
             };
             Some(Lost {
                 what: damaged.used_as.to_string(),
                 object: Some(damaged.hash),
                 reason,
-                is_unreadable: self.unreadable.contains(&damaged.hash),
+                is_unreadable: self.unreadable.contains(&damaged.hash)
+                    || self.on_bad_disk.contains_key(&damaged.hash),
                 snapshots: damaged.snapshots.clone(),
                 paths: damaged.paths.iter().cloned().collect(),
                 has_more_paths: damaged.has_more_paths,
@@ -195,7 +232,10 @@ impl<'a> Objects<'a> {
     }
 }
 
-/// Where a copy was, if the store took it.
-pub(super) fn taken(offered: &Offered, from: Source) -> Option<Source> {
-    (*offered != Offered::Refused).then_some(from)
+/// What became of an offered copy, if the store took it.
+pub(super) fn taken(offered: Offered, from: Source) -> Option<Found> {
+    match offered {
+        Offered::Taken(aside) => Some(Found { from, aside }),
+        Offered::Refused => None,
+    }
 }

@@ -9,6 +9,7 @@ use std::path::PathBuf;
 
 use parking_lot::Mutex;
 
+use super::objects::{Found, taken};
 use super::{RepairError, Source};
 use crate::object::ContentHash;
 use crate::snapshot::{Budget, CaptureRequest, SessionDir, SnapshotManifest, capture};
@@ -28,7 +29,7 @@ pub(super) fn offer_all(
     wanted: &HashMap<ContentHash, UsedAs>,
     options: VerifyOptions<'_>,
     lock: &StoreLock,
-) -> Result<Vec<(ContentHash, Source)>, RepairError> {
+) -> Result<Vec<(ContentHash, Found)>, RepairError> {
     let numbers = damaged.iter().filter(|damaged| wanted.contains_key(&damaged.hash));
     let mut numbers: Vec<u64> = numbers.flat_map(|damaged| &damaged.snapshots).copied().collect();
     numbers.sort_unstable();
@@ -86,7 +87,7 @@ struct Sieve<'a> {
     /// Whether the trees name the midstates of long files.
     with_midstates: bool,
     wanted: Mutex<HashMap<ContentHash, UsedAs>>,
-    found: Mutex<Vec<(ContentHash, Source)>>,
+    found: Mutex<Vec<(ContentHash, Found)>>,
 }
 
 impl Sieve<'_> {
@@ -94,9 +95,11 @@ impl Sieve<'_> {
         self.wanted.lock().contains_key(hash)
     }
 
-    fn note(&self, hash: &ContentHash, offered: &Offered) {
-        if *offered != Offered::Refused && self.wanted.lock().remove(hash).is_some() {
-            self.found.lock().push((*hash, Source::Recaptured));
+    fn note(&self, hash: &ContentHash, offered: Offered) {
+        if let Some(found) = taken(offered, Source::Recaptured)
+            && self.wanted.lock().remove(hash).is_some()
+        {
+            self.found.lock().push((*hash, found));
         }
     }
 }
@@ -115,7 +118,7 @@ impl ObjectStore for Sieve<'_> {
     fn write(&self, bytes: &[u8]) -> Result<Stored, StoreError> {
         let hash = ContentHash::of(bytes);
         if self.is_wanted(&hash) {
-            self.note(&hash, &self.store.offer_bytes(&hash, bytes, self.lock)?);
+            self.note(&hash, self.store.offer_bytes(&hash, bytes, self.lock)?);
         }
         Ok(Stored { hash, is_new: false })
     }
@@ -130,7 +133,7 @@ impl ObjectStore for Sieve<'_> {
         let Hashed { hash, size, midstates } = hash_object(source, size, sparse, transfer)?;
         if self.is_wanted(&hash) {
             let stat = sys::stat_open_file(source, &PathBuf::from("a file"))?;
-            self.note(&hash, &self.store.offer_file(&hash, source, &stat, transfer, self.lock)?);
+            self.note(&hash, self.store.offer_file(&hash, source, &stat, transfer, self.lock)?);
         }
         let midstates = midstates.filter(|_| self.with_midstates);
         Ok(Imported { hash, size, is_new: false, midstates })

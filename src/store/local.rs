@@ -124,9 +124,17 @@ impl LocalStore {
 
     /// Opens the file of its own that an object may have.
     fn open_own(&self, hash: &ContentHash) -> Result<Option<ObjectFile>, StoreError> {
-        let name = relative_name(hash);
-        let path = self.dir.path_of(&name);
-        let file = match self.dir.open_file(&name, true) {
+        Self::open_file_of(hash, &self.dir, &relative_name(hash))
+    }
+
+    /// Opens a file that may be an object's.
+    pub(super) fn open_file_of(
+        hash: &ContentHash,
+        dir: &Dir,
+        name: &[u8],
+    ) -> Result<Option<ObjectFile>, StoreError> {
+        let path = dir.path_of(name);
+        let file = match dir.open_file(name, true) {
             Ok(file) => file,
             Err(error) if error.is_gone() => return Ok(None),
             Err(error) if error.is_symlink_in_path() => {
@@ -140,12 +148,24 @@ impl LocalStore {
             }
             Err(error) => return Err(error.into()),
         };
-        let stat = self.dir.stat_file(&file, &name)?;
+        let stat = dir.stat_file(&file, name)?;
         if stat.kind != FileKind::File {
             let reason = "it is not a regular file".to_owned();
             return Err(StoreError::Corrupt { hash: *hash, path, reason });
         }
         Ok(Some(ObjectFile::own(file, &stat, *hash, path)))
+    }
+
+    /// Opens the copy in a pack that an object may have behind a file of its own.
+    ///
+    /// # Errors
+    /// [`StoreError::Missing`] also when there is no such file in front of it.
+    pub(crate) fn open_behind(&self, hash: &ContentHash) -> Result<ObjectFile, StoreError> {
+        let name = relative_name(hash);
+        if self.dir.try_stat(&name)?.is_none() {
+            return Err(StoreError::Missing { hash: *hash, path: self.dir.path_of(&name) });
+        }
+        self.open_packed(hash)
     }
 
     /// Finds out where everything is, so that reading many objects costs one call for each that is

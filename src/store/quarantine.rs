@@ -10,7 +10,8 @@
 //!                                     copied; it stays until somebody deletes it
 //! ```
 //!
-//! Nothing reads these files as objects. A copy that takes the place of an object is hashed *while*
+//! Nothing reads these files as objects. Only a repair looks whether one is intact after all: a disk that
+//! did not give its bytes may give them now. A copy that takes the place of an object is hashed *while*
 //! it is copied into a file without a name, so that neither its source nor the place that it came from
 //! has to be trusted; only then does it get the name.
 
@@ -24,6 +25,7 @@ use super::local::{LocalStore, OBJECT_MODE, relative_name};
 use super::{ImportError, ObjectFile, StoreError, StoreLock, Transfer};
 use crate::layout;
 use crate::object::ContentHash;
+use crate::path_text::to_path;
 use crate::sys::{Dir, IoContext, Stat, TempFile, stat_open_file};
 
 const HASH_DIGITS: usize = 64;
@@ -194,6 +196,22 @@ impl LocalStore {
             found.push(Quarantined { object, name: listed.name });
         }
         Ok(found)
+    }
+
+    /// Opens a file in quarantine as what its name says that it was. Only its hash tells whether it is.
+    ///
+    /// # Errors
+    /// As [`open_object`](Self::open_object).
+    pub(crate) fn open_quarantined(
+        &self,
+        Quarantined { object, name }: &Quarantined,
+    ) -> Result<ObjectFile, StoreError> {
+        let found = match self.quarantine_dir()? {
+            Some(dir) => Self::open_file_of(&object.hash, &dir, name)?,
+            None => None,
+        };
+        let path = || self.quarantine_path().join(to_path(name));
+        found.ok_or_else(|| StoreError::Missing { hash: object.hash, path: path() })
     }
 
     /// Removes a file from quarantine. Only the collector may, under the exclusive lock.

@@ -10,7 +10,7 @@ use std::process::Command;
 use nono::object::ContentHash;
 use serde_json::Value;
 
-use crate::fixture::{Fixture, settle};
+use crate::fixture::{Finished, Fixture, finished, settle};
 use crate::observe::{assert_same, observe};
 
 fn object_in(objects: &Path, hash: &str) -> PathBuf {
@@ -365,6 +365,80 @@ fn an_object_that_merely_may_not_be_read_is_not_moved() {
     assert_eq!(report["repair"]["lost"][0]["is_unreadable"], true);
     let told = fixture.nono(&["rollback", "verify", "latest", "--repair"]).fails(1, "");
     assert!(told.stdout.contains("cannot be read: the contents of a file"), "{}", told.stdout);
+}
+
+/// Runs nono with a disk that gives nothing of a file. `None`, and said so, where that cannot be arranged.
+fn on_bad_disk(fixture: &Fixture, file: &Path, arguments: &[&str]) -> Option<Finished> {
+    let command = fixture.command(arguments);
+    let mut strace = Command::new("strace");
+    strace.args(["-f", "-o", "/dev/null", "-e", "trace=pread64,read"]);
+    strace.args(["-e", "inject=pread64,read:error=EIO", "-P"]).arg(file);
+    strace.arg(command.get_program()).args(arguments).current_dir(fixture.project());
+    strace.envs(command.get_envs().filter_map(|(key, value)| Some((key, value?))));
+    let done = strace.output().ok().map(finished);
+    if done.as_ref().is_none_or(|done| done.stderr.contains("strace: ")) {
+        eprintln!("TEST DID NOT RUN: no strace, or it may not trace");
+        return None;
+    }
+    done
+}
+
+#[test]
+fn an_object_that_the_disk_does_not_give_is_not_lost() {
+    let fixture = Fixture::new();
+    fixture.write("a", "alpha");
+    fixture.nono(&["snapshot"]).success();
+    fixture.write("a", "omega");
+    let object = contents(&fixture, b"alpha");
+    let arguments = ["rollback", "verify", "--all", "--repair"];
+    let Some(told) = on_bad_disk(&fixture, &object, &arguments) else { return };
+    let told = told.fails(1, "").stdout;
+    assert!(told.contains("cannot be read: the contents of a file"), "{told}");
+    assert!(told.contains("no good copy of it was found"), "{told}");
+    assert!(object.exists() && quarantine(&fixture).is_empty());
+    fixture.nono(&["rollback", "verify", "--all"]).success();
+}
+
+#[test]
+fn an_object_that_the_disk_does_not_give_is_replaced_by_a_good_copy() {
+    let fixture = Fixture::new();
+    fixture.write("a", "alpha");
+    fixture.nono(&["snapshot"]).success();
+    let object = contents(&fixture, b"alpha");
+    let arguments = ["rollback", "verify", "--all", "--repair"];
+    let Some(told) = on_bad_disk(&fixture, &object, &arguments) else { return };
+    // The copy has the name by which the disk is told to be bad, and it ends all the same.
+    assert!(told.stdout.contains("repaired: object"), "{}{}", told.stdout, told.stderr);
+    assert!(told.stdout.contains("quarantined: "), "{}", told.stdout);
+    assert!(quarantine(&fixture).iter().all(|kept| kept == b"alpha"));
+    fixture.nono(&["rollback", "verify", "--all"]).success();
+}
+
+#[test]
+fn what_was_put_aside_and_is_intact_is_taken_back() {
+    let fixture = Fixture::new();
+    fixture.write("a", "alpha");
+    fixture.write("b", "beta");
+    fixture.nono(&["snapshot"]).success();
+    fixture.write("a", "omega");
+    fixture.write("b", "omega");
+    let aside = fixture.store().join("objects/quarantine");
+    fs::create_dir(&aside).unwrap();
+    for (content, kept) in [("alpha", "alpha"), ("beta", "betA")] {
+        let object = contents(&fixture, content.as_bytes());
+        overwrite(&object, kept.as_bytes());
+        let hash = ContentHash::of(content.as_bytes()).hex();
+        fs::rename(&object, aside.join(format!("{hash}-0123456789abcdef"))).unwrap();
+    }
+    let report = repair(&fixture, 1, &[]);
+    let [repaired] = &report["repair"]["repaired"].as_array().unwrap()[..] else {
+        panic!("{report}")
+    };
+    assert!(repaired["from"]["path"].as_str().unwrap().contains("/quarantine/"), "{report}");
+    let [lost] = &report["repair"]["lost"].as_array().unwrap()[..] else { panic!("{report}") };
+    assert_eq!(lost["object"], ContentHash::of(b"beta").hex());
+    assert_eq!(fs::read(contents(&fixture, b"alpha")).unwrap(), b"alpha");
+    assert_eq!(quarantine(&fixture), [b"alpha".to_vec(), b"betA".to_vec()]);
 }
 
 #[test]
