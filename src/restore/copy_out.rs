@@ -2,7 +2,7 @@
 //! looked at and need not exist. No descriptor is kept for what is done: a tree may have more
 //! directories than a process may open.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -46,7 +46,7 @@ pub struct CopyReport {
     pub skipped: Vec<Skipped>,
 }
 
-/// A directory of the copy that was made, with what it gets when all is in it.
+/// A directory of the copy that was made, or is overwritten, with what it gets when all is in it.
 struct Made {
     /// Its path in the copy.
     name: Vec<u8>,
@@ -61,6 +61,7 @@ struct CopyOut<'a> {
     links: HashMap<Vec<u8>, usize>,
     linked: HashMap<usize, Vec<u8>>,
     made: Vec<Made>,
+    made_names: HashSet<Vec<u8>>,
     report: CopyReport,
     buffer: Vec<u8>,
     /// A name that nobody else uses.
@@ -70,7 +71,8 @@ struct CopyOut<'a> {
 impl SnapshotManager {
     /// Writes the selected paths of a snapshot below `to`, which is made if it is missing. With one
     /// tracked directory its contents stand right in `to`, else whole paths do. What exists there
-    /// stays, unless `overwrite` says otherwise; a directory that exists gets more in it.
+    /// stays, unless `overwrite` says otherwise; a directory that exists gets more in it, and with `overwrite` the
+    /// attributes of the snapshot, if it is selected.
     ///
     /// # Errors
     /// [`RestoreError`]; what was copied by then stays ([`RestoreError::CopyUnfinished`]).
@@ -102,6 +104,7 @@ impl SnapshotManager {
             links: links.flat_map(|(i, g)| g.iter().map(move |p| (p.to_vec(), i))).collect(),
             linked: HashMap::new(),
             made: Vec::new(),
+            made_names: HashSet::new(),
             report: CopyReport {
                 session_id: self.session().id(),
                 snapshot: number,
@@ -153,8 +156,10 @@ impl SnapshotManager {
             }
             if let Node::Directory { tree } = state.node {
                 // An empty directory is copied for itself, others with what is in them.
-                if selected.contains(&path) {
-                    copy.directory(manifest, &path, &name)?;
+                if selected.contains(&path)
+                    && let Some(dir) = copy.directory(manifest, &path, &name)?
+                {
+                    copy.overwrite_directory(&dir, &name, &state)?;
                 }
                 for entry in read_tree(self.store(), &tree)?.into_entries() {
                     let state = EntryState { attributes: entry.attributes, node: entry.node };
@@ -240,10 +245,34 @@ impl CopyOut<'_> {
             // Directories above a tracked path are not part of the snapshot.
             if let Some(state) = lookup.find(&path[..end])? {
                 let made = components[..=index].join(&b'/');
-                self.made.push(Made { name: made, state });
+                self.will_finish(made, state);
             }
         }
         Ok(Some(dir))
+    }
+
+    /// Lets a directory that was there be like that of the snapshot, as a file would be replaced.
+    fn overwrite_directory(
+        &mut self,
+        dir: &Dir,
+        name: &[u8],
+        state: &EntryState,
+    ) -> Result<(), RestoreError> {
+        if !self.overwrite || name.is_empty() || self.made_names.contains(name) {
+            return Ok(());
+        }
+        // An earlier copy may have made it read-only. Whose it is not may not, and need not be able to.
+        let mode = dir.stat_self()?.mode;
+        if mode & 0o700 != 0o700 {
+            let _ = dir.inode(b".")?.set_mode(mode | 0o700);
+        }
+        self.will_finish(name.to_vec(), state.clone());
+        Ok(())
+    }
+
+    fn will_finish(&mut self, name: Vec<u8>, state: EntryState) {
+        self.made_names.insert(name.clone());
+        self.made.push(Made { name, state });
     }
 
     fn leaf(
@@ -324,10 +353,9 @@ impl CopyOut<'_> {
             let applied = self.top.open_beneath(&name).and_then(|dir| {
                 attributes::apply(&dir.inode(b".")?, &state.attributes, &state.node)
             });
-            let denied = match applied {
-                Ok(denied) => denied,
-                Err(error) => return Err(self.unfinished(error.into())),
-            };
+            // One that fails is named, and those above it are finished all the same.
+            let denied = applied
+                .unwrap_or_else(|error| vec![format!("its attributes could not be set: {error}")]);
             let path = self.report.to.join(to_path(&name));
             self.report.skipped.extend(skipped(path.as_os_str().as_bytes(), denied));
         }

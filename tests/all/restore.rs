@@ -440,6 +440,68 @@ fn a_copy_is_not_written_into_the_store_and_one_that_fails_says_how_far_it_came(
     assert!(!failed.stderr.contains("nothing was changed"), "{}", failed.stderr);
 }
 
+#[test]
+fn a_copy_that_failed_anywhere_is_completed_by_the_next_one() {
+    let fixture = Fixture::ordinary_user();
+    let read_only = ["d/e", "d", "f"];
+    for dir in read_only {
+        fixture.write(&format!("{dir}/file"), "1");
+    }
+    for dir in read_only {
+        let mode = PermissionsExt::from_mode(0o555);
+        fs::set_permissions(fixture.project().join(dir), mode).unwrap();
+    }
+    let mut before = observe(&fixture.project());
+    before.remove(Path::new(""));
+    fixture.nono(&["snapshot"]).success();
+    let place = fixture.path("home/copy");
+    let arguments = ["rollback", "restore", "latest", "--to", place.to_str().unwrap()];
+    let (mut failures, mut point) = (0, 1);
+    loop {
+        let mut command = fixture.command(&arguments);
+        let failed = command.env("NONO_FAIL_POINT", format!("{point}:EIO")).output().unwrap();
+        if failed.status.success() && failures > 5 {
+            break;
+        }
+        failures += i32::from(!failed.status.success());
+        fixture.nono(&[&arguments[..], &["--force"]].concat()).success();
+        let mut copied = observe(&place);
+        copied.remove(Path::new(""));
+        assert_same(&before, &copied);
+        fs::remove_dir_all(&place).unwrap();
+        point += 2;
+    }
+}
+
+#[test]
+fn a_directory_of_a_copy_that_cannot_be_finished_keeps_no_other_from_it() {
+    let fixture = Fixture::new();
+    for dir in ["a", "b", "c"] {
+        fixture.write(&format!("{dir}/file"), "1");
+        let mode = PermissionsExt::from_mode(0o755);
+        fs::set_permissions(fixture.project().join(dir), mode).unwrap();
+    }
+    fixture.nono(&["snapshot"]).success();
+    let mut is_seen = false;
+    for point in (1..100).step_by(2) {
+        let place = fixture.path(&format!("copy{point}"));
+        let arguments = ["rollback", "restore", "latest", "--to", place.to_str().unwrap()];
+        let mut command = fixture.command(&arguments);
+        let done = command.env("NONO_FAIL_POINT", format!("{point}:EIO")).output().unwrap();
+        let done = crate::fixture::finished(done);
+        let told = format!("{point}: {}{}", done.stdout, done.stderr);
+        if told.contains("its attributes could not be set") {
+            is_seen = true;
+            assert_eq!(done.code, 1, "{told}");
+            let made =
+                fs::read_dir(&place).unwrap().map(|entry| entry.unwrap().metadata().unwrap());
+            let finished = made.filter(|made| made.permissions().mode() & 0o777 == 0o755).count();
+            assert!(finished >= 2, "{told}");
+        }
+    }
+    assert!(is_seen);
+}
+
 /// A program cannot be written to while it runs (ETXTBSY); it is replaced, and runs on.
 #[test]
 fn programs_that_run_are_restored_and_run_on() {

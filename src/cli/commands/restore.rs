@@ -45,7 +45,7 @@ pub(in crate::cli) struct RestoreArgs {
     /// Write a copy into this directory instead; the original paths are not touched
     #[arg(long, value_name = "DIR", conflicts_with_all = ["dry_run", "keep_newer"])]
     to: Option<PathBuf>,
-    /// Undo later changes as well; with --to, overwrite files that exist
+    /// Undo later changes as well; with --to, overwrite what exists
     #[arg(long, conflicts_with = "keep_newer")]
     force: bool,
     /// Leave paths alone that were changed after the session
