@@ -162,8 +162,9 @@ impl From<RestoreError> for CliError {
                      take it back",
                 )
             }
-            RestoreError::StagingLeft { .. } => Self::failed(error.to_string())
-                .with_hint("`nono rollback resume` clears it away, when that is possible again"),
+            RestoreError::StagingLeft { .. } => Self::failed(error.to_string()).with_hint(
+                "`nono rollback resume --abort` clears it away, when that is possible again",
+            ),
             RestoreError::Cancelled | RestoreError::CopyCancelled { .. } => {
                 Self::stopped(error.to_string())
             }

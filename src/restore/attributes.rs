@@ -21,7 +21,8 @@ pub(super) fn apply(inode: &Inode, target: &Attributes, node: &Node) -> sys::Res
         mode_may_have_changed = true;
         // The group alone can often be set where the owner cannot.
         let changed = inode.set_owner(target.uid, target.gid).or_else(|error| {
-            if now.gid == target.gid { Err(error) } else { inode.set_owner(now.uid, target.gid) }
+            let is_group_alone = now.gid != target.gid && is_denied(&error);
+            if is_group_alone { inode.set_owner(now.uid, target.gid) } else { Err(error) }
         });
         match changed {
             Ok(()) if inode.stat()?.uid == target.uid => {}

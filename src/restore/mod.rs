@@ -376,10 +376,12 @@ impl SnapshotManager {
         let work = match (staged, journal.work.take()) {
             (Ok(()), Some(work)) => work,
             (staged, steps) => {
-                let cleared = match steps {
-                    None => self.clear_up(&journal, roots),
-                    // They may be on the disk.
-                    Some(_) => self.settle(journal, None, roots),
+                // Nothing is written where that is not needed: the disk may be full.
+                let has_steps = steps.is_some() && !self.is_journal_without_steps();
+                let cleared = if has_steps {
+                    self.settle(journal, None, roots)
+                } else {
+                    self.clear_up(&journal, roots)
                 };
                 let ended = staged.map(|()| (Vec::new(), Left::default()));
                 return ended.map_err(|cause| with_what_is_left(cause, cleared, &areas));
@@ -406,6 +408,12 @@ impl SnapshotManager {
                 Err(with_what_is_left(error, cleared, &areas))
             }
         }
+    }
+
+    /// Whether the journal on the disk surely has no steps, because saving them failed.
+    fn is_journal_without_steps(&self) -> bool {
+        Journal::load(self.session())
+            .is_ok_and(|journal| journal.is_some_and(|journal| journal.work.is_none()))
     }
 
     /// What could not be cleared away of a restore that is done.

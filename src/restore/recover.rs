@@ -167,12 +167,9 @@ impl SnapshotManager {
                 area.mtime = target.attributes.mtime;
             }
         }
-        // From here on there is nothing to take back and nothing to finish.
-        match journal.save(self.session()) {
-            // What is cleared away makes room. Until it is, the journal has steps of which nothing is to be done.
-            Err(error) if error.is_for_want_of_space() => {}
-            saved => saved?,
-        }
+        // From here on there is nothing to take back and nothing to finish. As long as the journal on the disk has steps,
+        // what is staged stays: both ways out of them need it.
+        journal.save(self.session())?;
         self.clear_up(&journal, roots)
     }
 

@@ -36,11 +36,6 @@ impl Error {
         matches!(self.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
     }
 
-    /// Whether the disk is full, or a quota used up.
-    pub fn is_for_want_of_space(&self) -> bool {
-        matches!(self.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
-    }
-
     /// Whether a symlink stood where none may be followed.
     pub fn is_symlink_in_path(&self) -> bool {
         self.errno() == Some(rustix::io::Errno::LOOP)
