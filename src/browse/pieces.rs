@@ -20,8 +20,8 @@ use crate::object::Midstates;
 use crate::sys;
 
 const PIECE_BYTES: u64 = Midstates::PIECE_BYTES;
-/// Pieces in memory, of all files together.
-const PIECES_KEPT: usize = 8;
+/// Pieces in memory, of all files together: for two readers in order, what they read and what is ahead.
+const PIECES_KEPT: usize = 10;
 /// Buffers kept besides: for two pieces that are verified at once.
 const MOST_SPARE: usize = 2;
 /// Pieces that are verified before a reader comes to them.
@@ -109,7 +109,7 @@ fn verify_ahead(file: &Weak<LongFile>, pieces: Range<u64>) {
     while start < end
         && let Some(file) = file.upgrade()
     {
-        if start + 1 < end && file.has_verified_two(start) {
+        if start + 1 < end && file.verify_two(start) {
             start += 2;
             continue;
         }
@@ -203,7 +203,7 @@ impl LongFile {
 
     /// Reads and verifies a piece and the next one at once. False when that has to be done one by one: somebody has or verifies
     /// one of them, or something is wrong.
-    fn has_verified_two(&self, first: u64) -> bool {
+    fn verify_two(&self, first: u64) -> bool {
         let numbers = [first, first + 1];
         if numbers.iter().any(|piece| self.is_verified(*piece)) {
             return false;

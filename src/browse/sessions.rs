@@ -54,8 +54,8 @@ pub(super) struct Session {
     pub(super) started: Option<Timestamp>,
     /// When the manifest was written: with every snapshot, and when the session ends.
     pub(super) mtime: FileTime,
-    /// When its directory last changed.
-    changed: FileTime,
+    /// A time not before it began; for one whose beginning is not known.
+    latest_begin: FileTime,
 }
 
 impl Sessions {
@@ -131,32 +131,37 @@ impl Sessions {
             Some(stat) if stat.kind == FileKind::Directory => stat.mtime,
             _ => return Ok(None),
         };
+        let first = [id, b"/", layout::snapshot_manifest(0).as_bytes()].concat();
         let manifest = [id, b"/", layout::MANIFEST.as_bytes()].concat();
         let stat = match root.try_stat(&manifest)? {
             Some(stat) => stat,
             None => {
                 // A crash between the first snapshot and the session's manifest.
-                let first = [id, b"/", layout::snapshot_manifest(0).as_bytes()].concat();
                 let Some(stat) = root.try_stat(&first)? else { return Ok(None) };
                 stat
             }
         };
         let known = self.sessions.lock().get(&key).copied();
         let facts = match known {
-            Some((known, facts)) if known.same_state(&stat) => facts,
-            _ => {
-                let facts = self.read_facts(root, &manifest);
-                if facts.is_lasting {
-                    self.sessions.lock().put(key.clone(), (stat, facts));
-                }
+            Some((known, facts)) if known.same_state(&stat) && facts.is_lasting => facts,
+            known => {
+                // Of one that is looked at again, the log says it once.
+                let is_news = known.is_none_or(|(known, _)| !known.same_state(&stat));
+                let facts = self.read_facts(root, &manifest, is_news);
+                self.sessions.lock().put(key.clone(), (stat, facts));
                 facts
             }
         };
         let SessionFacts { started, is_shown, .. } = facts;
-        Ok(is_shown.then_some(Session { key, started, mtime: stat.mtime, changed }))
+        let latest_begin = match started {
+            // It is not asked for.
+            Some(_) => changed,
+            None => root.try_stat(&first)?.map_or(changed, |stat| stat.mtime),
+        };
+        Ok(is_shown.then_some(Session { key, started, mtime: stat.mtime, latest_begin }))
     }
 
-    fn read_facts(&self, root: &Dir, manifest: &[u8]) -> SessionFacts {
+    fn read_facts(&self, root: &Dir, manifest: &[u8], is_news: bool) -> SessionFacts {
         match head::read_session(root, manifest) {
             Ok(head) => {
                 let tracks = |wanted: &PathBuf| {
@@ -168,7 +173,9 @@ impl Sessions {
             }
             Err(error) => {
                 // Its snapshots may be fine, so it is shown, whatever it tracked.
-                tracing::warn!("{error}");
+                if is_news {
+                    tracing::warn!("{error}");
+                }
                 let is_lasting = error.kind() == io::ErrorKind::InvalidData;
                 SessionFacts { started: None, is_shown: true, is_lasting }
             }
@@ -236,7 +243,7 @@ impl Sessions {
         let recency = |session: &Session| Recency::new(session.started, &*session.key.id, now);
         let newest = dated.max_by_key(|session| recency(session))?;
         let mut undated = sessions.values().filter(|session| session.started.is_none());
-        let is_sure = !undated.any(|session| recency(newest).may_be_before(session.changed));
+        let is_sure = !undated.any(|session| recency(newest).may_be_before(session.latest_begin));
         is_sure.then_some(newest)
     }
 }

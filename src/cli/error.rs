@@ -56,6 +56,12 @@ impl CliError {
         self
     }
 
+    /// Says this instead.
+    fn saying(mut self, message: String) -> Self {
+        self.message = message;
+        self
+    }
+
     /// Ends with this exit code instead.
     pub(super) fn with_exit_code(mut self, exit_code: u8) -> Self {
         self.exit_code = exit_code;
@@ -154,6 +160,7 @@ impl From<RecordError> for CliError {
 
 impl From<RestoreError> for CliError {
     fn from(error: RestoreError) -> Self {
+        let message = error.to_string();
         match error {
             RestoreError::Snapshot(error) => error.into(),
             RestoreError::HalfDone { .. } | RestoreError::NotTakenBack { .. } => {
@@ -162,9 +169,11 @@ impl From<RestoreError> for CliError {
                      take it back",
                 )
             }
-            RestoreError::StagingLeft { .. } => Self::failed(error.to_string()).with_hint(
-                "`nono rollback resume --abort` clears it away, when that is possible again",
-            ),
+            RestoreError::StagingLeft { cause, .. } => {
+                Self::from(*cause).saying(message).with_hint(
+                    "`nono rollback resume --abort` clears it away, when that is possible again",
+                )
+            }
             RestoreError::Cancelled | RestoreError::CopyCancelled { .. } => {
                 Self::stopped(error.to_string())
             }

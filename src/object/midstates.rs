@@ -101,7 +101,7 @@ impl Midstates {
         stream.state() == after
     }
 
-    /// The same of two pieces, each with its bytes, in three quarters of the time.
+    /// The same of two pieces, each with its bytes, hashed at once.
     pub fn verifies_two(&self, pieces: [(u64, &[u8]); 2], hash: &ContentHash) -> [bool; 2] {
         let mut streams = pieces.map(|(piece, bytes)| self.stream(piece, bytes, hash));
         if let [Some((first, _)), Some((second, _))] = &mut streams {
@@ -115,7 +115,7 @@ impl Midstates {
         })
     }
 
-    /// What is to be hashed of a piece, and to what it has to lead. `None`: it has another length.
+    /// What is to be hashed of a piece, and to what it has to lead. `None`: there is none of this number and length.
     fn stream<'a>(
         &self,
         piece: u64,

@@ -361,7 +361,7 @@ impl CopyOut<'_> {
         }
         self.manager.progress().begin(Stage::Flush, None);
         self.top.sync_file_system()?;
-        self.report.skipped.sort_by(|a, b| a.path.cmp(&b.path));
+        super::plan::sort(&mut self.report.skipped);
         Ok(self.report)
     }
 

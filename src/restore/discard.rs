@@ -11,8 +11,8 @@
 
 use std::path::PathBuf;
 
-use super::RestoreError;
 use super::journal::{Journal, is_area_name};
+use super::{RestoreError, warn_of};
 use crate::byte_path;
 use crate::object::ContentHash;
 use crate::path_text::Shown;
@@ -47,7 +47,7 @@ impl SnapshotManager {
             Some(journal) if journal.work.is_none() => {
                 let safety = self.safety_of(&journal)?;
                 let number = journal.snapshot;
-                self.clear_up(&journal, &safety.roots)?;
+                warn_of(&self.clear_up(&journal, &safety.roots)?);
                 Ok(Some(number))
             }
             _ => Ok(None),

@@ -154,8 +154,9 @@ impl SnapshotManager {
         let current = self.capture_current(&overlay, target, latest, CacheUse::Read)?;
         let (root, left_out) = (&current.merkle_root, &current.not_captured);
         // The actions go at once: they take more than all the rest.
-        let Planned { plan: RestorePlan { changes, skipped, .. }, conflicts } =
+        let Planned { plan: RestorePlan { changes, mut skipped, .. }, conflicts } =
             self.planned(&overlay, &states, root, left_out, options)?;
+        plan::sort(&mut skipped);
         Ok(RestoreReport {
             changes: changes.told(),
             conflicts: conflicts.told(),
@@ -197,11 +198,9 @@ impl SnapshotManager {
         let mut report = self.report(number, options, false);
         let is_refused = options.on_conflict == OnConflict::Refuse && !conflicts.is_empty();
         if is_refused || plan.is_empty() {
-            return Ok(RestoreReport {
-                conflicts: conflicts.told(),
-                skipped: plan.skipped,
-                ..report
-            });
+            let mut skipped = plan.skipped;
+            plan::sort(&mut skipped);
+            return Ok(RestoreReport { conflicts: conflicts.told(), skipped, ..report });
         }
         let States { target, latest, .. } = &states;
         let last = &latest.manifest;
@@ -410,7 +409,7 @@ impl SnapshotManager {
         }
     }
 
-    /// Whether the journal on the disk surely has no steps, because saving them failed.
+    /// Whether the journal on the disk surely has no steps: saving them may have failed half-way.
     fn is_journal_without_steps(&self) -> bool {
         Journal::load(self.session())
             .is_ok_and(|journal| journal.is_some_and(|journal| journal.work.is_none()))

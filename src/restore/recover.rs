@@ -72,7 +72,8 @@ impl SnapshotManager {
     ///
     /// # Errors
     /// [`RestoreError`]; the journal is then still there, and either way can be tried again, also
-    /// after it was asked to stop ([`RestoreError::RecoveryStopped`]).
+    /// after it was asked to stop ([`RestoreError::RecoveryStopped`]). What merely could not be cleared away is
+    /// in the report.
     pub fn recover_restore(&self, way: Recovery) -> Result<Option<RecoveryReport>, RestoreError> {
         let _session_lock = self.lock_interrupted_session()?;
         // What the journal needs must not be collected meanwhile.
@@ -119,8 +120,13 @@ impl SnapshotManager {
             left.add_undone(different.map_err(|error| stopped(error.into()))?);
             report.skipped.append(&mut left.skipped);
             let is_finished = way == Recovery::Finish;
-            let denied = self.settle(journal, is_finished.then_some(&work), &safety.roots)?;
-            report.skipped.extend(denied);
+            let not_cleared =
+                match self.settle(journal, is_finished.then_some(&work), &safety.roots) {
+                    Ok(denied) => denied,
+                    // What was done is done, and said.
+                    Err(error) => self.left_of_restore(&areas, &error),
+                };
+            report.skipped.extend(not_cleared);
             sort(&mut report.skipped);
             if is_finished {
                 report.changes = work.into_changes();

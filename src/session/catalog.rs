@@ -223,8 +223,8 @@ impl Catalog {
             }
         }
         // Another one in its place may be that of another project.
-        let may_be_newer = |session: &SessionDir| match (&newest, session.changed()) {
-            (Some((newest, _)), Ok(changed)) => newest.may_be_before(changed),
+        let may_be_newer = |session: &SessionDir| match (&newest, session.latest_begin()) {
+            (Some((newest, _)), Ok(begin)) => newest.may_be_before(begin),
             _ => true,
         };
         // By id, so that of several it is mostly the newest that is named.

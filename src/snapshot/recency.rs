@@ -28,13 +28,12 @@ impl Recency {
         Self { is_past, started, session_id: session_id.into() }
     }
 
-    /// Whether a session may be newer of which is only known when its directory last changed: not before
-    /// it began.
-    pub fn may_be_before(&self, changed: FileTime) -> bool {
-        let changed = i32::try_from(changed.nanoseconds)
+    /// Whether a session may be newer of which is only known that it began at this time or earlier.
+    pub fn may_be_before(&self, latest_begin: FileTime) -> bool {
+        let latest_begin = i32::try_from(latest_begin.nanoseconds)
             .ok()
-            .and_then(|nanoseconds| Timestamp::new(changed.seconds, nanoseconds).ok());
-        !self.is_past || changed.is_none_or(|changed| self.started <= Some(changed))
+            .and_then(|nanoseconds| Timestamp::new(latest_begin.seconds, nanoseconds).ok());
+        !self.is_past || latest_begin.is_none_or(|begin| self.started <= Some(begin))
     }
 }
 

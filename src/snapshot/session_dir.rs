@@ -89,9 +89,14 @@ impl SessionDir {
         self.dir().is_err_and(|error| error.is_gone())
     }
 
-    /// When its directory last changed: not before it began.
-    pub(crate) fn changed(&self) -> sys::Result<FileTime> {
-        Ok(self.dir()?.stat_self()?.mtime)
+    /// A time not before it began, and mostly soon after: when its first snapshot was written, or else when its
+    /// directory last changed.
+    pub(crate) fn latest_begin(&self) -> sys::Result<FileTime> {
+        let dir = self.dir()?;
+        match dir.try_stat(layout::snapshot_manifest(0).as_bytes())? {
+            Some(first) => Ok(first.mtime),
+            None => Ok(dir.stat_self()?.mtime),
+        }
     }
 
     pub(crate) fn dir(&self) -> sys::Result<Dir> {

@@ -33,7 +33,8 @@ enum Rules {
 
 impl IgnoreLevel {
     /// Adds the `.gitignore` of a directory to the rules above it. What is no regular file (git does
-    /// not follow a symlink either) or too large adds nothing.
+    /// not follow a symlink either) or too large adds nothing. One that cannot be read makes everything below
+    /// unknown of which no deeper file says something.
     pub fn descend(dir: &Dir, relative: &[u8], parent: Option<Arc<Self>>) -> Option<Arc<Self>> {
         let bytes = match dir.read(IGNORE_FILE, MAX_IGNORE_BYTES) {
             Ok(bytes) => bytes,

@@ -170,7 +170,7 @@ fn what_goes_on_beside_the_command_has_the_lowest_priority_and_the_command_has_n
 }
 
 #[test]
-fn without_a_thread_that_draws_it_there_is_no_progress_line() {
+fn that_no_thread_draws_progress_is_in_the_way_of_nothing() {
     let fixture = Fixture::new();
     fixture.write("a", "1");
     let (program, point) = (env!("CARGO_BIN_EXE_nono"), "NONO_FAIL_POINT=name=progress+:EAGAIN");

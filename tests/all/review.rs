@@ -230,6 +230,7 @@ fn the_usual_pager_and_none_at_all_work_too() {
     terminal.wait_for("Enter keep everything");
     terminal.keys(&["d"]);
     terminal.wait_for("cannot start a thread for pager");
+    assert!(!terminal.screen().contains("cannot write the output"));
     end(&terminal, &["q"]);
 }
 

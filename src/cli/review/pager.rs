@@ -77,7 +77,8 @@ pub(super) fn show(
             let writer = sys::spawn_scoped(scope, "pager", move || {
                 let write = |input| differ.write(&mut BufWriter::new(input), changes);
                 handed_over.into_iter().try_for_each(write)
-            })?;
+            })
+            .map_err(|error| CliError::failed(error.to_string()))?;
             let mut child = start(pager)?;
             if let Some(input) = child.stdin.take() {
                 // The receiver waits.

@@ -10,7 +10,9 @@ use crate::byte_path;
 use crate::diff::{self, Difference, EntryState, Lookup};
 use crate::object::{ContentHash, Node, RootTree};
 use crate::path_text::to_path;
-use crate::snapshot::{NotCaptured, NotCapturedReason, NotCapturedSet, SnapshotManifest};
+use crate::snapshot::{
+    NotCaptured, NotCapturedReason, NotCapturedSet, SnapshotManifest, TrackedRoot,
+};
 use crate::store::{ObjectSource, StoreError, read_root_tree};
 
 /// Plans how the state `current` becomes `target`.
@@ -32,10 +34,10 @@ pub(in crate::restore) fn plan(
         planner.difference(difference?);
     }
     planner.plan.actions.sort_puts();
-    let current = read_root_tree(store, current_root)?;
+    let (roots, current) = (&target.roots, read_root_tree(store, current_root)?);
     let target = read_root_tree(store, &target.merkle_root)?;
     let renewed = planner.links(store, &current, &target)?;
-    planner.name_unseen(store, current_left_out, &current, &target)?;
+    planner.name_unseen(store, current_left_out, roots, [&current, &target])?;
     Ok(planner.finish(renewed))
 }
 
@@ -129,16 +131,17 @@ impl Planner<'_> {
         &mut self,
         store: &dyn ObjectSource,
         left_out: &[NotCaptured],
-        current: &RootTree,
-        target: &RootTree,
+        roots: &[TrackedRoot],
+        [current, target]: [&RootTree; 2],
     ) -> Result<(), StoreError> {
         let (mut now, mut before) = (Lookup::new(store, current), Lookup::new(store, target));
         for NotCaptured { path, reason } in left_out.iter().filter(|left| left.reason.is_problem())
         {
             let path = path.as_os_str().as_bytes();
+            let is_tracked = roots.iter().any(|root| root.path.as_os_str().as_bytes() == path);
             let is_new = self.unknown.knows(path)
                 && before.find(path)?.is_none()
-                && before.find(byte_path::split(path).0)?.is_some();
+                && (is_tracked || before.find(byte_path::split(path).0)?.is_some());
             if is_new && now.find(path)?.is_none() {
                 self.skip(path, format!("what is there now could not be captured: {reason}"));
             }
