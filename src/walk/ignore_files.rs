@@ -38,7 +38,8 @@ impl IgnoreLevel {
     pub fn descend(dir: &Dir, relative: &[u8], parent: Option<Arc<Self>>) -> Option<Arc<Self>> {
         let bytes = match dir.read(IGNORE_FILE, MAX_IGNORE_BYTES) {
             Ok(bytes) => bytes,
-            Err(_) if !has_rules(dir) => return parent,
+            // Most directories have none, and are not asked twice.
+            Err(error) if error.is_gone() || !has_rules(dir) => return parent,
             Err(error) => {
                 let rules = Rules::Unreadable(error.to_string());
                 return Some(Arc::new(Self { base: relative.into(), rules, parent }));
