@@ -131,13 +131,13 @@ impl Sessions {
             Some(stat) if stat.kind == FileKind::Directory => stat.mtime,
             _ => return Ok(None),
         };
-        let first = [id, b"/", layout::snapshot_manifest(0).as_bytes()].concat();
+        let first = || [id, b"/", layout::snapshot_manifest(0).as_bytes()].concat();
         let manifest = [id, b"/", layout::MANIFEST.as_bytes()].concat();
         let stat = match root.try_stat(&manifest)? {
             Some(stat) => stat,
             None => {
                 // A crash between the first snapshot and the session's manifest.
-                let Some(stat) = root.try_stat(&first)? else { return Ok(None) };
+                let Some(stat) = root.try_stat(&first())? else { return Ok(None) };
                 stat
             }
         };
@@ -156,7 +156,7 @@ impl Sessions {
         let latest_begin = match started {
             // It is not asked for.
             Some(_) => changed,
-            None => root.try_stat(&first)?.map_or(changed, |stat| stat.mtime),
+            None => root.try_stat(&first())?.map_or(changed, |stat| stat.mtime),
         };
         Ok(is_shown.then_some(Session { key, started, mtime: stat.mtime, latest_begin }))
     }

@@ -12,9 +12,9 @@
 //!   a right or a descriptor; what the disk does not give is moved only when there is a good copy.
 //! - It can be killed at any point: what is done is done, and another run does the rest.
 //!
-//! Copies are looked for in what was put aside before, where objects of other stores have the same name, then at the paths at which
-//! a snapshot says that the file was, and at last by capturing the tracked paths once more into
-//! nothing: that finds files that were moved or copied, and makes the list of a directory again if its
+//! Copies are looked for in what was put aside before, where objects of other stores have the same name, then at
+//! the paths at which a snapshot says that the file was, and at last by capturing the tracked paths once more
+//! into nothing: that finds files that were moved or copied, and makes the list of a directory again if its
 //! directory is still in the same state.
 //!
 //! Manifests are named by hashes, too. One that nothing can read and that no copy replaces goes to

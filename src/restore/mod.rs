@@ -374,13 +374,12 @@ impl SnapshotManager {
         });
         let work = match (staged, journal.work.take()) {
             (Ok(()), Some(work)) => work,
-            (staged, steps) => {
+            (staged, _) => {
                 // Nothing is written where that is not needed: the disk may be full.
-                let has_steps = steps.is_some() && !self.is_journal_without_steps();
-                let cleared = if has_steps {
-                    self.settle(journal, None, roots)
-                } else {
+                let cleared = if self.is_journal_without_steps() {
                     self.clear_up(&journal, roots)
+                } else {
+                    self.settle(journal, None, roots)
                 };
                 let ended = staged.map(|()| (Vec::new(), Left::default()));
                 return ended.map_err(|cause| with_what_is_left(cause, cleared, &areas));

@@ -110,6 +110,45 @@ fn a_restore_in_which_any_call_fails_is_done_or_taken_back_or_resumable() {
     eprintln!("restore: {count} points, {failed} failures were fatal, {resumable} resumable");
 }
 
+#[test]
+fn a_resume_in_which_any_call_fails_says_what_is_left_and_is_done_by_the_next_one() {
+    let scene = Scene::new();
+    let restore = scene.restore(0);
+    let arguments = as_strs(&restore);
+    let half_way = scene.point_count(&arguments) * 3 / 4;
+    let interrupt = || {
+        scene.reset();
+        assert!(scene.killed_at(half_way, &arguments) && scene.has_work());
+    };
+    let (mut failed, mut left, mut in_a_row) = (0, 0, 0);
+    for point in 1.. {
+        interrupt();
+        let mut resume = scene.fixture.command(&["rollback", "resume"]);
+        resume.env("NONO_FAIL_POINT", format!("{point}:EIO"));
+        let done = finished(resume.output().unwrap());
+        assert!(matches!(done.code, 0 | 1), "at point {point}: {}", done.stderr);
+        if done.code == 0 {
+            assert!(!scene.has_journal() && scene.staging().is_empty(), "{}", done.stderr);
+            in_a_row += 1;
+        } else {
+            in_a_row = 0;
+            failed += 1;
+        }
+        if done.says("it is left of the restore") {
+            left += 1;
+            let mut now = contents(&scene.tree());
+            now.retain(|path, _| !path.to_string_lossy().contains(".nono-restore-"));
+            assert_eq!(contents(&scene.new), now);
+        }
+        scene.fixture.nono(&["rollback", "resume"]).success();
+        assert_same(&scene.new, &scene.tree());
+        if in_a_row == 60 {
+            break;
+        }
+    }
+    assert!(failed > 10 && left > 0, "{failed}, {left}");
+}
+
 /// Lets a command run to a point and stop there, does something, and lets it go on.
 pub fn at_point(
     fixture: &Fixture,
