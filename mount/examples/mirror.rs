@@ -1,11 +1,14 @@
 //! Serves a real directory as two snapshots, `0` and `1`, that differ in a few files: for measuring
 //! the mount without a store.
 //!
-//! `mirror DIRECTORY MOUNTPOINT [CHANGED_FILES]`; ends when it is unmounted, then prints the counts.
+//! `mirror DIRECTORY MOUNTPOINT [CHANGED_FILES] [OPTION=VALUE]…`; each line on standard input prints the counts
+//! since the one before, and the end of the input unmounts. With `memory=true` everything is read before it is
+//! mounted: what a walk takes then is what any source takes, however fast.
 #![allow(clippy::disallowed_methods, clippy::print_stdout, missing_docs)]
 
 use std::collections::{HashMap, HashSet};
-use std::fs::{self, File};
+use std::ffi::OsStr;
+use std::fs::{self, File, Metadata};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
@@ -29,6 +32,22 @@ struct Mirror {
     paths: Mutex<Paths>,
     /// Files (and the directories above them) that are another state in snapshot 1.
     changed: HashSet<PathBuf>,
+    memory: Option<Memory>,
+}
+
+/// All that is served.
+#[derive(Default)]
+struct Memory {
+    lists: HashMap<Arc<Path>, Vec<Found>>,
+    contents: HashMap<u32, Arc<[u8]>>,
+}
+
+/// An entry of a real directory.
+#[derive(Clone)]
+struct Found {
+    name: Box<[u8]>,
+    metadata: Metadata,
+    target: Option<Box<[u8]>>,
 }
 
 #[derive(Default)]
@@ -49,7 +68,7 @@ impl Paths {
     }
 }
 
-struct Bytes(Vec<u8>);
+struct Bytes(Arc<[u8]>);
 
 impl Content for Bytes {
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
@@ -96,28 +115,48 @@ impl Mirror {
         for path in &files {
             paths.key(path);
         }
-        Self { base, paths: Mutex::new(paths), changed }
+        Self { base, paths: Mutex::new(paths), changed, memory: None }
     }
 
-    fn node(&self, snapshot: u32, path: PathBuf) -> io::Result<Node<Self>> {
-        let metadata = fs::symlink_metadata(&path)?;
-        let other = snapshot == 1 && self.changed.contains(&path);
+    /// Has everything read now.
+    fn load(&mut self) {
+        let mut memory = Memory::default();
+        let mut pending = vec![self.base.clone()];
+        while let Some(directory) = pending.pop() {
+            let list = entries_of(&directory).unwrap();
+            for found in &list {
+                let path = directory.join(OsStr::from_bytes(&found.name));
+                if found.metadata.is_file() {
+                    let key = self.paths.lock().unwrap().key(&path);
+                    memory.contents.insert(key, fs::read(path).unwrap().into());
+                } else if found.metadata.is_dir() {
+                    pending.push(path);
+                }
+            }
+            memory.lists.insert(directory.into(), list);
+        }
+        self.memory = Some(memory);
+    }
+
+    fn node(&self, snapshot: u32, path: &Path, found: Found) -> Node<Self> {
+        let Found { metadata, target, .. } = found;
+        let other = snapshot == 1 && self.changed.contains(path);
         let is_root = path == self.base;
         let mut hash = [0; 16];
         for (seed, half) in hash.chunks_mut(8).enumerate() {
             let mut hasher = DefaultHasher::new();
-            (seed, &path, other, metadata.mtime(), metadata.size()).hash(&mut hasher);
+            (seed, path, other, metadata.mtime(), metadata.size()).hash(&mut hasher);
             half.copy_from_slice(&hasher.finish().to_le_bytes());
         }
         let mtime_s = metadata.mtime() + i64::from(other && metadata.is_file());
         let kind = if metadata.is_dir() {
             Kind::Directory(Directory::Captured { snapshot, path: path.into() })
-        } else if metadata.is_symlink() {
-            Kind::Symlink { target: fs::read_link(&path)?.as_os_str().as_bytes().into() }
+        } else if let Some(target) = target {
+            Kind::Symlink { target }
         } else {
-            Kind::File { size: metadata.size(), content: self.paths.lock().unwrap().key(&path) }
+            Kind::File { size: metadata.size(), content: self.paths.lock().unwrap().key(path) }
         };
-        Ok(Node {
+        Node {
             kind,
             mode: metadata.mode() as u16 & 0o7777,
             uid: metadata.uid(),
@@ -127,8 +166,25 @@ impl Mirror {
             links: HardLinks(1),
             xattrs: None,
             state: (!is_root).then_some(StateId(hash)),
-        })
+        }
     }
+}
+
+fn found(name: &[u8], path: &Path) -> io::Result<Found> {
+    let metadata = fs::symlink_metadata(path)?;
+    let target = match metadata.is_symlink() {
+        true => Some(fs::read_link(path)?.as_os_str().as_bytes().into()),
+        false => None,
+    };
+    Ok(Found { name: name.into(), metadata, target })
+}
+
+fn entries_of(directory: &Path) -> io::Result<Vec<Found>> {
+    let entry = |entry: io::Result<fs::DirEntry>| {
+        let entry = entry?;
+        found(entry.file_name().as_bytes(), &entry.path())
+    };
+    fs::read_dir(directory)?.map(entry).collect()
 }
 
 impl TreeSource for Mirror {
@@ -161,15 +217,20 @@ impl TreeSource for Mirror {
         match directory {
             Directory::Root => {
                 for snapshot in [0, 1] {
-                    let node = self.node(snapshot, self.base.clone())?;
-                    entries.push(Entry { name: snapshot.to_string().into_bytes().into(), node });
+                    let name = snapshot.to_string().into_bytes();
+                    let node = self.node(snapshot, &self.base, found(&name, &self.base)?);
+                    entries.push(Entry { name: name.into(), node });
                 }
             }
             Directory::Captured { snapshot, path } => {
-                for entry in fs::read_dir(path)? {
-                    let entry = entry?;
-                    let node = self.node(*snapshot, entry.path())?;
-                    entries.push(Entry { name: entry.file_name().as_bytes().into(), node });
+                let list = match &self.memory {
+                    Some(memory) => memory.lists[path].clone(),
+                    None => entries_of(path)?,
+                };
+                for found in list {
+                    let path = path.join(OsStr::from_bytes(&found.name));
+                    let name = found.name.clone();
+                    entries.push(Entry { name, node: self.node(*snapshot, &path, found) });
                 }
             }
         }
@@ -178,9 +239,12 @@ impl TreeSource for Mirror {
     }
 
     fn open(&self, content: &u32, size: u64) -> io::Result<Arc<dyn Content>> {
+        if let Some(memory) = &self.memory {
+            return Ok(Arc::new(Bytes(memory.contents[content].clone())));
+        }
         let path = self.paths.lock().unwrap().paths[*content as usize].clone();
         if size <= 1024 * 1024 {
-            Ok(Arc::new(Bytes(fs::read(path)?)))
+            Ok(Arc::new(Bytes(fs::read(path)?.into())))
         } else {
             Ok(Arc::new(Opened(File::open(path)?)))
         }
@@ -197,16 +261,22 @@ fn main() {
         panic!("usage: mirror DIRECTORY MOUNTPOINT [CHANGED_FILES] [option=value]…")
     };
     let mut changes = 10;
+    let mut in_memory = false;
     let mut options = MountOptions::default();
     for argument in rest.iter().filter_map(|argument| argument.to_str()) {
         match argument.split_once('=') {
             Some(("threads", value)) => options.threads = value.parse().unwrap(),
+            Some(("memory", value)) => in_memory = value.parse().unwrap(),
             Some(("push", value)) => options.push_siblings = value.parse().unwrap(),
             _ => changes = argument.parse().unwrap(),
         }
     }
     let base = fs::canonicalize(base).unwrap();
-    let mount = Mount::new(Mirror::new(base, changes), Path::new(directory), options).unwrap();
+    let mut mirror = Mirror::new(base, changes);
+    if in_memory {
+        mirror.load();
+    }
+    let mount = Mount::new(mirror, Path::new(directory), options).unwrap();
     println!("mounted at {}", mount.directory().display());
     let unmounter = mount.unmounter();
     let mut earlier = mount.counts();

@@ -144,7 +144,7 @@ impl Jobs {
             match self.receiver.try_recv() {
                 Ok(job) => return Some(job),
                 Err(TryRecvError::Disconnected) => return None,
-                Err(TryRecvError::Empty) => std::hint::spin_loop(),
+                Err(TryRecvError::Empty) => std::thread::yield_now(),
             }
         }
         self.receiver.recv().ok()
