@@ -9,7 +9,8 @@
 //!   a manifest to `<session>/quarantine/`.
 //! - What is intact is never moved, even if it makes no sense: an object whose bytes have its hash is
 //!   what was recorded, and there cannot be a better copy. Neither is what merely cannot be read now, for want of
-//!   a right or a descriptor; what the disk does not give is moved only when there is a good copy.
+//!   a right or a descriptor; what the disk does not give is moved only when there is a good copy. A pack is: what else is
+//!   in it is of use again when it was copied. The next repair puts it back and looks whether the disk gives it now.
 //! - It can be killed at any point: what is done is done, and another run does the rest.
 //!
 //! Copies are looked for in what was put aside before, where objects of other stores have the same name, then at
@@ -39,6 +40,7 @@ use crate::store::{ImportError, LocalStore, StoreError};
 use crate::sys;
 use crate::verify::{Verifier, VerifyError, VerifyOptions, VerifyReport};
 
+use copies::PacksAside;
 use objects::Objects;
 
 /// Where to look for good copies, and how to verify.
@@ -172,6 +174,7 @@ pub fn repair_session(
     let _session_lock = session.lock()?;
     let mut report = RepairReport::default();
     manifests::repair(session, options.other_stores, &mut report)?;
+    let mut packs_aside = PacksAside::default();
     loop {
         let (verified, damaged) = {
             let mut verifier = Verifier::new(store, options.verify)?;
@@ -179,15 +182,15 @@ pub fn repair_session(
             (verified, verifier.damaged_objects(session)?)
         };
         let mut objects = Objects::new(store, session, &damaged)?;
-        objects.repair(options)?;
+        objects.repair(options, &mut packs_aside)?;
         // What is damaged again right away does not get better by being repaired once more.
         let is_new = |new: &Repaired| report.repaired.iter().all(|old| old.object != new.object);
-        let has_progress = objects.has_salvaged || objects.repaired.iter().any(is_new);
+        let has_progress = objects.has_moved_packs || objects.repaired.iter().any(is_new);
         report.repaired.append(&mut objects.repaired);
         report.quarantined.append(&mut objects.quarantined);
         // A tree that is whole again may show what is damaged below it.
         if !has_progress {
-            report.lost.extend(objects.lost());
+            report.lost.extend(objects.lost(&packs_aside));
             return Ok((report, verified));
         }
     }

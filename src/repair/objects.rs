@@ -2,9 +2,10 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::copies::{LivePaths, OtherStores, PutAside, offer_midstates};
+use super::copies::{LivePaths, OtherStores, PacksAside, PutAside, offer_midstates};
 use super::{Lost, RepairError, RepairOptions, Repaired, Source, recapture};
 use crate::object::ContentHash;
+use crate::path_text::Shown;
 use crate::progress::Uncounted;
 use crate::snapshot::SessionDir;
 use crate::store::{BadDisk, LocalStore, MAX_TREE_BYTES, Offered, StoreError, StoreLock, Transfer};
@@ -17,8 +18,8 @@ enum Confirmed {
     Missing,
     /// What has its name is not it.
     Damaged,
-    /// Its bytes are what its name says.
-    Intact,
+    /// Its bytes are what its name says. They are in this file.
+    Intact(PathBuf),
     /// The disk does not give its bytes.
     OnBadDisk(String),
     /// It cannot be told.
@@ -45,8 +46,8 @@ pub(super) struct Objects<'a> {
     /// the disk may yet give it.
     on_bad_disk: HashMap<ContentHash, String>,
     lock: Option<StoreLock>,
-    /// Whether packs were replaced by what was whole in them.
-    pub(super) has_salvaged: bool,
+    /// Whether packs were replaced by what was whole in them, or put back.
+    pub(super) has_moved_packs: bool,
     pub(super) repaired: Vec<Repaired>,
     pub(super) quarantined: Vec<PathBuf>,
 }
@@ -66,7 +67,7 @@ impl<'a> Objects<'a> {
             unreadable: HashSet::new(),
             on_bad_disk: HashMap::new(),
             lock: None,
-            has_salvaged: false,
+            has_moved_packs: false,
             repaired: Vec::new(),
             quarantined: Vec::new(),
         };
@@ -79,12 +80,21 @@ impl<'a> Objects<'a> {
     }
 
     /// Looks for copies from the cheapest place to the dearest.
-    pub(super) fn repair(&mut self, options: &RepairOptions<'_>) -> Result<(), RepairError> {
+    pub(super) fn repair(
+        &mut self,
+        options: &RepairOptions<'_>,
+        packs_aside: &mut PacksAside,
+    ) -> Result<(), RepairError> {
         let Some(lock) = self.lock.take() else { return Ok(()) };
         let (mut buffer, progress) = (Vec::new(), Uncounted(options.verify.progress));
         let put_aside = PutAside::of(self.store)?;
-        let salvaged = self.store.salvage_packs(BadDisk::TakeTheRest, &lock)?;
-        self.has_salvaged = salvaged.packs > 0;
+        let back = match self.damaged.is_empty() {
+            true => Vec::new(),
+            false => packs_aside.put_back(self.store, &lock)?,
+        };
+        let mut salvaged = self.store.salvage_packs(BadDisk::TakeTheRest, &lock)?;
+        self.has_moved_packs = salvaged.packs > 0 || !back.is_empty();
+        packs_aside.not_given.append(&mut salvaged.not_given);
         for damaged in self.damaged {
             match self.confirm(damaged, &mut Transfer::new(&mut buffer, &progress))? {
                 Confirmed::Missing => drop(self.wanted.insert(damaged.hash, damaged.used_as)),
@@ -100,12 +110,13 @@ impl<'a> Objects<'a> {
                         self.is_repaired(damaged.hash, Source::Store { path });
                     }
                 }
-                Confirmed::Intact if salvaged.objects.contains(&damaged.hash) => {
-                    let path = self.store.object_path(&damaged.hash);
+                Confirmed::Intact(path)
+                    if salvaged.objects.contains(&damaged.hash) || back.contains(&path) =>
+                {
                     self.wanted.insert(damaged.hash, damaged.used_as);
                     self.is_repaired(damaged.hash, Source::Store { path });
                 }
-                Confirmed::Intact => {
+                Confirmed::Intact(_) => {
                     let reason = format!("its bytes are the recorded ones, but {}", damaged.reason);
                     self.hopeless.insert(damaged.hash, reason);
                 }
@@ -197,8 +208,12 @@ impl<'a> Objects<'a> {
             }
             object => object,
         };
-        Ok(match object.and_then(|object| object.verify(transfer)) {
-            Ok(()) => Confirmed::Intact,
+        let verified = object.and_then(|object| {
+            object.verify(transfer)?;
+            Ok(object.path().to_owned())
+        });
+        Ok(match verified {
+            Ok(path) => Confirmed::Intact(path),
             Err(StoreError::Cancelled) => return Err(StoreError::Cancelled),
             Err(StoreError::Missing { .. }) => Confirmed::Missing,
             Err(error) if error.is_damage() => Confirmed::Damaged,
@@ -208,22 +223,28 @@ impl<'a> Objects<'a> {
     }
 
     /// What is still damaged.
-    pub(super) fn lost(&self) -> impl Iterator<Item = Lost> {
-        self.damaged.iter().filter_map(|damaged| {
-            let reason = match self.hopeless.get(&damaged.hash) {
-                Some(reason) => reason.clone(),
+    pub(super) fn lost(&self, packs_aside: &PacksAside) -> impl Iterator<Item = Lost> {
+        const NO_COPY: &str = "no good copy of it was found";
+        // What is not there may be in one of these.
+        let not_given = packs_aside.not_given.first().map(|pack| {
+            let pack = Shown::path(pack);
+            format!("{NO_COPY}, and the disk does not give all of {pack}, in which it may be")
+        });
+        self.damaged.iter().filter_map(move |damaged| {
+            let (reason, is_unreadable) = match self.hopeless.get(&damaged.hash) {
+                Some(reason) => (reason.clone(), self.unreadable.contains(&damaged.hash)),
                 None if !self.wanted.contains_key(&damaged.hash) => return None,
-                None => match self.on_bad_disk.get(&damaged.hash) {
-                    Some(reason) => format!("{reason}; no good copy of it was found"),
-                    None => "no good copy of it was found".to_owned(),
+                None => match (self.on_bad_disk.get(&damaged.hash), &not_given) {
+                    (Some(reason), _) => (format!("{reason}; {NO_COPY}"), true),
+                    (None, Some(reason)) => (reason.clone(), true),
+                    (None, None) => (NO_COPY.to_owned(), false),
                 },
             };
             Some(Lost {
                 what: damaged.used_as.to_string(),
                 object: Some(damaged.hash),
                 reason,
-                is_unreadable: self.unreadable.contains(&damaged.hash)
-                    || self.on_bad_disk.contains_key(&damaged.hash),
+                is_unreadable,
                 snapshots: damaged.snapshots.clone(),
                 paths: damaged.paths.iter().cloned().collect(),
                 has_more_paths: damaged.has_more_paths,

@@ -10,8 +10,8 @@
 //!                                     copied; it stays until somebody deletes it
 //! ```
 //!
-//! Nothing reads these files as objects. Only a repair looks whether one is intact after all: a disk that
-//! did not give its bytes may give them now. A copy that takes the place of an object is hashed *while*
+//! Nothing reads these files as objects. Only a repair looks whether one is intact after all, and puts packs back
+//! before it begins: a disk that did not give all of their bytes may give them now. A copy that takes the place of an object is hashed *while*
 //! it is copied into a file without a name, so that neither its source nor the place that it came from
 //! has to be trusted; only then does it get the name.
 
@@ -240,7 +240,7 @@ impl LocalStore {
         self.path().join(layout::QUARANTINE)
     }
 
-    fn quarantine_dir(&self) -> Result<Option<Dir>, StoreError> {
+    pub(super) fn quarantine_dir(&self) -> Result<Option<Dir>, StoreError> {
         match self.dir().open_dir(layout::QUARANTINE.as_bytes()) {
             Ok(dir) => Ok(Some(dir)),
             Err(error) if error.is_gone() => Ok(None),

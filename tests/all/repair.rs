@@ -414,6 +414,59 @@ fn an_object_that_the_disk_does_not_give_is_replaced_by_a_good_copy() {
     fixture.nono(&["rollback", "verify", "--all"]).success();
 }
 
+/// A session with a pack of two hundred files, which are different now, and the pack.
+fn packed() -> (Fixture, PathBuf) {
+    let fixture = Fixture::new().packed();
+    for n in 0..200 {
+        fixture.write(&format!("d{}/{n}", n % 3), format!("number {n}"));
+    }
+    fixture.nono(&["snapshot"]).success();
+    for n in 0..200 {
+        fixture.write(&format!("d{}/{n}", n % 3), format!("not {n}"));
+    }
+    let pack = fixture.packs().remove(0);
+    (fixture, pack)
+}
+
+#[test]
+fn a_pack_that_the_disk_does_not_give_is_put_back_by_the_next_repair() {
+    let (fixture, pack) = packed();
+    let arguments = ["rollback", "verify", "--all", "--repair"];
+    let Some(told) = on_bad_disk(&fixture, &pack, &arguments) else { return };
+    let told = told.fails(1, "").stdout;
+    assert!(
+        told.contains("the disk does not give all of") && told.contains("/quarantine/pack-"),
+        "{told}"
+    );
+    assert!(!told.contains("lost for good"), "{told}");
+    assert!(!pack.exists());
+    let report = repair(&fixture, 0, &[]);
+    assert!(report["repair"]["lost"].as_array().unwrap().is_empty(), "{report}");
+    assert!(pack.exists() && quarantine(&fixture).is_empty());
+    fixture.nono(&["rollback", "verify", "--all"]).success();
+    fixture.nono(&["rollback", "restore", "latest"]).success();
+    assert_eq!(fs::read(fixture.project().join("d2/5")).unwrap(), b"number 5");
+}
+
+#[test]
+fn a_pack_in_quarantine_that_is_still_damaged_is_salvaged_once_and_what_it_has_not_is_lost() {
+    let (fixture, pack) = packed();
+    let mut bytes = fs::read(&pack).unwrap();
+    let at = bytes.windows(10).position(|window| window == b"number 150").unwrap();
+    bytes[at] ^= 1;
+    bytes.truncate(bytes.len() - 7);
+    overwrite(&pack, &bytes);
+    for _ in 0..2 {
+        let report = repair(&fixture, 1, &[]);
+        let [lost] = &report["repair"]["lost"].as_array().unwrap()[..] else { panic!("{report}") };
+        assert_eq!(lost["object"], ContentHash::of(b"number 150").hex());
+        assert_eq!(lost["is_unreadable"], false);
+        assert_eq!(quarantine(&fixture), [&*bytes]);
+        // The rest is in one other, and no third.
+        assert_eq!(fixture.packs().len(), 1);
+    }
+}
+
 #[test]
 fn what_was_put_aside_and_is_intact_is_taken_back() {
     let fixture = Fixture::new();

@@ -31,6 +31,7 @@ mod tests;
 mod writer;
 
 use std::collections::{BTreeSet, HashMap, HashSet};
+use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -370,11 +371,23 @@ fn packs_dir(objects: &Dir) -> Result<Option<Dir>, StoreError> {
     }
 }
 
+/// Opens the directory of packs, made if it was not there.
+fn make_packs_dir(objects: &Dir) -> Result<Dir, StoreError> {
+    match objects.make_dir(layout::PACKS.as_bytes(), 0o700) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error.into()),
+        _ => {}
+    }
+    Ok(objects.open_dir(layout::PACKS.as_bytes())?)
+}
+
 /// The names of all packs.
 fn names(objects: &Dir) -> Result<BTreeSet<Box<[u8]>>, StoreError> {
     let Some(dir) = packs_dir(objects)? else { return Ok(BTreeSet::new()) };
-    let is_pack =
-        |name: &[u8]| name.len() == NAME_DIGITS && name.iter().all(|byte| byte.is_ascii_hexdigit());
     let names = dir.names()?.into_iter().map(|listed| listed.name);
-    Ok(names.filter(|name| is_pack(name)).collect())
+    Ok(names.filter(|name| is_name(name)).collect())
+}
+
+/// Whether a pack may be called that.
+fn is_name(name: &[u8]) -> bool {
+    name.len() == NAME_DIGITS && name.iter().all(|byte| byte.is_ascii_hexdigit())
 }

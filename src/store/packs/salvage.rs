@@ -1,10 +1,16 @@
 //! What is left of a damaged pack: the records tell what the index no longer does.
+//!
+//! The pack itself goes into quarantine. What the disk did not give then it may give later, so a repair
+//! [puts such packs back](LocalStore::put_packs_back) first, and what is still damaged is salvaged once more.
 
 use std::collections::HashSet;
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
 
-use super::Pack;
-use super::format::{Entry, HEADER_BYTES, RECORD_BYTES};
+use super::format::{Entry, HEADER_BYTES, RECORD_BYTES, Span};
 use super::writer::{Limits, PackWriter};
+use super::{NAME_DIGITS, Pack, is_name, make_packs_dir};
 use crate::layout;
 use crate::object::ContentHash;
 use crate::path_text::Shown;
@@ -32,9 +38,38 @@ pub(crate) struct Salvaged {
     pub(crate) packs: usize,
     /// What can be read again.
     pub(crate) objects: HashSet<ContentHash>,
+    /// Those packs, in quarantine, of which the disk did not give all.
+    pub(crate) not_given: Vec<PathBuf>,
 }
 
 impl LocalStore {
+    /// Moves packs out of quarantine to where they were, but for those whose names were taken meanwhile and those of
+    /// newer versions, which would stop this one. Returns where they are now; whether they can be read is
+    /// another question. The lock is the exclusive one.
+    ///
+    /// # Errors
+    /// When a directory cannot be read or written. Every pack is then in one of the two places.
+    pub(crate) fn put_packs_back(&self, _lock: &StoreLock) -> Result<Vec<PathBuf>, StoreError> {
+        let Some(quarantine) = self.quarantine_dir()? else { return Ok(Vec::new()) };
+        let mut back = Vec::new();
+        for listed in quarantine.names()? {
+            let Some(name) = name_before_quarantine(&listed.name) else { continue };
+            if let Err(StoreError::NewerPack { .. }) = Pack::open(&quarantine, &listed.name) {
+                continue;
+            }
+            let packs = make_packs_dir(self.dir())?;
+            match quarantine.rename_new(&listed.name, &packs, name) {
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                moved => {
+                    moved?;
+                    back.push(packs.path_of(name));
+                }
+            }
+        }
+        self.packs().refresh(self.dir())?;
+        Ok(back)
+    }
+
     /// Takes what is intact out of packs that cannot be opened or have a damaged index, and moves
     /// these into quarantine. The lock is the exclusive one.
     ///
@@ -60,12 +95,9 @@ impl LocalStore {
         }
         let mut salvaged = Salvaged::default();
         for name in damaged {
-            match self.salvage(&name, bad_disk, &mut salvaged.objects) {
+            match self.salvage(&name, bad_disk, &mut salvaged) {
                 Err(error) if error.is_bad_disk() => tracing::warn!("{error}: the pack stays"),
-                done => {
-                    done?;
-                    salvaged.packs += 1;
-                }
+                done => done?,
             }
         }
         self.packs().refresh(self.dir())?;
@@ -76,15 +108,16 @@ impl LocalStore {
         &self,
         name: &[u8],
         bad_disk: BadDisk,
-        taken: &mut HashSet<ContentHash>,
+        salvaged: &mut Salvaged,
     ) -> Result<(), StoreError> {
         let dir = self.dir().open_dir(layout::PACKS.as_bytes())?;
         let mut writer = PackWriter::new(self.dir());
-        let mut count = 0;
-        for_each_intact(&dir, name, bad_disk, |hash, bytes| {
-            if !taken.insert(*hash) {
+        let (mut count, mut buffer) = (0, Vec::new());
+        let is_all = for_each_intact(&dir, name, bad_disk, |hash, bytes| {
+            if salvaged.objects.contains(hash) || self.has_intact_in_pack(hash, &mut buffer) {
                 return Ok(());
             }
+            salvaged.objects.insert(*hash);
             count += 1;
             writer.append_and_write(hash, bytes)?;
             if writer.is_full(&Limits::default()) {
@@ -101,19 +134,39 @@ impl LocalStore {
         let random = hex::encode(&sys::random_bytes()?[..8]);
         let aside =
             [layout::DAMAGED_PACK_PREFIX.as_bytes(), name, b"-", random.as_bytes()].concat();
-        Ok(dir.rename_new(name, &quarantine, &aside)?)
+        dir.rename_new(name, &quarantine, &aside)?;
+        salvaged.packs += 1;
+        if !is_all {
+            salvaged.not_given.push(quarantine.path_of(&aside));
+        }
+        Ok(())
+    }
+
+    fn has_intact_in_pack(&self, hash: &ContentHash, buffer: &mut Vec<u8>) -> bool {
+        let found = self.packs().find(self.dir(), hash, false);
+        let is_intact = |(pack, span): (Arc<Pack>, Span)| {
+            pack.is_intact(&Entry { hash: *hash, span }, buffer).unwrap_or(false)
+        };
+        found.ok().flatten().is_some_and(is_intact)
     }
 }
 
+/// The name that a pack in quarantine had before. `None` for what is none.
+fn name_before_quarantine(aside: &[u8]) -> Option<&[u8]> {
+    let name_and_random = aside.strip_prefix(layout::DAMAGED_PACK_PREFIX.as_bytes())?;
+    let (name, random) = name_and_random.split_at_checked(NAME_DIGITS)?;
+    (is_name(name) && random.starts_with(b"-")).then_some(name)
+}
+
 /// Gives the intact objects of a pack by its records, and then by its index, if that can be read. Where a
-/// record makes no sense, the next one that does is looked for.
+/// record makes no sense, the next one that does is looked for. Returns whether the disk gave all of it.
 fn for_each_intact(
     packs: &Dir,
     name: &[u8],
     bad_disk: BadDisk,
     mut take: impl FnMut(&ContentHash, &[u8]) -> Result<(), StoreError>,
-) -> Result<(), StoreError> {
-    let bytes = read_what_can_be(packs, name, bad_disk)?;
+) -> Result<bool, StoreError> {
+    let (bytes, is_all) = read_what_can_be(packs, name, bad_disk)?;
     let empty = ContentHash::of(b"");
     let mut at = HEADER_BYTES;
     while let Some(record) = bytes.get(at..at + RECORD_BYTES).and_then(|r| r.try_into().ok()) {
@@ -135,35 +188,39 @@ fn for_each_intact(
             None => at += 1,
         }
     }
-    let Ok(pack) = Pack::open(packs, name) else { return Ok(()) };
+    let Ok(pack) = Pack::open(packs, name) else { return Ok(is_all) };
     let mut bytes = Vec::new();
     for entry in pack.plausible_entries() {
         if pack.is_intact(&entry, &mut bytes).unwrap_or(false) {
             take(&entry.hash, &bytes)?;
         }
     }
-    Ok(())
+    Ok(is_all)
 }
 
-/// The bytes of a pack, without more than any pack has, and maybe with zeros where the disk gives none.
+/// The bytes of a pack, without more than any pack has, with zeros where the disk gives none; and whether it gave all.
 /// Nothing for what is no regular file.
-fn read_what_can_be(packs: &Dir, name: &[u8], bad_disk: BadDisk) -> Result<Vec<u8>, StoreError> {
+fn read_what_can_be(
+    packs: &Dir,
+    name: &[u8],
+    bad_disk: BadDisk,
+) -> Result<(Vec<u8>, bool), StoreError> {
     if packs.stat(name)?.kind != FileKind::File {
-        return Ok(Vec::new());
+        return Ok((Vec::new(), true));
     }
     let path = packs.path_of(name);
     let file = packs.open_file(name, true)?;
     let size = packs.stat_file(&file, name)?.size.min(MOST_BYTES);
-    let mut bytes = vec![0; size as usize];
+    let (mut bytes, mut is_all) = (vec![0; size as usize], true);
     for (step, piece) in bytes.chunks_mut(STEP_BYTES).enumerate() {
         let offset = (step * STEP_BYTES) as u64;
         match sys::read_full_at(&file, piece, offset).at("read", &path) {
             Ok(_) => {}
             Err(error) => match StoreError::from(error) {
-                error if error.is_bad_disk() && bad_disk == BadDisk::TakeTheRest => {}
+                error if error.is_bad_disk() && bad_disk == BadDisk::TakeTheRest => is_all = false,
                 error => return Err(error),
             },
         }
     }
-    Ok(bytes)
+    Ok((bytes, is_all))
 }

@@ -5,8 +5,7 @@ use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
 use super::format::{Entry, HEADER_BYTES, RECORD_BYTES, Span, encode_index, header};
-use super::name_of;
-use crate::layout;
+use super::{make_packs_dir, name_of};
 use crate::object::ContentHash;
 use crate::store::StoreError;
 use crate::store::local::OBJECT_MODE;
@@ -180,12 +179,7 @@ impl<'s> PackWriter<'s> {
         self.buffer.extend_from_slice(&encode_index(std::mem::take(&mut self.entries), index_at));
         let chunk = self.take_chunk(Vec::new())?;
         chunk.write(self.objects)?;
-        match self.objects.make_dir(layout::PACKS.as_bytes(), 0o700) {
-            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
-                return Err(error.into());
-            }
-            _ => {}
-        }
+        make_packs_dir(self.objects)?;
         let digits = sys::random_bytes()?;
         let name = name_of(digits);
         if chunk.temp.persist(self.objects, &name)? {
