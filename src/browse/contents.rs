@@ -166,7 +166,7 @@ fn verify_overlapped(object: &ObjectFile, file: &File, key: &ObjectKey) -> io::R
     }
     let mut hasher = Hasher::new();
     thread::scope(|scope| {
-        let reader = thread::Builder::new().spawn_scoped(scope, move || {
+        let reader = sys::spawn_scoped(scope, "nono-reader", move || {
             let mut offset = 0;
             while let Ok(mut buffer) = to_fill.recv() {
                 let len = sys::read_full_at(file, &mut buffer, offset)?;

@@ -97,9 +97,8 @@ fn start_thread(kept: Arc<Mutex<Kept>>) -> mpsc::SyncSender<Job> {
             }
         }
     };
-    let spawned = std::thread::Builder::new().name("nono-ahead".to_owned()).spawn(run);
-    if let Err(error) = spawned {
-        tracing::warn!(%error, "no thread to verify long files ahead of who reads them");
+    if let Err(error) = sys::spawn("nono-ahead", run) {
+        tracing::warn!(%error, "long files are not verified ahead of who reads them");
     }
     sender
 }

@@ -54,6 +54,7 @@ fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         }
     };
     init_log();
+    let _survived = signals::survive_long_files();
     let context = Context::new();
     match dispatch(arguments, &context) {
         Ok(code) => ExitCode::from(code),

@@ -81,8 +81,8 @@ fn try_begin(root: &Path, settings: &Settings, context: &Context) -> Result<Rete
         sys::lower_priority();
         collect(&root, &policy, threads)
     };
-    let collecting = std::thread::Builder::new().name("retention".to_owned()).spawn(collect);
-    Ok(Retention { collecting: collecting.ok() })
+    // Without a thread, the next one does it.
+    Ok(Retention { collecting: sys::spawn("retention", collect).ok() })
 }
 
 impl Retention {

@@ -133,6 +133,6 @@ fn remove_later(parent: &Dir, abandoned: Vec<Abandoned>) -> sys::Result<()> {
         }
     };
     // Without a thread, the next run does it.
-    let _ = std::thread::Builder::new().name("scratch".to_owned()).spawn(remove);
+    let _ = sys::spawn("scratch", remove);
     Ok(())
 }

@@ -10,6 +10,7 @@
 //! | a review | what a terminal sends, by its screen |
 //! | a mount is served | what ends it, by the mount |
 //! | a mount is guarded | the same, by the guard, which does nothing then: it ends with the mount |
+//! | always | SIGXFSZ, by [`survive_long_files`]: nothing happens |
 //! | waiting for an answer, a lock, a collection | nothing: Ctrl-C ends the program (130), Ctrl-Z stops it |
 //!
 //! Phases overlap where one follows the other, so that a signal finds either of them. What was ignored when
@@ -27,6 +28,7 @@ use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
 use signal_hook::SigId;
+use signal_hook::consts::SIGXFSZ;
 use signal_hook::flag;
 use signal_hook::iterator::Signals;
 use signal_hook::low_level::unregister;
@@ -100,6 +102,13 @@ pub(super) fn queue() -> io::Result<Signals> {
 /// Why a command that cannot do without signals is not begun.
 pub(super) fn refused(error: io::Error) -> CliError {
     CliError::failed(format!("cannot wait for signals: {error}"))
+}
+
+/// Keeps a write beyond the limit of a file's length (`ulimit -f`) from ending the program, as long as this lives: the write
+/// fails, which is said and taken back like any other failure. The command gets its usual effect back, because no
+/// handler outlives an `exec`.
+pub(super) fn survive_long_files() -> Option<Taken> {
+    Taken::raising(&[SIGXFSZ], &Arc::default()).ok()
 }
 
 /// How many have taken a signal, and whether that is none.

@@ -101,38 +101,49 @@ impl Areas {
 
     /// Removes the staging directories with what is left in them, and gives the directories that
     /// held them the times that the journal says. Returns those that did not get it, being somebody else's.
+    ///
+    /// # Errors
+    /// The first, after all were tried.
     pub(super) fn clear(&self) -> sys::Result<Vec<Skipped>> {
-        let mut denied = Vec::new();
+        let (mut denied, mut cleared) = (Vec::new(), Ok(()));
         for area in &self.opened {
-            let Some(parent) = &area.parent else { continue };
-            let name = &area.record.name;
-            match parent.try_stat(name)? {
-                Some(stat) if stat.kind == FileKind::Directory => parent.remove_dir_all(name)?,
-                // Gone already, or not what we made.
-                _ => {}
-            }
-            // Nothing was made on a disk that is full or read-only, and nothing is to be put back.
-            if parent.stat_self()?.mtime != area.record.mtime {
-                match parent.inode(b".")?.set_mtime(area.record.mtime) {
-                    Err(error) if error.kind() == ErrorKind::PermissionDenied => {
-                        let reason = attributes::TIME_DENIED.to_owned();
-                        denied.extend(skipped(&area.record.parent, vec![reason]));
-                    }
-                    set => set?,
-                }
-            }
-            // The journal goes next: without it nobody would know of a staging directory that a
-            // power failure brings back. A disk that cannot be written brings nothing back.
-            match parent.sync() {
-                Err(error) if error.kind() != ErrorKind::ReadOnlyFilesystem => return Err(error),
-                _ => {}
+            match area.clear() {
+                Ok(also) => denied.extend(also),
+                Err(error) => cleared = cleared.and(Err(error)),
             }
         }
-        Ok(denied)
+        cleared.map(|()| denied)
     }
 }
 
 impl Opened {
+    fn clear(&self) -> sys::Result<Vec<Skipped>> {
+        let mut denied = Vec::new();
+        let Some(parent) = &self.parent else { return Ok(denied) };
+        let name = &self.record.name;
+        match parent.try_stat(name)? {
+            Some(stat) if stat.kind == FileKind::Directory => parent.remove_dir_all(name)?,
+            // Gone already, or not what we made.
+            _ => {}
+        }
+        // Nothing was made on a disk that is full or read-only, and nothing is to be put back.
+        if parent.stat_self()?.mtime != self.record.mtime {
+            let inode = parent.inode(b".")?;
+            match inode.set_mtime(self.record.mtime) {
+                Err(error) if error.kind() == ErrorKind::PermissionDenied => {
+                    denied = skipped(&self.record.parent, vec![attributes::time_denied(&inode)]);
+                }
+                set => set?,
+            }
+        }
+        // The journal goes next: without it nobody would know of a staging directory that a
+        // power failure brings back. A disk that cannot be written brings nothing back.
+        match parent.sync() {
+            Err(error) if error.kind() != ErrorKind::ReadOnlyFilesystem => Err(error),
+            _ => Ok(denied),
+        }
+    }
+
     fn path(&self) -> PathBuf {
         to_path(&self.record.parent).join(to_path(&self.record.name))
     }

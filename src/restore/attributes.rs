@@ -6,7 +6,6 @@ use std::io;
 use crate::object::{Attributes, Node};
 use crate::sys::{self, Inode};
 
-pub(super) const TIME_DENIED: &str = "the time could not be set: not the owner";
 const SETUID_AND_SETGID: u16 = 0o6000;
 
 /// Gives an inode its attributes. What an ordinary user may not set is returned as sentences; all
@@ -52,7 +51,7 @@ pub(super) fn apply(inode: &Inode, target: &Attributes, node: &Node) -> sys::Res
         match inode.set_mtime(target.mtime) {
             Ok(()) => {}
             Err(error) if is_denied(&error) => {
-                denied.push(TIME_DENIED.to_owned());
+                denied.push(time_denied(inode));
             }
             Err(error) => return Err(error),
         }
@@ -64,6 +63,12 @@ pub(super) fn apply(inode: &Inode, target: &Attributes, node: &Node) -> sys::Res
         }
         _ => Ok(denied),
     }
+}
+
+/// Why a time could not be set.
+pub(super) fn time_denied(inode: &Inode) -> String {
+    let cause = inode.frozen().map_or("not the owner".to_owned(), |cause| format!("it is {cause}"));
+    format!("the time could not be set: {cause}")
 }
 
 /// Returns whether something was set, which can change the mode (ACLs).

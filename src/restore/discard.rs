@@ -11,8 +11,9 @@
 
 use std::path::PathBuf;
 
+use super::RestoreError;
+use super::clear_up::warn_of;
 use super::journal::{Journal, is_area_name};
-use super::{RestoreError, warn_of};
 use crate::byte_path;
 use crate::object::ContentHash;
 use crate::path_text::Shown;

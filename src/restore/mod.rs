@@ -8,7 +8,9 @@
 
 mod areas;
 mod attributes;
+mod carry_out;
 mod check_selection;
+mod clear_up;
 mod commit;
 mod conflicts;
 mod copy_out;
@@ -36,36 +38,29 @@ use std::os::unix::ffi::OsStrExt;
 use serde::Serialize;
 
 use crate::diff::{self, Change};
-use crate::layout;
-use crate::object::{ContentHash, LinkGroups};
+use crate::object::ContentHash;
 use crate::path_text::Shown;
-use crate::progress::{Amount, NoProgress, Progress, Stage};
 use crate::snapshot::{
     CacheUse, Capture, LoadedManifest, ManifestError, NotCaptured, SnapshotError, SnapshotKind,
     SnapshotManager, SnapshotManifest,
 };
 use crate::store::{ObjectSource, OverlayStore, read_root_tree};
-use crate::sys;
 
-use areas::Areas;
+use carry_out::Safety;
 use check_selection::check_selection;
-use commit::{Commit, Left};
 use conflicts::Conflicts;
 pub use conflicts::{Conflict, OnConflict};
 pub use copy_out::CopyReport;
 pub use discard::DiscardReport;
 pub use error::RestoreError;
+#[cfg(feature = "fuzzing")]
 pub(crate) use journal::Journal;
-use journal::Work;
 use places::Places;
 use plan::RestorePlan;
 pub use plan::Skipped;
 pub use recover::{Recovery, RecoveryOutcome, RecoveryReport};
-use rollback::{Incomplete, take_back};
 use selection::Selected;
 pub use selection::Selection;
-use staging::{Layout, stage};
-use steps::Disk;
 
 /// What a restore did, or would do.
 #[derive(Debug, Clone, Serialize)]
@@ -338,124 +333,6 @@ impl SnapshotManager {
         plan.link(&diff::links_of(source, &target.merkle_root)?);
         Ok(Planned { plan, conflicts })
     }
-
-    /// Stages, commits and clears up. Returns what the steps changed, and what was left as it is.
-    fn carry_out(
-        &self,
-        plan: RestorePlan,
-        target: &SnapshotManifest,
-        safety: &Safety,
-    ) -> Result<(Vec<Change>, Left), RestoreError> {
-        let roots = &target.roots;
-        let mut places = Places::new(roots);
-        let layout = Layout::new(&plan, &mut places)?;
-        let links = diff::links_of(self.store(), &safety.merkle_root)?;
-        let mut journal = Journal {
-            snapshot: target.number,
-            safety: safety.number,
-            areas: layout.areas.clone(),
-            work: None,
-        };
-        journal.save(self.session())?;
-        let mut areas = Areas::open(&journal.areas, roots)?;
-        let staged = areas.make().map_err(RestoreError::from).and_then(|()| {
-            let (progress, threads) = (self.progress(), self.threads());
-            let started = safety.started;
-            let work = stage(self.store(), plan, &layout, &areas, started, progress, threads)?;
-            self.progress().begin(Stage::Flush, None);
-            // What is put in place must be on the disk before the name that it replaces goes.
-            areas.sync()?;
-            if self.progress().is_cancelled() {
-                return Err(RestoreError::Cancelled);
-            }
-            journal.work = Some(work);
-            journal.save(self.session())?;
-            Ok(())
-        });
-        let work = match (staged, journal.work.take()) {
-            (Ok(()), Some(work)) => work,
-            (staged, _) => {
-                // Nothing is written where that is not needed: the disk may be full.
-                let cleared = if self.is_journal_without_steps() {
-                    self.clear_up(&journal, roots)
-                } else {
-                    self.settle(journal, None, roots)
-                };
-                let ended = staged.map(|()| (Vec::new(), Left::default()));
-                return ended.map_err(|cause| with_what_is_left(cause, cleared, &areas));
-            }
-        };
-        drop(layout);
-        let steps = Amount { entries: work.steps.len() as u64, bytes: 0 };
-        self.progress().begin(Stage::Commit, Some(steps));
-        match commit(&mut places, &areas, &work, &links, self.progress()) {
-            Ok(mut left) => {
-                match self.settle(journal, Some(&work), roots) {
-                    Ok(denied) => left.skipped.extend(denied),
-                    // Everything is in place; only what is not needed any more is left.
-                    Err(error) => left.skipped.extend(self.left_of_restore(&areas, &error)),
-                }
-                let mut work = work;
-                left.skipped.append(&mut work.skipped);
-                Ok((work.into_changes(), left))
-            }
-            // The journal stays: whoever removes what was in the way can try again.
-            Err(error @ RestoreError::HalfDone { .. }) => Err(error),
-            Err(error) => {
-                let cleared = self.settle(journal, None, roots);
-                Err(with_what_is_left(error, cleared, &areas))
-            }
-        }
-    }
-
-    /// Whether the journal on the disk surely has no steps: saving them may have failed half-way.
-    fn is_journal_without_steps(&self) -> bool {
-        Journal::load(self.session())
-            .is_ok_and(|journal| journal.is_some_and(|journal| journal.work.is_none()))
-    }
-
-    /// What could not be cleared away of a restore that is done.
-    fn left_of_restore(&self, areas: &Areas, error: &sys::Error) -> Vec<Skipped> {
-        let mut paths = areas.left();
-        if paths.is_empty() {
-            paths.push(self.session().path().join(layout::RESTORE_JOURNAL));
-        }
-        let reason = format!("it is left of the restore, until that is resumed: {error}");
-        paths.into_iter().map(|path| Skipped { path, reason: reason.clone() }).collect()
-    }
-}
-
-/// What is not quite as it was after a restore that did not happen.
-fn warn_of(denied: &[Skipped]) {
-    for Skipped { path, reason } in denied {
-        tracing::warn!("{}: {reason}", Shown::path(path));
-    }
-}
-
-/// Why a restore did not happen, and what is left of it.
-fn with_what_is_left(
-    cause: RestoreError,
-    cleared: sys::Result<Vec<Skipped>>,
-    areas: &Areas,
-) -> RestoreError {
-    match cleared {
-        Ok(denied) => {
-            warn_of(&denied);
-            cause
-        }
-        Err(error) => {
-            let (cause, staging) = (Box::new(cause), areas.left());
-            RestoreError::StagingLeft { cause, error, staging }
-        }
-    }
-}
-
-/// The snapshot of the state before a restore.
-struct Safety {
-    number: u64,
-    /// The kernel's time before it was captured.
-    started: sys::FileTime,
-    merkle_root: ContentHash,
 }
 
 /// The manifests that a restore needs.
@@ -464,34 +341,4 @@ struct States {
     latest: LoadedManifest,
     /// All that can be read.
     chain: Vec<LoadedManifest>,
-}
-
-/// Takes all steps and makes them durable, or takes back those that were taken.
-///
-/// Nobody stops it: what is left are renames. To take them back, every file that was put in place would
-/// have to be read again, because somebody may have edited it by now; that takes longer than the
-/// rest of the way.
-fn commit(
-    places: &mut Places<'_>,
-    areas: &Areas,
-    work: &Work,
-    links: &LinkGroups,
-    progress: &dyn Progress,
-) -> Result<Left, RestoreError> {
-    let mut disk = Disk::new(places, areas, work.started, links, &NoProgress);
-    let done = Commit::new(&mut disk, false).run(work, progress).and_then(|left| {
-        areas.sync()?;
-        Ok(left)
-    });
-    done.map_err(|cause| match take_back(&mut disk, work) {
-        // Nobody stops it.
-        Ok(denied) => {
-            warn_of(&denied);
-            cause
-        }
-        Err(Incomplete::Stopped) => cause,
-        Err(Incomplete::Failed(rollback)) => {
-            RestoreError::HalfDone { cause: Box::new(cause), rollback, staging: areas.paths() }
-        }
-    })
 }

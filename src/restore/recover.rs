@@ -8,16 +8,14 @@ use serde::Serialize;
 use super::RestoreError;
 use super::areas::Areas;
 use super::commit::{Commit, Left};
-use super::journal::{Journal, Step, Work};
+use super::journal::Journal;
 use super::outcome::different;
 use super::places::Places;
 use super::plan::{Skipped, sort};
 use super::rollback::{Incomplete, take_back};
 use super::steps::Disk;
 use crate::diff::{self, Change};
-use crate::object::Node;
-use crate::snapshot::{SnapshotKind, SnapshotManager, SnapshotManifest, TrackedRoot};
-use crate::sys;
+use crate::snapshot::{SnapshotKind, SnapshotManager, SnapshotManifest};
 
 /// Which way out of an interrupted restore.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -147,46 +145,5 @@ impl SnapshotManager {
         safety.filter(|safety| safety.kind == SnapshotKind::Safety).ok_or_else(|| {
             RestoreError::ForeignJournal { session: self.session().path().to_owned() }
         })
-    }
-
-    /// Ends a restore whose paths are all in one state or all in the other: clears the staging
-    /// directories away, then the journal. `finished` is the work that was done; without it the
-    /// state is the one before. Returns what cannot be as it was.
-    ///
-    /// # Errors
-    /// Something is left, and the journal that names it.
-    pub(super) fn settle(
-        &self,
-        mut journal: Journal,
-        finished: Option<&Work>,
-        roots: &[TrackedRoot],
-    ) -> sys::Result<Vec<Skipped>> {
-        journal.work = None;
-        for area in &mut journal.areas {
-            let target = finished.and_then(|work| {
-                work.steps.iter().find_map(|step| match step {
-                    Step::Attributes { path, target, .. } if *path == area.parent => Some(target),
-                    _ => None,
-                })
-            });
-            if let Some(target) = target.filter(|t| matches!(t.node, Node::Directory { .. })) {
-                area.mtime = target.attributes.mtime;
-            }
-        }
-        // From here on there is nothing to take back and nothing to finish. As long as the journal on the disk has steps,
-        // what is staged stays: both ways out of them need it.
-        journal.save(self.session())?;
-        self.clear_up(&journal, roots)
-    }
-
-    /// The same of a journal on the disk that has no steps: nothing has to be written, as the disk may be full.
-    pub(super) fn clear_up(
-        &self,
-        journal: &Journal,
-        roots: &[TrackedRoot],
-    ) -> sys::Result<Vec<Skipped>> {
-        let denied = Areas::open(&journal.areas, roots)?.clear()?;
-        Journal::remove(self.session())?;
-        Ok(denied)
     }
 }

@@ -8,8 +8,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
+use super::areas::Areas;
+use super::commit::Commit;
+use super::journal::Journal;
+use super::staging::{Layout, stage};
+use super::steps::Disk;
 use super::*;
-use crate::progress::Progress;
+use crate::progress::{NoProgress, Progress};
 use crate::snapshot::Budget;
 use crate::walk::ExclusionConfig;
 

@@ -27,6 +27,7 @@
 mod walls;
 
 use std::fmt;
+use std::io;
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
@@ -71,6 +72,8 @@ pub enum Support {
     NotBuilt,
     /// No Landlock: not built in, or not switched on.
     None,
+    /// The kernel could not be asked: there was no thread for it.
+    NotAsked(io::ErrorKind),
     /// Landlock of this ABI, which cannot keep files outside from being truncated (before 3).
     TooOld(i32),
     /// Landlock of this ABI.
@@ -81,9 +84,10 @@ impl Support {
     /// Asks the kernel, if this build can shut anybody in.
     pub fn of_kernel() -> Self {
         match walls::landlock_abi() {
-            None => walls::NO_LANDLOCK,
-            Some(abi @ ..3) => Self::TooOld(abi),
-            Some(abi) => Self::Full(abi),
+            Ok(None) => walls::NO_LANDLOCK,
+            Ok(Some(abi @ ..3)) => Self::TooOld(abi),
+            Ok(Some(abi)) => Self::Full(abi),
+            Err(error) => Self::NotAsked(error.kind()),
         }
     }
 }
@@ -96,6 +100,9 @@ impl fmt::Display for Support {
             }
             Self::None => {
                 f.write_str("it has no Landlock, or Landlock is not switched on (lsm=landlock)")
+            }
+            Self::NotAsked(cause) => {
+                write!(f, "it could not be asked what it can do, for want of a thread: {cause}")
             }
             Self::TooOld(abi) => {
                 write!(f, "its Landlock has ABI {abi}, and 3 is needed (Linux 6.2)")

@@ -5,8 +5,8 @@ use super::{Policy, SandboxError, Support};
 /// What it means that no Landlock was found.
 pub(super) const NO_LANDLOCK: Support = Support::NotBuilt;
 
-pub(super) fn landlock_abi() -> Option<i32> {
-    None
+pub(super) fn landlock_abi() -> std::io::Result<Option<i32>> {
+    Ok(None)
 }
 
 /// Always refuses.

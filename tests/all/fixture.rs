@@ -172,6 +172,21 @@ impl Fixture {
         finished(self.command(arguments).output().unwrap())
     }
 
+    /// Runs nono while strace lets calls fail as `inject` says. `None`, and said so, where that cannot be arranged.
+    pub fn nono_with_failing_calls(&self, inject: &[&str], arguments: &[&str]) -> Option<Finished> {
+        let command = self.command(arguments);
+        let mut strace = Command::new("strace");
+        strace.args(["-f", "-o", "/dev/null"]).args(inject);
+        strace.arg(command.get_program()).args(arguments).current_dir(self.project());
+        strace.envs(command.get_envs().filter_map(|(key, value)| Some((key, value?))));
+        let done = strace.output().ok().map(finished);
+        if done.as_ref().is_none_or(|done| done.stderr.contains("strace: ")) {
+            eprintln!("TEST DID NOT RUN: no strace, or it may not trace");
+            return None;
+        }
+        done
+    }
+
     /// Runs a shell script under `nono run --rollback`.
     pub fn record(&self, script: &str) -> Finished {
         self.nono(&["run", "--rollback", "--", "sh", "-c", script])

@@ -10,7 +10,7 @@ use std::process::Command;
 use nono::object::ContentHash;
 use serde_json::Value;
 
-use crate::fixture::{Finished, Fixture, finished, settle};
+use crate::fixture::{Finished, Fixture, settle};
 use crate::observe::{assert_same, observe};
 
 fn object_in(objects: &Path, hash: &str) -> PathBuf {
@@ -369,18 +369,9 @@ fn an_object_that_merely_may_not_be_read_is_not_moved() {
 
 /// Runs nono with a disk that gives nothing of a file. `None`, and said so, where that cannot be arranged.
 fn on_bad_disk(fixture: &Fixture, file: &Path, arguments: &[&str]) -> Option<Finished> {
-    let command = fixture.command(arguments);
-    let mut strace = Command::new("strace");
-    strace.args(["-f", "-o", "/dev/null", "-e", "trace=pread64,read"]);
-    strace.args(["-e", "inject=pread64,read:error=EIO", "-P"]).arg(file);
-    strace.arg(command.get_program()).args(arguments).current_dir(fixture.project());
-    strace.envs(command.get_envs().filter_map(|(key, value)| Some((key, value?))));
-    let done = strace.output().ok().map(finished);
-    if done.as_ref().is_none_or(|done| done.stderr.contains("strace: ")) {
-        eprintln!("TEST DID NOT RUN: no strace, or it may not trace");
-        return None;
-    }
-    done
+    let file = file.to_str().unwrap();
+    let inject = ["-e", "trace=pread64,read", "-e", "inject=pread64,read:error=EIO", "-P", file];
+    fixture.nono_with_failing_calls(&inject, arguments)
 }
 
 #[test]

@@ -10,6 +10,41 @@ use std::process::{Child, Command, Stdio};
 use crate::fixture::{Fixture, finished};
 use crate::observe::{assert_same, observe};
 
+#[test]
+fn a_symlink_that_a_broken_disk_gives_no_target_of_is_not_captured_and_left_alone() {
+    let fixture = Fixture::new();
+    fixture.write("file", "first");
+    std::os::unix::fs::symlink("target", fixture.project().join("link")).unwrap();
+    let inject = ["-e", "inject=readlinkat:retval=0"];
+    let Some(taken) = fixture.nono_with_failing_calls(&inject, &["snapshot"]) else { return };
+    taken.fails(1, "project/link (cannot read the link");
+    fixture.nono(&["rollback", "verify", "--all"]).success();
+    fixture.write("file", "second");
+    fixture.nono(&["rollback", "restore", "latest"]);
+    assert_eq!(fs::read(fixture.project().join("file")).unwrap(), b"first");
+    assert_eq!(fs::read_link(fixture.project().join("link")).unwrap(), Path::new("target"));
+}
+
+#[test]
+fn a_restore_that_may_not_write_such_long_files_changes_nothing_and_says_why() {
+    let fixture = Fixture::new();
+    fixture.write("long", vec![7; 3 << 20]);
+    fixture.write("short", "first");
+    fixture.nono(&["snapshot"]).success();
+    fs::remove_file(fixture.project().join("long")).unwrap();
+    fixture.write("short", "second");
+    let before = observe(&fixture.project());
+    let nono = fixture.command(&[]);
+    let mut limited = Command::new("sh");
+    limited.args(["-c", "ulimit -f 2000; exec \"$0\" rollback restore latest"]);
+    limited.arg(nono.get_program()).current_dir(fixture.project());
+    limited.envs(nono.get_envs().filter_map(|(key, value)| Some((key, value?))));
+    finished(limited.output().unwrap()).fails(1, "File too large");
+    assert_same(&before, &observe(&fixture.project()));
+    fixture.nono(&["rollback", "restore", "latest"]).success();
+    assert_eq!(fs::metadata(fixture.project().join("long")).unwrap().len(), 3 << 20);
+}
+
 /// A small file system of its own, gone with the value.
 struct SmallDisk(PathBuf);
 

@@ -1,9 +1,8 @@
 //! `nono mount`: the past as read-only folders.
 
-use std::io::{self, Write};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc;
-use std::thread;
 
 use clap::{Args, ValueEnum};
 use nono_mount::{
@@ -321,9 +320,8 @@ impl Begun {
 }
 
 fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> Result<(), CliError> {
-    let spawned = thread::Builder::new().name(format!("nono-{name}")).spawn(work);
-    let failed = |error: io::Error| CliError::failed(format!("cannot start a thread: {error}"));
-    spawned.map(drop).map_err(failed)
+    let spawned = sys::spawn(&format!("nono-{name}"), work);
+    spawned.map(drop).map_err(|error| CliError::failed(error.to_string()))
 }
 
 fn status(json: bool, context: &Context) -> Outcome {

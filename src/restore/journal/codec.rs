@@ -19,8 +19,9 @@ const VERSION: u8 = 1;
 const PART_BYTES: usize = 1 << 16;
 
 impl Journal {
-    /// Writes the bytes a part at a time: of millions of steps they are not made a second time.
-    pub(crate) fn write(&self, out: &mut impl Write) -> io::Result<()> {
+    /// Writes the bytes a part at a time: of millions of steps they are not made a second time. `work` stands for that
+    /// of the journal.
+    pub(super) fn write(&self, work: Option<&Work>, out: &mut impl Write) -> io::Result<()> {
         let mut out = Parts { out, hasher: Hasher::new() };
         let mut writer = Writer::new(MAGIC, VERSION);
         writer.varint(self.snapshot);
@@ -31,7 +32,7 @@ impl Journal {
             writer.bytes(&area.name);
             write_time(&mut writer, area.mtime);
         }
-        match &self.work {
+        match work {
             None => writer.u8(0),
             Some(work) => {
                 writer.u8(1);
@@ -62,7 +63,7 @@ impl Journal {
     #[cfg(any(test, feature = "fuzzing"))]
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut bytes = Vec::new();
-        self.write(&mut bytes).expect("memory takes everything");
+        self.write(self.work.as_ref(), &mut bytes).expect("memory takes everything");
         bytes
     }
 

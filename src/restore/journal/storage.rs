@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use super::Journal;
+use super::{Journal, Work};
 use crate::layout;
 use crate::object::DecodeError;
 use crate::snapshot::SessionDir;
@@ -41,8 +41,21 @@ impl Journal {
 
     /// Puts the journal in place of the one before, durably.
     pub(in crate::restore) fn save(&self, session: &SessionDir) -> sys::Result<()> {
+        self.save_as(self.work.as_ref(), session)
+    }
+
+    /// The same, with this work.
+    pub(in crate::restore) fn save_with(
+        &self,
+        work: &Work,
+        session: &SessionDir,
+    ) -> sys::Result<()> {
+        self.save_as(Some(work), session)
+    }
+
+    fn save_as(&self, work: Option<&Work>, session: &SessionDir) -> sys::Result<()> {
         let dir = session.dir()?;
-        dir.replace_file_with(JOURNAL_NAME, 0o600, true, |file| self.write(file))
+        dir.replace_file_with(JOURNAL_NAME, 0o600, true, |file| self.write(work, file))
     }
 
     /// Removes the journal: the restore is over.

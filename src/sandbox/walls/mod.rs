@@ -4,6 +4,7 @@ mod call_filter;
 mod rights;
 mod system;
 
+use std::io;
 use std::path::Path;
 
 use landlock::{
@@ -28,7 +29,10 @@ pub(super) const NO_LANDLOCK: Support = Support::None;
 
 /// The kernel's Landlock ABI. It is told only to those who shut themselves in, so a thread does that
 /// and ends.
-pub(super) fn landlock_abi() -> Option<i32> {
+///
+/// # Errors
+/// There is no thread.
+pub(super) fn landlock_abi() -> io::Result<Option<i32>> {
     let ask = || -> Result<Option<i32>, RulesetError> {
         let rules = Ruleset::default().handle_access(AccessFs::from_all(ABI::V1))?.create()?;
         Ok(match rules.restrict_self()?.landlock {
@@ -38,8 +42,8 @@ pub(super) fn landlock_abi() -> Option<i32> {
             _ => None,
         })
     };
-    let answer = std::thread::Builder::new().spawn(ask).ok()?.join().ok()?;
-    answer.ok().flatten()
+    let answer = sys::spawn("landlock", ask)?.join();
+    Ok(answer.ok().and_then(|answer| answer.ok().flatten()))
 }
 
 /// Shuts this process in. It cannot be undone, and everything that is started later is inside too.

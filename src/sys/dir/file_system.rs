@@ -25,13 +25,16 @@ impl Dir {
     /// Hardly any.
     pub(crate) fn mount(&self) -> Result<MountId> {
         #[cfg(target_os = "linux")]
-        if let Ok(found) =
-            rustix::fs::statx(&self.fd, "", AtFlags::EMPTY_PATH, rustix::fs::StatxFlags::MNT_ID)
-        {
-            let dev = rustix::fs::makedev(found.stx_dev_major, found.stx_dev_minor);
-            // Kernels before 5.8 do not tell.
-            let is_told = found.stx_mask & rustix::fs::StatxFlags::MNT_ID.bits() != 0;
-            return Ok(MountId { dev, id: is_told.then_some(found.stx_mnt_id) });
+        match rustix::fs::statx(&self.fd, "", AtFlags::EMPTY_PATH, rustix::fs::StatxFlags::MNT_ID) {
+            // Kernels before 4.11, and filters of system calls that do not know it.
+            Err(rustix::io::Errno::NOSYS | rustix::io::Errno::PERM) => {}
+            found => {
+                let found = found.at("look at", &self.path)?;
+                let dev = rustix::fs::makedev(found.stx_dev_major, found.stx_dev_minor);
+                // Kernels before 5.8 do not tell.
+                let is_told = found.stx_mask & rustix::fs::StatxFlags::MNT_ID.bits() != 0;
+                return Ok(MountId { dev, id: is_told.then_some(found.stx_mnt_id) });
+            }
         }
         Ok(MountId { dev: self.stat_self()?.dev, id: None })
     }

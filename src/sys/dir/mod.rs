@@ -134,13 +134,18 @@ impl Dir {
         Ok(names)
     }
 
-    /// The target of a symlink, as bytes.
+    /// The target of a symlink, as bytes: at least one.
     ///
     /// # Errors
     /// EINVAL when it is none.
     pub(crate) fn read_link(&self, name: &[u8]) -> Result<Vec<u8>> {
         let target = rustix::fs::readlinkat(&self.fd, name, Vec::new());
-        Ok(target.at("read the link", &self.path_of(name))?.into_bytes())
+        // No target is empty (POSIX); a broken file system may give it all the same.
+        let target = target.and_then(|target| match target.is_empty() {
+            true => Err(rustix::io::Errno::IO),
+            false => Ok(target.into_bytes()),
+        });
+        target.at("read the link", &self.path_of(name))
     }
 
     /// Extended attributes of the directory itself.

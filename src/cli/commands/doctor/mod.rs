@@ -81,6 +81,9 @@ fn sandbox() -> Finding {
         Support::NotBuilt => {
             Finding::wrong(WHAT, Support::NotBuilt.to_string(), "run with --no-sandbox")
         }
+        support @ Support::NotAsked(_) => {
+            Finding::wrong(WHAT, support.to_string(), "end what uses up the processes (ulimit -u)")
+        }
         support => Finding::wrong(
             WHAT,
             support.to_string(),

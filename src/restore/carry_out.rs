@@ -1,0 +1,126 @@
+//! Carrying out a plan: everything new is staged, the steps are noted, and then they are taken.
+//!
+//! Until all that is staged and the journal with the steps are on the disk, no path changes. From then on the
+//! journal leads to one of the two states.
+
+use super::RestoreError;
+use super::areas::Areas;
+use super::clear_up::{warn_of, with_what_is_left};
+use super::commit::{Commit, Left};
+use super::journal::{Journal, Work};
+use super::places::Places;
+use super::plan::RestorePlan;
+use super::rollback::{Incomplete, take_back};
+use super::staging::{Layout, stage};
+use super::steps::Disk;
+use crate::diff::{self, Change};
+use crate::object::{ContentHash, LinkGroups};
+use crate::progress::{Amount, NoProgress, Progress, Stage};
+use crate::snapshot::{SnapshotManager, SnapshotManifest};
+use crate::sys;
+
+/// The snapshot of the state before a restore.
+pub(super) struct Safety {
+    pub(super) number: u64,
+    /// The kernel's time before it was captured.
+    pub(super) started: sys::FileTime,
+    pub(super) merkle_root: ContentHash,
+}
+
+impl SnapshotManager {
+    /// Stages, commits and clears up. Returns what the steps changed, and what was left as it is.
+    pub(super) fn carry_out(
+        &self,
+        plan: RestorePlan,
+        target: &SnapshotManifest,
+        safety: &Safety,
+    ) -> Result<(Vec<Change>, Left), RestoreError> {
+        let roots = &target.roots;
+        let mut places = Places::new(roots);
+        let layout = Layout::new(&plan, &mut places)?;
+        let links = diff::links_of(self.store(), &safety.merkle_root)?;
+        let journal = Journal {
+            snapshot: target.number,
+            safety: safety.number,
+            areas: layout.areas.clone(),
+            work: None,
+        };
+        journal.save(self.session())?;
+        let mut areas = Areas::open(&journal.areas, roots)?;
+        let staged = areas.make().map_err(RestoreError::from).and_then(|()| {
+            let (progress, threads) = (self.progress(), self.threads());
+            let started = safety.started;
+            let work = stage(self.store(), plan, &layout, &areas, started, progress, threads)?;
+            self.progress().begin(Stage::Flush, None);
+            // What is put in place must be on the disk before the name that it replaces goes.
+            areas.sync()?;
+            if self.progress().is_cancelled() {
+                return Err(RestoreError::Cancelled);
+            }
+            journal.save_with(&work, self.session())?;
+            Ok(work)
+        });
+        let mut work = match staged {
+            Ok(work) => work,
+            Err(cause) => {
+                // Nothing is written where that is not needed: the disk may be full.
+                let cleared = if self.is_journal_without_steps() {
+                    self.clear_up(&journal, roots)
+                } else {
+                    self.settle(journal, None, roots)
+                };
+                return Err(with_what_is_left(cause, cleared, &areas));
+            }
+        };
+        drop(layout);
+        let steps = Amount { entries: work.steps.len() as u64, bytes: 0 };
+        self.progress().begin(Stage::Commit, Some(steps));
+        match commit(&mut places, &areas, &work, &links, self.progress()) {
+            Ok(mut left) => {
+                match self.settle(journal, Some(&work), roots) {
+                    Ok(denied) => left.skipped.extend(denied),
+                    // Everything is in place; only what is not needed any more is left.
+                    Err(error) => left.skipped.extend(self.left_of_restore(&areas, &error)),
+                }
+                left.skipped.append(&mut work.skipped);
+                Ok((work.into_changes(), left))
+            }
+            // The journal stays: whoever removes what was in the way can try again.
+            Err(error @ RestoreError::HalfDone { .. }) => Err(error),
+            Err(error) => {
+                let cleared = self.settle(journal, None, roots);
+                Err(with_what_is_left(error, cleared, &areas))
+            }
+        }
+    }
+}
+
+/// Takes all steps and makes them durable, or takes back those that were taken.
+///
+/// Nobody stops it: what is left are renames. To take them back, every file that was put in place would
+/// have to be read again, because somebody may have edited it by now; that takes longer than the
+/// rest of the way.
+fn commit(
+    places: &mut Places<'_>,
+    areas: &Areas,
+    work: &Work,
+    links: &LinkGroups,
+    progress: &dyn Progress,
+) -> Result<Left, RestoreError> {
+    let mut disk = Disk::new(places, areas, work.started, links, &NoProgress);
+    let done = Commit::new(&mut disk, false).run(work, progress).and_then(|left| {
+        areas.sync()?;
+        Ok(left)
+    });
+    done.map_err(|cause| match take_back(&mut disk, work) {
+        // Nobody stops it.
+        Ok(denied) => {
+            warn_of(&denied);
+            cause
+        }
+        Err(Incomplete::Stopped) => cause,
+        Err(Incomplete::Failed(rollback)) => {
+            RestoreError::HalfDone { cause: Box::new(cause), rollback, staging: areas.paths() }
+        }
+    })
+}
