@@ -25,9 +25,9 @@ const FILES_AT_ONCE: usize = 32;
 /// Packs are read in order if one in so many of their objects is wanted: to look for the files, all
 /// indexes are read.
 const OBJECTS_PER_WANTED: usize = 10;
-/// Packs that hold so many objects together are looked through before they are read: what is known of
+/// Packs that hold so many objects together are looked through while those before them are read: what is known of
 /// their objects takes much more memory than a file that waits for its turn.
-const ENTRIES_AT_ONCE: usize = 128 * 1024;
+const ENTRIES_AT_ONCE: usize = 64 * 1024;
 /// So many are looked up by one thread, one after the other.
 const ENTRIES_LOOKED_UP_AT_ONCE: usize = 4096;
 
@@ -64,19 +64,19 @@ pub(super) fn read<'s>(
     reading.progress.begin(Stage::ReadContents, Some(expected));
 
     let packs = packs_to_read_in_order(files.len(), reading);
+    let mut packs = packs.iter();
     let mut unread = Unread::new(graph, &files);
     let mut findings = Vec::new();
-    let mut next = 0;
-    while next < packs.len() && unread.count > 0 {
-        let mut taken = Vec::new();
-        let mut entries = 0;
-        while next < packs.len() && entries < ENTRIES_AT_ONCE {
-            entries += packs[next].len();
-            taken.push(unread.take_packed(&packs[next], graph, reading));
-            next += 1;
-        }
+    let mut taken = unread.take_from_some(&mut packs, graph, reading);
+    while !taken.is_empty() {
         let runs: Vec<_> = taken.iter().flat_map(InOrder::runs).collect();
-        findings.extend(read_all(&runs, |(pack, run)| read_run(graph, pack, run, reading))?);
+        // To look packs through is partly the work of one thread.
+        let (found, next) = rayon::join(
+            || read_all(&runs, |(pack, run)| read_run(graph, pack, run, reading)),
+            || unread.take_from_some(&mut packs, graph, reading),
+        );
+        findings.extend(found?);
+        taken = next;
     }
     files.retain(|id| unread.is_unread[*id as usize]);
     debug_assert_eq!(files.len(), unread.count);
@@ -140,6 +140,24 @@ impl<'p> Unread<'p> {
         }
         let (strangers, unlisted) = (HashSet::default(), Vec::new());
         Self { is_unread, count: files.len(), strangers, unlisted }
+    }
+
+    /// Takes from as many of the next packs as are looked through at once. None when nothing is left to be taken.
+    fn take_from_some(
+        &mut self,
+        packs: &mut impl Iterator<Item = &'p Arc<Pack>>,
+        graph: &Graph,
+        reading: &Reading<'_>,
+    ) -> Vec<InOrder<'p>> {
+        let (mut taken, mut entries) = (Vec::new(), 0);
+        while self.count > 0
+            && entries < ENTRIES_AT_ONCE
+            && let Some(pack) = packs.next()
+        {
+            entries += pack.len();
+            taken.push(self.take_packed(pack, graph, reading));
+        }
+        taken
     }
 
     /// Takes what a restore would read from the next pack: not what has a file of its own, or is in one

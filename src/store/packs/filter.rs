@@ -3,7 +3,6 @@
 //! A new object is asked for in every pack. The index on the disk answers with a read each time; this
 //! Bloom filter in memory spares 99 of 100 reads, with one cache line for each question.
 
-use super::Entry;
 use crate::object::ContentHash;
 
 /// A block is a cache line.
@@ -20,16 +19,16 @@ const PROBES: u32 = 5;
 pub(super) struct Filter(Box<[[u64; BLOCK_WORDS]]>);
 
 impl Filter {
-    /// A filter of all objects in an index.
-    pub(super) fn of(entries: &[Entry]) -> Self {
-        let blocks = entries.len() / OBJECTS_PER_BLOCK + 1;
-        let mut filter = Self(vec![[0; BLOCK_WORDS]; blocks].into());
-        for entry in entries {
-            let (block, probes) = filter.place_of(&entry.hash);
-            let block = &mut filter.0[block];
-            probes.for_each(|(word, bit)| block[word] |= bit);
-        }
-        filter
+    /// A filter for so many objects.
+    pub(super) fn for_objects(count: usize) -> Self {
+        let blocks = count / OBJECTS_PER_BLOCK + 1;
+        Self(vec![[0; BLOCK_WORDS]; blocks].into())
+    }
+
+    pub(super) fn add(&mut self, hash: &ContentHash) {
+        let (block, probes) = self.place_of(hash);
+        let block = &mut self.0[block];
+        probes.for_each(|(word, bit)| block[word] |= bit);
     }
 
     /// Whether an object may be in the pack; false is certain.
@@ -57,7 +56,7 @@ impl Filter {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::packs::Span;
+    use crate::store::packs::{Entry, Span};
 
     fn entries(numbers: std::ops::Range<u32>) -> Vec<Entry> {
         let hash = |number: u32| ContentHash::of(&number.to_le_bytes());
@@ -68,7 +67,8 @@ mod tests {
     fn what_is_there_is_never_denied_and_what_is_not_mostly_is() {
         for count in [0, 1, 42, 43, 10_000] {
             let there = entries(0..count);
-            let filter = Filter::of(&there);
+            let mut filter = Filter::for_objects(there.len());
+            there.iter().for_each(|entry| filter.add(&entry.hash));
             assert!(there.iter().all(|entry| filter.may_have(&entry.hash)), "{count}");
             let others = entries(1_000_000..1_010_000);
             let wrong = others.iter().filter(|entry| filter.may_have(&entry.hash)).count();

@@ -210,10 +210,8 @@ impl Trailer {
         }
     }
 
-    /// Whether the checksum is that of this index (without the trailer), which is in order.
-    pub(super) fn fits(&self, index: &[u8]) -> bool {
-        let mut hasher = Hasher::new();
-        hasher.update(index);
+    /// Whether the checksum is that of an index which was hashed, without the trailer.
+    pub(super) fn fits(&self, mut hasher: Hasher) -> bool {
         hasher.update(&self.index_at.to_le_bytes());
         hasher.update(&u64::from(self.count).to_le_bytes());
         hasher.update(&self.bits.to_le_bytes());

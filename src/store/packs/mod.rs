@@ -229,11 +229,11 @@ impl Packs {
     pub(super) fn with_damaged_index(&self, objects: &Dir) -> Result<Vec<PathBuf>, StoreError> {
         let mut damaged = Vec::new();
         for pack in self.all(objects)? {
-            match pack.entries() {
+            match pack.check_index() {
                 Err(error) if error.is_damage() || error.is_bad_disk() => {
                     damaged.push(pack.path().to_owned());
                 }
-                other => drop(other?),
+                checked => checked?,
             }
         }
         Ok(damaged)

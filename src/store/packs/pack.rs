@@ -13,13 +13,17 @@ use super::filter::Filter;
 use super::format::{
     ENTRY_BYTES, Entry, HEADER_BYTES, Span, TRAILER_BYTES, Trailer, header, is_newer, slot_of,
 };
-use crate::object::ContentHash;
+use crate::object::{ContentHash, Hasher};
 use crate::store::{FoundObject, PackState, StoreError};
 use crate::sys::{self, Dir, FileKind, FileTime, IoContext};
 
 /// A pack gets a filter after one question for so many of its objects: to read the whole index takes as
 /// long.
 const OBJECTS_PER_QUESTION: usize = 16;
+
+/// Entries of an index that are read at a time.
+const ENTRIES_IN_PART: usize = 1024;
+const OUTSIDE: &str = "its index names a place outside of it";
 
 /// An open pack. Only its fan-out is kept in memory, and a filter once it is asked often; entries are
 /// read as they are asked for.
@@ -156,9 +160,15 @@ impl Pack {
         let made = self.filter.get().or_else(|| {
             let questions = self.questions.fetch_add(1, Relaxed);
             (questions > self.len() / OBJECTS_PER_QUESTION)
-                .then(|| self.filter.get_or_init(|| Some(Filter::of(&self.entries().ok()?))))
+                .then(|| self.filter.get_or_init(|| self.make_filter().ok()))
         });
         made?.as_ref()
+    }
+
+    fn make_filter(&self) -> Result<Filter, StoreError> {
+        let mut filter = Filter::for_objects(self.len());
+        self.for_each_entry(|entry| filter.add(&entry.hash))?;
+        Ok(filter)
     }
 
     /// Reads the bytes of an object, which are not checked yet.
@@ -207,25 +217,71 @@ impl Pack {
     /// # Errors
     /// A failed read, or [`StoreError::CorruptPack`].
     pub(crate) fn entries(&self) -> Result<Vec<Entry>, StoreError> {
-        let mut index = vec![0; self.trailer.index_bytes() as usize];
-        self.read_index(&mut index, self.trailer.index_at)?;
-        if !self.trailer.fits(&index) {
-            return Err(corrupt(&self.path, "its index was changed"));
+        let mut entries = Vec::with_capacity(self.len());
+        self.for_each_entry(|entry| entries.push(entry))?;
+        Ok(entries)
+    }
+
+    /// Checks the whole index.
+    ///
+    /// # Errors
+    /// As [`entries`](Self::entries).
+    pub(super) fn check_index(&self) -> Result<(), StoreError> {
+        self.for_each_entry(|_| {})
+    }
+
+    /// Gives the entries of the whole index, sorted by hash, each checked; but only the end tells whether the index is
+    /// the one that was written. It is read a part at a time: an index has megabytes, and new memory is
+    /// dearer than to read them.
+    ///
+    /// # Errors
+    /// As [`entries`](Self::entries). What was given before is nothing then.
+    fn for_each_entry(&self, mut each: impl FnMut(Entry)) -> Result<(), StoreError> {
+        let Trailer { index_at, count, .. } = self.trailer;
+        let (mut hasher, mut wrong) = (Hasher::new(), None);
+        let mut fan_out = vec![0; self.trailer.fan_out_bytes() as usize];
+        self.read_index(&mut fan_out, index_at)?;
+        hasher.update(&fan_out);
+        let mut part = vec![0; ENTRIES_IN_PART.min(self.len()) * ENTRY_BYTES];
+        let mut before = None;
+        for first in (0..count).step_by(ENTRIES_IN_PART) {
+            part.truncate((count - first) as usize * ENTRY_BYTES);
+            self.read_index(&mut part, self.trailer.entry_at(first))?;
+            hasher.update(&part);
+            for (bytes, number) in part.chunks_exact(ENTRY_BYTES).zip(first..) {
+                let entry = Entry::decode(bytes);
+                wrong = wrong.or_else(|| self.wrong_with(&entry, number, before));
+                before = Some(entry.hash);
+                if wrong.is_none() {
+                    each(entry);
+                }
+            }
         }
-        let entries = index[self.trailer.fan_out_bytes() as usize..]
-            .chunks_exact(ENTRY_BYTES)
-            .map(|bytes| self.checked(Entry::decode(bytes)))
-            .collect::<Result<Vec<_>, _>>()?;
-        if !entries.is_sorted_by(|a, b| a.hash < b.hash) {
-            return Err(corrupt(&self.path, "its index is not sorted"));
+        match wrong {
+            _ if !self.trailer.fits(hasher) => Err(corrupt(&self.path, "its index was changed")),
+            Some(wrong) => Err(corrupt(&self.path, wrong)),
+            None => Ok(()),
         }
+    }
+
+    /// What is wrong with the entry of a number, which comes after that of an object.
+    fn wrong_with(
+        &self,
+        entry: &Entry,
+        number: u32,
+        before: Option<ContentHash>,
+    ) -> Option<&'static str> {
         // The checksum is no secret: whoever looks for one object must find what whoever lists all does.
-        let are_found = entries.iter().zip(0..).all(|(entry, number)| {
-            self.numbers_in_slot(slot_of(&entry.hash, self.trailer.bits)).contains(&number)
-        });
-        match are_found {
-            true => Ok(entries),
-            false => Err(corrupt(&self.path, "its fan-out contradicts its index")),
+        let is_found =
+            || self.numbers_in_slot(slot_of(&entry.hash, self.trailer.bits)).contains(&number);
+        if !entry.is_within(self.trailer.index_at) {
+            Some(OUTSIDE)
+        } else if before.is_some_and(|before| before >= entry.hash) {
+            Some("its index is not sorted")
+        } else if !is_found() {
+            Some("its fan-out contradicts its index")
+        } else {
+            None
         }
     }
 
@@ -283,7 +339,7 @@ impl Pack {
         if entry.is_within(self.trailer.index_at) {
             Ok(entry)
         } else {
-            Err(corrupt(&self.path, "its index names a place outside of it"))
+            Err(corrupt(&self.path, OUTSIDE))
         }
     }
 }

@@ -81,11 +81,11 @@ impl LocalStore {
         _lock: &StoreLock,
     ) -> Result<Salvaged, StoreError> {
         for pack in self.packs().all(self.dir())? {
-            match pack.entries() {
+            match pack.check_index() {
                 Err(error) if error.is_damage() || error.is_bad_disk() => {
                     self.packs().distrust(&pack);
                 }
-                other => drop(other?),
+                checked => checked?,
             }
         }
         let damaged = self.packs().unreadable();
