@@ -37,6 +37,13 @@ impl ContentHash {
         &self.0
     }
 
+    /// The first eight bytes: few have the same.
+    pub(crate) fn beginning(&self) -> u64 {
+        let mut bytes = [0; 8];
+        bytes.copy_from_slice(&self.0[..8]);
+        u64::from_le_bytes(bytes)
+    }
+
     /// 64 lower-case hexadecimal digits.
     pub fn hex(&self) -> String {
         hex::encode(self.0)

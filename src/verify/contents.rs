@@ -203,10 +203,10 @@ impl<'p> Unread<'p> {
                         here.push((*entry, id));
                     } else if is_unread {
                         // No pack after this one may have it either: a restore would read this copy.
-                        strangers.push(beginning(&entry.hash));
+                        strangers.push(entry.hash.beginning());
                     }
                 }
-                None => strangers.push(beginning(&entry.hash)),
+                None => strangers.push(entry.hash.beginning()),
             }
         }
         (here, strangers)
@@ -214,16 +214,9 @@ impl<'p> Unread<'p> {
 
     /// Whether a pack before may have an object that was not taken from it.
     fn may_be_before(&self, hash: &ContentHash) -> bool {
-        self.strangers.contains(&beginning(hash))
+        self.strangers.contains(&hash.beginning())
             || self.unlisted.iter().any(|pack| !matches!(pack.find(hash), Ok(None)))
     }
-}
-
-/// The first bytes of a name.
-fn beginning(hash: &ContentHash) -> u64 {
-    let mut bytes = [0; 8];
-    bytes.copy_from_slice(&hash.as_bytes()[..8]);
-    u64::from_le_bytes(bytes)
 }
 
 /// Looks ids up. Files are stored in about the order in which lists name them, by a few threads at once:

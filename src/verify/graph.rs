@@ -9,14 +9,12 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use foldhash::fast::RandomState;
-use indexmap::IndexMap;
-use indexmap::map::Entry;
 use rayon::prelude::*;
 
 use super::VerifyError;
 use super::contents;
 use super::long_files::LongFiles;
+use super::nodes::{Nodes, TooMany};
 use crate::object::{
     ContentHash, DecodeError, LinkGroups, Midstates, Node as EntryNode, RootTree, Tree,
 };
@@ -25,7 +23,7 @@ use crate::store::{LocalStore, MAX_TREE_BYTES, StoreError};
 
 /// So many lists are read at once; as many are in memory until they are added.
 const LISTS_AT_ONCE: usize = 1024;
-/// Room is made for so many objects at the most before they are known: 80 bytes of address space each,
+/// Room is made for so many objects at the most before they are known: 66 bytes of address space each,
 /// and of memory only what is used and one byte.
 const MOST_EXPECTED: usize = 1 << 21;
 /// Longer files, in bytes, are read when all lists are: the thread that adds lists could be kept from it
@@ -134,9 +132,8 @@ struct List {
 /// See the module.
 #[derive(Default)]
 pub(super) struct Graph {
-    /// By their ids, which are their positions, with the index of what they list. Contents that were read
-    /// and are sound have neither that nor a finding.
-    nodes: IndexMap<Node, Option<u32>, RandomState>,
+    /// With the index of what they list. Contents that were read and are sound have neither that nor a finding.
+    nodes: Nodes,
     lists: Vec<List>,
     findings: HashMap<NodeId, Finding>,
     /// Contents with the midstates that a tree names beside them, as far as nobody has compared them.
@@ -162,22 +159,20 @@ impl Reading<'_> {
 impl Graph {
     /// An empty one that will probably hold so many objects: to grow is to place them all anew.
     pub(super) fn for_about(objects: usize) -> Self {
-        let nodes = objects.min(MOST_EXPECTED);
-        Self { nodes: IndexMap::with_capacity_and_hasher(nodes, <_>::default()), ..Self::default() }
+        Self { nodes: Nodes::with_capacity(objects.min(MOST_EXPECTED)), ..Self::default() }
     }
 
     pub(super) fn node(&self, id: NodeId) -> Node {
-        self.nodes.keys()[id as usize]
+        *self.nodes.node(id)
     }
 
     pub(super) fn id(&self, hash: ContentHash, role: Role) -> Option<NodeId> {
-        // `intern` refuses more nodes than an id can number.
-        self.nodes.get_index_of(&Node { hash, role }).map(|id| id as NodeId)
+        self.nodes.find(&Node { hash, role })
     }
 
     /// Whether this is the node of an object in a role.
     pub(super) fn is(&self, id: NodeId, node: &Node) -> bool {
-        self.nodes.get_index(id as usize).is_some_and(|(known, _)| known == node)
+        self.nodes.get(id) == Some(node)
     }
 
     pub(super) fn len(&self) -> usize {
@@ -226,7 +221,7 @@ impl Graph {
     }
 
     fn list(&self, id: NodeId) -> Option<&List> {
-        self.nodes[id as usize].map(|list| &self.lists[list as usize])
+        self.nodes.list(id).map(|list| &self.lists[list as usize])
     }
 
     /// Reads everything below some Merkle roots that was not read before.
@@ -322,12 +317,11 @@ impl Graph {
         role: Role,
         unread: &mut Vec<NodeId>,
     ) -> Result<NodeId, VerifyError> {
-        let id = NodeId::try_from(self.nodes.len()).map_err(|_| VerifyError::TooManyObjects)?;
-        match self.nodes.entry(Node { hash, role }) {
-            Entry::Occupied(known) => return Ok(known.index() as NodeId),
-            Entry::Vacant(new) => drop(new.insert(None)),
+        let found = self.nodes.find_or_add(Node { hash, role });
+        let (id, is_new) = found.map_err(|TooMany| VerifyError::TooManyObjects)?;
+        if is_new {
+            unread.push(id);
         }
-        unread.push(id);
         Ok(id)
     }
 
@@ -361,7 +355,7 @@ impl Graph {
             self.root_paths.insert(id, listing.paths);
         }
         // There are never more lists than nodes.
-        self.nodes[id as usize] = Some(self.lists.len() as u32);
+        self.nodes.set_list(id, self.lists.len() as u32);
         self.lists.push(List {
             bytes,
             children: children.into(),
@@ -397,7 +391,7 @@ impl Graph {
                     sum = sum.plus(self.sum(*child));
                 }
             }
-            if let Some(at) = self.nodes[id as usize] {
+            if let Some(at) = self.nodes.list(id) {
                 let list = &mut self.lists[at as usize];
                 (list.sum, list.is_sound, list.is_settled) = (sum, is_sound, true);
             }

@@ -12,6 +12,7 @@ mod graph;
 mod locate;
 mod long_files;
 mod manifests;
+mod nodes;
 mod report;
 #[cfg(test)]
 mod tests;
