@@ -73,6 +73,11 @@ impl CleanupPlan {
                 kept.push(session);
             }
         }
+        if let Some((store, lock)) = &store {
+            // Nobody can tell what is in damaged packs, so nothing in them could ever go. Before anything is planned: what
+            // counts on a copy in a pack must not lose it.
+            store.salvage_packs(BadDisk::Refuse, lock)?;
+        }
         let leftovers = root.leftovers()?;
         let gone = removed.iter().map(|removed| &removed.session);
         let gone: Vec<_> = gone.chain(&leftovers).collect();
@@ -113,8 +118,6 @@ fn remove_garbage(
     survey: &Survey,
     options: &CleanupOptions<'_>,
 ) -> Result<(), CleanupError> {
-    // Nobody can tell what is in damaged packs, so nothing in them could ever go.
-    store.salvage_packs(BadDisk::Leave, lock)?;
     let bytes = survey.removed().map(|found| found.size).fold(0, u64::saturating_add);
     let expected = Amount { entries: survey.removed().count() as u64, bytes };
     options.progress.begin(Stage::Remove, Some(expected));

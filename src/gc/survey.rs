@@ -12,7 +12,7 @@ use super::{CleanupError, CleanupOptions, CleanupReport};
 use crate::object::FileTime;
 use crate::progress::Stage;
 use crate::snapshot::SessionDir;
-use crate::store::{FoundObject, LocalStore, Quarantined};
+use crate::store::{BadDisk, FoundObject, LocalStore, Quarantined};
 use crate::sys;
 
 /// What a cleanup would free.
@@ -87,6 +87,8 @@ impl Survey {
             }
         }
         options.progress.begin(Stage::ReadLists, None);
+        // What the disk does not give now would be called missing, and what is not known cannot be kept.
+        store.look_again_at_packs(BadDisk::Refuse)?;
         store.expect_many_reads()?;
         let mut kept = Marks::default();
         kept.keep(store, &sharing, options.progress)?;

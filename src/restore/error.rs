@@ -91,7 +91,7 @@ pub enum RestoreError {
         session: PathBuf,
     },
     /// An interrupted restore could not be taken back completely.
-    #[error("not everything could be put back: {}. What was replaced is in {}, and in the safety snapshot", rollback.join("; "), shown_list(staging))]
+    #[error("not everything could be put back: {}. What was replaced is in {}", rollback.join("; "), with_safety(staging))]
     NotTakenBack {
         /// What could not be put back.
         rollback: Vec<String>,
@@ -211,7 +211,7 @@ pub enum RestoreError {
         staging: Vec<PathBuf>,
     },
     /// A step failed, and so did taking back the steps before it.
-    #[error("{}; and not everything could be put back: {}. What was replaced is in {}, and in the safety snapshot", what_failed(cause), rollback.join("; "), shown_list(staging))]
+    #[error("{}; and not everything could be put back: {}. What was replaced is in {}", what_failed(cause), rollback.join("; "), with_safety(staging))]
     HalfDone {
         /// The step that failed.
         cause: Box<RestoreError>,
@@ -220,6 +220,14 @@ pub enum RestoreError {
         /// Where the replaced files are.
         staging: Vec<PathBuf>,
     },
+}
+
+/// Where everything is that was replaced.
+fn with_safety(staging: &[PathBuf]) -> String {
+    match staging {
+        [] => "the safety snapshot".to_owned(),
+        staging => format!("{}, and in the safety snapshot", shown_list(staging)),
+    }
 }
 
 /// A cause, without what it says of a restore that was taken back.

@@ -312,7 +312,11 @@ impl SnapshotManager {
             let wanted = |path: &[u8], change: Option<diff::ChangeType>| {
                 selected.contains(path) && selected.wants(change)
             };
-            plan.narrow(wanted, &HashSet::new());
+            // Nobody knows what kind of change it would have been.
+            let concerns = |path: &[u8], has_all_below: bool| {
+                selected.contains(path) || has_all_below && selected.may_mean_below(path)
+            };
+            plan.narrow(wanted, concerns, &HashSet::new());
         }
         let is_completed = self.session().metadata()?.ended.is_some();
         let conflicts = if is_completed {
@@ -322,7 +326,7 @@ impl SnapshotManager {
         };
         if options.on_conflict == OnConflict::KeepNewer && !conflicts.is_empty() {
             let left = conflicts.iter().map(|(path, _)| path);
-            plan.narrow(|_, _| true, &left.collect());
+            plan.narrow(|_, _| true, |_, _| true, &left.collect());
         }
         let mut places = Places::new(&target.roots);
         if let Some(path) = plan.first_path() {

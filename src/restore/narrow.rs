@@ -24,10 +24,12 @@ fn above(path: &[u8]) -> impl Iterator<Item = &[u8]> {
 }
 
 impl RestorePlan {
-    /// Keeps what is wanted. `left` are paths that must stay as they are.
+    /// Keeps what is wanted. `left` are paths that must stay as they are. Of what is skipped, that is told which
+    /// `concerns` what is wanted: a path, and whether all that is or was below it is skipped with it.
     pub(super) fn narrow(
         &mut self,
         wanted: impl Fn(&[u8], Option<ChangeType>) -> bool,
+        concerns: impl Fn(&[u8], bool) -> bool,
         left: &HashSet<Vec<u8>>,
     ) {
         let types: HashMap<Vec<u8>, ChangeType> =
@@ -39,11 +41,11 @@ impl RestorePlan {
         let structural = structural.chain(actions.puts.iter().map(|put| &put.path));
         let barred: HashSet<Vec<u8>> =
             structural.filter(|path| left.contains(*path)).cloned().collect();
-        let is_wanted = |path: &[u8]| {
+        let may_change = |path: &[u8]| {
             !left.contains(path)
                 && (barred.is_empty() || !above(path).any(|dir| barred.contains(dir)))
-                && wanted(path, types.get(path).copied())
         };
+        let is_wanted = |path: &[u8]| may_change(path) && wanted(path, types.get(path).copied());
 
         // Deepest first, so that what stays is known before the directory it stays in.
         let mut holding: HashSet<Vec<u8>> = HashSet::new();
@@ -110,7 +112,11 @@ impl RestorePlan {
             }
         });
         self.changes.retain(|path| set.contains(path));
-        self.skipped.retain(|skipped| is_wanted(skipped.path.as_os_str().as_bytes()));
+        let kept = &self.kept;
+        self.skipped.retain(|skipped| {
+            let path = skipped.path.as_os_str().as_bytes();
+            may_change(path) && concerns(path, kept.contains(path))
+        });
         self.skipped.extend(skipped);
         self.bytes_to_write = actions
             .puts

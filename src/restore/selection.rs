@@ -93,6 +93,20 @@ impl<'a> Selected<'a> {
         is_named && !self.exclude.iter().any(matches)
     }
 
+    /// Whether something below a path may be meant.
+    pub(super) fn may_mean_below(&self, path: &[u8]) -> bool {
+        let is_below = |named: &[u8]| byte_path::relative_to(named, path).is_some();
+        let may_match = |pattern: &Pattern| {
+            pattern.glob.is_some() || pattern.literal.iter().any(|literal| is_below(literal))
+        };
+        let inside = self.roots.iter().find_map(|root| byte_path::relative_to(path, root));
+        let Some(inside) = inside else { return false };
+        let is_named = self.names_everything()
+            || self.exactly.iter().any(|named| is_below(named))
+            || self.paths.iter().any(may_match);
+        is_named && !self.exclude.iter().any(|pattern| pattern.matches(path, inside))
+    }
+
     /// Whether a change of this type (as the restore makes it) is meant. What is none for a person,
     /// the time of a directory, belongs to everything and to no single kind.
     pub(super) fn wants(&self, change: Option<ChangeType>) -> bool {

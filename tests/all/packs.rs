@@ -476,6 +476,84 @@ fn what_is_no_pack_is_named_and_a_cleanup_moves_it_aside() {
     fixture.nono(&["rollback", "verify", "--all"]).success();
 }
 
+/// Lets the reads of a pack fail, one after the other, in a cleanup of one session, and looks at the others each time.
+#[test]
+fn one_error_of_the_disk_in_a_cleanup_takes_nothing_from_other_sessions() {
+    let fixture = Fixture::new().packed();
+    project(&fixture);
+    let kept = snapshot(&fixture);
+    let pack = fixture.packs().remove(0);
+    // What two snapshots at the same time store is in two packs.
+    fs::copy(&pack, pack.with_file_name("f".repeat(32))).unwrap();
+    fixture.write("dir0/file0", "for another session");
+    let unneeded = snapshot(&fixture);
+    let store = fixture.store();
+    let before = fixture.path("before");
+    copy(&store, &before);
+    let trace = fixture.path("trace");
+    for pack in fixture.packs() {
+        for number in 1.. {
+            assert!(number < 1000);
+            fs::remove_dir_all(&store).unwrap();
+            copy(&before, &store);
+            let inject = format!("inject=pread64:error=EIO:when={number}");
+            let (trace_path, pack) = (trace.to_str().unwrap(), pack.to_str().unwrap());
+            let inject = ["-o", trace_path, "-P", pack, "-e", "trace=pread64", "-e", &inject];
+            let arguments = ["rollback", "cleanup", &unneeded, "--yes", "--threads", "1"];
+            let Some(done) = fixture.nono_with_failing_calls(&inject, &arguments) else { return };
+            if !fs::read_to_string(&trace).unwrap().contains("INJECTED") {
+                assert!(number > 5);
+                done.success();
+                break;
+            }
+            let told = format!("{number}: {}{}", done.stdout, done.stderr);
+            let verified = fixture.nono(&["rollback", "verify", "--all"]);
+            assert_eq!(verified.code, 0, "{told}\n{}", verified.stdout);
+            assert!(!store.join("objects/quarantine").exists(), "{told}");
+            let out = fixture.path(&format!("out{number}"));
+            fixture.nono(&["rollback", "restore", &kept, "--to", out.to_str().unwrap()]).success();
+            let file = out.join("dir0/file0");
+            let file = if file.exists() { file } else { out.join("project/dir0/file0") };
+            assert_eq!(fs::read_to_string(file).unwrap(), text(0, "first"), "{told}");
+            fs::remove_dir_all(&out).unwrap();
+        }
+    }
+}
+
+#[test]
+fn a_pack_that_comes_back_does_not_hide_what_was_copied_out_of_it() {
+    let fixture = Fixture::new().packed();
+    project(&fixture);
+    snapshot(&fixture);
+    let pack = fixture.packs().remove(0);
+    fs::copy(&pack, pack.with_file_name("f".repeat(32))).unwrap();
+    damage(&pack, 3);
+    let name = pack.file_name().unwrap().to_str().unwrap();
+    let aside = fixture.store().join("objects/quarantine");
+    fs::create_dir(&aside).unwrap();
+    fs::rename(&pack, aside.join(format!("pack-{name}-0123456789abcdef"))).unwrap();
+    // What brings it back: something is damaged, in whatever session.
+    fixture.write("other", "other");
+    snapshot(&fixture);
+    let names = fixture.packs();
+    let other = names.iter().find(|path| !path.ends_with("f".repeat(32))).unwrap();
+    tamper(other, |bytes| {
+        let at = bytes.windows(5).position(|window| window == b"other").unwrap();
+        bytes[at] ^= 1;
+    });
+    fixture.nono(&["rollback", "verify", "--all", "--repair"]).success();
+    fixture.nono(&["rollback", "verify", "--all"]).success();
+    assert_eq!(
+        fs::read_dir(&aside)
+            .unwrap()
+            .filter(|entry| {
+                entry.as_ref().unwrap().file_name().to_string_lossy().starts_with("pack-")
+            })
+            .count(),
+        0
+    );
+}
+
 #[test]
 fn a_damaged_index_is_a_problem_even_if_everything_is_still_found() {
     let fixture = Fixture::new().packed();

@@ -33,6 +33,44 @@ fn edited() -> Fixture {
 }
 
 #[test]
+fn what_cannot_be_looked_at_above_a_selected_path_is_skipped_and_said() {
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("TEST DID NOT RUN: needs files of two users (not root)");
+        return;
+    }
+    let fixture = Fixture::ordinary_user();
+    fixture.write("d/a/f", "first");
+    fixture.write("d/a/gone", "first");
+    fixture.write("other.rs", "first");
+    fixture.nono(&["snapshot"]).success();
+    fixture.write("d/a/f", "second");
+    fs::remove_file(fixture.project().join("d/a/gone")).unwrap();
+    let (above, dir) = (fixture.project().join("d"), fixture.project().join("d/a"));
+    for closed in [&above, &dir] {
+        let mode = |mode| fs::set_permissions(closed, PermissionsExt::from_mode(mode)).unwrap();
+        let path = closed.to_str().unwrap();
+        for selected in [&["d/a/f"][..], &["--only", "modified"], &["--only", "deleted"], &["*f"]] {
+            let restore = ["rollback", "restore", "latest", "--force"];
+            for dry in [&["--dry-run"][..], &[]] {
+                // What is restored may be that, too.
+                mode(0);
+                let told = fixture.nono(&[&restore[..], selected, dry].concat());
+                assert!(told.code == 1, "{selected:?} {}{}", told.stdout, told.stderr);
+                assert!([&told.stdout, &told.stderr].iter().any(|text| text.contains(path)));
+            }
+        }
+        // What is elsewhere has nothing to do with it.
+        mode(0);
+        fixture.nono(&["rollback", "restore", "latest", "other.rs"]).success();
+        fixture.nono(&["rollback", "restore", "latest", "--exclude", "d"]).success();
+        mode(0o755);
+        assert_eq!(fs::read(fixture.project().join("d/a/f")).unwrap(), b"second");
+    }
+    fixture.nono(&["rollback", "restore", "latest", "d/a/f"]).success();
+    assert_eq!(fs::read(fixture.project().join("d/a/f")).unwrap(), b"first");
+}
+
+#[test]
 fn a_later_edit_stops_a_restore_of_a_completed_session_that_then_changes_nothing() {
     let fixture = edited();
     fixture.write("theirs", "edited by me");

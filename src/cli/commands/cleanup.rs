@@ -18,7 +18,7 @@ use crate::cli::progress::Bar;
 use crate::cli::render::byte_size;
 use crate::cli::retention;
 use crate::config::{FlagSettings, Settings};
-use crate::gc::{CleanupError, CleanupOptions, CleanupPlan, CleanupReport};
+use crate::gc::{CleanupError, CleanupOptions, CleanupPlan, CleanupReport, Unreadable};
 use crate::session::{Catalog, Expired, SessionStatus};
 use crate::snapshot::{Recency, SessionDir};
 
@@ -61,10 +61,10 @@ pub(in crate::cli) fn run(args: &CleanupArgs, store: &StoreArgs, context: &Conte
         return Err(CliError::usage("either limits or a selection says which sessions go"));
     }
     let threads = args.threads.count(context)?;
-    let chosen = if args.selects() {
+    let (chosen, has_unknown) = if args.selects() {
         choose(args, &catalog, context)?
     } else {
-        over_limits(args, &catalog, threads, context)?
+        (over_limits(args, &catalog, threads, context)?, false)
     };
     if args.selects() && !args.dry_run && !args.yes && !chosen.is_empty() {
         confirm(chosen.len(), context)?;
@@ -83,8 +83,8 @@ pub(in crate::cli) fn run(args: &CleanupArgs, store: &StoreArgs, context: &Conte
     if let Some(error) = failure {
         return Err(error);
     }
-    // A session that was to go and is still there is only a part of what was asked for.
-    Ok(u8::from(!report.sessions_skipped.is_empty()))
+    // A session that was to go, or may have been, and is still there is only a part of what was asked for.
+    Ok(u8::from(has_unknown || !report.sessions_skipped.is_empty()))
 }
 
 impl CleanupArgs {
@@ -119,19 +119,21 @@ fn over_limits(
     Ok(sessions)
 }
 
-/// The sessions that the arguments name. With `--keep` and `--older-than`, both must agree.
+/// The sessions that the arguments name, and whether there are some of which that cannot be told. With `--keep` and
+/// `--older-than`, both must agree.
 fn choose(
     args: &CleanupArgs,
     catalog: &Catalog,
     context: &Context,
-) -> Result<Vec<SessionDir>, CliError> {
+) -> Result<(Vec<SessionDir>, bool), CliError> {
     if !args.ids.is_empty() {
-        return args.ids.iter().map(|id| Ok(catalog.find(id)?)).collect();
+        let found = args.ids.iter().map(|id| Ok::<_, CliError>(catalog.find(id)?));
+        return Ok((found.collect::<Result<_, _>>()?, false));
     }
     if args.all {
-        return Ok(catalog.sessions()?);
+        return Ok((catalog.sessions()?, false));
     }
-    let mut dated = Vec::new();
+    let (mut dated, mut has_unknown) = (Vec::new(), false);
     for session in catalog.sessions()? {
         let dating = session
             .metadata()
@@ -141,6 +143,7 @@ fn choose(
             // Somebody else removed it.
             Err(_) if session.is_gone() => {}
             Err(error) => {
+                has_unknown = true;
                 context.warn(format_args!(
                     "{error}; it is kept (nono rollback cleanup {} removes it)",
                     session.id()
@@ -156,16 +159,12 @@ fn choose(
         .older_than
         .map(|days| Timestamp::now() - SignedDuration::from_hours(i64::from(days) * 24));
     let keep = args.keep.unwrap_or(0);
-    Ok(dated
-        .into_iter()
-        .enumerate()
-        .filter(|(index, (started, status, _))| {
-            *index >= keep
-                && oldest.is_none_or(|oldest| *started < oldest)
-                && *status != SessionStatus::Running
-        })
-        .map(|(_, (_, _, session))| session)
-        .collect())
+    let chosen = dated.into_iter().enumerate().filter(|(index, (started, status, _))| {
+        *index >= keep
+            && oldest.is_none_or(|oldest| *started < oldest)
+            && *status != SessionStatus::Running
+    });
+    Ok((chosen.map(|(_, (_, _, session))| session).collect(), has_unknown))
 }
 
 fn confirm(count: usize, context: &Context) -> Result<(), CliError> {
@@ -262,6 +261,15 @@ impl From<CleanupError> for CliError {
         let failed = Self::failed(error.to_string());
         match error {
             CleanupError::Cancelled => Self::stopped(error.to_string()),
+            CleanupError::Store(error)
+            | CleanupError::DamagedSession { source: Unreadable::Tree(error), .. }
+                if error.is_bad_disk() =>
+            {
+                failed.with_hint(
+                    "the disk does not give a part of the store, so nothing is removed; \
+                     `nono rollback verify --all --repair` saves what can be read",
+                )
+            }
             CleanupError::DamagedSession { session_id, .. } => failed.with_hint(format!(
                 "`nono rollback verify {session_id}` says what is damaged; \
                  `nono rollback cleanup {session_id}` removes it"

@@ -3,6 +3,7 @@
 mod links;
 mod planner;
 
+use std::collections::HashSet;
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
@@ -55,6 +56,8 @@ pub(super) struct RestorePlan {
     pub(super) changes: PlannedChanges,
     /// What stays as it is, and why.
     pub(super) skipped: Vec<Skipped>,
+    /// Paths that stay with everything that is or was in them.
+    pub(super) kept: HashSet<Vec<u8>>,
     /// Bytes of file contents that are written.
     pub(super) bytes_to_write: u64,
     pub(super) actions: Actions,

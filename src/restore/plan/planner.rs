@@ -257,6 +257,7 @@ impl Planner<'_> {
 
     fn finish(self, renewed: Vec<Put>) -> RestorePlan {
         let mut plan = self.plan;
+        plan.kept = self.kept;
         let skipped = plan.skipped.iter().map(|skip| skip.path.as_os_str().as_bytes());
         let skipped: HashSet<&[u8]> = skipped.collect();
         if !skipped.is_empty() {

@@ -45,7 +45,8 @@ pub(super) fn drop_unneeded() -> Result<(), SandboxError> {
             }
             Ok(_) => {}
             // The kernel knows no more of them.
-            Err(_) => break,
+            Err(Errno::INVAL) => break,
+            Err(errno) => return Err(failed(errno)),
         }
     }
     sets.permitted &= KEPT;

@@ -81,8 +81,7 @@ struct Known {
     is_loaded: bool,
     /// The newest first: what a snapshot needs, it mostly wrote itself.
     packs: Vec<Arc<Pack>>,
-    /// Names of what has the name of a pack and is none.
-    unreadable: Vec<Box<[u8]>>,
+    unreadable: Vec<Unreadable>,
     /// Objects that were found damaged in a pack, and count as not being there.
     dropped: HashSet<(Box<[u8]>, ContentHash)>,
     /// Pack and place of every object, once many were looked for.
@@ -91,6 +90,14 @@ struct Known {
     /// Packs in which something may have been found or written since that was last forgotten, also those that are
     /// gone.
     seen: Vec<PackState>,
+}
+
+/// What has the name of a pack and is none, or is not given by the disk.
+#[derive(Debug, Clone)]
+struct Unreadable {
+    name: Box<[u8]>,
+    /// The disk may yet give it.
+    is_on_bad_disk: bool,
 }
 
 impl Packs {
@@ -170,7 +177,7 @@ impl Packs {
             (known.table, known.is_table_tried) = (None, false);
             self.questions.store(0, Relaxed);
             known.packs.retain(|pack| names.contains(pack.name()));
-            known.unreadable.retain(|name| names.contains(name));
+            known.unreadable.retain(|unreadable| names.contains(&unreadable.name));
             known.dropped.retain(|(pack, _)| names.contains(pack));
             known.open_new(objects, names)?;
             // Again, until nothing has come or gone while it was looked at: what a pack that went held is
@@ -249,8 +256,13 @@ impl Packs {
     }
 
     /// What has the name of a pack and is none, as far as is known.
-    fn unreadable(&self) -> Vec<Box<[u8]>> {
+    fn unreadable(&self) -> Vec<Unreadable> {
         self.known.read().unreadable.clone()
+    }
+
+    /// Takes a pack that counted as unreadable for one again.
+    fn trust(&self, name: &[u8]) {
+        self.known.write().unreadable.retain(|unreadable| *unreadable.name != *name);
     }
 
     /// From now on, an object counts as not being in a pack (`None`: in any).
@@ -265,11 +277,11 @@ impl Packs {
     }
 
     /// From now on, a pack counts as unreadable.
-    fn distrust(&self, pack: &Pack) {
+    fn distrust(&self, pack: &Pack, is_on_bad_disk: bool) {
         let mut known = self.known.write();
         (known.table, known.is_table_tried) = (None, false);
         known.packs.retain(|other| other.name() != pack.name());
-        known.unreadable.push(pack.name().into());
+        known.unreadable.push(Unreadable { name: pack.name().into(), is_on_bad_disk });
     }
 
     /// Whether something was dropped.
@@ -335,17 +347,16 @@ impl Known {
     fn is_up_to_date(&self, names: &BTreeSet<Box<[u8]>>) -> bool {
         self.packs.len() + self.unreadable.len() == names.len()
             && self.packs.iter().all(|pack| names.contains(pack.name()))
-            && self.unreadable.iter().all(|name| names.contains(name))
+            && self.unreadable.iter().all(|unreadable| names.contains(&unreadable.name))
     }
 
     fn open_new(&mut self, objects: &Dir, names: BTreeSet<Box<[u8]>>) -> Result<(), StoreError> {
         let Some(dir) = packs_dir(objects)? else { return Ok(()) };
-        let known: BTreeSet<Box<[u8]>> = self.packs.iter().map(|pack| pack.name().into()).collect();
-        for name in names {
-            if known.contains(&name) || self.unreadable.contains(&name) {
-                continue;
-            }
-            match Pack::open(&dir, &name) {
+        let known = self.packs.iter().map(|pack| pack.name());
+        let known = known.chain(self.unreadable.iter().map(|unreadable| &*unreadable.name));
+        let known: BTreeSet<Box<[u8]>> = known.map(Into::into).collect();
+        for name in names.difference(&known) {
+            match Pack::open(&dir, name) {
                 Ok(pack) => {
                     self.seen.extend(pack.state());
                     self.packs.push(Arc::new(pack));
@@ -353,7 +364,8 @@ impl Known {
                 Err(StoreError::Io(error)) if error.is_gone() => {}
                 Err(error) if error.is_damage() || error.is_bad_disk() => {
                     tracing::warn!("{error}");
-                    self.unreadable.push(name);
+                    let (name, is_on_bad_disk) = (name.clone(), error.is_bad_disk());
+                    self.unreadable.push(Unreadable { name, is_on_bad_disk });
                 }
                 Err(error) => return Err(error),
             }

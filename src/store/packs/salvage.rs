@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use super::format::{Entry, HEADER_BYTES, RECORD_BYTES, Span};
 use super::writer::{Limits, PackWriter};
-use super::{NAME_DIGITS, Pack, is_name, make_packs_dir};
+use super::{NAME_DIGITS, Pack, Unreadable, is_name, make_packs_dir, packs_dir};
 use crate::layout;
 use crate::object::ContentHash;
 use crate::path_text::Shown;
@@ -25,8 +25,8 @@ const STEP_BYTES: usize = 4096;
 /// What to do with a pack that the disk does not give back as a whole.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum BadDisk {
-    /// Leave it where it is: the disk may yet give it, and nobody has asked for a repair.
-    Leave,
+    /// Do nothing at all, which is an error: the disk may yet give it, and nobody has asked for a repair.
+    Refuse,
     /// Take what there is.
     TakeTheRest,
 }
@@ -67,7 +67,34 @@ impl LocalStore {
             }
         }
         self.packs().refresh(self.dir())?;
+        for pack in self.packs().all(self.dir())? {
+            if back.iter().any(|path| path == pack.path()) {
+                self.drop_damaged_copies(&pack)?;
+            }
+        }
         Ok(back)
+    }
+
+    /// Drops what is damaged in a pack and intact in another one. A pack that comes back counts as the newest, and is asked
+    /// first for what was copied out of it meanwhile.
+    fn drop_damaged_copies(&self, pack: &Pack) -> Result<(), StoreError> {
+        // What is wrong with an index is dealt with next.
+        let Ok(entries) = pack.entries() else { return Ok(()) };
+        let mut buffer = Vec::new();
+        for entry in entries {
+            if pack.is_intact(&entry, &mut buffer).unwrap_or(false) {
+                continue;
+            }
+            let mut others = self.packs().find_all(self.dir(), &entry.hash)?.into_iter();
+            let is_intact_elsewhere = others.any(|(other, span)| {
+                let copy = Entry { hash: entry.hash, span };
+                other.name() != pack.name() && other.is_intact(&copy, &mut buffer).unwrap_or(false)
+            });
+            if is_intact_elsewhere {
+                self.packs().drop_object(Some(pack), &entry.hash);
+            }
+        }
+        Ok(())
     }
 
     /// Takes what is intact out of packs that cannot be opened or have a damaged index, and moves
@@ -82,26 +109,49 @@ impl LocalStore {
     ) -> Result<Salvaged, StoreError> {
         for pack in self.packs().all(self.dir())? {
             match pack.check_index() {
-                Err(error) if error.is_damage() || error.is_bad_disk() => {
-                    self.packs().distrust(&pack);
-                }
+                Err(error) if error.is_damage() => self.packs().distrust(&pack, false),
+                Err(error) if error.is_bad_disk() => self.packs().distrust(&pack, true),
                 checked => checked?,
             }
         }
+        self.look_again_at_packs(bad_disk)?;
         let damaged = self.packs().unreadable();
         if !damaged.is_empty() {
             // No stat cache may vouch for what was in them.
             self.renew_generation()?;
         }
         let mut salvaged = Salvaged::default();
-        for name in damaged {
+        for Unreadable { name, .. } in damaged {
             match self.salvage(&name, bad_disk, &mut salvaged) {
-                Err(error) if error.is_bad_disk() => tracing::warn!("{error}: the pack stays"),
+                Err(error) if error.is_bad_disk() && bad_disk == BadDisk::TakeTheRest => {
+                    tracing::warn!("{error}: the pack stays");
+                }
                 done => done?,
             }
         }
         self.packs().refresh(self.dir())?;
         Ok(salvaged)
+    }
+
+    /// Looks once more at packs that the disk did not give: it may have been an error that passes.
+    ///
+    /// # Errors
+    /// With [`BadDisk::Refuse`], the disk still does not give one; or what is there cannot be looked at.
+    pub(crate) fn look_again_at_packs(&self, bad_disk: BadDisk) -> Result<(), StoreError> {
+        let Some(packs) = packs_dir(self.dir())? else { return Ok(()) };
+        for Unreadable { name, is_on_bad_disk } in self.packs().unreadable() {
+            if !is_on_bad_disk {
+                continue;
+            }
+            match Pack::open(&packs, &name).and_then(|pack| pack.check_index()) {
+                Ok(()) => self.packs().trust(&name),
+                Err(error) if error.is_bad_disk() && bad_disk == BadDisk::TakeTheRest => {}
+                Err(error) if error.is_damage() => {}
+                Err(StoreError::Io(error)) if error.is_gone() => {}
+                Err(error) => return Err(error),
+            }
+        }
+        self.packs().refresh(self.dir())
     }
 
     fn salvage(
