@@ -3,7 +3,7 @@
 //!
 //! `mirror DIRECTORY MOUNTPOINT [CHANGED_FILES] [OPTION=VALUE]…`; each line on standard input prints the counts
 //! since the one before, and the end of the input unmounts. With `memory=true` everything is read before it is
-//! mounted: what a walk takes then is what any source takes, however fast.
+//! mounted: what a walk takes then is what any source takes, however fast. Others: `threads=N`, `push=false`.
 #![allow(clippy::disallowed_methods, clippy::print_stdout, missing_docs)]
 
 use std::collections::{HashMap, HashSet};

@@ -49,29 +49,6 @@ impl PutAside {
     }
 }
 
-/// Packs in quarantine.
-#[derive(Default)]
-pub(super) struct PacksAside {
-    are_back: bool,
-    /// Those of which the disk did not give all to this repair.
-    pub(super) not_given: Vec<PathBuf>,
-}
-
-impl PacksAside {
-    /// Puts them back, once: the disk may give now what it did not give to an earlier repair. What is still damaged
-    /// is salvaged again. Returns where they are.
-    pub(super) fn put_back(
-        &mut self,
-        store: &LocalStore,
-        lock: &StoreLock,
-    ) -> Result<Vec<PathBuf>, RepairError> {
-        match std::mem::replace(&mut self.are_back, true) {
-            true => Ok(Vec::new()),
-            false => Ok(store.put_packs_back(lock)?),
-        }
-    }
-}
-
 /// Offers what may be an object, and may claim lengths that nobody can read to the end.
 fn offer_object(
     store: &LocalStore,

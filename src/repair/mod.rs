@@ -9,8 +9,9 @@
 //!   a manifest to `<session>/quarantine/`.
 //! - What is intact is never moved, even if it makes no sense: an object whose bytes have its hash is
 //!   what was recorded, and there cannot be a better copy. Neither is what merely cannot be read now, for want of
-//!   a right or a descriptor; what the disk does not give is moved only when there is a good copy. A pack is: what else is
-//!   in it is of use again when it was copied. The next repair puts it back and looks whether the disk gives it now.
+//!   a right or a descriptor; what the disk does not give is moved only when there is a good copy. But a pack of which the disk
+//!   does not give the index is moved, after what it gives was copied. The next repair that finds something damaged
+//!   puts it back first: the disk may give it then.
 //! - It can be killed at any point: what is done is done, and another run does the rest.
 //!
 //! Copies are looked for in what was put aside before, where objects of other stores have the same name, then at
@@ -40,7 +41,6 @@ use crate::store::{ImportError, LocalStore, StoreError};
 use crate::sys;
 use crate::verify::{Verifier, VerifyError, VerifyOptions, VerifyReport};
 
-use copies::PacksAside;
 use objects::Objects;
 
 /// Where to look for good copies, and how to verify.
@@ -109,7 +109,8 @@ pub struct Lost {
     pub object: Option<ContentHash>,
     /// Why it is lost.
     pub reason: String,
-    /// Whether it is there and merely cannot be read, as when a right is wanting.
+    /// Whether it is there and merely cannot be read, as when a right is wanting; or may be in a pack that the disk does not
+    /// give.
     pub is_unreadable: bool,
     /// Numbers of the snapshots that need it.
     pub snapshots: BTreeSet<u64>,
@@ -174,7 +175,7 @@ pub fn repair_session(
     let _session_lock = session.lock()?;
     let mut report = RepairReport::default();
     manifests::repair(session, options.other_stores, &mut report)?;
-    let mut packs_aside = PacksAside::default();
+    let mut not_given = Vec::new();
     loop {
         let (verified, damaged) = {
             let mut verifier = Verifier::new(store, options.verify)?;
@@ -182,7 +183,7 @@ pub fn repair_session(
             (verified, verifier.damaged_objects(session)?)
         };
         let mut objects = Objects::new(store, session, &damaged)?;
-        objects.repair(options, &mut packs_aside)?;
+        objects.repair(options, &mut not_given)?;
         // What is damaged again right away does not get better by being repaired once more.
         let is_new = |new: &Repaired| report.repaired.iter().all(|old| old.object != new.object);
         let has_progress = objects.has_moved_packs || objects.repaired.iter().any(is_new);
@@ -190,7 +191,7 @@ pub fn repair_session(
         report.quarantined.append(&mut objects.quarantined);
         // A tree that is whole again may show what is damaged below it.
         if !has_progress {
-            report.lost.extend(objects.lost(&packs_aside));
+            report.lost.extend(objects.lost(&not_given));
             return Ok((report, verified));
         }
     }

@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::copies::{LivePaths, OtherStores, PacksAside, PutAside, offer_midstates};
+use super::copies::{LivePaths, OtherStores, PutAside, offer_midstates};
 use super::{Lost, RepairError, RepairOptions, Repaired, Source, recapture};
 use crate::object::ContentHash;
 use crate::path_text::Shown;
@@ -79,22 +79,22 @@ impl<'a> Objects<'a> {
         Ok(objects)
     }
 
-    /// Looks for copies from the cheapest place to the dearest.
+    /// Looks for copies from the cheapest place to the dearest. Adds packs that the disk did not give to `not_given`.
     pub(super) fn repair(
         &mut self,
         options: &RepairOptions<'_>,
-        packs_aside: &mut PacksAside,
+        not_given: &mut Vec<PathBuf>,
     ) -> Result<(), RepairError> {
         let Some(lock) = self.lock.take() else { return Ok(()) };
         let (mut buffer, progress) = (Vec::new(), Uncounted(options.verify.progress));
         let put_aside = PutAside::of(self.store)?;
         let back = match self.damaged.is_empty() {
             true => Vec::new(),
-            false => packs_aside.put_back(self.store, &lock)?,
+            false => self.store.put_packs_back(&lock)?,
         };
         let mut salvaged = self.store.salvage_packs(BadDisk::TakeTheRest, &lock)?;
         self.has_moved_packs = salvaged.packs > 0 || !back.is_empty();
-        packs_aside.not_given.append(&mut salvaged.not_given);
+        not_given.append(&mut salvaged.not_given);
         for damaged in self.damaged {
             match self.confirm(damaged, &mut Transfer::new(&mut buffer, &progress))? {
                 Confirmed::Missing => drop(self.wanted.insert(damaged.hash, damaged.used_as)),
@@ -222,11 +222,10 @@ impl<'a> Objects<'a> {
         })
     }
 
-    /// What is still damaged.
-    pub(super) fn lost(&self, packs_aside: &PacksAside) -> impl Iterator<Item = Lost> {
+    /// What is still damaged. What is not there at all may be in one of the packs that were not given.
+    pub(super) fn lost(&self, not_given: &[PathBuf]) -> impl Iterator<Item = Lost> {
         const NO_COPY: &str = "no good copy of it was found";
-        // What is not there may be in one of these.
-        let not_given = packs_aside.not_given.first().map(|pack| {
+        let not_given = not_given.first().map(|pack| {
             let pack = Shown::path(pack);
             format!("{NO_COPY}, and the disk does not give all of {pack}, in which it may be")
         });

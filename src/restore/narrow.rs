@@ -24,8 +24,8 @@ fn above(path: &[u8]) -> impl Iterator<Item = &[u8]> {
 }
 
 impl RestorePlan {
-    /// Keeps what is wanted. `left` are paths that must stay as they are. Of what is skipped, that is told which
-    /// `concerns` what is wanted: a path, and whether all that is or was below it is skipped with it.
+    /// Keeps what is wanted. `left` are paths that must stay as they are. `concerns` tells of a skipped path whether to
+    /// name it; its second argument says whether all that is or was below the path is skipped with it.
     pub(super) fn narrow(
         &mut self,
         wanted: impl Fn(&[u8], Option<ChangeType>) -> bool,

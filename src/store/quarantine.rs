@@ -7,7 +7,7 @@
 //! objects/quarantine/                 0700
 //!   <hash>-<16 hexadecimal digits>    what was found under the name of the object <hash>
 //!   pack-<name>-<16 digits>           a pack that lost its end or its index, after what is intact in it was
-//!                                     copied; it stays until somebody deletes it
+//!                                     copied; no cleanup removes it
 //! ```
 //!
 //! Nothing reads these files as objects. Only a repair looks whether one is intact after all, and puts packs back

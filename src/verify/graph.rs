@@ -24,7 +24,7 @@ use crate::store::{LocalStore, MAX_TREE_BYTES, StoreError};
 /// So many lists are read at once; as many are in memory until they are added.
 const LISTS_AT_ONCE: usize = 1024;
 /// Room is made for so many objects at the most before they are known: 66 bytes of address space each,
-/// and of memory only what is used and one byte.
+/// and of memory only what is used and two bytes.
 const MOST_EXPECTED: usize = 1 << 21;
 /// Longer files, in bytes, are read when all lists are: the thread that adds lists could be kept from it
 /// for long by one.
@@ -34,7 +34,7 @@ const MOST_BYTES_MEANWHILE: u64 = 64 << 20;
 pub(super) type NodeId = u32;
 
 /// What an object is used as. The same bytes may be two things: somebody may track a store.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Role {
     Root,
     Links,
@@ -101,7 +101,7 @@ impl Sum {
 }
 
 /// An object in one of its roles.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Node {
     pub(super) hash: ContentHash,
     pub(super) role: Role,

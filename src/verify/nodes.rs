@@ -9,7 +9,7 @@ use foldhash::fast::RandomState;
 use hashbrown::HashTable;
 use hashbrown::hash_table::Entry;
 
-use super::graph::{Node, NodeId};
+use super::graph::{Node, NodeId, Role};
 
 /// Nodes, numbered in the order in which they came, each with the index of what it lists.
 #[derive(Default)]
@@ -17,11 +17,12 @@ pub(super) struct Nodes {
     nodes: Vec<(Node, Option<u32>)>,
     /// The numbers, by the hashes of the nodes.
     numbers: HashTable<NodeId>,
-    /// Keyed: names can be chosen so that the beginnings of some are alike, but not so that much of them is.
+    /// Keyed: nobody can choose names that come to one place.
     hasher: RandomState,
 }
 
 /// There are more nodes than numbers.
+#[derive(Debug)]
 pub(super) struct TooMany;
 
 impl Nodes {
@@ -83,16 +84,19 @@ impl Nodes {
     }
 }
 
-/// A name is a hash already, and hardly ever used in two roles.
+/// A name is a hash already, so that its beginning is enough. The same name with many lengths is what a list may claim.
 fn hash_of(hasher: &RandomState, node: &Node) -> u64 {
-    hasher.hash_one(node.hash.beginning())
+    let size = match node.role {
+        Role::File { size } | Role::Midstates { size } => size,
+        Role::Root | Role::Links | Role::Tree => 0,
+    };
+    hasher.hash_one((node.hash.beginning(), size))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::object::ContentHash;
-    use crate::verify::graph::Role;
 
     #[test]
     fn each_node_has_one_number_and_is_found_by_it_and_by_name() {
@@ -104,10 +108,8 @@ mod tests {
                 {
                     let id = number as NodeId * 2 + at as NodeId;
                     assert_eq!(nodes.find(&node(number, role)), (round == 1).then_some(id));
-                    let Ok((found, is_new)) = nodes.find_or_add(node(number, role)) else {
-                        panic!()
-                    };
-                    assert_eq!((found, is_new), (id, round == 0));
+                    let found = nodes.find_or_add(node(number, role)).unwrap();
+                    assert_eq!(found, (id, round == 0));
                     assert_eq!(nodes.get(id), Some(&node(number, role)));
                 }
             }
@@ -115,5 +117,14 @@ mod tests {
         assert_eq!((nodes.len(), nodes.get(2000)), (2000, None));
         nodes.set_list(7, 9);
         assert_eq!((nodes.list(6), nodes.list(7)), (None, Some(9)));
+    }
+
+    #[test]
+    fn one_name_with_many_lengths_has_as_many_places() {
+        let (hasher, hash) = (RandomState::default(), ContentHash::of(b"claimed"));
+        let node = |size| Node { hash, role: Role::File { size } };
+        let places: std::collections::HashSet<_> =
+            (0..10_000).map(|size| hash_of(&hasher, &node(size))).collect();
+        assert!(places.len() > 9_900, "{}", places.len());
     }
 }

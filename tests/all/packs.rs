@@ -507,17 +507,47 @@ fn one_error_of_the_disk_in_a_cleanup_takes_nothing_from_other_sessions() {
                 break;
             }
             let told = format!("{number}: {}{}", done.stdout, done.stderr);
+            let list = fixture.nono(&["rollback", "list", "--json"]).success().json();
+            // Done, or said that it is not. Strace counts for each thread, so there may be more than one error.
+            assert_eq!(
+                list.as_array().unwrap().len(),
+                if done.code == 0 { 1 } else { 2 },
+                "{told}"
+            );
             let verified = fixture.nono(&["rollback", "verify", "--all"]);
             assert_eq!(verified.code, 0, "{told}\n{}", verified.stdout);
             assert!(!store.join("objects/quarantine").exists(), "{told}");
             let out = fixture.path(&format!("out{number}"));
             fixture.nono(&["rollback", "restore", &kept, "--to", out.to_str().unwrap()]).success();
-            let file = out.join("dir0/file0");
-            let file = if file.exists() { file } else { out.join("project/dir0/file0") };
-            assert_eq!(fs::read_to_string(file).unwrap(), text(0, "first"), "{told}");
+            assert_eq!(
+                fs::read_to_string(out.join("dir0/file0")).unwrap(),
+                text(0, "first"),
+                "{told}"
+            );
             fs::remove_dir_all(&out).unwrap();
         }
     }
+}
+
+#[test]
+fn a_cleanup_removes_nothing_when_the_disk_does_not_give_a_pack() {
+    let fixture = Fixture::new().packed();
+    project(&fixture);
+    snapshot(&fixture);
+    let pack = fixture.packs().remove(0);
+    fixture.write("dir0/file0", "for another session");
+    let unneeded = snapshot(&fixture);
+    let pack = pack.to_str().unwrap();
+    let inject = ["-P", pack, "-e", "trace=pread64", "-e", "inject=pread64:error=EIO"];
+    for how in ["--dry-run", "--yes"] {
+        let arguments = ["rollback", "cleanup", &unneeded, how];
+        let Some(done) = fixture.nono_with_failing_calls(&inject, &arguments) else { return };
+        let told = done.fails(1, "verify --all --repair");
+        assert!(told.stderr.contains("Input/output error"), "{}", told.stderr);
+    }
+    assert_eq!(fixture.packs().len(), 2);
+    fixture.nono(&["rollback", "cleanup", &unneeded, "--yes"]).success();
+    fixture.nono(&["rollback", "verify", "--all"]).success();
 }
 
 #[test]

@@ -12,7 +12,7 @@ use crate::nodes::{Push, Spot};
 /// Jobs that may wait.
 const QUEUE_LENGTH: usize = 32;
 /// How long the thread looks for the next job before it sleeps. Being woken takes a virtual processor up to
-/// 95 µs, and a walker is back with the next directory after about 200.
+/// 95 µs, and a walker is back with the next directory after about 200. Others who want the processor get it meanwhile.
 const LINGER: Duration = Duration::from_micros(200);
 
 /// Files to push.

@@ -1,6 +1,7 @@
 //! `nono rollback verify`: every manifest and every byte, and mending what can be mended.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
@@ -65,8 +66,9 @@ pub(in crate::cli) fn run(args: &VerifyArgs, store: &StoreArgs, context: &Contex
     if args.repair {
         let places: Vec<PathBuf> = args.from.iter().chain(catalog.roots()).cloned().collect();
         let options = RepairOptions { verify: options, other_stores: &places };
+        let mut stores = BTreeMap::new();
         for report in reports.iter_mut().filter(|report| !report.verified.ok) {
-            if let Err(error) = repair(report, &options) {
+            if let Err(error) = repair(report, &mut stores, &options) {
                 let is_stopped = error.is_stopped();
                 failures.push(error);
                 if is_stopped {
@@ -105,10 +107,17 @@ struct Report {
     session: SessionDir,
 }
 
-fn repair(report: &mut Report, options: &RepairOptions<'_>) -> Result<(), CliError> {
-    let store = Catalog::store_of(&report.session)?;
-    let repaired = repair_session(&report.session, &store, options);
-    let (repair, verified) = repaired?;
+/// Repairs a session. A store stays open for the next one: what was tried with it is not tried again.
+fn repair(
+    report: &mut Report,
+    stores: &mut BTreeMap<PathBuf, LocalStore>,
+    options: &RepairOptions<'_>,
+) -> Result<(), CliError> {
+    let store = match stores.entry(sys::real_path(&report.session.objects_path())?) {
+        Entry::Occupied(open) => open.into_mut(),
+        Entry::Vacant(new) => new.insert(Catalog::store_of(&report.session)?),
+    };
+    let (repair, verified) = repair_session(&report.session, store, options)?;
     report.verified = verified;
     report.repair = Some(repair);
     Ok(())

@@ -82,6 +82,8 @@ struct Known {
     /// The newest first: what a snapshot needs, it mostly wrote itself.
     packs: Vec<Arc<Pack>>,
     unreadable: Vec<Unreadable>,
+    /// Packs that were put back from quarantine: each once.
+    put_back: HashSet<Box<[u8]>>,
     /// Objects that were found damaged in a pack, and count as not being there.
     dropped: HashSet<(Box<[u8]>, ContentHash)>,
     /// Pack and place of every object, once many were looked for.
@@ -133,6 +135,16 @@ impl Packs {
         let known = self.known.read();
         let there = known.packs.iter().filter(|pack| !known.is_dropped(pack, hash));
         Ok(there.filter_map(|pack| Some((pack.clone(), pack.find(hash).ok()??))).collect())
+    }
+
+    /// Whether a pack that is known, other than one, has an intact copy of an object.
+    fn have_intact(&self, hash: &ContentHash, except: Option<&Pack>, buffer: &mut Vec<u8>) -> bool {
+        let known = self.known.read();
+        let others = known.packs.iter().filter(|pack| {
+            !known.is_dropped(pack, hash)
+                && except.is_none_or(|except| except.name() != pack.name())
+        });
+        others.into_iter().any(|pack| pack.holds_intact(hash, buffer).unwrap_or(false))
     }
 
     fn search(&self, hash: &ContentHash) -> Result<Option<(Arc<Pack>, Span)>, StoreError> {
@@ -258,6 +270,11 @@ impl Packs {
     /// What has the name of a pack and is none, as far as is known.
     fn unreadable(&self) -> Vec<Unreadable> {
         self.known.read().unreadable.clone()
+    }
+
+    /// Notes that a pack is put back from quarantine. `false`: it was before.
+    fn note_put_back(&self, name: &[u8]) -> bool {
+        self.known.write().put_back.insert(name.into())
     }
 
     /// Takes a pack that counted as unreadable for one again.

@@ -6,14 +6,13 @@
 use std::collections::HashSet;
 use std::io;
 use std::path::PathBuf;
-use std::sync::Arc;
 
-use super::format::{Entry, HEADER_BYTES, RECORD_BYTES, Span};
+use super::format::{Entry, HEADER_BYTES, RECORD_BYTES};
 use super::writer::{Limits, PackWriter};
 use super::{NAME_DIGITS, Pack, Unreadable, is_name, make_packs_dir, packs_dir};
 use crate::layout;
 use crate::object::ContentHash;
-use crate::path_text::Shown;
+use crate::path_text::{Shown, to_path};
 use crate::store::{LocalStore, StoreError, StoreLock};
 use crate::sys::{self, Dir, FileKind, IoContext};
 
@@ -25,7 +24,7 @@ const STEP_BYTES: usize = 4096;
 /// What to do with a pack that the disk does not give back as a whole.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum BadDisk {
-    /// Do nothing at all, which is an error: the disk may yet give it, and nobody has asked for a repair.
+    /// Leave it, which is an error: the disk may yet give it, and nobody has asked for a repair.
     Refuse,
     /// Take what there is.
     TakeTheRest,
@@ -38,26 +37,29 @@ pub(crate) struct Salvaged {
     pub(crate) packs: usize,
     /// What can be read again.
     pub(crate) objects: HashSet<ContentHash>,
-    /// Those packs, in quarantine, of which the disk did not give all.
+    /// Packs of which the disk did not give all: in quarantine, or where they were if not even that could be done.
     pub(crate) not_given: Vec<PathBuf>,
 }
 
 impl LocalStore {
-    /// Moves packs out of quarantine to where they were, but for those whose names were taken meanwhile and those of
-    /// newer versions, which would stop this one. Returns where they are now; whether they can be read is
-    /// another question. The lock is the exclusive one.
+    /// Moves packs out of quarantine to where they were: each once as long as the store is open, and neither those whose
+    /// names were taken meanwhile nor those of newer versions, which would stop this one. Returns where they are
+    /// now; whether they can be read is another question. The lock is the exclusive one.
     ///
     /// # Errors
     /// When a directory cannot be read or written. Every pack is then in one of the two places.
     pub(crate) fn put_packs_back(&self, _lock: &StoreLock) -> Result<Vec<PathBuf>, StoreError> {
         let Some(quarantine) = self.quarantine_dir()? else { return Ok(Vec::new()) };
+        let packs = make_packs_dir(self.dir())?;
         let mut back = Vec::new();
         for listed in quarantine.names()? {
             let Some(name) = name_before_quarantine(&listed.name) else { continue };
             if let Err(StoreError::NewerPack { .. }) = Pack::open(&quarantine, &listed.name) {
                 continue;
             }
-            let packs = make_packs_dir(self.dir())?;
+            if !self.packs().note_put_back(name) {
+                continue;
+            }
             match quarantine.rename_new(&listed.name, &packs, name) {
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
                 moved => {
@@ -85,12 +87,7 @@ impl LocalStore {
             if pack.is_intact(&entry, &mut buffer).unwrap_or(false) {
                 continue;
             }
-            let mut others = self.packs().find_all(self.dir(), &entry.hash)?.into_iter();
-            let is_intact_elsewhere = others.any(|(other, span)| {
-                let copy = Entry { hash: entry.hash, span };
-                other.name() != pack.name() && other.is_intact(&copy, &mut buffer).unwrap_or(false)
-            });
-            if is_intact_elsewhere {
+            if self.packs().have_intact(&entry.hash, Some(pack), &mut buffer) {
                 self.packs().drop_object(Some(pack), &entry.hash);
             }
         }
@@ -125,6 +122,8 @@ impl LocalStore {
             match self.salvage(&name, bad_disk, &mut salvaged) {
                 Err(error) if error.is_bad_disk() && bad_disk == BadDisk::TakeTheRest => {
                     tracing::warn!("{error}: the pack stays");
+                    let packs = self.path().join(layout::PACKS);
+                    salvaged.not_given.push(packs.join(to_path(&name)));
                 }
                 done => done?,
             }
@@ -139,6 +138,8 @@ impl LocalStore {
     /// With [`BadDisk::Refuse`], the disk still does not give one; or what is there cannot be looked at.
     pub(crate) fn look_again_at_packs(&self, bad_disk: BadDisk) -> Result<(), StoreError> {
         let Some(packs) = packs_dir(self.dir())? else { return Ok(()) };
+        // Nobody may have looked yet.
+        self.packs().refresh(self.dir())?;
         for Unreadable { name, is_on_bad_disk } in self.packs().unreadable() {
             if !is_on_bad_disk {
                 continue;
@@ -164,7 +165,8 @@ impl LocalStore {
         let mut writer = PackWriter::new(self.dir());
         let (mut count, mut buffer) = (0, Vec::new());
         let is_all = for_each_intact(&dir, name, bad_disk, |hash, bytes| {
-            if salvaged.objects.contains(hash) || self.has_intact_in_pack(hash, &mut buffer) {
+            if salvaged.objects.contains(hash) || self.packs().have_intact(hash, None, &mut buffer)
+            {
                 return Ok(());
             }
             salvaged.objects.insert(*hash);
@@ -190,14 +192,6 @@ impl LocalStore {
             salvaged.not_given.push(quarantine.path_of(&aside));
         }
         Ok(())
-    }
-
-    fn has_intact_in_pack(&self, hash: &ContentHash, buffer: &mut Vec<u8>) -> bool {
-        let found = self.packs().find(self.dir(), hash, false);
-        let is_intact = |(pack, span): (Arc<Pack>, Span)| {
-            pack.is_intact(&Entry { hash: *hash, span }, buffer).unwrap_or(false)
-        };
-        found.ok().flatten().is_some_and(is_intact)
     }
 }
 

@@ -137,7 +137,7 @@ impl Dir {
     /// The target of a symlink, as bytes: at least one.
     ///
     /// # Errors
-    /// EINVAL when it is none.
+    /// EINVAL when it is none, EIO when none is given.
     pub(crate) fn read_link(&self, name: &[u8]) -> Result<Vec<u8>> {
         let target = rustix::fs::readlinkat(&self.fd, name, Vec::new());
         // No target is empty (POSIX); a broken file system may give it all the same.
