@@ -11,7 +11,7 @@
 //!   what was recorded, and there cannot be a better copy. Neither is what merely cannot be read now, for want of
 //!   a right or a descriptor; what the disk does not give is moved only when there is a good copy. But a pack of which the disk
 //!   does not give the index is moved, after what it gives was copied. The next repair that finds something damaged
-//!   puts it back first: the disk may give it then.
+//!   looks through it again: the disk may give it then.
 //! - It can be killed at any point: what is done is done, and another run does the rest.
 //!
 //! Copies are looked for in what was put aside before, where objects of other stores have the same name, then at
@@ -175,7 +175,7 @@ pub fn repair_session(
     let _session_lock = session.lock()?;
     let mut report = RepairReport::default();
     manifests::repair(session, options.other_stores, &mut report)?;
-    let mut not_given = Vec::new();
+    let (mut not_given, mut is_verified_again) = (Vec::new(), false);
     loop {
         let (verified, damaged) = {
             let mut verifier = Verifier::new(store, options.verify)?;
@@ -186,7 +186,11 @@ pub fn repair_session(
         objects.repair(options, &mut not_given)?;
         // What is damaged again right away does not get better by being repaired once more.
         let is_new = |new: &Repaired| report.repaired.iter().all(|old| old.object != new.object);
-        let has_progress = objects.has_moved_packs || objects.repaired.iter().any(is_new);
+        let mut has_progress = objects.has_new_packs || objects.repaired.iter().any(is_new);
+        if !has_progress && objects.is_intact_after_all {
+            // Once: an error of the disk may have passed.
+            has_progress = !std::mem::replace(&mut is_verified_again, true);
+        }
         report.repaired.append(&mut objects.repaired);
         report.quarantined.append(&mut objects.quarantined);
         // A tree that is whole again may show what is damaged below it.

@@ -46,8 +46,10 @@ pub(super) struct Objects<'a> {
     /// the disk may yet give it.
     on_bad_disk: HashMap<ContentHash, String>,
     lock: Option<StoreLock>,
-    /// Whether packs were replaced by what was whole in them, or put back.
-    pub(super) has_moved_packs: bool,
+    /// Whether packs were replaced by what was whole in them, or what was whole in others was found.
+    pub(super) has_new_packs: bool,
+    /// Whether something that was damaged, or not given, is intact now, and nobody has mended it.
+    pub(super) is_intact_after_all: bool,
     pub(super) repaired: Vec<Repaired>,
     pub(super) quarantined: Vec<PathBuf>,
 }
@@ -67,7 +69,8 @@ impl<'a> Objects<'a> {
             unreadable: HashSet::new(),
             on_bad_disk: HashMap::new(),
             lock: None,
-            has_moved_packs: false,
+            has_new_packs: false,
+            is_intact_after_all: false,
             repaired: Vec::new(),
             quarantined: Vec::new(),
         };
@@ -88,12 +91,12 @@ impl<'a> Objects<'a> {
         let Some(lock) = self.lock.take() else { return Ok(()) };
         let (mut buffer, progress) = (Vec::new(), Uncounted(options.verify.progress));
         let put_aside = PutAside::of(self.store)?;
-        let back = match self.damaged.is_empty() {
-            true => Vec::new(),
-            false => self.store.put_packs_back(&lock)?,
-        };
         let mut salvaged = self.store.salvage_packs(BadDisk::TakeTheRest, &lock)?;
-        self.has_moved_packs = salvaged.packs > 0 || !back.is_empty();
+        if !self.damaged.is_empty() {
+            self.store.take_from_quarantine(&mut salvaged, &lock)?;
+        }
+        self.has_new_packs = salvaged.packs > 0 || !salvaged.objects.is_empty();
+        self.is_intact_after_all = salvaged.are_read_again;
         not_given.append(&mut salvaged.not_given);
         for damaged in self.damaged {
             match self.confirm(damaged, &mut Transfer::new(&mut buffer, &progress))? {
@@ -110,13 +113,12 @@ impl<'a> Objects<'a> {
                         self.is_repaired(damaged.hash, Source::Store { path });
                     }
                 }
-                Confirmed::Intact(path)
-                    if salvaged.objects.contains(&damaged.hash) || back.contains(&path) =>
-                {
+                Confirmed::Intact(path) if salvaged.objects.contains(&damaged.hash) => {
                     self.wanted.insert(damaged.hash, damaged.used_as);
                     self.is_repaired(damaged.hash, Source::Store { path });
                 }
                 Confirmed::Intact(_) => {
+                    self.is_intact_after_all = true;
                     let reason = format!("its bytes are the recorded ones, but {}", damaged.reason);
                     self.hopeless.insert(damaged.hash, reason);
                 }

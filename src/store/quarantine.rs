@@ -10,8 +10,8 @@
 //!                                     copied; no cleanup removes it
 //! ```
 //!
-//! Nothing reads these files as objects. Only a repair looks whether one is intact after all, and puts packs back
-//! before it begins: a disk that did not give all of their bytes may give them now. A copy that takes the place of an object is hashed *while*
+//! Nothing reads these files as objects. Only a repair looks whether one is intact after all, or has something in it
+//! that is: a disk that did not give its bytes may give them now. A copy that takes the place of an object is hashed *while*
 //! it is copied into a file without a name, so that neither its source nor the place that it came from
 //! has to be trusted; only then does it get the name.
 

@@ -551,7 +551,7 @@ fn a_cleanup_removes_nothing_when_the_disk_does_not_give_a_pack() {
 }
 
 #[test]
-fn a_pack_that_comes_back_does_not_hide_what_was_copied_out_of_it() {
+fn what_is_rotten_in_a_pack_in_quarantine_does_not_count_as_stored() {
     let fixture = Fixture::new().packed();
     project(&fixture);
     snapshot(&fixture);
@@ -573,6 +573,11 @@ fn a_pack_that_comes_back_does_not_hide_what_was_copied_out_of_it() {
     });
     fixture.nono(&["rollback", "verify", "--all", "--repair"]).success();
     fixture.nono(&["rollback", "verify", "--all"]).success();
+    // Nor when nothing else has it.
+    fs::remove_file(pack.with_file_name("f".repeat(32))).unwrap();
+    fixture.nono(&["rollback", "verify", "--all", "--repair"]).success();
+    snapshot(&fixture);
+    fixture.nono(&["rollback", "verify", "--all"]).success();
     assert_eq!(
         fs::read_dir(&aside)
             .unwrap()
@@ -580,7 +585,7 @@ fn a_pack_that_comes_back_does_not_hide_what_was_copied_out_of_it() {
                 entry.as_ref().unwrap().file_name().to_string_lossy().starts_with("pack-")
             })
             .count(),
-        0
+        1
     );
 }
 

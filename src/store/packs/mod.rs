@@ -82,8 +82,8 @@ struct Known {
     /// The newest first: what a snapshot needs, it mostly wrote itself.
     packs: Vec<Arc<Pack>>,
     unreadable: Vec<Unreadable>,
-    /// Packs that were put back from quarantine: each once.
-    put_back: HashSet<Box<[u8]>>,
+    /// Packs in quarantine that were looked through: each once.
+    tried: HashSet<Box<[u8]>>,
     /// Objects that were found damaged in a pack, and count as not being there.
     dropped: HashSet<(Box<[u8]>, ContentHash)>,
     /// Pack and place of every object, once many were looked for.
@@ -137,14 +137,11 @@ impl Packs {
         Ok(there.filter_map(|pack| Some((pack.clone(), pack.find(hash).ok()??))).collect())
     }
 
-    /// Whether a pack that is known, other than one, has an intact copy of an object.
-    fn have_intact(&self, hash: &ContentHash, except: Option<&Pack>, buffer: &mut Vec<u8>) -> bool {
+    /// Whether a pack that is known has an intact copy of an object.
+    fn have_intact(&self, hash: &ContentHash, buffer: &mut Vec<u8>) -> bool {
         let known = self.known.read();
-        let others = known.packs.iter().filter(|pack| {
-            !known.is_dropped(pack, hash)
-                && except.is_none_or(|except| except.name() != pack.name())
-        });
-        others.into_iter().any(|pack| pack.holds_intact(hash, buffer).unwrap_or(false))
+        let mut packs = known.packs.iter().filter(|pack| !known.is_dropped(pack, hash));
+        packs.any(|pack| pack.holds_intact(hash, buffer).unwrap_or(false))
     }
 
     fn search(&self, hash: &ContentHash) -> Result<Option<(Arc<Pack>, Span)>, StoreError> {
@@ -272,9 +269,9 @@ impl Packs {
         self.known.read().unreadable.clone()
     }
 
-    /// Notes that a pack is put back from quarantine. `false`: it was before.
-    fn note_put_back(&self, name: &[u8]) -> bool {
-        self.known.write().put_back.insert(name.into())
+    /// Notes that a pack in quarantine is looked through. `false`: it was before.
+    fn note_tried(&self, name: &[u8]) -> bool {
+        self.known.write().tried.insert(name.into())
     }
 
     /// Takes a pack that counted as unreadable for one again.

@@ -1,15 +1,15 @@
 //! What is left of a damaged pack: the records tell what the index no longer does.
 //!
 //! The pack itself goes into quarantine. What the disk did not give then it may give later, so a repair
-//! [puts such packs back](LocalStore::put_packs_back) first, and what is still damaged is salvaged once more.
+//! [looks there](LocalStore::take_from_quarantine) again.
 
 use std::collections::HashSet;
-use std::io;
+use std::io::ErrorKind;
 use std::path::PathBuf;
 
 use super::format::{Entry, HEADER_BYTES, RECORD_BYTES};
 use super::writer::{Limits, PackWriter};
-use super::{NAME_DIGITS, Pack, Unreadable, is_name, make_packs_dir, packs_dir};
+use super::{Pack, Unreadable, packs_dir};
 use crate::layout;
 use crate::object::ContentHash;
 use crate::path_text::{Shown, to_path};
@@ -35,6 +35,8 @@ pub(crate) enum BadDisk {
 pub(crate) struct Salvaged {
     /// How many packs were moved into quarantine.
     pub(crate) packs: usize,
+    /// Whether the disk gave packs at the second look.
+    pub(crate) are_read_again: bool,
     /// What can be read again.
     pub(crate) objects: HashSet<ContentHash>,
     /// Packs of which the disk did not give all: in quarantine, or where they were if not even that could be done.
@@ -42,56 +44,37 @@ pub(crate) struct Salvaged {
 }
 
 impl LocalStore {
-    /// Moves packs out of quarantine to where they were: each once as long as the store is open, and neither those whose
-    /// names were taken meanwhile nor those of newer versions, which would stop this one. Returns where they are
-    /// now; whether they can be read is another question. The lock is the exclusive one.
+    /// Takes what is intact out of packs in quarantine, as far as no pack has it: the disk may give now what it did not give
+    /// before. They stay there: what is damaged in them must not count as stored. Each is tried once as long as
+    /// the store is open, and not when it came there meanwhile. The lock is the exclusive one.
     ///
     /// # Errors
-    /// When a directory cannot be read or written. Every pack is then in one of the two places.
-    pub(crate) fn put_packs_back(&self, _lock: &StoreLock) -> Result<Vec<PathBuf>, StoreError> {
-        let Some(quarantine) = self.quarantine_dir()? else { return Ok(Vec::new()) };
-        let packs = make_packs_dir(self.dir())?;
-        let mut back = Vec::new();
+    /// When the directory cannot be read, or nothing can be written.
+    pub(crate) fn take_from_quarantine(
+        &self,
+        salvaged: &mut Salvaged,
+        _lock: &StoreLock,
+    ) -> Result<(), StoreError> {
+        let Some(quarantine) = self.quarantine_dir()? else { return Ok(()) };
         for listed in quarantine.names()? {
-            let Some(name) = name_before_quarantine(&listed.name) else { continue };
-            if let Err(StoreError::NewerPack { .. }) = Pack::open(&quarantine, &listed.name) {
+            let is_pack = listed.name.starts_with(layout::DAMAGED_PACK_PREFIX.as_bytes());
+            if !is_pack || !self.packs().note_tried(&listed.name) {
                 continue;
             }
-            if !self.packs().note_put_back(name) {
-                continue;
-            }
-            match quarantine.rename_new(&listed.name, &packs, name) {
-                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-                moved => {
-                    moved?;
-                    back.push(packs.path_of(name));
-                }
-            }
-        }
-        self.packs().refresh(self.dir())?;
-        for pack in self.packs().all(self.dir())? {
-            if back.iter().any(|path| path == pack.path()) {
-                self.drop_damaged_copies(&pack)?;
+            let is_all =
+                match self.copy_intact(&quarantine, &listed.name, BadDisk::TakeTheRest, salvaged) {
+                    Err(StoreError::Io(error)) if error.kind() == ErrorKind::PermissionDenied => {
+                        tracing::warn!("{error}");
+                        false
+                    }
+                    copied => copied?,
+                };
+            if !is_all {
+                salvaged.not_given.push(quarantine.path_of(&listed.name));
             }
         }
-        Ok(back)
-    }
-
-    /// Drops what is damaged in a pack and intact in another one. A pack that comes back counts as the newest, and is asked
-    /// first for what was copied out of it meanwhile.
-    fn drop_damaged_copies(&self, pack: &Pack) -> Result<(), StoreError> {
-        // What is wrong with an index is dealt with next.
-        let Ok(entries) = pack.entries() else { return Ok(()) };
-        let mut buffer = Vec::new();
-        for entry in entries {
-            if pack.is_intact(&entry, &mut buffer).unwrap_or(false) {
-                continue;
-            }
-            if self.packs().have_intact(&entry.hash, Some(pack), &mut buffer) {
-                self.packs().drop_object(Some(pack), &entry.hash);
-            }
-        }
-        Ok(())
+        self.sync()?;
+        self.packs().refresh(self.dir())
     }
 
     /// Takes what is intact out of packs that cannot be opened or have a damaged index, and moves
@@ -111,13 +94,13 @@ impl LocalStore {
                 checked => checked?,
             }
         }
-        self.look_again_at_packs(bad_disk)?;
+        let are_read_again = self.look_again_at_packs(bad_disk)?;
         let damaged = self.packs().unreadable();
         if !damaged.is_empty() {
             // No stat cache may vouch for what was in them.
             self.renew_generation()?;
         }
-        let mut salvaged = Salvaged::default();
+        let mut salvaged = Salvaged { are_read_again, ..Salvaged::default() };
         for Unreadable { name, .. } in damaged {
             match self.salvage(&name, bad_disk, &mut salvaged) {
                 Err(error) if error.is_bad_disk() && bad_disk == BadDisk::TakeTheRest => {
@@ -132,27 +115,32 @@ impl LocalStore {
         Ok(salvaged)
     }
 
-    /// Looks once more at packs that the disk did not give: it may have been an error that passes.
+    /// Looks once more at packs that the disk did not give: it may have been an error that passes. Returns whether one was.
     ///
     /// # Errors
     /// With [`BadDisk::Refuse`], the disk still does not give one; or what is there cannot be looked at.
-    pub(crate) fn look_again_at_packs(&self, bad_disk: BadDisk) -> Result<(), StoreError> {
-        let Some(packs) = packs_dir(self.dir())? else { return Ok(()) };
+    pub(crate) fn look_again_at_packs(&self, bad_disk: BadDisk) -> Result<bool, StoreError> {
+        let Some(packs) = packs_dir(self.dir())? else { return Ok(false) };
         // Nobody may have looked yet.
         self.packs().refresh(self.dir())?;
+        let mut are_read_again = false;
         for Unreadable { name, is_on_bad_disk } in self.packs().unreadable() {
             if !is_on_bad_disk {
                 continue;
             }
             match Pack::open(&packs, &name).and_then(|pack| pack.check_index()) {
-                Ok(()) => self.packs().trust(&name),
+                Ok(()) => {
+                    self.packs().trust(&name);
+                    are_read_again = true;
+                }
                 Err(error) if error.is_bad_disk() && bad_disk == BadDisk::TakeTheRest => {}
                 Err(error) if error.is_damage() => {}
                 Err(StoreError::Io(error)) if error.is_gone() => {}
                 Err(error) => return Err(error),
             }
         }
-        self.packs().refresh(self.dir())
+        self.packs().refresh(self.dir())?;
+        Ok(are_read_again)
     }
 
     fn salvage(
@@ -162,16 +150,40 @@ impl LocalStore {
         salvaged: &mut Salvaged,
     ) -> Result<(), StoreError> {
         let dir = self.dir().open_dir(layout::PACKS.as_bytes())?;
+        let is_all = self.copy_intact(&dir, name, bad_disk, salvaged)?;
+        self.sync()?;
+        let quarantine = self.make_quarantine()?;
+        let random = hex::encode(&sys::random_bytes()?[..8]);
+        let aside =
+            [layout::DAMAGED_PACK_PREFIX.as_bytes(), name, b"-", random.as_bytes()].concat();
+        dir.rename_new(name, &quarantine, &aside)?;
+        self.packs().note_tried(&aside);
+        salvaged.packs += 1;
+        if !is_all {
+            salvaged.not_given.push(quarantine.path_of(&aside));
+        }
+        Ok(())
+    }
+
+    /// Copies what is intact in a pack, and in no other one, into new ones. Returns whether the disk gave all of it.
+    fn copy_intact(
+        &self,
+        dir: &Dir,
+        name: &[u8],
+        bad_disk: BadDisk,
+        salvaged: &mut Salvaged,
+    ) -> Result<bool, StoreError> {
         let mut writer = PackWriter::new(self.dir());
-        let (mut count, mut buffer) = (0, Vec::new());
-        let is_all = for_each_intact(&dir, name, bad_disk, |hash, bytes| {
-            if salvaged.objects.contains(hash) || self.packs().have_intact(hash, None, &mut buffer)
-            {
+        let (mut copied, mut buffer) = (HashSet::new(), Vec::new());
+        let is_all = for_each_intact(dir, name, bad_disk, |hash, bytes| {
+            let is_there = salvaged.objects.contains(hash)
+                || copied.contains(hash)
+                || self.packs().have_intact(hash, &mut buffer);
+            if is_there {
                 return Ok(());
             }
-            salvaged.objects.insert(*hash);
-            count += 1;
             writer.append_and_write(hash, bytes)?;
+            copied.insert(*hash);
             if writer.is_full(&Limits::default()) {
                 std::mem::replace(&mut writer, PackWriter::new(self.dir())).seal()?;
             }
@@ -180,26 +192,11 @@ impl LocalStore {
         if !writer.is_empty() {
             writer.seal()?;
         }
+        let count = copied.len();
         tracing::warn!("{count} objects were taken out of {}", Shown::path(&dir.path_of(name)));
-        self.sync()?;
-        let quarantine = self.make_quarantine()?;
-        let random = hex::encode(&sys::random_bytes()?[..8]);
-        let aside =
-            [layout::DAMAGED_PACK_PREFIX.as_bytes(), name, b"-", random.as_bytes()].concat();
-        dir.rename_new(name, &quarantine, &aside)?;
-        salvaged.packs += 1;
-        if !is_all {
-            salvaged.not_given.push(quarantine.path_of(&aside));
-        }
-        Ok(())
+        salvaged.objects.extend(copied);
+        Ok(is_all)
     }
-}
-
-/// The name that a pack in quarantine had before. `None` for what is none.
-fn name_before_quarantine(aside: &[u8]) -> Option<&[u8]> {
-    let name_and_random = aside.strip_prefix(layout::DAMAGED_PACK_PREFIX.as_bytes())?;
-    let (name, random) = name_and_random.split_at_checked(NAME_DIGITS)?;
-    (is_name(name) && random.starts_with(b"-")).then_some(name)
 }
 
 /// Gives the intact objects of a pack by its records, and then by its index, if that can be read. Where a
@@ -249,12 +246,23 @@ fn read_what_can_be(
     name: &[u8],
     bad_disk: BadDisk,
 ) -> Result<(Vec<u8>, bool), StoreError> {
-    if packs.stat(name)?.kind != FileKind::File {
-        return Ok((Vec::new(), true));
-    }
     let path = packs.path_of(name);
-    let file = packs.open_file(name, true)?;
-    let size = packs.stat_file(&file, name)?.size.min(MOST_BYTES);
+    let open = || -> Result<_, StoreError> {
+        if packs.stat(name)?.kind != FileKind::File {
+            return Ok(None);
+        }
+        let file = packs.open_file(name, true)?;
+        let size = packs.stat_file(&file, name)?.size.min(MOST_BYTES);
+        Ok(Some((file, size)))
+    };
+    let (file, size) = match open() {
+        Ok(Some(open)) => open,
+        Ok(None) => return Ok((Vec::new(), true)),
+        Err(error) if error.is_bad_disk() && bad_disk == BadDisk::TakeTheRest => {
+            return Ok((Vec::new(), false));
+        }
+        Err(error) => return Err(error),
+    };
     let (mut bytes, mut is_all) = (vec![0; size as usize], true);
     for (step, piece) in bytes.chunks_mut(STEP_BYTES).enumerate() {
         let offset = (step * STEP_BYTES) as u64;
