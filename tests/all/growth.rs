@@ -189,5 +189,10 @@ fn a_mount_is_ready_after_as_many_reads_however_many_snapshots_there_are() {
         assert!(child.wait().unwrap().success());
         reads
     });
-    assert_constant(reads.map(|reads| reads.calls));
+    let [first, _, third] = reads.map(|reads| reads.calls);
+    // It reads the table of mounts three times, and a few reads more each time while other tests mount. One read for each
+    // snapshot would be more than that.
+    const MORE_MOUNTS: i64 = 2 * NOISE;
+    const { assert!(MORE_MOUNTS < (SIZES[2] - SIZES[0]) as i64) };
+    assert!(third - first <= MORE_MOUNTS, "{first} {third}");
 }
