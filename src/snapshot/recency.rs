@@ -4,7 +4,7 @@
 //! known, so it counts as older than all others: what was recorded just now is the newest then, both
 //! after a clock that was ahead was corrected and while one is behind.
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 
 use crate::sys::FileTime;
 
@@ -28,14 +28,18 @@ impl Recency {
         Self { is_past, started, session_id: session_id.into() }
     }
 
-    /// Whether a session may be newer of which is only known that it began at this time or earlier.
+    /// Whether a session may be newer of which is only known that it began at this time of a file or earlier.
     pub fn may_be_before(&self, latest_begin: FileTime) -> bool {
         let latest_begin = i32::try_from(latest_begin.nanoseconds)
             .ok()
             .and_then(|nanoseconds| Timestamp::new(latest_begin.seconds, nanoseconds).ok());
+        let latest_begin = latest_begin.and_then(|begin| begin.checked_add(TICK).ok());
         !self.is_past || latest_begin.is_none_or(|begin| self.started <= Some(begin))
     }
 }
+
+/// So much the clock of files is behind at the most: a tick of the kernel, with 100 a second.
+const TICK: SignedDuration = SignedDuration::from_millis(10);
 
 #[cfg(test)]
 mod tests {
@@ -70,5 +74,15 @@ mod tests {
             began(101).may_be_before(changed(49)),
             "one from the future is older than all others"
         );
+    }
+
+    #[test]
+    fn the_clock_of_files_may_be_a_tick_behind() {
+        let started: Timestamp = "2026-01-01T00:00:00.005Z".parse().unwrap();
+        let newest = Recency::new(started, "a", "2027-01-01T00:00:00Z".parse().unwrap());
+        let at = |nanoseconds| FileTime { seconds: started.as_second(), nanoseconds };
+        assert!(newest.may_be_before(at(6_000_000)) && newest.may_be_before(at(1_000_000)));
+        let before = FileTime { seconds: started.as_second() - 1, nanoseconds: 994_000_000 };
+        assert!(!newest.may_be_before(before));
     }
 }
