@@ -3,7 +3,7 @@
 use super::order::{Order, Spot};
 
 /// Most entries of one push.
-const MOST: u32 = 8192;
+const MOST: u32 = 64 * 1024;
 /// Entries pushed for the first read of a directory, unless a walker reads.
 const FIRST: u32 = 16;
 

@@ -19,9 +19,10 @@
 //!
 //! A reader can be as fast as the thread that pushes. So that the two share the work instead of
 //! meeting at each file, the thread learns where the reader is and goes on a little
-//! [ahead](LEAD) of it; what it skips the reader asks for itself.
+//! [ahead](Upcoming) of it; what it skips the reader asks for itself.
 
 mod queue;
+mod upcoming;
 mod walkers;
 
 use std::sync::Arc;
@@ -30,17 +31,16 @@ use rustix::io::Errno;
 
 use self::queue::Job;
 pub(crate) use self::queue::{Jobs, PushQueue};
+use self::upcoming::Upcoming;
 pub(crate) use self::walkers::Walkers;
 use crate::buffer::with_buffer;
 use crate::contained::Opened;
 use crate::contents::INLINE_OPEN_BYTES;
-use crate::nodes::{Order, Push, Stretch, probable_number};
-use crate::source::{Entry, Kind, TreeSource};
+use crate::nodes::Push;
+use crate::source::{Kind, TreeSource};
 use crate::tree::Tree;
 use crate::wire::Connection;
 
-/// Files between a reader and what is pushed next.
-const LEAD: usize = 3;
 /// Bytes of long files in one push. They are all read and hashed.
 const MOST_LONG_BYTES: u64 = 64 * 1024 * 1024;
 /// Those of a long file that are pushed at a time.
@@ -87,17 +87,14 @@ impl<S: TreeSource> Pusher<'_, S> {
     fn push_files(&mut self, job: &Job) -> Option<u64> {
         let Push { directory, stretch, again } = job.push;
         let Some(list) = self.tree.siblings(directory) else { return Some(stretch.start) };
-        let entries = entries_of(&list.entries, stretch);
+        let mut upcoming = Upcoming::new(&list.entries, stretch);
         let mut short_bytes = self.tree.options.push_batch_bytes;
         let mut long_bytes = MOST_LONG_BYTES;
         let most_short = self.tree.options.push_file_bytes.min(INLINE_OPEN_BYTES);
         let mut is_begun = false;
-        let mut next = 0;
-        while let Some((position, _)) = entries.get(next) {
-            let Some(reached) = job.reached() else { return Some(*position) };
-            next = next.max(ahead_of(&entries, reached));
-            let Some((position, entry)) = entries.get(next) else { break };
-            next += 1;
+        loop {
+            let Some(reached) = job.reached() else { return Some(upcoming.position()) };
+            let Some((position, entry)) = upcoming.next(reached) else { break };
             let Kind::File { size, ref content } = entry.node.kind else { continue };
             let is_short = size <= most_short;
             let is_long = size > INLINE_OPEN_BYTES && job.long_files;
@@ -106,7 +103,7 @@ impl<S: TreeSource> Pusher<'_, S> {
             }
             let left = if is_short { &mut short_bytes } else { &mut long_bytes };
             match left.checked_sub(size) {
-                None if is_short => return Some(*position),
+                None if is_short => return Some(position),
                 None => continue,
                 Some(rest) => *left = rest,
             }
@@ -114,7 +111,7 @@ impl<S: TreeSource> Pusher<'_, S> {
             let Some(id) = self.tree.nodes.lock().pin(state, again) else { continue };
             let pushed = match is_short {
                 true => self.push_short(job, id, content, size),
-                false => self.push_long(job, *position, id, content, size),
+                false => self.push_long(job, position, id, content, size),
             };
             if pushed == Pushed::Yes {
                 self.tree.counters.pushed_files.one();
@@ -128,8 +125,7 @@ impl<S: TreeSource> Pusher<'_, S> {
                 Pushed::Unnamed | Pushed::No => {}
             }
         }
-        let is_cut = entries.len() == stretch.length as usize;
-        entries.last().filter(|_| is_cut).map(|(last, _)| last + 1)
+        upcoming.cut_at()
     }
 
     fn push_short(&mut self, job: &Job, id: u64, content: &S::Content, size: u64) -> Pushed {
@@ -202,50 +198,4 @@ enum Pushed {
     No,
     /// The kernel did not get the name of the file in time, or has forgotten it.
     Unnamed,
-}
-
-/// Index of the first entry that is worth a push when somebody has asked for all before the position `reached`
-/// (0: for none).
-fn ahead_of<T>(entries: &[(u64, T)], reached: u64) -> usize {
-    match reached {
-        0 => 0,
-        _ => entries.partition_point(|(position, _)| *position < reached) + LEAD,
-    }
-}
-
-/// The entries of a stretch of a list, with their positions.
-fn entries_of<S: TreeSource>(entries: &[Entry<S>], stretch: Stretch) -> Vec<(u64, &Entry<S>)> {
-    let Stretch { order, start, length } = stretch;
-    let length = length as usize;
-    match order {
-        Order::Listed => {
-            let positions = (0..).zip(entries).skip(usize::try_from(start).unwrap_or(usize::MAX));
-            positions.take(length).collect()
-        }
-        Order::Numbered => {
-            let number = |entry: &Entry<S>| entry.node.state.map(probable_number);
-            let numbered = entries.iter().filter_map(|entry| Some((number(entry)?, entry)));
-            let mut numbered: Vec<_> = numbered.filter(|(number, _)| *number >= start).collect();
-            if numbered.len() > length {
-                numbered.select_nth_unstable_by_key(length, |(number, _)| *number);
-                numbered.truncate(length);
-            }
-            numbered.sort_unstable_by_key(|(number, _)| *number);
-            numbered
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_is_pushed_is_a_little_ahead_of_the_reader() {
-        let entries = [3, 10, 20, 30, 40, 50].map(|position| (position, ()));
-        assert_eq!(ahead_of(&entries, 0), 0);
-        assert_eq!(ahead_of(&entries, 1), LEAD);
-        assert_eq!(ahead_of(&entries, 11), 2 + LEAD);
-        assert_eq!(ahead_of(&entries, 51), 6 + LEAD);
-    }
 }
