@@ -200,16 +200,17 @@ impl<S: TreeSource> TreeFilesystem<S> {
             let mut entries = EntryList::new(buffer, size);
             let filled =
                 listing::fill_entries(&self.tree, id, offset, &listed, files, &mut entries);
-            let is_end = match filled {
-                Ok(is_end) => is_end,
+            let filled = match filled {
+                Ok(filled) => filled,
                 Err(errno) => {
                     reply.error(errno);
                     return false;
                 }
             };
-            if is_end && listed.cookies.is_none() && files == Files::Nodes {
+            if listed.cookies.is_none() && files == Files::Nodes {
                 // Before the answer: the first file is opened while the kernel makes inodes of these.
-                self.reads.listed(process, id, &listed.list);
+                let start = listed.first_after(offset);
+                self.reads.listed(process, id, &listed.list, start..start + filled);
             }
             reply.bytes(entries.bytes());
             entries.bytes().is_empty()

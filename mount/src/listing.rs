@@ -25,7 +25,7 @@ pub(crate) enum Files {
     Names,
 }
 
-/// Fills the answer to a READDIRPLUS from `offset` until it is full. Returns whether that was the last entry.
+/// Fills the answer to a READDIRPLUS from `offset` until it is full. Returns how many entries of the list are in it.
 ///
 /// # Errors
 /// The kernel has forgotten the directory.
@@ -36,11 +36,12 @@ pub(crate) fn fill_entries<S: TreeSource>(
     listed: &Listed<S>,
     files: Files,
     entries: &mut EntryList<'_>,
-) -> Result<bool, Errno> {
+) -> Result<usize, Errno> {
     let in_changing = listed.cookies.is_some();
+    let mut filled = 0;
     for (position, name, number) in listed.dots_after(offset) {
         if entries.add_name(name, position, &directory_alone(number)).is_err() {
-            return Ok(false);
+            return Ok(filled);
         }
     }
     let mut nodes = tree.nodes.lock();
@@ -50,8 +51,9 @@ pub(crate) fn fill_entries<S: TreeSource>(
             let number = nodes.peek_number(id, &entry.name, &entry.node);
             let attr = kind_alone(&entry.node.kind, number);
             if entries.add_name(&entry.name, position, &attr).is_err() {
-                return Ok(false);
+                return Ok(filled);
             }
+            filled += 1;
             continue;
         }
         let place = Place { parent: id, index: index as u32 };
@@ -63,10 +65,11 @@ pub(crate) fn fill_entries<S: TreeSource>(
         let named = tree.describe(acquired, &entry.node, in_changing, version);
         if entries.add(&entry.name, position, &named).is_err() {
             nodes.forget(acquired.id, 1);
-            return Ok(false);
+            return Ok(filled);
         }
+        filled += 1;
     }
-    Ok(true)
+    Ok(filled)
 }
 
 /// Whether it can be in a list with nothing but its name: it has a number that follows from its state, and nobody walks into it.
@@ -87,12 +90,17 @@ impl<S: TreeSource> Listed<S> {
         dots.into_iter().filter(move |(position, ..)| offset < *position)
     }
 
+    /// Index of the first entry after `offset` in the list of an immutable directory.
+    pub(crate) fn first_after(&self, offset: u64) -> usize {
+        let index = usize::try_from(offset.saturating_sub(DOT_DOT)).unwrap_or(usize::MAX);
+        index.min(self.list.entries.len())
+    }
+
     /// Entries after `offset`, in the order of their positions: (index in the list, position).
     fn positions_after(&self, offset: u64) -> Box<dyn Iterator<Item = (usize, u64)> + '_> {
         match &self.cookies {
             None => {
-                let start = usize::try_from(offset.saturating_sub(DOT_DOT)).unwrap_or(usize::MAX);
-                let indices = start..self.list.entries.len();
+                let indices = self.first_after(offset)..self.list.entries.len();
                 Box::new(indices.map(|index| (index, index as u64 + DOT_DOT + 1)))
             }
             Some(cookies) => {

@@ -6,6 +6,7 @@
 //!   no copy of a long file stays in memory.
 
 use std::io;
+use std::ops::Range;
 use std::sync::{Arc, mpsc};
 
 use parking_lot::Mutex;
@@ -14,8 +15,8 @@ use crate::buffer::with_buffer;
 use crate::contained::Opened;
 use crate::contents::{Contents, Found, INLINE_OPEN_BYTES};
 use crate::lists::List;
-use crate::nodes::{Order, Push};
-use crate::prefetch::{PushQueue, Walkers};
+use crate::nodes::{Order, Push, Stretch};
+use crate::prefetch::{Origin, PushQueue, Walker, Walkers};
 use crate::source::{TreeSource, ends_early};
 use crate::tree::Tree;
 use crate::wire::Reply;
@@ -68,26 +69,30 @@ impl<S: TreeSource> Reads<S> {
         self.pushes.close();
     }
 
-    /// `process` gets the end of the list of a directory now.
-    pub(crate) fn listed(&self, process: u32, directory: u64, list: &List<S>) {
+    /// `process` gets these entries of the list of a directory now.
+    pub(crate) fn listed(&self, process: u32, directory: u64, list: &List<S>, part: Range<usize>) {
         let tree = &self.files.tree;
         if !tree.options.push_siblings || list.entries.is_empty() {
             return;
         }
-        let (last, long_files) = {
-            let walkers = self.walkers.lock();
-            let Some(last) = walkers.order_of(process) else { return };
-            (last, walkers.reads_long_files(process))
-        };
-        let order = Order::expected(last, list.entries.len());
+        let Some(walker) = self.walkers.lock().walker(process) else { return };
+        if part.end < list.entries.len() {
+            let (start, length) = (part.start as u64, part.len() as u32);
+            let stretch = Stretch { order: Order::Listed, start, length };
+            let push = Push { directory, stretch, again: false };
+            // The end of the list begins a push of all that was not.
+            let _ = self.pushes.push(push, Origin::PartOfList, walker);
+            return;
+        }
+        let order = Order::expected(walker.order, list.entries.len());
         let push = tree.nodes.lock().push_after_list(directory, order);
         if let Some(push) = push {
-            self.push(push, long_files);
+            self.push(push, Origin::List, walker);
         }
     }
 
-    fn push(&self, push: Push, long_files: bool) {
-        if !self.pushes.push(push, long_files) {
+    fn push(&self, push: Push, origin: Origin, walker: Walker) {
+        if !self.pushes.push(push, origin, walker) {
             self.files.tree.nodes.lock().push_ended(&push, Some(push.stretch.start));
         }
     }
@@ -112,15 +117,15 @@ impl<S: TreeSource> Reads<S> {
         let reader = self.walkers.lock().read(process, directory, spot);
         let push = tree.nodes.lock().push_after_read(id, reader);
         // Before the answer: who has it may list the next directory at once.
-        let long_files = push.is_some() && {
+        let push = push.map(|push| {
             let mut walkers = self.walkers.lock();
             walkers.note_push(process, directory, spot);
-            walkers.reads_long_files(process)
-        };
+            (push, walkers.walker(process).unwrap_or_default())
+        });
         self.pushes.reached(directory, spot);
         self.files.answer(read);
-        if let Some(push) = push {
-            self.push(push, long_files);
+        if let Some((push, walker)) = push {
+            self.push(push, Origin::Read, walker);
         }
     }
 }

@@ -17,7 +17,7 @@ use crate::counters::Counters;
 use crate::lists::{List, ListCache, ListKey};
 use crate::nodes::{Acquired, Nodes, Place, ROOT};
 use crate::options::MountOptions;
-use crate::source::{Kind, Node, Stability, TreeSource};
+use crate::source::{self, Kind, Node, Stability, StateId, TreeSource};
 use crate::wire::{Attr, Entry};
 use crate::xattrs::Labels;
 
@@ -197,9 +197,13 @@ impl<S: TreeSource> Tree<S> {
     fn list_changing(&self, id: u64, key: &S::Directory) -> Result<Arc<List<S>>, Errno> {
         self.counters.listed.one();
         let entries = self.source.list(key).map_err(|e| self.failed("list", id, &e))?;
+        Ok(self.listed(entries))
+    }
+
+    fn listed(&self, entries: Vec<source::Entry<S>>) -> Arc<List<S>> {
         let list = List::new(entries);
         self.labels.note(&list);
-        Ok(Arc::new(list))
+        Arc::new(list)
     }
 
     /// The list of an immutable directory, from the cache or the source.
@@ -213,6 +217,21 @@ impl<S: TreeSource> Tree<S> {
         let list = self.list_changing(id, key)?;
         self.lists.lock().put(list_key, list.clone());
         Ok(list)
+    }
+
+    /// The list of an immutable directory for which nobody has asked yet; `None` for a changing one, and when it cannot be had.
+    pub(crate) fn list_ahead(&self, key: &S::Directory, state: StateId) -> Option<Arc<List<S>>> {
+        if self.is_changing(key) {
+            return None;
+        }
+        let list_key = ListKey::State(state);
+        if let Some(list) = self.lists.lock().get(list_key) {
+            return Some(list);
+        }
+        self.counters.listed.one();
+        let list = self.listed(self.source.list(key).ok()?);
+        self.lists.lock().put(list_key, list.clone());
+        Some(list)
     }
 
     /// The list of an immutable directory that the kernel knows; `None` for all others.

@@ -21,18 +21,21 @@
 //! meeting at each file, the thread learns where the reader is and goes on a little
 //! [ahead](Upcoming) of it; what it skips the reader asks for itself.
 
+mod ahead;
 mod queue;
 mod upcoming;
 mod walkers;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use rustix::io::Errno;
 
-use self::queue::Job;
-pub(crate) use self::queue::{Jobs, PushQueue};
+use self::ahead::Ahead;
+use self::queue::{Job, Next};
+pub(crate) use self::queue::{Jobs, Origin, PushQueue};
 use self::upcoming::Upcoming;
-pub(crate) use self::walkers::Walkers;
+pub(crate) use self::walkers::{Walker, Walkers};
 use crate::buffer::with_buffer;
 use crate::contained::Opened;
 use crate::contents::INLINE_OPEN_BYTES;
@@ -45,6 +48,8 @@ use crate::wire::Connection;
 const MOST_LONG_BYTES: u64 = 64 * 1024 * 1024;
 /// Those of a long file that are pushed at a time.
 const PIECE_BYTES: u64 = 1024 * 1024;
+/// So long what was read ahead is kept when there is nothing to push any more.
+const KEPT_FOR: Duration = Duration::from_secs(1);
 
 /// The thread that pushes, until the queue is closed. `open` opens a long file, and keeps it open.
 pub(crate) fn spawn<S: TreeSource>(
@@ -55,13 +60,11 @@ pub(crate) fn spawn<S: TreeSource>(
 ) -> std::io::Result<()> {
     let tree = tree.clone();
     let run = move || {
-        let buffer = Vec::new();
         let connection = &*connection;
-        let mut pusher = Pusher { tree: &tree, connection, open: &open, buffer };
-        while let Some(job) = jobs.next() {
-            pusher.push(&job);
-            jobs.finish(&job);
-        }
+        let ahead = Ahead::new();
+        let parts = Parts::default();
+        Pusher { tree: &tree, connection, open: &open, buffer: Vec::new(), ahead, parts }
+            .run(&jobs);
     };
     std::thread::Builder::new().name("nono-push".to_owned()).spawn(run)?;
     Ok(())
@@ -75,33 +78,74 @@ struct Pusher<'a, S: TreeSource> {
     connection: &'a Connection,
     open: &'a Open<S>,
     buffer: Vec<u8>,
+    ahead: Ahead<S>,
+    parts: Parts,
+}
+
+/// Pushes of parts of one list.
+#[derive(Default)]
+struct Parts {
+    directory: u64,
+    /// How many more bytes they may have.
+    bytes_left: u64,
 }
 
 impl<S: TreeSource> Pusher<'_, S> {
+    fn run(&mut self, jobs: &Jobs) {
+        loop {
+            let mut next = jobs.next();
+            if let Next::Nothing = next {
+                if self.ahead.step(self.tree) {
+                    continue;
+                }
+                next = jobs.wait(if self.ahead.is_empty() { Duration::MAX } else { KEPT_FOR });
+            }
+            match next {
+                Next::Job(job) => {
+                    self.push(&job);
+                    jobs.finish(&job);
+                }
+                Next::Nothing => self.ahead.clear(),
+                Next::Closed => break,
+            }
+        }
+    }
+
     fn push(&mut self, job: &Job) {
-        let end = self.push_files(job);
-        self.tree.nodes.lock().push_ended(&job.push, end);
+        let mut short_bytes = self.short_bytes_of(job);
+        let end = self.push_files(job, &mut short_bytes);
+        match job.origin {
+            Origin::PartOfList => self.parts.bytes_left = short_bytes,
+            Origin::Read | Origin::List => self.tree.nodes.lock().push_ended(&job.push, end),
+        }
     }
 
     /// Returns the position before which the push ended; `None` when it went as far as it could.
-    fn push_files(&mut self, job: &Job) -> Option<u64> {
+    fn push_files(&mut self, job: &Job, short_bytes: &mut u64) -> Option<u64> {
         let Push { directory, stretch, again } = job.push;
         let Some(list) = self.tree.siblings(directory) else { return Some(stretch.start) };
-        let mut upcoming = Upcoming::new(&list.entries, stretch);
-        let mut short_bytes = self.tree.options.push_batch_bytes;
+        if job.origin != Origin::Read {
+            self.ahead.came_to(self.tree, directory, &list, job.walker.order);
+        }
+        if job.origin == Origin::PartOfList && !self.ahead.is_sure() {
+            return None;
+        }
+        let mut upcoming = Upcoming::new(list.clone(), stretch);
         let mut long_bytes = MOST_LONG_BYTES;
         let most_short = self.tree.options.push_file_bytes.min(INLINE_OPEN_BYTES);
+        let reads_long_files = job.walker.reads_long_files && job.origin != Origin::PartOfList;
         let mut is_begun = false;
         loop {
             let Some(reached) = job.reached() else { return Some(upcoming.position()) };
-            let Some((position, entry)) = upcoming.next(reached) else { break };
+            let Some((index, position)) = upcoming.next(reached) else { break };
+            let entry = &list.entries[index];
             let Kind::File { size, ref content } = entry.node.kind else { continue };
             let is_short = size <= most_short;
-            let is_long = size > INLINE_OPEN_BYTES && job.long_files;
+            let is_long = size > INLINE_OPEN_BYTES && reads_long_files;
             if size == 0 || !is_short && !is_long {
                 continue;
             }
-            let left = if is_short { &mut short_bytes } else { &mut long_bytes };
+            let left = if is_short { &mut *short_bytes } else { &mut long_bytes };
             match left.checked_sub(size) {
                 None if is_short => return Some(position),
                 None => continue,
@@ -110,7 +154,7 @@ impl<S: TreeSource> Pusher<'_, S> {
             let Some(state) = entry.node.state else { continue };
             let Some(id) = self.tree.nodes.lock().pin(state, again) else { continue };
             let pushed = match is_short {
-                true => self.push_short(job, id, content, size),
+                true => self.push_short(job, index, id, content, size),
                 false => self.push_long(job, position, id, content, size),
             };
             if pushed == Pushed::Yes {
@@ -128,7 +172,30 @@ impl<S: TreeSource> Pusher<'_, S> {
         upcoming.cut_at()
     }
 
-    fn push_short(&mut self, job: &Job, id: u64, content: &S::Content, size: u64) -> Pushed {
+    /// Most bytes of short files that are pushed.
+    fn short_bytes_of(&mut self, job: &Job) -> u64 {
+        let most = self.tree.options.push_batch_bytes;
+        if job.origin != Origin::PartOfList {
+            return most;
+        }
+        let Push { directory, stretch, .. } = job.push;
+        if self.parts.directory != directory || stretch.start == 0 {
+            self.parts = Parts { directory, bytes_left: 2 * most };
+        }
+        self.parts.bytes_left
+    }
+
+    fn push_short(
+        &mut self,
+        job: &Job,
+        index: usize,
+        id: u64,
+        content: &S::Content,
+        size: u64,
+    ) -> Pushed {
+        if let Some(bytes) = self.ahead.contents(index).filter(|_| job.origin != Origin::Read) {
+            return self.store(job, id, 0, bytes);
+        }
         self.tree.counters.opened.one();
         // The reader that comes for this file will report the error, once.
         match self.tree.source.read_whole(content, size, &mut self.buffer) {

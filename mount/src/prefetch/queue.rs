@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TryRecvError, sync_channel};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
+use super::walkers::Walker;
 use crate::nodes::{Push, Spot};
 
 /// Jobs that may wait.
@@ -15,11 +16,23 @@ const QUEUE_LENGTH: usize = 32;
 /// 95 µs, and a walker is back with the next directory after about 200. Others who want the processor get it meanwhile.
 const LINGER: Duration = Duration::from_micros(200);
 
+/// What a push begins with.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Origin {
+    /// A READ.
+    Read,
+    /// A part of a list that is not its end. The push window of the directory does not know of it.
+    PartOfList,
+    /// The end of a list.
+    List,
+}
+
 /// Files to push.
 pub(super) struct Job {
     pub(super) push: Push,
-    /// Whether long ones too.
-    pub(super) long_files: bool,
+    pub(super) origin: Origin,
+    /// Who began it.
+    pub(super) walker: Walker,
     made: Instant,
     /// Position after the last file that somebody asked for since the job was made, 0 for none.
     reached: AtomicU64,
@@ -31,10 +44,11 @@ impl Job {
     /// A job that is dropped, because nobody needs it any more.
     const DROPPED: u64 = u64::MAX;
 
-    fn new(push: Push, long_files: bool) -> Self {
+    fn new(push: Push, origin: Origin, walker: Walker) -> Self {
         Self {
             push,
-            long_files,
+            origin,
+            walker,
             made: Instant::now(),
             reached: AtomicU64::new(0),
             read_on: AtomicU64::new(0),
@@ -69,6 +83,15 @@ pub(crate) struct PushQueue {
     active: Active,
 }
 
+/// What is to be done next.
+pub(super) enum Next {
+    Job(Arc<Job>),
+    /// Not yet anything.
+    Nothing,
+    /// The queue is closed.
+    Closed,
+}
+
 /// The other end of the queue.
 pub(crate) struct Jobs {
     receiver: Receiver<Arc<Job>>,
@@ -86,10 +109,9 @@ impl PushQueue {
         (Self { sender: Mutex::new(Some(sender)), active }, jobs)
     }
 
-    /// Has files pushed, long ones only with `long_files`. Nobody reads their directory
-    /// in another order any more. False when too many wait already.
-    pub(crate) fn push(&self, push: Push, long_files: bool) -> bool {
-        let job = Arc::new(Job::new(push, long_files));
+    /// Has files pushed. Nobody reads their directory in another order any more. False when too many wait already.
+    pub(crate) fn push(&self, push: Push, origin: Origin, walker: Walker) -> bool {
+        let job = Arc::new(Job::new(push, origin, walker));
         let mut active = self.active.lock();
         let (directory, order) = (job.push.directory, job.push.stretch.order);
         for other in active.iter().filter(|other| other.push.directory == directory) {
@@ -137,17 +159,29 @@ impl PushQueue {
 }
 
 impl Jobs {
-    /// Waits for a job. `None` when the queue is closed.
-    pub(super) fn next(&self) -> Option<Arc<Job>> {
+    /// What is there now.
+    pub(super) fn next(&self) -> Next {
+        match self.receiver.try_recv() {
+            Ok(job) => Next::Job(job),
+            Err(TryRecvError::Disconnected) => Next::Closed,
+            Err(TryRecvError::Empty) => Next::Nothing,
+        }
+    }
+
+    /// Waits for a job.
+    pub(super) fn wait(&self, patience: Duration) -> Next {
         let begun = Instant::now();
         while begun.elapsed() < LINGER {
-            match self.receiver.try_recv() {
-                Ok(job) => return Some(job),
-                Err(TryRecvError::Disconnected) => return None,
-                Err(TryRecvError::Empty) => std::thread::yield_now(),
+            match self.next() {
+                Next::Nothing => std::thread::yield_now(),
+                next => return next,
             }
         }
-        self.receiver.recv().ok()
+        match self.receiver.recv_timeout(patience) {
+            Ok(job) => Next::Job(job),
+            Err(RecvTimeoutError::Disconnected) => Next::Closed,
+            Err(RecvTimeoutError::Timeout) => Next::Nothing,
+        }
     }
 
     /// A job is done.

@@ -9,14 +9,21 @@ pub(crate) struct Walkers {
     next: usize,
 }
 
+/// How a process reads. The default is what is taken for granted of who is no walker.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Walker {
+    /// The order that it has shown last.
+    pub(crate) order: Order,
+    /// Not all who walk read everything: `grep --include`.
+    pub(crate) reads_long_files: bool,
+}
+
 #[derive(Clone, Copy, Default)]
 struct Seen {
     process: u32,
     /// How many pushes it started: one in each directory, or part of a large one.
     pushes: u32,
-    /// Not all who walk read everything: `grep --include`.
     reads_long_files: bool,
-    /// The order that it has shown last.
     order: Order,
     /// What it read last, and in which directory.
     last: Option<(u64, Spot)>,
@@ -31,14 +38,10 @@ impl Walkers {
     /// Pairs of files that make an order: one shows one of the two even to who reads at random.
     const PAIRS: u32 = 3;
 
-    /// The order that a walker has shown last. `None` for who is none.
-    pub(crate) fn order_of(&self, process: u32) -> Option<Order> {
-        self.find(process).filter(|seen| seen.is_walker()).map(|seen| seen.order)
-    }
-
-    /// Whether this is a walker that reads long files too.
-    pub(crate) fn reads_long_files(&self, process: u32) -> bool {
-        self.find(process).is_some_and(|seen| seen.is_walker() && seen.reads_long_files)
+    /// What is known of a walker. `None` for who is none.
+    pub(crate) fn walker(&self, process: u32) -> Option<Walker> {
+        let seen = self.find(process).filter(|seen| seen.is_walker())?;
+        Some(Walker { order: seen.order, reads_long_files: seen.reads_long_files })
     }
 
     /// A process reads the beginning of a file.
@@ -109,25 +112,25 @@ mod tests {
     fn who_begins_to_read_three_directories_is_a_walker() {
         let mut walkers = Walkers::default();
         for directory in 1..=3 {
-            assert_eq!(walkers.order_of(7), None);
+            assert_eq!(walkers.walker(7), None);
             walkers.note_push(7, directory, SPOT);
         }
-        assert_eq!(walkers.order_of(7), Some(Order::Listed));
+        assert_eq!(walkers.walker(7), Some(Walker::default()));
         assert!(walkers.read(7, 3, SPOT).is_walker);
         assert!(!walkers.read(8, 3, SPOT).is_walker);
-        assert!(!walkers.reads_long_files(7));
         walkers.note_long_file(7);
-        assert!(walkers.reads_long_files(7));
+        let reads_all = Walker { order: Order::Listed, reads_long_files: true };
+        assert_eq!(walkers.walker(7), Some(reads_all));
     }
 
     #[test]
     fn processes_of_another_namespace_are_nobody() {
         let mut walkers = Walkers::default();
         (0..9).for_each(|directory| walkers.note_push(0, directory, SPOT));
-        assert_eq!(walkers.order_of(0), None);
+        assert_eq!(walkers.walker(0), None);
         assert_eq!(walkers.read(0, 1, SPOT), Reader::default());
         walkers.note_long_file(0);
-        assert!(!walkers.reads_long_files(0));
+        assert_eq!(walkers.walker(0), None);
     }
 
     /// The pairs of these show one order and then the other.

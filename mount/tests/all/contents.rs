@@ -230,6 +230,47 @@ fn what_is_pushed_as_a_list_ends_waits_until_the_kernel_knows_the_files() {
 }
 
 #[test]
+fn what_a_walker_will_come_to_is_read_before_it_does() {
+    let _kept = keep_caches();
+    let contents = |dir: u64| format!("contents of {dir}");
+    let tree = dir((0..12).map(|d| (format!("d{d:02}"), dir([("f", file(contents(d)))]))));
+    let Some(mounted) = mount_with(&Memory::with([("0", tree)]), patient()) else { return };
+    let counts = || mounted.mount().counts();
+    let walk = |number| walk_into(&mounted, number, contents(number).as_bytes());
+    // Then it comes three times to where it was expected.
+    (0..7).for_each(walk);
+    eventually("all files are read", || counts().opened == 12);
+    let before = counts();
+    (7..12).for_each(walk);
+    let since = counts() - before;
+    assert_eq!((since.listed, since.opened, since.read), (0, 0, 0));
+}
+
+#[test]
+fn files_of_a_long_directory_are_pushed_while_it_is_listed() {
+    const MANY: u64 = 2000;
+    let _kept = keep_caches();
+    let walked = (0..7).map(|d| (format!("d{d:02}"), dir([("f", file("walked"))])));
+    let many = (0..MANY).map(|number| (format!("f{number}"), file(format!("contents {number}"))));
+    let tree = dir(walked.chain([("long".to_owned(), dir(many))]));
+    let Some(mounted) = mount_with(&Memory::with([("0", tree)]), patient()) else { return };
+    (0..7).for_each(|number| walk_into(&mounted, number, b"walked"));
+    let before = mounted.mount().counts();
+    let since = || mounted.mount().counts() - before;
+    let mut names = fs::read_dir(mounted.path("0/long")).unwrap();
+    names.next().unwrap().unwrap();
+    eventually("files are pushed", || since().pushed_files > 100);
+    assert_eq!(since().readdirplus, 1);
+    names.for_each(drop);
+    eventually("all files are pushed", || since().pushed_files == MANY);
+    for number in 0..MANY {
+        let read = fs::read(mounted.path(format!("0/long/f{number}"))).unwrap();
+        assert_eq!(read, format!("contents {number}").into_bytes());
+    }
+    assert_eq!(since().read, 0);
+}
+
+#[test]
 fn long_files_are_pushed_to_a_walker_that_reads_them_and_opened_once() {
     let _kept = keep_caches();
     let large = |seed: usize| pattern((1 << 20) + 1 + seed);
@@ -325,6 +366,15 @@ fn pushing() -> MountOptions {
 /// processor: each begins once.
 fn patient() -> MountOptions {
     MountOptions { push_patience: Duration::from_secs(30), ..pushing() }
+}
+
+/// Lists a directory and reads the one file in it, which is pushed from the fourth on: who came to three is a walker.
+fn walk_into(mounted: &Mounted, number: u64, contents: &[u8]) {
+    let path = mounted.path(format!("0/d{number:02}"));
+    fs::read_dir(&path).unwrap().for_each(drop);
+    let pushed = (number + 1).saturating_sub(3);
+    eventually("it is pushed", || mounted.mount().counts().pushed_files == pushed);
+    assert_eq!(fs::read(path.join("f")).unwrap(), contents);
 }
 
 /// Lists three directories and reads some files in each: who did that is a walker.

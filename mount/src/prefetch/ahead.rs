@@ -1,0 +1,451 @@
+//! Reading what a walker will come to, while there is nothing to push.
+//!
+//! Who walks a tree lists a directory, reads its files, and goes on to the first directory in it, or to the next one
+//! beside it. So it is known to where it will come. The lists and the short files there are read, and verified, before it does:
+//! when the kernel knows their names they only have to be handed over, and the walker does not overtake the thread that pushes.
+//!
+//! - The kernel is given nothing before it has asked for the list.
+//! - It is done for who came to where it was expected [a few times](SURE) in a row. `diff -r` of two snapshots, which goes to and
+//!   fro between them, never does.
+//! - It is done in small [steps](Ahead::step), and takes [so much](MOST_BYTES) memory, until nobody walks any more.
+
+use std::collections::{HashMap, VecDeque};
+use std::ops::Range;
+use std::sync::Arc;
+
+use super::upcoming::Upcoming;
+use crate::lists::List;
+use crate::nodes::{Order, ROOT, Spot, Stretch, probable_number};
+use crate::source::{Kind, StateId, TreeSource};
+use crate::tree::Tree;
+
+/// How often in a row a walker comes to where it was expected before anything is read.
+const SURE: u32 = 3;
+/// Bytes of contents.
+const MOST_BYTES: usize = 2 * 1024 * 1024;
+/// Of one file.
+const MOST_FILE_BYTES: u64 = 128 * 1024;
+/// Directories that are read before a walker comes to them.
+const MOST_DIRECTORIES: usize = 16;
+/// Entries of a list that is kept for the way: a longer one takes megabytes.
+const MOST_ENTRIES: usize = 4096;
+/// Directories above one that are thought of.
+const MOST_ABOVE: usize = 64;
+/// Empty buffers that are kept: new memory costs a page fault for each page.
+const MOST_SPARE: usize = 2;
+
+/// Where a walker is, where it will come, and what was read there.
+pub(super) struct Ahead<S: TreeSource> {
+    /// How often in a row it came to where it was expected.
+    hits: u32,
+    /// The directory to which it came last, and what was read there before.
+    here: Option<StateId>,
+    contents: Contents,
+    /// The order of its way.
+    order: Order,
+    /// Directories that were read, in the order in which it will come to them.
+    coming: VecDeque<Coming<S>>,
+    /// The directory after these.
+    next: Option<(S::Directory, StateId)>,
+    /// What comes after that: the rest of the lists around it, outermost first.
+    rest: Vec<Upcoming<S>>,
+    spare: Vec<Vec<u8>>,
+    buffer: Vec<u8>,
+}
+
+/// A directory to which somebody will come.
+struct Coming<S: TreeSource> {
+    state: StateId,
+    /// What is still to be read.
+    files: Upcoming<S>,
+    contents: Contents,
+}
+
+/// Verified contents of files of one directory.
+#[derive(Default)]
+struct Contents {
+    bytes: Vec<u8>,
+    /// By index in the list.
+    files: HashMap<usize, Range<usize>>,
+}
+
+impl<S: TreeSource> Ahead<S> {
+    pub(super) fn new() -> Self {
+        Self {
+            hits: 0,
+            here: None,
+            contents: Contents::default(),
+            order: Order::Listed,
+            coming: VecDeque::new(),
+            next: None,
+            rest: Vec::new(),
+            spare: Vec::new(),
+            buffer: Vec::new(),
+        }
+    }
+
+    /// A walker, whose way through short lists has this order, has come to a directory.
+    pub(super) fn came_to(
+        &mut self,
+        tree: &Tree<S>,
+        directory: u64,
+        list: &Arc<List<S>>,
+        order: Order,
+    ) {
+        let state = tree.nodes.lock().get(directory).and_then(|node| node.state);
+        if state == self.here && state.is_some() {
+            return;
+        }
+        let left = std::mem::take(&mut self.contents);
+        self.keep_buffer(left);
+        let is_expected = state.is_some() && state == self.expected() && order == self.order;
+        if !is_expected {
+            self.clear();
+            (self.here, self.order) = (state, order);
+            self.find_rest(tree, directory, list);
+            return self.find_next();
+        }
+        self.here = state;
+        self.hits = self.hits.saturating_add(1);
+        match self.coming.pop_front() {
+            Some(coming) => self.contents = coming.contents,
+            None => self.go_into(list),
+        }
+    }
+
+    /// Whether it is known how the walker goes on.
+    pub(super) fn is_sure(&self) -> bool {
+        self.hits >= SURE
+    }
+
+    /// The directory to which it will come first.
+    fn expected(&self) -> Option<StateId> {
+        let coming = self.coming.front().map(|coming| coming.state);
+        coming.or(self.next.as_ref().map(|(_, state)| *state))
+    }
+
+    /// What was read of a file of the directory to which the walker came last.
+    pub(super) fn contents(&self, index: usize) -> Option<&[u8]> {
+        self.contents.bytes.get(self.contents.files.get(&index)?.clone())
+    }
+
+    /// Reads a list or a file. False when there is nothing to read now.
+    pub(super) fn step(&mut self, tree: &Tree<S>) -> bool {
+        let coming = self.coming.iter().map(|coming| coming.contents.bytes.len());
+        if !self.is_sure() || coming.sum::<usize>() >= MOST_BYTES {
+            return false;
+        }
+        if let Some(coming) = self.coming.back_mut()
+            && let Some((index, _)) = coming.files.next(0)
+        {
+            coming.read(tree, index, &mut self.buffer);
+            return true;
+        }
+        if self.coming.len() == MOST_DIRECTORIES {
+            return false;
+        }
+        let Some((key, state)) = self.next.take() else { return false };
+        // Nobody is said to have come to an empty one, and who comes to one that cannot be listed will hear of it.
+        match tree.list_ahead(&key, state).filter(|list| !list.entries.is_empty()) {
+            Some(list) => {
+                let files = Upcoming::new(list.clone(), whole(self.order, &list, 0));
+                let bytes = self.spare.pop().unwrap_or_default();
+                let contents = Contents { bytes, ..Contents::default() };
+                self.coming.push_back(Coming { state, files, contents });
+                self.go_into(&list);
+            }
+            None => self.find_next(),
+        }
+        true
+    }
+
+    /// Whether nothing is in memory.
+    pub(super) fn is_empty(&self) -> bool {
+        self.here.is_none()
+    }
+
+    pub(super) fn clear(&mut self) {
+        *self = Self::new();
+    }
+
+    /// What comes next is in the next directory, of which this is the list.
+    fn go_into(&mut self, list: &Arc<List<S>>) {
+        self.add_rest(list, 0);
+        self.find_next();
+    }
+
+    /// What comes in a directory and, after it, in those above it.
+    fn find_rest(&mut self, tree: &Tree<S>, directory: u64, list: &Arc<List<S>>) {
+        let mut below = directory;
+        self.add_rest(list, 0);
+        for _ in 0..MOST_ABOVE {
+            let place = tree.nodes.lock().place(below).filter(|_| below != ROOT);
+            let Some(place) = place else { break };
+            let Some(list) = tree.siblings(place.parent) else { break };
+            let Some(entry) = list.entries.get(place.index as usize) else { break };
+            let Some(state) = entry.node.state else { break };
+            let spot = Spot { index: place.index, number: probable_number(state) };
+            let order = Order::expected(self.order, list.entries.len());
+            self.add_rest(&list, spot.position(order) + 1);
+            below = place.parent;
+        }
+        self.rest.reverse();
+    }
+
+    fn add_rest(&mut self, list: &Arc<List<S>>, start: u64) {
+        if list.entries.len() <= MOST_ENTRIES {
+            self.rest.push(Upcoming::new(list.clone(), whole(self.order, list, start)));
+        }
+    }
+
+    fn find_next(&mut self) {
+        self.next = None;
+        while let Some(rest) = self.rest.last_mut() {
+            let Some((index, _)) = rest.next(0) else {
+                self.rest.pop();
+                continue;
+            };
+            let node = &rest.list().entries[index].node;
+            if let (Kind::Directory(key), Some(state)) = (&node.kind, node.state) {
+                self.next = Some((key.clone(), state));
+                return;
+            }
+        }
+    }
+
+    fn keep_buffer(&mut self, Contents { mut bytes, .. }: Contents) {
+        if bytes.capacity() > 0 && self.spare.len() < MOST_SPARE {
+            bytes.clear();
+            self.spare.push(bytes);
+        }
+    }
+}
+
+impl<S: TreeSource> Coming<S> {
+    /// Reads a file, if it is short.
+    fn read(&mut self, tree: &Tree<S>, index: usize, buffer: &mut Vec<u8>) {
+        let most = tree.options.push_file_bytes.min(MOST_FILE_BYTES);
+        let entry = &self.files.list().entries[index];
+        let Kind::File { size, ref content } = entry.node.kind else { return };
+        if (1..=most).contains(&size) {
+            tree.counters.opened.one();
+            // The reader that comes for it will report the error, once.
+            if tree.source.read_whole(content, size, buffer).is_ok() {
+                let start = self.contents.bytes.len();
+                self.contents.bytes.extend_from_slice(buffer);
+                self.contents.files.insert(index, start..self.contents.bytes.len());
+            }
+        }
+    }
+}
+
+/// What is in a list from this position on, in the order in which it is read on a way of that order.
+fn whole<S: TreeSource>(order: Order, list: &List<S>, start: u64) -> Stretch {
+    let order = Order::expected(order, list.entries.len());
+    Stretch { order, start, length: u32::MAX }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use super::*;
+
+    use crate::nodes::Place;
+    use crate::options::MountOptions;
+    use crate::source::{Content, Entry, HardLinks, Node, Stability};
+
+    /// Directories by name, of which each prefix is one; contents that are their own keys.
+    struct Wood {
+        files: Vec<(&'static str, Vec<u8>)>,
+    }
+
+    struct Bytes(Vec<u8>);
+
+    impl Content for Bytes {
+        fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+            let rest = &self.0[offset as usize..];
+            let len = rest.len().min(buffer.len());
+            buffer[..len].copy_from_slice(&rest[..len]);
+            Ok(len)
+        }
+    }
+
+    impl Wood {
+        fn node(&self, path: &str, kind: Kind<Self>) -> Node<Self> {
+            let mut state = [0; 16];
+            // Of the whole path, in an order that is not that of the names.
+            for (number, byte) in path.bytes().enumerate() {
+                state[number % 16] = 31_u8.wrapping_mul(state[number % 16]).wrapping_add(!byte);
+            }
+            Node {
+                kind,
+                mode: 0o755,
+                uid: 0,
+                gid: 0,
+                mtime_s: 0,
+                mtime_ns: 0,
+                links: HardLinks(1),
+                xattrs: None,
+                state: Some(StateId(state)),
+            }
+        }
+    }
+
+    impl TreeSource for Wood {
+        type Directory = String;
+        type Content = Vec<u8>;
+
+        fn root(&self) -> Node<Self> {
+            self.node("", Kind::Directory(String::new()))
+        }
+
+        fn stability(&self, _: &String) -> Stability {
+            Stability::Immutable
+        }
+
+        fn list(&self, directory: &String) -> io::Result<Vec<Entry<Self>>> {
+            let mut entries = Vec::new();
+            for (path, bytes) in &self.files {
+                let Some(rest) = path.strip_prefix(directory.as_str()) else { continue };
+                let (name, kind) = match rest.split_once('/') {
+                    Some((name, _)) => (name, Kind::Directory(format!("{directory}{name}/"))),
+                    None => (rest, Kind::File { size: bytes.len() as u64, content: bytes.clone() }),
+                };
+                let node = self.node(&format!("{directory}{name}"), kind);
+                entries.push(Entry { name: name.as_bytes().into(), node });
+            }
+            entries.dedup_by(|a, b| a.name == b.name);
+            Ok(entries)
+        }
+
+        fn open(&self, content: &Vec<u8>, _: u64) -> io::Result<Arc<dyn Content>> {
+            Ok(Arc::new(Bytes(content.clone())))
+        }
+
+        fn sha256_hex(&self, _: &Vec<u8>) -> String {
+            String::new()
+        }
+    }
+
+    /// A walker in a wood: it lists directories, and then somebody reads ahead of it for as long as there is anything.
+    struct Walk {
+        tree: Tree<Wood>,
+        ahead: Ahead<Wood>,
+        order: Order,
+    }
+
+    impl Walk {
+        fn new(files: Vec<(&'static str, Vec<u8>)>, order: Order) -> Self {
+            let tree = Tree::new(Wood { files }, MountOptions::default());
+            Self { tree, ahead: Ahead::new(), order }
+        }
+
+        /// Comes to a directory. Returns what was read of its files before.
+        fn comes_to(&mut self, path: &str) -> Vec<Vec<u8>> {
+            let mut id = ROOT;
+            for name in path.split('/').filter(|name| !name.is_empty()) {
+                let list = self.tree.siblings(id).unwrap();
+                let index = list.find(name.as_bytes()).unwrap();
+                let place = Place { parent: id, index: index as u32 };
+                let node = &list.entries[index].node;
+                id = self.tree.nodes.lock().acquire(place, name.as_bytes(), node).unwrap().id;
+            }
+            let list = self.tree.siblings(id).unwrap();
+            self.ahead.came_to(&self.tree, id, &list, self.order);
+            let read = |index| self.ahead.contents(index).map(<[u8]>::to_vec);
+            let read = (0..list.entries.len()).filter_map(read).collect();
+            while self.ahead.step(&self.tree) {}
+            read
+        }
+
+        /// Bytes that were read ahead.
+        fn bytes(&self) -> usize {
+            self.ahead.coming.iter().map(|coming| coming.contents.bytes.len()).sum()
+        }
+    }
+
+    /// One file in each of these directories, with its path in it.
+    fn files(directories: &[&'static str]) -> Vec<(&'static str, Vec<u8>)> {
+        directories.iter().map(|path| (*path, path.as_bytes().to_vec())).collect()
+    }
+
+    #[test]
+    fn who_comes_to_where_it_was_expected_has_the_next_read() {
+        let paths = ["a/b/1", "a/c/d/2", "a/e/3", "f/4", "g/h/5", "i/6"];
+        let mut walk = Walk::new(files(&paths), Order::Listed);
+        for path in ["", "a", "a/b"] {
+            assert!(walk.comes_to(path).is_empty(), "{path}");
+            assert!(!walk.ahead.is_sure() && walk.bytes() == 0);
+        }
+        assert!(walk.comes_to("a/c").is_empty());
+        assert!(walk.ahead.is_sure());
+        for (path, file) in [("a/c/d", 1), ("a/e", 2), ("f", 3)] {
+            assert_eq!(walk.comes_to(path), [paths[file].as_bytes()]);
+            // The kernel asks whether there is more of the list.
+            assert_eq!(walk.comes_to(path), [paths[file].as_bytes()]);
+        }
+        assert!(walk.comes_to("g").is_empty());
+        assert_eq!(walk.comes_to("g/h"), [b"g/h/5"]);
+        assert_eq!(walk.comes_to("i"), [b"i/6"]);
+        assert_eq!(walk.bytes(), 0, "there is nothing left");
+    }
+
+    #[test]
+    fn who_goes_elsewhere_has_nothing_read_any_more() {
+        let paths = ["a/1", "b/2", "c/3", "d/4", "e/5", "f/6"];
+        let mut walk = Walk::new(files(&paths), Order::Listed);
+        for path in ["", "a", "b", "c"] {
+            walk.comes_to(path);
+        }
+        assert!(walk.bytes() > 0);
+        assert!(walk.comes_to("f").is_empty());
+        assert!(!walk.ahead.is_sure() && walk.bytes() == 0);
+        // In another order it goes elsewhere, too.
+        for path in ["", "a", "b", "c"] {
+            walk.comes_to(path);
+        }
+        walk.order = Order::Numbered;
+        assert!(walk.comes_to("d").is_empty());
+        assert!(!walk.ahead.is_sure());
+    }
+
+    #[test]
+    fn the_way_is_by_number_for_who_goes_by_number() {
+        let paths = ["a/1", "b/2", "c/3", "d/4", "e/5", "f/6"];
+        let mut walk = Walk::new(files(&paths), Order::Numbered);
+        let list = walk.tree.siblings(ROOT).unwrap();
+        let mut names: Vec<_> = list.entries.iter().map(|entry| &*entry.name).collect();
+        names.sort_by_key(|name| {
+            let entry = &list.entries[list.find(name).unwrap()];
+            probable_number(entry.node.state.unwrap())
+        });
+        assert!(!names.is_sorted());
+        walk.comes_to("");
+        let found = names.iter().map(|name| walk.comes_to(std::str::from_utf8(name).unwrap()));
+        let found: Vec<_> = found.map(|read| read.len()).collect();
+        assert_eq!(found, [0, 0, 0, 1, 1, 1]);
+    }
+
+    #[test]
+    fn what_is_read_ahead_has_bounds() {
+        const FILE: usize = MOST_FILE_BYTES as usize;
+        let long = |path| (path, vec![7; FILE]);
+        let mut files = files(&["a/1", "b/1", "c/1"]);
+        files.extend([("d/1", vec![7; FILE + 1]), ("d/2", Vec::new())]);
+        let letters = "efghijklmnopqrstuvwxyz".chars();
+        let paths = letters.map(|letter| &*Box::leak(format!("{letter}/1").into_boxed_str()));
+        files.extend(paths.map(long));
+        let mut walk = Walk::new(files, Order::Listed);
+        for path in ["", "a", "b", "c"] {
+            walk.comes_to(path);
+        }
+        assert!(walk.comes_to("d").is_empty(), "one is too long, and one has no bytes");
+        assert_eq!(walk.ahead.coming.len(), MOST_DIRECTORIES);
+        assert_eq!(walk.bytes(), MOST_BYTES);
+        assert_eq!(walk.comes_to("e"), [vec![7; FILE]]);
+        assert_eq!(walk.bytes(), MOST_BYTES);
+        walk.ahead.clear();
+        assert!(walk.ahead.is_empty() && walk.bytes() == 0);
+    }
+}
