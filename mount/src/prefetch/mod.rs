@@ -15,11 +15,11 @@
 //! For a walker, a push begins with the answer that ends the list of a directory: the first file is
 //! opened while the kernel makes inodes of the entries. Contents that come before that answer are lost,
 //! so a push that the kernel refuses is tried again for a moment. Files are pushed in the order in which
-//! they will probably be read ([`Order`]); a reader that shows another one has the rest in that.
+//! they will probably be read ([`Order`](crate::nodes::Order)); a reader that shows another one has the rest in that.
 //!
 //! A reader can be as fast as the thread that pushes. So that the two share the work instead of
 //! meeting at each file, the thread learns where the reader is and goes on a little
-//! [ahead](Upcoming) of it; what it skips the reader asks for itself.
+//! [ahead](Upcoming::next) of it; what it skips the reader asks for itself.
 
 mod ahead;
 mod queue;
