@@ -7,6 +7,7 @@
 use std::path::Path;
 
 use crate::object::{ContentHash, LinkGroups, Midstates, RootTree, Tree};
+use crate::progress::NoProgress;
 use crate::restore::Journal;
 use crate::snapshot::{NotCapturedSet, SessionMetadata, SnapshotManifest, parse_manifest};
 use crate::stat_cache::StatCache;
@@ -116,7 +117,7 @@ pub fn pack(bytes: &[u8]) {
         }
     }
     if let Ok(lock) = store.lock_exclusive() {
-        let salvaged = store.salvage_packs(BadDisk::TakeTheRest, &lock);
+        let salvaged = store.salvage_packs(BadDisk::TakeTheRest, &NoProgress, &lock);
         for hash in salvaged.expect("what is whole can be taken out").objects {
             store.read(&hash, u64::MAX).expect("and read");
         }

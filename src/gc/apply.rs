@@ -10,7 +10,7 @@ use super::withdraw::{Claim, claim};
 use super::{CleanupError, CleanupOptions, CleanupReport, SkippedSession, usage};
 use crate::progress::{Amount, Stage};
 use crate::snapshot::SessionDir;
-use crate::store::{BadDisk, LocalStore, StoreLock};
+use crate::store::{BadDisk, LocalStore, StoreError, StoreLock};
 use crate::sys::FileLock;
 
 /// A session that is removed, with its lock.
@@ -76,7 +76,10 @@ impl CleanupPlan {
         if let Some((store, lock)) = &store {
             // Nobody can tell what is in damaged packs, so nothing in them could ever go. Before anything is planned: what
             // counts on a copy in a pack must not lose it.
-            store.salvage_packs(BadDisk::Refuse, lock)?;
+            match store.salvage_packs(BadDisk::Refuse, options.progress, lock) {
+                Err(StoreError::Cancelled) => return Err(CleanupError::Cancelled),
+                salvaged => salvaged?,
+            };
         }
         let leftovers = root.leftovers()?;
         let gone = removed.iter().map(|removed| &removed.session);

@@ -91,9 +91,9 @@ impl<'a> Objects<'a> {
         let Some(lock) = self.lock.take() else { return Ok(()) };
         let (mut buffer, progress) = (Vec::new(), Uncounted(options.verify.progress));
         let put_aside = PutAside::of(self.store)?;
-        let mut salvaged = self.store.salvage_packs(BadDisk::TakeTheRest, &lock)?;
+        let mut salvaged = self.store.salvage_packs(BadDisk::TakeTheRest, &progress, &lock)?;
         if !self.damaged.is_empty() {
-            self.store.take_from_quarantine(&mut salvaged, &lock)?;
+            self.store.take_from_quarantine(&mut salvaged, &progress, &lock)?;
         }
         self.has_new_packs = salvaged.packs > 0 || !salvaged.objects.is_empty();
         self.is_intact_after_all = salvaged.are_read_again;

@@ -269,9 +269,13 @@ impl Packs {
         self.known.read().unreadable.clone()
     }
 
-    /// Notes that a pack in quarantine is looked through. `false`: it was before.
-    fn note_tried(&self, name: &[u8]) -> bool {
-        self.known.write().tried.insert(name.into())
+    /// Notes that a pack in quarantine was looked through.
+    fn note_tried(&self, name: &[u8]) {
+        self.known.write().tried.insert(name.into());
+    }
+
+    fn is_tried(&self, name: &[u8]) -> bool {
+        self.known.read().tried.contains(name)
     }
 
     /// Takes a pack that counted as unreadable for one again.

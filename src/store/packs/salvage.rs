@@ -13,6 +13,7 @@ use super::{Pack, Unreadable, packs_dir};
 use crate::layout;
 use crate::object::ContentHash;
 use crate::path_text::{Shown, to_path};
+use crate::progress::Progress;
 use crate::store::{LocalStore, StoreError, StoreLock};
 use crate::sys::{self, Dir, FileKind, IoContext};
 
@@ -28,6 +29,22 @@ pub(crate) enum BadDisk {
     Refuse,
     /// Take what there is.
     TakeTheRest,
+}
+
+/// How packs are gone through.
+#[derive(Clone, Copy)]
+struct Salvaging<'a> {
+    bad_disk: BadDisk,
+    progress: &'a dyn Progress,
+}
+
+impl Salvaging<'_> {
+    fn go_on(self) -> Result<(), StoreError> {
+        match self.progress.is_cancelled() {
+            true => Err(StoreError::Cancelled),
+            false => Ok(()),
+        }
+    }
 }
 
 /// What was taken out of damaged packs.
@@ -49,26 +66,28 @@ impl LocalStore {
     /// the store is open, and not when it came there meanwhile. The lock is the exclusive one.
     ///
     /// # Errors
-    /// When the directory cannot be read, or nothing can be written.
+    /// When the directory cannot be read, or nothing can be written, or it was cancelled.
     pub(crate) fn take_from_quarantine(
         &self,
         salvaged: &mut Salvaged,
+        progress: &dyn Progress,
         _lock: &StoreLock,
     ) -> Result<(), StoreError> {
         let Some(quarantine) = self.quarantine_dir()? else { return Ok(()) };
         for listed in quarantine.names()? {
             let is_pack = listed.name.starts_with(layout::DAMAGED_PACK_PREFIX.as_bytes());
-            if !is_pack || !self.packs().note_tried(&listed.name) {
+            if !is_pack || self.packs().is_tried(&listed.name) {
                 continue;
             }
-            let is_all =
-                match self.copy_intact(&quarantine, &listed.name, BadDisk::TakeTheRest, salvaged) {
-                    Err(StoreError::Io(error)) if error.kind() == ErrorKind::PermissionDenied => {
-                        tracing::warn!("{error}");
-                        false
-                    }
-                    copied => copied?,
-                };
+            let how = Salvaging { bad_disk: BadDisk::TakeTheRest, progress };
+            let is_all = match self.copy_intact(&quarantine, &listed.name, how, salvaged) {
+                Err(StoreError::Io(error)) if error.kind() == ErrorKind::PermissionDenied => {
+                    tracing::warn!("{error}");
+                    false
+                }
+                copied => copied?,
+            };
+            self.packs().note_tried(&listed.name);
             if !is_all {
                 salvaged.not_given.push(quarantine.path_of(&listed.name));
             }
@@ -81,10 +100,11 @@ impl LocalStore {
     /// these into quarantine. The lock is the exclusive one.
     ///
     /// # Errors
-    /// When the disk is full or broken; nothing is lost then.
+    /// When the disk is full or broken, or it was cancelled; nothing is lost then.
     pub(crate) fn salvage_packs(
         &self,
         bad_disk: BadDisk,
+        progress: &dyn Progress,
         _lock: &StoreLock,
     ) -> Result<Salvaged, StoreError> {
         for pack in self.packs().all(self.dir())? {
@@ -102,7 +122,7 @@ impl LocalStore {
         }
         let mut salvaged = Salvaged { are_read_again, ..Salvaged::default() };
         for Unreadable { name, .. } in damaged {
-            match self.salvage(&name, bad_disk, &mut salvaged) {
+            match self.salvage(&name, Salvaging { bad_disk, progress }, &mut salvaged) {
                 Err(error) if error.is_bad_disk() && bad_disk == BadDisk::TakeTheRest => {
                     tracing::warn!("{error}: the pack stays");
                     let packs = self.path().join(layout::PACKS);
@@ -146,11 +166,11 @@ impl LocalStore {
     fn salvage(
         &self,
         name: &[u8],
-        bad_disk: BadDisk,
+        how: Salvaging<'_>,
         salvaged: &mut Salvaged,
     ) -> Result<(), StoreError> {
         let dir = self.dir().open_dir(layout::PACKS.as_bytes())?;
-        let is_all = self.copy_intact(&dir, name, bad_disk, salvaged)?;
+        let is_all = self.copy_intact(&dir, name, how, salvaged)?;
         self.sync()?;
         let quarantine = self.make_quarantine()?;
         let random = hex::encode(&sys::random_bytes()?[..8]);
@@ -170,12 +190,13 @@ impl LocalStore {
         &self,
         dir: &Dir,
         name: &[u8],
-        bad_disk: BadDisk,
+        how: Salvaging<'_>,
         salvaged: &mut Salvaged,
     ) -> Result<bool, StoreError> {
         let mut writer = PackWriter::new(self.dir());
         let (mut copied, mut buffer) = (HashSet::new(), Vec::new());
-        let is_all = for_each_intact(dir, name, bad_disk, |hash, bytes| {
+        let is_all = for_each_intact(dir, name, how, |hash, bytes| {
+            how.go_on()?;
             let is_there = salvaged.objects.contains(hash)
                 || copied.contains(hash)
                 || self.packs().have_intact(hash, &mut buffer);
@@ -204,10 +225,10 @@ impl LocalStore {
 fn for_each_intact(
     packs: &Dir,
     name: &[u8],
-    bad_disk: BadDisk,
+    how: Salvaging<'_>,
     mut take: impl FnMut(&ContentHash, &[u8]) -> Result<(), StoreError>,
 ) -> Result<bool, StoreError> {
-    let (bytes, is_all) = read_what_can_be(packs, name, bad_disk)?;
+    let (bytes, is_all) = read_what_can_be(packs, name, how)?;
     let empty = ContentHash::of(b"");
     let mut at = HEADER_BYTES;
     while let Some(record) = bytes.get(at..at + RECORD_BYTES).and_then(|r| r.try_into().ok()) {
@@ -244,8 +265,9 @@ fn for_each_intact(
 fn read_what_can_be(
     packs: &Dir,
     name: &[u8],
-    bad_disk: BadDisk,
+    how: Salvaging<'_>,
 ) -> Result<(Vec<u8>, bool), StoreError> {
+    let Salvaging { bad_disk, .. } = how;
     let path = packs.path_of(name);
     let open = || -> Result<_, StoreError> {
         if packs.stat(name)?.kind != FileKind::File {
@@ -265,6 +287,8 @@ fn read_what_can_be(
     };
     let (mut bytes, mut is_all) = (vec![0; size as usize], true);
     for (step, piece) in bytes.chunks_mut(STEP_BYTES).enumerate() {
+        // A bad place can keep the disk busy for seconds.
+        how.go_on()?;
         let offset = (step * STEP_BYTES) as u64;
         match sys::read_full_at(&file, piece, offset).at("read", &path) {
             Ok(_) => {}

@@ -6,11 +6,12 @@ use std::path::PathBuf;
 use proptest::prelude::*;
 
 use super::format::{ENTRY_BYTES, MAX_PACKED_BYTES, TRAILER_BYTES};
+use super::salvage::Salvaged;
 use super::writer::Limits;
 use super::*;
-use crate::store::READING_LOOKS;
+use crate::progress::NoProgress;
 use crate::store::local::relative_name;
-use crate::store::{LocalStore, ObjectSource, ObjectStore, Transfer};
+use crate::store::{LocalStore, ObjectSource, ObjectStore, READING_LOOKS, StopsAt, Transfer};
 use crate::sys::stat_open_file;
 
 struct Lab {
@@ -247,7 +248,7 @@ fn a_pack_that_was_cut_short_gives_back_what_is_whole_in_it() {
         // A snapshot stores everything again.
         assert!(!store.contains(&hashes[0], objects[0].len() as u64).unwrap());
         let lock = store.lock_exclusive().unwrap();
-        store.salvage_packs(BadDisk::TakeTheRest, &lock).unwrap();
+        store.salvage_packs(BadDisk::TakeTheRest, &NoProgress, &lock).unwrap();
         for (hash, bytes) in hashes.iter().zip(&objects) {
             let is_whole = position(&good, bytes) + bytes.len() <= len;
             match store.read(hash, 1 << 20) {
@@ -395,9 +396,35 @@ proptest! {
             let _ = pack.entries();
         }
         if let Ok(lock) = store.lock_exclusive() {
-            store.salvage_packs(BadDisk::TakeTheRest, &lock).unwrap();
+            store.salvage_packs(BadDisk::TakeTheRest, &NoProgress, &lock).unwrap();
         }
     }
+}
+
+#[test]
+fn salvaging_can_be_stopped_and_begun_again() {
+    let lab = Lab::new();
+    let objects = objects(100);
+    let hashes = lab.pack(&objects);
+    let path = lab.tamper(|bytes| bytes.truncate(bytes.len() - 1));
+    let store = lab.other();
+    let lock = store.lock_exclusive().unwrap();
+    let take = BadDisk::TakeTheRest;
+    let stopped = store.salvage_packs(take, &StopsAt::new(0), &lock);
+    assert!(matches!(stopped, Err(StoreError::Cancelled)));
+    assert!(path.exists());
+    let mut salvaged = store.salvage_packs(take, &NoProgress, &lock).unwrap();
+    assert!(!path.exists() && salvaged.objects.len() == objects.len());
+
+    // The same of what is in quarantine, which the pack went to.
+    std::fs::remove_file(&lab.packs()[0]).unwrap();
+    let store = lab.other();
+    let stopped = store.take_from_quarantine(&mut salvaged, &StopsAt::new(0), &lock);
+    assert!(matches!(stopped, Err(StoreError::Cancelled)));
+    let mut salvaged = Salvaged::default();
+    store.take_from_quarantine(&mut salvaged, &NoProgress, &lock).unwrap();
+    assert_eq!(salvaged.objects.len(), objects.len());
+    assert!(hashes.iter().all(|hash| store.read(hash, 1 << 20).is_ok()));
 }
 
 #[test]
@@ -534,7 +561,7 @@ fn a_repair_of_a_pack_with_a_damaged_index_keeps_every_object() {
         });
         let store = lab.other();
         let lock = store.lock_exclusive().unwrap();
-        store.salvage_packs(BadDisk::TakeTheRest, &lock).unwrap();
+        store.salvage_packs(BadDisk::TakeTheRest, &NoProgress, &lock).unwrap();
         assert_eq!(lab.lost(&hashes, &objects), [2], "byte {at}");
         std::fs::remove_file(lab.aside(&path)).unwrap();
         lab.reset(&path, &good);
@@ -554,7 +581,7 @@ fn what_is_no_pack_is_moved_aside_and_then_caches_are_trusted_again() {
     assert_eq!(store.generation().unwrap(), None);
     assert!(store.has_damaged_packs().unwrap());
     let lock = store.lock_exclusive().unwrap();
-    store.salvage_packs(BadDisk::TakeTheRest, &lock).unwrap();
+    store.salvage_packs(BadDisk::TakeTheRest, &NoProgress, &lock).unwrap();
     assert!(!store.has_damaged_packs().unwrap());
     assert!(store.generation().unwrap().is_some_and(|generation| generation != before));
     assert_eq!(store.read(&hashes[1], 100).unwrap(), objects(3)[1]);
@@ -604,7 +631,7 @@ fn damage_in_front_of_a_record_and_at_the_end_costs_one_object_at_the_most() {
         });
         let store = lab.other();
         let lock = store.lock_exclusive().unwrap();
-        store.salvage_packs(BadDisk::TakeTheRest, &lock).unwrap();
+        store.salvage_packs(BadDisk::TakeTheRest, &NoProgress, &lock).unwrap();
         let lost = lab.lost(&hashes, &objects);
         assert!(lost.is_empty() || lost == [victim], "{lost:?}");
         lab.reset(&path, &good);
@@ -621,7 +648,9 @@ fn a_terabyte_of_nothing_and_a_socket_among_the_packs_keep_nobody() {
     let _socket = std::os::unix::net::UnixListener::bind(packs.join("4".repeat(32))).unwrap();
     let store = lab.other();
     let lock = store.lock_exclusive().unwrap();
-    assert!(store.salvage_packs(BadDisk::TakeTheRest, &lock).unwrap().objects.is_empty());
+    assert!(
+        store.salvage_packs(BadDisk::TakeTheRest, &NoProgress, &lock).unwrap().objects.is_empty()
+    );
     assert_eq!(lab.packs().len(), 1);
     assert_eq!(store.read(&hashes[2], 100).unwrap(), objects(3)[2]);
 }
@@ -668,7 +697,7 @@ fn a_fan_out_that_hides_objects_is_damage_though_the_checksum_is_right() {
     assert!(store.has_damaged_packs().unwrap());
     assert!(hashes.iter().any(|hash| store.read(hash, 1 << 20).is_err()));
     let lock = store.lock_exclusive().unwrap();
-    store.salvage_packs(BadDisk::TakeTheRest, &lock).unwrap();
+    store.salvage_packs(BadDisk::TakeTheRest, &NoProgress, &lock).unwrap();
     drop(lock);
     assert_eq!(lab.lost(&hashes, &all), Vec::<usize>::new());
 }
