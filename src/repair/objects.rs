@@ -119,8 +119,14 @@ impl<'a> Objects<'a> {
                 }
                 Confirmed::Intact(_) => {
                     self.is_intact_after_all = true;
-                    let reason = format!("its bytes are the recorded ones, but {}", damaged.reason);
+                    let reason = match damaged.is_unreadable {
+                        true => format!("{}; read by itself, it is intact", damaged.reason),
+                        false => format!("its bytes are the recorded ones, but {}", damaged.reason),
+                    };
                     self.hopeless.insert(damaged.hash, reason);
+                    if damaged.is_unreadable {
+                        self.unreadable.insert(damaged.hash);
+                    }
                 }
                 Confirmed::OnBadDisk(reason) => {
                     self.wanted.insert(damaged.hash, damaged.used_as);
@@ -259,5 +265,50 @@ pub(super) fn taken(offered: Offered, from: Source) -> Option<Found> {
     match offered {
         Offered::Taken(aside) => Some(Found { from, aside }),
         Offered::Refused => None,
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::disallowed_methods, reason = "tests look at the disk from outside")]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+    use crate::snapshot::{Budget, SnapshotManager};
+    use crate::walk::ExclusionConfig;
+
+    #[test]
+    fn what_a_disk_gives_only_now_and_then_is_not_called_lost() {
+        let temp = tempfile::tempdir().unwrap();
+        let work = temp.path().join("work");
+        std::fs::create_dir(&work).unwrap();
+        std::fs::write(work.join("file"), "contents").unwrap();
+        let session = temp.path().join("session");
+        let (none, budget) = (ExclusionConfig::default(), Budget::default());
+        let manager = SnapshotManager::new(&session, &[work], none, budget).unwrap();
+        manager.create_baseline().unwrap();
+        let store = LocalStore::open(&session.join("objects")).unwrap();
+        let session = SessionDir::open(&session).unwrap();
+        let lost = |is_unreadable| {
+            // The verification before could not read it, or takes it for something else.
+            let damaged = [DamagedObject {
+                hash: ContentHash::of(b"contents"),
+                used_as: UsedAs::Contents { size: 8 },
+                reason: "cannot read it".to_owned(),
+                is_unreadable,
+                snapshots: BTreeSet::from([0]),
+                paths: BTreeSet::new(),
+                has_more_paths: false,
+            }];
+            let mut objects = Objects::new(&store, &session, &damaged).unwrap();
+            objects.repair(&RepairOptions::default(), &mut Vec::new()).unwrap();
+            assert!(objects.is_intact_after_all && objects.quarantined.is_empty());
+            objects.lost(&[]).collect::<Vec<_>>()
+        };
+        let [now_and_then] = &*lost(true) else { panic!("it is told of") };
+        assert!(now_and_then.is_unreadable);
+        assert_eq!(now_and_then.reason, "cannot read it; read by itself, it is intact");
+        let [mistaken] = &*lost(false) else { panic!("it is told of") };
+        assert!(!mistaken.is_unreadable);
     }
 }

@@ -54,6 +54,8 @@ pub(super) enum Role {
 pub(super) enum Damage {
     Missing,
     Corrupt(String),
+    /// It could not be read, which says nothing of its bytes.
+    Unreadable(String),
     /// The object is sound, but not of the length that the tree says.
     WrongSize {
         actual: u64,
@@ -405,7 +407,7 @@ impl Damage {
             StoreError::Missing { .. } => Self::Missing,
             StoreError::Corrupt { reason, .. } => Self::Corrupt(reason),
             // Whatever cannot be read now is not there for a restore either.
-            other => Self::Corrupt(other.to_string()),
+            other => Self::Unreadable(other.to_string()),
         }
     }
 }

@@ -28,6 +28,8 @@ pub struct DamagedObject {
     pub used_as: UsedAs,
     /// What is wrong with it.
     pub reason: String,
+    /// Whether it could not be read, which says nothing of its bytes.
+    pub is_unreadable: bool,
     /// Numbers of the snapshots that need it.
     pub snapshots: BTreeSet<u64>,
     /// Where it stands in them; empty for the root of a snapshot and for its list of links.
@@ -140,6 +142,7 @@ impl Uses<'_> {
                     hash: node.hash,
                     used_as: node.role.into(),
                     reason: reason(damage, node.role),
+                    is_unreadable: matches!(damage, Damage::Unreadable(_)),
                     snapshots: BTreeSet::new(),
                     paths: BTreeSet::new(),
                     has_more_paths: false,
@@ -202,7 +205,7 @@ impl Uses<'_> {
 fn reason(damage: &Damage, role: Role) -> String {
     match (damage, role) {
         (Damage::Missing, _) => "it is missing".to_owned(),
-        (Damage::Corrupt(reason), _) => reason.clone(),
+        (Damage::Corrupt(reason) | Damage::Unreadable(reason), _) => reason.clone(),
         (Damage::Mistaken(reason), _) => format!("it {reason}"),
         (Damage::WrongSize { actual }, Role::File { size }) => {
             format!("a tree says that it has {size} bytes, but it has {actual}")

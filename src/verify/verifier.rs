@@ -184,12 +184,15 @@ impl<'a> Verifier<'a> {
             (Some(Damage::Mistaken(reason)), _) => {
                 wrong_list(path, format!("its object {object} {reason}"))
             }
-            (Some(Damage::Corrupt(reason)), Role::File { .. } | Role::Midstates { .. }) => {
+            (
+                Some(Damage::Corrupt(reason) | Damage::Unreadable(reason)),
+                Role::File { .. } | Role::Midstates { .. },
+            ) => {
                 let reason = reason.clone();
                 let used_as = node.role.into();
                 Problem::CorruptObject { object, used_as, on_disk, snapshot, path, reason }
             }
-            (Some(Damage::Corrupt(reason)), _) => {
+            (Some(Damage::Corrupt(reason) | Damage::Unreadable(reason)), _) => {
                 let reason = reason.clone();
                 Problem::CorruptTree { object, on_disk, snapshot, path, reason }
             }
