@@ -25,8 +25,8 @@ use crate::tree::{Listed, Tree};
 use crate::wire::{Connection, EntryList, Kernel, Operation, Reply, Request, Space};
 use crate::xattrs;
 
-/// READs from this size on are better copied beside the program, on another processor. Shorter ones of a long file are not, since it is
-/// verified piece by piece: the other processor has that to do.
+/// READs from this size on, which come of programs that ask for much, are better copied beside the program, on another processor.
+/// Those of 128 KiB, which the kernel reads ahead for all others, are not: the other processor has the next pieces to verify.
 const LONG_READ_BYTES: u32 = 256 * 1024;
 
 /// Entries of lists that are given without nodes of files, at about 200 bytes each: for more, the kernel gets nodes,

@@ -297,6 +297,18 @@ impl<S: TreeSource> Nodes<S> {
         }
     }
 
+    /// Whether the kernel has read or was given the contents of a file.
+    pub(crate) fn is_loaded(&self, state: StateId) -> bool {
+        let mut number = first_number(state);
+        while let Some(record) = self.records.get(&number) {
+            if record.node.state == Some(state) && !record.node.is_directory() {
+                return record.loaded;
+            }
+            number = next_number(number);
+        }
+        false
+    }
+
     /// Undoes [`pin`](Self::pin); `loaded` says that the kernel has the contents now.
     pub(crate) fn unpin(&mut self, id: u64, loaded: bool) {
         if let Some(record) = self.records.get_mut(&id) {

@@ -56,12 +56,16 @@ pub struct MountOptions {
     pub push_siblings: bool,
     /// Longest file that is pushed to whoever reads, in bytes; at most 1 MiB.
     pub push_file_bytes: u64,
-    /// Most bytes of one push: for a read, or for a list that a walking process has read.
+    /// Most bytes of one push: for a read, or for a list that a walking process has read. Of a long list, whose parts are pushed while
+    /// it is handed out, twice as many before that.
     pub push_batch_bytes: u64,
     /// How long a push that begins with the answer to a list waits until the kernel knows the names in it: some 10 µs,
     /// more when somebody else has the processor of the program that asked. It waits busily. Later it gives up, and a read
     /// begins it anew.
     pub push_patience: Duration,
+    /// How long what was read ahead of a program that walks is kept when nothing is pushed. A walker that is busy for longer in one
+    /// directory has to show its way again.
+    pub read_ahead_kept: Duration,
 }
 
 impl Default for MountOptions {
@@ -82,6 +86,7 @@ impl Default for MountOptions {
             push_file_bytes: 1024 * 1024,
             push_batch_bytes: 16 * 1024 * 1024,
             push_patience: Duration::from_micros(200),
+            read_ahead_kept: Duration::from_secs(1),
         }
     }
 }

@@ -75,12 +75,17 @@ impl<S: TreeSource> Reads<S> {
         if !tree.options.push_siblings || list.entries.is_empty() {
             return;
         }
-        let Some(walker) = self.walkers.lock().walker(process) else { return };
+        let walker = {
+            let mut walkers = self.walkers.lock();
+            walkers.note_list(process, directory, list.entries.len());
+            walkers.walker(process)
+        };
+        let Some(walker) = walker else { return };
         if part.end < list.entries.len() {
             let (start, length) = (part.start as u64, part.len() as u32);
             let stretch = Stretch { order: Order::Listed, start, length };
             let push = Push { directory, stretch, again: false };
-            // The end of the list begins a push of all that was not.
+            // The end of the list begins a push of what was not.
             let _ = self.pushes.push(push, Origin::PartOfList, walker);
             return;
         }

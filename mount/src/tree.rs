@@ -17,7 +17,7 @@ use crate::counters::Counters;
 use crate::lists::{List, ListCache, ListKey};
 use crate::nodes::{Acquired, Nodes, Place, ROOT};
 use crate::options::MountOptions;
-use crate::source::{self, Kind, Node, Stability, StateId, TreeSource};
+use crate::source::{Kind, Node, Stability, StateId, TreeSource};
 use crate::wire::{Attr, Entry};
 use crate::xattrs::Labels;
 
@@ -141,7 +141,7 @@ impl<S: TreeSource> Tree<S> {
             }
         };
         let node = self.current(id)?;
-        let list = self.list_changing(id, &changing)?;
+        let list = self.list_now(id, &changing)?;
         let fingerprint = fingerprint(&list);
         let mut nodes = self.nodes.lock();
         let version = nodes.changing_list(id).map_or(0, |list| list.observe(fingerprint));
@@ -175,7 +175,7 @@ impl<S: TreeSource> Tree<S> {
         let list = match cached {
             Some(list) => list,
             None if changing => {
-                let list = self.list_changing(id, &key)?;
+                let list = self.list_now(id, &key)?;
                 self.lists.lock().put(list_key, list.clone());
                 list
             }
@@ -194,16 +194,16 @@ impl<S: TreeSource> Tree<S> {
         Ok(Listed { list, cookies, number, parent_number })
     }
 
-    fn list_changing(&self, id: u64, key: &S::Directory) -> Result<Arc<List<S>>, Errno> {
-        self.counters.listed.one();
-        let entries = self.source.list(key).map_err(|e| self.failed("list", id, &e))?;
-        Ok(self.listed(entries))
+    /// The list of a directory, from the source. `id` is only for the log.
+    fn list_now(&self, id: u64, key: &S::Directory) -> Result<Arc<List<S>>, Errno> {
+        self.read_list(key).map_err(|error| self.failed("list", id, &error))
     }
 
-    fn listed(&self, entries: Vec<source::Entry<S>>) -> Arc<List<S>> {
-        let list = List::new(entries);
+    fn read_list(&self, key: &S::Directory) -> io::Result<Arc<List<S>>> {
+        self.counters.listed.one();
+        let list = List::new(self.source.list(key)?);
         self.labels.note(&list);
-        Arc::new(list)
+        Ok(Arc::new(list))
     }
 
     /// The list of an immutable directory, from the cache or the source.
@@ -214,7 +214,7 @@ impl<S: TreeSource> Tree<S> {
         if let Some(list) = self.nodes.lock().lean_list(id) {
             return Ok(list);
         }
-        let list = self.list_changing(id, key)?;
+        let list = self.list_now(id, key)?;
         self.lists.lock().put(list_key, list.clone());
         Ok(list)
     }
@@ -228,8 +228,7 @@ impl<S: TreeSource> Tree<S> {
         if let Some(list) = self.lists.lock().get(list_key) {
             return Some(list);
         }
-        self.counters.listed.one();
-        let list = self.listed(self.source.list(key).ok()?);
+        let list = self.read_list(key).ok()?;
         self.lists.lock().put(list_key, list.clone());
         Some(list)
     }

@@ -1,13 +1,12 @@
 //! Reading what a walker will come to, while there is nothing to push.
 //!
 //! Who walks a tree lists a directory, reads its files, and goes on to the first directory in it, or to the next one
-//! beside it. So it is known to where it will come. The lists and the short files there are read, and verified, before it does:
+//! beside it. The lists and the short files there are read, and verified, before it does:
 //! when the kernel knows their names they only have to be handed over, and the walker does not overtake the thread that pushes.
 //!
-//! - The kernel is given nothing before it has asked for the list.
 //! - It is done for who came to where it was expected [a few times](SURE) in a row. `diff -r` of two snapshots, which goes to and
-//!   fro between them, never does.
-//! - It is done in small [steps](Ahead::step), and takes [so much](MOST_BYTES) memory, until nobody walks any more.
+//!   fro between them, never does; nor do two walkers whose pushes come in turn, because one way is kept in mind.
+//! - It is done in steps of one list or file, and takes [so much](MOST_BYTES) memory for contents, and as much again where the walker is.
 
 use std::collections::{HashMap, VecDeque};
 use std::ops::Range;
@@ -21,34 +20,36 @@ use crate::tree::Tree;
 
 /// How often in a row a walker comes to where it was expected before anything is read.
 const SURE: u32 = 3;
-/// Bytes of contents.
+/// Bytes of contents of directories to come.
 const MOST_BYTES: usize = 2 * 1024 * 1024;
 /// Of one file.
 const MOST_FILE_BYTES: u64 = 128 * 1024;
 /// Directories that are read before a walker comes to them.
 const MOST_DIRECTORIES: usize = 16;
-/// Entries of a list that is kept for the way: a longer one takes megabytes.
+/// Entries of a list that is kept for the way: a longer one takes megabytes. Who walks below such a directory does not come to where
+/// it is expected.
 const MOST_ENTRIES: usize = 4096;
 /// Directories above one that are thought of.
 const MOST_ABOVE: usize = 64;
 /// Empty buffers that are kept: new memory costs a page fault for each page.
 const MOST_SPARE: usize = 2;
 
-/// Where a walker is, where it will come, and what was read there.
+/// Where a walker is, where it will come, and what was read there. It comes to `coming`, then to `next`, then to what is in
+/// `lists`, the last of them first.
 pub(super) struct Ahead<S: TreeSource> {
     /// How often in a row it came to where it was expected.
     hits: u32,
-    /// The directory to which it came last, and what was read there before.
+    /// The directory to which it came last.
     here: Option<StateId>,
     contents: Contents,
+    /// It was not expected there, and it is not yet known what comes next: the directory and its list.
+    lost_in: Option<(u64, Arc<List<S>>)>,
     /// The order of its way.
     order: Order,
-    /// Directories that were read, in the order in which it will come to them.
     coming: VecDeque<Coming<S>>,
-    /// The directory after these.
     next: Option<(S::Directory, StateId)>,
-    /// What comes after that: the rest of the lists around it, outermost first.
-    rest: Vec<Upcoming<S>>,
+    /// The rest of the lists around `next`, outermost first.
+    lists: Vec<Upcoming<S>>,
     spare: Vec<Vec<u8>>,
     buffer: Vec<u8>,
 }
@@ -61,12 +62,11 @@ struct Coming<S: TreeSource> {
     contents: Contents,
 }
 
-/// Verified contents of files of one directory.
+/// Verified contents of files.
 #[derive(Default)]
 struct Contents {
     bytes: Vec<u8>,
-    /// By index in the list.
-    files: HashMap<usize, Range<usize>>,
+    files: HashMap<StateId, Range<usize>>,
 }
 
 impl<S: TreeSource> Ahead<S> {
@@ -75,10 +75,11 @@ impl<S: TreeSource> Ahead<S> {
             hits: 0,
             here: None,
             contents: Contents::default(),
+            lost_in: None,
             order: Order::Listed,
             coming: VecDeque::new(),
             next: None,
-            rest: Vec::new(),
+            lists: Vec::new(),
             spare: Vec::new(),
             buffer: Vec::new(),
         }
@@ -96,21 +97,30 @@ impl<S: TreeSource> Ahead<S> {
         if state == self.here && state.is_some() {
             return;
         }
-        let left = std::mem::take(&mut self.contents);
-        self.keep_buffer(left);
-        let is_expected = state.is_some() && state == self.expected() && order == self.order;
-        if !is_expected {
+        let is_next = self.next.as_ref().is_some_and(|(_, next)| Some(*next) == state);
+        // It may have left some out, by their names or because they are empty.
+        let coming = self.coming.iter().position(|coming| Some(coming.state) == state);
+        if order != self.order || coming.is_none() && !is_next {
             self.clear();
-            (self.here, self.order) = (state, order);
-            self.find_rest(tree, directory, list);
-            return self.find_next();
+            self.order = order;
+            self.lost_in = Some((directory, list.clone()));
+        } else {
+            self.hits = self.hits.saturating_add(1);
+            for _ in 0..coming.map_or(self.coming.len(), |coming| coming + 1) {
+                self.leave();
+                self.contents = self.coming.pop_front().map(|it| it.contents).unwrap_or_default();
+            }
+            if coming.is_none() {
+                self.leave();
+                self.go_into(list);
+            }
         }
         self.here = state;
-        self.hits = self.hits.saturating_add(1);
-        match self.coming.pop_front() {
-            Some(coming) => self.contents = coming.contents,
-            None => self.go_into(list),
-        }
+    }
+
+    /// What was read of a file in the directory to which the walker came last.
+    pub(super) fn contents(&self, file: StateId) -> Option<&[u8]> {
+        self.contents.bytes.get(self.contents.files.get(&file)?.clone())
     }
 
     /// Whether it is known how the walker goes on.
@@ -118,21 +128,14 @@ impl<S: TreeSource> Ahead<S> {
         self.hits >= SURE
     }
 
-    /// The directory to which it will come first.
-    fn expected(&self) -> Option<StateId> {
-        let coming = self.coming.front().map(|coming| coming.state);
-        coming.or(self.next.as_ref().map(|(_, state)| *state))
-    }
-
-    /// What was read of a file of the directory to which the walker came last.
-    pub(super) fn contents(&self, index: usize) -> Option<&[u8]> {
-        self.contents.bytes.get(self.contents.files.get(&index)?.clone())
-    }
-
-    /// Reads a list or a file. False when there is nothing to read now.
+    /// Finds the way, or reads a list or a file. False when there is nothing to do now.
     pub(super) fn step(&mut self, tree: &Tree<S>) -> bool {
-        let coming = self.coming.iter().map(|coming| coming.contents.bytes.len());
-        if !self.is_sure() || coming.sum::<usize>() >= MOST_BYTES {
+        if let Some((directory, list)) = self.lost_in.take() {
+            self.find_way(tree, directory, &list);
+            return true;
+        }
+        let bytes = self.coming.iter().map(|coming| coming.contents.bytes.len()).sum::<usize>();
+        if !self.is_sure() || bytes + MOST_FILE_BYTES as usize > MOST_BYTES {
             return false;
         }
         if let Some(coming) = self.coming.back_mut()
@@ -145,10 +148,10 @@ impl<S: TreeSource> Ahead<S> {
             return false;
         }
         let Some((key, state)) = self.next.take() else { return false };
-        // Nobody is said to have come to an empty one, and who comes to one that cannot be listed will hear of it.
-        match tree.list_ahead(&key, state).filter(|list| !list.entries.is_empty()) {
+        // Who comes to one that cannot be listed will hear of it.
+        match tree.list_ahead(&key, state) {
             Some(list) => {
-                let files = Upcoming::new(list.clone(), whole(self.order, &list, 0));
+                let files = in_order(&list, self.order, 0);
                 let bytes = self.spare.pop().unwrap_or_default();
                 let contents = Contents { bytes, ..Contents::default() };
                 self.coming.push_back(Coming { state, files, contents });
@@ -161,23 +164,32 @@ impl<S: TreeSource> Ahead<S> {
 
     /// Whether nothing is in memory.
     pub(super) fn is_empty(&self) -> bool {
-        self.here.is_none()
+        self.here.is_none() && self.lost_in.is_none() && self.lists.is_empty()
     }
 
     pub(super) fn clear(&mut self) {
         *self = Self::new();
     }
 
+    /// What was read where the walker was is not needed any more.
+    fn leave(&mut self) {
+        let Contents { mut bytes, .. } = std::mem::take(&mut self.contents);
+        if bytes.capacity() > 0 && self.spare.len() < MOST_SPARE {
+            bytes.clear();
+            self.spare.push(bytes);
+        }
+    }
+
     /// What comes next is in the next directory, of which this is the list.
     fn go_into(&mut self, list: &Arc<List<S>>) {
-        self.add_rest(list, 0);
+        self.add_list(list, 0);
         self.find_next();
     }
 
     /// What comes in a directory and, after it, in those above it.
-    fn find_rest(&mut self, tree: &Tree<S>, directory: u64, list: &Arc<List<S>>) {
+    fn find_way(&mut self, tree: &Tree<S>, directory: u64, list: &Arc<List<S>>) {
         let mut below = directory;
-        self.add_rest(list, 0);
+        self.add_list(list, 0);
         for _ in 0..MOST_ABOVE {
             let place = tree.nodes.lock().place(below).filter(|_| below != ROOT);
             let Some(place) = place else { break };
@@ -186,63 +198,60 @@ impl<S: TreeSource> Ahead<S> {
             let Some(state) = entry.node.state else { break };
             let spot = Spot { index: place.index, number: probable_number(state) };
             let order = Order::expected(self.order, list.entries.len());
-            self.add_rest(&list, spot.position(order) + 1);
+            self.add_list(&list, spot.position(order) + 1);
             below = place.parent;
         }
-        self.rest.reverse();
+        self.lists.reverse();
+        self.find_next();
     }
 
-    fn add_rest(&mut self, list: &Arc<List<S>>, start: u64) {
+    fn add_list(&mut self, list: &Arc<List<S>>, start: u64) {
         if list.entries.len() <= MOST_ENTRIES {
-            self.rest.push(Upcoming::new(list.clone(), whole(self.order, list, start)));
+            self.lists.push(in_order(list, self.order, start));
         }
     }
 
     fn find_next(&mut self) {
         self.next = None;
-        while let Some(rest) = self.rest.last_mut() {
-            let Some((index, _)) = rest.next(0) else {
-                self.rest.pop();
+        while let Some(list) = self.lists.last_mut() {
+            let Some((index, _)) = list.next(0) else {
+                self.lists.pop();
                 continue;
             };
-            let node = &rest.list().entries[index].node;
+            let node = &list.list().entries[index].node;
             if let (Kind::Directory(key), Some(state)) = (&node.kind, node.state) {
                 self.next = Some((key.clone(), state));
                 return;
             }
         }
     }
-
-    fn keep_buffer(&mut self, Contents { mut bytes, .. }: Contents) {
-        if bytes.capacity() > 0 && self.spare.len() < MOST_SPARE {
-            bytes.clear();
-            self.spare.push(bytes);
-        }
-    }
 }
 
 impl<S: TreeSource> Coming<S> {
-    /// Reads a file, if it is short.
+    /// Reads a file, if it is short and the kernel does not have it.
     fn read(&mut self, tree: &Tree<S>, index: usize, buffer: &mut Vec<u8>) {
         let most = tree.options.push_file_bytes.min(MOST_FILE_BYTES);
-        let entry = &self.files.list().entries[index];
-        let Kind::File { size, ref content } = entry.node.kind else { return };
-        if (1..=most).contains(&size) {
-            tree.counters.opened.one();
-            // The reader that comes for it will report the error, once.
-            if tree.source.read_whole(content, size, buffer).is_ok() {
-                let start = self.contents.bytes.len();
-                self.contents.bytes.extend_from_slice(buffer);
-                self.contents.files.insert(index, start..self.contents.bytes.len());
-            }
+        let node = &self.files.list().entries[index].node;
+        let (Kind::File { size, content }, Some(state)) = (&node.kind, node.state) else {
+            return;
+        };
+        if !(1..=most).contains(size) || tree.nodes.lock().is_loaded(state) {
+            return;
+        }
+        tree.counters.opened.one();
+        // The reader that comes for it will report the error, once.
+        if tree.source.read_whole(content, *size, buffer).is_ok() {
+            let start = self.contents.bytes.len();
+            self.contents.bytes.extend_from_slice(buffer);
+            self.contents.files.insert(state, start..self.contents.bytes.len());
         }
     }
 }
 
-/// What is in a list from this position on, in the order in which it is read on a way of that order.
-fn whole<S: TreeSource>(order: Order, list: &List<S>, start: u64) -> Stretch {
+/// The entries of a list from this position on, in the order in which they are read on a way of that order.
+fn in_order<S: TreeSource>(list: &Arc<List<S>>, order: Order, start: u64) -> Upcoming<S> {
     let order = Order::expected(order, list.entries.len());
-    Stretch { order, start, length: u32::MAX }
+    Upcoming::new(list.clone(), Stretch { order, start, length: u32::MAX })
 }
 
 #[cfg(test)]
@@ -257,8 +266,11 @@ mod tests {
 
     /// Directories by name, of which each prefix is one; contents that are their own keys.
     struct Wood {
-        files: Vec<(&'static str, Vec<u8>)>,
+        files: Vec<(String, Vec<u8>)>,
     }
+
+    /// Contents that cannot be read.
+    const BROKEN: &[u8] = b"broken";
 
     struct Bytes(Vec<u8>);
 
@@ -320,6 +332,9 @@ mod tests {
         }
 
         fn open(&self, content: &Vec<u8>, _: u64) -> io::Result<Arc<dyn Content>> {
+            if content == BROKEN {
+                return Err(io::ErrorKind::InvalidData.into());
+            }
             Ok(Arc::new(Bytes(content.clone())))
         }
 
@@ -336,7 +351,7 @@ mod tests {
     }
 
     impl Walk {
-        fn new(files: Vec<(&'static str, Vec<u8>)>, order: Order) -> Self {
+        fn new(files: Vec<(String, Vec<u8>)>, order: Order) -> Self {
             let tree = Tree::new(Wood { files }, MountOptions::default());
             Self { tree, ahead: Ahead::new(), order }
         }
@@ -353,8 +368,8 @@ mod tests {
             }
             let list = self.tree.siblings(id).unwrap();
             self.ahead.came_to(&self.tree, id, &list, self.order);
-            let read = |index| self.ahead.contents(index).map(<[u8]>::to_vec);
-            let read = (0..list.entries.len()).filter_map(read).collect();
+            let read = |entry: &Entry<Wood>| Some(self.ahead.contents(entry.node.state?)?.to_vec());
+            let read = list.entries.iter().filter_map(read).collect();
             while self.ahead.step(&self.tree) {}
             read
         }
@@ -366,8 +381,8 @@ mod tests {
     }
 
     /// One file in each of these directories, with its path in it.
-    fn files(directories: &[&'static str]) -> Vec<(&'static str, Vec<u8>)> {
-        directories.iter().map(|path| (*path, path.as_bytes().to_vec())).collect()
+    fn files(paths: &[&str]) -> Vec<(String, Vec<u8>)> {
+        paths.iter().map(|path| ((*path).to_owned(), path.as_bytes().to_vec())).collect()
     }
 
     #[test]
@@ -399,7 +414,7 @@ mod tests {
             walk.comes_to(path);
         }
         assert!(walk.bytes() > 0);
-        assert!(walk.comes_to("f").is_empty());
+        assert!(walk.comes_to("a").is_empty());
         assert!(!walk.ahead.is_sure() && walk.bytes() == 0);
         // In another order it goes elsewhere, too.
         for path in ["", "a", "b", "c"] {
@@ -428,24 +443,61 @@ mod tests {
     }
 
     #[test]
-    fn what_is_read_ahead_has_bounds() {
-        const FILE: usize = MOST_FILE_BYTES as usize;
-        let long = |path| (path, vec![7; FILE]);
-        let mut files = files(&["a/1", "b/1", "c/1"]);
-        files.extend([("d/1", vec![7; FILE + 1]), ("d/2", Vec::new())]);
-        let letters = "efghijklmnopqrstuvwxyz".chars();
-        let paths = letters.map(|letter| &*Box::leak(format!("{letter}/1").into_boxed_str()));
-        files.extend(paths.map(long));
-        let mut walk = Walk::new(files, Order::Listed);
+    fn who_leaves_some_out_is_still_on_its_way() {
+        let paths = ["a/1", "b/2", "c/3", "d/4", "e/5", "f/6", "g/7"];
+        let mut walk = Walk::new(files(&paths), Order::Listed);
         for path in ["", "a", "b", "c"] {
             walk.comes_to(path);
         }
-        assert!(walk.comes_to("d").is_empty(), "one is too long, and one has no bytes");
-        assert_eq!(walk.ahead.coming.len(), MOST_DIRECTORIES);
-        assert_eq!(walk.bytes(), MOST_BYTES);
-        assert_eq!(walk.comes_to("e"), [vec![7; FILE]]);
-        assert_eq!(walk.bytes(), MOST_BYTES);
-        walk.ahead.clear();
-        assert!(walk.ahead.is_empty() && walk.bytes() == 0);
+        assert_eq!(walk.comes_to("f"), [b"f/6"]);
+        assert_eq!(walk.comes_to("g"), [b"g/7"]);
+    }
+
+    #[test]
+    fn what_the_kernel_has_and_what_cannot_be_read_is_not_read_ahead() {
+        let mut files = files(&["a/1", "b/2", "c/3", "d/4", "d/5", "e/7"]);
+        files.insert(5, ("d/6".to_owned(), BROKEN.to_vec()));
+        let mut walk = Walk::new(files, Order::Listed);
+        for path in ["", "a", "b"] {
+            walk.comes_to(path);
+        }
+        // Another path led to the same state before.
+        let place = Place { parent: ROOT, index: 0 };
+        let had = walk.tree.source.list(&"d/".to_owned()).unwrap().swap_remove(0);
+        let mut nodes = walk.tree.nodes.lock();
+        nodes.acquire(place, b"x", &had.node).unwrap();
+        let id = nodes.pin(had.node.state.unwrap(), false).unwrap();
+        nodes.unpin(id, true);
+        drop(nodes);
+        walk.comes_to("c");
+        assert_eq!(walk.comes_to("d"), [b"d/5"]);
+        assert_eq!(walk.comes_to("e"), [b"e/7"]);
+    }
+
+    #[test]
+    fn there_are_not_more_directories_and_bytes_than_there_may() {
+        const FILE: usize = MOST_FILE_BYTES as usize;
+        let walk = |bytes: &[usize]| {
+            let mut files = files(&["a/1", "b/1", "c/1"]);
+            for directory in 'd'..='z' {
+                let file = |(number, len): (usize, &usize)| {
+                    (format!("{directory}/{number}"), vec![7; *len])
+                };
+                files.extend(bytes.iter().enumerate().map(file));
+            }
+            let mut walk = Walk::new(files, Order::Listed);
+            for path in ["", "a", "b", "c"] {
+                walk.comes_to(path);
+            }
+            walk
+        };
+        let many = walk(&[1]);
+        assert_eq!((many.ahead.coming.len(), many.bytes()), (MOST_DIRECTORIES, MOST_DIRECTORIES));
+        let mut long = walk(&[FILE + 1, FILE, 0, FILE]);
+        assert_eq!((long.ahead.coming.len(), long.bytes()), (8, MOST_BYTES));
+        assert_eq!(long.comes_to("d"), [vec![7; FILE], vec![7; FILE]]);
+        assert_eq!(long.bytes(), MOST_BYTES);
+        long.ahead.clear();
+        assert!(long.ahead.is_empty() && long.bytes() == 0);
     }
 }

@@ -12,8 +12,8 @@
 //!   are pushed by the piece, until a reader comes to them.
 //! - Nobody waits for a push. The queue is short and drops what does not fit.
 //!
-//! For a walker, a push begins with the answer that ends the list of a directory: the first file is
-//! opened while the kernel makes inodes of the entries. Contents that come before that answer are lost,
+//! For a walker, a push begins with the answer that ends the list of a directory, or with each part of a long one: the first file is
+//! opened while the kernel makes inodes of the entries. While there is nothing to push, what it will come to is read [`ahead`]. Contents that come before that answer are lost,
 //! so a push that the kernel refuses is tried again for a moment. Files are pushed in the order in which
 //! they will probably be read ([`Order`](crate::nodes::Order)); a reader that shows another one has the rest in that.
 //!
@@ -39,8 +39,9 @@ pub(crate) use self::walkers::{Walker, Walkers};
 use crate::buffer::with_buffer;
 use crate::contained::Opened;
 use crate::contents::INLINE_OPEN_BYTES;
+use crate::lists::List;
 use crate::nodes::Push;
-use crate::source::{Kind, TreeSource};
+use crate::source::{Kind, StateId, TreeSource};
 use crate::tree::Tree;
 use crate::wire::Connection;
 
@@ -48,8 +49,8 @@ use crate::wire::Connection;
 const MOST_LONG_BYTES: u64 = 64 * 1024 * 1024;
 /// Those of a long file that are pushed at a time.
 const PIECE_BYTES: u64 = 1024 * 1024;
-/// So long what was read ahead is kept when there is nothing to push any more.
-const KEPT_FOR: Duration = Duration::from_secs(1);
+/// Parts of one list may have so many times the bytes of one push: a long list is handed out for long.
+const PARTS: u64 = 2;
 
 /// The thread that pushes, until the queue is closed. `open` opens a long file, and keeps it open.
 pub(crate) fn spawn<S: TreeSource>(
@@ -82,12 +83,19 @@ struct Pusher<'a, S: TreeSource> {
     parts: Parts,
 }
 
+/// Bytes of files that may still be pushed.
+#[derive(Clone, Copy, Default)]
+struct Left {
+    short: u64,
+    long: u64,
+}
+
 /// Pushes of parts of one list.
 #[derive(Default)]
 struct Parts {
     directory: u64,
-    /// How many more bytes they may have.
-    bytes_left: u64,
+    /// For all of them together.
+    left: Left,
 }
 
 impl<S: TreeSource> Pusher<'_, S> {
@@ -98,7 +106,8 @@ impl<S: TreeSource> Pusher<'_, S> {
                 if self.ahead.step(self.tree) {
                     continue;
                 }
-                next = jobs.wait(if self.ahead.is_empty() { Duration::MAX } else { KEPT_FOR });
+                let kept = self.tree.options.read_ahead_kept;
+                next = jobs.wait(if self.ahead.is_empty() { Duration::MAX } else { kept });
             }
             match next {
                 Next::Job(job) => {
@@ -112,50 +121,65 @@ impl<S: TreeSource> Pusher<'_, S> {
     }
 
     fn push(&mut self, job: &Job) {
-        let mut short_bytes = self.short_bytes_of(job);
-        let end = self.push_files(job, &mut short_bytes);
-        match job.origin {
-            Origin::PartOfList => self.parts.bytes_left = short_bytes,
-            Origin::Read | Origin::List => self.tree.nodes.lock().push_ended(&job.push, end),
+        let Push { directory, stretch, .. } = job.push;
+        let list = self.tree.siblings(directory);
+        if let Some(list) = list.as_ref().filter(|_| job.origin != Origin::Read) {
+            self.ahead.came_to(self.tree, directory, list, job.walker.order);
         }
+        if job.origin == Origin::PartOfList {
+            if let Some(list) = list.filter(|_| self.ahead.is_sure()) {
+                self.push_part(job, &list);
+            }
+            return;
+        }
+        let short = self.tree.options.push_batch_bytes;
+        let long = if job.walker.reads_long_files { MOST_LONG_BYTES } else { 0 };
+        let end = match &list {
+            Some(list) => self.push_files(job, list, &mut Left { short, long }),
+            None => Some(stretch.start),
+        };
+        self.tree.nodes.lock().push_ended(&job.push, end);
+    }
+
+    fn push_part(&mut self, job: &Job, list: &Arc<List<S>>) {
+        let Push { directory, stretch, .. } = job.push;
+        if self.parts.directory != directory || stretch.start == 0 {
+            let short = PARTS * self.tree.options.push_batch_bytes;
+            self.parts = Parts { directory, left: Left { short, long: 0 } };
+        }
+        let mut left = self.parts.left;
+        self.push_files(job, list, &mut left);
+        self.parts.left = left;
     }
 
     /// Returns the position before which the push ended; `None` when it went as far as it could.
-    fn push_files(&mut self, job: &Job, short_bytes: &mut u64) -> Option<u64> {
-        let Push { directory, stretch, again } = job.push;
-        let Some(list) = self.tree.siblings(directory) else { return Some(stretch.start) };
-        if job.origin != Origin::Read {
-            self.ahead.came_to(self.tree, directory, &list, job.walker.order);
-        }
-        if job.origin == Origin::PartOfList && !self.ahead.is_sure() {
-            return None;
-        }
+    fn push_files(&mut self, job: &Job, list: &Arc<List<S>>, left: &mut Left) -> Option<u64> {
+        let Push { stretch, again, .. } = job.push;
         let mut upcoming = Upcoming::new(list.clone(), stretch);
-        let mut long_bytes = MOST_LONG_BYTES;
         let most_short = self.tree.options.push_file_bytes.min(INLINE_OPEN_BYTES);
-        let reads_long_files = job.walker.reads_long_files && job.origin != Origin::PartOfList;
         let mut is_begun = false;
         loop {
             let Some(reached) = job.reached() else { return Some(upcoming.position()) };
             let Some((index, position)) = upcoming.next(reached) else { break };
-            let entry = &list.entries[index];
-            let Kind::File { size, ref content } = entry.node.kind else { continue };
-            let is_short = size <= most_short;
-            let is_long = size > INLINE_OPEN_BYTES && reads_long_files;
-            if size == 0 || !is_short && !is_long {
+            let node = &list.entries[index].node;
+            let (Kind::File { size, content }, Some(state)) = (&node.kind, node.state) else {
+                continue;
+            };
+            let is_short = *size <= most_short;
+            let left = if is_short { &mut left.short } else { &mut left.long };
+            let is_long = *size > INLINE_OPEN_BYTES && *size <= *left;
+            if *size == 0 || !is_short && !is_long {
                 continue;
             }
-            let left = if is_short { &mut *short_bytes } else { &mut long_bytes };
-            match left.checked_sub(size) {
-                None if is_short => return Some(position),
-                None => continue,
-                Some(rest) => *left = rest,
-            }
-            let Some(state) = entry.node.state else { continue };
             let Some(id) = self.tree.nodes.lock().pin(state, again) else { continue };
+            let Some(rest) = left.checked_sub(*size) else {
+                self.tree.nodes.lock().unpin(id, false);
+                return Some(position);
+            };
+            *left = rest;
             let pushed = match is_short {
-                true => self.push_short(job, index, id, content, size),
-                false => self.push_long(job, position, id, content, size),
+                true => self.push_short(job, id, state, content, *size),
+                false => self.push_long(job, position, id, content, *size),
             };
             if pushed == Pushed::Yes {
                 self.tree.counters.pushed_files.one();
@@ -172,28 +196,15 @@ impl<S: TreeSource> Pusher<'_, S> {
         upcoming.cut_at()
     }
 
-    /// Most bytes of short files that are pushed.
-    fn short_bytes_of(&mut self, job: &Job) -> u64 {
-        let most = self.tree.options.push_batch_bytes;
-        if job.origin != Origin::PartOfList {
-            return most;
-        }
-        let Push { directory, stretch, .. } = job.push;
-        if self.parts.directory != directory || stretch.start == 0 {
-            self.parts = Parts { directory, bytes_left: 2 * most };
-        }
-        self.parts.bytes_left
-    }
-
     fn push_short(
         &mut self,
         job: &Job,
-        index: usize,
         id: u64,
+        state: StateId,
         content: &S::Content,
         size: u64,
     ) -> Pushed {
-        if let Some(bytes) = self.ahead.contents(index).filter(|_| job.origin != Origin::Read) {
+        if let Some(bytes) = self.ahead.contents(state) {
             return self.store(job, id, 0, bytes);
         }
         self.tree.counters.opened.one();

@@ -12,6 +12,8 @@ use crate::nodes::{Push, Spot};
 
 /// Jobs that may wait.
 const QUEUE_LENGTH: usize = 32;
+/// Jobs before which a part of a list is not worth to be pushed: its end needs room, too.
+const MOST_BEFORE_PART: usize = 16;
 /// How long the thread looks for the next job before it sleeps. Being woken takes a virtual processor up to
 /// 95 µs, and a walker is back with the next directory after about 200. Others who want the processor get it meanwhile.
 const LINGER: Duration = Duration::from_micros(200);
@@ -31,7 +33,7 @@ pub(crate) enum Origin {
 pub(super) struct Job {
     pub(super) push: Push,
     pub(super) origin: Origin,
-    /// Who began it.
+    /// How whoever began it reads.
     pub(super) walker: Walker,
     made: Instant,
     /// Position after the last file that somebody asked for since the job was made, 0 for none.
@@ -109,13 +111,17 @@ impl PushQueue {
         (Self { sender: Mutex::new(Some(sender)), active }, jobs)
     }
 
-    /// Has files pushed. Nobody reads their directory in another order any more. False when too many wait already.
+    /// Has files pushed. Nobody reads their directory in another order any more, or, once its list has ended, its parts.
+    /// False when too many wait already.
     pub(crate) fn push(&self, push: Push, origin: Origin, walker: Walker) -> bool {
         let job = Arc::new(Job::new(push, origin, walker));
         let mut active = self.active.lock();
+        if origin == Origin::PartOfList && active.len() >= MOST_BEFORE_PART {
+            return false;
+        }
         let (directory, order) = (job.push.directory, job.push.stretch.order);
         for other in active.iter().filter(|other| other.push.directory == directory) {
-            if other.push.stretch.order != order {
+            if other.push.stretch.order != order && origin != Origin::PartOfList {
                 other.drop_files();
             }
         }

@@ -25,6 +25,8 @@ struct Seen {
     pushes: u32,
     reads_long_files: bool,
     order: Order,
+    /// A directory whose order says nothing of others: the last one that is too long to be read as listed.
+    long_directory: Option<u64>,
     /// What it read last, and in which directory.
     last: Option<(u64, Spot)>,
     /// The order that it showed in this directory when it last showed one, and how often in a row.
@@ -44,11 +46,22 @@ impl Walkers {
         Some(Walker { order: seen.order, reads_long_files: seen.reads_long_files })
     }
 
+    /// A process gets the list of a directory of so many entries.
+    pub(crate) fn note_list(&mut self, process: u32, directory: u64, entries: usize) {
+        if let Some(seen) = self.find_mut(process)
+            && Order::expected(Order::Listed, entries) != Order::Listed
+        {
+            seen.long_directory = Some(directory);
+        }
+    }
+
     /// A process reads the beginning of a file.
     pub(crate) fn read(&mut self, process: u32, directory: u64, spot: Spot) -> Reader {
         let Some(seen) = self.find_mut(process) else { return Reader::default() };
         let shown = seen.shows(directory, spot);
-        seen.order = shown.unwrap_or(seen.order);
+        if seen.long_directory != Some(directory) {
+            seen.order = shown.unwrap_or(seen.order);
+        }
         Reader { is_walker: seen.is_walker(), order: seen.order, shown }
     }
 
@@ -152,6 +165,18 @@ mod tests {
         // Each directory is another.
         assert_eq!(read(&mut walkers, 4, &NUMBERED[..3]), [None; 3]);
         assert_eq!(read(&mut walkers, 5, &NUMBERED[2..]), [None; 2]);
+    }
+
+    #[test]
+    fn the_order_of_a_very_long_directory_is_not_that_of_others() {
+        let mut walkers = Walkers::default();
+        walkers.note_push(7, 1, SPOT);
+        walkers.note_list(7, 2, 10_001);
+        assert_eq!(read(&mut walkers, 2, &NUMBERED)[3], Some(Order::Numbered));
+        assert_eq!(walkers.read(7, 3, SPOT).order, Order::Listed);
+        walkers.note_list(7, 4, 10_000);
+        read(&mut walkers, 4, &NUMBERED);
+        assert_eq!(walkers.read(7, 5, SPOT).order, Order::Numbered);
     }
 
     #[test]

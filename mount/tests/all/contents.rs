@@ -259,7 +259,8 @@ fn files_of_a_long_directory_are_pushed_while_it_is_listed() {
     let since = || mounted.mount().counts() - before;
     let mut names = fs::read_dir(mounted.path("0/long")).unwrap();
     names.next().unwrap().unwrap();
-    eventually("files are pushed", || since().pushed_files > 100);
+    // One page of names, as Linux up to 6.15 asks for them.
+    eventually("files are pushed", || since().pushed_files > 10);
     assert_eq!(since().readdirplus, 1);
     names.for_each(drop);
     eventually("all files are pushed", || since().pushed_files == MANY);
@@ -365,7 +366,8 @@ fn pushing() -> MountOptions {
 /// Pushes wait so long for the answer that names their files that it does not matter who else wants the
 /// processor: each begins once.
 fn patient() -> MountOptions {
-    MountOptions { push_patience: Duration::from_secs(30), ..pushing() }
+    let long = Duration::from_secs(30);
+    MountOptions { push_patience: long, read_ahead_kept: long, ..pushing() }
 }
 
 /// Lists a directory and reads the one file in it, which is pushed from the fourth on: who came to three is a walker.
