@@ -87,6 +87,13 @@ impl<S: TreeSource> ListCache<S> {
         self.short.get(&key).map(Arc::clone)
     }
 
+    /// Keeps a list that somebody may want, but not in the place of a long one that somebody wants.
+    pub(crate) fn put_short(&mut self, key: ListKey, list: &Arc<List<S>>) {
+        if weight(list) <= self.capacity / 2 {
+            self.put(key, list.clone());
+        }
+    }
+
     pub(crate) fn put(&mut self, key: ListKey, list: Arc<List<S>>) {
         if let Some(old) = self.short.pop(&key) {
             self.entries -= weight(&old);

@@ -229,8 +229,14 @@ impl<S: TreeSource> Tree<S> {
             return Some(list);
         }
         let list = self.read_list(key).ok()?;
-        self.lists.lock().put(list_key, list.clone());
+        self.lists.lock().put_short(list_key, &list);
         Some(list)
+    }
+
+    /// The list of an immutable directory, if it is in memory.
+    pub(crate) fn known_list(&self, directory: u64) -> Option<Arc<List<S>>> {
+        let (key, list_key) = self.directory(directory).ok()?;
+        if self.is_changing(&key) { None } else { self.lists.lock().get(list_key) }
     }
 
     /// The list of an immutable directory that the kernel knows; `None` for all others.

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use super::upcoming::Upcoming;
 use crate::lists::List;
 use crate::nodes::{Order, ROOT, Spot, Stretch, probable_number};
-use crate::source::{Kind, StateId, TreeSource};
+use crate::source::{Kind, Node, StateId, TreeSource};
 use crate::tree::Tree;
 
 /// How often in a row a walker comes to where it was expected before anything is read.
@@ -26,9 +26,10 @@ const MOST_BYTES: usize = 2 * 1024 * 1024;
 const MOST_FILE_BYTES: u64 = 128 * 1024;
 /// Directories that are read before a walker comes to them.
 const MOST_DIRECTORIES: usize = 16;
-/// Entries of a list that is kept for the way: a longer one takes megabytes. Who walks below such a directory does not come to where
-/// it is expected.
+/// Entries of a list of which files are read, and of all those together: each takes about 200 bytes.
 const MOST_ENTRIES: usize = 4096;
+/// Entries of all lists around where it is. Who walks below more does not come to where it is expected.
+const MOST_ENTRIES_AROUND: usize = 4 * MOST_ENTRIES;
 /// Directories above one that are thought of.
 const MOST_ABOVE: usize = 64;
 /// Empty buffers that are kept: new memory costs a page fault for each page.
@@ -57,8 +58,8 @@ pub(super) struct Ahead<S: TreeSource> {
 /// A directory to which somebody will come.
 struct Coming<S: TreeSource> {
     state: StateId,
-    /// What is still to be read.
-    files: Upcoming<S>,
+    /// What is still to be read, unless its list is too long.
+    files: Option<Upcoming<S>>,
     contents: Contents,
 }
 
@@ -138,20 +139,20 @@ impl<S: TreeSource> Ahead<S> {
         if !self.is_sure() || bytes + MOST_FILE_BYTES as usize > MOST_BYTES {
             return false;
         }
-        if let Some(coming) = self.coming.back_mut()
-            && let Some((index, _)) = coming.files.next(0)
-        {
-            coming.read(tree, index, &mut self.buffer);
+        if self.coming.back_mut().is_some_and(|coming| coming.read_next(tree, &mut self.buffer)) {
             return true;
         }
-        if self.coming.len() == MOST_DIRECTORIES {
+        let lists = self.coming.iter().filter_map(|coming| coming.files.as_ref());
+        let entries: usize = lists.map(|files| files.list().entries.len()).sum();
+        if self.coming.len() == MOST_DIRECTORIES || entries >= MOST_ENTRIES {
             return false;
         }
         let Some((key, state)) = self.next.take() else { return false };
         // Who comes to one that cannot be listed will hear of it.
         match tree.list_ahead(&key, state) {
             Some(list) => {
-                let files = in_order(&list, self.order, 0);
+                let is_long = list.entries.len() > MOST_ENTRIES;
+                let files = (!is_long).then(|| in_order(&list, self.order, 0));
                 let bytes = self.spare.pop().unwrap_or_default();
                 let contents = Contents { bytes, ..Contents::default() };
                 self.coming.push_back(Coming { state, files, contents });
@@ -193,22 +194,29 @@ impl<S: TreeSource> Ahead<S> {
         for _ in 0..MOST_ABOVE {
             let place = tree.nodes.lock().place(below).filter(|_| below != ROOT);
             let Some(place) = place else { break };
-            let Some(list) = tree.siblings(place.parent) else { break };
+            // Who lists it again for this takes longer than it saves.
+            let Some(list) = tree.known_list(place.parent) else { break };
             let Some(entry) = list.entries.get(place.index as usize) else { break };
             let Some(state) = entry.node.state else { break };
             let spot = Spot { index: place.index, number: probable_number(state) };
             let order = Order::expected(self.order, list.entries.len());
-            self.add_list(&list, spot.position(order) + 1);
+            if !self.add_list(&list, spot.position(order) + 1) {
+                break;
+            }
             below = place.parent;
         }
         self.lists.reverse();
         self.find_next();
     }
 
-    fn add_list(&mut self, list: &Arc<List<S>>, start: u64) {
-        if list.entries.len() <= MOST_ENTRIES {
+    /// False when that would be too much.
+    fn add_list(&mut self, list: &Arc<List<S>>, start: u64) -> bool {
+        let around = self.lists.iter().map(|around| around.list().entries.len()).sum::<usize>();
+        let is_short = around + list.entries.len() <= MOST_ENTRIES_AROUND;
+        if is_short {
             self.lists.push(in_order(list, self.order, start));
         }
+        is_short
     }
 
     fn find_next(&mut self) {
@@ -228,10 +236,18 @@ impl<S: TreeSource> Ahead<S> {
 }
 
 impl<S: TreeSource> Coming<S> {
+    /// Reads the next file. False when there is none.
+    fn read_next(&mut self, tree: &Tree<S>, buffer: &mut Vec<u8>) -> bool {
+        let Some(files) = &mut self.files else { return false };
+        let Some((index, _)) = files.next(0) else { return false };
+        let list = files.list().clone();
+        self.read(tree, &list.entries[index].node, buffer);
+        true
+    }
+
     /// Reads a file, if it is short and the kernel does not have it.
-    fn read(&mut self, tree: &Tree<S>, index: usize, buffer: &mut Vec<u8>) {
+    fn read(&mut self, tree: &Tree<S>, node: &Node<S>, buffer: &mut Vec<u8>) {
         let most = tree.options.push_file_bytes.min(MOST_FILE_BYTES);
-        let node = &self.files.list().entries[index].node;
         let (Kind::File { size, content }, Some(state)) = (&node.kind, node.state) else {
             return;
         };
@@ -262,7 +278,7 @@ mod tests {
 
     use crate::nodes::Place;
     use crate::options::MountOptions;
-    use crate::source::{Content, Entry, HardLinks, Node, Stability};
+    use crate::source::{Content, Entry, HardLinks, Stability};
 
     /// Directories by name, of which each prefix is one; contents that are their own keys.
     struct Wood {
@@ -472,6 +488,20 @@ mod tests {
         walk.comes_to("c");
         assert_eq!(walk.comes_to("d"), [b"d/5"]);
         assert_eq!(walk.comes_to("e"), [b"e/7"]);
+    }
+
+    #[test]
+    fn a_very_long_list_is_not_kept_and_who_comes_to_it_is_on_its_way() {
+        let mut files = files(&["a/1", "b/2", "c/3"]);
+        files.extend((0..=MOST_ENTRIES).map(|number| (format!("d/{number:05}"), vec![7])));
+        files.extend([("e/1".to_owned(), vec![8])]);
+        let mut walk = Walk::new(files, Order::Listed);
+        for path in ["", "a", "b", "c"] {
+            walk.comes_to(path);
+        }
+        assert!(walk.ahead.coming[0].files.is_none());
+        assert!(walk.comes_to("d").is_empty() && walk.ahead.is_sure());
+        assert_eq!(walk.comes_to("e"), [[8]]);
     }
 
     #[test]
