@@ -281,32 +281,28 @@ impl<S: TreeSource> Nodes<S> {
     /// Keeps a file that the kernel knows until [`unpin`](Self::unpin) and returns its id. Unless
     /// `again`, only a file whose contents the kernel does not have.
     pub(crate) fn pin(&mut self, state: StateId, again: bool) -> Option<u64> {
-        let mut number = first_number(state);
-        loop {
-            match self.records.get_mut(&number) {
-                Some(record) if record.node.state == Some(state) && !record.node.is_directory() => {
-                    if record.loaded && !again {
-                        return None;
-                    }
-                    record.pins += 1;
-                    return Some(number);
-                }
-                Some(_) => number = next_number(number),
-                None => return None,
-            }
-        }
+        let id = self.file_with(state)?;
+        let record = self.records.get_mut(&id).filter(|record| again || !record.loaded)?;
+        record.pins += 1;
+        Some(id)
     }
 
     /// Whether the kernel has read or was given the contents of a file.
     pub(crate) fn is_loaded(&self, state: StateId) -> bool {
+        let record = self.file_with(state).and_then(|id| self.records.get(&id));
+        record.is_some_and(|record| record.loaded)
+    }
+
+    /// The file in this state that the kernel knows.
+    fn file_with(&self, state: StateId) -> Option<u64> {
         let mut number = first_number(state);
-        while let Some(record) = self.records.get(&number) {
-            if record.node.state == Some(state) && !record.node.is_directory() {
-                return record.loaded;
+        loop {
+            let node = &self.records.get(&number)?.node;
+            if node.state == Some(state) && !node.is_directory() {
+                return Some(number);
             }
             number = next_number(number);
         }
-        false
     }
 
     /// Undoes [`pin`](Self::pin); `loaded` says that the kernel has the contents now.

@@ -40,7 +40,8 @@ pub struct MountOptions {
     /// How long the kernel may believe what it knows about a changing directory.
     pub changing_ttl: Duration,
     /// Directory entries kept decoded between requests; about 200 bytes each. One longer list is kept besides, while it is
-    /// used, up to 256 Ki entries of [lean lists](Self::lean_lists), and those of 16 directories to which a walker will come.
+    /// used, up to 256 Ki entries of [lean lists](Self::lean_lists), and up to 24 Ki entries around a program
+    /// that walks.
     pub cached_entries: usize,
     /// Nodes after which the kernel is asked to drop the oldest that nobody uses. One takes about
     /// 220 bytes here, and five times that in the kernel.

@@ -34,7 +34,7 @@ impl TreeSource for Nothing {
     }
 }
 
-pub(crate) fn node(kind: Kind<Nothing>, state: Option<StateId>) -> Node<Nothing> {
+pub(crate) fn node<S: TreeSource>(kind: Kind<S>, state: Option<StateId>) -> Node<S> {
     Node {
         kind,
         mode: 0o755,

@@ -13,7 +13,8 @@
 //! - Nobody waits for a push. The queue is short and drops what does not fit.
 //!
 //! For a walker, a push begins with the answer that ends the list of a directory, or with each part of a long one: the first file is
-//! opened while the kernel makes inodes of the entries. While there is nothing to push, what it will come to is read [`ahead`]. Contents that come before that answer are lost,
+//! opened while the kernel makes inodes of the entries. While there is nothing to push, what it will come to
+//! is read [`ahead`]. Contents that come before that answer are lost,
 //! so a push that the kernel refuses is tried again for a moment. Files are pushed in the order in which
 //! they will probably be read ([`Order`](crate::nodes::Order)); a reader that shows another one has the rest in that.
 //!
