@@ -11,6 +11,7 @@ use std::ffi::OsStr;
 use std::fs::{self, File, Metadata};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
+use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
@@ -78,8 +79,10 @@ impl Content for Bytes {
         Ok(count)
     }
 
-    fn in_memory(&self) -> Option<&[u8]> {
-        Some(&self.0)
+    fn lend(&self, range: Range<u64>, borrower: &mut dyn FnMut(&[u8])) -> io::Result<bool> {
+        let bytes = self.0.get(range.start as usize..range.end as usize);
+        bytes.map(borrower);
+        Ok(bytes.is_some())
     }
 }
 

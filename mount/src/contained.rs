@@ -4,9 +4,11 @@
 //! panic's own message goes where the process sends them; who asked gets an input/output error.
 
 use std::io;
+use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
+use crate::buffer::with_buffer;
 use crate::source::{Content, Entry, Node, Space, Stability, TreeSource, ends_early, read_exactly};
 
 /// A source. What may fail is contained; what may not is expected to be too simple for a panic.
@@ -72,22 +74,41 @@ impl<S: TreeSource> Contained<S> {
 pub(crate) struct Opened(Arc<dyn Content>);
 
 impl Opened {
-    /// All bytes, if they are in memory.
-    pub(crate) fn in_memory(&self) -> Option<&[u8]> {
-        self.0.in_memory()
-    }
-
     /// See [`Content::is_ready`].
     pub(crate) fn is_ready(&self, offset: u64, len: usize) -> bool {
         contain(|| Ok(self.0.is_ready(offset, len))).unwrap_or(true)
     }
 
-    /// Fills a buffer.
+    /// Hands these bytes to `take`: as they are in the memory of the source, or else read into the
+    /// [buffer](with_buffer) of this thread.
     ///
     /// # Errors
-    /// Those of the source, or the contents end before the buffer is full.
-    pub(crate) fn read_exactly(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
-        contain(|| read_exactly(&*self.0, buffer, offset))
+    /// Those of the source, or the contents end before the range does.
+    pub(crate) fn with_bytes<T>(
+        &self,
+        range: Range<u64>,
+        mut take: impl FnMut(&[u8]) -> T,
+    ) -> io::Result<T> {
+        let len = usize::try_from(range.end.saturating_sub(range.start));
+        let len = len.map_err(|_| io::ErrorKind::FileTooLarge)?;
+        let mut taken = None;
+        let mut borrower = |bytes: &[u8]| {
+            if bytes.len() == len {
+                taken = Some(take(bytes));
+            }
+        };
+        contain(|| self.0.lend(range.clone(), &mut borrower))?;
+        if let Some(taken) = taken {
+            return Ok(taken);
+        }
+        with_buffer(|buffer| {
+            if buffer.len() < len {
+                buffer.resize(len, 0);
+            }
+            let buffer = &mut buffer[..len];
+            contain(|| read_exactly(&*self.0, buffer, range.start))?;
+            Ok(take(buffer))
+        })
     }
 }
 
@@ -118,8 +139,12 @@ mod tests {
             Ok(len)
         }
 
-        fn in_memory(&self) -> Option<&[u8]> {
-            self.1.then_some(&self.0)
+        fn lend(&self, range: Range<u64>, borrower: &mut dyn FnMut(&[u8])) -> io::Result<bool> {
+            if self.1 {
+                let end = self.0.len().min(range.end as usize);
+                borrower(&self.0[range.start as usize..end]);
+            }
+            Ok(self.1)
         }
     }
 
@@ -155,10 +180,10 @@ mod tests {
         for (bytes, are_in_memory, is_read) in [
             (SIZE, true, true),
             (SIZE - 1, true, false),
-            (SIZE + 1, true, false),
             (SIZE, false, true),
             (SIZE - 1, false, false),
             // What is beyond the end is not asked for.
+            (SIZE + 1, true, true),
             (SIZE + 1, false, true),
         ] {
             let source = Contained::new(Lengths { bytes, are_in_memory });
@@ -166,6 +191,19 @@ mod tests {
             let read = source.read_whole(&(), SIZE as u64, &mut buffer);
             assert_eq!(read.is_ok(), is_read, "{bytes} {are_in_memory}");
             assert!(read.is_err() || buffer.iter().copied().eq(0..SIZE as u8));
+        }
+    }
+
+    #[test]
+    fn bytes_are_taken_once_and_only_if_they_are_as_many_as_asked_for() {
+        for are_in_memory in [true, false] {
+            let source = Contained::new(Lengths { bytes: 50, are_in_memory });
+            let file = source.open(&(), 50).unwrap();
+            let mut taken = Vec::new();
+            file.with_bytes(3..8, |bytes| taken.push(bytes.to_vec())).unwrap();
+            assert_eq!(taken, [[3, 4, 5, 6, 7]]);
+            let longer = file.with_bytes(45..51, |_| panic!("there are five"));
+            assert_eq!(longer.unwrap_err().kind(), io::ErrorKind::UnexpectedEof);
         }
     }
 }

@@ -1,8 +1,9 @@
 //! Directory lists, decoded once and kept for a while.
 //!
-//! The bound is in entries over all lists, so that memory stays flat however much is visited. One list that is
-//! longer than half of that is kept besides, while somebody pages through it or asks for what it names: it
-//! neither pushes out all others nor goes with the next one that comes.
+//! The bound is in entries over all lists, so that memory stays flat however much is visited. Lists that are
+//! longer than half of that are kept besides, while somebody pages through them or asks for what they name: they
+//! neither push out all others nor go with the next one that comes. Together they may be some times as long; one of
+//! any length stays.
 
 use std::sync::Arc;
 
@@ -60,7 +61,8 @@ pub(crate) struct ListCache<S: TreeSource> {
     /// Entries of these, and one for each list.
     entries: usize,
     capacity: usize,
-    long: Option<Long<S>>,
+    /// Used last at the end.
+    long: Vec<Long<S>>,
 }
 
 /// A list that would push out half of the others.
@@ -74,22 +76,25 @@ struct Long<S: TreeSource> {
 impl<S: TreeSource> ListCache<S> {
     /// Lists that come while a long one waits to be used again.
     const LONG_WAITS: usize = 256;
+    /// How many times as many entries as in all others there may be in more than one long list.
+    const LONG_SHARE: usize = 4;
 
     pub(crate) fn new(capacity: usize) -> Self {
-        Self { short: LruCache::unbounded(), entries: 0, capacity, long: None }
+        Self { short: LruCache::unbounded(), entries: 0, capacity, long: Vec::new() }
     }
 
     pub(crate) fn get(&mut self, key: ListKey) -> Option<Arc<List<S>>> {
-        if let Some(long) = self.long.as_mut().filter(|long| long.key == key) {
-            long.age = 0;
-            return Some(long.list.clone());
+        if let Some(at) = self.long.iter().position(|long| long.key == key) {
+            self.long[at].age = 0;
+            self.long[at..].rotate_left(1);
+            return self.long.last().map(|long| long.list.clone());
         }
         self.short.get(&key).map(Arc::clone)
     }
 
     /// Keeps a list that somebody may want, but not in the place of a long one that somebody wants.
-    pub(crate) fn put_short(&mut self, key: ListKey, list: &Arc<List<S>>) {
-        if weight(list) <= self.capacity / 2 {
+    pub(crate) fn put_if_room(&mut self, key: ListKey, list: &Arc<List<S>>) {
+        if !self.is_long(list) || self.long_entries() + weight(list) <= self.most_long_entries() {
             self.put(key, list.clone());
         }
     }
@@ -98,22 +103,34 @@ impl<S: TreeSource> ListCache<S> {
         if let Some(old) = self.short.pop(&key) {
             self.entries -= weight(&old);
         }
-        if weight(&list) > self.capacity / 2 {
-            self.long = Some(Long { key, list, age: 0 });
+        self.long.retain(|long| long.key != key);
+        if self.is_long(&list) {
+            self.long.push(Long { key, list, age: 0 });
+            while self.long.len() > 1 && self.long_entries() > self.most_long_entries() {
+                self.long.remove(0);
+            }
             return;
         }
-        if let Some(long) = &mut self.long {
-            long.age += 1;
-            if long.age > Self::LONG_WAITS || long.key == key {
-                self.long = None;
-            }
-        }
+        self.long.iter_mut().for_each(|long| long.age += 1);
+        self.long.retain(|long| long.age <= Self::LONG_WAITS);
         self.entries += weight(&list);
         self.short.put(key, list);
         while self.entries > self.capacity {
             let Some((_, oldest)) = self.short.pop_lru() else { break };
             self.entries -= weight(&oldest);
         }
+    }
+
+    fn is_long(&self, list: &List<S>) -> bool {
+        weight(list) > self.capacity / 2
+    }
+
+    fn long_entries(&self) -> usize {
+        self.long.iter().map(|long| weight(&long.list)).sum()
+    }
+
+    fn most_long_entries(&self) -> usize {
+        self.capacity.saturating_mul(Self::LONG_SHARE)
     }
 }
 
@@ -129,17 +146,24 @@ mod tests {
     use crate::nodes::tests::{Nothing, node};
     use crate::source::{Entry, Kind};
 
+    fn list(entries: usize) -> Arc<List<Nothing>> {
+        let entry = |name: usize| Entry {
+            name: format!("{name:05}").into_bytes().into(),
+            node: node(Kind::Fifo, None),
+        };
+        Arc::new(List::new((0..entries).map(entry).collect()))
+    }
+
     /// A cache for 100 entries, and what puts lists into it and finds them there.
     struct Lab(ListCache<Nothing>);
 
     impl Lab {
         fn put(&mut self, id: u64, entries: usize) {
-            let entry = |name: usize| Entry {
-                name: format!("{name:05}").into_bytes().into(),
-                node: node(Kind::Fifo, None),
-            };
-            let list = List::new((0..entries).map(entry).collect());
-            self.0.put(ListKey::Node(id), Arc::new(list));
+            self.0.put(ListKey::Node(id), list(entries));
+        }
+
+        fn put_if_room(&mut self, id: u64, entries: usize) {
+            self.0.put_if_room(ListKey::Node(id), &list(entries));
         }
 
         fn has(&mut self, id: u64) -> bool {
@@ -163,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn one_long_list_stays_while_it_is_used() {
+    fn a_long_list_stays_while_it_is_used() {
         let mut lab = Lab(ListCache::new(100));
         (1..=10).for_each(|id| lab.put(id, 9));
         lab.put(50, 10_000);
@@ -173,7 +197,7 @@ mod tests {
             assert!(id % 200 != 0 || lab.has(50));
         }
         lab.put(51, 10_000);
-        assert!(lab.has(51) && !lab.has(50), "there is one");
+        assert!(lab.has(51) && !lab.has(50), "there is one of such a length");
         (100..).take(ListCache::<Nothing>::LONG_WAITS).for_each(|id| lab.put(id, 9));
         assert!(lab.has(51));
         (100..).take(ListCache::<Nothing>::LONG_WAITS + 1).for_each(|id| lab.put(id, 9));
@@ -181,6 +205,34 @@ mod tests {
         lab.put(52, 10_000);
         lab.put(52, 1);
         assert_eq!(lab.0.get(ListKey::Node(52)).map(|list| list.entries.len()), Some(1));
+    }
+
+    #[test]
+    fn some_long_lists_stay_and_go_one_by_one() {
+        let mut lab = Lab(ListCache::new(100));
+        (50..54).for_each(|id| lab.put(id, 99));
+        assert!(lab.has(50) && lab.has(51) && lab.has(52) && lab.has(53));
+        assert!(lab.has(50), "used last");
+        lab.put(54, 100);
+        let there: Vec<u64> = (50..55).filter(|id| lab.has(*id)).collect();
+        assert_eq!(there, [50, 53, 54], "two had to go for one that is a little longer");
+        // Two of them are used.
+        for id in (100..).take(ListCache::<Nothing>::LONG_WAITS + 1) {
+            lab.put(id, 9);
+            assert!(lab.has(50) && lab.has(54));
+        }
+        assert!(!lab.has(53));
+    }
+
+    #[test]
+    fn a_list_for_later_takes_no_place_of_a_long_one() {
+        let mut lab = Lab(ListCache::new(100));
+        lab.put(50, 299);
+        lab.put_if_room(51, 100);
+        assert!(lab.has(50) && !lab.has(51));
+        lab.put_if_room(51, 99);
+        lab.put_if_room(1, 9);
+        assert!(lab.has(50) && lab.has(51) && lab.has(1));
     }
 
     #[test]

@@ -39,9 +39,9 @@ pub struct MountOptions {
     pub list_sha256: bool,
     /// How long the kernel may believe what it knows about a changing directory.
     pub changing_ttl: Duration,
-    /// Directory entries kept decoded between requests; about 200 bytes each. One longer list is kept besides, while it is
-    /// used, up to 256 Ki entries of [lean lists](Self::lean_lists), and up to 24 Ki entries around a program
-    /// that walks.
+    /// Directory entries kept decoded between requests; about 200 bytes each. Lists longer than half of that are kept
+    /// besides, while they are used: one of any length, or some with up to four times as many entries. So are up to
+    /// 256 Ki entries of [lean lists](Self::lean_lists), and up to 24 Ki entries around a program that walks.
     pub cached_entries: usize,
     /// Nodes after which the kernel is asked to drop the oldest that nobody uses. One takes about
     /// 220 bytes here, and five times that in the kernel.

@@ -2,7 +2,7 @@
 //!
 //! - A short answer would show zeros at the end of the file, so fewer bytes than the attributes
 //!   promise are an error.
-//! - Bytes go from the source into one buffer of the answering thread and from there to the kernel;
+//! - Bytes go from the memory of the source, or by way of one buffer of the answering thread, to the kernel;
 //!   no copy of a long file stays in memory.
 
 use std::io;
@@ -17,7 +17,7 @@ use crate::contents::{Contents, Found, INLINE_OPEN_BYTES};
 use crate::lists::List;
 use crate::nodes::{Order, Push, Stretch};
 use crate::prefetch::{Origin, PushQueue, Walker, Walkers};
-use crate::source::{TreeSource, ends_early};
+use crate::source::TreeSource;
 use crate::tree::Tree;
 use crate::wire::Reply;
 
@@ -241,31 +241,21 @@ impl<S: TreeSource> Files<S> {
     }
 
     fn reply(&self, content: &Opened, read: Read) {
-        if let Some(bytes) = content.in_memory() {
-            let start = usize::try_from(read.offset).unwrap_or(usize::MAX);
-            let end = start.saturating_add(read.size);
-            return match bytes.get(start..end) {
-                Some(bytes) => read.reply.bytes(bytes),
-                None => {
-                    let error = ends_early(bytes.len() as u64);
-                    read.reply.error(self.tree.failed("read", read.id, &error));
-                }
-            };
-        }
-        with_buffer(|buffer| {
-            if buffer.len() < read.size {
-                buffer.resize(read.size, 0);
-            }
-            let buffer = &mut buffer[..read.size];
-            match content.read_exactly(buffer, read.offset) {
-                Ok(()) => read.reply.bytes(buffer),
-                Err(error) => {
-                    if let Ok((key, _)) = self.tree.file(read.id) {
-                        self.contents.forget(&key);
-                    }
-                    read.reply.error(self.tree.failed("read", read.id, &error));
-                }
+        let Read { id, offset, size, reply } = read;
+        let mut reply = Some(reply);
+        let answered = content.with_bytes(offset..offset.saturating_add(size as u64), |bytes| {
+            if let Some(reply) = reply.take() {
+                reply.bytes(bytes);
             }
         });
+        if let Err(error) = answered {
+            if let Ok((key, _)) = self.tree.file(id) {
+                self.contents.forget(&key);
+            }
+            let errno = self.tree.failed("read", id, &error);
+            if let Some(reply) = reply {
+                reply.error(errno);
+            }
+        }
     }
 }

@@ -7,6 +7,7 @@
 use std::fmt;
 use std::hash::Hash;
 use std::io;
+use std::ops::Range;
 use std::sync::Arc;
 
 /// Identity of one *state* of one path: two entries with equal ids are one file to every program.
@@ -169,9 +170,13 @@ pub trait Content: Send + Sync {
         true
     }
 
-    /// All bytes, if they are in memory anyway; saves a copy.
-    fn in_memory(&self) -> Option<&[u8]> {
-        None
+    /// Lends these bytes to `borrower`, which is called once, if they are in memory anyway; saves a copy. False when they
+    /// are not, and have to be [read](Self::read_at).
+    ///
+    /// # Errors
+    /// As [`read_at`](Self::read_at).
+    fn lend(&self, _range: Range<u64>, _borrower: &mut dyn FnMut(&[u8])) -> io::Result<bool> {
+        Ok(false)
     }
 }
 
@@ -251,8 +256,7 @@ pub trait TreeSource: Send + Sync + 'static {
     ) -> io::Result<()> {
         buffer.clear();
         let file = self.open(content, size)?;
-        if let Some(bytes) = file.in_memory() {
-            buffer.extend_from_slice(bytes);
+        if file.lend(0..size, &mut |bytes| buffer.extend_from_slice(bytes))? {
             return Ok(());
         }
         buffer.resize(usize::try_from(size).map_err(|_| io::ErrorKind::FileTooLarge)?, 0);

@@ -229,7 +229,7 @@ impl<S: TreeSource> Tree<S> {
             return Some(list);
         }
         let list = self.read_list(key).ok()?;
-        self.lists.lock().put_short(list_key, &list);
+        self.lists.lock().put_if_room(list_key, &list);
         Some(list)
     }
 

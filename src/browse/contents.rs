@@ -284,8 +284,12 @@ impl Content for InMemory {
         Ok(len)
     }
 
-    fn in_memory(&self) -> Option<&[u8]> {
-        Some(&self.0)
+    fn lend(&self, range: Range<u64>, borrower: &mut dyn FnMut(&[u8])) -> io::Result<bool> {
+        let [start, end] =
+            [range.start, range.end].map(|at| usize::try_from(at).unwrap_or(usize::MAX));
+        let bytes = self.0.get(start..end);
+        bytes.map(borrower);
+        Ok(bytes.is_some())
     }
 }
 

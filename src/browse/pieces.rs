@@ -248,23 +248,29 @@ impl LongFile {
         self.opened.drop_behind(start..start + bytes.len() as u64);
     }
 
-    /// Fills the buffer with bytes of one piece, from this offset in it.
-    fn read(&self, piece: u64, offset: usize, buffer: &mut [u8]) -> io::Result<()> {
+    /// Lends these bytes of one piece. False when it was verified and is no longer in memory.
+    fn lend(
+        &self,
+        piece: u64,
+        within: Range<usize>,
+        borrower: &mut dyn FnMut(&[u8]),
+    ) -> io::Result<bool> {
         let in_memory = match self.is_verified(piece) {
             true => self.kept.lock().find(self.number, piece),
             false => Some(self.piece(piece)),
         };
-        let Some(in_memory) = in_memory else {
-            let len = self.opened.read_in_place(buffer, piece * PIECE_BYTES + offset as u64)?;
-            return match len == buffer.len() {
-                true => Ok(()),
-                false => Err(self.opened.unlike_its_name()),
-            };
-        };
+        let Some(in_memory) = in_memory else { return Ok(false) };
         let bytes = in_memory.bytes(|| self.load(piece))?;
-        let wanted = bytes.get(offset..offset + buffer.len());
-        buffer.copy_from_slice(wanted.ok_or_else(|| self.opened.unlike_its_name())?);
-        Ok(())
+        borrower(bytes.get(within).ok_or_else(|| self.opened.unlike_its_name())?);
+        Ok(true)
+    }
+
+    /// Fills the buffer with bytes of a piece that was verified.
+    fn read_in_place(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
+        match self.opened.read_in_place(buffer, offset)? {
+            len if len == buffer.len() => Ok(()),
+            _ => Err(self.opened.unlike_its_name()),
+        }
     }
 }
 
@@ -312,17 +318,29 @@ impl Content for InPieces {
         let mut done = 0;
         while done < len {
             let at = offset + done as u64;
-            let (piece, within) = (at / PIECE_BYTES, (at % PIECE_BYTES) as usize);
-            self.go_ahead(piece, within);
-            let step = (len - done).min(PIECE_BYTES as usize - within);
-            let was_verified = self.file.is_verified(piece);
-            self.file.read(piece, within, &mut buffer[done..done + step])?;
-            if !was_verified {
-                self.have_verified(0..0);
+            let step = (PIECE_BYTES - at % PIECE_BYTES).min((len - done) as u64);
+            let part = &mut buffer[done..done + step as usize];
+            if !self.lend(at..at + step, &mut |bytes| part.copy_from_slice(bytes))? {
+                self.file.read_in_place(part, at)?;
             }
-            done += step;
+            done += step as usize;
         }
         Ok(len)
+    }
+
+    fn lend(&self, range: Range<u64>, borrower: &mut dyn FnMut(&[u8])) -> io::Result<bool> {
+        let (piece, start) = (range.start / PIECE_BYTES, range.start % PIECE_BYTES);
+        let end = start + range.end.saturating_sub(range.start);
+        if range.end > self.file.opened.stat.size || end > PIECE_BYTES {
+            return Ok(false);
+        }
+        self.go_ahead(piece, start as usize);
+        let was_verified = self.file.is_verified(piece);
+        let is_lent = self.file.lend(piece, start as usize..end as usize, borrower)?;
+        if !was_verified {
+            self.have_verified(0..0);
+        }
+        Ok(is_lent)
     }
 
     fn is_ready(&self, offset: u64, len: usize) -> bool {

@@ -37,7 +37,6 @@ use self::queue::{Job, Next};
 pub(crate) use self::queue::{Jobs, Origin, PushQueue};
 use self::upcoming::Upcoming;
 pub(crate) use self::walkers::{Walker, Walkers};
-use crate::buffer::with_buffer;
 use crate::contained::Opened;
 use crate::contents::INLINE_OPEN_BYTES;
 use crate::lists::List;
@@ -233,13 +232,9 @@ impl<S: TreeSource> Pusher<'_, S> {
                 return ended;
             }
             let len = PIECE_BYTES.min(size - offset);
-            let pushed = with_buffer(|buffer| {
-                buffer.resize(len as usize, 0);
-                match file.read_exactly(buffer, offset) {
-                    Ok(()) => self.store(job, id, offset, buffer),
-                    Err(_) => Pushed::No,
-                }
-            });
+            let range = offset..offset + len;
+            let pushed = file.with_bytes(range, |bytes| self.store(job, id, offset, bytes));
+            let pushed = pushed.unwrap_or(Pushed::No);
             match pushed {
                 Pushed::Yes => offset += len,
                 Pushed::Unnamed if offset == 0 => return Pushed::Unnamed,

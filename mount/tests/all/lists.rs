@@ -285,3 +285,22 @@ fn lists_can_have_nodes_for_everybody() {
     walk(&mounted.path("0"), &mut |_| {});
     assert!(mounted.mount().live_nodes() > DIRECTORIES * FILES);
 }
+
+#[test]
+fn names_in_several_long_directories_are_looked_up_without_listing_them_again() {
+    let _kept = keep_caches();
+    const DIRECTORIES: usize = 3;
+    const FILES: usize = 60;
+    let memory = Memory::with([("0", many(DIRECTORIES, FILES))]);
+    let changing_ttl = std::time::Duration::from_secs(3600);
+    let options = MountOptions { changing_ttl, cached_entries: FILES, ..MountOptions::default() };
+    let Some(mounted) = mount_with(&memory, options) else { return };
+    for file in 0..FILES {
+        for directory in 0..DIRECTORIES {
+            fs::metadata(mounted.path(format!("0/d{directory}/f{file}"))).unwrap();
+        }
+    }
+    let counts = mounted.mount().counts();
+    assert!(counts.lookup as usize >= DIRECTORIES * FILES, "{counts:?}");
+    assert!(counts.listed as usize <= DIRECTORIES + 2, "{counts:?}");
+}
