@@ -54,12 +54,10 @@ impl<S: TreeSource> Reads<S> {
 
     /// Opens large files before they are read, and keeps them open. `None`: it cannot be opened, or somebody else opens
     /// it at this moment.
-    pub(crate) fn opener(
-        &self,
-    ) -> impl Fn(u64, &S::Content, u64) -> Option<Opened> + Send + 'static {
+    pub(crate) fn opener(&self) -> impl Fn(&S::Content, u64) -> Option<Opened> + Send + 'static {
         let files = self.files.clone();
-        move |id, key, file_bytes| match files.contents.begin(key) {
-            true => files.open_large(id, key, file_bytes),
+        move |key, file_bytes| match files.contents.begin(key) {
+            true => files.open_large(key, file_bytes),
             false => files.contents.cached(key),
         }
     }
@@ -194,12 +192,12 @@ impl<S: TreeSource> Files<S> {
                 Err(errno) => read.reply.error(errno),
             });
         } else if file_bytes <= INLINE_OPEN_BYTES {
-            match self.tree.open(read.id, &key, file_bytes) {
+            match self.tree.open(&key, file_bytes) {
                 Ok(content) => {
                     self.reply(&content, read);
                     self.contents.keep_small(key, content);
                 }
-                Err(errno) => read.reply.error(errno),
+                Err(error) => read.reply.error(self.tree.failed("open", read.id, &error)),
             }
         } else {
             self.answer_large(key, file_bytes, read);
@@ -207,24 +205,27 @@ impl<S: TreeSource> Files<S> {
     }
 
     fn answer_large(self: &Arc<Self>, key: S::Content, file_bytes: u64, read: Read) {
-        let id = read.id;
         match self.contents.open_or_queue(&key, read) {
             Found::Open(content, read) => self.reply_when_ready(content, read),
             Found::Queued => {}
             Found::Missing => {
                 let files = self.clone();
-                self.openings.run(move || drop(files.open_large(id, &key, file_bytes)));
+                self.openings.run(move || drop(files.open_large(&key, file_bytes)));
             }
         }
     }
 
-    /// Opens a large file and answers the reads that waited for it. `None` when it cannot be opened.
-    fn open_large(&self, id: u64, key: &S::Content, file_bytes: u64) -> Option<Opened> {
-        let opened = self.tree.open(id, key, file_bytes);
+    /// Opens a large file and answers the reads that waited for it. `None` when it cannot be opened, which one of them reports.
+    fn open_large(&self, key: &S::Content, file_bytes: u64) -> Option<Opened> {
+        let opened = self.tree.open(key, file_bytes);
+        let mut errno = None;
         for read in self.contents.opened(key, opened.as_ref().ok()) {
             match &opened {
                 Ok(content) => self.reply(content, read),
-                Err(errno) => read.reply.error(*errno),
+                Err(error) => {
+                    let failed = || self.tree.failed("open", read.id, error);
+                    read.reply.error(*errno.get_or_insert_with(failed));
+                }
             }
         }
         opened.ok()

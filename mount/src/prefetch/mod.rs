@@ -57,7 +57,7 @@ pub(crate) fn spawn<S: TreeSource>(
     tree: &Arc<Tree<S>>,
     jobs: Jobs,
     connection: Arc<Connection>,
-    open: impl Fn(u64, &S::Content, u64) -> Option<Opened> + Send + 'static,
+    open: impl Fn(&S::Content, u64) -> Option<Opened> + Send + 'static,
 ) -> std::io::Result<()> {
     let tree = tree.clone();
     let run = move || {
@@ -71,8 +71,8 @@ pub(crate) fn spawn<S: TreeSource>(
     Ok(())
 }
 
-/// Opens a long file: its id, for the log, its contents and their length.
-type Open<S> = dyn Fn(u64, &<S as TreeSource>::Content, u64) -> Option<Opened>;
+/// Opens a long file: its contents, and their length.
+type Open<S> = dyn Fn(&<S as TreeSource>::Content, u64) -> Option<Opened>;
 
 struct Pusher<'a, S: TreeSource> {
     tree: &'a Tree<S>,
@@ -224,7 +224,7 @@ impl<S: TreeSource> Pusher<'_, S> {
         content: &S::Content,
         size: u64,
     ) -> Pushed {
-        let Some(file) = (self.open)(id, content, size) else { return Pushed::No };
+        let Some(file) = (self.open)(content, size) else { return Pushed::No };
         let mut offset = 0;
         while offset < size {
             let ended = if offset == 0 { Pushed::No } else { Pushed::InPart };
