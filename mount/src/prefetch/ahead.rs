@@ -13,9 +13,9 @@ use std::collections::{HashMap, VecDeque};
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::upcoming::Upcoming;
+use super::in_order::InOrder;
 use crate::lists::List;
-use crate::nodes::{Order, ROOT, Spot, Stretch, probable_number};
+use crate::nodes::{Order, ROOT, Spot, probable_number};
 use crate::source::{Kind, Node, StateId, TreeSource};
 use crate::tree::Tree;
 
@@ -51,7 +51,7 @@ pub(super) struct Ahead<S: TreeSource> {
     coming: VecDeque<Coming<S>>,
     next: Option<(S::Directory, StateId)>,
     /// The rest of the lists around `next`, outermost first.
-    lists: Vec<Upcoming<S>>,
+    lists: Vec<InOrder<S>>,
     spare: Vec<Vec<u8>>,
     buffer: Vec<u8>,
 }
@@ -60,7 +60,7 @@ pub(super) struct Ahead<S: TreeSource> {
 struct Coming<S: TreeSource> {
     state: StateId,
     /// What is still to be read, unless its list is too long.
-    files: Option<Upcoming<S>>,
+    files: Option<InOrder<S>>,
     contents: Contents,
 }
 
@@ -153,7 +153,7 @@ impl<S: TreeSource> Ahead<S> {
         match tree.list_ahead(&key, state) {
             Some(list) => {
                 let is_long = list.entries.len() > MOST_ENTRIES;
-                let files = (!is_long).then(|| in_order(&list, self.order, 0));
+                let files = (!is_long).then(|| as_read(&list, self.order, 0));
                 let bytes = self.spare.pop().unwrap_or_default();
                 let contents = Contents { bytes, ..Contents::default() };
                 self.coming.push_back(Coming { state, files, contents });
@@ -215,7 +215,7 @@ impl<S: TreeSource> Ahead<S> {
         let around = self.lists.iter().map(|around| around.list().entries.len()).sum::<usize>();
         let is_short = around + list.entries.len() <= MOST_ENTRIES_AROUND;
         if is_short {
-            self.lists.push(in_order(list, self.order, start));
+            self.lists.push(as_read(list, self.order, start));
         }
         is_short
     }
@@ -223,7 +223,7 @@ impl<S: TreeSource> Ahead<S> {
     fn find_next(&mut self) {
         self.next = None;
         while let Some(list) = self.lists.last_mut() {
-            let Some((index, _)) = list.next(0) else {
+            let Some((index, _)) = list.next() else {
                 self.lists.pop();
                 continue;
             };
@@ -240,7 +240,7 @@ impl<S: TreeSource> Coming<S> {
     /// Reads the next file. False when there is none.
     fn read_next(&mut self, tree: &Tree<S>, buffer: &mut Vec<u8>) -> bool {
         let Some(files) = &mut self.files else { return false };
-        let Some((index, _)) = files.next(0) else { return false };
+        let Some((index, _)) = files.next() else { return false };
         let list = files.list().clone();
         self.read(tree, &list.entries[index].node, buffer);
         true
@@ -266,9 +266,9 @@ impl<S: TreeSource> Coming<S> {
 }
 
 /// The entries of a list from this position on, in the order in which they are read on a way of that order.
-fn in_order<S: TreeSource>(list: &Arc<List<S>>, order: Order, start: u64) -> Upcoming<S> {
+fn as_read<S: TreeSource>(list: &Arc<List<S>>, order: Order, start: u64) -> InOrder<S> {
     let order = Order::expected(order, list.entries.len());
-    Upcoming::new(list.clone(), Stretch { order, start, length: u32::MAX })
+    InOrder::new(list.clone(), order, start)
 }
 
 #[cfg(test)]

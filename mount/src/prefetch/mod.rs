@@ -23,6 +23,7 @@
 //! [ahead](Upcoming::next) of it; what it skips the reader asks for itself.
 
 mod ahead;
+mod in_order;
 mod queue;
 mod upcoming;
 mod walkers;

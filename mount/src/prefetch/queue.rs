@@ -199,3 +199,94 @@ impl Jobs {
 fn remove(active: &Active, job: &Arc<Job>) {
     active.lock().retain(|other| !Arc::ptr_eq(other, job));
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    use crate::nodes::{Order, Stretch};
+
+    fn push(directory: u64, order: Order) -> Push {
+        Push { directory, stretch: Stretch { order, start: 0, length: 9 }, again: false }
+    }
+
+    fn next(jobs: &Jobs) -> Arc<Job> {
+        match jobs.next() {
+            Next::Job(job) => job,
+            _ => panic!("there is one"),
+        }
+    }
+
+    /// At this place in the list, with ten times its number.
+    fn spot(index: u32) -> Spot {
+        Spot { index, number: 10 * u64::from(index) }
+    }
+
+    #[test]
+    fn jobs_of_a_directory_learn_where_its_readers_are_each_in_its_order() {
+        let (queue, jobs) = PushQueue::new();
+        for (directory, order) in [(1, Order::Listed), (2, Order::Numbered)] {
+            assert!(queue.push(push(directory, order), Origin::List, Walker::default()));
+        }
+        let [listed, numbered] = [next(&jobs), next(&jobs)];
+        assert_eq!((listed.reached(), numbered.reached()), (Some(0), Some(0)));
+        queue.reached(1, spot(5));
+        queue.reached(1, spot(3));
+        queue.reached(2, spot(4));
+        assert_eq!((listed.reached(), numbered.reached()), (Some(6), Some(41)));
+        assert!(listed.is_read_at(5) && !listed.is_read_at(6));
+        // Who goes on in a file is at no other.
+        queue.reads_on(1, spot(8));
+        assert!(listed.is_read_at(8) && !listed.is_read_at(7));
+        assert_eq!(listed.reached(), Some(6));
+        jobs.finish(&listed);
+        queue.reached(1, spot(7));
+        assert_eq!(listed.reached(), Some(6), "it is done");
+    }
+
+    #[test]
+    fn who_reads_in_another_order_needs_no_push_in_the_one_before() {
+        let (queue, jobs) = PushQueue::new();
+        let begin = |directory, order, origin| {
+            assert!(queue.push(push(directory, order), origin, Walker::default()));
+            next(&jobs)
+        };
+        let before = begin(1, Order::Listed, Origin::List);
+        let elsewhere = begin(2, Order::Listed, Origin::List);
+        let part = begin(1, Order::Numbered, Origin::PartOfList);
+        assert!(before.reached().is_some(), "a part comes before it is known how it is read");
+        let now = begin(1, Order::Numbered, Origin::Read);
+        assert_eq!(before.reached(), None);
+        assert!([&elsewhere, &part, &now].iter().all(|job| job.reached().is_some()));
+        // The end of a list, pushed in another order than its parts.
+        begin(1, Order::Listed, Origin::List);
+        assert!(part.reached().is_none() && now.reached().is_none());
+    }
+
+    #[test]
+    fn what_does_not_fit_is_not_pushed_and_parts_of_lists_leave_room() {
+        let (queue, jobs) = PushQueue::new();
+        let fits = |origin| queue.push(push(1, Order::Listed), origin, Walker::default());
+        let parts = (0..QUEUE_LENGTH).filter(|_| fits(Origin::PartOfList)).count();
+        assert_eq!(parts, MOST_BEFORE_PART);
+        let others = (0..QUEUE_LENGTH).filter(|_| fits(Origin::Read)).count();
+        assert_eq!(parts + others, QUEUE_LENGTH);
+        // One that was refused is not waited for.
+        assert_eq!(queue.active.lock().len(), QUEUE_LENGTH);
+        let first = next(&jobs);
+        assert!(!fits(Origin::PartOfList) && fits(Origin::List));
+        jobs.finish(&first);
+        assert_eq!(queue.active.lock().len(), QUEUE_LENGTH);
+    }
+
+    #[test]
+    fn a_closed_queue_drops_what_is_in_it_and_takes_nothing() {
+        let (queue, jobs) = PushQueue::new();
+        assert!(queue.push(push(1, Order::Listed), Origin::Read, Walker::default()));
+        queue.close();
+        assert_eq!(next(&jobs).reached(), None);
+        assert!(matches!(jobs.next(), Next::Closed));
+        assert!(matches!(jobs.wait(Duration::MAX), Next::Closed));
+        assert!(!queue.push(push(1, Order::Listed), Origin::Read, Walker::default()));
+    }
+}
