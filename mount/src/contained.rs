@@ -74,6 +74,11 @@ impl<S: TreeSource> Contained<S> {
 pub(crate) struct Opened(Arc<dyn Content>);
 
 impl Opened {
+    #[cfg(test)]
+    pub(crate) fn new(content: impl Content + 'static) -> Self {
+        Self(Arc::new(content))
+    }
+
     /// See [`Content::is_ready`].
     pub(crate) fn is_ready(&self, offset: u64, len: usize) -> bool {
         contain(|| Ok(self.0.is_ready(offset, len))).unwrap_or(true)

@@ -7,9 +7,10 @@
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::num::NonZeroUsize;
+use std::time::{Duration, Instant};
 
 use lru::LruCache;
-use parking_lot::Mutex;
+use parking_lot::{Condvar, Mutex};
 
 use crate::contained::Opened;
 use crate::source::TreeSource;
@@ -23,6 +24,8 @@ const SMALL_FILES: NonZeroUsize = NonZeroUsize::new(8).unwrap();
 /// Files in use; `R` is a read that waits.
 pub(crate) struct Contents<S: TreeSource, R> {
     files: Mutex<Files<S, R>>,
+    /// A file was opened, or could not be.
+    opened: Condvar,
 }
 
 struct Files<S: TreeSource, R> {
@@ -52,6 +55,7 @@ impl<S: TreeSource, R> Contents<S, R> {
                 large: LruCache::new(capacity),
                 opening: HashMap::new(),
             }),
+            opened: Condvar::new(),
         }
     }
 
@@ -102,6 +106,18 @@ impl<S: TreeSource, R> Contents<S, R> {
         }
     }
 
+    /// The file that somebody else is opening, unless that fails or takes too long.
+    pub(crate) fn wait(&self, key: &S::Content, patience: Duration) -> Option<Opened> {
+        let deadline = Instant::now() + patience;
+        let mut files = self.files.lock();
+        while files.opening.contains_key(key) {
+            if self.opened.wait_until(&mut files, deadline).timed_out() {
+                return None;
+            }
+        }
+        files.large.get(key).cloned()
+    }
+
     /// A read of an open file failed: the next one opens it again, as somebody may have mended it.
     pub(crate) fn forget(&self, key: &S::Content) {
         let mut files = self.files.lock();
@@ -116,6 +132,7 @@ impl<S: TreeSource, R> Contents<S, R> {
         let waiting = files.opening.remove(key).unwrap_or_default();
         let _evicted = content.and_then(|content| files.large.push(key.clone(), content.clone()));
         drop(files);
+        self.opened.notify_all();
         waiting
     }
 }

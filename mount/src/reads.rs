@@ -8,6 +8,7 @@
 use std::io;
 use std::ops::Range;
 use std::sync::{Arc, mpsc};
+use std::time::Duration;
 
 use parking_lot::Mutex;
 
@@ -20,6 +21,9 @@ use crate::prefetch::{Origin, PushQueue, Walker, Walkers};
 use crate::source::TreeSource;
 use crate::tree::Tree;
 use crate::wire::Reply;
+
+/// For who pushes a file that a reader opens: longer than a thread takes to start.
+const OPEN_PATIENCE: Duration = Duration::from_millis(5);
 
 /// A READ to answer.
 pub(crate) struct Read {
@@ -52,13 +56,13 @@ impl<S: TreeSource> Reads<S> {
         Ok(Self { files, pushes, walkers: Mutex::default() })
     }
 
-    /// Opens large files before they are read, and keeps them open. `None`: it cannot be opened, or somebody else opens
-    /// it at this moment.
+    /// Opens large files before they are read, and keeps them open. `None`: it cannot be opened, or somebody else is
+    /// opening it and takes long.
     pub(crate) fn opener(&self) -> impl Fn(&S::Content, u64) -> Option<Opened> + Send + 'static {
         let files = self.files.clone();
         move |key, file_bytes| match files.contents.begin(key) {
             true => files.open_large(key, file_bytes),
-            false => files.contents.cached(key),
+            false => files.contents.wait(key, OPEN_PATIENCE),
         }
     }
 
@@ -110,8 +114,8 @@ impl<S: TreeSource> Reads<S> {
         let Some((directory, spot)) = tree.nodes.lock().spot(id) else {
             return self.files.answer(read);
         };
+        self.pushes.reads(directory, spot, read.offset + read.size as u64);
         if read.offset != 0 {
-            self.pushes.reads_on(directory, spot);
             if read.offset >= INLINE_OPEN_BYTES {
                 self.walkers.lock().note_long_file(process);
             }

@@ -7,9 +7,9 @@
 //! - The source verifies before it hands bytes out; what does not verify is not pushed, and the READ
 //!   that follows reports the error.
 //! - A thread of its own pushes, because the kernel holds a page until a READ on it is answered.
-//! - Long files are pushed only for a process that walks a tree and has read such files, and up to [`MOST_LONG_BYTES`]
-//!   each time: to open one can be to hash it. A READ that comes meanwhile is queued, and answered by this thread. They
-//!   are pushed by the piece, until a reader comes to them.
+//! - Long files are pushed only for a process that walks a tree and has read such files: to open one can be to hash it.
+//!   A READ that comes meanwhile is queued, and answered by this thread. They are pushed [by the piece](long_file),
+//!   and go on a little ahead of a reader that comes to them.
 //! - Nobody waits for a push. The queue is short and drops what does not fit.
 //!
 //! For a walker, a push begins with the answer that ends the list of a directory, or with each part of a long one: the first file is
@@ -24,6 +24,7 @@
 
 mod ahead;
 mod in_order;
+mod long_file;
 mod queue;
 mod upcoming;
 mod walkers;
@@ -46,10 +47,6 @@ use crate::source::{Kind, StateId, TreeSource};
 use crate::tree::Tree;
 use crate::wire::Connection;
 
-/// Bytes of long files in one push. They are all read and hashed.
-const MOST_LONG_BYTES: u64 = 64 * 1024 * 1024;
-/// Those of a long file that are pushed at a time.
-const PIECE_BYTES: u64 = 1024 * 1024;
 /// Parts of one list may have so many times the bytes of one push: a long list is handed out for long.
 const PARTS: u64 = 2;
 
@@ -65,8 +62,16 @@ pub(crate) fn spawn<S: TreeSource>(
         let connection = &*connection;
         let ahead = Ahead::new();
         let parts = Parts::default();
-        Pusher { tree: &tree, connection, open: &open, buffer: Vec::new(), ahead, parts }
-            .run(&jobs);
+        Pusher {
+            tree: &tree,
+            connection,
+            open: &open,
+            jobs: &jobs,
+            buffer: Vec::new(),
+            ahead,
+            parts,
+        }
+        .run();
     };
     std::thread::Builder::new().name("nono-push".to_owned()).spawn(run)?;
     Ok(())
@@ -79,6 +84,7 @@ struct Pusher<'a, S: TreeSource> {
     tree: &'a Tree<S>,
     connection: &'a Connection,
     open: &'a Open<S>,
+    jobs: &'a Jobs,
     buffer: Vec<u8>,
     ahead: Ahead<S>,
     parts: Parts,
@@ -100,7 +106,8 @@ struct Parts {
 }
 
 impl<S: TreeSource> Pusher<'_, S> {
-    fn run(&mut self, jobs: &Jobs) {
+    fn run(&mut self) {
+        let jobs = self.jobs;
         loop {
             let mut next = jobs.next();
             if let Next::Nothing = next {
@@ -134,7 +141,7 @@ impl<S: TreeSource> Pusher<'_, S> {
             return;
         }
         let short = self.tree.options.push_batch_bytes;
-        let long = if job.walker.reads_long_files { MOST_LONG_BYTES } else { 0 };
+        let long = if job.walker.reads_long_files { long_file::MOST_BYTES } else { 0 };
         let end = match &list {
             Some(list) => self.push_files(job, list, &mut Left { short, long }),
             None => Some(stretch.start),
@@ -161,26 +168,37 @@ impl<S: TreeSource> Pusher<'_, S> {
         let mut is_begun = false;
         loop {
             let Some(reached) = job.reached() else { return Some(upcoming.position()) };
-            let Some((index, position)) = upcoming.next(reached) else { break };
+            let Some(upcoming::Next { index, position, is_near }) = upcoming.next(reached) else {
+                break;
+            };
             let node = &list.entries[index].node;
             let (Kind::File { size, content }, Some(state)) = (&node.kind, node.state) else {
                 continue;
             };
-            let is_short = *size <= most_short;
-            let left = if is_short { &mut left.short } else { &mut left.long };
-            let is_long = *size > INLINE_OPEN_BYTES && *size <= *left;
+            let is_short = *size <= most_short && !is_near;
+            let is_long = *size > INLINE_OPEN_BYTES && left.long > 0;
             if *size == 0 || !is_short && !is_long {
                 continue;
             }
+            // What is read in parts, the kernel does not have yet.
+            let again = again || is_long && job.read_to(position).is_some();
             let Some(id) = self.tree.nodes.lock().pin(state, again) else { continue };
-            let Some(rest) = left.checked_sub(*size) else {
+            let pushed = if is_long {
+                let store = |offset, bytes: &[u8]| self.store(job, id, offset, bytes);
+                let others_wait = || self.jobs.others_wait(job);
+                match (self.open)(content, *size) {
+                    Some(file) => {
+                        let at = (job, position);
+                        long_file::push(&file, *size, at, &mut left.long, others_wait, store)
+                    }
+                    None => Pushed::No,
+                }
+            } else if let Some(rest) = left.short.checked_sub(*size) {
+                left.short = rest;
+                self.push_short(job, id, state, content, *size)
+            } else {
                 self.tree.nodes.lock().unpin(id, false);
                 return Some(position);
-            };
-            *left = rest;
-            let pushed = match is_short {
-                true => self.push_short(job, id, state, content, *size),
-                false => self.push_long(job, position, id, content, *size),
             };
             if pushed == Pushed::Yes {
                 self.tree.counters.pushed_files.one();
@@ -214,35 +232,6 @@ impl<S: TreeSource> Pusher<'_, S> {
             Ok(()) => self.store(job, id, 0, &self.buffer),
             Err(_) => Pushed::No,
         }
-    }
-
-    /// Pushes a long file until a reader comes to it, who has the rest verified ahead.
-    fn push_long(
-        &self,
-        job: &Job,
-        position: u64,
-        id: u64,
-        content: &S::Content,
-        size: u64,
-    ) -> Pushed {
-        let Some(file) = (self.open)(content, size) else { return Pushed::No };
-        let mut offset = 0;
-        while offset < size {
-            let ended = if offset == 0 { Pushed::No } else { Pushed::InPart };
-            if job.is_read_at(position) {
-                return ended;
-            }
-            let len = PIECE_BYTES.min(size - offset);
-            let range = offset..offset + len;
-            let pushed = file.with_bytes(range, |bytes| self.store(job, id, offset, bytes));
-            let pushed = pushed.unwrap_or(Pushed::No);
-            match pushed {
-                Pushed::Yes => offset += len,
-                Pushed::Unnamed if offset == 0 => return Pushed::Unnamed,
-                _ => return ended,
-            }
-        }
-        Pushed::Yes
     }
 
     fn store(&self, job: &Job, id: u64, offset: u64, bytes: &[u8]) -> Pushed {

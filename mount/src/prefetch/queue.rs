@@ -38,8 +38,14 @@ pub(super) struct Job {
     made: Instant,
     /// Position after the last file that somebody asked for since the job was made, 0 for none.
     reached: AtomicU64,
-    /// The same of a file of which somebody asked for more than the beginning.
-    read_on: AtomicU64,
+    reading: Mutex<Option<Reading>>,
+}
+
+/// How far somebody has asked for the bytes of a file.
+#[derive(Clone, Copy)]
+struct Reading {
+    position: u64,
+    to: u64,
 }
 
 impl Job {
@@ -53,7 +59,7 @@ impl Job {
             walker,
             made: Instant::now(),
             reached: AtomicU64::new(0),
-            read_on: AtomicU64::new(0),
+            reading: Mutex::default(),
         }
     }
 
@@ -68,10 +74,15 @@ impl Job {
         (reached != Self::DROPPED).then_some(reached)
     }
 
-    /// Whether a reader has come to the file at this position or beyond it, or nobody needs the job any more.
-    pub(super) fn is_read_at(&self, position: u64) -> bool {
-        self.reached().is_none_or(|reached| reached > position)
-            || self.read_on.load(Ordering::Relaxed) == position + 1
+    /// Whether a reader has left the file at this position behind, or nobody needs the job any more.
+    pub(super) fn is_past(&self, position: u64) -> bool {
+        self.reached().is_none_or(|reached| reached > position + 1)
+    }
+
+    /// How far somebody has asked for the bytes of the file at this position, if it is the one that is read.
+    pub(super) fn read_to(&self, position: u64) -> Option<u64> {
+        let reading = *self.reading.lock();
+        reading.filter(|reading| reading.position == position).map(|reading| reading.to)
     }
 
     fn drop_files(&self) {
@@ -139,21 +150,23 @@ impl PushQueue {
 
     /// Somebody asked for a file of a directory.
     pub(crate) fn reached(&self, directory: u64, spot: Spot) {
-        self.note(directory, spot, |job, after| {
-            job.reached.fetch_max(after, Ordering::Relaxed);
+        self.note(directory, spot, |job, position| {
+            job.reached.fetch_max(position + 1, Ordering::Relaxed);
         });
     }
 
-    /// Somebody asked for more of a file of a directory. That says nothing of the others.
-    pub(crate) fn reads_on(&self, directory: u64, spot: Spot) {
-        self.note(directory, spot, |job, after| job.read_on.store(after, Ordering::Relaxed));
+    /// Somebody asked for bytes of a file of a directory, up to `to`. That says nothing of the others.
+    pub(crate) fn reads(&self, directory: u64, spot: Spot, to: u64) {
+        self.note(directory, spot, |job, position| {
+            *job.reading.lock() = Some(Reading { position, to });
+        });
     }
 
-    /// Tells the jobs of a directory the position after a file, each in its order.
+    /// Tells the jobs of a directory the position of a file, each in its order.
     fn note(&self, directory: u64, spot: Spot, tell: impl Fn(&Job, u64)) {
         for job in &*self.active.lock() {
             if job.push.directory == directory {
-                tell(job, spot.position(job.push.stretch.order) + 1);
+                tell(job, spot.position(job.push.stretch.order));
             }
         }
     }
@@ -188,6 +201,11 @@ impl Jobs {
             Err(RecvTimeoutError::Disconnected) => Next::Closed,
             Err(RecvTimeoutError::Timeout) => Next::Nothing,
         }
+    }
+
+    /// Whether something is to be pushed in another directory.
+    pub(super) fn others_wait(&self, job: &Job) -> bool {
+        self.active.lock().iter().any(|other| other.push.directory != job.push.directory)
     }
 
     /// A job is done.
@@ -234,14 +252,18 @@ mod tests {
         queue.reached(1, spot(3));
         queue.reached(2, spot(4));
         assert_eq!((listed.reached(), numbered.reached()), (Some(6), Some(41)));
-        assert!(listed.is_read_at(5) && !listed.is_read_at(6));
-        // Who goes on in a file is at no other.
-        queue.reads_on(1, spot(8));
-        assert!(listed.is_read_at(8) && !listed.is_read_at(7));
+        assert!(listed.is_past(4) && !listed.is_past(5));
+        // Who goes on in a file has asked for no other.
+        queue.reads(1, spot(8), 4096);
+        queue.reads(2, spot(8), 5000);
+        assert_eq!((listed.read_to(8), listed.read_to(5)), (Some(4096), None));
+        assert_eq!((numbered.read_to(80), numbered.read_to(8)), (Some(5000), None));
         assert_eq!(listed.reached(), Some(6));
+        assert!(jobs.others_wait(&listed));
         jobs.finish(&listed);
         queue.reached(1, spot(7));
         assert_eq!(listed.reached(), Some(6), "it is done");
+        assert!(!jobs.others_wait(&numbered));
     }
 
     #[test]

@@ -10,6 +10,17 @@ use crate::source::TreeSource;
 /// Files between a reader and what is pushed next.
 const LEAD: usize = 3;
 
+/// What comes next.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Next {
+    /// In the list.
+    pub(super) index: usize,
+    /// In the order.
+    pub(super) position: u64,
+    /// A reader is there, or so near that it asks for a short file before it could be pushed.
+    pub(super) is_near: bool,
+}
+
 /// A stretch of a list.
 pub(super) struct Upcoming<S: TreeSource> {
     entries: InOrder<S>,
@@ -25,14 +36,13 @@ impl<S: TreeSource> Upcoming<S> {
         Self { entries, stretch, count: 0, passed: [None; LEAD] }
     }
 
-    /// Index in the list and position of the next one that is worth a push when somebody has asked for all before the
-    /// position `reached` (0: for none).
-    pub(super) fn next(&mut self, reached: u64) -> Option<(usize, u64)> {
+    /// The next one that is worth a push when somebody has asked for all before the position `reached` (0: for none).
+    pub(super) fn next(&mut self, reached: u64) -> Option<Next> {
         loop {
             let is_ahead = reached == 0 || self.passed[0].is_some_and(|passed| passed >= reached);
-            let next = self.pass()?;
-            if is_ahead {
-                return Some(next);
+            let (index, position) = self.pass()?;
+            if position + 1 >= reached {
+                return Some(Next { index, position, is_near: !is_ahead });
             }
         }
     }
@@ -68,10 +78,10 @@ mod tests {
     use crate::prefetch::in_order::tests::list;
     use crate::source::StateId;
 
-    /// The names of a list of seven.
+    /// The names of a list of seven that are not near.
     fn names(upcoming: &mut Upcoming<Nothing>, reached: u64) -> Vec<u8> {
-        let next = || upcoming.next(reached);
-        std::iter::from_fn(next).map(|(index, _)| index as u8 + 1).collect()
+        let next = std::iter::from_fn(|| upcoming.next(reached));
+        next.filter(|next| !next.is_near).map(|next| next.index as u8 + 1).collect()
     }
 
     fn coming(start: u64, length: u32) -> Upcoming<Nothing> {
@@ -87,11 +97,19 @@ mod tests {
         assert_eq!(names(&mut coming(), 2), [6, 7]);
         assert!(names(&mut coming(), 9).is_empty());
         let mut upcoming = coming();
-        assert_eq!(upcoming.next(0), Some((1, 1)));
-        assert_eq!(upcoming.next(0), Some((2, 2)));
+        let at = |at: usize| Next { index: at, position: at as u64, is_near: false };
+        assert_eq!((upcoming.next(0), upcoming.next(0)), (Some(at(1)), Some(at(2))));
         // One of the three is passed.
         assert_eq!(names(&mut upcoming, 2), [6, 7]);
         assert_eq!((upcoming.position(), upcoming.cut_at()), (7, None));
+    }
+
+    #[test]
+    fn what_is_near_begins_with_what_is_read() {
+        let mut upcoming = coming(0, 99);
+        let next = std::iter::from_fn(|| upcoming.next(3));
+        let next: Vec<_> = next.map(|next| (next.position, next.is_near)).collect();
+        assert_eq!(next, [(2, true), (3, true), (4, true), (5, true), (6, false)]);
     }
 
     #[test]
@@ -108,7 +126,7 @@ mod tests {
         numbers.sort_unstable();
         let stretch = Stretch { order: Order::Numbered, start: numbers[1], length: 3 };
         let mut upcoming = Upcoming::new(list(&[4, 1, 3, 2, 5]), stretch);
-        let passed = std::iter::from_fn(|| upcoming.next(0)).map(|(_, position)| position);
+        let passed = std::iter::from_fn(|| upcoming.next(0)).map(|next| next.position);
         assert_eq!(passed.collect::<Vec<_>>(), numbers[1..4]);
         assert_eq!(upcoming.cut_at(), Some(numbers[3] + 1));
     }
