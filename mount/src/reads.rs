@@ -114,7 +114,7 @@ impl<S: TreeSource> Reads<S> {
         let Some((directory, spot)) = tree.nodes.lock().spot(id) else {
             return self.files.answer(read);
         };
-        self.pushes.reads(directory, spot, read.offset + read.size as u64);
+        self.pushes.reads(directory, spot, read.offset.saturating_add(read.size as u64));
         if read.offset != 0 {
             if read.offset >= INLINE_OPEN_BYTES {
                 self.walkers.lock().note_long_file(process);

@@ -1,0 +1,196 @@
+//! Opening and reading objects, which may be in several places.
+
+use std::fs::File;
+
+use rustix::io::Errno;
+
+use super::{LocalStore, relative_name};
+use crate::object::ContentHash;
+use crate::store::{ObjectFile, StoreError, Transfer, export};
+use crate::sys::{Dir, FileKind};
+
+impl LocalStore {
+    /// Opens an object. Its bytes are not checked yet: see [`ObjectFile::verify`].
+    ///
+    /// # Errors
+    /// [`StoreError::Missing`], or [`StoreError::Corrupt`] for what is not a regular file.
+    pub fn open_object(&self, hash: &ContentHash) -> Result<ObjectFile, StoreError> {
+        self.note_look(&self.reading);
+        if self.has_no_own(hash)
+            && let Ok(object) = self.open_packed(hash)
+        {
+            return Ok(object);
+        }
+        match self.open_own(hash)? {
+            Some(object) => Ok(object),
+            None => self.open_packed(hash),
+        }
+    }
+
+    /// Opens the file of its own that an object may have.
+    pub(super) fn open_own(&self, hash: &ContentHash) -> Result<Option<ObjectFile>, StoreError> {
+        Self::open_file_of(hash, &self.dir, &relative_name(hash))
+    }
+
+    /// Opens a file that may be an object's.
+    pub(in crate::store) fn open_file_of(
+        hash: &ContentHash,
+        dir: &Dir,
+        name: &[u8],
+    ) -> Result<Option<ObjectFile>, StoreError> {
+        let path = dir.path_of(name);
+        let file = match dir.open_file(name, true) {
+            Ok(file) => file,
+            Err(error) if error.is_gone() => return Ok(None),
+            Err(error) if error.is_symlink_in_path() => {
+                let reason = "a symlink stands in its place".to_owned();
+                return Err(StoreError::Corrupt { hash: *hash, path, reason });
+            }
+            // A socket, or a device that there is not.
+            Err(error) if error.errno() == Some(Errno::NXIO) => {
+                let reason = "it is not a regular file".to_owned();
+                return Err(StoreError::Corrupt { hash: *hash, path, reason });
+            }
+            Err(error) => return Err(error.into()),
+        };
+        let stat = dir.stat_file(&file, name)?;
+        if stat.kind != FileKind::File {
+            let reason = "it is not a regular file".to_owned();
+            return Err(StoreError::Corrupt { hash: *hash, path, reason });
+        }
+        Ok(Some(ObjectFile::own(file, &stat, *hash, path)))
+    }
+
+    /// Opens the copy in a pack that an object may have behind a file of its own.
+    ///
+    /// # Errors
+    /// [`StoreError::Missing`] also when there is no such file in front of it.
+    pub(crate) fn open_behind(&self, hash: &ContentHash) -> Result<ObjectFile, StoreError> {
+        let name = relative_name(hash);
+        if self.dir.try_stat(&name)?.is_none() {
+            return Err(StoreError::Missing { hash: *hash, path: self.dir.path_of(&name) });
+        }
+        self.open_packed(hash)
+    }
+
+    pub(super) fn open_packed(&self, hash: &ContentHash) -> Result<ObjectFile, StoreError> {
+        let Some((pack, span)) = self.packs.find(&self.dir, hash, true)? else {
+            let path = self.dir.path_of(&relative_name(hash));
+            return Err(StoreError::Missing { hash: *hash, path });
+        };
+        Ok(ObjectFile::packed(pack, span, *hash))
+    }
+
+    /// As [`read`](crate::store::ObjectSource::read), into a buffer that is used again and again.
+    pub(crate) fn read_into(
+        &self,
+        hash: &ContentHash,
+        max_bytes: u64,
+        buffer: &mut Vec<u8>,
+    ) -> Result<(), StoreError> {
+        match self.open_object(hash).and_then(|object| object.read_checked(max_bytes, buffer)) {
+            Err(error) if error.is_damage() || error.is_bad_disk() => {
+                self.read_any_intact(hash, max_bytes, buffer).map_err(|_| error)
+            }
+            read => read,
+        }
+    }
+
+    /// As [`read`](crate::store::ObjectSource::read), but of several copies only the one that is found first: to prove that it
+    /// is sound.
+    ///
+    /// # Errors
+    /// As [`read`](crate::store::ObjectSource::read).
+    pub(crate) fn read_first_found(
+        &self,
+        hash: &ContentHash,
+        max_bytes: u64,
+    ) -> Result<Vec<u8>, StoreError> {
+        let mut bytes = Vec::new();
+        let mut read =
+            || self.open_object(hash).and_then(|object| object.read_checked(max_bytes, &mut bytes));
+        match read() {
+            // It may have been stored anew, by a process that this one knows nothing of.
+            Err(error) if error.is_damage() && self.forget_own() => read()?,
+            first => first?,
+        }
+        Ok(bytes)
+    }
+
+    /// All copies of an object, in the order in which they are asked for it: it may have been stored anew, by a
+    /// process that this one knows nothing of, or be in several packs.
+    ///
+    /// # Errors
+    /// When the packs cannot be listed.
+    pub(super) fn copies(
+        &self,
+        hash: &ContentHash,
+    ) -> Result<impl Iterator<Item = ObjectFile>, StoreError> {
+        self.forget_own();
+        let own = self.open_own(hash).ok().flatten();
+        let (packed, hash) = (self.packs.find_all(&self.dir, hash)?, *hash);
+        let packed =
+            packed.into_iter().map(move |(pack, span)| ObjectFile::packed(pack, span, hash));
+        Ok(own.into_iter().chain(packed))
+    }
+
+    /// Reads the first copy of an object that is intact.
+    ///
+    /// # Errors
+    /// [`StoreError::Missing`] when none is or can be read, or when the packs cannot be listed.
+    pub(in crate::store) fn read_any_intact(
+        &self,
+        hash: &ContentHash,
+        max_bytes: u64,
+        buffer: &mut Vec<u8>,
+    ) -> Result<(), StoreError> {
+        let is_read = |copy: ObjectFile| copy.read_checked(max_bytes, buffer).is_ok();
+        if self.copies(hash)?.any(is_read) {
+            return Ok(());
+        }
+        Err(StoreError::Missing { hash: *hash, path: self.dir.path_of(&relative_name(hash)) })
+    }
+
+    /// Opens an object after all its bytes were checked; where there are several copies, an intact one.
+    ///
+    /// # Errors
+    /// What is wrong with the copy that is found first, if none is intact; [`StoreError::Cancelled`].
+    pub(crate) fn open_intact(
+        &self,
+        hash: &ContentHash,
+        transfer: &mut Transfer<'_>,
+    ) -> Result<ObjectFile, StoreError> {
+        let mut verified = |object: ObjectFile| {
+            object.verify(transfer)?;
+            Ok(object)
+        };
+        let damage = match self.open_object(hash).and_then(&mut verified) {
+            Err(error) if error.is_damage() || error.is_bad_disk() => error,
+            opened => return opened,
+        };
+        // Also the first again: it may have been stored anew meanwhile.
+        for copy in self.copies(hash)? {
+            match verified(copy) {
+                Err(error) if error.is_damage() || error.is_bad_disk() => {}
+                opened => return opened,
+            }
+        }
+        Err(damage)
+    }
+
+    /// Fills the empty file `target` with an object of `size` bytes. Every byte is checked before this
+    /// returns; holes stay holes, and blocks are shared where the file system can.
+    ///
+    /// # Errors
+    /// [`StoreError::Missing`], [`StoreError::Corrupt`], a disk that is full, or
+    /// [`StoreError::Cancelled`].
+    pub fn export(
+        &self,
+        hash: &ContentHash,
+        size: u64,
+        target: &File,
+        transfer: &mut Transfer<'_>,
+    ) -> Result<(), StoreError> {
+        export::export(self, hash, size, target, transfer)
+    }
+}
