@@ -9,17 +9,15 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use rayon::prelude::*;
-
 use super::VerifyError;
 use super::contents;
+use super::lists::{BadList, ListOutcome, ReadList, read_lists};
 use super::long_files::LongFiles;
 use super::nodes::{Nodes, TooMany};
-use crate::object::{
-    ContentHash, DecodeError, LinkGroups, Midstates, Node as EntryNode, RootTree, Tree,
-};
+use super::sum::{Count, Sum};
+use crate::object::ContentHash;
 use crate::progress::{Progress, Stage};
-use crate::store::{LocalStore, MAX_TREE_BYTES, StoreError};
+use crate::store::{LocalStore, StoreError};
 
 /// So many lists are read at once; as many are in memory until they are added.
 const LISTS_AT_ONCE: usize = 1024;
@@ -62,44 +60,6 @@ pub(super) enum Damage {
     },
     /// The object is sound, but not what the tree takes it for.
     Mistaken(String),
-}
-
-/// What a tree holds, subtrees included.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct Count {
-    pub(super) files: u64,
-    pub(super) entries: u64,
-    pub(super) bytes: u64,
-}
-
-impl Count {
-    fn plus(self, other: Self) -> Option<Self> {
-        Some(Self {
-            files: self.files.checked_add(other.files)?,
-            entries: self.entries.checked_add(other.entries)?,
-            bytes: self.bytes.checked_add(other.bytes)?,
-        })
-    }
-}
-
-/// The sum of a tree, if there is one.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Sum {
-    Known(Count),
-    /// Something below cannot be read.
-    Unknown,
-    /// Beyond 64 bits, which nothing that was ever captured is.
-    TooLarge,
-}
-
-impl Sum {
-    fn plus(self, other: Self) -> Self {
-        match (self, other) {
-            (Self::Unknown, _) | (_, Self::Unknown) => Self::Unknown,
-            (Self::Known(a), Self::Known(b)) => a.plus(b).map_or(Self::TooLarge, Self::Known),
-            _ => Self::TooLarge,
-        }
-    }
 }
 
 /// An object in one of its roles.
@@ -410,124 +370,4 @@ impl Damage {
             other => Self::Unreadable(other.to_string()),
         }
     }
-}
-
-fn undecodable(kind: &str, error: &DecodeError) -> String {
-    let advice = match error {
-        DecodeError::NewerVersion { .. } => ": use a newer nono",
-        _ => "",
-    };
-    format!("it is not a valid {kind}: {error}{advice}")
-}
-
-/// A list that is sound.
-struct ReadList {
-    /// Its length.
-    bytes: u64,
-    listing: Listing,
-}
-
-/// One that is not.
-struct BadList {
-    /// Bytes that were read of it; `None` when there was nothing to read.
-    bytes: Option<u64>,
-    damage: Damage,
-}
-
-type ListOutcome = Result<ReadList, BadList>;
-
-fn read_lists(bundle: Vec<(NodeId, Node)>, reading: &Reading<'_>) -> Vec<(NodeId, ListOutcome)> {
-    bundle.into_par_iter().map(|(id, node)| (id, read_list(&node, reading))).collect()
-}
-
-fn read_list(Node { hash, role }: &Node, reading: &Reading<'_>) -> ListOutcome {
-    let contents = reading.store.read_first_found(hash, MAX_TREE_BYTES).map_err(|error| {
-        let bytes = damaged_bytes(&error, hash, reading);
-        BadList { bytes, damage: Damage::of(error) }
-    })?;
-    let bytes = contents.len() as u64;
-    reading.progress.advance(1, bytes);
-    match Listing::decode(&contents, *role) {
-        Ok(listing) => Ok(ReadList { bytes, listing }),
-        Err((kind, error)) => {
-            let damage = match role {
-                Role::Midstates { .. } => {
-                    Damage::Mistaken(format!("is not a valid {kind}: {error}"))
-                }
-                _ => Damage::Corrupt(undecodable(kind, &error)),
-            };
-            Err(BadList { bytes: Some(bytes), damage })
-        }
-    }
-}
-
-/// How much was read of an object that turned out to be damaged.
-fn damaged_bytes(error: &StoreError, hash: &ContentHash, reading: &Reading<'_>) -> Option<u64> {
-    match error {
-        StoreError::Corrupt { .. } => {
-            reading.store.open_object(hash).ok().map(|object| object.size())
-        }
-        _ => None,
-    }
-}
-
-/// What a list says, as far as the graph needs it.
-struct Listing {
-    children: Vec<(ContentHash, Role)>,
-    own: Option<Count>,
-    /// Of a root only.
-    paths: Vec<Box<[u8]>>,
-}
-
-impl Listing {
-    fn decode(bytes: &[u8], role: Role) -> Result<Self, (&'static str, DecodeError)> {
-        match role {
-            Role::Root => {
-                let root = RootTree::decode(bytes).map_err(|error| ("root tree", error))?;
-                let mut listing = Self::of(root.entries.iter().map(|entry| &entry.node));
-                listing.children.extend(root.links.map(|links| (links, Role::Links)));
-                listing.paths = root.entries.into_iter().map(|entry| entry.path).collect();
-                Ok(listing)
-            }
-            Role::Links => {
-                LinkGroups::decode(bytes).map_err(|error| ("list of hard links", error))?;
-                Ok(Self::of([].into_iter()))
-            }
-            Role::Midstates { size } => {
-                Midstates::decode(bytes, size).map_err(|error| ("list of midstates", error))?;
-                Ok(Self::of([].into_iter()))
-            }
-            Role::Tree | Role::File { .. } => {
-                let tree = Tree::decode(bytes).map_err(|error| ("tree", error))?;
-                Ok(Self::of(tree.entries().iter().map(|entry| &entry.node)))
-            }
-        }
-    }
-
-    fn of<'n>(nodes: impl Iterator<Item = &'n EntryNode>) -> Self {
-        let mut children = Vec::new();
-        let mut own = Some(Count::default());
-        for node in nodes {
-            let mut count = Count { entries: 1, ..Count::default() };
-            if let EntryNode::File { size, .. } = node {
-                count = Count { files: 1, entries: 1, bytes: *size };
-            }
-            own = own.and_then(|own| own.plus(count));
-            children.extend(children_of(node));
-        }
-        Self { children, own, paths: Vec::new() }
-    }
-}
-
-/// The objects that an entry names, and as what: a file's midstates after its contents.
-pub(super) fn children_of(node: &EntryNode) -> impl Iterator<Item = (ContentHash, Role)> {
-    let (first, second) = match node {
-        EntryNode::File { size, hash, midstates } => {
-            let midstates = midstates.name().map(|hash| (hash, Role::Midstates { size: *size }));
-            (Some((*hash, Role::File { size: *size })), midstates)
-        }
-        EntryNode::Directory { tree } => (Some((*tree, Role::Tree)), None),
-        _ => (None, None),
-    };
-    first.into_iter().chain(second)
 }

@@ -5,7 +5,8 @@
 
 use std::collections::HashMap;
 
-use super::graph::{Graph, NodeId, Role, children_of};
+use super::graph::{Graph, NodeId, Role};
+use super::lists::children_of;
 use crate::object::Node;
 use crate::store::{LocalStore, read_root_tree, read_tree};
 

@@ -9,11 +9,13 @@
 
 mod contents;
 mod graph;
+mod lists;
 mod locate;
 mod long_files;
 mod manifests;
 mod nodes;
 mod report;
+mod sum;
 #[cfg(test)]
 mod tests;
 mod uses;

@@ -9,7 +9,8 @@ use std::path::PathBuf;
 
 use serde::{Serialize, Serializer};
 
-use super::graph::{Damage, Graph, NodeId, Role, children_of};
+use super::graph::{Damage, Graph, NodeId, Role};
+use super::lists::children_of;
 use crate::object::{ContentHash, Midstates};
 use crate::path_text::to_path;
 use crate::store::{LocalStore, MAX_TREE_BYTES, read_root_tree, read_tree};

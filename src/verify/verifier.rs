@@ -2,10 +2,11 @@
 
 use std::path::PathBuf;
 
-use super::graph::{Count, Damage, Graph, NodeId, Reading, Role, Sum};
+use super::graph::{Damage, Graph, NodeId, Reading, Role};
 use super::locate::{Locator, Reach};
 use super::manifests::{self, Description};
 use super::report::{Problem, SnapshotCheck, VerifyReport};
+use super::sum::{Count, Sum};
 use super::uses::{self, DamagedObject};
 use super::{VerifyError, VerifyOptions};
 use crate::path_text::{Shown, to_path};
