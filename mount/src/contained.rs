@@ -92,13 +92,13 @@ impl Opened {
     pub(crate) fn with_bytes<T>(
         &self,
         range: Range<u64>,
-        mut take: impl FnMut(&[u8]) -> T,
+        take: impl FnOnce(&[u8]) -> T,
     ) -> io::Result<T> {
         let len = usize::try_from(range.end.saturating_sub(range.start));
         let len = len.map_err(|_| io::ErrorKind::FileTooLarge)?;
-        let mut taken = None;
+        let (mut take, mut taken) = (Some(take), None);
         let mut borrower = |bytes: &[u8]| {
-            if bytes.len() == len {
+            if let Some(take) = take.take_if(|_| bytes.len() == len) {
                 taken = Some(take(bytes));
             }
         };
@@ -112,6 +112,7 @@ impl Opened {
             }
             let buffer = &mut buffer[..len];
             contain(|| read_exactly(&*self.0, buffer, range.start))?;
+            let take = take.ok_or_else(|| io::Error::other("contents were lent and not taken"))?;
             Ok(take(buffer))
         })
     }
@@ -210,5 +211,49 @@ mod tests {
             let longer = file.with_bytes(45..51, |_| panic!("there are five"));
             assert_eq!(longer.unwrap_err().kind(), io::ErrorKind::UnexpectedEof);
         }
+    }
+
+    /// Lends in ways that it should not.
+    struct Odd(Lend);
+
+    type Lend = fn(&mut dyn FnMut(&[u8])) -> bool;
+
+    impl Content for Odd {
+        fn read_at(&self, buffer: &mut [u8], _: u64) -> io::Result<usize> {
+            buffer.fill(1);
+            Ok(buffer.len())
+        }
+
+        fn lend(&self, _: Range<u64>, borrower: &mut dyn FnMut(&[u8])) -> io::Result<bool> {
+            Ok((self.0)(borrower))
+        }
+    }
+
+    #[test]
+    fn bytes_are_taken_once_however_they_are_lent() {
+        let lend_twice: Lend = |borrower| {
+            borrower(&[1]);
+            borrower(&[2]);
+            true
+        };
+        let lend_too_much: Lend = |borrower| {
+            borrower(&[2, 2]);
+            true
+        };
+        let lend_and_deny: Lend = |borrower| {
+            borrower(&[1]);
+            false
+        };
+        for lend in [lend_twice, lend_too_much, lend_and_deny, |_| true] {
+            let mut taken = Vec::new();
+            let file = Opened::new(Odd(lend));
+            file.with_bytes(0..1, |bytes| taken.extend_from_slice(bytes)).unwrap();
+            assert_eq!(taken, [1]);
+        }
+        let panics = Opened::new(Odd(|borrower| {
+            borrower(&[1]);
+            panic!("after it was taken")
+        }));
+        assert!(panics.with_bytes(0..1, |_| ()).is_err());
     }
 }

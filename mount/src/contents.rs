@@ -136,3 +136,38 @@ impl<S: TreeSource, R> Contents<S, R> {
         waiting
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use super::*;
+
+    use crate::nodes::tests::Nothing;
+    use crate::source::Content;
+
+    struct Empty;
+
+    impl Content for Empty {
+        fn read_at(&self, _: &mut [u8], _: u64) -> io::Result<usize> {
+            Ok(0)
+        }
+    }
+
+    #[test]
+    fn who_waits_for_a_file_has_it_when_it_is_open_and_goes_when_it_cannot_be() {
+        let long = Duration::from_secs(60);
+        for opened in [Some(Opened::new(Empty)), None] {
+            let files = Contents::<Nothing, ()>::new(2);
+            assert!(files.begin(&7));
+            assert!(files.wait(&7, Duration::ZERO).is_none(), "it is still being opened");
+            std::thread::scope(|scope| {
+                let waits = std::thread::Builder::new();
+                let waits = waits.spawn_scoped(scope, || files.wait(&7, long).is_some()).unwrap();
+                files.opened(&7, opened.as_ref());
+                assert_eq!(waits.join().unwrap(), opened.is_some());
+            });
+            assert_eq!(files.wait(&7, long).is_some(), opened.is_some(), "nobody opens it now");
+        }
+    }
+}

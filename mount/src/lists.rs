@@ -92,10 +92,14 @@ impl<S: TreeSource> ListCache<S> {
         self.short.get(&key).map(Arc::clone)
     }
 
-    /// Keeps a list that somebody may want, but not in the place of a long one that somebody wants.
+    /// Keeps a list that somebody may want; a long one only if there is room for it.
     pub(crate) fn put_if_room(&mut self, key: ListKey, list: &Arc<List<S>>) {
-        if !self.is_long(list) || self.long_entries() + weight(list) <= self.most_long_entries() {
+        if !self.is_long(list) {
             self.put(key, list.clone());
+        } else if self.long_entries() + weight(list) <= self.most_long_entries() {
+            self.long.retain(|long| long.key != key);
+            // The first one to go.
+            self.long.insert(0, Long { key, list: list.clone(), age: 0 });
         }
     }
 
@@ -232,7 +236,11 @@ mod tests {
         assert!(lab.has(50) && !lab.has(51));
         lab.put_if_room(51, 99);
         lab.put_if_room(1, 9);
-        assert!(lab.has(50) && lab.has(51) && lab.has(1));
+        assert!(lab.has(50) && lab.has(1));
+        lab.put(52, 200);
+        assert!(!lab.has(51), "nobody has used it yet");
+        assert!(!lab.has(50), "there is no room for both");
+        assert!(lab.has(52));
     }
 
     #[test]

@@ -248,7 +248,7 @@ impl<S: TreeSource> Files<S> {
     fn reply(&self, content: &Opened, read: Read) {
         let Read { id, offset, size, reply } = read;
         let mut reply = Some(reply);
-        let answered = content.with_bytes(offset..offset.saturating_add(size as u64), |bytes| {
+        let answered = content.with_bytes(offset..offset + size as u64, |bytes| {
             if let Some(reply) = reply.take() {
                 reply.bytes(bytes);
             }

@@ -171,10 +171,11 @@ pub trait Content: Send + Sync {
     }
 
     /// Lends these bytes to `borrower`, which is called once, if they are in memory anyway; saves a copy. False when they
-    /// are not, and have to be [read](Self::read_at).
+    /// are not, and have to be [read](Self::read_at). No lock is held meanwhile that another call needs: the borrower may
+    /// wait until another read is answered.
     ///
     /// # Errors
-    /// As [`read_at`](Self::read_at).
+    /// As [`read_at`](Self::read_at), but `Interrupted` is no reason to call it again.
     fn lend(&self, _range: Range<u64>, _borrower: &mut dyn FnMut(&[u8])) -> io::Result<bool> {
         Ok(false)
     }
@@ -237,7 +238,7 @@ pub trait TreeSource: Send + Sync + 'static {
 
     /// Opens the bytes of a file. A file larger than 1 MiB should be backed by a descriptor, not by
     /// memory: the mount keeps several open. Every byte is verified against its hash before this returns, or at
-    /// the latest before [`Content::read_at`] hands it out.
+    /// the latest before [`Content::read_at`] or [`Content::lend`] hands it out.
     ///
     /// # Errors
     /// `InvalidData` when the bytes are not the ones that were stored; `NotFound` when they are gone.

@@ -248,21 +248,12 @@ impl LongFile {
         self.opened.drop_behind(start..start + bytes.len() as u64);
     }
 
-    /// Lends these bytes of one piece. False when it was verified and is no longer in memory.
-    fn lend(
-        &self,
-        piece: u64,
-        within: Range<usize>,
-        borrower: &mut dyn FnMut(&[u8]),
-    ) -> io::Result<bool> {
-        let in_memory = match self.is_verified(piece) {
+    /// A piece that is in memory, or comes there to be verified. `None` when it was verified and is no longer there.
+    fn in_memory(&self, piece: u64) -> Option<Arc<Piece>> {
+        match self.is_verified(piece) {
             true => self.kept.lock().find(self.number, piece),
             false => Some(self.piece(piece)),
-        };
-        let Some(in_memory) = in_memory else { return Ok(false) };
-        let bytes = in_memory.bytes(|| self.load(piece))?;
-        borrower(bytes.get(within).ok_or_else(|| self.opened.unlike_its_name())?);
-        Ok(true)
+        }
     }
 
     /// Fills the buffer with bytes of a piece that was verified.
@@ -294,10 +285,11 @@ struct InPieces {
 
 impl InPieces {
     /// Somebody reads here: at the beginning of a piece, after the one before it, or half of the first one.
-    fn go_ahead(&self, piece: u64, within: usize) {
+    fn go_ahead(&self, offset: u64) {
+        let (piece, within) = (offset / PIECE_BYTES, offset % PIECE_BYTES);
         let is_in_order = match piece.checked_sub(1) {
             Some(before) => within == 0 && self.file.is_verified(before),
-            None => within as u64 == PIECE_BYTES / 2,
+            None => within == PIECE_BYTES / 2,
         };
         let next = piece + 1..self.file.states.pieces().min(piece + 1 + PIECES_AHEAD);
         if is_in_order && next.clone().any(|next| !self.file.is_verified(next)) {
@@ -321,6 +313,7 @@ impl Content for InPieces {
             let step = (PIECE_BYTES - at % PIECE_BYTES).min((len - done) as u64);
             let part = &mut buffer[done..done + step as usize];
             if !self.lend(at..at + step, &mut |bytes| part.copy_from_slice(bytes))? {
+                self.go_ahead(at);
                 self.file.read_in_place(part, at)?;
             }
             done += step as usize;
@@ -330,17 +323,22 @@ impl Content for InPieces {
 
     fn lend(&self, range: Range<u64>, borrower: &mut dyn FnMut(&[u8])) -> io::Result<bool> {
         let (piece, start) = (range.start / PIECE_BYTES, range.start % PIECE_BYTES);
+        let is_inside = range.start <= range.end && range.end <= self.file.opened.stat.size;
         let end = start + range.end.saturating_sub(range.start);
-        if range.end > self.file.opened.stat.size || end > PIECE_BYTES {
+        if !is_inside || end > PIECE_BYTES {
             return Ok(false);
         }
-        self.go_ahead(piece, start as usize);
         let was_verified = self.file.is_verified(piece);
-        let is_lent = self.file.lend(piece, start as usize..end as usize, borrower)?;
+        let Some(in_memory) = self.file.in_memory(piece) else { return Ok(false) };
+        self.go_ahead(range.start);
+        let bytes = in_memory.bytes(|| self.file.load(piece))?;
         if !was_verified {
             self.have_verified(0..0);
         }
-        Ok(is_lent)
+        // No lock is held: the borrower may wait for another reader of this piece.
+        let wanted = bytes.get(start as usize..end as usize);
+        borrower(wanted.ok_or_else(|| self.file.opened.unlike_its_name())?);
+        Ok(true)
     }
 
     fn is_ready(&self, offset: u64, len: usize) -> bool {

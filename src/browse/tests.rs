@@ -524,6 +524,51 @@ fn of_a_long_file_only_the_pieces_that_are_read_are_verified() {
 }
 
 #[test]
+fn pieces_in_memory_are_lent_and_stay_as_they_are_while_they_are() {
+    const PIECE: usize = 1 << 20;
+    let world = World::new();
+    let right = long(40 * PIECE as u32 + 5);
+    world.write("long", &right);
+    world.session("s").create_baseline().unwrap();
+    let mut wrong = right.clone();
+    wrong[39 * PIECE + 3] ^= 1;
+    damage(&world, &right, &wrong);
+    let tree = world.tree();
+    let (open, _) = open(&tree, world.inside("s/0", "long")).unwrap();
+    let lend = |range: std::ops::Range<usize>, meanwhile: &dyn Fn()| {
+        let mut lent = false;
+        let said = open.lend(range.start as u64..range.end as u64, &mut |bytes| {
+            meanwhile();
+            assert!(bytes == &right[range.clone()], "{range:?}");
+            lent = true;
+        });
+        assert_eq!(lent, *said.as_ref().unwrap_or(&false));
+        said.map_err(|error| error.kind())
+    };
+    let nothing = || ();
+    let read_ten = || {
+        let mut buffer = vec![0; PIECE];
+        for piece in 10..24 {
+            assert_eq!(open.read_at(&mut buffer, (piece * PIECE) as u64).unwrap(), PIECE);
+        }
+    };
+    // The buffer is not used again for a piece that comes meanwhile.
+    assert_eq!(lend(5..PIECE, &read_ten), Ok(true));
+    assert_eq!(lend(5..PIECE, &nothing), Ok(false), "it was verified, and others took its place");
+    assert_eq!(lend(22 * PIECE..22 * PIECE + 1, &nothing), Ok(true));
+    assert_eq!(lend(40 * PIECE..right.len(), &nothing), Ok(true));
+    for elsewhere in
+        [PIECE - 1..PIECE + 1, 40 * PIECE..right.len() + 1, right.len() + 9..right.len() + 10]
+    {
+        assert_eq!(
+            open.lend(elsewhere.start as u64..elsewhere.end as u64, &mut |_| panic!()).ok(),
+            Some(false)
+        );
+    }
+    assert_eq!(lend(39 * PIECE..39 * PIECE + 1, &nothing), Err(ErrorKind::InvalidData));
+}
+
+#[test]
 fn one_open_long_file_is_read_by_many_at_once() {
     const PIECE: u64 = 1 << 20;
     let world = World::new();

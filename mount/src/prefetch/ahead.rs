@@ -153,7 +153,7 @@ impl<S: TreeSource> Ahead<S> {
         match tree.list_ahead(&key, state) {
             Some(list) => {
                 let is_long = list.entries.len() > MOST_ENTRIES;
-                let files = (!is_long).then(|| as_read(&list, self.order, 0));
+                let files = (!is_long).then(|| in_expected_order(&list, self.order, 0));
                 let bytes = self.spare.pop().unwrap_or_default();
                 let contents = Contents { bytes, ..Contents::default() };
                 self.coming.push_back(Coming { state, files, contents });
@@ -215,7 +215,7 @@ impl<S: TreeSource> Ahead<S> {
         let around = self.lists.iter().map(|around| around.list().entries.len()).sum::<usize>();
         let is_short = around + list.entries.len() <= MOST_ENTRIES_AROUND;
         if is_short {
-            self.lists.push(as_read(list, self.order, start));
+            self.lists.push(in_expected_order(list, self.order, start));
         }
         is_short
     }
@@ -266,7 +266,7 @@ impl<S: TreeSource> Coming<S> {
 }
 
 /// The entries of a list from this position on, in the order in which they are read on a way of that order.
-fn as_read<S: TreeSource>(list: &Arc<List<S>>, order: Order, start: u64) -> InOrder<S> {
+fn in_expected_order<S: TreeSource>(list: &Arc<List<S>>, order: Order, start: u64) -> InOrder<S> {
     let order = Order::expected(order, list.entries.len());
     InOrder::new(list.clone(), order, start)
 }

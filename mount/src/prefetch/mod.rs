@@ -35,6 +35,7 @@ use std::time::Duration;
 use rustix::io::Errno;
 
 use self::ahead::Ahead;
+use self::long_file::LongFile;
 use self::queue::{Job, Next};
 pub(crate) use self::queue::{Jobs, Origin, PushQueue};
 use self::upcoming::Upcoming;
@@ -166,53 +167,63 @@ impl<S: TreeSource> Pusher<'_, S> {
         let mut upcoming = Upcoming::new(list.clone(), stretch);
         let most_short = self.tree.options.push_file_bytes.min(INLINE_OPEN_BYTES);
         let mut is_begun = false;
+        // The first long file for which nothing was left. Who reads it begins another push.
+        let mut left_out = None;
         loop {
             let Some(reached) = job.reached() else { return Some(upcoming.position()) };
-            let Some(upcoming::Next { index, position, is_near }) = upcoming.next(reached) else {
-                break;
-            };
-            let node = &list.entries[index].node;
+            let Some(next) = upcoming.next(reached) else { break };
+            let node = &list.entries[next.index].node;
             let (Kind::File { size, content }, Some(state)) = (&node.kind, node.state) else {
                 continue;
             };
-            let is_short = *size <= most_short && !is_near;
-            let is_long = *size > INLINE_OPEN_BYTES && left.long > 0;
-            if *size == 0 || !is_short && !is_long {
+            let (size, position) = (*size, next.position);
+            let long = LongFile { job, position, size };
+            let behind_reader = long.behind_reader();
+            let is_long = size > INLINE_OPEN_BYTES && job.walker.reads_long_files;
+            if size == 0 || !is_long && (next.is_near || size > most_short) {
                 continue;
             }
-            // What is read in parts, the kernel does not have yet.
-            let again = again || is_long && job.read_to(position).is_some();
+            if is_long && left.long == 0 && behind_reader.is_none() {
+                left_out = left_out.or(Some(position));
+                continue;
+            }
+            // What is still read, the kernel does not have yet.
+            let again = again || is_long && behind_reader.is_some_and(|behind| behind < size);
             let Some(id) = self.tree.nodes.lock().pin(state, again) else { continue };
             let pushed = if is_long {
-                let store = |offset, bytes: &[u8]| self.store(job, id, offset, bytes);
-                let others_wait = || self.jobs.others_wait(job);
-                match (self.open)(content, *size) {
-                    Some(file) => {
-                        let at = (job, position);
-                        long_file::push(&file, *size, at, &mut left.long, others_wait, store)
-                    }
-                    None => Pushed::No,
-                }
-            } else if let Some(rest) = left.short.checked_sub(*size) {
+                self.push_long(&long, id, content, &mut left.long)
+            } else if let Some(rest) = left.short.checked_sub(size) {
                 left.short = rest;
-                self.push_short(job, id, state, content, *size)
+                self.push_short(job, id, state, content, size)
             } else {
                 self.tree.nodes.lock().unpin(id, false);
-                return Some(position);
+                return left_out.or(Some(position));
             };
             if pushed == Pushed::Yes {
                 self.tree.counters.pushed_files.one();
             }
-            let is_loaded = matches!(pushed, Pushed::Yes | Pushed::InPart);
+            let is_loaded = matches!(pushed, Pushed::Yes | Pushed::Beginning);
             self.tree.nodes.lock().unpin(id, is_loaded);
             match pushed {
-                Pushed::Yes | Pushed::InPart => is_begun = true,
+                Pushed::Yes | Pushed::Beginning | Pushed::Rest => is_begun = true,
                 // The answer with the names is late, so all of this is for later.
                 Pushed::Unnamed if !is_begun => return Some(stretch.start),
                 Pushed::Unnamed | Pushed::No => {}
             }
         }
-        upcoming.cut_at()
+        left_out.or(upcoming.cut_at())
+    }
+
+    fn push_long(
+        &self,
+        long: &LongFile<'_>,
+        id: u64,
+        content: &S::Content,
+        left: &mut u64,
+    ) -> Pushed {
+        let Some(file) = (self.open)(content, long.size) else { return Pushed::No };
+        let others_wait = || self.jobs.others_wait(long.job);
+        long.push(&file, left, others_wait, |offset, bytes| self.store(long.job, id, offset, bytes))
     }
 
     fn push_short(
@@ -257,7 +268,9 @@ impl<S: TreeSource> Pusher<'_, S> {
 enum Pushed {
     Yes,
     /// The beginning of a long file. Somebody reads it, or the rest cannot be had or is not wanted.
-    InPart,
+    Beginning,
+    /// Some of a long file, behind what its reader asks for.
+    Rest,
     /// They cannot be had, the kernel does not want them, or somebody reads them.
     No,
     /// The kernel did not get the name of the file in time, or has forgotten it.

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
+use super::long_file::READER_BYTES;
 use super::walkers::Walker;
 use crate::nodes::{Push, Spot};
 
@@ -68,7 +69,8 @@ impl Job {
         self.made.elapsed()
     }
 
-    /// Where a reader is: no file before this position is worth a push. `None` when none is at all.
+    /// Where a reader is: nobody needs the files before this position, but for the last of them, which is being read. `None`
+    /// when nobody needs any.
     pub(super) fn reached(&self) -> Option<u64> {
         let reached = self.reached.load(Ordering::Relaxed);
         (reached != Self::DROPPED).then_some(reached)
@@ -158,7 +160,15 @@ impl PushQueue {
     /// Somebody asked for bytes of a file of a directory, up to `to`. That says nothing of the others.
     pub(crate) fn reads(&self, directory: u64, spot: Spot, to: u64) {
         self.note(directory, spot, |job, position| {
-            *job.reading.lock() = Some(Reading { position, to });
+            let mut reading = job.reading.lock();
+            let before = reading.filter(|before| before.position == position);
+            // What the kernel reads ahead comes in no order; who goes back goes farther.
+            let to =
+                before.map_or(to, |before| match before.to <= to.saturating_add(READER_BYTES) {
+                    true => before.to.max(to),
+                    false => to,
+                });
+            *reading = Some(Reading { position, to });
         });
     }
 
@@ -205,7 +215,10 @@ impl Jobs {
 
     /// Whether something is to be pushed in another directory.
     pub(super) fn others_wait(&self, job: &Job) -> bool {
-        self.active.lock().iter().any(|other| other.push.directory != job.push.directory)
+        let is_other = |other: &Arc<Job>| {
+            other.push.directory != job.push.directory && other.reached().is_some()
+        };
+        self.active.lock().iter().any(is_other)
     }
 
     /// A job is done.
@@ -258,8 +271,15 @@ mod tests {
         queue.reads(2, spot(8), 5000);
         assert_eq!((listed.read_to(8), listed.read_to(5)), (Some(4096), None));
         assert_eq!((numbered.read_to(80), numbered.read_to(8)), (Some(5000), None));
+        // What was asked for before may come later, and a reader may go back.
+        queue.reads(1, spot(8), 4096 + READER_BYTES);
+        queue.reads(1, spot(8), 4096);
+        assert_eq!(listed.read_to(8), Some(4096 + READER_BYTES));
+        queue.reads(1, spot(8), 4095);
+        assert_eq!(listed.read_to(8), Some(4095));
         assert_eq!(listed.reached(), Some(6));
         assert!(jobs.others_wait(&listed));
+        assert!(numbered.is_past(39) && !numbered.is_past(40));
         jobs.finish(&listed);
         queue.reached(1, spot(7));
         assert_eq!(listed.reached(), Some(6), "it is done");

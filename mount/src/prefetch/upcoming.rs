@@ -1,4 +1,4 @@
-//! What is worth a push, a little ahead of whoever reads.
+//! What may be worth a push: whatever a reader has not left behind.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ const LEAD: usize = 3;
 
 /// What comes next.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Next {
+pub(super) struct Candidate {
     /// In the list.
     pub(super) index: usize,
     /// In the order.
@@ -36,13 +36,13 @@ impl<S: TreeSource> Upcoming<S> {
         Self { entries, stretch, count: 0, passed: [None; LEAD] }
     }
 
-    /// The next one that is worth a push when somebody has asked for all before the position `reached` (0: for none).
-    pub(super) fn next(&mut self, reached: u64) -> Option<Next> {
+    /// The next one, but for those that are left behind by who has asked for all before the position `reached` (0: for none).
+    pub(super) fn next(&mut self, reached: u64) -> Option<Candidate> {
         loop {
             let is_ahead = reached == 0 || self.passed[0].is_some_and(|passed| passed >= reached);
             let (index, position) = self.pass()?;
             if position + 1 >= reached {
-                return Some(Next { index, position, is_near: !is_ahead });
+                return Some(Candidate { index, position, is_near: !is_ahead });
             }
         }
     }
@@ -97,7 +97,7 @@ mod tests {
         assert_eq!(names(&mut coming(), 2), [6, 7]);
         assert!(names(&mut coming(), 9).is_empty());
         let mut upcoming = coming();
-        let at = |at: usize| Next { index: at, position: at as u64, is_near: false };
+        let at = |at: usize| Candidate { index: at, position: at as u64, is_near: false };
         assert_eq!((upcoming.next(0), upcoming.next(0)), (Some(at(1)), Some(at(2))));
         // One of the three is passed.
         assert_eq!(names(&mut upcoming, 2), [6, 7]);

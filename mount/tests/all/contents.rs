@@ -319,7 +319,10 @@ fn the_push_of_a_long_file_goes_on_ahead_of_a_reader_that_comes_to_it() {
     // The second one is on its way now.
     let path = mounted.path("0/d9/long");
     let mut bytes = [0; 100];
-    fs::File::open(&path).unwrap().read_exact_at(&mut bytes, PIECE as u64).unwrap();
+    let opened = fs::File::open(&path).unwrap();
+    // The kernel reads no more ahead, whatever it is told of this file system.
+    rustix::fs::fadvise(&opened, 0, None, rustix::fs::Advice::Random).unwrap();
+    opened.read_exact_at(&mut bytes, PIECE as u64).unwrap();
     assert_eq!(bytes, long[PIECE..PIECE + 100]);
     eventually("what comes after it is pushed", || since().pushed_files == 4);
     assert_eq!(since().pushed_bytes as usize, long.len() - PIECE + 4, "all but the second one");
@@ -397,8 +400,9 @@ fn walk_three(mounted: &Mounted, names: &[&str]) {
 }
 
 /// Walks three directories, each of a short and a long file, of which `read` are read, and then lists one with `last`
-/// in it. Returns what that cost when as many files as that were pushed.
-fn walk_and_list(read: &[&str], last: Spec, pushed: u64) -> Option<Counts> {
+/// in it. Returns what that cost when as many files as that were pushed, and opened: a file that was read before may
+/// still be pushed.
+fn walk_and_list(read: &[&str], last: Spec, pushed: u64, opened: u64) -> Option<Counts> {
     let _kept = keep_caches();
     let walked = |number: usize| {
         [("a", file(format!("a{number}"))), ("b", file(pattern((2 << 20) + number)))]
@@ -410,18 +414,19 @@ fn walk_and_list(read: &[&str], last: Spec, pushed: u64) -> Option<Counts> {
     let before = mounted.mount().counts();
     fs::read_dir(mounted.path("0/d9")).unwrap().for_each(drop);
     let since = || mounted.mount().counts() - before;
-    eventually("files are pushed", || since().pushed_files >= pushed);
+    let is_done = || since().pushed_files >= pushed && since().opened >= opened;
+    eventually("files are pushed", is_done);
     Some(since())
 }
 
 #[test]
 fn a_very_large_file_does_not_end_a_push() {
-    let huge = vec![7; 80 << 20];
-    let last = dir([("a", file("small")), ("b", file(huge)), ("c", file("behind it"))]);
-    let Some(counts) = walk_and_list(&["a", "b"], last, 2) else { return };
-    assert_eq!(counts.opened, 3);
-    // A file that was read before may still have been pushed.
-    let most = (64 << 20)..(64 << 20) + (3 << 20);
+    let (huge, long) = (vec![7; 80 << 20], pattern(4 << 20));
+    let files = [("a", file("small")), ("b", file(huge)), ("c", file(long)), ("d", file("last"))];
+    let Some(counts) = walk_and_list(&["a", "b"], dir(files), 3, 4) else { return };
+    assert_eq!(counts.opened, 4);
+    // The beginning of the huge one, the long one, and perhaps one that was read before.
+    let most = (12 << 20)..(12 << 20) + (3 << 20);
     assert!(most.contains(&counts.pushed_bytes), "{}", counts.pushed_bytes);
 }
 
@@ -429,9 +434,9 @@ fn a_very_large_file_does_not_end_a_push() {
 fn for_a_walker_that_leaves_long_files_alone_none_is_pushed() {
     let last =
         || dir([("a", file("small")), ("b", file(pattern(3 << 20))), ("c", file("behind it"))]);
-    let Some(counts) = walk_and_list(&["a"], last(), 2) else { return };
+    let Some(counts) = walk_and_list(&["a"], last(), 2, 2) else { return };
     assert_eq!(counts.opened, 2);
-    let Some(counts) = walk_and_list(&["a", "b"], last(), 3) else { return };
+    let Some(counts) = walk_and_list(&["a", "b"], last(), 3, 3) else { return };
     assert_eq!(counts.opened, 3);
 }
 
@@ -474,4 +479,32 @@ fn a_source_that_panics_ends_neither_pushes_nor_answers() {
     let before = mounted.mount().counts().pushed_files;
     fs::read_dir(mounted.path("0/d19")).unwrap().for_each(drop);
     eventually("files are pushed", || mounted.mount().counts().pushed_files >= before + 3);
+}
+
+#[test]
+fn long_files_beyond_what_may_be_pushed_at_a_time_are_pushed_when_a_reader_comes_to_the_first() {
+    let _kept = keep_caches();
+    const LONG: usize = 4 << 20;
+    const FILES: usize = 20;
+    let long = |seed: usize| pattern(LONG + seed);
+    let walked =
+        (0..3).map(|number| (format!("d{number}"), dir([("a", file(long(100 + number)))])));
+    let last = (0..FILES).map(|number| (format!("f{number:02}"), file(long(number))));
+    let tree = dir(walked.chain([("d9".to_owned(), dir(last))]));
+    let Some(mounted) = mount_with(&Memory::with([("0", tree)]), patient()) else { return };
+    walk_three(&mounted, &["a"]);
+    let before = mounted.mount().counts();
+    let since = || mounted.mount().counts() - before;
+    fs::read_dir(mounted.path("0/d9")).unwrap().for_each(drop);
+    // 64 MiB, and less than a file more.
+    eventually("as much is pushed as may be", || since().opened >= 16);
+    let read = |number: usize| {
+        let path = mounted.path(format!("0/d9/f{number:02}"));
+        assert!(fs::read(path).unwrap() == long(number));
+    };
+    (0..16).for_each(read);
+    read(16);
+    eventually("the rest is pushed", || since().pushed_files >= 18);
+    (17..FILES).for_each(read);
+    assert_eq!(since().opened as usize, FILES);
 }
