@@ -16,7 +16,7 @@ use crate::buffer::with_buffer;
 use crate::contained::Opened;
 use crate::contents::{Contents, Found, INLINE_OPEN_BYTES};
 use crate::lists::List;
-use crate::nodes::{Order, Push, Stretch};
+use crate::nodes::{Order, Push, Spot, Stretch};
 use crate::prefetch::{Origin, PushQueue, Walker, Walkers};
 use crate::source::TreeSource;
 use crate::tree::Tree;
@@ -98,6 +98,17 @@ impl<S: TreeSource> Reads<S> {
         }
     }
 
+    /// Has the rest of a long file pushed behind what somebody has asked for of it.
+    fn push_rest(&self, process: u32, directory: u64, spot: Spot, to: u64) {
+        let walker = self.walkers.lock().walker(process);
+        let Some(walker) = walker.filter(|walker| walker.reads_long_files) else { return };
+        let stretch = Stretch { order: Order::Listed, start: spot.index.into(), length: 1 };
+        let push = Push { directory, stretch, again: false };
+        if self.pushes.push(push, Origin::RestOfFile, walker) {
+            self.pushes.reads(directory, spot, to);
+        }
+    }
+
     fn push(&self, push: Push, origin: Origin, walker: Walker) {
         if !self.pushes.push(push, origin, walker) {
             self.files.tree.nodes.lock().push_ended(&push, Some(push.stretch.start));
@@ -114,12 +125,16 @@ impl<S: TreeSource> Reads<S> {
         let Some((directory, spot)) = tree.nodes.lock().spot(id) else {
             return self.files.answer(read);
         };
-        self.pushes.reads(directory, spot, read.offset.saturating_add(read.size as u64));
+        let to = read.offset.saturating_add(read.size as u64);
+        let is_pushed = self.pushes.reads(directory, spot, to);
+        self.walkers.lock().note_part(process, id, read.offset..to);
         if read.offset != 0 {
-            if read.offset >= INLINE_OPEN_BYTES {
-                self.walkers.lock().note_long_file(process);
+            let is_long = read.offset >= INLINE_OPEN_BYTES;
+            self.files.answer(read);
+            if is_long && !is_pushed {
+                self.push_rest(process, directory, spot, to);
             }
-            return self.files.answer(read);
+            return;
         }
         let reader = self.walkers.lock().read(process, directory, spot);
         let push = tree.nodes.lock().push_after_read(id, reader);

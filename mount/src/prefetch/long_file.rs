@@ -2,24 +2,24 @@
 //!
 //! A reader that comes to bytes which were pushed asks for none of them, so it is known where it is only when it
 //! asks. Then what is next to it is left to it: a push waits for pages that a READ has locked. It goes on behind that,
-//! in the processor time that the reader does not need. So that nobody has a gigabyte pushed to which a reader comes
-//! much later, or never, only [so much](MOST_BYTES) is pushed before one asks again, and less of
-//! a file that is longer than that.
+//! in the processor time that the reader does not need, and by [as much](LongFile::reader) as has been read: who looks at the
+//! beginnings of files has little pushed in vain.
+
+use std::ops::Range;
 
 use super::Pushed;
 use super::queue::Job;
 use crate::contained::Opened;
 
-/// Bytes of long files that are pushed before a reader shows that it has read those.
-pub(super) const MOST_BYTES: u64 = 64 * 1024 * 1024;
-/// Those of a file that is longer than what is left of these: enough for the reader to come.
-const BEGINNING_BYTES: u64 = 8 * 1024 * 1024;
-/// Those that are asked of the source at a time.
+/// Those bytes that are asked of the source at a time.
 const PIECE_BYTES: u64 = 1024 * 1024;
 /// Those that the kernel gets at a time.
 const PART_BYTES: usize = 256 * 1024;
 /// What is left to a reader beyond what it has asked for: it asks for as much while it is at work with the rest.
 pub(super) const READER_BYTES: u64 = 512 * 1024;
+/// Those that are pushed at least ahead of a reader, and at most, unless it asks again.
+const LEAST_AHEAD: u64 = 2 * 1024 * 1024;
+const MOST_AHEAD: u64 = 64 * 1024 * 1024;
 
 /// A long file in the order of a job.
 pub(super) struct LongFile<'a> {
@@ -29,46 +29,41 @@ pub(super) struct LongFile<'a> {
 }
 
 impl LongFile<'_> {
-    /// Where the bytes begin that a reader will not ask for before they could be pushed. `None` when nobody reads the file.
-    pub(super) fn behind_reader(&self) -> Option<u64> {
+    /// What is worth to be pushed to the one who reads this file, behind what it asks for by itself. `None` when nobody
+    /// reads it.
+    pub(super) fn reader(&self) -> Option<Range<u64>> {
         let read_to = self.job.read_to(self.position)?.min(self.size);
-        Some(read_to + READER_BYTES)
+        let ahead = read_to.clamp(LEAST_AHEAD, MOST_AHEAD);
+        Some(read_to.saturating_add(READER_BYTES)..self.size.min(read_to.saturating_add(ahead)))
     }
 
-    /// Pushes it until a reader has left it behind. `left` is how much of [`MOST_BYTES`] is left.
+    /// Pushes it, as far as a reader that comes to it should have it, or until that has left it behind. Also returns how many
+    /// bytes the kernel got.
     pub(super) fn push(
         &self,
         file: &Opened,
-        left: &mut u64,
         others_wait: impl Fn() -> bool,
         store: impl Fn(u64, &[u8]) -> Pushed,
-    ) -> Pushed {
-        let size = self.size;
-        let mut most = if size <= *left { *left } else { BEGINNING_BYTES.min(*left) };
-        let mut offset = 0;
-        let (mut has_beginning, mut is_begun, mut is_whole) = (false, false, true);
-        while offset < size && !self.job.is_past(self.position) {
-            if let Some(behind) = self.behind_reader() {
-                // It can do without, and they may not.
-                if others_wait() {
+    ) -> (Pushed, u64) {
+        let (mut offset, mut bytes_pushed) = (0, 0);
+        let (mut has_beginning, mut is_whole) = (false, true);
+        while offset < self.size && !self.job.is_past(self.position) {
+            if let Some(wanted) = self.reader() {
+                // It can do without, and others may not.
+                if others_wait() || wanted.is_empty() || offset >= wanted.end {
                     break;
                 }
-                if offset < behind {
-                    most = MOST_BYTES;
-                    *left = MOST_BYTES;
-                    offset = behind.next_multiple_of(PIECE_BYTES);
+                if offset < wanted.start {
+                    offset = wanted.start.next_multiple_of(PIECE_BYTES);
                     is_whole = false;
                     continue;
                 }
             }
-            if most == 0 {
-                break;
-            }
             let start = offset;
-            let end = size.min((start + 1).next_multiple_of(PIECE_BYTES));
+            let end = self.size.min((start + 1).next_multiple_of(PIECE_BYTES));
             let pushed = file.with_bytes(start..end, |bytes| {
                 for part in bytes.chunks(PART_BYTES) {
-                    if self.behind_reader().is_some_and(|behind| behind > offset) {
+                    if self.reader().is_some_and(|wanted| offset < wanted.start) {
                         break;
                     }
                     match store(offset, part) {
@@ -79,22 +74,21 @@ impl LongFile<'_> {
                 Pushed::Yes
             });
             has_beginning |= start == 0 && offset > 0;
-            is_begun |= offset > start;
-            most = most.saturating_sub(offset - start);
-            *left = left.saturating_sub(offset - start);
+            bytes_pushed += offset - start;
             match pushed {
                 Ok(Pushed::Yes) => {}
-                Ok(Pushed::Unnamed) if !is_begun => return Pushed::Unnamed,
+                Ok(Pushed::Unnamed) if bytes_pushed == 0 => return (Pushed::Unnamed, 0),
                 // The reader that comes for it will report an error.
                 _ => break,
             }
         }
-        match (is_begun, has_beginning, is_whole && offset == size) {
-            (true, true, true) => Pushed::Yes,
-            (true, true, false) => Pushed::Beginning,
-            (true, false, _) => Pushed::Rest,
-            (false, ..) => Pushed::No,
-        }
+        let pushed = match (has_beginning, is_whole && offset == self.size) {
+            _ if bytes_pushed == 0 => Pushed::No,
+            (true, true) => Pushed::Yes,
+            (true, false) => Pushed::Beginning,
+            (false, _) => Pushed::Rest,
+        };
+        (pushed, bytes_pushed)
     }
 }
 
@@ -136,7 +130,6 @@ mod tests {
         queue: PushQueue,
         jobs: Jobs,
         job: Arc<Job>,
-        left: u64,
         readable_pieces: u64,
         others_wait: bool,
     }
@@ -152,23 +145,21 @@ mod tests {
             let push = Push { directory: 1, stretch, again: false };
             assert!(queue.push(push, Origin::List, Walker::default()));
             let Next::Job(job) = jobs.next() else { panic!("there is one") };
-            let left = MOST_BYTES;
-            let readable_pieces = u64::MAX;
-            Self { order, queue, jobs, job, left, readable_pieces, others_wait: false }
+            Self { order, queue, jobs, job, readable_pieces: u64::MAX, others_wait: false }
         }
 
         fn reads(&self, to: u64) {
-            self.queue.reads(1, spot(PLACE), to);
+            assert!(self.queue.reads(1, spot(PLACE), to));
         }
 
-        fn push_all(&mut self) -> (Pushed, Vec<(u64, u64)>) {
+        fn push_all(&self) -> (Pushed, Vec<(u64, u64)>) {
             self.push(LONG, |_, _| Pushed::Yes)
         }
 
         /// Pushes so many bytes; `stored` is what the kernel says of what begins at an offset. Returns what it got, from where to
         /// where.
         fn push(
-            &mut self,
+            &self,
             size: u64,
             stored: impl Fn(&Self, u64) -> Pushed,
         ) -> (Pushed, Vec<(u64, u64)>) {
@@ -186,13 +177,13 @@ mod tests {
                 }
                 answer
             };
-            let mut left = self.left;
             let file = Opened::new(Numbered(self.readable_pieces));
             let long =
                 LongFile { job: &self.job, position: spot(PLACE).position(self.order), size };
-            let pushed = long.push(&file, &mut left, || self.others_wait, store);
-            self.left = left;
-            (pushed, got.into_inner())
+            let (pushed, bytes) = long.push(&file, || self.others_wait, store);
+            let got = got.into_inner();
+            assert_eq!(bytes, got.iter().map(|(start, end)| end - start).sum::<u64>());
+            (pushed, got)
         }
     }
 
@@ -202,61 +193,52 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_nobody_reads_yet_is_pushed_as_far_as_it_may() {
+    fn a_file_that_nobody_reads_yet_is_pushed_whole() {
         let mut lab = Lab::new();
         lab.others_wait = true;
         assert_eq!(lab.push_all(), (Pushed::Yes, vec![(0, LONG)]));
-        assert_eq!(lab.left, MOST_BYTES - LONG);
-        // One that is longer than what is left leaves some to others.
-        let longer = lab.push(lab.left + 1, |_, _| Pushed::Yes);
-        assert_eq!(longer, (Pushed::Beginning, vec![(0, BEGINNING_BYTES)]));
-        assert_eq!(lab.left, MOST_BYTES - LONG - BEGINNING_BYTES);
-        lab.left = 2 * PIECE_BYTES + 1;
-        assert_eq!(lab.push_all(), (Pushed::Beginning, vec![(0, 3 * PIECE_BYTES)]));
-        assert_eq!(lab.left, 0);
-        assert_eq!(lab.push_all(), (Pushed::No, vec![]));
     }
 
     #[test]
-    fn it_goes_on_ahead_of_who_reads_it() {
+    fn to_a_reader_as_much_again_is_pushed_as_it_has_read() {
         for order in [Order::Listed, Order::Numbered] {
-            let mut lab = Lab::in_order(order);
-            lab.left = 0;
-            lab.reads(PART);
-            let pushed = lab.push(LONG, |lab, offset| {
-                // The reader comes to the end of what was pushed, while more is.
-                if offset == 2 * PIECE_BYTES + PART {
-                    lab.reads(2 * PIECE_BYTES + PART);
-                }
-                Pushed::Yes
-            });
-            let got = vec![(PIECE_BYTES, 2 * PIECE_BYTES + 2 * PART), (3 * PIECE_BYTES, LONG)];
-            assert_eq!(pushed, (Pushed::Rest, got));
-            assert_eq!(lab.left, MOST_BYTES - (LONG - 3 * PIECE_BYTES));
+            let lab = Lab::in_order(order);
+            for (read_to, from, to) in [(PART, 1, 3), (PIECE_BYTES, 2, 3), (7 * PIECE_BYTES, 8, 14)]
+            {
+                lab.reads(read_to);
+                let got = vec![(from * PIECE_BYTES, to * PIECE_BYTES)];
+                assert_eq!(lab.push(20 * PIECE_BYTES, |_, _| Pushed::Yes), (Pushed::Rest, got));
+            }
+            lab.reads(100 * PIECE_BYTES);
+            let got = vec![(101 * PIECE_BYTES, 164 * PIECE_BYTES)];
+            assert_eq!(lab.push(255 * PIECE_BYTES, |_, _| Pushed::Yes), (Pushed::Rest, got));
         }
     }
 
     #[test]
-    fn a_reader_that_comes_as_the_last_of_what_may_be_is_pushed_has_it_go_on() {
-        let mut lab = Lab::new();
-        lab.left = PIECE_BYTES;
+    fn it_goes_on_ahead_of_who_reads_it() {
+        let lab = Lab::new();
+        lab.reads(PART);
         let pushed = lab.push(LONG, |lab, offset| {
-            if offset == 3 * PART {
-                lab.reads(PIECE_BYTES + PART);
+            // The reader comes to the end of what was pushed, while more is.
+            if offset == 2 * PIECE_BYTES + PART {
+                lab.reads(2 * PIECE_BYTES + PART);
             }
             Pushed::Yes
         });
-        assert_eq!(pushed, (Pushed::Beginning, vec![(0, PIECE_BYTES), (2 * PIECE_BYTES, LONG)]));
+        let got =
+            vec![(PIECE_BYTES, 2 * PIECE_BYTES + 2 * PART), (3 * PIECE_BYTES, 5 * PIECE_BYTES)];
+        assert_eq!(pushed, (Pushed::Rest, got));
     }
 
     #[test]
     fn a_reader_that_goes_on_elsewhere_in_between_leaves_the_pieces_as_they_are() {
-        let mut lab = Lab::new();
+        let lab = Lab::new();
         let pushed = lab.push(LONG, |lab, offset| {
             match offset {
                 PART => lab.reads(PART),
                 // Somebody reads on in another file.
-                _ => lab.queue.reads(1, spot(PLACE + 2), PART),
+                _ => assert!(lab.queue.reads(1, spot(PLACE + 2), PART)),
             }
             Pushed::Yes
         });
@@ -266,7 +248,7 @@ mod tests {
     #[test]
     fn it_ends_where_the_reader_goes_and_where_others_wait() {
         for order in [Order::Listed, Order::Numbered] {
-            let mut lab = Lab::in_order(order);
+            let lab = Lab::in_order(order);
             let pushed = lab.push(LONG, |lab, _| {
                 lab.queue.reached(1, spot(PLACE + 1));
                 Pushed::Yes
@@ -279,7 +261,7 @@ mod tests {
         lab.reads(PART);
         assert_eq!(lab.push_all(), (Pushed::No, vec![]));
 
-        let mut lab = Lab::new();
+        let lab = Lab::new();
         lab.queue.close();
         assert_eq!(lab.push_all(), (Pushed::No, vec![]));
         assert!(matches!(lab.jobs.next(), Next::Closed));
@@ -303,11 +285,12 @@ mod tests {
         assert_eq!(lab.push_all(), (Pushed::No, vec![]));
     }
 
-    /// The kernel's offsets end at 2^63, but a job does not count on that.
     #[test]
-    fn a_reader_beyond_the_end_has_nothing_pushed() {
-        let mut lab = Lab::new();
-        lab.reads(u64::MAX);
-        assert_eq!(lab.push_all(), (Pushed::No, vec![]));
+    fn a_reader_at_the_end_or_beyond_it_has_nothing_pushed() {
+        for read_to in [LONG - READER_BYTES, LONG, u64::MAX] {
+            let lab = Lab::new();
+            lab.reads(read_to);
+            assert_eq!(lab.push_all(), (Pushed::No, vec![]), "{read_to}");
+        }
     }
 }

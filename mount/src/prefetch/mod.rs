@@ -48,6 +48,8 @@ use crate::source::{Kind, StateId, TreeSource};
 use crate::tree::Tree;
 use crate::wire::Connection;
 
+/// Bytes of long files that are pushed before somebody reads them.
+const MOST_LONG_BYTES: u64 = 64 * 1024 * 1024;
 /// Parts of one list may have so many times the bytes of one push: a long list is handed out for long.
 const PARTS: u64 = 2;
 
@@ -132,7 +134,8 @@ impl<S: TreeSource> Pusher<'_, S> {
     fn push(&mut self, job: &Job) {
         let Push { directory, stretch, .. } = job.push;
         let list = self.tree.siblings(directory);
-        if let Some(list) = list.as_ref().filter(|_| job.origin != Origin::Read) {
+        let is_listed = matches!(job.origin, Origin::PartOfList | Origin::List);
+        if let Some(list) = list.as_ref().filter(|_| is_listed) {
             self.ahead.came_to(self.tree, directory, list, job.walker.order);
         }
         if job.origin == Origin::PartOfList {
@@ -142,12 +145,14 @@ impl<S: TreeSource> Pusher<'_, S> {
             return;
         }
         let short = self.tree.options.push_batch_bytes;
-        let long = if job.walker.reads_long_files { long_file::MOST_BYTES } else { 0 };
+        let long = if job.walker.reads_long_files { MOST_LONG_BYTES } else { 0 };
         let end = match &list {
             Some(list) => self.push_files(job, list, &mut Left { short, long }),
             None => Some(stretch.start),
         };
-        self.tree.nodes.lock().push_ended(&job.push, end);
+        if job.origin.is_of_window() {
+            self.tree.nodes.lock().push_ended(&job.push, end);
+        }
     }
 
     fn push_part(&mut self, job: &Job, list: &Arc<List<S>>) {
@@ -178,20 +183,23 @@ impl<S: TreeSource> Pusher<'_, S> {
             };
             let (size, position) = (*size, next.position);
             let long = LongFile { job, position, size };
-            let behind_reader = long.behind_reader();
+            let reader = long.reader();
             let is_long = size > INLINE_OPEN_BYTES && job.walker.reads_long_files;
             if size == 0 || !is_long && (next.is_near || size > most_short) {
                 continue;
             }
-            if is_long && left.long == 0 && behind_reader.is_none() {
-                left_out = left_out.or(Some(position));
+            if is_long && size > left.long && reader.is_none() {
+                // A longer one is never pushed before somebody reads it.
+                left_out = left_out.or((size <= MOST_LONG_BYTES).then_some(position));
                 continue;
             }
             // What is still read, the kernel does not have yet.
-            let again = again || is_long && behind_reader.is_some_and(|behind| behind < size);
+            let again = again || is_long && reader.is_some_and(|wanted| !wanted.is_empty());
             let Some(id) = self.tree.nodes.lock().pin(state, again) else { continue };
             let pushed = if is_long {
-                self.push_long(&long, id, content, &mut left.long)
+                let (pushed, bytes) = self.push_long(&long, id, content);
+                left.long = left.long.saturating_sub(bytes);
+                pushed
             } else if let Some(rest) = left.short.checked_sub(size) {
                 left.short = rest;
                 self.push_short(job, id, state, content, size)
@@ -214,16 +222,11 @@ impl<S: TreeSource> Pusher<'_, S> {
         left_out.or(upcoming.cut_at())
     }
 
-    fn push_long(
-        &self,
-        long: &LongFile<'_>,
-        id: u64,
-        content: &S::Content,
-        left: &mut u64,
-    ) -> Pushed {
-        let Some(file) = (self.open)(content, long.size) else { return Pushed::No };
+    /// Also returns how many bytes the kernel got.
+    fn push_long(&self, long: &LongFile<'_>, id: u64, content: &S::Content) -> (Pushed, u64) {
+        let Some(file) = (self.open)(content, long.size) else { return (Pushed::No, 0) };
         let others_wait = || self.jobs.others_wait(long.job);
-        long.push(&file, left, others_wait, |offset, bytes| self.store(long.job, id, offset, bytes))
+        long.push(&file, others_wait, |offset, bytes| self.store(long.job, id, offset, bytes))
     }
 
     fn push_short(

@@ -13,7 +13,7 @@ use crate::nodes::{Push, Spot};
 
 /// Jobs that may wait.
 const QUEUE_LENGTH: usize = 32;
-/// Jobs before which a part of a list is not worth to be pushed: its end needs room, too.
+/// Jobs before which a part of a list, or the rest of a file, is not worth to be pushed: others need room, too.
 const MOST_BEFORE_PART: usize = 16;
 /// How long the thread looks for the next job before it sleeps. Being woken takes a virtual processor up to
 /// 95 µs, and a walker is back with the next directory after about 200. Others who want the processor get it meanwhile.
@@ -28,6 +28,16 @@ pub(crate) enum Origin {
     PartOfList,
     /// The end of a list.
     List,
+    /// A READ behind the beginning of a long file, of which the rest is to be pushed. The push window of the directory does not
+    /// know of it.
+    RestOfFile,
+}
+
+impl Origin {
+    /// Whether all files of the directory from one on are to be pushed, so that its push window has to know how far they are.
+    pub(super) fn is_of_window(self) -> bool {
+        matches!(self, Self::Read | Self::List)
+    }
 }
 
 /// Files to push.
@@ -129,12 +139,12 @@ impl PushQueue {
     pub(crate) fn push(&self, push: Push, origin: Origin, walker: Walker) -> bool {
         let job = Arc::new(Job::new(push, origin, walker));
         let mut active = self.active.lock();
-        if origin == Origin::PartOfList && active.len() >= MOST_BEFORE_PART {
+        if !origin.is_of_window() && active.len() >= MOST_BEFORE_PART {
             return false;
         }
         let (directory, order) = (job.push.directory, job.push.stretch.order);
         for other in active.iter().filter(|other| other.push.directory == directory) {
-            if other.push.stretch.order != order && origin != Origin::PartOfList {
+            if other.push.stretch.order != order && origin.is_of_window() {
                 other.drop_files();
             }
         }
@@ -157,8 +167,9 @@ impl PushQueue {
         });
     }
 
-    /// Somebody asked for bytes of a file of a directory, up to `to`. That says nothing of the others.
-    pub(crate) fn reads(&self, directory: u64, spot: Spot, to: u64) {
+    /// Somebody asked for bytes of a file of a directory, up to `to`. That says nothing of the others. Whether there is a job
+    /// for that directory.
+    pub(crate) fn reads(&self, directory: u64, spot: Spot, to: u64) -> bool {
         self.note(directory, spot, |job, position| {
             let mut reading = job.reading.lock();
             let before = reading.filter(|before| before.position == position);
@@ -169,16 +180,15 @@ impl PushQueue {
                     false => to,
                 });
             *reading = Some(Reading { position, to });
-        });
+        })
     }
 
-    /// Tells the jobs of a directory the position of a file, each in its order.
-    fn note(&self, directory: u64, spot: Spot, tell: impl Fn(&Job, u64)) {
-        for job in &*self.active.lock() {
-            if job.push.directory == directory {
-                tell(job, spot.position(job.push.stretch.order));
-            }
-        }
+    /// Tells the jobs of a directory the position of a file, each in its order. Whether there are any.
+    fn note(&self, directory: u64, spot: Spot, tell: impl Fn(&Job, u64)) -> bool {
+        let active = self.active.lock();
+        let jobs = || active.iter().filter(|job| job.push.directory == directory);
+        jobs().for_each(|job| tell(job, spot.position(job.push.stretch.order)));
+        jobs().next().is_some()
     }
 
     pub(crate) fn close(&self) {
@@ -267,8 +277,8 @@ mod tests {
         assert_eq!((listed.reached(), numbered.reached()), (Some(6), Some(41)));
         assert!(listed.is_past(4) && !listed.is_past(5));
         // Who goes on in a file has asked for no other.
-        queue.reads(1, spot(8), 4096);
-        queue.reads(2, spot(8), 5000);
+        assert!(queue.reads(1, spot(8), 4096) && queue.reads(2, spot(8), 5000));
+        assert!(!queue.reads(3, spot(8), 4096));
         assert_eq!((listed.read_to(8), listed.read_to(5)), (Some(4096), None));
         assert_eq!((numbered.read_to(80), numbered.read_to(8)), (Some(5000), None));
         // What was asked for before may come later, and a reader may go back.
@@ -297,6 +307,9 @@ mod tests {
         let elsewhere = begin(2, Order::Listed, Origin::List);
         let part = begin(1, Order::Numbered, Origin::PartOfList);
         assert!(before.reached().is_some(), "a part comes before it is known how it is read");
+        let rest = begin(1, Order::Numbered, Origin::RestOfFile);
+        assert!(before.reached().is_some(), "and one file says nothing of all");
+        jobs.finish(&rest);
         let now = begin(1, Order::Numbered, Origin::Read);
         assert_eq!(before.reached(), None);
         assert!([&elsewhere, &part, &now].iter().all(|job| job.reached().is_some()));

@@ -1,5 +1,9 @@
 //! Who reads its way through directories, and how.
 
+use std::ops::Range;
+
+use super::long_file::READER_BYTES;
+use crate::contents::INLINE_OPEN_BYTES;
 use crate::nodes::{Order, Reader, Spot};
 
 /// Processes that began to read directories: `grep -r`, `tar`, `cp -a`.
@@ -29,6 +33,8 @@ struct Seen {
     long_directory: Option<u64>,
     /// What it read last, and in which directory.
     last: Option<(u64, Spot)>,
+    /// The file that it reads from its beginning on, and how far it has come.
+    run: Option<(u64, u64)>,
     /// The order that it showed in this directory when it last showed one, and how often in a row.
     streak: (Order, u32),
 }
@@ -65,10 +71,15 @@ impl Walkers {
         Reader { is_walker: seen.is_walker(), order: seen.order, shown }
     }
 
-    /// This process has read more than the beginning of a long file.
-    pub(crate) fn note_long_file(&mut self, process: u32) {
+    /// A process reads a part of a file. Who looks at the end of a long one does not read it.
+    pub(crate) fn note_part(&mut self, process: u32, file: u64, part: Range<u64>) {
         if let Some(seen) = self.find_mut(process) {
-            seen.reads_long_files = true;
+            let before = seen.run.filter(|(of, to)| *of == file && part.start <= to + READER_BYTES);
+            seen.run = match before.filter(|_| part.start > 0) {
+                Some((_, to)) => Some((file, to.max(part.end))),
+                None => (part.start == 0).then_some((file, part.end)),
+            };
+            seen.reads_long_files |= seen.run.is_some_and(|(_, to)| to > INLINE_OPEN_BYTES);
         }
     }
 
@@ -131,7 +142,20 @@ mod tests {
         assert_eq!(walkers.walker(7), Some(Walker::default()));
         assert!(walkers.read(7, 3, SPOT).is_walker);
         assert!(!walkers.read(8, 3, SPOT).is_walker);
-        walkers.note_long_file(7);
+        const PART: u64 = 128 * 1024;
+        let mut part = |file, start: u64| {
+            walkers.note_part(7, file, start..start + PART);
+            walkers.walker(7)
+        };
+        // The end of one, and a part far behind the beginning of another.
+        for (file, start) in [(1, 9 * PART), (2, 0), (2, 20 * PART), (2, 21 * PART)] {
+            assert_eq!(part(file, start), Some(Walker::default()));
+        }
+        // In order, but for what the kernel reads ahead.
+        for start in [0, 1, 3, 2, 4, 6, 7, 5] {
+            assert_eq!(part(3, start * PART), Some(Walker::default()));
+        }
+        part(3, 8 * PART);
         let reads_all = Walker { order: Order::Listed, reads_long_files: true };
         assert_eq!(walkers.walker(7), Some(reads_all));
     }
@@ -142,7 +166,7 @@ mod tests {
         (0..9).for_each(|directory| walkers.note_push(0, directory, SPOT));
         assert_eq!(walkers.walker(0), None);
         assert_eq!(walkers.read(0, 1, SPOT), Reader::default());
-        walkers.note_long_file(0);
+        walkers.note_part(0, 1, 0..2 << 20);
         assert_eq!(walkers.walker(0), None);
     }
 
