@@ -295,8 +295,7 @@ fn long_files_are_pushed_to_a_walker_that_reads_them_and_opened_once() {
     for i in 0..3 {
         assert!(fs::read(mounted.path(format!("0/d5/f{i}"))).unwrap() == large(15 + i));
     }
-    assert_eq!((since().opened, since().pushed_files), (3, 3));
-    assert_few_reads(since(), 3);
+    assert_eq!((since().opened, since().pushed_files, since().read), (3, 3, 0));
 }
 
 #[test]
@@ -388,12 +387,6 @@ fn walk_into(mounted: &Mounted, number: u64, contents: &[u8]) {
     let pushed = (number + 1).saturating_sub(3);
     eventually("it is pushed", || mounted.mount().counts().pushed_files == pushed);
     assert_eq!(fs::read(path.join("f")).unwrap(), contents);
-}
-
-/// These long files were pushed before they were read, and not asked for, which takes some READs each. A kernel that looks for memory that nobody
-/// touches (DAMON) may have let go of a page before it was read.
-fn assert_few_reads(counts: Counts, files: u64) {
-    assert!(counts.read < files, "{counts:?}");
 }
 
 /// Lists three directories and reads some files in each: who did that is a walker.
@@ -509,7 +502,8 @@ fn long_files_beyond_what_may_be_pushed_at_a_time_are_pushed_when_a_reader_comes
     };
     (0..15).for_each(read);
     assert_eq!(since().opened, 15);
-    assert_few_reads(since(), 15);
+    // To ask for all of one takes more. Of so many bytes, the kernel may have let go of a page before it was read.
+    assert!(since().read < 15, "{:?}", since());
     read(15);
     eventually("the rest is pushed", || since().pushed_files >= 19);
     (16..FILES).for_each(read);
