@@ -11,7 +11,7 @@ use rustix::fs::OFlags;
 use rustix::mount::UnmountFlags;
 use rustix::process::{PidfdFlags, pidfd_open};
 
-use crate::fixture::{SERVE_AT, eventually, many, mount, this_program};
+use crate::fixture::{SERVE_AT, eventually, keep_caches, many, mount, this_program};
 use crate::memory::Memory;
 
 const SIGNAL: &str = "NONO_TEST_SIGNAL";
@@ -80,6 +80,8 @@ fn a_mount_that_is_killed_as_it_pushes_a_file_that_is_read_ends_with_its_reader(
         );
         return;
     }
+    // What the kernel has forgotten is not pushed.
+    let _kept = keep_caches();
     let Some(mut mounted) = mount(&Memory::with([("0", many(1, 1))])) else { return };
     mounted.mount.take();
     let signal = mounted.scratch.path().join("opened");
