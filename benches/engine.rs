@@ -19,7 +19,7 @@ use nono::stat_cache::{
 };
 use nono::store::{FanOut, FanOuts};
 use nono::sys::Dir;
-use nono::walk::{ExclusionConfig, Filter, Mode, estimate, list};
+use nono::walk::{ExclusionConfig, Filter, Ignores, Mode, estimate, list};
 use tempfile::TempDir;
 
 /// Entries of one directory: an ordinary one, and the largest that real trees have.
@@ -122,7 +122,9 @@ fn walk(criterion: &mut Criterion) {
     let temp = directory(1000);
     let dir = Dir::open(temp.path()).expect("it was made");
     let listed = |bencher: &mut criterion::Bencher<'_>, filter: &Filter| {
-        bencher.iter(|| list(&dir, b"", Mode::Filtered, filter, None, |_| false).expect("a list"));
+        bencher.iter(|| {
+            list(&dir, b"", Mode::Filtered, filter, &Ignores::ON_DISK, |_| false).expect("a list")
+        });
     };
     group.throughput(Throughput::Elements(1000));
     group.bench_function("list 1000", |bencher| listed(bencher, &nothing));

@@ -15,6 +15,8 @@ use crate::sys::{self, Dir, FileKind};
 pub(crate) const OBJECTS: &str = "objects";
 /// Stat caches.
 pub(crate) const INDEX: &str = "index";
+/// Beside the stat caches: space that is given back when the disk is full.
+pub(crate) const RESERVE: &str = "reserve";
 /// The manifest of a session or of a snapshot.
 pub(crate) const MANIFEST: &str = "manifest.json";
 /// The manifest of a baseline that is in the store and not yet durable.

@@ -214,6 +214,11 @@ class SessionMetadata:
     def merkle_roots(self) -> list[ContentHash]:
         """Merkle roots of the snapshots, in order."""
 
+    @property
+    def session_root(self) -> ContentHash:
+        """Commits to the session as it is described here, and to all its snapshots. Noted elsewhere, it
+        proves them: ``nono rollback verify ID --expect-root HEX``."""
+
     def add_merkle_root(self, root: ContentHash) -> None:
         """Adds the Merkle root of a further snapshot."""
 
@@ -335,8 +340,8 @@ class RecoveryReport:
         """What is not as it was in the snapshot, by path, with the reason."""
 
     @property
-    def safety_snapshot(self) -> int:
-        """The snapshot that holds the state before the restore."""
+    def safety_snapshot(self) -> Optional[int]:
+        """The snapshot that holds the state before the restore, unless none was taken."""
 
 @final
 class Mount:

@@ -248,11 +248,9 @@ impl SnapshotManager {
         meta: PyRef<'_, SessionMetadata>,
     ) -> PyResult<()> {
         let metadata = meta.0.clone();
-        self.call(
-            py,
-            "save_session_metadata",
-            |engine| Ok(engine.save_session_metadata(&metadata)?),
-        )
+        self.call(py, "save_session_metadata", |engine| {
+            Ok(engine.save_session_metadata(&metadata).map(drop)?)
+        })
     }
 
     /// Reads the manifest of a session.
@@ -309,7 +307,7 @@ fn end_session(
         return Ok(());
     }
     metadata.ended = Some(Timestamp::now());
-    Ok(engine.save_session_metadata(&metadata)?)
+    Ok(engine.save_session_metadata(&metadata).map(drop)?)
 }
 
 /// Makes a fresh directory for a session in a store, named ``YYYYMMDD-HHMMSS-PID``, and the store

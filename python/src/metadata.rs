@@ -102,6 +102,13 @@ impl SessionMetadata {
         self.0.merkle_roots.iter().copied().map(ContentHash).collect()
     }
 
+    /// Commits to the session as it is described here, and to all its snapshots. Noted elsewhere, it
+    /// proves them: ``nono rollback verify ID --expect-root HEX``.
+    #[getter]
+    fn session_root(&self) -> ContentHash {
+        ContentHash(self.0.session_root())
+    }
+
     /// Adds the Merkle root of a further snapshot.
     fn add_merkle_root(&mut self, root: PyRef<'_, ContentHash>) {
         self.0.merkle_roots.push(root.0);

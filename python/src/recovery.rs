@@ -55,9 +55,9 @@ impl RecoveryReport {
         skipped.map(|left| (left.path.clone().into_os_string(), left.reason.clone())).collect()
     }
 
-    /// The snapshot that holds the state before the restore.
+    /// The snapshot that holds the state before the restore, unless none was taken.
     #[getter]
-    fn safety_snapshot(&self) -> u64 {
+    fn safety_snapshot(&self) -> Option<u64> {
         self.0.safety_snapshot
     }
 
@@ -65,10 +65,11 @@ impl RecoveryReport {
         let restore::RecoveryReport { snapshot, changes, skipped, safety_snapshot, .. } = &self.0;
         format!(
             "RecoveryReport(outcome='{}', snapshot={snapshot}, changes={}, skipped={}, \
-             safety_snapshot={safety_snapshot})",
+             safety_snapshot={})",
             self.word(),
             changes.len(),
             skipped.len(),
+            safety_snapshot.map_or("None".to_owned(), |number| number.to_string()),
         )
     }
 }

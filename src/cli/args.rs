@@ -8,6 +8,7 @@ use clap::{Args, Parser, Subcommand};
 use super::commands;
 use super::context::Context;
 use super::error::CliError;
+use super::keeper;
 use super::preflight;
 use crate::config::{FlagSettings, Origin, Profile, Settings, Surroundings};
 use crate::session::Catalog;
@@ -31,7 +32,10 @@ pub(super) struct Arguments {
 /// Hidden commands: what the program starts itself again for.
 #[derive(Debug, Subcommand)]
 pub(super) enum Helper {
-    /// What `run` starts for the command
+    /// What `run` starts between itself and the command
+    #[command(name = keeper::NAME, hide = true)]
+    Keep(keeper::KeepArgs),
+    /// What becomes the command
     #[command(name = "__sandbox-exec", hide = true)]
     SandboxExec(commands::sandbox_exec::SandboxExecArgs),
     /// What `mount` starts beside itself

@@ -47,11 +47,14 @@ pub(super) fn is_background() -> bool {
 pub(super) fn start<T: for<'de> Deserialize<'de>>() -> Result<T, CliError> {
     let program = std::env::current_exe()
         .map_err(|error| CliError::failed(format!("cannot find this program: {error}")))?;
-    let log = log_path();
-    let stderr = match log.as_deref().map(|path| sys::open_log(path, MAX_LOG_BYTES)) {
-        Some(Ok(file)) => Stdio::from(file),
+    let log = log_path().and_then(|path| {
+        let file = sys::open_log(&path, MAX_LOG_BYTES).ok()?;
+        Some((path, file))
+    });
+    let (log, stderr) = match log {
+        Some((path, file)) => (Some(path), Stdio::from(file)),
         // The mount is worth more than its log.
-        _ => Stdio::null(),
+        None => (None, Stdio::null()),
     };
     let mut command = Command::new(program);
     command.args(std::env::args_os().skip(1)).env(MARK, "1");

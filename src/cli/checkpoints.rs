@@ -17,9 +17,12 @@ use serde::{Deserialize, Serialize};
 use super::commands::snapshot::SnapshotReport;
 use super::error::CliError;
 use crate::path_text::Shown;
+use crate::sandbox::is_inside;
 use crate::session::Recording;
 use crate::sys;
 
+/// Name of the socket, in the directory of the command's temporary files.
+pub(super) const SOCKET_NAME: &str = "nono.sock";
 /// Names the socket to the command.
 pub(super) const SOCKET_VARIABLE: &str = "NONO_SOCKET";
 /// Longest request in bytes.
@@ -50,7 +53,6 @@ enum Reply {
 #[derive(Debug)]
 pub(super) struct Server {
     listener: UnixListener,
-    path: PathBuf,
     stop: UnixStream,
     stopped: UnixStream,
 }
@@ -58,11 +60,10 @@ pub(super) struct Server {
 impl Server {
     /// Listens in a directory.
     pub(super) fn bind(dir: &Path) -> io::Result<Self> {
-        let path = dir.join("nono.sock");
-        let listener = UnixListener::bind(&path)?;
+        let listener = UnixListener::bind(dir.join(SOCKET_NAME))?;
         listener.set_nonblocking(true)?;
         let (stop, stopped) = UnixStream::pair()?;
-        Ok(Self { listener, path, stop, stopped })
+        Ok(Self { listener, stop, stopped })
     }
 
     /// Begins to answer requests, in a thread of its own.
@@ -105,13 +106,6 @@ impl Server {
 #[derive(Debug)]
 pub(super) struct Serving<'a>(&'a Server);
 
-impl Serving<'_> {
-    /// The socket.
-    pub(super) fn path(&self) -> &Path {
-        &self.0.path
-    }
-}
-
 impl Drop for Serving<'_> {
     fn drop(&mut self) {
         let _ = self.0.stop.shutdown(std::net::Shutdown::Both);
@@ -149,7 +143,7 @@ fn reply(request: &[u8], recording: &Recording, left: &mut u64) -> Reply {
         Ok(Request::Checkpoint) => match recording.manager().create_incremental() {
             Ok((manifest, changes)) => {
                 *left -= 1;
-                Reply::Taken(SnapshotReport::of(recording.session_id(), &manifest, changes))
+                Reply::Taken(SnapshotReport::of(recording.manager().session(), &manifest, changes))
             }
             Err(error) => refused(error.to_string()),
         },
@@ -206,12 +200,23 @@ impl Write for Patient<'_> {
     }
 }
 
+/// Inside: the socket in the directory of temporary files, if a supervisor listens there.
+pub(super) fn left_in(temporary: &Path) -> Option<PathBuf> {
+    let path = temporary.join(SOCKET_NAME);
+    UnixStream::connect(&path).is_ok().then_some(path)
+}
+
 /// Inside: asks for a checkpoint.
 pub(super) fn ask(socket: &Path) -> Result<SnapshotReport, CliError> {
     let lost = |error: &dyn std::fmt::Display| {
         let message = format!("cannot reach the supervisor at {}: {error}", Shown::path(socket));
-        CliError::failed(message)
-            .with_hint(format!("outside of `nono run`, unset {SOCKET_VARIABLE}"))
+        let failed = CliError::failed(message);
+        if is_inside() {
+            return failed;
+        }
+        failed.with_hint(format!(
+            "this is not within the walls of a run; unset {SOCKET_VARIABLE} to record in the store"
+        ))
     };
     let mut stream = UnixStream::connect(socket).map_err(|error| lost(&error))?;
     let mut request = serde_json::to_vec(&Request::Checkpoint)?;

@@ -1,12 +1,14 @@
 //! The terminal: who reads the output, and what may be shown there.
 
 use std::io::{self, BufRead, IsTerminal, Write};
+use std::path::Path;
 
 use anstream::{AutoStream, StripStream};
 use anstyle::{AnsiColor, Style};
 use serde::Serialize;
 
 use super::error::CliError;
+use super::shell_word::shell_word;
 use crate::path_text::moves_text;
 
 /// Owns stdout and stderr.
@@ -18,7 +20,12 @@ pub(super) struct Context {
     pub(super) stderr_is_terminal: bool,
     /// Whether somebody can answer a question.
     pub(super) stdin_is_terminal: bool,
+    /// What names the store in commands that are offered, if this one names it by a flag.
+    store_flag: Option<String>,
 }
+
+/// How commands that need a store begin where they are offered.
+const OFFERED: &str = "nono rollback ";
 
 pub(super) const BOLD: Style = Style::new().bold();
 pub(super) const DIM: Style = Style::new().dimmed();
@@ -32,6 +39,22 @@ impl Context {
             stdout_is_terminal: io::stdout().is_terminal(),
             stderr_is_terminal: io::stderr().is_terminal(),
             stdin_is_terminal: io::stdin().is_terminal(),
+            store_flag: None,
+        }
+    }
+
+    /// Names a store in all commands that are offered: without its flag they would mean another
+    /// one.
+    pub(super) fn name_store(&mut self, root: &Path) {
+        self.store_flag = shell_word(root).map(|root| format!("nono --root {root} rollback "));
+    }
+
+    /// What is said, with commands as they have to be typed.
+    fn offered(&self, text: impl std::fmt::Display) -> String {
+        let text = text.to_string();
+        match &self.store_flag {
+            Some(flag) => text.replace(OFFERED, flag),
+            None => text,
         }
     }
 
@@ -67,11 +90,12 @@ impl Context {
     /// Says something that is not data.
     pub(super) fn say(&self, text: impl std::fmt::Display) {
         // Nobody is left to be told when stderr is closed.
-        let _ = writeln!(anstream::stderr().lock(), "nono: {text}");
+        let _ = writeln!(anstream::stderr().lock(), "nono: {}", self.offered(text));
     }
 
     /// Says what may surprise.
     pub(super) fn warn(&self, text: impl std::fmt::Display) {
+        let text = self.offered(text);
         let _ = writeln!(anstream::stderr().lock(), "nono: {YELLOW}warning:{YELLOW:#} {text}");
     }
 
@@ -83,7 +107,7 @@ impl Context {
         let mut err = anstream::stderr().lock();
         let _ = writeln!(err, "nono: {RED}error:{RED:#} {error}");
         if let Some(hint) = error.hint() {
-            let _ = writeln!(err, "nono: {GREEN}hint:{GREEN:#} {hint}");
+            let _ = writeln!(err, "nono: {GREEN}hint:{GREEN:#} {}", self.offered(hint));
         }
     }
 

@@ -100,7 +100,7 @@ impl From<CatalogError> for CliError {
             CatalogError::Ambiguous { .. } => failed.with_hint("give more of the id"),
             CatalogError::LatestUnknown { session, .. } => failed.with_hint(format!(
                 "name a session by its id (nono rollback list); `nono rollback verify {session} \
-                 --repair` may mend this one"
+                 --repair` says what can be mended of this one"
             )),
             CatalogError::NoSnapshot { session, .. } => {
                 failed.with_hint(format!("`nono rollback show {session}` lists its snapshots"))
@@ -135,7 +135,8 @@ impl From<SnapshotError> for CliError {
             SnapshotError::RestoreInterrupted { session } => {
                 let name = session.file_name().unwrap_or_default().to_string_lossy();
                 failed.with_hint(format!(
-                    "`nono rollback resume {name}` finishes it, with --abort it is taken back"
+                    "to finish it: nono rollback resume {name}; to take it back: nono rollback \
+                     resume {name} --abort"
                 ))
             }
             SnapshotError::Store(error) if error.is_damage() => {
@@ -180,8 +181,8 @@ impl From<RestoreError> for CliError {
             RestoreError::Pattern { .. } => Self::usage(error.to_string()),
             RestoreError::DamagedJournal { .. } | RestoreError::ForeignJournal { .. } => {
                 Self::failed(error.to_string()).with_hint(
-                    "`nono rollback resume ID --discard` gives the journal up; both states are \
-                     snapshots of the session",
+                    "`nono rollback resume ID --discard` gives the journal up; `nono rollback show ID` \
+                     lists the snapshots that a restore can bring back then",
                 )
             }
             RestoreError::Content { ref source, .. } if source.is_damage() => {

@@ -1,7 +1,8 @@
 //! What the arguments and a profile grant: checked, and turned into a policy.
 //!
 //! The two add up. A place that a profile names and that is not there is passed over: profiles name
-//! what programs use where they are installed.
+//! what programs use where they are installed. `--allow` (or a profile's `allow`) says what the
+//! work is; without it, that is the current directory, whatever else is granted.
 //!
 //! A grant must leave the record alone: one that contains the store or nono's configuration, or lies
 //! in them, is refused with the reason. Landlock grants whole directories, nothing can be taken out
@@ -27,13 +28,13 @@ use crate::sys;
 #[derive(Debug, Clone, Args)]
 pub(super) struct GrantArgs {
     /// Directory (or file) that the command reads and writes, and that is recorded (repeatable)
-    /// [default: the current directory, unless it is the home directory]
+    /// [default: the current directory, unless it is the home directory, also next to --write]
     #[arg(long, value_name = "DIR")]
     pub(super) allow: Vec<PathBuf>,
-    /// The same for the current directory, next to other grants
+    /// The same for the current directory, next to --allow
     #[arg(long)]
     pub(super) allow_cwd: bool,
-    /// Path that the command reads and writes, but that is not recorded (repeatable)
+    /// Path that the command reads and writes as well, but that is not recorded (repeatable)
     #[arg(long, value_name = "PATH")]
     pub(super) write: Vec<PathBuf>,
     /// Path that the command only reads (repeatable)
@@ -61,9 +62,11 @@ pub(super) struct Grants {
 
 impl Grants {
     /// Checks the arguments and the profile, and makes the directories that the profile wants made.
-    /// `catalog` is the store that must be out of reach.
+    /// `catalog` is the store that must be out of reach. `is_recorded`: something has to be
+    /// tracked.
     pub(super) fn of(
         args: &GrantArgs,
+        is_recorded: bool,
         profile: Option<&FoundProfile>,
         catalog: &Catalog,
         context: &Context,
@@ -72,11 +75,11 @@ impl Grants {
         let wanted = profile.map(|found| Wanted::of(&found.profile, &surroundings)).transpose()?;
         let wanted = wanted.unwrap_or_default();
         let mut tracked = args.allow.clone();
-        let nothing_named =
-            tracked.is_empty() && args.write.is_empty() && !wanted.names_what_is_tracked;
+        let is_default = tracked.is_empty() && !wanted.names_what_is_tracked;
         tracked.extend(wanted.allow);
-        if args.allow_cwd || nothing_named {
-            tracked.push(working_dir(args.allow_cwd)?);
+        if args.allow_cwd || is_default {
+            let is_needed = is_recorded || args.write.is_empty();
+            tracked.extend(working_dir(args.allow_cwd, is_needed)?);
         }
         if args.no_sandbox {
             return Ok(Self { tracked, policy: None });
@@ -101,7 +104,11 @@ impl Grants {
         let write = tracked.iter().chain(&args.write).chain(&wanted.write).chain(&wanted.create);
         let write = write.chain(files);
         let write = write.map(judge).collect::<Result<Vec<_>, _>>()?;
-        let read = args.read.iter().chain(&wanted.read).map(judge).collect::<Result<_, _>>()?;
+        let read = args.read.iter().chain(&wanted.read).map(judge);
+        let mut read = read.collect::<Result<Vec<_>, _>>()?;
+        if profile.is_none() {
+            read.extend(git_settings());
+        }
         let network = network(args, profile.map(|found| &found.profile.network));
         if let Some(FoundProfile { source: ProfileSource::File(path), files, .. }) = profile
             && files.iter().any(|file| write.iter().any(|granted| file.starts_with(granted)))
@@ -111,7 +118,9 @@ impl Grants {
                 Shown::path(path)
             ));
         }
-        Ok(Self { tracked, policy: Some(Policy { read, write, network }) })
+        let withheld = withheld(&protected);
+        let policy = Policy { read, write, connect: Vec::new(), withheld, network };
+        Ok(Self { tracked, policy: Some(policy) })
     }
 }
 
@@ -199,16 +208,21 @@ pub(super) fn check_profile(
     Ok(judged.filter_map(Result::err).collect())
 }
 
-fn working_dir(is_wanted: bool) -> Result<PathBuf, CliError> {
+/// The current directory, unless it is the home directory and nobody named it. That is an error
+/// where something is needed.
+fn working_dir(is_named: bool, is_needed: bool) -> Result<Option<PathBuf>, CliError> {
     let current = sys::current_dir()?;
     let home = home_dir().ok().and_then(|home| sys::real_path(&home).ok());
-    if !is_wanted && home.as_ref() == Some(&current) {
-        let message = "nothing is granted: the current directory is the home directory";
+    if !is_named && home.as_ref() == Some(&current) {
+        if !is_needed {
+            return Ok(None);
+        }
+        let message = "no work is named: the current directory is the home directory";
         return Err(CliError::usage(message).with_hint(
             "go to the project, or name what the command works on: nono run --allow DIR -- CMD",
         ));
     }
-    Ok(current)
+    Ok(Some(current))
 }
 
 /// A place that no command may touch, and what it is.
@@ -268,6 +282,27 @@ fn protected(
             Protected { path: sys::real_or_future_path(&plain), links, what }
         })
         .collect()
+}
+
+/// What no built-in grant covers either: the record, the configuration, and the home directory.
+fn withheld(protected: &[Protected]) -> Vec<PathBuf> {
+    let home = home_dir().ok().and_then(|home| sys::real_path(&home).ok());
+    // A home directory at the root of everything is no place of its own.
+    let home = home.filter(|home| home.parent().is_some());
+    let paths =
+        protected.iter().flat_map(|protected| protected.links.iter().chain([&protected.path]));
+    paths.cloned().chain(home).collect()
+}
+
+/// git's settings of this user: without them git does not start. A link to somewhere else may lead to
+/// anything, and is not followed.
+fn git_settings() -> impl Iterator<Item = PathBuf> {
+    let home = home_dir().ok().and_then(|home| sys::real_path(&home).ok());
+    let places = home.map(|home| [home.join(".gitconfig"), home.join(".config/git")]);
+    places
+        .into_iter()
+        .flatten()
+        .filter(|place| sys::real_path(place).is_ok_and(|real| real == *place))
 }
 
 /// The place that a grant really names.

@@ -12,15 +12,22 @@ mod commands;
 mod context;
 mod error;
 mod grants;
+mod inside;
+mod keeper;
 mod launch;
 mod preflight;
+mod processes;
 mod progress;
 pub mod render;
 mod retention;
 mod review;
 mod scratch;
+mod shell_word;
 mod signals;
+mod ssh_config;
+mod state_before;
 mod supervise;
+mod unrecorded;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -31,6 +38,7 @@ use clap::error::ErrorKind;
 use args::{Arguments, Command, Helper, Rollback};
 use context::Context;
 
+use crate::config::Origin;
 use crate::sys;
 pub use error::CliError;
 
@@ -55,7 +63,12 @@ fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     };
     init_log();
     let _survived = signals::survive_long_files();
-    let context = Context::new();
+    let mut context = Context::new();
+    if arguments.store.origin() == Origin::Flag
+        && let Some(root) = &arguments.store.root
+    {
+        context.name_store(root);
+    }
     match dispatch(arguments, &context) {
         Ok(code) => ExitCode::from(code),
         Err(error) => {
@@ -66,6 +79,7 @@ fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
 }
 
 fn dispatch(arguments: Arguments, context: &Context) -> Outcome {
+    inside::refuse(&arguments)?;
     let store = arguments.store;
     if !matches!(
         arguments.command,
@@ -107,6 +121,7 @@ fn dispatch(arguments: Arguments, context: &Context) -> Outcome {
 
 fn run_helper(helper: &Helper) -> Outcome {
     match helper {
+        Helper::Keep(args) => keeper::run(args),
         Helper::SandboxExec(args) => commands::sandbox_exec::run(args),
         #[cfg(feature = "mount")]
         Helper::MountGuard(args) => commands::mount_guard::run(args),

@@ -5,7 +5,9 @@
 //! the two snapshots did not capture, since nothing can be said of those.
 
 mod compare;
+mod count;
 mod lookup;
+mod unrecorded;
 
 use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -20,7 +22,10 @@ use crate::path_text::{serde_path, to_path};
 use crate::store::{ObjectSource, StoreError, read_links, read_root_tree};
 
 pub use compare::{Differences, compare, differences};
+pub use count::count_changes;
 pub(crate) use lookup::Lookup;
+pub use unrecorded::unrecorded;
+pub(crate) use unrecorded::{is_rebuildable, new_among};
 
 /// How a path changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -65,15 +70,17 @@ impl ChangeSummary {
     /// Counts changes.
     pub fn of(changes: &[Change]) -> Self {
         let mut summary = Self::default();
-        for change in changes {
-            *match change.change_type {
-                ChangeType::Created => &mut summary.created,
-                ChangeType::Modified => &mut summary.modified,
-                ChangeType::Deleted => &mut summary.deleted,
-                ChangeType::PermissionsChanged => &mut summary.permissions_changed,
-            } += 1;
-        }
+        changes.iter().for_each(|change| summary.add(change.change_type));
         summary
+    }
+
+    fn add(&mut self, change_type: ChangeType) {
+        *match change_type {
+            ChangeType::Created => &mut self.created,
+            ChangeType::Modified => &mut self.modified,
+            ChangeType::Deleted => &mut self.deleted,
+            ChangeType::PermissionsChanged => &mut self.permissions_changed,
+        } += 1;
     }
 
     /// All of them together.

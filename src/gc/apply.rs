@@ -85,7 +85,8 @@ impl CleanupPlan {
         let gone = removed.iter().map(|removed| &removed.session);
         let gone: Vec<_> = gone.chain(&leftovers).collect();
         let kept: Vec<_> = kept.iter().collect();
-        let survey = pool.install(|| Survey::new(&root, &gone, &kept, options))?;
+        let surveying = options.when_alone(&kept);
+        let survey = pool.install(|| Survey::new(&root, &gone, &kept, &surveying))?;
 
         // From here on things change.
         let mut hidden: Vec<Box<[u8]>> = Vec::new();
@@ -126,7 +127,7 @@ fn remove_garbage(
     options.progress.begin(Stage::Remove, Some(expected));
     let old = store.generation()?;
     let vanishing = || survey.garbage.iter().chain(&survey.packs.garbage);
-    let new = if vanishing().next().is_none() { None } else { Some(store.renew_generation()?) };
+    let new = if vanishing().next().is_none() { None } else { store.outdate_generation()? };
     for found in &survey.garbage {
         store.remove(&found.hash, lock)?;
         options.progress.advance(1, found.size);
@@ -139,6 +140,7 @@ fn remove_garbage(
         store.remove_quarantined(quarantined, lock)?;
         options.progress.advance(1, quarantined.object.size);
     }
+    // Without a new one there is no cache to carry over: none is valid.
     if let (Some(old), Some(new)) = (old, new) {
         let gone: HashSet<_> = vanishing().map(|found| found.hash).collect();
         root.carry_stat_caches([&old, &new], |hash| gone.contains(hash));

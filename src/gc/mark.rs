@@ -119,8 +119,9 @@ impl Marks {
             let pending = session.pending_baseline().map_err(damaged)?;
             let manifests = all_manifests(session).map_err(damaged)?;
             let published = manifests.into_iter().map(|loaded| loaded.manifest);
-            let needed = published.chain(pending).map(|manifest| manifest.merkle_root);
-            roots.extend(needed.map(|root| (root, index)));
+            for manifest in published.chain(pending) {
+                roots.extend(manifest.needed_roots().map(|root| (root, index)));
+            }
         }
         self.walk(store, roots, &Self::default(), progress, |index, error| {
             Err(damaged(sessions[index], error.into()))
@@ -138,7 +139,9 @@ impl Marks {
     ) -> Result<(), CleanupError> {
         let numbers = session.snapshot_numbers().unwrap_or_default();
         let manifests = numbers.iter().filter_map(|number| session.manifest(*number).ok());
-        let mut roots: Vec<_> = manifests.map(|loaded| loaded.manifest.merkle_root).collect();
+        let needed =
+            manifests.flat_map(|loaded| loaded.manifest.needed_roots().collect::<Vec<_>>());
+        let mut roots: Vec<_> = needed.collect();
         roots.extend(session.metadata().map(|metadata| metadata.merkle_roots).unwrap_or_default());
         let roots = roots.into_iter().map(|root| (root, 0)).collect();
         self.walk(store, roots, kept, progress, |_, error| {

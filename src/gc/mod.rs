@@ -11,7 +11,7 @@
 //!   before the first of its objects goes. What a crash leaves is collected the next time.
 //! - Objects of removed sessions go at once, whatever their age: a manifest named them, so nobody
 //!   is still writing them. Other unneeded objects are what an interrupted snapshot left, and go
-//!   when they are older than a grace time.
+//!   when they are older than a grace time, or at once where nobody else uses the store.
 //! - An unneeded object in a pack goes when the pack is rewritten, which copies its neighbours: as soon
 //!   as a fifth of the pack is unneeded, or at once where that is asked for.
 //! - What lies in quarantine stays as long as a session needs the object under whose name it was
@@ -20,6 +20,7 @@
 //!   vouches for what is gone. Those that name nothing of it are then made valid for the new one, so
 //!   that the next snapshot of what stays need not read every file again.
 
+mod alone;
 mod apply;
 mod mark;
 mod packs;
@@ -54,6 +55,9 @@ pub const DEFAULT_GRACE: Duration = Duration::from_secs(60 * 60);
 pub struct CleanupOptions<'a> {
     /// Objects that no session ever named stay until they are this old.
     pub grace: Duration,
+    /// Whether they go at once if nobody else uses the store: no other session is running or being
+    /// written.
+    pub orphans_at_once: bool,
     /// Whether every pack is rewritten that holds something unneeded. Otherwise only those are in which
     /// it is a fifth or more.
     pub compact: bool,
@@ -66,7 +70,13 @@ pub struct CleanupOptions<'a> {
 
 impl Default for CleanupOptions<'_> {
     fn default() -> Self {
-        Self { grace: DEFAULT_GRACE, compact: false, threads: 0, progress: &NoProgress }
+        Self {
+            grace: DEFAULT_GRACE,
+            orphans_at_once: false,
+            compact: false,
+            threads: 0,
+            progress: &NoProgress,
+        }
     }
 }
 
@@ -74,6 +84,7 @@ impl std::fmt::Debug for CleanupOptions<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("CleanupOptions")
             .field("grace", &self.grace)
+            .field("orphans_at_once", &self.orphans_at_once)
             .field("compact", &self.compact)
             .field("threads", &self.threads)
             .finish_non_exhaustive()

@@ -98,7 +98,14 @@ impl CleanupPlan {
         }
         let leftovers = root.leftovers()?;
         let removed: Vec<&SessionDir> = self.removed.iter().chain(&leftovers).collect();
-        let survey = options.pool()?.install(|| Survey::new(&root, &removed, &kept, options))?;
+        // Only a writer is kept waiting, and only for a look. A store that cannot be locked is
+        // looked at all the same.
+        let store = root.store.as_ref().filter(|_| options.orphans_at_once);
+        let options = match store.map(|(store, _)| store.try_lock_exclusive()) {
+            Some(Ok(Some(_lock))) => options.when_alone(&kept),
+            _ => *options,
+        };
+        let survey = options.pool()?.install(|| Survey::new(&root, &removed, &kept, &options))?;
         Ok(survey.report(CleanupReport {
             dry_run: true,
             sessions_removed: self.removed.iter().map(SessionDir::id).collect(),

@@ -76,6 +76,10 @@ pub struct SnapshotManifest {
     pub parent_hash: Option<ContentHash>,
     /// Hash of the root tree: commits to every name, attribute and byte.
     pub merkle_root: ContentHash,
+    /// Root tree of the ignore files by which the session goes in the paths that it tracks from this
+    /// snapshot on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ignore_files: Option<ContentHash>,
     /// Why it was taken.
     #[serde(default)]
     pub kind: SnapshotKind,
@@ -180,6 +184,11 @@ impl SnapshotManifest {
                 }),
             );
         }
+    }
+
+    /// The root trees from which everything is reached that it needs.
+    pub(crate) fn needed_roots(&self) -> impl Iterator<Item = ContentHash> {
+        [Some(self.merkle_root), self.ignore_files].into_iter().flatten()
     }
 
     /// Checks what the JSON types do not say.

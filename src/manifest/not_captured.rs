@@ -100,6 +100,16 @@ impl<'a> NotCapturedSet<'a> {
         self.paths.range(&*below..).next().is_some_and(|(found, _)| found.starts_with(&below))
     }
 
+    /// Why something right in the directory `path` could not be captured; `None` if nothing was missed.
+    pub fn problem_in(&self, path: &[u8]) -> Option<&'a NotCapturedReason> {
+        let below = [path, b"/"].concat();
+        self.paths
+            .range(&*below..)
+            .take_while(|(found, _)| found.starts_with(&below))
+            .find(|(found, reason)| reason.is_problem() && !found[below.len()..].contains(&b'/'))
+            .map(|(_, reason)| *reason)
+    }
+
     /// Why the state of `path` is unknown: it, or a directory above it, was not captured.
     pub fn reason(&self, path: &[u8]) -> Option<&'a NotCapturedReason> {
         byte_path::ancestors(path)

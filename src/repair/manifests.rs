@@ -1,11 +1,14 @@
 //! Damaged manifests: a copy that has the hash which others vouch for, or made again.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use super::{Lost, RepairError, RepairReport, Repaired, Source};
+use crate::diff::count_changes;
 use crate::layout;
 use crate::object::ContentHash;
 use crate::snapshot::{LoadedManifest, ManifestError, SessionDir, SessionMetadata, SnapshotKind};
+use crate::store::LocalStore;
 use crate::sys::{self, Dir, FileKind};
 
 /// Larger files are no manifests.
@@ -31,10 +34,66 @@ pub(super) fn repair(
     for number in 0..last.max(listed.len() as u64) {
         repair_snapshot(session, number, listed, other_stores, report)?;
     }
-    if metadata.is_none() {
-        rebuild(session, other_stores, report)?;
+    match metadata {
+        None => rebuild(session, other_stores, report),
+        Some(metadata) if metadata.altered.is_some() => {
+            replace_altered(session, &metadata, other_stores, report)
+        }
+        Some(_) => Ok(()),
     }
-    Ok(())
+}
+
+/// Replaces a session's manifest that can be read, and that somebody edited. Without a copy it stays: nothing
+/// tells what it said before.
+fn replace_altered(
+    session: &SessionDir,
+    metadata: &SessionMetadata,
+    other_stores: &[PathBuf],
+    report: &mut RepairReport,
+) -> Result<(), RepairError> {
+    let Some((path, copy)) = find_session_copy(session, &metadata.manifest_hashes, other_stores)
+    else {
+        report.lost.push(Lost {
+            what:
+                "what the manifest of the session says of the command, its times and its exit code"
+                    .to_owned(),
+            object: None,
+            reason: "it was changed, and not by nono; it stays where it is, because no copy tells \
+                     what is right"
+                .to_owned(),
+            is_unreadable: false,
+            snapshots: BTreeSet::new(),
+            paths: Vec::new(),
+            has_more_paths: false,
+        });
+        return Ok(());
+    };
+    replace_session(session, &copy, Source::Store { path }, report)
+}
+
+/// Counts the changes in a session whose manifest was made again, now that its objects were looked at.
+/// Under its lock.
+pub(super) fn count_again(session: &SessionDir, store: &LocalStore) -> Result<(), RepairError> {
+    let Ok(mut metadata) = session.metadata() else { return Ok(()) };
+    if metadata.changes.is_some() || metadata.altered.is_some() {
+        return Ok(());
+    }
+    let ordinary = |number: &u64| {
+        let manifest = session.manifest(*number).ok()?.manifest;
+        (manifest.kind == SnapshotKind::Ordinary).then_some(manifest)
+    };
+    let numbers: Vec<u64> = (0..metadata.manifest_hashes.len() as u64).collect();
+    let last = numbers.iter().rev().find_map(ordinary);
+    let (Some(first), Some(last)) = (ordinary(&0), last) else { return Ok(()) };
+    match count_changes(store, &first, &last, || true) {
+        Ok(counted) => metadata.changes = counted,
+        // It stays unknown, which `verify` does not blame.
+        Err(error) => {
+            tracing::debug!("changes not counted: {error}");
+            return Ok(());
+        }
+    }
+    Ok(session.save_metadata(&metadata)?)
 }
 
 fn repair_snapshot(
@@ -179,7 +238,6 @@ fn rebuild(
     other_stores: &[PathBuf],
     report: &mut RepairReport,
 ) -> Result<(), RepairError> {
-    let on_disk = session.path().join(layout::MANIFEST);
     let mut chain: Vec<LoadedManifest> = Vec::new();
     let unlisted = SessionMetadata::new(session.id(), Vec::new(), Vec::new());
     for (expected, number) in (0..).zip(session.snapshot_numbers()?) {
@@ -201,12 +259,8 @@ fn rebuild(
         }
     }
     let (Some(first), Some(last)) = (chain.first(), chain.last()) else { return Ok(()) };
-    let copy = other_sessions(session, other_stores).into_iter().find_map(|other| {
-        let metadata = SessionDir::open(&other).ok()?.metadata().ok()?;
-        let hashes = chain.iter().map(|loaded| loaded.hash);
-        (metadata.session_id == session.id() && hashes.eq(metadata.manifest_hashes.iter().copied()))
-            .then_some((other.join(layout::MANIFEST), metadata))
-    });
+    let hashes: Vec<_> = chain.iter().map(|loaded| loaded.hash).collect();
+    let copy = find_session_copy(session, &hashes, other_stores);
     let (from, metadata) = match copy {
         Some((path, metadata)) => (Source::Store { path }, metadata),
         None => {
@@ -219,16 +273,44 @@ fn rebuild(
             // Whether it had ended is not known; then later changes of files are not its own.
             metadata.ended = Some(last.manifest.timestamp);
             metadata.merkle_roots = chain.iter().map(|l| l.manifest.merkle_root).collect();
-            metadata.manifest_hashes = chain.iter().map(|loaded| loaded.hash).collect();
+            metadata.manifest_hashes = hashes;
+            // Counted when the objects were looked at.
+            metadata.changes = None;
             metadata.labels = chain.iter().filter_map(|l| l.manifest.named()).collect();
             metadata.snapshot_count = chain.len() as u64;
-            metadata.bytes_written =
-                chain.iter().map(|loaded| loaded.manifest.totals.bytes_written).sum();
+            let written = chain.iter().map(|loaded| loaded.manifest.totals.bytes_written);
+            metadata.bytes_written = written.fold(0, u64::saturating_add);
             (Source::Snapshots, metadata)
         }
     };
+    replace_session(session, &metadata, from, report)
+}
+
+/// The session's manifest in another store, with the same snapshots, as nono wrote it.
+fn find_session_copy(
+    session: &SessionDir,
+    hashes: &[ContentHash],
+    other_stores: &[PathBuf],
+) -> Option<(PathBuf, SessionMetadata)> {
+    other_sessions(session, other_stores).into_iter().find_map(|other| {
+        let metadata = SessionDir::open(&other).ok()?.metadata().ok()?;
+        let is_same = metadata.session_id == session.id()
+            && metadata.manifest_hashes == hashes
+            && metadata.altered.is_none();
+        is_same.then_some((other.join(layout::MANIFEST), metadata))
+    })
+}
+
+/// Replaces the session's manifest, and keeps the old one aside.
+fn replace_session(
+    session: &SessionDir,
+    metadata: &SessionMetadata,
+    from: Source,
+    report: &mut RepairReport,
+) -> Result<(), RepairError> {
     report.quarantined.extend(put_aside(session, &session.dir()?, "session", Way::Link)?);
-    session.save_metadata(&metadata)?;
+    session.save_metadata(metadata)?;
+    let on_disk = session.path().join(layout::MANIFEST);
     report.repaired.push(Repaired { object: None, on_disk, from });
     Ok(())
 }

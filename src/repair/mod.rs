@@ -21,8 +21,8 @@
 //!
 //! Manifests are named by hashes, too. One that nothing can read and that no copy replaces goes to
 //! quarantine; one that can be read and contradicts the others stays, because nobody can tell which of
-//! them is right. A session's own manifest is made again from an unbroken chain of snapshots, without
-//! what only it knew.
+//! them is right. A session's own manifest that nothing can read is made again from an unbroken chain of
+//! snapshots, without what only it knew. One that was edited is replaced by a copy, or stays.
 
 mod copies;
 mod manifests;
@@ -196,6 +196,7 @@ pub fn repair_session(
         // A tree that is whole again may show what is damaged below it.
         if !has_progress {
             report.lost.extend(objects.lost(&not_given));
+            manifests::count_again(session, store)?;
             return Ok((report, verified));
         }
     }

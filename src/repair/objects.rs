@@ -95,7 +95,8 @@ impl<'a> Objects<'a> {
         if !self.damaged.is_empty() {
             self.store.take_from_quarantine(&mut salvaged, &progress, &lock)?;
         }
-        self.has_new_packs = salvaged.packs > 0 || !salvaged.objects.is_empty();
+        self.has_new_packs = !salvaged.set_aside.is_empty() || !salvaged.objects.is_empty();
+        self.quarantined.append(&mut salvaged.set_aside);
         self.is_intact_after_all = salvaged.are_read_again;
         not_given.append(&mut salvaged.not_given);
         for damaged in self.damaged {

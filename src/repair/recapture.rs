@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 use super::objects::{Found, taken};
 use super::{RepairError, Source};
 use crate::object::ContentHash;
-use crate::snapshot::{Budget, CaptureRequest, SessionDir, SnapshotManifest, capture};
+use crate::snapshot::{Budget, CaptureRequest, RootRules, SessionDir, SnapshotManifest, capture};
 use crate::store::{
     Hashed, ImportError, Imported, LocalStore, ObjectSource, ObjectStore, Offered, StoreError,
     StoreLock, Stored, Transfer, hash_object,
@@ -70,6 +70,8 @@ pub(super) fn offer_all(
             roots: &manifest.roots,
             budget: Budget::UNLIMITED,
             is_baseline: false,
+            // Those that are recorded may be what is wanted.
+            rules: vec![RootRules::OnDisk; manifest.roots.len()],
             known: known.clone(),
             cache: None,
             progress: options.progress,

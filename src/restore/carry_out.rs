@@ -10,22 +10,14 @@ use super::commit::{Commit, Left};
 use super::journal::{Journal, Work};
 use super::places::Places;
 use super::plan::RestorePlan;
+use super::prepare::Before;
 use super::rollback::{Incomplete, take_back};
 use super::staging::{Layout, stage};
 use super::steps::Disk;
-use crate::diff::{self, Change};
-use crate::object::{ContentHash, LinkGroups};
+use crate::diff::Change;
 use crate::progress::{Amount, NoProgress, Progress, Stage};
 use crate::snapshot::{SnapshotManager, SnapshotManifest};
 use crate::sys;
-
-/// The snapshot of the state before a restore.
-pub(super) struct Safety {
-    pub(super) number: u64,
-    /// The kernel's time before it was captured.
-    pub(super) started: sys::FileTime,
-    pub(super) merkle_root: ContentHash,
-}
 
 impl SnapshotManager {
     /// Stages, commits and clears up. Returns what the steps changed, and what was left as it is.
@@ -33,23 +25,22 @@ impl SnapshotManager {
         &self,
         plan: RestorePlan,
         target: &SnapshotManifest,
-        safety: &Safety,
+        before: &Before,
     ) -> Result<(Vec<Change>, Left), RestoreError> {
         let roots = &target.roots;
         let mut places = Places::new(roots);
         let layout = Layout::new(&plan, &mut places)?;
-        let links = diff::links_of(self.store(), &safety.merkle_root)?;
         let journal = Journal {
             snapshot: target.number,
-            safety: safety.number,
+            safety: before.safety,
             areas: layout.areas.clone(),
             work: None,
         };
-        journal.save(self.session())?;
+        self.with_room(|| journal.save(self.session()))?;
         let mut areas = Areas::open(&journal.areas, roots)?;
         let staged = areas.make().map_err(RestoreError::from).and_then(|()| {
             let (progress, threads) = (self.progress(), self.threads());
-            let started = safety.started;
+            let started = before.started;
             let work = stage(self.store(), plan, &layout, &areas, started, progress, threads)?;
             self.progress().begin(Stage::Flush, None);
             // What is put in place must be on the disk before the name that it replaces goes.
@@ -57,7 +48,7 @@ impl SnapshotManager {
             if self.progress().is_cancelled() {
                 return Err(RestoreError::Cancelled);
             }
-            journal.save_with(&work, self.session())?;
+            self.with_room(|| journal.save_with(&work, self.session()))?;
             Ok(work)
         });
         let mut work = match staged {
@@ -75,7 +66,7 @@ impl SnapshotManager {
         drop(layout);
         let steps = Amount { entries: work.steps.len() as u64, bytes: 0 };
         self.progress().begin(Stage::Commit, Some(steps));
-        match commit(&mut places, &areas, &work, &links, self.progress()) {
+        match commit(&mut places, &areas, &work, before, self.progress()) {
             Ok(mut left) => {
                 match self.settle(journal, Some(&work), roots) {
                     Ok(denied) => left.skipped.extend(denied),
@@ -95,6 +86,18 @@ impl SnapshotManager {
     }
 }
 
+impl SnapshotManager {
+    /// Writes to the store, and makes room for that as long as its disk is full.
+    fn with_room<T>(&self, write: impl Fn() -> sys::Result<T>) -> sys::Result<T> {
+        loop {
+            match write() {
+                Err(error) if error.is_disk_full() && self.make_room() => {}
+                written => return written,
+            }
+        }
+    }
+}
+
 /// Takes all steps and makes them durable, or takes back those that were taken.
 ///
 /// Nobody stops it: what is left are renames. To take them back, every file that was put in place would
@@ -104,10 +107,10 @@ fn commit(
     places: &mut Places<'_>,
     areas: &Areas,
     work: &Work,
-    links: &LinkGroups,
+    before: &Before,
     progress: &dyn Progress,
 ) -> Result<Left, RestoreError> {
-    let mut disk = Disk::new(places, areas, work.started, links, &NoProgress);
+    let mut disk = Disk::new(places, areas, work.started, &before.links, &NoProgress);
     let done = Commit::new(&mut disk, false).run(work, progress).and_then(|left| {
         areas.sync()?;
         Ok(left)
@@ -120,7 +123,8 @@ fn commit(
         }
         Err(Incomplete::Stopped) => cause,
         Err(Incomplete::Failed(rollback)) => {
-            RestoreError::HalfDone { cause: Box::new(cause), rollback, staging: areas.paths() }
+            let (cause, staging) = (Box::new(cause), areas.paths());
+            RestoreError::HalfDone { cause, rollback, staging, safety: before.safety }
         }
     })
 }

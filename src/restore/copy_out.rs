@@ -20,7 +20,7 @@ use crate::byte_path;
 use crate::diff::Lookup;
 use crate::diff::{self, EntryState};
 use crate::object::{ContentHash, Node, RootTree};
-use crate::path_text::{serde_path, to_path};
+use crate::path_text::{serde_path, serde_paths, to_path};
 use crate::progress::{Stage, Uncounted};
 use crate::snapshot::{SnapshotManager, SnapshotManifest, store_paths};
 use crate::store::{ObjectFile, Transfer, read_root_tree, read_tree};
@@ -44,6 +44,10 @@ pub struct CopyReport {
     pub written_bytes: u64,
     /// What is not in the copy, and why. Paths are those of the copy.
     pub skipped: Vec<Skipped>,
+    /// Files that kept changing while the snapshot read them: each copy is what was read, which may be a
+    /// state that the file never had. Paths are those of the copy.
+    #[serde(with = "serde_paths")]
+    pub unstable: Vec<PathBuf>,
 }
 
 /// A directory of the copy that was made, or is overwritten, with what it gets when all is in it.
@@ -62,6 +66,8 @@ struct CopyOut<'a> {
     linked: HashMap<usize, Vec<u8>>,
     made: Vec<Made>,
     made_names: HashSet<Vec<u8>>,
+    /// Paths of the snapshot that kept changing while it read them.
+    unstable: HashSet<&'a [u8]>,
     report: CopyReport,
     buffer: Vec<u8>,
     /// A name that nobody else uses.
@@ -88,7 +94,7 @@ impl SnapshotManager {
         if let Some(store) = stores.into_iter().find(|store| real.starts_with(store)) {
             return Err(RestoreError::CopyIntoStore { to: to.to_owned(), store });
         }
-        let _store_lock = self.store().lock_shared()?;
+        let _store_lock = self.lock_store_for_reading()?;
         let manifest = &self.states(number)?.target.manifest;
         let selected = Selected::new(selection, &manifest.roots)?;
         let roots = [&manifest.merkle_root];
@@ -105,6 +111,7 @@ impl SnapshotManager {
             linked: HashMap::new(),
             made: Vec::new(),
             made_names: HashSet::new(),
+            unstable: manifest.unstable.iter().map(|path| path.as_os_str().as_bytes()).collect(),
             report: CopyReport {
                 session_id: self.session().id(),
                 snapshot: number,
@@ -112,6 +119,7 @@ impl SnapshotManager {
                 written_count: 0,
                 written_bytes: 0,
                 skipped: Vec::new(),
+                unstable: Vec::new(),
             },
             buffer: Vec::new(),
             temporary: format!(".nono-copy-{}", hex::encode(&sys::random_bytes()?[..8])).into(),
@@ -331,6 +339,9 @@ impl CopyOut<'_> {
         }
         let shown = self.report.to.join(to_path(name));
         self.report.skipped.extend(skipped(shown.as_os_str().as_bytes(), denied));
+        if self.unstable.contains(path) {
+            self.report.unstable.push(shown);
+        }
         self.report.written_count += 1;
         self.report.written_bytes += state.bytes();
         Ok(())

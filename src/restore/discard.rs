@@ -56,8 +56,8 @@ impl SnapshotManager {
     }
 
     /// Sets aside a journal that can be neither finished nor taken back, because it is damaged or what
-    /// it needs is gone. The tracked paths stay as they are, maybe between two states; both are
-    /// snapshots of the session, and restoring either is possible again. `None`: there is no journal.
+    /// it needs is gone. The tracked paths stay as they are, maybe between two states, and snapshots
+    /// of the session can be restored again. `None`: there is no journal.
     ///
     /// # Errors
     /// When it cannot be renamed, or the tracked paths cannot be looked through.

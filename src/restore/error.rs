@@ -84,19 +84,21 @@ pub enum RestoreError {
         /// What is wrong with it.
         reason: String,
     },
-    /// The journal names a safety snapshot that the session does not have.
+    /// The journal names a snapshot that the session does not have.
     #[error("the journal in {} does not belong to this session", Shown::path(session))]
     ForeignJournal {
         /// The session's directory.
         session: PathBuf,
     },
     /// An interrupted restore could not be taken back completely.
-    #[error("not everything could be put back: {}. What was replaced is in {}", rollback.join("; "), with_safety(staging))]
+    #[error("not everything could be put back: {}. What was replaced is in {}", rollback.join("; "), kept_in(staging, *safety))]
     NotTakenBack {
         /// What could not be put back.
         rollback: Vec<String>,
         /// Where the replaced files are.
         staging: Vec<PathBuf>,
+        /// The snapshot that holds the state before, if there is one.
+        safety: Option<u64>,
     },
     /// Paths were changed after the session, and nobody said what to do about them.
     #[error(
@@ -211,7 +213,7 @@ pub enum RestoreError {
         staging: Vec<PathBuf>,
     },
     /// A step failed, and so did taking back the steps before it.
-    #[error("{}; and not everything could be put back: {}. What was replaced is in {}", what_failed(cause), rollback.join("; "), with_safety(staging))]
+    #[error("{}; and not everything could be put back: {}. What was replaced is in {}", what_failed(cause), rollback.join("; "), kept_in(staging, *safety))]
     HalfDone {
         /// The step that failed.
         cause: Box<RestoreError>,
@@ -219,14 +221,20 @@ pub enum RestoreError {
         rollback: Vec<String>,
         /// Where the replaced files are.
         staging: Vec<PathBuf>,
+        /// The snapshot that holds the state before, if there is one.
+        safety: Option<u64>,
     },
 }
 
 /// Where everything is that was replaced.
-fn with_safety(staging: &[PathBuf]) -> String {
-    match staging {
-        [] => "the safety snapshot".to_owned(),
-        staging => format!("{}, and in the safety snapshot", shown_list(staging)),
+fn kept_in(staging: &[PathBuf], safety: Option<u64>) -> String {
+    match (staging, safety) {
+        ([], Some(number)) => format!("the safety snapshot {number}"),
+        ([], None) => "no place that is known".to_owned(),
+        (staging, Some(number)) => {
+            format!("{}, and in the safety snapshot {number}", shown_list(staging))
+        }
+        (staging, None) => shown_list(staging),
     }
 }
 
@@ -340,12 +348,13 @@ mod tests {
             cause: Box::new(RestoreError::changed(b"/a")),
             rollback: vec!["something new is at /b".to_owned()],
             staging: vec!["/.nono-restore-1".into()],
+            safety: Some(2),
         };
         assert_eq!(
             half_done.to_string(),
             "/a was changed by somebody while it was being restored; and not everything could be put \
              back: something new is at /b. What was replaced is in /.nono-restore-1, and in the safety \
-             snapshot"
+             snapshot 2"
         );
     }
 }

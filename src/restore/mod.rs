@@ -1,10 +1,11 @@
 //! The way back: plan, stage, commit.
 //!
 //! Always true, from the first day: nothing is deleted or overwritten whose bytes are not in the
-//! store (a safety snapshot comes first); the filter is the one of the capture, and what a snapshot
-//! did not capture is left alone; no path changes before every byte was staged and checked; no
-//! symlink is followed and no path outside the tracked paths is touched; a failure takes back what
-//! was done, and after a crash the journal tells the next one how to. Planning changes nothing.
+//! store (a safety snapshot comes first), unless somebody gives it up by name; the filter is the
+//! one of the capture, and what a snapshot did not capture is left alone; no path changes before
+//! every byte was staged and checked; no symlink is followed and no path outside the tracked paths
+//! is touched; a failure takes back what was done, and after a crash the journal tells the next one
+//! how to. Planning changes nothing.
 
 mod areas;
 mod attributes;
@@ -23,6 +24,7 @@ mod outcome;
 mod packed;
 mod places;
 mod plan;
+mod prepare;
 mod recover;
 mod rollback;
 mod secure;
@@ -34,19 +36,19 @@ mod tests;
 
 use std::collections::HashSet;
 use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
 use crate::diff::{self, Change};
 use crate::object::ContentHash;
-use crate::path_text::Shown;
+use crate::path_text::{Shown, serde_paths};
 use crate::snapshot::{
-    CacheUse, Capture, LoadedManifest, ManifestError, NotCaptured, SnapshotError, SnapshotKind,
-    SnapshotManager, SnapshotManifest,
+    CacheUse, LoadedManifest, ManifestError, NotCaptured, SnapshotError, SnapshotManager,
+    SnapshotManifest,
 };
 use crate::store::{ObjectSource, OverlayStore, read_root_tree};
 
-use carry_out::Safety;
 use check_selection::check_selection;
 use conflicts::Conflicts;
 pub use conflicts::{Conflict, OnConflict};
@@ -58,6 +60,8 @@ pub(crate) use journal::Journal;
 use places::Places;
 use plan::RestorePlan;
 pub use plan::Skipped;
+pub use prepare::KeepBefore;
+use prepare::Prepared;
 pub use recover::{Recovery, RecoveryOutcome, RecoveryReport};
 use selection::Selected;
 pub use selection::Selection;
@@ -79,8 +83,25 @@ pub struct RestoreReport {
     pub on_conflict: OnConflict,
     /// What is not as it was in the snapshot, and why.
     pub skipped: Vec<Skipped>,
-    /// The snapshot that holds the state before the restore; `None` when nothing was to be done.
+    /// What is new, was not recorded, and stays: directories that bear the mark of a program that makes them
+    /// again. They do not make a restore incomplete.
+    #[serde(serialize_with = "serde_paths::serialize")]
+    pub rebuildable: Vec<PathBuf>,
+    /// Changed files that kept changing while the snapshot read them: each has the state that was read,
+    /// which may be one that it never had.
+    #[serde(with = "serde_paths")]
+    pub unstable: Vec<PathBuf>,
+    /// The snapshot that holds the state before the restore; `None` when nothing was to be done,
+    /// the disk of the store was full, or none was wanted.
     pub safety_snapshot: Option<u64>,
+    /// What was to be kept of the state before.
+    pub keep_before: KeepBefore,
+    /// Whether the disk of the store was too full for the safety snapshot that was wanted. Only
+    /// what snapshots hold was overwritten or removed then.
+    pub is_store_full: bool,
+    /// Paths that were skipped for that reason.
+    #[serde(with = "serde_paths")]
+    pub not_kept: Vec<PathBuf>,
 }
 
 impl RestoreReport {
@@ -102,12 +123,31 @@ pub struct RestoreOptions {
     pub on_conflict: OnConflict,
     /// Which paths are meant.
     pub selection: Selection,
+    /// What to keep of the state before.
+    pub keep_before: KeepBefore,
 }
 
 /// A plan, and what it would undo that the session did not do.
 struct Planned {
     plan: RestorePlan,
     conflicts: Conflicts,
+    /// What it leaves because nothing of it is kept.
+    not_kept: Vec<Skipped>,
+}
+
+impl Planned {
+    /// What it leaves as it is, for whatever reason, and of that what is not kept.
+    fn left(&mut self) -> (Vec<Skipped>, Vec<PathBuf>) {
+        let mut skipped = std::mem::take(&mut self.plan.skipped);
+        let paths = self.not_kept.iter().map(|skipped| skipped.path.clone()).collect();
+        skipped.append(&mut self.not_kept);
+        (skipped, paths)
+    }
+}
+
+/// Whether nothing is done because of conflicts.
+fn is_refused(options: &RestoreOptions, conflicts: &Conflicts) -> bool {
+    options.on_conflict == OnConflict::Refuse && !conflicts.is_empty()
 }
 
 impl SnapshotManager {
@@ -122,6 +162,16 @@ impl SnapshotManager {
             return Err(RestoreError::Conflicts { conflicts: report.conflicts });
         }
         Ok(report.changes)
+    }
+
+    /// Whether a restore of this snapshot finds what it begins with: the session, its list, the
+    /// manifests and the root tree. No contents are read, nothing is locked, nothing is written.
+    ///
+    /// # Errors
+    /// What is not there.
+    pub fn check_restorable(&self, number: u64) -> Result<(), RestoreError> {
+        self.refuse_interrupted_restore()?;
+        self.states(number).map(drop)
     }
 
     /// What [`restore_to`](Self::restore_to) would change. Writes nothing, neither to the tracked
@@ -145,17 +195,21 @@ impl SnapshotManager {
     ) -> Result<RestoreReport, RestoreError> {
         let states = self.states(number)?;
         let overlay = OverlayStore::new(self.store());
-        let (target, latest) = (&states.target.manifest, &states.latest.manifest);
+        let (target, latest) = (&states.target.manifest, &states.latest);
         let current = self.capture_current(&overlay, target, latest, CacheUse::Read)?;
         let (root, left_out) = (&current.merkle_root, &current.not_captured);
         // The actions go at once: they take more than all the rest.
-        let Planned { plan: RestorePlan { changes, mut skipped, .. }, conflicts } =
-            self.planned(&overlay, &states, root, left_out, options)?;
+        let Planned {
+            plan: RestorePlan { changes, mut skipped, rebuildable, .. }, conflicts, ..
+        } = self.planned(&overlay, &states, root, left_out, options, &HashSet::new())?;
         plan::sort(&mut skipped);
+        let changes = changes.told();
         Ok(RestoreReport {
-            changes: changes.told(),
+            unstable: unstable_among(&changes, target),
+            changes,
             conflicts: conflicts.told(),
             skipped,
+            rebuildable,
             ..self.report(target.number, options, true)
         })
     }
@@ -188,60 +242,30 @@ impl SnapshotManager {
         // Nothing may be collected between the plan and the last byte.
         let _store_lock = self.lock_store()?;
         let states = self.states(number)?;
-        let (current, Planned { plan, conflicts }) = self.plan_from_disk(&states, options)?;
-        let (started, merkle_root) = (current.started, current.merkle_root);
-        let mut report = self.report(number, options, false);
-        let is_refused = options.on_conflict == OnConflict::Refuse && !conflicts.is_empty();
-        if is_refused || plan.is_empty() {
-            let mut skipped = plan.skipped;
-            plan::sort(&mut skipped);
-            return Ok(RestoreReport { conflicts: conflicts.told(), skipped, ..report });
+        let Prepared { mut planned, before, is_store_full } = self.prepare(&states, options)?;
+        let mut report = RestoreReport { is_store_full, ..self.report(number, options, false) };
+        report.rebuildable = std::mem::take(&mut planned.plan.rebuildable);
+        let skipped;
+        (skipped, report.not_kept) = planned.left();
+        report.conflicts = planned.conflicts.told();
+        let plan = &planned.plan;
+        // For the times of some directories alone, nobody writes to a full disk.
+        let is_done = plan.is_empty() || is_store_full && plan.changes.is_empty();
+        if is_refused(options, &planned.conflicts) || is_done {
+            report.skipped = skipped;
+            plan::sort(&mut report.skipped);
+            return Ok(report);
         }
-        let States { target, latest, .. } = &states;
-        let last = &latest.manifest;
-        // A restore that failed and is tried again needs no second record of the same state.
-        let is_recorded = last.kind == SnapshotKind::Safety
-            && last.restores == Some(number)
-            && last.merkle_root == current.merkle_root;
-        let number = if is_recorded {
-            last.number
-        } else {
-            self.publish_safety(current, latest, &target.manifest)?.number
-        };
-        report.safety_snapshot = Some(number);
-        let safety = Safety { number, started, merkle_root };
-        let (changes, left) = self.carry_out(plan, &target.manifest, &safety)?;
+        report.safety_snapshot = before.safety;
+        // The journal has it too, for whoever finishes the restore after a crash.
+        planned.plan.skipped = skipped;
+        let (changes, left) = self.carry_out(planned.plan, &states.target.manifest, &before)?;
         report.changes = changes;
         left.retain_made(&mut report.changes);
-        report.conflicts = conflicts.told();
+        report.unstable = unstable_among(&report.changes, &states.target.manifest);
         report.skipped = left.skipped;
         plan::sort(&mut report.skipped);
         Ok(report)
-    }
-
-    /// Captures the current state into the store and plans from it. Every byte that the plan replaces
-    /// or removes is then in the store; if the cached capture missed one, all is read afresh.
-    fn plan_from_disk(
-        &self,
-        states: &States,
-        options: &RestoreOptions,
-    ) -> Result<(Capture, Planned), RestoreError> {
-        let (target, latest) = (&states.target.manifest, &states.latest.manifest);
-        for cache in [CacheUse::ReadAndWrite, CacheUse::Nothing] {
-            let current = self.capture_current(self.store(), target, latest, cache)?;
-            let (root, left_out) = (&current.merkle_root, &current.not_captured);
-            let planned = self.planned(self.store(), states, root, left_out, options)?;
-            let mut places = Places::new(&target.roots);
-            if secure::is_everything_stored(
-                self.store(),
-                &planned.plan,
-                &mut places,
-                self.progress(),
-            )? {
-                return Ok((current, planned));
-            }
-        }
-        Err(RestoreError::NeverStill)
     }
 
     /// A report of nothing yet.
@@ -254,7 +278,12 @@ impl SnapshotManager {
             conflicts: Vec::new(),
             on_conflict: options.on_conflict,
             skipped: Vec::new(),
+            rebuildable: Vec::new(),
+            unstable: Vec::new(),
             safety_snapshot: None,
+            keep_before: options.keep_before,
+            is_store_full: false,
+            not_kept: Vec::new(),
         }
     }
 
@@ -294,7 +323,8 @@ impl SnapshotManager {
         }
     }
 
-    /// Plans, and narrows the plan to what is selected and not to be left alone.
+    /// Plans, and narrows the plan to what is selected and not to be left alone. `unkept` are paths
+    /// that stay because nothing of them is kept.
     fn planned(
         &self,
         source: &dyn ObjectSource,
@@ -302,6 +332,7 @@ impl SnapshotManager {
         current_root: &ContentHash,
         left_out: &[NotCaptured],
         options: &RestoreOptions,
+        unkept: &HashSet<Vec<u8>>,
     ) -> Result<Planned, RestoreError> {
         let target = &states.target.manifest;
         let mut plan = plan::plan(source, current_root, left_out, target)?;
@@ -328,6 +359,7 @@ impl SnapshotManager {
             let left = conflicts.iter().map(|(path, _)| path);
             plan.narrow(|_, _| true, |_, _| true, &left.collect());
         }
+        let not_kept = plan.leave_unkept(unkept);
         let mut places = Places::new(&target.roots);
         if let Some(path) = plan.first_path() {
             // Making directories above a tracked path is not for a restore to decide.
@@ -335,8 +367,15 @@ impl SnapshotManager {
         }
         plan.detach_foreign_links(&diff::links_of(source, current_root)?, &mut places)?;
         plan.link(&diff::links_of(source, &target.merkle_root)?);
-        Ok(Planned { plan, conflicts })
+        Ok(Planned { plan, conflicts, not_kept })
     }
+}
+
+/// The files of a restore that kept changing while the snapshot read them.
+fn unstable_among(changes: &[Change], target: &SnapshotManifest) -> Vec<PathBuf> {
+    let changed: HashSet<&Path> = changes.iter().map(|change| change.path.as_path()).collect();
+    let unstable = target.unstable.iter().filter(|path| changed.contains(path.as_path()));
+    unstable.cloned().collect()
 }
 
 /// The manifests that a restore needs.

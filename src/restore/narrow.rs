@@ -117,6 +117,10 @@ impl RestorePlan {
             let path = skipped.path.as_os_str().as_bytes();
             may_change(path) && concerns(path, kept.contains(path))
         });
+        self.rebuildable.retain(|path| {
+            let path = path.as_os_str().as_bytes();
+            may_change(path) && concerns(path, true)
+        });
         self.skipped.extend(skipped);
         self.bytes_to_write = actions
             .puts

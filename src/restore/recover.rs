@@ -53,8 +53,8 @@ pub struct RecoveryReport {
     /// What is not as it was in the state that was asked for (the snapshot, or what was there before),
     /// and why.
     pub skipped: Vec<Skipped>,
-    /// The snapshot that holds the state before the restore.
-    pub safety_snapshot: u64,
+    /// The snapshot that holds the state before the restore, unless none was taken.
+    pub safety_snapshot: Option<u64>,
 }
 
 /// A recovery that is stopped is not one of which nothing was changed.
@@ -104,7 +104,8 @@ impl SnapshotManager {
                     let denied = take_back(&mut disk, &work);
                     report.skipped = denied.map_err(|incomplete| match incomplete {
                         Incomplete::Failed(rollback) => {
-                            RestoreError::NotTakenBack { rollback, staging: areas.paths() }
+                            let (staging, safety) = (areas.paths(), report.safety_snapshot);
+                            RestoreError::NotTakenBack { rollback, staging, safety }
                         }
                         Incomplete::Stopped => RestoreError::RecoveryStopped,
                     })?;
@@ -136,14 +137,19 @@ impl SnapshotManager {
         Ok(Some(report))
     }
 
-    /// The safety snapshot that a journal names. The journal says which paths; which of them may be
-    /// touched, this checked manifest does.
+    /// The snapshot that a journal counts on: that of the state before or, where none was taken,
+    /// the one that is brought back, which has the same tracked paths. The journal says which
+    /// paths; which of them may be touched, this checked manifest does.
     pub(super) fn safety_of(&self, journal: &Journal) -> Result<SnapshotManifest, RestoreError> {
         let mut chain = self.session().chain()?;
-        let known = usize::try_from(journal.safety).ok().filter(|number| *number < chain.len());
-        let safety = known.map(|number| chain.swap_remove(number).manifest);
-        safety.filter(|safety| safety.kind == SnapshotKind::Safety).ok_or_else(|| {
-            RestoreError::ForeignJournal { session: self.session().path().to_owned() }
+        let number = journal.safety.unwrap_or(journal.snapshot);
+        let known = usize::try_from(number).ok().filter(|number| *number < chain.len());
+        let found = known.map(|number| chain.swap_remove(number).manifest);
+        let is_meant = |found: &SnapshotManifest| {
+            journal.safety.is_none() || found.kind == SnapshotKind::Safety
+        };
+        found.filter(is_meant).ok_or_else(|| RestoreError::ForeignJournal {
+            session: self.session().path().to_owned(),
         })
     }
 }

@@ -96,11 +96,12 @@ impl<'a> Selected<'a> {
     /// Whether something below a path may be meant.
     pub(super) fn may_mean_below(&self, path: &[u8]) -> bool {
         let is_below = |named: &[u8]| byte_path::relative_to(named, path).is_some();
-        let may_match = |pattern: &Pattern| {
-            pattern.glob.is_some() || pattern.literal.iter().any(|literal| is_below(literal))
-        };
         let inside = self.roots.iter().find_map(|root| byte_path::relative_to(path, root));
         let Some(inside) = inside else { return false };
+        let may_match = |pattern: &Pattern| {
+            pattern.may_match_below(path, inside)
+                || pattern.literal.iter().any(|literal| is_below(literal))
+        };
         let is_named = self.names_everything()
             || self.exactly.iter().any(|named| is_below(named))
             || self.paths.iter().any(may_match);
@@ -177,6 +178,22 @@ impl Pattern {
         Ok(Self { given: path.to_owned(), literal, glob })
     }
 
+    /// Whether a glob may match something below a path: not if they part ways before its first
+    /// wildcard.
+    fn may_match_below(&self, path: &[u8], inside: &[u8]) -> bool {
+        let place = match &self.glob {
+            None => return false,
+            Some((_, Subject::Names)) => return true,
+            Some((_, Subject::Inside)) => inside,
+            Some((_, Subject::Absolute)) => path,
+        };
+        let given = self.given.as_os_str().as_bytes();
+        let given = given.strip_prefix(b"./").unwrap_or(given);
+        let is_fixed = |name: &&[u8]| !name.iter().any(|byte| b"*?[{\\".contains(byte));
+        let fixed = byte_path::components(given).take_while(is_fixed);
+        fixed.zip(byte_path::components(place)).all(|(fixed, name)| fixed == name)
+    }
+
     /// `inside` is the path below its tracked path, empty for that itself.
     fn matches(&self, path: &[u8], inside: &[u8]) -> bool {
         let is_literal = self.literal.iter().any(|literal| byte_path::is_in(path, literal));
@@ -195,6 +212,29 @@ impl Pattern {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_glob_means_nothing_below_a_directory_that_its_beginning_does_not_name() {
+        let root =
+            TrackedRoot { path: "/p".into(), exclusion: crate::walk::ExclusionConfig::nothing() };
+        let roots = [root];
+        for (glob, path, may) in [
+            ("s/*", "/p/build", false),
+            ("s/*", "/p/s", true),
+            ("s/*", "/p/s/deep", true),
+            ("*/x", "/p/build", true),
+            ("*.sh", "/p/build", true),
+            ("a/b/*.sh", "/p/a", true),
+            ("a/b/*.sh", "/p/a/c", false),
+            ("./s/*", "/p/build", false),
+            ("/p/s/*", "/p/build", false),
+            ("/p/s/*", "/p/s", true),
+        ] {
+            let selection = Selection { paths: vec![glob.into()], ..Selection::default() };
+            let selected = Selected::new(&selection, &roots).unwrap();
+            assert_eq!(selected.may_mean_below(path.as_bytes()), may, "{glob} {path}");
+        }
+    }
 
     #[test]
     fn exact_paths_are_no_globs_and_mean_nothing_below() {

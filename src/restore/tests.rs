@@ -103,9 +103,8 @@ impl Fixture {
         let manager = &self.manager;
         let States { target, latest, .. } = &manager.states(0).unwrap();
         let (target, store) = (&target.manifest, manager.store());
-        let current = manager
-            .capture_current(store, target, &latest.manifest, CacheUse::ReadAndWrite)
-            .unwrap();
+        let current =
+            manager.capture_current(store, target, latest, CacheUse::ReadAndWrite).unwrap();
         let started = current.started;
         let links = diff::links_of(store, &current.merkle_root).unwrap();
         let mut plan =
@@ -114,6 +113,7 @@ impl Fixture {
         let safety = manager.publish_safety(current, latest, target).unwrap().number;
         let mut places = Places::new(&target.roots);
         let layout = Layout::new(&plan, &mut places).unwrap();
+        let safety = Some(safety);
         let mut journal = Journal { snapshot: 0, safety, areas: layout.areas.clone(), work: None };
         journal.save(manager.session()).unwrap();
         let mut areas = Areas::open(&journal.areas, &target.roots).unwrap();
@@ -274,15 +274,20 @@ fn what_somebody_put_where_a_new_tree_was_to_go_stays() {
 #[test]
 fn a_journal_of_another_session_touches_nothing() {
     let fixture = Fixture::new();
+    fixture.manager.create_incremental().unwrap();
     fixture.interrupt(3).unwrap();
     let halfway = fixture.look();
     let path = fixture.manager.session().path().join("restore.journal");
     let good = std::fs::read(&path).unwrap();
     let mut journal = Journal::decode(&good).unwrap();
-    journal.safety = 0;
-    std::fs::write(&path, journal.encode()).unwrap();
-    let refused = fixture.manager.recover_restore(Recovery::TakeBack);
-    assert!(matches!(refused, Err(RestoreError::ForeignJournal { .. })));
+    // One that is not there, one that is no safety snapshot, and without one a target that is not
+    // there.
+    for (safety, snapshot) in [(Some(99), 0), (Some(1), 0), (None, 99)] {
+        (journal.safety, journal.snapshot) = (safety, snapshot);
+        std::fs::write(&path, journal.encode()).unwrap();
+        let refused = fixture.manager.recover_restore(Recovery::TakeBack);
+        assert!(matches!(refused, Err(RestoreError::ForeignJournal { .. })), "{safety:?}");
+    }
     std::fs::write(&path, &good[..good.len() - 1]).unwrap();
     let refused = fixture.manager.recover_restore(Recovery::Finish);
     assert!(matches!(refused, Err(RestoreError::DamagedJournal { .. })));

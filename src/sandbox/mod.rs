@@ -4,13 +4,16 @@
 //! descendants, and the caller then replaces it with the command. Landlock does the work: the kernel
 //! checks every open, rename, link and truncation against the granted directories by where a file
 //! really is, so symlinks and renamed parents change nothing. A small seccomp filter closes two gaps
-//! that Landlock leaves, and root gives up the rights that pass by every wall. Always true:
+//! that Landlock leaves, and root gives up the rights that pass by every wall. That is the first wall.
+//! The second is a [`View`]: namespaces of mounts and processes, for what Landlock has no rule for
+//! (attributes), where the system lets us make them. [`separate`] and [`furnish`] come before
+//! [`enforce()`], in processes of their own. Always true:
 //!
 //! - The command reads the system (programs, libraries, `/etc`, `/proc`, `/sys`) and what is granted;
 //!   it writes what is granted for writing, its own temporary directory, and harmless devices. It
 //!   makes no device nodes, and types nothing into its terminal on behalf of whoever reads there next.
 //! - It traces and signals no process outside, and reaches no abstract socket outside.
-//! - `/tmp` is not granted: many programs keep sockets and locks of others there.
+//! - The machine's `/tmp` is not granted: many programs keep sockets and locks of others there.
 //!
 //! What no kernel of today lets an ordinary program stop: connecting to a Unix socket that has a path
 //! (kernels with Landlock ABI 9 can, and it is used there), and reading what any process may read in
@@ -26,6 +29,8 @@
 )]
 mod walls;
 
+mod view;
+
 use std::fmt;
 use std::io;
 use std::path::PathBuf;
@@ -35,7 +40,8 @@ use serde::{Deserialize, Serialize};
 use crate::path_text::serde_paths;
 use crate::sys;
 
-pub use walls::enforce;
+pub use view::{NamespaceError, Room, View, outermost};
+pub use walls::{enforce, furnish, is_inside, separate};
 
 /// What a command may touch besides the system.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -47,6 +53,13 @@ pub struct Policy {
     /// Files and directories that may be read and written, with all below. As above.
     #[serde(with = "serde_paths")]
     pub write: Vec<PathBuf>,
+    /// Sockets, and directories of sockets, that may be connected to where the kernel asks. As above.
+    #[serde(with = "serde_paths")]
+    pub connect: Vec<PathBuf>,
+    /// What is not granted even where it lies in a place that every command may read: the record,
+    /// the configuration and the home directory. As above; some of it may not be there.
+    #[serde(with = "serde_paths")]
+    pub withheld: Vec<PathBuf>,
     /// What of the network may be reached.
     pub network: Network,
 }

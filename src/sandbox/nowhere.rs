@@ -1,6 +1,8 @@
 //! Systems for which there are no walls: nothing can be kept within its grants.
 
-use super::{Policy, SandboxError, Support};
+use rustix::io::Errno;
+
+use super::{NamespaceError, Policy, SandboxError, Support, View};
 
 /// What it means that no Landlock was found.
 pub(super) const NO_LANDLOCK: Support = Support::NotBuilt;
@@ -15,4 +17,26 @@ pub(super) fn landlock_abi() -> std::io::Result<Option<i32>> {
 /// [`SandboxError::Unsupported`].
 pub fn enforce(_policy: &Policy) -> Result<(), SandboxError> {
     Err(SandboxError::Unsupported(NO_LANDLOCK))
+}
+
+/// Always refuses.
+///
+/// # Errors
+/// Always.
+pub fn separate(_own_processes: bool) -> Result<(), NamespaceError> {
+    Err(NamespaceError::of("make namespaces on this system", Errno::NOSYS))
+}
+
+/// Always refuses.
+///
+/// # Errors
+/// Always.
+pub fn furnish(_view: &View, _own_processes: bool) -> Result<(), NamespaceError> {
+    Err(NamespaceError::of("make namespaces on this system", Errno::NOSYS))
+}
+
+/// Nobody is.
+#[must_use]
+pub fn is_inside() -> bool {
+    false
 }

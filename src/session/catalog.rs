@@ -6,6 +6,7 @@ use serde::Serialize;
 
 use crate::diff::ChangeSummary;
 use crate::layout;
+use crate::object::ContentHash;
 use crate::path_text::{Shown, encode, serde_paths};
 use crate::snapshot::settle;
 use crate::snapshot::{
@@ -112,10 +113,14 @@ pub struct SessionSummary {
     pub exit_code: Option<i32>,
     /// Where it stands.
     pub status: SessionStatus,
-    /// What changed from the baseline to the last ordinary snapshot.
-    pub changes: ChangeSummary,
+    /// What changed from the baseline to the last ordinary snapshot; `None` where a damaged object kept it
+    /// from being counted.
+    pub changes: Option<ChangeSummary>,
     /// Bytes that the session added to the store when it was recorded.
     pub disk_size: u64,
+    /// Commits to the session as its manifest describes it, and to all its snapshots. Noted elsewhere, it
+    /// proves them.
+    pub session_root: ContentHash,
 }
 
 /// A session, and maybe one snapshot of it: `ID` or `ID/N`.
@@ -290,6 +295,7 @@ impl SessionSummary {
     fn from_parts(session: &SessionDir, metadata: SessionMetadata, status: SessionStatus) -> Self {
         Self {
             session_id: session.id(),
+            session_root: metadata.session_root(),
             started: metadata.started,
             ended: metadata.ended,
             command: metadata.command,

@@ -7,8 +7,12 @@ mod attribution;
 mod catalog;
 mod recording;
 mod retention;
+mod store_modes;
 
 pub use attribution::changed_since;
 pub use catalog::{Catalog, CatalogError, SessionStatus, SessionSummary, SnapshotId};
-pub use recording::{RecordError, RecordRequest, Recording, create_session, new_session_dir};
+pub use recording::{
+    RecordError, RecordRequest, Recorded, Recording, create_session, new_session_dir,
+};
 pub use retention::{Expired, Expiry, RetentionPolicy, SessionFacts};
+pub use store_modes::StoreModes;

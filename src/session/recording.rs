@@ -11,6 +11,7 @@ use jiff::tz::TimeZone;
 
 use crate::diff::Change;
 use crate::layout;
+use crate::object::ContentHash;
 use crate::path_text::encode;
 use crate::progress::Progress;
 use crate::snapshot::{
@@ -66,6 +67,17 @@ pub struct RecordRequest {
     pub origin: SessionOrigin,
 }
 
+/// A session that has ended.
+#[derive(Debug, Clone)]
+pub struct Recorded {
+    /// Its last snapshot.
+    pub last: SnapshotManifest,
+    /// What changed since the baseline.
+    pub changes: Vec<Change>,
+    /// Commits to the whole session. Noted elsewhere, it proves what was run and what came of it.
+    pub session_root: ContentHash,
+}
+
 /// Work that makes a baseline durable.
 type Flush = JoinHandle<Result<(), SnapshotError>>;
 
@@ -73,6 +85,8 @@ type Flush = JoinHandle<Result<(), SnapshotError>>;
 /// its baseline stays, and it can be restored.
 #[derive(Debug)]
 pub struct Recording {
+    /// What the session said when it was made: the command may have changed what it says on the disk.
+    begun: SessionMetadata,
     manager: SnapshotManager,
     baseline: SnapshotManifest,
     /// Makes the baseline durable.
@@ -138,7 +152,8 @@ impl Recording {
         let tracked: Vec<_> = roots.into_iter().map(|root| root.path).collect();
         let mut metadata = SessionMetadata::new(String::new(), command.collect(), tracked.clone());
         metadata.origin = request.origin;
-        let (session, running) = create_session(&root, metadata)?;
+        let (session, running) = create_session(&root, metadata.clone())?;
+        metadata.session_id = session.id();
         let started = SnapshotManager::new(
             session.path(),
             &request.tracked_paths,
@@ -159,7 +174,7 @@ impl Recording {
         });
         match started {
             Ok((baseline, flush, manager)) => {
-                Ok(Self { manager, baseline, flush, _running: running })
+                Ok(Self { begun: metadata, manager, baseline, flush, _running: running })
             }
             Err(error) => {
                 // Nothing was recorded, so nothing is left to be listed.
@@ -214,10 +229,7 @@ impl Recording {
     ///
     /// # Errors
     /// When the state cannot be captured; the session then stays interrupted.
-    pub fn finish(
-        mut self,
-        exit_code: Option<i32>,
-    ) -> Result<(SnapshotManifest, Vec<Change>), RecordError> {
+    pub fn finish(mut self, exit_code: Option<i32>) -> Result<Recorded, RecordError> {
         if let Some(flush) = self.flush.take() {
             // A panic there goes on here.
             let flushed = flush.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
@@ -232,15 +244,19 @@ impl Recording {
             Err(error) => return Err(error.into()),
         };
         let mut metadata = self.manager.session().metadata()?;
+        let SessionMetadata { session_id, started, command, tracked_paths, origin, .. } =
+            self.begun;
+        metadata =
+            SessionMetadata { session_id, started, command, tracked_paths, origin, ..metadata };
         metadata.ended = Some(Timestamp::now());
         metadata.exit_code = exit_code;
-        self.manager.save_session_metadata(&metadata)?;
+        let session_root = self.manager.save_session_metadata(&metadata)?.session_root();
         // Of all that happened since the baseline, checkpoints in between included.
         let changes = match changes {
             Some(changes) if manifest.parent == Some(self.baseline.number) => changes,
             _ => self.manager.changes_between(&self.baseline, &manifest)?,
         };
-        Ok((manifest, changes))
+        Ok(Recorded { last: manifest, changes, session_root })
     }
 }
 

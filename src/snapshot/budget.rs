@@ -6,13 +6,14 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use super::ignore_rules::{InheritedRules, RootRules};
 use super::known::KnownDir;
 use super::roots::OpenRoot;
 use crate::byte_path;
 use crate::path_text::{Shown, to_path};
 use crate::store::ObjectStore;
 use crate::sys::FileKind;
-use crate::walk::{self, IgnoreLevel, Mode};
+use crate::walk::{self, Mode};
 
 /// Limits of one snapshot; 0 means none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -121,6 +122,7 @@ const SEARCH_FACTOR: u64 = 4;
 pub(super) fn survey(
     roots: &[OpenRoot],
     known: &[Vec<Arc<KnownDir>>],
+    rules: &[RootRules],
     store: &dyn ObjectStore,
     budget: Budget,
     bounded: bool,
@@ -133,7 +135,7 @@ pub(super) fn survey(
     };
     let mut is_partial = false;
     for (root, open) in roots.iter().enumerate() {
-        is_partial |= !survey_root(root, open, &known[root], store, most, &mut items);
+        is_partial |= !survey_root(root, open, &known[root], rules[root], store, most, &mut items);
     }
     let entries = items.len() as u64;
     let bytes = items.iter().map(|item| item.bytes).sum();
@@ -147,27 +149,31 @@ fn survey_root(
     root: usize,
     open: &OpenRoot,
     known: &[Arc<KnownDir>],
+    rules: RootRules,
     store: &dyn ObjectStore,
     most: u64,
     items: &mut Vec<Item>,
 ) -> bool {
-    type Pending = (Vec<u8>, Mode, Option<Arc<IgnoreLevel>>, Vec<Arc<KnownDir>>);
+    type Pending = (Vec<u8>, Mode, InheritedRules, Vec<Arc<KnownDir>>);
     let Some(stat) = &open.stat else { return true };
     let bytes = if stat.kind == FileKind::File { stat.size } else { 0 };
     items.push(Item { root, path: Box::default(), bytes, is_dir: true, is_known: true });
     let Some(top) = &open.dir else { return true };
-    let mut pending: Vec<Pending> = vec![(Vec::new(), Mode::Filtered, None, known.to_vec())];
-    while let Some((relative, mode, ignores, known)) = pending.pop() {
+    let mut pending: Vec<Pending> =
+        vec![(Vec::new(), Mode::Filtered, InheritedRules::of_root(rules), known.to_vec())];
+    while let Some((relative, mode, rules, known)) = pending.pop() {
         if items.len() as u64 > most {
             return false;
         }
         let is_known = |name: &[u8]| known.iter().any(|dir| dir.has(store, name));
         // What cannot be listed is reported by the capture itself.
         let Ok(dir) = top.open_beneath(&relative) else { continue };
-        let Ok(listing) = walk::list(&dir, &relative, mode, &open.filter, ignores, is_known) else {
-            continue;
-        };
-        for entry in listing.entries {
+        let wants_rules = mode == Mode::Filtered && open.filter.uses_gitignore();
+        let Ok(listed) = walk::names(&dir, wants_rules && rules.reads_disk()) else { continue };
+        let rules = rules.enter(store, &relative, listed.ignore_file.as_ref());
+        let (filter, ignores) = (&open.filter, &rules.ignores);
+        let judged = walk::judge(&dir, &relative, mode, filter, ignores, listed.names, is_known);
+        for entry in judged.entries {
             let path = byte_path::join(&relative, &entry.name);
             let is_dir = entry.stat.kind == FileKind::Directory;
             let bytes = if entry.stat.kind == FileKind::File { entry.stat.size } else { 0 };
@@ -177,7 +183,7 @@ fn survey_root(
             }
             if is_dir {
                 let known = known.iter().map(|dir| KnownDir::child(dir, &entry.name)).collect();
-                pending.push((path, entry.mode, listing.ignores.clone(), known));
+                pending.push((path, entry.mode, rules.inherited(&entry), known));
             }
         }
     }

@@ -63,9 +63,14 @@ pub struct SessionMetadata {
     /// What made the session.
     #[serde(default)]
     pub origin: SessionOrigin,
-    /// What changed between the baseline and the last ordinary snapshot, counted.
+    /// What changed between the baseline and the last ordinary snapshot, counted. `None`: a damaged
+    /// object kept it from being counted.
     #[serde(default)]
-    pub changes: ChangeSummary,
+    pub changes: Option<ChangeSummary>,
+    /// SHA-256 of the manifest file when it was first found that something else than this program had
+    /// changed it: nothing proves what it says beside the snapshots. It stays when the session goes on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub altered: Option<ContentHash>,
     /// Fields of programs that know more.
     #[serde(flatten)]
     pub extra: BTreeMap<String, serde_json::Value>,
@@ -93,7 +98,8 @@ impl SessionMetadata {
             network_events: Vec::new(),
             bytes_written: 0,
             origin: SessionOrigin::default(),
-            changes: ChangeSummary::default(),
+            changes: Some(ChangeSummary::default()),
+            altered: None,
             extra: BTreeMap::new(),
         }
     }

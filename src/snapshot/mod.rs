@@ -6,6 +6,8 @@
 
 mod budget;
 mod capture;
+mod documents;
+mod ignore_rules;
 mod known;
 mod manager;
 mod metadata;
@@ -13,9 +15,11 @@ mod pending;
 mod read;
 mod read_back;
 mod recency;
+mod reserve;
 mod roots;
 mod session_dir;
 mod session_objects;
+mod session_root;
 
 #[cfg(test)]
 #[allow(clippy::disallowed_methods, reason = "tests plant what they look at")]
@@ -28,6 +32,9 @@ pub use crate::manifest::{
 pub use budget::{Budget, LargeDirectory, OverBudget};
 pub use capture::CaptureError;
 pub(crate) use capture::{Capture, CaptureRequest, capture};
+#[cfg(feature = "fuzzing")]
+pub(crate) use documents::parse as parse_manifest;
+pub(crate) use ignore_rules::RootRules;
 pub(crate) use manager::CacheUse;
 pub use manager::{LiveState, SnapshotError, SnapshotManager};
 pub use metadata::{SessionMetadata, SessionOrigin};
@@ -36,7 +43,5 @@ pub(crate) use pending::{Settled, settle};
 pub use recency::Recency;
 pub(crate) use roots::OpenPath;
 pub use roots::{TrackedPathError, resolve_roots};
-#[cfg(feature = "fuzzing")]
-pub(crate) use session_dir::parse as parse_manifest;
 pub use session_dir::{LoadedManifest, ManifestError, SessionDir};
 pub(crate) use session_objects::store_paths;

@@ -110,7 +110,9 @@ pub(crate) fn settle(session: &SessionDir, waits: bool) -> Result<Settled, Snaps
         .thread_name(|index| format!("read-back-{index}"))
         .build()
         .map_err(CaptureError::from)?;
-    match pool.install(|| read_back(&store, &manifest.merkle_root, say)) {
+    match pool
+        .install(|| manifest.needed_roots().try_for_each(|root| read_back(&store, &root, say)))
+    {
         Ok(()) => {}
         Err(error) if error.is_damage() => return lose(&error),
         Err(error) => return Err(error.into()),

@@ -13,11 +13,10 @@
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use serde::de::DeserializeOwned;
-
+use super::documents::{encode, read, read_session, write, write_session};
 use super::metadata::SessionMetadata;
 use crate::layout;
-use crate::manifest::{MANIFEST_VERSION, MAX_MANIFEST_BYTES, SnapshotManifest};
+use crate::manifest::{MANIFEST_VERSION, SnapshotManifest};
 use crate::object::ContentHash;
 use crate::path_text::Shown;
 use crate::sys::{self, Dir, FileLock, FileTime};
@@ -188,13 +187,14 @@ impl SessionDir {
         Ok(FileLock::try_shared(&self.path().join(RUNNING_NAME))?.is_none())
     }
 
-    /// The session's manifest.
+    /// The session's manifest. One that something else than this program changed is
+    /// [marked](SessionMetadata::altered), and can be used as far as it can be read: it must not keep anybody
+    /// from a restore.
     ///
     /// # Errors
     /// As [`ManifestError`] says.
     pub fn metadata(&self) -> Result<SessionMetadata, ManifestError> {
-        let (metadata, _) = read::<SessionMetadata>(&self.dir()?, layout::MANIFEST.as_bytes())?;
-        Ok(metadata)
+        read_session(&self.dir()?)
     }
 
     /// Replaces the session's manifest, durably, and removes what a crash left of earlier attempts.
@@ -204,7 +204,7 @@ impl SessionDir {
     /// When it cannot be written; the old one is then still there.
     pub fn save_metadata(&self, metadata: &SessionMetadata) -> Result<(), ManifestError> {
         let dir = self.dir()?;
-        write(&dir, metadata)?;
+        write_session(&dir, metadata)?;
         dir.remove_unfinished(layout::MANIFEST.as_bytes());
         dir.remove_unfinished(layout::RESTORE_JOURNAL.as_bytes());
         Ok(())
@@ -419,53 +419,10 @@ fn parse_number(name: &[u8]) -> Option<u64> {
     (number.to_string().as_bytes() == name).then_some(number)
 }
 
-fn read<T: DeserializeOwned>(dir: &Dir, name: &[u8]) -> Result<(T, ContentHash), ManifestError> {
-    let path = dir.path_of(name);
-    let bytes = match dir.read(name, MAX_MANIFEST_BYTES) {
-        Ok(bytes) => bytes,
-        Err(error) if error.is_gone() => return Err(ManifestError::Missing { path }),
-        Err(error) => return Err(error.into()),
-    };
-    Ok((parse(&bytes, &path)?, ContentHash::of(&bytes)))
-}
-
-/// Reads a document of this version or an older one; `path` is only for the message.
-pub(crate) fn parse<T: DeserializeOwned>(bytes: &[u8], path: &Path) -> Result<T, ManifestError> {
-    #[derive(serde::Deserialize)]
-    struct Version {
-        format_version: u32,
-    }
-    let corrupt = |error: serde_json::Error| ManifestError::Corrupt {
-        path: path.to_owned(),
-        reason: error.to_string(),
-    };
-    let Version { format_version } = serde_json::from_slice(bytes).map_err(corrupt)?;
-    if format_version > MANIFEST_VERSION {
-        return Err(ManifestError::Newer { path: path.to_owned(), found: format_version });
-    }
-    serde_json::from_slice(bytes).map_err(corrupt)
-}
-
 fn make_snapshot_dir(snapshots: &Dir, number: u64) -> sys::Result<Dir> {
     let name = number.to_string().into_bytes();
     match snapshots.make_dir(&name, 0o700) {
         Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => Err(error),
         _ => snapshots.open_dir(&name),
     }
-}
-
-fn encode(dir: &Dir, document: &impl serde::Serialize) -> Result<Vec<u8>, ManifestError> {
-    let mut bytes =
-        serde_json::to_vec_pretty(document).map_err(|error| ManifestError::Corrupt {
-            path: dir.path_of(layout::MANIFEST.as_bytes()),
-            reason: error.to_string(),
-        })?;
-    bytes.push(b'\n');
-    Ok(bytes)
-}
-
-fn write(dir: &Dir, document: &impl serde::Serialize) -> Result<ContentHash, ManifestError> {
-    let bytes = encode(dir, document)?;
-    dir.replace_file(layout::MANIFEST.as_bytes(), &bytes, 0o600, true)?;
-    Ok(ContentHash::of(&bytes))
 }

@@ -19,6 +19,17 @@ pub struct StoreLock {
     _lock: FileLock,
 }
 
+/// The lock of somebody who only reads, if there could be one.
+#[derive(Debug)]
+pub struct ReadLock(Option<StoreLock>);
+
+impl ReadLock {
+    /// The lock.
+    pub fn lock(self) -> Option<StoreLock> {
+        self.0
+    }
+}
+
 impl LocalStore {
     /// Locks the store against the collector, for as long as a snapshot is written.
     ///
@@ -41,6 +52,24 @@ impl LocalStore {
     pub fn try_lock_shared(&self) -> Result<Option<StoreLock>, StoreError> {
         let lock = FileLock::try_shared(&self.path().join(LOCK_NAME))?;
         lock.map(|lock| self.locked(lock)).transpose()
+    }
+
+    /// As [`try_lock_shared`](Self::try_lock_shared), for whoever only reads. Where the store cannot be
+    /// written, the lock that is there is taken, or none. Without a lock the collector may remove what is
+    /// being read. Nothing wrong is read then: every byte is hashed, and what is gone is missing by name.
+    ///
+    /// # Errors
+    /// When the lock cannot be looked at for another reason.
+    pub fn try_lock_for_reading(&self) -> Result<Option<ReadLock>, StoreError> {
+        match self.try_lock_shared() {
+            Ok(lock) => Ok(lock.map(|lock| ReadLock(Some(lock)))),
+            Err(StoreError::Io(error)) if error.is_not_writable() => {
+                tracing::info!("reading without a lock: {error}");
+                self.packs().refresh(self.dir())?;
+                Ok(Some(ReadLock(None)))
+            }
+            Err(error) => Err(error),
+        }
     }
 
     /// Whether `path` is a directory of objects, made by this program or for it: empty, or with the
@@ -68,6 +97,15 @@ impl LocalStore {
     /// When the lock file cannot be made.
     pub fn lock_exclusive(&self) -> Result<StoreLock, StoreError> {
         self.locked(FileLock::exclusive(&self.path().join(LOCK_NAME))?)
+    }
+
+    /// As [`lock_exclusive`](Self::lock_exclusive), without waiting. `None`: somebody writes.
+    ///
+    /// # Errors
+    /// When the lock file cannot be made.
+    pub fn try_lock_exclusive(&self) -> Result<Option<StoreLock>, StoreError> {
+        let lock = FileLock::try_exclusive(&self.path().join(LOCK_NAME))?;
+        lock.map(|lock| self.locked(lock)).transpose()
     }
 
     /// Changes whenever objects may have been removed: what a cache knew to be stored under another
@@ -109,6 +147,29 @@ impl LocalStore {
         let generation = sys::random_bytes()?;
         self.dir().replace_file(GENERATION_NAME, &generation, 0o600, true)?;
         Ok(generation)
+    }
+}
+
+impl LocalStore {
+    /// Makes every stat cache invalid before objects go: by a new generation or, on a full disk, by
+    /// none, which needs no space. The next writer begins one then.
+    ///
+    /// # Errors
+    /// When neither is possible.
+    pub(crate) fn outdate_generation(&self) -> Result<Option<[u8; 16]>, StoreError> {
+        match self.renew_generation() {
+            Ok(new) => Ok(Some(new)),
+            Err(StoreError::Io(error)) if error.is_disk_full() => {
+                match self.dir().remove_file(GENERATION_NAME) {
+                    Err(error) if !error.is_gone() => Err(error.into()),
+                    _ => {
+                        self.dir().sync()?;
+                        Ok(None)
+                    }
+                }
+            }
+            Err(error) => Err(error),
+        }
     }
 }
 

@@ -40,7 +40,7 @@ use crate::path_text::Shown;
 use crate::sys;
 
 pub(crate) use account::Account;
-pub use guard::StoreLock;
+pub use guard::{ReadLock, StoreLock};
 pub(crate) use import::{Hashed, hash_file, hash_object};
 pub use import::{ImportError, Imported};
 pub use listing::FoundObject;

@@ -36,6 +36,17 @@ impl Error {
         matches!(self.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
     }
 
+    /// Whether the disk, or what this user may have of it, is full.
+    pub fn is_disk_full(&self) -> bool {
+        matches!(self.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+    }
+
+    /// Whether this is refused to a user without the right to write here, or on a read-only file
+    /// system.
+    pub(crate) fn is_not_writable(&self) -> bool {
+        matches!(self.kind(), io::ErrorKind::ReadOnlyFilesystem | io::ErrorKind::PermissionDenied)
+    }
+
     /// Whether a symlink stood where none may be followed.
     pub fn is_symlink_in_path(&self) -> bool {
         self.errno() == Some(rustix::io::Errno::LOOP)

@@ -126,6 +126,16 @@ pub(crate) fn try_open_device(path: &Path) -> Result<()> {
     Ok(())
 }
 
+/// Opens the device that swallows what is written, and has nothing to read.
+///
+/// # Errors
+/// It is not there.
+pub(crate) fn open_nowhere() -> Result<File> {
+    let path = Path::new("/dev/null");
+    let flags = OFlags::RDWR | OFlags::CLOEXEC;
+    Ok(rustix::fs::openat(CWD, path, flags, Mode::empty()).at("open", path)?.into())
+}
+
 /// Reads a file that the kernel makes up as it is read (`/proc`, `/sys`): its size is not known
 /// before. At most `max_bytes` are read.
 ///
@@ -137,6 +147,17 @@ pub(crate) fn read_kernel_file(path: &Path, max_bytes: u64) -> Result<Vec<u8>> {
     let file = File::open(path).at("open", path)?;
     file.take(max_bytes).read_to_end(&mut bytes).at("read", path)?;
     Ok(bytes)
+}
+
+/// Writes a file of the kernel, in one call as it demands.
+///
+/// # Errors
+/// When it is missing, may not be written, or does not like the bytes.
+pub(crate) fn write_kernel_file(path: &Path, bytes: &[u8]) -> Result<()> {
+    let flags = OFlags::WRONLY | OFlags::CLOEXEC;
+    let file = rustix::fs::openat(CWD, path, flags, Mode::empty()).at("open", path)?;
+    rustix::io::write(&file, bytes).at("write", path)?;
+    Ok(())
 }
 
 /// Opens a log for appending, making its directory if needed. One that is longer than `max_bytes`

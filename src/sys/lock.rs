@@ -13,16 +13,17 @@ use super::error::{IoContext, Result};
 /// A held lock; dropping it releases it.
 #[derive(Debug)]
 pub struct FileLock {
-    fd: OwnedFd,
+    _fd: OwnedFd,
 }
 
 impl FileLock {
-    /// Takes the lock for shared use, waiting for an exclusive holder.
+    /// Takes the lock for shared use, waiting for an exclusive holder. A lock file that cannot be written is
+    /// locked all the same.
     ///
     /// # Errors
     /// When the lock file cannot be made or opened.
     pub(crate) fn shared(path: &Path) -> Result<Self> {
-        Self::wait(path, FlockOperation::LockShared)
+        wait(open_shared(path)?, FlockOperation::LockShared, path)
     }
 
     /// Takes the lock for exclusive use, waiting for all other holders.
@@ -41,12 +42,22 @@ impl FileLock {
         Self::attempt(path, FlockOperation::NonBlockingLockExclusive)
     }
 
-    /// Takes the lock for shared use if nobody holds it exclusively.
+    /// As [`shared`](Self::shared), if nobody holds the lock exclusively.
     ///
     /// # Errors
     /// When the lock file cannot be made or opened.
     pub(crate) fn try_shared(path: &Path) -> Result<Option<Self>> {
-        Self::attempt(path, FlockOperation::NonBlockingLockShared)
+        attempt(open_shared(path)?, FlockOperation::NonBlockingLockShared, path)
+    }
+
+    /// Takes the lock of a directory itself for shared use, waiting for an exclusive holder.
+    ///
+    /// # Errors
+    /// When it cannot be opened.
+    pub(crate) fn shared_dir(path: &Path) -> Result<Self> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        let fd = rustix::fs::openat(CWD, path, flags, Mode::empty()).at("open", path)?;
+        wait(fd, FlockOperation::LockShared, path)
     }
 
     /// Takes the lock of an open directory itself, for exclusive use, waiting for all other holders.
@@ -65,18 +76,6 @@ impl FileLock {
         attempt(open_again(dir)?, FlockOperation::NonBlockingLockExclusive, dir.path())
     }
 
-    /// The same lock, which every program that this process starts from now on holds as well: it is
-    /// released when the last of them has ended, or closed all descriptors that it did not know.
-    ///
-    /// # Errors
-    /// Hardly any.
-    pub(crate) fn inherited(self) -> Result<Self> {
-        let flags = rustix::io::FdFlags::empty();
-        rustix::io::fcntl_setfd(&self.fd, flags)
-            .at("keep the lock open in", Path::new("programs"))?;
-        Ok(self)
-    }
-
     fn attempt(path: &Path, operation: FlockOperation) -> Result<Option<Self>> {
         attempt(open(path)?, operation, path)
     }
@@ -88,7 +87,7 @@ impl FileLock {
 
 fn attempt(fd: OwnedFd, operation: FlockOperation, path: &Path) -> Result<Option<FileLock>> {
     match rustix::fs::flock(&fd, operation) {
-        Ok(()) => Ok(Some(FileLock { fd })),
+        Ok(()) => Ok(Some(FileLock { _fd: fd })),
         Err(Errno::WOULDBLOCK) => Ok(None),
         Err(errno) => Err(errno).at("lock", path),
     }
@@ -97,7 +96,7 @@ fn attempt(fd: OwnedFd, operation: FlockOperation, path: &Path) -> Result<Option
 fn wait(fd: OwnedFd, operation: FlockOperation, path: &Path) -> Result<FileLock> {
     loop {
         match rustix::fs::flock(&fd, operation) {
-            Ok(()) => return Ok(FileLock { fd }),
+            Ok(()) => return Ok(FileLock { _fd: fd }),
             Err(Errno::INTR) => {}
             Err(errno) => return Err(errno).at("lock", path),
         }
@@ -108,6 +107,17 @@ fn wait(fd: OwnedFd, operation: FlockOperation, path: &Path) -> Result<FileLock>
 fn open_again(dir: &Dir) -> Result<OwnedFd> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     rustix::fs::openat(dir, ".", flags, Mode::empty()).at("open", dir.path())
+}
+
+/// On a file system that is mounted read-only here, others may write, and then they lock the same file.
+fn open_shared(path: &Path) -> Result<OwnedFd> {
+    open(path).or_else(|error| {
+        if !error.is_not_writable() {
+            return Err(error);
+        }
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        rustix::fs::openat(CWD, path, flags, Mode::empty()).map_err(|_| error)
+    })
 }
 
 fn open(path: &Path) -> Result<OwnedFd> {

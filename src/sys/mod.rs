@@ -11,6 +11,10 @@
     not(all(feature = "cli", feature = "mount")),
     allow(dead_code, unused_imports, reason = "some of it is for the program alone")
 )]
+#![cfg_attr(
+    not(any(target_arch = "x86_64", target_arch = "aarch64", target_arch = "riscv64")),
+    allow(dead_code, unused_imports, reason = "some of it is for the walls of commands alone")
+)]
 
 mod dir;
 mod early_flush;
@@ -34,14 +38,15 @@ pub(crate) use early_flush::EarlyFlush;
 pub(crate) use error::IoContext;
 pub use error::{Error, Result};
 pub(crate) use file::{
-    TempFile, allocated_ranges, drop_cached_pages, open_log, read_full_at, read_kernel_file,
-    reflink, stat_open_file, try_open_device, will_read_in_order,
+    TempFile, allocated_ranges, drop_cached_pages, open_log, open_nowhere, read_full_at,
+    read_kernel_file, reflink, stat_open_file, try_open_device, will_read_in_order,
+    write_kernel_file,
 };
 pub(crate) use inode::Inode;
 pub use lock::FileLock;
 pub(crate) use path::{
     canonical_parent, create_private_dir, create_private_file, current_dir, find_program, identity,
-    links_on_the_way, plain_absolute, real_or_future_path, real_path,
+    is_executable, leads_to_dir, links_on_the_way, plain_absolute, real_or_future_path, real_path,
 };
 pub(crate) use priority::lower_priority;
 pub use stat::{Device, FileKind, FileSystemSpace, FileTime, Stat, coarse_now};

@@ -67,6 +67,12 @@ pub(crate) fn links_on_the_way(path: &Path) -> Vec<PathBuf> {
     links
 }
 
+/// Whether a path leads to a directory, also one that may not be opened.
+pub(crate) fn leads_to_dir(path: &Path) -> bool {
+    rustix::fs::stat(path)
+        .is_ok_and(|stat| Stat::from_raw(&stat).kind == super::FileKind::Directory)
+}
+
 /// Device and inode of what a path leads to: the same for every path to it, through mounts as well.
 /// `None` when it cannot be looked at.
 pub(crate) fn identity(path: &Path) -> Option<(u64, u64)> {
@@ -74,17 +80,19 @@ pub(crate) fn identity(path: &Path) -> Option<(u64, u64)> {
     Some((stat.dev, stat.ino))
 }
 
+/// Whether a path leads to a file that this user may execute, as far as its mode tells.
+pub(crate) fn is_executable(path: &Path) -> bool {
+    rustix::fs::access(path, rustix::fs::Access::EXEC_OK).is_ok()
+        && std::fs::metadata(path).is_ok_and(|metadata| metadata.is_file())
+}
+
 /// The file that a shell would run for the name of a program: the name itself if it has a `/`, else
 /// the first executable file of that name in `search`, which has the form of `PATH`.
 pub(crate) fn find_program(name: &OsStr, search: &OsStr) -> Option<PathBuf> {
-    let is_program = |path: &PathBuf| {
-        rustix::fs::access(path, rustix::fs::Access::EXEC_OK).is_ok()
-            && std::fs::metadata(path).is_ok_and(|metadata| metadata.is_file())
-    };
     if name.as_encoded_bytes().contains(&b'/') {
         return Some(PathBuf::from(name));
     }
-    std::env::split_paths(search).map(|dir| dir.join(name)).find(is_program)
+    std::env::split_paths(search).map(|dir| dir.join(name)).find(|path| is_executable(path))
 }
 
 /// Makes a path absolute and resolves the symlinks of its *parent*, but not of its last component:

@@ -5,6 +5,7 @@
 //! session does not list yet is no problem: a crash can come between publishing a snapshot and
 //! naming it there.
 
+use std::collections::BTreeMap;
 use std::os::unix::ffi::OsStrExt;
 
 use super::VerifyError;
@@ -12,12 +13,15 @@ use super::report::Problem;
 use crate::layout;
 use crate::object::ContentHash;
 use crate::snapshot::{
-    MANIFEST_VERSION, ManifestError, SessionDir, SessionMetadata, SnapshotManifest, Totals,
+    LoadedManifest, MANIFEST_VERSION, ManifestError, SessionDir, SessionMetadata, SnapshotKind,
+    SnapshotLabel, SnapshotManifest, Totals,
 };
 
 /// What the manifests of a session say.
 #[derive(Default)]
 pub(super) struct Manifests {
+    /// The session's, if it can be read.
+    pub(super) metadata: Option<SessionMetadata>,
     /// By number.
     pub(super) snapshots: Vec<DescribedSnapshot>,
     pub(super) problems: Vec<Problem>,
@@ -32,18 +36,41 @@ pub(super) struct DescribedSnapshot {
     pub(super) ok: bool,
 }
 
-/// The parts of a manifest that the trees must agree with.
+/// The parts of a manifest that the trees and the session must agree with.
 pub(super) struct Description {
+    /// Of the manifest's file.
+    pub(super) hash: ContentHash,
+    pub(super) parent_hash: Option<ContentHash>,
+    pub(super) kind: SnapshotKind,
+    pub(super) label: Option<SnapshotLabel>,
     pub(super) merkle_root: ContentHash,
+    /// Root tree of the ignore files, if there is one.
+    pub(super) ignore_files: Option<ContentHash>,
     /// Tracked paths, in order.
     pub(super) paths: Vec<Box<[u8]>>,
     pub(super) totals: Totals,
 }
 
 impl Description {
-    fn of(manifest: &SnapshotManifest) -> Self {
+    fn of(LoadedManifest { manifest, hash }: &LoadedManifest) -> Self {
         let paths = manifest.roots.iter().map(|root| root.path.as_os_str().as_bytes().into());
-        Self { merkle_root: manifest.merkle_root, paths: paths.collect(), totals: manifest.totals }
+        Self {
+            hash: *hash,
+            parent_hash: manifest.parent_hash,
+            kind: manifest.kind,
+            label: manifest.named(),
+            merkle_root: manifest.merkle_root,
+            ignore_files: manifest.ignore_files,
+            paths: paths.collect(),
+            totals: manifest.totals,
+        }
+    }
+}
+
+impl Description {
+    /// All that has to be sound.
+    pub(super) fn roots(&self) -> impl Iterator<Item = ContentHash> {
+        [Some(self.merkle_root), self.ignore_files].into_iter().flatten()
     }
 }
 
@@ -73,6 +100,7 @@ pub(super) fn check(session: &SessionDir) -> Result<Manifests, VerifyError> {
     if next < listed {
         found.missing(session, &metadata, next, listed - 1);
     }
+    found.derived(session);
     Ok(found)
 }
 
@@ -117,6 +145,12 @@ impl Manifests {
                     );
                     self.corrupt(session, None, reason);
                 }
+                if metadata.altered.is_some() {
+                    let reason = "it was changed, and not by nono: nothing proves the command, the \
+                                  times and the exit code in it";
+                    self.corrupt(session, None, reason.to_owned());
+                }
+                self.metadata = Some(metadata.clone());
                 return metadata;
             }
             // A session that a program makes by taking its first snapshot gets its manifest right
@@ -125,6 +159,46 @@ impl Manifests {
             Err(error) => self.corrupt(session, None, reason_of(error)),
         }
         SessionMetadata::new(session.id(), Vec::new(), Vec::new())
+    }
+
+    /// The snapshots that the session lists, as far as their manifests are the listed ones.
+    pub(super) fn listed(&self) -> impl Iterator<Item = (u64, &Description)> {
+        self.snapshots.iter().filter_map(|snapshot| {
+            let description = snapshot.description.as_ref()?;
+            let listed = listed_hash(self.metadata.as_ref()?, snapshot.number);
+            (listed == Some(description.hash)).then_some((snapshot.number, description))
+        })
+    }
+
+    /// Compares what the session's manifest says with the manifests from which it follows.
+    fn derived(&mut self, session: &SessionDir) {
+        let Some(metadata) = &self.metadata else { return };
+        let listed: BTreeMap<u64, &Description> = self.listed().collect();
+        let labels: BTreeMap<u64, &SnapshotLabel> =
+            metadata.labels.iter().map(|label| (label.number, label)).collect();
+        let count = metadata.manifest_hashes.len();
+        // What a manifest says that is not there, or is another one, is not known.
+        let is_wrong = |label: &SnapshotLabel| match listed.get(&label.number) {
+            Some(description) => description.label.as_ref() != Some(label),
+            None => label.number >= count as u64,
+        };
+        let is_missing = |label: &SnapshotLabel| !labels.contains_key(&label.number);
+        let mut reasons = Vec::new();
+        if !metadata.labels.is_sorted_by(|a, b| a.number < b.number)
+            || metadata.labels.iter().any(is_wrong)
+            || listed.values().filter_map(|it| it.label.as_ref()).any(is_missing)
+        {
+            reasons.push("its labels are not those of its snapshots".to_owned());
+        }
+        let written = listed.values().map(|it| it.totals.bytes_written);
+        let (sum, said) = (written.fold(0, u64::saturating_add), metadata.bytes_written);
+        if listed.len() == count && sum != said {
+            let reason = format!("it says that {said} bytes were written, its snapshots say {sum}");
+            reasons.push(reason);
+        }
+        for reason in reasons {
+            self.corrupt(session, None, reason);
+        }
     }
 
     /// Snapshots that have no manifest, though the session lists them or later ones have.
@@ -173,7 +247,7 @@ impl Manifests {
                     let found = Some(found);
                     self.problems.push(Problem::MerkleMismatch { snapshot, expected, found });
                 }
-                Some(Description::of(&loaded.manifest))
+                Some(Description::of(&loaded))
             }
             Err(error) => {
                 self.corrupt(session, Some(number), reason_of(error));

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 
 use serde::{Serialize, Serializer};
 
+use super::claims::Proved;
 use super::uses::UsedAs;
 use crate::object::ContentHash;
 use crate::path_text::{self, Shown, serde_path};
@@ -18,6 +19,13 @@ pub struct VerifyReport {
     pub session_id: String,
     /// Whether there is no problem at all.
     pub ok: bool,
+    /// Commits to what the session's manifest says and to all snapshots that it lists; none where the
+    /// manifest cannot be read.
+    pub session_root: Option<ContentHash>,
+    /// What the root noted elsewhere vouches for; none where no root was given, or it is a root of
+    /// nothing here.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub proved: Option<Proved>,
     /// Its snapshots, by number.
     pub snapshots: Vec<SnapshotCheck>,
     /// Different objects of this session that were read, trees included.
@@ -103,16 +111,19 @@ pub enum Problem {
         /// What is wrong with it.
         reason: String,
     },
-    /// The index of a pack is not the one that was written. What is missing because of that is a problem
-    /// of its own; a repair takes out of the pack what is whole.
+    /// A pack is not the one that was written: its header, its index, or what stands between its
+    /// objects. What is missing because of that is a problem of its own; a repair takes out of the pack
+    /// what is whole.
     CorruptPack {
         /// Where it is.
         #[serde(with = "serde_path")]
         on_disk: PathBuf,
+        /// What is wrong with it.
+        reason: String,
     },
     /// A Merkle root is not the one that was noted.
     MerkleMismatch {
-        /// The snapshot; none when a root noted elsewhere is the root of no snapshot.
+        /// The snapshot; none when a root noted elsewhere is neither the session's nor that of a snapshot.
         snapshot: Option<u64>,
         /// The root that was noted.
         expected: ContentHash,
@@ -160,8 +171,8 @@ impl fmt::Display for Problem {
             Self::CorruptManifest { on_disk, snapshot: None, reason } => {
                 write!(f, "manifest {}: {reason}", Shown::path(on_disk))
             }
-            Self::CorruptPack { on_disk } => {
-                write!(f, "the index of the pack {} is damaged", Shown::path(on_disk))
+            Self::CorruptPack { on_disk, reason } => {
+                write!(f, "pack {} is damaged: {reason}", Shown::path(on_disk))
             }
             Self::MerkleMismatch { snapshot: Some(snapshot), expected, found } => {
                 write!(f, "snapshot {snapshot}: the session lists the Merkle root {expected}")?;
@@ -171,7 +182,7 @@ impl fmt::Display for Problem {
                 }
             }
             Self::MerkleMismatch { snapshot: None, expected, .. } => {
-                write!(f, "no snapshot has the Merkle root {expected}")
+                write!(f, "neither the session nor a snapshot has the root {expected}")
             }
         }
     }

@@ -17,9 +17,11 @@ use crate::snapshot::{Budget, SessionMetadata, SnapshotManager, SnapshotManifest
 use crate::store::{ObjectStore, StopsAt, read_root_tree, read_tree};
 use crate::walk::ExclusionConfig;
 
-/// A tracked directory and a store, in a directory of their own.
+mod flips;
 mod long_files;
+mod session_root;
 
+/// A tracked directory and a store, in a directory of their own.
 struct Lab {
     temp: tempfile::TempDir,
 }
@@ -124,6 +126,12 @@ fn manifest_problems(report: &VerifyReport) -> Vec<(Option<u64>, &str)> {
     };
     report.problems.iter().filter_map(manifest).collect()
 }
+
+/// What is said of a session's manifest that somebody edited.
+const ALTERED: (Option<u64>, &str) = (
+    None,
+    "it was changed, and not by nono: nothing proves the command, the times and the exit code in it",
+);
 
 #[test]
 fn an_untouched_session_is_sound_and_every_byte_was_read() {
@@ -453,7 +461,7 @@ fn a_session_manifest_that_miscounts_is_corrupt() {
     let report = verify(&manager);
     assert_eq!(
         manifest_problems(&report),
-        [(None, "it counts 2 snapshots, and lists 3 Merkle roots and 3 manifests")]
+        [(None, "it counts 2 snapshots, and lists 3 Merkle roots and 3 manifests"), ALTERED]
     );
     assert_eq!(ok_by_snapshot(&report), [(0, true), (1, true), (2, true)]);
 }

@@ -9,9 +9,10 @@ use super::report::{Problem, SnapshotCheck, VerifyReport};
 use super::sum::{Count, Sum};
 use super::uses::{self, DamagedObject};
 use super::{VerifyError, VerifyOptions};
+use crate::layout;
 use crate::path_text::{Shown, to_path};
 use crate::progress::wait_for;
-use crate::snapshot::{SessionDir, Totals};
+use crate::snapshot::{SessionDir, SessionMetadata, Totals};
 use crate::store::{LocalStore, MOST_OWN, StoreLock};
 
 /// Verifies any number of sessions that share a store, reading each object once.
@@ -24,8 +25,8 @@ pub struct Verifier<'a> {
     options: VerifyOptions<'a>,
     pool: rayon::ThreadPool,
     graph: Graph,
-    /// Packs with an index that was changed, once that was looked for.
-    damaged_packs: Option<Vec<PathBuf>>,
+    /// Packs that were changed, and how, once that was looked for.
+    changed_packs: Option<Vec<(PathBuf, String)>>,
     _lock: Option<StoreLock>,
 }
 
@@ -45,8 +46,8 @@ impl<'a> Verifier<'a> {
             .num_threads(options.threads)
             .thread_name(|index| format!("verify-{index}"))
             .build()?;
-        let lock = match wait_for(options.progress, || store.try_lock_shared()) {
-            Ok(Some(lock)) => Some(lock),
+        let lock = match wait_for(options.progress, || store.try_lock_for_reading()) {
+            Ok(Some(lock)) => lock.lock(),
             Ok(None) => return Err(VerifyError::Cancelled),
             Err(error) => {
                 tracing::warn!("verifying without lock: {error}");
@@ -58,7 +59,7 @@ impl<'a> Verifier<'a> {
         }
         let packs = store.all_packs().unwrap_or_default();
         let graph = Graph::for_about(packs.iter().map(|pack| pack.len()).sum());
-        Ok(Self { store, options, pool, graph, damaged_packs: None, _lock: lock })
+        Ok(Self { store, options, pool, graph, changed_packs: None, _lock: lock })
     }
 
     /// Different objects that were read so far, for all sessions together.
@@ -79,21 +80,21 @@ impl<'a> Verifier<'a> {
     pub fn session(&mut self, session: &SessionDir) -> Result<VerifyReport, VerifyError> {
         let mut manifests = manifests::check(session)?;
         let described = || manifests.snapshots.iter().filter_map(|s| s.description.as_ref());
-        let roots: Vec<_> = described().map(|description| description.merkle_root).collect();
         let reading =
             Reading { store: self.store, pool: &self.pool, progress: self.options.progress };
-        let damaged_packs = &mut self.damaged_packs;
-        let look_for_damaged_packs = || {
-            damaged_packs.get_or_insert_with(|| {
-                self.store.packs_with_damaged_index().unwrap_or_else(|error| {
+        let changed_packs = &mut self.changed_packs;
+        let look_for_changed_packs = || {
+            changed_packs.get_or_insert_with(|| {
+                self.store.changed_packs().unwrap_or_else(|error| {
                     // Whatever it keeps from being read is found missing.
                     tracing::warn!("{error}");
                     Vec::new()
                 })
             });
         };
-        let add_roots = || self.graph.add_roots(&roots, &reading);
-        let (added, ()) = self.pool.join(add_roots, look_for_damaged_packs);
+        let all_roots: Vec<_> = described().flat_map(Description::roots).collect();
+        let add_roots = || self.graph.add_roots(&all_roots, &reading);
+        let (added, ()) = self.pool.join(add_roots, look_for_changed_packs);
         if let Err(error) = added {
             // Half-read, it would pass for checked.
             self.graph = Graph::default();
@@ -107,12 +108,14 @@ impl<'a> Verifier<'a> {
             let Some(description) = &snapshot.description else { continue };
             let Some(root) = self.graph.id(description.merkle_root, Role::Root) else { continue };
             let mut found = Vec::new();
-            for id in reach.descend(root) {
-                found.push(self.object_problem(snapshot.number, id, &reach, &mut locator));
+            for root in description.roots().filter_map(|hash| self.graph.id(hash, Role::Root)) {
+                for id in reach.descend(root) {
+                    found.push(self.object_problem(snapshot.number, id, &reach, &mut locator));
+                }
+                snapshot.ok &= self.graph.is_sound(root);
             }
             found.sort_by(|a, b| a.0.cmp(&b.0));
             problems.extend(found.into_iter().map(|(_, problem)| problem));
-            snapshot.ok &= self.graph.is_sound(root);
             if let Some(reason) = self.disagreement(root, description) {
                 let on_disk = session.manifest_path(snapshot.number);
                 let number = Some(snapshot.number);
@@ -120,9 +123,18 @@ impl<'a> Verifier<'a> {
                 snapshot.ok = false;
             }
         }
-        let packs = self.damaged_packs.iter().flatten().cloned();
-        problems.extend(packs.map(|on_disk| Problem::CorruptPack { on_disk }));
-        if let Some(expected) = self.options.expected_root.filter(|root| !roots.contains(root)) {
+        let packs = self.changed_packs.iter().flatten().cloned();
+        problems.extend(packs.map(|(on_disk, reason)| Problem::CorruptPack { on_disk, reason }));
+        let miscounted = manifests.miscounted(session, &self.graph, &reading);
+        // Half-counted, it would pass for right.
+        reading.check_cancelled()?;
+        if let Some(reason) = miscounted {
+            let on_disk = session.path().join(layout::MANIFEST);
+            problems.push(Problem::CorruptManifest { on_disk, snapshot: None, reason });
+        }
+        let expected = self.options.expected_root;
+        let proved = expected.and_then(|root| manifests.proved(root, &self.graph));
+        if let (Some(expected), None) = (expected, &proved) {
             problems.push(Problem::MerkleMismatch { snapshot: None, expected, found: None });
         }
         let snapshots = manifests.snapshots.iter().map(|snapshot| SnapshotCheck {
@@ -136,6 +148,8 @@ impl<'a> Verifier<'a> {
         });
         Ok(VerifyReport {
             session_id: session.id(),
+            session_root: manifests.metadata.as_ref().map(SessionMetadata::session_root),
+            proved,
             ok: problems.is_empty(),
             snapshots: snapshots.collect(),
             objects_checked: reach.objects,
@@ -150,9 +164,11 @@ impl<'a> Verifier<'a> {
     /// As [`VerifyError`] says.
     pub fn damaged_objects(&self, session: &SessionDir) -> Result<Vec<DamagedObject>, VerifyError> {
         let snapshots = manifests::check(session)?.snapshots;
-        let roots = snapshots.iter().filter_map(|snapshot| {
-            Some((snapshot.number, snapshot.description.as_ref()?.merkle_root))
-        });
+        let described = snapshots
+            .iter()
+            .filter_map(|snapshot| Some((snapshot.number, snapshot.description.as_ref()?)));
+        let roots = described
+            .flat_map(|(number, description)| description.roots().map(move |root| (number, root)));
         Ok(uses::damaged(self.store, &self.graph, &roots.collect::<Vec<_>>()))
     }
 

@@ -6,10 +6,9 @@
 //! the shape of the tree; filters and `.gitignore` files count as in a capture.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
 
 use super::exclusion::Filter;
-use super::ignore_files::IgnoreLevel;
+use super::ignore_files::Ignores;
 use super::listing::{Mode, list};
 use crate::byte_path;
 use crate::sys::{Dir, FileKind};
@@ -35,14 +34,14 @@ pub struct Estimate {
 struct Place {
     relative: Vec<u8>,
     mode: Mode,
-    ignores: Option<Arc<IgnoreLevel>>,
+    ignores: Ignores,
 }
 
 /// Estimates what a capture of `dir` with this filter would hold. Lists at most some thousand
 /// directories, usually some hundred. What cannot be looked at counts as nothing.
 pub fn estimate(dir: &Dir, filter: &Filter) -> Estimate {
     let mut total = Estimate { is_exact: true, ..Estimate::default() };
-    let top = Place { relative: Vec::new(), mode: Mode::Filtered, ignores: None };
+    let top = Place { relative: Vec::new(), mode: Mode::Filtered, ignores: Ignores::ON_DISK };
     let mut pending = VecDeque::from([top]);
     for _ in 0..COUNTED {
         let Some(place) = pending.pop_front() else { return total };
@@ -89,7 +88,7 @@ fn look(dir: &Dir, place: &Place, filter: &Filter) -> (Estimate, Vec<Place>) {
     let Place { relative, mode, ignores } = place;
     let listing = dir
         .open_beneath(relative)
-        .and_then(|dir| list(&dir, relative, *mode, filter, ignores.clone(), |_| false));
+        .and_then(|dir| list(&dir, relative, *mode, filter, ignores, |_| false));
     let Ok(listing) = listing else { return Default::default() };
     let mut own = Estimate::default();
     let mut below = Vec::new();

@@ -9,7 +9,7 @@
 use globset::{Glob, GlobBuilder, GlobMatcher, GlobSet, GlobSetBuilder};
 use serde::{Deserialize, Serialize};
 
-use super::ignore_files::IgnoreLevel;
+use super::ignore_files::Ignores;
 use crate::byte_path;
 use crate::path_text::to_path;
 
@@ -136,7 +136,7 @@ impl Filter {
     }
 
     /// Judges one path, given relative to the tracked path, whose parents are not left out.
-    pub fn judge(&self, relative: &[u8], is_dir: bool, ignores: Option<&IgnoreLevel>) -> Verdict {
+    pub fn judge(&self, relative: &[u8], is_dir: bool, ignores: Option<&Ignores>) -> Verdict {
         if self.is_forced_itself(relative, is_dir) {
             return Verdict::Forced;
         }

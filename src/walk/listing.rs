@@ -1,9 +1,7 @@
 //! One directory, filtered: the step that every walk is made of.
 
-use std::sync::Arc;
-
 use super::exclusion::{Filter, Verdict};
-use super::ignore_files::{IGNORE_FILE, IgnoreLevel, is_vanishing};
+use super::ignore_files::{IGNORE_FILE, IgnoreFile, Ignores, is_vanishing};
 use crate::sys::{self, Dir, FileKind, ListedName, Stat};
 
 /// How the entries of a directory are judged.
@@ -26,6 +24,8 @@ pub struct FoundEntry {
     pub stat: Stat,
     /// How the entries below are judged, if it is a directory.
     pub mode: Mode,
+    /// An ignore rule names it; it is in because an earlier snapshot holds it.
+    pub is_ignored: bool,
 }
 
 /// An entry that is not.
@@ -47,14 +47,14 @@ pub enum WhyLeftOut {
 }
 
 /// What a directory holds.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Listing {
     /// What is part of the snapshot, sorted by name.
     pub entries: Vec<FoundEntry>,
     /// What is not, sorted by name.
     pub left_out: Vec<LeftOut>,
     /// Rules for the directories below.
-    pub ignores: Option<Arc<IgnoreLevel>>,
+    pub ignores: Ignores,
 }
 
 /// What the names of directories begin with in which a restore makes things ready; 16 hexadecimal
@@ -71,8 +71,8 @@ fn is_staging(name: &[u8]) -> bool {
 pub(crate) struct Names {
     /// Sorted.
     pub(crate) names: Vec<ListedName>,
-    /// Rules for these names and for the directories below.
-    pub(crate) ignores: Option<Arc<IgnoreLevel>>,
+    /// The ignore file among them, if it was asked for.
+    pub(crate) ignore_file: Option<IgnoreFile>,
 }
 
 /// What some names of a directory are.
@@ -84,8 +84,9 @@ pub(crate) struct Judged {
     pub(crate) left_out: Vec<LeftOut>,
 }
 
-/// Lists `dir`, which lies at `relative` below the tracked path, and judges every entry.
-/// `is_known` says whether an earlier snapshot holds an entry of this directory.
+/// Lists `dir`, which lies at `relative` below the tracked path, and judges every entry. `above` are the
+/// ignore files on the disk above it. `is_known` says whether an earlier snapshot holds an entry of this
+/// directory.
 ///
 /// # Errors
 /// When the directory cannot be listed.
@@ -94,35 +95,27 @@ pub fn list(
     relative: &[u8],
     mode: Mode,
     filter: &Filter,
-    above: Option<Arc<IgnoreLevel>>,
+    above: &Ignores,
     is_known: impl Fn(&[u8]) -> bool,
 ) -> sys::Result<Listing> {
-    let Names { names, ignores } = names(dir, relative, mode, filter, above)?;
+    let wants_rules = mode == Mode::Filtered && filter.uses_gitignore();
+    let Names { names, ignore_file } = names(dir, wants_rules)?;
+    let ignores = above.enter(relative, ignore_file.as_ref(), None);
     let Judged { entries, left_out } =
-        judge(dir, relative, mode, filter, ignores.as_ref(), names, is_known);
+        judge(dir, relative, mode, filter, &ignores, names, is_known);
     Ok(Listing { entries, left_out, ignores })
 }
 
-/// The first half of [`list`]: what there is.
-pub(crate) fn names(
-    dir: &Dir,
-    relative: &[u8],
-    mode: Mode,
-    filter: &Filter,
-    above: Option<Arc<IgnoreLevel>>,
-) -> sys::Result<Names> {
+/// The first half of [`list`]: what there is. `wants_rules`: the ignore file is read, too.
+pub(crate) fn names(dir: &Dir, wants_rules: bool) -> sys::Result<Names> {
     let mut names = dir.names()?;
     names.sort_unstable_by(|a, b| a.name.cmp(&b.name));
     // A name that is replaced by a rename meanwhile can be listed twice (tmpfs).
     names.dedup_by(|a, b| a.name == b.name);
     let has_ignore_file =
         || names.binary_search_by(|listed| (*listed.name).cmp(IGNORE_FILE)).is_ok();
-    let ignores = if mode == Mode::Filtered && filter.uses_gitignore() && has_ignore_file() {
-        IgnoreLevel::descend(dir, relative, above)
-    } else {
-        above
-    };
-    Ok(Names { names, ignores })
+    let ignore_file = if wants_rules && has_ignore_file() { IgnoreFile::of(dir) } else { None };
+    Ok(Names { names, ignore_file })
 }
 
 /// The second half, for some of the names: what of it is part of the snapshot.
@@ -131,10 +124,11 @@ pub(crate) fn judge(
     relative: &[u8],
     mode: Mode,
     filter: &Filter,
-    ignores: Option<&Arc<IgnoreLevel>>,
+    ignores: &Ignores,
     names: Vec<ListedName>,
     is_known: impl Fn(&[u8]) -> bool,
 ) -> Judged {
+    let found = |name, stat, mode| FoundEntry { name, stat, mode, is_ignored: false };
     let mut listing = Judged { entries: Vec::with_capacity(names.len()), left_out: Vec::new() };
     let mut path = relative.to_vec();
     if !path.is_empty() {
@@ -169,26 +163,30 @@ pub(crate) fn judge(
             listing.left_out.push(LeftOut { name, why: WhyLeftOut::Excluded(rule) });
             continue;
         }
+        let mut is_ignored = false;
         let verdict = match mode {
             Mode::Forced => Verdict::Forced,
-            Mode::Filtered => match filter.judge(&path, is_dir, ignores.map(|level| &**level)) {
-                Verdict::Ignored(_) | Verdict::Unknown(_) if is_known(&name) => Verdict::Included,
+            Mode::Filtered => match filter.judge(&path, is_dir, Some(ignores)) {
+                Verdict::Ignored(_) | Verdict::Unknown(_) if is_known(&name) => {
+                    is_ignored = true;
+                    Verdict::Included
+                }
                 verdict => verdict,
             },
             Mode::OnlyForced if filter.is_forced(&path, is_dir) => Verdict::Forced,
             Mode::OnlyForced if is_dir && filter.may_force_below(&path) => {
-                listing.entries.push(FoundEntry { name, stat, mode: Mode::OnlyForced });
+                listing.entries.push(found(name, stat, Mode::OnlyForced));
                 continue;
             }
             Mode::OnlyForced => continue,
         };
         let why = match verdict {
             Verdict::Included => {
-                listing.entries.push(FoundEntry { name, stat, mode: Mode::Filtered });
+                listing.entries.push(FoundEntry { name, stat, mode: Mode::Filtered, is_ignored });
                 continue;
             }
             Verdict::Forced => {
-                listing.entries.push(FoundEntry { name, stat, mode: Mode::Forced });
+                listing.entries.push(found(name, stat, Mode::Forced));
                 continue;
             }
             Verdict::Excluded(rule) | Verdict::Ignored(rule) => WhyLeftOut::Excluded(rule),
@@ -196,7 +194,7 @@ pub(crate) fn judge(
         };
         if is_dir && filter.may_force_below(&path) {
             let name = name.clone();
-            listing.entries.push(FoundEntry { name, stat, mode: Mode::OnlyForced });
+            listing.entries.push(found(name, stat, Mode::OnlyForced));
         }
         listing.left_out.push(LeftOut { name, why });
     }

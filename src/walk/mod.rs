@@ -7,9 +7,12 @@ mod estimate;
 mod exclusion;
 mod ignore_files;
 mod listing;
+mod rebuildable;
 
 pub use estimate::{Estimate, estimate};
 pub use exclusion::{ExclusionConfig, Filter, InvalidPattern, Verdict};
-pub use ignore_files::IgnoreLevel;
+pub use ignore_files::{IGNORE_FILE, IgnoreFile, Ignores, MAX_IGNORE_BYTES};
 pub use listing::{FoundEntry, LeftOut, Listing, Mode, STAGING_PREFIX, WhyLeftOut, list};
 pub(crate) use listing::{Names, judge, names};
+pub(crate) use rebuildable::PACKAGE_BESIDE;
+pub use rebuildable::makers_mark;

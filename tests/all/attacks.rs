@@ -183,7 +183,7 @@ fn what_lies_behind_a_symlink_that_replaced_a_directory_above_is_not_called_dele
         let show = fixture.nono(&["rollback", "show", "latest", "--json"]).success().json();
         assert_eq!(show["snapshots"][1]["not_captured"][0]["path"], tracked.to_str().unwrap());
         assert_eq!(show["snapshots"][1]["changes"], serde_json::json!([]), "{above}");
-        fixture.nono(&["rollback", "restore", "latest"]).fails(1, "1 paths are not as they were");
+        fixture.nono(&["rollback", "restore", "latest"]).fails(1, "1 path is not as it was");
         assert_eq!(fs::read_to_string(&file).unwrap(), "2\n");
         fs::remove_file(fixture.project().join(above)).unwrap();
         fs::rename(fixture.project().join("aside"), fixture.project().join(above)).unwrap();
@@ -210,7 +210,7 @@ fn an_excluded_directory_where_a_file_was_is_named_and_the_rest_is_restored() {
         "rm build; mkdir build; echo k > build/keep; echo o > build/other; echo 2 > a",
     ];
     fixture.nono(&arguments).success();
-    fixture.nono(&["rollback", "restore", "latest"]).fails(1, "not as they were");
+    fixture.nono(&["rollback", "restore", "latest"]).fails(1, "not as it was");
     let read = |name: &str| fs::read_to_string(fixture.project().join(name)).unwrap();
     assert_eq!((read("a"), read("build/other")), ("1".to_owned(), "o\n".to_owned()));
 }
@@ -292,7 +292,9 @@ fn what_a_restore_had_staged_goes_with_its_journal_when_all_of_it_is_in_the_stor
     assert!(told.stderr.contains("then: rm -r /"), "{}", told.stderr);
     assert_eq!(staging(&fixture), [foreign.parent().unwrap()]);
     assert!(foreign.exists());
-    fixture.nono(&["rollback", "restore", &id]).success();
+    // Nothing is hidden under such a name either.
+    let restored = fixture.nono(&["rollback", "restore", &id]).fails(1, "1 path is not");
+    assert!(restored.stdout.contains("0123456789abcdef: it is new and was not recorded"));
     assert_eq!(fs::read(fixture.project().join("a")).unwrap(), b"1");
 }
 

@@ -74,7 +74,9 @@ fn the_doctor_names_what_is_wrong_and_what_mends_it() {
 fn the_doctor_finds_interrupted_sessions_and_restores() {
     let fixture = Fixture::new();
     fixture.write("a", "1");
-    let run = ["run", "--rollback", "--", "sh", "-c", "echo 2 > a; kill -KILL $PPID; sleep 1"];
+    // The parent is the keeper; its parent is the supervisor.
+    let script = "echo 2 > a; kill -KILL $(awk '/^PPid/ {print $2}' /proc/$PPID/status); sleep 600";
+    let run = ["run", "--rollback", "--", "sh", "-c", script];
     // Inside the sandbox no signal reaches the supervisor; without it, this one kills it.
     let run = [&run[..1], &["--no-sandbox"], &run[1..]].concat();
     assert_eq!(fixture.nono(&run).code, -1);

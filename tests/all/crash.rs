@@ -106,6 +106,35 @@ fn a_restore_killed_at_any_point_is_taken_back_to_the_old_state() {
     at_each_point_of_a_restore("restore, then abort", true);
 }
 
+#[test]
+fn a_restore_without_a_safety_snapshot_killed_at_any_point_is_resumed_or_taken_back() {
+    let scene = Scene::new();
+    let arguments = [&scene.restore(0)[..], &["--no-safety-snapshot".to_owned()]].concat();
+    for (way, state) in [(&["--abort"][..], &scene.old), (&[], &scene.new)] {
+        let (mut point, mut resumable) = (1, 0);
+        while {
+            scene.reset();
+            scene.killed_at(point, &as_strs(&arguments))
+        } {
+            let is_half_way = scene.has_journal() && scene.has_work();
+            // The next command clears up what nobody has to decide about.
+            scene.verify(point);
+            if is_half_way {
+                resumable += 1;
+                let told = scene.fixture.nono(&[&["rollback", "resume"], way].concat()).success();
+                assert!(!told.stderr.contains("undo this"), "at point {point}: {}", told.stderr);
+                assert_same(state, &scene.tree());
+            }
+            let now = scene.tree();
+            assert!(now == scene.old || now == scene.new, "at point {point}: {now:#?}");
+            assert!(!scene.has_journal());
+            point += 1;
+        }
+        assert!(resumable > 20, "{resumable} points are in the commit");
+        assert_same(&scene.new, &scene.tree());
+    }
+}
+
 /// Kills a restore in its middle, then the way out of it at each of its points; the last attempt
 /// goes the other way every second time.
 fn at_each_point_of_a_recovery(name: &str, abort: bool) {

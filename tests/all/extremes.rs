@@ -187,8 +187,15 @@ fn a_full_disk_stops_a_snapshot_and_a_restore_and_changes_nothing() {
     assert_eq!(list.as_array().unwrap().len(), 1);
     fixture.nono(&["rollback", "verify", "--root", store, "--all"]).success();
     let before = observe(&project);
-    // A restore needs room for the safety snapshot; without it, nothing may change.
-    fixture.nono(&["rollback", "restore", "--root", store, "latest"]).fails(1, "No space left");
+    // A restore needs room for what no snapshot holds; without it, that does not change.
+    let full = fixture.nono(&["rollback", "restore", "--root", store, "latest"]);
+    let full = full.fails(1, "no space to keep what is there now");
+    // What is offered names the store as this command did.
+    assert!(
+        full.stderr.contains(&format!("nono --root {store} rollback restore")),
+        "{}",
+        full.stderr
+    );
     assert_same(&before, &observe(&project));
     fs::remove_file(project.join("b")).unwrap();
     fs::write(project.join("a"), "changed").unwrap();

@@ -55,12 +55,19 @@ impl Finished {
 }
 
 impl Fixture {
-    /// As whoever runs the tests.
+    /// As whoever runs the tests. In a directory that no built-in grant reaches: what holds in `/tmp`
+    /// and `/dev/shm`, in whose place a command has others, proves nothing.
     pub fn new() -> Self {
-        Self::in_dir(tempfile::tempdir().unwrap())
+        Self::in_dir(tempfile::tempdir_in("/var/tmp").unwrap())
     }
 
-    /// On a file system in memory where there is one, for tests that flush very often.
+    /// Below `/tmp`, as many programs' test projects are.
+    pub fn in_tmp() -> Self {
+        Self::in_dir(tempfile::tempdir_in("/tmp").unwrap())
+    }
+
+    /// On a file system in memory where there is one, for tests that flush very often. Of the walls they
+    /// prove nothing.
     pub fn in_memory() -> Self {
         let temp = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir());
         Self::in_dir(temp.unwrap())
@@ -79,7 +86,12 @@ impl Fixture {
 
     /// As an ordinary user, whoever runs the tests.
     pub fn ordinary_user() -> Self {
-        let mut fixture = Self::new();
+        Self::new().by_ordinary_user()
+    }
+
+    /// The same fixture of an ordinary user.
+    pub fn by_ordinary_user(self) -> Self {
+        let mut fixture = self;
         if rustix::process::geteuid().is_root() {
             fs::set_permissions(fixture.temp.path(), fs::Permissions::from_mode(0o755)).unwrap();
             // The build directory may be out of reach for others.

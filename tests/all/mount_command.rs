@@ -367,7 +367,5 @@ fn the_state_before_a_run_is_shown_while_it_goes_on_and_after_it_was_killed() {
     home.ok(&["rollback", "list"]);
     assert!(dir.join("manifest.json").exists());
     assert_eq!(seen(), "text");
-    // The command outlives its supervisor, and is let go.
-    fs::write(pipe, "go on\n").unwrap();
     home.ok(&["umount"]);
 }

@@ -609,3 +609,44 @@ fn a_damaged_index_is_a_problem_even_if_everything_is_still_found() {
     fixture.nono(&["rollback", "verify", "latest"]).success();
     assert!(!pack.exists() && fixture.packs().len() == 1);
 }
+
+#[test]
+fn what_stands_between_the_objects_of_a_pack_is_verified_and_made_right_again() {
+    let fixture = Fixture::new().packed();
+    project(&fixture);
+    snapshot(&fixture);
+    let state = observe(&fixture.project());
+    let [pack] = &fixture.packs()[..] else { panic!() };
+    let good = fs::read(pack).unwrap();
+    let contents = text(7, "first");
+    let found = |window: &[u8]| window == contents.as_bytes();
+    let object = good.windows(contents.len()).position(found).unwrap();
+    // Its name, and its length.
+    for at in [object - 36, object - 1] {
+        let [pack] = &fixture.packs()[..] else { panic!() };
+        tamper(pack, |bytes| {
+            bytes.clone_from(&good);
+            bytes[at] ^= 0x10;
+        });
+        let verified = fixture.nono(&["rollback", "verify", "latest", "--json"]);
+        assert_eq!(verified.code, 1);
+        let problems = verified.json()["problems"].clone();
+        assert_eq!(problems.as_array().unwrap().len(), 1, "{problems}");
+        assert_eq!(problems[0]["kind"], "corrupt_pack", "{problems}");
+        assert!(problems[0]["reason"].as_str().unwrap().contains("name and length"), "{problems}");
+        // Nothing is lost, and what was damaged is kept.
+        let told = fixture.nono(&["rollback", "verify", "latest", "--repair"]).success();
+        assert!(told.says("quarantined: ") && !told.says("lost"), "{}", told.stdout);
+        assert!(!pack.exists());
+        fixture.nono(&["rollback", "verify", "latest"]).success();
+    }
+    // The new pack gives back everything without its index, too.
+    let [pack] = &fixture.packs()[..] else { panic!() };
+    fs::remove_dir_all(fixture.store().join("objects/quarantine")).unwrap();
+    tamper(pack, |bytes| bytes.truncate(bytes.len() - 100));
+    fs::remove_dir_all(fixture.project()).unwrap();
+    fs::create_dir(fixture.project()).unwrap();
+    fixture.nono(&["rollback", "verify", "latest", "--repair"]).success();
+    fixture.nono(&["rollback", "restore", "latest"]).success();
+    assert_same(&state, &observe(&fixture.project()));
+}

@@ -354,7 +354,7 @@ fn in_a_directory_of_somebody_else_all_is_restored_but_its_time() {
     let restored = fixture.nono(&["rollback", "restore", "latest"]);
     let shown = restored.stdout.clone();
     assert!(shown.contains("the time could not be set: not the owner"), "{shown}");
-    restored.fails(1, "1 paths are not as they were");
+    restored.fails(1, "1 path is not as it was");
     assert_eq!(fs::read_to_string(&file).unwrap(), "1");
     // Nothing is left of it, and nothing in the way of the next one.
     assert_eq!(fs::read_dir(&shared).unwrap().count(), 1);
@@ -426,11 +426,11 @@ fn a_selection_that_means_nothing_is_no_success_and_one_that_is_restored_is_not_
     for arguments in [&["b"][..], &["b*"], &["--only", "created"]] {
         let arguments = [&["rollback", "restore", "latest"], arguments].concat();
         let said = fixture.nono(&arguments).success().stderr;
-        assert!(said.contains("what was selected is as in"), "{said}");
+        assert!(said.contains("everything selected that is recorded is as in"), "{said}");
     }
     fixture.nono(&["rollback", "restore", "latest", "a*"]).success();
     let said = fixture.nono(&["rollback", "restore", "latest"]).success().stderr;
-    assert!(said.contains("everything is as in"), "{said}");
+    assert!(said.contains("everything that is recorded is as in"), "{said}");
 }
 
 #[test]

@@ -256,6 +256,7 @@ fn files_of_a_long_directory_are_pushed_while_it_is_listed() {
     let Some(mounted) = mount_with(&Memory::with([("0", tree)]), patient()) else { return };
     (0..7).for_each(|number| walk_into(&mounted, number, b"walked"));
     let before = mounted.mount().counts();
+    let refaults_before = refaults();
     let since = || mounted.mount().counts() - before;
     let mut names = fs::read_dir(mounted.path("0/long")).unwrap();
     names.next().unwrap().unwrap();
@@ -268,7 +269,15 @@ fn files_of_a_long_directory_are_pushed_while_it_is_listed() {
         let read = fs::read(mounted.path(format!("0/long/f{number}"))).unwrap();
         assert_eq!(read, format!("contents {number}").into_bytes());
     }
-    assert_eq!(since().read, 0);
+    assert!(since().read <= refaults() - refaults_before, "{:?}", since());
+}
+
+/// Pages that were read again because the kernel had reclaimed them, of all files of the machine. Some
+/// kernels reclaim ahead of need (DAMON), a page that was pushed a moment ago among others.
+fn refaults() -> u64 {
+    let counters = fs::read_to_string("/proc/vmstat").unwrap();
+    let refaults = counters.lines().find_map(|line| line.strip_prefix("workingset_refault_file "));
+    refaults.unwrap().parse().unwrap()
 }
 
 #[test]
@@ -492,6 +501,7 @@ fn long_files_beyond_what_may_be_pushed_at_a_time_are_pushed_when_a_reader_comes
     let Some(mounted) = mount_with(&Memory::with([("0", tree)]), patient()) else { return };
     walk_three(&mounted, &["a"]);
     let before = mounted.mount().counts();
+    let refaults_before = refaults();
     let since = || mounted.mount().counts() - before;
     fs::read_dir(mounted.path("0/d9")).unwrap().for_each(drop);
     // 64 MiB, but for what does not fit.
@@ -502,8 +512,9 @@ fn long_files_beyond_what_may_be_pushed_at_a_time_are_pushed_when_a_reader_comes
     };
     (0..15).for_each(read);
     assert_eq!(since().opened, 15);
-    // To ask for all of one takes more. Of so many bytes, the kernel may have let go of a page before it was read.
-    assert!(since().read < 15, "{:?}", since());
+    // To ask for all of one takes more.
+    let reclaimed = refaults() - refaults_before;
+    assert!(since().read < 15 + reclaimed, "{:?}, {reclaimed}", since());
     read(15);
     eventually("the rest is pushed", || since().pushed_files >= 19);
     (16..FILES).for_each(read);

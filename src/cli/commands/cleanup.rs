@@ -34,7 +34,8 @@ pub(in crate::cli) struct CleanupArgs {
     /// Remove sessions that began more than so many days ago
     #[arg(long, value_name = "DAYS")]
     older_than: Option<u32>,
-    /// Remove all sessions
+    /// Remove all sessions, and what interrupted work left, however young, if nothing else uses the
+    /// store
     #[arg(long, conflicts_with_all = ["keep", "older_than", "ids"])]
     all: bool,
     /// Free what little is unneeded in packs with others, too: takes longer, and leaves nothing behind
@@ -71,14 +72,20 @@ pub(in crate::cli) fn run(args: &CleanupArgs, store: &StoreArgs, context: &Conte
     }
     let bar = Bar::new(context, "cleaning up");
     let compact = args.compact;
-    let options = CleanupOptions { compact, threads, progress: &*bar, ..CleanupOptions::default() };
+    let options = CleanupOptions {
+        orphans_at_once: args.all,
+        compact,
+        threads,
+        progress: &*bar,
+        ..CleanupOptions::default()
+    };
     let cleaned = clean(&catalog, &chosen, args.dry_run, &options);
     bar.finish();
     let (report, failure) = cleaned;
     if args.json {
         context.json(&report)?;
     } else if failure.is_none() || !report.is_empty() || !report.sessions_skipped.is_empty() {
-        print(&report, context)?;
+        print(&report, args.all, context)?;
     }
     if let Some(error) = failure {
         return Err(error);
@@ -88,6 +95,10 @@ pub(in crate::cli) fn run(args: &CleanupArgs, store: &StoreArgs, context: &Conte
 }
 
 impl CleanupArgs {
+    pub(in crate::cli) fn writes_store(&self) -> bool {
+        !self.dry_run
+    }
+
     /// Whether the arguments say which sessions go.
     fn selects(&self) -> bool {
         !self.ids.is_empty() || self.all || self.keep.is_some() || self.older_than.is_some()
@@ -226,7 +237,8 @@ fn clean_roots(
     Ok(())
 }
 
-fn print(report: &CleanupReport, context: &Context) -> Result<(), CliError> {
+/// `all`: what no session names was to go at once.
+fn print(report: &CleanupReport, all: bool, context: &Context) -> Result<(), CliError> {
     let mut out = context.out();
     let verb = if report.dry_run { "would remove" } else { "removed" };
     for session in &report.sessions_removed {
@@ -240,9 +252,13 @@ fn print(report: &CleanupReport, context: &Context) -> Result<(), CliError> {
     writeln!(out, "{verb} {size} in {} objects", report.objects_removed)?;
     if report.objects_kept_young > 0 {
         let size = byte_size(report.bytes_kept_young);
+        let why = match all {
+            true => "something else uses the store",
+            false => "--all frees them when nothing else uses the store",
+        };
         writeln!(
             out,
-            "{DIM}{size} that no session needs are less than an hour old and stay for now{DIM:#}"
+            "{DIM}{size} that no session needs are less than an hour old and stay for now: {why}{DIM:#}"
         )?;
     }
     if report.objects_kept_packed > 0 {

@@ -109,10 +109,15 @@ fn print(
                     "changes not recorded yet".to_owned()
                 }
                 // What its command did is told by comparing with what is there now.
-                SessionStatus::Interrupted if session.changes.total() == 0 => {
+                SessionStatus::Interrupted
+                    if session.changes.is_none_or(|changes| changes.total() == 0) =>
+                {
                     format!("end not recorded (nono rollback show {})", session.session_id)
                 }
-                _ => summary_line(&session.changes, &Palette::coloured()),
+                _ => match &session.changes {
+                    Some(changes) => summary_line(changes, &Palette::coloured()),
+                    None => "changes not counted".to_owned(),
+                },
             };
             let size = byte_size(session.disk_size);
             let id = &session.session_id;

@@ -62,6 +62,12 @@ enum OwnerArg {
     Me,
 }
 
+impl MountArgs {
+    pub(in crate::cli) fn needs_store(&self) -> bool {
+        !self.status
+    }
+}
+
 /// A mount that has begun.
 #[derive(Debug, Serialize, Deserialize)]
 struct Report {
@@ -367,7 +373,7 @@ pub(super) fn explain(error: MountError) -> CliError {
         }
         MountError::AlreadyMounted { path, fs_type } if fs_type == FS_TYPE => {
             let path = Shown::path(path);
-            format!("it shows all sessions as they come; to mount anew: nono umount {path}")
+            format!("`nono mount --status` says what it shows; to mount anew: nono umount {path}")
         }
         MountError::AlreadyMounted { .. } => "choose another directory".to_owned(),
         MountError::DeadMount { path, .. } => {

@@ -5,17 +5,20 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
 
+use super::snapshot::NAMED_UNSTABLE;
 use crate::cli::Outcome;
 use crate::cli::args::{StoreArgs, ThreadArgs};
 use crate::cli::context::{BOLD, Context, YELLOW};
 use crate::cli::error::CliError;
 use crate::cli::progress::Bar;
 use crate::cli::render::{Palette, byte_size, change_line, change_word, summary_line};
+use crate::cli::shell_word::shell_word;
+use crate::cli::unrecorded::say_rebuildable;
 use crate::diff::{Change, ChangeSummary, ChangeType};
 use crate::path_text::Shown;
 use crate::restore::{
-    Conflict, CopyReport, OnConflict, RestoreError, RestoreOptions, RestoreReport, Selection,
-    Skipped,
+    Conflict, CopyReport, KeepBefore, OnConflict, RestoreError, RestoreOptions, RestoreReport,
+    Selection, Skipped,
 };
 use crate::session::{Catalog, SnapshotId, changed_since};
 use crate::snapshot::{SessionDir, SnapshotManager};
@@ -23,6 +26,9 @@ use crate::sys;
 
 /// So many conflicts are named one by one.
 const NAMED_CONFLICTS: usize = 50;
+
+/// So many paths stand in a command that is offered.
+const NAMED_PATHS: usize = 8;
 
 /// Arguments of `nono rollback restore`.
 #[derive(Debug, Args)]
@@ -51,6 +57,10 @@ pub(in crate::cli) struct RestoreArgs {
     /// Leave paths alone that were changed after the session
     #[arg(long)]
     keep_newer: bool,
+    /// Keep nothing of what is overwritten or removed: for when the store has no space for it. What
+    /// no snapshot holds is gone then
+    #[arg(long, conflicts_with = "to")]
+    no_safety_snapshot: bool,
     /// Only say what would change
     #[arg(long)]
     dry_run: bool,
@@ -66,6 +76,13 @@ enum Only {
     Created,
     Modified,
     Deleted,
+}
+
+impl RestoreArgs {
+    /// Whether it adds to the session: a safety snapshot, and the journal.
+    pub(in crate::cli) fn writes_store(&self) -> bool {
+        !self.dry_run && self.to.is_none()
+    }
 }
 
 pub(in crate::cli) fn run(args: &RestoreArgs, store: &StoreArgs, context: &Context) -> Outcome {
@@ -106,7 +123,9 @@ pub(in crate::cli) fn run(args: &RestoreArgs, store: &StoreArgs, context: &Conte
         (_, true) => OnConflict::KeepNewer,
         _ => OnConflict::Refuse,
     };
-    let options = RestoreOptions { on_conflict, selection };
+    let keep_before =
+        if args.no_safety_snapshot { KeepBefore::Nothing } else { KeepBefore::Snapshot };
+    let options = RestoreOptions { on_conflict, selection, keep_before };
     let report = if args.dry_run {
         let planned = manager.plan_restore(number, &options);
         bar.finish();
@@ -139,7 +158,7 @@ pub(in crate::cli) fn restore_picked(
         .with_progress(bar.clone());
     let roots: Vec<PathBuf> = manager.roots().iter().map(|root| root.path.clone()).collect();
     let is_whole = selection.is_everything();
-    let options = RestoreOptions { on_conflict: OnConflict::Refuse, selection };
+    let options = RestoreOptions { selection, ..RestoreOptions::default() };
     let report = carry_out(&manager, &bar, catalog, number, options, false, context)?;
     for skipped in &report.skipped {
         let path = Shown::path(&skipped.path);
@@ -283,16 +302,21 @@ fn print_outcome(report: &RestoreReport, is_whole: bool, roots: &[PathBuf], cont
     let summary = summary_line(&ChangeSummary::of(&report.changes), &palette);
     if report.is_refused() {
         context.say(format_args!("nothing was changed: later changes would be undone as well"));
-        context.say("  undo them too:        --force (they are kept in a safety snapshot)");
+        let kept = match report.keep_before {
+            KeepBefore::Snapshot => "they are kept in a safety snapshot, or left as they are",
+            KeepBefore::Nothing => "they are not kept",
+        };
+        context.say(format_args!("  undo them too:        --force ({kept})"));
         context.say("  leave them, do the rest: --keep-newer");
         return;
     }
     match (report.changes.is_empty(), report.dry_run) {
         (true, _) if report.is_complete() => {
-            let what = if is_whole { "everything" } else { "what was selected" };
-            context.say(format_args!("{what} is as in {id} already"));
+            let what = if is_whole { "everything" } else { "everything selected" };
+            context.say(format_args!("{what} that is recorded is as in {id} already"));
         }
         (_, true) => context.say(format_args!("restoring {id} would do this: {summary}")),
+        (true, false) => context.say("nothing was changed"),
         (_, false) => context.say(format_args!("restored {id}: {summary}")),
     }
     if report.on_conflict == OnConflict::KeepNewer && !report.conflicts.is_empty() {
@@ -300,13 +324,62 @@ fn print_outcome(report: &RestoreReport, is_whole: bool, roots: &[PathBuf], cont
         let what = if count == 1 { "path was" } else { "paths were" };
         context.say(format_args!("{count} newer {what} left as they are"));
     }
+    say_rebuildable(&report.rebuildable, context);
     if !report.is_complete() {
         let count = report.skipped.len();
-        context.warn(format_args!("{count} paths are not as they were in {id}, see above"));
+        let what = if count == 1 { "path is not as it was" } else { "paths are not as they were" };
+        context.warn(format_args!("{count} {what} in {id}, see above"));
     }
+    name_unstable(&report.unstable, context);
     if let Some(safety) = report.safety_snapshot {
         let session = &report.session_id;
         context.say(format_args!("undo this: nono rollback restore {session}/{safety}"));
+    } else if !report.changes.is_empty() && !report.dry_run {
+        context.say(match report.keep_before {
+            KeepBefore::Snapshot => {
+                "the store has no space for a safety snapshot: nothing was overwritten or removed but \
+                 what other snapshots of the session hold"
+            }
+            KeepBefore::Nothing => "no safety snapshot was taken, as was asked for",
+        });
+    }
+    if !report.not_kept.is_empty() {
+        offer_the_rest(report, context);
+    }
+}
+
+/// Names the ways to restore what the store has no space to keep.
+fn offer_the_rest(report: &RestoreReport, context: &Context) {
+    let RestoreReport { session_id, snapshot, not_kept, .. } = report;
+    let what = match not_kept.len() {
+        1 => "1 path stays as it is".to_owned(),
+        count => format!("{count} paths stay as they are"),
+    };
+    context.say(format_args!("the store has no space to keep what is there now: {what}"));
+    context.say("  to keep what is there: make space on the disk of the store, and restore again");
+    let words: Option<Vec<_>> = not_kept.iter().map(|path| shell_word(path)).collect();
+    let Some(words) = words.filter(|words| words.len() <= NAMED_PATHS) else {
+        return context.say("  to lose it: the same command with --no-safety-snapshot");
+    };
+    let force = if report.on_conflict == OnConflict::Overwrite { " --force" } else { "" };
+    context.say(format_args!(
+        "  to lose it: nono rollback restore {session_id}/{snapshot} --no-safety-snapshot{force} {}",
+        words.join(" ")
+    ));
+}
+
+/// Names files of which the snapshot may have a state that they never had.
+fn name_unstable(unstable: &[PathBuf], context: &Context) {
+    let (named, more) = unstable.split_at(unstable.len().min(NAMED_UNSTABLE));
+    if !named.is_empty() {
+        context
+            .warn("recorded while something wrote to them, so in a state they may never have had:");
+    }
+    for path in named {
+        context.say(format_args!("  {}", Shown::path(path)));
+    }
+    if !more.is_empty() {
+        context.say(format_args!("  and {} more (--json names all)", more.len()));
     }
 }
 
@@ -328,6 +401,7 @@ fn print_copy(report: &CopyReport, json: bool, context: &Context) -> Outcome {
         if !report.skipped.is_empty() {
             context.warn(format_args!("{} paths were not copied", report.skipped.len()));
         }
+        name_unstable(&report.unstable, context);
     }
     Ok(u8::from(!report.skipped.is_empty()))
 }

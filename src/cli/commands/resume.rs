@@ -96,8 +96,8 @@ fn discard(sessions: &[SessionDir], context: &Context) -> Outcome {
             context.say(format_args!("  removed what it had staged: {}", Shown::path(path)));
         }
         context.warn(
-            "the files may be between two states: restore the one that you want; what the restore \
-             replaced is in its safety snapshot",
+            "how far the restore came is not known: its files can be in either state until one is \
+             restored",
         );
         for (path, reason) in &report.left {
             let path = Shown::path(path);
@@ -129,8 +129,9 @@ fn print(report: &RecoveryReport, roots: &[PathBuf], context: &Context) -> Resul
         RecoveryOutcome::Finished => {
             let summary = summary_line(&ChangeSummary::of(&report.changes), &palette);
             context.say(format_args!("restored {id}: {summary}"));
-            let safety = report.safety_snapshot;
-            context.say(format_args!("undo this: nono rollback restore {session}/{safety}"));
+            if let Some(safety) = report.safety_snapshot {
+                context.say(format_args!("undo this: nono rollback restore {session}/{safety}"));
+            }
         }
         RecoveryOutcome::TakenBack => {
             let what = if report.skipped.is_empty() { "everything" } else { "all else" };
@@ -160,8 +161,8 @@ pub(in crate::cli) fn remind(store: &StoreArgs, context: &Context) {
                  staged is removed"
             )),
             None => context.warn(format_args!(
-                "a restore of session {id} was interrupted: nono rollback resume {id} finishes it \
-                 (--abort takes it back)"
+                "a restore of session {id} was interrupted; to finish it: nono rollback resume {id} \
+                 (to take it back: --abort)"
             )),
         }
     }

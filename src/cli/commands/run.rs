@@ -2,34 +2,39 @@
 
 use std::ffi::OsString;
 use std::io;
-use std::path::PathBuf;
+use std::path::Path;
 use std::process::Command;
 
 use clap::Args;
 
 use crate::cli::args::{CaptureArgs, LimitArgs, StoreArgs, ThreadArgs, surroundings};
-use crate::cli::checkpoints::{SOCKET_VARIABLE, Server};
+use crate::cli::checkpoints::Server;
 use crate::cli::commands::review::Reviewed;
 use crate::cli::commands::sandbox_exec::cannot_run;
 use crate::cli::context::Context;
 use crate::cli::error::CliError;
 use crate::cli::grants::{GrantArgs, Grants};
-use crate::cli::launch::prepare;
+use crate::cli::keeper::NotStarted;
+use crate::cli::launch::{Launch, NamespaceMode, SecondWall};
 use crate::cli::preflight;
 use crate::cli::progress::Bar;
 use crate::cli::render::{Palette, summary_line};
 use crate::cli::retention;
-use crate::cli::scratch::Scratch;
+use crate::cli::scratch::LeftBehind;
 use crate::cli::signals;
+use crate::cli::state_before;
 use crate::cli::supervise::{CommandSignals, Ended, Leftover, PATIENCE, supervise, wait_for_quiet};
+use crate::cli::unrecorded::Unrecorded;
 use crate::cli::{Outcome, commands, review};
 use crate::config::{Profile, ProfileLibrary, Settings, apply_rules};
 use crate::diff::ChangeSummary;
 use crate::path_text::Shown;
 use crate::progress::Progress;
-use crate::sandbox::{Network, Policy};
-use crate::session::{Catalog, RecordError, RecordRequest, Recording};
+use crate::session::{Catalog, RecordError, RecordRequest, Recorded, Recording, StoreModes};
 use crate::snapshot::{SessionOrigin, SnapshotError};
+
+/// So many processes that a command left running are named.
+const MAX_NAMED: usize = 20;
 
 /// Arguments of `nono run`.
 #[derive(Debug, Args)]
@@ -45,6 +50,13 @@ pub(in crate::cli) struct RunArgs {
     profile: Option<String>,
     #[command(flatten)]
     grants: GrantArgs,
+    /// Second wall: mounts and processes of the command's own, in which attributes of files outside
+    /// the grants cannot be changed either
+    #[arg(long, value_enum, value_name = "WHEN", default_value_t, env = "NONO_NAMESPACES")]
+    namespaces: NamespaceMode,
+    /// Let the command go on if this program is killed
+    #[arg(long)]
+    keep_running: bool,
     /// Do not ask about the changes afterwards
     #[arg(long, alias = "no-undo-prompt")]
     no_rollback_prompt: bool,
@@ -59,12 +71,18 @@ pub(in crate::cli) struct RunArgs {
     command: Vec<OsString>,
 }
 
+impl RunArgs {
+    pub(in crate::cli) fn is_recorded(&self) -> bool {
+        self.rollback
+    }
+}
+
 pub(in crate::cli) fn run(args: &RunArgs, store: &StoreArgs, context: &Context) -> Outcome {
     let catalog = store.catalog()?;
     let surroundings = surroundings()?;
     let profile = args.profile.as_deref();
     let profile = profile.map(|name| ProfileLibrary::new(&surroundings).find(name)).transpose()?;
-    let grants = Grants::of(&args.grants, profile.as_ref(), &catalog, context)?;
+    let grants = Grants::of(&args.grants, args.rollback, profile.as_ref(), &catalog, context)?;
     let profile = profile.map(|found| found.profile);
     if grants.policy.is_none() {
         context.say("no sandbox: the command can write wherever you can");
@@ -104,11 +122,16 @@ pub(in crate::cli) fn run(args: &RunArgs, store: &StoreArgs, context: &Context) 
 
     let retention = retention::begin(catalog.root(), &settings, context);
     let mut passed_on = CommandSignals::take().map_err(signals::refused)?;
+    let modes = StoreModes::note(catalog.root())?;
     let ended = start(args, &grants, profile.as_ref(), Some(&recording), &mut passed_on, context);
     let code = match &ended {
         Ok(ended) => ended.code,
         Err(error) => error.exit_code(),
     };
+    // Behind the second wall, no command changes a mode of the store.
+    if !matches!(ended, Ok(Ended { has_second_wall: true, .. })) {
+        put_back(&modes, catalog.root(), context);
+    }
     let (session, baseline) = (recording.manager().session().clone(), recording.baseline().clone());
     let bar = Bar::after_command(context, "recording the state after");
     let finished = recording.with_progress(bar.clone()).finish(Some(code.into()));
@@ -119,14 +142,12 @@ pub(in crate::cli) fn run(args: &RunArgs, store: &StoreArgs, context: &Context) 
                 "this run cannot be undone".to_owned()
             }
             RecordError::BaselineNotDurable { is_lost: false, .. } => {
-                format!(
-                    "`nono rollback verify {id}` tries again, and says whether all of it is there"
-                )
+                state_before::hint_when_not_durable(&session)
             }
             RecordError::Snapshot(SnapshotError::Store(error)) if error.is_damage() => {
                 format!("mend what can be mended: nono rollback verify {id} --repair")
             }
-            _ => format!("the state before is safe: nono rollback restore {id}"),
+            _ => state_before::hint(&session),
         };
         let error = CliError::from(error).with_hint(hint);
         if error.is_stopped() { error } else { error.with_exit_code(code.max(1)) }
@@ -134,20 +155,35 @@ pub(in crate::cli) fn run(args: &RunArgs, store: &StoreArgs, context: &Context) 
     if let (Err(error), Err(_)) = (&ended, &finished) {
         context.error(error);
     }
-    if let (Ok(_), Ok((last, changes))) = (&ended, &finished) {
-        commands::snapshot::report_missing(last, Some(&baseline), context);
+    if let (Ok(_), Ok(Recorded { last, changes, session_root })) = (&ended, &finished) {
+        let unrecorded = Catalog::store_of(&session)
+            .map_err(CliError::from)
+            .and_then(|store| Ok(Unrecorded::since(&store, &baseline, last)?))
+            .unwrap_or_else(|error| {
+                context.error(&error);
+                Unrecorded::default()
+            });
+        let said = |path: &Path| unrecorded.names(path);
+        commands::snapshot::report_missing(last, Some(&baseline), said, context);
+        unrecorded.report(&id, context);
+        commands::snapshot::report_unstable(&[&baseline, last], &id, context);
         let patterns = &args.capture.rollback_exclude;
         commands::snapshot::report_idle_patterns(patterns, &[&baseline, last], context);
         let summary = match changes.as_slice() {
-            [] => "nothing changed".to_owned(),
+            // What rules left out was not looked at.
+            [] if unrecorded.is_empty() && last.not_captured.is_empty() => {
+                "nothing changed".to_owned()
+            }
+            [] => "nothing that is recorded changed".to_owned(),
             changes => summary_line(&ChangeSummary::of(changes), &Palette::coloured()),
         };
         context.say(format_args!("session {id}: {summary}"));
+        context.say(format_args!("  root: {session_root}"));
     }
     // All is recorded and said: nobody has to wait for what follows.
     drop(passed_on);
     retention.finish(&settings, context);
-    let (last, changes) = finished?;
+    let Recorded { last, changes, .. } = finished?;
     let ended = ended?;
     if !changes.is_empty() {
         let wants_review = !args.no_rollback_prompt && !ended.was_told_to_end;
@@ -171,6 +207,17 @@ pub(in crate::cli) fn run(args: &RunArgs, store: &StoreArgs, context: &Context) 
     Ok(ended.code)
 }
 
+fn put_back(modes: &StoreModes, root: &Path, context: &Context) {
+    match modes.put_back(root) {
+        Ok(0) => {}
+        Ok(count) => context.warn(format_args!(
+            "the modes of {count} files and directories of the store were changed meanwhile, and \
+             are put back"
+        )),
+        Err(error) => context.warn(format_args!("the store may be out of reach: {error}")),
+    }
+}
+
 /// Runs the command; with a recording, it can ask for checkpoints.
 fn start(
     args: &RunArgs,
@@ -180,83 +227,105 @@ fn start(
     signals: &mut CommandSignals,
     context: &Context,
 ) -> Result<Ended, CliError> {
-    let scratch = Scratch::new()?;
-    let mut command = prepare(&args.command, grants.policy.as_ref(), &scratch)?;
-    if let Some(profile) = profile {
-        apply_rules(&profile.env, std::env::vars_os().map(|(name, _)| name), &mut command)?;
-    }
-    let supervised = match recording {
-        None => supervise(command, signals),
-        Some(recording) => {
-            command.env("NONO_SESSION", recording.session_id());
-            supervise_recorded(command, &scratch, recording, signals, context)
+    let policy = grants.policy.as_ref();
+    let mut launch = Launch::new(&args.command, policy, args.namespaces, args.keep_running)?;
+    let dress = |command: &mut Command| -> Result<(), CliError> {
+        if let Some(profile) = profile {
+            apply_rules(&profile.env, std::env::vars_os().map(|(name, _)| name), command)?;
         }
+        if let Some(recording) = recording {
+            command.env("NONO_SESSION", recording.session_id());
+        }
+        Ok(())
     };
-    let ended = supervised.map_err(|error| cannot_run(&args.command[0], &error))?;
-    if let Some(policy) = grants.policy.as_ref().filter(|_| ended.code != 0) {
-        explain_failure(policy, context);
+    let supervised = match recording {
+        None => supervise(|| launch.start(&dress, false, &|wall| tell(wall, context)), signals),
+        Some(recording) => supervise_recorded(&mut launch, &dress, recording, signals, context),
+    };
+    for LeftBehind { path, count } in launch.left_behind() {
+        context.say(format_args!(
+            "the command left {count} temporary {}, kept for a day: {}",
+            if count == 1 { "entry" } else { "entries" },
+            Shown::path(&path)
+        ));
     }
-    Ok(ended)
+    // Why a command that was started failed, it says itself: what the kernel denied it, nobody else
+    // is told.
+    supervised.map_err(|error| not_started(&args.command[0], &error))
+}
+
+/// What is not held is said before the command starts.
+fn tell(wall: &SecondWall, context: &Context) {
+    if let SecondWall::Refused { reason, is_news: true } = wall {
+        context.say(format_args!(
+            "one wall only ({reason}): the command can change modes, owners and times of files \
+             outside its grants (nono doctor)"
+        ));
+    }
+}
+
+fn not_started(name: &OsString, error: &NotStarted) -> CliError {
+    match error {
+        NotStarted::Failed(error) => cannot_run(name, error),
+        NotStarted::Killed(signal) => {
+            let code = u8::try_from(128 + signal).unwrap_or(u8::MAX);
+            CliError::failed(format!("signal {signal} came before the command started"))
+                .with_exit_code(code)
+        }
+        NotStarted::Refused(reason) => {
+            CliError::failed(format!("the command gets no namespaces: {reason}"))
+                .with_hint("--namespaces auto does without")
+                .with_exit_code(126)
+        }
+    }
 }
 
 fn supervise_recorded(
-    mut command: Command,
-    scratch: &Scratch,
+    launch: &mut Launch<'_>,
+    dress: &dyn Fn(&mut Command) -> Result<(), CliError>,
     recording: &Recording,
     signals: &mut CommandSignals,
     context: &Context,
-) -> io::Result<Ended> {
+) -> Result<Ended, NotStarted> {
     let refuse = |error: &io::Error| {
         context.warn(format_args!("`nono snapshot` will not work inside: {error}"));
     };
-    let server = Server::bind(scratch.path()).inspect_err(refuse).ok();
+    let server = Server::bind(launch.listening_dir()).inspect_err(refuse).ok();
     std::thread::scope(|scope| {
         let start = |server| Server::start(server, scope, recording).inspect_err(refuse).ok();
         // Ends the server however the command ends.
         let serving = server.as_ref().and_then(start);
-        if let Some(serving) = &serving {
-            command.env(SOCKET_VARIABLE, serving.path());
-        }
-        let ended = supervise(command, signals)?;
-        wait_for_leftover(context);
+        let start = || launch.start(dress, serving.is_some(), &|wall| tell(wall, context));
+        let ended = supervise(start, signals)?;
+        report_leftover(&ended, context);
         Ok(ended)
     })
 }
 
-/// The last state is the one at a moment at which nobody writes, if there is one.
-fn wait_for_leftover(context: &Context) {
-    let leftover = wait_for_quiet(|| {
+/// The last state is the one at a moment at which nobody writes, if there is one. What the command
+/// left running may write later, and is named.
+fn report_leftover(ended: &Ended, context: &Context) {
+    let left = wait_for_quiet(ended.keeper, || {
         let seconds = PATIENCE.as_secs();
         context.say(format_args!(
             "waiting until what the command left running does not write ({seconds} s at most)"
         ));
     });
-    if let Leftover::Writing(count) = leftover {
-        context.warn(format_args!(
-            "{count} processes that the command started keep writing; what they write from now on \
-             is not recorded"
-        ));
+    if left.is_empty() {
+        return;
     }
-}
-
-/// The kernel tells its audit log alone which access it denied, so this says what was allowed.
-fn explain_failure(policy: &Policy, context: &Context) {
-    let list = |paths: &[PathBuf]| {
-        let shown = paths.iter().map(|path| Shown::path(path).to_string());
-        shown.collect::<Vec<_>>().join(", ")
+    let what = match left.len() {
+        1 => "1 process that the command started is still running; what it writes".to_owned(),
+        count => {
+            format!("{count} processes that the command started are still running; what they write")
+        }
     };
-    let read = match policy.read.as_slice() {
-        [] => "the system".to_owned(),
-        paths => format!("the system, {}", list(paths)),
-    };
-    let network = match &policy.network {
-        Network::Open => String::new(),
-        Network::Closed => "; it had no network".to_owned(),
-        Network::ConnectTo(ports) => format!("; it could connect to TCP ports {ports:?} only"),
-    };
-    context.say(format_args!(
-        "if it was denied something: it could write {}, and read {read}{network}",
-        list(&policy.write)
-    ));
-    context.say("  --allow DIR, --write PATH and --read PATH grant more; --no-sandbox grants all");
+    context.warn(format_args!("{what} from now on is not recorded"));
+    for Leftover { pid, command, is_writing } in left.iter().take(MAX_NAMED) {
+        let writes = if *is_writing { "  (writes at the moment)" } else { "" };
+        context.say(format_args!("  {pid}  {}{writes}", Shown::bytes(command)));
+    }
+    if let more @ 1.. = left.len().saturating_sub(MAX_NAMED) {
+        context.say(format_args!("  and {more} more"));
+    }
 }

@@ -15,6 +15,7 @@ use crate::cli::Outcome;
 use crate::cli::error::CliError;
 use crate::path_text::Shown;
 use crate::sandbox::{Policy, enforce};
+use crate::sys;
 
 /// Arguments of the hidden command.
 #[derive(Debug, Args)]
@@ -36,13 +37,21 @@ pub(in crate::cli) fn run(args: &SandboxExecArgs) -> Outcome {
     let Some((name, arguments)) = args.command.split_first() else {
         return Err(CliError::usage("there is no command"));
     };
+    // Asked before the walls stand: so it is known whether they are what keeps it from being run.
+    let is_executable = sys::is_executable(&args.program);
     enforce(&policy).map_err(|error| {
         CliError::failed(error.to_string())
             .with_hint("--no-sandbox runs the command with all the rights that you have")
             .with_exit_code(126)
     })?;
     let error = Command::new(&args.program).arg0(name).args(arguments).exec();
-    Err(cannot_run(name, &error))
+    let failed = cannot_run(name, &error);
+    if !is_executable || error.kind() != io::ErrorKind::PermissionDenied {
+        return Err(failed);
+    }
+    Err(failed
+        .leaving("it may be executed, but not within its grants")
+        .with_hint("--read PATH grants a program, or the interpreter that its first line names"))
 }
 
 /// Why a command did not start, with the exit code that a shell gives: 127 for what is not there,

@@ -9,14 +9,16 @@ use jiff::{Timestamp, Zoned};
 use serde::Serialize;
 
 use super::diff::{DiffStyle, StyleArgs, write_diff};
+use super::snapshot::NAMED_UNSTABLE;
 use crate::cli::Outcome;
 use crate::cli::args::StoreArgs;
-use crate::cli::context::{BOLD, Context, DIM};
+use crate::cli::context::{BOLD, Context, DIM, YELLOW};
 use crate::cli::error::CliError;
 use crate::cli::render::{Palette, byte_size, change_line, relative_time, summary_line};
+use crate::cli::unrecorded::Unrecorded;
 use crate::diff::{self, Change, ChangeSummary};
 use crate::object::ContentHash;
-use crate::path_text::Shown;
+use crate::path_text::{Shown, serde_paths};
 use crate::session::{Catalog, SessionStatus, SessionSummary, SnapshotId};
 use crate::snapshot::{
     NotCaptured, NotCapturedReason, NotCapturedSet, SessionDir, SnapshotKind, SnapshotManager,
@@ -56,6 +58,8 @@ struct Report {
 struct NowReport {
     timestamp: Timestamp,
     changes: Vec<Change>,
+    /// What is new and would not be recorded: a restore leaves it.
+    unrecorded: Vec<NotCaptured>,
 }
 
 #[derive(Serialize)]
@@ -69,6 +73,9 @@ struct SnapshotReport {
     file_count: u64,
     total_bytes: u64,
     not_captured: Vec<NotCaptured>,
+    /// Files that kept changing while they were read.
+    #[serde(with = "serde_paths")]
+    unstable: Vec<PathBuf>,
     changes: Vec<Change>,
 }
 
@@ -96,7 +103,8 @@ pub(in crate::cli) fn run(args: &ShowArgs, store: &StoreArgs, context: &Context)
     let mut report = report(&session, &objects, snapshot)?;
     if let Some((now, baseline)) = &now {
         let changes = changes(now, baseline, now.manifest())?;
-        report.now = Some(NowReport { timestamp: now.manifest().timestamp, changes });
+        let unrecorded = Unrecorded::since(now, baseline, now.manifest())?.into_left();
+        report.now = Some(NowReport { timestamp: now.manifest().timestamp, changes, unrecorded });
     }
     if args.json {
         context.json(&report)?
@@ -178,6 +186,7 @@ fn report(
                 file_count: manifest.totals.file_count,
                 total_bytes: manifest.totals.total_bytes,
                 not_captured: manifest.not_captured.clone(),
+                unstable: manifest.unstable.clone(),
                 changes,
             });
         }
@@ -214,6 +223,7 @@ fn print(report: &Report, context: &Context) -> Result<(), CliError> {
     for path in &session.tracked_paths {
         writeln!(out, "tracked: {}", Shown::path(path))?;
     }
+    writeln!(out, "root: {}", session.session_root)?;
     for snapshot in &report.snapshots {
         let SnapshotReport { number, timestamp, file_count, total_bytes, changes, .. } = snapshot;
         let what = match (number, snapshot.kind) {
@@ -238,16 +248,40 @@ fn print(report: &Report, context: &Context) -> Result<(), CliError> {
             writeln!(out, "  {}", change_line(change, &session.tracked_paths, &palette))?;
         }
         write_left_out(&mut out, &snapshot.not_captured, &session.tracked_paths)?;
+        write_unstable(&mut out, &snapshot.unstable, &session.tracked_paths)?;
     }
-    if let Some(NowReport { changes, .. }) = &report.now {
+    if let Some(NowReport { changes, unrecorded, .. }) = &report.now {
         writeln!(out)?;
         writeln!(out, "{BOLD}now{BOLD:#}, since the baseline (not recorded)")?;
         writeln!(out, "  {}", summary_line(&ChangeSummary::of(changes), &palette))?;
         for change in changes {
             writeln!(out, "  {}", change_line(change, &session.tracked_paths, &palette))?;
         }
+        write_left_out(&mut out, unrecorded, &session.tracked_paths)?;
     }
     Ok(out.flush()?)
+}
+
+/// The files whose recorded state may be one that they never had.
+fn write_unstable(
+    out: &mut impl Write,
+    unstable: &[PathBuf],
+    roots: &[PathBuf],
+) -> Result<(), CliError> {
+    use std::os::unix::ffi::OsStrExt;
+    let (named, more) = unstable.split_at(unstable.len().min(NAMED_UNSTABLE));
+    for path in named {
+        let path = Shown::bytes(diff::relative_to_roots(path.as_os_str().as_bytes(), roots));
+        writeln!(out, "  {YELLOW}changed while it was read{YELLOW:#}: {path}")?;
+    }
+    if !more.is_empty() {
+        let more = more.len();
+        writeln!(
+            out,
+            "  {YELLOW}changed while they were read{YELLOW:#}: {more} more (--json names all)"
+        )?;
+    }
+    Ok(())
 }
 
 /// A label behind what it is the label of, safe for a terminal.

@@ -14,19 +14,24 @@ use crate::cli::args::{CaptureArgs, StoreArgs, ThreadArgs, surroundings};
 use crate::cli::checkpoints::{self, SOCKET_VARIABLE};
 use crate::cli::context::{BOLD, Context};
 use crate::cli::error::CliError;
+use crate::cli::inside;
 use crate::cli::preflight;
 use crate::cli::progress::Bar;
 use crate::cli::render::{Palette, byte_size, summary_line};
 use crate::config::Settings;
 use crate::diff::{Change, ChangeSummary};
 use crate::object::ContentHash;
-use crate::path_text::Shown;
+use crate::path_text::{Shown, serde_paths};
+use crate::sandbox::is_inside;
 use crate::session::{RecordRequest, Recording};
 use crate::snapshot::{
-    NotCaptured, NotCapturedReason, SessionOrigin, SnapshotManager, SnapshotManifest,
+    NotCaptured, NotCapturedReason, SessionDir, SessionOrigin, SnapshotManager, SnapshotManifest,
 };
 use crate::sys;
 use crate::walk::{ExclusionConfig, Filter, Verdict};
+
+/// So many files that kept changing while they were read are named.
+pub(in crate::cli) const NAMED_UNSTABLE: usize = 20;
 
 /// Arguments of `nono snapshot`.
 #[derive(Debug, Args)]
@@ -52,25 +57,32 @@ pub(in crate::cli) struct SnapshotReport {
     session_id: String,
     number: u64,
     merkle_root: ContentHash,
+    /// Of the session with this snapshot; none if the session's manifest cannot be read again.
+    session_root: Option<ContentHash>,
     file_count: u64,
     total_bytes: u64,
     not_captured: Vec<NotCaptured>,
+    /// Files that kept changing while they were read.
+    #[serde(with = "serde_paths")]
+    unstable: Vec<PathBuf>,
     changes: Vec<Change>,
 }
 
 impl SnapshotReport {
     pub(in crate::cli) fn of(
-        session_id: String,
+        session: &SessionDir,
         manifest: &SnapshotManifest,
         changes: Vec<Change>,
     ) -> Self {
         Self {
-            session_id,
+            session_id: session.id(),
             number: manifest.number,
             merkle_root: manifest.merkle_root,
+            session_root: session.metadata().ok().map(|metadata| metadata.session_root()),
             file_count: manifest.totals.file_count,
             total_bytes: manifest.totals.total_bytes,
             not_captured: manifest.not_captured.clone(),
+            unstable: manifest.unstable.clone(),
             changes,
         }
     }
@@ -81,8 +93,21 @@ pub(in crate::cli) fn run(args: &SnapshotArgs, store: &StoreArgs, context: &Cont
         return print(&checkpoints::ask(&socket)?, args.json, context);
     }
     let catalog = store.catalog()?;
+    // A store in `/tmp` is not there at all for a command that has its own.
+    if is_inside()
+        && sys::Dir::open(catalog.root()).is_err_and(|error| error.is_gone())
+        && std::env::var_os(SOCKET_VARIABLE).is_none()
+        && args.means_the_run()
+        && let Some(socket) = checkpoints::left_in(&std::env::temp_dir())
+    {
+        return print(&checkpoints::ask(&socket)?, args.json, context);
+    }
+    if let Some(error) = inside::store_is_out_of_reach(&catalog) {
+        let socket = supervisor_without_its_variable(args, &error)?;
+        return print(&checkpoints::ask(&socket)?, args.json, context);
+    }
     let settings = Settings::load(&surroundings()?, &args.threads.flags(args.capture.flags()))?;
-    let taken = match &args.session {
+    let (session, (manifest, changes)) = match &args.session {
         Some(id) => {
             let session = catalog.find(id)?;
             let bar = Bar::new(context, "recording");
@@ -92,7 +117,7 @@ pub(in crate::cli) fn run(args: &SnapshotArgs, store: &StoreArgs, context: &Cont
                 .with_progress(bar.clone());
             let taken = manager.create_incremental();
             bar.finish();
-            (session.id(), taken.map_err(CliError::from))
+            (session, taken?)
         }
         None => {
             let tracked_paths =
@@ -113,31 +138,45 @@ pub(in crate::cli) fn run(args: &SnapshotArgs, store: &StoreArgs, context: &Cont
             });
             let started = Recording::start(&request, bar.clone());
             bar.finish();
-            match started {
-                Ok(recording) => {
-                    let baseline = recording.baseline().clone();
-                    (recording.session_id(), Ok((baseline, Vec::new())))
-                }
-                Err(error) => (String::new(), Err(error.into())),
-            }
+            let recording = started?;
+            let baseline = recording.baseline().clone();
+            (recording.manager().session().clone(), (baseline, Vec::new()))
         }
     };
-    let (session_id, (manifest, changes)) = (taken.0, taken.1?);
-    report_left_out(&manifest, &session_id, context);
+    report_left_out(&manifest, &session.id(), context);
     report_idle_patterns(&args.capture.rollback_exclude, &[&manifest], context);
-    print(&SnapshotReport::of(session_id, &manifest, changes), args.json, context)
+    print(&SnapshotReport::of(&session, &manifest, changes), args.json, context)
 }
 
 /// The socket of the supervisor, inside of a recorded command, unless the arguments mean something
 /// else than its session.
 fn supervisor_of(args: &SnapshotArgs) -> Option<PathBuf> {
     let socket = std::env::var_os(SOCKET_VARIABLE).filter(|path| !path.is_empty())?;
-    let own = std::env::var("NONO_SESSION").ok()?;
     let is_meant = match &args.session {
-        Some(id) => *id == own,
-        None => args.path.is_empty() && args.capture == CaptureArgs::default(),
+        Some(id) => std::env::var("NONO_SESSION").is_ok_and(|own| *id == own),
+        None => args.means_the_run(),
     };
     is_meant.then(|| socket.into())
+}
+
+/// The socket where the store is out of reach and the environment does not lead to it: what was
+/// started with a clean one still knows where temporary files go.
+fn supervisor_without_its_variable(
+    args: &SnapshotArgs,
+    error: &sys::Error,
+) -> Result<PathBuf, CliError> {
+    if std::env::var_os(SOCKET_VARIABLE).is_some() || !args.means_the_run() {
+        return Err(inside::not_its_own(error));
+    }
+    checkpoints::left_in(&std::env::temp_dir()).ok_or_else(|| inside::no_supervisor(error))
+}
+
+impl SnapshotArgs {
+    /// Whether the arguments name nothing but what a run records anyway.
+    fn means_the_run(&self) -> bool {
+        let Self { session, path, capture, .. } = self;
+        session.is_none() && path.is_empty() && *capture == CaptureArgs::default()
+    }
 }
 
 fn print(report: &SnapshotReport, json: bool, context: &Context) -> Outcome {
@@ -173,7 +212,8 @@ pub(in crate::cli) fn report_left_out(manifest: &SnapshotManifest, id: &str, con
             "{excluded} {paths} left out by rules (nono rollback show {id}; --rollback-all keeps all)"
         ));
     }
-    report_missing(manifest, None, context);
+    report_missing(manifest, None, |_| false, context);
+    report_unstable(&[manifest], id, context);
     preflight::warn_if_empty(manifest, context);
 }
 
@@ -213,10 +253,11 @@ pub(in crate::cli) fn report_idle_patterns(
 }
 
 /// Says what a snapshot should hold and does not, or not for sure; what an earlier one lacked as well was
-/// said then.
+/// said then, and so may others be.
 pub(in crate::cli) fn report_missing(
     manifest: &SnapshotManifest,
     earlier: Option<&SnapshotManifest>,
+    is_said: impl Fn(&Path) -> bool,
     context: &Context,
 ) {
     let known: HashSet<&Path> = earlier
@@ -228,7 +269,8 @@ pub(in crate::cli) fn report_missing(
     let problems: Vec<_> = manifest
         .not_captured
         .iter()
-        .filter(|left| left.reason.is_problem() && !known.contains(left.path.as_path()))
+        .filter(|left| left.reason.is_problem())
+        .filter(|left| !known.contains(left.path.as_path()) && !is_said(&left.path))
         .collect();
     if let Some(first) = problems.first() {
         let path = Shown::path(&first.path);
@@ -241,11 +283,31 @@ pub(in crate::cli) fn report_missing(
             first.reason
         ));
     }
-    if let Some(first) = manifest.unstable.first() {
-        let count = manifest.unstable.len();
-        let path = Shown::path(first);
-        context.warn(format_args!(
-            "{count} files kept changing while they were read, {path} among them"
-        ));
+}
+
+/// Names the files whose recorded state may be one that they never had.
+pub(in crate::cli) fn report_unstable(
+    manifests: &[&SnapshotManifest],
+    id: &str,
+    context: &Context,
+) {
+    let files = manifests.iter().flat_map(|manifest| {
+        manifest.unstable.iter().map(|path| (manifest.number, path.as_path()))
+    });
+    let files: Vec<_> = files.collect();
+    match files.len() {
+        0 => return,
+        1 => {
+            context.warn("a file kept changing while it was read, and is recorded as it was read:")
+        }
+        count => context.warn(format_args!(
+            "{count} files kept changing while they were read, and are recorded as they were read:"
+        )),
+    }
+    for (number, path) in files.iter().take(NAMED_UNSTABLE) {
+        context.say(format_args!("  {} (snapshot {number})", Shown::path(path)));
+    }
+    if let Some(more) = files.len().checked_sub(NAMED_UNSTABLE).filter(|more| *more > 0) {
+        context.say(format_args!("  and {more} more: nono rollback show --json {id}"));
     }
 }

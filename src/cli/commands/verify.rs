@@ -21,7 +21,7 @@ use crate::session::Catalog;
 use crate::snapshot::SessionDir;
 use crate::store::LocalStore;
 use crate::sys::{self, Dir};
-use crate::verify::{Verifier, VerifyError, VerifyOptions, VerifyReport};
+use crate::verify::{Proved, Verifier, VerifyError, VerifyOptions, VerifyReport};
 
 /// Arguments of `nono rollback verify`.
 #[derive(Debug, Args)]
@@ -32,7 +32,7 @@ pub(in crate::cli) struct VerifyArgs {
     /// Verify all sessions
     #[arg(long)]
     all: bool,
-    /// A Merkle root noted elsewhere, which must be that of one of the session's snapshots
+    /// A root noted elsewhere: the session's, as `run` prints it, or the Merkle root of a snapshot
     #[arg(long, value_name = "HEX", conflicts_with = "all")]
     expect_root: Option<ContentHash>,
     /// Move what is damaged into quarantine, put good copies in its place where there are any, and
@@ -47,6 +47,12 @@ pub(in crate::cli) struct VerifyArgs {
     /// Print the report as JSON; with --all a list of reports
     #[arg(long)]
     json: bool,
+}
+
+impl VerifyArgs {
+    pub(in crate::cli) fn writes_store(&self) -> bool {
+        self.repair
+    }
 }
 
 pub(in crate::cli) fn run(args: &VerifyArgs, store: &StoreArgs, context: &Context) -> Outcome {
@@ -202,11 +208,64 @@ fn print(reports: &[Report], context: &Context) -> Result<(), CliError> {
         for problem in &verified.problems {
             writeln!(out, "  {problem}")?;
         }
+        if let Some(proved) = &verified.proved {
+            print_proved(proved, verified, &mut out)?;
+        }
     }
     if reports.is_empty() {
         context.say("no sessions to verify");
     }
     Ok(())
+}
+
+/// Says for what the root vouches that was noted elsewhere, and for what not.
+fn print_proved(
+    proved: &Proved,
+    verified: &VerifyReport,
+    out: &mut impl Write,
+) -> Result<(), CliError> {
+    const BEGIN: &str = "the command, its tracked paths and when it began";
+    let sound = |number: &u64| proved.snapshots.contains(number);
+    let (known, others): (Vec<u64>, Vec<u64>) =
+        verified.snapshots.iter().map(|snapshot| snapshot.number).partition(sound);
+    let facts = match (proved.facts, proved.end) {
+        (false, _) => None,
+        (true, false) => Some(BEGIN.to_owned()),
+        (true, true) => Some(format!("{BEGIN}, when it ended and its exit code")),
+    };
+    let proves: Vec<_> = facts.into_iter().chain(snapshots_in_words(&known)).collect();
+    match proves.as_slice() {
+        [] => writeln!(out, "  the root proves nothing that is still whole")?,
+        proves => writeln!(out, "  {GREEN}proved{GREEN:#} by the root: {}", proves.join("; "))?,
+    }
+    let facts = match (proved.facts, proved.end) {
+        (false, _) => Some("what the session says of the command".to_owned()),
+        (true, false) => Some("when it ended, and its exit code".to_owned()),
+        (true, true) => None,
+    };
+    let open: Vec<_> = facts.into_iter().chain(snapshots_in_words(&others)).collect();
+    if !open.is_empty() {
+        writeln!(out, "  not proved by the root: {}", open.join("; "))?;
+    }
+    Ok(())
+}
+
+/// `every byte of snapshots 0 to 3, 5`; nothing without numbers, which ascend.
+fn snapshots_in_words(numbers: &[u64]) -> Option<String> {
+    let mut ranges: Vec<(u64, u64)> = Vec::new();
+    for number in numbers {
+        match ranges.last_mut() {
+            Some((_, last)) if *last + 1 == *number => *last = *number,
+            _ => ranges.push((*number, *number)),
+        }
+    }
+    let range = |(first, last): &(u64, u64)| match first == last {
+        true => first.to_string(),
+        false => format!("{first} to {last}"),
+    };
+    let words: Vec<_> = ranges.iter().map(range).collect();
+    let plural = if numbers.len() == 1 { "" } else { "s" };
+    (!words.is_empty()).then(|| format!("every byte of snapshot{plural} {}", words.join(", ")))
 }
 
 fn print_repair(repair: &RepairReport, out: &mut impl Write) -> Result<(), CliError> {
@@ -230,13 +289,16 @@ fn print_repair(repair: &RepairReport, out: &mut impl Write) -> Result<(), CliEr
     for lost in &repair.lost {
         let object = lost.object.map_or(String::new(), |hash| format!(" (object {hash})"));
         let numbers: Vec<String> = lost.snapshots.iter().map(u64::to_string).collect();
-        let plural = if numbers.len() == 1 { "" } else { "s" };
+        let snapshots = match numbers.as_slice() {
+            [] => String::new(),
+            [number] => format!(", snapshot {number}"),
+            _ => format!(", snapshots {}", numbers.join(", ")),
+        };
         writeln!(
             out,
-            "  {RED}{}{RED:#}: {}{object}, snapshot{plural} {}: {}",
+            "  {RED}{}{RED:#}: {}{object}{snapshots}: {}",
             if lost.is_unreadable { "cannot be read" } else { "lost for good" },
             lost.what,
-            numbers.join(", "),
             lost.reason
         )?;
         for path in &lost.paths {

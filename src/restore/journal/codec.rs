@@ -25,7 +25,8 @@ impl Journal {
         let mut out = Parts { out, hasher: Hasher::new() };
         let mut writer = Writer::new(MAGIC, VERSION);
         writer.varint(self.snapshot);
-        writer.varint(self.safety);
+        // A safety snapshot is never the first.
+        writer.varint(self.safety.unwrap_or(0));
         writer.varint(self.areas.len() as u64);
         for area in &self.areas {
             writer.bytes(&area.parent);
@@ -74,7 +75,7 @@ impl Journal {
             return Err(reader.invalid("the checksum is not that of the bytes"));
         }
         let snapshot = reader.varint()?;
-        let safety = reader.varint()?;
+        let safety = Some(reader.varint()?).filter(|number| *number > 0);
         let count = reader.count(4)?;
         let mut areas = Vec::with_capacity(count);
         for _ in 0..count {
@@ -343,7 +344,7 @@ mod tests {
         (any::<u64>(), any::<u64>(), proptest::option::of(work)).prop_map(
             move |(snapshot, safety, work)| Journal {
                 snapshot,
-                safety,
+                safety: Some(safety).filter(|number| *number > 0),
                 areas: areas.clone(),
                 work,
             },
@@ -383,7 +384,7 @@ mod tests {
     fn places_outside_of_plain_paths_and_staging_directories_are_refused() {
         let good = Journal {
             snapshot: 0,
-            safety: 1,
+            safety: Some(1),
             areas: vec![AreaRecord {
                 parent: b"/p".to_vec(),
                 name: b".nono-restore-0123456789abcdef".to_vec(),

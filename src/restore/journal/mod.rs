@@ -27,8 +27,8 @@ const AREA_DIGITS: usize = 16;
 pub(crate) struct Journal {
     /// The snapshot that is brought back.
     pub(super) snapshot: u64,
-    /// The snapshot of the state before.
-    pub(super) safety: u64,
+    /// The snapshot of the state before, unless none was taken.
+    pub(super) safety: Option<u64>,
     pub(super) areas: Vec<AreaRecord>,
     /// The steps, from when the first path may have changed until the last has.
     pub(super) work: Option<Work>,

@@ -2,6 +2,7 @@
 
 mod links;
 mod planner;
+mod unrecorded;
 
 use std::collections::HashSet;
 use std::ffi::OsString;
@@ -56,6 +57,8 @@ pub(super) struct RestorePlan {
     pub(super) changes: PlannedChanges,
     /// What stays as it is, and why.
     pub(super) skipped: Vec<Skipped>,
+    /// What stays as it is and can be made again by whoever made it.
+    pub(super) rebuildable: Vec<PathBuf>,
     /// Paths that stay with everything that is or was in them.
     pub(super) kept: HashSet<Vec<u8>>,
     /// Bytes of file contents that are written.

@@ -8,11 +8,9 @@ use std::sync::Arc;
 use super::{Attribute, Put, Removal, RestorePlan, Skipped};
 use crate::byte_path;
 use crate::diff::{self, Difference, EntryState, Lookup};
-use crate::object::{ContentHash, Node, RootTree};
+use crate::object::{Attributes, ContentHash, Node, Tree};
 use crate::path_text::to_path;
-use crate::snapshot::{
-    NotCaptured, NotCapturedReason, NotCapturedSet, SnapshotManifest, TrackedRoot,
-};
+use crate::snapshot::{NotCaptured, NotCapturedReason, NotCapturedSet, SnapshotManifest};
 use crate::store::{ObjectSource, StoreError, read_root_tree};
 
 /// Plans how the state `current` becomes `target`.
@@ -25,6 +23,8 @@ pub(in crate::restore) fn plan(
     let mut planner = Planner {
         plan: RestorePlan::default(),
         kept: HashSet::new(),
+        holders: Vec::new(),
+        empty_tree: ContentHash::of(&Tree::new(Vec::new()).encode()),
         holds_device: directories_with_devices(store, current_root, &target.merkle_root)?,
         // What the capture of the current state could not see is in the way, and stays.
         current_left_out: NotCapturedSet::of(&target.roots, current_left_out),
@@ -34,10 +34,14 @@ pub(in crate::restore) fn plan(
         planner.difference(difference?);
     }
     planner.plan.actions.sort_puts();
-    let (roots, current) = (&target.roots, read_root_tree(store, current_root)?);
+    let current = read_root_tree(store, current_root)?;
+    let manifest = target;
     let target = read_root_tree(store, &target.merkle_root)?;
     let renewed = planner.links(store, &current, &target)?;
-    planner.name_unseen(store, current_left_out, roots, [&current, &target])?;
+    let (mut now, mut before) = (Lookup::new(store, &current), Lookup::new(store, &target));
+    planner.name_unrecorded(current_left_out, &mut now, &mut before)?;
+    let then = &manifest.not_captured;
+    planner.name_unreadable_then(then, current_left_out, &mut now, &mut before)?;
     Ok(planner.finish(renewed))
 }
 
@@ -69,14 +73,18 @@ pub(super) struct Planner<'a> {
     pub(super) plan: RestorePlan,
     /// Directories that stay with everything in them.
     pub(super) kept: HashSet<Vec<u8>>,
+    /// Directories that are new, and stay because something in them was not captured.
+    pub(super) holders: Vec<Vec<u8>>,
+    /// That of a directory with nothing in it.
+    empty_tree: ContentHash,
     /// Directories that cannot go because a device in them stays.
     holds_device: HashSet<Vec<u8>>,
     current_left_out: NotCapturedSet<'a>,
-    unknown: NotCapturedSet<'a>,
+    pub(super) unknown: NotCapturedSet<'a>,
 }
 
 impl Planner<'_> {
-    fn skip(&mut self, path: &[u8], reason: impl Into<String>) {
+    pub(super) fn skip(&mut self, path: &[u8], reason: impl Into<String>) {
         self.plan.skipped.push(Skipped { path: to_path(path).to_owned(), reason: reason.into() });
     }
 
@@ -125,34 +133,17 @@ impl Planner<'_> {
         }
     }
 
-    /// Names what is there and was not, as far as nobody can tell what it is: no difference tells of it,
-    /// and it stays. What lies in a directory that is itself new is named by that.
-    fn name_unseen(
-        &mut self,
-        store: &dyn ObjectSource,
-        left_out: &[NotCaptured],
-        roots: &[TrackedRoot],
-        [current, target]: [&RootTree; 2],
-    ) -> Result<(), StoreError> {
-        let (mut now, mut before) = (Lookup::new(store, current), Lookup::new(store, target));
-        for NotCaptured { path, reason } in left_out.iter().filter(|left| left.reason.is_problem())
-        {
-            let path = path.as_os_str().as_bytes();
-            let is_tracked = roots.iter().any(|root| root.path.as_os_str().as_bytes() == path);
-            let is_new = self.unknown.knows(path)
-                && before.find(path)?.is_none()
-                && (is_tracked || before.find(byte_path::split(path).0)?.is_some());
-            if is_new && now.find(path)?.is_none() {
-                self.skip(path, format!("what is there now could not be captured: {reason}"));
-            }
-        }
-        Ok(())
-    }
-
     fn remove(&mut self, path: Vec<u8>, current: Arc<EntryState>) {
+        let left_out = self.current_left_out.reason(&path);
         match current.node {
-            Node::Directory { .. } if self.current_left_out.is_above(&path) => {
-                self.skip(&path, "the directory holds something that was not captured");
+            Node::Directory { .. } if left_out.is_some_and(NotCapturedReason::is_problem) => {
+                self.keep_unlisted(&path, left_out);
+            }
+            // One that is left out is known for what is force-included in it.
+            Node::Directory { .. }
+                if left_out.is_some() || self.current_left_out.is_above(&path) =>
+            {
+                self.holders.push(path);
             }
             Node::Directory { .. } if self.holds_device.contains(&path) => {
                 self.skip(&path, "the directory holds a device, which stays");
@@ -184,6 +175,16 @@ impl Planner<'_> {
             (Node::Directory { .. }, Node::Directory { .. })
         );
         if both_directories {
+            let left_out = self.current_left_out.reason(&path).filter(|reason| reason.is_problem());
+            // A directory in which nothing could be looked at: with other permissions more could be
+            // seen, and the next restore would do more.
+            let is_empty = current.node == (Node::Directory { tree: self.empty_tree });
+            let (now, then) = (&current.attributes, &target.attributes);
+            let may_hide = is_empty && *then != Attributes { mtime: then.mtime, ..now.clone() };
+            let unseen = || self.current_left_out.problem_in(&path).filter(|_| may_hide);
+            if let Some(reason) = left_out.or_else(unseen) {
+                return self.keep_unlisted(&path, Some(reason));
+            }
             return self.directory_attributes(path, Some(current), target);
         }
         if current.node == target.node {
@@ -259,7 +260,8 @@ impl Planner<'_> {
         let mut plan = self.plan;
         plan.kept = self.kept;
         let skipped = plan.skipped.iter().map(|skip| skip.path.as_os_str().as_bytes());
-        let skipped: HashSet<&[u8]> = skipped.collect();
+        let skipped: HashSet<&[u8]> =
+            skipped.chain(self.holders.iter().map(Vec::as_slice)).collect();
         if !skipped.is_empty() {
             plan.changes.retain(|path| !skipped.contains(path));
         }

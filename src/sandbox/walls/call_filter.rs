@@ -2,20 +2,38 @@
 //!
 //! - Typing into the terminal (`TIOCSTI`, and `TIOCLINUX` on a console): the shell that started
 //!   nono would read and run it after the command has ended.
+//! - Limits of resources of *other* processes (`prlimit64` with a new limit and a process id): the
+//!   supervisor is of the same user, and a limit on its memory or its files would end the recording.
+//!   Programs that set their own limits name no process, or use `setrlimit`.
 //! - IP sockets, when the network is closed: Landlock knows TCP only. The interface that makes
 //!   sockets without a system call of their own (io_uring) is closed with them.
+//!
+//! - Nothing else, and a mark: a signal to a process that cannot be is refused in another way than
+//!   the kernel refuses it. So this program knows that it was started inside, without its
+//!   environment, in whatever namespaces it is.
 //!
 //! A refused call fails with EPERM. Programs for another architecture than this one are ended by
 //! the kernel, since call numbers mean something else there.
 
 use std::collections::BTreeMap;
 
+use rustix::io::Errno;
+use rustix::process::{Pid, test_kill_process};
 use seccompiler::{
     BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter,
     SeccompRule, apply_filter,
 };
 
 use crate::sandbox::{Network, SandboxError};
+
+/// No process has this id: the largest that the kernel gives is 4,194,304 (`PID_MAX_LIMIT`).
+const NOBODY: i32 = 0x6e6f_6e6f;
+
+/// Whether the filter holds for this process. The kernel's own answer is ESRCH.
+pub(super) fn is_applied() -> bool {
+    let nobody = Pid::from_raw(NOBODY);
+    nobody.is_some_and(|nobody| test_kill_process(nobody) == Err(Errno::PERM))
+}
 
 /// Applies the filter to this process and all that it starts.
 pub(super) fn apply(network: &Network) -> Result<(), SandboxError> {
@@ -39,6 +57,11 @@ fn rules(network: &Network) -> Result<Rules, seccompiler::BackendError> {
     #[allow(clippy::unnecessary_cast, reason = "the type differs between C libraries")]
     let requests = [libc::TIOCSTI as u64, libc::TIOCLINUX as u64].map(|request| when(1, request));
     rules.insert(libc::SYS_ioctl, requests.into_iter().collect::<Result<_, _>>()?);
+    // All 64 bits of a pointer, the low 32 of the process id.
+    let other_process = SeccompCondition::new(0, SeccompCmpArgLen::Dword, SeccompCmpOp::Ne, 0)?;
+    let new_limit = SeccompCondition::new(2, SeccompCmpArgLen::Qword, SeccompCmpOp::Ne, 0)?;
+    rules.insert(libc::SYS_prlimit64, vec![SeccompRule::new(vec![other_process, new_limit])?]);
+    rules.insert(libc::SYS_kill, vec![when(0, u64::from(NOBODY.unsigned_abs()))?]);
     if *network == Network::Closed {
         let families = [libc::AF_INET, libc::AF_INET6, libc::AF_PACKET, libc::AF_VSOCK];
         let families: Result<Vec<_>, _> =

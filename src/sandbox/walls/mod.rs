@@ -1,11 +1,13 @@
 //! A policy, turned into rules of the kernel.
 
 mod call_filter;
+mod mount_table;
+mod namespaces;
 mod rights;
 mod system;
 
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use landlock::{
     ABI, Access, AccessFs, AccessNet, BitFlags, CompatLevel, Compatible, LandlockStatus, NetPort,
@@ -15,7 +17,9 @@ use rustix::fd::OwnedFd;
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags};
 
 use super::{Network, Policy, SandboxError, Support};
+use crate::path_text::to_path;
 use crate::sys::{self, FileKind, IoContext};
+pub use namespaces::{furnish, separate};
 
 /// The oldest Landlock that keeps the promise: before it, files outside can be truncated.
 const OLDEST: ABI = ABI::V3;
@@ -61,6 +65,13 @@ pub fn enforce(policy: &Policy) -> Result<(), SandboxError> {
     rights::drop_unneeded()
 }
 
+/// Whether this process is within the walls of [`enforce`], its own or those of whoever started it,
+/// whatever became of its environment.
+#[must_use]
+pub fn is_inside() -> bool {
+    call_filter::is_applied()
+}
+
 fn restrict(policy: &Policy) -> Result<(), SandboxError> {
     let mut rules = Ruleset::default()
         .set_compatibility(CompatLevel::HardRequirement)
@@ -76,13 +87,21 @@ fn restrict(policy: &Policy) -> Result<(), SandboxError> {
         // The kernel would only log what this program is denied, not what the command is.
         .log_new_exec(true)?;
     let read = AccessFs::from_read(NEWEST);
+    // Connecting to sockets that have a path.
+    let connect = AccessFs::from_all(NEWEST) ^ AccessFs::from_all(ABI::V8);
     for path in system::READABLE {
-        // Sockets of the name service lie among them.
-        let access = read | (AccessFs::from_all(NEWEST) ^ AccessFs::from_all(ABI::V8));
-        rules = grant_if_there(rules, Path::new(path), access)?;
+        for path in around(Path::new(path), &policy.withheld) {
+            // Sockets of the name service lie among them.
+            rules = grant_if_there(rules, &path, read | connect)?;
+        }
+    }
+    for path in &policy.connect {
+        rules = grant_if_there(rules, path, read | connect)?;
     }
     for path in system::LISTED {
-        rules = grant_if_there(rules, Path::new(path), AccessFs::ReadDir.into())?;
+        for path in around(Path::new(path), &policy.withheld) {
+            rules = grant_if_there(rules, &path, AccessFs::ReadDir.into())?;
+        }
     }
     for path in system::DEVICES {
         rules = grant_if_there(rules, Path::new(path), write_access())?;
@@ -113,6 +132,32 @@ fn write_access() -> BitFlags<AccessFs> {
     AccessFs::from_all(NEWEST) & !(AccessFs::MakeChar | AccessFs::MakeBlock)
 }
 
+/// What a built-in grant covers: the place, or, where something in it is withheld, all else in it.
+/// Landlock takes nothing out of a directory again, so what lies beside it is granted one by one.
+fn around(place: &Path, withheld: &[PathBuf]) -> Vec<PathBuf> {
+    let Ok(real) = sys::real_path(place) else { return Vec::new() };
+    if !withheld.iter().any(|path| path.starts_with(&real)) {
+        return vec![place.to_owned()];
+    }
+    let mut granted = Vec::new();
+    let mut rest = vec![real];
+    while let Some(dir) = rest.pop() {
+        let names = sys::Dir::open(&dir).and_then(|dir| dir.names()).unwrap_or_default();
+        for name in names {
+            let path = dir.join(to_path(&name.name));
+            if withheld.contains(&path) {
+                continue;
+            }
+            if withheld.iter().any(|withheld| withheld.starts_with(&path)) {
+                rest.push(path);
+            } else {
+                granted.push(path);
+            }
+        }
+    }
+    granted
+}
+
 fn grant_if_there(
     rules: RulesetCreated,
     path: &Path,
@@ -139,5 +184,9 @@ fn grant(
 ) -> Result<RulesetCreated, SandboxError> {
     let is_dir = sys::stat_open_file(place, path)?.kind == FileKind::Directory;
     let access = if is_dir { access } else { access & AccessFs::from_file(NEWEST) };
+    if access.is_empty() {
+        // Only directories are listed.
+        return Ok(rules);
+    }
     Ok(rules.add_rule(PathBeneath::new(place, access))?)
 }

@@ -37,7 +37,6 @@ pub(super) const DEVICES: &[&str] = &[
     "/dev/tty",
     "/dev/ptmx",
     "/dev/pts",
-    "/dev/shm",
 ];
 
 /// Listed with all below, but not read. Not `/`: that would list every directory there is.

@@ -10,10 +10,11 @@ use super::{CaptureError, Capturer, attributes};
 use crate::byte_path;
 use crate::manifest::NotCapturedReason;
 use crate::object::{ContentHash, Midstates, Node, Tree, TreeEntry, Xattrs};
+use crate::snapshot::ignore_rules::{InheritedRules, RootRules, RulesInside, store_file};
 use crate::snapshot::known::KnownDir;
 use crate::stat_cache::{CachedDirectory, CachedFile, StatKey};
 use crate::sys::{self, Dir, FileKind, ListedName, Stat};
-use crate::walk::{self, FoundEntry, IgnoreLevel, Mode, WhyLeftOut};
+use crate::walk::{self, FoundEntry, IgnoreFile, Mode, WhyLeftOut};
 
 /// Files are hashed in batches of at most so many files and bytes: large enough that handing one to
 /// another thread is cheap, small enough that one directory keeps all threads busy.
@@ -48,7 +49,7 @@ pub(super) struct PendingDir {
     parent: Option<Arc<PendingDir>>,
     stat: Stat,
     mode: Mode,
-    ignores: Option<Arc<IgnoreLevel>>,
+    rules: InheritedRules,
     known: Vec<Arc<KnownDir>>,
     /// Its own listing, plus its batches of files, plus its subdirectories that are not finished.
     unfinished: AtomicUsize,
@@ -63,7 +64,7 @@ const MOST_SHARED: usize = 256;
 /// the one that was listed, wherever it may have been moved meanwhile and whatever has its name now.
 struct OpenDir<'s> {
     dir: Dir,
-    ignores: Option<Arc<IgnoreLevel>>,
+    rules: RulesInside,
     cached: Option<CachedDirectory>,
     /// How many there are.
     count: &'s AtomicUsize,
@@ -100,14 +101,14 @@ impl Captured {
 }
 
 impl PendingDir {
-    fn new(root: usize, relative: Vec<u8>, stat: Stat, mode: Mode) -> Self {
+    fn new(root: usize, relative: Vec<u8>, stat: Stat, mode: Mode, rules: InheritedRules) -> Self {
         Self {
             root,
             relative: relative.into(),
             parent: None,
             stat,
             mode,
-            ignores: None,
+            rules,
             known: Vec::new(),
             unfinished: AtomicUsize::new(1),
             state: Mutex::default(),
@@ -130,12 +131,14 @@ impl Capturer<'_> {
             return self.leave_out(index, b"", NotCapturedReason::OverBudget);
         }
         if stat.kind == FileKind::Directory {
-            let mut dir = PendingDir::new(index, Vec::new(), stat, Mode::Filtered);
+            let rules = InheritedRules::of_root(self.request.rules[index]);
+            let mut dir = PendingDir::new(index, Vec::new(), stat, Mode::Filtered, rules);
             dir.known = known;
             self.directory(scope, &Arc::new(dir));
             return;
         }
-        let found = FoundEntry { name: place.name().into(), stat, mode: Mode::Filtered };
+        let name = place.name().into();
+        let found = FoundEntry { name, stat, mode: Mode::Filtered, is_ignored: false };
         let captured = match stat.kind {
             FileKind::File => self.read_file(&place.parent, &found, index, b"").map(|(e, _)| e),
             _ => self.other_entry(&place.parent, &found, index, b""),
@@ -194,9 +197,13 @@ impl Capturer<'_> {
             self.leave_out(node.root, &node.relative, NotCapturedReason::OtherFileSystem);
             return Ok(());
         }
-        let above = node.ignores.clone();
-        let names = walk::names(&dir, &node.relative, node.mode, &root.filter, above)?;
-        let walk::Names { mut names, ignores } = names;
+        let has_rules = node.mode == Mode::Filtered && root.filter.uses_gitignore();
+        let walk::Names { mut names, ignore_file } =
+            walk::names(&dir, has_rules && node.rules.reads_disk())?;
+        if let Some(file) = &ignore_file {
+            self.record_rules(node, file);
+        }
+        let rules = node.rules.enter(self.request.store, &node.relative, ignore_file.as_ref());
         let cached = self.caches[node.root].directory(&node.relative);
         {
             let mut state = node.state.lock();
@@ -204,7 +211,7 @@ impl Capturer<'_> {
             state.xattrs = Xattrs::new(dir.xattrs_self()?);
         }
         self.open_dirs.fetch_add(1, Relaxed);
-        let open = Arc::new(OpenDir { dir, ignores, cached, count: &self.open_dirs });
+        let open = Arc::new(OpenDir { dir, rules, cached, count: &self.open_dirs });
         while names.len() > PART_NAMES {
             let part = names.split_off(names.len() - PART_NAMES);
             if !self.may_share() {
@@ -224,6 +231,19 @@ impl Capturer<'_> {
         Ok(())
     }
 
+    /// Keeps an ignore file for the snapshots that follow, if this is the first capture of the tracked path.
+    fn record_rules(&self, node: &PendingDir, file: &IgnoreFile) {
+        if self.request.rules[node.root] != RootRules::OnDisk {
+            return;
+        }
+        match store_file(self.request.store, file, |bytes| self.object_written(bytes)) {
+            Ok(stored) => {
+                self.ignore_files.lock().push((node.root, node.relative.clone(), stored));
+            }
+            Err(error) => self.fail(error.into()),
+        }
+    }
+
     /// Whether the open directory may wait for other threads: each that waits takes a descriptor, and they wait for one
     /// another as deep as a tree is.
     fn may_share(&self) -> bool {
@@ -238,11 +258,11 @@ impl Capturer<'_> {
         open: &Arc<OpenDir<'s>>,
         names: Vec<ListedName>,
     ) {
-        let OpenDir { dir, ignores, cached, .. } = &**open;
+        let OpenDir { dir, rules, cached, .. } = &**open;
         let (store, filter) = (self.request.store, &self.roots[node.root].filter);
         let is_known = |name: &[u8]| node.known.iter().any(|known| known.has(store, name));
         let judged =
-            walk::judge(dir, &node.relative, node.mode, filter, ignores.as_ref(), names, is_known);
+            walk::judge(dir, &node.relative, node.mode, filter, &rules.ignores, names, is_known);
         for left in judged.left_out {
             let path = byte_path::join(&node.relative, &left.name);
             match left.why {
@@ -266,7 +286,7 @@ impl Capturer<'_> {
             }
             match found.stat.kind {
                 FileKind::Directory => {
-                    self.spawn_child(scope, node, path, &found, ignores.clone());
+                    self.spawn_child(scope, node, path, &found, rules.inherited(&found));
                 }
                 FileKind::File => {
                     let known = cached.as_ref().and_then(|cached| cached.file(&found.name));
@@ -334,12 +354,11 @@ impl Capturer<'_> {
         node: &Arc<PendingDir>,
         path: Vec<u8>,
         found: &FoundEntry,
-        ignores: Option<Arc<IgnoreLevel>>,
+        rules: InheritedRules,
     ) {
         node.unfinished.fetch_add(1, SeqCst);
-        let mut child = PendingDir::new(node.root, path, found.stat, found.mode);
+        let mut child = PendingDir::new(node.root, path, found.stat, found.mode, rules);
         child.parent = Some(Arc::clone(node));
-        child.ignores = ignores;
         child.known = node.known.iter().map(|dir| KnownDir::child(dir, &found.name)).collect();
         let child = Arc::new(child);
         scope.spawn(move |scope| self.directory(scope, &child));

@@ -91,7 +91,8 @@ impl Capturer<'_> {
                     self.leave_out(root, path, NotCapturedReason::OverBudget);
                     return None;
                 }
-                let found = FoundEntry { name: found.name.clone(), stat, mode: found.mode };
+                let FoundEntry { mode, is_ignored, .. } = *found;
+                let found = FoundEntry { name: found.name.clone(), stat, mode, is_ignored };
                 return self.other_entry(dir, &found, root, path).map(|entry| (entry, None));
             }
             Err(ReadError::File(error)) => {

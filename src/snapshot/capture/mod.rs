@@ -22,6 +22,7 @@ use parking_lot::Mutex;
 use self::tally::Tally;
 
 use super::budget::{Budget, OverBudget, survey};
+use super::ignore_rules::{self, FoundFiles, RootRules};
 use super::known::KnownDir;
 use super::roots::OpenRoot;
 use crate::byte_path;
@@ -43,6 +44,8 @@ pub(crate) struct CaptureRequest<'a> {
     pub(crate) budget: Budget,
     /// Whether a budget overrun is an error (a baseline) or leaves out what does not fit.
     pub(crate) is_baseline: bool,
+    /// Which ignore files count in each of the roots.
+    pub(crate) rules: Vec<RootRules>,
     /// Merkle roots of snapshots whose paths stay in even if they are git-ignored by now.
     pub(crate) known: Vec<ContentHash>,
     pub(crate) cache: Option<CacheLocation<'a>>,
@@ -69,6 +72,8 @@ pub(crate) struct Capture {
     /// The same moment as a person reads it.
     pub(crate) timestamp: Timestamp,
     pub(crate) merkle_root: ContentHash,
+    /// Root tree of the ignore files that were recorded.
+    pub(crate) ignore_files: Option<ContentHash>,
     pub(crate) totals: Totals,
     pub(crate) not_captured: Vec<NotCaptured>,
     pub(crate) unstable: Vec<PathBuf>,
@@ -139,16 +144,17 @@ fn capture_in_budget(
     flush: Option<&EarlyFlush>,
 ) -> Result<Capture, CaptureError> {
     match capture_once(request, flush, None)? {
-        Outcome::Complete(capture) => Ok(capture),
+        Outcome::Complete(capture) => Ok(*capture),
         Outcome::OverBudget => {
             let (roots, known) = open_roots(request)?;
             let bounded = request.is_baseline;
-            let survey = survey(&roots, &known, request.store, request.budget, bounded);
+            let survey =
+                survey(&roots, &known, &request.rules, request.store, request.budget, bounded);
             if request.is_baseline {
                 return Err(CaptureError::OverBudget(Box::new(survey.over)));
             }
             match capture_once(request, flush, Some(survey.denied))? {
-                Outcome::Complete(capture) => Ok(capture),
+                Outcome::Complete(capture) => Ok(*capture),
                 // Not even the tracked path itself fits.
                 Outcome::OverBudget => Err(CaptureError::OverBudget(Box::new(survey.over))),
             }
@@ -157,7 +163,7 @@ fn capture_in_budget(
 }
 
 enum Outcome {
-    Complete(Capture),
+    Complete(Box<Capture>),
     OverBudget,
 }
 
@@ -236,6 +242,7 @@ fn capture_once(
         flush,
         not_captured: Mutex::new(Vec::new()),
         unstable: Mutex::new(Vec::new()),
+        ignore_files: Mutex::new(Vec::new()),
         links: Mutex::new(HashMap::new()),
         finished_roots: Mutex::new((0..root_count).map(|_| None).collect()),
     };
@@ -271,6 +278,8 @@ struct Capturer<'a> {
     flush: Option<&'a EarlyFlush>,
     not_captured: Mutex<Vec<NotCaptured>>,
     unstable: Mutex<Vec<PathBuf>>,
+    /// Those that the session will go by.
+    ignore_files: Mutex<FoundFiles>,
     /// Paths by inode, of files with more than one name.
     links: Mutex<HashMap<InodeId, Vec<Box<[u8]>>>>,
     finished_roots: Mutex<Vec<Option<(Attributes, Node)>>>,
@@ -343,7 +352,7 @@ impl Capturer<'_> {
         if self.over_budget.load(Relaxed) {
             return Ok(Outcome::OverBudget);
         }
-        // The last two objects; the flush of the whole snapshot follows at once.
+        // The last objects; the flush of the whole snapshot follows at once.
         let write = |bytes: &[u8]| -> Result<ContentHash, StoreError> {
             let stored = self.request.store.write(bytes)?;
             if stored.is_new {
@@ -351,6 +360,9 @@ impl Capturer<'_> {
             }
             Ok(stored.hash)
         };
+        let paths: Vec<_> =
+            self.roots.iter().map(|root| root.path.as_os_str().as_bytes()).collect();
+        let ignore_files = ignore_rules::root_tree(&paths, self.ignore_files.into_inner(), write)?;
         let links = LinkGroups::new(self.links.into_inner().into_values().collect());
         let links = if links.is_empty() { None } else { Some(write(&links.encode())?) };
         let entries = self
@@ -369,10 +381,11 @@ impl Capturer<'_> {
         not_captured.sort_by(|a, b| a.path.as_os_str().cmp(b.path.as_os_str()));
         let mut unstable = self.unstable.into_inner();
         unstable.sort();
-        Ok(Outcome::Complete(Capture {
+        Ok(Outcome::Complete(Box::new(Capture {
             started: self.start,
             timestamp: self.timestamp,
             merkle_root,
+            ignore_files,
             totals: self.tally.totals(),
             not_captured,
             unstable,
@@ -380,7 +393,7 @@ impl Capturer<'_> {
                 writers: self.writers.into_iter().map(Mutex::into_inner).collect(),
                 account: None,
             },
-        }))
+        })))
     }
 }
 

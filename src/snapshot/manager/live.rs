@@ -33,7 +33,7 @@ impl SnapshotManager {
     pub fn live_state(&self, since: &SnapshotManifest) -> Result<LiveState<'_>, SnapshotError> {
         let latest = self.latest()?;
         let overlay = OverlayStore::new(&self.store);
-        let capture = self.capture_current(&overlay, since, &latest.manifest, CacheUse::Read)?;
+        let capture = self.capture_current(&overlay, since, &latest, CacheUse::Read)?;
         let (manifest, _) = described(capture, Some(&latest), Why::Asked(None), &since.roots);
         let mut files = HashMap::new();
         for changed in diff::differences(&overlay, &since.merkle_root, &manifest.merkle_root)? {

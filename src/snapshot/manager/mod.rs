@@ -17,7 +17,7 @@ use super::metadata::SessionMetadata;
 use super::roots::resolve_roots;
 use super::session_dir::{LoadedManifest, ManifestError, SessionDir};
 use super::session_objects::{link_to_store, store_paths};
-use crate::diff::{self, Change};
+use crate::diff::{self, Change, ChangeSummary};
 use crate::layout;
 use crate::manifest::{NotCapturedSet, SnapshotManifest, TrackedRoot};
 use crate::progress::{NoProgress, Progress, wait_for};
@@ -253,6 +253,13 @@ impl SnapshotManager {
         self.wait_for(|| Ok(self.store.try_lock_shared()?))
     }
 
+    /// As [`lock_store`](Self::lock_store), for whoever only reads: a store that cannot be written is read
+    /// without the lock.
+    pub(crate) fn lock_store_for_reading(&self) -> Result<Option<StoreLock>, SnapshotError> {
+        let lock = self.wait_for(|| Ok(self.store.try_lock_for_reading()?))?;
+        Ok(lock.lock())
+    }
+
     fn wait_for<T>(
         &self,
         attempt: impl Fn() -> Result<Option<T>, SnapshotError>,
@@ -285,12 +292,15 @@ impl SnapshotManager {
         }
     }
 
-    /// Writes the session's manifest. What it says of the snapshots is kept as it is on the disk,
-    /// whatever `metadata` says.
+    /// Writes the session's manifest, and returns what it says now. What it says of the snapshots is kept as
+    /// it is on the disk, whatever `metadata` says.
     ///
     /// # Errors
     /// When it cannot be written; the old one is then still there.
-    pub fn save_session_metadata(&self, metadata: &SessionMetadata) -> Result<(), SnapshotError> {
+    pub fn save_session_metadata(
+        &self,
+        metadata: &SessionMetadata,
+    ) -> Result<SessionMetadata, SnapshotError> {
         let _lock = self.lock_session()?;
         let mut metadata = metadata.clone();
         match self.session.metadata() {
@@ -300,16 +310,21 @@ impl SnapshotManager {
                 metadata.merkle_roots = current.merkle_roots;
                 metadata.manifest_hashes = current.manifest_hashes;
                 metadata.labels = current.labels;
+                metadata.altered = current.altered;
             }
             Err(ManifestError::Missing { .. }) => {
                 metadata.merkle_roots.clear();
                 metadata.manifest_hashes.clear();
                 metadata.labels.clear();
+                metadata.bytes_written = 0;
+                metadata.changes = Some(ChangeSummary::default());
+                metadata.altered = None;
             }
             Err(error) => return Err(error.into()),
         }
-        self.list_snapshots(&mut metadata)?;
-        Ok(self.session.save_metadata(&metadata)?)
+        self.list_snapshots(&mut metadata, None)?;
+        self.session.save_metadata(&metadata)?;
+        Ok(metadata)
     }
 
     /// Reads the manifest of a session.

@@ -2,15 +2,19 @@
 //!
 //! A baseline can be announced between the first two, so that a command need not wait for the disk.
 
+use std::borrow::Cow;
+
 use super::{CacheUse, SnapshotError, SnapshotManager};
-use crate::diff::{Change, ChangeSummary};
+use crate::diff::{Change, ChangeSummary, count_changes};
 use crate::manifest::{MANIFEST_VERSION, SnapshotKind, SnapshotManifest, TrackedRoot};
 use crate::object::ContentHash;
 use crate::progress::Stage;
 use crate::snapshot::budget::Budget;
 use crate::snapshot::capture::{CacheLocation, Capture, CaptureRequest, NewCaches, capture};
+use crate::snapshot::ignore_rules::RootRules;
 use crate::snapshot::metadata::SessionMetadata;
 use crate::snapshot::pending::PendingBaseline;
+use crate::snapshot::reserve;
 use crate::snapshot::session_dir::{LoadedManifest, ManifestError};
 use crate::stat_cache::{CountedOn, StoreState};
 use crate::store::{LocalStore, ObjectStore, Packer, StoreLock};
@@ -41,11 +45,11 @@ impl SnapshotManager {
         // Compared once where the one before is the baseline.
         let since_baseline = match (&changes, parent) {
             (Ok(changes), Some(parent)) if parent.manifest.number == 0 => {
-                Some(ChangeSummary::of(changes))
+                Some((published.manifest.number, ChangeSummary::of(changes)))
             }
-            _ => self.changes_since_baseline(&published.manifest),
+            _ => None,
         };
-        self.record(&published, since_baseline)?;
+        self.record(since_baseline)?;
         let changes = changes.map_err(|error| unknown_changes(published.manifest.number, error))?;
         Ok((published.manifest, changes))
     }
@@ -64,6 +68,7 @@ impl SnapshotManager {
             roots: &self.roots,
             budget: self.budget,
             is_baseline: parent.is_none(),
+            rules: self.rules(&self.roots, parent, true)?,
             known: parent.map(|parent| parent.manifest.merkle_root).into_iter().collect(),
             expected: parent.map(|parent| parent.manifest.totals.expected()),
             cache: self.cache_location(true)?,
@@ -108,7 +113,7 @@ impl SnapshotManager {
             Err(error) => return Err(error.into()),
         };
         if !is_listed {
-            self.record(&self.session.manifest(0)?, None)?;
+            self.record(None)?;
         }
         Ok(self.session.withdraw(false)?)
     }
@@ -118,7 +123,7 @@ impl SnapshotManager {
         &self,
         store: &dyn ObjectStore,
         target: &SnapshotManifest,
-        latest: &SnapshotManifest,
+        latest: &LoadedManifest,
         cache: CacheUse,
     ) -> Result<Capture, SnapshotError> {
         captured(CaptureRequest {
@@ -127,8 +132,9 @@ impl SnapshotManager {
             roots: &target.roots,
             budget: Budget::UNLIMITED,
             is_baseline: false,
-            known: vec![target.merkle_root, latest.merkle_root],
-            expected: Some(latest.totals.expected()),
+            rules: self.rules(&target.roots, Some(latest), false)?,
+            known: vec![target.merkle_root, latest.manifest.merkle_root],
+            expected: Some(latest.manifest.totals.expected()),
             cache: match cache {
                 CacheUse::Nothing => None,
                 CacheUse::Read => self.cache_location(false)?,
@@ -137,6 +143,39 @@ impl SnapshotManager {
             progress: &*self.progress,
             threads: self.threads,
         })
+    }
+
+    /// Which ignore files count in tracked paths. `latest`: the last snapshot, which is often the first.
+    fn rules(
+        &self,
+        roots: &[TrackedRoot],
+        latest: Option<&LoadedManifest>,
+        follows_disk: bool,
+    ) -> Result<Vec<RootRules>, SnapshotError> {
+        let Some(latest) = latest else { return Ok(vec![RootRules::OnDisk; roots.len()]) };
+        let last = latest.manifest.number;
+        let listed = match self.session.metadata() {
+            Ok(metadata) => metadata.manifest_hashes,
+            Err(ManifestError::Missing { .. }) => Vec::new(),
+            Err(error) => return Err(error.into()),
+        };
+        let earlier = (0..=last).map(|number| {
+            if number == last {
+                return Cow::Borrowed(&latest.manifest);
+            }
+            let loaded = self.session.listed_manifest(number, &listed);
+            let loaded = loaded.inspect_err(|error| tracing::warn!("no ignore rules: {error}"));
+            Cow::Owned(loaded.map_or_else(
+                // Nobody knows what it tracked, so no rule counts anywhere.
+                |_| SnapshotManifest {
+                    ignore_files: None,
+                    roots: roots.to_vec(),
+                    ..latest.manifest.clone()
+                },
+                |loaded| loaded.manifest,
+            ))
+        });
+        Ok(RootRules::of(roots, &*self.store, earlier, follows_disk))
     }
 
     /// Makes the state before a restore a snapshot.
@@ -148,7 +187,7 @@ impl SnapshotManager {
     ) -> Result<SnapshotManifest, SnapshotError> {
         let why = Why::BeforeRestoring(target.number);
         let published = self.publish(capture, Some(latest), why, &target.roots)?;
-        self.record(&published, None)?;
+        self.record(None)?;
         Ok(published.manifest)
     }
 
@@ -172,6 +211,11 @@ impl SnapshotManager {
         let holds = Box::new(|hash: &ContentHash, size: u64| self.holds(hash, size));
         let store = StoreState { generation, counted_on, holds };
         Ok(Some(CacheLocation { index, store, account }))
+    }
+
+    /// Makes room on the disk of the store for what cannot wait. `false`: there is nothing to give.
+    pub(crate) fn make_room(&self) -> bool {
+        self.index.as_ref().is_some_and(|index| reserve::give_back(index))
     }
 
     /// Whether an object is in the store, of this length.
@@ -230,27 +274,24 @@ impl SnapshotManager {
         if let Err(error) = saved(caches) {
             tracing::warn!("stat cache not saved: {error}");
         }
-    }
-
-    /// `None` for the baseline itself, and where a damaged object hides what changed: the snapshot
-    /// counts more than the number of its changes.
-    fn changes_since_baseline(&self, manifest: &SnapshotManifest) -> Option<ChangeSummary> {
-        if manifest.number == 0 {
-            return None;
+        if let Some(index) = &self.index {
+            reserve::keep(index);
         }
-        let changes = self.load_manifest(0).and_then(|old| self.changes_between(&old, manifest));
-        changes
-            .inspect_err(|error| tracing::warn!("changes since the baseline not counted: {error}"))
-            .ok()
-            .map(|changes| ChangeSummary::of(&changes))
     }
 
-    /// Names a published snapshot in the session's manifest.
-    fn record(
-        &self,
-        loaded: &LoadedManifest,
-        since_baseline: Option<ChangeSummary>,
-    ) -> Result<(), SnapshotError> {
+    /// `None` where a damaged object hides what changed: the snapshot counts more than the number of its
+    /// changes.
+    fn changes_since_baseline(&self, manifest: &SnapshotManifest) -> Option<ChangeSummary> {
+        let counted = self
+            .load_manifest(0)
+            .and_then(|old| Ok(count_changes(self.store(), &old, manifest, || true)?));
+        let warn = |error: &_| tracing::warn!("changes since the baseline not counted: {error}");
+        counted.inspect_err(warn).ok().flatten()
+    }
+
+    /// Names published snapshots in the session's manifest. `since_baseline`: what changed up to the
+    /// snapshot of this number, if that was counted already.
+    fn record(&self, since_baseline: Option<(u64, ChangeSummary)>) -> Result<(), SnapshotError> {
         let mut metadata = match self.session.metadata() {
             Ok(metadata) => metadata,
             Err(ManifestError::Missing { .. }) => SessionMetadata::new(
@@ -260,26 +301,35 @@ impl SnapshotManager {
             ),
             Err(error) => return Err(error.into()),
         };
-        self.list_snapshots(&mut metadata)?;
-        metadata.bytes_written += loaded.manifest.totals.bytes_written;
-        if let Some(changes) = since_baseline {
-            metadata.changes = changes;
-        }
+        self.list_snapshots(&mut metadata, since_baseline)?;
         Ok(self.session.save_metadata(&metadata)?)
     }
 
-    /// Adds the snapshots that the session does not list yet. Those that it lists are not looked at
-    /// again: a manifest that was edited since must not be vouched for.
+    /// Adds the snapshots that the session does not list yet, and what follows from them. Those that it
+    /// lists are not looked at again: a manifest that was edited since must not be vouched for.
     pub(super) fn list_snapshots(
         &self,
         metadata: &mut SessionMetadata,
+        since_baseline: Option<(u64, ChangeSummary)>,
     ) -> Result<(), SnapshotError> {
+        let mut last_ordinary = None;
         let listed = metadata.manifest_hashes.len() as u64;
         for number in self.session.snapshot_numbers()?.into_iter().filter(|n| *n >= listed) {
             let loaded = self.session.manifest(number)?;
             metadata.merkle_roots.push(loaded.manifest.merkle_root);
             metadata.manifest_hashes.push(loaded.hash);
             metadata.labels.extend(loaded.manifest.named());
+            metadata.bytes_written =
+                metadata.bytes_written.saturating_add(loaded.manifest.totals.bytes_written);
+            if loaded.manifest.kind == SnapshotKind::Ordinary && number > 0 {
+                last_ordinary = Some(loaded.manifest);
+            }
+        }
+        if let Some(last) = last_ordinary {
+            metadata.changes = match since_baseline {
+                Some((number, counted)) if number == last.number => Some(counted),
+                _ => self.changes_since_baseline(&last),
+            };
         }
         metadata.snapshot_count = metadata.manifest_hashes.len() as u64;
         Ok(())
@@ -311,6 +361,7 @@ pub(super) fn described(
         parent: parent.map(|parent| parent.manifest.number),
         parent_hash: parent.map(|parent| parent.hash),
         merkle_root: capture.merkle_root,
+        ignore_files: capture.ignore_files,
         kind,
         label,
         restores,

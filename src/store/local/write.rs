@@ -33,17 +33,10 @@ impl LocalStore {
         stat: &Stat,
         transfer: &mut Transfer<'_>,
     ) -> Result<bool, StoreError> {
-        let found = import::hash_object(file, stat.size, stat.is_sparse(), transfer)
-            .map_err(|error| error.at("read again", self.path()))?;
-        if !found.is(hash, stat.size) {
+        if !self.has_bytes_of(hash, file, stat, transfer)? {
             return Ok(false);
         }
-        let intact = self.open_object(hash).and_then(|object| match object.size() == stat.size {
-            true => object.verify(transfer),
-            // Not read, however long it claims to be.
-            false => Err(object.corrupt()),
-        });
-        match intact {
+        match self.check_intact(hash, stat, transfer) {
             Ok(()) => return Ok(true),
             Err(StoreError::Missing { .. }) => {}
             Err(error) if error.is_damage() => {
@@ -60,6 +53,53 @@ impl LocalStore {
                 Err(sys::Error { operation: "read again", path, source }.into())
             }
         }
+    }
+
+    /// Whether the object `hash` is stored intact and `file` has its bytes. Reads both, writes
+    /// nothing.
+    ///
+    /// # Errors
+    /// When one of them cannot be read, or [`StoreError::Cancelled`].
+    pub(crate) fn holds(
+        &self,
+        hash: &ContentHash,
+        file: &File,
+        stat: &Stat,
+        transfer: &mut Transfer<'_>,
+    ) -> Result<bool, StoreError> {
+        if !self.has_bytes_of(hash, file, stat, transfer)? {
+            return Ok(false);
+        }
+        match self.check_intact(hash, stat, transfer) {
+            Ok(()) => Ok(true),
+            Err(error) if error.is_damage() => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn has_bytes_of(
+        &self,
+        hash: &ContentHash,
+        file: &File,
+        stat: &Stat,
+        transfer: &mut Transfer<'_>,
+    ) -> Result<bool, StoreError> {
+        let found = import::hash_object(file, stat.size, stat.is_sparse(), transfer)
+            .map_err(|error| error.at("read again", self.path()))?;
+        Ok(found.is(hash, stat.size))
+    }
+
+    fn check_intact(
+        &self,
+        hash: &ContentHash,
+        stat: &Stat,
+        transfer: &mut Transfer<'_>,
+    ) -> Result<(), StoreError> {
+        self.open_object(hash).and_then(|object| match object.size() == stat.size {
+            true => object.verify(transfer),
+            // Not read, however long it claims to be.
+            false => Err(object.corrupt()),
+        })
     }
 
     /// Gives a complete temporary file its name. `false` when the object was there already.

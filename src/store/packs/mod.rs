@@ -24,6 +24,7 @@ mod in_order;
 mod of_store;
 mod pack;
 mod packer;
+mod records;
 mod rewrite;
 mod salvage;
 #[cfg(test)]
@@ -38,6 +39,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use foldhash::fast::RandomState;
 use parking_lot::RwLock;
+use rayon::prelude::*;
 
 pub(crate) use format::{Entry, MAX_PACKED_BYTES, Span};
 pub(crate) use pack::Pack;
@@ -100,6 +102,12 @@ struct Unreadable {
     name: Box<[u8]>,
     /// The disk may yet give it.
     is_on_bad_disk: bool,
+}
+
+impl Unreadable {
+    fn new(name: &[u8], error: &StoreError) -> Self {
+        Self { name: name.into(), is_on_bad_disk: error.is_bad_disk() }
+    }
 }
 
 impl Packs {
@@ -238,21 +246,19 @@ impl Packs {
         Ok(())
     }
 
-    /// Where packs have another index than was written.
+    /// Packs that were changed, and what is wrong with each. Objects are not read.
     ///
     /// # Errors
     /// When the packs cannot be listed or read.
-    pub(super) fn with_damaged_index(&self, objects: &Dir) -> Result<Vec<PathBuf>, StoreError> {
-        let mut damaged = Vec::new();
-        for pack in self.all(objects)? {
-            match pack.check_index() {
-                Err(error) if error.is_damage() || error.is_bad_disk() => {
-                    damaged.push(pack.path().to_owned());
-                }
-                checked => checked?,
+    pub(super) fn changed(&self, objects: &Dir) -> Result<Vec<(PathBuf, String)>, StoreError> {
+        let check = |pack: Arc<Pack>| match pack.check() {
+            Err(error) if error.is_damage() || error.is_bad_disk() => {
+                Ok(Some((pack.path().to_owned(), reason_of(&error))))
             }
-        }
-        Ok(damaged)
+            checked => checked.map(|()| None),
+        };
+        let changed = self.all(objects)?.into_par_iter().map(check);
+        Ok(changed.collect::<Result<Vec<_>, StoreError>>()?.into_iter().flatten().collect())
     }
 
     /// Whether something has the name of a pack and is none.
@@ -295,11 +301,11 @@ impl Packs {
     }
 
     /// From now on, a pack counts as unreadable.
-    fn distrust(&self, pack: &Pack, is_on_bad_disk: bool) {
+    fn distrust(&self, pack: &Pack, error: &StoreError) {
         let mut known = self.known.write();
         (known.table, known.is_table_tried) = (None, false);
         known.packs.retain(|other| other.name() != pack.name());
-        known.unreadable.push(Unreadable { name: pack.name().into(), is_on_bad_disk });
+        known.unreadable.push(Unreadable::new(pack.name(), error));
     }
 
     /// Whether something was dropped.
@@ -382,14 +388,21 @@ impl Known {
                 Err(StoreError::Io(error)) if error.is_gone() => {}
                 Err(error) if error.is_damage() || error.is_bad_disk() => {
                     tracing::warn!("{error}");
-                    let (name, is_on_bad_disk) = (name.clone(), error.is_bad_disk());
-                    self.unreadable.push(Unreadable { name, is_on_bad_disk });
+                    self.unreadable.push(Unreadable::new(name, &error));
                 }
                 Err(error) => return Err(error),
             }
         }
         self.packs.sort_by_key(|pack| std::cmp::Reverse(pack.stored_at()));
         Ok(())
+    }
+}
+
+/// What an error says of a pack, without the path where that is known.
+fn reason_of(error: &StoreError) -> String {
+    match error {
+        StoreError::CorruptPack { reason, .. } => reason.clone(),
+        error => error.to_string(),
     }
 }
 

@@ -4,6 +4,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::{Pack, PackWriter};
+#[cfg(test)]
+use crate::store::local::relative_name;
 use crate::store::{LocalStore, PackState, StoreError};
 
 impl LocalStore {
@@ -42,22 +44,22 @@ impl LocalStore {
         Ok(if may_be { packs } else { Vec::new() })
     }
 
-    /// Packs whose index was changed.
+    /// Packs that were changed, and what is wrong with each. Objects are not read. What is no pack at all is
+    /// not among them: a power failure may leave such a thing, and what was in it is missing.
     ///
     /// # Errors
     /// When the packs cannot be listed or read.
-    pub(crate) fn packs_with_damaged_index(&self) -> Result<Vec<PathBuf>, StoreError> {
-        self.packs().with_damaged_index(self.dir())
+    pub(crate) fn changed_packs(&self) -> Result<Vec<(PathBuf, String)>, StoreError> {
+        self.packs().changed(self.dir())
     }
 
     /// Whether there are packs from which [`salvage_packs`](Self::salvage_packs) has to take what is whole:
-    /// those with a damaged index, and those that are none, as a power failure may leave them.
+    /// those that were changed, and those that are none.
     ///
     /// # Errors
     /// When the packs cannot be listed or read.
     pub(crate) fn has_damaged_packs(&self) -> Result<bool, StoreError> {
-        Ok(!self.packs_with_damaged_index()?.is_empty()
-            || self.packs().has_unreadable(self.dir())?)
+        Ok(!self.changed_packs()?.is_empty() || self.packs().has_unreadable(self.dir())?)
     }
 
     /// Lets the kernel forget what it holds of packs in memory, so that the next reads are of the disk.
@@ -72,5 +74,22 @@ impl LocalStore {
         if let Err(error) = self.packs().refresh(self.dir()) {
             tracing::warn!("{error}");
         }
+    }
+
+    /// Moves every object that has a file of its own into one pack.
+    #[cfg(test)]
+    pub(crate) fn pack_all(&self) -> Result<(), StoreError> {
+        use crate::store::ObjectSource;
+        let mut own = Vec::new();
+        self.for_each_object(|found| {
+            own.push(found.hash);
+            Ok::<_, StoreError>(())
+        })?;
+        let mut pack = PackWriter::new(self.dir());
+        for hash in &own {
+            pack.append_and_write(hash, &self.read(hash, u64::MAX)?)?;
+        }
+        self.seal(pack)?;
+        own.iter().try_for_each(|hash| Ok(self.dir().remove_file(&relative_name(hash))?))
     }
 }

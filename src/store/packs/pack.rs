@@ -120,6 +120,11 @@ impl Pack {
         Some(PackState { name, changed_at: self.stored_at })
     }
 
+    /// Where the index begins, and the records end.
+    pub(super) fn index_at(&self) -> u64 {
+        self.trailer.index_at
+    }
+
     /// Number of objects.
     pub(crate) fn len(&self) -> usize {
         self.trailer.count as usize

@@ -27,8 +27,19 @@ const STEP_BYTES: usize = 4096;
 pub(crate) enum BadDisk {
     /// Leave it, which is an error: the disk may yet give it, and nobody has asked for a repair.
     Refuse,
-    /// Take what there is.
+    /// Take what there is. This is a repair.
     TakeTheRest,
+}
+
+impl BadDisk {
+    /// Checks a pack as far as it has to be right. Everything but a repair needs the index alone, and to
+    /// read the records takes longer.
+    fn check(self, pack: &Pack) -> Result<(), StoreError> {
+        match self {
+            Self::Refuse => pack.check_index(),
+            Self::TakeTheRest => pack.check(),
+        }
+    }
 }
 
 /// How packs are gone through.
@@ -50,8 +61,8 @@ impl Salvaging<'_> {
 /// What was taken out of damaged packs.
 #[derive(Debug, Default)]
 pub(crate) struct Salvaged {
-    /// How many packs were moved into quarantine.
-    pub(crate) packs: usize,
+    /// Where packs are now that were moved into quarantine.
+    pub(crate) set_aside: Vec<PathBuf>,
     /// Whether the disk gave packs at the second look.
     pub(crate) are_read_again: bool,
     /// What can be read again.
@@ -97,7 +108,8 @@ impl LocalStore {
     }
 
     /// Takes what is intact out of packs that cannot be opened or have a damaged index, and moves
-    /// these into quarantine. The lock is the exclusive one.
+    /// these into quarantine. A repair does so too with packs in which something else than was written is
+    /// between the objects. The lock is the exclusive one.
     ///
     /// # Errors
     /// When the disk is full or broken, or it was cancelled; nothing is lost then.
@@ -108,9 +120,10 @@ impl LocalStore {
         _lock: &StoreLock,
     ) -> Result<Salvaged, StoreError> {
         for pack in self.packs().all(self.dir())? {
-            match pack.check_index() {
-                Err(error) if error.is_damage() => self.packs().distrust(&pack, false),
-                Err(error) if error.is_bad_disk() => self.packs().distrust(&pack, true),
+            match bad_disk.check(&pack) {
+                Err(error) if error.is_damage() || error.is_bad_disk() => {
+                    self.packs().distrust(&pack, &error);
+                }
                 checked => checked?,
             }
         }
@@ -148,7 +161,7 @@ impl LocalStore {
             if !is_on_bad_disk {
                 continue;
             }
-            match Pack::open(&packs, &name).and_then(|pack| pack.check_index()) {
+            match Pack::open(&packs, &name).and_then(|pack| bad_disk.check(&pack)) {
                 Ok(()) => {
                     self.packs().trust(&name);
                     are_read_again = true;
@@ -178,10 +191,11 @@ impl LocalStore {
             [layout::DAMAGED_PACK_PREFIX.as_bytes(), name, b"-", random.as_bytes()].concat();
         dir.rename_new(name, &quarantine, &aside)?;
         self.packs().note_tried(&aside);
-        salvaged.packs += 1;
+        let path = quarantine.path_of(&aside);
         if !is_all {
-            salvaged.not_given.push(quarantine.path_of(&aside));
+            salvaged.not_given.push(path.clone());
         }
+        salvaged.set_aside.push(path);
         Ok(())
     }
 

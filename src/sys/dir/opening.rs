@@ -40,7 +40,11 @@ impl Dir {
         let Some(relative) = path.as_os_str().as_bytes().strip_prefix(b"/") else {
             return Err(Errno::INVAL).at("open without symlinks", path);
         };
-        let mut dir = Self::open(Path::new("/"))?.open_beneath(relative)?;
+        // To go on from it, nothing of it need be readable: within the walls of a run it is not.
+        let flags = PASS_THROUGH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let top = Path::new("/");
+        let fd = rustix::fs::openat(CWD, top, flags, Mode::empty()).at("open", top)?;
+        let mut dir = Self { fd, path: top.to_owned() }.open_beneath(relative)?;
         path.clone_into(&mut dir.path);
         Ok(dir)
     }

@@ -13,8 +13,10 @@ use crate::cli::Outcome;
 use crate::cli::args::{StoreArgs, surroundings};
 use crate::cli::context::{Context, GREEN, YELLOW};
 use crate::cli::error::CliError;
+use crate::cli::launch::{self, Offered};
 use crate::config::{ConfigError, FlagSettings, ProfileLibrary, Settings, Surroundings};
 use crate::sandbox::Support;
+use crate::sys;
 
 /// Arguments of `nono doctor`.
 #[derive(Debug, Args)]
@@ -46,7 +48,7 @@ impl Finding {
 
 pub(in crate::cli) fn run(args: &DoctorArgs, store: &StoreArgs, context: &Context) -> Outcome {
     let catalog = store.catalog()?;
-    let mut findings = vec![sandbox(), configuration(&surroundings()?)];
+    let mut findings = vec![sandbox(), second_wall(), configuration(&surroundings()?)];
     #[cfg(feature = "mount")]
     findings.extend([mounting::fuse(), mounting::fusermount(), mounting::mounts()]);
     findings.extend(store::space(&catalog));
@@ -89,6 +91,35 @@ fn sandbox() -> Finding {
             support.to_string(),
             "boot a kernel with Landlock, or run with --no-sandbox",
         ),
+    }
+}
+
+/// What a command could do without namespaces is said, and is no fault: the first wall stands.
+fn second_wall() -> Finding {
+    const WHAT: &str = "second wall";
+    match launch::probe() {
+        Ok(Offered::All) => Finding::fine(WHAT, "namespaces of mounts and processes"),
+        Ok(Offered::MountsAlone(reason)) => Finding::fine(
+            WHAT,
+            format!("a namespace of mounts; commands see all processes ({reason})"),
+        ),
+        Ok(Offered::None(reason)) => Finding {
+            mend: Some(match sys::effective_uid() {
+                0 => "give root CAP_SYS_ADMIN here, or run commands as an ordinary user".to_owned(),
+                _ => "let users make user namespaces (sysctl user.max_user_namespaces, \
+                      kernel.unprivileged_userns_clone, \
+                      kernel.apparmor_restrict_unprivileged_userns)"
+                    .to_owned(),
+            }),
+            ..Finding::fine(
+                WHAT,
+                format!(
+                    "none ({reason}): commands can change modes, owners and times of your files \
+                     outside their grants, and write all of /dev/shm"
+                ),
+            )
+        },
+        Err(error) => Finding::wrong(WHAT, error.to_string(), "see what the message names"),
     }
 }
 

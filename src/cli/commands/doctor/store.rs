@@ -5,12 +5,15 @@ use std::io::Write;
 use super::Finding;
 use crate::cli::error::CliError;
 use crate::cli::render::byte_size;
+use crate::cli::state_before;
 use crate::path_text::Shown;
 use crate::session::{Catalog, SessionStatus};
 use crate::sys::{self, Dir, IoContext, TempFile};
 
 /// Less free space than this is a problem, in bytes.
 const LITTLE_SPACE: u64 = 1 << 30;
+/// So many sessions are not worth removing.
+const KEPT: usize = 5;
 /// What is cloned to see whether that works, in bytes: a few blocks of any file system.
 const CLONED_BYTES: usize = 1 << 16;
 
@@ -29,7 +32,15 @@ pub(super) fn space(catalog: &Catalog) -> Option<Finding> {
     };
     let found = format!("{shown}, {} free", byte_size(free));
     Some(if free < LITTLE_SPACE {
-        Finding::wrong(WHAT, found, "nono rollback cleanup --keep 5")
+        // Only what removes something is worth trying.
+        let sessions = catalog.sessions().map_or(0, |sessions| sessions.len());
+        let mend = match sessions {
+            0..=KEPT => {
+                "make room on this disk, or keep the store elsewhere: --root DIR".to_owned()
+            }
+            _ => format!("nono rollback cleanup --keep {KEPT}"),
+        };
+        Finding::wrong(WHAT, found, mend)
     } else {
         Finding::fine(WHAT, found)
     })
@@ -71,8 +82,8 @@ pub(super) fn sessions(catalog: &Catalog) -> Result<Vec<Finding>, CliError> {
         if session.has_interrupted_restore().is_ok_and(|is_interrupted| is_interrupted) {
             findings.push(Finding::wrong(
                 "restores",
-                format!("one of {id} was interrupted: files are between two states"),
-                format!("nono rollback resume {id} (--abort takes it back)"),
+                format!("one of {id} was interrupted"),
+                format!("nono rollback resume {id} (to take it back: --abort)"),
             ));
         }
         let status = session.metadata().and_then(|metadata| SessionStatus::of(session, &metadata));
@@ -80,10 +91,15 @@ pub(super) fn sessions(catalog: &Catalog) -> Result<Vec<Finding>, CliError> {
             Ok(SessionStatus::Interrupted) => findings.push(Finding::wrong(
                 WHAT,
                 format!("{id} was interrupted: its last state is not recorded"),
-                format!(
-                    "nono rollback show {id}, then nono rollback restore {id} or nono rollback \
-                     cleanup {id}"
-                ),
+                match state_before::is_there(session, 0) {
+                    Ok(()) => format!(
+                        "nono rollback show {id}, then nono rollback restore {id} or nono rollback \
+                         cleanup {id}"
+                    ),
+                    Err(error) => format!(
+                        "nono rollback verify {id} --repair, or nono rollback cleanup {id}: {error}"
+                    ),
+                },
             )),
             Ok(_) => {}
             Err(error) => findings.push(Finding::wrong(

@@ -1,0 +1,119 @@
+//! Inside a run: what of this program works there, and what is said of the rest.
+//!
+//! A recorded command reaches neither the store nor the supervisor's memory, and so does whoever it
+//! starts, this program among them. What needs the store then fails at its first file, with a
+//! message that names anything but the cause. So it is asked before: is this process within the
+//! walls of a run ([`is_inside`], which no environment decides), and does the kernel keep the store
+//! from it? Only if both are so, the command ends here. A store within the grants is used as
+//! anywhere.
+
+use std::io::ErrorKind;
+
+use super::args::{Arguments, Command, Rollback};
+use super::checkpoints::SOCKET_VARIABLE;
+use super::error::CliError;
+use crate::sandbox::is_inside;
+use crate::session::Catalog;
+use crate::sys::{self, Dir, TempFile};
+
+/// What a command does with the store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Need {
+    /// It can do without.
+    Nothing,
+    Reading,
+    Writing,
+}
+
+/// A command, as it is named to a person.
+struct Named(Need, &'static str);
+
+/// Refuses a command that needs a store which is out of reach in here. A snapshot is not refused:
+/// it has a way of its own.
+///
+/// # Errors
+/// What is said to a person, with exit code 1.
+pub(super) fn refuse(arguments: &Arguments) -> Result<(), CliError> {
+    let Named(need, command) = need(&arguments.command);
+    if need == Need::Nothing || !is_inside() {
+        return Ok(());
+    }
+    match out_of_reach(&arguments.store.catalog()?, need == Need::Writing) {
+        None => Ok(()),
+        Some(error) => Err(CliError::failed(format!(
+            "this is inside `nono run`, where a command cannot touch its own record: {error}"
+        ))
+        .with_hint(format!("use `nono {command}` outside of the run"))),
+    }
+}
+
+fn need(command: &Command) -> Named {
+    let Command::Rollback { command } = command else {
+        return match command {
+            Command::Run(args) if args.is_recorded() => Named(Need::Writing, "run --rollback"),
+            #[cfg(feature = "mount")]
+            Command::Mount(args) if args.needs_store() => Named(Need::Reading, "mount"),
+            _ => Named(Need::Nothing, ""),
+        };
+    };
+    match command {
+        Rollback::List(_) => Named(Need::Reading, "rollback list"),
+        Rollback::Show(_) => Named(Need::Reading, "rollback show"),
+        Rollback::Review(_) => Named(Need::Reading, "rollback review"),
+        Rollback::Diff(_) => Named(Need::Reading, "rollback diff"),
+        Rollback::Cat(_) => Named(Need::Reading, "rollback cat"),
+        Rollback::Restore(args) => Named(writing(args.writes_store()), "rollback restore"),
+        Rollback::Resume(_) => Named(Need::Writing, "rollback resume"),
+        Rollback::Verify(args) => Named(writing(args.writes_store()), "rollback verify"),
+        Rollback::Cleanup(args) => Named(writing(args.writes_store()), "rollback cleanup"),
+    }
+}
+
+fn writing(is_written: bool) -> Need {
+    if is_written { Need::Writing } else { Need::Reading }
+}
+
+/// Why the store cannot be used from in here; `None` outside, and where it can.
+pub(super) fn store_is_out_of_reach(catalog: &Catalog) -> Option<sys::Error> {
+    if is_inside() { out_of_reach(catalog, true) } else { None }
+}
+
+/// What the kernel answers to a look at the store, or at the place where it would be made, if that
+/// is a refusal.
+fn out_of_reach(catalog: &Catalog, is_written: bool) -> Option<sys::Error> {
+    let root = sys::plain_absolute(catalog.root(), &sys::current_dir().unwrap_or_default());
+    let reached = root.ancestors().find_map(|place| match Dir::open(place) {
+        Err(error) if error.is_gone() => None,
+        opened => Some(opened),
+    });
+    // To make a file without a name is the only honest question about writing: it leaves nothing.
+    let tried = reached?.and_then(|dir| match is_written {
+        true => TempFile::new(&dir, 0o600).map(drop),
+        false => Ok(()),
+    });
+    let refused = [ErrorKind::PermissionDenied, ErrorKind::ReadOnlyFilesystem];
+    tried.err().filter(|error| refused.contains(&error.kind())).map(|mut error| {
+        error.path = root;
+        error
+    })
+}
+
+/// What is said where a snapshot cannot be asked for.
+pub(super) fn no_supervisor(error: &sys::Error) -> CliError {
+    CliError::failed(format!(
+        "this is inside `nono run`: {error}, and {SOCKET_VARIABLE} is not set, by which the supervisor of \
+         a recorded run is asked for a snapshot"
+    ))
+    .with_hint(format!(
+        "pass {SOCKET_VARIABLE} and NONO_SESSION on to this process (servers of Codex: env_vars = \
+         [\"{SOCKET_VARIABLE}\", \"NONO_SESSION\"]); `nono run` sets them with --rollback alone"
+    ))
+}
+
+/// What is said where a snapshot of something else is asked for.
+pub(super) fn not_its_own(error: &sys::Error) -> CliError {
+    CliError::failed(format!(
+        "this is inside `nono run`: {error}; the supervisor takes snapshots of the run's own session alone"
+    ))
+    .with_hint("`nono snapshot` alone adds one, without paths and options")
+}

@@ -1,0 +1,32 @@
+//! How much changed between two snapshots, without a list of it.
+
+use super::{ChangeSummary, differences, is_known};
+use crate::manifest::{NotCapturedSet, SnapshotManifest};
+use crate::store::{ObjectSource, StoreError};
+
+/// Counts what [`changes`](super::changes) tells. `None` once `goes_on`, which is asked before each
+/// difference, says no: trees that nobody captured can claim to hold more than there are atoms.
+///
+/// # Errors
+/// When a tree is missing or damaged.
+pub fn count_changes(
+    source: &dyn ObjectSource,
+    old: &SnapshotManifest,
+    new: &SnapshotManifest,
+    mut goes_on: impl FnMut() -> bool,
+) -> Result<Option<ChangeSummary>, StoreError> {
+    let (old_set, new_set) = (NotCapturedSet::new(old), NotCapturedSet::new(new));
+    let mut summary = ChangeSummary::default();
+    for difference in differences(source, &old.merkle_root, &new.merkle_root)? {
+        let difference = difference?;
+        if !goes_on() {
+            return Ok(None);
+        }
+        if let Some(change_type) = difference.change_type()
+            && is_known(&difference, &old_set, &new_set)
+        {
+            summary.add(change_type);
+        }
+    }
+    Ok(Some(summary))
+}

@@ -1,0 +1,56 @@
+//! What is new in a state and was not captured: no comparison of trees tells of it.
+
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use super::Lookup;
+use crate::manifest::{NotCaptured, NotCapturedReason, NotCapturedSet, SnapshotManifest};
+use crate::path_text::to_path;
+use crate::store::{ObjectSource, StoreError, read_root_tree};
+use crate::walk::{PACKAGE_BESIDE, makers_mark};
+
+/// What a later state left out, of which an earlier snapshot says that it was not there: it stays if
+/// that snapshot is restored.
+///
+/// # Errors
+/// When a tree of the earlier snapshot is missing or damaged.
+pub fn unrecorded<'a>(
+    store: &dyn ObjectSource,
+    earlier: &SnapshotManifest,
+    left_out: &'a [NotCaptured],
+) -> Result<Vec<&'a NotCaptured>, StoreError> {
+    let root = read_root_tree(store, &earlier.merkle_root)?;
+    new_among(left_out, &NotCapturedSet::new(earlier), &mut Lookup::new(store, &root))
+}
+
+/// As [`unrecorded`], for whoever has looked at the earlier snapshot already.
+pub(crate) fn new_among<'a>(
+    left_out: &'a [NotCaptured],
+    earlier: &NotCapturedSet<'_>,
+    before: &mut Lookup<'_>,
+) -> Result<Vec<&'a NotCaptured>, StoreError> {
+    let mut new = Vec::new();
+    for left in left_out {
+        let path = left.path.as_os_str().as_bytes();
+        // The entry of a socket or a device is in the trees.
+        if left.reason != NotCapturedReason::Special
+            && earlier.knows(path)
+            && before.find(path)?.is_none()
+        {
+            new.push(left);
+        }
+    }
+    Ok(new)
+}
+
+/// Whether a directory that is there now can be made again after its surroundings are as they were
+/// `before`: a mark that lies beside it has to be there then.
+pub(crate) fn is_rebuildable(path: &Path, before: &mut Lookup<'_>) -> Result<bool, StoreError> {
+    match (makers_mark(path), path.parent()) {
+        (Some(PACKAGE_BESIDE), Some(parent)) => {
+            let beside = parent.join(to_path(PACKAGE_BESIDE.as_bytes()));
+            Ok(before.find(beside.as_os_str().as_bytes())?.is_some())
+        }
+        (mark, _) => Ok(mark.is_some()),
+    }
+}

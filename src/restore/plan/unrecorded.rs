@@ -1,0 +1,110 @@
+//! What is new and was not captured: it stays, and so do the new directories above it.
+//!
+//! It is named, and the restore is then not complete, unless the directory bears the mark of a program that makes
+//! it again. So a directory that stays only for such ones is no failure either.
+
+use std::collections::HashSet;
+use std::os::unix::ffi::OsStrExt;
+
+use super::planner::Planner;
+use crate::byte_path;
+use crate::diff::{self, Lookup};
+use crate::object::Node;
+use crate::snapshot::{NotCaptured, NotCapturedReason};
+use crate::store::StoreError;
+
+const HOLDS_UNKNOWN: &str = "the directory holds something that was not captured";
+
+impl Planner<'_> {
+    /// Names what is new and was not captured.
+    pub(super) fn name_unrecorded(
+        &mut self,
+        left_out: &[NotCaptured],
+        now: &mut Lookup<'_>,
+        before: &mut Lookup<'_>,
+    ) -> Result<(), StoreError> {
+        // Directories above something that is not rebuildable.
+        let mut above_unknown: HashSet<&[u8]> = HashSet::new();
+        let new = diff::new_among(left_out, &self.unknown, before)?;
+        let mut new = new.into_iter().peekable();
+        for left in left_out {
+            let path = left.path.as_os_str().as_bytes();
+            let is_new = new.next_if(|new| new.path == left.path).is_some();
+            let is_excluded = matches!(left.reason, NotCapturedReason::Excluded { .. });
+            if is_new && is_excluded && diff::is_rebuildable(&left.path, before)? {
+                self.plan.rebuildable.push(left.path.clone());
+                continue;
+            }
+            if !self.holders.is_empty() {
+                above_unknown.extend(byte_path::ancestors(path));
+            }
+            let reason = match (is_new, left.reason.is_problem()) {
+                (true, false) => format!("it is new and was not recorded: {}", left.reason),
+                // A directory that cannot be listed has an entry, and was looked at with the differences.
+                (true, true) if now.find(path)?.is_none() => {
+                    format!("what is there now could not be captured: {}", left.reason)
+                }
+                (false, true) if self.unknown.knows(path) => {
+                    self.name_unlisted(left, now, before)?;
+                    continue;
+                }
+                _ => continue,
+            };
+            self.skip(path, reason);
+            self.kept.insert(path.to_vec());
+        }
+        for path in self.holders.clone() {
+            if above_unknown.contains(path.as_slice()) {
+                self.skip(&path, HOLDS_UNKNOWN);
+            }
+        }
+        Ok(())
+    }
+
+    /// Names files that could not be read for the target and can be now, or are gone: nobody knows how
+    /// they were, and somebody changed them.
+    pub(super) fn name_unreadable_then(
+        &mut self,
+        then: &[NotCaptured],
+        left_out: &[NotCaptured],
+        now: &mut Lookup<'_>,
+        before: &mut Lookup<'_>,
+    ) -> Result<(), StoreError> {
+        for left in then {
+            let path = left.path.as_os_str().as_bytes();
+            let NotCapturedReason::Unreadable { error } = &left.reason else { continue };
+            let is_left_out_now = || left_out.iter().any(|now| now.path == left.path);
+            if before.find(path)?.is_some() || is_left_out_now() {
+                continue;
+            }
+            let what = if now.find(path)?.is_some() { "it is another now" } else { "it is gone" };
+            self.skip(path, format!("{what}, and could not be recorded before: {error}"));
+        }
+        Ok(())
+    }
+
+    /// Names a directory that is there in both states and cannot be listed now, if no difference told of
+    /// it.
+    fn name_unlisted(
+        &mut self,
+        left: &NotCaptured,
+        now: &mut Lookup<'_>,
+        before: &mut Lookup<'_>,
+    ) -> Result<(), StoreError> {
+        let path = left.path.as_os_str().as_bytes();
+        let is_directory = |state: &mut Lookup<'_>| -> Result<bool, StoreError> {
+            Ok(state.find(path)?.is_some_and(|state| matches!(state.node, Node::Directory { .. })))
+        };
+        if is_directory(now)? && is_directory(before)? && !self.kept.contains(path) {
+            self.keep_unlisted(path, Some(&left.reason));
+        }
+        Ok(())
+    }
+
+    /// Leaves a directory as it is of which nobody can say what is in it.
+    pub(super) fn keep_unlisted(&mut self, path: &[u8], reason: Option<&NotCapturedReason>) {
+        let reason = reason.map(|reason| format!(": {reason}")).unwrap_or_default();
+        self.skip(path, format!("what is in it now could not be captured{reason}"));
+        self.kept.insert(path.to_vec());
+    }
+}

@@ -1,0 +1,183 @@
+//! The second wall: namespaces of mounts and of processes.
+//!
+//! An ordinary user makes them in a user namespace that maps the user to itself and nobody else;
+//! root, which may make them without one, sees all owners as they are. The order is fixed by the
+//! kernel: a process namespace holds only what its maker starts *afterwards*, and its `/proc` can be
+//! mounted only from inside. So one process calls [`separate`], and the program that it starts calls
+//! [`furnish`]. Landlock comes after that, because it forbids every change of mounts.
+
+use std::path::{Path, PathBuf};
+
+use rustix::fd::OwnedFd;
+use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, StatVfsMountFlags};
+use rustix::io::Errno;
+use rustix::mount::{
+    MountFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags, mount, mount_change,
+    mount_remount, move_mount, open_tree,
+};
+use rustix::thread::{
+    CapabilitySet, UnshareFlags, capabilities, clear_ambient_capability_set,
+    configure_capability_in_ambient_set, set_capabilities,
+};
+
+use super::mount_table::{Mounted, mount_table};
+use crate::sandbox::{NamespaceError, View, outermost};
+use crate::sys;
+
+const PROC: &str = "/proc";
+
+/// Gives this process a mount namespace of its own, and with `own_processes` all that it starts from
+/// now on a process namespace. It must have no other thread.
+///
+/// # Errors
+/// The system does not let us. The process may be in a user namespace then, and must end.
+pub fn separate(own_processes: bool) -> Result<(), NamespaceError> {
+    let failed = |operation| move |errno: Errno| NamespaceError::of(operation, errno);
+    let sets = capabilities(None).map_err(failed("ask for the rights of this process"))?;
+    let mut flags = UnshareFlags::NEWNS;
+    if own_processes {
+        flags |= UnshareFlags::NEWPID;
+    }
+    if sets.effective.contains(CapabilitySet::SYS_ADMIN) {
+        return unshare(flags).map_err(failed("make a mount namespace"));
+    }
+    let (uid, gid) = (sys::effective_uid(), sys::effective_gid());
+    if uid == 0 {
+        // In a user namespace, root could give no file to anybody any more.
+        return Err(NamespaceError::of(
+            "make a mount namespace without CAP_SYS_ADMIN",
+            Errno::PERM,
+        ));
+    }
+    unshare(flags | UnshareFlags::NEWUSER).map_err(failed("make a user namespace"))?;
+    for (path, text) in [
+        // Only then may an ordinary user map a group.
+        ("/proc/self/setgroups", "deny".to_owned()),
+        ("/proc/self/uid_map", format!("{uid} {uid} 1")),
+        ("/proc/self/gid_map", format!("{gid} {gid} 1")),
+    ] {
+        sys::write_kernel_file(Path::new(path), text.as_bytes()).map_err(|error| {
+            NamespaceError::at("write", Path::new(path), std::io::Error::from(error.kind()))
+        })?;
+    }
+    // The program that is started next has the right to mount, although it is not root's.
+    let mut sets = capabilities(None).map_err(failed("ask for the rights of this process"))?;
+    sets.inheritable = CapabilitySet::SYS_ADMIN;
+    set_capabilities(None, sets).map_err(failed("pass on the right to mount"))?;
+    configure_capability_in_ambient_set(CapabilitySet::SYS_ADMIN, true)
+        .map_err(failed("pass on the right to mount"))
+}
+
+#[allow(deprecated, reason = "the other call is unsafe for the sake of CLONE_FILES, not used here")]
+fn unshare(flags: UnshareFlags) -> rustix::io::Result<()> {
+    rustix::thread::unshare(flags)
+}
+
+/// Furnishes the mount namespace, goes to the working directory, and gives up the right to mount
+/// where it came from a user namespace. With `own_processes` this is the first process of a process
+/// namespace.
+///
+/// # Errors
+/// The system does not let us. The process must end then.
+pub fn furnish(view: &View, own_processes: bool) -> Result<(), NamespaceError> {
+    let failed = |operation| move |errno: Errno| NamespaceError::of(operation, errno);
+    // What is mounted or unmounted outside from now on is so inside; nothing goes the other way.
+    let slave = MountPropagationFlags::DOWNSTREAM | MountPropagationFlags::REC;
+    mount_change("/", slave).map_err(failed("separate the mounts"))?;
+    if own_processes {
+        let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
+        mount("proc", PROC, "proc", flags, None)
+            .map_err(|errno| NamespaceError::at("mount", Path::new(PROC), errno))?;
+    }
+    let copies = |paths: Vec<&Path>| -> Result<Vec<(PathBuf, OwnedFd)>, NamespaceError> {
+        paths.into_iter().map(|path| Ok((path.to_owned(), copy_of(path)?))).collect()
+    };
+    // Before anything is read-only, and before a room hides them.
+    let writable = copies(outermost(&view.writable))?;
+    let rooms = view.rooms.iter().map(|room| copy_of(&room.from)).collect::<Result<Vec<_>, _>>()?;
+    let visible = copies(view.visible.iter().map(PathBuf::as_path).collect())?;
+    for (room, copy) in view.rooms.iter().zip(&rooms) {
+        attach(copy, &room.at)?;
+    }
+    for (path, copy) in &visible {
+        attach(copy, path)?;
+    }
+    make_read_only(view)?;
+    for (path, copy) in &writable {
+        attach(copy, path)?;
+    }
+    // By its path, or it would be the one below the new mounts.
+    rustix::process::chdir(&view.working_dir)
+        .map_err(|errno| NamespaceError::at("go to", &view.working_dir, errno))?;
+    give_up_rights().map_err(failed("give up the right to mount"))
+}
+
+/// All mounts, with those of what is visible in rooms, but without writable rooms. `/proc` is one of
+/// them: modes and owners of its files are the machine's, whatever namespace it shows.
+fn make_read_only(view: &View) -> Result<(), NamespaceError> {
+    let table = || {
+        mount_table()
+            .map_err(|error| NamespaceError::of("read the mounts", std::io::Error::other(error)))
+    };
+    let is_meant = |mounted: &&Mounted| {
+        let path = &mounted.directory;
+        let in_room = view.rooms.iter().any(|room| room.is_writable && path.starts_with(&room.at));
+        let is_visible = view.visible.iter().any(|visible| path.starts_with(visible));
+        !in_room || is_visible
+    };
+    for mounted in table()?.iter().filter(is_meant) {
+        let path = &mounted.directory;
+        let kept = mounted.flags | MountFlags::BIND | MountFlags::RDONLY;
+        match mount_remount(path, kept, c"") {
+            // Out of this user's reach, or below another mount: seen again below if it is neither.
+            Ok(()) | Err(Errno::ACCESS | Errno::NOENT | Errno::NOTDIR | Errno::INVAL) => {}
+            Err(errno) => return Err(NamespaceError::at("make read-only", path, errno)),
+        }
+    }
+    for mounted in table()?.iter().filter(is_meant) {
+        let path = &mounted.directory;
+        let is_writable = rustix::fs::statvfs(path)
+            .is_ok_and(|found| !found.f_flag.contains(StatVfsMountFlags::RDONLY));
+        if is_writable {
+            return Err(NamespaceError::at("make read-only", path, Errno::BUSY));
+        }
+    }
+    Ok(())
+}
+
+/// A copy of the mounts at a path and below, which is nowhere yet.
+fn copy_of(path: &Path) -> Result<OwnedFd, NamespaceError> {
+    let place = open_place(path)?;
+    let flags = OpenTreeFlags::OPEN_TREE_CLONE
+        | OpenTreeFlags::OPEN_TREE_CLOEXEC
+        | OpenTreeFlags::AT_RECURSIVE
+        | OpenTreeFlags::AT_EMPTY_PATH;
+    open_tree(&place, c"", flags).map_err(|errno| NamespaceError::at("copy the mount", path, errno))
+}
+
+fn attach(copy: &OwnedFd, path: &Path) -> Result<(), NamespaceError> {
+    let place = open_place(path)?;
+    let flags = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH | MoveMountFlags::MOVE_MOUNT_T_EMPTY_PATH;
+    move_mount(copy, c"", &place, c"", flags)
+        .map_err(|errno| NamespaceError::at("mount", path, errno))
+}
+
+/// The path was judged without symlinks; one that stands there now is new.
+fn open_place(path: &Path) -> Result<OwnedFd, NamespaceError> {
+    let flags = OFlags::PATH | OFlags::CLOEXEC;
+    rustix::fs::openat2(CWD, path, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS)
+        .map_err(|errno| NamespaceError::at("open", path, errno))
+}
+
+/// Root keeps its rights until [`enforce`](super::enforce) takes them.
+fn give_up_rights() -> rustix::io::Result<()> {
+    if sys::effective_uid() == 0 {
+        return Ok(());
+    }
+    clear_ambient_capability_set()?;
+    let mut sets = capabilities(None)?;
+    sets.effective = CapabilitySet::empty();
+    sets.permitted = CapabilitySet::empty();
+    sets.inheritable = CapabilitySet::empty();
+    set_capabilities(None, sets)
+}

@@ -1,0 +1,152 @@
+//! What is said beside an error: a fact that was just looked at, or nothing.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::Command;
+
+use crate::fixture::{Finished, Fixture};
+use crate::small_disk::SmallDisk;
+
+/// By another process: a file that is open for writing here is so in every child that another test
+/// is about to start, and cannot be executed ("text file busy").
+fn shell(script: &str) {
+    assert!(Command::new("sh").args(["-c", script]).status().unwrap().success());
+}
+
+#[test]
+fn a_command_that_fails_by_itself_is_followed_by_no_guess() {
+    let fixture = Fixture::new();
+    let run = |command: &[&str]| fixture.nono(&[&["run", "--"], command].concat());
+    // A failing test says why itself.
+    let failed = run(&["sh", "-c", "echo 1 test failed >&2; exit 1"]);
+    assert_eq!((failed.code, failed.stderr.as_str()), (1, "1 test failed\n"));
+    // A typo.
+    let missing = run(&["no-such-program"]);
+    assert_eq!(missing.code, 127);
+    assert_eq!(missing.stderr.lines().count(), 1, "{}", missing.stderr);
+    // A shell that cannot find something gives the same code, and is not us.
+    let missing = run(&["sh", "-c", "exit 127"]);
+    assert_eq!((missing.code, missing.stderr.as_str()), (127, ""));
+    // Ctrl-C.
+    let ended = run(&["sh", "-c", "kill -INT $$"]);
+    assert_eq!((ended.code, ended.stderr.as_str()), (130, ""));
+    // Neither is what was denied: the kernel tells that to the command alone.
+    fs::write(fixture.path("outside"), "1").unwrap();
+    let outside = fixture.path("outside");
+    let denied = run(&["sh", "-c", &format!("cat {}", outside.display())]);
+    assert_ne!(denied.code, 0);
+    assert!(!denied.stderr.contains("nono:"), "{}", denied.stderr);
+}
+
+#[test]
+fn a_program_that_the_grants_keep_from_starting_is_told_from_one_that_nobody_may_start() {
+    let fixture = Fixture::new();
+    fs::create_dir(fixture.path("outside")).unwrap();
+    let interpreter = fixture.path("outside/sh");
+    let tool = fixture.project().join("tool");
+    let (shown, place) = (interpreter.display(), tool.display());
+    shell(&format!("cp /bin/sh {shown}; printf '#!{shown}\\nexit 7\\n' > {place}"));
+    let run = |more: &[&str]| fixture.nono(&[&["run"], more, &["--", "./tool"]].concat());
+    let nobody = run(&[]);
+    nobody.fails(126, "Permission denied");
+    fs::set_permissions(&tool, fs::Permissions::from_mode(0o755)).unwrap();
+    let kept = run(&[]).fails(126, "within its grants");
+    assert!(kept.stderr.contains("--read PATH"), "{}", kept.stderr);
+    let granted = run(&["--read", fixture.path("outside").to_str().unwrap()]);
+    assert_eq!(granted.code, 7, "{}", granted.stderr);
+    fs::set_permissions(&tool, fs::Permissions::from_mode(0o644)).unwrap();
+    assert!(!run(&[]).says("within its grants"));
+}
+
+/// Records a script that may touch everything, the store included.
+fn record_unwalled(fixture: &Fixture, script: &str) -> Finished {
+    let run = ["run", "--rollback", "--no-sandbox", "--no-rollback-prompt", "--", "sh", "-c"];
+    fixture.nono(&[&run[..], &[script]].concat())
+}
+
+/// Waits until the state before is a snapshot that the session's manifest names: nothing is written
+/// to the record after that, until the command has ended.
+const PUBLISHED: &str = "n=0; while ! grep -q '\"snapshot_count\": 1' \
+    $HOME/.nono/rollbacks/$NONO_SESSION/manifest.json && test $n -lt 3000; do \
+    n=$((n + 1)); sleep 0.01; done;";
+
+/// A restore is said to be possible only where it is.
+fn assert_no_restore_is_offered(said: &Finished) {
+    assert!(!said.stderr.contains("nono rollback restore"), "{}", said.stderr);
+    assert!(!said.stderr.contains("is safe"), "{}", said.stderr);
+    assert!(said.stderr.contains("cannot be restored now: "), "{}", said.stderr);
+}
+
+#[test]
+fn no_restore_is_offered_when_the_record_is_not_there() {
+    let rename = "mv $HOME/.nono/rollbacks $HOME/.nono/elsewhere";
+    for damage in [
+        "rm -rf $HOME/.nono/rollbacks",
+        rename,
+        "rm -rf $HOME/.nono/rollbacks/$NONO_SESSION",
+        // The session stays, what it is made of goes.
+        "rm -rf $HOME/.nono/rollbacks/objects",
+        "echo x > $HOME/.nono/rollbacks/$NONO_SESSION/manifest.json",
+    ] {
+        let fixture = Fixture::new();
+        fixture.write("a", "1");
+        let said = record_unwalled(&fixture, &format!("{PUBLISHED} echo 2 > a; {damage}"));
+        assert_eq!(said.code, 1, "{damage}: {}", said.stderr);
+        assert_no_restore_is_offered(&said);
+    }
+}
+
+#[test]
+fn no_restore_is_offered_when_the_record_cannot_be_read() {
+    let fixture = Fixture::ordinary_user();
+    fixture.write("a", "1");
+    // Modes of the store itself are put back. Before and after the state before has become a snapshot.
+    for wait in ["", PUBLISHED] {
+        let script = format!("{wait} echo 2 > a; chmod 0 $HOME/.nono");
+        let said = record_unwalled(&fixture, &script);
+        assert_no_restore_is_offered(&said.fails(1, "Permission denied"));
+        let parent = fixture.path("home/.nono");
+        fs::set_permissions(parent, fs::Permissions::from_mode(0o700)).unwrap();
+        fixture.nono(&["rollback", "restore", "latest"]).success();
+    }
+    assert_eq!(fs::read_to_string(fixture.project().join("a")).unwrap(), "1");
+}
+
+#[test]
+fn a_restore_that_is_offered_after_a_failure_works() {
+    let fixture = Fixture::new();
+    let Some(disk) = SmallDisk::mount(&fixture.path("home/.nono"), 512) else { return };
+    fixture.write("a", "1");
+    let said = record_unwalled(&fixture, "head -c 2000000 /dev/urandom > b").fails(1, "pace");
+    let offered = said.stderr.lines().find_map(|line| line.split_once("nono rollback restore "));
+    let (_, id) = offered.unwrap_or_else(|| panic!("{}", said.stderr));
+    // Nobody read the contents, and nobody says so.
+    assert!(said.stderr.contains("not read"), "{}", said.stderr);
+    disk.remount("size=16m");
+    fixture.nono(&["rollback", "restore", id]).success();
+    assert!(!Path::new(&fixture.project().join("b")).exists());
+}
+
+#[test]
+fn what_is_offered_names_the_store_as_the_command_did() {
+    let fixture = Fixture::new();
+    fixture.write("a", "1");
+    let store = fixture.path("my store");
+    let store = store.to_str().unwrap();
+    let run = ["--root", store, "run", "--rollback", "--", "sh", "-c", "echo 2 > a"];
+    let told = fixture.nono(&run).success();
+    let offered = told.stderr.lines().find_map(|line| line.split_once("undo it: nono "));
+    let (_, offered) = offered.unwrap_or_else(|| panic!("{}", told.stderr));
+    let nono = fixture.command(&[]);
+    let mut shell = Command::new("sh");
+    shell.arg("-c").arg(format!("{} {offered}", env!("CARGO_BIN_EXE_nono"))).env_clear();
+    shell.envs(nono.get_envs().filter_map(|(key, value)| Some((key, value?))));
+    let shell = shell.current_dir(fixture.project());
+    crate::fixture::finished(shell.output().unwrap()).success();
+    assert_eq!(fs::read_to_string(fixture.project().join("a")).unwrap(), "1");
+    // A variable goes on to say it.
+    let mut command = fixture.command(&run[2..]);
+    let told = crate::fixture::finished(command.env("NONO_ROOT", store).output().unwrap());
+    assert!(!told.success().stderr.contains("--root"), "a variable was repeated as a flag");
+}
