@@ -309,6 +309,11 @@ impl SessionSummary {
         }
     }
 
+    /// Whether something that is recorded changed; also where nobody can tell.
+    pub fn has_changes(&self) -> bool {
+        self.changes.is_none_or(|changes| changes.total() > 0)
+    }
+
     /// Whether the session has to do with a path: it tracks it, something above, or something below.
     pub fn concerns(&self, path: &Path) -> bool {
         self.tracked_paths
