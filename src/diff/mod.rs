@@ -93,8 +93,7 @@ impl ChangeSummary {
             ChangeType::Deleted => &mut self.deleted,
             ChangeType::PermissionsChanged => &mut self.permissions_changed,
         } += 1;
-        self.created_directories +=
-            u64::from(is_directory && change_type == ChangeType::Created);
+        self.created_directories += u64::from(is_directory && change_type == ChangeType::Created);
     }
 
     /// All changes together. What was merely touched is none.
@@ -203,7 +202,8 @@ impl Difference {
 
     /// How it is told, or `None` when there is nothing to tell.
     pub(crate) fn told(&self) -> Option<Told> {
-        let is_directory = self.new.as_ref().or(self.old.as_ref()).is_some_and(|s| s.is_directory());
+        let is_directory =
+            self.new.as_ref().or(self.old.as_ref()).is_some_and(|s| s.is_directory());
         let Some(change_type) = self.change_type() else {
             // Of a directory, its contents may be different.
             let is_there = self.old.is_some() && self.new.is_some();

@@ -160,14 +160,20 @@ fn is_refused(options: &RestoreOptions, conflicts: &Conflicts) -> bool {
 
 impl SnapshotManager {
     /// Brings the tracked paths back to a snapshot and returns what changed. The state before is
-    /// kept as a further snapshot of the session.
+    /// kept as a further snapshot of the session. Anything short of the whole state is an error;
+    /// [`restore`](Self::restore) reports it instead.
     ///
     /// # Errors
-    /// [`RestoreError`]; but for [`RestoreError::HalfDone`], nothing has changed then.
+    /// [`RestoreError::Incomplete`] when something was skipped: the rest is restored, and the report
+    /// is in the error. But for that and [`RestoreError::HalfDone`], nothing has changed after an
+    /// error.
     pub fn restore_to(&self, number: u64) -> Result<Vec<Change>, RestoreError> {
         let report = self.restore(number)?;
         if report.is_refused() {
             return Err(RestoreError::Conflicts { conflicts: report.conflicts });
+        }
+        if !report.is_complete() {
+            return Err(RestoreError::Incomplete { report: Box::new(report) });
         }
         Ok(report.changes)
     }

@@ -386,9 +386,7 @@ mod tests {
     fn is_left_out(filter: &Filter, path: &str) -> bool {
         let dirs = byte_path::ancestors(path.as_bytes()).map(|dir| (dir, true));
         let mut all = dirs.chain([(path.as_bytes(), false)]).filter(|(path, _)| !path.is_empty());
-        all.any(|(path, is_dir)| {
-            matches!(filter.judge(path, is_dir, None), Verdict::Excluded(_))
-        })
+        all.any(|(path, is_dir)| matches!(filter.judge(path, is_dir, None), Verdict::Excluded(_)))
     }
 
     proptest! {

@@ -178,8 +178,7 @@ impl Work {
     /// there may be millions.
     pub(super) fn into_comparison(self) -> Comparison {
         let mut all = Vec::with_capacity(self.steps.iter().map(|s| s.pieces().len()).sum());
-        let by_path =
-            |(a, _): &(Vec<u8>, Told), (b, _): &(Vec<u8>, Told)| byte_path::order(a, b);
+        let by_path = |(a, _): &(Vec<u8>, Told), (b, _): &(Vec<u8>, Told)| byte_path::order(a, b);
         for step in self.steps {
             match step {
                 Step::PlaceTree { steps, .. } => {

@@ -192,9 +192,7 @@ fn steps(actions: Actions, layout: &Layout, inodes: Vec<u64>) -> Vec<Step> {
         let Put { path, current, target, is_relinked, .. } = put;
         let PutPlace { tree, staged } = *place;
         let step = match current {
-            Some(current) => {
-                Step::Exchange { path, current, target, staged, ino, is_relinked }
-            }
+            Some(current) => Step::Exchange { path, current, target, staged, ino, is_relinked },
             None => Step::Place { path, target, staged, ino },
         };
         match tree {
