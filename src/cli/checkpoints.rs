@@ -140,10 +140,11 @@ fn reply(request: &[u8], recording: &Recording, left: &mut u64) -> Reply {
         Ok(Request::Checkpoint) if *left == 0 => {
             refused(format!("{MAX_CHECKPOINTS} checkpoints were taken, and that is all"))
         }
-        Ok(Request::Checkpoint) => match recording.manager().create_incremental() {
-            Ok((manifest, changes)) => {
+        Ok(Request::Checkpoint) => match recording.manager().create_incremental_compared() {
+            Ok((manifest, comparison)) => {
                 *left -= 1;
-                Reply::Taken(SnapshotReport::of(recording.manager().session(), &manifest, changes))
+                let session = recording.manager().session();
+                Reply::Taken(SnapshotReport::of(session, &manifest, comparison))
             }
             Err(error) => refused(error.to_string()),
         },

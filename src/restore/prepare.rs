@@ -198,7 +198,7 @@ fn differing(
     let mut unlike = HashSet::new();
     for difference in diff::differences(source, root, current_root)? {
         let difference = difference?;
-        // Of a directory whose time alone is new, nothing is lost.
+        // Of what has a new time alone, no contents are lost.
         let is_other = difference.new.is_some() && difference.change_type().is_some();
         let Difference { path, .. } = difference;
         if is_other && !is_held(&path) {

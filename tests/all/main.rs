@@ -45,6 +45,7 @@ mod signals;
 mod small_disk;
 mod supervision;
 mod terminal;
+mod touched;
 mod trouble;
 mod unstable;
 mod views;

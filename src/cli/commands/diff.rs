@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::io::Write;
+use std::path::PathBuf;
 
 use clap::Args;
 use serde::Serialize;
@@ -13,8 +14,9 @@ use crate::cli::error::CliError;
 use crate::cli::render::{
     DiffOptions, Palette, RenderError, write_full, write_patch, write_side_by_side,
 };
-use crate::diff::{self, Change};
+use crate::diff::{self, Change, Comparison};
 use crate::object::ContentHash;
+use crate::path_text::serde_paths;
 use crate::session::{Catalog, SnapshotId};
 use crate::snapshot::{NotCapturedSet, SessionDir, SnapshotManifest};
 use crate::store::{ObjectSource, StoreError};
@@ -40,6 +42,9 @@ struct Report {
     old: Side,
     new: Side,
     changes: Vec<Change>,
+    /// Paths whose time alone moved.
+    #[serde(with = "serde_paths")]
+    touched: Vec<PathBuf>,
 }
 
 #[derive(Serialize)]
@@ -99,9 +104,9 @@ pub(in crate::cli) fn run(args: &DiffArgs, store: &StoreArgs, context: &Context)
             number: manifest.number,
             merkle_root: manifest.merkle_root,
         };
-        let changes = diff::changes(&differences, &unknown.0, &unknown.1);
+        let Comparison { changes, touched } = Comparison::of(&differences, &unknown.0, &unknown.1);
         let (old, new) = (side(&old_session, &old), side(&new_session, &new));
-        context.json(&Report { old, new, changes })?;
+        context.json(&Report { old, new, changes, touched })?;
         return Ok(0);
     }
     let style = args.style.chosen().unwrap_or(DiffStyle::Patch);

@@ -14,7 +14,7 @@ use crate::cli::progress::Bar;
 use crate::cli::render::{Palette, byte_size, change_line, change_word, summary_line};
 use crate::cli::shell_word::shell_word;
 use crate::cli::unrecorded::say_rebuildable;
-use crate::diff::{Change, ChangeSummary, ChangeType};
+use crate::diff::{Change, ChangeType};
 use crate::path_text::Shown;
 use crate::restore::{
     Conflict, CopyReport, KeepBefore, OnConflict, RestoreError, RestoreOptions, RestoreReport,
@@ -299,7 +299,7 @@ fn print_outcome(report: &RestoreReport, is_whole: bool, roots: &[PathBuf], cont
     let palette = Palette::coloured();
     print_conflicts(report, roots, context);
     let id = format!("{BOLD}{}/{}{BOLD:#}", report.session_id, report.snapshot);
-    let summary = summary_line(&ChangeSummary::of(&report.changes), &palette);
+    let summary = summary_line(&report.summary(), &palette);
     if report.is_refused() {
         context.say(format_args!("nothing was changed: later changes would be undone as well"));
         let kept = match report.keep_before {
@@ -310,7 +310,9 @@ fn print_outcome(report: &RestoreReport, is_whole: bool, roots: &[PathBuf], cont
         context.say("  leave them, do the rest: --keep-newer");
         return;
     }
-    match (report.changes.is_empty(), report.dry_run) {
+    let is_nothing =
+        report.changes.is_empty() && report.touched.is_empty() && report.safety_snapshot.is_none();
+    match (is_nothing, report.dry_run) {
         (true, _) if report.is_complete() => {
             let what = if is_whole { "everything" } else { "everything selected" };
             context.say(format_args!("{what} that is recorded is as in {id} already"));
@@ -334,7 +336,7 @@ fn print_outcome(report: &RestoreReport, is_whole: bool, roots: &[PathBuf], cont
     if let Some(safety) = report.safety_snapshot {
         let session = &report.session_id;
         context.say(format_args!("undo this: nono rollback restore {session}/{safety}"));
-    } else if !report.changes.is_empty() && !report.dry_run {
+    } else if !is_nothing && !report.dry_run {
         context.say(match report.keep_before {
             KeepBefore::Snapshot => {
                 "the store has no space for a safety snapshot: nothing was overwritten or removed but \

@@ -127,7 +127,8 @@ fn print(report: &RecoveryReport, roots: &[PathBuf], context: &Context) -> Resul
     let id = format!("{BOLD}{session}/{}{BOLD:#}", report.snapshot);
     match report.outcome {
         RecoveryOutcome::Finished => {
-            let summary = summary_line(&ChangeSummary::of(&report.changes), &palette);
+            let summary = ChangeSummary::of(&report.changes).with_touched(report.touched.len());
+            let summary = summary_line(&summary, &palette);
             context.say(format_args!("restored {id}: {summary}"));
             if let Some(safety) = report.safety_snapshot {
                 context.say(format_args!("undo this: nono rollback restore {session}/{safety}"));

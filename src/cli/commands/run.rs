@@ -18,7 +18,7 @@ use crate::cli::keeper::NotStarted;
 use crate::cli::launch::{Launch, NamespaceMode, SecondWall};
 use crate::cli::preflight;
 use crate::cli::progress::Bar;
-use crate::cli::render::{Palette, summary_line};
+use crate::cli::render::{Palette, summary_line, touched_part};
 use crate::cli::retention;
 use crate::cli::scratch::LeftBehind;
 use crate::cli::signals;
@@ -27,7 +27,7 @@ use crate::cli::supervise::{CommandSignals, Ended, Leftover, PATIENCE, supervise
 use crate::cli::unrecorded::Unrecorded;
 use crate::cli::{Outcome, commands, review};
 use crate::config::{Profile, ProfileLibrary, Settings, apply_rules};
-use crate::diff::ChangeSummary;
+use crate::diff::{ChangeSummary, Comparison};
 use crate::path_text::Shown;
 use crate::progress::Progress;
 use crate::session::{Catalog, RecordError, RecordRequest, Recorded, Recording, StoreModes};
@@ -155,7 +155,7 @@ pub(in crate::cli) fn run(args: &RunArgs, store: &StoreArgs, context: &Context) 
     if let (Err(error), Err(_)) = (&ended, &finished) {
         context.error(error);
     }
-    if let (Ok(_), Ok(Recorded { last, changes, session_root })) = (&ended, &finished) {
+    if let (Ok(_), Ok(Recorded { last, changes, touched, session_root })) = (&ended, &finished) {
         let unrecorded = Catalog::store_of(&session)
             .map_err(CliError::from)
             .and_then(|store| Ok(Unrecorded::since(&store, &baseline, last)?))
@@ -169,13 +169,14 @@ pub(in crate::cli) fn run(args: &RunArgs, store: &StoreArgs, context: &Context) 
         commands::snapshot::report_unstable(&[&baseline, last], &id, context);
         let patterns = &args.capture.rollback_exclude;
         commands::snapshot::report_idle_patterns(patterns, &[&baseline, last], context);
+        let counted = ChangeSummary::of(changes).with_touched(touched.len());
         let summary = match changes.as_slice() {
             // What rules left out was not looked at.
             [] if unrecorded.is_empty() && last.not_captured.is_empty() => {
-                "nothing changed".to_owned()
+                format!("nothing changed{}", touched_part(&counted))
             }
-            [] => "nothing that is recorded changed".to_owned(),
-            changes => summary_line(&ChangeSummary::of(changes), &Palette::coloured()),
+            [] => format!("nothing that is recorded changed{}", touched_part(&counted)),
+            _ => summary_line(&counted, &Palette::coloured()),
         };
         context.say(format_args!("session {id}: {summary}"));
         context.say(format_args!("  root: {session_root}"));
@@ -183,7 +184,7 @@ pub(in crate::cli) fn run(args: &RunArgs, store: &StoreArgs, context: &Context) 
     // All is recorded and said: nobody has to wait for what follows.
     drop(passed_on);
     retention.finish(&settings, context);
-    let Recorded { last, changes, .. } = finished?;
+    let Recorded { last, changes, touched, .. } = finished?;
     let ended = ended?;
     if !changes.is_empty() {
         let wants_review = !args.no_rollback_prompt && !ended.was_told_to_end;
@@ -191,7 +192,7 @@ pub(in crate::cli) fn run(args: &RunArgs, store: &StoreArgs, context: &Context) 
             let (catalog, session, old, new) = (&catalog, &session, &baseline, &last);
             let reviewed = Catalog::store_of(session).map_err(CliError::from).and_then(|store| {
                 let work = Reviewed { catalog, session, store: &store, old, new };
-                work.review(changes, context)
+                work.review(Comparison { changes, touched }, context)
             });
             // Whatever comes of it, the exit code is the command's.
             reviewed.unwrap_or_else(|error| {

@@ -19,7 +19,7 @@ use crate::cli::preflight;
 use crate::cli::progress::Bar;
 use crate::cli::render::{Palette, byte_size, summary_line};
 use crate::config::Settings;
-use crate::diff::{Change, ChangeSummary};
+use crate::diff::{Change, ChangeSummary, Comparison};
 use crate::object::ContentHash;
 use crate::path_text::{Shown, serde_paths};
 use crate::sandbox::is_inside;
@@ -66,13 +66,16 @@ pub(in crate::cli) struct SnapshotReport {
     #[serde(with = "serde_paths")]
     unstable: Vec<PathBuf>,
     changes: Vec<Change>,
+    /// Paths whose time alone moved.
+    #[serde(with = "serde_paths")]
+    touched: Vec<PathBuf>,
 }
 
 impl SnapshotReport {
     pub(in crate::cli) fn of(
         session: &SessionDir,
         manifest: &SnapshotManifest,
-        changes: Vec<Change>,
+        Comparison { changes, touched }: Comparison,
     ) -> Self {
         Self {
             session_id: session.id(),
@@ -84,6 +87,7 @@ impl SnapshotReport {
             not_captured: manifest.not_captured.clone(),
             unstable: manifest.unstable.clone(),
             changes,
+            touched,
         }
     }
 }
@@ -107,7 +111,7 @@ pub(in crate::cli) fn run(args: &SnapshotArgs, store: &StoreArgs, context: &Cont
         return print(&checkpoints::ask(&socket)?, args.json, context);
     }
     let settings = Settings::load(&surroundings()?, &args.threads.flags(args.capture.flags()))?;
-    let (session, (manifest, changes)) = match &args.session {
+    let (session, (manifest, comparison)) = match &args.session {
         Some(id) => {
             let session = catalog.find(id)?;
             let bar = Bar::new(context, "recording");
@@ -115,7 +119,7 @@ pub(in crate::cli) fn run(args: &SnapshotArgs, store: &StoreArgs, context: &Cont
                 .with_budget(settings.budget())
                 .with_threads(settings.threads())
                 .with_progress(bar.clone());
-            let taken = manager.create_incremental();
+            let taken = manager.create_incremental_compared();
             bar.finish();
             (session, taken?)
         }
@@ -140,12 +144,12 @@ pub(in crate::cli) fn run(args: &SnapshotArgs, store: &StoreArgs, context: &Cont
             bar.finish();
             let recording = started?;
             let baseline = recording.baseline().clone();
-            (recording.manager().session().clone(), (baseline, Vec::new()))
+            (recording.manager().session().clone(), (baseline, Comparison::default()))
         }
     };
     report_left_out(&manifest, &session.id(), context);
     report_idle_patterns(&args.capture.rollback_exclude, &[&manifest], context);
-    print(&SnapshotReport::of(&session, &manifest, changes), args.json, context)
+    print(&SnapshotReport::of(&session, &manifest, comparison), args.json, context)
 }
 
 /// The socket of the supervisor, inside of a recorded command, unless the arguments mean something
@@ -191,8 +195,8 @@ fn print(report: &SnapshotReport, json: bool, context: &Context) -> Outcome {
     write!(out, "{BOLD}{session_id}/{number}{BOLD:#}  {file_count} files, ")?;
     write!(out, "{}", byte_size(*total_bytes))?;
     if *number > 0 {
-        let changes = summary_line(&ChangeSummary::of(changes), &Palette::coloured());
-        write!(out, ", {changes}")?;
+        let summary = ChangeSummary::of(changes).with_touched(report.touched.len());
+        write!(out, ", {}", summary_line(&summary, &Palette::coloured()))?;
     }
     writeln!(out)?;
     Ok(code)

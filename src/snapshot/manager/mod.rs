@@ -17,7 +17,7 @@ use super::metadata::SessionMetadata;
 use super::roots::resolve_roots;
 use super::session_dir::{LoadedManifest, ManifestError, SessionDir};
 use super::session_objects::{link_to_store, store_paths};
-use crate::diff::{self, Change, ChangeSummary};
+use crate::diff::{self, Change, ChangeSummary, Comparison};
 use crate::layout;
 use crate::manifest::{NotCapturedSet, SnapshotManifest, TrackedRoot};
 use crate::progress::{NoProgress, Progress, wait_for};
@@ -212,6 +212,17 @@ impl SnapshotManager {
     /// # Errors
     /// [`SnapshotError::NoBaseline`], or a store that cannot be written.
     pub fn create_incremental(&self) -> Result<(SnapshotManifest, Vec<Change>), SnapshotError> {
+        let (manifest, comparison) = self.create_incremental_compared()?;
+        Ok((manifest, comparison.changes))
+    }
+
+    /// As [`create_incremental`](Self::create_incremental), and says what was merely touched, too.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn create_incremental_compared(
+        &self,
+    ) -> Result<(SnapshotManifest, Comparison), SnapshotError> {
         let _lock = self.lock_session()?;
         let parent = self.latest()?;
         self.take(Some(&parent), None)
@@ -232,7 +243,8 @@ impl SnapshotManager {
             Err(SnapshotError::NoBaseline { .. }) => None,
             Err(error) => return Err(error),
         };
-        self.take(parent.as_ref(), Some(label.to_owned()))
+        let (manifest, comparison) = self.take(parent.as_ref(), Some(label.to_owned()))?;
+        Ok((manifest, comparison.changes))
     }
 
     /// Waits until nobody else writes the session, unless it is cancelled. A session whose restore was
@@ -374,7 +386,19 @@ impl SnapshotManager {
         old: &SnapshotManifest,
         new: &SnapshotManifest,
     ) -> Result<Vec<Change>, SnapshotError> {
+        Ok(self.compare(old, new)?.changes)
+    }
+
+    /// As [`changes_between`](Self::changes_between), and says what was merely touched, too.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn compare(
+        &self,
+        old: &SnapshotManifest,
+        new: &SnapshotManifest,
+    ) -> Result<Comparison, SnapshotError> {
         let differences = diff::compare(&*self.store, &old.merkle_root, &new.merkle_root)?;
-        Ok(diff::changes(&differences, &NotCapturedSet::new(old), &NotCapturedSet::new(new)))
+        Ok(Comparison::of(&differences, &NotCapturedSet::new(old), &NotCapturedSet::new(new)))
     }
 }

@@ -5,7 +5,7 @@
 use std::borrow::Cow;
 
 use super::{CacheUse, SnapshotError, SnapshotManager};
-use crate::diff::{Change, ChangeSummary, count_changes};
+use crate::diff::{ChangeSummary, Comparison, count_changes};
 use crate::manifest::{MANIFEST_VERSION, SnapshotKind, SnapshotManifest, TrackedRoot};
 use crate::object::ContentHash;
 use crate::progress::Stage;
@@ -33,25 +33,26 @@ impl SnapshotManager {
         &self,
         parent: Option<&LoadedManifest>,
         label: Option<String>,
-    ) -> Result<(SnapshotManifest, Vec<Change>), SnapshotError> {
+    ) -> Result<(SnapshotManifest, Comparison), SnapshotError> {
         // Held until the manifest is published: the collector sees all of the snapshot or nothing.
         let store_lock = self.lock_store()?;
         let capture = self.capture_next(parent, Some(&self.store), &store_lock)?;
         let published = self.publish(capture, parent, Why::Asked(label), &self.roots)?;
-        let changes = match parent {
-            None => Ok(Vec::new()),
-            Some(parent) => self.changes_between(&parent.manifest, &published.manifest),
+        let comparison = match parent {
+            None => Ok(Comparison::default()),
+            Some(parent) => self.compare(&parent.manifest, &published.manifest),
         };
         // Compared once where the one before is the baseline.
-        let since_baseline = match (&changes, parent) {
-            (Ok(changes), Some(parent)) if parent.manifest.number == 0 => {
-                Some((published.manifest.number, ChangeSummary::of(changes)))
+        let since_baseline = match (&comparison, parent) {
+            (Ok(comparison), Some(parent)) if parent.manifest.number == 0 => {
+                Some((published.manifest.number, comparison.summary()))
             }
             _ => None,
         };
         self.record(since_baseline)?;
-        let changes = changes.map_err(|error| unknown_changes(published.manifest.number, error))?;
-        Ok((published.manifest, changes))
+        let number = published.manifest.number;
+        let comparison = comparison.map_err(|error| unknown_changes(number, error))?;
+        Ok((published.manifest, comparison))
     }
 
     /// Captures what is tracked. `flushed`: the store, if somebody waits until all of it is durable.
