@@ -31,6 +31,7 @@ mod secure;
 mod selection;
 mod staging;
 mod steps;
+mod take_back;
 #[cfg(test)]
 mod tests;
 
@@ -38,14 +39,15 @@ use std::collections::HashSet;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
+use jiff::Timestamp;
 use serde::Serialize;
 
 use crate::diff::{self, Change};
 use crate::object::ContentHash;
 use crate::path_text::{Shown, serde_paths};
 use crate::snapshot::{
-    CacheUse, LoadedManifest, ManifestError, NotCaptured, SnapshotError, SnapshotManager,
-    SnapshotManifest,
+    CacheUse, LoadedManifest, ManifestError, NotCaptured, RestoreRecord, SnapshotError,
+    SnapshotManager, SnapshotManifest,
 };
 use crate::store::{ObjectSource, OverlayStore, read_root_tree};
 
@@ -125,6 +127,16 @@ pub struct RestoreOptions {
     pub selection: Selection,
     /// What to keep of the state before.
     pub keep_before: KeepBefore,
+    /// Whether this takes back the restore before which the snapshot was taken; `selection` is then
+    /// as [`SnapshotManager::changed_by_restore`] gives it.
+    pub takes_back: bool,
+}
+
+impl RestoreOptions {
+    /// Whether all is meant that the snapshot stands for.
+    fn is_whole(&self) -> bool {
+        self.takes_back || self.selection.is_everything()
+    }
 }
 
 /// A plan, and what it would undo that the session did not do.
@@ -260,6 +272,12 @@ impl SnapshotManager {
         // The journal has it too, for whoever finishes the restore after a crash.
         planned.plan.skipped = skipped;
         let (changes, left) = self.carry_out(planned.plan, &states.target.manifest, &before)?;
+        self.note(RestoreRecord {
+            at: Timestamp::now(),
+            snapshot: number,
+            safety_snapshot: before.safety,
+            is_partial: !options.is_whole(),
+        });
         report.changes = changes;
         left.retain_made(&mut report.changes);
         report.unstable = unstable_among(&report.changes, &states.target.manifest);

@@ -3,6 +3,7 @@
 //! Both start from the journal, read from the disk how far the commit came, and can themselves be
 //! interrupted anywhere: calling either of them again, or the other one, goes on from there.
 
+use jiff::Timestamp;
 use serde::Serialize;
 
 use super::RestoreError;
@@ -15,7 +16,7 @@ use super::plan::{Skipped, sort};
 use super::rollback::{Incomplete, take_back};
 use super::steps::Disk;
 use crate::diff::{self, Change};
-use crate::snapshot::{SnapshotKind, SnapshotManager, SnapshotManifest};
+use crate::snapshot::{RestoreRecord, SnapshotKind, SnapshotManager, SnapshotManifest};
 
 /// Which way out of an interrupted restore.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -128,6 +129,12 @@ impl SnapshotManager {
             report.skipped.extend(not_cleared);
             sort(&mut report.skipped);
             if is_finished {
+                self.note(RestoreRecord {
+                    at: Timestamp::now(),
+                    snapshot: report.snapshot,
+                    safety_snapshot: report.safety_snapshot,
+                    is_partial: !safety.restores_only.is_empty(),
+                });
                 report.changes = work.into_changes();
                 left.retain_made(&mut report.changes);
             }

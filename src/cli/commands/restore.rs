@@ -125,7 +125,7 @@ pub(in crate::cli) fn run(args: &RestoreArgs, store: &StoreArgs, context: &Conte
     };
     let keep_before =
         if args.no_safety_snapshot { KeepBefore::Nothing } else { KeepBefore::Snapshot };
-    let options = RestoreOptions { on_conflict, selection, keep_before };
+    let options = RestoreOptions { on_conflict, selection, keep_before, takes_back: false };
     let report = if args.dry_run {
         let planned = manager.plan_restore(number, &options);
         bar.finish();

@@ -40,6 +40,11 @@ pub(super) fn sort(skipped: &mut Vec<Skipped>) {
 pub(super) type PlannedChanges = PackedPaths<(ChangeType, Option<i64>)>;
 
 impl PlannedChanges {
+    /// The paths alone.
+    pub(super) fn paths(&self) -> Vec<PathBuf> {
+        self.iter().map(|(path, _)| PathBuf::from(OsString::from_vec(path))).collect()
+    }
+
     /// As they are told.
     pub(super) fn told(&self) -> Vec<Change> {
         let change = |(path, &(change_type, size_delta)): (Vec<u8>, &(_, _))| Change {
