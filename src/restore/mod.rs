@@ -255,6 +255,12 @@ impl SnapshotManager {
         let _store_lock = self.lock_store()?;
         let states = self.states(number)?;
         let Prepared { mut planned, before, is_store_full } = self.prepare(&states, options)?;
+        let record = |safety_snapshot| RestoreRecord {
+            at: Timestamp::now(),
+            snapshot: number,
+            safety_snapshot,
+            is_partial: !options.is_whole(),
+        };
         let mut report = RestoreReport { is_store_full, ..self.report(number, options, false) };
         report.rebuildable = std::mem::take(&mut planned.plan.rebuildable);
         let skipped;
@@ -264,6 +270,10 @@ impl SnapshotManager {
         // For the times of some directories alone, nobody writes to a full disk.
         let is_done = plan.is_empty() || is_store_full && plan.changes.is_empty();
         if is_refused(options, &planned.conflicts) || is_done {
+            if options.takes_back && !is_refused(options, &planned.conflicts) {
+                // Somebody did it by other means; else it would be the last undo for ever.
+                self.note(record(None));
+            }
             report.skipped = skipped;
             plan::sort(&mut report.skipped);
             return Ok(report);
@@ -272,12 +282,7 @@ impl SnapshotManager {
         // The journal has it too, for whoever finishes the restore after a crash.
         planned.plan.skipped = skipped;
         let (changes, left) = self.carry_out(planned.plan, &states.target.manifest, &before)?;
-        self.note(RestoreRecord {
-            at: Timestamp::now(),
-            snapshot: number,
-            safety_snapshot: before.safety,
-            is_partial: !options.is_whole(),
-        });
+        self.note(record(before.safety));
         report.changes = changes;
         left.retain_made(&mut report.changes);
         report.unstable = unstable_among(&report.changes, &states.target.manifest);

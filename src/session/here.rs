@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
 
-use super::catalog::{LATEST, Catalog, CatalogError, SessionStatus, SessionSummary, SnapshotId};
+use super::catalog::{Catalog, CatalogError, LATEST, SessionStatus, SessionSummary, SnapshotId};
 use crate::snapshot::{ManifestError, Recency, SessionDir};
 use crate::sys;
 

@@ -30,7 +30,8 @@ pub(crate) fn current_or_former_dir() -> Result<PathBuf> {
         // The kernel's mark of a directory without a name.
         const REMOVED: &[u8] = b" (deleted)";
         let link = std::fs::read_link("/proc/self/cwd").ok();
-        let former = link.as_ref().and_then(|link| link.as_os_str().as_bytes().strip_suffix(REMOVED));
+        let former =
+            link.as_ref().and_then(|link| link.as_os_str().as_bytes().strip_suffix(REMOVED));
         match former {
             Some(former) if error.is_gone() => Ok(PathBuf::from(OsStr::from_bytes(former))),
             _ => Err(error),
