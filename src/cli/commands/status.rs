@@ -19,7 +19,7 @@ use crate::diff::{self, Change, ChangeSummary};
 use crate::path_text::{Shown, serde_path};
 use crate::session::{Catalog, NotHere, Place, Purpose, SessionStatus, SessionSummary};
 use crate::session::{newest, sessions_here};
-use crate::snapshot::{NotCapturedSet, SnapshotManager};
+use crate::snapshot::{NotCapturedSet, SnapshotKind, SnapshotManager};
 
 /// Arguments of `nono status`.
 #[derive(Debug, Args)]
@@ -122,14 +122,27 @@ pub(in crate::cli) fn run(args: &StatusArgs, store: &StoreArgs, context: &Contex
     Ok(0)
 }
 
-/// What is different now from the last snapshot of a session.
+/// What is different now from the last snapshot that a session was to have; from its baseline if it
+/// is undone.
 fn since(catalog: &Catalog, session: &SessionSummary) -> Result<Option<Since>, CliError> {
     let dir = catalog.find(&session.session_id)?;
-    let Some(number) = dir.snapshot_numbers()?.last().copied() else { return Ok(None) };
+    let mut numbers = dir.snapshot_numbers()?;
+    if numbers.is_empty() {
+        return Ok(None);
+    }
+    // An undo leaves the baseline behind.
+    numbers.retain(|number| !session.undone || *number == 0);
     let manager = SnapshotManager::open(dir.path())?;
-    // An undo leaves the baseline behind, and not what it kept of the state before.
-    let number = if session.undone { 0 } else { number };
-    let last = manager.load_manifest(number)?;
+    let mut last = manager.load_manifest(0)?;
+    for number in numbers.into_iter().rev() {
+        let manifest = manager.load_manifest(number)?;
+        // What a restore kept of the state before is not what it left.
+        if manifest.kind == SnapshotKind::Ordinary {
+            last = manifest;
+            break;
+        }
+    }
+    let number = last.number;
     let now = manager.live_state(&last)?;
     let differences = diff::compare(&now, &last.merkle_root, &now.manifest().merkle_root)?;
     let (old, new) = (NotCapturedSet::new(&last), NotCapturedSet::new(now.manifest()));
@@ -162,7 +175,7 @@ fn print(report: &Report, context: &Context) -> Result<(), CliError> {
                 None => "changes not counted".to_owned(),
             };
             let is_ended = session.status == SessionStatus::Completed;
-            let undone = if session.undone { "  (undone: nono redo takes that back)" } else { "" };
+            let undone = if session.undone { "  (undone)" } else { "" };
             if is_ended || session.has_changes() {
                 writeln!(out, "  it changed: {changed}{undone}")?;
             } else if session.undone {
