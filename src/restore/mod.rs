@@ -31,6 +31,7 @@ mod secure;
 mod selection;
 mod staging;
 mod steps;
+mod take_back;
 #[cfg(test)]
 mod tests;
 
@@ -38,14 +39,15 @@ use std::collections::HashSet;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
+use jiff::Timestamp;
 use serde::Serialize;
 
 use crate::diff::{self, Change, ChangeSummary, Comparison};
 use crate::object::ContentHash;
 use crate::path_text::{Shown, serde_paths};
 use crate::snapshot::{
-    CacheUse, LoadedManifest, ManifestError, NotCaptured, SnapshotError, SnapshotManager,
-    SnapshotManifest,
+    CacheUse, LoadedManifest, ManifestError, NotCaptured, RestoreRecord, SnapshotError,
+    SnapshotManager, SnapshotManifest,
 };
 use crate::store::{ObjectSource, OverlayStore, read_root_tree};
 
@@ -133,6 +135,16 @@ pub struct RestoreOptions {
     pub selection: Selection,
     /// What to keep of the state before.
     pub keep_before: KeepBefore,
+    /// Whether this takes back the restore before which the snapshot was taken; `selection` is then
+    /// as [`SnapshotManager::changed_by_restore`] gives it.
+    pub takes_back: bool,
+}
+
+impl RestoreOptions {
+    /// Whether all is meant that the snapshot stands for.
+    fn is_whole(&self) -> bool {
+        self.takes_back || self.selection.is_everything()
+    }
 }
 
 /// A plan, and what it would undo that the session did not do.
@@ -258,6 +270,12 @@ impl SnapshotManager {
         let _store_lock = self.lock_store()?;
         let states = self.states(number)?;
         let Prepared { mut planned, before, is_store_full } = self.prepare(&states, options)?;
+        let record = |safety_snapshot| RestoreRecord {
+            at: Timestamp::now(),
+            snapshot: number,
+            safety_snapshot,
+            is_partial: !options.is_whole(),
+        };
         let mut report = RestoreReport { is_store_full, ..self.report(number, options, false) };
         report.rebuildable = std::mem::take(&mut planned.plan.rebuildable);
         let skipped;
@@ -267,6 +285,10 @@ impl SnapshotManager {
         // For the times of some directories alone, nobody writes to a full disk.
         let is_done = plan.is_empty() || is_store_full && plan.changes.is_empty();
         if is_refused(options, &planned.conflicts) || is_done {
+            if options.takes_back && !is_refused(options, &planned.conflicts) {
+                // Somebody did it by other means; else it would be the last undo for ever.
+                self.note(record(None));
+            }
             report.skipped = skipped;
             plan::sort(&mut report.skipped);
             return Ok(report);
@@ -275,6 +297,7 @@ impl SnapshotManager {
         // The journal has it too, for whoever finishes the restore after a crash.
         planned.plan.skipped = skipped;
         let (mut done, left) = self.carry_out(planned.plan, &states.target.manifest, &before)?;
+        self.note(record(before.safety));
         left.retain_made(&mut done);
         (report.changes, report.touched) = (done.changes, done.touched);
         report.unstable = unstable_among(&report.changes, &states.target.manifest);

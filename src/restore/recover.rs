@@ -5,6 +5,7 @@
 
 use std::path::PathBuf;
 
+use jiff::Timestamp;
 use serde::Serialize;
 
 use super::RestoreError;
@@ -18,7 +19,7 @@ use super::rollback::{Incomplete, take_back};
 use super::steps::Disk;
 use crate::diff::{self, Change};
 use crate::path_text::serde_paths;
-use crate::snapshot::{SnapshotKind, SnapshotManager, SnapshotManifest};
+use crate::snapshot::{RestoreRecord, SnapshotKind, SnapshotManager, SnapshotManifest};
 
 /// Which way out of an interrupted restore.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -136,6 +137,12 @@ impl SnapshotManager {
             report.skipped.extend(not_cleared);
             sort(&mut report.skipped);
             if is_finished {
+                self.note(RestoreRecord {
+                    at: Timestamp::now(),
+                    snapshot: report.snapshot,
+                    safety_snapshot: report.safety_snapshot,
+                    is_partial: !safety.restores_only.is_empty(),
+                });
                 let mut done = work.into_comparison();
                 left.retain_made(&mut done);
                 (report.changes, report.touched) = (done.changes, done.touched);

@@ -10,13 +10,13 @@ use crate::object::ContentHash;
 use crate::path_text::{Shown, encode, serde_paths};
 use crate::snapshot::settle;
 use crate::snapshot::{
-    ManifestError, Recency, SessionDir, SessionMetadata, SessionOrigin, SnapshotLabel,
+    ManifestError, SessionDir, SessionMetadata, SessionOrigin, SnapshotLabel, is_undone,
 };
 use crate::store::{LocalStore, StoreError};
 use crate::sys::{self, Dir};
 
 /// The word for the newest session or snapshot.
-const LATEST: &str = "latest";
+pub(super) const LATEST: &str = "latest";
 
 /// The sessions of one store, and of older places that are still looked at.
 #[derive(Debug, Clone)]
@@ -57,6 +57,22 @@ pub enum CatalogError {
         session: String,
         /// Why that is not known.
         source: ManifestError,
+    },
+    /// No session tracks the directory or one above it.
+    #[error("no session has recorded {}", Shown::path(directory))]
+    NoneHere {
+        /// The directory.
+        directory: PathBuf,
+        /// The newest session of the store that may have changed something.
+        elsewhere: Box<SessionSummary>,
+    },
+    /// Sessions of several projects are below the directory.
+    #[error("several projects are below {}: {}", Shown::path(directory), shown_list(projects))]
+    SeveralBelow {
+        /// The directory.
+        directory: PathBuf,
+        /// What is tracked, as text.
+        projects: Vec<String>,
     },
     /// The part after the `/` is no snapshot of the session.
     #[error("session {session} has no snapshot {snapshot:?}")]
@@ -111,11 +127,16 @@ pub struct SessionSummary {
     pub labels: Vec<SnapshotLabel>,
     /// Exit code of the command.
     pub exit_code: Option<i32>,
+    /// What made it.
+    #[serde(skip)]
+    pub origin: SessionOrigin,
     /// Where it stands.
     pub status: SessionStatus,
     /// What changed from the baseline to the last ordinary snapshot; `None` where a damaged object kept it
     /// from being counted.
     pub changes: Option<ChangeSummary>,
+    /// Whether all of that is undone: its baseline was brought back, and that stands.
+    pub undone: bool,
     /// Bytes that the session added to the store when it was recorded.
     pub disk_size: u64,
     /// Commits to the session as its manifest describes it, and to all its snapshots. Noted elsewhere, it
@@ -177,7 +198,8 @@ impl Catalog {
         Ok(sessions)
     }
 
-    /// Finds a session by its id, a prefix that only it has, or `latest`. Waits until its baseline is
+    /// Finds a session by its id, a prefix that only it has, or `latest`, which is the newest of the
+    /// store ([`find_from`](Self::find_from) means the one of a directory). Waits until its baseline is
     /// durable.
     ///
     /// # Errors
@@ -190,10 +212,10 @@ impl Catalog {
     }
 
     fn find_unsettled(&self, id: &str) -> Result<SessionDir, CatalogError> {
-        let mut sessions = self.sessions()?;
         if id == LATEST {
-            return self.newest(sessions);
+            return self.newest_of_store();
         }
+        let mut sessions = self.sessions()?;
         if let Some(exact) = sessions.iter().position(|session| session.id() == id) {
             return Ok(sessions.swap_remove(exact));
         }
@@ -208,40 +230,6 @@ impl Catalog {
         }
     }
 
-    /// The session that began last.
-    fn newest(&self, sessions: Vec<SessionDir>) -> Result<SessionDir, CatalogError> {
-        let now = jiff::Timestamp::now();
-        let (mut newest, mut unreadable) = (None, Vec::new());
-        for session in sessions {
-            match session.metadata() {
-                Ok(metadata) => {
-                    let recency = Recency::new(metadata.started, session.id(), now);
-                    if newest.as_ref().is_none_or(|(known, _)| *known < recency) {
-                        newest = Some((recency, session));
-                    }
-                }
-                // Somebody removed it, or its first snapshot is still being taken.
-                Err(_) if session.is_gone() => {}
-                Err(ManifestError::Missing { .. })
-                    if session.snapshot_numbers().is_ok_and(|numbers| numbers.is_empty()) => {}
-                Err(source) => unreadable.push((session, source)),
-            }
-        }
-        // Another one in its place may be that of another project.
-        let may_be_newer = |session: &SessionDir| match (&newest, session.latest_begin()) {
-            (Some((newest, _)), Ok(begin)) => newest.may_be_before(begin),
-            _ => true,
-        };
-        // By id, so that of several it is mostly the newest that is named.
-        if let Some((session, source)) =
-            unreadable.into_iter().rev().find(|(session, _)| may_be_newer(session))
-        {
-            return Err(CatalogError::LatestUnknown { session: session.id(), source });
-        }
-        let empty = || CatalogError::Empty { root: self.root().to_owned() };
-        newest.map(|(_, session)| session).ok_or_else(empty)
-    }
-
     /// Finds a session and the number of one of its snapshots, if one is named.
     ///
     /// # Errors
@@ -250,7 +238,15 @@ impl Catalog {
         &self,
         id: &SnapshotId,
     ) -> Result<(SessionDir, Option<u64>), CatalogError> {
-        let session = self.find(&id.session)?;
+        self.snapshot_of(self.find(&id.session)?, id)
+    }
+
+    /// The number of the snapshot of a session that an id names, if it names one.
+    pub(super) fn snapshot_of(
+        &self,
+        session: SessionDir,
+        id: &SnapshotId,
+    ) -> Result<(SessionDir, Option<u64>), CatalogError> {
         let Some(wanted) = &id.snapshot else { return Ok((session, None)) };
         let numbers = session.snapshot_numbers()?;
         let found = if wanted == LATEST {
@@ -303,8 +299,10 @@ impl SessionSummary {
             snapshot_count: metadata.snapshot_count,
             labels: metadata.labels,
             exit_code: metadata.exit_code,
+            origin: metadata.origin,
             status,
             changes: metadata.changes,
+            undone: is_undone(&metadata.restores),
             disk_size: metadata.bytes_written,
         }
     }
@@ -352,6 +350,11 @@ impl SessionStatus {
             Self::Interrupted => "interrupted",
         }
     }
+}
+
+fn shown_list(projects: &[String]) -> String {
+    let shown = projects.iter().map(|project| Shown::bytes(project.as_bytes()).to_string());
+    shown.collect::<Vec<_>>().join("; ")
 }
 
 /// A supervisor that was killed may have left a baseline that nobody made durable.

@@ -5,14 +5,20 @@
 
 mod attribution;
 mod catalog;
+mod here;
 mod recording;
 mod retention;
 mod store_modes;
+mod together;
+mod undo;
 
 pub use attribution::changed_since;
 pub use catalog::{Catalog, CatalogError, SessionStatus, SessionSummary, SnapshotId};
+pub use here::{Listed, NotHere, Place, Purpose, Unreadable, newest, sessions_here};
 pub use recording::{
     RecordError, RecordRequest, Recorded, Recording, create_session, new_session_dir,
 };
 pub use retention::{Expired, Expiry, RetentionPolicy, SessionFacts};
 pub use store_modes::StoreModes;
+pub use together::{running_on, worked_meanwhile};
+pub use undo::{History, NoRedo, Redo};

@@ -17,7 +17,7 @@ use crate::cli::render::{
 use crate::diff::{self, Change, Comparison};
 use crate::object::ContentHash;
 use crate::path_text::serde_paths;
-use crate::session::{Catalog, SnapshotId};
+use crate::session::{Catalog, Purpose, SnapshotId};
 use crate::snapshot::{NotCapturedSet, SessionDir, SnapshotManifest};
 use crate::store::{ObjectSource, StoreError};
 
@@ -25,7 +25,7 @@ use crate::store::{ObjectSource, StoreError};
 #[derive(Debug, Args)]
 pub(in crate::cli) struct DiffArgs {
     /// The older state: ID or ID/N [N: the baseline]
-    #[arg(value_name = "ID[/N]")]
+    #[arg(value_name = "ID[/N]", default_value = "latest")]
     old: SnapshotId,
     /// The newer state: ID or ID/N [default: the last snapshot of the first session]
     #[arg(value_name = "ID[/N]")]
@@ -87,9 +87,10 @@ pub(super) enum DiffStyle {
 
 pub(in crate::cli) fn run(args: &DiffArgs, store: &StoreArgs, context: &Context) -> Outcome {
     let catalog = store.catalog()?;
-    let (old_session, number) = catalog.find_snapshot(&args.old)?;
+    let (old_session, number) = catalog.find_snapshot_from(&args.old, Purpose::Looking)?;
     let old = old_session.manifest(number.unwrap_or(0))?.manifest;
-    let (new_session, number) = catalog.find_snapshot(args.new.as_ref().unwrap_or(&args.old))?;
+    let named = args.new.as_ref().unwrap_or(&args.old);
+    let (new_session, number) = catalog.find_snapshot_from(named, Purpose::Looking)?;
     // The first id may name its snapshot; without a second one, the session's last is meant.
     let number = if args.new.is_some() { number } else { None };
     let new = new_session.manifest(last_unless(number, &new_session)?)?.manifest;

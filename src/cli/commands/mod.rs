@@ -12,6 +12,7 @@ pub(super) mod mount;
 #[cfg(feature = "mount")]
 pub(super) mod mount_guard;
 pub(super) mod profile;
+pub(super) mod redo;
 pub(super) mod restore;
 pub(super) mod resume;
 pub(super) mod review;
@@ -19,6 +20,8 @@ pub(super) mod run;
 pub(super) mod sandbox_exec;
 pub(super) mod show;
 pub(super) mod snapshot;
+pub(super) mod status;
 #[cfg(feature = "mount")]
 pub(super) mod umount;
+pub(super) mod undo;
 pub(super) mod verify;

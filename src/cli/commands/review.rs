@@ -2,17 +2,17 @@
 
 use clap::Args;
 
-use super::restore::restore_picked;
 use super::show::{Interrupted, compared, interrupted};
 use crate::cli::Outcome;
 use crate::cli::args::StoreArgs;
 use crate::cli::context::Context;
 use crate::cli::error::CliError;
 use crate::cli::render::touched_part;
+use crate::cli::restoring::restore_picked;
 use crate::cli::review::{Decision, Review, is_possible};
 use crate::diff::{self, Comparison};
 use crate::restore::Selection;
-use crate::session::{Catalog, SnapshotId};
+use crate::session::{Catalog, Purpose, SnapshotId};
 use crate::snapshot::{NotCapturedSet, SessionDir, SnapshotManifest};
 use crate::store::ObjectSource;
 
@@ -35,7 +35,7 @@ pub(in crate::cli) struct Reviewed<'a> {
 
 pub(in crate::cli) fn run(args: &ReviewArgs, store: &StoreArgs, context: &Context) -> Outcome {
     let catalog = store.catalog()?;
-    let (session, snapshot) = catalog.find_snapshot(&args.id)?;
+    let (session, snapshot) = catalog.find_snapshot_from(&args.id, Purpose::Restoring)?;
     if !is_possible(context) {
         return Err(CliError::failed("a review needs a terminal").with_hint(
             "`nono rollback show --diff` prints what changed, `nono rollback restore ID PATH` takes \

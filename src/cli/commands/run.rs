@@ -6,6 +6,7 @@ use std::path::Path;
 use std::process::Command;
 
 use clap::Args;
+use jiff::Timestamp;
 
 use crate::cli::args::{CaptureArgs, LimitArgs, StoreArgs, ThreadArgs, surroundings};
 use crate::cli::checkpoints::Server;
@@ -24,6 +25,7 @@ use crate::cli::scratch::LeftBehind;
 use crate::cli::signals;
 use crate::cli::state_before;
 use crate::cli::supervise::{CommandSignals, Ended, Leftover, PATIENCE, supervise, wait_for_quiet};
+use crate::cli::together::Together;
 use crate::cli::unrecorded::Unrecorded;
 use crate::cli::{Outcome, commands, review};
 use crate::config::{Profile, ProfileLibrary, Settings, apply_rules};
@@ -107,6 +109,7 @@ pub(in crate::cli) fn run(args: &RunArgs, store: &StoreArgs, context: &Context) 
     let bar = Bar::guessing(context, "recording the state before", move || {
         announced.or_else(|| preflight::guess(&guessed))
     });
+    let began = Timestamp::now();
     let started = Recording::begin(&request, bar.clone());
     bar.finish();
     let recording = started?;
@@ -119,6 +122,7 @@ pub(in crate::cli) fn run(args: &RunArgs, store: &StoreArgs, context: &Context) 
         );
     }
     commands::snapshot::report_left_out(recording.baseline(), &id, context);
+    let together = Together::begin(&catalog, &recording, began, context);
 
     let retention = retention::begin(catalog.root(), &settings, context);
     let mut passed_on = CommandSignals::take().map_err(signals::refused)?;
@@ -169,6 +173,7 @@ pub(in crate::cli) fn run(args: &RunArgs, store: &StoreArgs, context: &Context) 
         commands::snapshot::report_unstable(&[&baseline, last], &id, context);
         let patterns = &args.capture.rollback_exclude;
         commands::snapshot::report_idle_patterns(patterns, &[&baseline, last], context);
+        together.report(&catalog, &session, context);
         let counted = ChangeSummary::of(changes).with_touched(touched.len());
         let summary = match changes.as_slice() {
             // What rules left out was not looked at.

@@ -19,7 +19,7 @@ use crate::cli::unrecorded::Unrecorded;
 use crate::diff::{self, Change, ChangeSummary, Comparison};
 use crate::object::ContentHash;
 use crate::path_text::{Shown, serde_paths};
-use crate::session::{Catalog, SessionStatus, SessionSummary, SnapshotId};
+use crate::session::{Catalog, Purpose, SessionStatus, SessionSummary, SnapshotId};
 use crate::snapshot::{
     NotCaptured, NotCapturedReason, NotCapturedSet, SessionDir, SnapshotKind, SnapshotManager,
     SnapshotManifest,
@@ -32,7 +32,8 @@ const NAMED_PROBLEMS: usize = 10;
 /// Arguments of `nono rollback show`.
 #[derive(Debug, Args)]
 pub(in crate::cli) struct ShowArgs {
-    /// Id of a session, a prefix of it, or `latest`
+    /// Id of a session, a prefix of it, or `latest`, the newest one here
+    #[arg(value_name = "ID[/N]", default_value = "latest")]
     id: SnapshotId,
     /// Show what changed as a patch that `git apply` and `patch -p1` accept
     #[arg(long, group = "style")]
@@ -86,7 +87,7 @@ struct SnapshotReport {
 }
 
 pub(in crate::cli) fn run(args: &ShowArgs, store: &StoreArgs, context: &Context) -> Outcome {
-    let (session, snapshot) = store.catalog()?.find_snapshot(&args.id)?;
+    let (session, snapshot) = store.catalog()?.find_snapshot_from(&args.id, Purpose::Looking)?;
     let objects = Catalog::store_of(&session)?;
     let patch = args.diff.then_some(DiffStyle::Patch);
     let interrupted = interrupted(&session, snapshot)?;

@@ -23,7 +23,7 @@ use crate::diff::{Change, ChangeSummary, Comparison};
 use crate::object::ContentHash;
 use crate::path_text::{Shown, serde_paths};
 use crate::sandbox::is_inside;
-use crate::session::{RecordRequest, Recording};
+use crate::session::{Purpose, RecordRequest, Recording};
 use crate::snapshot::{
     NotCaptured, NotCapturedReason, SessionDir, SessionOrigin, SnapshotManager, SnapshotManifest,
 };
@@ -36,7 +36,7 @@ pub(in crate::cli) const NAMED_UNSTABLE: usize = 20;
 /// Arguments of `nono snapshot`.
 #[derive(Debug, Args)]
 pub(in crate::cli) struct SnapshotArgs {
-    /// Add the snapshot to this session, with the paths and filters of its last snapshot
+    /// Add the snapshot to this session (`latest`: the newest one here), with the paths and filters of its last snapshot
     #[arg(long, value_name = "ID", conflicts_with_all = ["path", "rollback_exclude", "rollback_include", "rollback_all"])]
     session: Option<String>,
     #[command(flatten)]
@@ -113,7 +113,7 @@ pub(in crate::cli) fn run(args: &SnapshotArgs, store: &StoreArgs, context: &Cont
     let settings = Settings::load(&surroundings()?, &args.threads.flags(args.capture.flags()))?;
     let (session, (manifest, comparison)) = match &args.session {
         Some(id) => {
-            let session = catalog.find(id)?;
+            let session = catalog.find_from(id, Purpose::Restoring)?;
             let bar = Bar::new(context, "recording");
             let manager = SnapshotManager::open(session.path())?
                 .with_budget(settings.budget())

@@ -40,6 +40,11 @@ pub(super) fn sort(skipped: &mut Vec<Skipped>) {
 pub(super) type PlannedChanges = PackedPaths<Told>;
 
 impl PlannedChanges {
+    /// The paths alone.
+    pub(super) fn paths(&self) -> Vec<PathBuf> {
+        self.iter().map(|(path, _)| PathBuf::from(OsString::from_vec(path))).collect()
+    }
+
     /// As they are told.
     pub(super) fn comparison(&self) -> Comparison {
         let mut comparison = Comparison::default();

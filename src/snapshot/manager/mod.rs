@@ -322,12 +322,14 @@ impl SnapshotManager {
                 metadata.merkle_roots = current.merkle_roots;
                 metadata.manifest_hashes = current.manifest_hashes;
                 metadata.labels = current.labels;
+                metadata.restores = current.restores;
                 metadata.altered = current.altered;
             }
             Err(ManifestError::Missing { .. }) => {
                 metadata.merkle_roots.clear();
                 metadata.manifest_hashes.clear();
                 metadata.labels.clear();
+                metadata.restores.clear();
                 metadata.bytes_written = 0;
                 metadata.changes = Some(ChangeSummary::default());
                 metadata.altered = None;
