@@ -9,6 +9,7 @@ use super::commands;
 use super::context::Context;
 use super::error::CliError;
 use super::keeper;
+use super::output::{GLOBAL, OutputArgs};
 use super::preflight;
 use crate::config::{FlagSettings, Origin, Profile, Settings, Surroundings};
 use crate::session::Catalog;
@@ -23,6 +24,8 @@ use crate::walk::ExclusionConfig;
 #[derive(Debug, Parser)]
 #[command(name = "nono", version, propagate_version = true)]
 pub(super) struct Arguments {
+    #[command(flatten)]
+    pub(super) output: OutputArgs,
     #[command(flatten)]
     pub(super) store: StoreArgs,
     #[command(subcommand)]
@@ -58,6 +61,8 @@ pub(super) enum Command {
     /// Take a mount away
     #[cfg(feature = "mount")]
     Umount(commands::umount::UmountArgs),
+    /// Show every recorded version of a file or directory, or what the sessions here changed
+    Log(commands::log::LogArgs),
     /// Look at profiles: what kinds of commands may do, and what is recorded of them
     Profile {
         #[command(subcommand)]
@@ -90,8 +95,10 @@ pub(super) enum Rollback {
     Show(commands::show::ShowArgs),
     /// Look through what a session changed, and take some or all of it back
     Review(commands::review::ReviewArgs),
-    /// Compare two snapshots
+    /// Compare two states: snapshots, or what is there now
     Diff(commands::diff::DiffArgs),
+    /// Find paths in snapshots by a glob
+    Find(commands::find::FindArgs),
     /// Bring paths back to a snapshot
     Restore(commands::restore::RestoreArgs),
     /// Print one file of a snapshot
@@ -108,7 +115,7 @@ pub(super) enum Rollback {
 #[derive(Debug, Args)]
 pub(super) struct StoreArgs {
     /// Directory that holds all sessions [default: ~/.nono/rollbacks]
-    #[arg(long, global = true, env = "NONO_ROOT", value_name = "DIR")]
+    #[arg(long, global = true, env = "NONO_ROOT", value_name = "DIR", help_heading = GLOBAL, display_order = 990)]
     pub(super) root: Option<PathBuf>,
 }
 

@@ -3,7 +3,9 @@
 use std::fmt;
 use std::io;
 
+use super::render::RenderError;
 use crate::config::ConfigError;
+use crate::history::HistoryError;
 use crate::repair::RepairError;
 use crate::restore::RestoreError;
 use crate::session::{CatalogError, RecordError};
@@ -224,6 +226,27 @@ impl From<ManifestError> for CliError {
 impl From<StoreError> for CliError {
     fn from(error: StoreError) -> Self {
         SnapshotError::from(error).into()
+    }
+}
+
+impl From<HistoryError> for CliError {
+    fn from(error: HistoryError) -> Self {
+        match error {
+            HistoryError::Manifest(error) => error.into(),
+            HistoryError::Store(error) => error.into(),
+            HistoryError::Snapshot(error) => error.into(),
+            HistoryError::Io(error) => error.into(),
+            HistoryError::Glob { .. } => Self::usage(error.to_string()),
+        }
+    }
+}
+
+impl From<RenderError> for CliError {
+    fn from(error: RenderError) -> Self {
+        match error {
+            RenderError::Store(error) => error.into(),
+            RenderError::Output(error) => error.into(),
+        }
     }
 }
 

@@ -53,6 +53,7 @@ fn need(command: &Command) -> Named {
             Command::Run(args) if args.is_recorded() => Named(Need::Writing, "run --rollback"),
             #[cfg(feature = "mount")]
             Command::Mount(args) if args.needs_store() => Named(Need::Reading, "mount"),
+            Command::Log(_) => Named(Need::Reading, "log"),
             _ => Named(Need::Nothing, ""),
         };
     };
@@ -61,6 +62,7 @@ fn need(command: &Command) -> Named {
         Rollback::Show(_) => Named(Need::Reading, "rollback show"),
         Rollback::Review(_) => Named(Need::Reading, "rollback review"),
         Rollback::Diff(_) => Named(Need::Reading, "rollback diff"),
+        Rollback::Find(_) => Named(Need::Reading, "rollback find"),
         Rollback::Cat(_) => Named(Need::Reading, "rollback cat"),
         Rollback::Restore(args) => Named(writing(args.writes_store()), "rollback restore"),
         Rollback::Resume(_) => Named(Need::Writing, "rollback resume"),

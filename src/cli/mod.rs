@@ -15,6 +15,9 @@ mod grants;
 mod inside;
 mod keeper;
 mod launch;
+mod output;
+mod pager;
+mod past;
 mod preflight;
 mod processes;
 mod progress;
@@ -61,15 +64,19 @@ fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
             return ExitCode::from(if is_help { 0 } else { 2 });
         }
     };
-    init_log();
+    let output = arguments.output;
     let _survived = signals::survive_long_files();
-    let mut context = Context::new();
+    let mut context = Context::new(output);
+    init_log(output, context.colours_on_stderr());
     if arguments.store.origin() == Origin::Flag
         && let Some(root) = &arguments.store.root
     {
         context.name_store(root);
     }
-    match dispatch(arguments, &context) {
+    let outcome = dispatch(arguments, &context);
+    // What comes now is for whoever has closed it.
+    let closed = context.close_pager();
+    match outcome.and_then(|code| closed.map(|()| code)) {
         Ok(code) => ExitCode::from(code),
         Err(error) => {
             context.error(&error);
@@ -100,6 +107,7 @@ fn dispatch(arguments: Arguments, context: &Context) -> Outcome {
         Command::Mount(args) => commands::mount::run(&args, &store, context),
         #[cfg(feature = "mount")]
         Command::Umount(args) => commands::umount::run(&args, context),
+        Command::Log(args) => commands::log::run(&args, &store, context),
         Command::Profile { command } => commands::profile::run(&command, &store, context),
         Command::Config { command } => commands::config::run(&command, &store, context),
         Command::Doctor(args) => commands::doctor::run(&args, &store, context),
@@ -110,6 +118,7 @@ fn dispatch(arguments: Arguments, context: &Context) -> Outcome {
             Rollback::Show(args) => commands::show::run(&args, &store, context),
             Rollback::Review(args) => commands::review::run(&args, &store, context),
             Rollback::Diff(args) => commands::diff::run(&args, &store, context),
+            Rollback::Find(args) => commands::find::run(&args, &store, context),
             Rollback::Restore(args) => commands::restore::run(&args, &store, context),
             Rollback::Cat(args) => commands::cat::run(&args, &store, context),
             Rollback::Resume(args) => commands::resume::run(&args, &store, context),
@@ -128,15 +137,15 @@ fn run_helper(helper: &Helper) -> Outcome {
     }
 }
 
-/// Warnings of the library go to stderr; `NONO_LOG` asks for more.
-fn init_log() {
+/// Warnings of the library go to stderr; `NONO_LOG` or `--verbose` ask for more.
+fn init_log(output: output::OutputArgs, colours: bool) {
     use tracing_subscriber::EnvFilter;
-    let filter = EnvFilter::try_from_env("NONO_LOG").unwrap_or_else(|_| EnvFilter::new("warn"));
+    let filter = EnvFilter::try_from_env("NONO_LOG").unwrap_or_else(|_| EnvFilter::new(output.log_filter()));
     // Only fails when a program that embeds this one has set a logger already.
     let _ = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr)
-        .with_ansi(std::io::IsTerminal::is_terminal(&std::io::stderr()))
+        .with_ansi(colours)
         .with_target(false)
         // Else an `eprintln!` says what could not be written to stderr, and panics.
         .log_internal_errors(false)

@@ -24,6 +24,7 @@ mod mount_command;
 mod mount_tools;
 mod observe;
 mod packs;
+mod past;
 mod patch;
 mod power;
 mod preflight;

@@ -94,6 +94,7 @@ fn print(
         projects.entry(project).or_default().push(session);
     }
     let now = Zoned::now();
+    context.page();
     let mut out = context.out();
     for (index, sessions) in projects.values().enumerate() {
         if index > 0 {
