@@ -170,6 +170,7 @@ pub(super) fn surroundings() -> Result<Surroundings<'static>, CliError> {
 
 /// What is captured, and how much of it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Args)]
+#[command(next_help_heading = "What is recorded")]
 pub(super) struct CaptureArgs {
     /// Leave out what matches: a name, a path (with a /), or a glob (repeatable)
     #[arg(long, value_name = "PATTERN")]
@@ -254,15 +255,18 @@ impl ThreadArgs {
 
 /// How much a store may hold. A limit of 0 is none.
 #[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "How much is kept")]
 pub(super) struct LimitArgs {
-    /// Keep at most so many sessions; the oldest go first, the newest of a project stays
+    /// Keep at most so many sessions; the oldest go first, the newest of a project stays; 0 is no limit
     /// [env: NONO_MAX_SESSIONS] [default: 10]
     #[arg(long, value_name = "N")]
     pub(super) max_sessions: Option<u64>,
-    /// Keep at most so many GiB of recorded contents [env: NONO_MAX_STORAGE_GB] [default: 5]
+    /// Keep at most so many GiB of recorded contents; 0 is no limit
+    /// [env: NONO_MAX_STORAGE_GB] [default: 5]
     #[arg(long, value_name = "GB")]
     pub(super) max_storage_gb: Option<f64>,
-    /// Keep no session that began more than so many days ago [env: NONO_MAX_AGE_DAYS] [default: 0]
+    /// Keep no session that began more than so many days ago; 0 is no limit
+    /// [env: NONO_MAX_AGE_DAYS] [default: 0]
     #[arg(long, value_name = "DAYS")]
     pub(super) max_age_days: Option<u64>,
 }

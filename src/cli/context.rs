@@ -91,6 +91,11 @@ impl Context {
         self.width
     }
 
+    /// Whether a line may tell how far the work is.
+    pub(super) fn shows_progress(&self) -> bool {
+        self.stderr_is_terminal && !self.is_quiet
+    }
+
     /// So many of a list are named one by one: all of them for who wants details.
     pub(super) fn at_most(&self, usual: usize) -> usize {
         if self.is_verbose { usize::MAX } else { usual }
@@ -163,13 +168,6 @@ impl Context {
         let _ = writeln!(self.stderr(), "nono: {}", self.offered(text));
     }
 
-    /// Says a detail, to whoever wants them.
-    pub(super) fn detail(&self, text: impl std::fmt::Display) {
-        if self.is_verbose {
-            self.say(text);
-        }
-    }
-
     /// Says what may surprise.
     pub(super) fn warn(&self, text: impl std::fmt::Display) {
         if self.is_quiet {
@@ -194,18 +192,17 @@ impl Context {
     /// Writes a report as JSON that a terminal can be shown: what moves the cursor or reorders text is
     /// escaped, which is the same JSON.
     pub(super) fn json(&self, report: &impl Serialize) -> Result<(), CliError> {
-        let text = serde_json::to_string_pretty(report)?;
         let mut out = io::BufWriter::new(io::stdout().lock());
-        let mut rest = text.as_str();
-        // Only strings hold such characters, and none of them needs two units of UTF-16.
-        while let Some(at) = rest.find(|c| c > '~' && moves_text(c)) {
-            let (before, found) = rest.split_at(at);
-            let Some(c) = found.chars().next() else { break };
-            write!(out, "{before}\\u{:04x}", u32::from(c))?;
-            rest = &found[c.len_utf8()..];
-        }
-        writeln!(out, "{rest}")?;
+        write_harmless(&mut out, &serde_json::to_string_pretty(report)?)?;
         Ok(out.flush()?)
+    }
+
+    /// The same as one line on stderr, for the report of a command whose own output is on stdout.
+    pub(super) fn json_line(&self, report: &impl Serialize) -> Result<(), CliError> {
+        let mut line = Vec::new();
+        write_harmless(&mut line, &serde_json::to_string(report)?)?;
+        // At once: others write there as well.
+        Ok(io::stderr().lock().write_all(&line)?)
     }
 
     /// Asks a question that only a clear yes answers with yes.
@@ -221,4 +218,17 @@ impl Context {
         io::stdin().lock().read_line(&mut answer)?;
         Ok(answer.trim().to_owned())
     }
+}
+
+/// Writes JSON in which nothing moves the cursor or reorders text, as a line.
+fn write_harmless(out: &mut impl Write, json: &str) -> io::Result<()> {
+    let mut rest = json;
+    // Only strings hold such characters, and none of them needs two units of UTF-16.
+    while let Some(at) = rest.find(|c| c > '~' && moves_text(c)) {
+        let (before, found) = rest.split_at(at);
+        let Some(c) = found.chars().next() else { break };
+        write!(out, "{before}\\u{:04x}", u32::from(c))?;
+        rest = &found[c.len_utf8()..];
+    }
+    writeln!(out, "{rest}")
 }

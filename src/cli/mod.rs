@@ -9,8 +9,10 @@ mod args;
 mod background;
 mod checkpoints;
 mod commands;
+mod completing;
 mod context;
 mod error;
+mod examples;
 mod grants;
 mod inside;
 mod keeper;
@@ -24,6 +26,7 @@ mod progress;
 pub mod render;
 mod retention;
 mod review;
+mod run_report;
 mod scratch;
 mod shell_word;
 mod signals;
@@ -35,7 +38,7 @@ mod unrecorded;
 use std::ffi::OsString;
 use std::process::ExitCode;
 
-use clap::Parser;
+use clap::FromArgMatches;
 use clap::error::ErrorKind;
 
 use args::{Arguments, Command, Helper, Rollback};
@@ -54,7 +57,14 @@ pub fn main() -> ExitCode {
 }
 
 fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
-    let arguments = match Arguments::try_parse_from(arguments) {
+    let arguments: Vec<OsString> = arguments.into_iter().collect();
+    if completing::answer(&arguments) {
+        return ExitCode::SUCCESS;
+    }
+    let parsed = examples::program()
+        .try_get_matches_from(arguments)
+        .and_then(|matches| Arguments::from_arg_matches(&matches));
+    let arguments = match parsed {
         Ok(arguments) => arguments,
         Err(error) => {
             let is_help =

@@ -162,7 +162,7 @@ fn labels(session: &SessionSummary) -> String {
 }
 
 /// The command in one line, safe for a terminal and not too long.
-pub(super) fn command(session: &SessionSummary) -> String {
+pub(in crate::cli) fn command(session: &SessionSummary) -> String {
     short(&session.command.join(" "))
 }
 

@@ -40,8 +40,23 @@ impl<'a> Differ<'a> {
         Ok(Self { options, old, new })
     }
 
+    /// How differences are shown in the pager.
+    pub(super) fn options(&self) -> &DiffOptions<'a> {
+        self.options
+    }
+
     /// Writes a patch of these changes.
     fn write(&self, out: &mut dyn Write, changes: &[Change]) -> Result<(), RenderError> {
+        self.write_with(out, changes, self.options)
+    }
+
+    /// The same in another way.
+    pub(super) fn write_with(
+        &self,
+        out: &mut dyn Write,
+        changes: &[Change],
+        options: &DiffOptions<'_>,
+    ) -> Result<(), RenderError> {
         let mut old = Lookup::new(self.options.store, &self.old);
         let mut new = Lookup::new(self.options.store, &self.new);
         for chunk in changes.chunks(CHUNK) {
@@ -51,7 +66,7 @@ impl<'a> Differ<'a> {
                 let (old, new) = (old.find(path)?.map(Arc::new), new.find(path)?.map(Arc::new));
                 differences.push(Difference { path: path.to_vec(), old, new });
             }
-            write_patch(out, &differences, self.options)?;
+            write_patch(out, &differences, options)?;
         }
         out.flush()?;
         Ok(())
