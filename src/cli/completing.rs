@@ -197,7 +197,8 @@ fn list(session: &SessionDir, number: u64, current: &OsStr) -> Option<Vec<Vec<u8
     let typed = current.as_bytes();
     let end = typed.iter().rposition(|byte| *byte == b'/').map_or(0, |at| at + 1);
     let (typed_dir, beginning) = typed.split_at(end);
-    let dir = sys::plain_absolute(Path::new(OsStr::from_bytes(typed_dir)), &sys::current_dir().ok()?);
+    let dir =
+        sys::plain_absolute(Path::new(OsStr::from_bytes(typed_dir)), &sys::current_dir().ok()?);
     let forms = forms_of(&dir);
     let dir = recorded_form(&forms, &roots)?;
     let root = read_root_tree(&store, &manifest.merkle_root).ok()?;

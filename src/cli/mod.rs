@@ -86,7 +86,8 @@ fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     let outcome = dispatch(arguments, &context);
     // What comes now is for whoever has closed it.
     let closed = context.close_pager();
-    match outcome.and_then(|code| closed.map(|()| code)) {
+    let is_fine = outcome.as_ref().map_or_else(CliError::exit_code, |code| *code) == 0;
+    match closed.err().filter(|_| is_fine).map_or(outcome, Err) {
         Ok(code) => ExitCode::from(code),
         Err(error) => {
             context.error(&error);
@@ -150,7 +151,8 @@ fn run_helper(helper: &Helper) -> Outcome {
 /// Warnings of the library go to stderr; `NONO_LOG` or `--verbose` ask for more.
 fn init_log(output: output::OutputArgs, colours: bool) {
     use tracing_subscriber::EnvFilter;
-    let filter = EnvFilter::try_from_env("NONO_LOG").unwrap_or_else(|_| EnvFilter::new(output.log_filter()));
+    let filter =
+        EnvFilter::try_from_env("NONO_LOG").unwrap_or_else(|_| EnvFilter::new(output.log_filter()));
     // Only fails when a program that embeds this one has set a logger already.
     let _ = tracing_subscriber::fmt()
         .with_env_filter(filter)

@@ -110,7 +110,7 @@ impl ReportArgs {
         let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
             return Err(CliError::usage(format!("--report {shown} names no file")));
         };
-        let parent = sys::real_path(parent)?;
+        let parent = sys::real_or_future_path(parent);
         let real = parent.join(name);
         let is_in = |path: &Path| real.starts_with(sys::real_or_future_path(path));
         if is_in(store) {

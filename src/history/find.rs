@@ -38,7 +38,8 @@ impl PathGlob {
     /// [`HistoryError::Glob`].
     pub fn new(glob: &str, current_dir: &Path) -> Result<Self, HistoryError> {
         let matcher = |text: &str| {
-            let built = GlobBuilder::new(text).literal_separator(true).backslash_escape(true).build();
+            let built =
+                GlobBuilder::new(text).literal_separator(true).backslash_escape(true).build();
             let wrong = |error: globset::Error| HistoryError::Glob {
                 glob: glob.to_owned(),
                 reason: error.kind().to_string(),
@@ -157,7 +158,9 @@ struct Level {
 impl Search<'_> {
     fn snapshot(&mut self, merkle_root: &ContentHash) -> Result<Arc<[usize]>, StoreError> {
         let mut found = Vec::new();
-        for RootEntry { path, attributes, node } in read_root_tree(self.source, merkle_root)?.entries {
+        for RootEntry { path, attributes, node } in
+            read_root_tree(self.source, merkle_root)?.entries
+        {
             let state = EntryState { attributes, node };
             self.judge(&path, &path, &state, &mut found);
             if let Node::Directory { tree } = state.node {

@@ -60,6 +60,7 @@ pub(super) fn each_snapshot<T>(
             failed = Some(HistoryError::from(error));
             Vec::new()
         });
+        tracing::debug!("session {}: {} snapshots are looked at", session.id(), numbers.len());
         for number in numbers {
             let looked = session.manifest(number).map_err(HistoryError::from).and_then(|loaded| {
                 let place = Place::of(session, &loaded.manifest);

@@ -52,7 +52,8 @@ impl Project {
         let glob = PathGlob::new(glob, Path::new("/")).unwrap();
         let (found, damaged) = find(&glob, &sessions, &objects);
         assert!(damaged.is_empty());
-        let name = |path: &[u8]| String::from_utf8_lossy(path).rsplit('/').next().unwrap().to_owned();
+        let name =
+            |path: &[u8]| String::from_utf8_lossy(path).rsplit('/').next().unwrap().to_owned();
         let line = |found: &Found| {
             format!("{} {}..{} {}", name(&found.path), found.oldest, found.newest, found.count)
         };

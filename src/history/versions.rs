@@ -81,7 +81,11 @@ type Seen = Option<Arc<EntryState>>;
 
 /// Every distinct version of a path in these sessions, whose objects are in `source`. `forms` are those
 /// of the path, as [`super::forms_of`] gives them.
-pub fn history_of(forms: &[PathBuf], sessions: &[SessionDir], source: &dyn ObjectSource) -> PathHistory {
+pub fn history_of(
+    forms: &[PathBuf],
+    sessions: &[SessionDir],
+    source: &dyn ObjectSource,
+) -> PathHistory {
     let mut damaged = Vec::new();
     let mut path = forms[0].clone();
     let mut known = HashMap::new();
@@ -166,12 +170,7 @@ fn look(
 }
 
 /// Whether two states are one version. Trees that cannot be read are other ones.
-pub(super) fn is_same(
-    old: &Seen,
-    new: &Seen,
-    path: &Path,
-    source: &dyn ObjectSource,
-) -> bool {
+pub(super) fn is_same(old: &Seen, new: &Seen, path: &Path, source: &dyn ObjectSource) -> bool {
     let (old, new) = match (old, new) {
         (None, None) => return true,
         (Some(old), Some(new)) => (old, new),

@@ -3,6 +3,7 @@
 
 mod attacks;
 mod comfort;
+mod completing;
 mod conflict_question;
 mod crash;
 mod extremes;
@@ -24,6 +25,7 @@ mod mount_command;
 mod mount_tools;
 mod observe;
 mod packs;
+mod paging;
 mod past;
 mod patch;
 mod power;
@@ -33,6 +35,7 @@ mod proof;
 mod read_only;
 mod readme;
 mod repair;
+mod reporting;
 mod restore;
 mod retention;
 mod review;

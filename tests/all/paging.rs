@@ -19,12 +19,8 @@ fn long() -> Fixture {
 
 fn shell(fixture: &Fixture, environment: &str) -> Terminal {
     let command = format!("env {environment} PS1='{PROMPT} ' bash --norc --noprofile -i");
-    let terminal = Terminal::start(
-        &fixture.path("tmux"),
-        &fixture.project(),
-        &fixture.path("home"),
-        &command,
-    );
+    let terminal =
+        Terminal::start(&fixture.path("tmux"), &fixture.project(), &fixture.path("home"), &command);
     terminal.wait_for(PROMPT);
     terminal
 }
@@ -35,6 +31,15 @@ fn pager(fixture: &Fixture, script: &str) -> String {
     fs::write(&path, format!("#!/bin/sh\n{script}\n")).unwrap();
     fs::set_permissions(&path, PermissionsExt::from_mode(0o755)).unwrap();
     path.to_str().unwrap().to_owned()
+}
+
+/// Takes away what was shown before.
+fn clear(terminal: &Terminal) {
+    terminal.line("clear");
+    eventually("the screen is not clear", || {
+        terminal.tmux(&["clear-history"]);
+        terminal.screen().trim_end() == PROMPT
+    });
 }
 
 /// Runs a line and waits until it has ended with this code.
@@ -73,8 +78,7 @@ fn what_fits_on_the_screen_stays_on_it_without_a_key() {
         ("log a", "2 versions"),
         ("log", "~ modified    a"),
     ] {
-        terminal.line("clear");
-        terminal.wait_until("a clear screen", |screen| screen.trim_end() == PROMPT);
+        clear(&terminal);
         ends(&terminal, &format!("{NONO} {command}"), 0);
         terminal.wait_for(expected);
     }
@@ -93,18 +97,15 @@ fn the_pager_is_the_one_that_is_named_and_gets_colours() {
     assert!(text.ends_with("LESS=FRX\n"));
     fs::remove_file(&seen).unwrap();
     for quiet in ["--no-pager rollback diff", "rollback diff > /dev/null", "rollback list --json"] {
-        terminal.line("clear");
-        terminal.wait_until("a clear screen", |screen| screen.trim_end() == PROMPT);
+        clear(&terminal);
         ends(&terminal, &format!("{NONO} {quiet}"), 0);
         assert!(!seen.exists(), "{quiet}");
     }
-    terminal.line("clear");
-    terminal.wait_until("a clear screen", |screen| screen.trim_end() == PROMPT);
+    clear(&terminal);
     ends(&terminal, &format!("NONO_PAGER=cat {NONO} rollback diff"), 0);
     assert!(!seen.exists());
     assert!(terminal.screen().contains("+500"));
-    terminal.line("clear");
-    terminal.wait_until("a clear screen", |screen| screen.trim_end() == PROMPT);
+    clear(&terminal);
     ends(&terminal, &format!("NONO_PAGER= {NONO} rollback diff"), 0);
     assert!(terminal.screen().contains("+500"));
 }
@@ -116,12 +117,10 @@ fn a_pager_that_is_missing_or_ends_early_is_no_failure() {
     ends(&terminal, &format!("{NONO} rollback diff"), 0);
     assert!(terminal.screen().contains("+500"));
     assert!(!terminal.screen().contains("nowhere"), "{}", terminal.screen());
-    terminal.line("clear");
-    terminal.wait_until("a clear screen", |screen| screen.trim_end() == PROMPT);
+    clear(&terminal);
     ends(&terminal, &format!("NONO_PAGER=true {NONO} rollback diff"), 0);
     assert!(!terminal.screen().contains("error"), "{}", terminal.screen());
-    terminal.line("clear");
-    terminal.wait_until("a clear screen", |screen| screen.trim_end() == PROMPT);
+    clear(&terminal);
     // Only a shell finds out that there is none.
     ends(&terminal, &format!("NONO_PAGER='nowhere | cat' {NONO} rollback diff"), 0);
     ends(&terminal, &format!("NONO_PAGER='(nowhere)' {NONO} rollback diff"), 1);

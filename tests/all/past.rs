@@ -300,7 +300,11 @@ fn a_glob_is_for_names_or_for_paths() {
         let output = command.current_dir(fixture.project().join(dir)).output().unwrap();
         assert!(output.status.success(), "{output:?}");
         let text = String::from_utf8(output.stdout).unwrap();
-        let path = |line: &str| line.split_whitespace().find(|w| w.contains("rs") && !w.starts_with("20")).map(str::to_owned);
+        let path = |line: &str| {
+            line.split_whitespace()
+                .find(|w| w.contains("rs") && !w.starts_with("20"))
+                .map(str::to_owned)
+        };
         text.lines().filter_map(path).collect::<Vec<_>>()
     };
     assert_eq!(found("*.rs", ""), ["c.rs", "src/a.rs", "src/deep/b.rs"]);

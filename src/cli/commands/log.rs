@@ -200,7 +200,10 @@ fn print(
         let who = who(version, past);
         let now = if is_now { format!("  {GREEN}now{GREEN:#}") } else { String::new() };
         let id = format!("{:<widest$}", place.to_string());
-        writeln!(out, "{mark} {BOLD}{id}{BOLD:#}  {time:<14}  {what:>10}  {changes:<10}  {who}{now}")?;
+        writeln!(
+            out,
+            "{mark} {BOLD}{id}{BOLD:#}  {time:<14}  {what:>10}  {changes:<10}  {who}{now}"
+        )?;
         if patch {
             out.flush()?;
             write_changes(&mut *out, version, &history.path, past, context)?;
@@ -275,12 +278,7 @@ struct SessionReport<'a> {
 }
 
 /// The sessions that concern a directory, with what they changed.
-fn log_sessions(
-    directory: &Path,
-    args: &LogArgs,
-    catalog: &Catalog,
-    context: &Context,
-) -> Outcome {
+fn log_sessions(directory: &Path, args: &LogArgs, catalog: &Catalog, context: &Context) -> Outcome {
     let mut past = Past::of(catalog, |summary| summary.concerns(directory))?;
     let mut is_complete = name_damaged(&std::mem::take(&mut past.damaged), context);
     let now = jiff::Timestamp::now();

@@ -106,7 +106,9 @@ fn run_reported(
     }
     if !args.rollback {
         let mut passed_on = CommandSignals::take().map_err(signals::refused)?;
-        return Ok(start(args, &grants, profile.as_ref(), None, &mut passed_on, report, context)?.code);
+        return Ok(
+            start(args, &grants, profile.as_ref(), None, &mut passed_on, report, context)?.code
+        );
     }
     let flags = args.threads.flags(args.limits.flags(args.capture.flags()));
     let settings = Settings::load(&surroundings, &flags)?;

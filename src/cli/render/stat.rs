@@ -84,7 +84,8 @@ pub fn write_stat(
 
 fn row(change: &FileChange<'_>, options: &DiffOptions<'_>) -> Result<Row, RenderError> {
     if change.has_same_contents() {
-        let mode = |state: Option<_>| state.map_or(String::new(), |s| format!("{:06o}", git_mode(s)));
+        let mode =
+            |state: Option<_>| state.map_or(String::new(), |s| format!("{:06o}", git_mode(s)));
         return Ok(Row::Words(format!("mode {} -> {}", mode(change.old), mode(change.new))));
     }
     Ok(match change.load(options)? {
@@ -121,7 +122,8 @@ fn graph(added: usize, removed: usize, most: usize, room: usize) -> (usize, usiz
 }
 
 fn sentence(files: usize, added: usize, removed: usize) -> String {
-    let plural = |count: usize, one: &str| if count == 1 { one.to_owned() } else { format!("{one}s") };
+    let plural =
+        |count: usize, one: &str| if count == 1 { one.to_owned() } else { format!("{one}s") };
     let mut text = format!("{files} {} changed", plural(files, "file"));
     if added > 0 || removed == 0 {
         text.push_str(&format!(", {added} {}(+)", plural(added, "insertion")));

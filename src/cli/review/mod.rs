@@ -28,8 +28,8 @@ use crate::diff::Change;
 use crate::snapshot::SnapshotManifest;
 use crate::store::ObjectSource;
 
-pub(super) use model::Decision;
 use beside::Beside;
+pub(super) use model::Decision;
 use model::{Action, Model};
 use screen::{Input, Screen};
 
