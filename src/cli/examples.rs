@@ -248,6 +248,8 @@ mod tests {
             "--root",
             "Examples:",
         ];
+        let threads = at("--threads");
+        assert!(threads < at("What the command may do:"), "{help}");
         for pair in order.windows(2) {
             assert!(at(pair[0]) < at(pair[1]), "{pair:?} in\n{help}");
         }

@@ -49,12 +49,6 @@ pub(in crate::cli) struct RunArgs {
     /// What the command needs: the name of a profile (nono profile list), or a file
     #[arg(long, value_name = "NAME|FILE")]
     profile: Option<String>,
-    #[command(flatten)]
-    grants: GrantArgs,
-    /// Second wall: mounts and processes of the command's own, in which attributes of files outside
-    /// the grants cannot be changed either
-    #[arg(long, value_enum, value_name = "WHEN", default_value_t, env = "NONO_NAMESPACES")]
-    namespaces: NamespaceMode,
     /// Let the command go on if this program is killed
     #[arg(long)]
     keep_running: bool,
@@ -62,16 +56,23 @@ pub(in crate::cli) struct RunArgs {
     #[arg(long, alias = "no-undo-prompt")]
     no_rollback_prompt: bool,
     #[command(flatten)]
+    threads: ThreadArgs,
+    /// The command and its arguments
+    #[arg(required = true, last = true, value_name = "CMD")]
+    command: Vec<OsString>,
+    // A heading is that of all that follows, so groups come last.
+    #[command(flatten)]
+    grants: GrantArgs,
+    /// Second wall: mounts and processes of the command's own, in which attributes of files outside
+    /// the grants cannot be changed either
+    #[arg(long, value_enum, value_name = "WHEN", default_value_t, env = "NONO_NAMESPACES")]
+    namespaces: NamespaceMode,
+    #[command(flatten)]
     capture: CaptureArgs,
     #[command(flatten)]
     limits: LimitArgs,
     #[command(flatten)]
-    threads: ThreadArgs,
-    #[command(flatten)]
     report: ReportArgs,
-    /// The command and its arguments
-    #[arg(required = true, last = true, value_name = "CMD")]
-    command: Vec<OsString>,
 }
 
 impl RunArgs {
