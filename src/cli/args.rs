@@ -9,6 +9,7 @@ use super::commands;
 use super::context::Context;
 use super::error::CliError;
 use super::keeper;
+use super::output::{GLOBAL, OutputArgs};
 use super::preflight;
 use crate::config::{FlagSettings, Origin, Profile, Settings, Surroundings};
 use crate::session::Catalog;
@@ -23,6 +24,8 @@ use crate::walk::ExclusionConfig;
 #[derive(Debug, Parser)]
 #[command(name = "nono", version, propagate_version = true)]
 pub(super) struct Arguments {
+    #[command(flatten)]
+    pub(super) output: OutputArgs,
     #[command(flatten)]
     pub(super) store: StoreArgs,
     #[command(subcommand)]
@@ -58,6 +61,8 @@ pub(super) enum Command {
     /// Take a mount away
     #[cfg(feature = "mount")]
     Umount(commands::umount::UmountArgs),
+    /// Show every recorded version of a file or directory, or what the sessions here changed
+    Log(commands::log::LogArgs),
     /// Look at profiles: what kinds of commands may do, and what is recorded of them
     Profile {
         #[command(subcommand)]
@@ -107,8 +112,10 @@ pub(super) enum Rollback {
     Show(commands::show::ShowArgs),
     /// Look through what a session changed, and take some or all of it back
     Review(commands::review::ReviewArgs),
-    /// Compare two snapshots
+    /// Compare two states: snapshots, or what is there now
     Diff(commands::diff::DiffArgs),
+    /// Find paths in snapshots by a glob
+    Find(commands::find::FindArgs),
     /// Bring paths back to a snapshot
     Restore(commands::restore::RestoreArgs),
     /// Print one file of a snapshot
@@ -125,7 +132,7 @@ pub(super) enum Rollback {
 #[derive(Debug, Args)]
 pub(super) struct StoreArgs {
     /// Directory that holds all sessions [default: ~/.nono/rollbacks]
-    #[arg(long, global = true, env = "NONO_ROOT", value_name = "DIR")]
+    #[arg(long, global = true, env = "NONO_ROOT", value_name = "DIR", help_heading = GLOBAL, display_order = 990)]
     pub(super) root: Option<PathBuf>,
 }
 
@@ -180,6 +187,7 @@ pub(super) fn surroundings() -> Result<Surroundings<'static>, CliError> {
 
 /// What is captured, and how much of it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Args)]
+#[command(next_help_heading = "What is recorded")]
 pub(super) struct CaptureArgs {
     /// Leave out what matches: a name, a path (with a /), or a glob (repeatable)
     #[arg(long, value_name = "PATTERN")]
@@ -264,15 +272,18 @@ impl ThreadArgs {
 
 /// How much a store may hold. A limit of 0 is none.
 #[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "How much is kept")]
 pub(super) struct LimitArgs {
-    /// Keep at most so many sessions; the oldest go first, the newest of a project stays
+    /// Keep at most so many sessions; the oldest go first, the newest of a project stays; 0 is no limit
     /// [env: NONO_MAX_SESSIONS] [default: 10]
     #[arg(long, value_name = "N")]
     pub(super) max_sessions: Option<u64>,
-    /// Keep at most so many GiB of recorded contents [env: NONO_MAX_STORAGE_GB] [default: 5]
+    /// Keep at most so many GiB of recorded contents; 0 is no limit
+    /// [env: NONO_MAX_STORAGE_GB] [default: 5]
     #[arg(long, value_name = "GB")]
     pub(super) max_storage_gb: Option<f64>,
-    /// Keep no session that began more than so many days ago [env: NONO_MAX_AGE_DAYS] [default: 0]
+    /// Keep no session that began more than so many days ago; 0 is no limit
+    /// [env: NONO_MAX_AGE_DAYS] [default: 0]
     #[arg(long, value_name = "DAYS")]
     pub(super) max_age_days: Option<u64>,
 }

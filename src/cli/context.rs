@@ -2,12 +2,15 @@
 
 use std::io::{self, BufRead, IsTerminal, Write};
 use std::path::Path;
+use std::sync::OnceLock;
 
-use anstream::{AutoStream, StripStream};
+use anstream::{AutoStream, ColorChoice, StripStream};
 use anstyle::{AnsiColor, Style};
 use serde::Serialize;
 
 use super::error::CliError;
+use super::output::OutputArgs;
+use super::pager::Pager;
 use super::shell_word::shell_word;
 use crate::path_text::moves_text;
 
@@ -20,8 +23,20 @@ pub(super) struct Context {
     pub(super) stderr_is_terminal: bool,
     /// Whether somebody can answer a question.
     pub(super) stdin_is_terminal: bool,
+    /// Whether details are wanted that are otherwise summed up.
+    pub(super) is_verbose: bool,
+    /// Whether only errors are said.
+    is_quiet: bool,
+    /// Whether a person may be shown long output by a pager.
+    may_page: bool,
+    /// Columns of the terminal, if stdout is one.
+    width: Option<u16>,
+    /// What colours are used on stdout, also when a pager shows it.
+    stdout_choice: ColorChoice,
     /// What names the store in commands that are offered, if this one names it by a flag.
     store_flag: Option<String>,
+    /// What shows the output, from the moment at which it is long.
+    pager: OnceLock<Pager>,
 }
 
 /// How commands that need a store begin where they are offered.
@@ -34,13 +49,70 @@ pub(super) const YELLOW: Style = AnsiColor::Yellow.on_default();
 pub(super) const RED: Style = AnsiColor::Red.on_default();
 
 impl Context {
-    pub(super) fn new() -> Self {
+    pub(super) fn new(wanted: OutputArgs) -> Self {
+        wanted.choose_colours();
+        let stdout_is_terminal = io::stdout().is_terminal();
+        let width = rustix::termios::tcgetwinsize(io::stdout()).ok().map(|size| size.ws_col);
         Self {
-            stdout_is_terminal: io::stdout().is_terminal(),
+            stdout_is_terminal,
             stderr_is_terminal: io::stderr().is_terminal(),
             stdin_is_terminal: io::stdin().is_terminal(),
+            is_verbose: wanted.verbose,
+            is_quiet: wanted.quiet,
+            may_page: stdout_is_terminal && !wanted.no_pager,
+            width: width.filter(|width| *width > 0),
+            stdout_choice: AutoStream::choice(&io::stdout()),
             store_flag: None,
+            pager: OnceLock::new(),
         }
+    }
+
+    /// From here on what is written is shown by a pager, if somebody sits in front of a terminal and
+    /// wants one.
+    pub(super) fn page(&self) {
+        if self.may_page
+            && self.pager.get().is_none()
+            && let Some(pager) = Pager::start()
+        {
+            let _ = self.pager.set(pager);
+        }
+    }
+
+    /// Waits until the pager is closed, if there is one.
+    ///
+    /// # Errors
+    /// When it could not be run after all.
+    pub(super) fn close_pager(&mut self) -> Result<(), CliError> {
+        self.pager.take().map_or(Ok(()), Pager::close)
+    }
+
+    /// Columns of the terminal that stdout is; `None` when it is none.
+    pub(super) fn width(&self) -> Option<u16> {
+        self.width
+    }
+
+    /// Whether a line may tell how far the work is.
+    pub(super) fn shows_progress(&self) -> bool {
+        self.stderr_is_terminal && !self.is_quiet
+    }
+
+    /// So many of a list are named one by one: all of them for who wants details.
+    pub(super) fn at_most(&self, usual: usize) -> usize {
+        if self.is_verbose { usize::MAX } else { usual }
+    }
+
+    fn stdout(&self) -> Box<dyn Write> {
+        let paged = self.pager.get().and_then(|pager| pager.input().ok());
+        paged.unwrap_or_else(|| Box::new(io::stdout().lock()))
+    }
+
+    /// Where everything else is said: where it is seen.
+    fn stderr(&self) -> Box<dyn Write> {
+        let paged = self.pager.get().filter(|_| self.stderr_is_terminal);
+        let paged = paged.and_then(|pager| pager.input().ok());
+        let choice = AutoStream::choice(&io::stderr());
+        let raw = paged.unwrap_or_else(|| Box::new(io::stderr().lock()));
+        Box::new(AutoStream::new(raw, choice))
     }
 
     /// Names a store in all commands that are offered: without its flag they would mean another
@@ -62,7 +134,7 @@ impl Context {
 
     /// Data for the caller. Colours are removed unless a terminal shows them and NO_COLOR is unset.
     pub(super) fn out(&self) -> impl Write + use<> {
-        AutoStream::auto(io::stdout().lock())
+        AutoStream::new(self.stdout(), self.stdout_choice)
     }
 
     /// The same for what may be very long. It is complete when [`flush`](Write::flush) has succeeded.
@@ -70,35 +142,41 @@ impl Context {
         if self.colours() {
             return Box::new(self.out());
         }
-        let buffered: Box<dyn Write> = Box::new(io::BufWriter::new(io::stdout().lock()));
+        let buffered: Box<dyn Write> = Box::new(io::BufWriter::new(self.stdout()));
         Box::new(StripStream::new(buffered))
     }
 
     /// Data that must arrive byte for byte, such as a patch.
     pub(super) fn out_bytes(&self) -> impl Write + use<> {
-        io::BufWriter::new(io::stdout().lock())
+        io::BufWriter::new(self.stdout())
     }
 
     /// Whether colours are wanted on stdout.
     pub(super) fn colours(&self) -> bool {
-        AutoStream::choice(&io::stdout()) != anstream::ColorChoice::Never
+        self.stdout_choice != ColorChoice::Never
     }
 
     /// Whether colours are wanted on stderr.
     pub(super) fn colours_on_stderr(&self) -> bool {
-        AutoStream::choice(&io::stderr()) != anstream::ColorChoice::Never
+        AutoStream::choice(&io::stderr()) != ColorChoice::Never
     }
 
     /// Says something that is not data.
     pub(super) fn say(&self, text: impl std::fmt::Display) {
+        if self.is_quiet {
+            return;
+        }
         // Nobody is left to be told when stderr is closed.
-        let _ = writeln!(anstream::stderr().lock(), "nono: {}", self.offered(text));
+        let _ = writeln!(self.stderr(), "nono: {}", self.offered(text));
     }
 
     /// Says what may surprise.
     pub(super) fn warn(&self, text: impl std::fmt::Display) {
+        if self.is_quiet {
+            return;
+        }
         let text = self.offered(text);
-        let _ = writeln!(anstream::stderr().lock(), "nono: {YELLOW}warning:{YELLOW:#} {text}");
+        let _ = writeln!(self.stderr(), "nono: {YELLOW}warning:{YELLOW:#} {text}");
     }
 
     /// Says why a command failed, unless its reader has gone.
@@ -106,7 +184,7 @@ impl Context {
         if error.exit_code() == 0 {
             return;
         }
-        let mut err = anstream::stderr().lock();
+        let mut err = self.stderr();
         let _ = writeln!(err, "nono: {RED}error:{RED:#} {error}");
         if let Some(hint) = error.hint() {
             let _ = writeln!(err, "nono: {GREEN}hint:{GREEN:#} {}", self.offered(hint));
@@ -116,18 +194,17 @@ impl Context {
     /// Writes a report as JSON that a terminal can be shown: what moves the cursor or reorders text is
     /// escaped, which is the same JSON.
     pub(super) fn json(&self, report: &impl Serialize) -> Result<(), CliError> {
-        let text = serde_json::to_string_pretty(report)?;
         let mut out = io::BufWriter::new(io::stdout().lock());
-        let mut rest = text.as_str();
-        // Only strings hold such characters, and none of them needs two units of UTF-16.
-        while let Some(at) = rest.find(|c| c > '~' && moves_text(c)) {
-            let (before, found) = rest.split_at(at);
-            let Some(c) = found.chars().next() else { break };
-            write!(out, "{before}\\u{:04x}", u32::from(c))?;
-            rest = &found[c.len_utf8()..];
-        }
-        writeln!(out, "{rest}")?;
+        write_harmless(&mut out, &serde_json::to_string_pretty(report)?)?;
         Ok(out.flush()?)
+    }
+
+    /// The same as one line on stderr, for the report of a command whose own output is on stdout.
+    pub(super) fn json_line(&self, report: &impl Serialize) -> Result<(), CliError> {
+        let mut line = Vec::new();
+        write_harmless(&mut line, &serde_json::to_string(report)?)?;
+        // At once: others write there as well.
+        Ok(io::stderr().lock().write_all(&line)?)
     }
 
     /// Asks a question that only a clear yes answers with yes.
@@ -143,4 +220,17 @@ impl Context {
         io::stdin().lock().read_line(&mut answer)?;
         Ok(answer.trim().to_owned())
     }
+}
+
+/// Writes JSON in which nothing moves the cursor or reorders text, as a line.
+fn write_harmless(out: &mut impl Write, json: &str) -> io::Result<()> {
+    let mut rest = json;
+    // Only strings hold such characters, and none of them needs two units of UTF-16.
+    while let Some(at) = rest.find(|c| c > '~' && moves_text(c)) {
+        let (before, found) = rest.split_at(at);
+        let Some(c) = found.chars().next() else { break };
+        write!(out, "{before}\\u{:04x}", u32::from(c))?;
+        rest = &found[c.len_utf8()..];
+    }
+    writeln!(out, "{rest}")
 }

@@ -6,8 +6,9 @@ use std::io;
 use jiff::Zoned;
 
 use super::project;
-use super::render::relative_time;
+use super::render::{RenderError, relative_time};
 use crate::config::ConfigError;
+use crate::history::HistoryError;
 use crate::repair::RepairError;
 use crate::restore::RestoreError;
 use crate::session::{CatalogError, RecordError, SessionSummary};
@@ -248,6 +249,27 @@ impl From<ManifestError> for CliError {
 impl From<StoreError> for CliError {
     fn from(error: StoreError) -> Self {
         SnapshotError::from(error).into()
+    }
+}
+
+impl From<HistoryError> for CliError {
+    fn from(error: HistoryError) -> Self {
+        match error {
+            HistoryError::Manifest(error) => error.into(),
+            HistoryError::Store(error) => error.into(),
+            HistoryError::Snapshot(error) => error.into(),
+            HistoryError::Io(error) => error.into(),
+            HistoryError::Glob { .. } => Self::usage(error.to_string()),
+        }
+    }
+}
+
+impl From<RenderError> for CliError {
+    fn from(error: RenderError) -> Self {
+        match error {
+            RenderError::Store(error) => error.into(),
+            RenderError::Output(error) => error.into(),
+        }
     }
 }
 

@@ -26,6 +26,7 @@ use crate::sys;
 
 /// What the command may touch.
 #[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "What the command may do")]
 pub(super) struct GrantArgs {
     /// Directory (or file) that the command reads and writes, and that is recorded (repeatable)
     /// [default: the current directory, unless it is the home directory, also next to --write]

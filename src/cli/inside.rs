@@ -56,6 +56,7 @@ fn need(command: &Command) -> Named {
             Command::Undo(args) => Named(writing(args.undo.writes_store()), "undo"),
             Command::Redo(args) => Named(writing(args.writes_store()), "redo"),
             Command::Status(_) => Named(Need::Reading, "status"),
+            Command::Log(_) => Named(Need::Reading, "log"),
             _ => Named(Need::Nothing, ""),
         };
     };
@@ -64,6 +65,7 @@ fn need(command: &Command) -> Named {
         Rollback::Show(_) => Named(Need::Reading, "rollback show"),
         Rollback::Review(_) => Named(Need::Reading, "rollback review"),
         Rollback::Diff(_) => Named(Need::Reading, "rollback diff"),
+        Rollback::Find(_) => Named(Need::Reading, "rollback find"),
         Rollback::Cat(_) => Named(Need::Reading, "rollback cat"),
         Rollback::Restore(args) => Named(writing(args.writes_store()), "rollback restore"),
         Rollback::Resume(_) => Named(Need::Writing, "rollback resume"),

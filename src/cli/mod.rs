@@ -9,13 +9,18 @@ mod args;
 mod background;
 mod checkpoints;
 mod commands;
+mod completing;
 mod context;
 mod error;
+mod examples;
 mod grants;
 mod inside;
 mod keeper;
 mod launch;
 mod misplaced;
+mod output;
+mod pager;
+mod past;
 mod preflight;
 mod processes;
 mod progress;
@@ -24,6 +29,7 @@ pub mod render;
 mod restoring;
 mod retention;
 mod review;
+mod run_report;
 mod scratch;
 mod shell_word;
 mod signals;
@@ -36,7 +42,7 @@ mod unrecorded;
 use std::ffi::OsString;
 use std::process::ExitCode;
 
-use clap::Parser;
+use clap::FromArgMatches;
 use clap::error::ErrorKind;
 
 use args::{Arguments, Command, Helper, Rollback};
@@ -56,13 +62,19 @@ pub fn main() -> ExitCode {
 
 fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     let given: Vec<OsString> = arguments.into_iter().collect();
-    let arguments = match Arguments::try_parse_from(&given) {
-        Ok(Arguments { store, command }) => Arguments { store, command: command.plain() },
+    if completing::answer(&given) {
+        return ExitCode::SUCCESS;
+    }
+    let parsed = examples::program()
+        .try_get_matches_from(&given)
+        .and_then(|matches| Arguments::from_arg_matches(&matches));
+    let arguments = match parsed {
+        Ok(arguments) => Arguments { command: arguments.command.plain(), ..arguments },
         Err(error) => {
             let is_help =
                 matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion);
             if let Some(error) = misplaced::explained(&error, &given) {
-                Context::new().error(&error);
+                Context::new(output::OutputArgs::default()).error(&error);
                 return ExitCode::from(error.exit_code());
             }
             // A closed stdout is no reason to complain.
@@ -70,15 +82,20 @@ fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
             return ExitCode::from(if is_help { 0 } else { 2 });
         }
     };
-    init_log();
+    let output = arguments.output;
     let _survived = signals::survive_long_files();
-    let mut context = Context::new();
+    let mut context = Context::new(output);
+    init_log(output, context.colours_on_stderr());
     if arguments.store.origin() == Origin::Flag
         && let Some(root) = &arguments.store.root
     {
         context.name_store(root);
     }
-    match dispatch(arguments, &context) {
+    let outcome = dispatch(arguments, &context);
+    // What comes now is for whoever has closed it.
+    let closed = context.close_pager();
+    let is_fine = outcome.as_ref().map_or_else(CliError::exit_code, |code| *code) == 0;
+    match closed.err().filter(|_| is_fine).map_or(outcome, Err) {
         Ok(code) => ExitCode::from(code),
         Err(error) => {
             context.error(&error);
@@ -109,6 +126,7 @@ fn dispatch(arguments: Arguments, context: &Context) -> Outcome {
         Command::Mount(args) => commands::mount::run(&args, &store, context),
         #[cfg(feature = "mount")]
         Command::Umount(args) => commands::umount::run(&args, context),
+        Command::Log(args) => commands::log::run(&args, &store, context),
         Command::Profile { command } => commands::profile::run(&command, &store, context),
         Command::Config { command } => commands::config::run(&command, &store, context),
         Command::Doctor(args) => commands::doctor::run(&args, &store, context),
@@ -122,6 +140,7 @@ fn dispatch(arguments: Arguments, context: &Context) -> Outcome {
             Rollback::Show(args) => commands::show::run(&args, &store, context),
             Rollback::Review(args) => commands::review::run(&args, &store, context),
             Rollback::Diff(args) => commands::diff::run(&args, &store, context),
+            Rollback::Find(args) => commands::find::run(&args, &store, context),
             Rollback::Restore(args) => commands::restore::run(&args, &store, context),
             Rollback::Cat(args) => commands::cat::run(&args, &store, context),
             Rollback::Resume(args) => commands::resume::run(&args, &store, context),
@@ -140,15 +159,16 @@ fn run_helper(helper: &Helper) -> Outcome {
     }
 }
 
-/// Warnings of the library go to stderr; `NONO_LOG` asks for more.
-fn init_log() {
+/// Warnings of the library go to stderr; `NONO_LOG` or `--verbose` ask for more.
+fn init_log(output: output::OutputArgs, colours: bool) {
     use tracing_subscriber::EnvFilter;
-    let filter = EnvFilter::try_from_env("NONO_LOG").unwrap_or_else(|_| EnvFilter::new("warn"));
+    let filter =
+        EnvFilter::try_from_env("NONO_LOG").unwrap_or_else(|_| EnvFilter::new(output.log_filter()));
     // Only fails when a program that embeds this one has set a logger already.
     let _ = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr)
-        .with_ansi(std::io::IsTerminal::is_terminal(&std::io::stderr()))
+        .with_ansi(colours)
         .with_target(false)
         // Else an `eprintln!` says what could not be written to stderr, and panics.
         .log_internal_errors(false)

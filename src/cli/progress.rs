@@ -114,7 +114,7 @@ impl Bar {
         let painted = Arc::clone(&shared);
         let paint = move || painted.paint(what);
         let painter =
-            context.stderr_is_terminal.then(|| sys::spawn("progress", paint).ok()).flatten();
+            context.shows_progress().then(|| sys::spawn("progress", paint).ok()).flatten();
         Arc::new(Self {
             shared,
             stop,

@@ -49,21 +49,27 @@ impl Unrecorded {
         self.left
     }
 
+    /// What a restore leaves, and is not complete for that.
+    pub(super) fn left(&self) -> &[NotCaptured] {
+        &self.left
+    }
+
     pub(super) fn names(&self, path: &Path) -> bool {
         self.left.iter().any(|left| left.path == path)
     }
 
     /// Says what it is.
     pub(super) fn report(&self, id: &str, context: &Context) {
-        for left in self.left.iter().take(NAMED) {
+        let named = context.at_most(NAMED);
+        for left in self.left.iter().take(named) {
             let path = Shown::path(&left.path);
             let reason = &left.reason;
             context.warn(format_args!(
                 "new and not captured: {path} ({reason}); a restore leaves it as it is"
             ));
         }
-        if self.left.len() > NAMED {
-            let more = self.left.len() - NAMED;
+        if self.left.len() > named {
+            let more = self.left.len() - named;
             context.warn(format_args!(
                 "new and not captured: {more} more (nono rollback restore {id} --dry-run names all)"
             ));

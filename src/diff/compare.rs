@@ -53,6 +53,30 @@ pub fn differences<'a>(
     Ok(found)
 }
 
+/// As [`differences`], of one path whose two states are at hand. What it is linked to is not looked at.
+pub fn differences_of<'a>(
+    source: &'a dyn ObjectSource,
+    path: &[u8],
+    old: Option<&EntryState>,
+    new: Option<&EntryState>,
+) -> Differences<'a> {
+    let mut found = Differences {
+        source,
+        base: Vec::new(),
+        levels: Vec::new(),
+        below: None,
+        ahead: None,
+        links: Vec::new().into_iter().peekable(),
+    };
+    let entry = |state: &EntryState| {
+        let EntryState { attributes, node } = state.clone();
+        TreeEntry { name: path.into(), attributes, node }
+    };
+    let entries = |state: Option<&EntryState>| state.map(entry).into_iter().collect();
+    found.enter(Vec::new(), entries(old), entries(new));
+    found
+}
+
 /// The differences of two snapshots, in the order of [`compare()`]. Ends after an error.
 pub struct Differences<'a> {
     source: &'a dyn ObjectSource,

@@ -21,7 +21,7 @@ use crate::object::{Attributes, ContentHash, LinkGroups, Node};
 use crate::path_text::{serde_path, to_path};
 use crate::store::{ObjectSource, StoreError, read_links, read_root_tree};
 
-pub use compare::{Differences, compare, differences};
+pub use compare::{Differences, compare, differences, differences_of};
 pub use count::count_changes;
 pub(crate) use lookup::Lookup;
 pub use unrecorded::unrecorded;
@@ -124,7 +124,7 @@ impl EntryState {
         matches!(self.node, Node::Directory { .. })
     }
 
-    fn size(&self) -> Option<i64> {
+    pub(crate) fn size(&self) -> Option<i64> {
         match self.node {
             Node::File { size, .. } => Some(i64::try_from(size).unwrap_or(i64::MAX)),
             _ => None,

@@ -3,6 +3,7 @@
 
 mod attacks;
 mod comfort;
+mod completing;
 mod conflict_question;
 mod crash;
 mod extremes;
@@ -25,6 +26,8 @@ mod mount_command;
 mod mount_tools;
 mod observe;
 mod packs;
+mod paging;
+mod past;
 mod patch;
 mod power;
 mod preflight;
@@ -33,6 +36,7 @@ mod proof;
 mod read_only;
 mod readme;
 mod repair;
+mod reporting;
 mod restore;
 mod retention;
 mod review;

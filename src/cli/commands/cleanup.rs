@@ -42,8 +42,6 @@ pub(in crate::cli) struct CleanupArgs {
     #[arg(long)]
     compact: bool,
     #[command(flatten)]
-    limits: LimitArgs,
-    #[command(flatten)]
     threads: ThreadArgs,
     /// Only say what would be removed
     #[arg(long)]
@@ -54,6 +52,9 @@ pub(in crate::cli) struct CleanupArgs {
     /// Print the report as JSON
     #[arg(long)]
     json: bool,
+    // A heading is that of all that follows.
+    #[command(flatten)]
+    limits: LimitArgs,
 }
 
 pub(in crate::cli) fn run(args: &CleanupArgs, store: &StoreArgs, context: &Context) -> Outcome {

@@ -1,15 +1,17 @@
-//! `nono completions`: what a shell needs to complete arguments; and `nono man`: the manual.
+//! `nono completions`: what a shell needs to ask for completions; and `nono man`: the manual.
 
 use std::io::Write;
 use std::path::PathBuf;
 
-use clap::{Args, CommandFactory};
+use clap::Args;
 use clap_complete::Shell;
+use clap_complete::env::Shells;
 
 use crate::cli::Outcome;
-use crate::cli::args::Arguments;
+use crate::cli::completing;
 use crate::cli::context::Context;
 use crate::cli::error::CliError;
+use crate::cli::examples;
 use crate::path_text::Shown;
 use crate::sys::{self, Dir};
 
@@ -29,8 +31,13 @@ pub(in crate::cli) struct ManArgs {
 }
 
 pub(in crate::cli) fn completions(args: &CompletionsArgs, context: &Context) -> Outcome {
-    let mut script = Vec::new();
-    clap_complete::generate(args.shell, &mut Arguments::command(), "nono", &mut script);
+    let (shell, mut script) = (args.shell.to_string(), Vec::new());
+    let unknown = || CliError::usage(format!("nothing is known of the shell {shell}"));
+    let completer = Shells::builtins().completer(&shell).map(|found| {
+        // By its name: what is offered is what the installed program understands.
+        found.write_registration(completing::VARIABLE, "nono", "nono", "nono", &mut script)
+    });
+    completer.ok_or_else(unknown)??;
     let mut out = context.out_bytes();
     out.write_all(&script)?;
     out.flush()?;
@@ -41,7 +48,7 @@ pub(in crate::cli) fn man(args: &ManArgs, context: &Context) -> Outcome {
     let place = sys::plain_absolute(&args.directory, &sys::current_dir()?);
     sys::create_private_dir(&place)?;
     let dir = Dir::open(&place)?;
-    let mut program = Arguments::command();
+    let mut program = examples::program();
     program.build();
     let mut count = 0;
     write_pages(&program, "nono", &dir, &mut count)?;

@@ -1,37 +1,52 @@
-//! `nono rollback diff`: two snapshots compared, of one session or of two.
+//! `nono rollback diff`: two states compared: snapshots of one session or of two, or what is there now.
 
 use std::collections::BTreeSet;
+use std::ffi::OsString;
 use std::io::Write;
+use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
 use clap::Args;
 use serde::Serialize;
 
+use super::diff_sides::{Sides, State, Words, recorded_paths};
+use crate::byte_path;
 use crate::cli::Outcome;
 use crate::cli::args::StoreArgs;
 use crate::cli::context::Context;
 use crate::cli::error::CliError;
+use crate::cli::past::typed_here;
 use crate::cli::render::{
-    DiffOptions, Palette, RenderError, write_full, write_patch, write_side_by_side,
+    DiffOptions, Palette, quoted_name, write_full, write_patch, write_side_by_side, write_stat,
 };
-use crate::diff::{self, Change, Comparison};
+use crate::diff::{self, Change, Comparison, Difference, Lookup};
 use crate::object::ContentHash;
-use crate::path_text::serde_paths;
-use crate::session::{Catalog, Purpose, SnapshotId};
-use crate::snapshot::{NotCapturedSet, SessionDir, SnapshotManifest};
-use crate::store::{ObjectSource, StoreError};
+use crate::path_text::{serde_paths, to_path};
+use crate::snapshot::{NotCapturedSet, SnapshotManifest};
+use crate::store::{ObjectSource, StoreError, read_root_tree};
+use crate::sys;
 
 /// Arguments of `nono rollback diff`.
 #[derive(Debug, Args)]
 pub(in crate::cli) struct DiffArgs {
-    /// The older state: ID or ID/N [N: the baseline]
-    #[arg(value_name = "ID[/N]", default_value = "latest")]
-    old: SnapshotId,
-    /// The newer state: ID or ID/N [default: the last snapshot of the first session]
-    #[arg(value_name = "ID[/N]")]
-    new: Option<SnapshotId>,
+    /// The older state (ID, ID/N or `now`), the newer one, and paths to which it is limited. A single
+    /// session is compared from its baseline to its last snapshot [default: the last session]
+    #[arg(value_name = "A [B] | PATH")]
+    words: Vec<OsString>,
+    /// Only these paths, also where they look like an id
+    #[arg(last = true, value_name = "PATH")]
+    paths: Vec<PathBuf>,
     #[command(flatten)]
     style: StyleArgs,
+    /// Show how many lines of each file changed
+    #[arg(long, group = "style")]
+    stat: bool,
+    /// Print the names of what changed
+    #[arg(long, group = "style")]
+    name_only: bool,
+    /// End each name with a NUL, and quote nothing
+    #[arg(short = 'z', requires = "name_only")]
+    zero: bool,
     /// Print the changed paths as JSON
     #[arg(long, conflicts_with = "style")]
     json: bool,
@@ -47,10 +62,11 @@ struct Report {
     touched: Vec<PathBuf>,
 }
 
+/// A snapshot, or what is there now.
 #[derive(Serialize)]
 struct Side {
-    session_id: String,
-    number: u64,
+    session_id: Option<String>,
+    number: Option<u64>,
     merkle_root: ContentHash,
 }
 
@@ -83,47 +99,93 @@ pub(super) enum DiffStyle {
     Patch,
     SideBySide,
     Full,
+    Stat,
+    Names { zero: bool },
 }
 
 pub(in crate::cli) fn run(args: &DiffArgs, store: &StoreArgs, context: &Context) -> Outcome {
     let catalog = store.catalog()?;
-    let (old_session, number) = catalog.find_snapshot_from(&args.old, Purpose::Looking)?;
-    let old = old_session.manifest(number.unwrap_or(0))?.manifest;
-    let named = args.new.as_ref().unwrap_or(&args.old);
-    let (new_session, number) = catalog.find_snapshot_from(named, Purpose::Looking)?;
-    // The first id may name its snapshot; without a second one, the session's last is meant.
-    let number = if args.new.is_some() { number } else { None };
-    let new = new_session.manifest(last_unless(number, &new_session)?)?.manifest;
-    let (old_store, new_store) =
-        (Catalog::store_of(&old_session)?, Catalog::store_of(&new_session)?);
+    let words = Words::of(&args.words, &args.paths, &catalog)?;
+    let sides = Sides::of(words.states, &catalog)?;
+    let live = sides.old.capture()?.map_or_else(|| sides.new.capture(), |live| Ok(Some(live)))?;
+    let (old, old_store) = sides.old.seen(live.as_ref())?;
+    let (new, new_store) = sides.new.seen(live.as_ref())?;
+    let both = TwoStores { first: old_store, second: new_store };
+    let mut differences = differences(&both, old, new)?;
+    let roots = roots(old, new);
+    if !words.paths.is_empty() {
+        let paths = recorded_paths(&words.paths, &roots)?;
+        if let Some(doubt) = words.doubt
+            && !is_recorded(&paths[0], &both, [old, new])?
+        {
+            return Err(CliError::from(doubt).with_hint(
+                "a path that is no longer there stands behind `--`: nono rollback diff ID -- PATH",
+            ));
+        }
+        let wanted: Vec<&[u8]> =
+            paths.iter().flatten().map(|path| path.as_os_str().as_bytes()).collect();
+        differences.retain(|found| wanted.iter().any(|path| byte_path::is_in(&found.path, path)));
+    }
     if args.json {
-        let both = TwoStores { first: &old_store, second: &new_store };
-        let differences = diff::compare(&both, &old.merkle_root, &new.merkle_root)?;
-        let unknown = (NotCapturedSet::new(&old), NotCapturedSet::new(&new));
-        let side = |session: &SessionDir, manifest: &SnapshotManifest| Side {
-            session_id: session.id(),
-            number: manifest.number,
-            merkle_root: manifest.merkle_root,
+        let side = |state: &State, manifest: &SnapshotManifest| match state {
+            State::Now { .. } => {
+                Side { session_id: None, number: None, merkle_root: manifest.merkle_root }
+            }
+            State::Snapshot { session_id, .. } => Side {
+                session_id: Some(session_id.clone()),
+                number: Some(manifest.number),
+                merkle_root: manifest.merkle_root,
+            },
         };
+        let unknown = (NotCapturedSet::new(old), NotCapturedSet::new(new));
         let Comparison { changes, touched } = Comparison::of(&differences, &unknown.0, &unknown.1);
-        let (old, new) = (side(&old_session, &old), side(&new_session, &new));
+        let (old, new) = (side(&sides.old, old), side(&sides.new, new));
         context.json(&Report { old, new, changes, touched })?;
         return Ok(0);
     }
-    let style = args.style.chosen().unwrap_or(DiffStyle::Patch);
-    write_diff(&old_store, &old, &new_store, &new, style, context)?;
+    let style = match (args.stat, args.name_only) {
+        (true, _) => DiffStyle::Stat,
+        (_, true) => DiffStyle::Names { zero: args.zero },
+        _ => args.style.chosen().unwrap_or(DiffStyle::Patch),
+    };
+    write(&both, &differences, &roots, style, context)?;
     Ok(0)
 }
 
-fn last_unless(number: Option<u64>, session: &SessionDir) -> Result<u64, CliError> {
-    match number {
-        Some(number) => Ok(number),
-        None => {
-            session.snapshot_numbers()?.last().copied().ok_or_else(|| {
-                CliError::failed(format!("session {} has no snapshot", session.id()))
-            })
+/// Whether one of the states holds a path in one of its forms.
+fn is_recorded(
+    forms: &[PathBuf],
+    source: &dyn ObjectSource,
+    states: [&SnapshotManifest; 2],
+) -> Result<bool, CliError> {
+    for manifest in states {
+        let root = read_root_tree(source, &manifest.merkle_root)?;
+        let mut lookup = Lookup::new(source, &root);
+        for form in forms {
+            if lookup.find(form.as_os_str().as_bytes())?.is_some() {
+                return Ok(true);
+            }
         }
     }
+    Ok(false)
+}
+
+/// What is tracked in either state.
+fn roots(old: &SnapshotManifest, new: &SnapshotManifest) -> Vec<PathBuf> {
+    let roots = old.roots.iter().chain(&new.roots).map(|root| root.path.clone());
+    roots.collect::<BTreeSet<_>>().into_iter().collect()
+}
+
+/// What is different, paths left out that one of the states does not know.
+fn differences(
+    source: &dyn ObjectSource,
+    old: &SnapshotManifest,
+    new: &SnapshotManifest,
+) -> Result<Vec<Difference>, CliError> {
+    let mut differences = diff::compare(source, &old.merkle_root, &new.merkle_root)?;
+    let unknown = (NotCapturedSet::new(old), NotCapturedSet::new(new));
+    differences.retain(|difference| diff::is_known(difference, &unknown.0, &unknown.1));
+    Ok(differences)
 }
 
 /// Writes the differences of two snapshots to stdout.
@@ -136,31 +198,58 @@ pub(super) fn write_diff(
     context: &Context,
 ) -> Result<(), CliError> {
     let both = TwoStores { first: old_store, second: new_store };
-    let mut differences = diff::compare(&both, &old.merkle_root, &new.merkle_root)?;
-    let unknown = (NotCapturedSet::new(old), NotCapturedSet::new(new));
-    differences.retain(|difference| diff::is_known(difference, &unknown.0, &unknown.1));
-    let roots = old.roots.iter().chain(&new.roots).map(|root| root.path.clone());
-    let roots: Vec<_> = roots.collect::<BTreeSet<_>>().into_iter().collect();
-    let mut options = DiffOptions::new(&both, &roots);
+    write(&both, &differences(&both, old, new)?, &roots(old, new), style, context)
+}
+
+fn write(
+    source: &dyn ObjectSource,
+    differences: &[Difference],
+    roots: &[PathBuf],
+    style: DiffStyle,
+    context: &Context,
+) -> Result<(), CliError> {
+    context.page();
+    let mut options = DiffOptions::new(source, roots);
     options.escape = context.stdout_is_terminal;
     if context.colours() {
         options.palette = Palette::coloured();
     }
     let mut out = context.out_bytes();
     match style {
-        DiffStyle::Patch => write_patch(&mut out, &differences, &options),
-        DiffStyle::Full => write_full(&mut out, &differences, &options),
+        DiffStyle::Patch => write_patch(&mut out, differences, &options)?,
+        DiffStyle::Full => write_full(&mut out, differences, &options)?,
         DiffStyle::SideBySide => {
-            let width = rustix::termios::tcgetwinsize(std::io::stdout()).map(|size| size.ws_col);
-            let width = width.ok().filter(|width| *width > 0).unwrap_or(160);
-            write_side_by_side(&mut out, &differences, &options, width.into())
+            let width = context.width().unwrap_or(160);
+            write_side_by_side(&mut out, differences, &options, width.into())?;
+        }
+        DiffStyle::Stat => {
+            let width = context.width().unwrap_or(80);
+            write_stat(&mut out, differences, &options, width.into())?;
+        }
+        DiffStyle::Names { zero } => write_names(&mut out, differences, zero)?,
+    }
+    Ok(out.flush()?)
+}
+
+/// The paths that changed, as another command takes them from here.
+fn write_names(
+    out: &mut dyn Write,
+    differences: &[Difference],
+    zero: bool,
+) -> Result<(), CliError> {
+    let current_dir = sys::current_dir()?;
+    for difference in differences.iter().filter(|found| found.change_type().is_some()) {
+        let path = typed_here(to_path(&difference.path), &current_dir);
+        let path = path.as_os_str().as_bytes();
+        if zero {
+            out.write_all(path)?;
+            out.write_all(b"\0")?;
+        } else {
+            out.write_all(&quoted_name(path))?;
+            out.write_all(b"\n")?;
         }
     }
-    .map_err(|error| match error {
-        RenderError::Store(error) => CliError::from(error),
-        RenderError::Output(error) => CliError::from(error),
-    })?;
-    Ok(out.flush()?)
+    Ok(())
 }
 
 /// Two sessions may keep their objects in different places.

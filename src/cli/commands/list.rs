@@ -94,6 +94,7 @@ fn print(
         projects.entry(project).or_default().push(session);
     }
     let now = Zoned::now();
+    context.page();
     let mut out = context.out();
     for (index, sessions) in projects.values().enumerate() {
         if index > 0 {
@@ -161,7 +162,7 @@ fn labels(session: &SessionSummary) -> String {
 }
 
 /// The command in one line, safe for a terminal and not too long.
-pub(super) fn command(session: &SessionSummary) -> String {
+pub(in crate::cli) fn command(session: &SessionSummary) -> String {
     short(&session.command.join(" "))
 }
 

@@ -5,8 +5,11 @@ pub(super) mod cleanup;
 pub(super) mod completions;
 pub(super) mod config;
 pub(super) mod diff;
+pub(super) mod diff_sides;
 pub(super) mod doctor;
+pub(super) mod find;
 pub(super) mod list;
+pub(super) mod log;
 #[cfg(feature = "mount")]
 pub(super) mod mount;
 #[cfg(feature = "mount")]

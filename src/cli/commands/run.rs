@@ -21,6 +21,7 @@ use crate::cli::preflight;
 use crate::cli::progress::Bar;
 use crate::cli::render::{Palette, summary_line, touched_part};
 use crate::cli::retention;
+use crate::cli::run_report::{ReportArgs, ReportFile, RunReport};
 use crate::cli::scratch::LeftBehind;
 use crate::cli::signals;
 use crate::cli::state_before;
@@ -50,12 +51,6 @@ pub(in crate::cli) struct RunArgs {
     /// What the command needs: the name of a profile (nono profile list), or a file
     #[arg(long, value_name = "NAME|FILE")]
     profile: Option<String>,
-    #[command(flatten)]
-    grants: GrantArgs,
-    /// Second wall: mounts and processes of the command's own, in which attributes of files outside
-    /// the grants cannot be changed either
-    #[arg(long, value_enum, value_name = "WHEN", default_value_t, env = "NONO_NAMESPACES")]
-    namespaces: NamespaceMode,
     /// Let the command go on if this program is killed
     #[arg(long)]
     keep_running: bool,
@@ -63,14 +58,23 @@ pub(in crate::cli) struct RunArgs {
     #[arg(long, alias = "no-undo-prompt")]
     no_rollback_prompt: bool,
     #[command(flatten)]
-    capture: CaptureArgs,
-    #[command(flatten)]
-    limits: LimitArgs,
-    #[command(flatten)]
     threads: ThreadArgs,
     /// The command and its arguments
     #[arg(required = true, last = true, value_name = "CMD")]
     command: Vec<OsString>,
+    // A heading is that of all that follows, so groups come last.
+    #[command(flatten)]
+    grants: GrantArgs,
+    /// Second wall: mounts and processes of the command's own, in which attributes of files outside
+    /// the grants cannot be changed either
+    #[arg(long, value_enum, value_name = "WHEN", default_value_t, env = "NONO_NAMESPACES")]
+    namespaces: NamespaceMode,
+    #[command(flatten)]
+    capture: CaptureArgs,
+    #[command(flatten)]
+    limits: LimitArgs,
+    #[command(flatten)]
+    report: ReportArgs,
 }
 
 impl RunArgs {
@@ -80,18 +84,34 @@ impl RunArgs {
 }
 
 pub(in crate::cli) fn run(args: &RunArgs, store: &StoreArgs, context: &Context) -> Outcome {
+    let (report, mut file) = (RunReport::default(), None);
+    let outcome = run_reported(args, store, &report, &mut file, context);
+    args.report.finish(&report, file.as_ref(), outcome, context)
+}
+
+fn run_reported(
+    args: &RunArgs,
+    store: &StoreArgs,
+    report: &RunReport,
+    file: &mut Option<ReportFile>,
+    context: &Context,
+) -> Outcome {
     let catalog = store.catalog()?;
     let surroundings = surroundings()?;
     let profile = args.profile.as_deref();
     let profile = profile.map(|name| ProfileLibrary::new(&surroundings).find(name)).transpose()?;
     let grants = Grants::of(&args.grants, args.rollback, profile.as_ref(), &catalog, context)?;
     let profile = profile.map(|found| found.profile);
+    let recorded = if args.is_recorded() { grants.tracked.as_slice() } else { &[] };
+    *file = args.report.open(recorded, catalog.root())?;
     if grants.policy.is_none() {
         context.say("no sandbox: the command can write wherever you can");
     }
     if !args.rollback {
         let mut passed_on = CommandSignals::take().map_err(signals::refused)?;
-        return Ok(start(args, &grants, profile.as_ref(), None, &mut passed_on, context)?.code);
+        return Ok(
+            start(args, &grants, profile.as_ref(), None, &mut passed_on, report, context)?.code
+        );
     }
     let flags = args.threads.flags(args.limits.flags(args.capture.flags()));
     let settings = Settings::load(&surroundings, &flags)?;
@@ -114,6 +134,7 @@ pub(in crate::cli) fn run(args: &RunArgs, store: &StoreArgs, context: &Context) 
     bar.finish();
     let recording = started?;
     let id = recording.session_id();
+    report.began(&id);
     if bar.is_cancelled() {
         let message =
             "stopped before the command was started; the state before was recorded already";
@@ -127,7 +148,8 @@ pub(in crate::cli) fn run(args: &RunArgs, store: &StoreArgs, context: &Context) 
     let retention = retention::begin(catalog.root(), &settings, context);
     let mut passed_on = CommandSignals::take().map_err(signals::refused)?;
     let modes = StoreModes::note(catalog.root())?;
-    let ended = start(args, &grants, profile.as_ref(), Some(&recording), &mut passed_on, context);
+    let ended =
+        start(args, &grants, profile.as_ref(), Some(&recording), &mut passed_on, report, context);
     let code = match &ended {
         Ok(ended) => ended.code,
         Err(error) => error.exit_code(),
@@ -159,7 +181,8 @@ pub(in crate::cli) fn run(args: &RunArgs, store: &StoreArgs, context: &Context) 
     if let (Err(error), Err(_)) = (&ended, &finished) {
         context.error(error);
     }
-    if let (Ok(_), Ok(Recorded { last, changes, touched, session_root })) = (&ended, &finished) {
+    if let (Ok(_), Ok(recorded)) = (&ended, &finished) {
+        let Recorded { last, changes, touched, session_root } = recorded;
         let unrecorded = Catalog::store_of(&session)
             .map_err(CliError::from)
             .and_then(|store| Ok(Unrecorded::since(&store, &baseline, last)?))
@@ -170,6 +193,7 @@ pub(in crate::cli) fn run(args: &RunArgs, store: &StoreArgs, context: &Context) 
         let said = |path: &Path| unrecorded.names(path);
         commands::snapshot::report_missing(last, Some(&baseline), said, context);
         unrecorded.report(&id, context);
+        report.recorded(recorded, unrecorded.left());
         commands::snapshot::report_unstable(&[&baseline, last], &id, context);
         let patterns = &args.capture.rollback_exclude;
         commands::snapshot::report_idle_patterns(patterns, &[&baseline, last], context);
@@ -231,6 +255,7 @@ fn start(
     profile: Option<&Profile>,
     recording: Option<&Recording>,
     signals: &mut CommandSignals,
+    report: &RunReport,
     context: &Context,
 ) -> Result<Ended, CliError> {
     let policy = grants.policy.as_ref();
@@ -246,7 +271,9 @@ fn start(
     };
     let supervised = match recording {
         None => supervise(|| launch.start(&dress, false, &|wall| tell(wall, context)), signals),
-        Some(recording) => supervise_recorded(&mut launch, &dress, recording, signals, context),
+        Some(recording) => {
+            supervise_recorded(&mut launch, &dress, recording, signals, report, context)
+        }
     };
     for LeftBehind { path, count } in launch.left_behind() {
         context.say(format_args!(
@@ -291,6 +318,7 @@ fn supervise_recorded(
     dress: &dyn Fn(&mut Command) -> Result<(), CliError>,
     recording: &Recording,
     signals: &mut CommandSignals,
+    report: &RunReport,
     context: &Context,
 ) -> Result<Ended, NotStarted> {
     let refuse = |error: &io::Error| {
@@ -303,20 +331,21 @@ fn supervise_recorded(
         let serving = server.as_ref().and_then(start);
         let start = || launch.start(dress, serving.is_some(), &|wall| tell(wall, context));
         let ended = supervise(start, signals)?;
-        report_leftover(&ended, context);
+        report_leftover(&ended, report, context);
         Ok(ended)
     })
 }
 
 /// The last state is the one at a moment at which nobody writes, if there is one. What the command
 /// left running may write later, and is named.
-fn report_leftover(ended: &Ended, context: &Context) {
+fn report_leftover(ended: &Ended, report: &RunReport, context: &Context) {
     let left = wait_for_quiet(ended.keeper, || {
         let seconds = PATIENCE.as_secs();
         context.say(format_args!(
             "waiting until what the command left running does not write ({seconds} s at most)"
         ));
     });
+    report.left(&left);
     if left.is_empty() {
         return;
     }
@@ -327,11 +356,11 @@ fn report_leftover(ended: &Ended, context: &Context) {
         }
     };
     context.warn(format_args!("{what} from now on is not recorded"));
-    for Leftover { pid, command, is_writing } in left.iter().take(MAX_NAMED) {
+    for Leftover { pid, command, is_writing } in left.iter().take(context.at_most(MAX_NAMED)) {
         let writes = if *is_writing { "  (writes at the moment)" } else { "" };
         context.say(format_args!("  {pid}  {}{writes}", Shown::bytes(command)));
     }
-    if let more @ 1.. = left.len().saturating_sub(MAX_NAMED) {
+    if let more @ 1.. = left.len().saturating_sub(context.at_most(MAX_NAMED)) {
         context.say(format_args!("  and {more} more"));
     }
 }

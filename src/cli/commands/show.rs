@@ -215,6 +215,7 @@ fn compare(
 
 fn print(report: &Report, context: &Context) -> Result<(), CliError> {
     let session = &report.session;
+    context.page();
     let mut out = context.out_long();
     let now = Zoned::now();
     let palette = Palette::coloured();

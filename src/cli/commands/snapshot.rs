@@ -40,8 +40,6 @@ pub(in crate::cli) struct SnapshotArgs {
     #[arg(long, value_name = "ID", conflicts_with_all = ["path", "rollback_exclude", "rollback_include", "rollback_all"])]
     session: Option<String>,
     #[command(flatten)]
-    capture: CaptureArgs,
-    #[command(flatten)]
     threads: ThreadArgs,
     /// Print the report as JSON
     #[arg(long)]
@@ -49,6 +47,8 @@ pub(in crate::cli) struct SnapshotArgs {
     /// Directories or files to record [default: the current directory]
     #[arg(value_name = "PATH")]
     path: Vec<PathBuf>,
+    #[command(flatten)]
+    capture: CaptureArgs,
 }
 
 /// What a snapshot holds, and what changed since the one before.

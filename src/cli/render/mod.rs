@@ -16,6 +16,7 @@ mod palette;
 mod patch;
 mod quote;
 mod side_by_side;
+mod stat;
 mod summary;
 #[cfg(test)]
 mod test_support;
@@ -31,7 +32,9 @@ pub use full::write_full;
 pub use measure::{byte_size, relative_time, size_delta};
 pub use palette::Palette;
 pub use patch::write_patch;
+pub use quote::quoted_name;
 pub use side_by_side::write_side_by_side;
+pub use stat::write_stat;
 pub use summary::{change_line, change_mark, change_word, summary_line, touched_part};
 
 /// Why differences could not be written out.

@@ -18,6 +18,11 @@ pub(super) fn quoted_word(prefix: &str, name: &[u8]) -> Vec<u8> {
     if name.contains(&b' ') { in_quotes(prefix, name) } else { quoted(prefix, name) }
 }
 
+/// A name in a list of names, as `git diff --name-only` prints it.
+pub fn quoted_name(name: &[u8]) -> Vec<u8> {
+    quoted("", name)
+}
+
 fn needs_escape(byte: u8) -> bool {
     matches!(byte, 0..0x20 | b'"' | b'\\' | 0x7f..)
 }

@@ -142,7 +142,8 @@ fn say_if_directory_is_gone(context: &Context) {
 }
 
 pub(super) fn print_conflicts(report: &RestoreReport, roots: &[PathBuf], context: &Context) {
-    for conflict in report.conflicts.iter().take(NAMED_CONFLICTS) {
+    let named = context.at_most(NAMED_CONFLICTS);
+    for conflict in report.conflicts.iter().take(named) {
         let inside = roots.iter().find_map(|root| conflict.path.strip_prefix(root).ok());
         let inside = inside.filter(|path| !path.as_os_str().is_empty());
         let path = Shown::path(inside.unwrap_or(&conflict.path));
@@ -153,8 +154,7 @@ pub(super) fn print_conflicts(report: &RestoreReport, roots: &[PathBuf], context
         let what = change_word(conflict.change_type);
         context.warn(format_args!("{path} was changed after the session ({what}{who})"));
     }
-    if let Some(more) = report.conflicts.len().checked_sub(NAMED_CONFLICTS).filter(|more| *more > 0)
-    {
+    if let Some(more) = report.conflicts.len().checked_sub(named).filter(|more| *more > 0) {
         context.warn(format_args!("{more} more were changed after the session (--json names all)"));
     }
 }
@@ -200,7 +200,7 @@ fn offer_the_rest(report: &RestoreReport, context: &Context) {
 
 /// Names files of which the snapshot may have a state that they never had.
 pub(in crate::cli) fn name_unstable(unstable: &[PathBuf], context: &Context) {
-    let (named, more) = unstable.split_at(unstable.len().min(NAMED_UNSTABLE));
+    let (named, more) = unstable.split_at(unstable.len().min(context.at_most(NAMED_UNSTABLE)));
     if !named.is_empty() {
         context
             .warn("recorded while something wrote to them, so in a state they may never have had:");

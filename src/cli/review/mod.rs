@@ -1,5 +1,6 @@
 //! Looking through what a command changed, on a terminal, and taking some or all of it back.
 //!
+//! On a wide terminal, the difference of the change at the cursor stands [`beside`] the list.
 //! Three parts: the [`model`] knows what is shown, marked and asked, and turns a key into an
 //! [`Action`] without touching anything; the [`view`] draws the rows that fit and no
 //! others; the [`screen`] owns the terminal. Always true:
@@ -9,6 +10,7 @@
 //! - What was typed before the review was on the screen is no answer to it.
 //! - However it ends, the terminal is as it was before.
 
+mod beside;
 mod model;
 mod pager;
 mod screen;
@@ -26,6 +28,7 @@ use crate::diff::Comparison;
 use crate::snapshot::SnapshotManifest;
 use crate::store::ObjectSource;
 
+use beside::Beside;
 pub(super) use model::Decision;
 use model::{Action, Model};
 use screen::{Input, Screen};
@@ -71,8 +74,19 @@ impl Review<'_> {
         let title = format!("session {}{touched}", self.session_id);
         let mut model = Model::new(title, self.comparison.changes, roots.clone());
         let mut screen = Screen::open()?;
+        let mut beside = Beside::default();
         loop {
-            screen.draw(|frame| view::draw(frame, &mut model, colours))?;
+            // Whoever holds a key down wants to get on.
+            if screen.width() >= beside::LEAST_WIDTH
+                && !beside.is_of(model.current())
+                && !screen.has_keys()
+            {
+                beside = match model.extent_at_cursor() {
+                    Some(range) => Beside::make(&differ, model.changes(), range),
+                    None => Beside::default(),
+                };
+            }
+            screen.draw(|frame| view::draw(frame, &mut model, &beside, colours))?;
             let action = match screen.next_input()? {
                 Input::Key(key) => model.press(key),
                 Input::Redraw => Action::Nothing,

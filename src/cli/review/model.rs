@@ -267,7 +267,7 @@ impl Model {
     }
 
     /// The change at the cursor.
-    fn current(&self) -> Option<usize> {
+    pub(super) fn current(&self) -> Option<usize> {
         (self.cursor < self.visible_count()).then(|| self.index(self.cursor))
     }
 
@@ -364,11 +364,13 @@ impl Model {
         path.ancestors().skip(1).filter_map(find)
     }
 
+    /// The change at the cursor with what goes with it.
+    pub(super) fn extent_at_cursor(&self) -> Option<Range<usize>> {
+        self.current().map(|index| self.extent(index))
+    }
+
     fn show_differences(&self) -> Action {
-        match self.current() {
-            Some(index) => Action::ShowDifferences(self.extent(index)),
-            None => Action::Nothing,
-        }
+        self.extent_at_cursor().map_or(Action::Nothing, Action::ShowDifferences)
     }
 
     fn ask_to_restore(&mut self, all: bool) -> Action {

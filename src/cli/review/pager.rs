@@ -5,11 +5,12 @@
 
 use std::io::{self, BufWriter, Write};
 use std::os::fd::AsFd;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 use std::sync::{Arc, mpsc};
 
 use super::screen::Screen;
 use crate::cli::error::CliError;
+use crate::cli::pager;
 use crate::cli::render::{DiffOptions, RenderError, write_patch};
 use crate::cli::supervise;
 use crate::diff::{Change, Difference, Lookup};
@@ -19,8 +20,6 @@ use crate::sys;
 
 /// So many paths are compared before the first line is written.
 const CHUNK: usize = 200;
-/// Without `$PAGER`.
-const USUAL_PAGER: &str = "less";
 
 /// Both states.
 #[derive(Debug)]
@@ -41,8 +40,23 @@ impl<'a> Differ<'a> {
         Ok(Self { options, old, new })
     }
 
+    /// How differences are shown in the pager.
+    pub(super) fn options(&self) -> &DiffOptions<'a> {
+        self.options
+    }
+
     /// Writes a patch of these changes.
     fn write(&self, out: &mut dyn Write, changes: &[Change]) -> Result<(), RenderError> {
+        self.write_with(out, changes, self.options)
+    }
+
+    /// The same in another way.
+    pub(super) fn write_with(
+        &self,
+        out: &mut dyn Write,
+        changes: &[Change],
+        options: &DiffOptions<'_>,
+    ) -> Result<(), RenderError> {
         let mut old = Lookup::new(self.options.store, &self.old);
         let mut new = Lookup::new(self.options.store, &self.new);
         for chunk in changes.chunks(CHUNK) {
@@ -56,7 +70,7 @@ impl<'a> Differ<'a> {
                 found.is_relinked = found.change_type().is_none();
                 differences.push(found);
             }
-            write_patch(out, &differences, self.options)?;
+            write_patch(out, &differences, options)?;
         }
         out.flush()?;
         Ok(())
@@ -69,11 +83,8 @@ pub(super) fn show(
     differ: &Differ<'_>,
     changes: &[Change],
 ) -> Result<(), CliError> {
-    let pager = std::env::var("PAGER");
-    let pager = pager.as_deref().unwrap_or(USUAL_PAGER);
-    if matches!(pager.trim(), "" | "cat") {
-        return show_plainly(screen, differ, changes);
-    }
+    let Some(pager) = pager::chosen() else { return show_plainly(screen, differ, changes) };
+    let pager = pager.as_str();
     screen.outside(|| -> Result<(), CliError> {
         let (hand_over, handed_over) = mpsc::sync_channel(1);
         let (shown, ended) = std::thread::scope(move |scope| {
@@ -109,7 +120,7 @@ pub(super) fn show(
 }
 
 fn start(pager: &str) -> Result<Child, CliError> {
-    let mut command = command(pager);
+    let mut command = pager::command(pager);
     command.stdin(Stdio::piped());
     // The output of the command may have gone elsewhere; what is shown now is for the terminal.
     command.stdout(Stdio::from(io::stderr().as_fd().try_clone_to_owned()?));
@@ -119,25 +130,6 @@ fn start(pager: &str) -> Result<Child, CliError> {
     command
         .spawn()
         .map_err(|error| CliError::failed(format!("cannot run the pager {pager:?}: {error}")))
-}
-
-/// A shell reads what only a shell understands. It is no use otherwise: on Ctrl-Z it would stop before
-/// the pager has put the terminal in order.
-fn command(pager: &str) -> Command {
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || " -_./+,:".contains(c);
-    let mut words = pager.split_whitespace();
-    match words.next().filter(|_| pager.chars().all(is_plain)) {
-        Some(program) => {
-            let mut plain = Command::new(program);
-            plain.args(words);
-            plain
-        }
-        None => {
-            let mut shell = Command::new("sh");
-            shell.arg("-c").arg(pager);
-            shell
-        }
-    }
 }
 
 /// Without a pager: everything at once, until a key is pressed.

@@ -78,6 +78,24 @@ impl Screen {
         self.terminal.resize(size.into())
     }
 
+    /// Columns, as far as anybody knows.
+    pub(super) fn width(&self) -> u16 {
+        self.terminal.size().map_or(0, |size| size.width)
+    }
+
+    /// Whether a key was pressed that nobody has seen yet.
+    pub(super) fn has_keys(&self) -> bool {
+        if self.keys.is_empty() {
+            let stdin = io::stdin();
+            let mut ready = [PollFd::new(&stdin, PollFlags::IN)];
+            let at_once = rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 };
+            // Interrupted: the signal is looked at soon.
+            let _ = poll(&mut ready, Some(&at_once));
+            return ready[0].revents().contains(PollFlags::IN);
+        }
+        true
+    }
+
     /// Waits for a key or a signal.
     pub(super) fn next_input(&mut self) -> io::Result<Input> {
         loop {

@@ -1,11 +1,14 @@
-//! Draws a review: a summary, the rows that fit, and what the keys do.
+//! Draws a review: a summary, the rows that fit, what the keys do, and on a wide screen the beginning of
+//! the difference at the cursor.
 
 use ratatui::Frame;
 use ratatui::layout::Rect;
 use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Span};
+use ratatui::widgets::Clear;
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
+use super::beside::{Beside, LEAST_WIDTH};
 use super::model::{KindSummary, Mode, Model};
 use crate::cli::render::{change_mark, change_word, size_delta};
 use crate::diff::{Change, ChangeType, relative_to_roots};
@@ -33,12 +36,15 @@ const HELP: [&str; 15] = [
 ];
 
 /// Draws the whole of it. Costs what fits on the screen.
-pub(super) fn draw(frame: &mut Frame<'_>, model: &mut Model, colours: bool) {
+pub(super) fn draw(frame: &mut Frame<'_>, model: &mut Model, beside: &Beside, colours: bool) {
     let area = frame.area();
     let mut lines = head(model, area, colours);
     let foot = [status(model), Line::styled(KEYS, Style::new().add_modifier(Modifier::DIM))];
     let rows = usize::from(area.height).saturating_sub(lines.len() + foot.len());
-    let width = usize::from(area.width);
+    let has_beside = area.width >= LEAST_WIDTH && model.mode() != Mode::Help;
+    let list_width = if has_beside { area.width / 2 } else { area.width };
+    let width = usize::from(list_width);
+    let top = lines.len();
     let body: Vec<Line<'_>> = if model.mode() == Mode::Help {
         HELP.iter().map(|line| Line::raw(*line)).collect()
     } else {
@@ -49,8 +55,53 @@ pub(super) fn draw(frame: &mut Frame<'_>, model: &mut Model, colours: bool) {
     for (y, line) in (area.y..).zip(&lines) {
         put(frame, y, line);
     }
+    // What belongs to another change would mislead.
+    if has_beside && beside.is_of(model.current()) {
+        let first = area.y.saturating_add(u16::try_from(top).unwrap_or(u16::MAX));
+        let place = Rect {
+            x: area.x + list_width,
+            y: first,
+            width: area.width - list_width,
+            height: u16::try_from(rows).unwrap_or(u16::MAX),
+        };
+        draw_beside(frame, beside, place.intersection(area), colours);
+    }
     for (y, line) in (area.bottom().saturating_sub(2).max(area.y)..).zip(&foot) {
         put(frame, y, line);
+    }
+}
+
+/// The difference, behind a line from top to bottom.
+fn draw_beside(frame: &mut Frame<'_>, beside: &Beside, place: Rect, colours: bool) {
+    let mut lines = beside.lines().iter();
+    for y in place.y..place.bottom() {
+        let text = lines.next().map_or("", String::as_str);
+        let dim = Style::new().add_modifier(Modifier::DIM);
+        let line = Line::from(vec![
+            Span::styled("│ ", dim),
+            Span::styled(text, style_of_patch(text, colours)),
+        ]);
+        frame.render_widget(Clear, Rect { y, height: 1, ..place });
+        frame.render_widget(line, Rect { y, height: 1, ..place });
+    }
+}
+
+fn style_of_patch(line: &str, colours: bool) -> Style {
+    let bold = Style::new().add_modifier(Modifier::BOLD);
+    let coloured = |colour| if colours { Style::new().fg(colour) } else { Style::new() };
+    match line.as_bytes() {
+        [b'+', b'+', b'+', b' ', ..] | [b'-', b'-', b'-', b' ', ..] => bold,
+        _ if ["diff ", "index ", "new file", "deleted file", "old mode", "new mode"]
+            .iter()
+            .any(|begin| line.starts_with(begin)) =>
+        {
+            bold
+        }
+        [b'+', ..] => coloured(Color::Green),
+        [b'-', ..] => coloured(Color::Red),
+        [b'@', b'@', ..] => coloured(Color::Cyan),
+        [b'#', ..] => Style::new().add_modifier(Modifier::DIM),
+        _ => Style::new(),
     }
 }
 

@@ -20,8 +20,18 @@ fn model() -> Model {
 }
 
 fn screen(model: &mut Model, width: u16, height: u16, colours: bool) -> Terminal<TestBackend> {
+    with_beside(model, &Beside::default(), width, height, colours)
+}
+
+fn with_beside(
+    model: &mut Model,
+    beside: &Beside,
+    width: u16,
+    height: u16,
+    colours: bool,
+) -> Terminal<TestBackend> {
     let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
-    terminal.draw(|frame| draw(frame, model, colours)).unwrap();
+    terminal.draw(|frame| draw(frame, model, beside, colours)).unwrap();
     terminal
 }
 
@@ -88,4 +98,39 @@ fn a_question_says_how_many_paths_it_is_about() {
     let shown = lines(&terminal);
     assert_eq!(shown[0], "session 1  1 marked");
     assert_eq!(shown[10], "restore 1 marked path? [y/N]");
+}
+
+#[test]
+fn a_wide_screen_has_the_difference_at_the_cursor_beside_the_list() {
+    let beside = Beside::of_lines(1, &["@@ -1 +1 @@", "-old", "+new"]);
+    let mut model = model();
+    let shown = |model: &mut Model, width| lines(&with_beside(model, &beside, width, 12, true));
+    // It is about another change.
+    assert!(!shown(&mut model, 100).join("").contains('│'));
+    model.press(KeyEvent::new(KeyCode::Char('j'), KeyModifiers::NONE));
+    let wide = shown(&mut model, 100);
+    let column = |line: &str| line.chars().position(|c| c == '│');
+    assert_eq!(column(&wide[3]), Some(50));
+    assert!(wide[3].ends_with("│ @@ -1 +1 @@") && wide[4].ends_with("│ -old"), "{wide:?}");
+    assert!(wide[5].starts_with("[ ] - deleted     gone") && wide[5].ends_with("│ +new"));
+    assert!(wide[4].contains("…/below/many"), "{}", wide[4]);
+    assert!(!wide[2].contains('│') && !wide[10].contains('│'));
+    assert!(!shown(&mut model, 99).join("").contains('│'));
+    model.press(KeyEvent::new(KeyCode::Char('?'), KeyModifiers::NONE));
+    assert!(!shown(&mut model, 100).join("").contains('│'));
+    for (width, height) in [(100, 1), (100, 2), (100, 3), (300, 4)] {
+        with_beside(&mut model, &beside, width, height, true);
+    }
+}
+
+#[test]
+fn added_and_removed_lines_beside_the_list_have_their_colours() {
+    let beside = Beside::of_lines(0, &["--- a/x", "+++ b/x", "-old", "+new"]);
+    let colours = |wanted| {
+        let terminal = with_beside(&mut model(), &beside, 100, 12, wanted);
+        let buffer = terminal.backend().buffer();
+        [3, 4, 5, 6].map(|y| buffer[(52, y)].fg)
+    };
+    assert_eq!(colours(true), [Color::Reset, Color::Reset, Color::Red, Color::Green]);
+    assert_eq!(colours(false), [Color::Reset; 4]);
 }

@@ -263,6 +263,14 @@ impl SnapshotManager {
             self.store.sync()?;
         }
         let hash = self.session.publish(&manifest)?;
+        let (session, number, totals) = (self.session.id(), manifest.number, &manifest.totals);
+        tracing::debug!(
+            "{session}/{number}: {} files, {} of them read, {} objects and {} bytes written",
+            totals.file_count,
+            totals.files_read,
+            totals.objects_written,
+            totals.bytes_written,
+        );
         self.save_caches(caches);
         Ok(LoadedManifest { manifest, hash })
     }

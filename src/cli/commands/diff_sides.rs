@@ -1,0 +1,206 @@
+//! The two states that `nono rollback diff` compares: which words name them, and what they are.
+//!
+//! A word is a state if it is `now`, a session, or a snapshot of one. What exists on the disk under a
+//! name with a `/` in it is a path all the same, and so is everything after `--`.
+
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
+
+use crate::cli::error::CliError;
+use crate::history::{forms_of, recorded_form};
+use crate::session::{Catalog, CatalogError, Purpose, SnapshotId};
+use crate::snapshot::{LiveState, SessionDir, SnapshotManager, SnapshotManifest};
+use crate::store::{LocalStore, ObjectSource};
+use crate::sys;
+
+/// What is on the disk at the moment.
+const NOW: &str = "now";
+/// What is meant when no state is named.
+const LATEST: &str = "latest";
+
+/// A state, as it was named.
+#[derive(Debug)]
+pub(super) enum Named {
+    Now,
+    Snapshot { session: SessionDir, number: Option<u64> },
+}
+
+/// What the words of a command line mean.
+#[derive(Debug)]
+pub(super) struct Words {
+    pub(super) states: Vec<Named>,
+    /// As typed.
+    pub(super) paths: Vec<PathBuf>,
+    /// Why the first path is no state, if it is not on the disk either.
+    pub(super) doubt: Option<CatalogError>,
+}
+
+impl Words {
+    /// Takes words apart: at most two states, then paths.
+    pub(super) fn of(
+        words: &[OsString],
+        behind_dashes: &[PathBuf],
+        catalog: &Catalog,
+    ) -> Result<Self, CliError> {
+        let mut found = Self { states: Vec::new(), paths: Vec::new(), doubt: None };
+        for word in words {
+            let state = match found.paths.is_empty() && found.states.len() < 2 {
+                true => found.state(word, catalog)?,
+                false => None,
+            };
+            match state {
+                Some(state) => found.states.push(state),
+                None => found.paths.push(PathBuf::from(word)),
+            }
+        }
+        found.paths.extend_from_slice(behind_dashes);
+        Ok(found)
+    }
+
+    fn state(&mut self, word: &OsStr, catalog: &Catalog) -> Result<Option<Named>, CliError> {
+        let Some(text) = word.to_str() else { return Ok(None) };
+        let is_there = is_there(Path::new(word));
+        if is_there && text.contains('/') {
+            return Ok(None);
+        }
+        if text == NOW {
+            return Ok(Some(Named::Now));
+        }
+        let Ok(id) = text.parse::<SnapshotId>();
+        match catalog.find_snapshot_from(&id, Purpose::Looking) {
+            Ok((session, number)) => Ok(Some(Named::Snapshot { session, number })),
+            Err(_) if is_there => Ok(None),
+            // It may be the name of something that only snapshots have.
+            Err(error @ (CatalogError::NotFound { .. } | CatalogError::Empty { .. })) => {
+                self.doubt.get_or_insert(error);
+                Ok(None)
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+fn is_there(path: &Path) -> bool {
+    let Ok(current_dir) = sys::current_dir() else { return false };
+    let path = sys::plain_absolute(path, &current_dir);
+    let parent = path.parent().unwrap_or(Path::new("/"));
+    let name = path.file_name().unwrap_or(OsStr::new("."));
+    let looked = sys::Dir::open(parent).and_then(|dir| dir.try_stat(name.as_encoded_bytes()));
+    matches!(looked, Ok(Some(_)))
+}
+
+/// Both states, older one first.
+#[derive(Debug)]
+pub(super) struct Sides {
+    pub(super) old: State,
+    pub(super) new: State,
+}
+
+/// A state that can be compared.
+#[derive(Debug)]
+pub(super) enum State {
+    /// What is there now, seen with the filters of a session's baseline.
+    Now { manager: Box<SnapshotManager>, baseline: Box<SnapshotManifest> },
+    /// A snapshot.
+    Snapshot { session_id: String, manifest: Box<SnapshotManifest>, store: Box<LocalStore> },
+}
+
+impl Sides {
+    /// What these names mean: none is the last session, one session its baseline and its last snapshot,
+    /// `now` alone the last snapshot and now.
+    pub(super) fn of(states: Vec<Named>, catalog: &Catalog) -> Result<Self, CliError> {
+        let mut states = states.into_iter();
+        let latest = || catalog.find_from(LATEST, Purpose::Looking);
+        let (old, new) = match (states.next(), states.next()) {
+            (None, _) => {
+                let session = latest()?;
+                (State::snapshot(&session, 0)?, State::last(&session)?)
+            }
+            (Some(Named::Snapshot { session, number }), None) => {
+                (State::snapshot(&session, number.unwrap_or(0))?, State::last(&session)?)
+            }
+            (Some(Named::Now), None) => {
+                let session = latest()?;
+                (State::last(&session)?, State::now(&session)?)
+            }
+            (Some(Named::Now), Some(Named::Now)) => {
+                return Err(CliError::usage("now and now are the same state"));
+            }
+            (Some(Named::Snapshot { session, number }), Some(Named::Now)) => {
+                (State::snapshot(&session, number.unwrap_or(0))?, State::now(&session)?)
+            }
+            (Some(Named::Now), Some(Named::Snapshot { session, number })) => {
+                (State::now(&session)?, State::numbered_or_last(&session, number)?)
+            }
+            (
+                Some(Named::Snapshot { session, number }),
+                Some(Named::Snapshot { session: other, number: other_number }),
+            ) => (
+                State::snapshot(&session, number.unwrap_or(0))?,
+                State::numbered_or_last(&other, other_number)?,
+            ),
+        };
+        Ok(Self { old, new })
+    }
+}
+
+impl State {
+    /// What is there now, captured in memory; `None` of a snapshot.
+    pub(super) fn capture(&self) -> Result<Option<LiveState<'_>>, CliError> {
+        match self {
+            Self::Now { manager, baseline } => Ok(Some(manager.live_state(baseline)?)),
+            Self::Snapshot { .. } => Ok(None),
+        }
+    }
+
+    /// Its manifest and its objects; of now, those that were captured.
+    pub(super) fn seen<'a>(
+        &'a self,
+        live: Option<&'a LiveState<'a>>,
+    ) -> Result<(&'a SnapshotManifest, &'a dyn ObjectSource), CliError> {
+        match (self, live) {
+            (Self::Snapshot { manifest, store, .. }, _) => Ok((manifest, &**store)),
+            (Self::Now { .. }, Some(live)) => Ok((live.manifest(), live)),
+            (Self::Now { .. }, None) => Err(CliError::failed("what is there now was not captured")),
+        }
+    }
+
+    fn snapshot(session: &SessionDir, number: u64) -> Result<Self, CliError> {
+        let manifest = Box::new(session.manifest(number)?.manifest);
+        let store = Box::new(Catalog::store_of(session)?);
+        Ok(Self::Snapshot { session_id: session.id(), manifest, store })
+    }
+
+    fn last(session: &SessionDir) -> Result<Self, CliError> {
+        let last = session.snapshot_numbers()?.last().copied();
+        let none = || CliError::failed(format!("session {} has no snapshot", session.id()));
+        Self::snapshot(session, last.ok_or_else(none)?)
+    }
+
+    fn numbered_or_last(session: &SessionDir, number: Option<u64>) -> Result<Self, CliError> {
+        number.map_or_else(|| Self::last(session), |number| Self::snapshot(session, number))
+    }
+
+    fn now(session: &SessionDir) -> Result<Self, CliError> {
+        let manager = Box::new(SnapshotManager::open(session.path())?);
+        let baseline = Box::new(manager.load_manifest(0)?);
+        Ok(Self::Now { manager, baseline })
+    }
+}
+
+/// The paths in the form in which these tracked paths have them.
+pub(super) fn recorded_paths(
+    typed: &[PathBuf],
+    roots: &[PathBuf],
+) -> Result<Vec<Vec<PathBuf>>, CliError> {
+    let current_dir = sys::current_dir()?;
+    let forms = typed.iter().map(|path| {
+        let here = forms_of(&sys::plain_absolute(path, &current_dir));
+        if recorded_form(&here, roots).is_some() || path.is_absolute() {
+            return here;
+        }
+        // As for a restore: in any of the tracked paths.
+        roots.iter().map(|root| sys::plain_absolute(path, root)).collect()
+    });
+    Ok(forms.collect())
+}

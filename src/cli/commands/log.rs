@@ -1,0 +1,393 @@
+//! `nono log`: every version of a path that is recorded, or what the sessions here changed.
+
+use std::collections::HashSet;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use jiff::Zoned;
+use serde::Serialize;
+
+use super::list::command;
+use super::show::compared;
+use crate::cli::Outcome;
+use crate::cli::args::StoreArgs;
+use crate::cli::context::{BOLD, Context, DIM, GREEN, RED};
+use crate::cli::error::CliError;
+use crate::cli::past::{Past, name_damaged};
+use crate::cli::render::{
+    DiffOptions, Palette, byte_size, change_line, relative_time, size_delta, summary_line,
+    write_patch,
+};
+use crate::cli::shell_word::shell_word;
+use crate::diff::{self, Change, ChangeSummary, Difference, EntryState};
+use crate::history::{Damaged, Now, Origin, PathHistory, Version, forms_of, history_of, now_of};
+use crate::object::{ContentHash, Node};
+use crate::path_text::{Shown, serde_path};
+use crate::session::{
+    Catalog, CatalogError, NotHere, Place, Purpose, SessionSummary, sessions_here,
+};
+use crate::snapshot::{NotCapturedSet, Recency, SessionDir};
+use crate::sys;
+
+/// So many changes of a session are named one by one.
+const NAMED_CHANGES: usize = 10;
+
+/// Arguments of `nono log`.
+#[derive(Debug, Args)]
+pub(in crate::cli) struct LogArgs {
+    /// A file or a directory, which may be gone [default: the sessions here]
+    #[arg(value_name = "PATH")]
+    path: Option<PathBuf>,
+    /// Show what each version changed
+    #[arg(long, short)]
+    patch: bool,
+    /// Print the report as JSON
+    #[arg(long, conflicts_with = "patch")]
+    json: bool,
+}
+
+pub(in crate::cli) fn run(args: &LogArgs, store: &StoreArgs, context: &Context) -> Outcome {
+    let catalog = store.catalog()?;
+    let current_dir = sys::current_dir()?;
+    let Some(path) = &args.path else {
+        return log_sessions(&current_dir, args, &catalog, context);
+    };
+    let forms = forms_of(&sys::plain_absolute(path, &current_dir));
+    let holds = |summary: &SessionSummary| {
+        forms.iter().any(|form| summary.tracked_paths.iter().any(|root| form.starts_with(root)))
+    };
+    let mut past = Past::of(&catalog, holds)?;
+    if past.sessions.is_empty() {
+        // All that is recorded may lie below.
+        let real = forms.last().unwrap_or(path);
+        return log_sessions(real, args, &catalog, context);
+    }
+    let mut history = history_of(&forms, &past.sessions, &past.objects);
+    let mut damaged = std::mem::take(&mut history.damaged);
+    damaged.append(&mut past.damaged);
+    if history.versions.is_empty() {
+        name_damaged(&damaged, context);
+        let path = Shown::path(&history.path);
+        return Err(CliError::failed(format!("no session holds {path}"))
+            .with_hint("`nono rollback show ID` says what a session left out"));
+    }
+    let now = past.newest().map(|newest| now_of(&history, newest)).transpose();
+    let now = now.unwrap_or_else(|error| {
+        context.warn(format_args!("what is there now is not known: {error}"));
+        None
+    });
+    if args.json {
+        context.json(&Report::of(&history, now.as_ref(), &past, &damaged))?;
+    } else {
+        context.page();
+        print(&history, now.as_ref(), &past, args.patch, context)?;
+    }
+    Ok(u8::from(!name_damaged(&damaged, context)))
+}
+
+#[derive(Serialize)]
+struct Report<'a> {
+    #[serde(with = "serde_path")]
+    path: PathBuf,
+    /// Newest first.
+    versions: Vec<VersionReport<'a>>,
+    /// Whether what is there now is none of them, or nothing where none says so.
+    now_is_unrecorded: Option<bool>,
+    damaged: Vec<DamagedReport<'a>>,
+}
+
+#[derive(Serialize)]
+struct DamagedReport<'a> {
+    session_id: &'a str,
+    error: String,
+}
+
+#[derive(Serialize)]
+struct VersionReport<'a> {
+    /// What a restore takes: the oldest snapshot that has this version.
+    snapshot: String,
+    session_id: &'a str,
+    number: u64,
+    timestamp: jiff::Timestamp,
+    command: &'a [String],
+    /// `command`, `outside` of every session, or `first` recorded.
+    origin: &'static str,
+    /// `file`, `directory`, …, or `gone`.
+    kind: &'static str,
+    size: Option<u64>,
+    size_delta: Option<i64>,
+    sha256: Option<ContentHash>,
+    mode: Option<u16>,
+    is_now: bool,
+    /// All snapshots that have it, oldest first.
+    snapshots: Vec<String>,
+}
+
+impl<'a> Report<'a> {
+    fn of(
+        history: &'a PathHistory,
+        now: Option<&Now>,
+        past: &'a Past,
+        damaged: &'a [Damaged],
+    ) -> Self {
+        let versions = history.versions.iter().enumerate().map(|(index, version)| {
+            let first = version.first();
+            let state = version.state.as_deref();
+            let file = state.and_then(|state| match &state.node {
+                Node::File { size, hash, .. } => Some((*size, *hash)),
+                _ => None,
+            });
+            VersionReport {
+                snapshot: first.to_string(),
+                session_id: &first.session_id,
+                number: first.number,
+                timestamp: first.timestamp,
+                command: past.summary(&first.session_id).map_or(&[], |s| s.command.as_slice()),
+                origin: match version.origin {
+                    Origin::First => "first",
+                    Origin::Session => "command",
+                    Origin::Outside => "outside",
+                },
+                kind: state.map_or("gone", |state| state.node.kind_name()),
+                size: file.map(|(size, _)| size),
+                size_delta: version.size_delta(),
+                sha256: file.map(|(_, hash)| hash),
+                mode: state.map(|state| state.attributes.mode),
+                is_now: now == Some(&Now::Version(index)),
+                snapshots: version.places.iter().map(ToString::to_string).collect(),
+            }
+        });
+        let damaged = damaged.iter().map(|damaged| DamagedReport {
+            session_id: &damaged.session_id,
+            error: damaged.error.to_string(),
+        });
+        Self {
+            path: history.path.clone(),
+            versions: versions.collect(),
+            now_is_unrecorded: now.map(|now| !matches!(now, Now::Version(_))),
+            damaged: damaged.collect(),
+        }
+    }
+}
+
+fn print(
+    history: &PathHistory,
+    now: Option<&Now>,
+    past: &Past,
+    patch: bool,
+    context: &Context,
+) -> Result<(), CliError> {
+    let time_now = Zoned::now();
+    let mut out = context.out_long();
+    let count = history.versions.len();
+    let plural = if count == 1 { "" } else { "s" };
+    writeln!(out, "{BOLD}{}{BOLD:#}  {count} version{plural}", Shown::path(&history.path))?;
+    match now {
+        Some(Now::Unrecorded { size }) => {
+            let size = size.map_or(String::new(), byte_size);
+            writeln!(out, "{GREEN}*{GREEN:#} now, in no snapshot  {size}")?;
+        }
+        Some(Now::Gone) => writeln!(out, "{GREEN}*{GREEN:#} now gone, in no snapshot")?,
+        _ => {}
+    }
+    let widest = history.versions.iter().map(|version| version.first().to_string().len()).max();
+    let widest = widest.unwrap_or(0);
+    for (index, version) in history.versions.iter().enumerate() {
+        let place = version.first();
+        let is_now = now == Some(&Now::Version(index));
+        let mark = if is_now { format!("{GREEN}*{GREEN:#}") } else { " ".to_owned() };
+        let time = relative_time(place.timestamp, &time_now);
+        let what = what(version.state.as_deref());
+        let changes = change(version, &history.path, past)?;
+        let who = who(version, past);
+        let now = if is_now { format!("  {GREEN}now{GREEN:#}") } else { String::new() };
+        let id = format!("{:<widest$}", place.to_string());
+        writeln!(
+            out,
+            "{mark} {BOLD}{id}{BOLD:#}  {time:<14}  {what:>10}  {changes:<10}  {who}{now}"
+        )?;
+        if patch {
+            out.flush()?;
+            write_changes(&mut *out, version, &history.path, past, context)?;
+        }
+    }
+    out.flush()?;
+    if let Some(path) = shell_word(&history.path) {
+        context.say(format_args!("bring one back: nono rollback restore ID/N {path}"));
+    }
+    Ok(())
+}
+
+fn what(state: Option<&EntryState>) -> String {
+    match state.map(|state| &state.node) {
+        None => "gone".to_owned(),
+        Some(Node::File { size, .. }) => byte_size(*size),
+        Some(node) => node.kind_name().to_owned(),
+    }
+}
+
+/// How large the change was: bytes of a file, changed paths of a directory.
+fn change(version: &Version, path: &Path, past: &Past) -> Result<String, CliError> {
+    if version.origin == Origin::First {
+        return Ok(String::new());
+    }
+    let states = [version.before.as_deref(), version.state.as_deref()];
+    if states.into_iter().flatten().any(|state| matches!(state.node, Node::Directory { .. })) {
+        let differences = version.differences(&past.objects, path)?;
+        let changes: Vec<Change> = differences.iter().filter_map(Difference::change).collect();
+        return Ok(summary_line(&ChangeSummary::of(&changes), &Palette::coloured()));
+    }
+    Ok(version.size_delta().map_or(String::new(), size_delta))
+}
+
+/// What a version comes from.
+fn who(version: &Version, past: &Past) -> String {
+    let summary = past.summary(&version.first().session_id);
+    match version.origin {
+        Origin::First => format!("{DIM}first recorded{DIM:#}"),
+        Origin::Outside => format!("{DIM}outside of a session{DIM:#}"),
+        Origin::Session => match summary {
+            Some(summary) if !summary.command.is_empty() => command(summary),
+            _ => format!("{DIM}nono snapshot{DIM:#}"),
+        },
+    }
+}
+
+fn write_changes(
+    out: &mut dyn Write,
+    version: &Version,
+    path: &Path,
+    past: &Past,
+    context: &Context,
+) -> Result<(), CliError> {
+    let differences = version.differences(&past.objects, path)?;
+    let session = past.summary(&version.first().session_id);
+    let roots = session.map_or(Vec::new(), |session| session.tracked_paths.clone());
+    let mut options = DiffOptions::new(&past.objects, &roots);
+    options.escape = context.stdout_is_terminal;
+    if context.colours() {
+        options.palette = Palette::coloured();
+    }
+    write_patch(out, &differences, &options)?;
+    Ok(writeln!(out)?)
+}
+
+#[derive(Serialize)]
+struct SessionReport<'a> {
+    #[serde(flatten)]
+    summary: &'a SessionSummary,
+    changed: Vec<Change>,
+}
+
+/// The sessions that concern a directory, with what they changed.
+fn log_sessions(directory: &Path, args: &LogArgs, catalog: &Catalog, context: &Context) -> Outcome {
+    let now = jiff::Timestamp::now();
+    let place = Place { directory: directory.to_owned(), purpose: Purpose::Looking };
+    let listed = catalog.listed()?.sessions;
+    let here: HashSet<&str> = match sessions_here(&listed, &place, now) {
+        Ok(here) => here.iter().map(|session| session.session_id.as_str()).collect(),
+        Err(NotHere::SeveralBelow(projects)) => {
+            let directory = place.directory;
+            return Err(CatalogError::SeveralBelow { directory, projects }.into());
+        }
+        Err(NotHere::Nowhere) => return Err(catalog.none_here(&place, &listed, now).into()),
+    };
+    let mut past = Past::of(catalog, |summary| here.contains(summary.session_id.as_str()))?;
+    let mut is_complete = name_damaged(&std::mem::take(&mut past.damaged), context);
+    let mut order: Vec<usize> = (0..past.sessions.len()).collect();
+    order.sort_by_cached_key(|index| {
+        let summary = &past.summaries[*index];
+        std::cmp::Reverse(Recency::new(summary.started, summary.session_id.as_str(), now))
+    });
+    let (shown, hidden): (Vec<usize>, Vec<usize>) = order
+        .into_iter()
+        .partition(|index| context.is_verbose || past.summaries[*index].has_changes());
+    if shown.is_empty() && !args.json {
+        let directory = Shown::path(directory);
+        context.say(format_args!("no session changed something in {directory}"));
+        return Ok(u8::from(!is_complete));
+    }
+    if !args.json {
+        context.page();
+    }
+    let time_now = Zoned::now();
+    let mut reports = Vec::new();
+    let mut out = context.out_long();
+    for (position, index) in shown.iter().enumerate() {
+        let (session, summary) = (&past.sessions[*index], &past.summaries[*index]);
+        let differences = match differences(session, &past) {
+            Ok(differences) => differences,
+            Err(_) if session.is_gone() => continue,
+            Err(error) => {
+                is_complete = false;
+                context.warn(format_args!("{error} (nono rollback verify {})", session.id()));
+                continue;
+            }
+        };
+        let changed: Vec<Change> = differences.iter().filter_map(Difference::change).collect();
+        if args.json {
+            reports.push(SessionReport { summary, changed });
+            continue;
+        }
+        if position > 0 {
+            writeln!(out)?;
+        }
+        print_session(&mut *out, summary, &changed, &time_now, context)?;
+        if args.patch {
+            let mut options = DiffOptions::new(&past.objects, &summary.tracked_paths);
+            options.escape = context.stdout_is_terminal;
+            if context.colours() {
+                options.palette = Palette::coloured();
+            }
+            write_patch(&mut *out, &differences, &options)?;
+        }
+    }
+    if args.json {
+        drop(out);
+        context.json(&reports)?;
+    } else {
+        out.flush()?;
+        if !hidden.is_empty() {
+            let count = hidden.len();
+            let what = if count == 1 { "session" } else { "sessions" };
+            context.say(format_args!("{count} {what} without changes not shown (-v shows them)"));
+        }
+    }
+    Ok(u8::from(!is_complete))
+}
+
+/// What a session changed, paths left out that one of its states does not know.
+fn differences(session: &SessionDir, past: &Past) -> Result<Vec<Difference>, CliError> {
+    let (old, new) = compared(session, None)?;
+    let mut differences = diff::compare(&past.objects, &old.merkle_root, &new.merkle_root)?;
+    let unknown = (NotCapturedSet::new(&old), NotCapturedSet::new(&new));
+    differences.retain(|difference| diff::is_known(difference, &unknown.0, &unknown.1));
+    Ok(differences)
+}
+
+fn print_session(
+    out: &mut dyn Write,
+    summary: &SessionSummary,
+    changed: &[Change],
+    now: &Zoned,
+    context: &Context,
+) -> Result<(), CliError> {
+    let SessionSummary { session_id, started, exit_code, .. } = summary;
+    let time = relative_time(*started, now);
+    let failed = exit_code.filter(|code| *code != 0);
+    let failed = failed.map_or(String::new(), |code| format!("  {RED}exit {code}{RED:#}"));
+    let command = command(summary);
+    writeln!(out, "{BOLD}{session_id}{BOLD:#}  {time}{failed}  {command}")?;
+    let palette = Palette::coloured();
+    writeln!(out, "  {}", summary_line(&ChangeSummary::of(changed), &palette))?;
+    let named = changed.len().min(context.at_most(NAMED_CHANGES));
+    for change in &changed[..named] {
+        writeln!(out, "  {}", change_line(change, &summary.tracked_paths, &palette))?;
+    }
+    if changed.len() > named {
+        let more = changed.len() - named;
+        writeln!(out, "  {DIM}and {more} more (nono rollback show {session_id}){DIM:#}")?;
+    }
+    Ok(())
+}

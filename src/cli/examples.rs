@@ -1,0 +1,262 @@
+//! Two examples for each command, shown at the end of its help.
+
+use clap::CommandFactory;
+
+use super::args::Arguments;
+
+/// What stands above them.
+const TITLE: &str = "Examples:";
+
+/// Commands by their words behind `nono`; examples with what they do.
+const EXAMPLES: &[(&str, [(&str, &str); 2])] = &[
+    (
+        "",
+        [
+            ("nono run --rollback -- claude", "an agent that can be undone"),
+            ("nono rollback restore latest", "undo all that the last session did"),
+        ],
+    ),
+    (
+        "run",
+        [
+            ("nono run --rollback --profile claude-code -- claude", "with what it needs"),
+            ("nono run --rollback --allow src --block-net -- make", "one directory, no network"),
+        ],
+    ),
+    (
+        "snapshot",
+        [
+            ("nono snapshot", "the current directory, in a new session"),
+            ("nono snapshot --session latest", "one more of the last session"),
+        ],
+    ),
+    (
+        "mount",
+        [
+            ("nono mount", "all sessions at ~/snapshots"),
+            ("nono mount /mnt/past --session latest", "one session elsewhere"),
+        ],
+    ),
+    (
+        "umount",
+        [
+            ("nono umount ~/snapshots", "take the usual mount away"),
+            ("nono umount /mnt/past", "take another one away"),
+        ],
+    ),
+    (
+        "log",
+        [
+            ("nono log", "what the sessions here changed"),
+            ("nono log -p src/main.rs", "each version of a file, with what it changed"),
+        ],
+    ),
+    (
+        "profile list",
+        [("nono profile list", "all profiles"), ("nono profile list --json", "for a program")],
+    ),
+    (
+        "profile show",
+        [
+            ("nono profile show claude-code", "what it grants"),
+            ("nono profile show ./mine.toml", "of a file"),
+        ],
+    ),
+    (
+        "profile check",
+        [
+            ("nono profile check", "all profiles of yours"),
+            ("nono profile check ./mine.toml", "one before it is put in its place"),
+        ],
+    ),
+    (
+        "config show",
+        [
+            ("nono config show", "each setting, and where it comes from"),
+            ("nono config show --json", "for a program"),
+        ],
+    ),
+    (
+        "doctor",
+        [
+            ("nono doctor", "what works here, and what mends the rest"),
+            ("nono doctor --json", "for a program"),
+        ],
+    ),
+    (
+        "completions",
+        [
+            ("nono completions bash > ~/.local/share/bash-completion/completions/nono", "for bash"),
+            ("nono completions fish > ~/.config/fish/completions/nono.fish", "for fish"),
+        ],
+    ),
+    (
+        "man",
+        [
+            ("nono man ~/.local/share/man/man1", "where `man nono` finds it"),
+            ("nono man ./man1", "into this directory"),
+        ],
+    ),
+    (
+        "rollback list",
+        [
+            ("nono rollback list", "the newest sessions of each project"),
+            ("nono rollback list --path .", "those of this project"),
+        ],
+    ),
+    (
+        "rollback show",
+        [
+            ("nono rollback show latest", "what the last session changed"),
+            ("nono rollback show latest --diff", "the same, line by line"),
+        ],
+    ),
+    (
+        "rollback review",
+        [
+            ("nono rollback review", "the last session"),
+            ("nono rollback review latest/2", "what its snapshot 2 changed"),
+        ],
+    ),
+    (
+        "rollback diff",
+        [
+            ("nono rollback diff --stat", "the last session, file by file"),
+            ("nono rollback diff latest now -- src", "what is different in src since its baseline"),
+        ],
+    ),
+    (
+        "rollback find",
+        [
+            ("nono rollback find '*.sqlite'", "by name, in the sessions here"),
+            ("nono rollback find --all 'src/**/*.rs'", "by path, in the whole store"),
+        ],
+    ),
+    (
+        "rollback restore",
+        [
+            ("nono rollback restore latest --dry-run", "what would be undone"),
+            ("nono rollback restore latest/1 src/main.rs", "one file, as snapshot 1 has it"),
+        ],
+    ),
+    (
+        "rollback cat",
+        [
+            ("nono rollback cat latest src/main.rs", "as it was before the command"),
+            ("nono rollback cat latest/1 src/main.rs", "as it was after"),
+        ],
+    ),
+    (
+        "rollback resume",
+        [
+            ("nono rollback resume", "finish a restore that was interrupted"),
+            ("nono rollback resume --abort", "take it back"),
+        ],
+    ),
+    (
+        "rollback verify",
+        [
+            ("nono rollback verify latest", "every byte of the last session"),
+            ("nono rollback verify --all --repair", "mend what can be mended"),
+        ],
+    ),
+    (
+        "rollback cleanup",
+        [
+            ("nono rollback cleanup --dry-run", "what is over the limits"),
+            ("nono rollback cleanup --keep 3 --yes", "all but the newest three"),
+        ],
+    ),
+];
+
+/// The program with its examples.
+pub(super) fn program() -> clap::Command {
+    with_examples(Arguments::command(), "")
+}
+
+fn with_examples(command: clap::Command, words: &str) -> clap::Command {
+    let found = EXAMPLES.iter().find(|(of, _)| *of == words);
+    let command = match found {
+        Some((_, examples)) => command.after_help(text(examples)),
+        None => command,
+    };
+    command.mut_subcommands(|inner| {
+        let words = format!("{words} {}", inner.get_name());
+        with_examples(inner, words.trim_start())
+    })
+}
+
+fn text(examples: &[(&str, &str); 2]) -> String {
+    let mut text = TITLE.to_owned();
+    for (line, what) in examples {
+        text.push_str(&format!("\n  {line}\n      {what}"));
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// All commands that a person sees, by their words, which have no subcommands.
+    fn visible(command: &clap::Command, words: &str, found: &mut Vec<String>) {
+        let inner = command.get_subcommands().filter(|inner| !inner.is_hide_set());
+        let inner: Vec<_> = inner.filter(|inner| inner.get_name() != "help").collect();
+        if inner.is_empty() {
+            found.push(words.to_owned());
+        }
+        for inner in inner {
+            let words = format!("{words} {}", inner.get_name());
+            visible(inner, words.trim_start(), found);
+        }
+    }
+
+    #[test]
+    fn every_command_has_examples_that_it_understands() {
+        let mut commands = Vec::new();
+        visible(&Arguments::command(), "", &mut commands);
+        for words in &commands {
+            assert!(EXAMPLES.iter().any(|(of, _)| of == words), "no examples of {words:?}");
+        }
+        for (words, examples) in EXAMPLES {
+            assert!(words.is_empty() || commands.iter().any(|of| of == words), "{words:?}");
+            for (line, _) in examples {
+                let typed = line.split('>').next().unwrap_or_default();
+                let typed = typed.split_whitespace().map(|word| word.trim_matches('\''));
+                let begins = format!("nono {words}");
+                assert!(line.starts_with(begins.trim_end()), "{line}");
+                program().try_get_matches_from(typed).unwrap_or_else(|e| panic!("{line}: {e}"));
+            }
+        }
+    }
+
+    #[test]
+    fn global_options_come_last_and_the_store_at_their_end() {
+        let mut program = program();
+        program.build();
+        let run = program.find_subcommand_mut("run").unwrap();
+        let help = run.render_help().to_string();
+        let at = |text: &str| help.find(text).unwrap_or_else(|| panic!("{text:?} in\n{help}"));
+        let order = [
+            "Options:",
+            "What the command may do:",
+            "What is recorded:",
+            "How much is kept:",
+            "Report:",
+            "Global options:",
+            "--quiet",
+            "--root",
+            "Examples:",
+        ];
+        let threads = at("--threads");
+        assert!(threads < at("What the command may do:"), "{help}");
+        for pair in order.windows(2) {
+            assert!(at(pair[0]) < at(pair[1]), "{pair:?} in\n{help}");
+        }
+        for limit in ["--max-sessions", "--max-storage-gb", "--max-age-days", "--max-entries"] {
+            let text = &help[at(limit)..];
+            let text = &text[..text.find("\n      --").unwrap_or(text.len())];
+            assert!(text.contains("0 is no limit"), "{text}");
+        }
+    }
+}

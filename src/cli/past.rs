@@ -1,0 +1,77 @@
+//! Which sessions are asked about the past: those that concern a place, as far as they can be read.
+
+use std::path::Path;
+
+use super::context::Context;
+use super::error::CliError;
+use crate::history::{Damaged, Objects};
+use crate::session::{Catalog, SessionSummary};
+use crate::snapshot::SessionDir;
+
+/// Sessions that are asked, oldest id first, and their objects.
+pub(super) struct Past {
+    pub(super) sessions: Vec<SessionDir>,
+    pub(super) summaries: Vec<SessionSummary>,
+    pub(super) objects: Objects,
+    /// Sessions that cannot be asked, or not about all.
+    pub(super) damaged: Vec<Damaged>,
+}
+
+impl Past {
+    /// The sessions that `concerns` lets through.
+    pub(super) fn of(
+        catalog: &Catalog,
+        concerns: impl Fn(&SessionSummary) -> bool,
+    ) -> Result<Self, CliError> {
+        let (mut sessions, mut summaries, mut damaged) = (Vec::new(), Vec::new(), Vec::new());
+        for session in catalog.sessions()? {
+            match SessionSummary::of(&session) {
+                Ok(summary) if concerns(&summary) => {
+                    sessions.push(session);
+                    summaries.push(summary);
+                }
+                Ok(_) => {}
+                // Removed since it was listed.
+                Err(_) if session.is_gone() => {}
+                Err(error) => {
+                    damaged.push(Damaged { session_id: session.id(), error: error.into() });
+                }
+            }
+        }
+        let (objects, unopened) = Objects::of(&sessions);
+        damaged.extend(unopened);
+        Ok(Self { sessions, summaries, objects, damaged })
+    }
+
+    /// What the sessions are about, by id.
+    pub(super) fn summary(&self, session_id: &str) -> Option<&SessionSummary> {
+        self.summaries.iter().find(|summary| summary.session_id == session_id)
+    }
+
+    /// The session that began last.
+    pub(super) fn newest(&self) -> Option<&SessionDir> {
+        let now = jiff::Timestamp::now();
+        let recency = |summary: &SessionSummary| {
+            crate::snapshot::Recency::new(summary.started, summary.session_id.as_str(), now)
+        };
+        let newest = self.summaries.iter().max_by_key(|summary| recency(summary))?;
+        self.sessions.iter().find(|session| session.id() == newest.session_id)
+    }
+}
+
+/// Names what could not be asked. Whether there was nothing to name.
+pub(super) fn name_damaged(damaged: &[Damaged], context: &Context) -> bool {
+    for Damaged { session_id, error } in damaged {
+        context.warn(format_args!("{error} (nono rollback verify {session_id})"));
+    }
+    damaged.is_empty()
+}
+
+/// A path as it is typed here: relative to the current directory, if it lies in it.
+pub(super) fn typed_here<'a>(path: &'a Path, current_dir: &Path) -> &'a Path {
+    match path.strip_prefix(current_dir) {
+        Ok(inside) if inside.as_os_str().is_empty() => Path::new("."),
+        Ok(inside) => inside,
+        Err(_) => path,
+    }
+}

@@ -1,0 +1,221 @@
+//! Paths in snapshots that match a glob.
+//!
+//! A directory whose tree is the same in several snapshots is read once, and what was found in it is
+//! known to be in all of them.
+
+use std::collections::HashMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use globset::{GlobBuilder, GlobMatcher};
+
+use super::error::{Damaged, HistoryError};
+use super::snapshots::{Place, each_snapshot};
+use super::versions::is_same;
+use crate::byte_path;
+use crate::diff::EntryState;
+use crate::object::{ContentHash, Node, RootEntry, TreeEntry};
+use crate::path_text::to_path;
+use crate::snapshot::SessionDir;
+use crate::store::{ObjectSource, StoreError, read_root_tree, read_tree};
+
+/// What paths have to match.
+#[derive(Debug)]
+pub struct PathGlob {
+    /// Matched with the last name alone.
+    name: Option<GlobMatcher>,
+    /// Matched with the path inside the tracked path, and with the whole path.
+    path: Option<GlobMatcher>,
+    /// Matched with the whole path.
+    whole: Option<GlobMatcher>,
+}
+
+impl PathGlob {
+    /// A glob without a `/` is for names. One with a `/` is for paths: whole ones, paths in the tracked
+    /// path, or paths in `current_dir`.
+    ///
+    /// # Errors
+    /// [`HistoryError::Glob`].
+    pub fn new(glob: &str, current_dir: &Path) -> Result<Self, HistoryError> {
+        let matcher = |text: &str| {
+            let built =
+                GlobBuilder::new(text).literal_separator(true).backslash_escape(true).build();
+            let wrong = |error: globset::Error| HistoryError::Glob {
+                glob: glob.to_owned(),
+                reason: error.kind().to_string(),
+            };
+            Ok::<_, HistoryError>(built.map_err(wrong)?.compile_matcher())
+        };
+        let plain = glob.strip_suffix('/').unwrap_or(glob);
+        if !plain.contains('/') {
+            return Ok(Self { name: Some(matcher(plain)?), path: None, whole: None });
+        }
+        let (is_here, inside) = match plain.strip_prefix("./") {
+            Some(inside) => (true, inside),
+            None => (false, plain),
+        };
+        let path = if is_here { None } else { Some(matcher(inside)?) };
+        let here = current_dir.to_str().filter(|_| !inside.starts_with('/'));
+        let whole = here.map(|here| {
+            let here = here.trim_end_matches('/');
+            matcher(&format!("{}/{inside}", globset::escape(here)))
+        });
+        Ok(Self { name: None, path, whole: whole.transpose()? })
+    }
+
+    /// Whether a path matches that lies in this tracked path.
+    fn matches(&self, path: &[u8], root: &[u8]) -> bool {
+        let is = |matcher: &Option<GlobMatcher>, text: &[u8]| {
+            matcher.as_ref().is_some_and(|matcher| matcher.is_match(to_path(text)))
+        };
+        let inside = byte_path::relative_to(path, root).filter(|inside| !inside.is_empty());
+        is(&self.name, byte_path::split(path).1)
+            || is(&self.whole, path)
+            || is(&self.path, path)
+            || inside.is_some_and(|inside| is(&self.path, inside))
+    }
+}
+
+/// A path that matches, in its newest version.
+#[derive(Debug, Clone)]
+pub struct Found {
+    /// The path.
+    pub path: Vec<u8>,
+    /// Its newest version.
+    pub state: Arc<EntryState>,
+    /// The newest snapshot that has this version.
+    pub newest: Place,
+    /// The oldest snapshot that has it, with no other version between.
+    pub oldest: Place,
+    /// How many snapshots have it.
+    pub count: usize,
+}
+
+/// Something that matches in one snapshot or in several: a path, and its state there.
+type Match = (Vec<u8>, Arc<EntryState>);
+
+/// A directory of a snapshot: its path, its tree, and the tracked path that it lies in.
+type DirKey = (Vec<u8>, ContentHash, Vec<u8>);
+
+/// Finds what matches in the snapshots of these sessions, whose objects are in `source`; sorted by path.
+pub fn find(
+    glob: &PathGlob,
+    sessions: &[SessionDir],
+    source: &dyn ObjectSource,
+) -> (Vec<Found>, Vec<Damaged>) {
+    let mut damaged = Vec::new();
+    let mut search = Search { glob, source, matches: Vec::new(), seen: HashMap::new() };
+    let mut roots: HashMap<ContentHash, Arc<[usize]>> = HashMap::new();
+    let snapshots = each_snapshot(sessions, &mut damaged, |place, _| {
+        if let Some(known) = roots.get(&place.merkle_root) {
+            return Ok(Some(Arc::clone(known)));
+        }
+        let found = search.snapshot(&place.merkle_root)?;
+        roots.insert(place.merkle_root, Arc::clone(&found));
+        Ok(Some(found))
+    });
+    // Newest first; a path is done when another version of it comes.
+    let mut found: HashMap<Vec<u8>, (Found, bool)> = HashMap::new();
+    for (place, matches) in snapshots.into_iter().rev() {
+        for index in matches.iter() {
+            let (path, state) = &search.matches[*index];
+            let Some((known, is_done)) = found.get_mut(path) else {
+                let (newest, oldest) = (place.clone(), place.clone());
+                let (path, state) = (path.clone(), Arc::clone(state));
+                let new = Found { path: path.clone(), state, newest, oldest, count: 1 };
+                found.insert(path, (new, false));
+                continue;
+            };
+            let (a, b) = (Some(Arc::clone(&known.state)), Some(Arc::clone(state)));
+            *is_done = *is_done || !is_same(&a, &b, to_path(path), source);
+            if !*is_done {
+                known.oldest = place.clone();
+                known.count += 1;
+            }
+        }
+    }
+    let mut found: Vec<Found> = found.into_values().map(|(found, _)| found).collect();
+    found.sort_by(|a, b| byte_path::order(&a.path, &b.path));
+    (found, damaged)
+}
+
+struct Search<'a> {
+    glob: &'a PathGlob,
+    source: &'a dyn ObjectSource,
+    /// Everything that was found, each state of each path once.
+    matches: Vec<Match>,
+    /// What was found in a directory, and in all that is below it.
+    seen: HashMap<DirKey, Arc<[usize]>>,
+}
+
+/// A directory that is being looked through.
+struct Level {
+    key: DirKey,
+    rest: std::vec::IntoIter<TreeEntry>,
+    found: Vec<usize>,
+}
+
+impl Search<'_> {
+    fn snapshot(&mut self, merkle_root: &ContentHash) -> Result<Arc<[usize]>, StoreError> {
+        let mut found = Vec::new();
+        for RootEntry { path, attributes, node } in
+            read_root_tree(self.source, merkle_root)?.entries
+        {
+            let state = EntryState { attributes, node };
+            self.judge(&path, &path, &state, &mut found);
+            if let Node::Directory { tree } = state.node {
+                let key = (path.to_vec(), tree, path.into_vec());
+                found.extend_from_slice(&self.directory(key)?);
+            }
+        }
+        Ok(found.into())
+    }
+
+    fn judge(&mut self, path: &[u8], root: &[u8], state: &EntryState, found: &mut Vec<usize>) {
+        if self.glob.matches(path, root) {
+            found.push(self.matches.len());
+            self.matches.push((path.to_vec(), Arc::new(state.clone())));
+        }
+    }
+
+    /// Looks through a directory. Not by the program's stack: a tree may be deeper.
+    fn directory(&mut self, key: DirKey) -> Result<Arc<[usize]>, StoreError> {
+        if let Some(known) = self.seen.get(&key) {
+            return Ok(Arc::clone(known));
+        }
+        let mut levels = vec![self.enter(key)?];
+        loop {
+            let Some(level) = levels.last_mut() else { return Ok(Arc::from([])) };
+            let Some(TreeEntry { name, attributes, node }) = level.rest.next() else {
+                let Some(Level { key, found, .. }) = levels.pop() else { return Ok(Arc::from([])) };
+                let found: Arc<[usize]> = found.into();
+                self.seen.insert(key, Arc::clone(&found));
+                match levels.last_mut() {
+                    Some(above) => above.found.extend_from_slice(&found),
+                    None => return Ok(found),
+                }
+                continue;
+            };
+            let (path, root) = (byte_path::join(&level.key.0, &name), level.key.2.clone());
+            let state = EntryState { attributes, node };
+            let mut found = Vec::new();
+            self.judge(&path, &root, &state, &mut found);
+            level.found.append(&mut found);
+            if let Node::Directory { tree } = state.node {
+                let key = (path, tree, root);
+                match self.seen.get(&key) {
+                    Some(known) => level.found.extend_from_slice(known),
+                    None => {
+                        let below = self.enter(key)?;
+                        levels.push(below);
+                    }
+                }
+            }
+        }
+    }
+
+    fn enter(&self, key: DirKey) -> Result<Level, StoreError> {
+        let rest = read_tree(self.source, &key.1)?.into_entries().into_iter();
+        Ok(Level { key, rest, found: Vec::new() })
+    }
+}

@@ -1,0 +1,134 @@
+//! Which version of a path is on the disk.
+
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::sync::Arc;
+
+use super::error::HistoryError;
+use super::versions::{PathHistory, is_same};
+use crate::diff::{EntryState, Lookup};
+use crate::object::{Attributes, ContentHash, Hasher, Node, Xattrs};
+use crate::snapshot::{SessionDir, SnapshotManager};
+use crate::store::read_root_tree;
+use crate::sys::{self, Dir, FileKind, IoContext, Stat};
+
+const CHUNK_BYTES: usize = 256 * 1024;
+
+/// What is on the disk.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Now {
+    /// The version with this index.
+    Version(usize),
+    /// Nothing, and no version says so.
+    Gone,
+    /// Something that no snapshot has. Bytes of a file.
+    Unrecorded {
+        /// Length of a file.
+        size: Option<u64>,
+    },
+}
+
+/// Finds out which version is on the disk. A file is read only if some version is as long; a directory is
+/// captured in memory, with the filters of `newest`, a session that tracks it.
+///
+/// # Errors
+/// When the path, or what is in it, cannot be looked at.
+pub fn now_of(history: &PathHistory, newest: &SessionDir) -> Result<Now, HistoryError> {
+    let path = history.path.as_path();
+    let Some(stat) = stat_of(path)? else {
+        let newest = history.versions.iter().position(|version| version.state.is_none());
+        return Ok(newest.map_or(Now::Gone, Now::Version));
+    };
+    if stat.kind == FileKind::Directory {
+        return directory(history, newest);
+    }
+    let size = (stat.kind == FileKind::File).then_some(stat.size);
+    let candidates = || {
+        history.versions.iter().enumerate().filter(|(_, version)| {
+            let state = version.state.as_deref();
+            state.is_some_and(|state| could_be(state, &stat))
+        })
+    };
+    if candidates().next().is_none() {
+        return Ok(Now::Unrecorded { size });
+    }
+    let Some(state) = state_of(path, &stat)? else { return Ok(Now::Unrecorded { size }) };
+    let state = Some(Arc::new(state));
+    let nothing = crate::store::MemoryStore::default();
+    let same = candidates().find(|(_, version)| is_same(&version.state, &state, path, &nothing));
+    Ok(same.map_or(Now::Unrecorded { size }, |(index, _)| Now::Version(index)))
+}
+
+fn directory(history: &PathHistory, newest: &SessionDir) -> Result<Now, HistoryError> {
+    let manager = SnapshotManager::open(newest.path())?;
+    let baseline = manager.load_manifest(0)?;
+    let live = manager.live_state(&baseline)?;
+    let root = read_root_tree(&live, &live.manifest().merkle_root)?;
+    let state = Lookup::new(&live, &root).find(history.path.as_os_str().as_bytes())?;
+    let Some(state) = state.map(Arc::new) else { return Ok(Now::Unrecorded { size: None }) };
+    let state = Some(state);
+    let same = history
+        .versions
+        .iter()
+        .position(|version| is_same(&version.state, &state, &history.path, &live));
+    Ok(same.map_or(Now::Unrecorded { size: None }, Now::Version))
+}
+
+fn stat_of(path: &Path) -> Result<Option<Stat>, HistoryError> {
+    let found = parent_of(path).and_then(|(parent, name)| parent.try_stat(name));
+    match found {
+        Err(error) if error.is_gone() => Ok(None),
+        found => Ok(found?),
+    }
+}
+
+fn parent_of(path: &Path) -> sys::Result<(Dir, &[u8])> {
+    let parent = Dir::open_no_symlinks(path.parent().unwrap_or(Path::new("/")))?;
+    Ok((parent, path.file_name().unwrap_or_default().as_bytes()))
+}
+
+/// Whether a look at its contents can show that it is this version.
+fn could_be(state: &EntryState, stat: &Stat) -> bool {
+    match (&state.node, stat.kind) {
+        (Node::File { size, .. }, FileKind::File) => *size == stat.size,
+        (Node::Symlink { .. }, FileKind::Symlink) => true,
+        (Node::Fifo, FileKind::Fifo) => true,
+        _ => false,
+    }
+}
+
+/// The state of what is no directory. `None`: a kind that has none, or one that changes meanwhile.
+fn state_of(path: &Path, stat: &Stat) -> Result<Option<EntryState>, HistoryError> {
+    let (parent, name) = parent_of(path)?;
+    let node = match stat.kind {
+        FileKind::File => match hash_of(&parent, name, stat)? {
+            Some(hash) => Node::file(stat.size, hash),
+            None => return Ok(None),
+        },
+        FileKind::Symlink => Node::Symlink { target: parent.read_link(name)?.into() },
+        FileKind::Fifo => Node::Fifo,
+        _ => return Ok(None),
+    };
+    let Stat { mode, uid, gid, mtime, .. } = *stat;
+    let xattrs = Xattrs::new(parent.xattrs(name)?);
+    Ok(Some(EntryState { attributes: Attributes { mode, uid, gid, mtime, xattrs }, node }))
+}
+
+fn hash_of(parent: &Dir, name: &[u8], stat: &Stat) -> sys::Result<Option<ContentHash>> {
+    let file = parent.open_file(name, true)?;
+    let opened = parent.stat_file(&file, name)?;
+    if !opened.same_state(stat) {
+        return Ok(None);
+    }
+    let mut hasher = Hasher::new();
+    let mut buffer = vec![0; CHUNK_BYTES];
+    loop {
+        match io::Read::read(&mut &file, &mut buffer) {
+            Ok(0) => return Ok(Some(hasher.finish())),
+            Ok(count) => hasher.update(&buffer[..count]),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error).at("read", &parent.path_of(name)),
+        }
+    }
+}

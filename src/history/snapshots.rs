@@ -1,0 +1,83 @@
+//! The snapshots of some sessions, in the order in which they were taken.
+
+use std::fmt;
+
+use jiff::Timestamp;
+
+use super::error::{Damaged, HistoryError};
+use crate::object::ContentHash;
+use crate::snapshot::{Recency, SessionDir, SnapshotKind, SnapshotManifest};
+
+/// A snapshot. Shown as `ID/N`, which is what names it everywhere.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Place {
+    /// The session.
+    pub session_id: String,
+    /// Number of the snapshot in it.
+    pub number: u64,
+    /// When it was taken.
+    pub timestamp: Timestamp,
+    /// Why it was taken.
+    pub kind: SnapshotKind,
+    /// Hash of its root tree.
+    pub merkle_root: ContentHash,
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.session_id, self.number)
+    }
+}
+
+impl Place {
+    fn of(session: &SessionDir, manifest: &SnapshotManifest) -> Self {
+        Self {
+            session_id: session.id(),
+            number: manifest.number,
+            timestamp: manifest.timestamp,
+            kind: manifest.kind,
+            merkle_root: manifest.merkle_root,
+        }
+    }
+
+    /// What snapshots are sorted by: as sessions are, and within one by number.
+    fn order(&self, now: Timestamp) -> (Recency, u64) {
+        (Recency::new(self.timestamp, self.session_id.as_str(), now), self.number)
+    }
+}
+
+/// Looks at every snapshot of some sessions, and returns what `see` made of each, oldest first. A
+/// manifest is not kept longer than `see` looks at it: one may name a million paths.
+pub(super) fn each_snapshot<T>(
+    sessions: &[SessionDir],
+    damaged: &mut Vec<Damaged>,
+    mut see: impl FnMut(&Place, &SnapshotManifest) -> Result<Option<T>, HistoryError>,
+) -> Vec<(Place, T)> {
+    let mut seen = Vec::new();
+    for session in sessions {
+        let mut failed = None;
+        let numbers = session.snapshot_numbers().unwrap_or_else(|error| {
+            failed = Some(HistoryError::from(error));
+            Vec::new()
+        });
+        tracing::debug!("session {}: {} snapshots are looked at", session.id(), numbers.len());
+        for number in numbers {
+            let looked = session.manifest(number).map_err(HistoryError::from).and_then(|loaded| {
+                let place = Place::of(session, &loaded.manifest);
+                let made = see(&place, &loaded.manifest)?;
+                Ok(made.map(|made| (place, made)))
+            });
+            match looked {
+                Ok(made) => seen.extend(made),
+                Err(error) => drop(failed.get_or_insert(error)),
+            }
+        }
+        // One that somebody removed meanwhile is not damaged.
+        if let Some(error) = failed.filter(|_| !session.is_gone()) {
+            damaged.push(Damaged { session_id: session.id(), error });
+        }
+    }
+    let now = Timestamp::now();
+    seen.sort_by_cached_key(|(place, _)| place.order(now));
+    seen
+}

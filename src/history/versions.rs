@@ -1,0 +1,217 @@
+//! Every distinct version of one path.
+
+use std::collections::HashMap;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::error::{Damaged, HistoryError};
+use super::snapshots::{Place, each_snapshot};
+use crate::diff::{self, Difference, EntryState, Lookup};
+use crate::object::{ContentHash, Node};
+use crate::snapshot::{NotCapturedSet, SessionDir, SnapshotKind, SnapshotManifest};
+use crate::store::{ObjectSource, StoreError, read_root_tree};
+
+/// What sessions know of a path.
+#[derive(Debug)]
+pub struct PathHistory {
+    /// The path in the form in which snapshots have it.
+    pub path: PathBuf,
+    /// Its versions, newest first. None if no session ever held the path.
+    pub versions: Vec<Version>,
+    /// Sessions of which a part could not be looked at.
+    pub damaged: Vec<Damaged>,
+}
+
+/// A state that a path had. Versions are as old as their first snapshot.
+#[derive(Debug, Clone)]
+pub struct Version {
+    /// The state; `None` says that the path was gone.
+    pub state: Option<Arc<EntryState>>,
+    /// The state of the snapshot before the first one that has it.
+    pub before: Option<Arc<EntryState>>,
+    /// Snapshots that have it, oldest first; never empty.
+    pub places: Vec<Place>,
+    /// What it comes from.
+    pub origin: Origin,
+}
+
+/// Where a version comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Origin {
+    /// It was there when the path was first recorded.
+    First,
+    /// It appeared within the session that first has it.
+    Session,
+    /// It appeared between two sessions, or after one: nothing recorded how.
+    Outside,
+}
+
+impl Version {
+    /// The oldest snapshot that has it.
+    pub fn first(&self) -> &Place {
+        &self.places[0]
+    }
+
+    /// By how many bytes a file grew when this version appeared; `None` where neither state is a file.
+    pub fn size_delta(&self) -> Option<i64> {
+        let size = |state: &Option<Arc<EntryState>>| state.as_deref().and_then(EntryState::size);
+        match (size(&self.before), size(&self.state)) {
+            (None, None) => None,
+            (old, new) => Some(new.unwrap_or(0) - old.unwrap_or(0)),
+        }
+    }
+
+    /// What changed when this version appeared, sorted as [`crate::diff::compare`] does.
+    ///
+    /// # Errors
+    /// When a tree is missing or damaged.
+    pub fn differences(
+        &self,
+        source: &dyn ObjectSource,
+        path: &Path,
+    ) -> Result<Vec<Difference>, StoreError> {
+        let (old, new) = (self.before.as_deref(), self.state.as_deref());
+        diff::differences_of(source, path.as_os_str().as_bytes(), old, new).collect()
+    }
+}
+
+/// What a snapshot says of a path that it could hold.
+type Seen = Option<Arc<EntryState>>;
+
+/// Every distinct version of a path in these sessions, whose objects are in `source`. `forms` are those
+/// of the path, as [`super::forms_of`] gives them.
+pub fn history_of(
+    forms: &[PathBuf],
+    sessions: &[SessionDir],
+    source: &dyn ObjectSource,
+) -> PathHistory {
+    let mut damaged = Vec::new();
+    let mut path = forms[0].clone();
+    let mut known = HashMap::new();
+    let seen = each_snapshot(sessions, &mut damaged, |_, manifest| {
+        look(forms, manifest, source, &mut known)
+    });
+    if let Some((_, (_, form))) = seen.last() {
+        path.clone_from(form);
+    }
+    let mut versions: Vec<Version> = Vec::new();
+    let mut before: Option<(Seen, usize)> = None;
+    for (place, (state, form)) in seen {
+        let last = before.take();
+        // Before it was there for the first time, it was nothing.
+        if last.is_none() && state.is_none() {
+            continue;
+        }
+        let same = match &last {
+            Some((old, at)) if is_same(old, &state, &form, source) => Some(*at),
+            // Who deletes something twice has deleted it twice.
+            _ if state.is_none() => None,
+            _ => versions.iter().position(|version| {
+                version.state.is_some() && is_same(&version.state, &state, &form, source)
+            }),
+        };
+        let at = same.unwrap_or(versions.len());
+        match versions.get_mut(at) {
+            Some(version) => version.places.push(place),
+            None => {
+                let origin = match &last {
+                    None => Origin::First,
+                    Some(_) if place.number > 0 && place.kind == SnapshotKind::Ordinary => {
+                        Origin::Session
+                    }
+                    Some(_) => Origin::Outside,
+                };
+                // A file that a session made had no state before.
+                let is_made = origin == Origin::First && place.number > 0;
+                let origin = if is_made { Origin::Session } else { origin };
+                let (state, before) = (state.clone(), last.and_then(|(state, _)| state));
+                versions.push(Version { state, before, places: vec![place], origin });
+            }
+        }
+        before = Some((state, at));
+    }
+    versions.reverse();
+    PathHistory { path, versions, damaged }
+}
+
+/// What a snapshot says of the path, and the form in which it has it. `None`: it says nothing.
+fn look(
+    forms: &[PathBuf],
+    manifest: &SnapshotManifest,
+    source: &dyn ObjectSource,
+    known: &mut HashMap<(ContentHash, PathBuf), Seen>,
+) -> Result<Option<(Seen, PathBuf)>, HistoryError> {
+    let is_inside = |form: &&PathBuf| manifest.roots.iter().any(|r| form.starts_with(&r.path));
+    let inside: Vec<&PathBuf> = forms.iter().filter(is_inside).collect();
+    let Some(first) = inside.first().copied() else { return Ok(None) };
+    let mut root = None;
+    for form in inside {
+        let key = (manifest.merkle_root, form.clone());
+        let state = match known.get(&key) {
+            Some(state) => state.clone(),
+            None => {
+                let root = match &root {
+                    Some(root) => root,
+                    None => root.insert(read_root_tree(source, &manifest.merkle_root)?),
+                };
+                let found = Lookup::new(source, root).find(form.as_os_str().as_bytes())?;
+                let state = found.map(Arc::new);
+                known.insert(key, state.clone());
+                state
+            }
+        };
+        if state.is_some() {
+            return Ok(Some((state, form.clone())));
+        }
+    }
+    let is_known = NotCapturedSet::new(manifest).knows(first.as_os_str().as_bytes());
+    Ok(is_known.then(|| (None, first.clone())))
+}
+
+/// Whether two states are one version. Trees that cannot be read are other ones.
+pub(super) fn is_same(old: &Seen, new: &Seen, path: &Path, source: &dyn ObjectSource) -> bool {
+    let (old, new) = match (old, new) {
+        (None, None) => return true,
+        (Some(old), Some(new)) => (old, new),
+        _ => return false,
+    };
+    let (a, b) = (&old.attributes, &new.attributes);
+    if (a.mode, a.uid, a.gid, &a.xattrs) != (b.mode, b.uid, b.gid, &b.xattrs) {
+        return false;
+    }
+    match (&old.node, &new.node) {
+        (Node::File { size, hash, .. }, Node::File { size: new_size, hash: new_hash, .. }) => {
+            (size, hash) == (new_size, new_hash)
+        }
+        (Node::Directory { tree }, Node::Directory { tree: new_tree }) => {
+            tree == new_tree || holds_the_same(old, new, path, source)
+        }
+        (old, new) => old == new,
+    }
+}
+
+/// Whether nothing but times is different within a directory.
+fn holds_the_same(
+    old: &EntryState,
+    new: &EntryState,
+    path: &Path,
+    source: &dyn ObjectSource,
+) -> bool {
+    let path = path.as_os_str().as_bytes();
+    diff::differences_of(source, path, Some(old), Some(new))
+        .all(|difference| difference.is_ok_and(|difference| is_same_in_it(&difference)))
+}
+
+/// Whether two states of something in a directory differ by their times alone.
+fn is_same_in_it(difference: &Difference) -> bool {
+    let (Some(old), Some(new)) = (&difference.old, &difference.new) else { return false };
+    let (a, b) = (&old.attributes, &new.attributes);
+    let same_node = match (&old.node, &new.node) {
+        // What is in it has differences of its own.
+        (Node::Directory { .. }, Node::Directory { .. }) => true,
+        (Node::File { hash, .. }, Node::File { hash: new_hash, .. }) => hash == new_hash,
+        (old, new) => old == new,
+    };
+    same_node && (a.mode, a.uid, a.gid, &a.xattrs) == (b.mode, b.uid, b.gid, &b.xattrs)
+}
