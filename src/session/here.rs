@@ -56,9 +56,10 @@ impl Place {
 }
 
 impl SessionSummary {
-    /// Whether the session may have changed something, or may be about to.
+    /// Whether the session may have changed something, or may be about to. One without a second
+    /// snapshot has no last state to tell by.
     pub fn may_have_changed(&self) -> bool {
-        self.status != SessionStatus::Completed || self.has_changes()
+        self.status != SessionStatus::Completed || self.snapshot_count < 2 || self.has_changes()
     }
 
     /// Whether one of these paths and one of the tracked paths contain one another.
@@ -266,5 +267,71 @@ impl Listed {
         let at = self.unreadable.iter().rposition(may_be_meant)?;
         let Unreadable { session, source } = self.unreadable.swap_remove(at);
         Some(CatalogError::LatestUnknown { session: session.id(), source })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::diff::ChangeSummary;
+    use crate::object::ContentHash;
+    use crate::snapshot::SessionOrigin;
+
+    fn session(id: &str, second: i64, tracked: &str, created: u64) -> SessionSummary {
+        SessionSummary {
+            session_id: id.to_owned(),
+            started: Timestamp::from_second(second).unwrap(),
+            ended: None,
+            command: Vec::new(),
+            tracked_paths: vec![tracked.into()],
+            snapshot_count: 2,
+            labels: Vec::new(),
+            exit_code: None,
+            origin: SessionOrigin::Run,
+            status: SessionStatus::Completed,
+            changes: Some(ChangeSummary { created, ..ChangeSummary::default() }),
+            undone: false,
+            disk_size: 0,
+            session_root: ContentHash::of(b""),
+        }
+    }
+
+    /// What is meant in a directory, seen from the second 100.
+    fn meant(sessions: &[SessionSummary], dir: &str, purpose: Purpose) -> Result<String, NotHere> {
+        let place = Place { directory: dir.into(), purpose };
+        let here = sessions_here(sessions, &place, Timestamp::from_second(100).unwrap())?;
+        Ok(newest(&here).unwrap().session_id.clone())
+    }
+
+    #[test]
+    fn the_newest_session_that_changed_something_at_or_above_the_directory_is_meant() {
+        let sessions = [
+            session("old", 1, "/dev/a", 1),
+            session("new", 3, "/dev/a", 1),
+            session("idle", 4, "/dev/a", 0),
+            session("other", 5, "/dev/ab", 1),
+            session("future", 200, "/dev/a", 1),
+        ];
+        for purpose in [Purpose::Restoring, Purpose::Looking] {
+            assert_eq!(meant(&sessions, "/dev/a", purpose).unwrap(), "new");
+            assert_eq!(meant(&sessions, "/dev/a/b/c", purpose).unwrap(), "new");
+            assert_eq!(meant(&sessions, "/dev/ab/x", purpose).unwrap(), "other");
+            assert_eq!(meant(&sessions, "/etc", purpose), Err(NotHere::Nowhere));
+        }
+        assert_eq!(meant(&sessions[2..3], "/dev/a", Purpose::Restoring).unwrap(), "idle");
+        let open = SessionSummary { status: SessionStatus::Interrupted, ..sessions[2].clone() };
+        let sessions = [sessions[1].clone(), open];
+        assert_eq!(meant(&sessions, "/dev/a", Purpose::Restoring).unwrap(), "idle");
+    }
+
+    #[test]
+    fn one_project_below_is_found_by_who_looks() {
+        let sessions = [session("a", 1, "/dev/a", 1), session("b", 2, "/dev/b", 1)];
+        assert_eq!(meant(&sessions[..1], "/dev", Purpose::Looking).unwrap(), "a");
+        assert_eq!(meant(&sessions[..1], "/dev", Purpose::Restoring), Err(NotHere::Nowhere));
+        let several = NotHere::SeveralBelow(vec!["/dev/a".to_owned(), "/dev/b".to_owned()]);
+        assert_eq!(meant(&sessions, "/dev", Purpose::Looking), Err(several));
+        let above = [&sessions[..], &[session("dev", 1, "/dev", 1)]].concat();
+        assert_eq!(meant(&above, "/dev", Purpose::Looking).unwrap(), "dev");
     }
 }

@@ -263,7 +263,7 @@ fn status_says_what_changed_what_is_different_now_and_what_was_interrupted() {
     for text in ["~/dev/q1", &first, "`sh -c", "later"] {
         assert!(shown.says(text), "{text}: {}", shown.stdout);
     }
-    projects.nono("q1", &["undo", "--yes"]).success();
+    projects.nono("q1", &["undo", "--yes", "--keep-newer"]).success();
     let status = projects.nono("q1", &["status", "--json"]).success().json();
     assert_eq!(status["session"]["undone"], true);
     assert_eq!(status["since"]["summary"]["created"], 1, "the later file alone");

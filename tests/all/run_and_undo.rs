@@ -216,7 +216,9 @@ fn a_single_file_is_tracked_alone() {
     let write = ["--write", other.to_str().unwrap(), "--", "sh", "-c"];
     let script = ["echo 2 > one; echo 2 > other"];
     fixture.nono(&[&arguments[..], &write, &script].concat()).success();
-    fixture.nono(&["rollback", "restore", "latest"]).success();
+    // By its id: the session tracks neither the current directory nor one above it.
+    fixture.nono(&["rollback", "restore", "latest"]).fails(1, "no session has recorded");
+    fixture.nono(&["rollback", "restore", &fixture.latest()]).success();
     assert_eq!(fs::read_to_string(&file).unwrap(), "1");
     assert_eq!(fs::read_to_string(fixture.project().join("other")).unwrap(), "2\n");
     assert_eq!(fs::read_dir(fixture.project()).unwrap().count(), 2, "something was left behind");

@@ -196,7 +196,7 @@ fn a_restore_that_fails_undoes_nothing() {
     let (projects, [_, id]) = twice();
     let before = observe(&projects.dir("q1"));
     // An object that the undo needs is gone: it fails while it stages, after the safety snapshot.
-    let hash = ContentHash::of(b"1\n").hex();
+    let hash = ContentHash::of(b"q1").hex();
     let object = projects.fixture.store().join("objects").join(&hash[..2]).join(&hash[2..]);
     fs::remove_file(object).unwrap();
     projects.nono("q1", &["undo", "--yes"]).fails(1, "");
@@ -257,10 +257,10 @@ fn a_long_undo_is_summed_up_by_directory() {
 }
 
 /// A terminal in `q1` that asks whether to undo.
-fn asked(projects: &Projects) -> Terminal {
+fn asked(projects: &Projects, socket: &str) -> Terminal {
     let program = projects.fixture.command(&[]).get_program().to_str().unwrap().to_owned();
     let terminal = Terminal::start(
-        &projects.fixture.path("tmux"),
+        &projects.fixture.path(socket),
         &projects.dir("q1/sub"),
         &projects.fixture.path("home"),
         &format!("{program} undo; echo ended with $?; exec cat"),
@@ -272,7 +272,7 @@ fn asked(projects: &Projects) -> Terminal {
 #[test]
 fn on_a_terminal_it_shows_what_the_session_did_and_a_clear_yes_undoes_it() {
     let (projects, [_, second]) = twice();
-    let terminal = asked(&projects);
+    let terminal = asked(&projects, "tmux");
     let screen = terminal.screen();
     for text in ["~/dev/q1", &second, "+ created     new/two", "- deleted     sub/deep"] {
         assert!(screen.contains(text), "{text}:\n{screen}");
@@ -287,8 +287,9 @@ fn on_a_terminal_it_shows_what_the_session_did_and_a_clear_yes_undoes_it() {
 fn on_a_terminal_everything_but_a_yes_changes_nothing() {
     let (projects, _) = twice();
     let before = observe(&projects.dir("q1"));
-    for keys in [&["n", "Enter"][..], &["Enter"], &["s", "Enter"], &["C-d"]] {
-        let terminal = asked(&projects);
+    let answers = [&["n", "Enter"][..], &["Enter"], &["s", "Enter"], &["C-d"]];
+    for (number, keys) in answers.into_iter().enumerate() {
+        let terminal = asked(&projects, &format!("tmux{number}"));
         terminal.keys(keys);
         terminal.wait_for("ended with 1");
         assert!(terminal.screen().contains("nothing was changed"), "{}", terminal.screen());
@@ -300,7 +301,7 @@ fn on_a_terminal_everything_but_a_yes_changes_nothing() {
 fn on_a_terminal_a_run_at_work_is_asked_about() {
     let projects = Projects::new();
     let working = Working::start(&projects, "q1", "echo half > file", "true");
-    let terminal = asked(&projects);
+    let terminal = asked(&projects, "tmux");
     terminal.keys(&["y", "Enter"]);
     terminal.wait_for("Restore all the same? [y/N]");
     assert_eq!(projects.read("q1/file"), "half\n");
@@ -310,7 +311,7 @@ fn on_a_terminal_a_run_at_work_is_asked_about() {
     drop(terminal);
     let program = projects.fixture.command(&[]).get_program().to_str().unwrap().to_owned();
     let terminal = Terminal::start(
-        &projects.fixture.path("tmux"),
+        &projects.fixture.path("second"),
         &projects.dir("q1"),
         &projects.fixture.path("home"),
         &format!("{program} rollback restore; echo ended with $?; exec cat"),
