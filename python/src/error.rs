@@ -186,9 +186,7 @@ impl From<RestoreError> for Failure {
             RestoreError::Incomplete { .. } => {
                 let failure = Self::new(&error, None);
                 match error {
-                    RestoreError::Incomplete { report } => {
-                        Self { report: Some(report), ..failure }
-                    }
+                    RestoreError::Incomplete { report } => Self { report: Some(report), ..failure },
                     _ => failure,
                 }
             }

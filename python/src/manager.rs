@@ -179,9 +179,10 @@ impl SnapshotManager {
         py: Python<'_>,
         progress: Option<Py<PyAny>>,
     ) -> PyResult<(SnapshotManifest, Vec<Change>)> {
-        let (manifest, found) = self.call_telling(py, "create_incremental", progress, |engine| {
-            Ok(engine.create_incremental()?)
-        })?;
+        let (manifest, found) =
+            self.call_telling(py, "create_incremental", progress, |engine| {
+                Ok(engine.create_incremental()?)
+            })?;
         Ok((self.manifest(manifest), changes(found)))
     }
 
@@ -194,8 +195,8 @@ impl SnapshotManager {
         label: &str,
         progress: Option<Py<PyAny>>,
     ) -> PyResult<SnapshotManifest> {
-        let (manifest, _) = self
-            .call_telling(py, "checkpoint", progress, |engine| Ok(engine.checkpoint(label)?))?;
+        let (manifest, _) =
+            self.call_telling(py, "checkpoint", progress, |engine| Ok(engine.checkpoint(label)?))?;
         Ok(self.manifest(manifest))
     }
 

@@ -58,7 +58,9 @@ impl RepairReport {
         let ok = if self.verified.ok { "True" } else { "False" };
         let repair::RepairReport { repaired, quarantined, lost } = &self.repair;
         let (repaired, quarantined, lost) = (repaired.len(), quarantined.len(), lost.len());
-        format!("RepairReport(ok={ok}, repaired={repaired}, quarantined={quarantined}, lost={lost})")
+        format!(
+            "RepairReport(ok={ok}, repaired={repaired}, quarantined={quarantined}, lost={lost})"
+        )
     }
 }
 

@@ -5,9 +5,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use nono::diff::ChangeType;
-use nono::restore::{
-    self, CopyReport, KeepBefore, OnConflict, RestoreOptions, Selection, Skipped,
-};
+use nono::restore::{self, CopyReport, KeepBefore, OnConflict, RestoreOptions, Selection, Skipped};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
@@ -51,9 +49,8 @@ impl Asked {
             "overwrite" => OnConflict::Overwrite,
             "keep_newer" => OnConflict::KeepNewer,
             word => {
-                let text = format!(
-                    "on_conflict is 'refuse', 'overwrite' or 'keep_newer', not {word:?}"
-                );
+                let text =
+                    format!("on_conflict is 'refuse', 'overwrite' or 'keep_newer', not {word:?}");
                 return Err(PyValueError::new_err(text));
             }
         };
@@ -194,8 +191,10 @@ impl RestoreReport {
     #[getter]
     fn conflicts(&self) -> Vec<Conflict> {
         let conflicts = self.report.conflicts.iter();
-        let conflict =
-            |it: &restore::Conflict| Conflict { path: it.path.clone(), change_type: it.change_type };
+        let conflict = |it: &restore::Conflict| Conflict {
+            path: it.path.clone(),
+            change_type: it.change_type,
+        };
         conflicts.map(conflict).collect()
     }
 

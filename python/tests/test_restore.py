@@ -9,6 +9,7 @@ import socket
 import threading
 from datetime import datetime, timezone
 from pathlib import Path
+from typing import Any, Callable
 
 import pytest
 
@@ -145,35 +146,45 @@ def test_a_copy_is_made_elsewhere(changed: SnapshotManager, work: Path, tmp_path
     assert (copy / "one.txt").read_text() == "mine"
     assert changed.restore(0, ["one.txt"], to=copy, on_conflict="overwrite")
     assert (copy / "one.txt").read_text() == "one"
-    for wrong in ({"dry_run": True}, {"only": ["created"]}, {"on_conflict": "keep_newer"}):
+    wrong: list[dict[str, Any]] = [
+        {"dry_run": True},
+        {"only": ["created"]},
+        {"on_conflict": "keep_newer"},
+    ]
+    for keywords in wrong:
         with pytest.raises(ValueError, match="a copy"):
-            changed.restore(0, to=copy, **wrong)  # type: ignore[arg-type]
+            changed.restore(0, to=copy, **keywords)
 
 
 def test_what_cannot_be_meant_is_refused(changed: SnapshotManager, work: Path) -> None:
     before = texts(work)
-    for wrong in (
+    values: list[dict[str, Any]] = [
         {"only": ["touched"]},
         {"only": []},
         {"paths": []},
         {"on_conflict": "ask"},
         {"paths": [""]},
         {"paths": ["a{"]},
-    ):
+    ]
+    types: list[dict[str, Any]] = [
+        {"paths": "sub"},
+        {"only": "created"},
+        {"progress": 7},
+        {"on_conflict": None},
+    ]
+    for keywords in values:
         with pytest.raises(ValueError):
-            changed.restore(0, **wrong)  # type: ignore[arg-type]
-    for wrong in ({"paths": "sub"}, {"only": "created"}, {"progress": 7}, {"on_conflict": None}):
+            changed.restore(0, **keywords)
+    for keywords in types:
         with pytest.raises(TypeError):
-            changed.restore(0, **wrong)  # type: ignore[arg-type]
+            changed.restore(0, **keywords)
     assert texts(work) == before and changed.snapshot_count() == 1
 
 
 # How far a call is
 
 
-def test_a_function_is_told_how_far_every_long_call_is(
-    tmp_path: Path, work: Path
-) -> None:
+def test_a_function_is_told_how_far_every_long_call_is(tmp_path: Path, work: Path) -> None:
     manager = SnapshotManager(tmp_path / "session", [work], threads=1)
     told: list[Progress] = []
     threads = set()
@@ -182,7 +193,7 @@ def test_a_function_is_told_how_far_every_long_call_is(
         told.append(progress)
         threads.add(threading.get_ident())
 
-    calls = [
+    calls: list[Callable[[], object]] = [
         lambda: manager.create_baseline(progress=tell),
         lambda: manager.create_incremental(progress=tell),
         lambda: manager.checkpoint("x", progress=tell),
