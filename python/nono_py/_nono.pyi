@@ -2,10 +2,13 @@ from datetime import datetime
 from os import PathLike
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal, Optional, Sequence, Type, TypeVar, Union, final
+from typing import Any, Callable, Literal, Optional, Sequence, Type, TypeVar, Union, final
 
 _Path = Union[str, PathLike[str]]
 _Manager = TypeVar("_Manager", bound="SnapshotManager")
+_Kind = Literal["created", "modified", "deleted", "permissions_changed"]
+_OnConflict = Literal["refuse", "overwrite", "keep_newer"]
+_Tell = Optional[Callable[[Progress], object]]
 
 __version__: str
 
@@ -17,6 +20,44 @@ class NonoError(RuntimeError):
 
     operation: str
     path: Optional[str]
+
+class IncompleteRestore(NonoError):
+    """A restore was done, and some paths are not as they were in the snapshot.
+
+    ``report`` is the :class:`RestoreReport`: what was done, and what was skipped and why.
+    """
+
+    report: Optional[RestoreReport]
+
+@final
+class Progress:
+    """How far a call is, as its ``progress`` function is told."""
+
+    @property
+    def stage(self) -> str:
+        """What is done at the moment: ``"capture"``, ``"flush"``, ``"compare"``, ``"stage"``,
+        ``"commit"``, ``"copy"``, ``"read_lists"``, ``"read_contents"``, ``"list_objects"``,
+        ``"remove"``, or ``""`` before anything has begun.
+        """
+
+    @property
+    def entries(self) -> int:
+        """Files, directories, links or objects that are done in this stage."""
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of their contents."""
+
+    @property
+    def expected_entries(self) -> Optional[int]:
+        """About how many entries the stage has, where that is known."""
+
+    @property
+    def expected_bytes(self) -> Optional[int]:
+        """About how many bytes the stage has, where that is known."""
+
+    def __eq__(self, other: object, /) -> bool: ...
+    def __ne__(self, other: object, /) -> bool: ...
 
 @final
 class ContentHash:
@@ -64,12 +105,16 @@ class Change:
         """The absolute path."""
 
     @property
-    def change_type(self) -> Literal["created", "modified", "deleted", "permissions_changed"]:
+    def change_type(self) -> _Kind:
         """How it changed."""
 
     @property
     def size_delta(self) -> Optional[int]:
         """By how many bytes a file grew; ``None`` where there are no contents."""
+
+    @property
+    def is_directory(self) -> bool:
+        """Whether it is a directory or, if it was deleted, was one."""
 
     def __eq__(self, other: object, /) -> bool: ...
     def __ne__(self, other: object, /) -> bool: ...
@@ -79,9 +124,10 @@ class Change:
 class ExclusionConfig:
     """What is left out of the tracked paths.
 
-    Patterns are names (``node_modules``) or, with a ``/``, consecutive components of a path; a
-    leading ``/`` ties one to the top of the tracked path, a trailing one to directories. Globs look
-    at the names of everything but directories (``*.pyc``). ``force_include`` has patterns that beat
+    Patterns are names (``node_modules``) or, with a ``/`` in them, any part of a path: ``src/gen``
+    also means ``src/generated``. A leading ``/`` ties one to the top of the tracked path, a trailing
+    one to directories. With ``*``, ``?`` or ``[…]`` they are about whole names. Globs look at the
+    names of everything but directories (``*.pyc``). ``force_include`` has patterns that beat
     every exclusion; directories that ``prune_patterns`` name are not searched for it. The lists are
     copies: a configuration never changes.
     """
@@ -191,9 +237,9 @@ class SessionMetadata:
 
     @property
     def ended(self) -> Optional[str]:
-        """When the session ended, in ISO 8601 (UTC); ``None`` as long as it has not.
-
-        Set it to text with an offset, or to a ``datetime`` that knows its time zone.
+        """When the session ended, in ISO 8601; ``None`` as long as it has not. Set it to text with an
+        offset, which comes back as it was set, or to a ``datetime`` that knows its time zone, which
+        comes back in UTC.
         """
 
     @ended.setter
@@ -296,6 +342,12 @@ class VerifyReport:
         """Whether there is no problem at all."""
 
     @property
+    def session_root(self) -> Optional[ContentHash]:
+        """Commits to what the session's manifest says and to all its snapshots; ``None`` where the
+        manifest cannot be read.
+        """
+
+    @property
     def snapshots(self) -> list[SnapshotCheck]:
         """Its snapshots, by number."""
 
@@ -336,12 +388,211 @@ class RecoveryReport:
         """What the whole restore changed; empty unless it was finished."""
 
     @property
+    def touched(self) -> list[str]:
+        """Paths that the whole restore gave their time back, and nothing else."""
+
+    @property
     def skipped(self) -> dict[str, str]:
         """What is not as it was in the snapshot, by path, with the reason."""
 
     @property
     def safety_snapshot(self) -> Optional[int]:
         """The snapshot that holds the state before the restore, unless none was taken."""
+
+@final
+class Conflict:
+    """A path that was changed after a completed session: a restore would undo that as well."""
+
+    @property
+    def path(self) -> str:
+        """The absolute path."""
+
+    @property
+    def change_type(self) -> _Kind:
+        """What happened to it since: ``"created"``, ``"modified"``, ``"deleted"`` or
+        ``"permissions_changed"``.
+        """
+
+    def __eq__(self, other: object, /) -> bool: ...
+    def __ne__(self, other: object, /) -> bool: ...
+    def __hash__(self) -> int: ...
+
+@final
+class RestoreReport:
+    """What a restore did, or would do; true when the state asked for is the state on disk, or would be."""
+
+    @property
+    def session_id(self) -> str:
+        """The session."""
+
+    @property
+    def snapshot(self) -> int:
+        """The snapshot whose state was asked for."""
+
+    @property
+    def dry_run(self) -> bool:
+        """Whether nothing was done on purpose."""
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing was skipped and nothing was refused."""
+
+    @property
+    def refused(self) -> bool:
+        """Whether nothing was done because of conflicts."""
+
+    @property
+    def changes(self) -> list[Change]:
+        """What changed on the disk, sorted by path. Empty for a copy."""
+
+    @property
+    def touched(self) -> list[str]:
+        """Paths that got their time back and were otherwise as they were."""
+
+    @property
+    def conflicts(self) -> list[Conflict]:
+        """Paths with later changes that the restore would undo, too."""
+
+    @property
+    def on_conflict(self) -> _OnConflict:
+        """What was done about them: ``"refuse"``, ``"overwrite"`` or ``"keep_newer"``."""
+
+    @property
+    def skipped(self) -> dict[str, str]:
+        """What is not as it was in the snapshot, by path, with the reason."""
+
+    @property
+    def rebuildable(self) -> list[str]:
+        """What is new, was not recorded, and stays: directories that bear the mark of a program that
+        makes them again.
+        """
+
+    @property
+    def unstable(self) -> list[str]:
+        """Files that kept changing while the snapshot read them: each has the state that was read, which
+        may be one that it never had.
+        """
+
+    @property
+    def safety_snapshot(self) -> Optional[int]:
+        """The snapshot that holds the state before; ``None`` when nothing was to be done, the disk of
+        the store was full, or none was wanted.
+        """
+
+    @property
+    def not_kept(self) -> list[str]:
+        """Paths that were skipped because the disk of the store was too full to keep what is there."""
+
+    @property
+    def to(self) -> Optional[str]:
+        """Where the copy is; ``None`` for a restore in place."""
+
+    @property
+    def written_count(self) -> int:
+        """Files, links and pipes that were copied."""
+
+    @property
+    def written_bytes(self) -> int:
+        """Bytes of their contents."""
+
+    def to_json(self) -> str:
+        """The report as JSON, as ``nono rollback restore --json`` prints it."""
+
+    @staticmethod
+    def _from_pickled(report: str, copied: Optional[str]) -> RestoreReport: ...
+    def __bool__(self) -> bool: ...
+    def __eq__(self, other: object, /) -> bool: ...
+    def __ne__(self, other: object, /) -> bool: ...
+    def __reduce__(self) -> tuple[Any, tuple[Any, ...]]: ...
+
+@final
+class Repaired:
+    """Something that was damaged and is whole again."""
+
+    @property
+    def object(self) -> Optional[ContentHash]:
+        """The object; ``None`` for a manifest."""
+
+    @property
+    def on_disk(self) -> str:
+        """Where it is."""
+
+    @property
+    def source(self) -> Literal["file", "store", "recaptured", "snapshots"]:
+        """Where the good copy was: ``"file"`` (one that still has the contents), ``"store"`` (another
+        store), ``"recaptured"`` (the tracked paths, captured once more) or ``"snapshots"`` (a session's
+        manifest that was made again from them).
+        """
+
+    @property
+    def source_path(self) -> Optional[str]:
+        """The file or object that was copied, if it was one."""
+
+    def __eq__(self, other: Any, /) -> bool: ...
+    def __ne__(self, other: Any, /) -> bool: ...
+
+@final
+class Lost:
+    """Something that cannot be had back, or not now."""
+
+    @property
+    def what(self) -> str:
+        """What it is, in words."""
+
+    @property
+    def object(self) -> Optional[ContentHash]:
+        """The object; ``None`` for a manifest."""
+
+    @property
+    def reason(self) -> str:
+        """Why it is lost."""
+
+    @property
+    def is_unreadable(self) -> bool:
+        """Whether it may be there and merely cannot be read now."""
+
+    @property
+    def snapshots(self) -> list[int]:
+        """Numbers of the snapshots that need it."""
+
+    @property
+    def paths(self) -> list[str]:
+        """The paths that it stands for in them."""
+
+    @property
+    def has_more_paths(self) -> bool:
+        """Whether there are more paths than these."""
+
+    def __eq__(self, other: Any, /) -> bool: ...
+    def __ne__(self, other: Any, /) -> bool: ...
+
+@final
+class RepairReport:
+    """The result of :meth:`SnapshotManager.repair`; true when the session is sound now."""
+
+    @property
+    def ok(self) -> bool:
+        """Whether the session is sound now."""
+
+    @property
+    def repaired(self) -> list[Repaired]:
+        """What is whole again."""
+
+    @property
+    def quarantined(self) -> list[str]:
+        """Where damaged files were moved."""
+
+    @property
+    def lost(self) -> list[Lost]:
+        """What is not whole, because there is no good copy."""
+
+    @property
+    def verified(self) -> VerifyReport:
+        """What a verification found after the repair."""
+
+    def __bool__(self) -> bool: ...
+    def __eq__(self, other: object, /) -> bool: ...
+    def __ne__(self, other: object, /) -> bool: ...
 
 @final
 class Mount:
@@ -380,6 +631,11 @@ class SnapshotManager:
     that was stopped is either complete or did not happen. From its first change on, a restore runs
     to its end; a note on the exception says so (from Python 3.11 on).
 
+    ``threads`` is how many threads work; 0 is one for each core. ``progress`` of a call is a function
+    that is told how far the call is, as a :class:`Progress`: at most twenty times a second, and at the
+    end, always in the thread that made the call. If it returns ``False``, the work stops, and the call
+    raises a :class:`NonoError`; if it raises, the work stops, and the call raises the same.
+
     As a context manager it notes the end of the session when the block is left. It can be used
     after that as well.
     """
@@ -391,9 +647,10 @@ class SnapshotManager:
         exclusion: Optional[ExclusionConfig] = None,
         max_entries: int = 300000,
         max_bytes: int = 2147483648,
+        threads: int = 0,
     ) -> _Manager: ...
     @staticmethod
-    def open(session_dir: _Path) -> SnapshotManager:
+    def open(session_dir: _Path, threads: int = 0) -> SnapshotManager:
         """Resumes a session with the tracked paths and filters of its last snapshot."""
 
     @property
@@ -408,13 +665,17 @@ class SnapshotManager:
     def tracked_paths(self) -> list[str]:
         """What is captured: absolute, with symlinks in parents resolved."""
 
-    def create_baseline(self) -> SnapshotManifest:
+    def create_baseline(self, progress: _Tell = None) -> SnapshotManifest:
         """Captures the first state. When it returns, the snapshot is on the disk to stay."""
 
-    def create_incremental(self) -> tuple[SnapshotManifest, list[Change]]:
-        """Captures the current state; gives the snapshot and what changed since the one before."""
+    def create_incremental(
+        self, progress: _Tell = None
+    ) -> tuple[SnapshotManifest, list[Change]]:
+        """Captures the current state; gives the snapshot and what changed since the one before.
+        A file whose time alone moved is no change: see :meth:`touched`.
+        """
 
-    def checkpoint(self, label: str) -> SnapshotManifest:
+    def checkpoint(self, label: str, progress: _Tell = None) -> SnapshotManifest:
         """Captures the current state under a name: the baseline of a session that has none yet, else
         a further snapshot.
         """
@@ -422,6 +683,51 @@ class SnapshotManager:
     def restore_to(self, snapshot_number: int) -> list[Change]:
         """Brings the tracked paths back to a snapshot; gives what changed on the disk. The state
         before is kept as a further snapshot.
+
+        Later changes of a completed session are a :class:`NonoError`, and nothing is changed. What is
+        skipped is an :class:`IncompleteRestore`; all else is restored. :meth:`restore` reports both
+        instead.
+        """
+
+    def restore(
+        self,
+        snapshot: int,
+        paths: Optional[Sequence[_Path]] = None,
+        exclude: Optional[Sequence[_Path]] = None,
+        only: Optional[Sequence[Literal["created", "modified", "deleted"]]] = None,
+        on_conflict: _OnConflict = "refuse",
+        to: Optional[_Path] = None,
+        progress: _Tell = None,
+        dry_run: bool = False,
+        safety_snapshot: bool = True,
+    ) -> RestoreReport:
+        """Brings a snapshot back, or a part of it, and reports what was done and what was not: look at
+        the report, which is true when all that was asked for is done. The state before is kept as a
+        further snapshot, unless ``safety_snapshot`` is false; what is overwritten then is kept nowhere.
+
+        ``paths`` are the files and directories that are meant, ``exclude`` what is not: absolute,
+        below each of the tracked paths, or globs (``*.py``, ``src/**/*.c``). ``only`` restores what
+        was ``"created"``, ``"modified"`` or ``"deleted"`` since the snapshot. ``on_conflict`` says what
+        becomes of paths that were changed after a completed session: ``"refuse"`` does nothing at all
+        if there is one, ``"overwrite"`` undoes that as well, ``"keep_newer"`` leaves them. With
+        ``dry_run`` nothing is written.
+
+        ``to`` is a directory that gets a copy, instead of the tracked paths; it is made if it is
+        missing. What exists there stays and is in ``skipped``, unless ``on_conflict`` is
+        ``"overwrite"``. A copy of a part is made by ``paths`` and ``exclude``.
+        """
+
+    def plan_restore(
+        self,
+        snapshot: int,
+        paths: Optional[Sequence[_Path]] = None,
+        exclude: Optional[Sequence[_Path]] = None,
+        only: Optional[Sequence[Literal["created", "modified", "deleted"]]] = None,
+        on_conflict: _OnConflict = "refuse",
+        progress: _Tell = None,
+    ) -> RestoreReport:
+        """What :meth:`restore` would do. Writes nothing. With conflicts that are refused, the changes are
+        those that would be made without them.
         """
 
     def has_interrupted_restore(self) -> bool:
@@ -429,7 +735,9 @@ class SnapshotManager:
         stopped. Then nothing else is done with the session before :meth:`recover_restore`.
         """
 
-    def recover_restore(self, abort: bool = False) -> Optional[RecoveryReport]:
+    def recover_restore(
+        self, abort: bool = False, progress: _Tell = None
+    ) -> Optional[RecoveryReport]:
         """Finishes an interrupted restore, or with ``abort`` brings back the state before it. ``None``:
         there is none. When it fails or is interrupted itself, it can be called again, either way.
         """
@@ -440,17 +748,32 @@ class SnapshotManager:
     def diff(self, a: int, b: int) -> list[Change]:
         """What changed from snapshot ``a`` to snapshot ``b``."""
 
+    def touched(self, a: int, b: int) -> list[str]:
+        """Paths whose time alone is another in snapshot ``b`` than in snapshot ``a``. They are no changes;
+        a restore gives them their time back all the same. Directories are not told.
+        """
+
     def read(self, snapshot: int, path: _Path) -> bytes:
         """The contents of a file as it was in a snapshot, checked against their hash.
 
         The path is absolute, or meant from the current directory; it need not exist any more.
         """
 
-    def verify(self, expected_root: Optional[ContentHash] = None) -> VerifyReport:
+    def verify(
+        self, expected_root: Optional[ContentHash] = None, progress: _Tell = None
+    ) -> VerifyReport:
         """Reads every manifest and every byte of the session, and says what is wrong.
 
         ``expected_root`` is a Merkle root that was noted elsewhere: that no snapshot has it is a
-        problem too.
+        problem too. It may also be a session root.
+        """
+
+    def repair(self, other_stores: Sequence[_Path] = [], progress: _Tell = None) -> RepairReport:
+        """Mends what can be mended of a damaged session, and says what is lost for good. Damaged objects
+        are moved into quarantine, and never deleted.
+
+        Good copies are looked for in the session's own files, and in ``other_stores``: root directories
+        of stores, sessions, or directories of objects.
         """
 
     def mount(self, directory: _Path) -> Mount:

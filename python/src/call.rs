@@ -1,52 +1,59 @@
 //! Calls into the engine: off the interpreter's thread, interruptible, and without panics.
 //!
 //! Python runs signal handlers only in its main thread, and only when that thread asks. So the engine
-//! works on a thread of its own, and the thread that called waits for it, asking every
-//! [`SIGNAL_INTERVAL`] whether a handler has raised. If one has, the engine is told to stop; when it
-//! has (nothing is half-done then), the handler's exception is raised, with a note if the work was
-//! complete by then.
+//! works on a thread of its own, and the thread that called waits for it. Every [`SIGNAL_INTERVAL`]
+//! it asks whether a handler has raised, and tells the `progress` function of the call how far the
+//! work is. If a handler or the function has raised, the engine is told to stop; when it has (nothing
+//! is half-done then), that exception is raised, with a note if the work was complete by then.
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::thread;
 use std::time::Duration;
 
-use nono::progress::Progress;
 use parking_lot::Mutex;
+use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 
 use crate::error::Failure;
+use crate::progress::{Counter, Listener, Wish};
 
 /// How long Ctrl-C may go unnoticed.
 const SIGNAL_INTERVAL: Duration = Duration::from_millis(50);
-
-/// Tells one call to stop.
-#[derive(Debug, Default)]
-pub(crate) struct Interrupt(AtomicBool);
-
-impl Progress for Interrupt {
-    fn advance(&self, _entries: u64, _bytes: u64) {}
-
-    fn is_cancelled(&self) -> bool {
-        self.0.load(Relaxed)
-    }
-}
 
 /// Does work that may take long.
 pub(crate) fn call<T: Send>(
     py: Python<'_>,
     operation: &'static str,
     place: &Path,
-    work: impl FnOnce(Arc<Interrupt>) -> Result<T, Failure> + Send,
+    work: impl FnOnce(Arc<Counter>) -> Result<T, Failure> + Send,
 ) -> PyResult<T> {
-    let interrupt = Arc::new(Interrupt::default());
-    let (done, interrupted) = py.detach(|| run(interrupt, work));
-    // A signal that came last of all must not take the result away without a word.
-    match interrupted.or_else(|| done.is_ok().then(|| py.check_signals().err()).flatten()) {
+    call_telling(py, operation, place, None, work)
+}
+
+/// As [`call`], and tells a function how far the work is.
+pub(crate) fn call_telling<T: Send>(
+    py: Python<'_>,
+    operation: &'static str,
+    place: &Path,
+    progress: Option<Py<PyAny>>,
+    work: impl FnOnce(Arc<Counter>) -> Result<T, Failure> + Send,
+) -> PyResult<T> {
+    if let Some(progress) = &progress
+        && !progress.bind(py).is_callable()
+    {
+        return Err(PyTypeError::new_err("progress is a function of one argument, or None"));
+    }
+    let counter = Arc::new(Counter::default());
+    let mut listener = Listener::new(progress);
+    let (done, interrupted) = py.detach(|| run(&counter, &mut listener, work));
+    // Told of its end, too: then the wish to stop is too late.
+    let last = || listener.tell(py, &counter).err().or_else(|| py.check_signals().err());
+    // What came last of all must not take the result away without a word.
+    match interrupted.or_else(|| done.is_ok().then(last).flatten()) {
         Some(raised) => {
             if done.is_ok() {
                 let text = format!("nono_py: {operation} was complete before it could stop");
@@ -74,10 +81,11 @@ pub(crate) fn quick<T: Send>(
 }
 
 fn run<T: Send>(
-    interrupt: Arc<Interrupt>,
-    work: impl FnOnce(Arc<Interrupt>) -> Result<T, Failure> + Send,
+    counter: &Arc<Counter>,
+    listener: &mut Listener,
+    work: impl FnOnce(Arc<Counter>) -> Result<T, Failure> + Send,
 ) -> (Result<T, Failure>, Option<PyErr>) {
-    let given = interrupt.clone();
+    let given = counter.clone();
     thread::scope(|scope| {
         let (done, is_done) = channel();
         let worker = thread::Builder::new().name("nono".into()).spawn_scoped(scope, move || {
@@ -96,10 +104,17 @@ fn run<T: Send>(
                 }
                 Err(RecvTimeoutError::Timeout) if interrupted.is_none() => {
                     // Not attached while the interpreter shuts down; nobody can be told then.
-                    let raised = Python::try_attach(|py| py.check_signals().err());
-                    if let Some(Some(raised)) = raised {
-                        interrupt.0.store(true, Relaxed);
-                        interrupted = Some(raised);
+                    let asked = Python::try_attach(|py| {
+                        py.check_signals()?;
+                        listener.tell(py, counter)
+                    });
+                    match asked {
+                        None | Some(Ok(Wish::GoOn)) => {}
+                        Some(Ok(Wish::Stop)) => counter.stop(),
+                        Some(Err(raised)) => {
+                            counter.stop();
+                            interrupted = Some(raised);
+                        }
                     }
                 }
                 Err(RecvTimeoutError::Timeout) => {}

@@ -4,7 +4,8 @@ use std::path::{Path, PathBuf};
 
 use nono::browse::BrowseError;
 use nono::path_text::Shown;
-use nono::restore::RestoreError;
+use nono::repair::RepairError;
+use nono::restore::{self, RestoreError};
 use nono::session::RecordError;
 use nono::snapshot::{CaptureError, ManifestError, SnapshotError, TrackedPathError};
 use nono::store::StoreError;
@@ -15,6 +16,8 @@ use pyo3::create_exception;
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 
+use crate::restoring::RestoreReport;
+
 create_exception!(
     nono_py,
     NonoError,
@@ -23,11 +26,20 @@ create_exception!(
      ``operation`` is the method that failed, ``path`` what it is about; both are in the message."
 );
 
+create_exception!(
+    nono_py,
+    IncompleteRestore,
+    NonoError,
+    "A restore was done, and some paths are not as they were in the snapshot.\n\n\
+     ``report`` is the :class:`RestoreReport`: what was done, and what was skipped and why."
+);
+
 /// Gives the attributes of [`NonoError`] a value for those that Python code makes itself.
 pub(crate) fn describe_type(py: Python<'_>) -> PyResult<()> {
     let class = py.get_type::<NonoError>();
     class.setattr("operation", "")?;
-    class.setattr("path", py.None())
+    class.setattr("path", py.None())?;
+    py.get_type::<IncompleteRestore>().setattr("report", py.None())
 }
 
 /// A failed call.
@@ -38,11 +50,13 @@ pub(crate) struct Failure {
     path: Option<PathBuf>,
     /// Whether the caller gave an argument that can never be right.
     is_wrong_argument: bool,
+    /// What was done all the same.
+    report: Option<Box<restore::RestoreReport>>,
 }
 
 impl Failure {
     pub(crate) fn internal(words: impl Into<String>) -> Self {
-        Self { words: words.into(), path: None, is_wrong_argument: false }
+        Self { words: words.into(), path: None, is_wrong_argument: false, report: None }
     }
 
     fn new(error: &impl std::error::Error, path: Option<&Path>) -> Self {
@@ -53,7 +67,8 @@ impl Failure {
             }
             _ => error.to_string(),
         };
-        Self { words, path: path.map(Path::to_owned), is_wrong_argument: false }
+        let path = path.map(Path::to_owned);
+        Self { words, path, is_wrong_argument: false, report: None }
     }
 
     /// The exception. `place` is what it is about when the error does not say.
@@ -68,11 +83,18 @@ impl Failure {
         } else {
             format!("{operation} {shown}: {}", self.words)
         };
-        let error = NonoError::new_err(text);
-        let described = error
-            .value(py)
+        let error = match &self.report {
+            Some(_) => IncompleteRestore::new_err(text),
+            None => NonoError::new_err(text),
+        };
+        let value = error.value(py);
+        let described = value
             .setattr("operation", operation)
-            .and_then(|()| error.value(py).setattr("path", path.as_os_str()));
+            .and_then(|()| value.setattr("path", path.as_os_str()))
+            .and_then(|()| match self.report {
+                Some(report) => value.setattr("report", RestoreReport::of(*report)),
+                None => Ok(()),
+            });
         match described {
             Ok(()) => error,
             Err(other) => other,
@@ -158,6 +180,16 @@ impl From<RestoreError> for Failure {
             | RestoreError::ParentMissing { path }
             | RestoreError::Outside { path } => Self::new(&error, Some(path)),
             RestoreError::Io(source) => Self::new(&error, Some(&source.path)),
+            RestoreError::Pattern { .. } => {
+                Self { is_wrong_argument: true, ..Self::new(&error, None) }
+            }
+            RestoreError::Incomplete { .. } => {
+                let failure = Self::new(&error, None);
+                match error {
+                    RestoreError::Incomplete { report } => Self { report: Some(report), ..failure },
+                    _ => failure,
+                }
+            }
             RestoreError::Snapshot(_) => match error {
                 RestoreError::Snapshot(error) => error.into(),
                 other => Self::new(&other, None),
@@ -182,6 +214,18 @@ impl From<VerifyError> for Failure {
         match &error {
             VerifyError::Session { session, .. } => Self::new(&error, Some(session)),
             _ => Self::new(&error, None),
+        }
+    }
+}
+
+impl From<RepairError> for Failure {
+    fn from(error: RepairError) -> Self {
+        match error {
+            RepairError::Verify(error) => error.into(),
+            RepairError::Manifest(error) => error.into(),
+            RepairError::Store(error) => error.into(),
+            RepairError::Io(error) => error.into(),
+            other => Self::new(&other, None),
         }
     }
 }

@@ -3,13 +3,13 @@
 use nono::walk::{self, Filter};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use pyo3::types::PyList;
 
 /// What is left out of the tracked paths.
 ///
-/// Patterns are names (``node_modules``) or, with a ``/``, consecutive components of a path; a
-/// leading ``/`` ties one to the top of the tracked path, a trailing one to directories. Globs look
-/// at the names of everything but directories (``*.pyc``). ``force_include`` has patterns that beat
+/// Patterns are names (``node_modules``) or, with a ``/`` in them, any part of a path: ``src/gen``
+/// also means ``src/generated``. A leading ``/`` ties one to the top of the tracked path, a trailing
+/// one to directories. With ``*``, ``?`` or ``[…]`` they are about whole names. Globs look at the
+/// names of everything but directories (``*.pyc``). ``force_include`` has patterns that beat
 /// every exclusion; directories that ``prune_patterns`` name are not searched for it. The lists are
 /// copies: a configuration never changes.
 #[pyclass(frozen, eq, module = "nono_py")]
@@ -72,17 +72,15 @@ impl ExclusionConfig {
         self.0.prune_patterns.clone()
     }
 
-    fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
-        let list = |texts: &[String]| Ok::<_, PyErr>(PyList::new(py, texts)?.repr()?.to_string());
-        Ok(format!(
-            "ExclusionConfig(use_gitignore={}, exclude_patterns={}, exclude_globs={}, \
-             force_include={}, prune_patterns={})",
+    fn __repr__(&self) -> String {
+        format!(
+            "ExclusionConfig(use_gitignore={}, patterns={}, globs={}, force_include={}, prune={})",
             if self.0.use_gitignore { "True" } else { "False" },
-            list(&self.0.exclude_patterns)?,
-            list(&self.0.exclude_globs)?,
-            list(&self.0.force_include)?,
-            list(&self.0.prune_patterns)?
-        ))
+            self.0.exclude_patterns.len(),
+            self.0.exclude_globs.len(),
+            self.0.force_include.len(),
+            self.0.prune_patterns.len()
+        )
     }
 
     fn __getnewargs__(&self) -> (bool, Vec<String>, Vec<String>, Vec<String>, Vec<String>) {

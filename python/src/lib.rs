@@ -19,8 +19,11 @@ mod manager;
 mod manifest;
 mod metadata;
 mod mount;
+mod progress;
 mod recovery;
+mod repairing;
 mod report;
+mod restoring;
 mod values;
 
 use pyo3::prelude::*;
@@ -29,7 +32,7 @@ use pyo3::prelude::*;
 #[pymodule]
 mod _nono {
     #[pymodule_export]
-    use crate::error::NonoError;
+    use crate::error::{IncompleteRestore, NonoError};
     #[pymodule_export]
     use crate::exclusion::ExclusionConfig;
     #[pymodule_export]
@@ -41,9 +44,15 @@ mod _nono {
     #[pymodule_export]
     use crate::mount::{Mount, mount, unmount_all};
     #[pymodule_export]
+    use crate::progress::Progress;
+    #[pymodule_export]
     use crate::recovery::RecoveryReport;
     #[pymodule_export]
+    use crate::repairing::{Lost, RepairReport, Repaired};
+    #[pymodule_export]
     use crate::report::{Problem, SnapshotCheck, VerifyReport};
+    #[pymodule_export]
+    use crate::restoring::{Conflict, RestoreReport};
     #[pymodule_export]
     use crate::values::{Change, ContentHash, FileState};
 

@@ -5,23 +5,28 @@ use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
 use nono::browse::Scope;
-use nono::restore::Recovery;
+use nono::repair::{RepairOptions, repair_session};
+use nono::restore::{OnConflict, Recovery, RestoreOptions};
 use nono::snapshot::{self, Budget, ManifestError};
 use nono::verify::{VerifyOptions, verify_session};
 use parking_lot::Mutex;
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
-use crate::args::{Count, PathArg};
-use crate::call::{Interrupt, call, quick};
+use crate::args::{Count, PathArg, Threads};
+use crate::call::{call_telling, quick};
 use crate::error::Failure;
 use crate::exclusion::ExclusionConfig;
 use crate::manifest::SnapshotManifest;
 use crate::metadata::SessionMetadata;
 use crate::mount::{Mount, store_root};
+use crate::progress::Counter;
 use crate::recovery::RecoveryReport;
+use crate::repairing::RepairReport;
 use crate::report::VerifyReport;
-use crate::values::{Change, ContentHash, changes};
+use crate::restoring::{Asked, RestoreReport};
+use crate::values::{Change, ContentHash, changes, texts};
 
 /// Records states of directories and files in a session, and brings them back.
 ///
@@ -34,17 +39,23 @@ use crate::values::{Change, ContentHash, changes};
 /// that was stopped is either complete or did not happen. From its first change on, a restore runs
 /// to its end; a note on the exception says so (from Python 3.11 on).
 ///
+/// ``threads`` is how many threads work; 0 is one for each core. ``progress`` of a call is a function
+/// that is told how far the call is, as a :class:`Progress`: at most twenty times a second, and at the
+/// end, always in the thread that made the call. If it returns ``False``, the work stops, and the call
+/// raises a :class:`NonoError`; if it raises, the work stops, and the call raises the same.
+///
 /// As a context manager it notes the end of the session when the block is left. It can be used
 /// after that as well.
 #[pyclass(frozen, subclass, module = "nono_py")]
 pub(crate) struct SnapshotManager {
     engine: snapshot::SnapshotManager,
+    threads: usize,
     entered: Mutex<Option<Timestamp>>,
 }
 
 impl SnapshotManager {
-    fn wrap(engine: snapshot::SnapshotManager) -> Self {
-        Self { engine, entered: Mutex::new(None) }
+    fn wrap(engine: snapshot::SnapshotManager, threads: usize) -> Self {
+        Self { engine: engine.with_threads(threads), threads, entered: Mutex::new(None) }
     }
 
     fn place(&self) -> &Path {
@@ -58,9 +69,34 @@ impl SnapshotManager {
         operation: &'static str,
         work: impl FnOnce(&snapshot::SnapshotManager) -> Result<T, Failure> + Send,
     ) -> PyResult<T> {
-        call(py, operation, self.place(), |interrupt| {
-            work(&self.engine.clone().with_progress(interrupt))
+        self.call_telling(py, operation, None, work)
+    }
+
+    /// As [`call`](Self::call), and tells a function how far the work is.
+    fn call_telling<T: Send>(
+        &self,
+        py: Python<'_>,
+        operation: &'static str,
+        progress: Option<Py<PyAny>>,
+        work: impl FnOnce(&snapshot::SnapshotManager) -> Result<T, Failure> + Send,
+    ) -> PyResult<T> {
+        call_telling(py, operation, self.place(), progress, |counter| {
+            work(&self.engine.clone().with_progress(counter))
         })
+    }
+
+    fn plan(
+        &self,
+        py: Python<'_>,
+        operation: &'static str,
+        number: u64,
+        options: &RestoreOptions,
+        progress: Option<Py<PyAny>>,
+    ) -> PyResult<RestoreReport> {
+        let planned = self.call_telling(py, operation, progress, |engine| {
+            Ok(engine.plan_restore(number, options)?)
+        })?;
+        Ok(RestoreReport::of(planned))
     }
 
     fn manifest(&self, manifest: snapshot::SnapshotManifest) -> SnapshotManifest {
@@ -72,8 +108,8 @@ impl SnapshotManager {
 impl SnapshotManager {
     #[new]
     #[pyo3(
-        signature = (session_dir, tracked_paths, exclusion = None, max_entries = Count(300_000), max_bytes = Count(2 << 30)),
-        text_signature = "(session_dir, tracked_paths, exclusion=None, max_entries=300000, max_bytes=2147483648)"
+        signature = (session_dir, tracked_paths, exclusion = None, max_entries = Count(300_000), max_bytes = Count(2 << 30), threads = Threads(0)),
+        text_signature = "(session_dir, tracked_paths, exclusion=None, max_entries=300000, max_bytes=2147483648, threads=0)"
     )]
     fn new(
         py: Python<'_>,
@@ -82,23 +118,25 @@ impl SnapshotManager {
         exclusion: Option<PyRef<'_, ExclusionConfig>>,
         max_entries: Count,
         max_bytes: Count,
+        threads: Threads,
     ) -> PyResult<Self> {
         let paths: Vec<PathBuf> = tracked_paths.into_iter().map(|path| path.0).collect();
         let exclusion = exclusion.map(|exclusion| exclusion.0.clone()).unwrap_or_default();
         let budget = Budget { max_entries: max_entries.0, max_bytes: max_bytes.0 };
         quick(py, "SnapshotManager", &session_dir.0, || {
             let engine = snapshot::SnapshotManager::new(&session_dir.0, &paths, exclusion, budget)?;
-            Ok(Self::wrap(engine))
+            Ok(Self::wrap(engine, threads.0))
         })
     }
 
     /// Resumes a session with the tracked paths and filters of its last snapshot.
     #[staticmethod]
-    fn open(py: Python<'_>, session_dir: PathArg) -> PyResult<Self> {
+    #[pyo3(signature = (session_dir, threads = Threads(0)), text_signature = "(session_dir, threads=0)")]
+    fn open(py: Python<'_>, session_dir: PathArg, threads: Threads) -> PyResult<Self> {
         quick(py, "open", &session_dir.0, || {
             // The program may go to another directory.
             let place = std::path::absolute(&session_dir.0).unwrap_or(session_dir.0.clone());
-            Ok(Self::wrap(snapshot::SnapshotManager::open(&place)?))
+            Ok(Self::wrap(snapshot::SnapshotManager::open(&place)?, threads.0))
         })
     }
 
@@ -121,30 +159,133 @@ impl SnapshotManager {
     }
 
     /// Captures the first state. When it returns, the snapshot is on the disk to stay.
-    fn create_baseline(&self, py: Python<'_>) -> PyResult<SnapshotManifest> {
-        let manifest = self.call(py, "create_baseline", |engine| Ok(engine.create_baseline()?))?;
+    #[pyo3(signature = (progress = None))]
+    fn create_baseline(
+        &self,
+        py: Python<'_>,
+        progress: Option<Py<PyAny>>,
+    ) -> PyResult<SnapshotManifest> {
+        let manifest = self.call_telling(py, "create_baseline", progress, |engine| {
+            Ok(engine.create_baseline()?)
+        })?;
         Ok(self.manifest(manifest))
     }
 
     /// Captures the current state; gives the snapshot and what changed since the one before.
-    fn create_incremental(&self, py: Python<'_>) -> PyResult<(SnapshotManifest, Vec<Change>)> {
+    /// A file whose time alone moved is no change: see :meth:`touched`.
+    #[pyo3(signature = (progress = None))]
+    fn create_incremental(
+        &self,
+        py: Python<'_>,
+        progress: Option<Py<PyAny>>,
+    ) -> PyResult<(SnapshotManifest, Vec<Change>)> {
         let (manifest, found) =
-            self.call(py, "create_incremental", |engine| Ok(engine.create_incremental()?))?;
+            self.call_telling(py, "create_incremental", progress, |engine| {
+                Ok(engine.create_incremental()?)
+            })?;
         Ok((self.manifest(manifest), changes(found)))
     }
 
     /// Captures the current state under a name: the baseline of a session that has none yet, else a
     /// further snapshot.
-    fn checkpoint(&self, py: Python<'_>, label: &str) -> PyResult<SnapshotManifest> {
-        let (manifest, _) = self.call(py, "checkpoint", |engine| Ok(engine.checkpoint(label)?))?;
+    #[pyo3(signature = (label, progress = None))]
+    fn checkpoint(
+        &self,
+        py: Python<'_>,
+        label: &str,
+        progress: Option<Py<PyAny>>,
+    ) -> PyResult<SnapshotManifest> {
+        let (manifest, _) =
+            self.call_telling(py, "checkpoint", progress, |engine| Ok(engine.checkpoint(label)?))?;
         Ok(self.manifest(manifest))
     }
 
     /// Brings the tracked paths back to a snapshot; gives what changed on the disk. The state before
     /// is kept as a further snapshot.
+    ///
+    /// Later changes of a completed session are a :class:`NonoError`, and nothing is changed. What is
+    /// skipped is an :class:`IncompleteRestore`; all else is restored. :meth:`restore` reports both
+    /// instead.
     fn restore_to(&self, py: Python<'_>, snapshot_number: Count) -> PyResult<Vec<Change>> {
         let number = snapshot_number.0;
         Ok(changes(self.call(py, "restore_to", |engine| Ok(engine.restore_to(number)?))?))
+    }
+
+    /// Brings a snapshot back, or a part of it, and reports what was done and what was not: look at
+    /// the report, which is true when all that was asked for is done. The state before is kept as a
+    /// further snapshot, unless ``safety_snapshot`` is false; what is overwritten then is kept nowhere.
+    ///
+    /// ``paths`` are the files and directories that are meant, ``exclude`` what is not: absolute,
+    /// below each of the tracked paths, or globs (``*.py``, ``src/**/*.c``). ``only`` restores what
+    /// was ``"created"``, ``"modified"`` or ``"deleted"`` since the snapshot. ``on_conflict`` says what
+    /// becomes of paths that were changed after a completed session: ``"refuse"`` does nothing at all
+    /// if there is one, ``"overwrite"`` undoes that as well, ``"keep_newer"`` leaves them. With
+    /// ``dry_run`` nothing is written.
+    ///
+    /// ``to`` is a directory that gets a copy, instead of the tracked paths; it is made if it is
+    /// missing. What exists there stays and is in ``skipped``, unless ``on_conflict`` is
+    /// ``"overwrite"``. A copy of a part is made by ``paths`` and ``exclude``.
+    #[pyo3(
+        signature = (snapshot, paths = None, exclude = None, only = None, on_conflict = "refuse".to_owned(), to = None, progress = None, dry_run = false, safety_snapshot = true),
+        text_signature = "($self, snapshot, paths=None, exclude=None, only=None, on_conflict='refuse', to=None, progress=None, dry_run=False, safety_snapshot=True)"
+    )]
+    #[allow(clippy::too_many_arguments, reason = "each is a keyword")]
+    fn restore(
+        &self,
+        py: Python<'_>,
+        snapshot: Count,
+        paths: Option<Vec<PathArg>>,
+        exclude: Option<Vec<PathArg>>,
+        only: Option<Vec<String>>,
+        on_conflict: String,
+        to: Option<PathArg>,
+        progress: Option<Py<PyAny>>,
+        dry_run: bool,
+        safety_snapshot: bool,
+    ) -> PyResult<RestoreReport> {
+        let has_only = only.is_some();
+        let options = Asked { paths, exclude, only, on_conflict, safety_snapshot }.options()?;
+        let number = snapshot.0;
+        let Some(to) = to else {
+            if dry_run {
+                return self.plan(py, "restore", number, &options, progress);
+            }
+            let report = self.call_telling(py, "restore", progress, |engine| {
+                Ok(engine.restore_with(number, &options)?)
+            })?;
+            return Ok(RestoreReport::of(report));
+        };
+        if dry_run || has_only || options.on_conflict == OnConflict::KeepNewer {
+            let text = "a copy to another directory has no dry_run, no only and no keep_newer";
+            return Err(PyValueError::new_err(text));
+        }
+        let overwrite = options.on_conflict == OnConflict::Overwrite;
+        let copied = self.call_telling(py, "restore", progress, |engine| {
+            let to = std::path::absolute(&to.0).unwrap_or(to.0);
+            Ok(engine.copy_out(number, &to, &options.selection, overwrite)?)
+        })?;
+        Ok(RestoreReport::of_copy(copied, &options))
+    }
+
+    /// What :meth:`restore` would do. Writes nothing. With conflicts that are refused, the changes are
+    /// those that would be made without them.
+    #[pyo3(
+        signature = (snapshot, paths = None, exclude = None, only = None, on_conflict = "refuse".to_owned(), progress = None),
+        text_signature = "($self, snapshot, paths=None, exclude=None, only=None, on_conflict='refuse', progress=None)"
+    )]
+    #[allow(clippy::too_many_arguments, reason = "each is a keyword")]
+    fn plan_restore(
+        &self,
+        py: Python<'_>,
+        snapshot: Count,
+        paths: Option<Vec<PathArg>>,
+        exclude: Option<Vec<PathArg>>,
+        only: Option<Vec<String>>,
+        on_conflict: String,
+        progress: Option<Py<PyAny>>,
+    ) -> PyResult<RestoreReport> {
+        let asked = Asked { paths, exclude, only, on_conflict, safety_snapshot: true };
+        self.plan(py, "plan_restore", snapshot.0, &asked.options()?, progress)
     }
 
     /// Whether a restore of this session was interrupted: its process was killed, or the machine
@@ -157,10 +298,17 @@ impl SnapshotManager {
 
     /// Finishes an interrupted restore, or with ``abort`` brings back the state before it. ``None``:
     /// there is none. When it fails or is interrupted itself, it can be called again, either way.
-    #[pyo3(signature = (abort = false))]
-    fn recover_restore(&self, py: Python<'_>, abort: bool) -> PyResult<Option<RecoveryReport>> {
+    #[pyo3(signature = (abort = false, progress = None))]
+    fn recover_restore(
+        &self,
+        py: Python<'_>,
+        abort: bool,
+        progress: Option<Py<PyAny>>,
+    ) -> PyResult<Option<RecoveryReport>> {
         let way = if abort { Recovery::TakeBack } else { Recovery::Finish };
-        let report = self.call(py, "recover_restore", |engine| Ok(engine.recover_restore(way)?))?;
+        let report = self.call_telling(py, "recover_restore", progress, |engine| {
+            Ok(engine.recover_restore(way)?)
+        })?;
         Ok(report.map(RecoveryReport))
     }
 
@@ -185,6 +333,16 @@ impl SnapshotManager {
         Ok(changes(found))
     }
 
+    /// Paths whose time alone is another in snapshot ``b`` than in snapshot ``a``. They are no changes;
+    /// a restore gives them their time back all the same. Directories are not told.
+    fn touched(&self, py: Python<'_>, a: Count, b: Count) -> PyResult<Vec<OsString>> {
+        let found = self.call(py, "touched", |engine| {
+            let (old, new) = (engine.load_manifest(a.0)?, engine.load_manifest(b.0)?);
+            Ok(engine.compare(&old, &new)?.touched)
+        })?;
+        Ok(texts(&found))
+    }
+
     /// The contents of a file as it was in a snapshot, checked against their hash.
     ///
     /// The path is absolute, or meant from the current directory; it need not exist any more.
@@ -201,21 +359,49 @@ impl SnapshotManager {
     /// Reads every manifest and every byte of the session, and says what is wrong.
     ///
     /// ``expected_root`` is a Merkle root that was noted elsewhere: that no snapshot has it is a
-    /// problem too.
-    #[pyo3(signature = (expected_root = None))]
+    /// problem too. It may also be a session root.
+    #[pyo3(signature = (expected_root = None, progress = None))]
     fn verify(
         &self,
         py: Python<'_>,
         expected_root: Option<PyRef<'_, ContentHash>>,
+        progress: Option<Py<PyAny>>,
     ) -> PyResult<VerifyReport> {
         let expected_root = expected_root.map(|root| root.0);
-        let engine = &self.engine;
-        let report = call(py, "verify", self.place(), |interrupt| {
-            let progress: &Interrupt = &interrupt;
-            let options = VerifyOptions { progress, expected_root, ..VerifyOptions::default() };
+        let (engine, threads) = (&self.engine, self.threads);
+        let report = call_telling(py, "verify", self.place(), progress, |counter| {
+            let progress: &Counter = &counter;
+            let options = VerifyOptions { threads, progress, expected_root };
             Ok(verify_session(engine.session(), engine.store(), &options)?)
         })?;
         Ok(VerifyReport(report))
+    }
+
+    /// Mends what can be mended of a damaged session, and says what is lost for good. Damaged objects
+    /// are moved into quarantine, and never deleted.
+    ///
+    /// Good copies are looked for in the session's own files, and in ``other_stores``: root directories
+    /// of stores, sessions, or directories of objects.
+    #[pyo3(
+        signature = (other_stores = vec![], progress = None),
+        text_signature = "($self, other_stores=[], progress=None)"
+    )]
+    fn repair(
+        &self,
+        py: Python<'_>,
+        other_stores: Vec<PathArg>,
+        progress: Option<Py<PyAny>>,
+    ) -> PyResult<RepairReport> {
+        let other_stores: Vec<PathBuf> = other_stores.into_iter().map(|path| path.0).collect();
+        let (engine, threads) = (&self.engine, self.threads);
+        let done = call_telling(py, "repair", self.place(), progress, |counter| {
+            let progress: &Counter = &counter;
+            let verify = VerifyOptions { threads, progress, expected_root: None };
+            let options = RepairOptions { verify, other_stores: &other_stores };
+            Ok(repair_session(engine.session(), engine.store(), &options)?)
+        })?;
+        let (repair, verified) = done;
+        Ok(RepairReport { repair, verified })
     }
 
     /// Shows the session's snapshots as read-only folders: ``<number>/<absolute path>``.

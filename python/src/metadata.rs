@@ -14,6 +14,10 @@ use crate::args::{Count, PathArg};
 use crate::manifest::iso;
 use crate::values::ContentHash;
 
+/// The field of a session's manifest with the text that `ended` was set to: the engine keeps the
+/// moment, and not how it was written.
+const ENDED_TEXT: &str = "ended_text";
+
 /// A session: what was run, on which paths, and the Merkle roots of its snapshots.
 ///
 /// A new one begins now. :meth:`SnapshotManager.save_session_metadata` writes it; what it says of
@@ -55,16 +59,29 @@ impl SessionMetadata {
         self.0.tracked_paths.iter().map(|path| path.clone().into_os_string()).collect()
     }
 
-    /// When the session ended, in ISO 8601 (UTC); ``None`` as long as it has not. Set it to text
-    /// with an offset, or to a ``datetime`` that knows its time zone.
+    /// When the session ended, in ISO 8601; ``None`` as long as it has not. Set it to text with an
+    /// offset, which comes back as it was set, or to a ``datetime`` that knows its time zone, which
+    /// comes back in UTC.
     #[getter]
     fn ended(&self) -> Option<String> {
-        self.0.ended.map(iso)
+        let ended = self.0.ended?;
+        let given = self.0.extra.get(ENDED_TEXT).and_then(|text| text.as_str());
+        // Another program may have set another end since.
+        let given = given.filter(|text| text.parse::<Timestamp>().is_ok_and(|it| it == ended));
+        Some(given.map_or_else(|| iso(ended), str::to_owned))
     }
 
     #[setter]
     fn set_ended(&mut self, ended: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
-        self.0.ended = ended.map(timestamp).transpose()?;
+        let timestamp = ended.map(timestamp).transpose()?;
+        let text = ended.and_then(|ended| ended.extract::<String>().ok());
+        self.0.ended = timestamp;
+        self.0.extra.remove(ENDED_TEXT);
+        if let (Some(timestamp), Some(text)) = (timestamp, text)
+            && text != iso(timestamp)
+        {
+            self.0.extra.insert(ENDED_TEXT.to_owned(), text.into());
+        }
         Ok(())
     }
 

@@ -6,7 +6,8 @@ use std::ffi::OsString;
 use nono::restore::{self, RecoveryOutcome};
 use pyo3::prelude::*;
 
-use crate::values::{Change, changes};
+use crate::restoring::skipped;
+use crate::values::{Change, changes, texts};
 
 /// What :meth:`SnapshotManager.recover_restore` did.
 #[pyclass(frozen, module = "nono_py")]
@@ -48,11 +49,16 @@ impl RecoveryReport {
         changes(self.0.changes.clone())
     }
 
+    /// Paths that the whole restore gave their time back, and nothing else.
+    #[getter]
+    fn touched(&self) -> Vec<OsString> {
+        texts(&self.0.touched)
+    }
+
     /// What is not as it was in the snapshot, by path, with the reason.
     #[getter]
     fn skipped(&self) -> BTreeMap<OsString, String> {
-        let skipped = self.0.skipped.iter();
-        skipped.map(|left| (left.path.clone().into_os_string(), left.reason.clone())).collect()
+        skipped(&self.0.skipped)
     }
 
     /// The snapshot that holds the state before the restore, unless none was taken.

@@ -29,6 +29,13 @@ impl VerifyReport {
         self.0.ok
     }
 
+    /// Commits to what the session's manifest says and to all its snapshots; ``None`` where the
+    /// manifest cannot be read.
+    #[getter]
+    fn session_root(&self) -> Option<ContentHash> {
+        self.0.session_root.map(ContentHash)
+    }
+
     /// Its snapshots, by number.
     #[getter]
     fn snapshots(&self) -> Vec<SnapshotCheck> {

@@ -1,6 +1,6 @@
 //! Small values that never change: hashes, states of files, changes.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::hash::{Hash, Hasher};
 use std::path::PathBuf;
 
@@ -94,13 +94,29 @@ pub(crate) struct Change {
     path: PathBuf,
     change_type: ChangeType,
     size_delta: Option<i64>,
+    is_directory: bool,
 }
 
 impl From<diff::Change> for Change {
     fn from(change: diff::Change) -> Self {
-        let diff::Change { path, change_type, size_delta } = change;
-        Self { path, change_type, size_delta }
+        let diff::Change { path, change_type, size_delta, is_directory } = change;
+        Self { path, change_type, size_delta, is_directory }
     }
+}
+
+/// A kind of change, as it is called in Python.
+pub(crate) fn change_word(change_type: ChangeType) -> &'static str {
+    match change_type {
+        ChangeType::Created => "created",
+        ChangeType::Modified => "modified",
+        ChangeType::Deleted => "deleted",
+        ChangeType::PermissionsChanged => "permissions_changed",
+    }
+}
+
+/// Paths for Python.
+pub(crate) fn texts(paths: &[PathBuf]) -> Vec<OsString> {
+    paths.iter().map(|path| path.clone().into_os_string()).collect()
 }
 
 /// A list of changes for Python.
@@ -119,18 +135,19 @@ impl Change {
     /// ``"created"``, ``"modified"``, ``"deleted"`` or ``"permissions_changed"``.
     #[getter]
     fn change_type(&self) -> &'static str {
-        match self.change_type {
-            ChangeType::Created => "created",
-            ChangeType::Modified => "modified",
-            ChangeType::Deleted => "deleted",
-            ChangeType::PermissionsChanged => "permissions_changed",
-        }
+        change_word(self.change_type)
     }
 
     /// By how many bytes a file grew; ``None`` where there are no contents.
     #[getter]
     fn size_delta(&self) -> Option<i64> {
         self.size_delta
+    }
+
+    /// Whether it is a directory or, if it was deleted, was one.
+    #[getter]
+    fn is_directory(&self) -> bool {
+        self.is_directory
     }
 
     fn __repr__(&self, py: Python<'_>) -> PyResult<String> {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 import os
 import pickle
 import stat
@@ -145,6 +146,22 @@ def test_two_snapshots_are_compared(manager: SnapshotManager, work: Path) -> Non
     assert manager.diff(1, 1) == []
 
 
+def test_a_moved_time_is_no_change(manager: SnapshotManager, work: Path) -> None:
+    one = work / "one.txt"
+    before = one.stat().st_mtime_ns
+    first = manager.create_baseline()
+    os.utime(one, (1, 1))
+    (work / "dir").mkdir()
+    second, changes = manager.create_incremental()
+    assert by_name(changes) == {"dir": ("created", None)} and changes[0].is_directory
+    assert second.merkle_root != first.merkle_root
+    assert manager.touched(0, 1) == manager.touched(1, 0) == [str(one)]
+    assert by_name(manager.compute_restore_diff(0)) == {"dir": ("deleted", None)}
+    assert manager.plan_restore(0).touched == [str(one)]
+    assert len(manager.restore_to(0)) == 1
+    assert one.stat().st_mtime_ns == before and manager.touched(0, 1) == [str(one)]
+
+
 def test_a_file_of_a_snapshot_is_read(manager: SnapshotManager, work: Path) -> None:
     (work / "bytes").write_bytes(bytes(range(256)) * 1000)
     manager.create_baseline()
@@ -185,12 +202,12 @@ def test_an_exclusion_is_readable_and_has_a_useful_repr(tmp_path: Path, work: Pa
     default = ExclusionConfig()
     assert default.use_gitignore is True
     assert (default.exclude_patterns, default.exclude_globs, default.force_include) == ([], [], [])
-    config = ExclusionConfig(False, ["it's"], ["*.pyc"], force_include=[".env"])
+    config = ExclusionConfig(False, ["it's", "a/b"], ["*.pyc"], force_include=[".env"])
     assert repr(config) == (
-        "ExclusionConfig(use_gitignore=False, exclude_patterns=[\"it's\"], "
-        "exclude_globs=['*.pyc'], force_include=['.env'], prune_patterns=[])"
+        "ExclusionConfig(use_gitignore=False, patterns=2, globs=1, force_include=1, prune=0)"
     )
-    assert eval(repr(config)) == config != default
+    assert repr(default).startswith("ExclusionConfig(use_gitignore=True, patterns=0, ")
+    assert config != default
     assert pickle.loads(pickle.dumps(config)) == config
 
     (work / "a.pyc").write_text("x")
@@ -203,6 +220,16 @@ def test_an_exclusion_is_readable_and_has_a_useful_repr(tmp_path: Path, work: Pa
     names = {Path(path).name for path in manifest.files}
     assert names == {"one.txt", "keep"}
     assert manifest.not_captured[str(work / "a.pyc")] == "excluded by glob *.pyc"
+
+
+def test_a_pattern_with_a_slash_is_a_part_of_a_path(tmp_path: Path, work: Path) -> None:
+    for name in ("generated", "regen"):
+        (work / "sub" / name).mkdir()
+        (work / "sub" / name / "x").write_text("x")
+    config = ExclusionConfig(exclude_patterns=["sub/gen"])
+    manifest = SnapshotManager(tmp_path / "session", [work], config).create_baseline()
+    assert str(work / "sub" / "regen" / "x") in manifest.files
+    assert manifest.not_captured == {str(work / "sub" / "generated"): "excluded by pattern sub/gen"}
 
 
 def test_a_gitignore_is_honoured_unless_it_is_not_wanted(tmp_path: Path, work: Path) -> None:
@@ -291,7 +318,8 @@ def test_metadata_of_a_new_session() -> None:
 
     meta.snapshot_count, meta.exit_code = 3, -1
     meta.ended = "2026-02-14T14:30:22.5+01:00"
-    assert meta.ended == "2026-02-14T13:30:22.500000+00:00"
+    assert meta.ended == "2026-02-14T14:30:22.5+01:00", "it comes back as it was set"
+    assert SessionMetadata.from_json(meta.to_json()).ended == "2026-02-14T14:30:22.5+01:00"
     meta.ended = datetime(2026, 1, 1, tzinfo=timezone.utc)
     assert meta.ended == "2026-01-01T00:00:00.000000+00:00"
     root = ContentHash("ab" * 32)
@@ -313,9 +341,15 @@ def test_metadata_is_saved_and_loaded(manager: SnapshotManager, tmp_path: Path, 
     baseline = manager.create_baseline()
     meta = SessionMetadata("session", ["agent", os.fsdecode(b"\xff")], [work])
     meta.exit_code, meta.snapshot_count = 3, 99
+    meta.ended = "2026-02-14 14:30:22+01"
     meta.set_network_events([{"host": "example.com"}])
     manager.save_session_metadata(meta)
     loaded = SnapshotManager.load_session_metadata(tmp_path / "session")
+    assert loaded.ended == "2026-02-14 14:30:22+01" and manager.verify().ok
+    # It is the moment that counts for everybody else.
+    assert json.loads((tmp_path / "session" / "manifest.json").read_text())["ended"] == (
+        "2026-02-14T13:30:22Z"
+    )
     assert loaded.command == ["agent", os.fsdecode(b"\xff")]
     assert (loaded.exit_code, loaded.network_events) == (3, [{"host": "example.com"}])
     # What is on the disk counts, not what somebody says.

@@ -14,7 +14,7 @@ use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::packed::PackedPaths;
 use super::plan::RestorePlan;
@@ -26,7 +26,7 @@ use crate::snapshot::{LoadedManifest, NotCapturedSet, SnapshotKind};
 use crate::store::{ObjectSource, StoreError};
 
 /// A path that was changed after the session's last snapshot.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Conflict {
     /// Absolute path.
     #[serde(with = "serde_path")]
@@ -53,7 +53,7 @@ impl Conflicts {
 }
 
 /// What to do about conflicts.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OnConflict {
     /// Change nothing at all.

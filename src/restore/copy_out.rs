@@ -7,7 +7,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::RestoreError;
 use super::attributes;
@@ -29,7 +29,7 @@ use crate::sys::{self, Dir, FileKind};
 const EXISTS: &str = "something is there already";
 
 /// What was copied out of a snapshot.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CopyReport {
     /// The session.
     pub session_id: String,

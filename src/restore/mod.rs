@@ -40,7 +40,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::diff::{self, Change, ChangeSummary, Comparison};
 use crate::object::ContentHash;
@@ -69,7 +69,7 @@ use selection::Selected;
 pub use selection::Selection;
 
 /// What a restore did, or would do.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RestoreReport {
     /// The session.
     pub session_id: String,
@@ -90,7 +90,7 @@ pub struct RestoreReport {
     pub skipped: Vec<Skipped>,
     /// What is new, was not recorded, and stays: directories that bear the mark of a program that makes them
     /// again. They do not make a restore incomplete.
-    #[serde(serialize_with = "serde_paths::serialize")]
+    #[serde(with = "serde_paths")]
     pub rebuildable: Vec<PathBuf>,
     /// Changed files that kept changing while the snapshot read them: each has the state that was read,
     /// which may be one that it never had.

@@ -11,7 +11,7 @@ use std::error::Error;
 use std::io;
 use std::path::PathBuf;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::places::Places;
 use super::plan::{RestorePlan, Skipped};
@@ -24,7 +24,7 @@ use crate::store::{ObjectSource, OverlayStore, StoreError};
 use crate::sys;
 
 /// What is kept of the state before a restore.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum KeepBefore {
     /// All of it, as a safety snapshot. Where the disk of the store is full, only what snapshots

@@ -45,7 +45,7 @@ fn what_a_command_makes_and_then_ignores_is_recorded_and_undone() {
     let before = observe(&fixture.project());
     let script = r#"echo evil >evil.sh; mkdir d; echo x >d/x; echo "*" >.gitignore"#;
     let run = fixture.record(script).success();
-    run_is_said_to_change(&run, "+3 files ~1 modified");
+    run_is_said_to_change(&run, "+2 files +1 directory ~1 modified");
     let id = fixture.latest();
     restores_leaving(&fixture, &id, &[]);
     assert_same(&before, &observe(&fixture.project()));
@@ -58,7 +58,7 @@ fn an_ignore_file_that_was_not_there_before_hides_nothing() {
     let before = observe(&fixture.project());
     let script = r#"mkdir d; echo x >d/x; echo "*" >d/.gitignore; echo y >y; echo "*" >.gitignore"#;
     let run = fixture.record(script).success();
-    run_is_said_to_change(&run, "+5 files");
+    run_is_said_to_change(&run, "+4 files +1 directory");
     restores_leaving(&fixture, &fixture.latest(), &[]);
     assert_same(&before, &observe(&fixture.project()));
 }

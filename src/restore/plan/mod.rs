@@ -10,7 +10,7 @@ use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::packed::PackedPaths;
 use crate::byte_path;
@@ -20,7 +20,7 @@ use crate::path_text::serde_path;
 pub(super) use planner::plan;
 
 /// A path that a restore leaves as it is although the snapshot says otherwise.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Skipped {
     /// Absolute path.
     #[serde(with = "serde_path")]
