@@ -63,7 +63,7 @@ pub(super) enum Command {
         #[command(subcommand)]
         command: commands::profile::ProfileCommand,
     },
-    /// Look at settings, and at where they come from
+    /// Look at settings and where they come from, and change them
     Config {
         #[command(subcommand)]
         command: commands::config::ConfigCommand,
@@ -102,6 +102,12 @@ pub(super) enum Rollback {
     Verify(commands::verify::VerifyArgs),
     /// Remove sessions, and free the space that nobody needs
     Cleanup(commands::cleanup::CleanupArgs),
+    /// Keep sessions until they are unpinned or removed by name, whatever the limits are
+    Pin(commands::pin::PinArgs),
+    /// Let the limits remove sessions again
+    Unpin(commands::pin::PinArgs),
+    /// Say how much space sessions take, by project
+    Usage(commands::usage::UsageArgs),
 }
 
 /// Where sessions are kept.
@@ -147,6 +153,11 @@ pub(super) fn home_dir() -> Result<PathBuf, CliError> {
     home.ok_or_else(|| {
         CliError::usage("the home directory is unknown: set HOME, or give --root DIR")
     })
+}
+
+/// The home directory as tracked paths have it, for showing paths; `None` where it is unknown.
+pub(super) fn real_home() -> Option<PathBuf> {
+    home_dir().ok().and_then(|home| sys::real_path(&home).ok())
 }
 
 /// What paths and settings of this process are looked up in.
@@ -248,14 +259,16 @@ impl ThreadArgs {
 /// How much a store may hold. A limit of 0 is none.
 #[derive(Debug, Clone, Args)]
 pub(super) struct LimitArgs {
-    /// Keep at most so many sessions; the oldest go first, the newest of a project stays
+    /// Keep at most so many sessions of a project that changed something; 0 is no limit
     /// [env: NONO_MAX_SESSIONS] [default: 10]
     #[arg(long, value_name = "N")]
     pub(super) max_sessions: Option<u64>,
-    /// Keep at most so many GiB of recorded contents [env: NONO_MAX_STORAGE_GB] [default: 5]
+    /// Keep at most so many GiB of recorded contents; 0 is no limit
+    /// [env: NONO_MAX_STORAGE_GB] [default: 5]
     #[arg(long, value_name = "GB")]
     pub(super) max_storage_gb: Option<f64>,
-    /// Keep no session that began more than so many days ago [env: NONO_MAX_AGE_DAYS] [default: 0]
+    /// Keep no session that began more than so many days ago; 0 is no limit
+    /// [env: NONO_MAX_AGE_DAYS] [default: 0]
     #[arg(long, value_name = "DAYS")]
     pub(super) max_age_days: Option<u64>,
 }

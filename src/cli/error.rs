@@ -98,6 +98,7 @@ impl From<CatalogError> for CliError {
                 failed.with_hint("record one: nono run --rollback -- COMMAND")
             }
             CatalogError::Ambiguous { .. } => failed.with_hint("give more of the id"),
+            CatalogError::AmbiguousLabel { .. } => failed.with_hint("give one of these ids"),
             CatalogError::LatestUnknown { session, .. } => failed.with_hint(format!(
                 "name a session by its id (nono rollback list); `nono rollback verify {session} \
                  --repair` says what can be mended of this one"

@@ -115,6 +115,9 @@ fn dispatch(arguments: Arguments, context: &Context) -> Outcome {
             Rollback::Resume(args) => commands::resume::run(&args, &store, context),
             Rollback::Verify(args) => commands::verify::run(&args, &store, context),
             Rollback::Cleanup(args) => commands::cleanup::run(&args, &store, context),
+            Rollback::Pin(args) => commands::pin::run(&args, true, &store, context),
+            Rollback::Unpin(args) => commands::pin::run(&args, false, &store, context),
+            Rollback::Usage(args) => commands::usage::run(&args, &store, context),
         },
     }
 }

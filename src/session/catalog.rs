@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
+use super::names;
 use crate::diff::ChangeSummary;
 use crate::layout;
 use crate::object::ContentHash;
@@ -48,6 +49,14 @@ pub enum CatalogError {
         /// The prefix as given.
         id: String,
         /// The sessions that begin with it.
+        candidates: Vec<String>,
+    },
+    /// Several sessions or snapshots have this name.
+    #[error("{label:?} is the name of {}", candidates.join(", "))]
+    AmbiguousLabel {
+        /// The name as given.
+        label: String,
+        /// The sessions and snapshots that have it.
         candidates: Vec<String>,
     },
     /// Which session began last cannot be told.
@@ -107,6 +116,10 @@ pub struct SessionSummary {
     pub tracked_paths: Vec<PathBuf>,
     /// Number of snapshots.
     pub snapshot_count: u64,
+    /// What the session was called when it began.
+    pub label: Option<String>,
+    /// Whether retention never removes it.
+    pub pinned: bool,
     /// Snapshots that have a label, in order.
     pub labels: Vec<SnapshotLabel>,
     /// Exit code of the command.
@@ -123,7 +136,7 @@ pub struct SessionSummary {
     pub session_root: ContentHash,
 }
 
-/// A session, and maybe one snapshot of it: `ID` or `ID/N`.
+/// A session, and maybe one snapshot of it: `ID` or `ID/N`, or a name in the place of the id.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SnapshotId {
     /// Id or prefix of a session, or `latest`.
@@ -177,14 +190,20 @@ impl Catalog {
         Ok(sessions)
     }
 
-    /// Finds a session by its id, a prefix that only it has, or `latest`. Waits until its baseline is
-    /// durable.
+    /// Finds a session by its id, a prefix that only it has, `latest`, or its name or that of one of its
+    /// snapshots. Waits until its baseline is durable.
     ///
     /// # Errors
-    /// [`CatalogError::NotFound`], [`CatalogError::Ambiguous`], [`CatalogError::Empty`],
-    /// [`CatalogError::LatestUnknown`].
+    /// [`CatalogError::NotFound`], [`CatalogError::Ambiguous`], [`CatalogError::AmbiguousLabel`],
+    /// [`CatalogError::Empty`], [`CatalogError::LatestUnknown`].
     pub fn find(&self, id: &str) -> Result<SessionDir, CatalogError> {
-        let session = self.find_unsettled(id)?;
+        let session = match self.find_unsettled(id) {
+            Err(unknown @ CatalogError::NotFound { .. }) => {
+                let whole = SnapshotId { session: id.to_owned(), snapshot: None };
+                names::find(self, &whole)?.map(|(session, _)| session).ok_or(unknown)?
+            }
+            found => found?,
+        };
         settle_baseline(&session, true);
         Ok(session)
     }
@@ -250,8 +269,14 @@ impl Catalog {
         &self,
         id: &SnapshotId,
     ) -> Result<(SessionDir, Option<u64>), CatalogError> {
-        let session = self.find(&id.session)?;
-        let Some(wanted) = &id.snapshot else { return Ok((session, None)) };
+        let (session, wanted) = match self.find_unsettled(&id.session) {
+            Err(unknown @ CatalogError::NotFound { .. }) => {
+                names::find(self, id)?.ok_or(unknown)?
+            }
+            found => (found?, id.snapshot.clone()),
+        };
+        settle_baseline(&session, true);
+        let Some(wanted) = &wanted else { return Ok((session, None)) };
         let numbers = session.snapshot_numbers()?;
         let found = if wanted == LATEST {
             numbers.last().copied()
@@ -292,7 +317,11 @@ impl SessionSummary {
     }
 
     /// Sums up a session whose manifest is at hand.
-    fn from_parts(session: &SessionDir, metadata: SessionMetadata, status: SessionStatus) -> Self {
+    pub(super) fn from_parts(
+        session: &SessionDir,
+        metadata: SessionMetadata,
+        status: SessionStatus,
+    ) -> Self {
         Self {
             session_id: session.id(),
             session_root: metadata.session_root(),
@@ -301,6 +330,8 @@ impl SessionSummary {
             command: metadata.command,
             tracked_paths: metadata.tracked_paths,
             snapshot_count: metadata.snapshot_count,
+            label: metadata.label,
+            pinned: metadata.pinned,
             labels: metadata.labels,
             exit_code: metadata.exit_code,
             status,

@@ -5,14 +5,16 @@
 
 mod attribution;
 mod catalog;
+mod names;
 mod recording;
 mod retention;
 mod store_modes;
 
 pub use attribution::changed_since;
 pub use catalog::{Catalog, CatalogError, SessionStatus, SessionSummary, SnapshotId};
+pub use names::{LabelError, MAX_LABEL_BYTES, check_label};
 pub use recording::{
     RecordError, RecordRequest, Recorded, Recording, create_session, new_session_dir,
 };
-pub use retention::{Expired, Expiry, RetentionPolicy, SessionFacts};
+pub use retention::{Expired, Expiry, RetentionPolicy, SessionContent, SessionFacts};
 pub use store_modes::StoreModes;

@@ -21,6 +21,7 @@ use crate::cli::context::Context;
 use crate::cli::error::CliError;
 use crate::cli::signals::{self, Taken};
 use crate::path_text::{Shown, serde_path};
+use crate::snapshot::SessionDir;
 use crate::sys::{self, Dir};
 
 /// Arguments of `nono mount`.
@@ -86,6 +87,8 @@ struct Status {
     directory: PathBuf,
     #[serde(flatten)]
     shows: Shows,
+    /// What the only session is called, as far as that can be found out.
+    label: Option<String>,
     alive: bool,
 }
 
@@ -344,19 +347,27 @@ fn status(json: bool, context: &Context) -> Outcome {
         let directory = Shown::path(&mount.directory);
         let words = mount.shows.words();
         let words = Shown::bytes(words.as_bytes());
+        let label = mount.label.as_deref().map(super::quoted).unwrap_or_default();
         let dead = if mount.alive { "" } else { "  (dead: its process is gone)" };
-        writeln!(out, "{directory}  {words}{dead}")?;
+        writeln!(out, "{directory}  {words}{label}{dead}")?;
     }
     Ok(0)
 }
 
 fn look(mount: &MountedAt) -> Status {
+    let shows = Shows::from_fs_name(&mount.fs_name);
     Status {
         directory: mount.directory.clone(),
-        shows: Shows::from_fs_name(&mount.fs_name),
+        label: label_of(&shows),
+        shows,
         // An error is an answer from somebody.
         alive: mount.is_alive().unwrap_or(true),
     }
+}
+
+fn label_of(shows: &Shows) -> Option<String> {
+    let id = shows.session.as_deref().filter(|id| !id.contains('/'))?;
+    SessionDir::open(&Path::new(&shows.root).join(id)).ok()?.metadata().ok()?.label
 }
 
 /// The error with what to do about it.

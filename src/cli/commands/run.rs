@@ -1,5 +1,6 @@
 //! `nono run`: a command, recorded so that it can be undone.
 
+use std::cell::OnceCell;
 use std::ffi::OsString;
 use std::io;
 use std::path::Path;
@@ -42,9 +43,12 @@ pub(in crate::cli) struct RunArgs {
     /// Record the state before and after, so that the command can be undone
     #[arg(long)]
     rollback: bool,
-    /// Older name of what --rollback needs, and always so: the command is supervised
+    /// Older name of --rollback
     #[arg(long, hide = true)]
     supervised: bool,
+    /// Call the session this: an id can be given as its name later
+    #[arg(long, short, value_name = "TEXT", value_parser = commands::label)]
+    message: Option<String>,
     /// What the command needs: the name of a profile (nono profile list), or a file
     #[arg(long, value_name = "NAME|FILE")]
     profile: Option<String>,
@@ -73,7 +77,7 @@ pub(in crate::cli) struct RunArgs {
 
 impl RunArgs {
     pub(in crate::cli) fn is_recorded(&self) -> bool {
-        self.rollback
+        self.rollback || self.supervised
     }
 }
 
@@ -82,12 +86,17 @@ pub(in crate::cli) fn run(args: &RunArgs, store: &StoreArgs, context: &Context) 
     let surroundings = surroundings()?;
     let profile = args.profile.as_deref();
     let profile = profile.map(|name| ProfileLibrary::new(&surroundings).find(name)).transpose()?;
-    let grants = Grants::of(&args.grants, args.rollback, profile.as_ref(), &catalog, context)?;
+    let grants = Grants::of(&args.grants, args.is_recorded(), profile.as_ref(), &catalog, context)?;
     let profile = profile.map(|found| found.profile);
     if grants.policy.is_none() {
         context.say("no sandbox: the command can write wherever you can");
     }
-    if !args.rollback {
+    if !args.is_recorded() {
+        if args.message.is_some() {
+            return Err(CliError::usage(
+                "-m names a session, and without --rollback there is none",
+            ));
+        }
         let mut passed_on = CommandSignals::take().map_err(signals::refused)?;
         return Ok(start(args, &grants, profile.as_ref(), None, &mut passed_on, context)?.code);
     }
@@ -101,6 +110,7 @@ pub(in crate::cli) fn run(args: &RunArgs, store: &StoreArgs, context: &Context) 
         budget: settings.budget(),
         threads: settings.threads(),
         origin: SessionOrigin::Run,
+        label: args.message.clone(),
     };
     let announced = preflight::announce(&request, context);
     let guessed = request.clone();
@@ -120,10 +130,14 @@ pub(in crate::cli) fn run(args: &RunArgs, store: &StoreArgs, context: &Context) 
     }
     commands::snapshot::report_left_out(recording.baseline(), &id, context);
 
-    let retention = retention::begin(catalog.root(), &settings, context);
+    let retention = OnceCell::new();
+    let on_started = || {
+        retention.get_or_init(|| retention::begin(catalog.root(), &settings, context));
+    };
     let mut passed_on = CommandSignals::take().map_err(signals::refused)?;
     let modes = StoreModes::note(catalog.root())?;
-    let ended = start(args, &grants, profile.as_ref(), Some(&recording), &mut passed_on, context);
+    let recorded = Recorder { recording: &recording, on_started: &on_started };
+    let ended = start(args, &grants, profile.as_ref(), Some(recorded), &mut passed_on, context);
     let code = match &ended {
         Ok(ended) => ended.code,
         Err(error) => error.exit_code(),
@@ -182,7 +196,9 @@ pub(in crate::cli) fn run(args: &RunArgs, store: &StoreArgs, context: &Context) 
     }
     // All is recorded and said: nobody has to wait for what follows.
     drop(passed_on);
-    retention.finish(&settings, context);
+    if let Some(retention) = retention.into_inner() {
+        retention.finish(catalog.root(), &settings, finished.is_ok(), context);
+    }
     let Recorded { last, changes, .. } = finished?;
     let ended = ended?;
     if !changes.is_empty() {
@@ -193,8 +209,8 @@ pub(in crate::cli) fn run(args: &RunArgs, store: &StoreArgs, context: &Context) 
                 let work = Reviewed { catalog, session, store: &store, old, new };
                 work.review(changes, context)
             });
-            // Whatever comes of it, the exit code is the command's.
-            reviewed.unwrap_or_else(|error| {
+            // Whatever comes of it, the exit code is the command's. What was decided has been said.
+            reviewed.map(|_| true).unwrap_or_else(|error| {
                 context.error(&error);
                 false
             })
@@ -218,12 +234,19 @@ fn put_back(modes: &StoreModes, root: &Path, context: &Context) {
     }
 }
 
+/// What belongs to a command that is recorded.
+struct Recorder<'a> {
+    recording: &'a Recording,
+    /// Called as soon as the command has started.
+    on_started: &'a dyn Fn(),
+}
+
 /// Runs the command; with a recording, it can ask for checkpoints.
 fn start(
     args: &RunArgs,
     grants: &Grants,
     profile: Option<&Profile>,
-    recording: Option<&Recording>,
+    recorder: Option<Recorder<'_>>,
     signals: &mut CommandSignals,
     context: &Context,
 ) -> Result<Ended, CliError> {
@@ -233,14 +256,14 @@ fn start(
         if let Some(profile) = profile {
             apply_rules(&profile.env, std::env::vars_os().map(|(name, _)| name), command)?;
         }
-        if let Some(recording) = recording {
+        if let Some(Recorder { recording, .. }) = &recorder {
             command.env("NONO_SESSION", recording.session_id());
         }
         Ok(())
     };
-    let supervised = match recording {
+    let supervised = match &recorder {
         None => supervise(|| launch.start(&dress, false, &|wall| tell(wall, context)), signals),
-        Some(recording) => supervise_recorded(&mut launch, &dress, recording, signals, context),
+        Some(recorder) => supervise_recorded(&mut launch, &dress, recorder, signals, context),
     };
     for LeftBehind { path, count } in launch.left_behind() {
         context.say(format_args!(
@@ -283,10 +306,11 @@ fn not_started(name: &OsString, error: &NotStarted) -> CliError {
 fn supervise_recorded(
     launch: &mut Launch<'_>,
     dress: &dyn Fn(&mut Command) -> Result<(), CliError>,
-    recording: &Recording,
+    recorder: &Recorder<'_>,
     signals: &mut CommandSignals,
     context: &Context,
 ) -> Result<Ended, NotStarted> {
+    let Recorder { recording, on_started } = recorder;
     let refuse = |error: &io::Error| {
         context.warn(format_args!("`nono snapshot` will not work inside: {error}"));
     };
@@ -295,7 +319,10 @@ fn supervise_recorded(
         let start = |server| Server::start(server, scope, recording).inspect_err(refuse).ok();
         // Ends the server however the command ends.
         let serving = server.as_ref().and_then(start);
-        let start = || launch.start(dress, serving.is_some(), &|wall| tell(wall, context));
+        let start = || {
+            let started = launch.start(dress, serving.is_some(), &|wall| tell(wall, context));
+            started.inspect(|_| on_started())
+        };
         let ended = supervise(start, signals)?;
         report_leftover(&ended, context);
         Ok(ended)

@@ -311,6 +311,7 @@ impl SnapshotManager {
                 metadata.manifest_hashes = current.manifest_hashes;
                 metadata.labels = current.labels;
                 metadata.altered = current.altered;
+                metadata.pinned = current.pinned;
             }
             Err(ManifestError::Missing { .. }) => {
                 metadata.merkle_roots.clear();
