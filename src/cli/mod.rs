@@ -11,6 +11,7 @@ mod checkpoints;
 mod commands;
 mod context;
 mod error;
+mod git_settings;
 mod grants;
 mod inside;
 mod keeper;

@@ -3,6 +3,7 @@
 
 mod attacks;
 mod comfort;
+mod configuring;
 mod conflict_question;
 mod crash;
 mod extremes;
@@ -17,11 +18,14 @@ mod hostile;
 mod ignoring;
 mod ignoring_property;
 mod inside;
+mod keeping;
+mod listing;
 mod manners;
 mod meddling;
 mod mount;
 mod mount_command;
 mod mount_tools;
+mod naming;
 mod observe;
 mod packs;
 mod patch;
