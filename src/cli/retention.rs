@@ -1,6 +1,7 @@
 //! Keeping a store within its limits, without anybody having to wait for it.
 //!
 //! Nothing goes before the command of a run has started: a start that fails costs nobody a session.
+//! Within the walls a failed start is known by its end alone, so the first seconds count as a start.
 //! Objects of removed sessions go in batches, and so does what is over the limit of space: finding out
 //! what that frees takes a look at every object. That work is done while the command runs, at a low
 //! priority. What is too old or too many goes at the end, by a rename each, when it is known what the
@@ -8,7 +9,9 @@
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
+use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 
@@ -25,6 +28,8 @@ use crate::sys;
 
 /// So many withdrawn sessions are collected at once.
 const BATCH: usize = 8;
+/// A command that has run for so long has started.
+const STARTING: Duration = Duration::from_secs(3);
 
 /// The policy that the settings ask for.
 pub(super) fn policy(settings: &Settings) -> RetentionPolicy {
@@ -40,7 +45,14 @@ pub(super) fn policy(settings: &Settings) -> RetentionPolicy {
 /// What is removed in the course of a run.
 #[derive(Debug)]
 pub(super) struct Retention {
-    collecting: Option<JoinHandle<Result<Removed, CliError>>>,
+    collecting: Option<Collecting>,
+}
+
+#[derive(Debug)]
+struct Collecting {
+    /// Lets it begin at once; dropped, it does nothing any more.
+    go: Sender<()>,
+    collected: JoinHandle<Result<Removed, CliError>>,
 }
 
 /// Sessions that are gone.
@@ -75,40 +87,43 @@ fn try_begin(root: &Path, settings: &Settings) -> Result<Retention, CliError> {
         return Ok(Retention { collecting: None });
     }
     let (root, threads) = (root.to_owned(), settings.threads());
+    let (go, begin) = mpsc::channel();
     let collect = move || {
         sys::lower_priority();
-        collect(&root, &policy, threads)
+        match begin.recv_timeout(STARTING) {
+            Err(RecvTimeoutError::Disconnected) => Ok(Removed::default()),
+            Ok(()) | Err(RecvTimeoutError::Timeout) => collect(&root, &policy, threads),
+        }
     };
     // Without a thread, the next one does it.
-    Ok(Retention { collecting: sys::spawn("retention", collect).ok() })
+    let collected = sys::spawn("retention", collect).ok();
+    Ok(Retention { collecting: collected.map(|collected| Collecting { go, collected }) })
 }
 
 impl Retention {
-    /// Waits for the collection, removes what is too old or too many if the run `is_recorded` to its
-    /// end, and says what is gone.
-    pub(super) fn finish(
-        self,
-        root: &Path,
-        settings: &Settings,
-        is_recorded: bool,
-        context: &Context,
-    ) {
-        let mut removed = match self.collecting.map(JoinHandle::join) {
-            Some(Ok(Ok(removed))) => removed,
-            Some(Ok(Err(error))) => {
-                context.warn(format_args!("no space is freed: {error}"));
-                Removed::default()
+    /// Waits for the collection, removes what is too old or too many, and says what is gone.
+    /// `is_due`: the command had started, and the run is recorded to its end. Else nothing goes.
+    pub(super) fn finish(self, root: &Path, settings: &Settings, is_due: bool, context: &Context) {
+        let collected = self.collecting.map(|Collecting { go, collected }| {
+            if is_due {
+                // Who has begun already does not listen.
+                let _ = go.send(());
             }
-            Some(Err(_)) => {
-                context.warn("no space is freed: the collection failed");
-                Removed::default()
+            drop(go);
+            collected.join().unwrap_or_else(|_| Err(CliError::failed("the collection failed")))
+        });
+        let mut removed = collected.transpose().unwrap_or_else(|error| {
+            context.warn(format_args!("no space is freed: {error}"));
+            None
+        });
+        match is_due.then(|| withdraw_expired(root, settings)).transpose() {
+            Ok(expired) => {
+                let removed = removed.get_or_insert_default();
+                removed.sessions.extend(expired.into_iter().flatten());
             }
-            None => Removed::default(),
-        };
-        match is_recorded.then(|| withdraw_expired(root, settings)).transpose() {
-            Ok(expired) => removed.sessions.extend(expired.into_iter().flatten()),
             Err(error) => context.warn(format_args!("no old session is removed: {error}")),
         }
+        let removed = removed.unwrap_or_default();
         if let Some(line) = removed.line(settings) {
             context.say(line);
         }

@@ -101,7 +101,8 @@ fn a_pinned_session_stays_until_it_is_unpinned_or_named() {
         let told = fixture.nono(&cleanup).success();
         assert!(told.stderr.contains("1 pinned session stays"), "{}", told.stderr);
         assert_eq!(ids(&fixture), [id.clone()][..], "{selection:?}");
-        record(&fixture, &[], "3");
+        let (other, _) = record(&fixture, &[], &format!("{selection:?}").replace('"', ""));
+        age(&fixture, &other, 50);
     }
     // By its name it goes, and nobody overlooks what it is.
     let refused = fixture.nono(&["rollback", "cleanup", &id]).fails(1, "nothing was removed");

@@ -197,7 +197,7 @@ pub(in crate::cli) fn run(args: &RunArgs, store: &StoreArgs, context: &Context) 
     // All is recorded and said: nobody has to wait for what follows.
     drop(passed_on);
     if let Some(retention) = retention.into_inner() {
-        retention.finish(catalog.root(), &settings, finished.is_ok(), context);
+        retention.finish(catalog.root(), &settings, has_worked(&ended, &finished), context);
     }
     let Recorded { last, changes, .. } = finished?;
     let ended = ended?;
@@ -221,6 +221,17 @@ pub(in crate::cli) fn run(args: &RunArgs, store: &StoreArgs, context: &Context) 
         }
     }
     Ok(ended.code)
+}
+
+/// Whether the command had started and is recorded to its end. Within the walls, one that could not be
+/// started ends with 126 or 127.
+fn has_worked<E>(ended: &Result<Ended, CliError>, finished: &Result<Recorded, E>) -> bool {
+    match (ended, finished) {
+        (Ok(ended), Ok(recorded)) => {
+            !matches!(ended.code, 126 | 127) || !recorded.changes.is_empty()
+        }
+        _ => false,
+    }
 }
 
 fn put_back(modes: &StoreModes, root: &Path, context: &Context) {
