@@ -72,7 +72,9 @@ pub(super) fn begin(root: &Path, settings: &Settings, context: &Context) -> Rete
 }
 
 fn try_begin(root: &Path, settings: &Settings) -> Result<Retention, CliError> {
-    let policy = policy(settings);
+    // What is too old or too many goes at the end of a run.
+    let max_storage_bytes = settings.max_storage_bytes();
+    let policy = RetentionPolicy { max_storage_bytes, ..RetentionPolicy::default() };
     let guess = guess_usage(root)?;
     // Where the limit cannot be reached, it is not tried again before the store has grown by a tenth
     // of it.

@@ -7,6 +7,7 @@ use nono::walk::ExclusionConfig;
 use serde_json::json;
 
 use crate::fixture::Fixture;
+use crate::terminal::Terminal;
 
 fn show(fixture: &Fixture, id: &str) -> serde_json::Value {
     fixture.nono(&["rollback", "show", id, "--json"]).success().json()
@@ -165,4 +166,28 @@ fn a_mount_says_the_name_of_its_session() {
     let json = json.success().json();
     let mount = json.as_array().unwrap().iter().find(|it| it["directory"] == at).unwrap();
     assert_eq!((&mount["session"], &mount["label"]), (&json!(id), &json!("mine")));
+}
+
+#[test]
+fn a_review_has_the_name_in_its_title_and_what_it_did_is_not_offered_again() {
+    let fixture = Fixture::new();
+    fixture.write("a", "1");
+    fixture.write(".gitignore", "*.log\n");
+    let program = fixture.command(&[]).get_program().to_str().unwrap().to_owned();
+    // What is new and not recorded stays, so the restore is not complete.
+    let run = format!("{program} run --rollback -m mine -- sh -c 'echo 2 > a; echo 3 > x.log'");
+    let terminal = Terminal::start(
+        &fixture.path("tmux"),
+        &fixture.project(),
+        &fixture.path("home"),
+        &format!("{run}; echo ended with $?; exec cat"),
+    );
+    terminal.wait_for("Enter keep everything");
+    assert!(terminal.screen().contains("“mine”"), "{}", terminal.screen());
+    terminal.keys(&["R", "y"]);
+    terminal.wait_for("ended with 0");
+    let screen = terminal.screen();
+    assert_eq!(fs::read(fixture.project().join("a")).unwrap(), b"1", "{screen}");
+    assert!(screen.contains("undo this: nono rollback restore"), "{screen}");
+    assert!(!screen.contains("undo it:") && !screen.contains("see it:"), "{screen}");
 }
