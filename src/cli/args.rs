@@ -18,8 +18,8 @@ use crate::walk::ExclusionConfig;
 /// Undo for AI agents, and for anything else that changes many files.
 ///
 /// `nono run --rollback -- CMD` records the state of your files before and after a command.
-/// `nono mount` shows all recorded states as read-only folders, `nono rollback restore` brings one
-/// back.
+/// `nono undo` takes back what the last one here did. `nono mount` shows all recorded states as
+/// read-only folders, `nono rollback restore` brings any of them back.
 #[derive(Debug, Parser)]
 #[command(name = "nono", version, propagate_version = true)]
 pub(super) struct Arguments {
@@ -74,12 +74,29 @@ pub(super) enum Command {
     Completions(commands::completions::CompletionsArgs),
     /// Write the manual as man pages
     Man(commands::completions::ManArgs),
+    /// Undo what the last session here did, or a part of it
+    Undo(commands::undo::UndoCommand),
+    /// Take the last undo here back
+    Redo(commands::redo::RedoArgs),
+    /// Say what the last session here is, what has changed since, and what goes on
+    Status(commands::status::StatusArgs),
     /// Look at recorded sessions, undo them, prove them, remove them
-    #[command(alias = "undo")]
     Rollback {
         #[command(subcommand)]
         command: Rollback,
     },
+}
+
+impl Command {
+    /// The same command by its one name: the subcommands of `undo` are those of `rollback`.
+    pub(super) fn plain(self) -> Self {
+        match self {
+            Self::Undo(commands::undo::UndoCommand { command: Some(command), .. }) => {
+                Self::Rollback { command }
+            }
+            other => other,
+        }
+    }
 }
 
 #[derive(Debug, Subcommand)]

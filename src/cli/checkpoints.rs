@@ -142,9 +142,9 @@ fn reply(request: &[u8], recording: &Recording, left: &mut u64) -> Reply {
         Ok(_) if *left == 0 => {
             return refused(format!("{MAX_CHECKPOINTS} checkpoints were taken, and that is all"));
         }
-        Ok(Request::Checkpoint) => manager.create_incremental(),
+        Ok(Request::Checkpoint) => manager.create_incremental_compared(),
         Ok(Request::NamedCheckpoint { label }) => match check_label(&label) {
-            Ok(label) => manager.checkpoint(label),
+            Ok(label) => manager.checkpoint_compared(label),
             Err(error) => return refused(error.to_string()),
         },
     };

@@ -25,7 +25,7 @@ pub(super) struct Context {
 }
 
 /// How commands that need a store begin where they are offered.
-const OFFERED: &str = "nono rollback ";
+const OFFERED: [&str; 4] = ["nono rollback ", "nono undo", "nono redo", "nono status"];
 
 pub(super) const BOLD: Style = Style::new().bold();
 pub(super) const DIM: Style = Style::new().dimmed();
@@ -46,14 +46,16 @@ impl Context {
     /// Names a store in all commands that are offered: without its flag they would mean another
     /// one.
     pub(super) fn name_store(&mut self, root: &Path) {
-        self.store_flag = shell_word(root).map(|root| format!("nono --root {root} rollback "));
+        self.store_flag = shell_word(root).map(|root| format!("nono --root {root} "));
     }
 
     /// What is said, with commands as they have to be typed.
     fn offered(&self, text: impl std::fmt::Display) -> String {
         let text = text.to_string();
         match &self.store_flag {
-            Some(flag) => text.replace(OFFERED, flag),
+            Some(flag) => OFFERED.iter().fold(text, |text, offered| {
+                text.replace(offered, &offered.replacen("nono ", flag, 1))
+            }),
             None => text,
         }
     }

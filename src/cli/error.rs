@@ -3,10 +3,14 @@
 use std::fmt;
 use std::io;
 
+use jiff::Zoned;
+
+use super::project;
+use super::render::relative_time;
 use crate::config::ConfigError;
 use crate::repair::RepairError;
 use crate::restore::RestoreError;
-use crate::session::{CatalogError, RecordError};
+use crate::session::{CatalogError, RecordError, SessionSummary};
 use crate::snapshot::{CaptureError, ManifestError, SnapshotError, TrackedPathError};
 use crate::store::StoreError;
 use crate::sys;
@@ -21,17 +25,18 @@ pub struct CliError {
     message: String,
     hint: Option<String>,
     exit_code: u8,
+    is_about_selection: bool,
 }
 
 impl CliError {
     /// The command could not do its work.
     pub(super) fn failed(message: impl Into<String>) -> Self {
-        Self { message: message.into(), hint: None, exit_code: 1 }
+        Self { message: message.into(), hint: None, exit_code: 1, is_about_selection: false }
     }
 
     /// The command was called in a wrong way.
     pub(super) fn usage(message: impl Into<String>) -> Self {
-        Self { message: message.into(), hint: None, exit_code: 2 }
+        Self { exit_code: 2, ..Self::failed(message) }
     }
 
     /// Somebody asked to stop.
@@ -68,6 +73,11 @@ impl CliError {
         self
     }
 
+    /// Whether nothing of the state is meant by the paths that somebody selected.
+    pub(super) fn is_about_selection(&self) -> bool {
+        self.is_about_selection
+    }
+
     /// The exit code.
     pub fn exit_code(&self) -> u8 {
         self.exit_code
@@ -90,13 +100,24 @@ impl std::error::Error for CliError {}
 impl From<CatalogError> for CliError {
     fn from(error: CatalogError) -> Self {
         let failed = Self::failed(error.to_string());
-        match error {
+        match &error {
             CatalogError::NotFound { .. } => {
                 failed.with_hint("`nono rollback list --all` shows all sessions")
             }
             CatalogError::Empty { .. } => {
                 failed.with_hint("record one: nono run --rollback -- COMMAND")
             }
+            CatalogError::NoneHere { elsewhere, .. } => {
+                let SessionSummary { session_id, started, tracked_paths, .. } = &**elsewhere;
+                let when = relative_time(*started, &Zoned::now());
+                let project = project::name_of(tracked_paths);
+                Self::failed(format!("{error} or a directory above it")).with_hint(format!(
+                    "the newest session elsewhere is {session_id} ({project}, {when}); its id \
+                     works from anywhere: nono rollback show {session_id}"
+                ))
+            }
+            CatalogError::SeveralBelow { .. } => failed
+                .with_hint("go to one of them, or name a session by its id (nono rollback list)"),
             CatalogError::Ambiguous { .. } => failed.with_hint("give more of the id"),
             CatalogError::AmbiguousLabel { .. } => failed.with_hint("give one of these ids"),
             CatalogError::LatestUnknown { session, .. } => failed.with_hint(format!(
@@ -189,6 +210,9 @@ impl From<RestoreError> for CliError {
             RestoreError::Content { ref source, .. } if source.is_damage() => {
                 Self::failed(error.to_string())
                     .with_hint("`nono rollback verify` says what else is damaged")
+            }
+            RestoreError::NoSuchPath { .. } | RestoreError::NothingMatches { .. } => {
+                Self { is_about_selection: true, ..Self::failed(message) }
             }
             other => Self::failed(other.to_string()),
         }

@@ -53,6 +53,9 @@ fn need(command: &Command) -> Named {
             Command::Run(args) if args.is_recorded() => Named(Need::Writing, "run --rollback"),
             #[cfg(feature = "mount")]
             Command::Mount(args) if args.needs_store() => Named(Need::Reading, "mount"),
+            Command::Undo(args) => Named(writing(args.undo.writes_store()), "undo"),
+            Command::Redo(args) => Named(writing(args.writes_store()), "redo"),
+            Command::Status(_) => Named(Need::Reading, "status"),
             _ => Named(Need::Nothing, ""),
         };
     };

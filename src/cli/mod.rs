@@ -16,10 +16,13 @@ mod grants;
 mod inside;
 mod keeper;
 mod launch;
+mod misplaced;
 mod preflight;
 mod processes;
 mod progress;
+mod project;
 pub mod render;
+mod restoring;
 mod retention;
 mod review;
 mod scratch;
@@ -28,6 +31,7 @@ mod signals;
 mod ssh_config;
 mod state_before;
 mod supervise;
+mod together;
 mod unrecorded;
 
 use std::ffi::OsString;
@@ -52,11 +56,16 @@ pub fn main() -> ExitCode {
 }
 
 fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
-    let arguments = match Arguments::try_parse_from(arguments) {
-        Ok(arguments) => arguments,
+    let given: Vec<OsString> = arguments.into_iter().collect();
+    let arguments = match Arguments::try_parse_from(&given) {
+        Ok(Arguments { store, command }) => Arguments { store, command: command.plain() },
         Err(error) => {
             let is_help =
                 matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion);
+            if let Some(error) = misplaced::explained(&error, &given) {
+                Context::new().error(&error);
+                return ExitCode::from(error.exit_code());
+            }
             // A closed stdout is no reason to complain.
             let _ = error.print();
             return ExitCode::from(if is_help { 0 } else { 2 });
@@ -106,6 +115,9 @@ fn dispatch(arguments: Arguments, context: &Context) -> Outcome {
         Command::Doctor(args) => commands::doctor::run(&args, &store, context),
         Command::Completions(args) => commands::completions::completions(&args, context),
         Command::Man(args) => commands::completions::man(&args, context),
+        Command::Undo(args) => commands::undo::run(&args.undo, &store, context),
+        Command::Redo(args) => commands::redo::run(&args, &store, context),
+        Command::Status(args) => commands::status::run(&args, &store, context),
         Command::Rollback { command } => match command {
             Rollback::List(args) => commands::list::run(&args, &store, context),
             Rollback::Show(args) => commands::show::run(&args, &store, context),

@@ -106,7 +106,7 @@ impl Iterator for Differences<'_> {
             Ordering::Greater => self.links.next().map(Ok),
             Ordering::Equal => {
                 self.links.next();
-                self.ahead.take().map(Ok)
+                self.ahead.take().map(|found| Ok(Difference { is_relinked: true, ..found }))
             }
         }
     }
@@ -162,7 +162,8 @@ impl Differences<'_> {
             if trees.0 != trees.1 {
                 self.below = Some((path.clone(), trees.0, trees.1));
             }
-            return Ok(Some(Difference { path, old: state(before), new: state(after) }));
+            let (old, new) = (state(before), state(after));
+            return Ok(Some(Difference { path, old, new, is_relinked: false }));
         }
         Ok(None)
     }
@@ -203,7 +204,7 @@ fn other_links(
     for path in paths {
         if let (Some(old), Some(new)) = (old.find(path)?, new.find(path)?) {
             let (old, new) = (Some(Arc::new(old)), Some(Arc::new(new)));
-            found.push(Difference { path: path.to_vec(), old, new });
+            found.push(Difference { path: path.to_vec(), old, new, is_relinked: true });
         }
     }
     found.sort_by(|a, b| byte_path::order(&a.path, &b.path));

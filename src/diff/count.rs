@@ -1,10 +1,10 @@
 //! How much changed between two snapshots, without a list of it.
 
-use super::{ChangeSummary, differences, is_known};
+use super::{ChangeSummary, Told, differences, is_known};
 use crate::manifest::{NotCapturedSet, SnapshotManifest};
 use crate::store::{ObjectSource, StoreError};
 
-/// Counts what [`changes`](super::changes) tells. `None` once `goes_on`, which is asked before each
+/// Counts what a [`Comparison`](super::Comparison) tells. `None` once `goes_on`, which is asked before each
 /// difference, says no: trees that nobody captured can claim to hold more than there are atoms.
 ///
 /// # Errors
@@ -22,10 +22,15 @@ pub fn count_changes(
         if !goes_on() {
             return Ok(None);
         }
-        if let Some(change_type) = difference.change_type()
-            && is_known(&difference, &old_set, &new_set)
-        {
-            summary.add(change_type);
+        if !is_known(&difference, &old_set, &new_set) {
+            continue;
+        }
+        match difference.told() {
+            Some(Told::Change { change_type, is_directory, .. }) => {
+                summary.add(change_type, is_directory);
+            }
+            Some(Told::Touched) => summary.touched += 1,
+            None => {}
         }
     }
     Ok(Some(summary))

@@ -1,16 +1,16 @@
 //! Comparing two snapshots: costs what changed, because equal trees have equal hashes.
 //!
-//! [`compare()`] finds every difference of any attribute; a restore works from it. [`changes`] is
-//! what a person is told: it leaves out directories whose mtime alone moved, and paths that one of
-//! the two snapshots did not capture, since nothing can be said of those.
+//! [`compare()`] finds every difference of any attribute; a restore works from it. [`Comparison`] is
+//! what a person is told. A path whose time alone moved is *touched*: it is no [`Change`], and is
+//! listed apart. Directories whose time alone moved are not told at all, and neither are paths that
+//! one of the two snapshots did not capture, since nothing can be said of those.
 
 mod compare;
 mod count;
 mod lookup;
 mod unrecorded;
 
-use std::ffi::OsString;
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -33,7 +33,7 @@ pub(crate) use unrecorded::{is_rebuildable, new_among};
 pub enum ChangeType {
     /// It is there only in the newer state.
     Created,
-    /// Its contents, its kind, its link target, its time or the names it is linked to are different.
+    /// Its contents, its kind, its link target or the names it is linked to are different.
     Modified,
     /// It is there only in the older state.
     Deleted,
@@ -51,6 +51,8 @@ pub struct Change {
     pub change_type: ChangeType,
     /// By how many bytes a file's contents grew; `None` where there are none.
     pub size_delta: Option<i64>,
+    /// Whether it is a directory or, if it was deleted, was one.
+    pub is_directory: bool,
 }
 
 /// Changes counted by type.
@@ -58,32 +60,43 @@ pub struct Change {
 pub struct ChangeSummary {
     /// Created paths.
     pub created: u64,
+    /// How many of these are directories.
+    pub created_directories: u64,
     /// Modified paths.
     pub modified: u64,
     /// Deleted paths.
     pub deleted: u64,
     /// Paths with other permissions.
     pub permissions_changed: u64,
+    /// Paths whose time alone moved. They are no changes.
+    pub touched: u64,
 }
 
 impl ChangeSummary {
     /// Counts changes.
     pub fn of(changes: &[Change]) -> Self {
         let mut summary = Self::default();
-        changes.iter().for_each(|change| summary.add(change.change_type));
+        changes.iter().for_each(|change| summary.add(change.change_type, change.is_directory));
         summary
     }
 
-    fn add(&mut self, change_type: ChangeType) {
+    /// With so many paths whose time alone moved.
+    #[must_use]
+    pub fn with_touched(self, count: usize) -> Self {
+        Self { touched: count as u64, ..self }
+    }
+
+    fn add(&mut self, change_type: ChangeType, is_directory: bool) {
         *match change_type {
             ChangeType::Created => &mut self.created,
             ChangeType::Modified => &mut self.modified,
             ChangeType::Deleted => &mut self.deleted,
             ChangeType::PermissionsChanged => &mut self.permissions_changed,
         } += 1;
+        self.created_directories += u64::from(is_directory && change_type == ChangeType::Created);
     }
 
-    /// All of them together.
+    /// All changes together. What was merely touched is none.
     pub fn total(&self) -> u64 {
         self.created + self.modified + self.deleted + self.permissions_changed
     }
@@ -107,6 +120,10 @@ impl EntryState {
         }
     }
 
+    fn is_directory(&self) -> bool {
+        matches!(self.node, Node::Directory { .. })
+    }
+
     fn size(&self) -> Option<i64> {
         match self.node {
             Node::File { size, .. } => Some(i64::try_from(size).unwrap_or(i64::MAX)),
@@ -125,10 +142,32 @@ pub struct Difference {
     pub old: Option<Arc<EntryState>>,
     /// State in the newer snapshot, if it is there.
     pub new: Option<Arc<EntryState>>,
+    /// Whether it is linked to other names than before.
+    pub is_relinked: bool,
+}
+
+/// How a difference is told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Told {
+    /// As a change, with the fields of [`Change`].
+    Change { change_type: ChangeType, size_delta: Option<i64>, is_directory: bool },
+    /// As a path whose time alone moved.
+    Touched,
+}
+
+impl Told {
+    /// The type of a change.
+    pub(crate) fn change_type(self) -> Option<ChangeType> {
+        match self {
+            Self::Change { change_type, .. } => Some(change_type),
+            Self::Touched => None,
+        }
+    }
 }
 
 impl Difference {
-    /// The kind of change, or `None` for a directory in which only something else changed.
+    /// The kind of change. `None`: only the time moved, or it is a directory in which only something
+    /// else changed.
     pub fn change_type(&self) -> Option<ChangeType> {
         let (old, new) = match (&self.old, &self.new) {
             (None, None) => return None,
@@ -148,27 +187,28 @@ impl Difference {
         if (old.mode, old.uid, old.gid, &old.xattrs) != (new.mode, new.uid, new.gid, &new.xattrs) {
             return Some(ChangeType::PermissionsChanged);
         }
-        // Of a directory, only its mtime or its contents changed; of anything else, its mtime or
-        // what it is linked to.
-        let is_dir = self.new.as_ref().is_some_and(|s| matches!(s.node, Node::Directory { .. }));
-        (!is_dir).then_some(ChangeType::Modified)
+        self.is_relinked.then_some(ChangeType::Modified)
     }
 
-    /// The change as it is told, or `None` when there is nothing to tell.
+    /// Whether only the time moved, of something else than a directory.
+    pub fn is_touched(&self) -> bool {
+        self.told() == Some(Told::Touched)
+    }
+
+    /// The change as it is told, or `None` when there is none.
     pub fn change(&self) -> Option<Change> {
-        let (change_type, size_delta) = self.told()?;
-        Some(Change { path: to_path(&self.path).to_owned(), change_type, size_delta })
+        self.told().and_then(|told| told.change(|| to_path(&self.path).to_owned()))
     }
 
-    /// As [`change`](Self::change); the path is handed on and not copied.
-    pub(crate) fn into_change(self) -> Option<Change> {
-        let (change_type, size_delta) = self.told()?;
-        Some(Change { path: PathBuf::from(OsString::from_vec(self.path)), change_type, size_delta })
-    }
-
-    /// Type and size of the change.
-    pub(crate) fn told(&self) -> Option<(ChangeType, Option<i64>)> {
-        let change_type = self.change_type()?;
+    /// How it is told, or `None` when there is nothing to tell.
+    pub(crate) fn told(&self) -> Option<Told> {
+        let is_directory =
+            self.new.as_ref().or(self.old.as_ref()).is_some_and(|s| s.is_directory());
+        let Some(change_type) = self.change_type() else {
+            // Of a directory, its contents may be different.
+            let is_there = self.old.is_some() && self.new.is_some();
+            return (is_there && !is_directory).then_some(Told::Touched);
+        };
         let sizes = (
             self.old.as_deref().and_then(EntryState::size),
             self.new.as_deref().and_then(EntryState::size),
@@ -177,21 +217,67 @@ impl Difference {
             (ChangeType::PermissionsChanged, _) | (_, (None, None)) => None,
             (_, (old, new)) => Some(new.unwrap_or(0) - old.unwrap_or(0)),
         };
-        Some((change_type, size_delta))
+        Some(Told::Change { change_type, size_delta, is_directory })
+    }
+}
+
+impl Told {
+    fn change(self, path: impl FnOnce() -> PathBuf) -> Option<Change> {
+        let Self::Change { change_type, size_delta, is_directory } = self else { return None };
+        Some(Change { path: path(), change_type, size_delta, is_directory })
     }
 }
 
 /// What a person is told about differences.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Comparison {
+    /// What changed, in the order of [`compare()`].
+    pub changes: Vec<Change>,
+    /// Paths, in that order, whose time alone moved.
+    pub touched: Vec<PathBuf>,
+}
+
+impl Comparison {
+    /// Takes apart what is different and known on both sides.
+    pub fn of(
+        differences: &[Difference],
+        old: &NotCapturedSet<'_>,
+        new: &NotCapturedSet<'_>,
+    ) -> Self {
+        let mut comparison = Self::default();
+        for difference in differences.iter().filter(|difference| is_known(difference, old, new)) {
+            if let Some(told) = difference.told() {
+                comparison.push(to_path(&difference.path).to_owned(), told);
+            }
+        }
+        comparison
+    }
+
+    pub(crate) fn push(&mut self, path: PathBuf, told: Told) {
+        match told {
+            Told::Touched => self.touched.push(path),
+            told => self.changes.extend(told.change(|| path)),
+        }
+    }
+
+    /// How much there is of each kind.
+    pub fn summary(&self) -> ChangeSummary {
+        ChangeSummary::of(&self.changes).with_touched(self.touched.len())
+    }
+
+    /// Whether nothing is told: no path changed or was touched.
+    pub fn is_empty(&self) -> bool {
+        self.changes.is_empty() && self.touched.is_empty()
+    }
+}
+
+/// The changes of a [`Comparison`], for whoever does not ask what was touched.
 pub fn changes(
     differences: &[Difference],
     old: &NotCapturedSet<'_>,
     new: &NotCapturedSet<'_>,
 ) -> Vec<Change> {
-    differences
-        .iter()
-        .filter(|difference| is_known(difference, old, new))
-        .filter_map(Difference::change)
-        .collect()
+    Comparison::of(differences, old, new).changes
 }
 
 /// Whether both snapshots know the path: one that was not captured in either is no change.

@@ -89,6 +89,10 @@ pub struct SnapshotManifest {
     /// Of a safety snapshot: the number of the snapshot that was then restored.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub restores: Option<u64>,
+    /// Of a safety snapshot before the restore of a part: the paths that the restore was about to
+    /// change, so that taking it back changes no others. Empty: everything was to be restored.
+    #[serde(default, skip_serializing_if = "Vec::is_empty", with = "serde_paths")]
+    pub restores_only: Vec<PathBuf>,
     /// What was tracked, with the filters that were used.
     pub roots: Vec<TrackedRoot>,
     /// Sizes.
@@ -214,8 +218,9 @@ impl SnapshotManifest {
             path.is_absolute()
                 && path.components().skip(1).all(|c| matches!(c, std::path::Component::Normal(_)))
         };
-        if let Some(bad) = self.not_captured.iter().find(|left| !plain(&left.path)) {
-            return Err(format!("path {:?} is not absolute and plain", bad.path));
+        let left_out = self.not_captured.iter().map(|left| &left.path);
+        if let Some(bad) = left_out.chain(&self.restores_only).find(|path| !plain(path)) {
+            return Err(format!("path {bad:?} is not absolute and plain"));
         }
         Ok(())
     }

@@ -14,7 +14,7 @@ use super::prepare::Before;
 use super::rollback::{Incomplete, take_back};
 use super::staging::{Layout, stage};
 use super::steps::Disk;
-use crate::diff::Change;
+use crate::diff::Comparison;
 use crate::progress::{Amount, NoProgress, Progress, Stage};
 use crate::snapshot::{SnapshotManager, SnapshotManifest};
 use crate::sys;
@@ -26,7 +26,7 @@ impl SnapshotManager {
         plan: RestorePlan,
         target: &SnapshotManifest,
         before: &Before,
-    ) -> Result<(Vec<Change>, Left), RestoreError> {
+    ) -> Result<(Comparison, Left), RestoreError> {
         let roots = &target.roots;
         let mut places = Places::new(roots);
         let layout = Layout::new(&plan, &mut places)?;
@@ -74,7 +74,7 @@ impl SnapshotManager {
                     Err(error) => left.skipped.extend(self.left_of_restore(&areas, &error)),
                 }
                 left.skipped.append(&mut work.skipped);
-                Ok((work.into_changes(), left))
+                Ok((work.into_comparison(), left))
             }
             // The journal stays: whoever removes what was in the way can try again.
             Err(error @ RestoreError::HalfDone { .. }) => Err(error),

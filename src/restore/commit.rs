@@ -20,7 +20,7 @@ use super::journal::{Staged, Step, Work};
 use super::plan::Skipped;
 use super::staging::skipped;
 use super::steps::{Changeable, Disk, is_same_inode};
-use crate::diff::{Change, EntryState};
+use crate::diff::{Comparison, EntryState};
 use crate::progress::Progress;
 use crate::sys::{Dir, FileKind};
 
@@ -39,8 +39,9 @@ pub(super) struct Left {
 
 impl Left {
     /// Drops the changes that were not made.
-    pub(super) fn retain_made(&self, changes: &mut Vec<Change>) {
-        changes.retain(|change| !self.undone.contains(&change.path));
+    pub(super) fn retain_made(&self, comparison: &mut Comparison) {
+        comparison.changes.retain(|change| !self.undone.contains(&change.path));
+        comparison.touched.retain(|path| !self.undone.contains(path));
     }
 
     pub(super) fn add_undone(&mut self, skipped: Vec<Skipped>) {

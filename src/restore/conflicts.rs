@@ -5,7 +5,7 @@
 //! left), nor one that an earlier restore of the same session brought it to. So restoring twice,
 //! another snapshot, or the safety snapshot is no conflict, while an edit made after the command is
 //! one until somebody decides about it, also if it was left alone (and hence recorded by a safety
-//! snapshot) before. In a session that is open, running or interrupted, later changes are its own.
+//! snapshot) before. A path whose time alone moved since is none: its bytes are known. In a session that is open, running or interrupted, later changes are its own.
 
 use std::cmp::Ordering;
 use std::ffi::OsString;
@@ -110,7 +110,9 @@ pub(super) fn conflicts(
         }
     }
     let mut conflicts = Conflicts::default();
-    for (path, _) in plan.changes.iter() {
+    // Of what was merely touched, the contents stay.
+    let changes = plan.changes.iter().filter(|(_, told)| told.change_type().is_some());
+    for (path, _) in changes {
         let Some(difference) = later.at(&path)? else { continue };
         let is_known = difference.old.is_some() || unknown.reason(&path).is_none();
         let (true, Some(change_type)) = (is_known, difference.change_type()) else { continue };
@@ -130,6 +132,7 @@ pub(super) fn conflicts(
 
 /// Whether nobody would call one a change of the other.
 fn is_same(a: Option<&Arc<EntryState>>, b: Option<&Arc<EntryState>>) -> bool {
-    let difference = Difference { path: Vec::new(), old: a.cloned(), new: b.cloned() };
+    let (old, new) = (a.cloned(), b.cloned());
+    let difference = Difference { path: Vec::new(), old, new, is_relinked: false };
     a == b || difference.change_type().is_none()
 }

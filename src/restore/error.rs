@@ -6,6 +6,7 @@
 
 use std::path::{Path, PathBuf};
 
+use super::RestoreReport;
 use super::conflicts::Conflict;
 use super::journal::JournalError;
 use crate::path_text::{Shown, to_path};
@@ -13,8 +14,8 @@ use crate::snapshot::{ManifestError, SnapshotError};
 use crate::store::StoreError;
 use crate::sys;
 
-/// Why a restore did not happen. Unless it is [`RestoreError::HalfDone`], nothing has changed; a
-/// recovery ([`SnapshotManager::recover_restore`](crate::snapshot::SnapshotManager::recover_restore))
+/// Why a restore did not happen. Unless it is [`RestoreError::HalfDone`], or
+/// [`RestoreError::Incomplete`] with what was done, nothing has changed; a recovery ([`SnapshotManager::recover_restore`](crate::snapshot::SnapshotManager::recover_restore))
 /// that fails leaves the restore interrupted.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -110,6 +111,12 @@ pub enum RestoreError {
     Conflicts {
         /// The paths.
         conflicts: Vec<Conflict>,
+    },
+    /// It was done, and some paths are not as they were in the snapshot.
+    #[error("{}", incomplete(report))]
+    Incomplete {
+        /// What was done, and what was skipped and why.
+        report: Box<RestoreReport>,
     },
     /// A selected path is neither in the snapshot nor on the disk.
     #[error(
@@ -224,6 +231,16 @@ pub enum RestoreError {
         /// The snapshot that holds the state before, if there is one.
         safety: Option<u64>,
     },
+}
+
+/// How much a restore left as it is, and one of it with the reason.
+fn incomplete(report: &RestoreReport) -> String {
+    let count = report.skipped.len();
+    let what = if count == 1 { "path is not as it was" } else { "paths are not as they were" };
+    let first = report.skipped.first().map_or(String::new(), |first| {
+        format!(", {} for one: {}", Shown::path(&first.path), first.reason)
+    });
+    format!("{count} {what} in snapshot {}{first}", report.snapshot)
 }
 
 /// Where everything is that was replaced.

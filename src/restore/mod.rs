@@ -31,6 +31,7 @@ mod secure;
 mod selection;
 mod staging;
 mod steps;
+mod take_back;
 #[cfg(test)]
 mod tests;
 
@@ -38,14 +39,15 @@ use std::collections::HashSet;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
+use jiff::Timestamp;
 use serde::Serialize;
 
-use crate::diff::{self, Change};
+use crate::diff::{self, Change, ChangeSummary, Comparison};
 use crate::object::ContentHash;
 use crate::path_text::{Shown, serde_paths};
 use crate::snapshot::{
-    CacheUse, LoadedManifest, ManifestError, NotCaptured, SnapshotError, SnapshotManager,
-    SnapshotManifest,
+    CacheUse, LoadedManifest, ManifestError, NotCaptured, RestoreRecord, SnapshotError,
+    SnapshotManager, SnapshotManifest,
 };
 use crate::store::{ObjectSource, OverlayStore, read_root_tree};
 
@@ -77,6 +79,9 @@ pub struct RestoreReport {
     pub dry_run: bool,
     /// What changed on the disk, sorted by path.
     pub changes: Vec<Change>,
+    /// Paths, in that order, that got their time back and were otherwise as they were.
+    #[serde(with = "serde_paths")]
+    pub touched: Vec<PathBuf>,
     /// Paths with later changes that the restore would undo, too.
     pub conflicts: Vec<Conflict>,
     /// What was done about them.
@@ -105,6 +110,11 @@ pub struct RestoreReport {
 }
 
 impl RestoreReport {
+    /// What changed, counted.
+    pub fn summary(&self) -> ChangeSummary {
+        ChangeSummary::of(&self.changes).with_touched(self.touched.len())
+    }
+
     /// Whether the state on disk is now the state that was asked for.
     pub fn is_complete(&self) -> bool {
         self.skipped.is_empty() && !self.is_refused()
@@ -125,6 +135,16 @@ pub struct RestoreOptions {
     pub selection: Selection,
     /// What to keep of the state before.
     pub keep_before: KeepBefore,
+    /// Whether this takes back the restore before which the snapshot was taken; `selection` is then
+    /// as [`SnapshotManager::changed_by_restore`] gives it.
+    pub takes_back: bool,
+}
+
+impl RestoreOptions {
+    /// Whether all is meant that the snapshot stands for.
+    fn is_whole(&self) -> bool {
+        self.takes_back || self.selection.is_everything()
+    }
 }
 
 /// A plan, and what it would undo that the session did not do.
@@ -152,14 +172,20 @@ fn is_refused(options: &RestoreOptions, conflicts: &Conflicts) -> bool {
 
 impl SnapshotManager {
     /// Brings the tracked paths back to a snapshot and returns what changed. The state before is
-    /// kept as a further snapshot of the session.
+    /// kept as a further snapshot of the session. Anything short of the whole state is an error;
+    /// [`restore`](Self::restore) reports it instead.
     ///
     /// # Errors
-    /// [`RestoreError`]; but for [`RestoreError::HalfDone`], nothing has changed then.
+    /// [`RestoreError::Incomplete`] when something was skipped: the rest is restored, and the report
+    /// is in the error. But for that and [`RestoreError::HalfDone`], nothing has changed after an
+    /// error.
     pub fn restore_to(&self, number: u64) -> Result<Vec<Change>, RestoreError> {
         let report = self.restore(number)?;
         if report.is_refused() {
             return Err(RestoreError::Conflicts { conflicts: report.conflicts });
+        }
+        if !report.is_complete() {
+            return Err(RestoreError::Incomplete { report: Box::new(report) });
         }
         Ok(report.changes)
     }
@@ -203,10 +229,11 @@ impl SnapshotManager {
             plan: RestorePlan { changes, mut skipped, rebuildable, .. }, conflicts, ..
         } = self.planned(&overlay, &states, root, left_out, options, &HashSet::new())?;
         plan::sort(&mut skipped);
-        let changes = changes.told();
+        let Comparison { changes, touched } = changes.comparison();
         Ok(RestoreReport {
             unstable: unstable_among(&changes, target),
             changes,
+            touched,
             conflicts: conflicts.told(),
             skipped,
             rebuildable,
@@ -243,6 +270,12 @@ impl SnapshotManager {
         let _store_lock = self.lock_store()?;
         let states = self.states(number)?;
         let Prepared { mut planned, before, is_store_full } = self.prepare(&states, options)?;
+        let record = |safety_snapshot| RestoreRecord {
+            at: Timestamp::now(),
+            snapshot: number,
+            safety_snapshot,
+            is_partial: !options.is_whole(),
+        };
         let mut report = RestoreReport { is_store_full, ..self.report(number, options, false) };
         report.rebuildable = std::mem::take(&mut planned.plan.rebuildable);
         let skipped;
@@ -252,6 +285,10 @@ impl SnapshotManager {
         // For the times of some directories alone, nobody writes to a full disk.
         let is_done = plan.is_empty() || is_store_full && plan.changes.is_empty();
         if is_refused(options, &planned.conflicts) || is_done {
+            if options.takes_back && !is_refused(options, &planned.conflicts) {
+                // Somebody did it by other means; else it would be the last undo for ever.
+                self.note(record(None));
+            }
             report.skipped = skipped;
             plan::sort(&mut report.skipped);
             return Ok(report);
@@ -259,9 +296,10 @@ impl SnapshotManager {
         report.safety_snapshot = before.safety;
         // The journal has it too, for whoever finishes the restore after a crash.
         planned.plan.skipped = skipped;
-        let (changes, left) = self.carry_out(planned.plan, &states.target.manifest, &before)?;
-        report.changes = changes;
-        left.retain_made(&mut report.changes);
+        let (mut done, left) = self.carry_out(planned.plan, &states.target.manifest, &before)?;
+        self.note(record(before.safety));
+        left.retain_made(&mut done);
+        (report.changes, report.touched) = (done.changes, done.touched);
         report.unstable = unstable_among(&report.changes, &states.target.manifest);
         report.skipped = left.skipped;
         plan::sort(&mut report.skipped);
@@ -275,6 +313,7 @@ impl SnapshotManager {
             snapshot: number,
             dry_run,
             changes: Vec::new(),
+            touched: Vec::new(),
             conflicts: Vec::new(),
             on_conflict: options.on_conflict,
             skipped: Vec::new(),

@@ -32,8 +32,11 @@ impl RestorePlan {
         concerns: impl Fn(&[u8], bool) -> bool,
         left: &HashSet<Vec<u8>>,
     ) {
-        let types: HashMap<Vec<u8>, ChangeType> =
-            self.changes.iter().map(|(path, &(change_type, _))| (path, change_type)).collect();
+        let types: HashMap<Vec<u8>, ChangeType> = self
+            .changes
+            .iter()
+            .filter_map(|(path, told)| Some((path, told.change_type()?)))
+            .collect();
         let actions = &mut self.actions;
         // Below a path that stays a file (or stays away), nothing can be done.
         let structural = actions.removals.iter().map(|removal| &removal.path);

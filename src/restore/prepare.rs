@@ -9,6 +9,7 @@
 use std::collections::HashSet;
 use std::error::Error;
 use std::io;
+use std::path::PathBuf;
 
 use serde::Serialize;
 
@@ -85,7 +86,9 @@ impl SnapshotManager {
         let (started, root) = (current.started, current.merkle_root);
         let mut before = Before { safety: None, started, links: LinkGroups::default() };
         if !is_refused(options, &planned.conflicts) && !planned.plan.is_empty() {
-            before.safety = Some(self.safety_snapshot(states, current)?);
+            let is_part = !options.is_whole();
+            let only = if is_part { planned.plan.changes.paths() } else { Vec::new() };
+            before.safety = Some(self.safety_snapshot(states, current, only)?);
             before.links = diff::links_of(self.store(), &root)?;
         }
         Ok(Prepared { planned, before, is_store_full: false })
@@ -118,17 +121,23 @@ impl SnapshotManager {
     }
 
     /// Makes the state before a snapshot.
-    fn safety_snapshot(&self, states: &States, current: Capture) -> Result<u64, RestoreError> {
+    fn safety_snapshot(
+        &self,
+        states: &States,
+        current: Capture,
+        only: Vec<PathBuf>,
+    ) -> Result<u64, RestoreError> {
         let States { target, latest, .. } = states;
         let last = &latest.manifest;
         // A restore that failed and is tried again needs no second record of the same state.
         let is_recorded = last.kind == SnapshotKind::Safety
             && last.restores == Some(target.manifest.number)
+            && last.restores_only == only
             && last.merkle_root == current.merkle_root;
         if is_recorded {
             return Ok(last.number);
         }
-        Ok(self.publish_safety(current, latest, &target.manifest)?.number)
+        Ok(self.publish_safety(current, latest, &target.manifest, only)?.number)
     }
 
     /// Plans without writing to the store. `keeps`: only what a snapshot holds may go.
@@ -198,7 +207,7 @@ fn differing(
     let mut unlike = HashSet::new();
     for difference in diff::differences(source, root, current_root)? {
         let difference = difference?;
-        // Of a directory whose time alone is new, nothing is lost.
+        // Of what has a new time alone, no contents are lost.
         let is_other = difference.new.is_some() && difference.change_type().is_some();
         let Difference { path, .. } = difference;
         if is_other && !is_held(&path) {

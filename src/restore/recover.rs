@@ -3,6 +3,9 @@
 //! Both start from the journal, read from the disk how far the commit came, and can themselves be
 //! interrupted anywhere: calling either of them again, or the other one, goes on from there.
 
+use std::path::PathBuf;
+
+use jiff::Timestamp;
 use serde::Serialize;
 
 use super::RestoreError;
@@ -15,7 +18,8 @@ use super::plan::{Skipped, sort};
 use super::rollback::{Incomplete, take_back};
 use super::steps::Disk;
 use crate::diff::{self, Change};
-use crate::snapshot::{SnapshotKind, SnapshotManager, SnapshotManifest};
+use crate::path_text::serde_paths;
+use crate::snapshot::{RestoreRecord, SnapshotKind, SnapshotManager, SnapshotManifest};
 
 /// Which way out of an interrupted restore.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,6 +54,10 @@ pub struct RecoveryReport {
     /// What the whole restore changed, steps before the interruption included; empty unless it was
     /// finished.
     pub changes: Vec<Change>,
+    /// Paths that the whole restore gave their time back, and nothing else; empty unless it was
+    /// finished.
+    #[serde(with = "serde_paths")]
+    pub touched: Vec<PathBuf>,
     /// What is not as it was in the state that was asked for (the snapshot, or what was there before),
     /// and why.
     pub skipped: Vec<Skipped>,
@@ -83,6 +91,7 @@ impl SnapshotManager {
             snapshot: journal.snapshot,
             outcome: RecoveryOutcome::Cleared,
             changes: Vec::new(),
+            touched: Vec::new(),
             skipped: Vec::new(),
             safety_snapshot: journal.safety,
         };
@@ -128,8 +137,15 @@ impl SnapshotManager {
             report.skipped.extend(not_cleared);
             sort(&mut report.skipped);
             if is_finished {
-                report.changes = work.into_changes();
-                left.retain_made(&mut report.changes);
+                self.note(RestoreRecord {
+                    at: Timestamp::now(),
+                    snapshot: report.snapshot,
+                    safety_snapshot: report.safety_snapshot,
+                    is_partial: !safety.restores_only.is_empty(),
+                });
+                let mut done = work.into_comparison();
+                left.retain_made(&mut done);
+                (report.changes, report.touched) = (done.changes, done.touched);
             }
         } else {
             report.skipped = self.clear_up(&journal, &safety.roots)?;

@@ -11,13 +11,13 @@ use crate::object::ContentHash;
 use crate::path_text::{Shown, encode, serde_paths};
 use crate::snapshot::settle;
 use crate::snapshot::{
-    ManifestError, Recency, SessionDir, SessionMetadata, SessionOrigin, SnapshotLabel,
+    ManifestError, SessionDir, SessionMetadata, SessionOrigin, SnapshotLabel, is_undone,
 };
 use crate::store::{LocalStore, StoreError};
 use crate::sys::{self, Dir};
 
 /// The word for the newest session or snapshot.
-const LATEST: &str = "latest";
+pub(super) const LATEST: &str = "latest";
 
 /// The sessions of one store, and of older places that are still looked at.
 #[derive(Debug, Clone)]
@@ -66,6 +66,22 @@ pub enum CatalogError {
         session: String,
         /// Why that is not known.
         source: ManifestError,
+    },
+    /// No session tracks the directory or one above it.
+    #[error("no session has recorded {}", Shown::path(directory))]
+    NoneHere {
+        /// The directory.
+        directory: PathBuf,
+        /// The newest session of the store that may have changed something.
+        elsewhere: Box<SessionSummary>,
+    },
+    /// Sessions of several projects are below the directory.
+    #[error("several projects are below {}: {}", Shown::path(directory), shown_list(projects))]
+    SeveralBelow {
+        /// The directory.
+        directory: PathBuf,
+        /// What is tracked, as text.
+        projects: Vec<String>,
     },
     /// The part after the `/` is no snapshot of the session.
     #[error("session {session} has no snapshot {snapshot:?}")]
@@ -124,11 +140,16 @@ pub struct SessionSummary {
     pub labels: Vec<SnapshotLabel>,
     /// Exit code of the command.
     pub exit_code: Option<i32>,
+    /// What made it.
+    #[serde(skip)]
+    pub origin: SessionOrigin,
     /// Where it stands.
     pub status: SessionStatus,
     /// What changed from the baseline to the last ordinary snapshot; `None` where a damaged object kept it
     /// from being counted.
     pub changes: Option<ChangeSummary>,
+    /// Whether all of that is undone: its baseline was brought back, and that stands.
+    pub undone: bool,
     /// Bytes that the session added to the store when it was recorded.
     pub disk_size: u64,
     /// Commits to the session as its manifest describes it, and to all its snapshots. Noted elsewhere, it
@@ -190,8 +211,9 @@ impl Catalog {
         Ok(sessions)
     }
 
-    /// Finds a session by its id, a prefix that only it has, `latest`, or its name or that of one of its
-    /// snapshots. Waits until its baseline is durable.
+    /// Finds a session by its id, a prefix that only it has, its name or that of one of its snapshots,
+    /// or `latest`, which is the newest of the store ([`find_from`](Self::find_from) means the one of a
+    /// directory). Waits until its baseline is durable.
     ///
     /// # Errors
     /// [`CatalogError::NotFound`], [`CatalogError::Ambiguous`], [`CatalogError::AmbiguousLabel`],
@@ -209,10 +231,10 @@ impl Catalog {
     }
 
     fn find_unsettled(&self, id: &str) -> Result<SessionDir, CatalogError> {
-        let mut sessions = self.sessions()?;
         if id == LATEST {
-            return self.newest(sessions);
+            return self.newest_of_store();
         }
+        let mut sessions = self.sessions()?;
         if let Some(exact) = sessions.iter().position(|session| session.id() == id) {
             return Ok(sessions.swap_remove(exact));
         }
@@ -227,40 +249,6 @@ impl Catalog {
         }
     }
 
-    /// The session that began last.
-    fn newest(&self, sessions: Vec<SessionDir>) -> Result<SessionDir, CatalogError> {
-        let now = jiff::Timestamp::now();
-        let (mut newest, mut unreadable) = (None, Vec::new());
-        for session in sessions {
-            match session.metadata() {
-                Ok(metadata) => {
-                    let recency = Recency::new(metadata.started, session.id(), now);
-                    if newest.as_ref().is_none_or(|(known, _)| *known < recency) {
-                        newest = Some((recency, session));
-                    }
-                }
-                // Somebody removed it, or its first snapshot is still being taken.
-                Err(_) if session.is_gone() => {}
-                Err(ManifestError::Missing { .. })
-                    if session.snapshot_numbers().is_ok_and(|numbers| numbers.is_empty()) => {}
-                Err(source) => unreadable.push((session, source)),
-            }
-        }
-        // Another one in its place may be that of another project.
-        let may_be_newer = |session: &SessionDir| match (&newest, session.latest_begin()) {
-            (Some((newest, _)), Ok(begin)) => newest.may_be_before(begin),
-            _ => true,
-        };
-        // By id, so that of several it is mostly the newest that is named.
-        if let Some((session, source)) =
-            unreadable.into_iter().rev().find(|(session, _)| may_be_newer(session))
-        {
-            return Err(CatalogError::LatestUnknown { session: session.id(), source });
-        }
-        let empty = || CatalogError::Empty { root: self.root().to_owned() };
-        newest.map(|(_, session)| session).ok_or_else(empty)
-    }
-
     /// Finds a session and the number of one of its snapshots, if one is named.
     ///
     /// # Errors
@@ -269,14 +257,23 @@ impl Catalog {
         &self,
         id: &SnapshotId,
     ) -> Result<(SessionDir, Option<u64>), CatalogError> {
-        let (session, wanted) = match self.find_unsettled(&id.session) {
+        let (session, snapshot) = match self.find_unsettled(&id.session) {
             Err(unknown @ CatalogError::NotFound { .. }) => {
                 names::find(self, id)?.ok_or(unknown)?
             }
             found => (found?, id.snapshot.clone()),
         };
         settle_baseline(&session, true);
-        let Some(wanted) = &wanted else { return Ok((session, None)) };
+        self.snapshot_of(session, &SnapshotId { session: id.session.clone(), snapshot })
+    }
+
+    /// The number of the snapshot of a session that an id names, if it names one.
+    pub(super) fn snapshot_of(
+        &self,
+        session: SessionDir,
+        id: &SnapshotId,
+    ) -> Result<(SessionDir, Option<u64>), CatalogError> {
+        let Some(wanted) = &id.snapshot else { return Ok((session, None)) };
         let numbers = session.snapshot_numbers()?;
         let found = if wanted == LATEST {
             numbers.last().copied()
@@ -334,8 +331,10 @@ impl SessionSummary {
             pinned: metadata.pinned,
             labels: metadata.labels,
             exit_code: metadata.exit_code,
+            origin: metadata.origin,
             status,
             changes: metadata.changes,
+            undone: is_undone(&metadata.restores),
             disk_size: metadata.bytes_written,
         }
     }
@@ -383,6 +382,11 @@ impl SessionStatus {
             Self::Interrupted => "interrupted",
         }
     }
+}
+
+fn shown_list(projects: &[String]) -> String {
+    let shown = projects.iter().map(|project| Shown::bytes(project.as_bytes()).to_string());
+    shown.collect::<Vec<_>>().join("; ")
 }
 
 /// A supervisor that was killed may have left a baseline that nobody made durable.

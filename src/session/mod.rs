@@ -5,16 +5,22 @@
 
 mod attribution;
 mod catalog;
+mod here;
 mod names;
 mod recording;
 mod retention;
 mod store_modes;
+mod together;
+mod undo;
 
 pub use attribution::changed_since;
 pub use catalog::{Catalog, CatalogError, SessionStatus, SessionSummary, SnapshotId};
+pub use here::{Listed, NotHere, Place, Purpose, Unreadable, newest, sessions_here};
 pub use names::{LabelError, MAX_LABEL_BYTES, check_label};
 pub use recording::{
     RecordError, RecordRequest, Recorded, Recording, create_session, new_session_dir,
 };
 pub use retention::{Expired, Expiry, RetentionPolicy, SessionContent, SessionFacts};
 pub use store_modes::StoreModes;
+pub use together::{running_on, worked_meanwhile};
+pub use undo::{History, NoRedo, Redo};

@@ -9,7 +9,7 @@ use std::thread::JoinHandle;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
-use crate::diff::Change;
+use crate::diff::{Change, Comparison};
 use crate::layout;
 use crate::object::ContentHash;
 use crate::path_text::encode;
@@ -76,6 +76,8 @@ pub struct Recorded {
     pub last: SnapshotManifest,
     /// What changed since the baseline.
     pub changes: Vec<Change>,
+    /// Paths whose time alone moved since the baseline.
+    pub touched: Vec<PathBuf>,
     /// Commits to the whole session. Noted elsewhere, it proves what was run and what came of it.
     pub session_root: ContentHash,
 }
@@ -246,8 +248,8 @@ impl Recording {
             let flushed = flush.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
             flushed.or_else(|error| self.look_again(error))?;
         }
-        let (manifest, changes) = match self.manager.create_incremental() {
-            Ok((manifest, changes)) => (manifest, Some(changes)),
+        let (manifest, comparison) = match self.manager.create_incremental_compared() {
+            Ok((manifest, comparison)) => (manifest, Some(comparison)),
             // It is recorded all the same, so the session has ended.
             Err(SnapshotError::ChangesUnknown { number, .. }) => {
                 (self.manager.load_manifest(number)?, None)
@@ -270,11 +272,12 @@ impl Recording {
         metadata.exit_code = exit_code;
         let session_root = self.manager.save_session_metadata(&metadata)?.session_root();
         // Of all that happened since the baseline, checkpoints in between included.
-        let changes = match changes {
-            Some(changes) if manifest.parent == Some(self.baseline.number) => changes,
-            _ => self.manager.changes_between(&self.baseline, &manifest)?,
+        let comparison = match comparison {
+            Some(comparison) if manifest.parent == Some(self.baseline.number) => comparison,
+            _ => self.manager.compare(&self.baseline, &manifest)?,
         };
-        Ok(Recorded { last: manifest, changes, session_root })
+        let Comparison { changes, touched } = comparison;
+        Ok(Recorded { last: manifest, changes, touched, session_root })
     }
 }
 

@@ -10,6 +10,7 @@ use crate::diff::ChangeSummary;
 use crate::manifest::{MANIFEST_VERSION, SnapshotLabel};
 use crate::object::ContentHash;
 use crate::path_text::serde_paths;
+use crate::snapshot::restore_log::RestoreRecord;
 
 /// What made a session, and therefore what its end looks like.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Default)]
@@ -70,6 +71,9 @@ pub struct SessionMetadata {
     /// object kept it from being counted.
     #[serde(default)]
     pub changes: Option<ChangeSummary>,
+    /// Restores that were carried out, in order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub restores: Vec<RestoreRecord>,
     /// SHA-256 of the manifest file when it was first found that something else than this program had
     /// changed it: nothing proves what it says beside the snapshots. It stays when the session goes on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -111,6 +115,7 @@ impl SessionMetadata {
             bytes_written: 0,
             origin: SessionOrigin::default(),
             changes: Some(ChangeSummary::default()),
+            restores: Vec::new(),
             altered: None,
             pinned: false,
             extra: BTreeMap::new(),

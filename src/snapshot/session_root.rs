@@ -21,14 +21,16 @@ use serde_json::Value;
 use super::metadata::SessionMetadata;
 use crate::object::ContentHash;
 
-/// What follows from the snapshots, tells of the file and not of the session, or may change at any time.
-const NO_FACTS: [&str; 8] = [
+/// What follows from the snapshots, tells of the file and not of the session, or may change at any
+/// time.
+const NO_FACTS: [&str; 9] = [
     "snapshot_count",
     "merkle_roots",
     "manifest_hashes",
     "labels",
     "bytes_written",
     "changes",
+    "restores",
     "altered",
     "pinned",
 ];
@@ -77,6 +79,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::snapshot::restore_log::RestoreRecord;
 
     fn session() -> SessionMetadata {
         let mut session =
@@ -134,6 +137,12 @@ mod tests {
         later.manifest_hashes.push(ContentHash::of(b"third"));
         later.snapshot_count = 3;
         later.bytes_written = 7;
+        later.restores = vec![RestoreRecord {
+            at: later.started,
+            snapshot: 0,
+            safety_snapshot: Some(2),
+            is_partial: false,
+        }];
         let mut earlier = later.clone();
         earlier.manifest_hashes.pop();
         let root = later.facts().root(2, earlier.manifest_hashes.last());

@@ -21,6 +21,24 @@ pub(crate) fn current_dir() -> Result<PathBuf> {
     std::env::current_dir().at("find", Path::new("the current directory"))
 }
 
+/// The current directory or, if that was removed, the path that it had.
+///
+/// # Errors
+/// When it cannot be reached.
+pub(crate) fn current_or_former_dir() -> Result<PathBuf> {
+    current_dir().or_else(|error| {
+        // The kernel's mark of a directory without a name.
+        const REMOVED: &[u8] = b" (deleted)";
+        let link = std::fs::read_link("/proc/self/cwd").ok();
+        let former =
+            link.as_ref().and_then(|link| link.as_os_str().as_bytes().strip_suffix(REMOVED));
+        match former {
+            Some(former) if error.is_gone() => Ok(PathBuf::from(OsStr::from_bytes(former))),
+            _ => Err(error),
+        }
+    })
+}
+
 /// The path with all symlinks resolved. It must exist.
 ///
 /// # Errors

@@ -115,10 +115,12 @@ impl Manifests {
         };
         (held != said).then(|| {
             let words = |it: ChangeSummary| {
-                let ChangeSummary { created, modified, deleted, permissions_changed } = it;
+                let ChangeSummary { created, created_directories, .. } = it;
+                let ChangeSummary { modified, deleted, permissions_changed, touched, .. } = it;
                 format!(
-                    "{created} created, {modified} modified, {deleted} deleted and \
-                     {permissions_changed} with other permissions"
+                    "{created} created ({created_directories} directories), {modified} modified, \
+                     {deleted} deleted, {permissions_changed} with other permissions and {touched} \
+                     touched"
                 )
             };
             format!("it counts as changed {}, but its trees tell of {}", words(said), words(held))

@@ -2,7 +2,9 @@
 //!
 //! Decisions are made from the top down, so a pattern only has to match the *end* of the path that
 //! is looked at: what lies below an excluded directory is never looked at, unless something may be
-//! force-included there. Nothing that merely has the right name is looked for in a pruned directory:
+//! force-included there. The text of a pattern with a `/` in it is looked for anywhere in the path.
+//! Its own slashes can only be slashes of the path, so its first component is the end of one, its
+//! last the beginning of one, and those between are whole. Nothing that merely has the right name is looked for in a pruned directory:
 //! there a force-include pattern counts only where it names the way through that directory, so
 //! `.env` opens no `node_modules`, and `node_modules/mine` opens one.
 
@@ -20,9 +22,11 @@ pub struct ExclusionConfig {
     /// Honour `.gitignore` files below the tracked path, in a git repository or not.
     #[serde(default = "yes")]
     pub use_gitignore: bool,
-    /// A name that matches a path component (`node_modules`), or, with a `/`, consecutive
-    /// components of the path relative to the tracked path (`src/generated`). A leading `/` ties it
-    /// to the top, a trailing `/` to directories; `*`, `?` and `[…]` work within a component.
+    /// A name that is a whole path component (`node_modules`), or, with a `/` in it, any part of the
+    /// path relative to the tracked path: `src/gen` matches `src/gen`, `src/generated` and
+    /// `my-src/gen.rs`. A leading `/` ties it to the top, a trailing `/` to directories of exactly
+    /// that name. With `*`, `?`, `[…]` or `{…}`, which work within a component, it is about whole
+    /// components.
     #[serde(default)]
     pub exclude_patterns: Vec<String>,
     /// Globs on the names of everything but directories: `*.pyc`.
@@ -200,8 +204,17 @@ struct Pattern {
 
 #[derive(Debug, Clone)]
 enum Component {
+    /// A whole component.
     Literal(Vec<u8>),
+    /// The end of one.
+    End(Vec<u8>),
+    /// The beginning of one.
+    Beginning(Vec<u8>),
     Glob(GlobMatcher),
+}
+
+fn has_wildcard(text: &str) -> bool {
+    text.contains(['*', '?', '[', '{'])
 }
 
 impl Pattern {
@@ -213,16 +226,25 @@ impl Pattern {
         if inner.is_empty() || inner.split('/').any(|part| matches!(part, "" | "." | "..")) {
             return Err(invalid(what, text, "it names no path"));
         }
-        let component = |part: &str| {
-            if part.contains(['*', '?', '[', '{']) {
+        let is_text = inner.contains('/') && !has_wildcard(inner);
+        let last = inner.split('/').count() - 1;
+        let component = |(index, part): (usize, &str)| {
+            if has_wildcard(part) {
                 let glob = GlobBuilder::new(part).literal_separator(true).build();
-                glob.map(|glob| Component::Glob(glob.compile_matcher()))
-                    .map_err(|error| invalid(what, text, error))
-            } else {
-                Ok(Component::Literal(crate::path_text::decode(part)))
+                return glob
+                    .map(|glob| Component::Glob(glob.compile_matcher()))
+                    .map_err(|error| invalid(what, text, error));
             }
+            let name = crate::path_text::decode(part);
+            Ok(if is_text && index == 0 && !anchored {
+                Component::End(name)
+            } else if is_text && index == last && !only_dirs {
+                Component::Beginning(name)
+            } else {
+                Component::Literal(name)
+            })
         };
-        let components = inner.split('/').map(component).collect::<Result<_, _>>()?;
+        let components = inner.split('/').enumerate().map(component).collect::<Result<_, _>>()?;
         Ok(Self { text: text.to_owned(), components, anchored, only_dirs })
     }
 
@@ -265,6 +287,8 @@ impl Component {
     fn matches(&self, part: &[u8]) -> bool {
         match self {
             Self::Literal(name) => name == part,
+            Self::End(end) => part.ends_with(end),
+            Self::Beginning(beginning) => part.starts_with(beginning),
             Self::Glob(glob) => glob.is_match(to_path(part)),
         }
     }
@@ -273,6 +297,7 @@ impl Component {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     fn excluded(pattern: &str, path: &str, is_dir: bool) -> bool {
         let config = ExclusionConfig {
@@ -292,11 +317,94 @@ mod tests {
     }
 
     #[test]
-    fn a_pattern_with_a_slash_matches_consecutive_components() {
+    fn a_pattern_with_a_slash_matches_a_part_of_the_path() {
         assert!(excluded("src/gen", "src/gen", true));
         assert!(excluded("src/gen", "a/src/gen", true));
-        assert!(!excluded("src/gen", "src/generated", true));
+        assert!(excluded("src/gen", "src/generated", true));
+        assert!(excluded("src/gen", "src/gen.rs", false));
+        assert!(excluded("src/gen", "my-src/gen", true));
+        assert!(excluded("a/b/c", "xa/b/cx", false));
+        assert!(!excluded("a/b/c", "a/bx/c", false));
+        assert!(!excluded("a/b/c", "a/xb/c", false));
         assert!(!excluded("src/gen", "src/x/gen", true));
+        assert!(!excluded("src/gen", "src/regen", true));
+        assert!(!excluded("src/gen", "gen", true));
+    }
+
+    #[test]
+    fn slashes_at_the_ends_of_a_part_of_the_path_say_where_it_begins_and_ends() {
+        assert!(excluded("/src/gen", "src/generated", true));
+        assert!(!excluded("/src/gen", "a/src/gen", true));
+        assert!(!excluded("/src/gen", "my-src/gen", true));
+        assert!(excluded("./src/gen", "src/generated", true));
+        assert!(excluded("src/gen/", "my-src/gen", true));
+        assert!(!excluded("src/gen/", "src/generated", true));
+        assert!(!excluded("src/gen/", "src/gen", false));
+        assert!(excluded("/src/gen/", "src/gen", true));
+        assert!(!excluded("/src/gen/", "src/generated", true));
+    }
+
+    #[test]
+    fn a_pattern_with_a_wildcard_is_about_whole_components() {
+        assert!(excluded("src/*.rs", "a/src/x.rs", false));
+        assert!(!excluded("src/*.rs", "my-src/x.rs", false));
+        assert!(!excluded("src/*/gen", "src/a/generated", true));
+    }
+
+    #[test]
+    fn a_part_of_a_path_that_is_force_included_opens_what_leads_to_it() {
+        let config = ExclusionConfig {
+            prune_patterns: vec!["node_modules/".into()],
+            exclude_patterns: vec!["build".into()],
+            force_include: vec!["modules/mine/s".into(), "/build/keep".into()],
+            ..ExclusionConfig::default()
+        };
+        let filter = Filter::new(&config).unwrap();
+        for (dir, may) in [
+            ("node_modules", true),
+            ("node_modules/mine", true),
+            ("node_modules/mine2", false),
+            ("node_modules/x/mine", false),
+            ("build", true),
+            ("build/other", true),
+        ] {
+            assert_eq!(filter.may_force_below(dir.as_bytes()), may, "{dir}");
+        }
+        for (path, is_forced) in [
+            ("node_modules/mine/src", true),
+            ("node_modules/mine/src/deeper", true),
+            ("node_modules/mine/lib", false),
+            ("node_modules/x/node_modules/mine/src", false),
+            ("build/keeper", true),
+            ("x/build/keep", false),
+        ] {
+            assert_eq!(filter.is_forced(path.as_bytes(), false), is_forced, "{path}");
+        }
+    }
+
+    /// Whether a path or one above it is left out, as a walk finds out from the top down.
+    fn is_left_out(filter: &Filter, path: &str) -> bool {
+        let dirs = byte_path::ancestors(path.as_bytes()).map(|dir| (dir, true));
+        let mut all = dirs.chain([(path.as_bytes(), false)]).filter(|(path, _)| !path.is_empty());
+        all.any(|(path, is_dir)| matches!(filter.judge(path, is_dir, None), Verdict::Excluded(_)))
+    }
+
+    proptest! {
+        #[test]
+        fn a_pattern_with_a_slash_is_a_substring_of_what_it_excludes(
+            pattern in "[ab]{1,2}(/[ab]{1,2}){1,2}",
+            path in "[ab]{1,3}(/[ab]{1,3}){0,4}",
+        ) {
+            let filter = |pattern: String| {
+                let exclude_patterns = vec![pattern];
+                Filter::new(&ExclusionConfig { exclude_patterns, ..Default::default() }).unwrap()
+            };
+            let from_top = filter(format!("/{pattern}"));
+            let directory = filter(format!("{pattern}/"));
+            prop_assert_eq!(is_left_out(&from_top, &path), path.starts_with(&pattern));
+            prop_assert_eq!(is_left_out(&directory, &path), path.contains(&format!("{pattern}/")));
+            prop_assert_eq!(is_left_out(&filter(pattern.clone()), &path), path.contains(&pattern));
+        }
     }
 
     #[test]

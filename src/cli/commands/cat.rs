@@ -5,11 +5,11 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::restore::resolve;
 use crate::cli::Outcome;
 use crate::cli::args::StoreArgs;
 use crate::cli::context::Context;
-use crate::session::SnapshotId;
+use crate::cli::restoring::resolve;
+use crate::session::{Purpose, SnapshotId};
 use crate::snapshot::SnapshotManager;
 use crate::sys::IoContext;
 
@@ -27,7 +27,7 @@ pub(in crate::cli) struct CatArgs {
 }
 
 pub(in crate::cli) fn run(args: &CatArgs, store: &StoreArgs, context: &Context) -> Outcome {
-    let (session, number) = store.catalog()?.find_snapshot(&args.id)?;
+    let (session, number) = store.catalog()?.find_snapshot_from(&args.id, Purpose::Looking)?;
     let number = number.unwrap_or(0);
     let manager = SnapshotManager::open(session.path())?;
     let roots = manager.roots().iter().map(|root| root.path.clone()).collect::<Vec<_>>();

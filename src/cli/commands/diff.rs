@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::io::Write;
+use std::path::PathBuf;
 
 use clap::Args;
 use serde::Serialize;
@@ -13,9 +14,10 @@ use crate::cli::error::CliError;
 use crate::cli::render::{
     DiffOptions, Palette, RenderError, write_full, write_patch, write_side_by_side,
 };
-use crate::diff::{self, Change};
+use crate::diff::{self, Change, Comparison};
 use crate::object::ContentHash;
-use crate::session::{Catalog, SnapshotId};
+use crate::path_text::serde_paths;
+use crate::session::{Catalog, Purpose, SnapshotId};
 use crate::snapshot::{NotCapturedSet, SessionDir, SnapshotManifest};
 use crate::store::{ObjectSource, StoreError};
 
@@ -23,7 +25,7 @@ use crate::store::{ObjectSource, StoreError};
 #[derive(Debug, Args)]
 pub(in crate::cli) struct DiffArgs {
     /// The older state: ID or ID/N [N: the baseline]
-    #[arg(value_name = "ID[/N]")]
+    #[arg(value_name = "ID[/N]", default_value = "latest")]
     old: SnapshotId,
     /// The newer state: ID or ID/N [default: the last snapshot of the first session]
     #[arg(value_name = "ID[/N]")]
@@ -40,6 +42,9 @@ struct Report {
     old: Side,
     new: Side,
     changes: Vec<Change>,
+    /// Paths whose time alone moved.
+    #[serde(with = "serde_paths")]
+    touched: Vec<PathBuf>,
 }
 
 #[derive(Serialize)]
@@ -82,9 +87,10 @@ pub(super) enum DiffStyle {
 
 pub(in crate::cli) fn run(args: &DiffArgs, store: &StoreArgs, context: &Context) -> Outcome {
     let catalog = store.catalog()?;
-    let (old_session, number) = catalog.find_snapshot(&args.old)?;
+    let (old_session, number) = catalog.find_snapshot_from(&args.old, Purpose::Looking)?;
     let old = old_session.manifest(number.unwrap_or(0))?.manifest;
-    let (new_session, number) = catalog.find_snapshot(args.new.as_ref().unwrap_or(&args.old))?;
+    let named = args.new.as_ref().unwrap_or(&args.old);
+    let (new_session, number) = catalog.find_snapshot_from(named, Purpose::Looking)?;
     // The first id may name its snapshot; without a second one, the session's last is meant.
     let number = if args.new.is_some() { number } else { None };
     let new = new_session.manifest(last_unless(number, &new_session)?)?.manifest;
@@ -99,9 +105,9 @@ pub(in crate::cli) fn run(args: &DiffArgs, store: &StoreArgs, context: &Context)
             number: manifest.number,
             merkle_root: manifest.merkle_root,
         };
-        let changes = diff::changes(&differences, &unknown.0, &unknown.1);
+        let Comparison { changes, touched } = Comparison::of(&differences, &unknown.0, &unknown.1);
         let (old, new) = (side(&old_session, &old), side(&new_session, &new));
-        context.json(&Report { old, new, changes })?;
+        context.json(&Report { old, new, changes, touched })?;
         return Ok(0);
     }
     let style = args.style.chosen().unwrap_or(DiffStyle::Patch);

@@ -217,9 +217,10 @@ fn rest(session: &SessionSummary) -> (String, usize) {
         (SessionStatus::Interrupted, _) => Some((RED, session.status.word().to_owned())),
         _ => Some((YELLOW, session.status.word().to_owned())),
     };
+    let undone = session.undone.then(|| (DIM, "undone".to_owned()));
     let pinned = session.pinned.then(|| (YELLOW, "pinned".to_owned()));
     let label = session.label.as_deref().map(|label| (BOLD, quoted(label).trim().to_owned()));
-    for (style, word) in [status, pinned, label].into_iter().flatten() {
+    for (style, word) in [status, undone, pinned, label].into_iter().flatten() {
         let _ = write!(plain, "  {word}");
         let _ = write!(styled, "  {style}{word}{style:#}");
     }

@@ -17,6 +17,7 @@ pub(super) mod mount;
 pub(super) mod mount_guard;
 pub(super) mod pin;
 pub(super) mod profile;
+pub(super) mod redo;
 pub(super) mod restore;
 pub(super) mod resume;
 pub(super) mod review;
@@ -24,8 +25,10 @@ pub(super) mod run;
 pub(super) mod sandbox_exec;
 pub(super) mod show;
 pub(super) mod snapshot;
+pub(super) mod status;
 #[cfg(feature = "mount")]
 pub(super) mod umount;
+pub(super) mod undo;
 pub(super) mod usage;
 pub(super) mod verify;
 

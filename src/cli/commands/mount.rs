@@ -1,5 +1,6 @@
 //! `nono mount`: the past as read-only folders.
 
+use std::fmt;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc;
@@ -82,7 +83,7 @@ struct Report {
 
 /// A mount in the list of mounts.
 #[derive(Debug, Serialize)]
-struct Status {
+pub(super) struct Status {
     #[serde(with = "serde_path")]
     directory: PathBuf,
     #[serde(flatten)]
@@ -334,7 +335,7 @@ fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> Result<(), CliErro
 }
 
 fn status(json: bool, context: &Context) -> Outcome {
-    let mounts: Vec<Status> = nono_mount::mounts().map_err(explain)?.iter().map(look).collect();
+    let mounts = mounted()?;
     if json {
         context.json(&mounts)?;
         return Ok(0);
@@ -344,14 +345,25 @@ fn status(json: bool, context: &Context) -> Outcome {
     }
     let mut out = context.out();
     for mount in &mounts {
-        let directory = Shown::path(&mount.directory);
-        let words = mount.shows.words();
-        let words = Shown::bytes(words.as_bytes());
-        let label = mount.label.as_deref().map(super::quoted).unwrap_or_default();
-        let dead = if mount.alive { "" } else { "  (dead: its process is gone)" };
-        writeln!(out, "{directory}  {words}{label}{dead}")?;
+        writeln!(out, "{mount}")?;
     }
     Ok(0)
+}
+
+/// All mounts of stores.
+pub(super) fn mounted() -> Result<Vec<Status>, CliError> {
+    Ok(nono_mount::mounts().map_err(explain)?.iter().map(look).collect())
+}
+
+impl fmt::Display for Status {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let directory = Shown::path(&self.directory);
+        let words = self.shows.words();
+        let words = Shown::bytes(words.as_bytes());
+        let dead = if self.alive { "" } else { "  (dead: its process is gone)" };
+        let label = self.label.as_deref().map(super::quoted).unwrap_or_default();
+        write!(f, "{directory}  {words}{label}{dead}")
+    }
 }
 
 fn look(mount: &MountedAt) -> Status {

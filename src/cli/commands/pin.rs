@@ -6,11 +6,12 @@ use crate::cli::Outcome;
 use crate::cli::args::StoreArgs;
 use crate::cli::context::Context;
 use crate::cli::error::CliError;
+use crate::session::Purpose;
 
 /// Arguments of `nono rollback pin` and `unpin`.
 #[derive(Debug, Args)]
 pub(in crate::cli) struct PinArgs {
-    /// Sessions: ids, prefixes that only one has, or names
+    /// Sessions: ids, prefixes that only one has, names, or `latest` (the newest one here)
     #[arg(value_name = "ID", required = true)]
     ids: Vec<String>,
 }
@@ -23,7 +24,7 @@ pub(in crate::cli) fn run(
     context: &Context,
 ) -> Outcome {
     let catalog = store.catalog()?;
-    let found = args.ids.iter().map(|id| Ok(catalog.find(id)?));
+    let found = args.ids.iter().map(|id| Ok(catalog.find_from(id, Purpose::Restoring)?));
     let sessions = found.collect::<Result<Vec<_>, CliError>>()?;
     for session in sessions {
         let id = session.id();

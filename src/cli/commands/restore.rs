@@ -1,62 +1,41 @@
 //! `nono rollback restore`: the way back.
 
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 
-use super::snapshot::NAMED_UNSTABLE;
 use crate::cli::Outcome;
 use crate::cli::args::{StoreArgs, ThreadArgs};
-use crate::cli::context::{BOLD, Context, YELLOW};
+use crate::cli::context::{Context, YELLOW};
 use crate::cli::error::CliError;
 use crate::cli::progress::Bar;
-use crate::cli::render::{Palette, byte_size, change_line, change_word, summary_line};
-use crate::cli::shell_word::shell_word;
-use crate::cli::unrecorded::say_rebuildable;
-use crate::diff::{Change, ChangeSummary, ChangeType};
-use crate::path_text::Shown;
-use crate::restore::{
-    Conflict, CopyReport, KeepBefore, OnConflict, RestoreError, RestoreOptions, RestoreReport,
-    Selection, Skipped,
+use crate::cli::render::byte_size;
+use crate::cli::restoring::{
+    AskedBy, ConflictArgs, PartArgs, Restoring, name_unstable, print_changes, print_outcome,
 };
-use crate::session::{Catalog, SnapshotId, changed_since};
-use crate::snapshot::{SessionDir, SnapshotManager};
+use crate::path_text::Shown;
+use crate::restore::{CopyReport, KeepBefore};
+use crate::session::{Purpose, SnapshotId};
 use crate::sys;
-
-/// So many conflicts are named one by one.
-const NAMED_CONFLICTS: usize = 50;
-
-/// So many paths stand in a command that is offered.
-const NAMED_PATHS: usize = 8;
 
 /// Arguments of `nono rollback restore`.
 #[derive(Debug, Args)]
 pub(in crate::cli) struct RestoreArgs {
-    /// Id of a session, a prefix of it, or `latest`; ID/N is the same as --snapshot N
-    #[arg(value_name = "ID[/N]")]
+    /// Id of a session, a prefix of it, or `latest`, the newest one here; ID/N is the same as
+    /// --snapshot N
+    #[arg(value_name = "ID[/N]", default_value = "latest")]
     id: SnapshotId,
-    /// Files, directories or globs to restore [default: everything]
-    #[arg(value_name = "PATH")]
-    paths: Vec<PathBuf>,
+    #[command(flatten)]
+    part: PartArgs,
     /// Number of the snapshot to bring back [default: 0, the baseline]
     #[arg(long, value_name = "N")]
     snapshot: Option<u64>,
-    /// Leave out a file, a directory or a glob (repeatable)
-    #[arg(long, value_name = "PATH")]
-    exclude: Vec<PathBuf>,
-    /// Undo only what was created, modified or deleted since the snapshot (repeatable)
-    #[arg(long, value_name = "WHAT", conflicts_with = "to")]
-    only: Vec<Only>,
     /// Write a copy into this directory instead; the original paths are not touched
-    #[arg(long, value_name = "DIR", conflicts_with_all = ["dry_run", "keep_newer"])]
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["dry_run", "keep_newer", "only"])]
     to: Option<PathBuf>,
-    /// Undo later changes as well; with --to, overwrite what exists
-    #[arg(long, conflicts_with = "keep_newer")]
-    force: bool,
-    /// Leave paths alone that were changed after the session
-    #[arg(long)]
-    keep_newer: bool,
+    #[command(flatten)]
+    conflicts: ConflictArgs,
     /// Keep nothing of what is overwritten or removed: for when the store has no space for it. What
     /// no snapshot holds is gone then
     #[arg(long, conflicts_with = "to")]
@@ -71,13 +50,6 @@ pub(in crate::cli) struct RestoreArgs {
     json: bool,
 }
 
-#[derive(Debug, Clone, Copy, ValueEnum)]
-enum Only {
-    Created,
-    Modified,
-    Deleted,
-}
-
 impl RestoreArgs {
     /// Whether it adds to the session: a safety snapshot, and the journal.
     pub(in crate::cli) fn writes_store(&self) -> bool {
@@ -87,7 +59,7 @@ impl RestoreArgs {
 
 pub(in crate::cli) fn run(args: &RestoreArgs, store: &StoreArgs, context: &Context) -> Outcome {
     let catalog = store.catalog()?;
-    let (session, named) = catalog.find_snapshot(&args.id)?;
+    let (session, named) = catalog.find_snapshot_from(&args.id, Purpose::Restoring)?;
     let number = match (args.snapshot, named) {
         (Some(a), Some(b)) if a != b => {
             return Err(CliError::usage(format!(
@@ -96,291 +68,34 @@ pub(in crate::cli) fn run(args: &RestoreArgs, store: &StoreArgs, context: &Conte
         }
         (a, b) => a.or(b).unwrap_or(0),
     };
-    let manager = SnapshotManager::open(session.path())?.with_threads(args.threads.count(context)?);
-    let roots: Vec<_> =
-        session.manifest(number).map_or_else(|_| manager.roots().to_vec(), |m| m.manifest.roots);
-    let roots: Vec<PathBuf> = roots.into_iter().map(|root| root.path).collect();
-    let meant = |paths: &[PathBuf]| -> Result<Vec<PathBuf>, CliError> {
-        paths.iter().map(|path| resolve(path, &roots)).collect()
-    };
-    let selection = Selection {
-        paths: meant(&args.paths)?,
-        exclude: meant(&args.exclude)?,
-        only: args.only.iter().map(|only| only.change_type()).collect(),
-        ..Selection::default()
-    };
-    let is_whole = selection.is_everything();
-    let bar = Bar::new(context, "restoring");
-    let manager = manager.with_progress(bar.clone());
+    let mut work = Restoring::new(&catalog, &session, number, &args.threads, context)?;
+    work.options.selection = args.part.selection(&work.roots)?;
     if let Some(to) = &args.to {
         let to = sys::plain_absolute(to, &sys::current_dir()?);
-        let copied = manager.copy_out(number, &to, &selection, args.force);
+        let bar = Bar::new(context, "restoring");
+        let manager = work.manager.clone().with_progress(bar.clone());
+        let selection = &work.options.selection;
+        let copied = manager.copy_out(number, &to, selection, args.conflicts.force);
         bar.finish();
         return print_copy(&copied?, args.json, context);
     }
-    let on_conflict = match (args.force, args.keep_newer) {
-        (true, _) => OnConflict::Overwrite,
-        (_, true) => OnConflict::KeepNewer,
-        _ => OnConflict::Refuse,
-    };
-    let keep_before =
-        if args.no_safety_snapshot { KeepBefore::Nothing } else { KeepBefore::Snapshot };
-    let options = RestoreOptions { on_conflict, selection, keep_before };
-    let report = if args.dry_run {
-        let planned = manager.plan_restore(number, &options);
-        bar.finish();
-        let mut report = planned?;
-        name_sessions(&mut report.conflicts, &catalog, session.path());
-        report
-    } else {
-        carry_out(&manager, &bar, &catalog, number, options, args.json, context)?
-    };
+    work.options.on_conflict = args.conflicts.on_conflict();
+    work.force = args.conflicts.force;
+    work.is_for_program = args.json;
+    if args.no_safety_snapshot {
+        work.options.keep_before = KeepBefore::Nothing;
+    }
+    if !args.dry_run {
+        return work.run(true, context);
+    }
+    let report = work.plan(context)?;
     if args.json {
         context.json(&report)?;
     } else {
-        print_changes(&report.changes, &report.skipped, &roots, context)?;
-        print_outcome(&report, is_whole, &roots, context);
+        print_changes(&report.changes, &report.skipped, &work.roots, context)?;
+        print_outcome(&report, work.is_whole(), AskedBy::Restore, &work.roots, context);
     }
     Ok(u8::from(!report.is_complete()))
-}
-
-/// Restores what was picked in a review, and says what came of it. Asks about later changes.
-pub(in crate::cli) fn restore_picked(
-    catalog: &Catalog,
-    session: &SessionDir,
-    number: u64,
-    selection: Selection,
-    context: &Context,
-) -> Outcome {
-    let bar = Bar::new(context, "restoring");
-    let manager = SnapshotManager::open(session.path())?
-        .with_threads(ThreadArgs::default().count(context)?)
-        .with_progress(bar.clone());
-    let roots: Vec<PathBuf> = manager.roots().iter().map(|root| root.path.clone()).collect();
-    let is_whole = selection.is_everything();
-    let options = RestoreOptions { selection, ..RestoreOptions::default() };
-    let report = carry_out(&manager, &bar, catalog, number, options, false, context)?;
-    for skipped in &report.skipped {
-        let path = Shown::path(&skipped.path);
-        context.warn(format_args!("skipped {path}: {}", skipped.reason));
-    }
-    print_outcome(&report, is_whole, &roots, context);
-    Ok(u8::from(!report.is_complete()))
-}
-
-/// Restores; where later changes would be undone as well, asks, unless nobody is there to answer.
-fn carry_out(
-    manager: &SnapshotManager,
-    bar: &Bar,
-    catalog: &Catalog,
-    number: u64,
-    mut options: RestoreOptions,
-    is_for_program: bool,
-    context: &Context,
-) -> Result<RestoreReport, CliError> {
-    let done = manager.restore_with(number, &options);
-    bar.finish();
-    let mut report = done.map_err(failed)?;
-    name_sessions(&mut report.conflicts, catalog, manager.session().path());
-    let somebody_answers =
-        context.stdin_is_terminal && context.stderr_is_terminal && !is_for_program;
-    if report.is_refused() && somebody_answers {
-        let roots: Vec<PathBuf> = manager.roots().iter().map(|root| root.path.clone()).collect();
-        print_conflicts(&report, &roots, context);
-        if let Some(answer) = ask(context)? {
-            options.on_conflict = answer;
-            let conflicts = std::mem::take(&mut report.conflicts);
-            let bar = Bar::new(context, "restoring");
-            let done = manager.clone().with_progress(bar.clone()).restore_with(number, &options);
-            bar.finish();
-            report = done.map_err(failed)?;
-            // What was asked about is what is shown; a conflict that came meanwhile is new.
-            for conflict in &mut report.conflicts {
-                if let Some(known) = conflicts.iter().find(|known| known.path == conflict.path) {
-                    conflict.sessions.clone_from(&known.sessions);
-                }
-            }
-        }
-    }
-    Ok(report)
-}
-
-fn failed(error: RestoreError) -> CliError {
-    let is_untouched = error.is_before_any_change();
-    let failed = CliError::from(error);
-    if is_untouched { failed.leaving("nothing was changed") } else { failed }
-}
-
-impl Only {
-    fn change_type(self) -> ChangeType {
-        match self {
-            Self::Created => ChangeType::Created,
-            Self::Modified => ChangeType::Modified,
-            Self::Deleted => ChangeType::Deleted,
-        }
-    }
-}
-
-/// A relative path is first of all one in the current directory, as everywhere; if that is in no
-/// tracked path, it is looked for in each of them.
-pub(in crate::cli) fn resolve(path: &Path, roots: &[PathBuf]) -> Result<PathBuf, CliError> {
-    let is_name_glob =
-        path.components().count() == 1 && path.to_string_lossy().contains(['*', '?', '[', '{']);
-    if is_name_glob {
-        return Ok(path.to_owned());
-    }
-    let here = sys::plain_absolute(path, &sys::current_dir()?);
-    let is_tracked = roots.iter().any(|root| here.starts_with(root));
-    Ok(if path.is_absolute() || is_tracked { here } else { path.to_owned() })
-}
-
-/// Adds to each conflict which other sessions are behind it.
-fn name_sessions(conflicts: &mut [Conflict], catalog: &Catalog, session: &Path) {
-    let named = crate::snapshot::SessionDir::open(session).ok().and_then(|session| {
-        changed_since(catalog, &session, conflicts.iter().map(|c| c.path.as_path())).ok()
-    });
-    let mut named = named.unwrap_or_default();
-    for conflict in conflicts {
-        conflict.sessions = named.remove(&conflict.path).unwrap_or_default();
-    }
-}
-
-fn print_conflicts(report: &RestoreReport, roots: &[PathBuf], context: &Context) {
-    for conflict in report.conflicts.iter().take(NAMED_CONFLICTS) {
-        let inside = roots.iter().find_map(|root| conflict.path.strip_prefix(root).ok());
-        let inside = inside.filter(|path| !path.as_os_str().is_empty());
-        let path = Shown::path(inside.unwrap_or(&conflict.path));
-        let who = match conflict.sessions.as_slice() {
-            [] => String::new(),
-            sessions => format!(", by session {}", sessions.join(", ")),
-        };
-        let what = change_word(conflict.change_type);
-        context.warn(format_args!("{path} was changed after the session ({what}{who})"));
-    }
-    if let Some(more) = report.conflicts.len().checked_sub(NAMED_CONFLICTS).filter(|more| *more > 0)
-    {
-        context.warn(format_args!("{more} more were changed after the session (--json names all)"));
-    }
-}
-
-fn ask(context: &Context) -> Result<Option<OnConflict>, CliError> {
-    let answer = context.ask(
-        "undo these later changes as well (o), keep them and restore the rest (k), or do nothing \
-         (n)? [o/k/N] ",
-    )?;
-    Ok(match answer.as_str() {
-        "o" | "O" => Some(OnConflict::Overwrite),
-        "k" | "K" => Some(OnConflict::KeepNewer),
-        _ => None,
-    })
-}
-
-/// What a restore, or the recovery of one, changed and what it left.
-pub(super) fn print_changes(
-    changes: &[Change],
-    skipped: &[Skipped],
-    roots: &[PathBuf],
-    context: &Context,
-) -> Result<(), CliError> {
-    let palette = Palette::coloured();
-    let mut out = context.out_long();
-    for change in changes {
-        writeln!(out, "{}", change_line(change, roots, &palette))?;
-    }
-    for skipped in skipped {
-        let path = Shown::path(&skipped.path);
-        writeln!(out, "{YELLOW}! skipped{YELLOW:#}     {path}: {}", skipped.reason)?;
-    }
-    Ok(out.flush()?)
-}
-
-/// `is_whole`: everything was asked for, and not a part.
-fn print_outcome(report: &RestoreReport, is_whole: bool, roots: &[PathBuf], context: &Context) {
-    let palette = Palette::coloured();
-    print_conflicts(report, roots, context);
-    let id = format!("{BOLD}{}/{}{BOLD:#}", report.session_id, report.snapshot);
-    let summary = summary_line(&ChangeSummary::of(&report.changes), &palette);
-    if report.is_refused() {
-        context.say(format_args!("nothing was changed: later changes would be undone as well"));
-        let kept = match report.keep_before {
-            KeepBefore::Snapshot => "they are kept in a safety snapshot, or left as they are",
-            KeepBefore::Nothing => "they are not kept",
-        };
-        context.say(format_args!("  undo them too:        --force ({kept})"));
-        context.say("  leave them, do the rest: --keep-newer");
-        return;
-    }
-    match (report.changes.is_empty(), report.dry_run) {
-        (true, _) if report.is_complete() => {
-            let what = if is_whole { "everything" } else { "everything selected" };
-            context.say(format_args!("{what} that is recorded is as in {id} already"));
-        }
-        (_, true) => context.say(format_args!("restoring {id} would do this: {summary}")),
-        (true, false) => context.say("nothing was changed"),
-        (_, false) => context.say(format_args!("restored {id}: {summary}")),
-    }
-    if report.on_conflict == OnConflict::KeepNewer && !report.conflicts.is_empty() {
-        let count = report.conflicts.len();
-        let what = if count == 1 { "path was" } else { "paths were" };
-        context.say(format_args!("{count} newer {what} left as they are"));
-    }
-    say_rebuildable(&report.rebuildable, context);
-    if !report.is_complete() {
-        let count = report.skipped.len();
-        let what = if count == 1 { "path is not as it was" } else { "paths are not as they were" };
-        context.warn(format_args!("{count} {what} in {id}, see above"));
-    }
-    name_unstable(&report.unstable, context);
-    if let Some(safety) = report.safety_snapshot {
-        let session = &report.session_id;
-        context.say(format_args!("undo this: nono rollback restore {session}/{safety}"));
-    } else if !report.changes.is_empty() && !report.dry_run {
-        context.say(match report.keep_before {
-            KeepBefore::Snapshot => {
-                "the store has no space for a safety snapshot: nothing was overwritten or removed but \
-                 what other snapshots of the session hold"
-            }
-            KeepBefore::Nothing => "no safety snapshot was taken, as was asked for",
-        });
-    }
-    if !report.not_kept.is_empty() {
-        offer_the_rest(report, context);
-    }
-}
-
-/// Names the ways to restore what the store has no space to keep.
-fn offer_the_rest(report: &RestoreReport, context: &Context) {
-    let RestoreReport { session_id, snapshot, not_kept, .. } = report;
-    let what = match not_kept.len() {
-        1 => "1 path stays as it is".to_owned(),
-        count => format!("{count} paths stay as they are"),
-    };
-    context.say(format_args!("the store has no space to keep what is there now: {what}"));
-    context.say("  to keep what is there: make space on the disk of the store, and restore again");
-    let words: Option<Vec<_>> = not_kept.iter().map(|path| shell_word(path)).collect();
-    let Some(words) = words.filter(|words| words.len() <= NAMED_PATHS) else {
-        return context.say("  to lose it: the same command with --no-safety-snapshot");
-    };
-    let force = if report.on_conflict == OnConflict::Overwrite { " --force" } else { "" };
-    context.say(format_args!(
-        "  to lose it: nono rollback restore {session_id}/{snapshot} --no-safety-snapshot{force} {}",
-        words.join(" ")
-    ));
-}
-
-/// Names files of which the snapshot may have a state that they never had.
-fn name_unstable(unstable: &[PathBuf], context: &Context) {
-    let (named, more) = unstable.split_at(unstable.len().min(NAMED_UNSTABLE));
-    if !named.is_empty() {
-        context
-            .warn("recorded while something wrote to them, so in a state they may never have had:");
-    }
-    for path in named {
-        context.say(format_args!("  {}", Shown::path(path)));
-    }
-    if !more.is_empty() {
-        context.say(format_args!("  and {} more (--json names all)", more.len()));
-    }
 }
 
 fn print_copy(report: &CopyReport, json: bool, context: &Context) -> Outcome {

@@ -4,16 +4,16 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::restore::print_changes;
 use crate::cli::Outcome;
 use crate::cli::args::StoreArgs;
 use crate::cli::context::{BOLD, Context};
 use crate::cli::error::CliError;
 use crate::cli::render::{Palette, summary_line};
+use crate::cli::restoring::print_changes;
 use crate::diff::ChangeSummary;
 use crate::path_text::Shown;
 use crate::restore::{Recovery, RecoveryOutcome, RecoveryReport};
-use crate::session::Catalog;
+use crate::session::{Catalog, Purpose};
 use crate::snapshot::{SessionDir, SnapshotManager};
 
 /// Arguments of `nono rollback resume`.
@@ -37,7 +37,7 @@ pub(in crate::cli) struct ResumeArgs {
 pub(in crate::cli) fn run(args: &ResumeArgs, store: &StoreArgs, context: &Context) -> Outcome {
     let catalog = store.catalog()?;
     let sessions = match &args.id {
-        Some(id) => vec![catalog.find(id)?],
+        Some(id) => vec![catalog.find_from(id, Purpose::Restoring)?],
         None => interrupted(&catalog)?,
     };
     if args.discard {
@@ -110,7 +110,8 @@ fn discard(sessions: &[SessionDir], context: &Context) -> Outcome {
     Ok(0)
 }
 
-fn interrupted(catalog: &Catalog) -> Result<Vec<SessionDir>, CliError> {
+/// The sessions with a restore that was interrupted.
+pub(super) fn interrupted(catalog: &Catalog) -> Result<Vec<SessionDir>, CliError> {
     let mut interrupted = Vec::new();
     for session in catalog.sessions()? {
         if session.has_interrupted_restore()? {
@@ -127,7 +128,8 @@ fn print(report: &RecoveryReport, roots: &[PathBuf], context: &Context) -> Resul
     let id = format!("{BOLD}{session}/{}{BOLD:#}", report.snapshot);
     match report.outcome {
         RecoveryOutcome::Finished => {
-            let summary = summary_line(&ChangeSummary::of(&report.changes), &palette);
+            let summary = ChangeSummary::of(&report.changes).with_touched(report.touched.len());
+            let summary = summary_line(&summary, &palette);
             context.say(format_args!("restored {id}: {summary}"));
             if let Some(safety) = report.safety_snapshot {
                 context.say(format_args!("undo this: nono rollback restore {session}/{safety}"));

@@ -2,16 +2,17 @@
 
 use clap::Args;
 
-use super::restore::restore_picked;
 use super::show::{Interrupted, compared, interrupted};
 use crate::cli::Outcome;
 use crate::cli::args::StoreArgs;
 use crate::cli::context::Context;
 use crate::cli::error::CliError;
+use crate::cli::render::touched_part;
+use crate::cli::restoring::restore_picked;
 use crate::cli::review::{Decision, Review, is_possible};
-use crate::diff::{self, Change};
+use crate::diff::{self, Comparison};
 use crate::restore::Selection;
-use crate::session::{Catalog, SnapshotId};
+use crate::session::{Catalog, Purpose, SnapshotId};
 use crate::snapshot::{NotCapturedSet, SessionDir, SnapshotManifest};
 use crate::store::ObjectSource;
 
@@ -34,7 +35,7 @@ pub(in crate::cli) struct Reviewed<'a> {
 
 pub(in crate::cli) fn run(args: &ReviewArgs, store: &StoreArgs, context: &Context) -> Outcome {
     let catalog = store.catalog()?;
-    let (session, snapshot) = catalog.find_snapshot(&args.id)?;
+    let (session, snapshot) = catalog.find_snapshot_from(&args.id, Purpose::Restoring)?;
     if !is_possible(context) {
         return Err(CliError::failed("a review needs a terminal").with_hint(
             "`nono rollback show --diff` prints what changed, `nono rollback restore ID PATH` takes \
@@ -58,13 +59,14 @@ impl Reviewed<'_> {
         let Self { session, store, old, new, .. } = *self;
         let differences = diff::compare(store, &old.merkle_root, &new.merkle_root)?;
         let unknown = (NotCapturedSet::new(old), NotCapturedSet::new(new));
-        let changes = diff::changes(&differences, &unknown.0, &unknown.1);
+        let comparison = Comparison::of(&differences, &unknown.0, &unknown.1);
         drop(differences);
-        if changes.is_empty() {
-            context.say(format_args!("session {}: nothing changed", session.id()));
+        if comparison.changes.is_empty() {
+            let touched = touched_part(&comparison.summary());
+            context.say(format_args!("session {}: nothing changed{touched}", session.id()));
             return Ok(0);
         }
-        Ok(u8::from(!self.review(changes, context)?))
+        Ok(u8::from(!self.review(comparison, context)?))
     }
 
     /// Lets a person look through the changes, and does what is decided. Whether all of it could be
@@ -74,14 +76,14 @@ impl Reviewed<'_> {
     /// When the terminal cannot be used, or the restore fails.
     pub(in crate::cli) fn review(
         &self,
-        changes: Vec<Change>,
+        comparison: Comparison,
         context: &Context,
     ) -> Result<bool, CliError> {
         let id = self.session.id();
         let label = self.session.metadata().ok().and_then(|metadata| metadata.label);
         let title = format!("{id}{}", label.as_deref().map(super::quoted).unwrap_or_default());
-        let review =
-            Review { session_id: &title, store: self.store, old: self.old, new: self.new, changes };
+        let Self { store, old, new, .. } = *self;
+        let review = Review { session_id: &title, store, old, new, comparison };
         let selection = match review.run(context)? {
             Decision::KeepAll => {
                 context.say("everything is kept");

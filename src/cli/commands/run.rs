@@ -7,6 +7,7 @@ use std::path::Path;
 use std::process::Command;
 
 use clap::Args;
+use jiff::Timestamp;
 
 use crate::cli::args::{CaptureArgs, LimitArgs, StoreArgs, ThreadArgs, surroundings};
 use crate::cli::checkpoints::Server;
@@ -19,16 +20,17 @@ use crate::cli::keeper::NotStarted;
 use crate::cli::launch::{Launch, NamespaceMode, SecondWall};
 use crate::cli::preflight;
 use crate::cli::progress::Bar;
-use crate::cli::render::{Palette, summary_line};
+use crate::cli::render::{Palette, summary_line, touched_part};
 use crate::cli::retention;
 use crate::cli::scratch::LeftBehind;
 use crate::cli::signals;
 use crate::cli::state_before;
 use crate::cli::supervise::{CommandSignals, Ended, Leftover, PATIENCE, supervise, wait_for_quiet};
+use crate::cli::together::Together;
 use crate::cli::unrecorded::Unrecorded;
 use crate::cli::{Outcome, commands, review};
 use crate::config::{Profile, ProfileLibrary, Settings, apply_rules};
-use crate::diff::ChangeSummary;
+use crate::diff::{ChangeSummary, Comparison};
 use crate::path_text::Shown;
 use crate::progress::Progress;
 use crate::session::{Catalog, RecordError, RecordRequest, Recorded, Recording, StoreModes};
@@ -117,6 +119,7 @@ pub(in crate::cli) fn run(args: &RunArgs, store: &StoreArgs, context: &Context) 
     let bar = Bar::guessing(context, "recording the state before", move || {
         announced.or_else(|| preflight::guess(&guessed))
     });
+    let began = Timestamp::now();
     let started = Recording::begin(&request, bar.clone());
     bar.finish();
     let recording = started?;
@@ -129,6 +132,7 @@ pub(in crate::cli) fn run(args: &RunArgs, store: &StoreArgs, context: &Context) 
         );
     }
     commands::snapshot::report_left_out(recording.baseline(), &id, context);
+    let together = Together::begin(&catalog, &recording, began, context);
 
     let retention = OnceCell::new();
     let on_started = || {
@@ -169,7 +173,7 @@ pub(in crate::cli) fn run(args: &RunArgs, store: &StoreArgs, context: &Context) 
     if let (Err(error), Err(_)) = (&ended, &finished) {
         context.error(error);
     }
-    if let (Ok(_), Ok(Recorded { last, changes, session_root })) = (&ended, &finished) {
+    if let (Ok(_), Ok(Recorded { last, changes, touched, session_root })) = (&ended, &finished) {
         let unrecorded = Catalog::store_of(&session)
             .map_err(CliError::from)
             .and_then(|store| Ok(Unrecorded::since(&store, &baseline, last)?))
@@ -183,13 +187,15 @@ pub(in crate::cli) fn run(args: &RunArgs, store: &StoreArgs, context: &Context) 
         commands::snapshot::report_unstable(&[&baseline, last], &id, context);
         let patterns = &args.capture.rollback_exclude;
         commands::snapshot::report_idle_patterns(patterns, &[&baseline, last], context);
+        together.report(&catalog, &session, context);
+        let counted = ChangeSummary::of(changes).with_touched(touched.len());
         let summary = match changes.as_slice() {
             // What rules left out was not looked at.
             [] if unrecorded.is_empty() && last.not_captured.is_empty() => {
-                "nothing changed".to_owned()
+                format!("nothing changed{}", touched_part(&counted))
             }
-            [] => "nothing that is recorded changed".to_owned(),
-            changes => summary_line(&ChangeSummary::of(changes), &Palette::coloured()),
+            [] => format!("nothing that is recorded changed{}", touched_part(&counted)),
+            _ => summary_line(&counted, &Palette::coloured()),
         };
         context.say(format_args!("session {id}: {summary}"));
         context.say(format_args!("  root: {session_root}"));
@@ -199,7 +205,7 @@ pub(in crate::cli) fn run(args: &RunArgs, store: &StoreArgs, context: &Context) 
     if let Some(retention) = retention.into_inner() {
         retention.finish(catalog.root(), &settings, has_worked(&ended, &finished), context);
     }
-    let Recorded { last, changes, .. } = finished?;
+    let Recorded { last, changes, touched, .. } = finished?;
     let ended = ended?;
     if !changes.is_empty() {
         let wants_review = !args.no_rollback_prompt && !ended.was_told_to_end;
@@ -207,7 +213,7 @@ pub(in crate::cli) fn run(args: &RunArgs, store: &StoreArgs, context: &Context) 
             let (catalog, session, old, new) = (&catalog, &session, &baseline, &last);
             let reviewed = Catalog::store_of(session).map_err(CliError::from).and_then(|store| {
                 let work = Reviewed { catalog, session, store: &store, old, new };
-                work.review(changes, context)
+                work.review(Comparison { changes, touched }, context)
             });
             // Whatever comes of it, the exit code is the command's. What was decided has been said.
             reviewed.map(|_| true).unwrap_or_else(|error| {

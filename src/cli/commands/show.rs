@@ -19,10 +19,10 @@ use crate::cli::render::{
     Palette, absolute_time, byte_size, change_line, relative_time, summary_line,
 };
 use crate::cli::unrecorded::Unrecorded;
-use crate::diff::{self, Change, ChangeSummary};
+use crate::diff::{self, Change, ChangeSummary, Comparison};
 use crate::object::ContentHash;
 use crate::path_text::{Shown, serde_paths};
-use crate::session::{Catalog, SessionStatus, SessionSummary, SnapshotId};
+use crate::session::{Catalog, Purpose, SessionStatus, SessionSummary, SnapshotId};
 use crate::snapshot::{
     NotCaptured, NotCapturedReason, NotCapturedSet, SessionDir, SnapshotKind, SnapshotManager,
     SnapshotManifest,
@@ -35,7 +35,8 @@ const NAMED_PROBLEMS: usize = 10;
 /// Arguments of `nono rollback show`.
 #[derive(Debug, Args)]
 pub(in crate::cli) struct ShowArgs {
-    /// Id of a session, a prefix of it, or `latest`
+    /// Id of a session, a prefix of it, or `latest`, the newest one here
+    #[arg(value_name = "ID[/N]", default_value = "latest")]
     id: SnapshotId,
     /// Show what changed as a patch that `git apply` and `patch -p1` accept
     #[arg(long, group = "style")]
@@ -61,6 +62,9 @@ struct Report {
 struct NowReport {
     timestamp: Timestamp,
     changes: Vec<Change>,
+    /// Paths whose time alone moved.
+    #[serde(with = "serde_paths")]
+    touched: Vec<PathBuf>,
     /// What is new and would not be recorded: a restore leaves it.
     unrecorded: Vec<NotCaptured>,
 }
@@ -80,10 +84,13 @@ struct SnapshotReport {
     #[serde(with = "serde_paths")]
     unstable: Vec<PathBuf>,
     changes: Vec<Change>,
+    /// Paths whose time alone moved.
+    #[serde(with = "serde_paths")]
+    touched: Vec<PathBuf>,
 }
 
 pub(in crate::cli) fn run(args: &ShowArgs, store: &StoreArgs, context: &Context) -> Outcome {
-    let (session, snapshot) = store.catalog()?.find_snapshot(&args.id)?;
+    let (session, snapshot) = store.catalog()?.find_snapshot_from(&args.id, Purpose::Looking)?;
     let objects = Catalog::store_of(&session)?;
     let patch = args.diff.then_some(DiffStyle::Patch);
     let interrupted = interrupted(&session, snapshot)?;
@@ -105,9 +112,10 @@ pub(in crate::cli) fn run(args: &ShowArgs, store: &StoreArgs, context: &Context)
     }
     let mut report = report(&session, &objects, snapshot)?;
     if let Some((now, baseline)) = &now {
-        let changes = changes(now, baseline, now.manifest())?;
+        let Comparison { changes, touched } = compare(now, baseline, now.manifest())?;
         let unrecorded = Unrecorded::since(now, baseline, now.manifest())?.into_left();
-        report.now = Some(NowReport { timestamp: now.manifest().timestamp, changes, unrecorded });
+        let timestamp = now.manifest().timestamp;
+        report.now = Some(NowReport { timestamp, changes, touched, unrecorded });
     }
     if args.json {
         context.json(&report)?
@@ -175,9 +183,9 @@ fn report(
     for number in session.snapshot_numbers()? {
         let manifest = session.manifest(number)?.manifest;
         if only.is_none_or(|only| only == number) {
-            let changes = match &previous {
-                Some(old) => changes(objects, old, &manifest)?,
-                None => Vec::new(),
+            let Comparison { changes, touched } = match &previous {
+                Some(old) => compare(objects, old, &manifest)?,
+                None => Comparison::default(),
             };
             snapshots.push(SnapshotReport {
                 number,
@@ -191,6 +199,7 @@ fn report(
                 not_captured: manifest.not_captured.clone(),
                 unstable: manifest.unstable.clone(),
                 changes,
+                touched,
             });
         }
         previous = Some(manifest);
@@ -198,13 +207,13 @@ fn report(
     Ok(Report { session: SessionSummary::of(session)?, snapshots, now: None })
 }
 
-fn changes(
+fn compare(
     objects: &dyn ObjectSource,
     old: &SnapshotManifest,
     new: &SnapshotManifest,
-) -> Result<Vec<Change>, CliError> {
+) -> Result<Comparison, CliError> {
     let differences = diff::compare(objects, &old.merkle_root, &new.merkle_root)?;
-    Ok(diff::changes(&differences, &NotCapturedSet::new(old), &NotCapturedSet::new(new)))
+    Ok(Comparison::of(&differences, &NotCapturedSet::new(old), &NotCapturedSet::new(new)))
 }
 
 fn print(report: &Report, context: &Context) -> Result<(), CliError> {
@@ -251,8 +260,8 @@ fn print(report: &Report, context: &Context) -> Result<(), CliError> {
         )?;
         writeln!(out, "  {DIM}root {}{DIM:#}", snapshot.merkle_root)?;
         if *number > 0 {
-            let summary = summary_line(&ChangeSummary::of(changes), &palette);
-            writeln!(out, "  {summary}")?;
+            let summary = ChangeSummary::of(changes).with_touched(snapshot.touched.len());
+            writeln!(out, "  {}", summary_line(&summary, &palette))?;
         }
         for change in changes {
             writeln!(out, "  {}", change_line(change, &session.tracked_paths, &palette))?;
@@ -260,10 +269,11 @@ fn print(report: &Report, context: &Context) -> Result<(), CliError> {
         write_left_out(&mut out, &snapshot.not_captured, &session.tracked_paths)?;
         write_unstable(&mut out, &snapshot.unstable, &session.tracked_paths)?;
     }
-    if let Some(NowReport { changes, unrecorded, .. }) = &report.now {
+    if let Some(NowReport { changes, touched, unrecorded, .. }) = &report.now {
         writeln!(out)?;
         writeln!(out, "{BOLD}now{BOLD:#}, since the baseline (not recorded)")?;
-        writeln!(out, "  {}", summary_line(&ChangeSummary::of(changes), &palette))?;
+        let summary = ChangeSummary::of(changes).with_touched(touched.len());
+        writeln!(out, "  {}", summary_line(&summary, &palette))?;
         for change in changes {
             writeln!(out, "  {}", change_line(change, &session.tracked_paths, &palette))?;
         }

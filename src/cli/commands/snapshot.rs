@@ -19,11 +19,11 @@ use crate::cli::preflight;
 use crate::cli::progress::Bar;
 use crate::cli::render::{Palette, byte_size, summary_line};
 use crate::config::Settings;
-use crate::diff::{Change, ChangeSummary};
+use crate::diff::{Change, ChangeSummary, Comparison};
 use crate::object::ContentHash;
 use crate::path_text::{Shown, serde_paths};
 use crate::sandbox::is_inside;
-use crate::session::{RecordRequest, Recording};
+use crate::session::{Purpose, RecordRequest, Recording};
 use crate::snapshot::{
     NotCaptured, NotCapturedReason, SessionDir, SessionOrigin, SnapshotManager, SnapshotManifest,
 };
@@ -36,7 +36,7 @@ pub(in crate::cli) const NAMED_UNSTABLE: usize = 20;
 /// Arguments of `nono snapshot`.
 #[derive(Debug, Args)]
 pub(in crate::cli) struct SnapshotArgs {
-    /// Add the snapshot to this session, with the paths and filters of its last snapshot
+    /// Add the snapshot to this session (`latest`: the newest one here), with the paths and filters of its last snapshot
     #[arg(long, value_name = "ID", conflicts_with_all = ["path", "rollback_exclude", "rollback_include", "rollback_all"])]
     session: Option<String>,
     /// Call the snapshot this: an id can be given as its name later
@@ -69,13 +69,16 @@ pub(in crate::cli) struct SnapshotReport {
     #[serde(with = "serde_paths")]
     unstable: Vec<PathBuf>,
     changes: Vec<Change>,
+    /// Paths whose time alone moved.
+    #[serde(with = "serde_paths")]
+    touched: Vec<PathBuf>,
 }
 
 impl SnapshotReport {
     pub(in crate::cli) fn of(
         session: &SessionDir,
         manifest: &SnapshotManifest,
-        changes: Vec<Change>,
+        Comparison { changes, touched }: Comparison,
     ) -> Self {
         Self {
             session_id: session.id(),
@@ -87,6 +90,7 @@ impl SnapshotReport {
             not_captured: manifest.not_captured.clone(),
             unstable: manifest.unstable.clone(),
             changes,
+            touched,
         }
     }
 }
@@ -110,17 +114,17 @@ pub(in crate::cli) fn run(args: &SnapshotArgs, store: &StoreArgs, context: &Cont
         return print(&checkpoints::ask(&socket, args.message.as_deref())?, args.json, context);
     }
     let settings = Settings::load(&surroundings()?, &args.threads.flags(args.capture.flags()))?;
-    let (session, (manifest, changes)) = match &args.session {
+    let (session, (manifest, comparison)) = match &args.session {
         Some(id) => {
-            let session = catalog.find(id)?;
+            let session = catalog.find_from(id, Purpose::Restoring)?;
             let bar = Bar::new(context, "recording");
             let manager = SnapshotManager::open(session.path())?
                 .with_budget(settings.budget())
                 .with_threads(settings.threads())
                 .with_progress(bar.clone());
             let taken = match &args.message {
-                Some(label) => manager.checkpoint(label),
-                None => manager.create_incremental(),
+                Some(label) => manager.checkpoint_compared(label),
+                None => manager.create_incremental_compared(),
             };
             bar.finish();
             (session, taken?)
@@ -147,12 +151,12 @@ pub(in crate::cli) fn run(args: &SnapshotArgs, store: &StoreArgs, context: &Cont
             bar.finish();
             let recording = started?;
             let baseline = recording.baseline().clone();
-            (recording.manager().session().clone(), (baseline, Vec::new()))
+            (recording.manager().session().clone(), (baseline, Comparison::default()))
         }
     };
     report_left_out(&manifest, &session.id(), context);
     report_idle_patterns(&args.capture.rollback_exclude, &[&manifest], context);
-    print(&SnapshotReport::of(&session, &manifest, changes), args.json, context)
+    print(&SnapshotReport::of(&session, &manifest, comparison), args.json, context)
 }
 
 /// The socket of the supervisor, inside of a recorded command, unless the arguments mean something
@@ -198,8 +202,8 @@ fn print(report: &SnapshotReport, json: bool, context: &Context) -> Outcome {
     write!(out, "{BOLD}{session_id}/{number}{BOLD:#}  {file_count} files, ")?;
     write!(out, "{}", byte_size(*total_bytes))?;
     if *number > 0 {
-        let changes = summary_line(&ChangeSummary::of(changes), &Palette::coloured());
-        write!(out, ", {changes}")?;
+        let summary = ChangeSummary::of(changes).with_touched(report.touched.len());
+        write!(out, ", {}", summary_line(&summary, &Palette::coloured()))?;
     }
     writeln!(out)?;
     Ok(code)

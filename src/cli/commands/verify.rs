@@ -17,7 +17,7 @@ use crate::cli::render::byte_size;
 use crate::object::ContentHash;
 use crate::path_text::Shown;
 use crate::repair::{RepairOptions, RepairReport, Repaired, Source, repair_session};
-use crate::session::Catalog;
+use crate::session::{Catalog, Purpose};
 use crate::snapshot::SessionDir;
 use crate::store::LocalStore;
 use crate::sys::{self, Dir};
@@ -26,8 +26,8 @@ use crate::verify::{Proved, Verifier, VerifyError, VerifyOptions, VerifyReport};
 /// Arguments of `nono rollback verify`.
 #[derive(Debug, Args)]
 pub(in crate::cli) struct VerifyArgs {
-    /// Id of a session, a prefix of it, or `latest`
-    #[arg(required_unless_present = "all", conflicts_with = "all")]
+    /// Id of a session, a prefix of it, or `latest` [default: the newest one here]
+    #[arg(conflicts_with = "all")]
     id: Option<String>,
     /// Verify all sessions
     #[arg(long)]
@@ -58,8 +58,11 @@ impl VerifyArgs {
 pub(in crate::cli) fn run(args: &VerifyArgs, store: &StoreArgs, context: &Context) -> Outcome {
     let catalog = store.catalog()?;
     let sessions = match &args.id {
-        Some(id) => vec![catalog.find(id)?],
-        None => catalog.sessions()?,
+        _ if args.all => catalog.sessions()?,
+        id => {
+            let id = id.as_deref().unwrap_or("latest");
+            vec![catalog.find_from(id, Purpose::Looking)?]
+        }
     };
     for place in &args.from {
         Dir::open(place)?;

@@ -175,12 +175,13 @@ fn keep<'a>(
     let mode_is_shown = is_file && git_mode(old) != git_mode(new);
     let is_shown = mode_is_shown || (is_file && old.node != new.node);
     let remarks = attribute_remarks(&old.attributes, &new.attributes, mode_is_shown);
-    let only_time = remarks.is_empty() && !is_shown && difference.change_type().is_some();
-    let time = only_time.then(|| "modification time changed".to_owned());
+    let time = difference.is_touched().then(|| "modification time changed".to_owned());
+    let links = difference.is_relinked.then(|| "linked to other names".to_owned());
     entries.extend(
         remarks
             .into_iter()
             .chain(time)
+            .chain(links)
             .map(|text| Entry::Remark(Remark { text, name: name.clone() })),
     );
     if is_shown {

@@ -35,7 +35,7 @@ pub use palette::Palette;
 pub use patch::write_patch;
 pub use project::project_name;
 pub use side_by_side::write_side_by_side;
-pub use summary::{change_line, change_mark, change_word, summary_line};
+pub use summary::{change_line, change_mark, change_word, summary_line, touched_part};
 
 /// Why differences could not be written out.
 #[derive(Debug, thiserror::Error)]

@@ -27,12 +27,15 @@ pub const fn change_word(change_type: ChangeType) -> &'static str {
     }
 }
 
-/// `+5 files ~2 modified -1 deleted ±3 permissions`; what did not happen is left out, and of nothing
-/// at all it says `no changes`.
+/// `+5 files +1 directory ~2 modified -1 deleted ±3 permissions, 4 touched`; what did not happen is
+/// left out, and where nothing changed it says `no changes`.
 pub fn summary_line(summary: &ChangeSummary, palette: &Palette) -> String {
     let plural = |count, one: &'static str, many| if count == 1 { one } else { many };
+    let directories = summary.created_directories;
+    let files = summary.created.saturating_sub(directories);
     let parts = [
-        (ChangeType::Created, '+', summary.created, plural(summary.created, "file", "files")),
+        (ChangeType::Created, '+', files, plural(files, "file", "files")),
+        (ChangeType::Created, '+', directories, plural(directories, "directory", "directories")),
         (ChangeType::Modified, '~', summary.modified, "modified"),
         (ChangeType::Deleted, '-', summary.deleted, "deleted"),
         (
@@ -50,7 +53,16 @@ pub fn summary_line(summary: &ChangeSummary, palette: &Palette) -> String {
             format!("{style}{mark}{count} {word}{style:#}")
         })
         .collect();
-    if shown.is_empty() { "no changes".to_owned() } else { shown.join(" ") }
+    let changes = if shown.is_empty() { "no changes".to_owned() } else { shown.join(" ") };
+    format!("{changes}{}", touched_part(summary))
+}
+
+/// `, 5 touched`, or nothing: the end of a line about changes.
+pub fn touched_part(summary: &ChangeSummary) -> String {
+    match summary.touched {
+        0 => String::new(),
+        count => format!(", {count} touched"),
+    }
 }
 
 /// `~ modified     src/main.rs  (+1.2 KiB)`, safe for a terminal, without a newline. The path is
@@ -72,7 +84,13 @@ mod tests {
     use super::*;
 
     fn line(created: u64, modified: u64, deleted: u64, permissions_changed: u64) -> String {
-        let summary = ChangeSummary { created, modified, deleted, permissions_changed };
+        let summary = ChangeSummary {
+            created,
+            modified,
+            deleted,
+            permissions_changed,
+            ..ChangeSummary::default()
+        };
         summary_line(&summary, &Palette::plain())
     }
 
@@ -85,9 +103,22 @@ mod tests {
     }
 
     #[test]
+    fn directories_are_no_files_and_what_was_touched_is_no_change() {
+        let line = |summary: ChangeSummary| summary_line(&summary, &Palette::plain());
+        let summary = ChangeSummary { created: 3, created_directories: 1, ..Default::default() };
+        assert_eq!(line(summary), "+2 files +1 directory");
+        let summary = ChangeSummary { created: 2, created_directories: 2, ..Default::default() };
+        assert_eq!(line(summary), "+2 directories");
+        let summary = ChangeSummary { modified: 1, touched: 5, ..Default::default() };
+        assert_eq!(line(summary), "~1 modified, 5 touched");
+        assert_eq!(line(ChangeSummary::default().with_touched(1)), "no changes, 1 touched");
+    }
+
+    #[test]
     fn a_change_has_its_mark_and_word() {
         let change = |change_type, size_delta| {
-            let change = Change { path: "/p/a\x1b b".into(), change_type, size_delta };
+            let path = "/p/a\x1b b".into();
+            let change = Change { path, change_type, size_delta, is_directory: false };
             change_line(&change, &["/p".into()], &Palette::plain())
         };
         assert_eq!(change(ChangeType::Created, Some(1200)), "+ created     a\\u{1b} b  (+1.2 KiB)");

@@ -40,7 +40,8 @@ impl TestDiff {
             Arc::new(EntryState { attributes: state.attributes, node: state.node })
         };
         let (old, new) = (old.map(&mut store), new.map(&mut store));
-        self.differences.push(Difference { path: path.as_bytes().to_vec(), old, new });
+        let path = path.as_bytes().to_vec();
+        self.differences.push(Difference { path, old, new, is_relinked: false });
     }
 
     pub(super) fn options(&self) -> DiffOptions<'_> {

@@ -21,8 +21,8 @@ use rustix::termios::tcgetpgrp;
 
 use super::context::Context;
 use super::error::CliError;
-use super::render::DiffOptions;
-use crate::diff::Change;
+use super::render::{DiffOptions, touched_part};
+use crate::diff::Comparison;
 use crate::snapshot::SnapshotManifest;
 use crate::store::ObjectSource;
 
@@ -40,8 +40,8 @@ pub(super) struct Review<'a> {
     pub(super) old: &'a SnapshotManifest,
     /// The state after.
     pub(super) new: &'a SnapshotManifest,
-    /// What is different, sorted as [`crate::diff::changes`] gives it.
-    pub(super) changes: Vec<Change>,
+    /// What is different. The list has the changes, the title how much was merely touched.
+    pub(super) comparison: Comparison,
 }
 
 /// Whether somebody sits in front of a terminal that can show a review, and is asked nothing else.
@@ -67,8 +67,9 @@ impl Review<'_> {
             options.palette = super::render::Palette::coloured();
         }
         let differ = pager::Differ::new(&options, &self.old.merkle_root, &self.new.merkle_root)?;
-        let title = format!("session {}", self.session_id);
-        let mut model = Model::new(title, self.changes, roots.clone());
+        let touched = touched_part(&self.comparison.summary());
+        let title = format!("session {}{touched}", self.session_id);
+        let mut model = Model::new(title, self.comparison.changes, roots.clone());
         let mut screen = Screen::open()?;
         loop {
             screen.draw(|frame| view::draw(frame, &mut model, colours))?;

@@ -2,7 +2,7 @@ use super::*;
 use crossterm::event::KeyEventKind;
 
 fn change(path: &str, change_type: ChangeType, size_delta: Option<i64>) -> Change {
-    Change { path: path.into(), change_type, size_delta }
+    Change { path: path.into(), change_type, size_delta, is_directory: false }
 }
 
 /// A new directory with two files, a changed file, a deleted directory with a file.

@@ -50,7 +50,11 @@ impl<'a> Differ<'a> {
             for change in chunk {
                 let path = change.path.as_os_str().as_encoded_bytes();
                 let (old, new) = (old.find(path)?.map(Arc::new), new.find(path)?.map(Arc::new));
-                differences.push(Difference { path: path.to_vec(), old, new });
+                let path = path.to_vec();
+                let mut found = Difference { path, old, new, is_relinked: false };
+                // It is a change, so if it is no other it is this one.
+                found.is_relinked = found.change_type().is_none();
+                differences.push(found);
             }
             write_patch(out, &differences, self.options)?;
         }

@@ -4,8 +4,12 @@ use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 
 fn model() -> Model {
-    let change =
-        |path: &str, change_type, size_delta| Change { path: path.into(), change_type, size_delta };
+    let change = |path: &str, change_type, size_delta| Change {
+        path: path.into(),
+        change_type,
+        size_delta,
+        is_directory: false,
+    };
     let changes = vec![
         change("/p/a\u{1b}[2Jb", ChangeType::Created, Some(1500)),
         change("/p/deep/er/and/deeper/below/many/directories/name.rs", ChangeType::Modified, None),

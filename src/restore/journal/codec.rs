@@ -155,9 +155,14 @@ fn write_step(writer: &mut Writer, step: &Step) {
     }
     match step {
         Step::Remove { staged, .. } => write_staged(writer, *staged),
-        Step::Place { staged, ino, .. } | Step::Exchange { staged, ino, .. } => {
+        Step::Place { staged, ino, .. } => {
             write_staged(writer, *staged);
             writer.varint(*ino);
+        }
+        Step::Exchange { staged, ino, is_relinked, .. } => {
+            write_staged(writer, *staged);
+            writer.varint(*ino);
+            writer.u8(u8::from(*is_relinked));
         }
         Step::PlaceTree { staged, steps, .. } => {
             write_staged(writer, *staged);
@@ -196,7 +201,13 @@ fn read_piece(reader: &mut Reader<'_>, kind: u8, area_count: usize) -> Result<St
         5 => {
             let (current, target) = (read_state(reader)?, read_state(reader)?);
             let staged = read_staged(reader, area_count)?;
-            Step::Exchange { path, current, target, staged, ino: reader.varint()? }
+            let ino = reader.varint()?;
+            let is_relinked = match reader.u8()? {
+                0 => false,
+                1 => true,
+                _ => return Err(reader.invalid("neither linked anew nor not")),
+            };
+            Step::Exchange { path, current, target, staged, ino, is_relinked }
         }
         6 => Step::Attributes { path, current: None, target: read_state(reader)? },
         7 => {
@@ -314,9 +325,9 @@ mod tests {
             (path(), state(), staged(), any::<u64>()).prop_map(|(path, target, staged, ino)| {
                 Step::Place { path, target, staged, ino }
             }),
-            (path(), state(), state(), staged(), any::<u64>()).prop_map(
-                |(path, current, target, staged, ino)| {
-                    Step::Exchange { path, current, target, staged, ino }
+            (path(), state(), state(), staged(), any::<u64>(), any::<bool>()).prop_map(
+                |(path, current, target, staged, ino, is_relinked)| {
+                    Step::Exchange { path, current, target, staged, ino, is_relinked }
                 }
             ),
             (path(), proptest::option::of(state()), state())

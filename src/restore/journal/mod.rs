@@ -10,12 +10,14 @@
 mod codec;
 mod storage;
 
-use std::os::unix::ffi::OsStrExt;
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::plan::Skipped;
 use crate::byte_path;
-use crate::diff::{Change, ChangeType, Difference, EntryState};
+use crate::diff::{ChangeType, Comparison, Difference, EntryState, Told};
 use crate::object::FileTime;
 pub(super) use crate::walk::STAGING_PREFIX as AREA_PREFIX;
 pub(super) use storage::JournalError;
@@ -106,6 +108,8 @@ pub(super) enum Step {
         target: Arc<EntryState>,
         staged: Staged,
         ino: u64,
+        /// Whether it was linked to other names than it will be.
+        is_relinked: bool,
     },
     /// What keeps its inode gets other attributes; without a current state it is a directory that
     /// an earlier step makes.
@@ -137,9 +141,10 @@ impl Step {
         }
     }
 
-    fn into_change(self) -> Option<Change> {
+    fn into_told(self) -> Option<(Vec<u8>, Told)> {
         let (old, new) = self.states();
         let (old, new) = (old.cloned(), new.cloned());
+        let is_relinked = matches!(self, Self::Exchange { is_relinked: true, .. });
         let path = match self {
             Self::Remove { path, .. }
             | Self::RemoveDirectory { path, .. }
@@ -149,7 +154,9 @@ impl Step {
             | Self::Exchange { path, .. }
             | Self::Attributes { path, .. } => path,
         };
-        Difference { path, old, new }.into_change()
+        let difference = Difference { path, old, new, is_relinked };
+        let told = difference.told()?;
+        Some((difference.path, told))
     }
 
     /// The state of its path before, and the one after, as far as it is about that.
@@ -169,34 +176,38 @@ impl Step {
 impl Work {
     /// What the steps changed, sorted by path; directories before their contents. The steps become it:
     /// there may be millions.
-    pub(super) fn into_changes(self) -> Vec<Change> {
-        let mut changes = Vec::with_capacity(self.steps.iter().map(|s| s.pieces().len()).sum());
-        let by_path = |a: &Change, b: &Change| {
-            byte_path::order(a.path.as_os_str().as_bytes(), b.path.as_os_str().as_bytes())
-        };
+    pub(super) fn into_comparison(self) -> Comparison {
+        let mut all = Vec::with_capacity(self.steps.iter().map(|s| s.pieces().len()).sum());
+        let by_path = |(a, _): &(Vec<u8>, Told), (b, _): &(Vec<u8>, Told)| byte_path::order(a, b);
         for step in self.steps {
             match step {
                 Step::PlaceTree { steps, .. } => {
-                    let start = changes.len();
-                    changes.extend(steps.into_iter().filter_map(Step::into_change));
-                    changes[start..].sort_by(by_path);
+                    let start = all.len();
+                    all.extend(steps.into_iter().filter_map(Step::into_told));
+                    all[start..].sort_by(by_path);
                 }
-                step => changes.extend(step.into_change()),
+                step => all.extend(step.into_told()),
             }
         }
         // Each tree is one sorted run now; an unstable sort would make nothing of that.
-        changes.sort_by(by_path);
+        all.sort_by(by_path);
+        let mut comparison = Comparison::default();
+        for (path, told) in all {
+            comparison.push(PathBuf::from(OsString::from_vec(path)), told);
+        }
         // A directory that becomes a file is two steps and one change.
-        changes.dedup_by(|second, first| {
+        comparison.changes.dedup_by(|second, first| {
             let is_one = second.path == first.path;
             if is_one {
                 first.change_type = ChangeType::Modified;
                 let sizes = [first.size_delta, second.size_delta];
                 first.size_delta = sizes.into_iter().flatten().reduce(|a, b| a + b);
+                // What was in the way goes first.
+                first.is_directory = second.is_directory;
             }
             is_one
         });
-        changes
+        comparison
     }
 }
 

@@ -74,7 +74,7 @@ impl Planner<'_> {
             return Ok(None);
         }
         let (current, target) = (Some(now.into()), then.into());
-        Ok(Some(Put { path: path.to_vec(), current, target, link_to: None }))
+        Ok(Some(Put { path: path.to_vec(), current, target, link_to: None, is_relinked: true }))
     }
 }
 
@@ -100,7 +100,13 @@ impl RestorePlan {
                 continue;
             }
             let Attribute { path, current, target } = attribute;
-            self.actions.puts.push(Put { path, current, target, link_to: None });
+            self.actions.puts.push(Put {
+                path,
+                current,
+                target,
+                link_to: None,
+                is_relinked: false,
+            });
         }
         self.actions.attributes = kept;
         self.actions.sort_puts();

@@ -14,7 +14,7 @@ use serde::Serialize;
 
 use super::packed::PackedPaths;
 use crate::byte_path;
-use crate::diff::{Change, ChangeType, EntryState};
+use crate::diff::{Comparison, EntryState, Told};
 use crate::path_text::serde_path;
 
 pub(super) use planner::plan;
@@ -37,17 +37,21 @@ pub(super) fn sort(skipped: &mut Vec<Skipped>) {
 
 /// What is different afterwards, sorted by path; directories before their contents. Packed, because it
 /// is looked at twice at most, and there may be millions.
-pub(super) type PlannedChanges = PackedPaths<(ChangeType, Option<i64>)>;
+pub(super) type PlannedChanges = PackedPaths<Told>;
 
 impl PlannedChanges {
+    /// The paths alone.
+    pub(super) fn paths(&self) -> Vec<PathBuf> {
+        self.iter().map(|(path, _)| PathBuf::from(OsString::from_vec(path))).collect()
+    }
+
     /// As they are told.
-    pub(super) fn told(&self) -> Vec<Change> {
-        let change = |(path, &(change_type, size_delta)): (Vec<u8>, &(_, _))| Change {
-            path: PathBuf::from(OsString::from_vec(path)),
-            change_type,
-            size_delta,
-        };
-        self.iter().map(change).collect()
+    pub(super) fn comparison(&self) -> Comparison {
+        let mut comparison = Comparison::default();
+        for (path, told) in self.iter() {
+            comparison.push(PathBuf::from(OsString::from_vec(path)), *told);
+        }
+        comparison
     }
 }
 
@@ -130,6 +134,8 @@ pub(super) struct Put {
     pub(super) target: Arc<EntryState>,
     /// Index of the put whose inode this one shares, if it is a further name of it.
     pub(super) link_to: Option<usize>,
+    /// Whether what is there now is linked to other names.
+    pub(super) is_relinked: bool,
 }
 
 #[derive(Debug, Clone)]

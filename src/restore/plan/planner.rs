@@ -94,7 +94,7 @@ impl Planner<'_> {
 
     /// Whether it is about a directory that is there and excluded: the target holds it only for what is
     /// force-included below.
-    fn is_there_excluded(&self, Difference { path, old, new }: &Difference) -> bool {
+    fn is_there_excluded(&self, Difference { path, old, new, .. }: &Difference) -> bool {
         let is_directory = |state: &EntryState| matches!(state.node, Node::Directory { .. });
         old.is_none()
             && new.as_deref().is_some_and(is_directory)
@@ -114,7 +114,7 @@ impl Planner<'_> {
             return;
         }
         let told = difference.told();
-        let Difference { path, old, new } = difference;
+        let Difference { path, old, new, .. } = difference;
         if new.is_none() && self.unknown.reason(&path).is_some() {
             // The snapshot does not know whether it was there: it is not the session's work.
             if old.is_some_and(|current| matches!(current.node, Node::Directory { .. })) {
@@ -237,7 +237,8 @@ impl Planner<'_> {
 
     fn put(&mut self, path: Vec<u8>, current: Option<Arc<EntryState>>, target: Arc<EntryState>) {
         if self.can_make(&path, &target) {
-            self.plan.actions.puts.push(Put { path, current, target, link_to: None });
+            let put = Put { path, current, target, link_to: None, is_relinked: false };
+            self.plan.actions.puts.push(put);
         }
     }
 

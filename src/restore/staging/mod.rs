@@ -189,10 +189,10 @@ fn steps(actions: Actions, layout: &Layout, inodes: Vec<u64>) -> Vec<Step> {
     }
     let mut flat = Vec::new();
     for ((put, place), ino) in actions.puts.into_iter().zip(&layout.puts).zip(inodes) {
-        let Put { path, current, target, .. } = put;
+        let Put { path, current, target, is_relinked, .. } = put;
         let PutPlace { tree, staged } = *place;
         let step = match current {
-            Some(current) => Step::Exchange { path, current, target, staged, ino },
+            Some(current) => Step::Exchange { path, current, target, staged, ino, is_relinked },
             None => Step::Place { path, target, staged, ino },
         };
         match tree {

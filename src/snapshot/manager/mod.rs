@@ -17,7 +17,7 @@ use super::metadata::SessionMetadata;
 use super::roots::resolve_roots;
 use super::session_dir::{LoadedManifest, ManifestError, SessionDir};
 use super::session_objects::{link_to_store, store_paths};
-use crate::diff::{self, Change, ChangeSummary};
+use crate::diff::{self, Change, ChangeSummary, Comparison};
 use crate::layout;
 use crate::manifest::{NotCapturedSet, SnapshotManifest, TrackedRoot};
 use crate::progress::{NoProgress, Progress, wait_for};
@@ -212,6 +212,17 @@ impl SnapshotManager {
     /// # Errors
     /// [`SnapshotError::NoBaseline`], or a store that cannot be written.
     pub fn create_incremental(&self) -> Result<(SnapshotManifest, Vec<Change>), SnapshotError> {
+        let (manifest, comparison) = self.create_incremental_compared()?;
+        Ok((manifest, comparison.changes))
+    }
+
+    /// As [`create_incremental`](Self::create_incremental), and says what was merely touched, too.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn create_incremental_compared(
+        &self,
+    ) -> Result<(SnapshotManifest, Comparison), SnapshotError> {
         let _lock = self.lock_session()?;
         let parent = self.latest()?;
         self.take(Some(&parent), None)
@@ -226,6 +237,18 @@ impl SnapshotManager {
         &self,
         label: &str,
     ) -> Result<(SnapshotManifest, Vec<Change>), SnapshotError> {
+        let (manifest, comparison) = self.checkpoint_compared(label)?;
+        Ok((manifest, comparison.changes))
+    }
+
+    /// As [`checkpoint`](Self::checkpoint), and says what was merely touched, too.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn checkpoint_compared(
+        &self,
+        label: &str,
+    ) -> Result<(SnapshotManifest, Comparison), SnapshotError> {
         let _lock = self.lock_session()?;
         let parent = match self.latest() {
             Ok(parent) => Some(parent),
@@ -310,6 +333,7 @@ impl SnapshotManager {
                 metadata.merkle_roots = current.merkle_roots;
                 metadata.manifest_hashes = current.manifest_hashes;
                 metadata.labels = current.labels;
+                metadata.restores = current.restores;
                 metadata.altered = current.altered;
                 metadata.pinned = current.pinned;
             }
@@ -317,6 +341,7 @@ impl SnapshotManager {
                 metadata.merkle_roots.clear();
                 metadata.manifest_hashes.clear();
                 metadata.labels.clear();
+                metadata.restores.clear();
                 metadata.bytes_written = 0;
                 metadata.changes = Some(ChangeSummary::default());
                 metadata.altered = None;
@@ -375,7 +400,19 @@ impl SnapshotManager {
         old: &SnapshotManifest,
         new: &SnapshotManifest,
     ) -> Result<Vec<Change>, SnapshotError> {
+        Ok(self.compare(old, new)?.changes)
+    }
+
+    /// As [`changes_between`](Self::changes_between), and says what was merely touched, too.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn compare(
+        &self,
+        old: &SnapshotManifest,
+        new: &SnapshotManifest,
+    ) -> Result<Comparison, SnapshotError> {
         let differences = diff::compare(&*self.store, &old.merkle_root, &new.merkle_root)?;
-        Ok(diff::changes(&differences, &NotCapturedSet::new(old), &NotCapturedSet::new(new)))
+        Ok(Comparison::of(&differences, &NotCapturedSet::new(old), &NotCapturedSet::new(new)))
     }
 }

@@ -3,9 +3,10 @@
 //! A baseline can be announced between the first two, so that a command need not wait for the disk.
 
 use std::borrow::Cow;
+use std::path::PathBuf;
 
 use super::{CacheUse, SnapshotError, SnapshotManager};
-use crate::diff::{Change, ChangeSummary, count_changes};
+use crate::diff::{ChangeSummary, Comparison, count_changes};
 use crate::manifest::{MANIFEST_VERSION, SnapshotKind, SnapshotManifest, TrackedRoot};
 use crate::object::ContentHash;
 use crate::progress::Stage;
@@ -15,6 +16,7 @@ use crate::snapshot::ignore_rules::RootRules;
 use crate::snapshot::metadata::SessionMetadata;
 use crate::snapshot::pending::PendingBaseline;
 use crate::snapshot::reserve;
+use crate::snapshot::restore_log::RestoreRecord;
 use crate::snapshot::session_dir::{LoadedManifest, ManifestError};
 use crate::stat_cache::{CountedOn, StoreState};
 use crate::store::{LocalStore, ObjectStore, Packer, StoreLock};
@@ -23,8 +25,9 @@ use crate::store::{LocalStore, ObjectStore, Packer, StoreLock};
 pub(super) enum Why {
     /// Somebody asked for it, maybe under a name.
     Asked(Option<String>),
-    /// A restore to the snapshot of this number is about to change what is there.
-    BeforeRestoring(u64),
+    /// A restore to the snapshot of this number is about to change what is there; of a part, these
+    /// paths.
+    BeforeRestoring(u64, Vec<PathBuf>),
 }
 
 impl SnapshotManager {
@@ -33,25 +36,26 @@ impl SnapshotManager {
         &self,
         parent: Option<&LoadedManifest>,
         label: Option<String>,
-    ) -> Result<(SnapshotManifest, Vec<Change>), SnapshotError> {
+    ) -> Result<(SnapshotManifest, Comparison), SnapshotError> {
         // Held until the manifest is published: the collector sees all of the snapshot or nothing.
         let store_lock = self.lock_store()?;
         let capture = self.capture_next(parent, Some(&self.store), &store_lock)?;
         let published = self.publish(capture, parent, Why::Asked(label), &self.roots)?;
-        let changes = match parent {
-            None => Ok(Vec::new()),
-            Some(parent) => self.changes_between(&parent.manifest, &published.manifest),
+        let comparison = match parent {
+            None => Ok(Comparison::default()),
+            Some(parent) => self.compare(&parent.manifest, &published.manifest),
         };
         // Compared once where the one before is the baseline.
-        let since_baseline = match (&changes, parent) {
-            (Ok(changes), Some(parent)) if parent.manifest.number == 0 => {
-                Some((published.manifest.number, ChangeSummary::of(changes)))
+        let since_baseline = match (&comparison, parent) {
+            (Ok(comparison), Some(parent)) if parent.manifest.number == 0 => {
+                Some((published.manifest.number, comparison.summary()))
             }
             _ => None,
         };
         self.record(since_baseline)?;
-        let changes = changes.map_err(|error| unknown_changes(published.manifest.number, error))?;
-        Ok((published.manifest, changes))
+        let number = published.manifest.number;
+        let comparison = comparison.map_err(|error| unknown_changes(number, error))?;
+        Ok((published.manifest, comparison))
     }
 
     /// Captures what is tracked. `flushed`: the store, if somebody waits until all of it is durable.
@@ -178,14 +182,16 @@ impl SnapshotManager {
         Ok(RootRules::of(roots, &*self.store, earlier, follows_disk))
     }
 
-    /// Makes the state before a restore a snapshot.
+    /// Makes the state before a restore a snapshot. `only`: the paths that the restore of a part is
+    /// about to change.
     pub(crate) fn publish_safety(
         &self,
         capture: Capture,
         latest: &LoadedManifest,
         target: &SnapshotManifest,
+        only: Vec<PathBuf>,
     ) -> Result<SnapshotManifest, SnapshotError> {
-        let why = Why::BeforeRestoring(target.number);
+        let why = Why::BeforeRestoring(target.number, only);
         let published = self.publish(capture, Some(latest), why, &target.roots)?;
         self.record(None)?;
         Ok(published.manifest)
@@ -289,6 +295,13 @@ impl SnapshotManager {
         counted.inspect_err(warn).ok().flatten()
     }
 
+    /// Notes a restore in the session's manifest, under the session's lock.
+    pub(crate) fn note_restore(&self, done: RestoreRecord) -> Result<(), SnapshotError> {
+        let mut metadata = self.session.metadata()?;
+        metadata.restores.push(done);
+        Ok(self.session.save_metadata(&metadata)?)
+    }
+
     /// Names published snapshots in the session's manifest. `since_baseline`: what changed up to the
     /// snapshot of this number, if that was counted already.
     fn record(&self, since_baseline: Option<(u64, ChangeSummary)>) -> Result<(), SnapshotError> {
@@ -350,9 +363,9 @@ pub(super) fn described(
     why: Why,
     roots: &[TrackedRoot],
 ) -> (SnapshotManifest, NewCaches) {
-    let (kind, label, restores) = match why {
-        Why::Asked(label) => (SnapshotKind::Ordinary, label, None),
-        Why::BeforeRestoring(number) => (SnapshotKind::Safety, None, Some(number)),
+    let (kind, label, restores, restores_only) = match why {
+        Why::Asked(label) => (SnapshotKind::Ordinary, label, None, Vec::new()),
+        Why::BeforeRestoring(number, only) => (SnapshotKind::Safety, None, Some(number), only),
     };
     let manifest = SnapshotManifest {
         format_version: MANIFEST_VERSION,
@@ -365,6 +378,7 @@ pub(super) fn described(
         kind,
         label,
         restores,
+        restores_only,
         roots: roots.to_vec(),
         totals: capture.totals,
         not_captured: capture.not_captured,

@@ -1,0 +1,80 @@
+//! `nono redo`: the last undo here, taken back.
+
+use clap::Args;
+
+use crate::cli::Outcome;
+use crate::cli::args::{StoreArgs, ThreadArgs};
+use crate::cli::context::Context;
+use crate::cli::error::CliError;
+use crate::cli::restoring::{AskedBy, ConflictArgs, Restoring, print_changes, print_outcome};
+use crate::session::{History, NoRedo, Place, Purpose};
+
+/// Arguments of `nono redo`.
+#[derive(Debug, Args)]
+pub(in crate::cli) struct RedoArgs {
+    /// Ask nothing, not even about later changes: these are refused
+    #[arg(long, short)]
+    yes: bool,
+    /// Only say what would change
+    #[arg(long)]
+    dry_run: bool,
+    #[command(flatten)]
+    conflicts: ConflictArgs,
+    #[command(flatten)]
+    threads: ThreadArgs,
+    /// Print the report as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+impl RedoArgs {
+    /// Whether it adds to a session.
+    pub(in crate::cli) fn writes_store(&self) -> bool {
+        !self.dry_run
+    }
+}
+
+pub(in crate::cli) fn run(args: &RedoArgs, store: &StoreArgs, context: &Context) -> Outcome {
+    let catalog = store.catalog()?;
+    let history = History::read(&catalog, &Place::current(Purpose::Restoring)?)?;
+    let redo = history.redo()?.map_err(explain)?;
+    let number = redo.safety_snapshot;
+    let mut work = Restoring::new(&catalog, &redo.session, number, &args.threads, context)?;
+    let Some(selection) = work.manager.changed_by_restore(number)? else {
+        return Err(CliError::failed("the last undo changed nothing"));
+    };
+    work.options.selection = selection;
+    work.options.takes_back = true;
+    work.options.on_conflict = args.conflicts.on_conflict();
+    work.force = args.conflicts.force;
+    work.is_for_program = args.json;
+    work.is_settled = args.yes;
+    work.asked_by = AskedBy::Redo;
+    if !args.dry_run {
+        return work.run(true, context);
+    }
+    let report = work.plan(context)?;
+    if args.json {
+        context.json(&report)?;
+    } else {
+        print_changes(&report.changes, &report.skipped, &work.roots, context)?;
+        print_outcome(&report, work.is_whole(), AskedBy::Redo, &work.roots, context);
+    }
+    Ok(u8::from(!report.is_complete()))
+}
+
+fn explain(why: NoRedo) -> CliError {
+    let nothing = |reason: &str| CliError::failed(format!("there is nothing to redo: {reason}"));
+    match why {
+        NoRedo::NothingUndone => nothing("nothing here is undone"),
+        NoRedo::NothingKept { session_id } => {
+            nothing("nothing was kept of the state before the last undo")
+                .with_hint(format!("its snapshots: nono rollback show {session_id}"))
+        }
+        NoRedo::Cleared { by, session_id, safety_snapshot } => {
+            nothing(&format!("session {by} came after the last undo")).with_hint(format!(
+                "the state before the undo: nono rollback restore {session_id}/{safety_snapshot}"
+            ))
+        }
+    }
+}

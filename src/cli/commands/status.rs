@@ -1,0 +1,214 @@
+//! `nono status`: the last session here, what is different since, and what goes on.
+
+use std::io::Write;
+use std::path::PathBuf;
+
+use clap::Args;
+use jiff::{Timestamp, Zoned};
+use serde::Serialize;
+
+use super::resume::interrupted;
+use crate::cli::Outcome;
+use crate::cli::args::StoreArgs;
+use crate::cli::context::{BOLD, Context, YELLOW};
+use crate::cli::error::CliError;
+use crate::cli::project;
+use crate::cli::render::{Palette, relative_time, summary_line};
+use crate::cli::restoring::{command, write_preview};
+use crate::diff::{self, Change, ChangeSummary};
+use crate::path_text::{Shown, serde_path};
+use crate::session::{Catalog, NotHere, Place, Purpose, SessionStatus, SessionSummary};
+use crate::session::{newest, sessions_here};
+use crate::snapshot::{NotCapturedSet, SnapshotKind, SnapshotManager};
+
+/// Arguments of `nono status`.
+#[derive(Debug, Args)]
+pub(in crate::cli) struct StatusArgs {
+    /// Print the report as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Serialize)]
+struct Report {
+    /// Where the question was asked.
+    #[serde(with = "serde_path")]
+    directory: PathBuf,
+    /// The last session here that may have changed something.
+    session: Option<SessionSummary>,
+    /// What is different now from its last snapshot.
+    since: Option<Since>,
+    /// Projects below the directory, if the sessions of several are there.
+    below: Vec<String>,
+    /// Sessions whose command is running, here or elsewhere.
+    running: Vec<Running>,
+    #[cfg(feature = "mount")]
+    mounts: Vec<super::mount::Status>,
+    interrupted: Interrupted,
+    /// Sessions that cannot be read.
+    unreadable: Vec<String>,
+}
+
+#[derive(Serialize)]
+struct Since {
+    /// The number of the snapshot.
+    snapshot: u64,
+    summary: ChangeSummary,
+    changes: Vec<Change>,
+}
+
+#[derive(Serialize)]
+struct Running {
+    /// Whether it works on files of this directory.
+    here: bool,
+    #[serde(flatten)]
+    session: SessionSummary,
+}
+
+#[derive(Serialize)]
+struct Interrupted {
+    /// Sessions with a restore that has to be finished or taken back.
+    restores: Vec<String>,
+    /// Sessions here whose end was not recorded.
+    runs: Vec<String>,
+}
+
+pub(in crate::cli) fn run(args: &StatusArgs, store: &StoreArgs, context: &Context) -> Outcome {
+    let catalog = store.catalog()?;
+    let place = Place::current(Purpose::Looking)?;
+    let listed = catalog.listed()?;
+    let (here, below) = match sessions_here(&listed.sessions, &place, Timestamp::now()) {
+        Ok(here) => (here, Vec::new()),
+        Err(NotHere::Nowhere) => (Vec::new(), Vec::new()),
+        Err(NotHere::SeveralBelow(projects)) => (Vec::new(), projects),
+    };
+    let session = newest(&here);
+    let since = session.map(|session| since(&catalog, session)).transpose();
+    let since = since.unwrap_or_else(|error| {
+        context.warn(format_args!("what is different now is not known: {error}"));
+        None
+    });
+    let is_running = |session: &&SessionSummary| session.status == SessionStatus::Running;
+    let is_interrupted = |session: &&&SessionSummary| {
+        session.status == SessionStatus::Interrupted && !session.undone
+    };
+    let report = Report {
+        session: session.cloned(),
+        since: since.flatten(),
+        below,
+        running: listed
+            .sessions
+            .iter()
+            .filter(is_running)
+            .map(|session| Running {
+                here: session.concerns(&place.directory),
+                session: session.clone(),
+            })
+            .collect(),
+        #[cfg(feature = "mount")]
+        mounts: super::mount::mounted()?,
+        interrupted: Interrupted {
+            restores: interrupted(&catalog)?.iter().map(|session| session.id()).collect(),
+            runs: here.iter().filter(is_interrupted).map(|s| s.session_id.clone()).collect(),
+        },
+        unreadable: listed.unreadable.iter().map(|session| session.id()).collect(),
+        directory: place.directory,
+    };
+    if args.json {
+        context.json(&report)?;
+    } else {
+        print(&report, context)?;
+    }
+    Ok(0)
+}
+
+/// What is different now from the last snapshot that a session was to have; from its baseline if it
+/// is undone.
+fn since(catalog: &Catalog, session: &SessionSummary) -> Result<Option<Since>, CliError> {
+    let dir = catalog.find(&session.session_id)?;
+    let mut numbers = dir.snapshot_numbers()?;
+    if numbers.is_empty() {
+        return Ok(None);
+    }
+    // An undo leaves the baseline behind.
+    numbers.retain(|number| !session.undone || *number == 0);
+    let manager = SnapshotManager::open(dir.path())?;
+    let mut last = manager.load_manifest(0)?;
+    for number in numbers.into_iter().rev() {
+        let manifest = manager.load_manifest(number)?;
+        // What a restore kept of the state before is not what it left.
+        if manifest.kind == SnapshotKind::Ordinary {
+            last = manifest;
+            break;
+        }
+    }
+    let number = last.number;
+    let now = manager.live_state(&last)?;
+    let differences = diff::compare(&now, &last.merkle_root, &now.manifest().merkle_root)?;
+    let (old, new) = (NotCapturedSet::new(&last), NotCapturedSet::new(now.manifest()));
+    let changes = diff::changes(&differences, &old, &new);
+    Ok(Some(Since { snapshot: number, summary: ChangeSummary::of(&changes), changes }))
+}
+
+fn print(report: &Report, context: &Context) -> Result<(), CliError> {
+    let palette = Palette::coloured();
+    let now = Zoned::now();
+    let mut out = context.out_long();
+    let directory = Shown::path(&report.directory);
+    match &report.session {
+        None => {
+            writeln!(out, "no session has recorded {directory}")?;
+            for project in &report.below {
+                writeln!(out, "  below: {}", Shown::bytes(project.as_bytes()))?;
+            }
+        }
+        Some(session) => {
+            let id = &session.session_id;
+            let when = relative_time(session.started, &now);
+            writeln!(out, "{BOLD}{}{BOLD:#}", project::name_of(&session.tracked_paths))?;
+            let what =
+                if session.command.is_empty() { "snapshot".into() } else { command(session) };
+            let status = session.status.word();
+            writeln!(out, "last session: {BOLD}{id}{BOLD:#}  {what}  {status}, {when}")?;
+            let changed = match &session.changes {
+                Some(changes) => summary_line(changes, &palette),
+                None => "changes not counted".to_owned(),
+            };
+            let is_ended = session.status == SessionStatus::Completed;
+            let undone = if session.undone { "  (undone)" } else { "" };
+            if is_ended || session.has_changes() {
+                writeln!(out, "  it changed: {changed}{undone}")?;
+            } else if session.undone {
+                writeln!(out, " {undone}")?;
+            }
+            if let Some(Since { snapshot, changes, .. }) = &report.since {
+                let none = if changes.is_empty() { "nothing" } else { "" };
+                writeln!(out, "different now from snapshot {id}/{snapshot}: {none}")?;
+                if !changes.is_empty() {
+                    write_preview(&mut out, changes, &session.tracked_paths)?;
+                }
+            }
+        }
+    }
+    for Running { here, session } in &report.running {
+        let place = if *here { "here" } else { "elsewhere" };
+        let (id, command) = (&session.session_id, command(session));
+        let project = project::name_of(&session.tracked_paths);
+        writeln!(out, "{YELLOW}running {place}{YELLOW:#}: {id}  {command}  in {project}")?;
+    }
+    #[cfg(feature = "mount")]
+    for mount in &report.mounts {
+        writeln!(out, "mounted: {mount}")?;
+    }
+    let Interrupted { restores, runs } = &report.interrupted;
+    for id in restores {
+        writeln!(out, "interrupted restore: {id}  (to finish it: nono rollback resume {id})")?;
+    }
+    for id in runs {
+        writeln!(out, "interrupted run: {id}  (what it did: nono rollback show {id})")?;
+    }
+    for id in &report.unreadable {
+        writeln!(out, "cannot be read: {id}  (nono rollback verify {id})")?;
+    }
+    Ok(out.flush()?)
+}

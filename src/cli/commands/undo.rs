@@ -1,0 +1,181 @@
+//! `nono undo`: what the last session here did, taken back.
+//!
+//! Bare it is about all of it, with paths about these. Which session that is follows from the
+//! sessions themselves (`session::History`), so `undo` again means the one before.
+
+use std::path::Path;
+
+use clap::{Args, CommandFactory, Parser};
+use jiff::Zoned;
+
+use crate::cli::Outcome;
+use crate::cli::args::{Rollback, StoreArgs, ThreadArgs};
+use crate::cli::context::{BOLD, Context};
+use crate::cli::error::CliError;
+use crate::cli::project;
+use crate::cli::render::relative_time;
+use crate::cli::restoring::{
+    AskedBy, ConflictArgs, PartArgs, Restoring, answers, command, inverted, print_outcome,
+    write_preview,
+};
+use crate::restore::{OnConflict, RestoreReport};
+use crate::session::{History, Place, Purpose, SessionSummary};
+use crate::snapshot::SessionDir;
+
+/// `nono undo`, with a subcommand or by itself.
+#[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true)]
+pub(in crate::cli) struct UndoCommand {
+    #[command(subcommand)]
+    pub(in crate::cli) command: Option<Rollback>,
+    #[command(flatten)]
+    pub(in crate::cli) undo: UndoArgs,
+}
+
+/// Arguments of `nono undo` without a subcommand.
+#[derive(Debug, Args)]
+pub(in crate::cli) struct UndoArgs {
+    #[command(flatten)]
+    part: PartArgs,
+    /// Do not ask. Later changes and runs at work are refused all the same
+    #[arg(long, short)]
+    yes: bool,
+    /// Only say what would be undone
+    #[arg(long)]
+    dry_run: bool,
+    #[command(flatten)]
+    conflicts: ConflictArgs,
+    #[command(flatten)]
+    threads: ThreadArgs,
+    /// Print the report as JSON; needs --yes or --dry-run
+    #[arg(long)]
+    json: bool,
+}
+
+impl UndoArgs {
+    /// Whether it adds to a session.
+    pub(in crate::cli) fn writes_store(&self) -> bool {
+        !self.dry_run
+    }
+
+    /// Whether somebody is asked before anything changes.
+    fn asks(&self) -> bool {
+        !self.yes && !self.dry_run
+    }
+
+    /// Refuses a word that is a subcommand: behind other arguments it would be a path.
+    fn refuse_subcommands(&self) -> Result<(), CliError> {
+        let is_word = |path: &&Path| path.to_str().is_some_and(is_subcommand);
+        match self.part.paths.iter().map(|path| path.as_path()).find(is_word) {
+            None => Ok(()),
+            Some(word) => {
+                let word = word.display();
+                Err(CliError::usage(format!("`{word}` is a command, and comes before all else"))
+                    .with_hint(format!("the command: nono undo {word}; a file: ./{word}")))
+            }
+        }
+    }
+}
+
+/// The subcommands of `nono rollback`, to look at their names.
+#[derive(Debug, Parser)]
+struct Subcommands {
+    #[command(subcommand)]
+    _command: Rollback,
+}
+
+/// Whether `nono rollback` and `nono undo` have this subcommand.
+pub(in crate::cli) fn is_subcommand(word: &str) -> bool {
+    Subcommands::command().get_subcommands().any(|command| command.get_name() == word)
+}
+
+pub(in crate::cli) fn run(args: &UndoArgs, store: &StoreArgs, context: &Context) -> Outcome {
+    args.refuse_subcommands()?;
+    let catalog = store.catalog()?;
+    let history = History::read(&catalog, &Place::current(Purpose::Restoring)?)?;
+    if args.asks() && !answers(args.json, context) {
+        return Err(CliError::usage("there is no terminal to ask on whether to undo")
+            .with_hint("--yes undoes without a question, --dry-run says what would be undone"));
+    }
+    // Of what none of the sessions knows.
+    let mut unknown = None;
+    for (summary, session) in history.to_undo() {
+        let mut work = Restoring::new(&catalog, session, 0, &args.threads, context)?;
+        work.options.selection = args.part.selection(&work.roots)?;
+        match work.plan(context) {
+            Ok(plan) if plan.changes.is_empty() => {}
+            Ok(plan) => return undo(args, (summary, session), work, plan, context),
+            Err(error) if error.is_about_selection() => {
+                unknown.get_or_insert(error);
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    Err(unknown.unwrap_or_else(|| nothing_left(&history)))
+}
+
+/// Asks about a plan, and carries it out.
+fn undo(
+    args: &UndoArgs,
+    (summary, session): (&SessionSummary, &SessionDir),
+    mut work: Restoring<'_>,
+    plan: RestoreReport,
+    context: &Context,
+) -> Outcome {
+    work.asked_by = AskedBy::Undo;
+    work.options.on_conflict = args.conflicts.on_conflict();
+    work.force = args.conflicts.force;
+    work.is_for_program = args.json;
+    // What is not asked about here is not asked about later.
+    work.is_settled = args.yes;
+    if args.dry_run {
+        let on_conflict = work.options.on_conflict;
+        let plan = if on_conflict == OnConflict::Refuse { plan } else { work.plan(context)? };
+        if args.json {
+            context.json(&plan)?;
+        } else {
+            introduce(summary, &work, context);
+            write_preview(&mut context.out_long(), &inverted(&plan.changes), &work.roots)?;
+            print_outcome(&plan, work.is_whole(), AskedBy::Undo, &work.roots, context);
+        }
+        return Ok(u8::from(!plan.is_complete()));
+    }
+    if args.yes {
+        if !args.json {
+            introduce(summary, &work, context);
+        }
+        return work.run(true, context);
+    }
+    introduce(summary, &work, context);
+    write_preview(&mut context.out_long(), &inverted(&plan.changes), &work.roots)?;
+    let is_yes = if plan.is_refused() && work.options.on_conflict == OnConflict::Refuse {
+        let answer = work.ask_about(&plan, context)?;
+        work.options.on_conflict = answer.unwrap_or_default();
+        answer.is_some()
+    } else {
+        let project = project::name_of(&work.roots);
+        context.confirm(&format!("undo session {} in {project}?", session.id()))?
+    };
+    if !is_yes {
+        context.say(format_args!("nothing was changed in {}", project::name_of(&work.roots)));
+        return Ok(1);
+    }
+    work.run(false, context)
+}
+
+/// Says which session is meant.
+fn introduce(summary: &SessionSummary, work: &Restoring<'_>, context: &Context) {
+    let project = project::name_of(&work.roots);
+    let when = relative_time(summary.started, &Zoned::now());
+    let id = &summary.session_id;
+    let what = if summary.command.is_empty() { "snapshot".to_owned() } else { command(summary) };
+    context.say(format_args!("undo in {project}: session {BOLD}{id}{BOLD:#}, {what}, {when}"));
+}
+
+fn nothing_left(history: &History) -> CliError {
+    let error = CliError::failed("nothing is left to undo here");
+    match history.redo() {
+        Ok(Ok(_)) => error.with_hint("take the last undo back: nono redo"),
+        _ => error.with_hint("`nono rollback list --path .` shows what is recorded"),
+    }
+}

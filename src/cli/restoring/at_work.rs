@@ -1,0 +1,67 @@
+//! A restore of files on which a command is at work: never without a word.
+
+use std::path::PathBuf;
+
+use super::answers;
+use crate::cli::context::Context;
+use crate::cli::error::CliError;
+use crate::cli::project;
+use crate::path_text::Shown;
+use crate::restore::Selection;
+use crate::session::{Catalog, SessionSummary, running_on};
+
+/// Whether to restore although a run may be at work on the paths. On a terminal that is asked, and
+/// refused without one; `--force` does it.
+///
+/// # Errors
+/// That it is refused.
+pub(super) fn is_allowed(
+    catalog: &Catalog,
+    roots: &[PathBuf],
+    selection: &Selection,
+    force: bool,
+    asks_nothing: bool,
+    context: &Context,
+) -> Result<bool, CliError> {
+    let running = running_on(catalog, &paths_of(selection, roots), None)?;
+    let Some(first) = running.first() else { return Ok(true) };
+    let says = |session: &SessionSummary| {
+        format!(
+            "session {} is running in {}: {}",
+            session.session_id,
+            project::name_of(&session.tracked_paths),
+            command(session)
+        )
+    };
+    if !force && !answers(asks_nothing, context) {
+        return Err(CliError::failed(format!("{}; nothing was changed", says(first))).with_hint(
+            "wait until it has ended; --force restores while it works, and it may write on",
+        ));
+    }
+    for session in &running {
+        context.warn(says(session));
+    }
+    if force || context.confirm("it may write on. Restore all the same?")? {
+        return Ok(true);
+    }
+    context.say("nothing was changed");
+    Ok(false)
+}
+
+/// The command of a session as a person typed it, in one line.
+pub(in crate::cli) fn command(session: &SessionSummary) -> String {
+    format!("`{}`", Shown::bytes(session.command.join(" ").as_bytes()))
+}
+
+/// What the restore may touch, as paths that contain all of it.
+fn paths_of(selection: &Selection, roots: &[PathBuf]) -> Vec<PathBuf> {
+    let Selection { paths, exactly, .. } = selection;
+    let is_plain = |path: &&PathBuf| {
+        path.is_absolute() && !path.to_string_lossy().contains(['*', '?', '[', '{'])
+    };
+    if selection.is_everything() || !paths.iter().all(|path| is_plain(&path)) {
+        return roots.to_vec();
+    }
+    let named: Vec<PathBuf> = paths.iter().chain(exactly).cloned().collect();
+    if named.is_empty() { roots.to_vec() } else { named }
+}

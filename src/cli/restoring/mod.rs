@@ -1,0 +1,220 @@
+//! What `restore`, `undo`, `redo` and the review share: the arguments, the questions, the work and
+//! the report of it.
+
+mod at_work;
+mod paths;
+mod preview;
+mod report;
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use super::Outcome;
+use super::args::ThreadArgs;
+use super::context::Context;
+use super::error::CliError;
+use super::progress::Bar;
+use crate::restore::{
+    Conflict, OnConflict, RestoreError, RestoreOptions, RestoreReport, Selection,
+};
+use crate::session::{Catalog, changed_since};
+use crate::snapshot::{SessionDir, SnapshotManager};
+
+pub(in crate::cli) use at_work::command;
+pub(in crate::cli) use paths::{PartArgs, resolve};
+pub(in crate::cli) use preview::{inverted, write_preview};
+pub(in crate::cli) use report::{AskedBy, name_unstable, print_changes, print_outcome};
+
+/// What to do about later changes.
+#[derive(Debug, Default, Args)]
+pub(in crate::cli) struct ConflictArgs {
+    /// Undo later changes as well, and also while a run is at work; with restore --to, overwrite
+    /// what exists
+    #[arg(long, conflicts_with = "keep_newer")]
+    pub(in crate::cli) force: bool,
+    /// Leave paths alone that were changed after the session
+    #[arg(long)]
+    pub(in crate::cli) keep_newer: bool,
+}
+
+impl ConflictArgs {
+    pub(in crate::cli) fn on_conflict(&self) -> OnConflict {
+        match (self.force, self.keep_newer) {
+            (true, _) => OnConflict::Overwrite,
+            (_, true) => OnConflict::KeepNewer,
+            _ => OnConflict::Refuse,
+        }
+    }
+}
+
+/// A restore that somebody asked for.
+pub(in crate::cli) struct Restoring<'a> {
+    pub(in crate::cli) catalog: &'a Catalog,
+    pub(in crate::cli) manager: SnapshotManager,
+    /// Number of the snapshot.
+    pub(in crate::cli) number: u64,
+    /// The tracked paths of the snapshot: the project.
+    pub(in crate::cli) roots: Vec<PathBuf>,
+    pub(in crate::cli) options: RestoreOptions,
+    pub(in crate::cli) asked_by: AskedBy,
+    /// Whether a run that is at work is no reason to ask.
+    pub(in crate::cli) force: bool,
+    /// Whether a program reads the report, so that nobody answers.
+    pub(in crate::cli) is_for_program: bool,
+    /// Whether later changes are not asked about: they were, or `--yes` says not to.
+    pub(in crate::cli) is_settled: bool,
+}
+
+impl<'a> Restoring<'a> {
+    /// All of a snapshot, asked about where that is needed.
+    pub(in crate::cli) fn new(
+        catalog: &'a Catalog,
+        session: &SessionDir,
+        number: u64,
+        threads: &ThreadArgs,
+        context: &Context,
+    ) -> Result<Self, CliError> {
+        let manager = SnapshotManager::open(session.path())?.with_threads(threads.count(context)?);
+        let roots = session
+            .manifest(number)
+            .map_or_else(|_| manager.roots().to_vec(), |loaded| loaded.manifest.roots);
+        Ok(Self {
+            catalog,
+            manager,
+            number,
+            roots: roots.into_iter().map(|root| root.path).collect(),
+            options: RestoreOptions::default(),
+            asked_by: AskedBy::Restore,
+            force: false,
+            is_for_program: false,
+            is_settled: false,
+        })
+    }
+
+    /// Whether everything is meant, and not a part.
+    pub(in crate::cli) fn is_whole(&self) -> bool {
+        self.options.selection.is_everything() || self.options.takes_back
+    }
+
+    /// What it would do. Changes nothing.
+    pub(in crate::cli) fn plan(&self, context: &Context) -> Result<RestoreReport, CliError> {
+        let bar = Bar::new(context, "comparing");
+        let manager = self.manager.clone().with_progress(bar.clone());
+        let planned = manager.plan_restore(self.number, &self.options);
+        bar.finish();
+        let mut report = planned?;
+        self.name_sessions(&mut report.conflicts);
+        Ok(report)
+    }
+
+    /// Asks what has to be asked, restores, and says what came of it. `shows_changes`: also names
+    /// the changed paths, which somebody may just have seen.
+    pub(in crate::cli) fn run(&mut self, shows_changes: bool, context: &Context) -> Outcome {
+        if !self.may_run(context)? {
+            return Ok(1);
+        }
+        if !self.is_for_program {
+            report::announce(&self.manager.session().id(), self.number, &self.roots, context);
+        }
+        let report = self.carry_out(context)?;
+        if self.is_for_program {
+            context.json(&report)?;
+        } else {
+            if shows_changes {
+                print_changes(&report.changes, &report.skipped, &self.roots, context)?;
+            } else {
+                report::warn_of_skipped(&report.skipped, context);
+            }
+            print_outcome(&report, self.is_whole(), self.asked_by, &self.roots, context);
+        }
+        Ok(u8::from(!report.is_complete()))
+    }
+
+    /// Whether no run is in the way.
+    fn may_run(&self, context: &Context) -> Result<bool, CliError> {
+        let Self { catalog, roots, options, force, .. } = self;
+        let asks_nothing = self.is_for_program || self.is_settled;
+        at_work::is_allowed(catalog, roots, &options.selection, *force, asks_nothing, context)
+    }
+
+    /// Restores; where later changes would be undone as well, asks, unless nobody is there to answer.
+    fn carry_out(&mut self, context: &Context) -> Result<RestoreReport, CliError> {
+        let mut report = self.restore(context)?;
+        self.name_sessions(&mut report.conflicts);
+        let is_asked = !self.is_settled && answers(self.is_for_program, context);
+        if report.is_refused() && is_asked {
+            let Some(answer) = self.ask_about(&report, context)? else { return Ok(report) };
+            self.options.on_conflict = answer;
+            let conflicts = std::mem::take(&mut report.conflicts);
+            report = self.restore(context)?;
+            // What was asked about is what is shown; a conflict that came meanwhile is new.
+            for conflict in &mut report.conflicts {
+                if let Some(known) = conflicts.iter().find(|known| known.path == conflict.path) {
+                    conflict.sessions.clone_from(&known.sessions);
+                }
+            }
+        }
+        Ok(report)
+    }
+
+    fn restore(&self, context: &Context) -> Result<RestoreReport, CliError> {
+        let bar = Bar::new(context, "restoring");
+        let manager = self.manager.clone().with_progress(bar.clone());
+        let done = manager.restore_with(self.number, &self.options);
+        bar.finish();
+        done.map_err(failed)
+    }
+
+    /// Names the later changes, and asks what to do about them. `None`: nothing at all.
+    pub(in crate::cli) fn ask_about(
+        &self,
+        report: &RestoreReport,
+        context: &Context,
+    ) -> Result<Option<OnConflict>, CliError> {
+        report::print_conflicts(report, &self.roots, context);
+        let answer = context.ask(
+            "undo these later changes as well (o), keep them and restore the rest (k), or do \
+             nothing (n)? [o/k/N] ",
+        )?;
+        Ok(match answer.as_str() {
+            "o" | "O" => Some(OnConflict::Overwrite),
+            "k" | "K" => Some(OnConflict::KeepNewer),
+            _ => None,
+        })
+    }
+
+    /// Adds to each conflict which other sessions are behind it.
+    fn name_sessions(&self, conflicts: &mut [Conflict]) {
+        let paths = conflicts.iter().map(|conflict| conflict.path.as_path());
+        let named = changed_since(self.catalog, self.manager.session(), paths);
+        let mut named = named.unwrap_or_default();
+        for conflict in conflicts {
+            conflict.sessions = named.remove(&conflict.path).unwrap_or_default();
+        }
+    }
+}
+
+/// Restores what was picked in a review, and says what came of it. Asks about later changes.
+pub(in crate::cli) fn restore_picked(
+    catalog: &Catalog,
+    session: &SessionDir,
+    number: u64,
+    selection: Selection,
+    context: &Context,
+) -> Outcome {
+    let mut work = Restoring::new(catalog, session, number, &ThreadArgs::default(), context)?;
+    work.options.selection = selection;
+    work.run(false, context)
+}
+
+/// Whether somebody can answer a question.
+pub(in crate::cli) fn answers(is_for_program: bool, context: &Context) -> bool {
+    context.stdin_is_terminal && context.stderr_is_terminal && !is_for_program
+}
+
+fn failed(error: RestoreError) -> CliError {
+    let is_untouched = error.is_before_any_change();
+    let failed = CliError::from(error);
+    if is_untouched { failed.leaving("nothing was changed") } else { failed }
+}

@@ -1,0 +1,83 @@
+//! Paths and kinds of changes that a person selects.
+
+use std::path::{Path, PathBuf};
+
+use clap::{Args, ValueEnum};
+
+use crate::cli::error::CliError;
+use crate::diff::ChangeType;
+use crate::restore::Selection;
+use crate::sys;
+
+/// What of a snapshot is meant.
+#[derive(Debug, Default, Args)]
+pub(in crate::cli) struct PartArgs {
+    /// Files, directories or globs to restore [default: everything]
+    #[arg(value_name = "PATH")]
+    pub(in crate::cli) paths: Vec<PathBuf>,
+    /// Leave out a file, a directory or a glob (repeatable)
+    #[arg(long, value_name = "PATH")]
+    exclude: Vec<PathBuf>,
+    /// Undo only what was created, modified or deleted since the snapshot (repeatable)
+    #[arg(long, value_name = "WHAT")]
+    only: Vec<Only>,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum Only {
+    Created,
+    Modified,
+    Deleted,
+}
+
+impl PartArgs {
+    /// The selection in these tracked paths.
+    pub(in crate::cli) fn selection(&self, roots: &[PathBuf]) -> Result<Selection, CliError> {
+        let meant = |paths: &[PathBuf]| -> Result<Vec<PathBuf>, CliError> {
+            paths.iter().map(|path| resolve(path, roots)).collect()
+        };
+        Ok(Selection {
+            paths: meant(&self.paths)?,
+            exclude: meant(&self.exclude)?,
+            only: self.only.iter().map(|only| only.change_type()).collect(),
+            ..Selection::default()
+        })
+    }
+}
+
+impl Only {
+    fn change_type(self) -> ChangeType {
+        match self {
+            Self::Created => ChangeType::Created,
+            Self::Modified => ChangeType::Modified,
+            Self::Deleted => ChangeType::Deleted,
+        }
+    }
+}
+
+/// A relative path is first of all one in the current directory, as everywhere; if that is in no
+/// tracked path, it is looked for in each of them. Symlinks on the way to a tracked path are
+/// followed. Those within one are not: they may be what is to be undone.
+pub(in crate::cli) fn resolve(path: &Path, roots: &[PathBuf]) -> Result<PathBuf, CliError> {
+    let is_name_glob =
+        path.components().count() == 1 && path.to_string_lossy().contains(['*', '?', '[', '{']);
+    if is_name_glob {
+        return Ok(path.to_owned());
+    }
+    let here = sys::plain_absolute(path, &sys::current_or_former_dir()?);
+    let is_tracked = |path: &Path| roots.iter().any(|root| path.starts_with(root));
+    if is_tracked(&here) {
+        return Ok(here);
+    }
+    let real = match (here.parent(), here.file_name()) {
+        (Some(parent), Some(name)) => sys::real_or_future_path(parent).join(name),
+        _ => here.clone(),
+    };
+    // A link that itself leads to a tracked path, or into one, means what it leads to.
+    let found = [real, sys::real_or_future_path(&here)].into_iter().find(|path| is_tracked(path));
+    Ok(match found {
+        Some(found) => found,
+        None if path.is_absolute() => here,
+        None => path.to_owned(),
+    })
+}

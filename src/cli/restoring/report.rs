@@ -1,0 +1,214 @@
+//! What is said of a restore, by whichever command it was asked for.
+//!
+//! The first and the last line name the project: who types a command in the wrong directory sees it.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use crate::cli::commands::snapshot::NAMED_UNSTABLE;
+use crate::cli::context::{BOLD, Context, YELLOW};
+use crate::cli::error::CliError;
+use crate::cli::project;
+use crate::cli::render::{Palette, change_line, change_word, summary_line};
+use crate::cli::shell_word::shell_word;
+use crate::cli::unrecorded::say_rebuildable;
+use crate::diff::Change;
+use crate::path_text::Shown;
+use crate::restore::{KeepBefore, OnConflict, RestoreReport, Skipped};
+use crate::sys;
+
+/// So many conflicts are named one by one.
+const NAMED_CONFLICTS: usize = 50;
+
+/// So many paths stand in a command that is offered.
+const NAMED_PATHS: usize = 8;
+
+/// The command that a restore was asked for by: what takes it back is named in its words.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::cli) enum AskedBy {
+    /// `restore`, or a review.
+    Restore,
+    /// `undo`.
+    Undo,
+    /// `redo`.
+    Redo,
+}
+
+impl AskedBy {
+    /// What takes it back.
+    fn way_back(self, session: &str, safety: u64) -> String {
+        match self {
+            Self::Restore => format!("undo this: nono rollback restore {session}/{safety}"),
+            Self::Undo => "take this back: nono redo".to_owned(),
+            Self::Redo => "undo it again: nono undo".to_owned(),
+        }
+    }
+}
+
+/// Says what is about to be restored.
+pub(super) fn announce(id: &str, number: u64, roots: &[PathBuf], context: &Context) {
+    let project = project::name_of(roots);
+    context.say(format_args!("restoring {project} to {BOLD}{id}/{number}{BOLD:#}"));
+}
+
+/// Says what came of it. `is_whole`: everything was asked for, and not a part.
+pub(in crate::cli) fn print_outcome(
+    report: &RestoreReport,
+    is_whole: bool,
+    asked_by: AskedBy,
+    roots: &[PathBuf],
+    context: &Context,
+) {
+    let palette = Palette::coloured();
+    let project = project::name_of(roots);
+    print_conflicts(report, roots, context);
+    let id = format!("{BOLD}{}/{}{BOLD:#}", report.session_id, report.snapshot);
+    let summary = summary_line(&report.summary(), &palette);
+    if report.is_refused() {
+        context.say(format_args!(
+            "nothing was changed in {project}: later changes would be undone as well"
+        ));
+        let kept = match report.keep_before {
+            KeepBefore::Snapshot => "they are kept in a safety snapshot, or left as they are",
+            KeepBefore::Nothing => "they are not kept",
+        };
+        context.say(format_args!("  undo them too:        --force ({kept})"));
+        context.say("  leave them, do the rest: --keep-newer");
+        return;
+    }
+    let is_nothing =
+        report.changes.is_empty() && report.touched.is_empty() && report.safety_snapshot.is_none();
+    let is_done = !is_nothing && !report.dry_run;
+    match (is_nothing, report.dry_run) {
+        (true, _) if report.is_complete() => {
+            let what = if is_whole { "everything" } else { "everything selected" };
+            context.say(format_args!("{what} that is recorded is as in {id} already ({project})"));
+        }
+        (_, true) => {
+            context.say(format_args!("restoring {id} would do this in {project}: {summary}"));
+        }
+        (true, false) => context.say(format_args!("nothing was changed in {project}")),
+        (_, false) => context.say(format_args!("restored {id}: {summary}")),
+    }
+    if report.on_conflict == OnConflict::KeepNewer && !report.conflicts.is_empty() {
+        let count = report.conflicts.len();
+        let what = if count == 1 { "path was" } else { "paths were" };
+        context.say(format_args!("{count} newer {what} left as they are"));
+    }
+    say_rebuildable(&report.rebuildable, context);
+    if !report.is_complete() {
+        let count = report.skipped.len();
+        let what = if count == 1 { "path is not as it was" } else { "paths are not as they were" };
+        context.warn(format_args!("{count} {what} in {id}, see above"));
+    }
+    name_unstable(&report.unstable, context);
+    if !report.not_kept.is_empty() {
+        offer_the_rest(report, context);
+    }
+    if is_done {
+        say_if_directory_is_gone(context);
+    }
+    if let Some(safety) = report.safety_snapshot {
+        let way_back = asked_by.way_back(&report.session_id, safety);
+        context.say(format_args!("{way_back} ({project})"));
+    } else if is_done {
+        let why = match report.keep_before {
+            KeepBefore::Snapshot => {
+                "the store has no space for a safety snapshot: nothing was overwritten or removed but \
+                 what other snapshots of the session hold"
+            }
+            KeepBefore::Nothing => "no safety snapshot was taken, as was asked for",
+        };
+        context.say(format_args!("{why} ({project})"));
+    }
+}
+
+/// Names what was left, where the output is not for a list.
+pub(super) fn warn_of_skipped(skipped: &[Skipped], context: &Context) {
+    for Skipped { path, reason } in skipped {
+        context.warn(format_args!("skipped {}: {reason}", Shown::path(path)));
+    }
+}
+
+/// A shell goes on in a directory that is gone, where nothing works.
+fn say_if_directory_is_gone(context: &Context) {
+    let Ok(former) = sys::current_or_former_dir() else { return };
+    if sys::current_dir().is_ok() {
+        return;
+    }
+    let next = former.ancestors().find(|above| sys::leads_to_dir(above)).unwrap_or(Path::new("/"));
+    let next = shell_word(next).unwrap_or_else(|| "/".to_owned());
+    context.say(format_args!("the directory that you are in is gone with it: cd {next}"));
+}
+
+pub(super) fn print_conflicts(report: &RestoreReport, roots: &[PathBuf], context: &Context) {
+    for conflict in report.conflicts.iter().take(NAMED_CONFLICTS) {
+        let inside = roots.iter().find_map(|root| conflict.path.strip_prefix(root).ok());
+        let inside = inside.filter(|path| !path.as_os_str().is_empty());
+        let path = Shown::path(inside.unwrap_or(&conflict.path));
+        let who = match conflict.sessions.as_slice() {
+            [] => String::new(),
+            sessions => format!(", by session {}", sessions.join(", ")),
+        };
+        let what = change_word(conflict.change_type);
+        context.warn(format_args!("{path} was changed after the session ({what}{who})"));
+    }
+    if let Some(more) = report.conflicts.len().checked_sub(NAMED_CONFLICTS).filter(|more| *more > 0)
+    {
+        context.warn(format_args!("{more} more were changed after the session (--json names all)"));
+    }
+}
+
+/// What a restore, or the recovery of one, changed and what it left.
+pub(in crate::cli) fn print_changes(
+    changes: &[Change],
+    skipped: &[Skipped],
+    roots: &[PathBuf],
+    context: &Context,
+) -> Result<(), CliError> {
+    let palette = Palette::coloured();
+    let mut out = context.out_long();
+    for change in changes {
+        writeln!(out, "{}", change_line(change, roots, &palette))?;
+    }
+    for skipped in skipped {
+        let path = Shown::path(&skipped.path);
+        writeln!(out, "{YELLOW}! skipped{YELLOW:#}     {path}: {}", skipped.reason)?;
+    }
+    Ok(out.flush()?)
+}
+
+/// Names the ways to restore what the store has no space to keep.
+fn offer_the_rest(report: &RestoreReport, context: &Context) {
+    let RestoreReport { session_id, snapshot, not_kept, .. } = report;
+    let what = match not_kept.len() {
+        1 => "1 path stays as it is".to_owned(),
+        count => format!("{count} paths stay as they are"),
+    };
+    context.say(format_args!("the store has no space to keep what is there now: {what}"));
+    context.say("  to keep what is there: make space on the disk of the store, and restore again");
+    let words: Option<Vec<_>> = not_kept.iter().map(|path| shell_word(path)).collect();
+    let Some(words) = words.filter(|words| words.len() <= NAMED_PATHS) else {
+        return context.say("  to lose it: the same command with --no-safety-snapshot");
+    };
+    let force = if report.on_conflict == OnConflict::Overwrite { " --force" } else { "" };
+    context.say(format_args!(
+        "  to lose it: nono rollback restore {session_id}/{snapshot} --no-safety-snapshot{force} {}",
+        words.join(" ")
+    ));
+}
+
+/// Names files of which the snapshot may have a state that they never had.
+pub(in crate::cli) fn name_unstable(unstable: &[PathBuf], context: &Context) {
+    let (named, more) = unstable.split_at(unstable.len().min(NAMED_UNSTABLE));
+    if !named.is_empty() {
+        context
+            .warn("recorded while something wrote to them, so in a state they may never have had:");
+    }
+    for path in named {
+        context.say(format_args!("  {}", Shown::path(path)));
+    }
+    if !more.is_empty() {
+        context.say(format_args!("  and {} more (--json names all)", more.len()));
+    }
+}

@@ -1,0 +1,67 @@
+//! Two runs on the same files: each of them is told, because what one changes is recorded by both.
+
+use std::path::PathBuf;
+
+use jiff::Timestamp;
+
+use super::context::Context;
+use super::project;
+use super::restoring::command;
+use crate::session::{Catalog, Recording, running_on, worked_meanwhile};
+use crate::snapshot::SessionDir;
+
+/// What is known of others that work on the paths of a run.
+pub(super) struct Together {
+    began: Timestamp,
+    tracked: Vec<PathBuf>,
+    /// Ids of the sessions that were running when it began.
+    seen: Vec<String>,
+}
+
+impl Together {
+    /// Names the runs that are at work when one begins. Its session is there already: of two that
+    /// begin at once, each sees the other.
+    pub(super) fn begin(
+        catalog: &Catalog,
+        recording: &Recording,
+        began: Timestamp,
+        context: &Context,
+    ) -> Self {
+        let roots = recording.baseline().roots.iter();
+        let tracked: Vec<PathBuf> = roots.map(|root| root.path.clone()).collect();
+        let running = running_on(catalog, &tracked, Some(recording.manager().session()));
+        let running = running.unwrap_or_else(|error| {
+            context.warn(format_args!("whether another run is at work here is not known: {error}"));
+            Vec::new()
+        });
+        for session in &running {
+            context.warn(format_args!(
+                "session {} is at work in {} too: {}; what either changes is recorded by both",
+                session.session_id,
+                project::name_of(&session.tracked_paths),
+                command(session)
+            ));
+        }
+        let seen = running.into_iter().map(|session| session.session_id).collect();
+        Self { began, tracked, seen }
+    }
+
+    /// Names the runs that were at work meanwhile.
+    pub(super) fn report(&self, catalog: &Catalog, session: &SessionDir, context: &Context) {
+        let Self { began, tracked, seen } = self;
+        match worked_meanwhile(catalog, session, *began, tracked, seen) {
+            Ok(others) => {
+                for other in others {
+                    context.warn(format_args!(
+                        "session {} worked in {} meanwhile: what it changed is in this session too",
+                        other.session_id,
+                        project::name_of(&other.tracked_paths)
+                    ));
+                }
+            }
+            Err(error) => context.warn(format_args!(
+                "whether another run was at work here meanwhile is not known: {error}"
+            )),
+        }
+    }
+}

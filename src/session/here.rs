@@ -1,0 +1,273 @@
+//! Which session is meant in a directory: of several projects in one store, the one of this place.
+//!
+//! A session is *here* if it tracks the directory or one above it. Who only looks may also stand
+//! above a project, as long as it is the only one below. Sessions that changed nothing come last:
+//! the newest one that may have changed something is meant. A session without an end (open,
+//! running, interrupted) may have, because what is different now belongs to it.
+
+use std::path::{Path, PathBuf};
+
+use jiff::Timestamp;
+
+use super::catalog::{Catalog, CatalogError, LATEST, SessionStatus, SessionSummary, SnapshotId};
+use crate::snapshot::{ManifestError, Recency, SessionDir};
+use crate::sys;
+
+/// What a session is looked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Purpose {
+    /// Files will be changed: below the directory nothing is guessed.
+    Restoring,
+    /// Nothing is changed.
+    Looking,
+}
+
+/// Why no session is here.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum NotHere {
+    /// No session tracks the directory or one above it.
+    Nowhere,
+    /// Sessions of several projects are below: their tracked paths.
+    SeveralBelow(Vec<String>),
+}
+
+/// Where a session is looked for, and what for.
+#[derive(Debug, Clone)]
+pub struct Place {
+    /// Absolute, with symlinks resolved.
+    pub directory: PathBuf,
+    /// What for.
+    pub purpose: Purpose,
+}
+
+impl Place {
+    /// The current directory. Of one that was removed: where it was.
+    ///
+    /// # Errors
+    /// When it cannot be found out.
+    pub fn current(purpose: Purpose) -> sys::Result<Self> {
+        Ok(Self { directory: sys::current_or_former_dir()?, purpose })
+    }
+
+    /// Whether a path is this directory or above it.
+    fn is_below(&self, tracked: &Path) -> bool {
+        self.directory.starts_with(tracked)
+    }
+}
+
+impl SessionSummary {
+    /// Whether the session may have changed something, or may be about to.
+    pub fn may_have_changed(&self) -> bool {
+        self.status != SessionStatus::Completed || self.has_changes()
+    }
+
+    /// Whether one of these paths and one of the tracked paths contain one another.
+    pub fn overlaps<'a>(&self, mut paths: impl Iterator<Item = &'a Path>) -> bool {
+        paths.any(|path| self.concerns(path))
+    }
+
+    /// Its place among others.
+    pub fn recency(&self, now: Timestamp) -> Recency {
+        Recency::new(self.started, self.session_id.as_str(), now)
+    }
+}
+
+/// The sessions here, newest first.
+///
+/// # Errors
+/// [`NotHere`].
+pub fn sessions_here<'a>(
+    sessions: &'a [SessionSummary],
+    place: &Place,
+    now: Timestamp,
+) -> Result<Vec<&'a SessionSummary>, NotHere> {
+    let of = |is_here: &dyn Fn(&PathBuf) -> bool| {
+        let tracks = |session: &&SessionSummary| session.tracked_paths.iter().any(is_here);
+        let mut found: Vec<_> = sessions.iter().filter(tracks).collect();
+        found.sort_by_cached_key(|session| std::cmp::Reverse(session.recency(now)));
+        found
+    };
+    let here = of(&|tracked| place.is_below(tracked));
+    if !here.is_empty() || place.purpose == Purpose::Restoring {
+        return if here.is_empty() { Err(NotHere::Nowhere) } else { Ok(here) };
+    }
+    let below = of(&|tracked| tracked.starts_with(&place.directory));
+    let mut projects: Vec<String> = below.iter().map(|session| session.project()).collect();
+    projects.sort();
+    projects.dedup();
+    match projects.len() {
+        0 => Err(NotHere::Nowhere),
+        1 => Ok(below),
+        _ => Err(NotHere::SeveralBelow(projects)),
+    }
+}
+
+/// The session that is meant of those [here](sessions_here).
+pub fn newest<'a>(here: &[&'a SessionSummary]) -> Option<&'a SessionSummary> {
+    let changed = here.iter().find(|session| session.may_have_changed());
+    changed.or(here.first()).copied()
+}
+
+/// A session whose manifest cannot be used.
+#[derive(Debug)]
+pub struct Unreadable {
+    session: SessionDir,
+    source: ManifestError,
+}
+
+impl Unreadable {
+    /// Its id.
+    pub fn id(&self) -> String {
+        self.session.id()
+    }
+
+    /// Whether it may be of this place: its first snapshot says what it tracks, if that can be read.
+    fn may_be_here(&self, place: &Place) -> bool {
+        self.session.manifest(0).map_or(true, |baseline| {
+            let mut tracked = baseline.manifest.roots.iter().map(|root| &root.path);
+            tracked.any(|tracked| {
+                place.is_below(tracked)
+                    || place.purpose == Purpose::Looking && tracked.starts_with(&place.directory)
+            })
+        })
+    }
+
+    /// Whether it may have begun after a session.
+    fn may_be_newer(&self, known: Option<&Recency>) -> bool {
+        match (known, self.session.latest_begin()) {
+            (Some(known), Ok(begin)) => known.may_be_before(begin),
+            _ => true,
+        }
+    }
+}
+
+/// All sessions of a store, as far as they can be read.
+#[derive(Debug, Default)]
+pub struct Listed {
+    /// Those with a manifest.
+    pub sessions: Vec<SessionSummary>,
+    /// The others.
+    pub unreadable: Vec<Unreadable>,
+}
+
+impl Catalog {
+    /// Reads the manifests of all sessions.
+    ///
+    /// # Errors
+    /// When a directory cannot be read.
+    pub fn listed(&self) -> Result<Listed, CatalogError> {
+        let mut listed = Listed::default();
+        for session in self.sessions()? {
+            match SessionSummary::of(&session) {
+                Ok(summary) => listed.sessions.push(summary),
+                // Somebody removed it, or its first snapshot is still being taken.
+                Err(_) if session.is_gone() => {}
+                Err(ManifestError::Missing { .. })
+                    if session.snapshot_numbers().is_ok_and(|numbers| numbers.is_empty()) => {}
+                Err(source) => listed.unreadable.push(Unreadable { session, source }),
+            }
+        }
+        Ok(listed)
+    }
+
+    /// The session of the store that began last, wherever.
+    pub(super) fn newest_of_store(&self) -> Result<SessionDir, CatalogError> {
+        let mut listed = self.listed()?;
+        let now = Timestamp::now();
+        let newest = listed.sessions.iter().max_by_key(|session| session.recency(now));
+        let newest = newest.map(|session| (session.recency(now), session.session_id.clone()));
+        // Another one in its place may be that of another project.
+        let known = newest.as_ref().map(|(recency, _)| recency);
+        match (listed.refusal(known, None), newest) {
+            (Some(refusal), _) => Err(refusal),
+            (None, Some((_, id))) => self.find(&id),
+            (None, None) => Err(CatalogError::Empty { root: self.root().to_owned() }),
+        }
+    }
+
+    /// The session that is meant at a place. An unreadable one that may be it is never passed over.
+    ///
+    /// # Errors
+    /// [`CatalogError::NoneHere`], [`CatalogError::SeveralBelow`], [`CatalogError::LatestUnknown`],
+    /// [`CatalogError::Empty`].
+    pub fn find_here(&self, place: &Place) -> Result<SessionDir, CatalogError> {
+        let mut listed = self.listed()?;
+        let now = Timestamp::now();
+        let known = sessions_here(&listed.sessions, place, now).ok();
+        let known = known.as_deref().and_then(newest).map(|session| session.recency(now));
+        if let Some(refusal) = listed.refusal(known.as_ref(), Some(place)) {
+            return Err(refusal);
+        }
+        let here = sessions_here(&listed.sessions, place, now);
+        let found = here.as_deref().ok().and_then(newest);
+        match (&here, found) {
+            (Ok(_), Some(session)) => self.find(&session.session_id),
+            (Err(NotHere::SeveralBelow(projects)), _) => {
+                let (directory, projects) = (place.directory.clone(), projects.clone());
+                Err(CatalogError::SeveralBelow { directory, projects })
+            }
+            _ => Err(self.none_here(place, &listed.sessions, now)),
+        }
+    }
+
+    /// What is said where no session is here.
+    pub fn none_here(
+        &self,
+        place: &Place,
+        sessions: &[SessionSummary],
+        now: Timestamp,
+    ) -> CatalogError {
+        let all: Vec<_> = sessions.iter().collect();
+        let changed = all.iter().filter(|session| session.may_have_changed());
+        let newest = changed.max_by_key(|session| session.recency(now));
+        match newest.or(all.iter().max_by_key(|session| session.recency(now))) {
+            None => CatalogError::Empty { root: self.root().to_owned() },
+            Some(session) => CatalogError::NoneHere {
+                directory: place.directory.clone(),
+                elsewhere: Box::new((*session).clone()),
+            },
+        }
+    }
+
+    /// Finds a session as [`find`](Self::find) does, but `latest` is the one that is meant here.
+    ///
+    /// # Errors
+    /// As [`find`](Self::find) and [`find_here`](Self::find_here).
+    pub fn find_from(&self, id: &str, purpose: Purpose) -> Result<SessionDir, CatalogError> {
+        if id == LATEST { self.find_here(&Place::current(purpose)?) } else { self.find(id) }
+    }
+
+    /// Finds a session, and one of its snapshots if one is named, as
+    /// [`find_from`](Self::find_from) does.
+    ///
+    /// # Errors
+    /// As there, or [`CatalogError::NoSnapshot`].
+    pub fn find_snapshot_from(
+        &self,
+        id: &SnapshotId,
+        purpose: Purpose,
+    ) -> Result<(SessionDir, Option<u64>), CatalogError> {
+        if id.session != LATEST {
+            return self.find_snapshot(id);
+        }
+        self.snapshot_of(self.find_here(&Place::current(purpose)?)?, id)
+    }
+}
+
+impl Listed {
+    /// The refusal to go on where an unreadable session may be the one that is meant, and not the
+    /// `known` one. `place`: of sessions that are elsewhere for sure, nobody cares.
+    pub fn refusal(
+        &mut self,
+        known: Option<&Recency>,
+        place: Option<&Place>,
+    ) -> Option<CatalogError> {
+        let may_be_meant = |lost: &Unreadable| {
+            lost.may_be_newer(known) && place.is_none_or(|place| lost.may_be_here(place))
+        };
+        // By id, so that of several it is mostly the newest that is named.
+        let at = self.unreadable.iter().rposition(may_be_meant)?;
+        let Unreadable { session, source } = self.unreadable.swap_remove(at);
+        Some(CatalogError::LatestUnknown { session: session.id(), source })
+    }
+}

@@ -1,0 +1,153 @@
+//! What `undo` and `redo` mean in a directory: which session, which snapshot.
+//!
+//! All of it follows from the sessions: which of them are here, and which restores of their
+//! baselines still [stand](crate::snapshot::standing). So nothing can contradict them, whoever
+//! restored what by which command, and there is nothing to be lost.
+
+use std::path::PathBuf;
+
+use jiff::Timestamp;
+
+use super::catalog::{Catalog, CatalogError, SessionSummary};
+use super::here::{Place, sessions_here};
+use crate::snapshot::{
+    ManifestError, RestoreRecord, SessionDir, SessionOrigin, SnapshotKind, standing,
+};
+
+/// The sessions here, newest first, with what was restored of them.
+#[derive(Debug)]
+pub struct History {
+    here: Vec<(SessionSummary, SessionDir)>,
+    /// All sessions, also those that are not here.
+    all: Vec<SessionSummary>,
+}
+
+/// The last undo that nobody took back.
+#[derive(Debug)]
+pub struct Redo {
+    /// Its session.
+    pub session: SessionDir,
+    /// The snapshot that holds the state before it.
+    pub safety_snapshot: u64,
+    /// Whether it was of a part.
+    pub is_partial: bool,
+}
+
+/// Why nothing can be done again.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum NoRedo {
+    /// Nothing is undone.
+    NothingUndone,
+    /// Nothing was kept of the state before the undo of this session.
+    NothingKept {
+        /// The session that was undone.
+        session_id: String,
+    },
+    /// Something new was recorded since.
+    Cleared {
+        /// The session that has it.
+        by: String,
+        /// The session that was undone.
+        session_id: String,
+        /// The snapshot that holds the state before.
+        safety_snapshot: u64,
+    },
+}
+
+impl History {
+    /// Reads the sessions here.
+    ///
+    /// # Errors
+    /// [`CatalogError::NoneHere`], [`CatalogError::LatestUnknown`], [`CatalogError::Empty`].
+    pub fn read(catalog: &Catalog, place: &Place) -> Result<Self, CatalogError> {
+        let now = Timestamp::now();
+        let mut listed = catalog.listed()?;
+        let here = sessions_here(&listed.sessions, place, now).unwrap_or_default();
+        let here: Vec<SessionSummary> = here.into_iter().cloned().collect();
+        // What is not undone yet is what counts: an unreadable session is not passed over.
+        let next = here.iter().find(|session| session.may_have_changed() && !session.undone);
+        let known = next.map(|session| session.recency(now));
+        if let Some(refusal) = listed.refusal(known.as_ref(), Some(place)) {
+            return Err(refusal);
+        }
+        if here.is_empty() {
+            return Err(catalog.none_here(place, &listed.sessions, now));
+        }
+        let mut opened = Vec::with_capacity(here.len());
+        for summary in here {
+            let session = catalog.find(&summary.session_id)?;
+            opened.push((summary, session));
+        }
+        Ok(Self { here: opened, all: listed.sessions })
+    }
+
+    /// What may be undone next, in this order: the newest session that may have changed something
+    /// and is not undone yet, and the ones before it.
+    pub fn to_undo(&self) -> impl Iterator<Item = &(SessionSummary, SessionDir)> {
+        self.here.iter().filter(|(summary, _)| summary.may_have_changed() && !summary.undone)
+    }
+
+    /// The last undo that can be taken back.
+    ///
+    /// # Errors
+    /// Why there is none; or that a manifest cannot be read.
+    pub fn redo(&self) -> Result<Result<Redo, NoRedo>, ManifestError> {
+        let mut last: Option<(RestoreRecord, &(SessionSummary, SessionDir))> = None;
+        for of in &self.here {
+            let Some(record) = standing(&of.1.metadata()?.restores).pop() else { continue };
+            if last.as_ref().is_none_or(|(known, _)| known.at < record.at) {
+                last = Some((record, of));
+            }
+        }
+        let Some((record, (summary, session))) = last else {
+            return Ok(Err(NoRedo::NothingUndone));
+        };
+        let session_id = summary.session_id.clone();
+        let Some(safety_snapshot) = record.safety_snapshot else {
+            return Ok(Err(NoRedo::NothingKept { session_id }));
+        };
+        if let Some(by) = self.recorded_since(&record, summary)? {
+            return Ok(Err(NoRedo::Cleared { by, session_id, safety_snapshot }));
+        }
+        let (session, is_partial) = (session.clone(), record.is_partial);
+        Ok(Ok(Redo { session, safety_snapshot, is_partial }))
+    }
+
+    /// The session that has something new of the same files since a restore, if there is one: a run
+    /// that began, or a snapshot with changes.
+    fn recorded_since(
+        &self,
+        record: &RestoreRecord,
+        of: &SessionSummary,
+    ) -> Result<Option<String>, ManifestError> {
+        let is_run = |other: &&SessionSummary| {
+            other.started > record.at
+                && other.origin == SessionOrigin::Run
+                && other.overlaps(of.tracked_paths.iter().map(PathBuf::as_path))
+        };
+        if let Some(run) = self.all.iter().find(is_run) {
+            return Ok(Some(run.session_id.clone()));
+        }
+        for (summary, session) in &self.here {
+            let numbers = session.snapshot_numbers()?;
+            for number in numbers.into_iter().rev().take_while(|number| *number > 0) {
+                let manifest = session.manifest(number)?.manifest;
+                if manifest.timestamp <= record.at {
+                    break;
+                }
+                // Of the session that was undone, the state that the undo left is nothing new.
+                let before = if summary.session_id == of.session_id {
+                    Some(record.snapshot)
+                } else {
+                    manifest.parent
+                };
+                let before = before.map(|number| session.manifest(number)).transpose()?;
+                let is_new = before.is_none_or(|b| b.manifest.merkle_root != manifest.merkle_root);
+                if manifest.kind == SnapshotKind::Ordinary && is_new {
+                    return Ok(Some(summary.session_id.clone()));
+                }
+            }
+        }
+        Ok(None)
+    }
+}

@@ -1,0 +1,87 @@
+//! What restores of a session were carried out, and which of them still stand.
+//!
+//! A safety snapshot alone does not tell: the restore after it may have failed or have been taken
+//! back. So a restore adds a record to the session's manifest once it is done. `undo` and `redo`
+//! follow from these records; there is no other state.
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+/// A restore that was carried out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RestoreRecord {
+    /// When it was done.
+    pub at: Timestamp,
+    /// Number of the snapshot that was brought back.
+    pub snapshot: u64,
+    /// Number of the snapshot that holds the state before; `None` if none was taken.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub safety_snapshot: Option<u64>,
+    /// Whether only a part was asked for.
+    #[serde(default)]
+    pub is_partial: bool,
+}
+
+/// Restores of the baseline that nothing has taken back, oldest first. Who restores the safety
+/// snapshot of one takes it back, with all after it. Who restores another snapshot as a whole has
+/// decided anew.
+pub fn standing(records: &[RestoreRecord]) -> Vec<RestoreRecord> {
+    let mut standing: Vec<RestoreRecord> = Vec::new();
+    for record in records {
+        let taken_back = standing.iter().position(|s| s.safety_snapshot == Some(record.snapshot));
+        match (taken_back, record) {
+            (_, RestoreRecord { snapshot: 0, .. }) => standing.push(*record),
+            (_, RestoreRecord { is_partial: true, .. }) => {}
+            (Some(at), _) => standing.truncate(at),
+            (None, _) => standing.clear(),
+        }
+    }
+    standing
+}
+
+/// Whether what the session did is undone: its baseline was brought back as a whole, and that stands.
+pub fn is_undone(records: &[RestoreRecord]) -> bool {
+    standing(records).iter().any(|record| !record.is_partial)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record(snapshot: u64, safety: impl Into<Option<u64>>) -> RestoreRecord {
+        let safety_snapshot = safety.into();
+        RestoreRecord { at: Timestamp::UNIX_EPOCH, snapshot, safety_snapshot, is_partial: false }
+    }
+
+    fn part(record: RestoreRecord) -> RestoreRecord {
+        RestoreRecord { is_partial: true, ..record }
+    }
+
+    #[test]
+    fn a_session_is_undone_until_that_is_taken_back() {
+        assert!(!is_undone(&[]));
+        assert!(is_undone(&[record(0, 2)]));
+        assert!(!is_undone(&[record(0, 2), record(2, 3)]));
+        assert!(is_undone(&[record(0, 2), record(2, 3), record(0, 4)]));
+        assert!(is_undone(&[record(0, None)]), "also where nothing was kept of the state before");
+        assert!(!is_undone(&[record(0, 2), record(1, 3)]), "the state after was brought back");
+    }
+
+    #[test]
+    fn a_part_stands_and_does_not_make_the_session_undone() {
+        let records = [part(record(0, 2))];
+        assert_eq!(standing(&records), records);
+        assert!(!is_undone(&records));
+        assert!(standing(&[records[0], record(2, 3)]).is_empty());
+        let undone = [record(0, 2), part(record(2, 3))];
+        assert!(is_undone(&undone), "a part of what was before took nothing back");
+    }
+
+    #[test]
+    fn who_takes_back_an_earlier_restore_takes_back_the_later_ones_too() {
+        let records = [part(record(0, 2)), record(0, 3), record(2, 4)];
+        assert!(standing(&records).is_empty());
+        let records = [part(record(0, 2)), record(0, 3), record(3, 4)];
+        assert_eq!(standing(&records), records[..1]);
+    }
+}
