@@ -11,6 +11,7 @@ use super::error::CliError;
 use super::keeper;
 use super::output::{GLOBAL, OutputArgs};
 use super::preflight;
+use super::render::project_name;
 use crate::config::{FlagSettings, Origin, Profile, Settings, Surroundings};
 use crate::session::Catalog;
 use crate::sys;
@@ -68,7 +69,7 @@ pub(super) enum Command {
         #[command(subcommand)]
         command: commands::profile::ProfileCommand,
     },
-    /// Look at settings, and at where they come from
+    /// Look at settings and where they come from, and change them
     Config {
         #[command(subcommand)]
         command: commands::config::ConfigCommand,
@@ -126,6 +127,12 @@ pub(super) enum Rollback {
     Verify(commands::verify::VerifyArgs),
     /// Remove sessions, and free the space that nobody needs
     Cleanup(commands::cleanup::CleanupArgs),
+    /// Keep sessions until they are unpinned or removed by name, whatever the limits are
+    Pin(commands::pin::PinArgs),
+    /// Let the limits remove sessions again
+    Unpin(commands::pin::PinArgs),
+    /// Say how much space sessions take, by project
+    Usage(commands::usage::UsageArgs),
 }
 
 /// Where sessions are kept.
@@ -171,6 +178,16 @@ pub(super) fn home_dir() -> Result<PathBuf, CliError> {
     home.ok_or_else(|| {
         CliError::usage("the home directory is unknown: set HOME, or give --root DIR")
     })
+}
+
+/// The home directory as tracked paths have it, for showing paths; `None` where it is unknown.
+pub(super) fn real_home() -> Option<PathBuf> {
+    home_dir().ok().and_then(|home| sys::real_path(&home).ok())
+}
+
+/// A project as it is named to people here.
+pub(super) fn named_project(tracked_paths: &[PathBuf]) -> String {
+    project_name(tracked_paths, real_home().as_deref())
 }
 
 /// What paths and settings of this process are looked up in.
@@ -274,7 +291,7 @@ impl ThreadArgs {
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "How much is kept")]
 pub(super) struct LimitArgs {
-    /// Keep at most so many sessions; the oldest go first, the newest of a project stays; 0 is no limit
+    /// Keep at most so many sessions of a project that changed something; 0 is no limit
     /// [env: NONO_MAX_SESSIONS] [default: 10]
     #[arg(long, value_name = "N")]
     pub(super) max_sessions: Option<u64>,

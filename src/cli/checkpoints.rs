@@ -18,7 +18,7 @@ use super::commands::snapshot::SnapshotReport;
 use super::error::CliError;
 use crate::path_text::Shown;
 use crate::sandbox::is_inside;
-use crate::session::Recording;
+use crate::session::{Recording, check_label};
 use crate::sys;
 
 /// Name of the socket, in the directory of the command's temporary files.
@@ -40,6 +40,7 @@ const REPLY_PATIENCE: Duration = Duration::from_secs(20);
 #[serde(rename_all = "snake_case")]
 enum Request {
     Checkpoint,
+    NamedCheckpoint { label: String },
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -135,19 +136,24 @@ impl Server {
 
 fn reply(request: &[u8], recording: &Recording, left: &mut u64) -> Reply {
     let refused = |reason: String| Reply::Refused { reason };
-    match serde_json::from_slice(request) {
-        Err(error) => refused(format!("not a request: {error}")),
-        Ok(Request::Checkpoint) if *left == 0 => {
-            refused(format!("{MAX_CHECKPOINTS} checkpoints were taken, and that is all"))
+    let manager = recording.manager();
+    let taken = match serde_json::from_slice(request) {
+        Err(error) => return refused(format!("not a request: {error}")),
+        Ok(_) if *left == 0 => {
+            return refused(format!("{MAX_CHECKPOINTS} checkpoints were taken, and that is all"));
         }
-        Ok(Request::Checkpoint) => match recording.manager().create_incremental_compared() {
-            Ok((manifest, comparison)) => {
-                *left -= 1;
-                let session = recording.manager().session();
-                Reply::Taken(SnapshotReport::of(session, &manifest, comparison))
-            }
-            Err(error) => refused(error.to_string()),
+        Ok(Request::Checkpoint) => manager.create_incremental_compared(),
+        Ok(Request::NamedCheckpoint { label }) => match check_label(&label) {
+            Ok(label) => manager.checkpoint_compared(label),
+            Err(error) => return refused(error.to_string()),
         },
+    };
+    match taken {
+        Ok((manifest, changes)) => {
+            *left -= 1;
+            Reply::Taken(SnapshotReport::of(manager.session(), &manifest, changes))
+        }
+        Err(error) => refused(error.to_string()),
     }
 }
 
@@ -207,8 +213,8 @@ pub(super) fn left_in(temporary: &Path) -> Option<PathBuf> {
     UnixStream::connect(&path).is_ok().then_some(path)
 }
 
-/// Inside: asks for a checkpoint.
-pub(super) fn ask(socket: &Path) -> Result<SnapshotReport, CliError> {
+/// Inside: asks for a checkpoint, maybe under a name.
+pub(super) fn ask(socket: &Path, label: Option<&str>) -> Result<SnapshotReport, CliError> {
     let lost = |error: &dyn std::fmt::Display| {
         let message = format!("cannot reach the supervisor at {}: {error}", Shown::path(socket));
         let failed = CliError::failed(message);
@@ -220,7 +226,11 @@ pub(super) fn ask(socket: &Path) -> Result<SnapshotReport, CliError> {
         ))
     };
     let mut stream = UnixStream::connect(socket).map_err(|error| lost(&error))?;
-    let mut request = serde_json::to_vec(&Request::Checkpoint)?;
+    let request = match label.map(str::to_owned) {
+        Some(label) => Request::NamedCheckpoint { label },
+        None => Request::Checkpoint,
+    };
+    let mut request = serde_json::to_vec(&request)?;
     request.push(b'\n');
     stream.write_all(&request).map_err(|error| lost(&error))?;
     let mut line = String::new();

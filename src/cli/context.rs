@@ -161,6 +161,16 @@ impl Context {
         AutoStream::choice(&io::stderr()) != ColorChoice::Never
     }
 
+    /// Columns of the terminal that shows stdout; `None` if none does.
+    pub(super) fn columns(&self) -> Option<usize> {
+        if !self.stdout_is_terminal {
+            return None;
+        }
+        let size = rustix::termios::tcgetwinsize(io::stdout()).ok()?;
+        // A terminal that does not know says 0.
+        Some(usize::from(size.ws_col)).filter(|columns| *columns > 0)
+    }
+
     /// Says something that is not data.
     pub(super) fn say(&self, text: impl std::fmt::Display) {
         if self.is_quiet {

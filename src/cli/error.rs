@@ -5,7 +5,7 @@ use std::io;
 
 use jiff::Zoned;
 
-use super::project;
+use super::args::named_project;
 use super::render::{RenderError, relative_time};
 use crate::config::ConfigError;
 use crate::history::HistoryError;
@@ -111,7 +111,7 @@ impl From<CatalogError> for CliError {
             CatalogError::NoneHere { elsewhere, .. } => {
                 let SessionSummary { session_id, started, tracked_paths, .. } = &**elsewhere;
                 let when = relative_time(*started, &Zoned::now());
-                let project = project::name_of(tracked_paths);
+                let project = named_project(tracked_paths);
                 Self::failed(format!("{error} or a directory above it")).with_hint(format!(
                     "the newest session elsewhere is {session_id} ({project}, {when}); its id \
                      works from anywhere: nono rollback show {session_id}"
@@ -120,6 +120,7 @@ impl From<CatalogError> for CliError {
             CatalogError::SeveralBelow { .. } => failed
                 .with_hint("go to one of them, or name a session by its id (nono rollback list)"),
             CatalogError::Ambiguous { .. } => failed.with_hint("give more of the id"),
+            CatalogError::AmbiguousLabel { .. } => failed.with_hint("give one of these ids"),
             CatalogError::LatestUnknown { session, .. } => failed.with_hint(format!(
                 "name a session by its id (nono rollback list); `nono rollback verify {session} \
                  --repair` says what can be mended of this one"

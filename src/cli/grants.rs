@@ -12,9 +12,11 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 
-use super::args::{home_dir, surroundings};
+use super::args::{home_dir, real_home, surroundings};
 use super::context::Context;
 use super::error::CliError;
+use super::git_settings::{self, GitSettings};
+use super::shell_word::shell_word;
 use crate::config::{
     ConfigError, FoundProfile, NetworkGrant, Profile, ProfileSource, Surroundings, config_dir,
     expand,
@@ -108,7 +110,7 @@ impl Grants {
         let read = args.read.iter().chain(&wanted.read).map(judge);
         let mut read = read.collect::<Result<Vec<_>, _>>()?;
         if profile.is_none() {
-            read.extend(git_settings());
+            add_git_settings(&mut read, &write, &protected, context);
         }
         let network = network(args, profile.map(|found| &found.profile.network));
         if let Some(FoundProfile { source: ProfileSource::File(path), files, .. }) = profile
@@ -295,15 +297,37 @@ fn withheld(protected: &[Protected]) -> Vec<PathBuf> {
     paths.cloned().chain(home).collect()
 }
 
-/// git's settings of this user: without them git does not start. A link to somewhere else may lead to
-/// anything, and is not followed.
-fn git_settings() -> impl Iterator<Item = PathBuf> {
-    let home = home_dir().ok().and_then(|home| sys::real_path(&home).ok());
-    let places = home.map(|home| [home.join(".gitconfig"), home.join(".config/git")]);
-    places
-        .into_iter()
-        .flatten()
-        .filter(|place| sys::real_path(place).is_ok_and(|real| real == *place))
+/// Adds git's settings of this user to what is read, and names included files that may be anything.
+fn add_git_settings(
+    read: &mut Vec<PathBuf>,
+    write: &[PathBuf],
+    protected: &[Protected],
+    context: &Context,
+) {
+    let Some(home) = real_home() else { return };
+    let GitSettings { readable, mut doubtful } = git_settings::find(&home);
+    for place in readable {
+        match refuse_protected(&place, &place, protected) {
+            Ok(()) => read.push(place),
+            Err(_) => doubtful.push(place),
+        }
+    }
+    let is_granted =
+        |place: &PathBuf| read.iter().chain(write).any(|granted| place.starts_with(granted));
+    doubtful.retain(|place| !is_granted(place));
+    let flags: Option<Vec<_>> =
+        doubtful.iter().map(|place| Some(format!("--read {}", shell_word(place)?))).collect();
+    if let (Some(first), Some(flags)) = (doubtful.first(), flags) {
+        let more = match doubtful.len() {
+            1 => String::new(),
+            count => format!(" and {} more", count - 1),
+        };
+        context.say(format_args!(
+            "git's settings include {}{more}, which the command cannot read, and git may fail ({})",
+            Shown::path(first),
+            flags.join(" ")
+        ));
+    }
 }
 
 /// The place that a grant really names.

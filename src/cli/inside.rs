@@ -71,6 +71,9 @@ fn need(command: &Command) -> Named {
         Rollback::Resume(_) => Named(Need::Writing, "rollback resume"),
         Rollback::Verify(args) => Named(writing(args.writes_store()), "rollback verify"),
         Rollback::Cleanup(args) => Named(writing(args.writes_store()), "rollback cleanup"),
+        Rollback::Pin(_) => Named(Need::Writing, "rollback pin"),
+        Rollback::Unpin(_) => Named(Need::Writing, "rollback unpin"),
+        Rollback::Usage(_) => Named(Need::Reading, "rollback usage"),
     }
 }
 

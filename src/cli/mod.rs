@@ -13,6 +13,7 @@ mod completing;
 mod context;
 mod error;
 mod examples;
+mod git_settings;
 mod grants;
 mod inside;
 mod keeper;
@@ -24,7 +25,6 @@ mod past;
 mod preflight;
 mod processes;
 mod progress;
-mod project;
 pub mod render;
 mod restoring;
 mod retention;
@@ -146,6 +146,9 @@ fn dispatch(arguments: Arguments, context: &Context) -> Outcome {
             Rollback::Resume(args) => commands::resume::run(&args, &store, context),
             Rollback::Verify(args) => commands::verify::run(&args, &store, context),
             Rollback::Cleanup(args) => commands::cleanup::run(&args, &store, context),
+            Rollback::Pin(args) => commands::pin::run(&args, true, &store, context),
+            Rollback::Unpin(args) => commands::pin::run(&args, false, &store, context),
+            Rollback::Usage(args) => commands::usage::run(&args, &store, context),
         },
     }
 }

@@ -1,12 +1,17 @@
 //! Keeping a store within its limits, without anybody having to wait for it.
 //!
-//! Sessions that are too old or too many are known from their manifests alone: they go when a run
-//! begins, by a rename each. Their objects go in batches, and so does what is over the limit of space:
-//! finding out what that frees takes a look at every object. That work is done while the command runs,
-//! at a low priority.
+//! Nothing goes before the command of a run has started: a start that fails costs nobody a session.
+//! Within the walls a failed start is known by its end alone, so the first seconds count as a start.
+//! Objects of removed sessions go in batches, and so does what is over the limit of space: finding out
+//! what that frees takes a look at every object. That work is done while the command runs, at a low
+//! priority. What is too old or too many goes at the end, by a rename each, when it is known what the
+//! run itself has changed. Then all of it is said, in one line.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
+use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 
@@ -15,15 +20,16 @@ use super::error::CliError;
 use super::render::byte_size;
 use crate::config::Settings;
 use crate::gc::{
-    CleanupOptions, CleanupPlan, CleanupReport, StorageUsage, guess_usage, measure_usage,
-    note_floor, withdraw,
+    CleanupOptions, CleanupPlan, StorageUsage, guess_usage, measure_usage, note_floor, withdraw,
 };
-use crate::session::{Catalog, Expired, Expiry, RetentionPolicy, SessionFacts, SessionSummary};
+use crate::session::{Catalog, Expired, Expiry, RetentionPolicy, SessionFacts};
 use crate::snapshot::SessionDir;
 use crate::sys;
 
 /// So many withdrawn sessions are collected at once.
 const BATCH: usize = 8;
+/// A command that has run for so long has started.
+const STARTING: Duration = Duration::from_secs(3);
 
 /// The policy that the settings ask for.
 pub(super) fn policy(settings: &Settings) -> RetentionPolicy {
@@ -36,87 +42,136 @@ pub(super) fn policy(settings: &Settings) -> RetentionPolicy {
     }
 }
 
-/// A collection that goes on while the command runs.
+/// What is removed in the course of a run.
 #[derive(Debug)]
 pub(super) struct Retention {
-    collecting: Option<JoinHandle<Result<Collected, CliError>>>,
+    collecting: Option<Collecting>,
 }
 
 #[derive(Debug)]
-struct Collected {
-    expired: Vec<Expired>,
-    report: CleanupReport,
+struct Collecting {
+    /// Lets it begin at once; dropped, it does nothing any more.
+    go: Sender<()>,
+    collected: JoinHandle<Result<Removed, CliError>>,
 }
 
-/// Removes what is too old or too many, says so, and begins to collect if it is time. Whatever fails
-/// here is said, and keeps no command from running.
+/// Sessions that are gone.
+#[derive(Debug, Default)]
+struct Removed {
+    sessions: Vec<Expired>,
+    bytes_freed: u64,
+}
+
+/// Begins to collect if it is time, beside a command that has started. Whatever fails here is said,
+/// and keeps no command from running.
 pub(super) fn begin(root: &Path, settings: &Settings, context: &Context) -> Retention {
-    try_begin(root, settings, context).unwrap_or_else(|error| {
-        context.warn(format_args!("no old session is removed: {error}"));
+    try_begin(root, settings).unwrap_or_else(|error| {
+        context.warn(format_args!("no space is freed: {error}"));
         Retention { collecting: None }
     })
 }
 
-fn try_begin(root: &Path, settings: &Settings, context: &Context) -> Result<Retention, CliError> {
-    let policy = policy(settings);
-    let sessions = list(root)?;
-    let expired = policy.expired(&facts_of(&sessions), Timestamp::now(), None);
-    let going = pick(&sessions, &expired);
-    let withdrawn = withdraw(root, &going)?;
-    for expired in expired.iter().filter(|e| withdrawn.session_ids.contains(&e.session_id)) {
-        say(expired, settings, context);
-    }
+fn try_begin(root: &Path, settings: &Settings) -> Result<Retention, CliError> {
+    // What is too old or too many goes at the end of a run.
+    let max_storage_bytes = settings.max_storage_bytes();
+    let policy = RetentionPolicy { max_storage_bytes, ..RetentionPolicy::default() };
     let guess = guess_usage(root)?;
     // Where the limit cannot be reached, it is not tried again before the store has grown by a tenth
     // of it.
     let worth_a_look = |max: u64| max.max(guess.floor_bytes.saturating_add(max / 10));
     let is_over = policy.max_storage_bytes.is_some_and(|max| guess.bytes > worth_a_look(max));
-    let can_shrink = guess.withdrawn_sessions > 0
-        || !RetentionPolicy::removable(&facts_of(&list(root)?), Timestamp::now()).is_empty();
-    if guess.withdrawn_sessions < BATCH && !(is_over && can_shrink) {
+    let can_shrink = || -> Result<bool, CliError> {
+        let facts = facts_of(&list(root)?);
+        let is_removable = !policy.removable(&facts, Timestamp::now()).is_empty();
+        Ok(guess.withdrawn_sessions > 0 || is_removable)
+    };
+    if guess.withdrawn_sessions < BATCH && !(is_over && can_shrink()?) {
         return Ok(Retention { collecting: None });
     }
     let (root, threads) = (root.to_owned(), settings.threads());
+    let (go, begin) = mpsc::channel();
     let collect = move || {
         sys::lower_priority();
-        collect(&root, &policy, threads)
+        match begin.recv_timeout(STARTING) {
+            Err(RecvTimeoutError::Disconnected) => Ok(Removed::default()),
+            Ok(()) | Err(RecvTimeoutError::Timeout) => collect(&root, &policy, threads),
+        }
     };
     // Without a thread, the next one does it.
-    Ok(Retention { collecting: sys::spawn("retention", collect).ok() })
+    let collected = sys::spawn("retention", collect).ok();
+    Ok(Retention { collecting: collected.map(|collected| Collecting { go, collected }) })
 }
 
 impl Retention {
-    /// Waits for the collection, and says what it removed.
-    pub(super) fn finish(self, settings: &Settings, context: &Context) {
-        let Some(collected) = self.collecting.map(JoinHandle::join) else { return };
-        match collected {
-            Ok(Ok(Collected { expired, report })) => {
-                let removed = &report.sessions_removed;
-                for expired in expired.iter().filter(|e| removed.contains(&e.session_id)) {
-                    say(expired, settings, context);
-                }
-                if report.bytes_freed > 0 {
-                    let size = byte_size(report.bytes_freed);
-                    context.say(format_args!("freed {size} of removed sessions"));
-                }
+    /// Waits for the collection, removes what is too old or too many, and says what is gone.
+    /// `is_due`: the command had started, and the run is recorded to its end. Else nothing goes.
+    pub(super) fn finish(self, root: &Path, settings: &Settings, is_due: bool, context: &Context) {
+        let collected = self.collecting.map(|Collecting { go, collected }| {
+            if is_due {
+                // Who has begun already does not listen.
+                let _ = go.send(());
             }
-            Ok(Err(error)) => context.warn(format_args!("no space is freed: {error}")),
-            Err(_) => context.warn("no space is freed: the collection failed"),
+            drop(go);
+            collected.join().unwrap_or_else(|_| Err(CliError::failed("the collection failed")))
+        });
+        let mut removed = collected.transpose().unwrap_or_else(|error| {
+            context.warn(format_args!("no space is freed: {error}"));
+            None
+        });
+        match is_due.then(|| withdraw_expired(root, settings)).transpose() {
+            Ok(expired) => {
+                let removed = removed.get_or_insert_default();
+                removed.sessions.extend(expired.into_iter().flatten());
+            }
+            Err(error) => context.warn(format_args!("no old session is removed: {error}")),
+        }
+        let removed = removed.unwrap_or_default();
+        if let Some(line) = removed.line(settings) {
+            context.say(line);
         }
     }
 }
 
-/// Removes what takes too much space, and the objects of all that was removed.
-fn collect(root: &Path, policy: &RetentionPolicy, threads: usize) -> Result<Collected, CliError> {
-    let options = CleanupOptions { threads, ..CleanupOptions::default() };
+impl Removed {
+    /// What is gone and why, in one line; `None` if nothing is.
+    fn line(&self, settings: &Settings) -> Option<String> {
+        for Expired { session_id, reason } in &self.sessions {
+            tracing::info!("removed session {session_id}: {}", describe(*reason, settings));
+        }
+        let freed = (self.bytes_freed > 0).then(|| byte_size(self.bytes_freed));
+        let reasons: BTreeSet<_> = self.sessions.iter().map(|expired| expired.reason).collect();
+        let reasons: Vec<_> = reasons.into_iter().map(|reason| limit(reason, settings)).collect();
+        let sessions = match self.sessions.len() {
+            0 => return freed.map(|size| format!("freed {size} of removed sessions")),
+            1 => "1 old session".to_owned(),
+            count => format!("{count} old sessions"),
+        };
+        let freed = freed.map(|size| format!(", freed {size}")).unwrap_or_default();
+        Some(format!("removed {sessions} ({}){freed}", reasons.join(", ")))
+    }
+}
+
+/// Takes what is too old or too many out of every list.
+fn withdraw_expired(root: &Path, settings: &Settings) -> Result<Vec<Expired>, CliError> {
     let sessions = list(root)?;
-    let (expired, usage) = expired(root, policy, &sessions, &options)?;
+    let mut expired = policy(settings).expired(&facts_of(&sessions), Timestamp::now(), None);
+    let withdrawn = withdraw(root, &pick(&sessions, &expired))?;
+    expired.retain(|expired| withdrawn.session_ids.contains(&expired.session_id));
+    Ok(expired)
+}
+
+/// Removes what takes too much space, and the objects of all that was removed.
+fn collect(root: &Path, policy: &RetentionPolicy, threads: usize) -> Result<Removed, CliError> {
+    let options = CleanupOptions { threads, spare_pinned: true, ..CleanupOptions::default() };
+    let sessions = list(root)?;
+    let (mut expired, usage) = expired(root, policy, &sessions, &options)?;
     if let Some(usage) = usage {
         note_floor(root, &usage)?;
     }
     let plan = CleanupPlan::new(root, &pick(&sessions, &expired))?;
     let report = plan.apply(|| Catalog::new(root.to_owned(), []).sessions(), &options)?;
-    Ok(Collected { expired, report })
+    expired.retain(|expired| report.sessions_removed.contains(&expired.session_id));
+    Ok(Removed { sessions: expired, bytes_freed: report.bytes_freed })
 }
 
 /// All sessions of a store that its policy lets go, space included.
@@ -137,7 +192,8 @@ fn expired(
     options: &CleanupOptions<'_>,
 ) -> Result<(Vec<Expired>, Option<StorageUsage>), CliError> {
     let facts = facts_of(sessions);
-    let removable: Vec<_> = RetentionPolicy::removable(&facts, Timestamp::now())
+    let removable: Vec<_> = policy
+        .removable(&facts, Timestamp::now())
         .into_iter()
         .filter_map(|facts| find(sessions, &facts.session_id))
         .collect();
@@ -159,8 +215,8 @@ struct Listed {
 fn list(root: &Path) -> Result<Vec<Listed>, CliError> {
     let mut listed = Vec::new();
     for session in Catalog::new(PathBuf::from(root), []).sessions()? {
-        match SessionSummary::of(&session) {
-            Ok(summary) => listed.push(Listed { facts: SessionFacts::from(&summary), session }),
+        match SessionFacts::of(&session) {
+            Ok(facts) => listed.push(Listed { facts, session }),
             Err(error) => tracing::debug!("left out of retention: {error}"),
         }
     }
@@ -180,21 +236,24 @@ fn pick(listed: &[Listed], expired: &[Expired]) -> Vec<SessionDir> {
     expired.iter().filter_map(|expired| find(listed, &expired.session_id)).collect()
 }
 
-/// Says that a session is gone, and which limit it was over.
-pub(super) fn say(expired: &Expired, settings: &Settings, context: &Context) {
-    let Expired { session_id, reason } = expired;
-    context.say(format_args!("removed session {session_id}: {}", describe(*reason, settings)));
-}
-
 /// Which limit a session is over.
 pub(super) fn describe(reason: Expiry, settings: &Settings) -> String {
     match reason {
         Expiry::TooOld => format!("older than {} days (max_age_days)", settings.max_age_days.value),
         Expiry::TooMany => {
-            format!("there are more than {} (max_sessions)", settings.max_sessions.value)
+            format!("its project has more than {} (max_sessions)", settings.max_sessions.value)
         }
         Expiry::TooLarge => {
             format!("they take more than {} GiB (max_storage_gb)", settings.max_storage_gb.value)
         }
+    }
+}
+
+/// A limit as a setting.
+fn limit(reason: Expiry, settings: &Settings) -> String {
+    match reason {
+        Expiry::TooOld => format!("max_age_days {}", settings.max_age_days.value),
+        Expiry::TooMany => format!("max_sessions {} per project", settings.max_sessions.value),
+        Expiry::TooLarge => format!("max_storage_gb {}", settings.max_storage_gb.value),
     }
 }

@@ -4,8 +4,8 @@ use std::path::PathBuf;
 
 use jiff::Timestamp;
 
+use super::args::named_project;
 use super::context::Context;
-use super::project;
 use super::restoring::command;
 use crate::session::{Catalog, Recording, running_on, worked_meanwhile};
 use crate::snapshot::SessionDir;
@@ -38,7 +38,7 @@ impl Together {
             context.warn(format_args!(
                 "session {} is at work in {} too: {}; what either changes is recorded by both",
                 session.session_id,
-                project::name_of(&session.tracked_paths),
+                named_project(&session.tracked_paths),
                 command(session)
             ));
         }
@@ -55,7 +55,7 @@ impl Together {
                     context.warn(format_args!(
                         "session {} worked in {} meanwhile: what it changed is in this session too",
                         other.session_id,
-                        project::name_of(&other.tracked_paths)
+                        named_project(&other.tracked_paths)
                     ));
                 }
             }

@@ -60,15 +60,26 @@ pub(super) struct Document<T> {
 /// Reads a file, as TOML if its name says so, else as JSON.
 pub(super) fn read<T: DeserializeOwned>(path: &Path) -> Result<Document<T>, ConfigError> {
     let real_path = sys::real_path(path)?;
+    let text = text_at(&real_path, path)?;
+    let shown = Shown::path(path).to_string();
+    let is_toml = path.extension().is_some_and(|extension| extension == "toml");
+    let content = if is_toml { parse_toml(&shown, &text) } else { parse_json(&shown, &text) }?;
+    Ok(Document { content, real_path })
+}
+
+/// Reads the text of a file under its real path.
+pub(super) fn read_text(real_path: &Path) -> Result<String, ConfigError> {
+    text_at(real_path, real_path)
+}
+
+fn text_at(real_path: &Path, named: &Path) -> Result<String, ConfigError> {
     let name = real_path.file_name().unwrap_or_default();
     let parent = real_path.parent().unwrap_or(Path::new("/"));
     let bytes = Dir::open(parent)?.read(name.as_encoded_bytes(), MAX_CONFIG_BYTES)?;
-    let shown = Shown::path(path).to_string();
-    let text = str::from_utf8(&bytes)
-        .map_err(|error| ConfigError::invalid(&shown, format!("not UTF-8: {error}")))?;
-    let is_toml = path.extension().is_some_and(|extension| extension == "toml");
-    let content = if is_toml { parse_toml(&shown, text) } else { parse_json(&shown, text) }?;
-    Ok(Document { content, real_path })
+    String::from_utf8(bytes).map_err(|error| {
+        let reason = format!("not UTF-8: {}", error.utf8_error());
+        ConfigError::invalid(Shown::path(named).to_string(), reason)
+    })
 }
 
 pub(super) fn parse_json<T: DeserializeOwned>(origin: &str, text: &str) -> Result<T, ConfigError> {
@@ -80,7 +91,7 @@ pub(super) fn parse_json<T: DeserializeOwned>(origin: &str, text: &str) -> Resul
     })
 }
 
-fn parse_toml<T: DeserializeOwned>(origin: &str, text: &str) -> Result<T, ConfigError> {
+pub(super) fn parse_toml<T: DeserializeOwned>(origin: &str, text: &str) -> Result<T, ConfigError> {
     toml::from_str(text).map_err(|error: toml::de::Error| {
         let reason = error.message().replace('\n', "; ");
         match error.span() {

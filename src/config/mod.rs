@@ -10,6 +10,7 @@
 //! - Every value knows where it came from.
 
 mod document;
+mod editing;
 mod environment;
 mod library;
 mod nearest;
@@ -21,11 +22,12 @@ mod strict;
 use std::path::PathBuf;
 
 pub use document::ConfigError;
+pub use editing::ConfigFile;
 pub use environment::{EnvironmentRules, apply_rules};
 pub use library::{FoundProfile, ProfileLibrary, ProfileSource};
 pub use place::{Surroundings, expand};
 pub use profile::{NetworkGrant, Profile, RollbackRules};
-pub use settings::{FlagSettings, Origin, Setting, Settings, Sourced};
+pub use settings::{FlagSettings, Origin, Setting, Settings, Sourced, zero_means};
 
 /// nono's configuration: `$XDG_CONFIG_HOME/nono` or `~/.config/nono`.
 pub fn config_dir(surroundings: &Surroundings<'_>) -> Option<PathBuf> {

@@ -18,7 +18,7 @@ use crate::path_text::Shown;
 use crate::snapshot::Budget;
 
 /// Name of the file.
-const FILE_NAME: &str = "config.toml";
+pub(super) const FILE_NAME: &str = "config.toml";
 const DEFAULT_MAX_SESSIONS: u64 = 10;
 const DEFAULT_MAX_STORAGE_GB: f64 = 5.0;
 /// More threads than any machine has use for.
@@ -80,7 +80,7 @@ pub struct FlagSettings {
 /// All settings.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Settings {
-    /// Most sessions of a store.
+    /// Most sessions of a project that changed something.
     pub max_sessions: Sourced<u64>,
     /// Most gigabytes (2^30 bytes) of objects of a store.
     pub max_storage_gb: Sourced<f64>,
@@ -149,6 +149,25 @@ impl Settings {
             Some(Err(ConfigError::Io(error))) if error.is_gone() => SettingsTable::default(),
             Some(read) => read?.content.rollback.unwrap_or_default(),
         };
+        Self::of(table, file, surroundings, flags)
+    }
+
+    /// Whether a text could be the file; `origin` names it.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub(super) fn check(origin: &str, text: &str) -> Result<(), ConfigError> {
+        let table = document::parse_toml::<ConfigTable>(origin, text)?.rollback.unwrap_or_default();
+        let nowhere = Surroundings { home: None, current_dir: PathBuf::new(), variable: &|_| None };
+        Self::of(table, None, &nowhere, &FlagSettings::default()).map(drop)
+    }
+
+    fn of(
+        table: SettingsTable,
+        file: Option<PathBuf>,
+        surroundings: &Surroundings<'_>,
+        flags: &FlagSettings,
+    ) -> Result<Self, ConfigError> {
         let Budget { max_entries, max_bytes } = Budget::default();
         let from = Sources { surroundings };
         let settings = Self {
@@ -279,6 +298,17 @@ impl Settings {
                 "--rollback-all",
             ),
         ]
+    }
+}
+
+/// What a 0 means as the value of a setting; `None` if it is a value like any other.
+pub fn zero_means(key: &str) -> Option<&'static str> {
+    match key {
+        "max_sessions" | "max_storage_gb" | "max_age_days" | "max_entries" | "max_bytes" => {
+            Some("no limit")
+        }
+        "threads" => Some("one for each core"),
+        _ => None,
     }
 }
 

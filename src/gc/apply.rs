@@ -56,7 +56,7 @@ impl CleanupPlan {
             let Some(session) = root.open_session(name)? else { continue };
             known.extend(identity(&session)?);
             let session_id = session.id();
-            match claim(&session)? {
+            match claim(&session, options.spare_pinned)? {
                 Claim::Granted(lock) => {
                     report.sessions_removed.push(session_id);
                     removed.push(Removed { name: name.clone(), session, _lock: lock });

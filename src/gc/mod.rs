@@ -22,6 +22,7 @@
 
 mod alone;
 mod apply;
+mod holdings;
 mod mark;
 mod packs;
 mod plan;
@@ -43,6 +44,7 @@ use crate::snapshot::ManifestError;
 use crate::store::StoreError;
 use crate::sys;
 
+pub use holdings::{Holdings, measure_holdings};
 pub use plan::CleanupPlan;
 pub use usage::{StorageUsage, UsageGuess, guess_usage, measure_usage, note_floor};
 pub use withdraw::{Withdrawn, withdraw};
@@ -61,6 +63,8 @@ pub struct CleanupOptions<'a> {
     /// Whether every pack is rewritten that holds something unneeded. Otherwise only those are in which
     /// it is a fifth or more.
     pub compact: bool,
+    /// Whether sessions stay that are pinned by the time they would go.
+    pub spare_pinned: bool,
     /// Worker threads; 0 is one for each core.
     pub threads: usize,
     /// Told of every list that is read, then of every object that is removed. Asked whether to stop as long
@@ -74,6 +78,7 @@ impl Default for CleanupOptions<'_> {
             grace: DEFAULT_GRACE,
             orphans_at_once: false,
             compact: false,
+            spare_pinned: false,
             threads: 0,
             progress: &NoProgress,
         }
@@ -86,6 +91,7 @@ impl std::fmt::Debug for CleanupOptions<'_> {
             .field("grace", &self.grace)
             .field("orphans_at_once", &self.orphans_at_once)
             .field("compact", &self.compact)
+            .field("spare_pinned", &self.spare_pinned)
             .field("threads", &self.threads)
             .finish_non_exhaustive()
     }
@@ -152,6 +158,8 @@ pub enum SkipReason {
     Busy,
     /// A restore of it was interrupted: only with the session can that be finished or taken back.
     RestoreInterrupted,
+    /// Somebody pinned it. Only noticed where pinned sessions are spared.
+    Pinned,
 }
 
 impl std::fmt::Display for SkipReason {
@@ -160,6 +168,7 @@ impl std::fmt::Display for SkipReason {
             Self::Running => "its command is still running",
             Self::Busy => "a snapshot of it is being taken or restored",
             Self::RestoreInterrupted => "a restore of it was interrupted: resume or abort it first",
+            Self::Pinned => "it is pinned",
         })
     }
 }

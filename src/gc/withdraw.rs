@@ -19,7 +19,8 @@ pub struct Withdrawn {
     pub skipped: Vec<SkippedSession>,
 }
 
-/// Takes sessions out of every list. Their objects stay until the next collection.
+/// Takes sessions out of every list, unless they are pinned by now. Their objects stay until the next
+/// collection.
 ///
 /// # Errors
 /// When the root directory cannot be changed. Each session is then gone or untouched.
@@ -29,7 +30,7 @@ pub fn withdraw(root: &Path, sessions: &[SessionDir]) -> Result<Withdrawn, Clean
     for session in sessions {
         let Some(name) = root.name_of(session)? else { continue };
         let session_id = session.id();
-        match claim(session)? {
+        match claim(session, true)? {
             Claim::Granted(_lock) => {
                 if root.hide(&name)?.is_some() {
                     withdrawn.session_ids.push(session_id);
@@ -55,15 +56,15 @@ pub(super) enum Claim {
     Gone,
 }
 
-/// Keeps others from a session that is about to be removed.
-pub(super) fn claim(session: &SessionDir) -> Result<Claim, CleanupError> {
-    match try_claim(session) {
+/// Keeps others from a session that is about to be removed. `spare_pinned`: not if it is pinned.
+pub(super) fn claim(session: &SessionDir, spare_pinned: bool) -> Result<Claim, CleanupError> {
+    match try_claim(session, spare_pinned) {
         Err(_) if session.is_gone() => Ok(Claim::Gone),
         claim => Ok(claim?),
     }
 }
 
-fn try_claim(session: &SessionDir) -> Result<Claim, ManifestError> {
+fn try_claim(session: &SessionDir, spare_pinned: bool) -> Result<Claim, ManifestError> {
     if session.is_running()? {
         return Ok(Claim::Refused(SkipReason::Running));
     }
@@ -71,6 +72,10 @@ fn try_claim(session: &SessionDir) -> Result<Claim, ManifestError> {
     let Some(lock) = session.try_lock()? else { return Ok(Claim::Refused(SkipReason::Busy)) };
     if session.has_restore_journal()? {
         return Ok(Claim::Refused(SkipReason::RestoreInterrupted));
+    }
+    // Under the lock, without which nobody pins it.
+    if spare_pinned && session.metadata()?.pinned {
+        return Ok(Claim::Refused(SkipReason::Pinned));
     }
     Ok(Claim::Granted(lock))
 }

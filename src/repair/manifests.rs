@@ -277,6 +277,8 @@ fn rebuild(
             // Counted when the objects were looked at.
             metadata.changes = None;
             metadata.labels = chain.iter().filter_map(|l| l.manifest.named()).collect();
+            // Whether it was pinned is not known, and a pin can be taken away.
+            metadata.pinned = true;
             metadata.snapshot_count = chain.len() as u64;
             let written = chain.iter().map(|loaded| loaded.manifest.totals.bytes_written);
             metadata.bytes_written = written.fold(0, u64::saturating_add);

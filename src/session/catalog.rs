@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
+use super::names;
 use crate::diff::ChangeSummary;
 use crate::layout;
 use crate::object::ContentHash;
@@ -48,6 +49,14 @@ pub enum CatalogError {
         /// The prefix as given.
         id: String,
         /// The sessions that begin with it.
+        candidates: Vec<String>,
+    },
+    /// Several sessions or snapshots have this name.
+    #[error("{label:?} is the name of {}", candidates.join(", "))]
+    AmbiguousLabel {
+        /// The name as given.
+        label: String,
+        /// The sessions and snapshots that have it.
         candidates: Vec<String>,
     },
     /// Which session began last cannot be told.
@@ -123,6 +132,10 @@ pub struct SessionSummary {
     pub tracked_paths: Vec<PathBuf>,
     /// Number of snapshots.
     pub snapshot_count: u64,
+    /// What the session was called when it began.
+    pub label: Option<String>,
+    /// Whether retention never removes it.
+    pub pinned: bool,
     /// Snapshots that have a label, in order.
     pub labels: Vec<SnapshotLabel>,
     /// Exit code of the command.
@@ -144,7 +157,7 @@ pub struct SessionSummary {
     pub session_root: ContentHash,
 }
 
-/// A session, and maybe one snapshot of it: `ID` or `ID/N`.
+/// A session, and maybe one snapshot of it: `ID` or `ID/N`, or a name in the place of the id.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SnapshotId {
     /// Id or prefix of a session, or `latest`.
@@ -198,15 +211,21 @@ impl Catalog {
         Ok(sessions)
     }
 
-    /// Finds a session by its id, a prefix that only it has, or `latest`, which is the newest of the
-    /// store ([`find_from`](Self::find_from) means the one of a directory). Waits until its baseline is
-    /// durable.
+    /// Finds a session by its id, a prefix that only it has, its name or that of one of its snapshots,
+    /// or `latest`, which is the newest of the store ([`find_from`](Self::find_from) means the one of a
+    /// directory). Waits until its baseline is durable.
     ///
     /// # Errors
-    /// [`CatalogError::NotFound`], [`CatalogError::Ambiguous`], [`CatalogError::Empty`],
-    /// [`CatalogError::LatestUnknown`].
+    /// [`CatalogError::NotFound`], [`CatalogError::Ambiguous`], [`CatalogError::AmbiguousLabel`],
+    /// [`CatalogError::Empty`], [`CatalogError::LatestUnknown`].
     pub fn find(&self, id: &str) -> Result<SessionDir, CatalogError> {
-        let session = self.find_unsettled(id)?;
+        let session = match self.find_unsettled(id) {
+            Err(unknown @ CatalogError::NotFound { .. }) => {
+                let whole = SnapshotId { session: id.to_owned(), snapshot: None };
+                names::find(self, &whole)?.map(|(session, _)| session).ok_or(unknown)?
+            }
+            found => found?,
+        };
         settle_baseline(&session, true);
         Ok(session)
     }
@@ -238,7 +257,14 @@ impl Catalog {
         &self,
         id: &SnapshotId,
     ) -> Result<(SessionDir, Option<u64>), CatalogError> {
-        self.snapshot_of(self.find(&id.session)?, id)
+        let (session, snapshot) = match self.find_unsettled(&id.session) {
+            Err(unknown @ CatalogError::NotFound { .. }) => {
+                names::find(self, id)?.ok_or(unknown)?
+            }
+            found => (found?, id.snapshot.clone()),
+        };
+        settle_baseline(&session, true);
+        self.snapshot_of(session, &SnapshotId { session: id.session.clone(), snapshot })
     }
 
     /// The number of the snapshot of a session that an id names, if it names one.
@@ -288,7 +314,11 @@ impl SessionSummary {
     }
 
     /// Sums up a session whose manifest is at hand.
-    fn from_parts(session: &SessionDir, metadata: SessionMetadata, status: SessionStatus) -> Self {
+    pub(super) fn from_parts(
+        session: &SessionDir,
+        metadata: SessionMetadata,
+        status: SessionStatus,
+    ) -> Self {
         Self {
             session_id: session.id(),
             session_root: metadata.session_root(),
@@ -297,6 +327,8 @@ impl SessionSummary {
             command: metadata.command,
             tracked_paths: metadata.tracked_paths,
             snapshot_count: metadata.snapshot_count,
+            label: metadata.label,
+            pinned: metadata.pinned,
             labels: metadata.labels,
             exit_code: metadata.exit_code,
             origin: metadata.origin,

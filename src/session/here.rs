@@ -248,7 +248,10 @@ impl Catalog {
         id: &SnapshotId,
         purpose: Purpose,
     ) -> Result<(SessionDir, Option<u64>), CatalogError> {
-        self.snapshot_of(self.find_from(&id.session, purpose)?, id)
+        if id.session != LATEST {
+            return self.find_snapshot(id);
+        }
+        self.snapshot_of(self.find_here(&Place::current(purpose)?)?, id)
     }
 }
 
@@ -279,6 +282,8 @@ mod tests {
 
     fn session(id: &str, second: i64, tracked: &str, created: u64) -> SessionSummary {
         SessionSummary {
+            label: None,
+            pinned: false,
             session_id: id.to_owned(),
             started: Timestamp::from_second(second).unwrap(),
             ended: None,

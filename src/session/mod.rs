@@ -6,6 +6,7 @@
 mod attribution;
 mod catalog;
 mod here;
+mod names;
 mod recording;
 mod retention;
 mod store_modes;
@@ -15,10 +16,11 @@ mod undo;
 pub use attribution::changed_since;
 pub use catalog::{Catalog, CatalogError, SessionStatus, SessionSummary, SnapshotId};
 pub use here::{Listed, NotHere, Place, Purpose, Unreadable, newest, sessions_here};
+pub use names::{LabelError, MAX_LABEL_BYTES, check_label};
 pub use recording::{
     RecordError, RecordRequest, Recorded, Recording, create_session, new_session_dir,
 };
-pub use retention::{Expired, Expiry, RetentionPolicy, SessionFacts};
+pub use retention::{Expired, Expiry, RetentionPolicy, SessionContent, SessionFacts};
 pub use store_modes::StoreModes;
 pub use together::{running_on, worked_meanwhile};
 pub use undo::{History, NoRedo, Redo};

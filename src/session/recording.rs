@@ -65,6 +65,8 @@ pub struct RecordRequest {
     pub threads: usize,
     /// What makes the session.
     pub origin: SessionOrigin,
+    /// What it is called: of a run the session, else its first snapshot.
+    pub label: Option<String>,
 }
 
 /// A session that has ended.
@@ -106,7 +108,13 @@ impl Recording {
         request: &RecordRequest,
         progress: Arc<dyn Progress + Send>,
     ) -> Result<Self, RecordError> {
-        Self::record(request, progress, |manager| Ok((manager.create_baseline()?, None)))
+        Self::record(request, progress, |manager| {
+            let named = match (&request.label, request.origin) {
+                (Some(label), SessionOrigin::Snapshot) => manager.checkpoint(label)?.0,
+                _ => manager.create_baseline()?,
+            };
+            Ok((named, None))
+        })
     }
 
     /// As [`start`](Self::start), but returns as soon as the baseline is in the store. It becomes a
@@ -154,6 +162,9 @@ impl Recording {
         let tracked: Vec<_> = roots.into_iter().map(|root| root.path).collect();
         let mut metadata = SessionMetadata::new(String::new(), command.collect(), tracked.clone());
         metadata.origin = request.origin;
+        if request.origin == SessionOrigin::Run {
+            metadata.label.clone_from(&request.label);
+        }
         let (session, running) = create_session(&root, metadata.clone())?;
         metadata.session_id = session.id();
         let started = SnapshotManager::new(
@@ -246,10 +257,17 @@ impl Recording {
             Err(error) => return Err(error.into()),
         };
         let mut metadata = self.manager.session().metadata()?;
-        let SessionMetadata { session_id, started, command, tracked_paths, origin, .. } =
+        let SessionMetadata { session_id, started, command, label, tracked_paths, origin, .. } =
             self.begun;
-        metadata =
-            SessionMetadata { session_id, started, command, tracked_paths, origin, ..metadata };
+        metadata = SessionMetadata {
+            session_id,
+            started,
+            command,
+            label,
+            tracked_paths,
+            origin,
+            ..metadata
+        };
         metadata.ended = Some(Timestamp::now());
         metadata.exit_code = exit_code;
         let session_root = self.manager.save_session_metadata(&metadata)?.session_root();

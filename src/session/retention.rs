@@ -1,25 +1,33 @@
 //! Which sessions a store lets go: a policy, and what follows from it.
 //!
-//! Pure: from facts about sessions to a list of those that go, each with the reason. The order is
-//! fixed: what is too old, then what is too many, then what takes too much space, the oldest first each
-//! time. A running session never goes, and neither does the newest of a project, so whatever the
-//! policy says, the last thing that was done somewhere can be undone, also under a wrong clock.
+//! Pure: from facts about sessions and a time to a list of those that go, each with the reason. Always
+//! true:
+//!
+//! - A running session, a pinned one, the newest of a project and the newest that changed something
+//!   there stay, whatever the policy says. So the last thing that was done somewhere can be undone.
+//! - `max_sessions` counts for each project, and of the sessions that [hold something](SessionContent)
+//!   only. Idle ones go before them: as soon as there are more than `max_sessions` of both.
+//! - Nothing goes within a day after something was recorded in it, unless space demands it.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
 
 use super::{SessionStatus, SessionSummary};
 use crate::gc::StorageUsage;
-use crate::snapshot::Recency;
+use crate::object::ContentHash;
+use crate::snapshot::{ManifestError, Recency, SessionDir, SessionMetadata, SessionOrigin};
+
+/// So long nothing goes but for space.
+const UNTOUCHED: SignedDuration = SignedDuration::from_hours(24);
 
 /// What a store may hold. `None` is no limit.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct RetentionPolicy {
     /// Greatest age of a session, counted from its start.
     pub max_age: Option<SignedDuration>,
-    /// Most sessions, those that cannot go included.
+    /// Most sessions of one project, pinned and running ones left out.
     pub max_sessions: Option<u64>,
     /// Most bytes of objects that sessions need.
     pub max_storage_bytes: Option<u64>,
@@ -32,10 +40,27 @@ pub struct SessionFacts {
     pub session_id: String,
     /// When it began.
     pub started: Timestamp,
+    /// When something was last recorded in it.
+    pub last_used: Timestamp,
     /// Whether its command is running.
     pub is_running: bool,
+    /// Whether somebody pinned it.
+    pub is_pinned: bool,
+    /// What it holds.
+    pub content: SessionContent,
     /// Its tracked paths, as one text.
     pub project: String,
+}
+
+/// What a session holds that another one may not.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum SessionContent {
+    /// Changes, or nobody knows what.
+    Changes,
+    /// One state, which somebody asked for: it is of no use where a younger session holds it as well.
+    State(ContentHash),
+    /// A command that changed nothing, or a start that failed.
+    Nothing,
 }
 
 /// A session that goes.
@@ -48,44 +73,173 @@ pub struct Expired {
 }
 
 /// Why a session goes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Expiry {
     /// It began too long ago.
     TooOld,
-    /// There are too many.
+    /// Its project has too many.
     TooMany,
     /// The store holds too much.
     TooLarge,
 }
 
-impl From<&SessionSummary> for SessionFacts {
-    fn from(summary: &SessionSummary) -> Self {
-        Self {
-            session_id: summary.session_id.clone(),
-            started: summary.started,
-            is_running: summary.status == SessionStatus::Running,
-            project: summary.project(),
+impl SessionContent {
+    /// What a session holds, from what its manifest says.
+    pub fn of(metadata: &SessionMetadata, status: SessionStatus) -> Self {
+        let Some(first) = metadata.merkle_roots.first() else {
+            // What is just beginning, or was killed while it recorded its first state.
+            return Self::Nothing;
+        };
+        let is_one_state = metadata.merkle_roots.iter().all(|root| root == first);
+        let is_unchanged = metadata.changes.is_some_and(|changes| changes.total() == 0);
+        match (metadata.origin, status) {
+            // What an interrupted command did is known to nobody.
+            (_, SessionStatus::Interrupted | SessionStatus::Running) => Self::Changes,
+            // A third state may be one that a restore replaced, or one in between.
+            (SessionOrigin::Run, _)
+                if is_unchanged && (is_one_state || metadata.merkle_roots.len() <= 2) =>
+            {
+                Self::Nothing
+            }
+            (SessionOrigin::Snapshot, _) if is_one_state => Self::State(*first),
+            _ => Self::Changes,
         }
     }
 }
 
-impl RetentionPolicy {
-    /// The sessions that may go at all, the oldest first.
-    pub fn removable(sessions: &[SessionFacts], now: Timestamp) -> Vec<&SessionFacts> {
-        let age = |facts: &SessionFacts| Recency::new(facts.started, &*facts.session_id, now);
-        let mut newest: HashMap<&str, &SessionFacts> = HashMap::new();
-        for facts in sessions {
-            let known = newest.entry(&facts.project).or_insert(facts);
-            if age(known) < age(facts) {
-                *known = facts;
+impl SessionFacts {
+    /// Finds out what a policy looks at, of one session.
+    ///
+    /// # Errors
+    /// When its manifest cannot be used.
+    pub fn of(session: &SessionDir) -> Result<Self, ManifestError> {
+        let metadata = session.metadata()?;
+        let status = SessionStatus::of(session, &metadata)?;
+        let written = session.last_written()?.and_then(|time| {
+            Timestamp::new(time.seconds, i32::try_from(time.nanoseconds).ok()?).ok()
+        });
+        let times = [Some(metadata.started), metadata.ended, written];
+        let content = match SessionContent::of(&metadata, status) {
+            // A snapshot that the manifest does not name yet.
+            SessionContent::Nothing if metadata.merkle_roots.is_empty() && written.is_some() => {
+                SessionContent::Changes
+            }
+            content => content,
+        };
+        let summary = SessionSummary::from_parts(session, metadata, status);
+        Ok(Self {
+            session_id: summary.session_id.clone(),
+            started: summary.started,
+            last_used: times.into_iter().flatten().max().unwrap_or(summary.started),
+            is_running: status == SessionStatus::Running,
+            is_pinned: summary.pinned,
+            content,
+            project: summary.project(),
+        })
+    }
+
+    fn is_young(&self, now: Timestamp) -> bool {
+        // What is from the future was recorded just now, or under a wrong clock.
+        now.duration_since(self.last_used) < UNTOUCHED
+    }
+}
+
+/// Sessions in the order in which they go, with what the rules need to know of them.
+struct Ranked<'a> {
+    /// Oldest first.
+    sessions: Vec<&'a SessionFacts>,
+    idle: HashSet<&'a str>,
+    staying: HashSet<&'a str>,
+    now: Timestamp,
+}
+
+impl<'a> Ranked<'a> {
+    fn new(sessions: &'a [SessionFacts], now: Timestamp) -> Self {
+        let mut sorted: Vec<_> = sessions.iter().collect();
+        sorted.sort_by_cached_key(|facts| {
+            Recency::new(facts.started, facts.session_id.as_str(), now)
+        });
+        let (mut idle, mut staying) = (HashSet::new(), HashSet::new());
+        let mut newest: HashSet<&str> = HashSet::new();
+        let mut newest_of_use: HashSet<&str> = HashSet::new();
+        let mut held: HashMap<&str, HashSet<ContentHash>> = HashMap::new();
+        for facts in sorted.iter().rev() {
+            let (id, project) = (facts.session_id.as_str(), facts.project.as_str());
+            let is_idle = match facts.content {
+                SessionContent::Changes => false,
+                SessionContent::Nothing => true,
+                SessionContent::State(root) => !held.entry(project).or_default().insert(root),
+            };
+            // In this order: one session may be the newest in both ways.
+            let is_last = newest.insert(project) | (!is_idle && newest_of_use.insert(project));
+            if is_last || facts.is_running || facts.is_pinned {
+                staying.insert(id);
+            }
+            if is_idle {
+                idle.insert(id);
             }
         }
-        let is_newest = |facts: &SessionFacts| newest[&*facts.project] == facts;
-        let mut removable: Vec<_> =
-            sessions.iter().filter(|facts| !facts.is_running && !is_newest(facts)).collect();
-        removable.sort_by_cached_key(|facts| age(facts));
+        Self { sessions: sorted, idle, staying, now }
+    }
+
+    fn is_idle(&self, facts: &SessionFacts) -> bool {
+        self.idle.contains(facts.session_id.as_str())
+    }
+
+    /// The sessions that may go at all: idle ones first, and the young ones last.
+    fn removable(&self) -> Vec<&'a SessionFacts> {
+        let may_go = |facts: &&SessionFacts| !self.staying.contains(facts.session_id.as_str());
+        let mut removable: Vec<_> = self.sessions.iter().copied().filter(may_go).collect();
+        removable.sort_by_key(|facts| (facts.is_young(self.now), !self.is_idle(facts)));
         removable
+    }
+
+    /// Those that are too old or too many, in the order in which they go.
+    fn expired(&self, policy: &RetentionPolicy) -> Vec<(&'a SessionFacts, Expiry)> {
+        // What is not counted takes nobody's place.
+        let mut left: HashMap<&str, (u64, u64)> = HashMap::new();
+        for facts in self.sessions.iter().filter(|facts| !facts.is_running && !facts.is_pinned) {
+            let (of_use, all) = left.entry(&facts.project).or_default();
+            *of_use += u64::from(!self.is_idle(facts));
+            *all += 1;
+        }
+        let mut expired = Vec::new();
+        for facts in self.removable().into_iter().filter(|facts| !facts.is_young(self.now)) {
+            let (of_use, all) = left.entry(&facts.project).or_default();
+            let is_idle = self.is_idle(facts);
+            let count = if is_idle { *all } else { *of_use };
+            let age = self.now.duration_since(facts.started);
+            let reason = if policy.max_age.is_some_and(|max| age > max) {
+                Expiry::TooOld
+            } else if policy.max_sessions.is_some_and(|max| count > max) {
+                Expiry::TooMany
+            } else {
+                continue;
+            };
+            *all -= 1;
+            *of_use -= u64::from(!is_idle);
+            expired.push((facts, reason));
+        }
+        expired
+    }
+}
+
+impl RetentionPolicy {
+    /// The sessions that may go at all, in the order in which they do: first what is too old or too
+    /// many, then what goes if space demands it.
+    pub fn removable<'a>(
+        &self,
+        sessions: &'a [SessionFacts],
+        now: Timestamp,
+    ) -> Vec<&'a SessionFacts> {
+        let ranked = Ranked::new(sessions, now);
+        let mut order: Vec<_> = ranked.expired(self).into_iter().map(|(facts, _)| facts).collect();
+        let known: HashSet<_> = order.iter().map(|facts| facts.session_id.as_str()).collect();
+        let rest = ranked.removable().into_iter();
+        let rest: Vec<_> = rest.filter(|it| !known.contains(it.session_id.as_str())).collect();
+        order.extend(rest);
+        order
     }
 
     /// The sessions that go, in order. `usage` is that of [`removable`](Self::removable); without it,
@@ -96,27 +250,26 @@ impl RetentionPolicy {
         now: Timestamp,
         usage: Option<&StorageUsage>,
     ) -> Vec<Expired> {
-        let mut count = sessions.len() as u64;
-        let mut bytes = usage.map_or(0, |usage| usage.total_bytes);
-        let mut expired = Vec::new();
-        let mut useful = 0;
-        for facts in Self::removable(sessions, now) {
-            let reason = if self.max_age.is_some_and(|max| now.duration_since(facts.started) > max)
-            {
-                Expiry::TooOld
-            } else if self.max_sessions.is_some_and(|max| count > max) {
-                Expiry::TooMany
-            } else if self.max_storage_bytes.is_some_and(|max| bytes > max) {
-                Expiry::TooLarge
-            } else {
+        let expired = Ranked::new(sessions, now).expired(self);
+        let count = expired.len();
+        let mut expired: Vec<_> = expired
+            .into_iter()
+            .map(|(facts, reason)| Expired { session_id: facts.session_id.clone(), reason })
+            .collect();
+        let (Some(usage), Some(max)) = (usage, self.max_storage_bytes) else { return expired };
+        let freed = |id: &String| usage.freed_bytes.get(id).copied().unwrap_or(0);
+        let gone = expired.iter().map(|expired| freed(&expired.session_id));
+        let mut bytes = gone.fold(usage.total_bytes, u64::saturating_sub);
+        let mut useful = count;
+        for facts in self.removable(sessions, now).into_iter().skip(count) {
+            if bytes <= max {
                 break;
-            };
-            count -= 1;
-            let freed = usage.and_then(|usage| usage.freed_bytes.get(&facts.session_id));
-            let freed = freed.copied().unwrap_or(0);
+            }
+            let freed = freed(&facts.session_id);
             bytes = bytes.saturating_sub(freed);
-            expired.push(Expired { session_id: facts.session_id.clone(), reason });
-            if reason != Expiry::TooLarge || freed > 0 {
+            let session_id = facts.session_id.clone();
+            expired.push(Expired { session_id, reason: Expiry::TooLarge });
+            if freed > 0 {
                 useful = expired.len();
             }
         }
@@ -130,18 +283,51 @@ impl RetentionPolicy {
 mod tests {
     use super::*;
 
-    /// A session of a project that began so many days before the end of time as tests know it.
+    /// A session that changed something, and began so many days before now.
     fn session(id: &str, project: &str, days_ago: i64) -> SessionFacts {
+        hours(id, project, 24 * days_ago)
+    }
+
+    fn hours(id: &str, project: &str, hours_ago: i64) -> SessionFacts {
+        let started = now() - SignedDuration::from_hours(hours_ago);
         SessionFacts {
             session_id: id.into(),
-            started: now() - SignedDuration::from_hours(24 * days_ago),
+            started,
+            last_used: started,
             is_running: false,
+            is_pinned: false,
+            content: SessionContent::Changes,
             project: project.into(),
         }
     }
 
+    fn idle(id: &str, project: &str, days_ago: i64) -> SessionFacts {
+        SessionFacts { content: SessionContent::Nothing, ..session(id, project, days_ago) }
+    }
+
+    fn state(id: &str, days_ago: i64, state: &str) -> SessionFacts {
+        let content = SessionContent::State(ContentHash::of(state.as_bytes()));
+        SessionFacts { content, ..session(id, "p", days_ago) }
+    }
+
+    fn pinned(facts: SessionFacts) -> SessionFacts {
+        SessionFacts { is_pinned: true, ..facts }
+    }
+
+    fn running(facts: SessionFacts) -> SessionFacts {
+        SessionFacts { is_running: true, ..facts }
+    }
+
     fn now() -> Timestamp {
         Timestamp::from_second(2_000_000_000).unwrap()
+    }
+
+    fn policy(days: Option<i64>, count: Option<u64>, bytes: Option<u64>) -> RetentionPolicy {
+        RetentionPolicy {
+            max_age: days.map(|days| SignedDuration::from_hours(24 * days)),
+            max_sessions: count,
+            max_storage_bytes: bytes,
+        }
     }
 
     fn expired(
@@ -153,12 +339,13 @@ mod tests {
         expired.into_iter().map(|expired| (expired.session_id, expired.reason)).collect()
     }
 
-    fn policy(days: Option<i64>, count: Option<u64>, bytes: Option<u64>) -> RetentionPolicy {
-        RetentionPolicy {
-            max_age: days.map(|days| SignedDuration::from_hours(24 * days)),
-            max_sessions: count,
-            max_storage_bytes: bytes,
-        }
+    fn ids(expired: Vec<(String, Expiry)>) -> Vec<String> {
+        expired.into_iter().map(|(id, _)| id).collect()
+    }
+
+    /// The sessions that are too many if a project may have so many.
+    fn beyond(count: u64, sessions: &[SessionFacts]) -> Vec<String> {
+        ids(expired(policy(None, Some(count), None), sessions, None))
     }
 
     fn usage(total_bytes: u64, freed: &[(&str, u64)]) -> StorageUsage {
@@ -168,9 +355,80 @@ mod tests {
 
     #[test]
     fn no_limit_removes_nothing() {
-        let sessions = [session("a", "p", 1000), session("b", "p", 1)];
+        let sessions = [session("a", "p", 1000), idle("b", "p", 900), session("c", "p", 1)];
         let much = usage(u64::MAX, &[("a", 1)]);
         assert_eq!(expired(policy(None, None, None), &sessions, Some(&much)), []);
+    }
+
+    #[test]
+    fn the_number_counts_for_each_project() {
+        let p = (1..=4).map(|age| session(&format!("p{age}"), "p", 10 * age));
+        let q = (1..=3).map(|age| session(&format!("q{age}"), "q", 100 * age));
+        let sessions: Vec<_> = p.chain(q).collect();
+        assert_eq!(beyond(4, &sessions), Vec::<String>::new());
+        assert_eq!(beyond(3, &sessions), ["p4"]);
+        assert_eq!(beyond(1, &sessions), ["q3", "q2", "p4", "p3", "p2"]);
+        assert_eq!(beyond(0, &sessions), ["q3", "q2", "p4", "p3", "p2"], "the newest stay");
+    }
+
+    #[test]
+    fn sessions_without_changes_push_no_other_out_and_go_first() {
+        let mut sessions = vec![session("old", "p", 90), session("older", "p", 100)];
+        sessions.extend((0..10).map(|age| idle(&format!("i{age}"), "p", 10 + age)));
+        assert_eq!(
+            beyond(10, &sessions),
+            ["i9", "i8"],
+            "ten are kept, and both that changed something are among them"
+        );
+        assert_eq!(beyond(2, &sessions).len(), 9, "the newest of the project stays");
+        assert_eq!(beyond(1, &sessions).last().unwrap(), "older");
+        assert!(!beyond(0, &sessions).contains(&"old".to_owned()));
+    }
+
+    #[test]
+    fn nothing_of_the_last_day_goes_unless_space_demands_it() {
+        let mut sessions: Vec<_> =
+            (0..30).map(|age| hours(&format!("{age:02}"), "p", age)).collect();
+        sessions[29].last_used = now();
+        assert_eq!(beyond(1, &sessions), ["28", "27", "26", "25", "24"]);
+        let much = usage(100, &[("28", 10), ("23", 80)]);
+        let gone = expired(policy(None, None, Some(50)), &sessions, Some(&much));
+        assert_eq!(gone.iter().map(|(id, _)| id.as_str()).next_back(), Some("23"));
+        assert!(gone.iter().all(|(id, _)| id != "00"));
+        // It was used a moment ago, so it is younger than those of a day.
+        let order = policy(None, None, None);
+        let order = order.removable(&sessions, now());
+        assert_eq!((&*order[0].session_id, &*order[5].session_id), ("28", "29"));
+    }
+
+    #[test]
+    fn pinned_and_running_sessions_stay_and_take_nobodys_place() {
+        let sessions = [
+            running(session("r", "p", 900)),
+            pinned(session("pin", "p", 800)),
+            session("a", "p", 700),
+            session("b", "p", 600),
+        ];
+        assert_eq!(beyond(2, &sessions), Vec::<String>::new());
+        let all = policy(Some(1), Some(0), Some(0));
+        let much = usage(100, &[("r", 1), ("pin", 1), ("a", 1), ("b", 1)]);
+        assert_eq!(expired(all, &sessions, Some(&much)), [("a".to_owned(), Expiry::TooOld)]);
+    }
+
+    #[test]
+    fn a_state_that_a_younger_snapshot_holds_is_of_no_use() {
+        let sessions = [
+            state("a", 50, "one"),
+            state("b", 40, "two"),
+            state("c", 30, "one"),
+            session("d", "p", 20),
+        ];
+        assert_eq!(beyond(3, &sessions), ["a"]);
+        assert_eq!(beyond(2, &sessions), ["a", "b"]);
+        // The state of another project is not the state of this one.
+        let mut other = sessions.clone();
+        other[2].project = "q".into();
+        assert_eq!(beyond(3, &other), Vec::<String>::new());
     }
 
     #[test]
@@ -205,6 +463,27 @@ mod tests {
     }
 
     #[test]
+    fn what_goes_for_its_number_is_measured_before_what_goes_for_space() {
+        let sessions =
+            [session("q", "q", 90), session("q2", "q", 1), session("a", "p", 5), idle("i", "p", 3)];
+        let policy = policy(None, Some(1), Some(10));
+        let order = |policy: RetentionPolicy| -> Vec<String> {
+            let order = policy.removable(&sessions, now());
+            order.into_iter().map(|facts| facts.session_id.clone()).collect()
+        };
+        assert_eq!(order(policy), ["q"]);
+        let sessions = [session("x", "q", 99), sessions[3].clone(), session("b", "p", 1)];
+        let sessions = [&sessions[..], &[session("c", "q", 50)], &[session("d", "q", 40)]].concat();
+        let of = |max| RetentionPolicy { max_sessions: max, ..policy };
+        let order = |policy: RetentionPolicy| -> Vec<String> {
+            let order = policy.removable(&sessions, now());
+            order.into_iter().map(|facts| facts.session_id.clone()).collect()
+        };
+        assert_eq!(order(of(None)), ["i", "x", "c"]);
+        assert_eq!(order(of(Some(2))), ["x", "i", "c"]);
+    }
+
+    #[test]
     fn what_older_ones_free_counts_before_another_one_goes() {
         let sessions = [session("a", "p", 3), session("b", "p", 2), session("c", "p", 1)];
         let held = usage(100, &[("a", 50), ("b", 20)]);
@@ -214,7 +493,7 @@ mod tests {
 
     #[test]
     fn nothing_goes_for_space_that_does_not_become_free() {
-        let sessions: Vec<_> = (0..5).map(|age| session(&age.to_string(), "p", 5 - age)).collect();
+        let sessions: Vec<_> = (0..5).map(|age| session(&age.to_string(), "p", 9 - age)).collect();
         let of = |freed: &[(&str, u64)]| {
             expired(policy(None, None, Some(1)), &sessions, Some(&usage(100, freed))).len()
         };
@@ -225,44 +504,45 @@ mod tests {
     }
 
     #[test]
-    fn the_newest_of_a_project_and_running_ones_stay_and_are_counted() {
-        let mut running = session("r", "p", 900);
-        running.is_running = true;
-        let sessions = [
-            running,
-            session("q1", "q", 800),
-            session("p1", "p", 700),
-            session("p2", "p", 600),
-            session("q2", "q", 500),
-        ];
-        let all = policy(Some(1), Some(0), Some(0));
-        let ids: Vec<_> = expired(all, &sessions, None).into_iter().map(|(id, _)| id).collect();
-        assert_eq!(ids, ["q1", "p1"]);
-        assert_eq!(
-            expired(policy(None, Some(4), None), &sessions, None),
-            [("q1".to_owned(), Expiry::TooMany)]
-        );
-    }
-
-    #[test]
     fn of_two_that_began_at_once_the_greater_id_is_the_newer() {
-        let sessions = [session("b", "p", 1), session("a", "p", 1)];
-        let ids = expired(policy(None, Some(1), None), &sessions, None);
-        assert_eq!(ids, [("a".to_owned(), Expiry::TooMany)]);
+        assert_eq!(beyond(1, &[session("b", "p", 1), session("a", "p", 1)]), ["a"]);
     }
 
     #[test]
-    fn what_was_recorded_under_a_wrong_clock_is_not_the_newest() {
+    fn what_was_recorded_under_a_wrong_clock_is_not_the_newest_and_is_young() {
         let sessions = [session("a", "p", -5), session("b", "p", 0), session("c", "p", -6)];
-        assert_eq!(
-            expired(policy(None, Some(1), None), &sessions, None),
-            [("a".to_owned(), Expiry::TooMany), ("c".to_owned(), Expiry::TooMany)]
-        );
+        assert_eq!(beyond(1, &sessions), Vec::<String>::new());
+        let order = policy(None, None, None);
+        let order: Vec<_> = order.removable(&sessions, now());
+        assert_eq!(order.iter().map(|it| it.session_id.as_str()).collect::<Vec<_>>(), ["a", "c"]);
+        assert_eq!(expired(policy(Some(1), None, None), &sessions, None), []);
     }
 
     #[test]
-    fn a_session_from_the_future_is_not_old() {
-        let sessions = [session("a", "p", -5), session("b", "p", -6)];
-        assert_eq!(expired(policy(Some(1), None, None), &sessions, None), []);
+    fn what_a_session_holds_follows_from_its_manifest() {
+        let roots = |names: &[&str]| -> Vec<ContentHash> {
+            names.iter().map(|name| ContentHash::of(name.as_bytes())).collect()
+        };
+        let mut session = SessionMetadata::new("s".into(), Vec::new(), Vec::new());
+        let of = |session: &SessionMetadata, status| SessionContent::of(session, status);
+        let completed = SessionStatus::Completed;
+        assert_eq!(of(&session, completed), SessionContent::Nothing);
+        session.merkle_roots = roots(&["a"]);
+        let state = SessionContent::State(session.merkle_roots[0]);
+        assert_eq!(of(&session, SessionStatus::Open), state);
+        session.merkle_roots = roots(&["a", "a"]);
+        assert_eq!(of(&session, SessionStatus::Open), state);
+        session.origin = SessionOrigin::Run;
+        assert_eq!(of(&session, completed), SessionContent::Nothing);
+        assert_eq!(of(&session, SessionStatus::Interrupted), SessionContent::Changes);
+        // Times alone are no change.
+        session.merkle_roots = roots(&["a", "b"]);
+        assert_eq!(of(&session, completed), SessionContent::Nothing);
+        // What a restore replaced.
+        session.merkle_roots = roots(&["a", "a", "b"]);
+        assert_eq!(of(&session, completed), SessionContent::Changes);
+        session.merkle_roots = roots(&["a", "b"]);
+        session.changes = None;
+        assert_eq!(of(&session, completed), SessionContent::Changes, "nobody could count them");
     }
 }

@@ -37,6 +37,9 @@ pub struct SessionMetadata {
     pub ended: Option<Timestamp>,
     /// The command and its arguments; bytes that are not UTF-8 as `\xNN`.
     pub command: Vec<String>,
+    /// What somebody called the session when it began. A fact of the session, as its command is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub label: Option<String>,
     /// What is captured.
     #[serde(with = "serde_paths")]
     pub tracked_paths: Vec<PathBuf>,
@@ -75,9 +78,17 @@ pub struct SessionMetadata {
     /// changed it: nothing proves what it says beside the snapshots. It stays when the session goes on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub altered: Option<ContentHash>,
+    /// Whether somebody pinned the session: retention never removes it. No part of the session root,
+    /// so that a root that was noted before stays valid.
+    #[serde(default, skip_serializing_if = "is_unpinned")]
+    pub pinned: bool,
     /// Fields of programs that know more.
     #[serde(flatten)]
     pub extra: BTreeMap<String, serde_json::Value>,
+}
+
+fn is_unpinned(pinned: &bool) -> bool {
+    !pinned
 }
 
 fn current_version() -> u32 {
@@ -93,6 +104,7 @@ impl SessionMetadata {
             started: Timestamp::now(),
             ended: None,
             command,
+            label: None,
             tracked_paths,
             snapshot_count: 0,
             exit_code: None,
@@ -105,6 +117,7 @@ impl SessionMetadata {
             changes: Some(ChangeSummary::default()),
             restores: Vec::new(),
             altered: None,
+            pinned: false,
             extra: BTreeMap::new(),
         }
     }

@@ -210,6 +210,31 @@ impl SessionDir {
         Ok(())
     }
 
+    /// Pins the session, so that retention never removes it, or takes the pin away. Says whether that
+    /// changed anything. Waits until nobody else writes the session.
+    ///
+    /// # Errors
+    /// When its manifest cannot be used or written; it is then as it was.
+    pub fn set_pinned(&self, pinned: bool) -> Result<bool, ManifestError> {
+        let _lock = self.lock()?;
+        let metadata = self.metadata()?;
+        if metadata.pinned == pinned {
+            return Ok(false);
+        }
+        write_session(&self.dir()?, &SessionMetadata { pinned, ..metadata })?;
+        Ok(true)
+    }
+
+    /// When something was last recorded in the session: the time of its newest snapshot's manifest.
+    ///
+    /// # Errors
+    /// When the session cannot be looked at.
+    pub(crate) fn last_written(&self) -> Result<Option<FileTime>, ManifestError> {
+        let Some(number) = self.snapshot_numbers()?.pop() else { return Ok(None) };
+        let found = self.dir()?.try_stat(layout::snapshot_manifest(number).as_bytes())?;
+        Ok(found.map(|stat| stat.mtime))
+    }
+
     /// Numbers of the snapshots that have a manifest, ascending.
     ///
     /// # Errors

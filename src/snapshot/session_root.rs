@@ -21,8 +21,9 @@ use serde_json::Value;
 use super::metadata::SessionMetadata;
 use crate::object::ContentHash;
 
-/// What follows from the snapshots, or tells of the file and not of the session.
-const NO_FACTS: [&str; 8] = [
+/// What follows from the snapshots, tells of the file and not of the session, or may change at any
+/// time.
+const NO_FACTS: [&str; 9] = [
     "snapshot_count",
     "merkle_roots",
     "manifest_hashes",
@@ -31,6 +32,7 @@ const NO_FACTS: [&str; 8] = [
     "changes",
     "restores",
     "altered",
+    "pinned",
 ];
 
 /// Commits to the facts of a session, without its snapshots.
@@ -93,12 +95,13 @@ mod tests {
     #[test]
     fn every_fact_and_every_snapshot_is_in_the_root() {
         let root = session().session_root();
-        let changes: [Change; 9] = [
+        let changes: [Change; 10] = [
             Box::new(|s| s.session_id.push('x')),
             Box::new(|s| s.command.push("all".to_owned())),
             Box::new(|s| s.tracked_paths[0].push("x")),
             Box::new(|s| s.ended = Some(s.started)),
             Box::new(|s| s.exit_code = Some(0)),
+            Box::new(|s| s.label = Some("x".to_owned())),
             Box::new(|s| s.network_events[0]["a"] = json!(1)),
             Box::new(|s| drop(s.extra.insert("more".to_owned(), json!(null)))),
             Box::new(|s| s.manifest_hashes[1] = ContentHash::of(b"other")),
@@ -110,6 +113,14 @@ mod tests {
             change(&mut changed);
             assert_ne!(changed.session_root(), root, "change {number}");
         }
+    }
+
+    #[test]
+    fn a_pin_changes_no_root() {
+        let mut pinned = session();
+        let root = pinned.session_root();
+        pinned.pinned = true;
+        assert_eq!(pinned.session_root(), root);
     }
 
     #[test]

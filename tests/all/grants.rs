@@ -81,3 +81,48 @@ fn git_works_with_its_settings_and_reads_no_link_to_elsewhere() {
     std::os::unix::fs::symlink(&elsewhere, &settings).unwrap();
     assert!(!fixture.record("cat ~/.gitconfig").stdout.contains("Ada"));
 }
+
+#[test]
+fn git_reads_the_settings_that_its_settings_include_and_no_secrets() {
+    let fixture = Fixture::ordinary_user();
+    let write = |name: &str, text: &str| {
+        let path = fixture.path("home").join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(&path, text).unwrap();
+        path.to_str().unwrap().to_owned()
+    };
+    write(".gitconfig", "[include]\n\tpath = .gitconfig-user\n\tpath = .gitconfig-missing\n");
+    let user = "[user]\n\tname = Ada\n[includeIf \"gitdir:~/\"]\n\tpath = ~/work/.gitconfig\n\
+                [include]\n\tpath = ~/work/.gitconfig\n";
+    write(".gitconfig-user", user);
+    write("work/.gitconfig", "[user]\n\temail = ada@example.org\n");
+    let git = "git init -q . && git commit -q --allow-empty -m x && git log --format=%an-%ae";
+    let run = fixture.record(git).success();
+    assert_eq!(run.stdout, "Ada-ada@example.org\n");
+    assert!(!run.stderr.contains("git's settings include"), "{}", run.stderr);
+
+    // What may be anything is named and not granted, whoever says that it is included.
+    let secret = write(".aws/credentials", "[default]\nkey = sesame\n");
+    let nested = write("work/.gitconfig-nested", "[user]\n\tname = Eve\n");
+    write("work/.gitconfig", &format!("[include]\n\tpath = {nested}\n"));
+    write(".gitconfig-user", &format!("{user}[include]\n\tpath = {secret}\n"));
+    let run = fixture.record(&format!("cat {secret} {nested}; true")).success();
+    assert!(!run.stdout.contains("sesame") && !run.stdout.contains("Eve"), "{}", run.stdout);
+    assert_eq!(run.stderr.matches("git's settings include").count(), 1, "{}", run.stderr);
+    assert!(run.stderr.contains(&format!("--read {secret}")), "{}", run.stderr);
+    assert!(run.stderr.contains(&format!("--read {nested}")), "{}", run.stderr);
+    let read = ["run", "--read", &secret, "--read", &nested, "--", "cat", &secret];
+    let run = fixture.nono(&read).success();
+    assert!(run.stdout.contains("sesame") && !run.stderr.contains("include"), "{}", run.stderr);
+    // A link is not followed, and neither is one on the way.
+    let elsewhere = fixture.path("elsewhere.gitconfig");
+    fs::write(&elsewhere, "[user]\n\tname = Eve\n").unwrap();
+    std::os::unix::fs::symlink(&elsewhere, fixture.path("home/.gitconfig-link")).unwrap();
+    write(".gitconfig", "[include]\n\tpath = ~/.gitconfig-link\n");
+    let run = fixture.record("cat ~/.gitconfig-link; true").success();
+    assert!(
+        !run.stdout.contains("Eve") && run.stderr.contains(".gitconfig-link"),
+        "{}",
+        run.stderr
+    );
+}

@@ -116,7 +116,7 @@ fn a_command_has_as_many_workers_as_it_is_told() {
     finished(cleanup.wait_with_output().unwrap()).success();
 
     let shown = fixture.nono(&["config", "show"]).success().stdout;
-    assert!(shown.contains("threads = 4  (file)"), "{shown}");
+    assert!(shown.contains("threads = 4  # file"), "{shown}");
     fs::write(&config, "[rollback]\nthreads = 4000\n").unwrap();
     fixture.nono(&["snapshot"]).fails(2, "threads (file)");
     // Undoing needs no settings.

@@ -75,6 +75,7 @@ fn record(root: &Path, project: &Path) -> Recording {
         exclusion: ExclusionConfig::default(),
         budget: Budget::default(),
         origin: SessionOrigin::Run,
+        label: None,
     };
     let recording =
         Recording::start(&request, std::sync::Arc::new(nono::progress::NoProgress)).unwrap();

@@ -43,6 +43,11 @@ fn normalised(line: &str, ids: &mut BTreeMap<String, usize>) -> String {
     let mut out = String::new();
     let mut rest = line;
     while let Some(first) = rest.chars().next() {
+        if let Some(after) = after_time(rest) {
+            out.push_str("TIME");
+            rest = after;
+            continue;
+        }
         let end = rest.find(|c| !is_part(c)).unwrap_or(rest.len());
         if end == 0 {
             out.push(first);
@@ -70,6 +75,14 @@ fn normalised(line: &str, ids: &mut BTreeMap<String, usize>) -> String {
         rest = after;
     }
     out
+}
+
+/// What follows a time such as `2026-11-21 11:54:05`, if the text begins with one.
+fn after_time(text: &str) -> Option<&str> {
+    let form = "0000-00-00 00:00:00";
+    let (time, after) = text.split_at_checked(form.len())?;
+    let is_so = |(c, f): (char, char)| if f == '0' { c.is_ascii_digit() } else { c == f };
+    time.chars().zip(form.chars()).all(is_so).then_some(after)
 }
 
 #[test]

@@ -20,7 +20,7 @@ use crate::cli::retention;
 use crate::config::{FlagSettings, Settings};
 use crate::gc::{CleanupError, CleanupOptions, CleanupPlan, CleanupReport, Unreadable};
 use crate::session::{Catalog, Expired, SessionStatus};
-use crate::snapshot::{Recency, SessionDir};
+use crate::snapshot::{Recency, SessionDir, SessionMetadata};
 
 /// Arguments of `nono rollback cleanup`.
 #[derive(Debug, Args)]
@@ -34,7 +34,7 @@ pub(in crate::cli) struct CleanupArgs {
     /// Remove sessions that began more than so many days ago
     #[arg(long, value_name = "DAYS")]
     older_than: Option<u32>,
-    /// Remove all sessions, and what interrupted work left, however young, if nothing else uses the
+    /// Remove all sessions but pinned ones, and what interrupted work left, however young, if nothing else uses the
     /// store
     #[arg(long, conflicts_with_all = ["keep", "older_than", "ids"])]
     all: bool,
@@ -68,14 +68,22 @@ pub(in crate::cli) fn run(args: &CleanupArgs, store: &StoreArgs, context: &Conte
     } else {
         (over_limits(args, &catalog, threads, context)?, false)
     };
-    if args.selects() && !args.dry_run && !args.yes && !chosen.is_empty() {
-        confirm(chosen.len(), context)?;
+    if args.selects()
+        && !args.dry_run
+        && !args.yes
+        && !chosen.is_empty()
+        && !confirm(&chosen, context)?
+    {
+        context.say("nothing was removed");
+        return Ok(0);
     }
     let bar = Bar::new(context, "cleaning up");
     let compact = args.compact;
     let options = CleanupOptions {
         orphans_at_once: args.all,
         compact,
+        // One that is named goes, pinned or not.
+        spare_pinned: args.ids.is_empty(),
         threads,
         progress: &*bar,
         ..CleanupOptions::default()
@@ -143,15 +151,22 @@ fn choose(
         return Ok((found.collect::<Result<_, _>>()?, false));
     }
     if args.all {
-        return Ok((catalog.sessions()?, false));
+        let (pinned, chosen): (Vec<_>, Vec<_>) = catalog
+            .sessions()?
+            .into_iter()
+            .partition(|session| session.metadata().is_ok_and(|metadata| metadata.pinned));
+        say_pinned(pinned.len(), context);
+        return Ok((chosen, false));
     }
+    let mut pinned = 0;
     let (mut dated, mut has_unknown) = (Vec::new(), false);
     for session in catalog.sessions()? {
         let dating = session
             .metadata()
-            .and_then(|metadata| Ok((metadata.started, SessionStatus::of(&session, &metadata)?)));
+            .and_then(|metadata| Ok((SessionStatus::of(&session, &metadata)?, metadata)));
         match dating {
-            Ok((started, status)) => dated.push((started, status, session)),
+            Ok((_, SessionMetadata { pinned: true, .. })) => pinned += 1,
+            Ok((status, metadata)) => dated.push((metadata.started, status, session)),
             // Somebody else removed it.
             Err(_) if session.is_gone() => {}
             Err(error) => {
@@ -163,6 +178,7 @@ fn choose(
             }
         }
     }
+    say_pinned(pinned, context);
     let now = Timestamp::now();
     dated.sort_by_cached_key(|(started, _, session)| {
         Reverse(Recency::new(*started, session.id(), now))
@@ -179,19 +195,39 @@ fn choose(
     Ok((chosen.map(|(_, (_, _, session))| session).collect(), has_unknown))
 }
 
-fn confirm(count: usize, context: &Context) -> Result<(), CliError> {
-    let sessions = if count == 1 { "1 session".to_owned() } else { format!("{count} sessions") };
+/// Pinned sessions stay unless they are named.
+fn say_pinned(count: usize, context: &Context) {
+    match count {
+        0 => {}
+        1 => context.say("1 pinned session stays (nono rollback cleanup ID removes it)"),
+        _ => context.say(format_args!(
+            "{count} pinned sessions stay (nono rollback cleanup ID removes one)"
+        )),
+    }
+}
+
+/// Asks whether these sessions may go, and says which of them are pinned.
+fn confirm(chosen: &[SessionDir], context: &Context) -> Result<bool, CliError> {
+    let sessions = match chosen.len() {
+        1 => "1 session".to_owned(),
+        count => format!("{count} sessions"),
+    };
+    let is_pinned = |session: &&SessionDir| session.metadata().is_ok_and(|it| it.pinned);
+    let pinned: Vec<_> = chosen.iter().filter(is_pinned).map(SessionDir::id).collect();
+    let pinned = match pinned.len() {
+        0 => String::new(),
+        1 => format!(" {} is pinned.", pinned[0]),
+        _ => format!(" {} are pinned.", pinned.join(", ")),
+    };
     if !context.stdin_is_terminal {
-        let message = format!("{sessions} would be removed, and there is nobody to ask");
-        return Err(CliError::usage(message).with_hint("--yes removes, --dry-run only looks"));
+        let message = format!(
+            "nothing was removed: {sessions} would be, and there is nobody to ask.{pinned}"
+        );
+        return Err(CliError::failed(message).with_hint("--yes removes, --dry-run only looks"));
     }
-    if context
-        .confirm(&format!("remove {sessions}? They cannot be undone or looked at any more."))?
-    {
-        Ok(())
-    } else {
-        Err(CliError::failed("nothing was removed"))
-    }
+    context.confirm(&format!(
+        "remove {sessions}? They cannot be undone or looked at any more.{pinned}"
+    ))
 }
 
 /// Each store root is cleaned on its own: it has its own objects and its own lock. What was done is

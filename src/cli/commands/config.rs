@@ -1,22 +1,34 @@
-//! `nono config`: the settings, and where each value comes from.
+//! `nono config`: the settings, where each value comes from, and changing them.
 
+use std::ffi::OsString;
 use std::io::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Arc;
 
 use clap::{Args, Subcommand};
 use serde::Serialize;
+use serde_json::Value;
+use signal_hook::consts::{SIGINT, SIGQUIT};
 
 use crate::cli::Outcome;
 use crate::cli::args::{CaptureArgs, LimitArgs, StoreArgs, ThreadArgs, surroundings};
 use crate::cli::context::{Context, DIM};
-use crate::config::{Origin, Setting, Settings};
+use crate::cli::error::CliError;
+use crate::cli::signals::{self, Taken};
+use crate::config::{ConfigFile, FlagSettings, Origin, Setting, Settings, zero_means};
 use crate::path_text::{Shown, serde_path};
+use crate::sys;
 
 /// Commands of `nono config`.
 #[derive(Debug, Subcommand)]
 pub(in crate::cli) enum ConfigCommand {
-    /// Print each setting and where it comes from
+    /// Print the settings as a configuration file that says where each value comes from
     Show(ShowArgs),
+    /// Change a setting in the configuration file; comments stay
+    Set(SetArgs),
+    /// Edit the configuration file with $VISUAL or $EDITOR; nothing wrong replaces it
+    Edit,
 }
 
 /// Arguments of `nono config show`.
@@ -33,6 +45,16 @@ pub(in crate::cli) struct ShowArgs {
     json: bool,
 }
 
+/// Arguments of `nono config set`.
+#[derive(Debug, Args)]
+pub(in crate::cli) struct SetArgs {
+    /// Name of the setting, as `nono config show` prints it
+    key: String,
+    /// Its value; several are a list
+    #[arg(required = true, allow_negative_numbers = true)]
+    value: Vec<String>,
+}
+
 #[derive(Debug, Serialize)]
 struct Report<'a> {
     /// The configuration file, whether it exists or not.
@@ -46,31 +68,140 @@ pub(in crate::cli) fn run(
     store: &StoreArgs,
     context: &Context,
 ) -> Outcome {
-    let ConfigCommand::Show(args) = command;
+    match command {
+        ConfigCommand::Show(args) => show(args, store, context),
+        ConfigCommand::Set(args) => set(args, context),
+        ConfigCommand::Edit => edit(context),
+    }
+}
+
+fn show(args: &ShowArgs, store: &StoreArgs, context: &Context) -> Outcome {
     let flags = args.threads.flags(args.limits.flags(args.capture.flags()));
     let settings = Settings::load(&surroundings()?, &flags)?;
-    let mut list = vec![Setting {
+    let root = Setting {
         key: "root",
         value: Shown::path(store.catalog()?.root()).to_string().into(),
         origin: store.origin(),
         flag: "--root",
         variable: Some("NONO_ROOT"),
-    }];
-    list.extend(settings.list());
+    };
     let file = settings.file.as_deref().unwrap_or(Path::new(""));
     if args.json {
-        context.json(&Report { file, settings: list })?;
+        let settings = [root].into_iter().chain(settings.list()).collect();
+        context.json(&Report { file, settings })?;
         return Ok(0);
     }
     let mut out = context.out();
     writeln!(out, "{DIM}# {}{DIM:#}", Shown::path(file))?;
-    for Setting { key, value, origin, flag, variable } in list {
-        let origin = match (origin, variable) {
-            (Origin::Flag, _) => flag.to_owned(),
-            (Origin::Environment, Some(variable)) => variable.to_owned(),
-            (origin, _) => origin.to_string(),
-        };
-        writeln!(out, "{key} = {value}  {DIM}({origin}){DIM:#}")?;
+    // No setting of the file: it says where the file's sessions are, and not the other way round.
+    writeln!(out, "{DIM}# store: {} ({}){DIM:#}", root.value.as_str().unwrap_or(""), from(&root))?;
+    writeln!(out, "[rollback]")?;
+    for setting in settings.list() {
+        writeln!(out, "{}  {DIM}# {}{DIM:#}", line(&setting), remark(&setting))?;
     }
     Ok(0)
+}
+
+/// `max_sessions = 10`, as the configuration file has it.
+fn line(setting: &Setting) -> String {
+    let value = match &setting.value {
+        Value::Array(values) => {
+            values.iter().filter_map(Value::as_str).collect::<toml_edit::Array>().into()
+        }
+        Value::String(text) => toml_edit::Value::from(text),
+        // Numbers and truth are written alike.
+        other => return format!("{} = {other}", setting.key),
+    };
+    format!("{} = {value}", setting.key)
+}
+
+/// Where a value comes from, and what a 0 means.
+fn remark(setting: &Setting) -> String {
+    match zero_means(setting.key) {
+        Some(meaning) => format!("{}; 0: {meaning}", from(setting)),
+        None => from(setting),
+    }
+}
+
+fn from(setting: &Setting) -> String {
+    match (setting.origin, setting.variable) {
+        (Origin::Flag, _) => setting.flag.to_owned(),
+        (Origin::Environment, Some(variable)) => variable.to_owned(),
+        (origin, _) => origin.to_string(),
+    }
+}
+
+fn set(args: &SetArgs, context: &Context) -> Outcome {
+    let surroundings = surroundings()?;
+    let file = ConfigFile::load(&surroundings)?;
+    file.save(&file.with_setting(&args.key, &args.value)?)?;
+    let key = args.key.rsplit('.').next().unwrap_or_default();
+    let settings = Settings::load(&surroundings, &FlagSettings::default())?;
+    for setting in settings.list().iter().filter(|setting| setting.key == key) {
+        context.say(format_args!("{}: {}", Shown::path(&file.path), line(setting)));
+        if setting.origin == Origin::Environment {
+            let variable = from(setting);
+            context.warn(format_args!("{variable} is set, and comes before the file"));
+        }
+    }
+    Ok(0)
+}
+
+fn edit(context: &Context) -> Outcome {
+    let file = ConfigFile::load(&surroundings()?)?;
+    let before = match &file.text {
+        Some(text) => text.clone(),
+        None => template()?,
+    };
+    // Beside the file, so that a text that is kept is found again.
+    let parent = file.real_path.parent().unwrap_or(Path::new("/"));
+    let copy = parent.join(format!("config-edit-{}.toml", hex::encode(&sys::random_bytes()?[..4])));
+    sys::create_private_file(&copy, before.as_bytes())?;
+    let after = run_editor(&copy).and_then(|()| Ok(ConfigFile::text_of(&copy)?));
+    let shown = Shown::path(&file.path);
+    let kept = |error: CliError| {
+        let state = format!("{shown} is as it was, and your text is in {}", Shown::path(&copy));
+        error.leaving(&state)
+    };
+    match after {
+        Ok(after) if after == before => context.say(format_args!("{shown} was not changed")),
+        Ok(after) => {
+            ConfigFile::check(&copy, &after).map_err(|error| kept(error.into()))?;
+            file.save(&after).map_err(|error| kept(error.into()))?;
+            context.say(format_args!("{shown} was changed"));
+        }
+        Err(error) => return Err(kept(error)),
+    }
+    Ok(ConfigFile::discard(&copy).map(|()| 0)?)
+}
+
+/// What somebody sees who has no configuration yet: all settings, none of them in effect.
+fn template() -> Result<String, CliError> {
+    let nobody = crate::config::Surroundings {
+        home: None,
+        current_dir: PathBuf::new(),
+        variable: &|_| None,
+    };
+    let settings = Settings::load(&nobody, &FlagSettings::default())?;
+    let line = |setting: &Setting| format!("# {}  # {}\n", line(setting), remark(setting));
+    let lines: String = settings.list().iter().map(line).collect();
+    Ok(format!("[rollback]\n{lines}"))
+}
+
+/// Lets a person edit a file. As with git, a shell reads what the variable says.
+fn run_editor(path: &Path) -> Result<(), CliError> {
+    let is_set = |name: &&str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+    let name = ["VISUAL", "EDITOR"].into_iter().find(|name| is_set(name));
+    let editor = name.and_then(std::env::var_os).unwrap_or_else(|| OsString::from("vi"));
+    let mut script = editor.clone();
+    script.push(" \"$@\"");
+    // Ctrl-C in an editor means the editor.
+    let _taken = Taken::raising(&[SIGINT, SIGQUIT], &Arc::default()).map_err(signals::refused)?;
+    let shown = Shown::bytes(editor.as_encoded_bytes()).to_string();
+    let status = Command::new("sh").arg("-c").arg(script).arg(&editor).arg(path).status();
+    match status {
+        Ok(status) if status.success() => Ok(()),
+        Ok(status) => Err(CliError::failed(format!("the editor {shown} failed: {status}"))),
+        Err(error) => Err(CliError::failed(format!("cannot run the editor {shown}: {error}"))),
+    }
 }

@@ -1,17 +1,19 @@
 //! `nono rollback list`: what was recorded, by project.
 
-use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::PathBuf;
+use std::{cmp::Reverse, fmt::Write as _};
 
 use clap::Args;
 use jiff::{Timestamp, Zoned};
 
+use super::quoted;
 use crate::cli::Outcome;
-use crate::cli::args::StoreArgs;
-use crate::cli::context::{BOLD, Context, DIM, GREEN, RED, YELLOW};
-use crate::cli::render::{Palette, byte_size, relative_time, summary_line};
+use crate::cli::args::{StoreArgs, real_home};
+use crate::cli::context::{BOLD, Context, DIM, RED, YELLOW};
+use crate::cli::error::CliError;
+use crate::cli::render::{Palette, columns, project_name, relative_time, summary_line};
 use crate::path_text::Shown;
 use crate::session::{SessionStatus, SessionSummary};
 use crate::snapshot::{Recency, SnapshotLabel};
@@ -21,6 +23,8 @@ use crate::sys;
 const SHOWN_SESSIONS: usize = 20;
 /// So many of the last labels of a session.
 const SHOWN_LABELS: usize = 3;
+/// A command takes at least and at most so many cells.
+const COMMAND_CELLS: (usize, usize) = (12, 60);
 
 /// Arguments of `nono rollback list`.
 #[derive(Debug, Args)]
@@ -31,12 +35,19 @@ pub(in crate::cli) struct ListArgs {
     /// Only the newest N sessions
     #[arg(long, value_name = "N")]
     recent: Option<usize>,
-    /// All sessions, however many
-    #[arg(long, conflicts_with = "recent")]
+    /// All sessions, however many, also those whose command changed nothing
+    #[arg(long)]
     all: bool,
-    /// Print the list as JSON
+    /// Print all sessions as JSON, unless --path or --recent says less
     #[arg(long)]
     json: bool,
+}
+
+/// What is not in a list.
+#[derive(Debug, Default)]
+struct Hidden {
+    without_changes: usize,
+    older: usize,
 }
 
 pub(in crate::cli) fn run(args: &ListArgs, store: &StoreArgs, context: &Context) -> Outcome {
@@ -53,6 +64,7 @@ pub(in crate::cli) fn run(args: &ListArgs, store: &StoreArgs, context: &Context)
             }
         }
     }
+    let is_empty = sessions.is_empty();
     if let Some(path) = &args.path {
         let path = sys::real_path(path)
             .or_else(|_| sys::current_dir().map(|current| sys::plain_absolute(path, &current)))?;
@@ -63,114 +75,176 @@ pub(in crate::cli) fn run(args: &ListArgs, store: &StoreArgs, context: &Context)
         Reverse(Recency::new(session.started, session.session_id.as_str(), now))
     });
     let found = sessions.len();
+    if !args.all && !args.json {
+        sessions.retain(is_of_interest);
+    }
+    let counts = counts(&sessions);
+    let mut hidden = Hidden { without_changes: found - sessions.len(), older: sessions.len() };
     let limit = match (args.recent, args.all || args.json) {
         (Some(recent), _) => recent,
         (None, true) => found,
         (None, false) => SHOWN_SESSIONS,
     };
     sessions.truncate(limit);
+    hidden.older -= sessions.len();
     if args.json {
         context.json(&sessions)?;
+    } else if is_empty && is_complete {
+        context.say("no sessions; record one: nono run --rollback -- COMMAND");
     } else {
-        print(&sessions, found, context)?;
+        print(&sessions, &counts, context)?;
+        hidden.say(context);
     }
     Ok(u8::from(!is_complete))
 }
 
+/// Whether a session is listed without being asked for: not if its command changed nothing. What
+/// somebody named or pinned is, and so is a snapshot.
+fn is_of_interest(session: &SessionSummary) -> bool {
+    session.status != SessionStatus::Completed
+        || session.has_changes()
+        || session.pinned
+        || session.label.is_some()
+        || !session.labels.is_empty()
+}
+
+/// Number of sessions of each project.
+fn counts(sessions: &[SessionSummary]) -> BTreeMap<String, usize> {
+    let mut counts = BTreeMap::new();
+    for session in sessions {
+        *counts.entry(session.project()).or_default() += 1;
+    }
+    counts
+}
+
+impl Hidden {
+    fn say(&self, context: &Context) {
+        let parts = [(self.without_changes, "without changes"), (self.older, "older")];
+        let parts = parts.iter().filter(|(count, _)| *count > 0);
+        let parts: Vec<_> = parts.map(|(count, what)| format!("{count} {what}")).collect();
+        if !parts.is_empty() {
+            context.say(format_args!("not shown: {} (--all shows them)", parts.join(", ")));
+        }
+    }
+}
+
+/// One line of the list, as far as its width matters.
+struct Row<'a> {
+    session: &'a SessionSummary,
+    time: String,
+    command: String,
+    /// With styles, and the cells that it takes.
+    rest: (String, usize),
+}
+
 fn print(
     sessions: &[SessionSummary],
-    found: usize,
+    counts: &BTreeMap<String, usize>,
     context: &Context,
-) -> Result<(), crate::cli::CliError> {
-    if sessions.is_empty() {
-        context.say("no sessions; record one: nono run --rollback -- COMMAND");
-        return Ok(());
-    }
-    let mut projects: BTreeMap<usize, Vec<&SessionSummary>> = BTreeMap::new();
-    let mut order: BTreeMap<String, usize> = BTreeMap::new();
-    for session in sessions {
-        let next = order.len();
-        let project = *order.entry(session.project()).or_insert(next);
-        projects.entry(project).or_default().push(session);
-    }
+) -> Result<(), CliError> {
     let now = Zoned::now();
+    let row = |session| Row {
+        session,
+        time: relative_time(session.started, &now),
+        command: command(session),
+        rest: rest(session),
+    };
+    let rows: Vec<Row<'_>> = sessions.iter().map(row).collect();
+    let widest = |of: &dyn Fn(&Row<'_>) -> usize| rows.iter().map(of).max().unwrap_or(0);
+    let ids = widest(&|row| row.session.session_id.len());
+    let times = widest(&|row| columns::width(&row.time));
+    let rests = widest(&|row| row.rest.1);
+    let (least, most) = COMMAND_CELLS;
+    let room = context.columns().map_or(most, |columns| {
+        columns.saturating_sub(4 + ids + 2 + times + 2 + 2 + rests).clamp(least, most)
+    });
+    let commands = widest(&|row| columns::width(&row.command)).min(room);
+
+    let mut projects: Vec<(String, Vec<&Row<'_>>)> = Vec::new();
+    for row in &rows {
+        let project = row.session.project();
+        match projects.iter_mut().find(|(name, _)| *name == project) {
+            Some((_, rows)) => rows.push(row),
+            None => projects.push((project, vec![row])),
+        }
+    }
+    let home = real_home();
     context.page();
     let mut out = context.out();
-    for (index, sessions) in projects.values().enumerate() {
-        if index > 0 {
-            writeln!(out)?;
-        }
-        let project = sessions[0].project();
-        writeln!(out, "{BOLD}{}{BOLD:#}", Shown::bytes(project.as_bytes()))?;
-        for session in sessions {
-            let time = relative_time(session.started, &now);
-            let status = status(session);
-            let changes = match session.status {
-                SessionStatus::Running if session.snapshot_count < 2 => {
-                    "changes not recorded yet".to_owned()
-                }
-                // What its command did is told by comparing with what is there now.
-                SessionStatus::Interrupted
-                    if session.changes.is_none_or(|changes| changes.total() == 0) =>
-                {
-                    format!("end not recorded (nono rollback show {})", session.session_id)
-                }
-                _ => match &session.changes {
-                    Some(changes) => summary_line(changes, &Palette::coloured()),
-                    None => "changes not counted".to_owned(),
-                },
-            };
-            let size = byte_size(session.disk_size);
-            let id = &session.session_id;
-            let command = command(session);
-            writeln!(
-                out,
-                "  {id}  {time:<16}  {status}  {changes}  {DIM}{size}{DIM:#}  {command}"
-            )?;
+    writeln!(out, "[nono] {} session(s)", counts.values().sum::<usize>())?;
+    for (project, rows) in &projects {
+        let count = counts.get(project).copied().unwrap_or(rows.len());
+        let name = project_name(&rows[0].session.tracked_paths, home.as_deref());
+        let plural = if count == 1 { "" } else { "s" };
+        writeln!(out, "\n  {BOLD}{name}{BOLD:#} ({count} session{plural})")?;
+        for Row { session, time, command, rest: (rest, _) } in rows {
+            let id = columns::pad(&session.session_id, ids);
+            let time = columns::pad(time, times);
+            let command = columns::pad(&columns::cut(command, commands), commands);
+            writeln!(out, "    {id}  {time}  {command}  {rest}")?;
             if !session.labels.is_empty() {
-                writeln!(out, "    {DIM}{}{DIM:#}", labels(session))?;
+                writeln!(out, "      {DIM}{}{DIM:#}", labels(session))?;
             }
         }
-    }
-    if found > sessions.len() {
-        let more = found - sessions.len();
-        context.say(format_args!("{more} older sessions are not shown (--all shows them)"));
+        if count > rows.len() {
+            writeln!(out, "    {DIM}…{DIM:#}")?;
+        }
     }
     Ok(())
 }
 
-fn status(session: &SessionSummary) -> String {
-    let word = session.status.word();
-    match (session.status, session.exit_code) {
-        (SessionStatus::Completed, Some(code)) if code != 0 => {
-            format!("{RED}exit {code:<6}{RED:#}")
+/// What changed, and what is not as usual about a session.
+fn rest(session: &SessionSummary) -> (String, usize) {
+    let changes = |palette: &Palette| match session.status {
+        SessionStatus::Running if session.snapshot_count < 2 => {
+            "changes not recorded yet".to_owned()
         }
-        (SessionStatus::Completed, _) => format!("{GREEN}{word:<11}{GREEN:#}"),
-        (SessionStatus::Interrupted, _) => format!("{RED}{word:<11}{RED:#}"),
-        _ => format!("{YELLOW}{word:<11}{YELLOW:#}"),
+        // What its command did is told by comparing with what is there now.
+        SessionStatus::Interrupted
+            if session.changes.is_none_or(|changes| changes.total() == 0) =>
+        {
+            "end not recorded".to_owned()
+        }
+        _ => match &session.changes {
+            Some(changes) => summary_line(changes, palette),
+            None => "changes not counted".to_owned(),
+        },
+    };
+    let mut plain = changes(&Palette::plain());
+    let mut styled = changes(&Palette::coloured());
+    let status = match (session.status, session.exit_code) {
+        (SessionStatus::Completed, Some(code)) if code != 0 => Some((RED, format!("exit {code}"))),
+        (SessionStatus::Completed, _) => None,
+        (SessionStatus::Interrupted, _) => Some((RED, session.status.word().to_owned())),
+        _ => Some((YELLOW, session.status.word().to_owned())),
+    };
+    let undone = session.undone.then(|| (DIM, "undone".to_owned()));
+    let pinned = session.pinned.then(|| (YELLOW, "pinned".to_owned()));
+    let label = session.label.as_deref().map(|label| (BOLD, quoted(label).trim().to_owned()));
+    for (style, word) in [status, undone, pinned, label].into_iter().flatten() {
+        let _ = write!(plain, "  {word}");
+        let _ = write!(styled, "  {style}{word}{style:#}");
     }
+    let cells = columns::width(&plain);
+    (styled, cells)
 }
 
 /// What the snapshots of a session are called.
 fn labels(session: &SessionSummary) -> String {
     let named = session.labels.iter().rev().take(SHOWN_LABELS).rev();
-    let shown: Vec<_> = named
-        .map(|SnapshotLabel { number, label }| format!("{number} “{}”", short(label)))
-        .collect();
+    let shown: Vec<_> =
+        named.map(|SnapshotLabel { number, label }| format!("{number}{}", quoted(label))).collect();
     let more = if session.labels.len() > shown.len() { "…, " } else { "" };
     format!("{more}{}", shown.join(", "))
 }
 
 /// The command in one line, safe for a terminal and not too long.
 pub(in crate::cli) fn command(session: &SessionSummary) -> String {
-    short(&session.command.join(" "))
-}
-
-fn short(text: &str) -> String {
-    const LONGEST: usize = 60;
-    let text = Shown::bytes(text.as_bytes()).to_string();
-    match text.char_indices().nth(LONGEST) {
-        Some((end, _)) => format!("{}…", &text[..end]),
-        None => text,
-    }
+    let command = session.command.join(" ");
+    let shown = if command.is_empty() {
+        "(snapshot)".into()
+    } else {
+        Shown::bytes(command.as_bytes()).to_string()
+    };
+    columns::cut(&shown, COMMAND_CELLS.1)
 }

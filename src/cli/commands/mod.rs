@@ -1,5 +1,9 @@
 //! One file for each subcommand: its arguments and its function.
 
+use crate::cli::render::columns;
+use crate::path_text::Shown;
+use crate::session::{LabelError, check_label};
+
 pub(super) mod cat;
 pub(super) mod cleanup;
 pub(super) mod completions;
@@ -14,6 +18,7 @@ pub(super) mod log;
 pub(super) mod mount;
 #[cfg(feature = "mount")]
 pub(super) mod mount_guard;
+pub(super) mod pin;
 pub(super) mod profile;
 pub(super) mod redo;
 pub(super) mod restore;
@@ -27,4 +32,18 @@ pub(super) mod status;
 #[cfg(feature = "mount")]
 pub(super) mod umount;
 pub(super) mod undo;
+pub(super) mod usage;
 pub(super) mod verify;
+
+/// The name that an argument gives.
+pub(super) fn label(text: &str) -> Result<String, LabelError> {
+    check_label(text).map(str::to_owned)
+}
+
+/// So much of a name is shown, in cells of a terminal.
+const SHOWN_LABEL: usize = 60;
+
+/// A name behind what it is the name of, safe for a terminal. It may be any text.
+pub(super) fn quoted(label: &str) -> String {
+    format!(" “{}”", columns::cut(&Shown::bytes(label.as_bytes()).to_string(), SHOWN_LABEL))
+}

@@ -22,6 +22,7 @@ use crate::cli::context::Context;
 use crate::cli::error::CliError;
 use crate::cli::signals::{self, Taken};
 use crate::path_text::{Shown, serde_path};
+use crate::snapshot::SessionDir;
 use crate::sys::{self, Dir};
 
 /// Arguments of `nono mount`.
@@ -87,6 +88,8 @@ pub(super) struct Status {
     directory: PathBuf,
     #[serde(flatten)]
     shows: Shows,
+    /// What the only session is called, as far as that can be found out.
+    label: Option<String>,
     alive: bool,
 }
 
@@ -358,17 +361,25 @@ impl fmt::Display for Status {
         let words = self.shows.words();
         let words = Shown::bytes(words.as_bytes());
         let dead = if self.alive { "" } else { "  (dead: its process is gone)" };
-        write!(f, "{directory}  {words}{dead}")
+        let label = self.label.as_deref().map(super::quoted).unwrap_or_default();
+        write!(f, "{directory}  {words}{label}{dead}")
     }
 }
 
 fn look(mount: &MountedAt) -> Status {
+    let shows = Shows::from_fs_name(&mount.fs_name);
     Status {
         directory: mount.directory.clone(),
-        shows: Shows::from_fs_name(&mount.fs_name),
+        label: label_of(&shows),
+        shows,
         // An error is an answer from somebody.
         alive: mount.is_alive().unwrap_or(true),
     }
+}
+
+fn label_of(shows: &Shows) -> Option<String> {
+    let id = shows.session.as_deref().filter(|id| !id.contains('/'))?;
+    SessionDir::open(&Path::new(&shows.root).join(id)).ok()?.metadata().ok()?.label
 }
 
 /// The error with what to do about it.

@@ -80,8 +80,10 @@ impl Reviewed<'_> {
         context: &Context,
     ) -> Result<bool, CliError> {
         let id = self.session.id();
+        let label = self.session.metadata().ok().and_then(|metadata| metadata.label);
+        let title = format!("{id}{}", label.as_deref().map(super::quoted).unwrap_or_default());
         let Self { store, old, new, .. } = *self;
-        let review = Review { session_id: &id, store, old, new, comparison };
+        let review = Review { session_id: &title, store, old, new, comparison };
         let selection = match review.run(context)? {
             Decision::KeepAll => {
                 context.say("everything is kept");

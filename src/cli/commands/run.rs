@@ -1,5 +1,6 @@
 //! `nono run`: a command, recorded so that it can be undone.
 
+use std::cell::OnceCell;
 use std::ffi::OsString;
 use std::io;
 use std::path::Path;
@@ -45,9 +46,12 @@ pub(in crate::cli) struct RunArgs {
     /// Record the state before and after, so that the command can be undone
     #[arg(long)]
     rollback: bool,
-    /// Older name of what --rollback needs, and always so: the command is supervised
+    /// Older name of --rollback
     #[arg(long, hide = true)]
     supervised: bool,
+    /// Call the session this: an id can be given as its name later
+    #[arg(long, short, value_name = "TEXT", value_parser = commands::label)]
+    message: Option<String>,
     /// What the command needs: the name of a profile (nono profile list), or a file
     #[arg(long, value_name = "NAME|FILE")]
     profile: Option<String>,
@@ -79,7 +83,7 @@ pub(in crate::cli) struct RunArgs {
 
 impl RunArgs {
     pub(in crate::cli) fn is_recorded(&self) -> bool {
-        self.rollback
+        self.rollback || self.supervised
     }
 }
 
@@ -100,14 +104,19 @@ fn run_reported(
     let surroundings = surroundings()?;
     let profile = args.profile.as_deref();
     let profile = profile.map(|name| ProfileLibrary::new(&surroundings).find(name)).transpose()?;
-    let grants = Grants::of(&args.grants, args.rollback, profile.as_ref(), &catalog, context)?;
+    let grants = Grants::of(&args.grants, args.is_recorded(), profile.as_ref(), &catalog, context)?;
     let profile = profile.map(|found| found.profile);
     let recorded = if args.is_recorded() { grants.tracked.as_slice() } else { &[] };
     *file = args.report.open(recorded, catalog.root())?;
     if grants.policy.is_none() {
         context.say("no sandbox: the command can write wherever you can");
     }
-    if !args.rollback {
+    if !args.is_recorded() {
+        if args.message.is_some() {
+            return Err(CliError::usage(
+                "-m names a session, and without --rollback there is none",
+            ));
+        }
         let mut passed_on = CommandSignals::take().map_err(signals::refused)?;
         return Ok(
             start(args, &grants, profile.as_ref(), None, &mut passed_on, report, context)?.code
@@ -123,6 +132,7 @@ fn run_reported(
         budget: settings.budget(),
         threads: settings.threads(),
         origin: SessionOrigin::Run,
+        label: args.message.clone(),
     };
     let announced = preflight::announce(&request, context);
     let guessed = request.clone();
@@ -145,11 +155,15 @@ fn run_reported(
     commands::snapshot::report_left_out(recording.baseline(), &id, context);
     let together = Together::begin(&catalog, &recording, began, context);
 
-    let retention = retention::begin(catalog.root(), &settings, context);
+    let retention = OnceCell::new();
+    let on_started = || {
+        retention.get_or_init(|| retention::begin(catalog.root(), &settings, context));
+    };
     let mut passed_on = CommandSignals::take().map_err(signals::refused)?;
     let modes = StoreModes::note(catalog.root())?;
+    let recorder = Recorder { recording: &recording, on_started: &on_started };
     let ended =
-        start(args, &grants, profile.as_ref(), Some(&recording), &mut passed_on, report, context);
+        start(args, &grants, profile.as_ref(), Some(recorder), &mut passed_on, report, context);
     let code = match &ended {
         Ok(ended) => ended.code,
         Err(error) => error.exit_code(),
@@ -212,7 +226,9 @@ fn run_reported(
     }
     // All is recorded and said: nobody has to wait for what follows.
     drop(passed_on);
-    retention.finish(&settings, context);
+    if let Some(retention) = retention.into_inner() {
+        retention.finish(catalog.root(), &settings, has_worked(&ended, &finished), context);
+    }
     let Recorded { last, changes, touched, .. } = finished?;
     let ended = ended?;
     if !changes.is_empty() {
@@ -223,8 +239,8 @@ fn run_reported(
                 let work = Reviewed { catalog, session, store: &store, old, new };
                 work.review(Comparison { changes, touched }, context)
             });
-            // Whatever comes of it, the exit code is the command's.
-            reviewed.unwrap_or_else(|error| {
+            // Whatever comes of it, the exit code is the command's. What was decided has been said.
+            reviewed.map(|_| true).unwrap_or_else(|error| {
                 context.error(&error);
                 false
             })
@@ -235,6 +251,17 @@ fn run_reported(
         }
     }
     Ok(ended.code)
+}
+
+/// Whether the command had started and is recorded to its end. Within the walls, one that could not be
+/// started ends with 126 or 127.
+fn has_worked<E>(ended: &Result<Ended, CliError>, finished: &Result<Recorded, E>) -> bool {
+    match (ended, finished) {
+        (Ok(ended), Ok(recorded)) => {
+            !matches!(ended.code, 126 | 127) || !recorded.changes.is_empty()
+        }
+        _ => false,
+    }
 }
 
 fn put_back(modes: &StoreModes, root: &Path, context: &Context) {
@@ -248,12 +275,19 @@ fn put_back(modes: &StoreModes, root: &Path, context: &Context) {
     }
 }
 
+/// What belongs to a command that is recorded.
+struct Recorder<'a> {
+    recording: &'a Recording,
+    /// Called as soon as the command has started.
+    on_started: &'a dyn Fn(),
+}
+
 /// Runs the command; with a recording, it can ask for checkpoints.
 fn start(
     args: &RunArgs,
     grants: &Grants,
     profile: Option<&Profile>,
-    recording: Option<&Recording>,
+    recorder: Option<Recorder<'_>>,
     signals: &mut CommandSignals,
     report: &RunReport,
     context: &Context,
@@ -264,15 +298,15 @@ fn start(
         if let Some(profile) = profile {
             apply_rules(&profile.env, std::env::vars_os().map(|(name, _)| name), command)?;
         }
-        if let Some(recording) = recording {
+        if let Some(Recorder { recording, .. }) = &recorder {
             command.env("NONO_SESSION", recording.session_id());
         }
         Ok(())
     };
-    let supervised = match recording {
+    let supervised = match &recorder {
         None => supervise(|| launch.start(&dress, false, &|wall| tell(wall, context)), signals),
-        Some(recording) => {
-            supervise_recorded(&mut launch, &dress, recording, signals, report, context)
+        Some(recorder) => {
+            supervise_recorded(&mut launch, &dress, recorder, signals, report, context)
         }
     };
     for LeftBehind { path, count } in launch.left_behind() {
@@ -316,11 +350,12 @@ fn not_started(name: &OsString, error: &NotStarted) -> CliError {
 fn supervise_recorded(
     launch: &mut Launch<'_>,
     dress: &dyn Fn(&mut Command) -> Result<(), CliError>,
-    recording: &Recording,
+    recorder: &Recorder<'_>,
     signals: &mut CommandSignals,
     report: &RunReport,
     context: &Context,
 ) -> Result<Ended, NotStarted> {
+    let Recorder { recording, on_started } = recorder;
     let refuse = |error: &io::Error| {
         context.warn(format_args!("`nono snapshot` will not work inside: {error}"));
     };
@@ -329,7 +364,10 @@ fn supervise_recorded(
         let start = |server| Server::start(server, scope, recording).inspect_err(refuse).ok();
         // Ends the server however the command ends.
         let serving = server.as_ref().and_then(start);
-        let start = || launch.start(dress, serving.is_some(), &|wall| tell(wall, context));
+        let start = || {
+            let started = launch.start(dress, serving.is_some(), &|wall| tell(wall, context));
+            started.inspect(|_| on_started())
+        };
         let ended = supervise(start, signals)?;
         report_leftover(&ended, report, context);
         Ok(ended)

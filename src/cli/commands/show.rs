@@ -9,12 +9,15 @@ use jiff::{Timestamp, Zoned};
 use serde::Serialize;
 
 use super::diff::{DiffStyle, StyleArgs, write_diff};
+use super::quoted;
 use super::snapshot::NAMED_UNSTABLE;
 use crate::cli::Outcome;
 use crate::cli::args::StoreArgs;
 use crate::cli::context::{BOLD, Context, DIM, YELLOW};
 use crate::cli::error::CliError;
-use crate::cli::render::{Palette, byte_size, change_line, relative_time, summary_line};
+use crate::cli::render::{
+    Palette, absolute_time, byte_size, change_line, relative_time, summary_line,
+};
 use crate::cli::unrecorded::Unrecorded;
 use crate::diff::{self, Change, ChangeSummary, Comparison};
 use crate::object::ContentHash;
@@ -219,14 +222,21 @@ fn print(report: &Report, context: &Context) -> Result<(), CliError> {
     let mut out = context.out_long();
     let now = Zoned::now();
     let palette = Palette::coloured();
-    let started = relative_time(session.started, &now);
+    let times =
+        |time: Timestamp| format!("{} ({})", absolute_time(time, &now), relative_time(time, &now));
     let exit = session.exit_code.map_or(String::new(), |code| format!(", exit code {code}"));
+    let label = session.label.as_deref().map(quoted).unwrap_or_default();
+    let pinned = if session.pinned { ", pinned" } else { "" };
     writeln!(
         out,
-        "{BOLD}{}{BOLD:#}  {}{exit}, {started}",
+        "{BOLD}{}{BOLD:#}{label}  {}{exit}{pinned}",
         session.session_id,
         session.status.word()
     )?;
+    writeln!(out, "started: {}", times(session.started))?;
+    if let Some(ended) = session.ended {
+        writeln!(out, "ended: {}", times(ended))?;
+    }
     if !session.command.is_empty() {
         writeln!(out, "command: {}", super::list::command(session))?;
     }
@@ -243,7 +253,7 @@ fn print(report: &Report, context: &Context) -> Result<(), CliError> {
         };
         let label = snapshot.label.as_deref().map(quoted).unwrap_or_default();
         writeln!(out)?;
-        let time = relative_time(*timestamp, &now);
+        let time = absolute_time(*timestamp, &now);
         let size = byte_size(*total_bytes);
         writeln!(
             out,
@@ -293,11 +303,6 @@ fn write_unstable(
         )?;
     }
     Ok(())
-}
-
-/// A label behind what it is the label of, safe for a terminal.
-fn quoted(label: &str) -> String {
-    format!(" “{}”", Shown::bytes(label.as_bytes()))
 }
 
 /// What a snapshot does not hold: rules with a count and an example, and each problem.

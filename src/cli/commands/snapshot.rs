@@ -39,6 +39,9 @@ pub(in crate::cli) struct SnapshotArgs {
     /// Add the snapshot to this session (`latest`: the newest one here), with the paths and filters of its last snapshot
     #[arg(long, value_name = "ID", conflicts_with_all = ["path", "rollback_exclude", "rollback_include", "rollback_all"])]
     session: Option<String>,
+    /// Call the snapshot this: an id can be given as its name later
+    #[arg(long, short, value_name = "TEXT", value_parser = super::label)]
+    message: Option<String>,
     #[command(flatten)]
     threads: ThreadArgs,
     /// Print the report as JSON
@@ -94,7 +97,7 @@ impl SnapshotReport {
 
 pub(in crate::cli) fn run(args: &SnapshotArgs, store: &StoreArgs, context: &Context) -> Outcome {
     if let Some(socket) = supervisor_of(args) {
-        return print(&checkpoints::ask(&socket)?, args.json, context);
+        return print(&checkpoints::ask(&socket, args.message.as_deref())?, args.json, context);
     }
     let catalog = store.catalog()?;
     // A store in `/tmp` is not there at all for a command that has its own.
@@ -104,11 +107,11 @@ pub(in crate::cli) fn run(args: &SnapshotArgs, store: &StoreArgs, context: &Cont
         && args.means_the_run()
         && let Some(socket) = checkpoints::left_in(&std::env::temp_dir())
     {
-        return print(&checkpoints::ask(&socket)?, args.json, context);
+        return print(&checkpoints::ask(&socket, args.message.as_deref())?, args.json, context);
     }
     if let Some(error) = inside::store_is_out_of_reach(&catalog) {
         let socket = supervisor_without_its_variable(args, &error)?;
-        return print(&checkpoints::ask(&socket)?, args.json, context);
+        return print(&checkpoints::ask(&socket, args.message.as_deref())?, args.json, context);
     }
     let settings = Settings::load(&surroundings()?, &args.threads.flags(args.capture.flags()))?;
     let (session, (manifest, comparison)) = match &args.session {
@@ -119,7 +122,10 @@ pub(in crate::cli) fn run(args: &SnapshotArgs, store: &StoreArgs, context: &Cont
                 .with_budget(settings.budget())
                 .with_threads(settings.threads())
                 .with_progress(bar.clone());
-            let taken = manager.create_incremental_compared();
+            let taken = match &args.message {
+                Some(label) => manager.checkpoint_compared(label),
+                None => manager.create_incremental_compared(),
+            };
             bar.finish();
             (session, taken?)
         }
@@ -134,6 +140,7 @@ pub(in crate::cli) fn run(args: &SnapshotArgs, store: &StoreArgs, context: &Cont
                 budget: settings.budget(),
                 threads: settings.threads(),
                 origin: SessionOrigin::Snapshot,
+                label: args.message.clone(),
             };
             let announced = preflight::announce(&request, context);
             let guessed = request.clone();

@@ -10,9 +10,9 @@ use serde::Serialize;
 use super::resume::interrupted;
 use crate::cli::Outcome;
 use crate::cli::args::StoreArgs;
+use crate::cli::args::named_project;
 use crate::cli::context::{BOLD, Context, YELLOW};
 use crate::cli::error::CliError;
-use crate::cli::project;
 use crate::cli::render::{Palette, relative_time, summary_line};
 use crate::cli::restoring::{command, write_preview};
 use crate::diff::{self, Change, ChangeSummary};
@@ -165,7 +165,7 @@ fn print(report: &Report, context: &Context) -> Result<(), CliError> {
         Some(session) => {
             let id = &session.session_id;
             let when = relative_time(session.started, &now);
-            writeln!(out, "{BOLD}{}{BOLD:#}", project::name_of(&session.tracked_paths))?;
+            writeln!(out, "{BOLD}{}{BOLD:#}", named_project(&session.tracked_paths))?;
             let what =
                 if session.command.is_empty() { "snapshot".into() } else { command(session) };
             let status = session.status.word();
@@ -193,7 +193,7 @@ fn print(report: &Report, context: &Context) -> Result<(), CliError> {
     for Running { here, session } in &report.running {
         let place = if *here { "here" } else { "elsewhere" };
         let (id, command) = (&session.session_id, command(session));
-        let project = project::name_of(&session.tracked_paths);
+        let project = named_project(&session.tracked_paths);
         writeln!(out, "{YELLOW}running {place}{YELLOW:#}: {id}  {command}  in {project}")?;
     }
     #[cfg(feature = "mount")]

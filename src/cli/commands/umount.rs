@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use nono_mount::Unmounted;
+use nono_mount::{MountError, Unmounted};
 
 use super::mount::{default_directory, explain};
 use crate::cli::Outcome;
@@ -23,7 +23,15 @@ pub(in crate::cli) fn run(args: &UmountArgs, context: &Context) -> Outcome {
         Some(directory) => directory.clone(),
         None => default_directory()?,
     };
-    let unmounted = nono_mount::unmount(&directory).map_err(explain)?;
+    let unmounted = nono_mount::unmount(&directory).map_err(|error| {
+        explain(match error {
+            // Nothing was to be mounted, so it is no question of where that could be.
+            MountError::NotFound { path } | MountError::NotADirectory { path } => {
+                MountError::NotMounted { path }
+            }
+            other => other,
+        })
+    })?;
     if unmounted == Unmounted::Busy {
         context.say(format_args!(
             "{} was in use: it is gone from there, and ends when its last user leaves it",

@@ -9,10 +9,10 @@ use clap::{Args, CommandFactory, Parser};
 use jiff::Zoned;
 
 use crate::cli::Outcome;
+use crate::cli::args::named_project;
 use crate::cli::args::{Rollback, StoreArgs, ThreadArgs};
 use crate::cli::context::{BOLD, Context};
 use crate::cli::error::CliError;
-use crate::cli::project;
 use crate::cli::render::relative_time;
 use crate::cli::restoring::{
     AskedBy, ConflictArgs, PartArgs, Restoring, answers, command, inverted, print_outcome,
@@ -153,11 +153,11 @@ fn undo(
         work.options.on_conflict = answer.unwrap_or_default();
         answer.is_some()
     } else {
-        let project = project::name_of(&work.roots);
+        let project = named_project(&work.roots);
         context.confirm(&format!("undo session {} in {project}?", session.id()))?
     };
     if !is_yes {
-        context.say(format_args!("nothing was changed in {}", project::name_of(&work.roots)));
+        context.say(format_args!("nothing was changed in {}", named_project(&work.roots)));
         return Ok(1);
     }
     work.run(false, context)
@@ -165,7 +165,7 @@ fn undo(
 
 /// Says which session is meant.
 fn introduce(summary: &SessionSummary, work: &Restoring<'_>, context: &Context) {
-    let project = project::name_of(&work.roots);
+    let project = named_project(&work.roots);
     let when = relative_time(summary.started, &Zoned::now());
     let id = &summary.session_id;
     let what = if summary.command.is_empty() { "snapshot".to_owned() } else { command(summary) };

@@ -32,33 +32,30 @@ pub fn size_delta(delta: i64) -> String {
     format!("{sign}{}", byte_size(delta.unsigned_abs()))
 }
 
-/// `just now`, `3 minutes ago`, `yesterday`, `2 weeks ago`. From one day on, days are those of the
-/// calendar in the time zone of `now`.
+/// `just now`, `7m ago`, `19h ago`, `1d ago`, `3w ago`.
 pub fn relative_time(then: Timestamp, now: &Zoned) -> String {
+    const MINUTE: i64 = 60;
+    const HOUR: i64 = 60 * MINUTE;
+    const DAY: i64 = 24 * HOUR;
     let seconds = now.timestamp().as_second() - then.as_second();
-    let ago = |count: i64, unit: &str| {
-        let plural = if count == 1 { "" } else { "s" };
-        format!("{count} {unit}{plural} ago")
-    };
     match seconds {
         // Clocks of two machines are never quite the same.
-        ..-60 => return "in the future".to_owned(),
-        -60..5 => return "just now".to_owned(),
-        5..60 => return ago(seconds, "second"),
-        60..3600 => return ago(seconds / 60, "minute"),
-        _ => {}
+        ..-60 => "in the future".to_owned(),
+        -60..MINUTE => "just now".to_owned(),
+        MINUTE..HOUR => format!("{}m ago", seconds / MINUTE),
+        HOUR..DAY => format!("{}h ago", seconds / HOUR),
+        _ => match seconds / DAY {
+            days @ ..7 => format!("{days}d ago"),
+            days @ 7..70 => format!("{}w ago", days / 7),
+            days @ 70..365 => format!("{}mo ago", days / 30),
+            days => format!("{}y ago", days / 365),
+        },
     }
-    let date = then.to_zoned(now.time_zone().clone()).date();
-    let days = now.date().since(date).map_or(seconds / 86_400, |span| i64::from(span.get_days()));
-    match days {
-        ..1 => ago(seconds / 3600, "hour"),
-        1 if seconds < 86_400 / 2 => ago(seconds / 3600, "hour"),
-        1 => "yesterday".to_owned(),
-        2..7 => ago(days, "day"),
-        7..30 => ago(days / 7, "week"),
-        30..365 => ago(days / 30, "month"),
-        _ => ago(days / 365, "year"),
-    }
+}
+
+/// `2026-03-15 10:00:00`, in the time zone of `now`.
+pub fn absolute_time(then: Timestamp, now: &Zoned) -> String {
+    then.to_zoned(now.time_zone().clone()).strftime("%Y-%m-%d %H:%M:%S").to_string()
 }
 
 #[cfg(test)]
@@ -93,31 +90,30 @@ mod tests {
             ("2026-03-15T10:02:00Z", "in the future"),
             ("2026-03-15T10:00:30Z", "just now"),
             ("2026-03-15T09:59:58Z", "just now"),
-            ("2026-03-15T09:59:30Z", "30 seconds ago"),
-            ("2026-03-15T09:58:30Z", "1 minute ago"),
-            ("2026-03-15T09:57:00Z", "3 minutes ago"),
-            ("2026-03-15T09:00:00Z", "1 hour ago"),
-            ("2026-03-15T00:30:00Z", "9 hours ago"),
-            ("2026-03-14T23:00:00Z", "11 hours ago"),
-            ("2026-03-14T21:00:00Z", "yesterday"),
-            ("2026-03-14T00:00:00Z", "yesterday"),
-            ("2026-03-13T23:59:00Z", "2 days ago"),
-            ("2026-03-08T12:00:00Z", "1 week ago"),
-            ("2026-03-01T12:00:00Z", "2 weeks ago"),
-            ("2026-02-01T12:00:00Z", "1 month ago"),
-            ("2025-04-01T12:00:00Z", "11 months ago"),
-            ("2024-01-01T12:00:00Z", "2 years ago"),
+            ("2026-03-15T09:59:01Z", "just now"),
+            ("2026-03-15T09:59:00Z", "1m ago"),
+            ("2026-03-15T09:53:00Z", "7m ago"),
+            ("2026-03-15T09:00:00Z", "1h ago"),
+            ("2026-03-14T15:00:00Z", "19h ago"),
+            ("2026-03-14T10:00:00Z", "1d ago"),
+            ("2026-03-09T09:00:00Z", "6d ago"),
+            ("2026-03-08T09:00:00Z", "1w ago"),
+            ("2026-01-15T12:00:00Z", "8w ago"),
+            ("2025-12-15T12:00:00Z", "2mo ago"),
+            ("2025-04-01T12:00:00Z", "11mo ago"),
+            ("2024-01-01T12:00:00Z", "2y ago"),
         ] {
             assert_eq!(relative_time(then.parse().unwrap(), &now), text, "{then}");
         }
     }
 
     #[test]
-    fn yesterday_is_that_of_the_time_zone() {
+    fn absolute_times_are_those_of_the_time_zone() {
         let now: Timestamp = "2026-03-15T10:00:00Z".parse().unwrap();
         let east = jiff::tz::TimeZone::fixed(jiff::tz::offset(9));
-        let then = "2026-03-13T20:00:00Z".parse().unwrap();
-        assert_eq!(relative_time(then, &now.to_zoned(jiff::tz::TimeZone::UTC)), "2 days ago");
-        assert_eq!(relative_time(then, &now.to_zoned(east)), "yesterday");
+        let then = "2026-03-13T20:00:07.5Z".parse().unwrap();
+        let utc = now.to_zoned(jiff::tz::TimeZone::UTC);
+        assert_eq!(absolute_time(then, &utc), "2026-03-13 20:00:07");
+        assert_eq!(absolute_time(then, &now.to_zoned(east)), "2026-03-14 05:00:07");
     }
 }

@@ -8,12 +8,14 @@
 //! [`Palette::plain`] and the bare output then. A wrapper that strips escape sequences would also
 //! strip those that belong to a file.
 
+pub mod columns;
 mod entries;
 mod full;
 mod lines;
 mod measure;
 mod palette;
 mod patch;
+mod project;
 mod quote;
 mod side_by_side;
 mod stat;
@@ -29,9 +31,10 @@ use std::time::Duration;
 use crate::store::{ObjectSource, StoreError};
 
 pub use full::write_full;
-pub use measure::{byte_size, relative_time, size_delta};
+pub use measure::{absolute_time, byte_size, relative_time, size_delta};
 pub use palette::Palette;
 pub use patch::write_patch;
+pub use project::project_name;
 pub use quote::quoted_name;
 pub use side_by_side::write_side_by_side;
 pub use stat::write_stat;

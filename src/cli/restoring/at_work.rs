@@ -3,9 +3,9 @@
 use std::path::PathBuf;
 
 use super::answers;
+use crate::cli::args::named_project;
 use crate::cli::context::Context;
 use crate::cli::error::CliError;
-use crate::cli::project;
 use crate::path_text::Shown;
 use crate::restore::Selection;
 use crate::session::{Catalog, SessionSummary, running_on};
@@ -29,7 +29,7 @@ pub(super) fn is_allowed(
         format!(
             "session {} is running in {}: {}",
             session.session_id,
-            project::name_of(&session.tracked_paths),
+            named_project(&session.tracked_paths),
             command(session)
         )
     };

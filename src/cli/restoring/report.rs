@@ -5,10 +5,10 @@
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
+use crate::cli::args::named_project;
 use crate::cli::commands::snapshot::NAMED_UNSTABLE;
 use crate::cli::context::{BOLD, Context, YELLOW};
 use crate::cli::error::CliError;
-use crate::cli::project;
 use crate::cli::render::{Palette, change_line, change_word, summary_line};
 use crate::cli::shell_word::shell_word;
 use crate::cli::unrecorded::say_rebuildable;
@@ -47,7 +47,7 @@ impl AskedBy {
 
 /// Says what is about to be restored.
 pub(super) fn announce(id: &str, number: u64, roots: &[PathBuf], context: &Context) {
-    let project = project::name_of(roots);
+    let project = named_project(roots);
     context.say(format_args!("restoring {project} to {BOLD}{id}/{number}{BOLD:#}"));
 }
 
@@ -60,7 +60,7 @@ pub(in crate::cli) fn print_outcome(
     context: &Context,
 ) {
     let palette = Palette::coloured();
-    let project = project::name_of(roots);
+    let project = named_project(roots);
     print_conflicts(report, roots, context);
     let id = format!("{BOLD}{}/{}{BOLD:#}", report.session_id, report.snapshot);
     let summary = summary_line(&report.summary(), &palette);

@@ -35,7 +35,7 @@ use screen::{Input, Screen};
 
 /// What is reviewed.
 pub(super) struct Review<'a> {
-    /// The session's id.
+    /// The session's id, and its name.
     pub(super) session_id: &'a str,
     /// Where the contents are.
     pub(super) store: &'a dyn ObjectSource,

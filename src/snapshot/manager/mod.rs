@@ -237,14 +237,25 @@ impl SnapshotManager {
         &self,
         label: &str,
     ) -> Result<(SnapshotManifest, Vec<Change>), SnapshotError> {
+        let (manifest, comparison) = self.checkpoint_compared(label)?;
+        Ok((manifest, comparison.changes))
+    }
+
+    /// As [`checkpoint`](Self::checkpoint), and says what was merely touched, too.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn checkpoint_compared(
+        &self,
+        label: &str,
+    ) -> Result<(SnapshotManifest, Comparison), SnapshotError> {
         let _lock = self.lock_session()?;
         let parent = match self.latest() {
             Ok(parent) => Some(parent),
             Err(SnapshotError::NoBaseline { .. }) => None,
             Err(error) => return Err(error),
         };
-        let (manifest, comparison) = self.take(parent.as_ref(), Some(label.to_owned()))?;
-        Ok((manifest, comparison.changes))
+        self.take(parent.as_ref(), Some(label.to_owned()))
     }
 
     /// Waits until nobody else writes the session, unless it is cancelled. A session whose restore was
@@ -324,6 +335,7 @@ impl SnapshotManager {
                 metadata.labels = current.labels;
                 metadata.restores = current.restores;
                 metadata.altered = current.altered;
+                metadata.pinned = current.pinned;
             }
             Err(ManifestError::Missing { .. }) => {
                 metadata.merkle_roots.clear();

@@ -1,20 +1,18 @@
-//! Projects as a person names them.
+//! Projects by the names that people know them by.
 
 use std::path::{Path, PathBuf};
 
-use super::args::home_dir;
 use crate::path_text::Shown;
 
 /// So many tracked paths of one session are named.
 const NAMED: usize = 3;
 
-/// The project of a session: its tracked paths, with `~` for the home directory, safe for a
-/// terminal.
-pub(super) fn name_of(tracked: &[PathBuf]) -> String {
-    let home = home_dir().ok();
+/// The tracked paths in one line, safe for a terminal; `~` stands for the home directory, which is
+/// given without symlinks.
+pub fn project_name(tracked_paths: &[PathBuf], home: Option<&Path>) -> String {
     let mut names: Vec<_> =
-        tracked.iter().take(NAMED).map(|path| short(path, home.as_deref())).collect();
-    if let more @ 1.. = tracked.len().saturating_sub(NAMED) {
+        tracked_paths.iter().take(NAMED).map(|path| short(path, home)).collect();
+    if let more @ 1.. = tracked_paths.len().saturating_sub(NAMED) {
         names.push(format!("{more} more"));
     }
     match names.split_last() {
@@ -49,7 +47,7 @@ mod tests {
     fn several_paths_are_one_project() {
         let name = |count: usize| {
             let paths = ["/a", "/b", "/c", "/d", "/e"].map(PathBuf::from);
-            name_of(&paths[..count])
+            project_name(&paths[..count], None)
         };
         assert_eq!(name(1), "/a");
         assert_eq!(name(2), "/a and /b");
