@@ -7,6 +7,7 @@
 mod compare;
 mod count;
 mod lookup;
+mod lost;
 mod unrecorded;
 
 use std::ffi::OsString;
@@ -25,7 +26,8 @@ pub use compare::{Differences, compare, differences};
 pub use count::count_changes;
 pub(crate) use lookup::Lookup;
 pub use unrecorded::unrecorded;
-pub(crate) use unrecorded::{is_rebuildable, new_among};
+pub use lost::{Lost, LostAs, lost};
+pub(crate) use unrecorded::{can_be_made_again, new_among};
 
 /// How a path changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]

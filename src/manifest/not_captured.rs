@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use super::{SnapshotManifest, TrackedRoot};
+use super::{LeftOutState, SnapshotManifest, TrackedRoot};
 use crate::byte_path;
 use crate::path_text::serde_path;
 use crate::walk::Filter;
@@ -20,6 +20,16 @@ pub struct NotCaptured {
     /// Why.
     #[serde(flatten)]
     pub reason: NotCapturedReason,
+    /// How it was, if a change of it is worth a word.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub state: Option<LeftOutState>,
+}
+
+impl NotCaptured {
+    /// Whether it is a directory that was proved to be made again by a program.
+    pub fn is_rebuildable(&self) -> bool {
+        self.state.as_ref().is_some_and(LeftOutState::is_rebuildable)
+    }
 }
 
 /// Why a path is not in a snapshot.
@@ -92,6 +102,11 @@ impl<'a> NotCapturedSet<'a> {
             })
             .collect();
         Self { paths, filters }
+    }
+
+    /// Whether this very path was left out.
+    pub(crate) fn has(&self, path: &[u8]) -> bool {
+        self.paths.contains_key(path)
     }
 
     /// Whether something below `path` was left out.

@@ -26,7 +26,7 @@ mod session_root;
 mod tests;
 
 pub use crate::manifest::{
-    FileState, MANIFEST_VERSION, NotCaptured, NotCapturedReason, NotCapturedSet, SnapshotKind,
+    FileState, LeftOutState, MANIFEST_VERSION, NotCaptured, NotCapturedReason, NotCapturedSet, SnapshotKind,
     SnapshotLabel, SnapshotManifest, Totals, TrackedRoot,
 };
 pub use budget::{Budget, LargeDirectory, OverBudget};
@@ -35,6 +35,7 @@ pub(crate) use capture::{Capture, CaptureRequest, capture};
 #[cfg(feature = "fuzzing")]
 pub(crate) use documents::parse as parse_manifest;
 pub(crate) use ignore_rules::RootRules;
+pub(crate) use known::KnownState;
 pub(crate) use manager::CacheUse;
 pub use manager::{LiveState, SnapshotError, SnapshotManager};
 pub use metadata::{SessionMetadata, SessionOrigin};

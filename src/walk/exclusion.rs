@@ -10,6 +10,7 @@ use globset::{Glob, GlobBuilder, GlobMatcher, GlobSet, GlobSetBuilder};
 use serde::{Deserialize, Serialize};
 
 use super::ignore_files::Ignores;
+use super::ignored::Ignored;
 use crate::byte_path;
 use crate::path_text::to_path;
 
@@ -20,6 +21,13 @@ pub struct ExclusionConfig {
     /// Honour `.gitignore` files below the tracked path, in a git repository or not.
     #[serde(default = "yes")]
     pub use_gitignore: bool,
+    /// What of that is recorded all the same.
+    #[serde(default, skip_serializing_if = "Ignored::is_none")]
+    pub ignored: Ignored,
+    /// Leave out directories that are proved to be made again by a program: they bear its mark, or git
+    /// ignores them, their name is a well-known one, and they are not small.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub rebuildable: bool,
     /// A name that matches a path component (`node_modules`), or, with a `/`, consecutive
     /// components of the path relative to the tracked path (`src/generated`). A leading `/` ties it
     /// to the top, a trailing `/` to directories; `*`, `?` and `[…]` work within a component.
@@ -45,6 +53,8 @@ impl Default for ExclusionConfig {
     fn default() -> Self {
         Self {
             use_gitignore: true,
+            ignored: Ignored::None,
+            rebuildable: false,
             exclude_patterns: Vec::new(),
             exclude_globs: Vec::new(),
             force_include: Vec::new(),
@@ -93,6 +103,8 @@ pub enum Verdict {
 #[derive(Debug, Clone)]
 pub struct Filter {
     use_gitignore: bool,
+    ignored: Ignored,
+    rebuildable: bool,
     patterns: Vec<Pattern>,
     globs: GlobSet,
     glob_texts: Vec<String>,
@@ -115,6 +127,8 @@ impl Filter {
         }
         Ok(Self {
             use_gitignore: config.use_gitignore,
+            ignored: config.ignored,
+            rebuildable: config.rebuildable,
             patterns: compile("exclude pattern", &config.exclude_patterns)?,
             globs: globs.build().map_err(|error| invalid("exclude glob", "", error))?,
             glob_texts: config.exclude_globs.clone(),
@@ -125,11 +139,24 @@ impl Filter {
 
     /// Whether `.gitignore` files are read at all.
     pub fn uses_gitignore(&self) -> bool {
-        self.use_gitignore
+        self.use_gitignore && self.ignored != Ignored::All
+    }
+
+    /// What is recorded of what git ignores.
+    pub(super) fn ignored(&self) -> Ignored {
+        self.ignored
+    }
+
+    /// Whether what is proved to be made again is left out.
+    pub(super) fn leaves_out_rebuildable(&self) -> bool {
+        self.rebuildable
     }
 
     /// Whether something below this excluded directory may be force-included.
     pub fn may_force_below(&self, relative: &[u8]) -> bool {
+        if self.forced.is_empty() {
+            return false;
+        }
         let parts: Vec<&[u8]> = byte_path::components(relative).collect();
         let pruned = self.first_pruned(relative);
         self.forced.iter().any(|pattern| pattern.leads_below(&parts, pruned))
@@ -158,6 +185,9 @@ impl Filter {
 
     /// Whether this path or a directory above it is force-included.
     pub fn is_forced(&self, relative: &[u8], is_dir: bool) -> bool {
+        if self.forced.is_empty() {
+            return false;
+        }
         let dirs = byte_path::ancestors(relative).map(|dir| (dir, true));
         let mut pruned = None;
         for (depth, (path, is_dir)) in dirs.chain([(relative, is_dir)]).enumerate() {

@@ -15,8 +15,8 @@ use crate::cli::args::StoreArgs;
 use crate::cli::context::{BOLD, Context, DIM, YELLOW};
 use crate::cli::error::CliError;
 use crate::cli::render::{Palette, byte_size, change_line, relative_time, summary_line};
-use crate::cli::unrecorded::Unrecorded;
-use crate::diff::{self, Change, ChangeSummary};
+use crate::cli::unrecorded::{Unrecorded, told};
+use crate::diff::{self, Change, ChangeSummary, Lost};
 use crate::object::ContentHash;
 use crate::path_text::{Shown, serde_paths};
 use crate::session::{Catalog, SessionStatus, SessionSummary, SnapshotId};
@@ -60,6 +60,8 @@ struct NowReport {
     changes: Vec<Change>,
     /// What is new and would not be recorded: a restore leaves it.
     unrecorded: Vec<NotCaptured>,
+    /// What was not recorded and is gone or another: a restore cannot bring it back.
+    lost: Vec<Lost>,
 }
 
 #[derive(Serialize)]
@@ -103,8 +105,9 @@ pub(in crate::cli) fn run(args: &ShowArgs, store: &StoreArgs, context: &Context)
     let mut report = report(&session, &objects, snapshot)?;
     if let Some((now, baseline)) = &now {
         let changes = changes(now, baseline, now.manifest())?;
-        let unrecorded = Unrecorded::since(now, baseline, now.manifest())?.into_left();
-        report.now = Some(NowReport { timestamp: now.manifest().timestamp, changes, unrecorded });
+        let since = Unrecorded::since(now, baseline, now.manifest())?;
+        let ((unrecorded, lost), timestamp) = (since.into_left(), now.manifest().timestamp);
+        report.now = Some(NowReport { timestamp, changes, unrecorded, lost });
     }
     if args.json {
         context.json(&report)?
@@ -250,7 +253,7 @@ fn print(report: &Report, context: &Context) -> Result<(), CliError> {
         write_left_out(&mut out, &snapshot.not_captured, &session.tracked_paths)?;
         write_unstable(&mut out, &snapshot.unstable, &session.tracked_paths)?;
     }
-    if let Some(NowReport { changes, unrecorded, .. }) = &report.now {
+    if let Some(NowReport { changes, unrecorded, lost, .. }) = &report.now {
         writeln!(out)?;
         writeln!(out, "{BOLD}now{BOLD:#}, since the baseline (not recorded)")?;
         writeln!(out, "  {}", summary_line(&ChangeSummary::of(changes), &palette))?;
@@ -258,6 +261,9 @@ fn print(report: &Report, context: &Context) -> Result<(), CliError> {
             writeln!(out, "  {}", change_line(change, &session.tracked_paths, &palette))?;
         }
         write_left_out(&mut out, unrecorded, &session.tracked_paths)?;
+        for lost in lost.iter().filter(|lost| !lost.is_rebuildable) {
+            writeln!(out, "  {}", told(lost))?;
+        }
     }
     Ok(out.flush()?)
 }

@@ -1,20 +1,23 @@
 //! One directory: its list, its tree when all below it is done.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed, Ordering::SeqCst};
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed, Ordering::SeqCst};
 
 use parking_lot::Mutex;
 use rayon::Scope;
 
-use super::{CaptureError, Capturer, attributes};
+use super::{CaptureError, Capturer, StateYet, attributes};
 use crate::byte_path;
-use crate::manifest::NotCapturedReason;
+use crate::manifest::{LeftOutState, LeftOutTally, NotCapturedReason};
 use crate::object::{ContentHash, Midstates, Node, Tree, TreeEntry, Xattrs};
 use crate::snapshot::ignore_rules::{InheritedRules, RootRules, RulesInside, store_file};
 use crate::snapshot::known::KnownDir;
 use crate::stat_cache::{CachedDirectory, CachedFile, StatKey};
 use crate::sys::{self, Dir, FileKind, ListedName, Stat};
-use crate::walk::{self, FoundEntry, IgnoreFile, Mode, WhyLeftOut};
+use crate::walk::{
+    self, Databases, FoundEntry, IgnoreFile, Known, Mode, Repository, WhyLeftOut,
+};
 
 /// Files are hashed in batches of at most so many files and bytes: large enough that handing one to
 /// another thread is cheap, small enough that one directory keeps all threads busy.
@@ -50,7 +53,13 @@ pub(super) struct PendingDir {
     stat: Stat,
     mode: Mode,
     rules: InheritedRules,
+    /// That of the directory above it.
+    repository: Repository,
     known: Vec<Arc<KnownDir>>,
+    /// It bears its maker's mark: nothing of it is part of the snapshot but what is kept.
+    is_rebuildable: AtomicBool,
+    /// What counts the entries that are not recorded, if it lies in a directory that is left out.
+    passed_over: Option<Arc<LeftOutTally>>,
     /// Its own listing, plus its batches of files, plus its subdirectories that are not finished.
     unfinished: AtomicUsize,
     pub(super) state: Mutex<PendingState>,
@@ -64,7 +73,10 @@ const MOST_SHARED: usize = 256;
 /// the one that was listed, wherever it may have been moved meanwhile and whatever has its name now.
 struct OpenDir<'s> {
     dir: Dir,
+    mode: Mode,
     rules: RulesInside,
+    repository: Repository,
+    databases: Databases,
     cached: Option<CachedDirectory>,
     /// How many there are.
     count: &'s AtomicUsize,
@@ -101,7 +113,14 @@ impl Captured {
 }
 
 impl PendingDir {
-    fn new(root: usize, relative: Vec<u8>, stat: Stat, mode: Mode, rules: InheritedRules) -> Self {
+    fn new(
+        root: usize,
+        relative: Vec<u8>,
+        stat: Stat,
+        mode: Mode,
+        rules: InheritedRules,
+        repository: Repository,
+    ) -> Self {
         Self {
             root,
             relative: relative.into(),
@@ -109,7 +128,10 @@ impl PendingDir {
             stat,
             mode,
             rules,
+            repository,
             known: Vec::new(),
+            is_rebuildable: AtomicBool::new(false),
+            passed_over: None,
             unfinished: AtomicUsize::new(1),
             state: Mutex::default(),
         }
@@ -132,7 +154,8 @@ impl Capturer<'_> {
         }
         if stat.kind == FileKind::Directory {
             let rules = InheritedRules::of_root(self.request.rules[index]);
-            let mut dir = PendingDir::new(index, Vec::new(), stat, Mode::Filtered, rules);
+            let above = Repository::above(&root.path);
+            let mut dir = PendingDir::new(index, Vec::new(), stat, Mode::Filtered, rules, above);
             dir.known = known;
             self.directory(scope, &Arc::new(dir));
             return;
@@ -197,9 +220,10 @@ impl Capturer<'_> {
             self.leave_out(node.root, &node.relative, NotCapturedReason::OtherFileSystem);
             return Ok(());
         }
-        let has_rules = node.mode == Mode::Filtered && root.filter.uses_gitignore();
-        let walk::Names { mut names, ignore_file } =
-            walk::names(&dir, has_rules && node.rules.reads_disk())?;
+        let listed = walk::names(&dir, node.mode, &root.filter, node.rules.reads_disk())?;
+        let repository = listed.repository(&dir, &node.relative, &node.repository);
+        let mode = self.mode_inside(node, &dir, &listed);
+        let walk::Names { mut names, ignore_file, databases } = listed;
         if let Some(file) = &ignore_file {
             self.record_rules(node, file);
         }
@@ -211,7 +235,9 @@ impl Capturer<'_> {
             state.xattrs = Xattrs::new(dir.xattrs_self()?);
         }
         self.open_dirs.fetch_add(1, Relaxed);
-        let open = Arc::new(OpenDir { dir, rules, cached, count: &self.open_dirs });
+        let count = &self.open_dirs;
+        let open =
+            Arc::new(OpenDir { dir, mode, rules, repository, databases, cached, count });
         while names.len() > PART_NAMES {
             let part = names.split_off(names.len() - PART_NAMES);
             if !self.may_share() {
@@ -229,6 +255,81 @@ impl Capturer<'_> {
         }
         self.entries(scope, node, &open, names);
         Ok(())
+    }
+
+    /// How what is in a directory is judged: one that bears its maker's mark is left out, but for what is
+    /// kept of it.
+    fn mode_inside(&self, node: &PendingDir, dir: &Dir, listed: &walk::Names) -> Mode {
+        let filter = &self.roots[node.root].filter;
+        let store = self.request.store;
+        let known = |path: &[u8]| {
+            let known = node.known.iter().map(|dir| dir.itself(store, path));
+            known.max().unwrap_or(Known::No)
+        };
+        let has_package = || self.has_package(node);
+        let (path, mode) = (&node.relative, node.mode);
+        let Some(mark) = listed.mark(dir, path, mode, filter, known, has_package) else {
+            return mode;
+        };
+        node.is_rebuildable.store(true, Relaxed);
+        let rule = walk::rule_of_mark(mark);
+        let state = LeftOutState::of_rebuildable(&node.stat, Some(mark));
+        let state = StateYet::Noted(Some(state));
+        self.leave_out_as(node.root, path, NotCapturedReason::Excluded { rule }, state);
+        Mode::OnlyKept
+    }
+
+    /// Whether the file lies beside a directory that makes a `node_modules` of it. One that is not in every
+    /// known snapshot may go with a restore, and the proof with it.
+    fn has_package(&self, node: &PendingDir) -> bool {
+        let name = walk::PACKAGE_BESIDE.as_bytes();
+        let Some(parent) = &node.parent else { return false };
+        let is_there = || {
+            let dir = self.roots[node.root].dir.as_ref()?.open_beneath(&parent.relative).ok()?;
+            Some(dir.stat(name).ok()?.kind == FileKind::File)
+        };
+        parent.known.iter().all(|dir| dir.has(self.request.store, name)) && is_there() == Some(true)
+    }
+
+    /// Counts what is below a directory that is left out.
+    fn count_below<'s>(
+        &'s self,
+        scope: &Scope<'s>,
+        root: usize,
+        path: Vec<u8>,
+        tally: Arc<LeftOutTally>,
+    ) {
+        scope.spawn(move |scope| {
+            let Some(top) = self.roots[root].dir.as_ref().filter(|_| !self.is_stopped()) else {
+                return;
+            };
+            for (name, stat) in tally.look(top, &path) {
+                if stat.kind == FileKind::Directory {
+                    let below = byte_path::join(&path, &name);
+                    self.count_below(scope, root, below, Arc::clone(&tally));
+                }
+            }
+        });
+    }
+
+    /// Leaves an entry out. Of a directory, what counts its entries is returned.
+    fn leave_out_entry(
+        &self,
+        root: usize,
+        path: &[u8],
+        reason: NotCapturedReason,
+        stat: Option<&Stat>,
+        is_recorded: bool,
+    ) -> Option<Arc<LeftOutTally>> {
+        let (state, tally) = match stat {
+            Some(stat) if stat.kind == FileKind::Directory => {
+                let tally = Arc::new(LeftOutTally::of(stat, !is_recorded));
+                (StateYet::Counted(Arc::clone(&tally)), Some(tally))
+            }
+            stat => (StateYet::Noted(stat.and_then(LeftOutState::of_file)), None),
+        };
+        self.leave_out_as(root, path, reason, state);
+        tally
     }
 
     /// Keeps an ignore file for the snapshots that follow, if this is the first capture of the tracked path.
@@ -258,19 +359,54 @@ impl Capturer<'_> {
         open: &Arc<OpenDir<'s>>,
         names: Vec<ListedName>,
     ) {
-        let OpenDir { dir, rules, cached, .. } = &**open;
+        let OpenDir { dir, mode, rules, repository, databases, cached, .. } = &**open;
         let (store, filter) = (self.request.store, &self.roots[node.root].filter);
-        let is_known = |name: &[u8]| node.known.iter().any(|known| known.has(store, name));
-        let judged =
-            walk::judge(dir, &node.relative, node.mode, filter, &rules.ignores, names, is_known);
+        let known = |name: &[u8]| {
+            let path = || byte_path::join(&node.relative, name);
+            node.known.iter().map(|dir| dir.holds(store, name, &path())).max().unwrap_or(Known::No)
+        };
+        let inside = walk::Inside {
+            dir,
+            relative: &node.relative,
+            mode: *mode,
+            filter,
+            ignores: &rules.ignores,
+            repository,
+            databases,
+        };
+        let judged = inside.judge(names, known);
+        // Directories that are left out but for what is kept of them.
+        let mut counted: HashMap<Box<[u8]>, Arc<LeftOutTally>> = HashMap::new();
         for left in judged.left_out {
             let path = byte_path::join(&node.relative, &left.name);
+            let stat = left.stat.as_ref();
+            let is_recorded = judged.entries.binary_search_by(|e| e.name.cmp(&left.name)).is_ok();
             match left.why {
                 WhyLeftOut::Excluded(rule) => {
-                    self.leave_out(node.root, &path, NotCapturedReason::Excluded { rule });
+                    let reason = NotCapturedReason::Excluded { rule };
+                    let tally = self.leave_out_entry(node.root, &path, reason, stat, is_recorded);
+                    match tally {
+                        Some(tally) if is_recorded => drop(counted.insert(left.name, tally)),
+                        Some(tally) => self.count_below(scope, node.root, path, tally),
+                        None => {}
+                    }
+                }
+                WhyLeftOut::Rebuildable { rule, mark } => {
+                    let state = stat.map(|stat| LeftOutState::of_rebuildable(stat, mark));
+                    let reason = NotCapturedReason::Excluded { rule };
+                    self.leave_out_as(node.root, &path, reason, StateYet::Noted(state));
                 }
                 WhyLeftOut::Unreadable(error) => {
                     self.leave_out(node.root, &path, NotCapturedReason::Unreadable { error });
+                }
+            }
+        }
+        if let Some(tally) = &node.passed_over {
+            for (name, stat) in &judged.passed_over {
+                tally.add(stat);
+                if stat.kind == FileKind::Directory {
+                    let path = byte_path::join(&node.relative, name);
+                    self.count_below(scope, node.root, path, Arc::clone(tally));
                 }
             }
         }
@@ -278,15 +414,22 @@ impl Capturer<'_> {
         let mut batch = Batch::default();
         for found in judged.entries {
             let path = byte_path::join(&node.relative, &found.name);
-            if found.mode != Mode::OnlyForced
-                && (self.is_denied(node.root, &path) || !self.count_entry(&found.stat))
-            {
-                self.leave_out(node.root, &path, NotCapturedReason::OverBudget);
+            // A directory that is there for some of what is in it counts when it turns out to be.
+            let is_counted =
+                !(found.mode.is_partial() && found.stat.kind == FileKind::Directory);
+            if is_counted && (self.is_denied(node.root, &path) || !self.count_entry(&found.stat)) {
+                let (reason, stat) = (NotCapturedReason::OverBudget, Some(&found.stat));
+                if let Some(tally) = self.leave_out_entry(node.root, &path, reason, stat, false) {
+                    self.count_below(scope, node.root, path, tally);
+                }
                 continue;
             }
             match found.stat.kind {
                 FileKind::Directory => {
-                    self.spawn_child(scope, node, path, &found, rules.inherited(&found));
+                    let tally = counted.remove(&found.name).or_else(|| {
+                        node.passed_over.clone().filter(|_| found.mode.is_partial())
+                    });
+                    self.spawn_child(scope, node, open, path, &found, tally);
                 }
                 FileKind::File => {
                     let known = cached.as_ref().and_then(|cached| cached.file(&found.name));
@@ -352,12 +495,16 @@ impl Capturer<'_> {
         &'s self,
         scope: &Scope<'s>,
         node: &Arc<PendingDir>,
+        open: &OpenDir<'s>,
         path: Vec<u8>,
         found: &FoundEntry,
-        rules: InheritedRules,
+        passed_over: Option<Arc<LeftOutTally>>,
     ) {
         node.unfinished.fetch_add(1, SeqCst);
-        let mut child = PendingDir::new(node.root, path, found.stat, found.mode, rules);
+        let (rules, repository) = (open.rules.inherited(found), open.repository.clone());
+        let (stat, mode) = (found.stat, found.mode);
+        let mut child = PendingDir::new(node.root, path, stat, mode, rules, repository);
+        child.passed_over = passed_over;
         child.parent = Some(Arc::clone(node));
         child.known = node.known.iter().map(|dir| KnownDir::child(dir, &found.name)).collect();
         let child = Arc::new(child);
@@ -382,14 +529,21 @@ impl Capturer<'_> {
     fn complete(&self, node: &PendingDir) -> Result<(), CaptureError> {
         let state = std::mem::take(&mut *node.state.lock());
         let Captured { entries, mut cached_files } = state.captured;
-        let is_needed = node.mode != Mode::OnlyForced || !entries.is_empty();
+        let is_rebuildable = node.is_rebuildable.load(Relaxed);
+        let is_partial = is_rebuildable || node.mode.is_partial();
+        // One that an earlier snapshot holds is said to be there still.
+        let store = self.request.store;
+        let is_known =
+            || node.known.iter().any(|dir| dir.itself(store, &node.relative) != Known::No);
+        let is_needed = !is_partial || !entries.is_empty() || is_known();
+        let was_counted = !node.mode.is_partial();
         if state.is_gone || !is_needed {
-            if node.mode != Mode::OnlyForced {
+            if was_counted {
                 self.tally.remove_directory();
             }
             return Ok(());
         }
-        if node.mode == Mode::OnlyForced {
+        if !was_counted {
             self.tally.add_directory();
         }
         let bytes = Tree::new(entries).encode();
