@@ -185,7 +185,7 @@ fn survey_root(
             above.is_ok_and(|stat| stat.kind == FileKind::File)
         };
         let mark = listed.mark(&dir, &relative, mode, filter, itself, has_package);
-        let mode = if mark.is_some() { Mode::OnlyKept } else { mode };
+        let mode = if mark.is_some() { Mode::made_again(&relative) } else { mode };
         let rules = rules.enter(store, &relative, listed.ignore_file.as_ref());
         let inside = Inside {
             dir: &dir,

@@ -152,13 +152,14 @@ impl Filter {
         self.rebuildable
     }
 
-    /// Whether something below this excluded directory may be force-included.
-    pub fn may_force_below(&self, relative: &[u8]) -> bool {
+    /// Whether something below this excluded directory may be force-included. `pruned` is the index of the
+    /// component of the path that is pruned for another reason than its name.
+    pub fn may_force_below(&self, relative: &[u8], pruned: Option<usize>) -> bool {
         if self.forced.is_empty() {
             return false;
         }
         let parts: Vec<&[u8]> = byte_path::components(relative).collect();
-        let pruned = self.first_pruned(relative);
+        let pruned = self.first_pruned(relative).into_iter().chain(pruned).min();
         self.forced.iter().any(|pattern| pattern.leads_below(&parts, pruned))
     }
 
@@ -183,13 +184,14 @@ impl Filter {
         self.forced.iter().any(|pattern| pattern.ends(relative, is_dir))
     }
 
-    /// Whether this path or a directory above it is force-included.
-    pub fn is_forced(&self, relative: &[u8], is_dir: bool) -> bool {
+    /// Whether this path or a directory above it is force-included. `pruned` as for
+    /// [`may_force_below`](Self::may_force_below).
+    pub fn is_forced(&self, relative: &[u8], is_dir: bool, pruned: Option<usize>) -> bool {
         if self.forced.is_empty() {
             return false;
         }
         let dirs = byte_path::ancestors(relative).map(|dir| (dir, true));
-        let mut pruned = None;
+        let (also, mut pruned) = (pruned, None);
         for (depth, (path, is_dir)) in dirs.chain([(relative, is_dir)]).enumerate() {
             let is_named = |pattern: &Pattern| {
                 pattern.ends(path, is_dir)
@@ -198,7 +200,8 @@ impl Filter {
             if self.forced.iter().any(is_named) {
                 return true;
             }
-            if is_dir && pruned.is_none() && self.is_pruned_itself(path) {
+            let is_pruned = || also == Some(depth) || self.is_pruned_itself(path);
+            if is_dir && pruned.is_none() && is_pruned() {
                 pruned = Some(depth);
             }
         }
@@ -365,8 +368,8 @@ mod tests {
         assert_eq!(filter.judge(b"a/.env", false, None), Verdict::Forced);
         assert_eq!(filter.judge(b"a/.env.local", false, None), Verdict::Forced);
         assert!(matches!(filter.judge(b".envrc", false, None), Verdict::Excluded(_)));
-        assert!(filter.is_forced(b"a/.env/below", false));
-        assert!(!filter.is_forced(b"a/other", false));
+        assert!(filter.is_forced(b"a/.env/below", false, None));
+        assert!(!filter.is_forced(b"a/other", false, None));
     }
 
     #[test]
@@ -391,7 +394,7 @@ mod tests {
             ("old", true),
             ("old/deeper", true),
         ] {
-            assert_eq!(filter.may_force_below(dir.as_bytes()), may, "{dir}");
+            assert_eq!(filter.may_force_below(dir.as_bytes(), None), may, "{dir}");
         }
         for (path, is_forced) in [
             (".env", true),
@@ -405,8 +408,23 @@ mod tests {
             ("a/b/c", true),
             (".env/node_modules/x", true),
         ] {
-            assert_eq!(filter.is_forced(path.as_bytes(), false), is_forced, "{path}");
+            assert_eq!(filter.is_forced(path.as_bytes(), false, None), is_forced, "{path}");
         }
+    }
+
+    #[test]
+    fn a_directory_that_is_pruned_for_what_it_holds_is_opened_in_the_same_way() {
+        let config = ExclusionConfig {
+            force_include: vec![".env".into(), "a/out/mine".into()],
+            ..ExclusionConfig::default()
+        };
+        let filter = Filter::new(&config).unwrap();
+        assert!(filter.may_force_below(b"a/out", None) && filter.may_force_below(b"b/out", None));
+        assert!(filter.may_force_below(b"a/out", Some(1)));
+        assert!(!filter.may_force_below(b"b/out", Some(1)));
+        assert!(filter.is_forced(b"a/out/mine/x", false, Some(1)));
+        assert!(!filter.is_forced(b"a/out/.env", false, Some(1)));
+        assert!(filter.is_forced(b"a/out/.env", false, None));
     }
 
     #[test]
@@ -417,9 +435,9 @@ mod tests {
             ..ExclusionConfig::default()
         };
         let filter = Filter::new(&config).unwrap();
-        assert!(filter.may_force_below(b"build"));
-        assert!(!filter.may_force_below(b"x/build"));
-        assert!(!filter.may_force_below(b"build/other"));
+        assert!(filter.may_force_below(b"build", None));
+        assert!(!filter.may_force_below(b"x/build", None));
+        assert!(!filter.may_force_below(b"build/other", None));
     }
 
     #[test]

@@ -21,13 +21,22 @@ pub enum Mode {
     Ignored,
     /// The directory is ignored or made again: only what is force-included, what git tracks and what an
     /// earlier snapshot holds is in.
-    OnlyKept,
+    OnlyKept {
+        /// Of what is made again, the index of the component of the path: nothing that merely has a
+        /// force-included name is searched for below.
+        pruned: Option<usize>,
+    },
 }
 
 impl Mode {
+    /// Of a directory that is made again.
+    pub(crate) fn made_again(relative: &[u8]) -> Self {
+        Self::OnlyKept { pruned: byte_path::components(relative).count().checked_sub(1) }
+    }
+
     /// Whether the directory is part of the snapshot only for some of what is in it.
     pub(crate) fn is_partial(self) -> bool {
-        matches!(self, Self::OnlyForced | Self::OnlyKept)
+        matches!(self, Self::OnlyForced | Self::OnlyKept { .. })
     }
 }
 
@@ -143,7 +152,7 @@ pub fn list(
     let listed = names(dir, mode, filter, true)?;
     let repository = listed.repository(dir, relative, repository);
     let mark = listed.mark(dir, relative, mode, filter, |_| Known::No, || has_package(dir));
-    let mode = if mark.is_some() { Mode::OnlyKept } else { mode };
+    let mode = if mark.is_some() { Mode::made_again(relative) } else { mode };
     let Names { names, ignore_file, databases } = listed;
     let ignores = &above.enter(relative, ignore_file.as_ref(), None);
     let (databases, of) = (&databases, &repository);
@@ -224,6 +233,18 @@ impl Names {
 /// What leaves out a directory that bears a mark.
 pub(crate) fn rule_of_mark(mark: &str) -> String {
     format!("its maker's mark ({mark})")
+}
+
+/// Whether there may be something below a directory that is recorded though the directory is not: it is
+/// force-included, or git tracks it.
+pub(crate) fn keeps_below(
+    filter: &Filter,
+    repository: &Repository,
+    path: &[u8],
+    mode: Mode,
+) -> bool {
+    let pruned = if let Mode::OnlyKept { pruned } = mode { pruned } else { None };
+    filter.may_force_below(path, pruned) || repository.tracks(path) != Tracks::Nothing
 }
 
 /// A directory whose entries are judged, and what counts in it.
@@ -320,7 +341,10 @@ impl Inside<'_> {
         }
         let ignores = match self.mode {
             Mode::Forced => return Fate::In { mode: Mode::Forced, is_ignored: false },
-            Mode::OnlyForced | Mode::OnlyKept => return self.fate_in_partial(path, name, is_dir, known),
+            Mode::OnlyForced => return self.fate_in_partial(path, name, is_dir, None, known),
+            Mode::OnlyKept { pruned } => {
+                return self.fate_in_partial(path, name, is_dir, pruned, known);
+            }
             Mode::Filtered => Some(self.ignores),
             Mode::Ignored => None,
         };
@@ -328,7 +352,7 @@ impl Inside<'_> {
             Verdict::Forced => Fate::In { mode: Mode::Forced, is_ignored: false },
             Verdict::Excluded(rule) => {
                 let why = WhyLeftOut::Excluded(rule);
-                match is_dir && self.filter.may_force_below(path) {
+                match is_dir && self.filter.may_force_below(path, None) {
                     true => Fate::OutBut(why, Mode::OnlyForced),
                     false => Fate::Out(why),
                 }
@@ -393,8 +417,12 @@ impl Inside<'_> {
                 (why, _, _) => why,
             }
         };
-        if known_itself == Known::Partly || self.keeps_below(path) {
-            return Fate::OutBut(why, Mode::OnlyKept);
+        let mode = match why {
+            WhyLeftOut::Rebuildable { .. } => Mode::made_again(path),
+            _ => Mode::OnlyKept { pruned: None },
+        };
+        if known_itself == Known::Partly || self.keeps_below(path, mode) {
+            return Fate::OutBut(why, mode);
         }
         Fate::Out(why)
     }
@@ -424,15 +452,16 @@ impl Inside<'_> {
         path: &[u8],
         name: &[u8],
         is_dir: bool,
+        pruned: Option<usize>,
         known: &impl Fn(&[u8]) -> Known,
     ) -> Fate {
-        if self.filter.is_forced(path, is_dir) {
+        if self.filter.is_forced(path, is_dir, pruned) {
             return Fate::In { mode: Mode::Forced, is_ignored: false };
         }
         let is_kept = match (self.mode, is_dir) {
-            (Mode::OnlyForced, true) => self.filter.may_force_below(path),
+            (Mode::OnlyForced, true) => self.filter.may_force_below(path, None),
             (Mode::OnlyForced, false) => false,
-            (_, true) => known(name) != Known::No || self.keeps_below(path),
+            (mode, true) => known(name) != Known::No || self.keeps_below(path, mode),
             (_, false) => {
                 known(name) != Known::No || self.repository.tracks(path) == Tracks::Itself
             }
@@ -441,9 +470,8 @@ impl Inside<'_> {
         if is_kept { Fate::In { mode, is_ignored: false } } else { Fate::PassedOver }
     }
 
-    /// Whether there is something below a directory that is recorded though the directory is not.
-    fn keeps_below(&self, path: &[u8]) -> bool {
-        self.filter.may_force_below(path) || self.repository.tracks(path) != Tracks::Nothing
+    fn keeps_below(&self, path: &[u8], mode: Mode) -> bool {
+        keeps_below(self.filter, self.repository, path, mode)
     }
 
     /// Whether something else than a directory is small. A database and its journals are judged as one:

@@ -20,6 +20,6 @@ pub use ignored::{Ignored, SMALL_FILE_BYTES, UnknownIgnored, names_a_limit};
 pub use listing::{
     FoundEntry, Known, LeftOut, Listing, Mode, STAGING_PREFIX, WhyLeftOut, list,
 };
-pub(crate) use listing::{Inside, Names, names, rule_of_mark};
+pub(crate) use listing::{Inside, Names, keeps_below, names, rule_of_mark};
 pub(crate) use rebuildable::PACKAGE_BESIDE;
 pub use rebuildable::{makers_mark, well_known};

@@ -17,6 +17,7 @@ mod hostile;
 mod ignoring;
 mod ignoring_property;
 mod inside;
+mod left_out;
 mod manners;
 mod meddling;
 mod mount;

@@ -220,9 +220,9 @@ impl Capturer<'_> {
             self.leave_out(node.root, &node.relative, NotCapturedReason::OtherFileSystem);
             return Ok(());
         }
-        let listed = walk::names(&dir, node.mode, &root.filter, node.rules.reads_disk())?;
+        let mut listed = walk::names(&dir, node.mode, &root.filter, node.rules.reads_disk())?;
         let repository = listed.repository(&dir, &node.relative, &node.repository);
-        let mode = self.mode_inside(node, &dir, &listed);
+        let mode = self.mode_inside(node, &dir, &mut listed, &repository);
         let walk::Names { mut names, ignore_file, databases } = listed;
         if let Some(file) = &ignore_file {
             self.record_rules(node, file);
@@ -259,7 +259,13 @@ impl Capturer<'_> {
 
     /// How what is in a directory is judged: one that bears its maker's mark is left out, but for what is
     /// kept of it.
-    fn mode_inside(&self, node: &PendingDir, dir: &Dir, listed: &walk::Names) -> Mode {
+    fn mode_inside(
+        &self,
+        node: &PendingDir,
+        dir: &Dir,
+        listed: &mut walk::Names,
+        repository: &Repository,
+    ) -> Mode {
         let filter = &self.roots[node.root].filter;
         let store = self.request.store;
         let known = |path: &[u8]| {
@@ -276,7 +282,12 @@ impl Capturer<'_> {
         let state = LeftOutState::of_rebuildable(&node.stat, Some(mark));
         let state = StateYet::Noted(Some(state));
         self.leave_out_as(node.root, path, NotCapturedReason::Excluded { rule }, state);
-        Mode::OnlyKept
+        let mode = Mode::made_again(path);
+        let is_known = || node.known.iter().any(|dir| dir.itself(store, path) != Known::No);
+        if !walk::keeps_below(filter, repository, path, mode) && !is_known() {
+            listed.names.clear();
+        }
+        mode
     }
 
     /// Whether the file lies beside a directory that makes a `node_modules` of it. One that is not in every
