@@ -189,12 +189,7 @@ impl Settings {
                 max_bytes,
             )?,
             threads: from.choose(flags.threads, "NONO_THREADS", table.threads, 0)?,
-            ignored: from.choose(
-                flags.ignored,
-                "NONO_IGNORED",
-                table.ignored,
-                Ignored::Small,
-            )?,
+            ignored: from.choose(flags.ignored, "NONO_IGNORED", table.ignored, Ignored::Small)?,
             rollback: RollbackRules {
                 exclude_patterns: table.exclude_patterns.unwrap_or_default(),
                 exclude_globs: table.exclude_globs.unwrap_or_default(),

@@ -25,8 +25,8 @@ use crate::store::{ObjectSource, StoreError, read_links, read_root_tree};
 pub use compare::{Differences, compare, differences};
 pub use count::count_changes;
 pub(crate) use lookup::Lookup;
-pub use unrecorded::unrecorded;
 pub use lost::{Lost, LostAs, lost};
+pub use unrecorded::unrecorded;
 pub(crate) use unrecorded::{can_be_made_again, new_among};
 
 /// How a path changed.

@@ -4,7 +4,9 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use super::Lookup;
-use crate::manifest::{LeftOutState, NotCaptured, NotCapturedReason, NotCapturedSet, SnapshotManifest};
+use crate::manifest::{
+    LeftOutState, NotCaptured, NotCapturedReason, NotCapturedSet, SnapshotManifest,
+};
 use crate::path_text::to_path;
 use crate::store::{ObjectSource, StoreError, read_root_tree};
 use crate::walk::{PACKAGE_BESIDE, makers_mark};

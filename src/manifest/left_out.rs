@@ -159,7 +159,12 @@ impl LeftOutTally {
     /// Begins with the directory itself, which counts if it is not recorded for something that is in it.
     pub(crate) fn of(stat: &Stat, counts_itself: bool) -> Self {
         let of = |time| AtomicI64::new(if counts_itself { nanoseconds(time) } else { i64::MIN });
-        Self { dev: stat.dev, entries: AtomicU64::new(0), mtime: of(stat.mtime), ctime: of(stat.ctime) }
+        Self {
+            dev: stat.dev,
+            entries: AtomicU64::new(0),
+            mtime: of(stat.mtime),
+            ctime: of(stat.ctime),
+        }
     }
 
     /// Counts an entry.

@@ -121,9 +121,7 @@ impl<'a> NotCapturedSet<'a> {
         self.paths
             .range(&*below..)
             .take_while(|(found, _)| found.starts_with(&below))
-            .find(|(found, left)| {
-                left.reason.is_problem() && !found[below.len()..].contains(&b'/')
-            })
+            .find(|(found, left)| left.reason.is_problem() && !found[below.len()..].contains(&b'/'))
             .map(|(_, left)| &left.reason)
     }
 

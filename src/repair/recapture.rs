@@ -12,7 +12,9 @@ use parking_lot::Mutex;
 use super::objects::{Found, taken};
 use super::{RepairError, Source};
 use crate::object::ContentHash;
-use crate::snapshot::{Budget, CaptureRequest, KnownState, RootRules, SessionDir, SnapshotManifest, capture};
+use crate::snapshot::{
+    Budget, CaptureRequest, KnownState, RootRules, SessionDir, SnapshotManifest, capture,
+};
 use crate::store::{
     Hashed, ImportError, Imported, LocalStore, ObjectSource, ObjectStore, Offered, StoreError,
     StoreLock, Stored, Transfer, hash_object,
@@ -73,7 +75,10 @@ pub(super) fn offer_all(
             is_baseline: false,
             // Those that are recorded may be what is wanted.
             rules: vec![RootRules::OnDisk; manifest.roots.len()],
-            known: known.iter().map(|root| KnownState { merkle_root: *root, not_captured }).collect(),
+            known: known
+                .iter()
+                .map(|root| KnownState { merkle_root: *root, not_captured })
+                .collect(),
             cache: None,
             progress: options.progress,
             expected: Some(manifest.totals.expected()),

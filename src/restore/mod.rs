@@ -208,7 +208,9 @@ impl SnapshotManager {
         let (root, left_out) = (&current.merkle_root, &current.not_captured);
         // The actions go at once: they take more than all the rest.
         let Planned {
-            plan: RestorePlan { changes, mut skipped, rebuildable, lost, .. }, conflicts, ..
+            plan: RestorePlan { changes, mut skipped, rebuildable, lost, .. },
+            conflicts,
+            ..
         } = self.planned(&overlay, &states, root, left_out, options, &HashSet::new())?;
         plan::sort(&mut skipped);
         let changes = changes.told();

@@ -26,8 +26,8 @@ mod session_root;
 mod tests;
 
 pub use crate::manifest::{
-    FileState, LeftOutState, MANIFEST_VERSION, NotCaptured, NotCapturedReason, NotCapturedSet, SnapshotKind,
-    SnapshotLabel, SnapshotManifest, Totals, TrackedRoot,
+    FileState, LeftOutState, MANIFEST_VERSION, NotCaptured, NotCapturedReason, NotCapturedSet,
+    SnapshotKind, SnapshotLabel, SnapshotManifest, Totals, TrackedRoot,
 };
 pub use budget::{Budget, LargeDirectory, OverBudget};
 pub use capture::CaptureError;

@@ -198,11 +198,7 @@ fn has_name(names: &[ListedName], name: &[u8]) -> bool {
 impl Names {
     /// The repository in which the directory lies: its own, or that of the directory above it.
     pub(crate) fn repository(&self, dir: &Dir, relative: &[u8], above: &Repository) -> Repository {
-        if has_name(&self.names, DOT_GIT) {
-            Repository::at(dir, relative)
-        } else {
-            above.clone()
-        }
+        if has_name(&self.names, DOT_GIT) { Repository::at(dir, relative) } else { above.clone() }
     }
 
     /// The mark that proves that the directory is made again, if that matters: its contents are then
@@ -276,11 +272,7 @@ const IN: Fate = Fate::In { mode: Mode::Filtered, is_ignored: false };
 impl Inside<'_> {
     /// The second half of [`list`], for some of the names: what of it is part of the snapshot. `known`
     /// tells what earlier snapshots hold of an entry of this directory.
-    pub(crate) fn judge(
-        &self,
-        names: Vec<ListedName>,
-        known: impl Fn(&[u8]) -> Known,
-    ) -> Judged {
+    pub(crate) fn judge(&self, names: Vec<ListedName>, known: impl Fn(&[u8]) -> Known) -> Judged {
         let mut judged = Judged {
             entries: Vec::with_capacity(names.len()),
             left_out: Vec::new(),
@@ -326,13 +318,7 @@ impl Inside<'_> {
         judged
     }
 
-    fn fate(
-        &self,
-        path: &[u8],
-        name: &[u8],
-        stat: &Stat,
-        known: &impl Fn(&[u8]) -> Known,
-    ) -> Fate {
+    fn fate(&self, path: &[u8], name: &[u8], stat: &Stat, known: &impl Fn(&[u8]) -> Known) -> Fate {
         let is_dir = stat.kind == FileKind::Directory;
         if is_dir && is_staging(name) && !self.mode.is_partial() {
             // Said, and not silently passed over: anybody can make a directory of this name.
@@ -411,9 +397,11 @@ impl Inside<'_> {
                 size = found.reason();
             }
             match (why(size), named, found) {
-                (WhyLeftOut::Excluded(rule), Some(_), Some(Size::ManyEntries | Size::ManyBytes)) => {
-                    WhyLeftOut::Rebuildable { rule, mark: None }
-                }
+                (
+                    WhyLeftOut::Excluded(rule),
+                    Some(_),
+                    Some(Size::ManyEntries | Size::ManyBytes),
+                ) => WhyLeftOut::Rebuildable { rule, mark: None },
                 (why, _, _) => why,
             }
         };

@@ -77,8 +77,7 @@ pub(super) fn mark_among(
     names: &[ListedName],
     has_beside: impl FnOnce() -> bool,
 ) -> Option<&'static str> {
-    let is_listed =
-        |name: &[u8]| names.binary_search_by(|listed| (*listed.name).cmp(name)).is_ok();
+    let is_listed = |name: &[u8]| names.binary_search_by(|listed| (*listed.name).cmp(name)).is_ok();
     let has_file = |name: &[u8]| is_listed(name) && is_file(dir, name);
     mark(dir, name, has_file, has_beside, || holds_bytecode_alone(dir, names))
 }

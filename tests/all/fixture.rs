@@ -77,7 +77,13 @@ impl Fixture {
     fn in_dir(temp: tempfile::TempDir) -> Self {
         fs::create_dir(temp.path().join("project")).unwrap();
         fs::create_dir(temp.path().join("home")).unwrap();
-        Self { temp, user: None, program: env!("CARGO_BIN_EXE_nono").into(), is_packed: false, ignored: None }
+        Self {
+            temp,
+            user: None,
+            program: env!("CARGO_BIN_EXE_nono").into(),
+            is_packed: false,
+            ignored: None,
+        }
     }
 
     /// Every snapshot packs its small objects, however few they are.

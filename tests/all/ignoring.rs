@@ -138,7 +138,9 @@ fn the_rules_of_the_baseline_count_for_the_whole_session() {
     assert_eq!(named(&fixture, &more, "not_captured"), set(&["b.log"]));
     fixture.write("a/new2", "1");
     fixture.write("a/.gitignore", "*\n");
-    restores_leaving(&fixture, &id, &["b.log"]);
+    // These ignore themselves, so they were not recorded either.
+    let rules = [".gitignore", "a/.gitignore"];
+    restores_leaving_and_losing(&fixture, &id, &["b.log"], &rules);
     for name in ["a/new", "a/new2", "a/b.tmp"] {
         assert!(!fixture.project().join(name).exists(), "{name}");
     }
@@ -282,7 +284,7 @@ fn the_rules_of_the_baseline_survive_a_cleanup_and_are_verified() {
     assert!(object.exists(), "the rules are gone");
     fs::write(fixture.project().join(".gitignore"), "*\n").unwrap();
     fixture.write("new", "1");
-    restores_leaving(&fixture, &id, &[]);
+    restores_leaving_and_losing(&fixture, &id, &[], &[".gitignore"]);
     assert!(!fixture.project().join("new").exists());
     fs::remove_file(&object).unwrap();
     let verified = fixture.nono(&["rollback", "verify", &id, "--json"]);

@@ -325,7 +325,7 @@ fn a_setting_a_variable_and_a_flag_say_what_is_recorded() {
     assert_eq!(set(&fixture), ("all".to_owned(), "environment".to_owned()));
     assert_eq!(left_out(&fixture, &[]), [""; 0]);
     fs::write(&file, "[rollback]\nignored = \"much\"\n").unwrap();
-    fixture.nono(&["config", "show"]).fails(2, "ignored");
+    fixture.nono(&["config", "show"]).fails(2, "unknown variant `much`");
 }
 
 #[test]
@@ -383,6 +383,11 @@ fn what_is_over_the_budget_is_noted_too() {
     assert!(named(&fixture, &more, "not_captured").contains(&"new/large".to_owned()), "{more}");
     fs::remove_file(fixture.project().join("new/large")).unwrap();
     let restored = fixture.nono(&["rollback", "restore", &format!("{id}/1"), "--json"]);
-    assert_eq!(named(&fixture, &restored.json(), "lost"), ["new/large"], "{restored:?}", restored = restored.stdout);
+    assert_eq!(
+        named(&fixture, &restored.json(), "lost"),
+        ["new/large"],
+        "{restored:?}",
+        restored = restored.stdout
+    );
     assert_eq!(restored.code, 1, "{}", nono.display());
 }

@@ -1,7 +1,7 @@
 //! One directory: its list, its tree when all below it is done.
 
-use std::sync::Arc;
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed, Ordering::SeqCst};
 
 use parking_lot::Mutex;
@@ -15,9 +15,7 @@ use crate::snapshot::ignore_rules::{InheritedRules, RootRules, RulesInside, stor
 use crate::snapshot::known::KnownDir;
 use crate::stat_cache::{CachedDirectory, CachedFile, StatKey};
 use crate::sys::{self, Dir, FileKind, ListedName, Stat};
-use crate::walk::{
-    self, Databases, FoundEntry, IgnoreFile, Known, Mode, Repository, WhyLeftOut,
-};
+use crate::walk::{self, Databases, FoundEntry, IgnoreFile, Known, Mode, Repository, WhyLeftOut};
 
 /// Files are hashed in batches of at most so many files and bytes: large enough that handing one to
 /// another thread is cheap, small enough that one directory keeps all threads busy.
@@ -236,8 +234,7 @@ impl Capturer<'_> {
         }
         self.open_dirs.fetch_add(1, Relaxed);
         let count = &self.open_dirs;
-        let open =
-            Arc::new(OpenDir { dir, mode, rules, repository, databases, cached, count });
+        let open = Arc::new(OpenDir { dir, mode, rules, repository, databases, cached, count });
         while names.len() > PART_NAMES {
             let part = names.split_off(names.len() - PART_NAMES);
             if !self.may_share() {
@@ -426,8 +423,7 @@ impl Capturer<'_> {
         for found in judged.entries {
             let path = byte_path::join(&node.relative, &found.name);
             // A directory that is there for some of what is in it counts when it turns out to be.
-            let is_counted =
-                !(found.mode.is_partial() && found.stat.kind == FileKind::Directory);
+            let is_counted = !(found.mode.is_partial() && found.stat.kind == FileKind::Directory);
             if is_counted && (self.is_denied(node.root, &path) || !self.count_entry(&found.stat)) {
                 let (reason, stat) = (NotCapturedReason::OverBudget, Some(&found.stat));
                 if let Some(tally) = self.leave_out_entry(node.root, &path, reason, stat, false) {
@@ -437,9 +433,9 @@ impl Capturer<'_> {
             }
             match found.stat.kind {
                 FileKind::Directory => {
-                    let tally = counted.remove(&found.name).or_else(|| {
-                        node.passed_over.clone().filter(|_| found.mode.is_partial())
-                    });
+                    let tally = counted
+                        .remove(&found.name)
+                        .or_else(|| node.passed_over.clone().filter(|_| found.mode.is_partial()));
                     self.spawn_child(scope, node, open, path, &found, tally);
                 }
                 FileKind::File => {
