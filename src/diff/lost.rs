@@ -56,8 +56,10 @@ pub fn lost(then: &[NotCaptured], now: &[NotCaptured]) -> Vec<Lost> {
         let what = match now.get(left.path.as_path()) {
             Some(now) if is_same_kind(state, now) => state.differs(now).then_some(LostAs::Changed),
             _ => match state.now(&left.path) {
-                None => Some(LostAs::Gone),
-                Some(now) => state.differs(&now).then_some(LostAs::Changed),
+                Ok(None) => Some(LostAs::Gone),
+                Ok(Some(now)) => state.differs(&now).then_some(LostAs::Changed),
+                // A capture of the moment says what it could not look at.
+                Err(_) => None,
             },
         }?;
         Some(Lost {

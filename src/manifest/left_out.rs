@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
 use serde::{Deserialize, Serialize};
 
 use crate::byte_path;
-use crate::sys::{Dir, FileKind, FileTime, Stat};
+use crate::sys::{self, Dir, FileKind, FileTime, Stat};
 
 /// A directory with more entries is not looked at to its end.
 const MOST_ENTRIES: u64 = 250_000;
@@ -116,20 +116,29 @@ impl LeftOutState {
         }
     }
 
-    /// How what lies at an absolute path is now, as it was noted before. `None`: nothing is there, or it
-    /// cannot be reached.
-    pub(crate) fn now(&self, path: &Path) -> Option<Self> {
-        let parent = Dir::open_no_symlinks(path.parent()?).ok()?;
-        let name = path.file_name()?.as_bytes();
-        let stat = parent.try_stat(name).ok()??;
+    /// How what lies at an absolute path is now, noted as this was. `None`: nothing is there, or something
+    /// that cannot be made again.
+    ///
+    /// # Errors
+    /// When nobody can say.
+    pub(crate) fn now(&self, path: &Path) -> sys::Result<Option<Self>> {
+        let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else { return Ok(None) };
+        let parent = match Dir::open_no_symlinks(parent) {
+            Ok(parent) => parent,
+            // It is another place then.
+            Err(error) if error.is_gone() || error.is_symlink_in_path() => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        let name = name.as_bytes();
+        let Some(stat) = parent.try_stat(name)? else { return Ok(None) };
         if stat.kind != FileKind::Directory {
-            return Self::of_file(&stat);
+            return Ok(Self::of_file(&stat));
         }
         if let Self::Rebuildable { mark, .. } = self {
-            return Some(Self::of_rebuildable(&stat, mark.as_deref()));
+            return Ok(Some(Self::of_rebuildable(&stat, mark.as_deref())));
         }
         let tally = LeftOutTally::of(&stat, true);
-        let top = parent.open_dir(name).ok()?;
+        let top = parent.open_dir(name)?;
         let mut pending: Vec<Vec<u8>> = vec![Vec::new()];
         while let Some(relative) = pending.pop() {
             for (name, stat) in tally.look(&top, &relative) {
@@ -138,7 +147,7 @@ impl LeftOutState {
                 }
             }
         }
-        Some(tally.state())
+        Ok(Some(tally.state()))
     }
 }
 

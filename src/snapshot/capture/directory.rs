@@ -1,21 +1,20 @@
 //! One directory: its list, its tree when all below it is done.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed, Ordering::SeqCst};
 
 use parking_lot::Mutex;
 use rayon::Scope;
 
-use super::{CaptureError, Capturer, StateYet, attributes};
+use super::{CaptureError, Capturer, attributes};
 use crate::byte_path;
-use crate::manifest::{LeftOutState, LeftOutTally, NotCapturedReason};
+use crate::manifest::{LeftOutTally, NotCapturedReason};
 use crate::object::{ContentHash, Midstates, Node, Tree, TreeEntry, Xattrs};
 use crate::snapshot::ignore_rules::{InheritedRules, RootRules, RulesInside, store_file};
 use crate::snapshot::known::KnownDir;
 use crate::stat_cache::{CachedDirectory, CachedFile, StatKey};
 use crate::sys::{self, Dir, FileKind, ListedName, Stat};
-use crate::walk::{self, Databases, FoundEntry, IgnoreFile, Known, Mode, Repository, WhyLeftOut};
+use crate::walk::{self, Databases, FoundEntry, IgnoreFile, Known, Mode, Repository};
 
 /// Files are hashed in batches of at most so many files and bytes: large enough that handing one to
 /// another thread is cheap, small enough that one directory keeps all threads busy.
@@ -47,17 +46,17 @@ pub(super) struct PendingDir {
     pub(super) root: usize,
     /// Relative to the tracked path; empty for the tracked path itself.
     pub(super) relative: Box<[u8]>,
-    parent: Option<Arc<PendingDir>>,
-    stat: Stat,
-    mode: Mode,
+    pub(super) parent: Option<Arc<PendingDir>>,
+    pub(super) stat: Stat,
+    pub(super) mode: Mode,
     rules: InheritedRules,
     /// That of the directory above it.
     repository: Repository,
-    known: Vec<Arc<KnownDir>>,
+    pub(super) known: Vec<Arc<KnownDir>>,
     /// It bears its maker's mark: nothing of it is part of the snapshot but what is kept.
-    is_rebuildable: AtomicBool,
+    pub(super) is_rebuildable: AtomicBool,
     /// What counts the entries that are not recorded, if it lies in a directory that is left out.
-    passed_over: Option<Arc<LeftOutTally>>,
+    pub(super) passed_over: Option<Arc<LeftOutTally>>,
     /// Its own listing, plus its batches of files, plus its subdirectories that are not finished.
     unfinished: AtomicUsize,
     pub(super) state: Mutex<PendingState>,
@@ -254,92 +253,6 @@ impl Capturer<'_> {
         Ok(())
     }
 
-    /// How what is in a directory is judged: one that bears its maker's mark is left out, but for what is
-    /// kept of it.
-    fn mode_inside(
-        &self,
-        node: &PendingDir,
-        dir: &Dir,
-        listed: &mut walk::Names,
-        repository: &Repository,
-    ) -> Mode {
-        let filter = &self.roots[node.root].filter;
-        let store = self.request.store;
-        let known = |path: &[u8]| {
-            let known = node.known.iter().map(|dir| dir.itself(store, path));
-            known.max().unwrap_or(Known::No)
-        };
-        let has_package = || self.has_package(node);
-        let (path, mode) = (&node.relative, node.mode);
-        let Some(mark) = listed.mark(dir, path, mode, filter, known, has_package) else {
-            return mode;
-        };
-        node.is_rebuildable.store(true, Relaxed);
-        let rule = walk::rule_of_mark(mark);
-        let state = LeftOutState::of_rebuildable(&node.stat, Some(mark));
-        let state = StateYet::Noted(Some(state));
-        self.leave_out_as(node.root, path, NotCapturedReason::Excluded { rule }, state);
-        let mode = Mode::made_again(path);
-        let is_known = || node.known.iter().any(|dir| dir.itself(store, path) != Known::No);
-        if !walk::keeps_below(filter, repository, path, mode) && !is_known() {
-            listed.names.clear();
-        }
-        mode
-    }
-
-    /// Whether the file lies beside a directory that makes a `node_modules` of it. One that is not in every
-    /// known snapshot may go with a restore, and the proof with it.
-    fn has_package(&self, node: &PendingDir) -> bool {
-        let name = walk::PACKAGE_BESIDE.as_bytes();
-        let Some(parent) = &node.parent else { return false };
-        let is_there = || {
-            let dir = self.roots[node.root].dir.as_ref()?.open_beneath(&parent.relative).ok()?;
-            Some(dir.stat(name).ok()?.kind == FileKind::File)
-        };
-        parent.known.iter().all(|dir| dir.has(self.request.store, name)) && is_there() == Some(true)
-    }
-
-    /// Counts what is below a directory that is left out.
-    fn count_below<'s>(
-        &'s self,
-        scope: &Scope<'s>,
-        root: usize,
-        path: Vec<u8>,
-        tally: Arc<LeftOutTally>,
-    ) {
-        scope.spawn(move |scope| {
-            let Some(top) = self.roots[root].dir.as_ref().filter(|_| !self.is_stopped()) else {
-                return;
-            };
-            for (name, stat) in tally.look(top, &path) {
-                if stat.kind == FileKind::Directory {
-                    let below = byte_path::join(&path, &name);
-                    self.count_below(scope, root, below, Arc::clone(&tally));
-                }
-            }
-        });
-    }
-
-    /// Leaves an entry out. Of a directory, what counts its entries is returned.
-    fn leave_out_entry(
-        &self,
-        root: usize,
-        path: &[u8],
-        reason: NotCapturedReason,
-        stat: Option<&Stat>,
-        is_recorded: bool,
-    ) -> Option<Arc<LeftOutTally>> {
-        let (state, tally) = match stat {
-            Some(stat) if stat.kind == FileKind::Directory => {
-                let tally = Arc::new(LeftOutTally::of(stat, !is_recorded));
-                (StateYet::Counted(Arc::clone(&tally)), Some(tally))
-            }
-            stat => (StateYet::Noted(stat.and_then(LeftOutState::of_file)), None),
-        };
-        self.leave_out_as(root, path, reason, state);
-        tally
-    }
-
     /// Keeps an ignore file for the snapshots that follow, if this is the first capture of the tracked path.
     fn record_rules(&self, node: &PendingDir, file: &IgnoreFile) {
         if self.request.rules[node.root] != RootRules::OnDisk {
@@ -383,41 +296,8 @@ impl Capturer<'_> {
             databases,
         };
         let judged = inside.judge(names, known);
-        // Directories that are left out but for what is kept of them.
-        let mut counted: HashMap<Box<[u8]>, Arc<LeftOutTally>> = HashMap::new();
-        for left in judged.left_out {
-            let path = byte_path::join(&node.relative, &left.name);
-            let stat = left.stat.as_ref();
-            let is_recorded = judged.entries.binary_search_by(|e| e.name.cmp(&left.name)).is_ok();
-            match left.why {
-                WhyLeftOut::Excluded(rule) => {
-                    let reason = NotCapturedReason::Excluded { rule };
-                    let tally = self.leave_out_entry(node.root, &path, reason, stat, is_recorded);
-                    match tally {
-                        Some(tally) if is_recorded => drop(counted.insert(left.name, tally)),
-                        Some(tally) => self.count_below(scope, node.root, path, tally),
-                        None => {}
-                    }
-                }
-                WhyLeftOut::Rebuildable { rule, mark } => {
-                    let state = stat.map(|stat| LeftOutState::of_rebuildable(stat, mark));
-                    let reason = NotCapturedReason::Excluded { rule };
-                    self.leave_out_as(node.root, &path, reason, StateYet::Noted(state));
-                }
-                WhyLeftOut::Unreadable(error) => {
-                    self.leave_out(node.root, &path, NotCapturedReason::Unreadable { error });
-                }
-            }
-        }
-        if let Some(tally) = &node.passed_over {
-            for (name, stat) in &judged.passed_over {
-                tally.add(stat);
-                if stat.kind == FileKind::Directory {
-                    let path = byte_path::join(&node.relative, name);
-                    self.count_below(scope, node.root, path, Arc::clone(tally));
-                }
-            }
-        }
+        let mut counted = self.leave_out_all(scope, node, judged.left_out, &judged.entries);
+        self.count_passed_over(scope, node, judged.passed_over);
         let mut captured = Captured::default();
         let mut batch = Batch::default();
         for found in judged.entries {

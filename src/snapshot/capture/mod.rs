@@ -8,6 +8,7 @@
 
 mod directory;
 mod file;
+mod left_out;
 mod tally;
 
 use std::collections::{HashMap, HashSet};
