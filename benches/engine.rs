@@ -19,7 +19,7 @@ use nono::stat_cache::{
 };
 use nono::store::{FanOut, FanOuts};
 use nono::sys::Dir;
-use nono::walk::{ExclusionConfig, Filter, Ignores, Mode, estimate, list};
+use nono::walk::{ExclusionConfig, Filter, Ignores, Mode, Repository, estimate, list};
 use tempfile::TempDir;
 
 /// Entries of one directory: an ordinary one, and the largest that real trees have.
@@ -121,9 +121,10 @@ fn walk(criterion: &mut Criterion) {
     let patterns = ["*.log", "build/", "/dist", "src/generated", "!keep.log", "*.py[co]"];
     let temp = directory(1000);
     let dir = Dir::open(temp.path()).expect("it was made");
+    let repository = Repository::above(temp.path());
     let listed = |bencher: &mut criterion::Bencher<'_>, filter: &Filter| {
         bencher.iter(|| {
-            list(&dir, b"", Mode::Filtered, filter, &Ignores::ON_DISK, |_| false).expect("a list")
+            list(&dir, b"", Mode::Filtered, filter, &Ignores::ON_DISK, &repository).expect("a list")
         });
     };
     group.throughput(Throughput::Elements(1000));

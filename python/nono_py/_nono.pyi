@@ -462,6 +462,12 @@ class RestoreReport:
         """What is not as it was in the snapshot, by path, with the reason."""
 
     @property
+    def lost(self) -> dict[str, str]:
+        """What the snapshot did not record and cannot come back, by path: ``"gone"`` or ``"changed"``.
+        What a program makes again is not in it.
+        """
+
+    @property
     def rebuildable(self) -> list[str]:
         """What is new, was not recorded, and stays: directories that bear the mark of a program that
         makes them again.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use nono::diff::ChangeType;
+use nono::diff::{ChangeType, Lost};
 use nono::restore::{self, CopyReport, KeepBefore, OnConflict, RestoreOptions, Selection, Skipped};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -62,7 +62,7 @@ impl Asked {
         };
         let keep_before =
             if self.safety_snapshot { KeepBefore::Snapshot } else { KeepBefore::Nothing };
-        Ok(RestoreOptions { on_conflict, selection, keep_before })
+        Ok(RestoreOptions { on_conflict, selection, keep_before, ..RestoreOptions::default() })
     }
 }
 
@@ -133,6 +133,7 @@ impl RestoreReport {
             on_conflict: options.on_conflict,
             skipped: copied.skipped.clone(),
             rebuildable: Vec::new(),
+            lost: Vec::new(),
             unstable: copied.unstable.clone(),
             safety_snapshot: None,
             keep_before: options.keep_before,
@@ -219,6 +220,14 @@ impl RestoreReport {
     #[getter]
     fn rebuildable(&self) -> Vec<OsString> {
         texts(&self.report.rebuildable)
+    }
+
+    /// What the snapshot did not record and cannot come back, by path: ``"gone"`` or ``"changed"``.
+    /// What a program makes again is not in it.
+    #[getter]
+    fn lost(&self) -> BTreeMap<OsString, String> {
+        let told = |lost: &Lost| (lost.path.clone().into_os_string(), lost.what.to_string());
+        self.report.lost_for_good().map(told).collect()
     }
 
     /// Files that kept changing while the snapshot read them: each has the state that was read, which

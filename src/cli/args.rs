@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand};
 
 use super::commands;
@@ -10,12 +11,11 @@ use super::context::Context;
 use super::error::CliError;
 use super::keeper;
 use super::output::{GLOBAL, OutputArgs};
-use super::preflight;
 use super::render::project_name;
 use crate::config::{FlagSettings, Origin, Profile, Settings, Surroundings};
 use crate::session::Catalog;
 use crate::sys;
-use crate::walk::ExclusionConfig;
+use crate::walk::{ExclusionConfig, Ignored};
 
 /// Undo for AI agents, and for anything else that changes many files.
 ///
@@ -212,7 +212,11 @@ pub(super) struct CaptureArgs {
     /// Keep what matches, whatever excludes it (repeatable)
     #[arg(long, value_name = "PATTERN")]
     pub(super) rollback_include: Vec<String>,
-    /// Leave nothing out: not .git, not build directories, not even what .gitignore names
+    /// Of what git ignores, record what is small (a file of 1 MiB, a directory of 64 MiB and 5000
+    /// entries), nothing, or all [env: NONO_IGNORED] [default: small]
+    #[arg(long, value_name = "WHAT", value_parser = ignored())]
+    pub(super) ignored: Option<Ignored>,
+    /// Leave nothing out: no build directories, not even what .gitignore names
     #[arg(long, conflicts_with = "rollback_exclude")]
     pub(super) rollback_all: bool,
     /// Most files, directories and links of one snapshot; 0 is no limit
@@ -228,8 +232,8 @@ pub(super) struct CaptureArgs {
 impl CaptureArgs {
     /// Settings that these arguments give.
     pub(super) fn flags(&self) -> FlagSettings {
-        let Self { max_entries, max_bytes, .. } = *self;
-        FlagSettings { max_entries, max_bytes, ..FlagSettings::default() }
+        let Self { max_entries, max_bytes, ignored, .. } = *self;
+        FlagSettings { max_entries, max_bytes, ignored, ..FlagSettings::default() }
     }
 
     /// What is left out: by these arguments, by a profile, by the settings, and by habit.
@@ -245,7 +249,8 @@ impl CaptureArgs {
         let mut config = ExclusionConfig {
             exclude_patterns: self.rollback_exclude.clone(),
             force_include: self.rollback_include.clone(),
-            prune_patterns: preflight::default_patterns().collect(),
+            ignored: settings.ignored.value,
+            rebuildable: true,
             ..ExclusionConfig::default()
         };
         for rules in rules.into_iter().flatten() {
@@ -256,6 +261,11 @@ impl CaptureArgs {
         }
         config
     }
+}
+
+/// Reads one of the words, which are completed and listed.
+fn ignored() -> impl TypedValueParser<Value = Ignored> {
+    PossibleValuesParser::new(["small", "none", "all"]).try_map(|word| word.parse::<Ignored>())
 }
 
 /// How many processors are kept busy.

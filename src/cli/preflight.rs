@@ -1,10 +1,11 @@
 //! Before and after the first look at a tree: how long it will take, and what is left out.
 //!
-//! Directories that programs make again, and `.git`, are left out unless somebody wants them. The
-//! engine leaves nothing out by itself; this is a habit of the command line, and every directory that
-//! it costs somebody is named, with the flag that keeps it.
+//! Directories that programs make again are left out unless somebody wants them, and so is what git
+//! ignores and is large. The engine leaves nothing out by itself; this is a habit of the command line, and
+//! what it costs somebody is named, with the flag that keeps it.
 
 use std::collections::BTreeMap;
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use super::context::Context;
@@ -16,7 +17,7 @@ use crate::session::RecordRequest;
 use crate::snapshot::{NotCapturedReason, SnapshotManifest, TrackedRoot, resolve_roots};
 use crate::stat_cache::has_cache;
 use crate::sys::Dir;
-use crate::walk::{Estimate, Filter, estimate};
+use crate::walk::{Estimate, Filter, estimate, names_a_limit, well_known};
 
 /// What a first recording takes: measured on two processors, everything in memory. A disk that has to
 /// be read is slower.
@@ -25,37 +26,8 @@ const SECONDS_PER_BYTE: f64 = 2e-9;
 /// What takes less is not announced, in seconds.
 const NOTICEABLE: f64 = 1.5;
 
-/// Names of directories, with what they hold.
-const WELL_KNOWN: &[(&str, &str)] = &[
-    (".git", "the repository itself"),
-    (".hg", "the repository itself"),
-    (".jj", "the repository itself"),
-    (".svn", "the repository itself"),
-    ("node_modules", "installed packages"),
-    (".venv", "installed packages"),
-    ("venv", "installed packages"),
-    (".tox", "installed packages"),
-    (".nox", "installed packages"),
-    ("target", "build output"),
-    ("dist", "build output"),
-    ("build", "build output"),
-    (".next", "build output"),
-    (".nuxt", "build output"),
-    (".svelte-kit", "build output"),
-    (".gradle", "a cache"),
-    (".cache", "a cache"),
-    (".parcel-cache", "a cache"),
-    (".turbo", "a cache"),
-    ("__pycache__", "a cache"),
-    (".pytest_cache", "a cache"),
-    (".mypy_cache", "a cache"),
-    (".ruff_cache", "a cache"),
-];
-
-/// Patterns of what is left out by default: directories of these names, anywhere.
-pub(super) fn default_patterns() -> impl Iterator<Item = String> {
-    WELL_KNOWN.iter().map(|(name, _)| format!("{name}/"))
-}
+/// So many things that are left out are named.
+const NAMED: usize = 10;
 
 /// Says how long the first recording of a large tree will take. A tree that was recorded before is
 /// not looked at: only what changed is read. Whatever fails here, the recording itself will say.
@@ -115,28 +87,39 @@ pub(super) fn warn_if_empty(manifest: &SnapshotManifest, context: &Context) {
     }
 }
 
-/// Names what was left out by default, each kind in one line. Returns how many paths these were.
+/// Names what somebody may miss: what can be made again, each name in one line, and what git ignores and is
+/// too large. Returns how many paths these were.
 pub(super) fn report(manifest: &SnapshotManifest, context: &Context) -> usize {
-    let mut found: BTreeMap<usize, Vec<&Path>> = BTreeMap::new();
+    // By the name of the directory, or the rule with the limit.
+    let mut found: BTreeMap<(bool, &[u8]), Vec<&Path>> = BTreeMap::new();
     for left in &manifest.not_captured {
         let NotCapturedReason::Excluded { rule } = &left.reason else { continue };
-        let is_rule = |(name, _): &(&str, &str)| *rule == format!("pattern {name}/");
-        if let Some(index) = WELL_KNOWN.iter().position(is_rule) {
-            found.entry(index).or_default().push(&left.path);
-        }
+        let name = left.path.file_name().unwrap_or_default().as_bytes();
+        let key = match left.is_rebuildable() {
+            true => (false, name),
+            false if names_a_limit(rule) => (true, rule.as_bytes()),
+            false => continue,
+        };
+        found.entry(key).or_default().push(&left.path);
     }
-    for (index, paths) in &found {
-        let (name, what) = WELL_KNOWN[*index];
+    let mut count = 0;
+    for ((is_large, key), paths) in found.iter().take(NAMED) {
+        count += paths.len();
+        let (path, name) = (Shown::path(paths[0]), paths[0].file_name().unwrap_or_default());
+        let what = match is_large {
+            true => Shown::bytes(key).to_string(),
+            false => well_known(key).unwrap_or("made again by a program").to_owned(),
+        };
         let others = match paths.len() {
             1 => String::new(),
             count => format!(" and {} more", count - 1),
         };
+        let name = Shown::bytes(name.as_bytes());
         context.say(format_args!(
-            "left out: {}{others}, {what} (--rollback-include {name} records it)",
-            Shown::path(paths[0])
+            "left out: {path}{others}, {what} (--rollback-include {name} records it)"
         ));
     }
-    found.values().map(Vec::len).sum()
+    count
 }
 
 #[cfg(test)]

@@ -1,11 +1,11 @@
-//! What a command made and nono did not record: named when the command ends, because no restore removes it.
+//! What a command did and nono did not record: named when the command ends, because no restore undoes it.
 
 use std::path::{Path, PathBuf};
 
 use super::context::Context;
-use crate::diff::{self, Lookup};
+use crate::diff::{self, Lookup, Lost};
 use crate::path_text::Shown;
-use crate::snapshot::{NotCaptured, NotCapturedReason, SnapshotManifest};
+use crate::snapshot::{NotCaptured, SnapshotManifest};
 use crate::store::{ObjectSource, StoreError, read_root_tree};
 
 /// So many paths are named one by one.
@@ -16,6 +16,7 @@ const NAMED: usize = 10;
 pub(super) struct Unrecorded {
     left: Vec<NotCaptured>,
     rebuildable: Vec<PathBuf>,
+    lost: Vec<Lost>,
 }
 
 impl Unrecorded {
@@ -29,24 +30,24 @@ impl Unrecorded {
         let root = read_root_tree(store, &before.merkle_root)?;
         let mut state_before = Lookup::new(store, &root);
         for left in diff::unrecorded(store, before, &now.not_captured)? {
-            let is_excluded = matches!(left.reason, NotCapturedReason::Excluded { .. });
-            if is_excluded && diff::is_rebuildable(&left.path, &mut state_before)? {
+            if diff::can_be_made_again(left, &mut state_before)? {
                 found.rebuildable.push(left.path.clone());
             } else {
                 found.left.push(left.clone());
             }
         }
+        found.lost = diff::lost(&before.not_captured, &now.not_captured);
         Ok(found)
     }
 
     /// Whether everything new was recorded.
     pub(super) fn is_empty(&self) -> bool {
-        self.left.is_empty() && self.rebuildable.is_empty()
+        self.left.is_empty() && self.rebuildable.is_empty() && self.lost.is_empty()
     }
 
-    /// What a restore leaves, and is not complete for that.
-    pub(super) fn into_left(self) -> Vec<NotCaptured> {
-        self.left
+    /// What a restore leaves and what it cannot bring back; it is not complete for that.
+    pub(super) fn into_left(self) -> (Vec<NotCaptured>, Vec<Lost>) {
+        (self.left, self.lost)
     }
 
     /// What a restore leaves, and is not complete for that.
@@ -75,6 +76,7 @@ impl Unrecorded {
             ));
         }
         say_rebuildable(&self.rebuildable, context);
+        report_lost(&self.lost, context);
     }
 }
 
@@ -90,4 +92,34 @@ pub(super) fn say_rebuildable(paths: &[PathBuf], context: &Context) {
     };
     let named = named.join(", ");
     context.say(format_args!("new and not recorded, but can be made again: {named}{others}"));
+}
+
+/// Names what was not recorded and is not as it was; what a program makes again in one line.
+pub(super) fn report_lost(lost: &[Lost], context: &Context) {
+    let (again, for_good): (Vec<&Lost>, Vec<&Lost>) =
+        lost.iter().partition(|lost| lost.is_rebuildable);
+    for lost in for_good.iter().take(NAMED) {
+        context.warn(format_args!("{}", told(lost)));
+    }
+    if let Some(more) = for_good.len().checked_sub(NAMED).filter(|more| *more > 0) {
+        context.warn(format_args!("not recorded and gone or changed: {more} more"));
+    }
+    if !again.is_empty() {
+        let named: Vec<_> =
+            again.iter().take(NAMED).map(|lost| Shown::path(&lost.path).to_string()).collect();
+        let others = match again.len().saturating_sub(NAMED) {
+            0 => String::new(),
+            more => format!(" and {more} more"),
+        };
+        let named = named.join(", ");
+        context.say(format_args!(
+            "not recorded and gone or changed, but can be made again: {named}{others}"
+        ));
+    }
+}
+
+/// `not recorded and gone: /p/big.iso`.
+pub(super) fn told(lost: &Lost) -> String {
+    let slash = if lost.is_directory { "/" } else { "" };
+    format!("not recorded and {}: {}{slash}", lost.what, Shown::path(&lost.path))
 }

@@ -16,6 +16,7 @@ use super::strict::strict_table;
 use super::{ConfigError, Surroundings, config_dir};
 use crate::path_text::Shown;
 use crate::snapshot::Budget;
+use crate::walk::Ignored;
 
 /// Name of the file.
 pub(super) const FILE_NAME: &str = "config.toml";
@@ -75,6 +76,8 @@ pub struct FlagSettings {
     pub max_bytes: Option<u64>,
     /// As the setting of this name.
     pub threads: Option<u64>,
+    /// As the setting of this name.
+    pub ignored: Option<Ignored>,
 }
 
 /// All settings.
@@ -92,6 +95,8 @@ pub struct Settings {
     pub max_bytes: Sourced<u64>,
     /// Worker threads; 0 is one for each core.
     pub threads: Sourced<u64>,
+    /// What is recorded of what git ignores.
+    pub ignored: Sourced<Ignored>,
     /// What is left out of every recording, from the file.
     pub rollback: RollbackRules,
     /// The file, whether it exists or not.
@@ -127,6 +132,7 @@ strict_table! {
         max_entries: u64,
         max_bytes: u64,
         threads: u64,
+        ignored: Ignored,
         exclude_patterns: Vec<String>,
         exclude_globs: Vec<String>,
         force_include: Vec<String>,
@@ -202,6 +208,7 @@ impl Settings {
                 max_bytes,
             )?,
             threads: from.choose(flags.threads, "NONO_THREADS", table.threads, 0)?,
+            ignored: from.choose(flags.ignored, "NONO_IGNORED", table.ignored, Ignored::Small)?,
             rollback: RollbackRules {
                 exclude_patterns: table.exclude_patterns.unwrap_or_default(),
                 exclude_globs: table.exclude_globs.unwrap_or_default(),
@@ -273,6 +280,13 @@ impl Settings {
             number("max_entries", self.max_entries, "--max-entries", "NONO_MAX_ENTRIES"),
             number("max_bytes", self.max_bytes, "--max-bytes", "NONO_MAX_BYTES"),
             number("threads", self.threads, "--threads", "NONO_THREADS"),
+            Setting {
+                key: "ignored",
+                value: json!(self.ignored.value),
+                origin: self.ignored.origin,
+                flag: "--ignored",
+                variable: Some("NONO_IGNORED"),
+            },
             rule(
                 "exclude_patterns",
                 json!(exclude_patterns),

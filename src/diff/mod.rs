@@ -8,6 +8,7 @@
 mod compare;
 mod count;
 mod lookup;
+mod lost;
 mod unrecorded;
 
 use std::os::unix::ffi::OsStrExt;
@@ -24,8 +25,9 @@ use crate::store::{ObjectSource, StoreError, read_links, read_root_tree};
 pub use compare::{Differences, compare, differences, differences_of};
 pub use count::count_changes;
 pub(crate) use lookup::Lookup;
+pub use lost::{Lost, LostAs, lost};
 pub use unrecorded::unrecorded;
-pub(crate) use unrecorded::{is_rebuildable, new_among};
+pub(crate) use unrecorded::{can_be_made_again, new_among};
 
 /// How a path changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]

@@ -4,7 +4,9 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use super::Lookup;
-use crate::manifest::{NotCaptured, NotCapturedReason, NotCapturedSet, SnapshotManifest};
+use crate::manifest::{
+    LeftOutState, NotCaptured, NotCapturedReason, NotCapturedSet, SnapshotManifest,
+};
 use crate::path_text::to_path;
 use crate::store::{ObjectSource, StoreError, read_root_tree};
 use crate::walk::{PACKAGE_BESIDE, makers_mark};
@@ -43,9 +45,20 @@ pub(crate) fn new_among<'a>(
     Ok(new)
 }
 
+/// Whether something that was left out is a directory that a program makes again, as
+/// [`is_rebuildable`] says or as git's rules proved when it was left out.
+pub(crate) fn can_be_made_again(
+    left: &NotCaptured,
+    before: &mut Lookup<'_>,
+) -> Result<bool, StoreError> {
+    let by_rules = matches!(left.state, Some(LeftOutState::Rebuildable { mark: None, .. }));
+    let is_excluded = matches!(left.reason, NotCapturedReason::Excluded { .. });
+    Ok(is_excluded && (by_rules || is_rebuildable(&left.path, before)?))
+}
+
 /// Whether a directory that is there now can be made again after its surroundings are as they were
 /// `before`: a mark that lies beside it has to be there then.
-pub(crate) fn is_rebuildable(path: &Path, before: &mut Lookup<'_>) -> Result<bool, StoreError> {
+fn is_rebuildable(path: &Path, before: &mut Lookup<'_>) -> Result<bool, StoreError> {
     match (makers_mark(path), path.parent()) {
         (Some(PACKAGE_BESIDE), Some(parent)) => {
             let beside = parent.join(to_path(PACKAGE_BESIDE.as_bytes()));

@@ -6,6 +6,7 @@
 //!
 //! Below captures, comparisons and whoever reads and writes the documents, which all know these types.
 
+mod left_out;
 mod not_captured;
 
 use std::collections::BTreeMap;
@@ -22,6 +23,8 @@ use crate::progress::Amount;
 use crate::store::{ObjectSource, StoreError, read_root_tree, read_tree};
 use crate::walk::ExclusionConfig;
 
+pub use left_out::LeftOutState;
+pub(crate) use left_out::LeftOutTally;
 pub use not_captured::{NotCaptured, NotCapturedReason, NotCapturedSet};
 
 /// Version of session and snapshot manifests that this program writes, and the newest it reads.

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use super::{SnapshotManifest, TrackedRoot};
+use super::{LeftOutState, SnapshotManifest, TrackedRoot};
 use crate::byte_path;
 use crate::path_text::serde_path;
 use crate::walk::Filter;
@@ -20,6 +20,16 @@ pub struct NotCaptured {
     /// Why.
     #[serde(flatten)]
     pub reason: NotCapturedReason,
+    /// How it was, if a change of it is worth a word.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub state: Option<LeftOutState>,
+}
+
+impl NotCaptured {
+    /// Whether it is a directory that was proved to be made again by a program.
+    pub fn is_rebuildable(&self) -> bool {
+        self.state.as_ref().is_some_and(LeftOutState::is_rebuildable)
+    }
 }
 
 /// Why a path is not in a snapshot.
@@ -66,7 +76,7 @@ impl std::fmt::Display for NotCapturedReason {
 /// The paths that a capture left out, for looking up.
 #[derive(Debug)]
 pub struct NotCapturedSet<'a> {
-    paths: BTreeMap<&'a [u8], &'a NotCapturedReason>,
+    paths: BTreeMap<&'a [u8], &'a NotCaptured>,
     filters: Vec<(&'a [u8], Filter)>,
 }
 
@@ -82,7 +92,7 @@ impl<'a> NotCapturedSet<'a> {
             .iter()
             // A socket or device is in the tree; only contents that it does not have are missing.
             .filter(|left| left.reason != NotCapturedReason::Special)
-            .map(|left| (left.path.as_os_str().as_bytes(), &left.reason))
+            .map(|left| (left.path.as_os_str().as_bytes(), left))
             .collect();
         let filters = roots
             .iter()
@@ -92,6 +102,11 @@ impl<'a> NotCapturedSet<'a> {
             })
             .collect();
         Self { paths, filters }
+    }
+
+    /// Whether this very path was left out.
+    pub(crate) fn has(&self, path: &[u8]) -> bool {
+        self.paths.contains_key(path)
     }
 
     /// Whether something below `path` was left out.
@@ -106,8 +121,8 @@ impl<'a> NotCapturedSet<'a> {
         self.paths
             .range(&*below..)
             .take_while(|(found, _)| found.starts_with(&below))
-            .find(|(found, reason)| reason.is_problem() && !found[below.len()..].contains(&b'/'))
-            .map(|(_, reason)| *reason)
+            .find(|(found, left)| left.reason.is_problem() && !found[below.len()..].contains(&b'/'))
+            .map(|(_, left)| &left.reason)
     }
 
     /// Why the state of `path` is unknown: it, or a directory above it, was not captured.
@@ -116,11 +131,13 @@ impl<'a> NotCapturedSet<'a> {
             .chain([path])
             .filter_map(|prefix| Some((prefix, *self.paths.get(prefix)?)))
             // What is force-included was looked for below an excluded directory too.
-            .find(|(prefix, reason)| {
-                let is_excluded = matches!(reason, NotCapturedReason::Excluded { .. });
-                !(is_excluded && *prefix != path && self.is_forced(path))
+            .find(|(prefix, left)| {
+                let is_excluded = matches!(left.reason, NotCapturedReason::Excluded { .. });
+                // In what is made again, not for what merely has the right name.
+                let pruned = left.is_rebuildable().then_some(*prefix);
+                !(is_excluded && *prefix != path && self.is_forced(path, pruned))
             })
-            .map(|(_, reason)| reason)
+            .map(|(_, left)| &left.reason)
     }
 
     /// Whether the snapshot says of `path` that it is there or is not: it was tracked and captured.
@@ -129,10 +146,12 @@ impl<'a> NotCapturedSet<'a> {
         is_tracked && self.reason(path).is_none()
     }
 
-    fn is_forced(&self, path: &[u8]) -> bool {
+    fn is_forced(&self, path: &[u8], pruned: Option<&[u8]>) -> bool {
         self.filters.iter().any(|(root, filter)| {
+            let depth = pruned.and_then(|dir| byte_path::relative_to(dir, root));
+            let depth = depth.and_then(|dir| byte_path::components(dir).count().checked_sub(1));
             byte_path::relative_to(path, root)
-                .is_some_and(|inside| !inside.is_empty() && filter.is_forced(inside, false))
+                .is_some_and(|inside| !inside.is_empty() && filter.is_forced(inside, false, depth))
         })
     }
 }

@@ -12,7 +12,9 @@ use parking_lot::Mutex;
 use super::objects::{Found, taken};
 use super::{RepairError, Source};
 use crate::object::ContentHash;
-use crate::snapshot::{Budget, CaptureRequest, RootRules, SessionDir, SnapshotManifest, capture};
+use crate::snapshot::{
+    Budget, CaptureRequest, KnownState, RootRules, SessionDir, SnapshotManifest, capture,
+};
 use crate::store::{
     Hashed, ImportError, Imported, LocalStore, ObjectSource, ObjectStore, Offered, StoreError,
     StoreLock, Stored, Transfer, hash_object,
@@ -63,6 +65,7 @@ pub(super) fn offer_all(
             continue;
         }
         sieve.with_midstates = with_midstates;
+        let not_captured = &manifest.not_captured;
         // The stat cache would spare reading what is wanted.
         capture(&CaptureRequest {
             store: &sieve,
@@ -72,7 +75,10 @@ pub(super) fn offer_all(
             is_baseline: false,
             // Those that are recorded may be what is wanted.
             rules: vec![RootRules::OnDisk; manifest.roots.len()],
-            known: known.clone(),
+            known: known
+                .iter()
+                .map(|root| KnownState { merkle_root: *root, not_captured })
+                .collect(),
             cache: None,
             progress: options.progress,
             expected: Some(manifest.totals.expected()),

@@ -235,10 +235,16 @@ pub enum RestoreError {
 
 /// How much a restore left as it is, and one of it with the reason.
 fn incomplete(report: &RestoreReport) -> String {
-    let count = report.skipped.len();
+    let count = report.skipped.len() + report.lost_for_good().count();
     let what = if count == 1 { "path is not as it was" } else { "paths are not as they were" };
-    let first = report.skipped.first().map_or(String::new(), |first| {
-        format!(", {} for one: {}", Shown::path(&first.path), first.reason)
+    let skipped = report.skipped.first();
+    let skipped = skipped.map(|first| (&first.path, first.reason.clone()));
+    let lost = || {
+        let lost = report.lost_for_good().next()?;
+        Some((&lost.path, format!("it was not recorded ({}) and is {}", lost.reason, lost.what)))
+    };
+    let first = skipped.or_else(lost).map_or(String::new(), |(path, reason)| {
+        format!(", {} for one: {reason}", Shown::path(path))
     });
     format!("{count} {what} in snapshot {}{first}", report.snapshot)
 }

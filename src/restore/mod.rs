@@ -42,7 +42,7 @@ use std::path::{Path, PathBuf};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::diff::{self, Change, ChangeSummary, Comparison};
+use crate::diff::{self, Change, ChangeSummary, Comparison, Lost};
 use crate::object::ContentHash;
 use crate::path_text::{Shown, serde_paths};
 use crate::snapshot::{
@@ -92,6 +92,9 @@ pub struct RestoreReport {
     /// again. They do not make a restore incomplete.
     #[serde(with = "serde_paths")]
     pub rebuildable: Vec<PathBuf>,
+    /// What the snapshot did not record and is gone or another now. But for what a program makes again, it
+    /// makes a restore incomplete.
+    pub lost: Vec<Lost>,
     /// Changed files that kept changing while the snapshot read them: each has the state that was read,
     /// which may be one that it never had.
     #[serde(with = "serde_paths")]
@@ -117,7 +120,12 @@ impl RestoreReport {
 
     /// Whether the state on disk is now the state that was asked for.
     pub fn is_complete(&self) -> bool {
-        self.skipped.is_empty() && !self.is_refused()
+        self.skipped.is_empty() && self.lost_for_good().next().is_none() && !self.is_refused()
+    }
+
+    /// What was not recorded, is not as it was, and is made again by no program.
+    pub fn lost_for_good(&self) -> impl Iterator<Item = &Lost> {
+        self.lost.iter().filter(|lost| !lost.is_rebuildable)
     }
 
     /// Whether nothing was done because of conflicts.
@@ -226,7 +234,9 @@ impl SnapshotManager {
         let (root, left_out) = (&current.merkle_root, &current.not_captured);
         // The actions go at once: they take more than all the rest.
         let Planned {
-            plan: RestorePlan { changes, mut skipped, rebuildable, .. }, conflicts, ..
+            plan: RestorePlan { changes, mut skipped, rebuildable, lost, .. },
+            conflicts,
+            ..
         } = self.planned(&overlay, &states, root, left_out, options, &HashSet::new())?;
         plan::sort(&mut skipped);
         let Comparison { changes, touched } = changes.comparison();
@@ -237,6 +247,7 @@ impl SnapshotManager {
             conflicts: conflicts.told(),
             skipped,
             rebuildable,
+            lost,
             ..self.report(target.number, options, true)
         })
     }
@@ -278,6 +289,7 @@ impl SnapshotManager {
         };
         let mut report = RestoreReport { is_store_full, ..self.report(number, options, false) };
         report.rebuildable = std::mem::take(&mut planned.plan.rebuildable);
+        report.lost = std::mem::take(&mut planned.plan.lost);
         let skipped;
         (skipped, report.not_kept) = planned.left();
         report.conflicts = planned.conflicts.told();
@@ -318,6 +330,7 @@ impl SnapshotManager {
             on_conflict: options.on_conflict,
             skipped: Vec::new(),
             rebuildable: Vec::new(),
+            lost: Vec::new(),
             unstable: Vec::new(),
             safety_snapshot: None,
             keep_before: options.keep_before,

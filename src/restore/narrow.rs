@@ -124,6 +124,10 @@ impl RestorePlan {
             let path = path.as_os_str().as_bytes();
             may_change(path) && concerns(path, true)
         });
+        self.lost.retain(|lost| {
+            let path = lost.path.as_os_str().as_bytes();
+            may_change(path) && concerns(path, lost.is_directory)
+        });
         self.skipped.extend(skipped);
         self.bytes_to_write = actions
             .puts

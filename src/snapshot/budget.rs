@@ -13,7 +13,7 @@ use crate::byte_path;
 use crate::path_text::{Shown, to_path};
 use crate::store::ObjectStore;
 use crate::sys::FileKind;
-use crate::walk::{self, Mode};
+use crate::walk::{self, Inside, Known, Mode, Repository};
 
 /// Limits of one snapshot; 0 means none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -154,36 +154,61 @@ fn survey_root(
     most: u64,
     items: &mut Vec<Item>,
 ) -> bool {
-    type Pending = (Vec<u8>, Mode, InheritedRules, Vec<Arc<KnownDir>>);
+    type Pending = (Vec<u8>, Mode, InheritedRules, Repository, Vec<Arc<KnownDir>>);
     let Some(stat) = &open.stat else { return true };
     let bytes = if stat.kind == FileKind::File { stat.size } else { 0 };
     items.push(Item { root, path: Box::default(), bytes, is_dir: true, is_known: true });
     let Some(top) = &open.dir else { return true };
+    let (rules, above) = (InheritedRules::of_root(rules), Repository::above(&open.path));
     let mut pending: Vec<Pending> =
-        vec![(Vec::new(), Mode::Filtered, InheritedRules::of_root(rules), known.to_vec())];
-    while let Some((relative, mode, rules, known)) = pending.pop() {
+        vec![(Vec::new(), Mode::Filtered, rules, above, known.to_vec())];
+    while let Some((relative, mode, rules, above, known)) = pending.pop() {
         if items.len() as u64 > most {
             return false;
         }
         let is_known = |name: &[u8]| known.iter().any(|dir| dir.has(store, name));
+        let holds = |name: &[u8]| {
+            let path = byte_path::join(&relative, name);
+            known.iter().map(|dir| dir.holds(store, name, &path)).max().unwrap_or(Known::No)
+        };
         // What cannot be listed is reported by the capture itself.
         let Ok(dir) = top.open_beneath(&relative) else { continue };
-        let wants_rules = mode == Mode::Filtered && open.filter.uses_gitignore();
-        let Ok(listed) = walk::names(&dir, wants_rules && rules.reads_disk()) else { continue };
+        let filter = &open.filter;
+        let Ok(listed) = walk::names(&dir, mode, filter, rules.reads_disk()) else { continue };
+        let repository = listed.repository(&dir, &relative, &above);
+        let itself = |path: &[u8]| {
+            known.iter().map(|dir| dir.itself(store, path)).max().unwrap_or(Known::No)
+        };
+        let has_package = || {
+            let (above, name) = (byte_path::split(&relative).0, walk::PACKAGE_BESIDE.as_bytes());
+            let above = top.open_beneath(above).and_then(|dir| dir.stat(name));
+            above.is_ok_and(|stat| stat.kind == FileKind::File)
+        };
+        let mark = listed.mark(&dir, &relative, mode, filter, itself, has_package);
+        let mode = if mark.is_some() { Mode::made_again(&relative) } else { mode };
         let rules = rules.enter(store, &relative, listed.ignore_file.as_ref());
-        let (filter, ignores) = (&open.filter, &rules.ignores);
-        let judged = walk::judge(&dir, &relative, mode, filter, ignores, listed.names, is_known);
+        let inside = Inside {
+            dir: &dir,
+            relative: &relative,
+            mode,
+            filter,
+            ignores: &rules.ignores,
+            repository: &repository,
+            databases: &listed.databases,
+        };
+        let judged = inside.judge(listed.names, holds);
         for entry in judged.entries {
             let path = byte_path::join(&relative, &entry.name);
             let is_dir = entry.stat.kind == FileKind::Directory;
             let bytes = if entry.stat.kind == FileKind::File { entry.stat.size } else { 0 };
-            if entry.mode != Mode::OnlyForced {
+            if !(entry.mode.is_partial() && is_dir) {
                 let is_known = is_known(&entry.name);
                 items.push(Item { root, path: path.as_slice().into(), bytes, is_dir, is_known });
             }
             if is_dir {
                 let known = known.iter().map(|dir| KnownDir::child(dir, &entry.name)).collect();
-                pending.push((path, entry.mode, rules.inherited(&entry), known));
+                let inherited = rules.inherited(&entry);
+                pending.push((path, entry.mode, inherited, repository.clone(), known));
             }
         }
     }

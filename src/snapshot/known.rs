@@ -4,15 +4,48 @@
 //! stays in whatever the ignore files say later, so nothing can be hidden by ignoring it. Trees are
 //! read one directory at a time, and only in directories where an ignore rule matches.
 
+use std::collections::HashSet;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
+use crate::byte_path;
+use crate::manifest::{NotCaptured, SnapshotManifest};
 use crate::object::{ContentHash, Node, Tree};
 use crate::store::{ObjectSource, read_tree};
+use crate::walk::Known;
+
+/// An earlier snapshot whose paths stay in, whatever a rule says.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct KnownState<'a> {
+    pub(crate) merkle_root: ContentHash,
+    /// What it does not hold: of such a directory, it may hold something all the same.
+    pub(crate) not_captured: &'a [NotCaptured],
+}
+
+impl<'a> KnownState<'a> {
+    pub(crate) fn of(manifest: &'a SnapshotManifest) -> Self {
+        Self { merkle_root: manifest.merkle_root, not_captured: &manifest.not_captured }
+    }
+
+    /// What it left out of a tracked path, relative to that.
+    pub(super) fn left_out_of(&self, root: &Path) -> Arc<LeftOutPaths> {
+        let root = root.as_os_str().as_bytes();
+        let inside = self.not_captured.iter().filter_map(|left| {
+            byte_path::relative_to(left.path.as_os_str().as_bytes(), root).map(Box::from)
+        });
+        Arc::new(inside.collect())
+    }
+}
+
+/// Paths relative to a tracked path.
+pub(super) type LeftOutPaths = HashSet<Box<[u8]>>;
 
 /// A directory of an earlier snapshot.
 pub(super) struct KnownDir {
     source: Source,
     tree: OnceLock<Option<Tree>>,
+    left_out: Arc<LeftOutPaths>,
 }
 
 enum Source {
@@ -21,20 +54,39 @@ enum Source {
 }
 
 impl KnownDir {
-    /// The directory with this tree.
-    pub(super) fn of_tree(tree: ContentHash) -> Arc<Self> {
-        Arc::new(Self { source: Source::Tree(tree), tree: OnceLock::new() })
+    /// The directory with this tree, which is a tracked path.
+    pub(super) fn of_tree(tree: ContentHash, left_out: Arc<LeftOutPaths>) -> Arc<Self> {
+        Arc::new(Self { source: Source::Tree(tree), tree: OnceLock::new(), left_out })
     }
 
     /// The directory of this name inside another; it may turn out not to exist.
     pub(super) fn child(parent: &Arc<Self>, name: &[u8]) -> Arc<Self> {
         let source = Source::Child { parent: Arc::clone(parent), name: name.into() };
-        Arc::new(Self { source, tree: OnceLock::new() })
+        let left_out = Arc::clone(&parent.left_out);
+        Arc::new(Self { source, tree: OnceLock::new(), left_out })
     }
 
     /// Whether the directory held this name.
     pub(super) fn has(&self, store: &dyn ObjectSource, name: &[u8]) -> bool {
         self.tree(store).is_some_and(|tree| tree.get(name).is_some())
+    }
+
+    /// What it held of a name, which is at `path` below the tracked path.
+    pub(super) fn holds(&self, store: &dyn ObjectSource, name: &[u8], path: &[u8]) -> Known {
+        match self.has(store, name) {
+            false => Known::No,
+            true if self.left_out.contains(path) => Known::Partly,
+            true => Known::Whole,
+        }
+    }
+
+    /// What was held of the directory itself, which is at `path` below the tracked path.
+    pub(super) fn itself(&self, store: &dyn ObjectSource, path: &[u8]) -> Known {
+        match self.tree(store) {
+            None => Known::No,
+            Some(_) if self.left_out.contains(path) => Known::Partly,
+            Some(_) => Known::Whole,
+        }
     }
 
     fn tree(&self, store: &dyn ObjectSource) -> Option<&Tree> {

@@ -27,8 +27,8 @@ mod session_root;
 mod tests;
 
 pub use crate::manifest::{
-    FileState, MANIFEST_VERSION, NotCaptured, NotCapturedReason, NotCapturedSet, SnapshotKind,
-    SnapshotLabel, SnapshotManifest, Totals, TrackedRoot,
+    FileState, LeftOutState, MANIFEST_VERSION, NotCaptured, NotCapturedReason, NotCapturedSet,
+    SnapshotKind, SnapshotLabel, SnapshotManifest, Totals, TrackedRoot,
 };
 pub use budget::{Budget, LargeDirectory, OverBudget};
 pub use capture::CaptureError;
@@ -36,6 +36,7 @@ pub(crate) use capture::{Capture, CaptureRequest, capture};
 #[cfg(feature = "fuzzing")]
 pub(crate) use documents::parse as parse_manifest;
 pub(crate) use ignore_rules::RootRules;
+pub(crate) use known::KnownState;
 pub(crate) use manager::CacheUse;
 pub use manager::{LiveState, SnapshotError, SnapshotManager};
 pub use metadata::{SessionMetadata, SessionOrigin};

@@ -8,6 +8,7 @@
 use std::collections::VecDeque;
 
 use super::exclusion::Filter;
+use super::git_index::Repository;
 use super::ignore_files::Ignores;
 use super::listing::{Mode, list};
 use crate::byte_path;
@@ -35,13 +36,19 @@ struct Place {
     relative: Vec<u8>,
     mode: Mode,
     ignores: Ignores,
+    repository: Repository,
 }
 
 /// Estimates what a capture of `dir` with this filter would hold. Lists at most some thousand
 /// directories, usually some hundred. What cannot be looked at counts as nothing.
 pub fn estimate(dir: &Dir, filter: &Filter) -> Estimate {
     let mut total = Estimate { is_exact: true, ..Estimate::default() };
-    let top = Place { relative: Vec::new(), mode: Mode::Filtered, ignores: Ignores::ON_DISK };
+    let top = Place {
+        relative: Vec::new(),
+        mode: Mode::Filtered,
+        ignores: Ignores::ON_DISK,
+        repository: Repository::above(dir.path()),
+    };
     let mut pending = VecDeque::from([top]);
     for _ in 0..COUNTED {
         let Some(place) = pending.pop_front() else { return total };
@@ -85,10 +92,10 @@ fn go_down(
 
 /// What a directory has itself, and its subdirectories.
 fn look(dir: &Dir, place: &Place, filter: &Filter) -> (Estimate, Vec<Place>) {
-    let Place { relative, mode, ignores } = place;
+    let Place { relative, mode, ignores, repository } = place;
     let listing = dir
         .open_beneath(relative)
-        .and_then(|dir| list(&dir, relative, *mode, filter, ignores, |_| false));
+        .and_then(|dir| list(&dir, relative, *mode, filter, ignores, repository));
     let Ok(listing) = listing else { return Default::default() };
     let mut own = Estimate::default();
     let mut below = Vec::new();
@@ -96,12 +103,17 @@ fn look(dir: &Dir, place: &Place, filter: &Filter) -> (Estimate, Vec<Place>) {
         match found.stat.kind {
             FileKind::Directory => {
                 let relative = byte_path::join(relative, &found.name);
-                below.push(Place { relative, mode: found.mode, ignores: listing.ignores.clone() });
+                below.push(Place {
+                    relative,
+                    mode: found.mode,
+                    ignores: listing.ignores.clone(),
+                    repository: listing.repository.clone(),
+                });
             }
             FileKind::File => own.bytes += found.stat.size as f64,
             _ => {}
         }
-        if found.mode != Mode::OnlyForced {
+        if !found.mode.is_partial() {
             own.entries += 1.0;
         }
     }

@@ -12,6 +12,7 @@ use globset::{Glob, GlobBuilder, GlobMatcher, GlobSet, GlobSetBuilder};
 use serde::{Deserialize, Serialize};
 
 use super::ignore_files::Ignores;
+use super::ignored::Ignored;
 use crate::byte_path;
 use crate::path_text::to_path;
 
@@ -22,6 +23,13 @@ pub struct ExclusionConfig {
     /// Honour `.gitignore` files below the tracked path, in a git repository or not.
     #[serde(default = "yes")]
     pub use_gitignore: bool,
+    /// What of that is recorded all the same.
+    #[serde(default, skip_serializing_if = "Ignored::is_none")]
+    pub ignored: Ignored,
+    /// Leave out directories that are proved to be made again by a program: they bear its mark, or git
+    /// ignores them, their name is a well-known one, and they are not small.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub rebuildable: bool,
     /// A name that is a whole path component (`node_modules`), or, with a `/` in it, any part of the
     /// path relative to the tracked path: `src/gen` matches `src/gen`, `src/generated` and
     /// `my-src/gen.rs`. A leading `/` ties it to the top, a trailing `/` to directories of exactly
@@ -49,6 +57,8 @@ impl Default for ExclusionConfig {
     fn default() -> Self {
         Self {
             use_gitignore: true,
+            ignored: Ignored::None,
+            rebuildable: false,
             exclude_patterns: Vec::new(),
             exclude_globs: Vec::new(),
             force_include: Vec::new(),
@@ -97,6 +107,8 @@ pub enum Verdict {
 #[derive(Debug, Clone)]
 pub struct Filter {
     use_gitignore: bool,
+    ignored: Ignored,
+    rebuildable: bool,
     patterns: Vec<Pattern>,
     globs: GlobSet,
     glob_texts: Vec<String>,
@@ -119,6 +131,8 @@ impl Filter {
         }
         Ok(Self {
             use_gitignore: config.use_gitignore,
+            ignored: config.ignored,
+            rebuildable: config.rebuildable,
             patterns: compile("exclude pattern", &config.exclude_patterns)?,
             globs: globs.build().map_err(|error| invalid("exclude glob", "", error))?,
             glob_texts: config.exclude_globs.clone(),
@@ -129,13 +143,27 @@ impl Filter {
 
     /// Whether `.gitignore` files are read at all.
     pub fn uses_gitignore(&self) -> bool {
-        self.use_gitignore
+        self.use_gitignore && self.ignored != Ignored::All
     }
 
-    /// Whether something below this excluded directory may be force-included.
-    pub fn may_force_below(&self, relative: &[u8]) -> bool {
+    /// What is recorded of what git ignores.
+    pub(super) fn ignored(&self) -> Ignored {
+        self.ignored
+    }
+
+    /// Whether what is proved to be made again is left out.
+    pub(super) fn leaves_out_rebuildable(&self) -> bool {
+        self.rebuildable
+    }
+
+    /// Whether something below this excluded directory may be force-included. `pruned` is the index of the
+    /// component of the path that is pruned for another reason than its name.
+    pub fn may_force_below(&self, relative: &[u8], pruned: Option<usize>) -> bool {
+        if self.forced.is_empty() {
+            return false;
+        }
         let parts: Vec<&[u8]> = byte_path::components(relative).collect();
-        let pruned = self.first_pruned(relative);
+        let pruned = self.first_pruned(relative).into_iter().chain(pruned).min();
         self.forced.iter().any(|pattern| pattern.leads_below(&parts, pruned))
     }
 
@@ -160,10 +188,14 @@ impl Filter {
         self.forced.iter().any(|pattern| pattern.ends(relative, is_dir))
     }
 
-    /// Whether this path or a directory above it is force-included.
-    pub fn is_forced(&self, relative: &[u8], is_dir: bool) -> bool {
+    /// Whether this path or a directory above it is force-included. `pruned` as for
+    /// [`may_force_below`](Self::may_force_below).
+    pub fn is_forced(&self, relative: &[u8], is_dir: bool, pruned: Option<usize>) -> bool {
+        if self.forced.is_empty() {
+            return false;
+        }
         let dirs = byte_path::ancestors(relative).map(|dir| (dir, true));
-        let mut pruned = None;
+        let (also, mut pruned) = (pruned, None);
         for (depth, (path, is_dir)) in dirs.chain([(relative, is_dir)]).enumerate() {
             let is_named = |pattern: &Pattern| {
                 pattern.ends(path, is_dir)
@@ -172,7 +204,8 @@ impl Filter {
             if self.forced.iter().any(is_named) {
                 return true;
             }
-            if is_dir && pruned.is_none() && self.is_pruned_itself(path) {
+            let is_pruned = || also == Some(depth) || self.is_pruned_itself(path);
+            if is_dir && pruned.is_none() && is_pruned() {
                 pruned = Some(depth);
             }
         }
@@ -443,8 +476,8 @@ mod tests {
         assert_eq!(filter.judge(b"a/.env", false, None), Verdict::Forced);
         assert_eq!(filter.judge(b"a/.env.local", false, None), Verdict::Forced);
         assert!(matches!(filter.judge(b".envrc", false, None), Verdict::Excluded(_)));
-        assert!(filter.is_forced(b"a/.env/below", false));
-        assert!(!filter.is_forced(b"a/other", false));
+        assert!(filter.is_forced(b"a/.env/below", false, None));
+        assert!(!filter.is_forced(b"a/other", false, None));
     }
 
     #[test]
@@ -469,7 +502,7 @@ mod tests {
             ("old", true),
             ("old/deeper", true),
         ] {
-            assert_eq!(filter.may_force_below(dir.as_bytes()), may, "{dir}");
+            assert_eq!(filter.may_force_below(dir.as_bytes(), None), may, "{dir}");
         }
         for (path, is_forced) in [
             (".env", true),
@@ -483,8 +516,23 @@ mod tests {
             ("a/b/c", true),
             (".env/node_modules/x", true),
         ] {
-            assert_eq!(filter.is_forced(path.as_bytes(), false), is_forced, "{path}");
+            assert_eq!(filter.is_forced(path.as_bytes(), false, None), is_forced, "{path}");
         }
+    }
+
+    #[test]
+    fn a_directory_that_is_pruned_for_what_it_holds_is_opened_in_the_same_way() {
+        let config = ExclusionConfig {
+            force_include: vec![".env".into(), "a/out/mine".into()],
+            ..ExclusionConfig::default()
+        };
+        let filter = Filter::new(&config).unwrap();
+        assert!(filter.may_force_below(b"a/out", None) && filter.may_force_below(b"b/out", None));
+        assert!(filter.may_force_below(b"a/out", Some(1)));
+        assert!(!filter.may_force_below(b"b/out", Some(1)));
+        assert!(filter.is_forced(b"a/out/mine/x", false, Some(1)));
+        assert!(!filter.is_forced(b"a/out/.env", false, Some(1)));
+        assert!(filter.is_forced(b"a/out/.env", false, None));
     }
 
     #[test]
@@ -495,9 +543,9 @@ mod tests {
             ..ExclusionConfig::default()
         };
         let filter = Filter::new(&config).unwrap();
-        assert!(filter.may_force_below(b"build"));
-        assert!(!filter.may_force_below(b"x/build"));
-        assert!(!filter.may_force_below(b"build/other"));
+        assert!(filter.may_force_below(b"build", None));
+        assert!(!filter.may_force_below(b"x/build", None));
+        assert!(!filter.may_force_below(b"build/other", None));
     }
 
     #[test]

@@ -1,18 +1,23 @@
 //! Walking tracked paths: what is in, what is left out, and by which rule.
 //!
 //! A walk goes through directory descriptors and never follows a symlink. The tracked path itself
-//! is never excluded. Nothing here reads file contents, except `.gitignore` files.
+//! is never excluded. Nothing here reads file contents, except `.gitignore` files, git's index, and marks.
 
 mod estimate;
 mod exclusion;
+mod git_index;
 mod ignore_files;
+mod ignored;
 mod listing;
 mod rebuildable;
 
 pub use estimate::{Estimate, estimate};
 pub use exclusion::{ExclusionConfig, Filter, InvalidPattern, Verdict};
+pub use git_index::{Repository, Tracks};
 pub use ignore_files::{IGNORE_FILE, IgnoreFile, Ignores, MAX_IGNORE_BYTES};
-pub use listing::{FoundEntry, LeftOut, Listing, Mode, STAGING_PREFIX, WhyLeftOut, list};
-pub(crate) use listing::{Names, judge, names};
+pub(crate) use ignored::Databases;
+pub use ignored::{Ignored, SMALL_FILE_BYTES, UnknownIgnored, names_a_limit};
+pub use listing::{FoundEntry, Known, LeftOut, Listing, Mode, STAGING_PREFIX, WhyLeftOut, list};
+pub(crate) use listing::{Inside, Names, keeps_below, names, rule_of_mark};
 pub(crate) use rebuildable::PACKAGE_BESIDE;
-pub use rebuildable::makers_mark;
+pub use rebuildable::{makers_mark, well_known};

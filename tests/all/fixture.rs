@@ -18,6 +18,7 @@ pub struct Fixture {
     user: Option<u32>,
     program: PathBuf,
     is_packed: bool,
+    ignored: Option<&'static str>,
 }
 
 pub struct Finished {
@@ -76,12 +77,23 @@ impl Fixture {
     fn in_dir(temp: tempfile::TempDir) -> Self {
         fs::create_dir(temp.path().join("project")).unwrap();
         fs::create_dir(temp.path().join("home")).unwrap();
-        Self { temp, user: None, program: env!("CARGO_BIN_EXE_nono").into(), is_packed: false }
+        Self {
+            temp,
+            user: None,
+            program: env!("CARGO_BIN_EXE_nono").into(),
+            is_packed: false,
+            ignored: None,
+        }
     }
 
     /// Every snapshot packs its small objects, however few they are.
     pub fn packed(self) -> Self {
         Self { is_packed: true, ..self }
+    }
+
+    /// What is recorded of what git ignores.
+    pub fn ignored(self, word: &'static str) -> Self {
+        Self { ignored: Some(word), ..self }
     }
 
     /// As an ordinary user, whoever runs the tests.
@@ -171,6 +183,9 @@ impl Fixture {
             .env_clear()
             .env("PATH", std::env::var_os("PATH").unwrap_or_default())
             .env("HOME", self.temp.path().join("home"));
+        if let Some(word) = self.ignored {
+            command.env("NONO_IGNORED", word);
+        }
         if self.is_packed {
             command.env("NONO_PACK_FROM", "1");
         }

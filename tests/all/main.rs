@@ -21,6 +21,7 @@ mod ignoring;
 mod ignoring_property;
 mod inside;
 mod keeping;
+mod left_out;
 mod listing;
 mod manners;
 mod meddling;

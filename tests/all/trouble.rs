@@ -147,7 +147,7 @@ fn a_full_store_stops_a_restore_before_it_changes_anything() {
 /// the session began is known.
 #[test]
 fn an_ignore_file_that_cannot_be_read_is_not_an_empty_one() {
-    let fixture = Fixture::ordinary_user();
+    let fixture = Fixture::ordinary_user().ignored("none");
     let read = |name: &str| fs::read_to_string(fixture.project().join(name)).unwrap();
     let set_mode = |name: &str, mode| {
         fs::set_permissions(fixture.project().join(name), fs::Permissions::from_mode(mode))

@@ -18,8 +18,8 @@ use crate::cli::error::CliError;
 use crate::cli::render::{
     Palette, absolute_time, byte_size, change_line, relative_time, summary_line,
 };
-use crate::cli::unrecorded::Unrecorded;
-use crate::diff::{self, Change, ChangeSummary, Comparison};
+use crate::cli::unrecorded::{Unrecorded, told};
+use crate::diff::{self, Change, ChangeSummary, Comparison, Lost};
 use crate::object::ContentHash;
 use crate::path_text::{Shown, serde_paths};
 use crate::session::{Catalog, Purpose, SessionStatus, SessionSummary, SnapshotId};
@@ -67,6 +67,8 @@ struct NowReport {
     touched: Vec<PathBuf>,
     /// What is new and would not be recorded: a restore leaves it.
     unrecorded: Vec<NotCaptured>,
+    /// What was not recorded and is gone or another: a restore cannot bring it back.
+    lost: Vec<Lost>,
 }
 
 #[derive(Serialize)]
@@ -113,9 +115,9 @@ pub(in crate::cli) fn run(args: &ShowArgs, store: &StoreArgs, context: &Context)
     let mut report = report(&session, &objects, snapshot)?;
     if let Some((now, baseline)) = &now {
         let Comparison { changes, touched } = compare(now, baseline, now.manifest())?;
-        let unrecorded = Unrecorded::since(now, baseline, now.manifest())?.into_left();
-        let timestamp = now.manifest().timestamp;
-        report.now = Some(NowReport { timestamp, changes, touched, unrecorded });
+        let since = Unrecorded::since(now, baseline, now.manifest())?;
+        let ((unrecorded, lost), timestamp) = (since.into_left(), now.manifest().timestamp);
+        report.now = Some(NowReport { timestamp, changes, touched, unrecorded, lost });
     }
     if args.json {
         context.json(&report)?
@@ -270,7 +272,7 @@ fn print(report: &Report, context: &Context) -> Result<(), CliError> {
         write_left_out(&mut out, &snapshot.not_captured, &session.tracked_paths)?;
         write_unstable(&mut out, &snapshot.unstable, &session.tracked_paths)?;
     }
-    if let Some(NowReport { changes, touched, unrecorded, .. }) = &report.now {
+    if let Some(NowReport { changes, touched, unrecorded, lost, .. }) = &report.now {
         writeln!(out)?;
         writeln!(out, "{BOLD}now{BOLD:#}, since the baseline (not recorded)")?;
         let summary = ChangeSummary::of(changes).with_touched(touched.len());
@@ -279,6 +281,9 @@ fn print(report: &Report, context: &Context) -> Result<(), CliError> {
             writeln!(out, "  {}", change_line(change, &session.tracked_paths, &palette))?;
         }
         write_left_out(&mut out, unrecorded, &session.tracked_paths)?;
+        for lost in lost.iter().filter(|lost| !lost.is_rebuildable) {
+            writeln!(out, "  {}", told(lost))?;
+        }
     }
     Ok(out.flush()?)
 }

@@ -11,7 +11,7 @@ use crate::cli::context::{BOLD, Context, YELLOW};
 use crate::cli::error::CliError;
 use crate::cli::render::{Palette, change_line, change_word, summary_line};
 use crate::cli::shell_word::shell_word;
-use crate::cli::unrecorded::say_rebuildable;
+use crate::cli::unrecorded::{report_lost, say_rebuildable};
 use crate::diff::Change;
 use crate::path_text::Shown;
 use crate::restore::{KeepBefore, OnConflict, RestoreReport, Skipped};
@@ -96,7 +96,16 @@ pub(in crate::cli) fn print_outcome(
         context.say(format_args!("{count} newer {what} left as they are"));
     }
     say_rebuildable(&report.rebuildable, context);
-    if !report.is_complete() {
+    report_lost(&report.lost, context);
+    let lost = report.lost_for_good().count();
+    if lost > 0 {
+        let what = match lost {
+            1 => "1 path that is not recorded cannot come back".to_owned(),
+            count => format!("{count} paths that are not recorded cannot come back"),
+        };
+        context.warn(format_args!("{what}, see above (--rollback-include keeps such a path)"));
+    }
+    if !report.skipped.is_empty() {
         let count = report.skipped.len();
         let what = if count == 1 { "path is not as it was" } else { "paths are not as they were" };
         context.warn(format_args!("{count} {what} in {id}, see above"));

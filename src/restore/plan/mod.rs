@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use super::packed::PackedPaths;
 use crate::byte_path;
-use crate::diff::{Comparison, EntryState, Told};
+use crate::diff::{Comparison, EntryState, Lost, Told};
 use crate::path_text::serde_path;
 
 pub(super) use planner::plan;
@@ -63,6 +63,8 @@ pub(super) struct RestorePlan {
     pub(super) skipped: Vec<Skipped>,
     /// What stays as it is and can be made again by whoever made it.
     pub(super) rebuildable: Vec<PathBuf>,
+    /// What was not recorded and is not as it was.
+    pub(super) lost: Vec<Lost>,
     /// Paths that stay with everything that is or was in them.
     pub(super) kept: HashSet<Vec<u8>>,
     /// Bytes of file contents that are written.

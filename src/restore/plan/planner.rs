@@ -42,6 +42,7 @@ pub(in crate::restore) fn plan(
     planner.name_unrecorded(current_left_out, &mut now, &mut before)?;
     let then = &manifest.not_captured;
     planner.name_unreadable_then(then, current_left_out, &mut now, &mut before)?;
+    planner.name_lost(then, current_left_out);
     Ok(planner.finish(renewed))
 }
 
@@ -92,25 +93,19 @@ impl Planner<'_> {
         !self.kept.is_empty() && byte_path::ancestors(path).any(|dir| self.kept.contains(dir))
     }
 
-    /// Whether it is about a directory that is there and excluded: the target holds it only for what is
-    /// force-included below.
-    fn is_there_excluded(&self, Difference { path, old, new, .. }: &Difference) -> bool {
-        let is_directory = |state: &EntryState| matches!(state.node, Node::Directory { .. });
-        old.is_none()
-            && new.as_deref().is_some_and(is_directory)
-            && matches!(
-                self.current_left_out.reason(path),
-                Some(NotCapturedReason::Excluded { .. })
-            )
+    /// Why nobody knows whether something is at a path that the target holds and the current state does
+    /// not. What the target holds was looked for, also in directories that are left out.
+    fn in_the_way(&self, path: &[u8]) -> Option<&NotCapturedReason> {
+        let reason = self.current_left_out.reason(path)?;
+        let is_itself = || self.current_left_out.has(path);
+        let is_excluded = matches!(reason, NotCapturedReason::Excluded { .. });
+        (!is_excluded || is_itself()).then_some(reason)
     }
 
     /// Differences come sorted: a directory before what is in it. There may be millions, so path and
     /// states are handed on and not copied.
     fn difference(&mut self, difference: Difference) {
         if self.is_kept(&difference.path) {
-            return;
-        }
-        if self.is_there_excluded(&difference) {
             return;
         }
         let told = difference.told();
@@ -156,8 +151,7 @@ impl Planner<'_> {
     }
 
     fn create(&mut self, path: Vec<u8>, target: Arc<EntryState>) {
-        let reason = self.current_left_out.reason(&path);
-        if let Some(reason) = reason {
+        if let Some(reason) = self.in_the_way(&path) {
             let reason = format!("what is there now could not be captured: {reason}");
             self.skip(&path, reason);
             self.kept.insert(path);

@@ -5,6 +5,7 @@
 
 use std::collections::HashSet;
 use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 
 use super::planner::Planner;
 use crate::byte_path;
@@ -30,8 +31,7 @@ impl Planner<'_> {
         for left in left_out {
             let path = left.path.as_os_str().as_bytes();
             let is_new = new.next_if(|new| new.path == left.path).is_some();
-            let is_excluded = matches!(left.reason, NotCapturedReason::Excluded { .. });
-            if is_new && is_excluded && diff::is_rebuildable(&left.path, before)? {
+            if is_new && diff::can_be_made_again(left, before)? {
                 self.plan.rebuildable.push(left.path.clone());
                 continue;
             }
@@ -59,6 +59,16 @@ impl Planner<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Names what was left out of the target and is gone or another now: nobody can bring it back.
+    pub(super) fn name_lost(&mut self, then: &[NotCaptured], left_out: &[NotCaptured]) {
+        let mut lost = diff::lost(then, left_out);
+        // What is there and may hold more than was recorded was named with the differences.
+        let named: HashSet<&Path> =
+            self.plan.skipped.iter().map(|skipped| skipped.path.as_path()).collect();
+        lost.retain(|lost| !named.contains(lost.path.as_path()));
+        self.plan.lost = lost;
     }
 
     /// Names files that could not be read for the target and can be now, or are gone: nobody knows how

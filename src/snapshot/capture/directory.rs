@@ -1,20 +1,20 @@
 //! One directory: its list, its tree when all below it is done.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed, Ordering::SeqCst};
 
 use parking_lot::Mutex;
 use rayon::Scope;
 
 use super::{CaptureError, Capturer, attributes};
 use crate::byte_path;
-use crate::manifest::NotCapturedReason;
+use crate::manifest::{LeftOutTally, NotCapturedReason};
 use crate::object::{ContentHash, Midstates, Node, Tree, TreeEntry, Xattrs};
 use crate::snapshot::ignore_rules::{InheritedRules, RootRules, RulesInside, store_file};
 use crate::snapshot::known::KnownDir;
 use crate::stat_cache::{CachedDirectory, CachedFile, StatKey};
 use crate::sys::{self, Dir, FileKind, ListedName, Stat};
-use crate::walk::{self, FoundEntry, IgnoreFile, Mode, WhyLeftOut};
+use crate::walk::{self, Databases, FoundEntry, IgnoreFile, Known, Mode, Repository};
 
 /// Files are hashed in batches of at most so many files and bytes: large enough that handing one to
 /// another thread is cheap, small enough that one directory keeps all threads busy.
@@ -46,11 +46,17 @@ pub(super) struct PendingDir {
     pub(super) root: usize,
     /// Relative to the tracked path; empty for the tracked path itself.
     pub(super) relative: Box<[u8]>,
-    parent: Option<Arc<PendingDir>>,
-    stat: Stat,
-    mode: Mode,
+    pub(super) parent: Option<Arc<PendingDir>>,
+    pub(super) stat: Stat,
+    pub(super) mode: Mode,
     rules: InheritedRules,
-    known: Vec<Arc<KnownDir>>,
+    /// That of the directory above it.
+    repository: Repository,
+    pub(super) known: Vec<Arc<KnownDir>>,
+    /// It bears its maker's mark: nothing of it is part of the snapshot but what is kept.
+    pub(super) is_rebuildable: AtomicBool,
+    /// What counts the entries that are not recorded, if it lies in a directory that is left out.
+    pub(super) passed_over: Option<Arc<LeftOutTally>>,
     /// Its own listing, plus its batches of files, plus its subdirectories that are not finished.
     unfinished: AtomicUsize,
     pub(super) state: Mutex<PendingState>,
@@ -64,7 +70,10 @@ const MOST_SHARED: usize = 256;
 /// the one that was listed, wherever it may have been moved meanwhile and whatever has its name now.
 struct OpenDir<'s> {
     dir: Dir,
+    mode: Mode,
     rules: RulesInside,
+    repository: Repository,
+    databases: Databases,
     cached: Option<CachedDirectory>,
     /// How many there are.
     count: &'s AtomicUsize,
@@ -101,7 +110,14 @@ impl Captured {
 }
 
 impl PendingDir {
-    fn new(root: usize, relative: Vec<u8>, stat: Stat, mode: Mode, rules: InheritedRules) -> Self {
+    fn new(
+        root: usize,
+        relative: Vec<u8>,
+        stat: Stat,
+        mode: Mode,
+        rules: InheritedRules,
+        repository: Repository,
+    ) -> Self {
         Self {
             root,
             relative: relative.into(),
@@ -109,7 +125,10 @@ impl PendingDir {
             stat,
             mode,
             rules,
+            repository,
             known: Vec::new(),
+            is_rebuildable: AtomicBool::new(false),
+            passed_over: None,
             unfinished: AtomicUsize::new(1),
             state: Mutex::default(),
         }
@@ -132,7 +151,8 @@ impl Capturer<'_> {
         }
         if stat.kind == FileKind::Directory {
             let rules = InheritedRules::of_root(self.request.rules[index]);
-            let mut dir = PendingDir::new(index, Vec::new(), stat, Mode::Filtered, rules);
+            let above = Repository::above(&root.path);
+            let mut dir = PendingDir::new(index, Vec::new(), stat, Mode::Filtered, rules, above);
             dir.known = known;
             self.directory(scope, &Arc::new(dir));
             return;
@@ -197,9 +217,10 @@ impl Capturer<'_> {
             self.leave_out(node.root, &node.relative, NotCapturedReason::OtherFileSystem);
             return Ok(());
         }
-        let has_rules = node.mode == Mode::Filtered && root.filter.uses_gitignore();
-        let walk::Names { mut names, ignore_file } =
-            walk::names(&dir, has_rules && node.rules.reads_disk())?;
+        let mut listed = walk::names(&dir, node.mode, &root.filter, node.rules.reads_disk())?;
+        let repository = listed.repository(&dir, &node.relative, &node.repository);
+        let mode = self.mode_inside(node, &dir, &mut listed, &repository);
+        let walk::Names { mut names, ignore_file, databases } = listed;
         if let Some(file) = &ignore_file {
             self.record_rules(node, file);
         }
@@ -211,7 +232,8 @@ impl Capturer<'_> {
             state.xattrs = Xattrs::new(dir.xattrs_self()?);
         }
         self.open_dirs.fetch_add(1, Relaxed);
-        let open = Arc::new(OpenDir { dir, rules, cached, count: &self.open_dirs });
+        let count = &self.open_dirs;
+        let open = Arc::new(OpenDir { dir, mode, rules, repository, databases, cached, count });
         while names.len() > PART_NAMES {
             let part = names.split_off(names.len() - PART_NAMES);
             if !self.may_share() {
@@ -258,35 +280,43 @@ impl Capturer<'_> {
         open: &Arc<OpenDir<'s>>,
         names: Vec<ListedName>,
     ) {
-        let OpenDir { dir, rules, cached, .. } = &**open;
+        let OpenDir { dir, mode, rules, repository, databases, cached, .. } = &**open;
         let (store, filter) = (self.request.store, &self.roots[node.root].filter);
-        let is_known = |name: &[u8]| node.known.iter().any(|known| known.has(store, name));
-        let judged =
-            walk::judge(dir, &node.relative, node.mode, filter, &rules.ignores, names, is_known);
-        for left in judged.left_out {
-            let path = byte_path::join(&node.relative, &left.name);
-            match left.why {
-                WhyLeftOut::Excluded(rule) => {
-                    self.leave_out(node.root, &path, NotCapturedReason::Excluded { rule });
-                }
-                WhyLeftOut::Unreadable(error) => {
-                    self.leave_out(node.root, &path, NotCapturedReason::Unreadable { error });
-                }
-            }
-        }
+        let known = |name: &[u8]| {
+            let path = || byte_path::join(&node.relative, name);
+            node.known.iter().map(|dir| dir.holds(store, name, &path())).max().unwrap_or(Known::No)
+        };
+        let inside = walk::Inside {
+            dir,
+            relative: &node.relative,
+            mode: *mode,
+            filter,
+            ignores: &rules.ignores,
+            repository,
+            databases,
+        };
+        let judged = inside.judge(names, known);
+        let mut counted = self.leave_out_all(scope, node, judged.left_out, &judged.entries);
+        self.count_passed_over(scope, node, judged.passed_over);
         let mut captured = Captured::default();
         let mut batch = Batch::default();
         for found in judged.entries {
             let path = byte_path::join(&node.relative, &found.name);
-            if found.mode != Mode::OnlyForced
-                && (self.is_denied(node.root, &path) || !self.count_entry(&found.stat))
-            {
-                self.leave_out(node.root, &path, NotCapturedReason::OverBudget);
+            // A directory that is there for some of what is in it counts when it turns out to be.
+            let is_counted = !(found.mode.is_partial() && found.stat.kind == FileKind::Directory);
+            if is_counted && (self.is_denied(node.root, &path) || !self.count_entry(&found.stat)) {
+                let (reason, stat) = (NotCapturedReason::OverBudget, Some(&found.stat));
+                if let Some(tally) = self.leave_out_entry(node.root, &path, reason, stat, false) {
+                    self.count_below(scope, node.root, path, tally);
+                }
                 continue;
             }
             match found.stat.kind {
                 FileKind::Directory => {
-                    self.spawn_child(scope, node, path, &found, rules.inherited(&found));
+                    let tally = counted
+                        .remove(&found.name)
+                        .or_else(|| node.passed_over.clone().filter(|_| found.mode.is_partial()));
+                    self.spawn_child(scope, node, open, path, &found, tally);
                 }
                 FileKind::File => {
                     let known = cached.as_ref().and_then(|cached| cached.file(&found.name));
@@ -352,12 +382,16 @@ impl Capturer<'_> {
         &'s self,
         scope: &Scope<'s>,
         node: &Arc<PendingDir>,
+        open: &OpenDir<'s>,
         path: Vec<u8>,
         found: &FoundEntry,
-        rules: InheritedRules,
+        passed_over: Option<Arc<LeftOutTally>>,
     ) {
         node.unfinished.fetch_add(1, SeqCst);
-        let mut child = PendingDir::new(node.root, path, found.stat, found.mode, rules);
+        let (rules, repository) = (open.rules.inherited(found), open.repository.clone());
+        let (stat, mode) = (found.stat, found.mode);
+        let mut child = PendingDir::new(node.root, path, stat, mode, rules, repository);
+        child.passed_over = passed_over;
         child.parent = Some(Arc::clone(node));
         child.known = node.known.iter().map(|dir| KnownDir::child(dir, &found.name)).collect();
         let child = Arc::new(child);
@@ -382,14 +416,21 @@ impl Capturer<'_> {
     fn complete(&self, node: &PendingDir) -> Result<(), CaptureError> {
         let state = std::mem::take(&mut *node.state.lock());
         let Captured { entries, mut cached_files } = state.captured;
-        let is_needed = node.mode != Mode::OnlyForced || !entries.is_empty();
+        let is_rebuildable = node.is_rebuildable.load(Relaxed);
+        let is_partial = is_rebuildable || node.mode.is_partial();
+        // One that an earlier snapshot holds is said to be there still.
+        let store = self.request.store;
+        let is_known =
+            || node.known.iter().any(|dir| dir.itself(store, &node.relative) != Known::No);
+        let is_needed = !is_partial || !entries.is_empty() || is_known();
+        let was_counted = !node.mode.is_partial();
         if state.is_gone || !is_needed {
-            if node.mode != Mode::OnlyForced {
+            if was_counted {
                 self.tally.remove_directory();
             }
             return Ok(());
         }
-        if node.mode == Mode::OnlyForced {
+        if !was_counted {
             self.tally.add_directory();
         }
         let bytes = Tree::new(entries).encode();

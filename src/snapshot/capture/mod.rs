@@ -8,6 +8,7 @@
 
 mod directory;
 mod file;
+mod left_out;
 mod tally;
 
 use std::collections::{HashMap, HashSet};
@@ -23,10 +24,12 @@ use self::tally::Tally;
 
 use super::budget::{Budget, OverBudget, survey};
 use super::ignore_rules::{self, FoundFiles, RootRules};
-use super::known::KnownDir;
+use super::known::{KnownDir, KnownState};
 use super::roots::OpenRoot;
 use crate::byte_path;
-use crate::manifest::{NotCaptured, NotCapturedReason, Totals, TrackedRoot};
+use crate::manifest::{
+    LeftOutState, LeftOutTally, NotCaptured, NotCapturedReason, Totals, TrackedRoot,
+};
 use crate::object::{Attributes, ContentHash, LinkGroups, Node, RootEntry, RootTree, Xattrs};
 use crate::path_text::{Shown, to_path};
 use crate::progress::{Amount, Progress, Stage};
@@ -46,8 +49,8 @@ pub(crate) struct CaptureRequest<'a> {
     pub(crate) is_baseline: bool,
     /// Which ignore files count in each of the roots.
     pub(crate) rules: Vec<RootRules>,
-    /// Merkle roots of snapshots whose paths stay in even if they are git-ignored by now.
-    pub(crate) known: Vec<ContentHash>,
+    /// Snapshots whose paths stay in even if they are git-ignored by now.
+    pub(crate) known: Vec<KnownState<'a>>,
     pub(crate) cache: Option<CacheLocation<'a>>,
     pub(crate) progress: &'a dyn Progress,
     /// About how much there is to capture, where an earlier snapshot tells.
@@ -175,9 +178,10 @@ fn open_roots(request: &CaptureRequest<'_>) -> Result<OpenRoots, CaptureError> {
     let earlier = request
         .known
         .iter()
-        .filter_map(|root| {
+        .filter_map(|known| {
             // Damage is `verify`'s to report; a snapshot must still be possible.
-            read_root_tree(request.store, root).inspect_err(|e| tracing::warn!("{e}")).ok()
+            let root = read_root_tree(request.store, &known.merkle_root);
+            Some((known, root.inspect_err(|e| tracing::warn!("{e}")).ok()?))
         })
         .collect::<Vec<_>>();
     let known = roots
@@ -186,8 +190,10 @@ fn open_roots(request: &CaptureRequest<'_>) -> Result<OpenRoots, CaptureError> {
             let path = root.path.as_os_str().as_bytes();
             earlier
                 .iter()
-                .filter_map(|tree| match tree.get(path)?.node {
-                    Node::Directory { tree } => Some(KnownDir::of_tree(tree)),
+                .filter_map(|(known, tree)| match tree.get(path)?.node {
+                    Node::Directory { tree } => {
+                        Some(KnownDir::of_tree(tree, known.left_out_of(&root.path)))
+                    }
                     _ => None,
                 })
                 .collect()
@@ -276,13 +282,27 @@ struct Capturer<'a> {
     error: Mutex<Option<CaptureError>>,
     tally: Tally,
     flush: Option<&'a EarlyFlush>,
-    not_captured: Mutex<Vec<NotCaptured>>,
+    not_captured: Mutex<Vec<LeftOutYet>>,
     unstable: Mutex<Vec<PathBuf>>,
     /// Those that the session will go by.
     ignore_files: Mutex<FoundFiles>,
     /// Paths by inode, of files with more than one name.
     links: Mutex<HashMap<InodeId, Vec<Box<[u8]>>>>,
     finished_roots: Mutex<Vec<Option<(Attributes, Node)>>>,
+}
+
+/// Something that is left out, while it may still be looked at.
+struct LeftOutYet {
+    path: PathBuf,
+    reason: NotCapturedReason,
+    state: StateYet,
+}
+
+/// How something is that is left out.
+enum StateYet {
+    Noted(Option<LeftOutState>),
+    /// A directory whose entries are counted.
+    Counted(Arc<LeftOutTally>),
 }
 
 /// Device and inode number.
@@ -316,8 +336,18 @@ impl Capturer<'_> {
     }
 
     fn leave_out(&self, root: usize, relative: &[u8], reason: NotCapturedReason) {
+        self.leave_out_as(root, relative, reason, StateYet::Noted(None));
+    }
+
+    fn leave_out_as(
+        &self,
+        root: usize,
+        relative: &[u8],
+        reason: NotCapturedReason,
+        state: StateYet,
+    ) {
         let path = to_path(&self.absolute(root, relative)).to_owned();
-        self.not_captured.lock().push(NotCaptured { path, reason });
+        self.not_captured.lock().push(LeftOutYet { path, reason, state });
     }
 
     fn unreadable(&self, root: usize, relative: &[u8], error: &sys::Error) {
@@ -377,7 +407,16 @@ impl Capturer<'_> {
             })
             .collect();
         let merkle_root = write(&RootTree { entries, links }.encode())?;
-        let mut not_captured = self.not_captured.into_inner();
+        let known_by_now = |left: LeftOutYet| NotCaptured {
+            path: left.path,
+            reason: left.reason,
+            state: match left.state {
+                StateYet::Noted(state) => state,
+                StateYet::Counted(tally) => Some(tally.state()),
+            },
+        };
+        let mut not_captured: Vec<_> =
+            self.not_captured.into_inner().into_iter().map(known_by_now).collect();
         not_captured.sort_by(|a, b| a.path.as_os_str().cmp(b.path.as_os_str()));
         let mut unstable = self.unstable.into_inner();
         unstable.sort();

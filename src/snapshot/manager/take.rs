@@ -13,6 +13,7 @@ use crate::progress::Stage;
 use crate::snapshot::budget::Budget;
 use crate::snapshot::capture::{CacheLocation, Capture, CaptureRequest, NewCaches, capture};
 use crate::snapshot::ignore_rules::RootRules;
+use crate::snapshot::known::KnownState;
 use crate::snapshot::metadata::SessionMetadata;
 use crate::snapshot::pending::PendingBaseline;
 use crate::snapshot::reserve;
@@ -73,7 +74,7 @@ impl SnapshotManager {
             budget: self.budget,
             is_baseline: parent.is_none(),
             rules: self.rules(&self.roots, parent, true)?,
-            known: parent.map(|parent| parent.manifest.merkle_root).into_iter().collect(),
+            known: parent.map(|parent| KnownState::of(&parent.manifest)).into_iter().collect(),
             expected: parent.map(|parent| parent.manifest.totals.expected()),
             cache: self.cache_location(true)?,
             progress: &*self.progress,
@@ -137,7 +138,7 @@ impl SnapshotManager {
             budget: Budget::UNLIMITED,
             is_baseline: false,
             rules: self.rules(&target.roots, Some(latest), false)?,
-            known: vec![target.merkle_root, latest.manifest.merkle_root],
+            known: vec![KnownState::of(target), KnownState::of(&latest.manifest)],
             expected: Some(latest.manifest.totals.expected()),
             cache: match cache {
                 CacheUse::Nothing => None,

@@ -1,0 +1,79 @@
+//! What a snapshot left out and is gone or another by now: no comparison of trees tells of it, and no restore
+//! brings it back.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use crate::manifest::{LeftOutState, NotCaptured, NotCapturedReason};
+use crate::path_text::serde_path;
+
+/// What became of something that was not recorded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LostAs {
+    /// Nothing is there any more.
+    Gone,
+    /// Something in it, or it itself, is another.
+    Changed,
+}
+
+impl fmt::Display for LostAs {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Gone => "gone",
+            Self::Changed => "changed",
+        })
+    }
+}
+
+/// Something that was not recorded, and is not as it was.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Lost {
+    /// Absolute path.
+    #[serde(with = "serde_path")]
+    pub path: PathBuf,
+    /// What became of it.
+    pub what: LostAs,
+    /// Whether it was a directory.
+    pub is_directory: bool,
+    /// Whether it was proved that a program makes it again: then nothing is lost.
+    pub is_rebuildable: bool,
+    /// Why it was not recorded.
+    #[serde(flatten)]
+    pub reason: NotCapturedReason,
+}
+
+/// What an earlier snapshot left out and is not now as it was then. `now` is what a capture of this moment left
+/// out; what it did not leave out is looked at on the disk.
+pub fn lost(then: &[NotCaptured], now: &[NotCaptured]) -> Vec<Lost> {
+    let now: HashMap<&Path, &LeftOutState> =
+        now.iter().filter_map(|left| Some((left.path.as_path(), left.state.as_ref()?))).collect();
+    let became = |left: &NotCaptured| {
+        let state = left.state.as_ref()?;
+        let what = match now.get(left.path.as_path()) {
+            Some(now) if is_same_kind(state, now) => state.differs(now).then_some(LostAs::Changed),
+            _ => match state.now(&left.path) {
+                Ok(None) => Some(LostAs::Gone),
+                Ok(Some(now)) => state.differs(&now).then_some(LostAs::Changed),
+                // A capture of the moment says what it could not look at.
+                Err(_) => None,
+            },
+        }?;
+        Some(Lost {
+            path: left.path.clone(),
+            what,
+            is_directory: !matches!(state, LeftOutState::File { .. }),
+            is_rebuildable: state.is_rebuildable(),
+            reason: left.reason.clone(),
+        })
+    };
+    then.iter().filter_map(became).collect()
+}
+
+/// Whether both were noted in the same way.
+fn is_same_kind(a: &LeftOutState, b: &LeftOutState) -> bool {
+    std::mem::discriminant(a) == std::mem::discriminant(b)
+}

@@ -1,0 +1,161 @@
+//! What is left out of a directory, and what is noted of it: the entries of a left-out directory are counted
+//! by jobs of their own, beside the capture.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+use rayon::Scope;
+
+use super::directory::PendingDir;
+use super::{Capturer, StateYet};
+use crate::byte_path;
+use crate::manifest::{LeftOutState, LeftOutTally, NotCapturedReason};
+use crate::sys::{Dir, FileKind, Stat};
+use crate::walk::{self, FoundEntry, Known, LeftOut, Mode, Repository, WhyLeftOut};
+
+/// What counts the entries of directories that are left out but for something in them, by their names.
+pub(super) type Counted = HashMap<Box<[u8]>, Arc<LeftOutTally>>;
+
+impl Capturer<'_> {
+    /// How what is in a directory is judged: one that bears its maker's mark is left out, but for what is
+    /// kept of it.
+    pub(super) fn mode_inside(
+        &self,
+        node: &PendingDir,
+        dir: &Dir,
+        listed: &mut walk::Names,
+        repository: &Repository,
+    ) -> Mode {
+        let filter = &self.roots[node.root].filter;
+        let store = self.request.store;
+        let known = |path: &[u8]| {
+            let known = node.known.iter().map(|dir| dir.itself(store, path));
+            known.max().unwrap_or(Known::No)
+        };
+        let has_package = || self.has_package(node);
+        let (path, mode) = (&node.relative, node.mode);
+        let Some(mark) = listed.mark(dir, path, mode, filter, known, has_package) else {
+            return mode;
+        };
+        node.is_rebuildable.store(true, Relaxed);
+        let rule = walk::rule_of_mark(mark);
+        let state = LeftOutState::of_rebuildable(&node.stat, Some(mark));
+        let state = StateYet::Noted(Some(state));
+        self.leave_out_as(node.root, path, NotCapturedReason::Excluded { rule }, state);
+        let mode = Mode::made_again(path);
+        let is_known = || node.known.iter().any(|dir| dir.itself(store, path) != Known::No);
+        if !walk::keeps_below(filter, repository, path, mode) && !is_known() {
+            listed.names.clear();
+        }
+        mode
+    }
+
+    /// Whether the file lies beside a directory that makes a `node_modules` of it. One that is not in every
+    /// known snapshot may go with a restore, and the proof with it.
+    pub(super) fn has_package(&self, node: &PendingDir) -> bool {
+        let name = walk::PACKAGE_BESIDE.as_bytes();
+        let Some(parent) = &node.parent else { return false };
+        let is_there = || {
+            let dir = self.roots[node.root].dir.as_ref()?.open_beneath(&parent.relative).ok()?;
+            Some(dir.stat(name).ok()?.kind == FileKind::File)
+        };
+        parent.known.iter().all(|dir| dir.has(self.request.store, name)) && is_there() == Some(true)
+    }
+
+    /// Counts what is below a directory that is left out.
+    pub(super) fn count_below<'s>(
+        &'s self,
+        scope: &Scope<'s>,
+        root: usize,
+        path: Vec<u8>,
+        tally: Arc<LeftOutTally>,
+    ) {
+        scope.spawn(move |scope| {
+            let Some(top) = self.roots[root].dir.as_ref().filter(|_| !self.is_stopped()) else {
+                return;
+            };
+            for (name, stat) in tally.look(top, &path) {
+                if stat.kind == FileKind::Directory {
+                    let below = byte_path::join(&path, &name);
+                    self.count_below(scope, root, below, Arc::clone(&tally));
+                }
+            }
+        });
+    }
+
+    /// Leaves an entry out. Of a directory, what counts its entries is returned.
+    pub(super) fn leave_out_entry(
+        &self,
+        root: usize,
+        path: &[u8],
+        reason: NotCapturedReason,
+        stat: Option<&Stat>,
+        is_recorded: bool,
+    ) -> Option<Arc<LeftOutTally>> {
+        let (state, tally) = match stat {
+            Some(stat) if stat.kind == FileKind::Directory => {
+                let tally = Arc::new(LeftOutTally::of(stat, !is_recorded));
+                (StateYet::Counted(Arc::clone(&tally)), Some(tally))
+            }
+            stat => (StateYet::Noted(stat.and_then(LeftOutState::of_file)), None),
+        };
+        self.leave_out_as(root, path, reason, state);
+        tally
+    }
+
+    /// Notes what of a directory is left out. `entries` are those of it that are recorded, maybe only for
+    /// something in them.
+    pub(super) fn leave_out_all<'s>(
+        &'s self,
+        scope: &Scope<'s>,
+        node: &PendingDir,
+        left_out: Vec<LeftOut>,
+        entries: &[FoundEntry],
+    ) -> Counted {
+        let mut counted = Counted::new();
+        for left in left_out {
+            let path = byte_path::join(&node.relative, &left.name);
+            let stat = left.stat.as_ref();
+            let is_recorded = entries.binary_search_by(|e| e.name.cmp(&left.name)).is_ok();
+            match left.why {
+                WhyLeftOut::Excluded(rule) => {
+                    let reason = NotCapturedReason::Excluded { rule };
+                    let tally = self.leave_out_entry(node.root, &path, reason, stat, is_recorded);
+                    match tally {
+                        Some(tally) if is_recorded => drop(counted.insert(left.name, tally)),
+                        Some(tally) => self.count_below(scope, node.root, path, tally),
+                        None => {}
+                    }
+                }
+                WhyLeftOut::Rebuildable { rule, mark } => {
+                    let state = stat.map(|stat| LeftOutState::of_rebuildable(stat, mark));
+                    let reason = NotCapturedReason::Excluded { rule };
+                    self.leave_out_as(node.root, &path, reason, StateYet::Noted(state));
+                }
+                WhyLeftOut::Unreadable(error) => {
+                    self.leave_out(node.root, &path, NotCapturedReason::Unreadable { error });
+                }
+            }
+        }
+        counted
+    }
+
+    /// Counts what is not recorded because the directory is not.
+    pub(super) fn count_passed_over<'s>(
+        &'s self,
+        scope: &Scope<'s>,
+        node: &PendingDir,
+        passed_over: Vec<(Box<[u8]>, Stat)>,
+    ) {
+        if let Some(tally) = &node.passed_over {
+            for (name, stat) in passed_over {
+                tally.add(&stat);
+                if stat.kind == FileKind::Directory {
+                    let path = byte_path::join(&node.relative, &name);
+                    self.count_below(scope, node.root, path, Arc::clone(tally));
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,177 @@
+//! What becomes of what git ignores: git cannot give it back, so what is small is recorded all the same.
+//!
+//! A file is small up to 1 MiB. A directory counts as one thing from the topmost ignored one down, and is
+//! small up to 5,000 entries and 64 MiB; in it, a file of more than 1 MiB is left out by itself. A
+//! database and the journals beside it are one thing: what they have together decides for all of them.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::byte_path;
+use crate::sys::{Dir, FileKind, ListedName, Stat};
+
+/// Most bytes of a file that is ignored and recorded.
+pub const SMALL_FILE_BYTES: u64 = 1 << 20;
+/// Most entries below a directory that is ignored and recorded.
+pub(super) const SMALL_DIRECTORY_ENTRIES: u64 = 5_000;
+/// Most bytes of all files in a directory that is ignored and recorded.
+pub(super) const SMALL_DIRECTORY_BYTES: u64 = 64 << 20;
+/// What the names of the journals of a database end with, which is called as what is before.
+const JOURNALS: [&[u8]; 3] = [b"-wal", b"-shm", b"-journal"];
+
+/// What is recorded of what git ignores.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Ignored {
+    /// Nothing.
+    #[default]
+    None,
+    /// What is small.
+    Small,
+    /// Everything.
+    All,
+}
+
+/// A word that is none of `small`, `none` and `all`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("it is none of small, none and all")]
+pub struct UnknownIgnored;
+
+impl std::str::FromStr for Ignored {
+    type Err = UnknownIgnored;
+
+    fn from_str(text: &str) -> Result<Self, UnknownIgnored> {
+        Ok(match text {
+            "none" => Self::None,
+            "small" => Self::Small,
+            "all" => Self::All,
+            _ => return Err(UnknownIgnored),
+        })
+    }
+}
+
+impl std::fmt::Display for Ignored {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::None => "none",
+            Self::Small => "small",
+            Self::All => "all",
+        })
+    }
+}
+
+impl Ignored {
+    pub(super) fn is_none(&self) -> bool {
+        *self == Self::None
+    }
+}
+
+/// Databases of a directory with journals beside them, and how many bytes all files of each have.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Databases(BTreeMap<Box<[u8]>, u64>);
+
+/// The database that a journal belongs to.
+fn database_of(name: &[u8]) -> Option<&[u8]> {
+    JOURNALS.iter().find_map(|ending| name.strip_suffix(*ending)).filter(|name| !name.is_empty())
+}
+
+impl Databases {
+    /// Looks at them once, so that a database which grows meanwhile is judged as one thing.
+    pub(super) fn of(dir: &Dir, names: &[ListedName]) -> Self {
+        let mains = names.iter().filter_map(|listed| database_of(&listed.name));
+        let mut databases = BTreeMap::new();
+        for main in mains {
+            if databases.contains_key(main) {
+                continue;
+            }
+            let bytes_of = |ending: &[u8]| {
+                let stat = dir.try_stat(&[main, ending].concat()).ok().flatten();
+                stat.filter(|stat| stat.kind == FileKind::File).map(|stat| stat.size)
+            };
+            // A journal without a database is a file.
+            let Some(own) = bytes_of(b"") else { continue };
+            let all = JOURNALS.iter().filter_map(|ending| bytes_of(ending));
+            databases.insert(main.into(), all.fold(own, u64::saturating_add));
+        }
+        Self(databases)
+    }
+
+    /// The database that a file is, or belongs to, and the bytes of the whole.
+    pub(super) fn whole<'a>(&self, name: &'a [u8]) -> Option<(&'a [u8], u64)> {
+        let of = |name: &'a [u8]| Some((name, *self.0.get(name)?));
+        of(name).or_else(|| of(database_of(name)?))
+    }
+
+    /// The files that a database may consist of.
+    pub(super) fn files(main: &[u8]) -> impl Iterator<Item = Vec<u8>> {
+        std::iter::once(main.to_vec())
+            .chain(JOURNALS.iter().map(move |ending| [main, ending].concat()))
+    }
+}
+
+/// How large an ignored directory is, looked at no further than needed to tell.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Size {
+    Small,
+    ManyEntries,
+    ManyBytes,
+    /// It, or a directory in it, cannot be listed.
+    Unreadable,
+}
+
+/// Looks at most at so many entries as a small directory has, on one file system.
+pub(super) fn size_of(parent: &Dir, name: &[u8], own: &Stat) -> Size {
+    let Ok(top) = parent.open_dir(name) else { return Size::Unreadable };
+    let (mut entries, mut bytes) = (0u64, 0u64);
+    let mut pending: Vec<Vec<u8>> = vec![Vec::new()];
+    while let Some(relative) = pending.pop() {
+        let listed = top.open_beneath(&relative).and_then(|dir| Ok((dir.names()?, dir)));
+        let (names, dir) = match listed {
+            Ok(listed) => listed,
+            // Removed since.
+            Err(error) if error.is_gone() => continue,
+            Err(_) => return Size::Unreadable,
+        };
+        entries = entries.saturating_add(names.len() as u64);
+        if entries > SMALL_DIRECTORY_ENTRIES {
+            return Size::ManyEntries;
+        }
+        for listed in names {
+            let Ok(stat) = dir.stat(&listed.name) else { continue };
+            match stat.kind {
+                FileKind::File => bytes = bytes.saturating_add(stat.size),
+                FileKind::Directory if stat.dev == own.dev => {
+                    let below = byte_path::join(&relative, &listed.name);
+                    pending.push(if relative.is_empty() { listed.name.into_vec() } else { below });
+                }
+                _ => {}
+            }
+        }
+        if bytes > SMALL_DIRECTORY_BYTES {
+            return Size::ManyBytes;
+        }
+    }
+    Size::Small
+}
+
+impl Size {
+    /// Why a directory is not recorded, behind the rule that ignores it.
+    pub(super) fn reason(self) -> &'static str {
+        match self {
+            Self::Small => "",
+            Self::ManyEntries => " and more than 5000 entries",
+            Self::ManyBytes => " and larger than 64 MiB",
+            Self::Unreadable => " and not readable",
+        }
+    }
+}
+
+/// Behind the rule that ignores a file.
+pub(super) const LARGE_FILE: &str = " and larger than 1 MiB";
+
+/// Whether what leaves something out is that it is ignored and not small.
+pub fn names_a_limit(rule: &str) -> bool {
+    let sizes = [Size::ManyEntries, Size::ManyBytes, Size::Unreadable].map(Size::reason);
+    sizes.iter().chain([&LARGE_FILE]).any(|size| rule.ends_with(size))
+}
