@@ -401,7 +401,7 @@ mod tests {
             ("build", true),
             ("build/other", true),
         ] {
-            assert_eq!(filter.may_force_below(dir.as_bytes()), may, "{dir}");
+            assert_eq!(filter.may_force_below(dir.as_bytes(), None), may, "{dir}");
         }
         for (path, is_forced) in [
             ("node_modules/mine/src", true),
@@ -411,7 +411,7 @@ mod tests {
             ("build/keeper", true),
             ("x/build/keep", false),
         ] {
-            assert_eq!(filter.is_forced(path.as_bytes(), false), is_forced, "{path}");
+            assert_eq!(filter.is_forced(path.as_bytes(), false, None), is_forced, "{path}");
         }
     }
 
