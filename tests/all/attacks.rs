@@ -372,7 +372,7 @@ fn of_two_paths_the_inner_one_is_not_another_place_when_its_session_begins() {
         let Some(begun) = at_point(&fixture, point, &arguments, swap) else { break };
         if begun.code == 0 {
             fs::write(&victim, "not to be touched").unwrap();
-            fixture.nono(&["rollback", "restore", "latest"]);
+            fixture.nono(&["rollback", "restore", &fixture.latest()]);
             assert_eq!(fs::read_to_string(&victim).unwrap(), "not to be touched", "point {point}");
         }
     }
