@@ -110,7 +110,7 @@ impl Fixture {
         let mut plan =
             plan::plan(store, &current.merkle_root, &current.not_captured, target).unwrap();
         plan.link(&diff::links_of(store, &target.merkle_root).unwrap());
-        let safety = manager.publish_safety(current, latest, target).unwrap().number;
+        let safety = manager.publish_safety(current, latest, target, Vec::new()).unwrap().number;
         let mut places = Places::new(&target.roots);
         let layout = Layout::new(&plan, &mut places).unwrap();
         let safety = Some(safety);
