@@ -162,11 +162,12 @@ fn when_the_directory_above_is_gone_the_plan_says_so_like_the_restore() {
     let run = ["run", "--rollback", "--no-sandbox", "--allow", tracked];
     fixture.nono(&[&run[..], &["--", "rm", "-r", "deep"]].concat()).success();
     for dry in [&["--dry-run"][..], &[]] {
-        let arguments = [&["rollback", "restore", "latest"], dry].concat();
+        let id = fixture.latest();
+        let arguments = [&["rollback", "restore", id.as_str()], dry].concat();
         fixture.nono(&arguments).fails(1, "the directory that held it is gone");
     }
     fs::create_dir(fixture.project().join("deep")).unwrap();
-    fixture.nono(&["rollback", "restore", "latest"]).success();
+    fixture.nono(&["rollback", "restore", &fixture.latest()]).success();
     assert_eq!(fs::read_to_string(fixture.project().join("deep/project/a")).unwrap(), "1");
 }
 
@@ -183,11 +184,13 @@ fn what_lies_behind_a_symlink_that_replaced_a_directory_above_is_not_called_dele
         let show = fixture.nono(&["rollback", "show", "latest", "--json"]).success().json();
         assert_eq!(show["snapshots"][1]["not_captured"][0]["path"], tracked.to_str().unwrap());
         assert_eq!(show["snapshots"][1]["changes"], serde_json::json!([]), "{above}");
-        fixture.nono(&["rollback", "restore", "latest"]).fails(1, "1 path is not as it was");
+        fixture
+            .nono(&["rollback", "restore", &fixture.latest()])
+            .fails(1, "1 path is not as it was");
         assert_eq!(fs::read_to_string(&file).unwrap(), "2\n");
         fs::remove_file(fixture.project().join(above)).unwrap();
         fs::rename(fixture.project().join("aside"), fixture.project().join(above)).unwrap();
-        fixture.nono(&["rollback", "restore", "latest"]).success();
+        fixture.nono(&["rollback", "restore", &fixture.latest()]).success();
         assert_eq!(fs::read_to_string(&file).unwrap(), "1");
     }
 }
@@ -340,7 +343,7 @@ fn swap_a_parent_at_every_point(inner: &str) -> u32 {
         fs::write(&tracked, "edited").unwrap();
         fs::write(&victim, "not to be touched").unwrap();
         if begun.code == 0 {
-            fixture.nono(&["rollback", "restore", "latest"]).success();
+            fixture.nono(&["rollback", "restore", &fixture.latest()]).success();
             assert_eq!(fs::read_to_string(&tracked).unwrap(), "tracked", "point {point}");
         } else {
             refused += 1;
@@ -369,7 +372,7 @@ fn of_two_paths_the_inner_one_is_not_another_place_when_its_session_begins() {
         let Some(begun) = at_point(&fixture, point, &arguments, swap) else { break };
         if begun.code == 0 {
             fs::write(&victim, "not to be touched").unwrap();
-            fixture.nono(&["rollback", "restore", "latest"]);
+            fixture.nono(&["rollback", "restore", &fixture.latest()]);
             assert_eq!(fs::read_to_string(&victim).unwrap(), "not to be touched", "point {point}");
         }
     }

@@ -42,7 +42,7 @@ impl Held {
     pub fn wait(self) -> Waiting {
         let mut waiting = None;
         eventually("it does not come to the point", || {
-            let flags = OFlags::WRONLY | OFlags::NONBLOCK;
+            let flags = OFlags::WRONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
             waiting = rustix::fs::open(&self.0, flags, Mode::empty()).ok();
             waiting.is_some()
         });

@@ -27,7 +27,7 @@ fn inside_one_wall(fixture: &Fixture, cleaned: &str, arguments: &str) -> Finishe
 }
 
 fn snapshot_count(fixture: &Fixture) -> usize {
-    let show = fixture.nono(&["rollback", "show", "latest", "--json"]).success().json();
+    let show = fixture.nono(&["rollback", "show", &fixture.latest(), "--json"]).success().json();
     show["snapshots"].as_array().unwrap().len()
 }
 
@@ -130,8 +130,8 @@ fn a_store_within_the_grants_is_used_inside_as_anywhere() {
     fs::write(fixture.project().join("work/b"), "1").unwrap();
     let own = "export NONO_ROOT=$PWD/own; unset NONO_SOCKET NONO_SESSION";
     let script = format!(
-        "{own}; {PROGRAM} snapshot work && rm work/b && {PROGRAM} rollback restore latest && cat \
-         work/b"
+        "{own}; {PROGRAM} snapshot work && cd work && rm b && {PROGRAM} rollback restore latest && \
+         cat b"
     );
     let run = fixture.record(&script).success();
     assert!(run.stdout.ends_with('1'), "{}", run.stdout);

@@ -351,7 +351,7 @@ fn in_a_directory_of_somebody_else_all_is_restored_but_its_time() {
     old.set_modified(std::time::SystemTime::UNIX_EPOCH).unwrap();
     let run = ["run", "--rollback", "--no-sandbox", "--allow", shared.to_str().unwrap()];
     fixture.nono(&[&run[..], &["--", "sh", "-c", "echo 2 > shared/file"]].concat()).success();
-    let restored = fixture.nono(&["rollback", "restore", "latest"]);
+    let restored = fixture.nono(&["rollback", "restore", &fixture.latest()]);
     let shown = restored.stdout.clone();
     assert!(shown.contains("the time could not be set: not the owner"), "{shown}");
     restored.fails(1, "1 path is not as it was");
@@ -359,7 +359,7 @@ fn in_a_directory_of_somebody_else_all_is_restored_but_its_time() {
     // Nothing is left of it, and nothing in the way of the next one.
     assert_eq!(fs::read_dir(&shared).unwrap().count(), 1);
     assert!(fixture.nono(&["rollback", "resume"]).success().says("no restore was interrupted"));
-    fixture.nono(&["rollback", "restore", "latest/1", "--force"]);
+    fixture.nono(&["rollback", "restore", &format!("{}/1", fixture.latest()), "--force"]);
     assert_eq!(fs::read_to_string(&file).unwrap(), "2\n");
 }
 

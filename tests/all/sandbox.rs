@@ -190,7 +190,7 @@ fn a_tracked_path_that_a_granted_parent_lets_go_is_recorded_and_comes_back() {
     let list = fixture.nono(&["rollback", "list", "--json"]).success().json();
     assert_eq!(list[0]["changes"]["created"], 2, "{list}");
     assert_eq!(list[0]["changes"]["deleted"], 1, "{list}");
-    fixture.nono(&["rollback", "restore", "latest"]).success();
+    fixture.nono(&["rollback", "restore", &fixture.latest()]).success();
     crate::observe::assert_same(&before, &crate::observe::observe(&inner));
     // What was not tracked is as the command left it.
     assert_eq!(fs::read(parent.join("moved/a")).unwrap(), b"1");

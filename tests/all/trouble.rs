@@ -100,7 +100,9 @@ fn a_restore_that_fills_the_disk_of_its_store_leaves_nothing_that_fills_it() {
     on_disk(&["snapshot", project.to_str().unwrap()]).success();
     fs::write(project.join("big"), "").unwrap();
     fs::write(project.join("small"), "2").unwrap();
-    on_disk(&["snapshot", "--session", "latest"]).success();
+    let list = on_disk(&["rollback", "list", "--json"]).success().json();
+    let id = list[0]["session_id"].as_str().unwrap();
+    on_disk(&["snapshot", "--session", id]).success();
     let filler = disk.path().join("filler");
     let mut full = 0;
     for free in (0..2_400).step_by(100) {
@@ -109,7 +111,7 @@ fn a_restore_that_fills_the_disk_of_its_store_leaves_nothing_that_fills_it() {
         let left = space.f_bavail * space.f_frsize - free * 1024;
         fs::File::create(&filler).unwrap().write_all(&vec![1; left as usize]).unwrap();
         let before = observe(&project);
-        let restored = on_disk(&["rollback", "restore", "latest/0"]);
+        let restored = on_disk(&["rollback", "restore", id]);
         if restored.code == 0 {
             assert_eq!(fs::metadata(project.join("big")).unwrap().len(), 2_000_000);
             break;
