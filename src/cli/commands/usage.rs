@@ -70,7 +70,7 @@ pub(in crate::cli) fn run(args: &UsageArgs, store: &StoreArgs, context: &Context
         .try_for_each(|root| add(root.clone(), &options, &mut report));
     bar.finish();
     measured?;
-    report.projects.sort_by(|a, b| b.bytes.cmp(&a.bytes));
+    report.projects.sort_by_key(|project| std::cmp::Reverse(project.bytes));
     if args.json {
         context.json(&report)?;
     } else {
