@@ -54,7 +54,8 @@ fn less_shows_what_is_long_and_lets_go_of_it() {
     let fixture = long();
     let terminal = shell(&fixture, "-u NONO_PAGER -u PAGER -u LESS");
     terminal.line(&format!("{NONO} rollback diff; echo \"ended with\" $?"));
-    terminal.wait_for_program("less");
+    // The pager belongs to our job, which goes by our name.
+    terminal.wait_for_program("nono");
     terminal.wait_for("+10");
     assert!(!terminal.screen().contains("+100"), "{}", terminal.screen());
     // Ctrl-C is for the pager.
@@ -146,13 +147,14 @@ fn ctrl_z_stops_the_pager_and_fg_comes_back_to_it() {
     let fixture = long();
     let terminal = shell(&fixture, "-u NONO_PAGER -u PAGER -u LESS");
     terminal.line(&format!("{NONO} rollback diff; echo \"ended with\" $?"));
-    terminal.wait_for_program("less");
+    // The pager belongs to our job, which goes by our name.
+    terminal.wait_for_program("nono");
     terminal.wait_for("+10");
     terminal.keys(&["C-z"]);
     terminal.wait_for("Stopped");
     terminal.wait_for_program("bash");
     terminal.line("fg");
-    terminal.wait_for_program("less");
+    terminal.wait_for_program("nono");
     terminal.keys(&["q"]);
     terminal.wait_for_program("bash");
     terminal.line("echo still $((40 + 2))");
