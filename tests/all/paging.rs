@@ -73,7 +73,7 @@ fn what_fits_on_the_screen_stays_on_it_without_a_key() {
     let terminal = shell(&fixture, "-u NONO_PAGER -u PAGER -u LESS");
     for (command, expected) in [
         ("rollback diff", "+2"),
-        ("rollback list", "sh -c"),
+        ("rollback list", "~1 modified"),
         ("rollback find a", "2 B"),
         ("rollback show latest", "snapshot 1"),
         ("log a", "2 versions"),

@@ -5,7 +5,7 @@
 
 use std::io::{self, Write};
 use std::ops::Range;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::pager::Differ;
 use crate::cli::render::{Palette, RenderError};
@@ -21,6 +21,8 @@ const MOST_BYTES: usize = 64 << 10;
 const MOST_FILE_BYTES: u64 = 1 << 20;
 /// So long a small difference of one file is looked for.
 const PATIENCE: Duration = Duration::from_millis(100);
+/// So long all of it may take, but for the file that is being compared.
+const MOST_TIME: Duration = Duration::from_millis(250);
 /// So many changes are looked at: most of a directory may have nothing to show.
 const MOST_CHANGES: usize = 50;
 
@@ -52,32 +54,38 @@ impl Beside {
     /// Makes the beginning of the difference of a change with what goes with it.
     pub(super) fn make(differ: &Differ<'_>, changes: &[Change], range: Range<usize>) -> Self {
         let index = Some(range.start);
-        let mut out = Beginning::default();
+        let mut out = Beginning::new();
         let mut options = *differ.options();
         options.max_file_bytes = MOST_FILE_BYTES;
         options.timeout = PATIENCE;
         options.palette = Palette::plain();
-        for change in range.map(|at| &changes[at]).take(MOST_CHANGES) {
-            match differ.write_with(&mut out, std::slice::from_ref(change), &options) {
-                Ok(()) => {}
-                Err(RenderError::Output(_)) => break,
-                Err(error) => {
-                    let _ = writeln!(out, "{error}");
-                }
-            }
+        let shown = &changes[range.start..range.end.min(range.start + MOST_CHANGES)];
+        if let Err(RenderError::Store(error)) = differ.write_with(&mut out, shown, &options) {
+            let _ = writeln!(out, "{error}");
         }
         Self { index, lines: out.lines() }
     }
 }
 
 /// Takes what fits, and then refuses more, so that nothing more is made.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Beginning {
     bytes: Vec<u8>,
     line_count: usize,
+    began: Instant,
 }
 
 impl Beginning {
+    fn new() -> Self {
+        Self { bytes: Vec::new(), line_count: 0, began: Instant::now() }
+    }
+
+    fn is_full(&self) -> bool {
+        self.line_count >= MOST_LINES
+            || self.bytes.len() >= MOST_BYTES
+            || (self.line_count > 0 && self.began.elapsed() > MOST_TIME)
+    }
+
     fn lines(&self) -> Vec<String> {
         let text = String::from_utf8_lossy(&self.bytes);
         // A tab is a jump, which cells of a screen do not know.
@@ -87,7 +95,7 @@ impl Beginning {
 
 impl Write for Beginning {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        if self.line_count >= MOST_LINES || self.bytes.len() >= MOST_BYTES {
+        if self.is_full() {
             return Err(io::ErrorKind::WriteZero.into());
         }
         self.line_count += bytes.iter().filter(|byte| **byte == b'\n').count();
@@ -104,21 +112,33 @@ impl Write for Beginning {
 mod tests {
     use super::*;
 
+    /// One that began in so many seconds from now.
+    fn beginning(seconds: i64) -> Beginning {
+        let away = Duration::from_secs(seconds.unsigned_abs());
+        let now = Instant::now();
+        let began = if seconds < 0 { now.checked_sub(away).unwrap() } else { now + away };
+        Beginning { began, ..Beginning::new() }
+    }
+
     #[test]
-    fn the_beginning_is_bounded_by_lines_and_by_bytes() {
-        let mut out = Beginning::default();
+    fn the_beginning_is_bounded_by_lines_by_bytes_and_by_time() {
+        let mut out = beginning(3600);
         let written = (0..10_000).take_while(|n| writeln!(out, "line {n}").is_ok()).count();
         assert_eq!(written, MOST_LINES);
         assert_eq!(out.lines().len(), MOST_LINES);
-        let mut out = Beginning::default();
+        let mut out = beginning(3600);
         let long = "x".repeat(1000);
         let written = (0..10_000).take_while(|_| out.write_all(long.as_bytes()).is_ok()).count();
         assert_eq!(written, MOST_BYTES.div_ceil(1000));
+        let mut out = beginning(-1);
+        out.write_all(b"a\n").unwrap();
+        assert!(out.write_all(b"b\n").is_err());
+        assert_eq!(out.lines(), ["a"]);
     }
 
     #[test]
     fn a_tab_becomes_spaces() {
-        let mut out = Beginning::default();
+        let mut out = beginning(3600);
         writeln!(out, "+\tx").unwrap();
         assert_eq!(out.lines(), ["+    x"]);
     }
