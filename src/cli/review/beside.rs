@@ -21,8 +21,10 @@ const MOST_BYTES: usize = 64 << 10;
 const MOST_FILE_BYTES: u64 = 1 << 20;
 /// So long a small difference of one file is looked for.
 const PATIENCE: Duration = Duration::from_millis(100);
-/// So long all of it may take, but for the file that is being compared.
+/// After so long no further changes are looked at.
 const MOST_TIME: Duration = Duration::from_millis(250);
+/// So many changes are looked at between two looks at the time.
+const CHUNK: usize = 10;
 /// So many changes are looked at: most of a directory may have nothing to show.
 const MOST_CHANGES: usize = 50;
 
@@ -54,36 +56,35 @@ impl Beside {
     /// Makes the beginning of the difference of a change with what goes with it.
     pub(super) fn make(differ: &Differ<'_>, changes: &[Change], range: Range<usize>) -> Self {
         let index = Some(range.start);
-        let mut out = Beginning::new();
+        let mut out = Beginning::default();
         let mut options = *differ.options();
         options.max_file_bytes = MOST_FILE_BYTES;
         options.timeout = PATIENCE;
         options.palette = Palette::plain();
         let shown = &changes[range.start..range.end.min(range.start + MOST_CHANGES)];
-        if let Err(RenderError::Store(error)) = differ.write_with(&mut out, shown, &options) {
-            let _ = writeln!(out, "{error}");
+        let began = Instant::now();
+        for chunk in shown.chunks(CHUNK) {
+            if let Err(RenderError::Store(error)) = differ.write_with(&mut out, chunk, &options) {
+                let _ = writeln!(out, "{error}");
+            }
+            if out.is_full() || began.elapsed() > MOST_TIME {
+                break;
+            }
         }
         Self { index, lines: out.lines() }
     }
 }
 
 /// Takes what fits, and then refuses more, so that nothing more is made.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Beginning {
     bytes: Vec<u8>,
     line_count: usize,
-    began: Instant,
 }
 
 impl Beginning {
-    fn new() -> Self {
-        Self { bytes: Vec::new(), line_count: 0, began: Instant::now() }
-    }
-
     fn is_full(&self) -> bool {
-        self.line_count >= MOST_LINES
-            || self.bytes.len() >= MOST_BYTES
-            || (self.line_count > 0 && self.began.elapsed() > MOST_TIME)
+        self.line_count >= MOST_LINES || self.bytes.len() >= MOST_BYTES
     }
 
     fn lines(&self) -> Vec<String> {
@@ -112,33 +113,21 @@ impl Write for Beginning {
 mod tests {
     use super::*;
 
-    /// One that began in so many seconds from now.
-    fn beginning(seconds: i64) -> Beginning {
-        let away = Duration::from_secs(seconds.unsigned_abs());
-        let now = Instant::now();
-        let began = if seconds < 0 { now.checked_sub(away).unwrap() } else { now + away };
-        Beginning { began, ..Beginning::new() }
-    }
-
     #[test]
-    fn the_beginning_is_bounded_by_lines_by_bytes_and_by_time() {
-        let mut out = beginning(3600);
+    fn the_beginning_is_bounded_by_lines_and_by_bytes() {
+        let mut out = Beginning::default();
         let written = (0..10_000).take_while(|n| writeln!(out, "line {n}").is_ok()).count();
         assert_eq!(written, MOST_LINES);
         assert_eq!(out.lines().len(), MOST_LINES);
-        let mut out = beginning(3600);
+        let mut out = Beginning::default();
         let long = "x".repeat(1000);
         let written = (0..10_000).take_while(|_| out.write_all(long.as_bytes()).is_ok()).count();
         assert_eq!(written, MOST_BYTES.div_ceil(1000));
-        let mut out = beginning(-1);
-        out.write_all(b"a\n").unwrap();
-        assert!(out.write_all(b"b\n").is_err());
-        assert_eq!(out.lines(), ["a"]);
     }
 
     #[test]
     fn a_tab_becomes_spaces() {
-        let mut out = beginning(3600);
+        let mut out = Beginning::default();
         writeln!(out, "+\tx").unwrap();
         assert_eq!(out.lines(), ["+    x"]);
     }
