@@ -58,8 +58,9 @@ fn less_shows_what_is_long_and_lets_go_of_it() {
     terminal.wait_for_program("nono");
     terminal.wait_for("+10");
     assert!(!terminal.screen().contains("+100"), "{}", terminal.screen());
-    // Ctrl-C is for the pager.
+    // Ctrl-C is for the pager, which draws its screen again.
     terminal.keys(&["C-c"]);
+    terminal.wait_until("less goes on", |screen| screen.matches("diff --git").count() == 2);
     terminal.keys(&["q"]);
     terminal.wait_for("ended with 0");
     terminal.wait_for_program("bash");
