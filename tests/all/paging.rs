@@ -54,11 +54,13 @@ fn less_shows_what_is_long_and_lets_go_of_it() {
     let fixture = long();
     let terminal = shell(&fixture, "-u NONO_PAGER -u PAGER -u LESS");
     terminal.line(&format!("{NONO} rollback diff; echo \"ended with\" $?"));
-    terminal.wait_for_program("less");
+    // The pager belongs to our job, which goes by our name.
+    terminal.wait_for_program("nono");
     terminal.wait_for("+10");
     assert!(!terminal.screen().contains("+100"), "{}", terminal.screen());
-    // Ctrl-C is for the pager.
+    // Ctrl-C is for the pager, which draws its screen again.
     terminal.keys(&["C-c"]);
+    terminal.wait_until("less goes on", |screen| screen.matches("diff --git").count() == 2);
     terminal.keys(&["q"]);
     terminal.wait_for("ended with 0");
     terminal.wait_for_program("bash");
@@ -72,7 +74,7 @@ fn what_fits_on_the_screen_stays_on_it_without_a_key() {
     let terminal = shell(&fixture, "-u NONO_PAGER -u PAGER -u LESS");
     for (command, expected) in [
         ("rollback diff", "+2"),
-        ("rollback list", "sh -c"),
+        ("rollback list", "~1 modified"),
         ("rollback find a", "2 B"),
         ("rollback show latest", "snapshot 1"),
         ("log a", "2 versions"),
@@ -146,13 +148,14 @@ fn ctrl_z_stops_the_pager_and_fg_comes_back_to_it() {
     let fixture = long();
     let terminal = shell(&fixture, "-u NONO_PAGER -u PAGER -u LESS");
     terminal.line(&format!("{NONO} rollback diff; echo \"ended with\" $?"));
-    terminal.wait_for_program("less");
+    // The pager belongs to our job, which goes by our name.
+    terminal.wait_for_program("nono");
     terminal.wait_for("+10");
     terminal.keys(&["C-z"]);
     terminal.wait_for("Stopped");
     terminal.wait_for_program("bash");
     terminal.line("fg");
-    terminal.wait_for_program("less");
+    terminal.wait_for_program("nono");
     terminal.keys(&["q"]);
     terminal.wait_for_program("bash");
     terminal.line("echo still $((40 + 2))");

@@ -89,5 +89,10 @@ fn a_command_that_cannot_start_has_a_report_too() {
         fixture.nono(&["run", "--rollback", "--json", "--", "./nowhere"]).fails(127, "nowhere");
     let report = last_line(&done);
     assert_eq!(report["exit_code"], 127);
+    assert_eq!(report["session_id"], fixture.latest().as_str());
+    // What this program itself fails at is named.
+    let run = ["run", "--rollback", "--profile", "nowhere", "--json", "--", "true"];
+    let report = last_line(&fixture.nono(&run).fails(2, "nowhere"));
+    assert_eq!(report["exit_code"], 2);
     assert!(report["error"].as_str().unwrap().contains("nowhere"));
 }

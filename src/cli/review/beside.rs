@@ -5,7 +5,7 @@
 
 use std::io::{self, Write};
 use std::ops::Range;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::pager::Differ;
 use crate::cli::render::{Palette, RenderError};
@@ -21,6 +21,10 @@ const MOST_BYTES: usize = 64 << 10;
 const MOST_FILE_BYTES: u64 = 1 << 20;
 /// So long a small difference of one file is looked for.
 const PATIENCE: Duration = Duration::from_millis(100);
+/// After so long no further changes are looked at.
+const MOST_TIME: Duration = Duration::from_millis(250);
+/// So many changes are looked at between two looks at the time.
+const CHUNK: usize = 10;
 /// So many changes are looked at: most of a directory may have nothing to show.
 const MOST_CHANGES: usize = 50;
 
@@ -57,13 +61,14 @@ impl Beside {
         options.max_file_bytes = MOST_FILE_BYTES;
         options.timeout = PATIENCE;
         options.palette = Palette::plain();
-        for change in range.map(|at| &changes[at]).take(MOST_CHANGES) {
-            match differ.write_with(&mut out, std::slice::from_ref(change), &options) {
-                Ok(()) => {}
-                Err(RenderError::Output(_)) => break,
-                Err(error) => {
-                    let _ = writeln!(out, "{error}");
-                }
+        let shown = &changes[range.start..range.end.min(range.start + MOST_CHANGES)];
+        let began = Instant::now();
+        for chunk in shown.chunks(CHUNK) {
+            if let Err(RenderError::Store(error)) = differ.write_with(&mut out, chunk, &options) {
+                let _ = writeln!(out, "{error}");
+            }
+            if out.is_full() || began.elapsed() > MOST_TIME {
+                break;
             }
         }
         Self { index, lines: out.lines() }
@@ -78,6 +83,10 @@ struct Beginning {
 }
 
 impl Beginning {
+    fn is_full(&self) -> bool {
+        self.line_count >= MOST_LINES || self.bytes.len() >= MOST_BYTES
+    }
+
     fn lines(&self) -> Vec<String> {
         let text = String::from_utf8_lossy(&self.bytes);
         // A tab is a jump, which cells of a screen do not know.
@@ -87,7 +96,7 @@ impl Beginning {
 
 impl Write for Beginning {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        if self.line_count >= MOST_LINES || self.bytes.len() >= MOST_BYTES {
+        if self.is_full() {
             return Err(io::ErrorKind::WriteZero.into());
         }
         self.line_count += bytes.iter().filter(|byte| **byte == b'\n').count();
