@@ -157,6 +157,22 @@ fn what_was_merely_touched_changed_nothing_and_is_said() {
 }
 
 #[test]
+fn a_directory_with_another_time_is_no_change_and_gets_its_own_back() {
+    let fixture = Fixture::new();
+    fixture.write("dir/one", "1");
+    let before = observe(&fixture.project());
+    let recorded = fixture.record("touch dir/x; rm dir/x").success();
+    assert!(recorded.says(": nothing changed\n"), "{}", recorded.stderr);
+    let planned = fixture.nono(&["rollback", "restore", &fixture.latest(), "--dry-run"]).success();
+    assert!(planned.says("would do this: no changes, 1 directory touched"), "{}", planned.stderr);
+    let done = fixture.nono(&["rollback", "restore", &fixture.latest()]).success();
+    assert!(done.says(": no changes, 1 directory touched\n"), "{}", done.stderr);
+    assert_same(&before, &observe(&fixture.project()));
+    let again = fixture.nono(&["rollback", "restore", &fixture.latest(), "--dry-run"]).success();
+    assert!(again.says("everything that is recorded is as in"), "{}", again.stderr);
+}
+
+#[test]
 fn only_what_was_modified_is_not_what_was_touched() {
     let fixture = Fixture::new();
     let (one, other) = (fixture.write("one", "1"), fixture.write("other", "1"));

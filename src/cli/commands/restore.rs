@@ -299,7 +299,11 @@ fn print_outcome(report: &RestoreReport, is_whole: bool, roots: &[PathBuf], cont
     let palette = Palette::coloured();
     print_conflicts(report, roots, context);
     let id = format!("{BOLD}{}/{}{BOLD:#}", report.session_id, report.snapshot);
-    let summary = summary_line(&report.summary(), &palette);
+    let mut summary = summary_line(&report.summary(), &palette);
+    if report.changes.is_empty() && report.directory_times > 0 {
+        let directories = if report.directory_times == 1 { "directory" } else { "directories" };
+        summary = format!("{summary}, {} {directories} touched", report.directory_times);
+    }
     if report.is_refused() {
         context.say(format_args!("nothing was changed: later changes would be undone as well"));
         let kept = match report.keep_before {
@@ -311,7 +315,7 @@ fn print_outcome(report: &RestoreReport, is_whole: bool, roots: &[PathBuf], cont
         return;
     }
     let is_nothing =
-        report.changes.is_empty() && report.touched.is_empty() && report.safety_snapshot.is_none();
+        report.changes.is_empty() && report.touched.is_empty() && report.directory_times == 0;
     match (is_nothing, report.dry_run) {
         (true, _) if report.is_complete() => {
             let what = if is_whole { "everything" } else { "everything selected" };
