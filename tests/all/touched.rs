@@ -39,7 +39,7 @@ fn a_moved_time_is_no_change_and_the_roots_differ() {
     fs::write(&other, "2").unwrap();
     let (second, comparison) = manager.create_incremental_compared().unwrap();
     assert_ne!(second.merkle_root, baseline.merkle_root);
-    assert_eq!(comparison.touched, [one.clone()]);
+    assert_eq!(comparison.touched, [one]);
     let [change] = comparison.changes.as_slice() else { panic!("{comparison:?}") };
     assert_eq!((&change.path, change.change_type), (&other, ChangeType::Modified));
     let summary = ChangeSummary { modified: 1, touched: 1, ..ChangeSummary::default() };
