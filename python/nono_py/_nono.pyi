@@ -450,6 +450,10 @@ class RestoreReport:
         """Paths that got their time back and were otherwise as they were."""
 
     @property
+    def directory_times(self) -> int:
+        """How many directories got their time back and were otherwise as they were."""
+
+    @property
     def conflicts(self) -> list[Conflict]:
         """Paths with later changes that the restore would undo, too."""
 

@@ -129,6 +129,7 @@ impl RestoreReport {
             dry_run: false,
             changes: Vec::new(),
             touched: Vec::new(),
+            directory_times: 0,
             conflicts: Vec::new(),
             on_conflict: options.on_conflict,
             skipped: copied.skipped.clone(),
@@ -186,6 +187,12 @@ impl RestoreReport {
     #[getter]
     fn touched(&self) -> Vec<OsString> {
         texts(&self.report.touched)
+    }
+
+    /// How many directories got their time back and were otherwise as they were.
+    #[getter]
+    fn directory_times(&self) -> u64 {
+        self.report.directory_times
     }
 
     /// Paths with later changes that the restore would undo, too.

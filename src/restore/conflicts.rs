@@ -5,7 +5,8 @@
 //! left), nor one that an earlier restore of the same session brought it to. So restoring twice,
 //! another snapshot, or the safety snapshot is no conflict, while an edit made after the command is
 //! one until somebody decides about it, also if it was left alone (and hence recorded by a safety
-//! snapshot) before. A path whose time alone moved since is none: its bytes are known. In a session that is open, running or interrupted, later changes are its own.
+//! snapshot) before. A path whose time alone moved since is none: its bytes are known. In a session
+//! that is open, running or interrupted, later changes are its own.
 
 use std::cmp::Ordering;
 use std::ffi::OsString;

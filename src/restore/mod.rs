@@ -82,6 +82,9 @@ pub struct RestoreReport {
     /// Paths, in that order, that got their time back and were otherwise as they were.
     #[serde(with = "serde_paths")]
     pub touched: Vec<PathBuf>,
+    /// How many directories got their time back and were otherwise as they were. Whatever is created
+    /// or removed in a directory gives it another time, so they are not listed.
+    pub directory_times: u64,
     /// Paths with later changes that the restore would undo, too.
     pub conflicts: Vec<Conflict>,
     /// What was done about them.
@@ -232,18 +235,18 @@ impl SnapshotManager {
         let (target, latest) = (&states.target.manifest, &states.latest);
         let current = self.capture_current(&overlay, target, latest, CacheUse::Read)?;
         let (root, left_out) = (&current.merkle_root, &current.not_captured);
+        let Planned { plan, conflicts, .. } =
+            self.planned(&overlay, &states, root, left_out, options, &HashSet::new())?;
+        let directory_times = plan.directory_times();
         // The actions go at once: they take more than all the rest.
-        let Planned {
-            plan: RestorePlan { changes, mut skipped, rebuildable, lost, .. },
-            conflicts,
-            ..
-        } = self.planned(&overlay, &states, root, left_out, options, &HashSet::new())?;
+        let RestorePlan { changes, mut skipped, rebuildable, lost, .. } = plan;
         plan::sort(&mut skipped);
         let Comparison { changes, touched } = changes.comparison();
         Ok(RestoreReport {
             unstable: unstable_among(&changes, target),
             changes,
             touched,
+            directory_times,
             conflicts: conflicts.told(),
             skipped,
             rebuildable,
@@ -306,6 +309,7 @@ impl SnapshotManager {
             return Ok(report);
         }
         report.safety_snapshot = before.safety;
+        report.directory_times = plan.directory_times();
         // The journal has it too, for whoever finishes the restore after a crash.
         planned.plan.skipped = skipped;
         let (mut done, left) = self.carry_out(planned.plan, &states.target.manifest, &before)?;
@@ -326,6 +330,7 @@ impl SnapshotManager {
             dry_run,
             changes: Vec::new(),
             touched: Vec::new(),
+            directory_times: 0,
             conflicts: Vec::new(),
             on_conflict: options.on_conflict,
             skipped: Vec::new(),

@@ -39,7 +39,7 @@ fn a_moved_time_is_no_change_and_the_roots_differ() {
     fs::write(&other, "2").unwrap();
     let (second, comparison) = manager.create_incremental_compared().unwrap();
     assert_ne!(second.merkle_root, baseline.merkle_root);
-    assert_eq!(comparison.touched, [one.clone()]);
+    assert_eq!(comparison.touched, [one]);
     let [change] = comparison.changes.as_slice() else { panic!("{comparison:?}") };
     assert_eq!((&change.path, change.change_type), (&other, ChangeType::Modified));
     let summary = ChangeSummary { modified: 1, touched: 1, ..ChangeSummary::default() };
@@ -154,6 +154,22 @@ fn what_was_merely_touched_changed_nothing_and_is_said() {
     let done = fixture.nono(&["rollback", "restore", id]).success();
     assert!(done.says("no changes, 1 touched") && done.says("undo this:"), "{}", done.stderr);
     assert_eq!(time(&one), then);
+}
+
+#[test]
+fn a_directory_with_another_time_is_no_change_and_gets_its_own_back() {
+    let fixture = Fixture::new();
+    fixture.write("dir/one", "1");
+    let before = observe(&fixture.project());
+    let recorded = fixture.record("touch dir/x; rm dir/x").success();
+    assert!(recorded.says(": nothing changed\n"), "{}", recorded.stderr);
+    let planned = fixture.nono(&["rollback", "restore", &fixture.latest(), "--dry-run"]).success();
+    assert!(planned.says("would do this: no changes, 1 directory touched"), "{}", planned.stderr);
+    let done = fixture.nono(&["rollback", "restore", &fixture.latest()]).success();
+    assert!(done.says(": no changes, 1 directory touched\n"), "{}", done.stderr);
+    assert_same(&before, &observe(&fixture.project()));
+    let again = fixture.nono(&["rollback", "restore", &fixture.latest(), "--dry-run"]).success();
+    assert!(again.says("everything that is recorded is as in"), "{}", again.stderr);
 }
 
 #[test]

@@ -63,7 +63,11 @@ pub(in crate::cli) fn print_outcome(
     let project = named_project(roots);
     print_conflicts(report, roots, context);
     let id = format!("{BOLD}{}/{}{BOLD:#}", report.session_id, report.snapshot);
-    let summary = summary_line(&report.summary(), &palette);
+    let mut summary = summary_line(&report.summary(), &palette);
+    if report.changes.is_empty() && report.directory_times > 0 {
+        let directories = if report.directory_times == 1 { "directory" } else { "directories" };
+        summary = format!("{summary}, {} {directories} touched", report.directory_times);
+    }
     if report.is_refused() {
         context.say(format_args!(
             "nothing was changed in {project}: later changes would be undone as well"
@@ -77,7 +81,7 @@ pub(in crate::cli) fn print_outcome(
         return;
     }
     let is_nothing =
-        report.changes.is_empty() && report.touched.is_empty() && report.safety_snapshot.is_none();
+        report.changes.is_empty() && report.touched.is_empty() && report.directory_times == 0;
     let is_done = !is_nothing && !report.dry_run;
     match (is_nothing, report.dry_run) {
         (true, _) if report.is_complete() => {

@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 use super::packed::PackedPaths;
 use crate::byte_path;
 use crate::diff::{Comparison, EntryState, Lost, Told};
+use crate::object::Attributes;
 use crate::path_text::serde_path;
 
 pub(super) use planner::plan;
@@ -76,6 +77,17 @@ impl RestorePlan {
     /// Whether there is nothing to do.
     pub(super) fn is_empty(&self) -> bool {
         self.actions.is_empty()
+    }
+
+    /// Directories that get their time back, and are otherwise as they were.
+    pub(super) fn directory_times(&self) -> u64 {
+        let is_time_alone = |attribute: &&Attribute| {
+            let (now, then) = (attribute.current.as_deref(), &attribute.target.attributes);
+            now.map(|now| &now.attributes).is_some_and(|now| {
+                now != then && *then == Attributes { mtime: then.mtime, ..now.clone() }
+            })
+        };
+        self.actions.directory_attributes.iter().filter(is_time_alone).count() as u64
     }
 
     /// The topmost path that changes.
