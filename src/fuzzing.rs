@@ -91,6 +91,11 @@ pub fn stat_cache(records: &[u8]) {
     }
 }
 
+/// An index of git: every path in it is found.
+pub fn git_index(bytes: &[u8]) {
+    assert_ne!(crate::walk::finds_what_it_tracks(bytes), Some(false));
+}
+
 /// A pack, with a checksum that is put right, in a store of its own.
 pub fn pack(bytes: &[u8]) {
     const TRAILER_BYTES: usize = 64;

@@ -13,6 +13,8 @@ mod rebuildable;
 
 pub use estimate::{Estimate, estimate};
 pub use exclusion::{ExclusionConfig, Filter, InvalidPattern, Verdict};
+#[cfg(feature = "fuzzing")]
+pub(crate) use git_index::finds_what_it_tracks;
 pub use git_index::{Repository, Tracks};
 pub use ignore_files::{IGNORE_FILE, IgnoreFile, Ignores, MAX_IGNORE_BYTES};
 pub(crate) use ignored::Databases;

@@ -201,5 +201,12 @@ impl Paths {
     }
 }
 
+/// Reads an index and finds every path that it tracks, for whoever tries any bytes.
+#[cfg(feature = "fuzzing")]
+pub(crate) fn finds_what_it_tracks(bytes: &[u8]) -> Option<bool> {
+    let paths = decode::decode(bytes).ok()?.paths;
+    Some((0..paths.ends.len()).all(|at| paths.look_up(paths.at(at)) == Tracks::Itself))
+}
+
 #[cfg(test)]
 mod tests;
