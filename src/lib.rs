@@ -34,6 +34,7 @@ pub mod diff;
 #[doc(hidden)]
 pub mod fuzzing;
 pub mod gc;
+pub mod git;
 mod layout;
 mod manifest;
 pub mod object;

@@ -36,6 +36,7 @@ impl ExclusionConfig {
             exclude_globs,
             force_include,
             prune_patterns,
+            ..walk::ExclusionConfig::default()
         };
         // A bad pattern is told where it was written, not where it is used.
         Filter::new(&config).map_err(|error| PyValueError::new_err(error.to_string()))?;
@@ -92,6 +93,7 @@ impl ExclusionConfig {
             exclude_globs,
             force_include,
             prune_patterns,
+            ..
         } = self.0.clone();
         (use_gitignore, exclude_patterns, exclude_globs, force_include, prune_patterns)
     }

@@ -13,7 +13,7 @@ use super::preflight;
 use crate::config::{FlagSettings, Origin, Profile, Settings, Surroundings};
 use crate::session::Catalog;
 use crate::sys;
-use crate::walk::ExclusionConfig;
+use crate::walk::{ExclusionConfig, GitDirectories};
 
 /// Undo for AI agents, and for anything else that changes many files.
 ///
@@ -170,7 +170,7 @@ pub(super) struct CaptureArgs {
     /// Keep what matches, whatever excludes it (repeatable)
     #[arg(long, value_name = "PATTERN")]
     pub(super) rollback_include: Vec<String>,
-    /// Leave nothing out: not .git, not build directories, not even what .gitignore names
+    /// Leave nothing out: not build directories, not even what .gitignore names
     #[arg(long, conflicts_with = "rollback_exclude")]
     pub(super) rollback_all: bool,
     /// Most files, directories and links of one snapshot; 0 is no limit
@@ -197,13 +197,15 @@ impl CaptureArgs {
         profile: Option<&Profile>,
     ) -> ExclusionConfig {
         if self.rollback_all {
-            return ExclusionConfig::nothing();
+            let git_directories = GitDirectories::Whole;
+            return ExclusionConfig { git_directories, ..ExclusionConfig::nothing() };
         }
         let rules = [Some(&settings.rollback), profile.map(|profile| &profile.rollback)];
         let mut config = ExclusionConfig {
             exclude_patterns: self.rollback_exclude.clone(),
             force_include: self.rollback_include.clone(),
             prune_patterns: preflight::default_patterns().collect(),
+            git_directories: GitDirectories::WithinLimit,
             ..ExclusionConfig::default()
         };
         for rules in rules.into_iter().flatten() {

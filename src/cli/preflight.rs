@@ -1,6 +1,6 @@
 //! Before and after the first look at a tree: how long it will take, and what is left out.
 //!
-//! Directories that programs make again, and `.git`, are left out unless somebody wants them. The
+//! Directories that programs make again are left out unless somebody wants them. The
 //! engine leaves nothing out by itself; this is a habit of the command line, and every directory that
 //! it costs somebody is named, with the flag that keeps it.
 
@@ -16,7 +16,7 @@ use crate::session::RecordRequest;
 use crate::snapshot::{NotCapturedReason, SnapshotManifest, TrackedRoot, resolve_roots};
 use crate::stat_cache::has_cache;
 use crate::sys::Dir;
-use crate::walk::{Estimate, Filter, estimate};
+use crate::walk::{BEYOND_GIT_LIMIT, Estimate, Filter, estimate};
 
 /// What a first recording takes: measured on two processors, everything in memory. A disk that has to
 /// be read is slower.
@@ -27,7 +27,6 @@ const NOTICEABLE: f64 = 1.5;
 
 /// Names of directories, with what they hold.
 const WELL_KNOWN: &[(&str, &str)] = &[
-    (".git", "the repository itself"),
     (".hg", "the repository itself"),
     (".jj", "the repository itself"),
     (".svn", "the repository itself"),
@@ -136,7 +135,24 @@ pub(super) fn report(manifest: &SnapshotManifest, context: &Context) -> usize {
             Shown::path(paths[0])
         ));
     }
-    found.values().map(Vec::len).sum()
+    let of_git = report_git(manifest, context);
+    found.values().map(Vec::len).sum::<usize>() + of_git
+}
+
+/// Names the repositories whose objects are too many.
+fn report_git(manifest: &SnapshotManifest, context: &Context) -> usize {
+    let is_beyond = |reason: &NotCapturedReason| matches!(reason, NotCapturedReason::Excluded { rule } if rule == BEYOND_GIT_LIMIT);
+    let left = manifest.not_captured.iter().filter(|left| is_beyond(&left.reason));
+    let mut count = 0;
+    for left in left {
+        count += 1;
+        context.say(format_args!(
+            "left out: {}, more than 1 GiB: what git removes from it does not come back \
+             (--rollback-include .git/objects records it)",
+            Shown::path(&left.path)
+        ));
+    }
+    count
 }
 
 #[cfg(test)]

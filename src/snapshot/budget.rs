@@ -170,6 +170,7 @@ fn survey_root(
         let Ok(dir) = top.open_beneath(&relative) else { continue };
         let wants_rules = mode == Mode::Filtered && open.filter.uses_gitignore();
         let Ok(listed) = walk::names(&dir, wants_rules && rules.reads_disk()) else { continue };
+        let mode = walk::mode_inside(&dir, &relative, &listed, mode, &open.filter);
         let rules = rules.enter(store, &relative, listed.ignore_file.as_ref());
         let (filter, ignores) = (&open.filter, &rules.ignores);
         let judged = walk::judge(&dir, &relative, mode, filter, ignores, listed.names, is_known);

@@ -1,6 +1,7 @@
 //! One directory, filtered: the step that every walk is made of.
 
 use super::exclusion::{Filter, Verdict};
+use super::git_dir::{BEYOND_GIT_LIMIT, DOT_GIT, GitDirectories, OBJECT_DIRS, mode_inside};
 use super::ignore_files::{IGNORE_FILE, IgnoreFile, Ignores, is_vanishing};
 use crate::sys::{self, Dir, FileKind, ListedName, Stat};
 
@@ -13,6 +14,10 @@ pub enum Mode {
     Forced,
     /// The directory is excluded: only what is force-included is in.
     OnlyForced,
+    /// All are in: it is a git directory, or in one.
+    Git,
+    /// It is a git directory with too many bytes of objects: all else is in.
+    GitBeyondLimit,
 }
 
 /// An entry that is part of the snapshot.
@@ -99,7 +104,9 @@ pub fn list(
     is_known: impl Fn(&[u8]) -> bool,
 ) -> sys::Result<Listing> {
     let wants_rules = mode == Mode::Filtered && filter.uses_gitignore();
-    let Names { names, ignore_file } = names(dir, wants_rules)?;
+    let names = names(dir, wants_rules)?;
+    let mode = mode_inside(dir, relative, &names, mode, filter);
+    let Names { names, ignore_file } = names;
     let ignores = above.enter(relative, ignore_file.as_ref(), None);
     let Judged { entries, left_out } =
         judge(dir, relative, mode, filter, &ignores, names, is_known);
@@ -166,7 +173,26 @@ pub(crate) fn judge(
         let mut is_ignored = false;
         let verdict = match mode {
             Mode::Forced => Verdict::Forced,
+            Mode::GitBeyondLimit
+                if is_dir
+                    && OBJECT_DIRS.contains(&&*name)
+                    && !filter.is_forced(&path, true)
+                    && !is_known(&name) =>
+            {
+                Verdict::Excluded(BEYOND_GIT_LIMIT.to_owned())
+            }
+            Mode::Git | Mode::GitBeyondLimit => {
+                listing.entries.push(found(name, stat, Mode::Git));
+                continue;
+            }
             Mode::Filtered => match filter.judge(&path, is_dir, Some(ignores)) {
+                // git never asks whether its own is ignored.
+                Verdict::Ignored(_) | Verdict::Unknown(_)
+                    if *name == *DOT_GIT
+                        && filter.git_directories() != GitDirectories::AsAnyOther =>
+                {
+                    Verdict::Included
+                }
                 Verdict::Ignored(_) | Verdict::Unknown(_) if is_known(&name) => {
                     is_ignored = true;
                     Verdict::Included

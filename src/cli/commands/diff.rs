@@ -14,7 +14,9 @@ use crate::cli::render::{
     DiffOptions, Palette, RenderError, write_full, write_patch, write_side_by_side,
 };
 use crate::diff::{self, Change};
+use crate::git::repositories;
 use crate::object::ContentHash;
+use crate::path_text::{Shown, to_path};
 use crate::session::{Catalog, SnapshotId};
 use crate::snapshot::{NotCapturedSet, SessionDir, SnapshotManifest};
 use crate::store::{ObjectSource, StoreError};
@@ -133,6 +135,15 @@ pub(super) fn write_diff(
     let mut differences = diff::compare(&both, &old.merkle_root, &new.merkle_root)?;
     let unknown = (NotCapturedSet::new(old), NotCapturedSet::new(new));
     differences.retain(|difference| diff::is_known(difference, &unknown.0, &unknown.1));
+    // `git apply` and `patch` take nothing in a git directory.
+    let paths = differences.iter().map(|difference| &difference.path);
+    let git = repositories(&both, &old.merkle_root, &new.merkle_root, paths)?;
+    let is_in_git = |path: &[u8]| git.iter().any(|git| to_path(path).starts_with(&git.git_dir));
+    differences.retain(|difference| !is_in_git(&difference.path));
+    for git in &git {
+        let path = Shown::path(&git.git_dir);
+        context.say(format_args!("not shown: what changed in {path} (--json names it)"));
+    }
     let roots = old.roots.iter().chain(&new.roots).map(|root| root.path.clone());
     let roots: Vec<_> = roots.collect::<BTreeSet<_>>().into_iter().collect();
     let mut options = DiffOptions::new(&both, &roots);

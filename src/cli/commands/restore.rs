@@ -11,10 +11,11 @@ use crate::cli::args::{StoreArgs, ThreadArgs};
 use crate::cli::context::{BOLD, Context, YELLOW};
 use crate::cli::error::CliError;
 use crate::cli::progress::Bar;
-use crate::cli::render::{Palette, byte_size, change_line, change_word, summary_line};
+use crate::cli::render::{Palette, byte_size, change_line, change_word};
+use crate::cli::repositories::{Repositories, Told, conflict_text, repository_line};
 use crate::cli::shell_word::shell_word;
 use crate::cli::unrecorded::say_rebuildable;
-use crate::diff::{Change, ChangeSummary, ChangeType};
+use crate::diff::{Change, ChangeType};
 use crate::path_text::Shown;
 use crate::restore::{
     Conflict, CopyReport, KeepBefore, OnConflict, RestoreError, RestoreOptions, RestoreReport,
@@ -57,6 +58,9 @@ pub(in crate::cli) struct RestoreArgs {
     /// Leave paths alone that were changed after the session
     #[arg(long)]
     keep_newer: bool,
+    /// Restore files alone: commits, branches and the index of git repositories stay as they are
+    #[arg(long, conflicts_with = "to")]
+    keep_commits: bool,
     /// Keep nothing of what is overwritten or removed: for when the store has no space for it. What
     /// no snapshot holds is gone then
     #[arg(long, conflicts_with = "to")]
@@ -125,7 +129,8 @@ pub(in crate::cli) fn run(args: &RestoreArgs, store: &StoreArgs, context: &Conte
     };
     let keep_before =
         if args.no_safety_snapshot { KeepBefore::Nothing } else { KeepBefore::Snapshot };
-    let options = RestoreOptions { on_conflict, selection, keep_before };
+    let keep_commits = args.keep_commits;
+    let options = RestoreOptions { on_conflict, selection, keep_before, keep_commits };
     let report = if args.dry_run {
         let planned = manager.plan_restore(number, &options);
         bar.finish();
@@ -138,7 +143,8 @@ pub(in crate::cli) fn run(args: &RestoreArgs, store: &StoreArgs, context: &Conte
     if args.json {
         context.json(&report)?;
     } else {
-        print_changes(&report.changes, &report.skipped, &roots, context)?;
+        let repositories = Repositories::restored(&report.repositories, &roots);
+        print_changes(&report.changes, &report.skipped, &repositories, &roots, context)?;
         print_outcome(&report, is_whole, &roots, context);
     }
     Ok(u8::from(!report.is_complete()))
@@ -250,6 +256,11 @@ fn print_conflicts(report: &RestoreReport, roots: &[PathBuf], context: &Context)
         let inside = roots.iter().find_map(|root| conflict.path.strip_prefix(root).ok());
         let inside = inside.filter(|path| !path.as_os_str().is_empty());
         let path = Shown::path(inside.unwrap_or(&conflict.path));
+        if let Some(repository) = &conflict.repository {
+            let text = conflict_text(&conflict.path, repository);
+            context.warn(format_args!("{path}: {text}"));
+            continue;
+        }
         let who = match conflict.sessions.as_slice() {
             [] => String::new(),
             sessions => format!(", by session {}", sessions.join(", ")),
@@ -279,13 +290,17 @@ fn ask(context: &Context) -> Result<Option<OnConflict>, CliError> {
 pub(super) fn print_changes(
     changes: &[Change],
     skipped: &[Skipped],
+    repositories: &Repositories,
     roots: &[PathBuf],
     context: &Context,
 ) -> Result<(), CliError> {
     let palette = Palette::coloured();
     let mut out = context.out_long();
-    for change in changes {
+    for change in repositories.outside(changes) {
         writeln!(out, "{}", change_line(change, roots, &palette))?;
+    }
+    for line in repositories.lines() {
+        writeln!(out, "{}", repository_line(&line, &palette))?;
     }
     for skipped in skipped {
         let path = Shown::path(&skipped.path);
@@ -299,7 +314,8 @@ fn print_outcome(report: &RestoreReport, is_whole: bool, roots: &[PathBuf], cont
     let palette = Palette::coloured();
     print_conflicts(report, roots, context);
     let id = format!("{BOLD}{}/{}{BOLD:#}", report.session_id, report.snapshot);
-    let summary = summary_line(&ChangeSummary::of(&report.changes), &palette);
+    let repositories = Repositories::restored(&report.repositories, roots);
+    let summary = repositories.summary(&report.changes, &palette);
     if report.is_refused() {
         context.say(format_args!("nothing was changed: later changes would be undone as well"));
         let kept = match report.keep_before {
@@ -318,6 +334,10 @@ fn print_outcome(report: &RestoreReport, is_whole: bool, roots: &[PathBuf], cont
         (_, true) => context.say(format_args!("restoring {id} would do this: {summary}")),
         (true, false) => context.say("nothing was changed"),
         (_, false) => context.say(format_args!("restored {id}: {summary}")),
+    }
+    let told = if report.dry_run { Told::Planned } else { Told::Restored };
+    for line in repositories.said(told) {
+        context.say(format_args!("  {line}"));
     }
     if report.on_conflict == OnConflict::KeepNewer && !report.conflicts.is_empty() {
         let count = report.conflicts.len();

@@ -8,6 +8,7 @@ use crate::cli::Outcome;
 use crate::cli::args::StoreArgs;
 use crate::cli::context::Context;
 use crate::cli::error::CliError;
+use crate::cli::repositories::Repositories;
 use crate::cli::review::{Decision, Review, is_possible};
 use crate::diff::{self, Change};
 use crate::restore::Selection;
@@ -78,6 +79,9 @@ impl Reviewed<'_> {
         context: &Context,
     ) -> Result<bool, CliError> {
         let id = self.session.id();
+        // A repository is one row: it comes back as a whole.
+        let changes =
+            Repositories::of(self.store, self.old, self.new, &changes)?.collapsed(&changes);
         let review =
             Review { session_id: &id, store: self.store, old: self.old, new: self.new, changes };
         let selection = match review.run(context)? {

@@ -18,7 +18,8 @@ use crate::cli::keeper::NotStarted;
 use crate::cli::launch::{Launch, NamespaceMode, SecondWall};
 use crate::cli::preflight;
 use crate::cli::progress::Bar;
-use crate::cli::render::{Palette, summary_line};
+use crate::cli::render::Palette;
+use crate::cli::repositories::{Repositories, Told};
 use crate::cli::retention;
 use crate::cli::scratch::LeftBehind;
 use crate::cli::signals;
@@ -27,7 +28,6 @@ use crate::cli::supervise::{CommandSignals, Ended, Leftover, PATIENCE, supervise
 use crate::cli::unrecorded::Unrecorded;
 use crate::cli::{Outcome, commands, review};
 use crate::config::{Profile, ProfileLibrary, Settings, apply_rules};
-use crate::diff::ChangeSummary;
 use crate::path_text::Shown;
 use crate::progress::Progress;
 use crate::session::{Catalog, RecordError, RecordRequest, Recorded, Recording, StoreModes};
@@ -169,15 +169,25 @@ pub(in crate::cli) fn run(args: &RunArgs, store: &StoreArgs, context: &Context) 
         commands::snapshot::report_unstable(&[&baseline, last], &id, context);
         let patterns = &args.capture.rollback_exclude;
         commands::snapshot::report_idle_patterns(patterns, &[&baseline, last], context);
+        let repositories = Catalog::store_of(&session)
+            .map_err(CliError::from)
+            .and_then(|store| Ok(Repositories::of(&store, &baseline, last, changes)?))
+            .unwrap_or_else(|error| {
+                context.error(&error);
+                Repositories::default()
+            });
         let summary = match changes.as_slice() {
             // What rules left out was not looked at.
             [] if unrecorded.is_empty() && last.not_captured.is_empty() => {
                 "nothing changed".to_owned()
             }
             [] => "nothing that is recorded changed".to_owned(),
-            changes => summary_line(&ChangeSummary::of(changes), &Palette::coloured()),
+            changes => repositories.summary(changes, &Palette::coloured()),
         };
         context.say(format_args!("session {id}: {summary}"));
+        for line in repositories.said(Told::Done) {
+            context.say(format_args!("  {line}"));
+        }
         context.say(format_args!("  root: {session_root}"));
     }
     // All is recorded and said: nobody has to wait for what follows.

@@ -14,9 +14,10 @@ use crate::cli::Outcome;
 use crate::cli::args::StoreArgs;
 use crate::cli::context::{BOLD, Context, DIM, YELLOW};
 use crate::cli::error::CliError;
-use crate::cli::render::{Palette, byte_size, change_line, relative_time, summary_line};
+use crate::cli::render::{Palette, byte_size, change_line, relative_time};
+use crate::cli::repositories::{Repositories, Told, repository_line};
 use crate::cli::unrecorded::Unrecorded;
-use crate::diff::{self, Change, ChangeSummary};
+use crate::diff::{self, Change};
 use crate::object::ContentHash;
 use crate::path_text::{Shown, serde_paths};
 use crate::session::{Catalog, SessionStatus, SessionSummary, SnapshotId};
@@ -60,6 +61,8 @@ struct NowReport {
     changes: Vec<Change>,
     /// What is new and would not be recorded: a restore leaves it.
     unrecorded: Vec<NotCaptured>,
+    #[serde(serialize_with = "Repositories::serialize")]
+    repositories: Repositories,
 }
 
 #[derive(Serialize)]
@@ -77,6 +80,8 @@ struct SnapshotReport {
     #[serde(with = "serde_paths")]
     unstable: Vec<PathBuf>,
     changes: Vec<Change>,
+    #[serde(serialize_with = "Repositories::serialize")]
+    repositories: Repositories,
 }
 
 pub(in crate::cli) fn run(args: &ShowArgs, store: &StoreArgs, context: &Context) -> Outcome {
@@ -104,7 +109,9 @@ pub(in crate::cli) fn run(args: &ShowArgs, store: &StoreArgs, context: &Context)
     if let Some((now, baseline)) = &now {
         let changes = changes(now, baseline, now.manifest())?;
         let unrecorded = Unrecorded::since(now, baseline, now.manifest())?.into_left();
-        report.now = Some(NowReport { timestamp: now.manifest().timestamp, changes, unrecorded });
+        let repositories = Repositories::of(now, baseline, now.manifest(), &changes)?;
+        let timestamp = now.manifest().timestamp;
+        report.now = Some(NowReport { timestamp, changes, unrecorded, repositories });
     }
     if args.json {
         context.json(&report)?
@@ -176,6 +183,10 @@ fn report(
                 Some(old) => changes(objects, old, &manifest)?,
                 None => Vec::new(),
             };
+            let repositories = match &previous {
+                Some(old) => Repositories::of(objects, old, &manifest, &changes)?,
+                None => Repositories::default(),
+            };
             snapshots.push(SnapshotReport {
                 number,
                 timestamp: manifest.timestamp,
@@ -188,6 +199,7 @@ fn report(
                 not_captured: manifest.not_captured.clone(),
                 unstable: manifest.unstable.clone(),
                 changes,
+                repositories,
             });
         }
         previous = Some(manifest);
@@ -225,7 +237,8 @@ fn print(report: &Report, context: &Context) -> Result<(), CliError> {
     }
     writeln!(out, "root: {}", session.session_root)?;
     for snapshot in &report.snapshots {
-        let SnapshotReport { number, timestamp, file_count, total_bytes, changes, .. } = snapshot;
+        let SnapshotReport { number, timestamp, file_count, total_bytes, .. } = snapshot;
+        let SnapshotReport { changes, repositories, .. } = snapshot;
         let what = match (number, snapshot.kind) {
             (_, SnapshotKind::Safety) => " (before a restore)",
             (0, _) => " (baseline)",
@@ -241,25 +254,41 @@ fn print(report: &Report, context: &Context) -> Result<(), CliError> {
         )?;
         writeln!(out, "  {DIM}root {}{DIM:#}", snapshot.merkle_root)?;
         if *number > 0 {
-            let summary = summary_line(&ChangeSummary::of(changes), &palette);
+            let summary = repositories.summary(changes, &palette);
             writeln!(out, "  {summary}")?;
         }
-        for change in changes {
-            writeln!(out, "  {}", change_line(change, &session.tracked_paths, &palette))?;
-        }
+        write_changes(&mut out, changes, repositories, &session.tracked_paths, &palette)?;
         write_left_out(&mut out, &snapshot.not_captured, &session.tracked_paths)?;
         write_unstable(&mut out, &snapshot.unstable, &session.tracked_paths)?;
     }
-    if let Some(NowReport { changes, unrecorded, .. }) = &report.now {
+    if let Some(NowReport { changes, unrecorded, repositories, .. }) = &report.now {
         writeln!(out)?;
         writeln!(out, "{BOLD}now{BOLD:#}, since the baseline (not recorded)")?;
-        writeln!(out, "  {}", summary_line(&ChangeSummary::of(changes), &palette))?;
-        for change in changes {
-            writeln!(out, "  {}", change_line(change, &session.tracked_paths, &palette))?;
-        }
+        writeln!(out, "  {}", repositories.summary(changes, &palette))?;
+        write_changes(&mut out, changes, repositories, &session.tracked_paths, &palette)?;
         write_left_out(&mut out, unrecorded, &session.tracked_paths)?;
     }
     Ok(out.flush()?)
+}
+
+/// What changed: in repositories, what their branches did.
+fn write_changes(
+    out: &mut impl Write,
+    changes: &[Change],
+    repositories: &Repositories,
+    roots: &[PathBuf],
+    palette: &Palette,
+) -> Result<(), CliError> {
+    for line in repositories.said(Told::Done) {
+        writeln!(out, "  {line}")?;
+    }
+    for change in repositories.outside(changes) {
+        writeln!(out, "  {}", change_line(change, roots, palette))?;
+    }
+    for line in repositories.lines() {
+        writeln!(out, "  {}", repository_line(&line, palette))?;
+    }
+    Ok(())
 }
 
 /// The files whose recorded state may be one that they never had.

@@ -64,6 +64,7 @@ const MOST_SHARED: usize = 256;
 /// the one that was listed, wherever it may have been moved meanwhile and whatever has its name now.
 struct OpenDir<'s> {
     dir: Dir,
+    mode: Mode,
     rules: RulesInside,
     cached: Option<CachedDirectory>,
     /// How many there are.
@@ -198,8 +199,9 @@ impl Capturer<'_> {
             return Ok(());
         }
         let has_rules = node.mode == Mode::Filtered && root.filter.uses_gitignore();
-        let walk::Names { mut names, ignore_file } =
-            walk::names(&dir, has_rules && node.rules.reads_disk())?;
+        let names = walk::names(&dir, has_rules && node.rules.reads_disk())?;
+        let mode = walk::mode_inside(&dir, &node.relative, &names, node.mode, &root.filter);
+        let walk::Names { mut names, ignore_file } = names;
         if let Some(file) = &ignore_file {
             self.record_rules(node, file);
         }
@@ -211,7 +213,7 @@ impl Capturer<'_> {
             state.xattrs = Xattrs::new(dir.xattrs_self()?);
         }
         self.open_dirs.fetch_add(1, Relaxed);
-        let open = Arc::new(OpenDir { dir, rules, cached, count: &self.open_dirs });
+        let open = Arc::new(OpenDir { dir, mode, rules, cached, count: &self.open_dirs });
         while names.len() > PART_NAMES {
             let part = names.split_off(names.len() - PART_NAMES);
             if !self.may_share() {
@@ -258,11 +260,11 @@ impl Capturer<'_> {
         open: &Arc<OpenDir<'s>>,
         names: Vec<ListedName>,
     ) {
-        let OpenDir { dir, rules, cached, .. } = &**open;
+        let OpenDir { dir, mode, rules, cached, .. } = &**open;
         let (store, filter) = (self.request.store, &self.roots[node.root].filter);
         let is_known = |name: &[u8]| node.known.iter().any(|known| known.has(store, name));
         let judged =
-            walk::judge(dir, &node.relative, node.mode, filter, &rules.ignores, names, is_known);
+            walk::judge(dir, &node.relative, *mode, filter, &rules.ignores, names, is_known);
         for left in judged.left_out {
             let path = byte_path::join(&node.relative, &left.name);
             match left.why {
