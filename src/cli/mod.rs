@@ -30,6 +30,7 @@ mod ssh_config;
 mod state_before;
 mod supervise;
 mod unrecorded;
+mod worktrees;
 
 use std::ffi::OsString;
 use std::process::ExitCode;

@@ -132,8 +132,13 @@ impl Repositories {
     pub(super) fn said(&self, told: Told) -> Vec<String> {
         let mut lines = Vec::new();
         for repository in &self.found {
-            let is_plain = self.roots.iter().any(|root| root.join(".git") == repository.git_dir);
-            let place = match is_plain && self.roots.len() == 1 {
+            let git_dir = &repository.git_dir;
+            // What is of a linked work tree is tracked by itself, and no place of work.
+            let is_linked = self.roots.contains(git_dir) && is_of_git(git_dir)
+                || !self.roots.iter().any(|root| git_dir.starts_with(root));
+            let work: Vec<_> = self.roots.iter().filter(|root| !is_of_git(root)).collect();
+            let is_plain = is_linked || work.iter().any(|root| root.join(".git") == *git_dir);
+            let place = match is_plain && work.len() <= 1 {
                 true => String::new(),
                 false => format!("{}: ", self.shown(&repository.git_dir)),
             };
@@ -162,6 +167,10 @@ impl Repositories {
         }
         lines
     }
+}
+
+fn is_of_git(path: &Path) -> bool {
+    path.iter().any(|name| name == ".git")
 }
 
 /// The line of a repository in a list of changes.
@@ -202,9 +211,8 @@ fn counts_of(moves: &[Move], git_dir: &Path) -> Vec<Option<Between>> {
         Move::Moved { name, from, to } if name.starts_with("refs/heads/") => {
             Some((from.clone(), to.clone()))
         }
-        Move::Switched { from: Head::Detached(from), to: Head::Detached(to) } => {
-            Some((from.clone(), to.clone()))
-        }
+        Move::Switched { from: Head::Detached(from), to: Head::Detached(to) }
+        | Move::Created { since: Some(from), to, .. } => Some((from.clone(), to.clone())),
         _ => None,
     };
     // Lines that nobody reads need no number.
@@ -277,9 +285,16 @@ fn done(change: &Move, count: Option<Between>) -> String {
                 _ => format!("{name} moved: {range}"),
             }
         }
-        Move::Created { name, to } => match name.as_str() {
-            "refs/stash" => format!("changes were stashed ({})", to.short()),
-            name => format!("new: {} ({})", ref_name(name), to.short()),
+        Move::Created { name, to, since } => match (name.as_str(), since, count) {
+            ("refs/stash", ..) => format!("changes were stashed ({})", to.short()),
+            (name, Some(from), Some(Between { added, is_partial, .. })) if added > 0 => format!(
+                "the command made {} on {}, a new branch ({}..{})",
+                commits(added, is_partial),
+                ref_name(name),
+                from.short(),
+                to.short()
+            ),
+            (name, ..) => format!("new: {} ({})", ref_name(name), to.short()),
         },
         Move::Deleted { name, from } => {
             format!("gone: {} (was {})", ref_name(name), from.short())
@@ -304,7 +319,7 @@ fn undone(change: &Move, count: Option<Between>, verb: &str) -> String {
             };
             format!("{} {verb} at {} again{how}", ref_name(name), to.short())
         }
-        Move::Created { name, to } => {
+        Move::Created { name, to, .. } => {
             format!("{} {verb} back ({})", ref_name(name), to.short())
         }
         Move::Deleted { name, from } => {
@@ -369,7 +384,7 @@ mod tests {
         assert_eq!(told(count(0, 2)), "main is at bbbbbbb again (2 commits undone)");
         assert_eq!(told(count(1, 2)), "main is at bbbbbbb again (2 commits undone, 1 commit back)");
         assert_eq!(told(None), "main is at bbbbbbb again");
-        let created = Move::Created { name: "refs/tags/v1".into(), to: oid('c') };
+        let created = Move::Created { name: "refs/tags/v1".into(), to: oid('c'), since: None };
         assert_eq!(undone(&created, None, "would be"), "tag v1 would be back (ccccccc)");
     }
 
@@ -377,7 +392,7 @@ mod tests {
     fn names_are_safe_and_lines_few() {
         assert_eq!(ref_name("refs/heads/a\u{202e}b"), "a\\u{202e}b");
         let moves: Vec<Move> = (0..30)
-            .map(|n| Move::Created { name: format!("refs/heads/b{n}"), to: oid('a') })
+            .map(|n| Move::Created { name: format!("refs/heads/b{n}"), to: oid('a'), since: None })
             .collect();
         let found = RepositoryChange {
             git_dir: "/p/.git".into(),

@@ -54,6 +54,9 @@ pub enum Move {
         name: String,
         /// Its commit.
         to: Oid,
+        /// Of a branch: the commit that was checked out before, from which it probably comes.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        since: Option<Oid>,
     },
     /// A ref is gone.
     Deleted {
@@ -95,7 +98,11 @@ pub fn moves(old: &GitState, new: &GitState) -> Vec<Move> {
             (Some(from), Some(to)) if from != to => {
                 Some(Move::Moved { name, from: from.clone(), to: to.clone() })
             }
-            (None, Some(to)) => Some(Move::Created { name, to: to.clone() }),
+            (None, Some(to)) => {
+                let is_branch = name.starts_with("refs/heads/");
+                let since = old.commit().filter(|_| is_branch).cloned();
+                Some(Move::Created { name, to: to.clone(), since })
+            }
             (Some(from), None) => Some(Move::Deleted { name, from: from.clone() }),
             _ => None,
         });
@@ -178,8 +185,8 @@ mod tests {
             [
                 Move::Moved { name: "refs/heads/main".into(), from: oid('b'), to: oid('c') },
                 Move::Deleted { name: "refs/heads/a".into(), from: oid('a') },
-                Move::Created { name: "refs/heads/b".into(), to: oid('a') },
-                Move::Created { name: "refs/remotes/o/m".into(), to: oid('c') },
+                Move::Created { name: "refs/heads/b".into(), to: oid('a'), since: Some(oid('b')) },
+                Move::Created { name: "refs/remotes/o/m".into(), to: oid('c'), since: None },
             ]
         );
         assert_eq!(moves(&new, &new), []);

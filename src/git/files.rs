@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use super::state::tracked_ref;
 use crate::byte_path;
 use crate::diff::Lookup;
 use crate::object::{Node, RootTree};
@@ -10,16 +11,17 @@ use crate::store::{ObjectSource, StoreError, read_tree};
 /// The git directories of one snapshot.
 pub(crate) struct GitDirs<'a> {
     source: &'a dyn ObjectSource,
+    root: &'a RootTree,
     lookup: Lookup<'a>,
     known: HashMap<Vec<u8>, bool>,
 }
 
 impl<'a> GitDirs<'a> {
     pub(crate) fn new(source: &'a dyn ObjectSource, root: &'a RootTree) -> Self {
-        Self { source, lookup: Lookup::new(source, root), known: HashMap::new() }
+        Self { source, root, lookup: Lookup::new(source, root), known: HashMap::new() }
     }
 
-    /// Whether a directory is a git directory.
+    /// Whether a directory is a git directory, or that of a branch that is tracked by itself.
     pub(crate) fn is_git_dir(&mut self, path: &[u8]) -> Result<bool, StoreError> {
         if let Some(known) = self.known.get(path) {
             return Ok(*known);
@@ -34,10 +36,18 @@ impl<'a> GitDirs<'a> {
                     matches!(entry.node, Node::File { .. } | Node::Symlink { .. })
                 });
                 // The objects of a large repository may be left out.
-                has_head
-                    && is_dir(b"refs")
-                    && (is_dir(b"objects") || tree.get(b"objects").is_none())
+                let is_whole =
+                    is_dir(b"refs") && (is_dir(b"objects") || tree.get(b"objects").is_none());
+                // That of a linked work tree shares all else.
+                let is_linked =
+                    tree.get(b"commondir").is_some_and(|e| matches!(e.node, Node::File { .. }));
+                has_head && (is_whole || is_linked)
             }
+            None => self
+                .root
+                .entries
+                .iter()
+                .any(|entry| tracked_ref(entry).is_some_and(|(git_dir, _)| git_dir == path)),
             _ => return Ok(false),
         };
         self.known.insert(path.to_vec(), found);

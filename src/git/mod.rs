@@ -8,9 +8,12 @@ mod changes;
 mod files;
 mod refs;
 mod state;
+#[cfg(feature = "cli")]
+mod worktree;
 
 pub use changes::{Move, RepositoryChange, moves, repositories};
 pub(crate) use files::{GitDirs, is_added_object, is_bookkeeping, is_lock};
 pub use refs::{Head, Oid};
 pub use state::GitState;
-pub(crate) use state::{OnDisk, read_state};
+#[cfg(feature = "cli")]
+pub(crate) use worktree::{LinkedWorktree, repository_above};

@@ -10,8 +10,9 @@ use super::refs::{self, Head, Oid};
 use crate::byte_path;
 use crate::diff::Lookup;
 use crate::object::ContentHash;
-use crate::object::{Node, RootTree};
+use crate::object::{Node, RootEntry, RootTree};
 use crate::store::{ObjectSource, StoreError, read_root_tree, read_tree};
+#[cfg(feature = "cli")]
 use crate::sys::{Dir, FileKind};
 
 /// A ref is a line.
@@ -96,23 +97,54 @@ pub(crate) fn read_state<F: GitFiles>(files: &mut F) -> Result<GitState, F::Erro
 /// Git directories in a snapshot.
 pub(super) struct InSnapshot<'a> {
     source: &'a dyn ObjectSource,
+    root: &'a RootTree,
     lookup: Lookup<'a>,
     git_dir: Vec<u8>,
 }
 
 impl<'a> InSnapshot<'a> {
     pub(super) fn new(source: &'a dyn ObjectSource, root: &'a RootTree) -> Self {
-        Self { source, lookup: Lookup::new(source, root), git_dir: Vec::new() }
+        Self { source, root, lookup: Lookup::new(source, root), git_dir: Vec::new() }
     }
 
     /// That of one git directory, if it is there.
     pub(super) fn state(&mut self, git_dir: &[u8]) -> Result<Option<GitState>, StoreError> {
         if self.lookup.find(git_dir)?.is_none() {
-            return Ok(None);
+            return self.tracked_refs(git_dir);
         }
         git_dir.clone_into(&mut self.git_dir);
         read_state(self).map(Some)
     }
+}
+
+impl InSnapshot<'_> {
+    /// Of a repository that is not tracked itself, refs that are: a branch of a linked work tree.
+    fn tracked_refs(&mut self, git_dir: &[u8]) -> Result<Option<GitState>, StoreError> {
+        let mut state = GitState::default();
+        for entry in &self.root.entries {
+            let Some((dir, name)) = tracked_ref(entry) else { continue };
+            let Node::File { size, hash, .. } = &entry.node else { continue };
+            if dir != git_dir || *size > MAX_REF_BYTES {
+                continue;
+            }
+            if let Some(oid) = refs::loose(&self.source.read(hash, MAX_REF_BYTES)?) {
+                state.refs.insert(name.to_owned(), oid);
+            }
+        }
+        Ok((!state.refs.is_empty()).then_some(state))
+    }
+}
+
+/// Of a tracked path that is the file of a branch: the git directory and the name of the ref.
+pub(crate) fn tracked_ref(entry: &RootEntry) -> Option<(&[u8], &str)> {
+    const BRANCHES: &[u8] = b"/refs/heads/";
+    if !matches!(entry.node, Node::File { .. }) {
+        return None;
+    }
+    let at = entry.path.windows(BRANCHES.len()).rposition(|part| part == BRANCHES)?;
+    let (dir, name) = (&entry.path[..at], &entry.path[at + 1..]);
+    let name = std::str::from_utf8(name).ok().filter(|name| refs::is_ref_name(name.as_bytes()))?;
+    (!dir.is_empty()).then_some((dir, name))
 }
 
 impl GitFiles for InSnapshot<'_> {
@@ -149,8 +181,10 @@ impl GitFiles for InSnapshot<'_> {
 }
 
 /// A git directory on the disk. What cannot be read is not there.
+#[cfg(feature = "cli")]
 pub(crate) struct OnDisk<'a>(pub(crate) &'a Dir);
 
+#[cfg(feature = "cli")]
 impl GitFiles for OnDisk<'_> {
     type Error = std::convert::Infallible;
 

@@ -20,6 +20,7 @@ use crate::object::{ContentHash, Node, RootTree};
 use crate::path_text::to_path;
 use crate::snapshot::{LoadedManifest, SnapshotKind, SnapshotManifest};
 use crate::store::{ObjectSource, StoreError, read_root_tree};
+use crate::sys::Dir;
 use crate::walk::{DOT_GIT, GitDirectories};
 
 /// Whether git directories are special for a snapshot.
@@ -125,7 +126,8 @@ impl Repositories {
         let paths = plan.changes.iter().map(|(path, _)| path);
         let mut found = git::repositories(source, current_root, &target.merkle_root, paths)?;
         for repository in &mut found {
-            if !selected.is_unit(repository.git_dir.as_os_str().as_bytes()) {
+            let is_whole = selected.is_unit(repository.git_dir.as_os_str().as_bytes());
+            if !selected.is_all() && !is_whole {
                 repository.moves.clear();
             }
         }
@@ -191,16 +193,28 @@ impl Repositories {
         for (path, _) in plan.changes.iter() {
             let Some(git_dir) = self.of_path(&path) else { continue };
             let Some(inside) = byte_path::relative_to(&path, git_dir) else { continue };
+            // Of a branch that is tracked by itself, the lock lies beside what is tracked.
+            let lock = [&path[..], b".lock"].concat();
+            if now.find(git_dir)?.is_none() && is_there(&lock) {
+                found.insert(git_dir.to_vec(), [inside, b".lock"].concat());
+            }
             if !is_lock(inside) {
                 continue;
             }
-            let is_there: Option<EntryState> = now.find(&path)?;
-            if is_there.is_some() && last.find(&path)? != is_there {
+            let lock: Option<EntryState> = now.find(&path)?;
+            if lock.is_some() && last.find(&path)? != lock {
                 found.insert(git_dir.to_vec(), inside.to_vec());
             }
         }
         Ok(found)
     }
+}
+
+/// Whether something is at a path of the disk.
+fn is_there(path: &[u8]) -> bool {
+    let (above, name) = byte_path::split(path);
+    let found = Dir::open_no_symlinks(to_path(above)).and_then(|dir| dir.try_stat(name));
+    matches!(found, Ok(Some(_)))
 }
 
 /// Whether HEAD or a ref of a repository moved after the session, and after every restore of it.

@@ -42,8 +42,8 @@ pub const DOT_GIT: &[u8] = b".git";
 /// Where a git directory has what may be left out.
 pub(super) const OBJECT_DIRS: [&[u8]; 2] = [b"objects", b"lfs"];
 
-/// What has to be in a git directory for git to take it for one.
-const MARKS: [&[u8]; 3] = [b"HEAD", b"objects", b"refs"];
+/// What is in a git directory; and in that of a linked work tree.
+const MARKS: [&[&[u8]]; 2] = [&[b"HEAD", b"objects", b"refs"], &[b"HEAD", b"commondir"]];
 
 /// Of loose objects so many directories are looked at, and the others are taken to be alike.
 const SAMPLED: usize = 8;
@@ -76,7 +76,7 @@ pub(crate) fn mode_inside(
 /// Names are sorted.
 fn has_marks(names: &[ListedName]) -> bool {
     let has = |mark: &[u8]| names.binary_search_by(|listed| (*listed.name).cmp(mark)).is_ok();
-    MARKS.into_iter().all(has)
+    MARKS.iter().any(|marks| marks.iter().all(|mark| has(mark)))
 }
 
 /// Whether the objects of a git directory have more bytes. Packs are counted; of loose objects a part,

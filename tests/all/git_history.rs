@@ -233,8 +233,11 @@ fn no_ignore_rule_counts_in_a_git_directory() {
     let repository = Repository::new();
     repository.fixture.write(".gitignore", "*\n.git\nobjects/\nrefs\nbuild/\n");
     let (run, _) = repository.undone("git checkout -q -b build/x; git commit -qam one");
-    assert!(run.says("new: build/x"), "{}", run.stderr);
-    assert!(!run.says("left out"), "{}", run.stderr);
+    assert!(run.says("the command made 1 commit on build/x, a new branch ("), "{}", run.stderr);
+    let show =
+        repository.fixture.nono(&["rollback", "show", "--json", &repository.fixture.latest()]);
+    let left_out = show.success().json()["snapshots"][0]["not_captured"].to_string();
+    assert!(left_out.contains("/staged") && !left_out.contains(".git"), "{left_out}");
 }
 
 #[test]
@@ -244,9 +247,7 @@ fn later_commits_of_the_user_are_one_conflict() {
     let session = repository.fixture.latest();
     let after_run = repository.told();
     for number in 1..=3 {
-        repository.fixture.write("mine", format!("{number}"));
-        repository.git(&["add", "."]);
-        repository.git(&["commit", "-qm", "mine"]);
+        repository.git(&["commit", "-q", "--allow-empty", "-m", &format!("mine {number}")]);
     }
     let mine = repository.told();
     let restore = |flags: &[&str]| {
@@ -478,4 +479,170 @@ fn hostile_git_directories_say_nothing_and_break_nothing() {
     fixture.nono(&["rollback", "restore", &fixture.latest()]).success();
     let main = fs::read_to_string(fixture.project().join(".git/refs/heads/main")).unwrap();
     assert_eq!(main, format!("{a}\n"));
+}
+
+/// A linked work tree beside a repository.
+fn linked_worktree(repository: &Repository) -> PathBuf {
+    repository.git(&["commit", "-qam", "all"]);
+    repository.git(&["pack-refs", "--all"]);
+    let worktree = repository.fixture.path("linked");
+    repository.git(&["worktree", "add", "-q", worktree.to_str().unwrap(), "feature"]);
+    worktree
+}
+
+fn nono_in(repository: &Repository, dir: &Path, arguments: &[&str]) -> Finished {
+    finished(repository.fixture.command(arguments).current_dir(dir).output().unwrap())
+}
+
+fn record_in(repository: &Repository, dir: &Path, script: &str) -> Finished {
+    nono_in(repository, dir, &["run", "--rollback", "--", "sh", "-ec", script])
+}
+
+#[test]
+fn in_a_linked_work_tree_only_what_is_its_own_moves() {
+    let repository = Repository::new();
+    let worktree = linked_worktree(&repository);
+    let told_there = || told(&repository.fixture, &worktree);
+    let before = told_there();
+    let script = "echo x > x; git add x; git commit -qm x; git tag made; git branch other";
+    let run = record_in(&repository, &worktree, script).success();
+    assert!(run.says("a git worktree: the command can write its repository"), "{}", run.stderr);
+    assert!(run.says("  the command made 1 commit on feature ("), "{}", run.stderr);
+    // Work of others in the meantime.
+    repository.git(&["commit", "-q", "--allow-empty", "-m", "elsewhere"]);
+    let elsewhere = short(&repository, "main");
+    let session = repository.fixture.latest();
+    let restore = nono_in(&repository, &worktree, &["rollback", "restore", &session]).success();
+    assert!(
+        restore.says("feature is at ") && restore.says("(1 commit undone)"),
+        "{}",
+        restore.stderr
+    );
+    let now = told_there();
+    assert_eq!((&now.status, &now.head, &now.index), (&before.status, &before.head, &before.index));
+    assert_eq!(short(&repository, "main"), elsewhere, "branches of others stay");
+    assert!(now.refs.contains("refs/tags/made") && now.refs.contains("refs/heads/other"));
+    repository.is_sound();
+    git(&repository.fixture, &worktree, &["fsck", "--strict"]).success();
+    let again = nono_in(&repository, &worktree, &["rollback", "restore", &session]).success();
+    assert!(again.says("as in"), "{}", again.stderr);
+}
+
+#[test]
+fn later_commits_and_locks_in_a_linked_work_tree_are_one_conflict() {
+    let repository = Repository::new();
+    let worktree = linked_worktree(&repository);
+    record_in(&repository, &worktree, "git commit -q --allow-empty -m x").success();
+    let session = repository.fixture.latest();
+    let lock = repository.fixture.project().join(".git/refs/heads/feature.lock");
+    fs::write(&lock, "").unwrap();
+    let restore = ["rollback", "restore", &session];
+    let refused = nono_in(&repository, &worktree, &restore).fails(1, "git is at work in it");
+    assert!(refused.says("refs/heads/feature.lock"), "{}", refused.stderr);
+    fs::remove_file(&lock).unwrap();
+    for message in ["a", "b"] {
+        let commit = ["commit", "-q", "--allow-empty", "-m", message];
+        git(&repository.fixture, &worktree, &commit).success();
+    }
+    let refused = nono_in(&repository, &worktree, &restore);
+    let refused = refused.fails(1, "the repository has moved on: 2 commits");
+    assert_eq!(refused.stderr.matches("moved on").count(), 1, "{}", refused.stderr);
+    assert!(!refused.says("was changed after"), "{}", refused.stderr);
+    nono_in(&repository, &worktree, &[&restore[..], &["--force"]].concat()).success();
+    repository.is_sound();
+}
+
+#[test]
+fn a_git_file_leads_only_to_what_says_that_it_belongs_here() {
+    let repository = Repository::new();
+    let worktree = linked_worktree(&repository);
+    let own = repository.fixture.project().join(".git/worktrees/linked");
+    // A stranger's directory, a worktree of another place, a loop, nothing, and a way out.
+    let stranger = repository.fixture.path("stranger");
+    fs::create_dir(&stranger).unwrap();
+    fs::write(stranger.join("gitdir"), stranger.join(".git").to_str().unwrap()).unwrap();
+    let victim = repository.fixture.path("victim");
+    fs::create_dir(&victim).unwrap();
+    for (name, lies) in [
+        ("stranger", stranger.display().to_string()),
+        ("other", own.display().to_string()),
+        ("loop", ".".to_owned()),
+        ("up", "../project/.git/worktrees/linked/../linked".to_owned()),
+        ("etc", "/etc".to_owned()),
+        ("none", String::new()),
+    ] {
+        let work = repository.fixture.path(name).with_extension("work");
+        fs::create_dir(&work).unwrap();
+        fs::write(work.join(".git"), format!("gitdir: {lies}\n")).unwrap();
+        let target = repository.fixture.project().join(".git/made");
+        let script = format!("! echo x 2>/dev/null > {}", target.display());
+        let run = record_in(&repository, &work, &script).success();
+        assert!(!run.says("git worktree"), "{name}: {}", run.stderr);
+        assert!(!target.exists(), "{name}");
+    }
+    // The right directory that names another repository as its own.
+    fs::write(own.join("commondir"), format!("{}\n", victim.display())).unwrap();
+    let run = record_in(&repository, &worktree, "true").success();
+    assert!(!run.says("git worktree"), "{}", run.stderr);
+}
+
+#[test]
+fn below_the_top_history_can_be_read_and_no_commit_be_made() {
+    let repository = Repository::new();
+    repository.fixture.write("deep/er/file", "x");
+    let before = repository.told();
+    let deep = repository.fixture.project().join("deep/er");
+    let script = "git log --oneline | grep -q 'commit 3'; git diff > /dev/null; echo y > file; \
+                  ! git commit -qam x 2> /dev/null";
+    let run = record_in(&repository, &deep, script).success();
+    let top = repository.fixture.project();
+    let said = format!(
+        "commits cannot be made from here: the top of the repository is above (--allow {})",
+        top.display()
+    );
+    assert!(run.says(&said), "{}", run.stderr);
+    // Commits of the user are nothing to this session.
+    repository.git(&["commit", "-q", "--allow-empty", "-m", "mine"]);
+    let mine = repository.told();
+    nono_in(&repository, &deep, &["rollback", "restore", &repository.fixture.latest()]).success();
+    assert_eq!(fs::read_to_string(deep.join("file")).unwrap(), "x");
+    assert_eq!(repository.told().refs, mine.refs);
+    assert_ne!(mine.refs, before.refs);
+}
+
+#[test]
+fn a_restore_that_is_killed_leaves_a_repository_that_is_resumed_or_taken_back() {
+    let repository = Repository::new();
+    let before = repository.told();
+    let script = "git commit -qam one; git checkout -q -b new; git commit -q --allow-empty -m two; \
+                  git gc -q --prune=now";
+    repository.fixture.record(script).success();
+    let after = repository.told();
+    let session = repository.fixture.latest();
+    let is_half_way = || {
+        fs::read_dir(repository.fixture.store().join(&session))
+            .unwrap()
+            .any(|entry| entry.unwrap().file_name().to_string_lossy().contains("restore.journal"))
+    };
+    let (mut half_way, mut point, mut number) = (0, 40, 0);
+    // Every few calls, there and back again.
+    while half_way < 12 {
+        let target = format!("{session}/{number}");
+        let mut killed = repository.fixture.command(&["rollback", "restore", "--force", &target]);
+        let status = killed.env("NONO_FAIL_POINT", point.to_string()).output().unwrap().status;
+        if status.success() {
+            number = 1 - number;
+            point = 40;
+            continue;
+        }
+        if is_half_way() {
+            half_way += 1;
+            let way: &[&str] = if half_way % 2 == 0 { &["--abort"] } else { &[] };
+            repository.fixture.nono(&[&["rollback", "resume"][..], way].concat());
+        }
+        let now = repository.told();
+        assert!(now == before || now == after, "at point {point}: {now:?}");
+        repository.is_sound();
+        point += 23;
+    }
 }
