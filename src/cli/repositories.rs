@@ -409,6 +409,43 @@ mod tests {
     }
 
     #[test]
+    fn a_repository_is_one_row_of_a_review() {
+        let repository = |git_dir: &str| RepositoryChange {
+            git_dir: git_dir.into(),
+            path_count: 2,
+            is_new: false,
+            is_gone: false,
+            moves: Vec::new(),
+        };
+        let found = vec![repository("/p/.git"), repository("/p/.git/modules/sub")];
+        let repositories = Repositories { found, roots: vec!["/p".into()] };
+        let change = |path: &str, change_type| Change {
+            path: path.into(),
+            change_type,
+            size_delta: Some(1),
+        };
+        let changes = [
+            change("/p/.git/HEAD", ChangeType::Created),
+            change("/p/.git/modules/sub/HEAD", ChangeType::Deleted),
+            change("/p/.gitignore", ChangeType::Created),
+            change("/p/a", ChangeType::Created),
+        ];
+        let rows = repositories.collapsed(&changes);
+        let rows: Vec<_> =
+            rows.iter().map(|row| (row.path.to_str().unwrap(), row.change_type)).collect();
+        assert_eq!(
+            rows,
+            [
+                ("/p/.git", ChangeType::Modified),
+                ("/p/.gitignore", ChangeType::Created),
+                ("/p/a", ChangeType::Created),
+            ]
+        );
+        let summary = repositories.summary(&changes, &Palette::plain());
+        assert_eq!(summary, "+2 files, .git: 4 files");
+    }
+
+    #[test]
     fn a_conflict_of_a_repository_is_one_sentence() {
         let text = |moves| {
             conflict_text(Path::new("/nowhere/.git"), &RepositoryConflict::MovedOn { moves })

@@ -107,8 +107,14 @@ impl Repositories {
     ) -> bool {
         match self.of_path(path) {
             None => selected.contains(path) && selected.wants(change),
-            Some(git_dir) => selected.names(path) || selected.is_unit(git_dir),
+            Some(git_dir) => selected.names(path) || self.is_whole(selected, git_dir),
         }
+    }
+
+    /// Whether a selection means all of a git directory, maybe as a part of another one.
+    fn is_whole(&self, selected: &Selected<'_>, git_dir: &[u8]) -> bool {
+        let above = byte_path::ancestors(git_dir).filter(|dir| self.dirs.contains(*dir));
+        [git_dir].into_iter().chain(above).any(|dir| selected.is_unit(dir))
     }
 
     /// What HEAD and the refs do if the plan is carried out.
@@ -126,7 +132,7 @@ impl Repositories {
         let paths = plan.changes.iter().map(|(path, _)| path);
         let mut found = git::repositories(source, current_root, &target.merkle_root, paths)?;
         for repository in &mut found {
-            let is_whole = selected.is_unit(repository.git_dir.as_os_str().as_bytes());
+            let is_whole = self.is_whole(selected, repository.git_dir.as_os_str().as_bytes());
             if !selected.is_all() && !is_whole {
                 repository.moves.clear();
             }
