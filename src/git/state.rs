@@ -54,13 +54,16 @@ impl GitState {
     }
 }
 
+/// Names, with whether each is a directory.
+type Listed = Vec<(Box<[u8]>, bool)>;
+
 /// What a git directory has, wherever it is.
 pub(crate) trait GitFiles {
     type Error;
     /// The bytes of a file, if it is there and not longer.
     fn file(&mut self, relative: &[u8], max_bytes: u64) -> Result<Option<Vec<u8>>, Self::Error>;
-    /// Names in a directory, with whether each is a directory.
-    fn list(&mut self, relative: &[u8]) -> Result<Vec<(Box<[u8]>, bool)>, Self::Error>;
+    /// What is in a directory.
+    fn list(&mut self, relative: &[u8]) -> Result<Listed, Self::Error>;
 }
 
 /// Reads HEAD and the refs. Loose ones come before packed ones, as for git.
@@ -165,7 +168,7 @@ impl GitFiles for InSnapshot<'_> {
         }
     }
 
-    fn list(&mut self, relative: &[u8]) -> Result<Vec<(Box<[u8]>, bool)>, StoreError> {
+    fn list(&mut self, relative: &[u8]) -> Result<Listed, StoreError> {
         let path = byte_path::join(&self.git_dir, relative);
         let Some(Node::Directory { tree }) = self.lookup.find(&path)?.map(|state| state.node)
         else {
@@ -195,7 +198,7 @@ impl GitFiles for OnDisk<'_> {
         Ok(dir.read(name, max_bytes).ok())
     }
 
-    fn list(&mut self, relative: &[u8]) -> Result<Vec<(Box<[u8]>, bool)>, Self::Error> {
+    fn list(&mut self, relative: &[u8]) -> Result<Listed, Self::Error> {
         let Ok(dir) = self.0.open_beneath(relative) else { return Ok(Vec::new()) };
         let names = dir.names().unwrap_or_default();
         let told = names.into_iter().map(|listed| {
