@@ -34,6 +34,7 @@ pub mod diff;
 #[doc(hidden)]
 pub mod fuzzing;
 pub mod gc;
+pub mod git;
 pub mod history;
 mod layout;
 mod manifest;

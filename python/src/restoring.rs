@@ -134,6 +134,7 @@ impl RestoreReport {
             on_conflict: options.on_conflict,
             skipped: copied.skipped.clone(),
             rebuildable: Vec::new(),
+            repositories: Vec::new(),
             lost: Vec::new(),
             unstable: copied.unstable.clone(),
             safety_snapshot: None,

@@ -15,7 +15,7 @@ use super::render::project_name;
 use crate::config::{FlagSettings, Origin, Profile, Settings, Surroundings};
 use crate::session::Catalog;
 use crate::sys;
-use crate::walk::{ExclusionConfig, Ignored};
+use crate::walk::{ExclusionConfig, GitDirectories, Ignored};
 
 /// Undo for AI agents, and for anything else that changes many files.
 ///
@@ -243,7 +243,8 @@ impl CaptureArgs {
         profile: Option<&Profile>,
     ) -> ExclusionConfig {
         if self.rollback_all {
-            return ExclusionConfig::nothing();
+            let git_directories = GitDirectories::Whole;
+            return ExclusionConfig { git_directories, ..ExclusionConfig::nothing() };
         }
         let rules = [Some(&settings.rollback), profile.map(|profile| &profile.rollback)];
         let mut config = ExclusionConfig {
@@ -251,6 +252,7 @@ impl CaptureArgs {
             force_include: self.rollback_include.clone(),
             ignored: settings.ignored.value,
             rebuildable: true,
+            git_directories: GitDirectories::WithinLimit,
             ..ExclusionConfig::default()
         };
         for rules in rules.into_iter().flatten() {

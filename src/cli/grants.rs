@@ -17,6 +17,7 @@ use super::context::Context;
 use super::error::CliError;
 use super::git_settings::{self, GitSettings};
 use super::shell_word::shell_word;
+use super::worktrees::Elsewhere;
 use crate::config::{
     ConfigError, FoundProfile, NetworkGrant, Profile, ProfileSource, Surroundings, config_dir,
     expand,
@@ -84,7 +85,12 @@ impl Grants {
             let is_needed = is_recorded || args.write.is_empty();
             tracked.extend(working_dir(args.allow_cwd, is_needed)?);
         }
+        let protected = protected(catalog, profile, &surroundings);
+        let refuse = |path: &Path| refuse_protected(path, path, &protected);
+        let has_walls = !args.no_sandbox;
+        let elsewhere = Elsewhere::of(&tracked, is_recorded, has_walls, refuse, context);
         if args.no_sandbox {
+            tracked.extend(elsewhere.tracked);
             return Ok(Self { tracked, policy: None });
         }
         let support = Support::of_kernel();
@@ -93,7 +99,6 @@ impl Grants {
             return Err(CliError::failed(message)
                 .with_hint("--no-sandbox runs it with all the rights that you have"));
         }
-        let protected = protected(catalog, profile, &surroundings);
         for path in &wanted.create {
             refuse_protected(path, &sys::real_or_future_path(path), &protected)?;
             sys::create_private_dir(path)?;
@@ -106,9 +111,12 @@ impl Grants {
         let files = wanted.create_files.iter().map(|(path, _)| path);
         let write = tracked.iter().chain(&args.write).chain(&wanted.write).chain(&wanted.create);
         let write = write.chain(files);
-        let write = write.map(judge).collect::<Result<Vec<_>, _>>()?;
+        let mut write = write.map(judge).collect::<Result<Vec<_>, _>>()?;
+        write.extend(elsewhere.write);
         let read = args.read.iter().chain(&wanted.read).map(judge);
         let mut read = read.collect::<Result<Vec<_>, _>>()?;
+        read.extend(elsewhere.read);
+        tracked.extend(elsewhere.tracked);
         if profile.is_none() {
             add_git_settings(&mut read, &write, &protected, context);
         }

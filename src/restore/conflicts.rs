@@ -21,6 +21,7 @@ use super::packed::PackedPaths;
 use super::plan::RestorePlan;
 use crate::byte_path;
 use crate::diff::{self, ChangeType, Difference, Differences, EntryState};
+use crate::git::Move;
 use crate::object::ContentHash;
 use crate::path_text::serde_path;
 use crate::snapshot::{LoadedManifest, NotCapturedSet, SnapshotKind};
@@ -36,6 +37,48 @@ pub struct Conflict {
     pub change_type: ChangeType,
     /// Sessions that changed it, as far as they are known.
     pub sessions: Vec<String>,
+    /// Of a git directory: what is in the way.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub repository: Option<RepositoryConflict>,
+}
+
+/// Why a git directory is in conflict.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "why", rename_all = "snake_case")]
+pub enum RepositoryConflict {
+    /// HEAD or a ref is another than the session, or a restore of it, left.
+    MovedOn {
+        /// What they did since.
+        moves: Vec<Move>,
+    },
+    /// A lock says that git works there at this moment.
+    AtWork {
+        /// The lock, relative to the git directory.
+        #[serde(with = "serde_path")]
+        lock: PathBuf,
+    },
+}
+
+/// All conflicts of a plan.
+#[derive(Debug, Default)]
+pub(super) struct AllConflicts {
+    pub(super) paths: Conflicts,
+    /// Git directories, each as one thing.
+    pub(super) repositories: Vec<Conflict>,
+}
+
+impl AllConflicts {
+    pub(super) fn is_empty(&self) -> bool {
+        self.paths.is_empty() && self.repositories.is_empty()
+    }
+
+    /// As they are told: sorted by path.
+    pub(super) fn told(&self) -> Vec<Conflict> {
+        let mut told = self.paths.told();
+        told.extend_from_slice(&self.repositories);
+        told.sort_by(|a, b| a.path.cmp(&b.path));
+        told
+    }
 }
 
 /// The conflicts of a plan, sorted by path, until they are told: there may be millions.
@@ -48,6 +91,7 @@ impl Conflicts {
             path: PathBuf::from(OsString::from_vec(path)),
             change_type: *change_type,
             sessions: Vec::new(),
+            repository: None,
         };
         self.iter().map(conflict).collect()
     }

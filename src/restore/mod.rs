@@ -26,6 +26,7 @@ mod places;
 mod plan;
 mod prepare;
 mod recover;
+mod repositories;
 mod rollback;
 mod secure;
 mod selection;
@@ -43,6 +44,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::diff::{self, Change, ChangeSummary, Comparison, Lost};
+use crate::git::RepositoryChange;
 use crate::object::ContentHash;
 use crate::path_text::{Shown, serde_paths};
 use crate::snapshot::{
@@ -52,8 +54,8 @@ use crate::snapshot::{
 use crate::store::{ObjectSource, OverlayStore, read_root_tree};
 
 use check_selection::check_selection;
-use conflicts::Conflicts;
-pub use conflicts::{Conflict, OnConflict};
+use conflicts::AllConflicts;
+pub use conflicts::{Conflict, OnConflict, RepositoryConflict};
 pub use copy_out::CopyReport;
 pub use discard::DiscardReport;
 pub use error::RestoreError;
@@ -65,6 +67,7 @@ pub use plan::Skipped;
 pub use prepare::KeepBefore;
 use prepare::Prepared;
 pub use recover::{Recovery, RecoveryOutcome, RecoveryReport};
+use repositories::Repositories;
 use selection::Selected;
 pub use selection::Selection;
 
@@ -87,6 +90,8 @@ pub struct RestoreReport {
     pub directory_times: u64,
     /// Paths with later changes that the restore would undo, too.
     pub conflicts: Vec<Conflict>,
+    /// Git directories among the changes, and what HEAD and the refs of each did.
+    pub repositories: Vec<RepositoryChange>,
     /// What was done about them.
     pub on_conflict: OnConflict,
     /// What is not as it was in the snapshot, and why.
@@ -149,6 +154,8 @@ pub struct RestoreOptions {
     /// Whether this takes back the restore before which the snapshot was taken; `selection` is then
     /// as [`SnapshotManager::changed_by_restore`] gives it.
     pub takes_back: bool,
+    /// Leave git directories as they are: commits, branches and the index stay.
+    pub keep_commits: bool,
 }
 
 impl RestoreOptions {
@@ -161,7 +168,8 @@ impl RestoreOptions {
 /// A plan, and what it would undo that the session did not do.
 struct Planned {
     plan: RestorePlan,
-    conflicts: Conflicts,
+    conflicts: AllConflicts,
+    repositories: Vec<RepositoryChange>,
     /// What it leaves because nothing of it is kept.
     not_kept: Vec<Skipped>,
 }
@@ -177,7 +185,7 @@ impl Planned {
 }
 
 /// Whether nothing is done because of conflicts.
-fn is_refused(options: &RestoreOptions, conflicts: &Conflicts) -> bool {
+fn is_refused(options: &RestoreOptions, conflicts: &AllConflicts) -> bool {
     options.on_conflict == OnConflict::Refuse && !conflicts.is_empty()
 }
 
@@ -235,7 +243,7 @@ impl SnapshotManager {
         let (target, latest) = (&states.target.manifest, &states.latest);
         let current = self.capture_current(&overlay, target, latest, CacheUse::Read)?;
         let (root, left_out) = (&current.merkle_root, &current.not_captured);
-        let Planned { plan, conflicts, .. } =
+        let Planned { plan, conflicts, repositories, .. } =
             self.planned(&overlay, &states, root, left_out, options, &HashSet::new())?;
         let directory_times = plan.directory_times();
         // The actions go at once: they take more than all the rest.
@@ -248,6 +256,7 @@ impl SnapshotManager {
             touched,
             directory_times,
             conflicts: conflicts.told(),
+            repositories,
             skipped,
             rebuildable,
             lost,
@@ -296,6 +305,7 @@ impl SnapshotManager {
         let skipped;
         (skipped, report.not_kept) = planned.left();
         report.conflicts = planned.conflicts.told();
+        report.repositories = std::mem::take(&mut planned.repositories);
         let plan = &planned.plan;
         // For the times of some directories alone, nobody writes to a full disk.
         let is_done = plan.is_empty() || is_store_full && plan.changes.is_empty();
@@ -332,6 +342,7 @@ impl SnapshotManager {
             touched: Vec::new(),
             directory_times: 0,
             conflicts: Vec::new(),
+            repositories: Vec::new(),
             on_conflict: options.on_conflict,
             skipped: Vec::new(),
             rebuildable: Vec::new(),
@@ -396,9 +407,10 @@ impl SnapshotManager {
         let selected = Selected::new(&options.selection, &target.roots)?;
         let roots = [&target.merkle_root, current_root];
         check_selection(source, &selected, &roots, target.number)?;
+        let repositories = Repositories::of(source, current_root, target, &plan)?;
         if !selected.is_all() {
             let wanted = |path: &[u8], change: Option<diff::ChangeType>| {
-                selected.contains(path) && selected.wants(change)
+                repositories.is_selected(&selected, path, change)
             };
             // Nobody knows what kind of change it would have been.
             let concerns = |path: &[u8], has_all_below: bool| {
@@ -406,17 +418,30 @@ impl SnapshotManager {
             };
             plan.narrow(wanted, concerns, &HashSet::new());
         }
+        if options.keep_commits {
+            let is_meant = |path: &[u8]| !repositories.has(path);
+            plan.narrow(|path, _| is_meant(path), |path, _| is_meant(path), &HashSet::new());
+        }
         let is_completed = self.session().metadata()?.ended.is_some();
         let conflicts = if is_completed {
-            conflicts::conflicts(source, &states.chain, current_root, &plan)?
+            let chain = &states.chain;
+            let mut paths = conflicts::conflicts(source, chain, current_root, &plan)?;
+            let repositories =
+                repositories.conflicts(source, chain, current_root, &plan, &mut paths)?;
+            AllConflicts { paths, repositories }
         } else {
-            Conflicts::default()
+            AllConflicts::default()
         };
         if options.on_conflict == OnConflict::KeepNewer && !conflicts.is_empty() {
-            let left = conflicts.iter().map(|(path, _)| path);
-            plan.narrow(|_, _| true, |_, _| true, &left.collect());
+            let left = conflicts.paths.iter().map(|(path, _)| path);
+            let whole: HashSet<&[u8]> =
+                conflicts.repositories.iter().map(|c| c.path.as_os_str().as_bytes()).collect();
+            let stays =
+                |path: &[u8]| repositories.of_path(path).is_some_and(|dir| whole.contains(dir));
+            plan.narrow(|path, _| !stays(path), |path, _| !stays(path), &left.collect());
         }
         let not_kept = plan.leave_unkept(unkept);
+        let changed = repositories.changes(source, current_root, target, &plan, &selected)?;
         let mut places = Places::new(&target.roots);
         if let Some(path) = plan.first_path() {
             // Making directories above a tracked path is not for a restore to decide.
@@ -424,7 +449,7 @@ impl SnapshotManager {
         }
         plan.detach_foreign_links(&diff::links_of(source, current_root)?, &mut places)?;
         plan.link(&diff::links_of(source, &target.merkle_root)?);
-        Ok(Planned { plan, conflicts, not_kept })
+        Ok(Planned { plan, conflicts, repositories: changed, not_kept })
     }
 }
 

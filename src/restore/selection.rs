@@ -93,6 +93,23 @@ impl<'a> Selected<'a> {
         is_named && !self.exclude.iter().any(matches)
     }
 
+    /// Whether a path is meant by its own name, or by that of a directory above it: by no glob.
+    pub(super) fn names(&self, path: &[u8]) -> bool {
+        let is_named = |patterns: &[Pattern]| patterns.iter().any(|pattern| pattern.names(path));
+        (self.exactly.contains(path) || is_named(&self.paths)) && !is_named(&self.exclude)
+    }
+
+    /// Whether a directory is meant as a whole, with everything that is in it.
+    pub(super) fn is_unit(&self, path: &[u8]) -> bool {
+        self.only.is_empty() && self.contains(path) && !self.exclude_below(path)
+    }
+
+    /// Whether something below a path is left out by its name.
+    fn exclude_below(&self, path: &[u8]) -> bool {
+        let is_below = |literal: &Vec<u8>| byte_path::is_in(literal, path);
+        self.exclude.iter().any(|pattern| pattern.literal.iter().any(is_below))
+    }
+
     /// Whether something below a path may be meant.
     pub(super) fn may_mean_below(&self, path: &[u8]) -> bool {
         let is_below = |named: &[u8]| byte_path::relative_to(named, path).is_some();
@@ -194,9 +211,13 @@ impl Pattern {
         fixed.zip(byte_path::components(place)).all(|(fixed, name)| fixed == name)
     }
 
+    fn names(&self, path: &[u8]) -> bool {
+        self.literal.iter().any(|literal| byte_path::is_in(path, literal))
+    }
+
     /// `inside` is the path below its tracked path, empty for that itself.
     fn matches(&self, path: &[u8], inside: &[u8]) -> bool {
-        let is_literal = self.literal.iter().any(|literal| byte_path::is_in(path, literal));
+        let is_literal = self.names(path);
         let Some((glob, subject)) = &self.glob else { return is_literal };
         let is_match = |bytes: &[u8]| glob.is_match(to_path(bytes));
         let this_or_above = |path| byte_path::ancestors(path).chain([path]).any(is_match);

@@ -175,6 +175,7 @@ fn survey_root(
         let Ok(dir) = top.open_beneath(&relative) else { continue };
         let filter = &open.filter;
         let Ok(listed) = walk::names(&dir, mode, filter, rules.reads_disk()) else { continue };
+        let mode = walk::mode_inside(&dir, &relative, &listed, mode, filter);
         let repository = listed.repository(&dir, &relative, &above);
         let itself = |path: &[u8]| {
             known.iter().map(|dir| dir.itself(store, path)).max().unwrap_or(Known::No)

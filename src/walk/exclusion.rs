@@ -11,6 +11,7 @@
 use globset::{Glob, GlobBuilder, GlobMatcher, GlobSet, GlobSetBuilder};
 use serde::{Deserialize, Serialize};
 
+use super::git_dir::GitDirectories;
 use super::ignore_files::Ignores;
 use super::ignored::Ignored;
 use crate::byte_path;
@@ -47,6 +48,9 @@ pub struct ExclusionConfig {
     /// force-included.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub prune_patterns: Vec<String>,
+    /// What is special about git directories.
+    #[serde(default, skip_serializing_if = "GitDirectories::is_default")]
+    pub git_directories: GitDirectories,
 }
 
 fn yes() -> bool {
@@ -63,6 +67,7 @@ impl Default for ExclusionConfig {
             exclude_globs: Vec::new(),
             force_include: Vec::new(),
             prune_patterns: Vec::new(),
+            git_directories: GitDirectories::default(),
         }
     }
 }
@@ -114,6 +119,7 @@ pub struct Filter {
     glob_texts: Vec<String>,
     forced: Vec<Pattern>,
     pruned: Vec<Pattern>,
+    git_directories: GitDirectories,
 }
 
 impl Filter {
@@ -138,12 +144,18 @@ impl Filter {
             glob_texts: config.exclude_globs.clone(),
             forced: compile("force-include pattern", &config.force_include)?,
             pruned: compile("prune pattern", &config.prune_patterns)?,
+            git_directories: config.git_directories,
         })
     }
 
     /// Whether `.gitignore` files are read at all.
     pub fn uses_gitignore(&self) -> bool {
         self.use_gitignore && self.ignored != Ignored::All
+    }
+
+    /// What is special about git directories.
+    pub fn git_directories(&self) -> GitDirectories {
+        self.git_directories
     }
 
     /// What is recorded of what git ignores.

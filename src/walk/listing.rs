@@ -1,7 +1,8 @@
 //! One directory, filtered: the step that every walk is made of.
 
 use super::exclusion::{Filter, Verdict};
-use super::git_index::{DOT_GIT, Repository, Tracks};
+use super::git_dir::{BEYOND_GIT_LIMIT, DOT_GIT, OBJECT_DIRS, mode_inside};
+use super::git_index::{Repository, Tracks};
 use super::ignore_files::{IGNORE_FILE, IgnoreFile, Ignores, is_vanishing};
 use super::ignored::{Databases, Ignored, LARGE_FILE, SMALL_FILE_BYTES, Size, size_of};
 use super::rebuildable::{PACKAGE_BESIDE, mark_among, mark_of, well_known};
@@ -26,6 +27,10 @@ pub enum Mode {
         /// force-included name is searched for below.
         pruned: Option<usize>,
     },
+    /// All are in: it is a git directory, or in one.
+    Git,
+    /// It is a git directory with too many bytes of objects: all else is in.
+    GitBeyondLimit,
 }
 
 impl Mode {
@@ -150,6 +155,7 @@ pub fn list(
     repository: &Repository,
 ) -> sys::Result<Listing> {
     let listed = names(dir, mode, filter, true)?;
+    let mode = mode_inside(dir, relative, &listed, mode, filter);
     let repository = listed.repository(dir, relative, repository);
     let mark = listed.mark(dir, relative, mode, filter, |_| Known::No, || has_package(dir));
     let mode = if mark.is_some() { Mode::made_again(relative) } else { mode };
@@ -327,6 +333,17 @@ impl Inside<'_> {
         }
         let ignores = match self.mode {
             Mode::Forced => return Fate::In { mode: Mode::Forced, is_ignored: false },
+            Mode::GitBeyondLimit
+                if is_dir
+                    && OBJECT_DIRS.contains(&name)
+                    && !self.filter.is_forced(path, true, None)
+                    && known(name) == Known::No =>
+            {
+                return Fate::Out(WhyLeftOut::Excluded(BEYOND_GIT_LIMIT.to_owned()));
+            }
+            Mode::Git | Mode::GitBeyondLimit => {
+                return Fate::In { mode: Mode::Git, is_ignored: false };
+            }
             Mode::OnlyForced => return self.fate_in_partial(path, name, is_dir, None, known),
             Mode::OnlyKept { pruned } => {
                 return self.fate_in_partial(path, name, is_dir, pruned, known);

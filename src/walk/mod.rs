@@ -5,6 +5,7 @@
 
 mod estimate;
 mod exclusion;
+mod git_dir;
 mod git_index;
 mod ignore_files;
 mod ignored;
@@ -13,6 +14,8 @@ mod rebuildable;
 
 pub use estimate::{Estimate, estimate};
 pub use exclusion::{ExclusionConfig, Filter, InvalidPattern, Verdict};
+pub(crate) use git_dir::mode_inside;
+pub use git_dir::{BEYOND_GIT_LIMIT, DOT_GIT, GitDirectories, MAX_GIT_BYTES};
 #[cfg(feature = "fuzzing")]
 pub(crate) use git_index::finds_what_it_tracks;
 pub use git_index::{Repository, Tracks};

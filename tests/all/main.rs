@@ -11,6 +11,7 @@ mod extremes;
 mod faults;
 mod fixture;
 mod full_store;
+mod git_history;
 mod grants;
 mod growth;
 mod held;

@@ -20,8 +20,9 @@ use crate::cli::render::{
     DiffOptions, Palette, quoted_name, write_full, write_patch, write_side_by_side, write_stat,
 };
 use crate::diff::{self, Change, Comparison, Difference, Lookup};
+use crate::git::repositories;
 use crate::object::ContentHash;
-use crate::path_text::{serde_paths, to_path};
+use crate::path_text::{Shown, serde_paths, to_path};
 use crate::snapshot::{NotCapturedSet, SnapshotManifest};
 use crate::store::{ObjectSource, StoreError, read_root_tree};
 use crate::sys;
@@ -148,6 +149,7 @@ pub(in crate::cli) fn run(args: &DiffArgs, store: &StoreArgs, context: &Context)
         (_, true) => DiffStyle::Names { zero: args.zero },
         _ => args.style.chosen().unwrap_or(DiffStyle::Patch),
     };
+    let differences = outside_git(differences, &both, old, new, context)?;
     write(&both, &differences, &roots, style, context)?;
     Ok(0)
 }
@@ -188,6 +190,25 @@ fn differences(
     Ok(differences)
 }
 
+/// What is different outside of git directories: `git apply` and `patch` take nothing in them.
+fn outside_git(
+    mut differences: Vec<Difference>,
+    source: &dyn ObjectSource,
+    old: &SnapshotManifest,
+    new: &SnapshotManifest,
+    context: &Context,
+) -> Result<Vec<Difference>, CliError> {
+    let paths = differences.iter().map(|difference| &difference.path);
+    let git = repositories(source, &old.merkle_root, &new.merkle_root, paths)?;
+    let is_in_git = |path: &[u8]| git.iter().any(|git| to_path(path).starts_with(&git.git_dir));
+    differences.retain(|difference| !is_in_git(&difference.path));
+    for git in &git {
+        let path = Shown::path(&git.git_dir);
+        context.say(format_args!("not shown: what changed in {path} (--json names it)"));
+    }
+    Ok(differences)
+}
+
 /// Writes the differences of two snapshots to stdout.
 pub(super) fn write_diff(
     old_store: &dyn ObjectSource,
@@ -198,7 +219,8 @@ pub(super) fn write_diff(
     context: &Context,
 ) -> Result<(), CliError> {
     let both = TwoStores { first: old_store, second: new_store };
-    write(&both, &differences(&both, old, new)?, &roots(old, new), style, context)
+    let differences = outside_git(differences(&both, old, new)?, &both, old, new, context)?;
+    write(&both, &differences, &roots(old, new), style, context)
 }
 
 fn write(

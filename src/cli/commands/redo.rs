@@ -6,7 +6,7 @@ use crate::cli::Outcome;
 use crate::cli::args::{StoreArgs, ThreadArgs};
 use crate::cli::context::Context;
 use crate::cli::error::CliError;
-use crate::cli::restoring::{AskedBy, ConflictArgs, Restoring, print_changes, print_outcome};
+use crate::cli::restoring::{AskedBy, ConflictArgs, Restoring, print_outcome, print_report};
 use crate::session::{History, NoRedo, Place, Purpose};
 
 /// Arguments of `nono redo`.
@@ -46,6 +46,7 @@ pub(in crate::cli) fn run(args: &RedoArgs, store: &StoreArgs, context: &Context)
     work.options.selection = selection;
     work.options.takes_back = true;
     work.options.on_conflict = args.conflicts.on_conflict();
+    work.options.keep_commits = args.conflicts.keep_commits;
     work.force = args.conflicts.force;
     work.is_for_program = args.json;
     work.is_settled = args.yes;
@@ -57,7 +58,7 @@ pub(in crate::cli) fn run(args: &RedoArgs, store: &StoreArgs, context: &Context)
     if args.json {
         context.json(&report)?;
     } else {
-        print_changes(&report.changes, &report.skipped, &work.roots, context)?;
+        print_report(&report, &work.roots, context)?;
         print_outcome(&report, work.is_whole(), AskedBy::Redo, &work.roots, context);
     }
     Ok(u8::from(!report.is_complete()))

@@ -12,7 +12,7 @@ use crate::cli::error::CliError;
 use crate::cli::progress::Bar;
 use crate::cli::render::byte_size;
 use crate::cli::restoring::{
-    AskedBy, ConflictArgs, PartArgs, Restoring, name_unstable, print_changes, print_outcome,
+    AskedBy, ConflictArgs, PartArgs, Restoring, name_unstable, print_outcome, print_report,
 };
 use crate::path_text::Shown;
 use crate::restore::{CopyReport, KeepBefore};
@@ -80,6 +80,7 @@ pub(in crate::cli) fn run(args: &RestoreArgs, store: &StoreArgs, context: &Conte
         return print_copy(&copied?, args.json, context);
     }
     work.options.on_conflict = args.conflicts.on_conflict();
+    work.options.keep_commits = args.conflicts.keep_commits;
     work.force = args.conflicts.force;
     work.is_for_program = args.json;
     if args.no_safety_snapshot {
@@ -92,7 +93,7 @@ pub(in crate::cli) fn run(args: &RestoreArgs, store: &StoreArgs, context: &Conte
     if args.json {
         context.json(&report)?;
     } else {
-        print_changes(&report.changes, &report.skipped, &work.roots, context)?;
+        print_report(&report, &work.roots, context)?;
         print_outcome(&report, work.is_whole(), AskedBy::Restore, &work.roots, context);
     }
     Ok(u8::from(!report.is_complete()))

@@ -9,6 +9,7 @@ use crate::cli::args::StoreArgs;
 use crate::cli::context::{BOLD, Context};
 use crate::cli::error::CliError;
 use crate::cli::render::{Palette, summary_line};
+use crate::cli::repositories::Repositories;
 use crate::cli::restoring::print_changes;
 use crate::diff::ChangeSummary;
 use crate::path_text::Shown;
@@ -123,7 +124,7 @@ pub(super) fn interrupted(catalog: &Catalog) -> Result<Vec<SessionDir>, CliError
 
 fn print(report: &RecoveryReport, roots: &[PathBuf], context: &Context) -> Result<(), CliError> {
     let palette = Palette::coloured();
-    print_changes(&report.changes, &report.skipped, roots, context)?;
+    print_changes(&report.changes, &report.skipped, &Repositories::default(), roots, context)?;
     let session = &report.session_id;
     let id = format!("{BOLD}{session}/{}{BOLD:#}", report.snapshot);
     match report.outcome {

@@ -8,6 +8,7 @@ use crate::cli::args::StoreArgs;
 use crate::cli::context::Context;
 use crate::cli::error::CliError;
 use crate::cli::render::touched_part;
+use crate::cli::repositories::Repositories;
 use crate::cli::restoring::restore_picked;
 use crate::cli::review::{Decision, Review, is_possible};
 use crate::diff::{self, Comparison};
@@ -83,6 +84,9 @@ impl Reviewed<'_> {
         let label = self.session.metadata().ok().and_then(|metadata| metadata.label);
         let title = format!("{id}{}", label.as_deref().map(super::quoted).unwrap_or_default());
         let Self { store, old, new, .. } = *self;
+        // A repository is one row: it comes back as a whole.
+        let repositories = Repositories::of(store, old, new, &comparison.changes)?;
+        let comparison = repositories.collapsed(comparison);
         let review = Review { session_id: &title, store, old, new, comparison };
         let selection = match review.run(context)? {
             Decision::KeepAll => {

@@ -20,7 +20,8 @@ use crate::cli::keeper::NotStarted;
 use crate::cli::launch::{Launch, NamespaceMode, SecondWall};
 use crate::cli::preflight;
 use crate::cli::progress::Bar;
-use crate::cli::render::{Palette, summary_line, touched_part};
+use crate::cli::render::{Palette, touched_part};
+use crate::cli::repositories::{Repositories, Told};
 use crate::cli::retention;
 use crate::cli::run_report::{ReportArgs, ReportFile, RunReport};
 use crate::cli::scratch::LeftBehind;
@@ -213,15 +214,25 @@ fn run_reported(
         commands::snapshot::report_idle_patterns(patterns, &[&baseline, last], context);
         together.report(&catalog, &session, context);
         let counted = ChangeSummary::of(changes).with_touched(touched.len());
+        let repositories = Catalog::store_of(&session)
+            .map_err(CliError::from)
+            .and_then(|store| Ok(Repositories::of(&store, &baseline, last, changes)?))
+            .unwrap_or_else(|error| {
+                context.error(&error);
+                Repositories::default()
+            });
         let summary = match changes.as_slice() {
             // What rules left out was not looked at.
             [] if unrecorded.is_empty() && last.not_captured.is_empty() => {
                 format!("nothing changed{}", touched_part(&counted))
             }
             [] => format!("nothing that is recorded changed{}", touched_part(&counted)),
-            _ => summary_line(&counted, &Palette::coloured()),
+            changes => repositories.summary(changes, touched, &Palette::coloured()),
         };
         context.say(format_args!("session {id}: {summary}"));
+        for line in repositories.said(Told::Done) {
+            context.say(format_args!("  {line}"));
+        }
         context.say(format_args!("  root: {session_root}"));
     }
     // All is recorded and said: nobody has to wait for what follows.

@@ -15,11 +15,10 @@ use crate::cli::Outcome;
 use crate::cli::args::StoreArgs;
 use crate::cli::context::{BOLD, Context, DIM, YELLOW};
 use crate::cli::error::CliError;
-use crate::cli::render::{
-    Palette, absolute_time, byte_size, change_line, relative_time, summary_line,
-};
+use crate::cli::render::{Palette, absolute_time, byte_size, change_line, relative_time};
+use crate::cli::repositories::{Repositories, Told, repository_line};
 use crate::cli::unrecorded::{Unrecorded, told};
-use crate::diff::{self, Change, ChangeSummary, Comparison, Lost};
+use crate::diff::{self, Change, Comparison, Lost};
 use crate::object::ContentHash;
 use crate::path_text::{Shown, serde_paths};
 use crate::session::{Catalog, Purpose, SessionStatus, SessionSummary, SnapshotId};
@@ -69,6 +68,8 @@ struct NowReport {
     unrecorded: Vec<NotCaptured>,
     /// What was not recorded and is gone or another: a restore cannot bring it back.
     lost: Vec<Lost>,
+    #[serde(serialize_with = "Repositories::serialize")]
+    repositories: Repositories,
 }
 
 #[derive(Serialize)]
@@ -89,6 +90,8 @@ struct SnapshotReport {
     /// Paths whose time alone moved.
     #[serde(with = "serde_paths")]
     touched: Vec<PathBuf>,
+    #[serde(serialize_with = "Repositories::serialize")]
+    repositories: Repositories,
 }
 
 pub(in crate::cli) fn run(args: &ShowArgs, store: &StoreArgs, context: &Context) -> Outcome {
@@ -117,7 +120,9 @@ pub(in crate::cli) fn run(args: &ShowArgs, store: &StoreArgs, context: &Context)
         let Comparison { changes, touched } = compare(now, baseline, now.manifest())?;
         let since = Unrecorded::since(now, baseline, now.manifest())?;
         let ((unrecorded, lost), timestamp) = (since.into_left(), now.manifest().timestamp);
-        report.now = Some(NowReport { timestamp, changes, touched, unrecorded, lost });
+        let repositories = Repositories::of(now, baseline, now.manifest(), &changes)?;
+        report.now =
+            Some(NowReport { timestamp, changes, touched, unrecorded, lost, repositories });
     }
     if args.json {
         context.json(&report)?
@@ -189,6 +194,10 @@ fn report(
                 Some(old) => compare(objects, old, &manifest)?,
                 None => Comparison::default(),
             };
+            let repositories = match &previous {
+                Some(old) => Repositories::of(objects, old, &manifest, &changes)?,
+                None => Repositories::default(),
+            };
             snapshots.push(SnapshotReport {
                 number,
                 timestamp: manifest.timestamp,
@@ -202,6 +211,7 @@ fn report(
                 unstable: manifest.unstable.clone(),
                 changes,
                 touched,
+                repositories,
             });
         }
         previous = Some(manifest);
@@ -247,7 +257,8 @@ fn print(report: &Report, context: &Context) -> Result<(), CliError> {
     }
     writeln!(out, "root: {}", session.session_root)?;
     for snapshot in &report.snapshots {
-        let SnapshotReport { number, timestamp, file_count, total_bytes, changes, .. } = snapshot;
+        let SnapshotReport { number, timestamp, file_count, total_bytes, .. } = snapshot;
+        let SnapshotReport { changes, repositories, .. } = snapshot;
         let what = match (number, snapshot.kind) {
             (_, SnapshotKind::Safety) => " (before a restore)",
             (0, _) => " (baseline)",
@@ -263,29 +274,44 @@ fn print(report: &Report, context: &Context) -> Result<(), CliError> {
         )?;
         writeln!(out, "  {DIM}root {}{DIM:#}", snapshot.merkle_root)?;
         if *number > 0 {
-            let summary = ChangeSummary::of(changes).with_touched(snapshot.touched.len());
-            writeln!(out, "  {}", summary_line(&summary, &palette))?;
+            let summary = repositories.summary(changes, &snapshot.touched, &palette);
+            writeln!(out, "  {summary}")?;
         }
-        for change in changes {
-            writeln!(out, "  {}", change_line(change, &session.tracked_paths, &palette))?;
-        }
+        write_changes(&mut out, changes, repositories, &session.tracked_paths, &palette)?;
         write_left_out(&mut out, &snapshot.not_captured, &session.tracked_paths)?;
         write_unstable(&mut out, &snapshot.unstable, &session.tracked_paths)?;
     }
-    if let Some(NowReport { changes, touched, unrecorded, lost, .. }) = &report.now {
+    if let Some(NowReport { changes, touched, unrecorded, lost, repositories, .. }) = &report.now {
         writeln!(out)?;
         writeln!(out, "{BOLD}now{BOLD:#}, since the baseline (not recorded)")?;
-        let summary = ChangeSummary::of(changes).with_touched(touched.len());
-        writeln!(out, "  {}", summary_line(&summary, &palette))?;
-        for change in changes {
-            writeln!(out, "  {}", change_line(change, &session.tracked_paths, &palette))?;
-        }
+        writeln!(out, "  {}", repositories.summary(changes, touched, &palette))?;
+        write_changes(&mut out, changes, repositories, &session.tracked_paths, &palette)?;
         write_left_out(&mut out, unrecorded, &session.tracked_paths)?;
         for lost in lost.iter().filter(|lost| !lost.is_rebuildable) {
             writeln!(out, "  {}", told(lost))?;
         }
     }
     Ok(out.flush()?)
+}
+
+/// What changed: in repositories, what their branches did.
+fn write_changes(
+    out: &mut impl Write,
+    changes: &[Change],
+    repositories: &Repositories,
+    roots: &[PathBuf],
+    palette: &Palette,
+) -> Result<(), CliError> {
+    for line in repositories.said(Told::Done) {
+        writeln!(out, "  {line}")?;
+    }
+    for change in repositories.outside(changes) {
+        writeln!(out, "  {}", change_line(change, roots, palette))?;
+    }
+    for line in repositories.lines() {
+        writeln!(out, "  {}", repository_line(&line, palette))?;
+    }
+    Ok(())
 }
 
 /// The files whose recorded state may be one that they never had.

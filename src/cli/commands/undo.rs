@@ -3,7 +3,7 @@
 //! Bare it is about all of it, with paths about these. Which session that is follows from the
 //! sessions themselves (`session::History`), so `undo` again means the one before.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use clap::{Args, CommandFactory, Parser};
 use jiff::Zoned;
@@ -14,10 +14,12 @@ use crate::cli::args::{Rollback, StoreArgs, ThreadArgs};
 use crate::cli::context::{BOLD, Context};
 use crate::cli::error::CliError;
 use crate::cli::render::relative_time;
+use crate::cli::repositories::Repositories;
 use crate::cli::restoring::{
     AskedBy, ConflictArgs, PartArgs, Restoring, answers, command, inverted, print_outcome,
     write_preview,
 };
+use crate::diff::Comparison;
 use crate::restore::{OnConflict, RestoreReport};
 use crate::session::{History, Place, Purpose, SessionSummary};
 use crate::snapshot::SessionDir;
@@ -102,6 +104,7 @@ pub(in crate::cli) fn run(args: &UndoArgs, store: &StoreArgs, context: &Context)
     for (summary, session) in history.to_undo() {
         let mut work = Restoring::new(&catalog, session, 0, &args.threads, context)?;
         work.options.selection = args.part.selection(&work.roots)?;
+        work.options.keep_commits = args.conflicts.keep_commits;
         match work.plan(context) {
             Ok(plan) if plan.changes.is_empty() => {}
             Ok(plan) => return undo(args, (summary, session), work, plan, context),
@@ -135,7 +138,7 @@ fn undo(
             context.json(&plan)?;
         } else {
             introduce(summary, &work, context);
-            write_preview(&mut context.out_long(), &inverted(&plan.changes), &work.roots)?;
+            preview(&plan, &work.roots, context)?;
             print_outcome(&plan, work.is_whole(), AskedBy::Undo, &work.roots, context);
         }
         return Ok(u8::from(!plan.is_complete()));
@@ -147,7 +150,7 @@ fn undo(
         return work.run(true, context);
     }
     introduce(summary, &work, context);
-    write_preview(&mut context.out_long(), &inverted(&plan.changes), &work.roots)?;
+    preview(&plan, &work.roots, context)?;
     let is_yes = if plan.is_refused() && work.options.on_conflict == OnConflict::Refuse {
         let answer = work.ask_about(&plan, context)?;
         work.options.on_conflict = answer.unwrap_or_default();
@@ -161,6 +164,14 @@ fn undo(
         return Ok(1);
     }
     work.run(false, context)
+}
+
+/// Shows what the session did, each repository as one thing.
+fn preview(plan: &RestoreReport, roots: &[PathBuf], context: &Context) -> Result<(), CliError> {
+    let repositories = Repositories::restored(&plan.repositories, roots);
+    let comparison = Comparison { changes: plan.changes.clone(), touched: Vec::new() };
+    let changes = inverted(&repositories.collapsed(comparison).changes);
+    write_preview(&mut context.out_long(), &changes, roots)
 }
 
 /// Says which session is meant.

@@ -24,7 +24,9 @@ use crate::snapshot::{SessionDir, SnapshotManager};
 pub(in crate::cli) use at_work::command;
 pub(in crate::cli) use paths::{PartArgs, resolve};
 pub(in crate::cli) use preview::{inverted, write_preview};
-pub(in crate::cli) use report::{AskedBy, name_unstable, print_changes, print_outcome};
+pub(in crate::cli) use report::{
+    AskedBy, name_unstable, print_changes, print_outcome, print_report,
+};
 
 /// What to do about later changes.
 #[derive(Debug, Default, Args)]
@@ -36,6 +38,9 @@ pub(in crate::cli) struct ConflictArgs {
     /// Leave paths alone that were changed after the session
     #[arg(long)]
     pub(in crate::cli) keep_newer: bool,
+    /// Restore files alone: commits, branches and the index of git repositories stay as they are
+    #[arg(long)]
+    pub(in crate::cli) keep_commits: bool,
 }
 
 impl ConflictArgs {
@@ -122,7 +127,7 @@ impl<'a> Restoring<'a> {
             context.json(&report)?;
         } else {
             if shows_changes {
-                print_changes(&report.changes, &report.skipped, &self.roots, context)?;
+                print_report(&report, &self.roots, context)?;
             } else {
                 report::warn_of_skipped(&report.skipped, context);
             }

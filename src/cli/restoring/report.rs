@@ -9,7 +9,8 @@ use crate::cli::args::named_project;
 use crate::cli::commands::snapshot::NAMED_UNSTABLE;
 use crate::cli::context::{BOLD, Context, YELLOW};
 use crate::cli::error::CliError;
-use crate::cli::render::{Palette, change_line, change_word, summary_line};
+use crate::cli::render::{Palette, change_line, change_word};
+use crate::cli::repositories::{Repositories, Told, conflict_text, repository_line};
 use crate::cli::shell_word::shell_word;
 use crate::cli::unrecorded::{report_lost, say_rebuildable};
 use crate::diff::Change;
@@ -63,7 +64,8 @@ pub(in crate::cli) fn print_outcome(
     let project = named_project(roots);
     print_conflicts(report, roots, context);
     let id = format!("{BOLD}{}/{}{BOLD:#}", report.session_id, report.snapshot);
-    let mut summary = summary_line(&report.summary(), &palette);
+    let repositories = Repositories::restored(&report.repositories, roots);
+    let mut summary = repositories.summary(&report.changes, &report.touched, &palette);
     if report.changes.is_empty() && report.directory_times > 0 {
         let directories = if report.directory_times == 1 { "directory" } else { "directories" };
         summary = format!("{summary}, {} {directories} touched", report.directory_times);
@@ -93,6 +95,10 @@ pub(in crate::cli) fn print_outcome(
         }
         (true, false) => context.say(format_args!("nothing was changed in {project}")),
         (_, false) => context.say(format_args!("restored {id}: {summary}")),
+    }
+    let told = if report.dry_run { Told::Planned } else { Told::Restored };
+    for line in repositories.said(told) {
+        context.say(format_args!("  {line}"));
     }
     if report.on_conflict == OnConflict::KeepNewer && !report.conflicts.is_empty() {
         let count = report.conflicts.len();
@@ -160,6 +166,11 @@ pub(super) fn print_conflicts(report: &RestoreReport, roots: &[PathBuf], context
         let inside = roots.iter().find_map(|root| conflict.path.strip_prefix(root).ok());
         let inside = inside.filter(|path| !path.as_os_str().is_empty());
         let path = Shown::path(inside.unwrap_or(&conflict.path));
+        if let Some(repository) = &conflict.repository {
+            let text = conflict_text(&conflict.path, repository);
+            context.warn(format_args!("{path}: {text}"));
+            continue;
+        }
         let who = match conflict.sessions.as_slice() {
             [] => String::new(),
             sessions => format!(", by session {}", sessions.join(", ")),
@@ -172,17 +183,31 @@ pub(super) fn print_conflicts(report: &RestoreReport, roots: &[PathBuf], context
     }
 }
 
+/// What a restore changed and what it left.
+pub(in crate::cli) fn print_report(
+    report: &RestoreReport,
+    roots: &[PathBuf],
+    context: &Context,
+) -> Result<(), CliError> {
+    let repositories = Repositories::restored(&report.repositories, roots);
+    print_changes(&report.changes, &report.skipped, &repositories, roots, context)
+}
+
 /// What a restore, or the recovery of one, changed and what it left.
 pub(in crate::cli) fn print_changes(
     changes: &[Change],
     skipped: &[Skipped],
+    repositories: &Repositories,
     roots: &[PathBuf],
     context: &Context,
 ) -> Result<(), CliError> {
     let palette = Palette::coloured();
     let mut out = context.out_long();
-    for change in changes {
+    for change in repositories.outside(changes) {
         writeln!(out, "{}", change_line(change, roots, &palette))?;
+    }
+    for line in repositories.lines() {
+        writeln!(out, "{}", repository_line(&line, &palette))?;
     }
     for skipped in skipped {
         let path = Shown::path(&skipped.path);

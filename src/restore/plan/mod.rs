@@ -6,7 +6,7 @@ mod unrecorded;
 
 use std::collections::HashSet;
 use std::ffi::OsString;
-use std::os::unix::ffi::OsStringExt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -88,6 +88,17 @@ impl RestorePlan {
             })
         };
         self.actions.directory_attributes.iter().filter(is_time_alone).count() as u64
+    }
+
+    /// Every path that it does something about or leaves, some more than once.
+    pub(super) fn paths(&self) -> impl Iterator<Item = &[u8]> {
+        let actions = &self.actions;
+        let removed = actions.removals.iter().map(|removal| &removal.path);
+        let put = actions.puts.iter().map(|put| &put.path);
+        let attributes = actions.attributes.iter().chain(&actions.directory_attributes);
+        let acted = removed.chain(put).chain(&actions.directories);
+        let acted = acted.chain(attributes.map(|attribute| &attribute.path)).map(Vec::as_slice);
+        acted.chain(self.skipped.iter().map(|skipped| skipped.path.as_os_str().as_bytes()))
     }
 
     /// The topmost path that changes.

@@ -10,6 +10,7 @@ use crate::byte_path;
 use crate::diff::{self, Difference, EntryState, Lookup};
 use crate::object::{Attributes, ContentHash, Node, Tree};
 use crate::path_text::to_path;
+use crate::restore::repositories::AddedObjects;
 use crate::snapshot::{NotCaptured, NotCapturedReason, NotCapturedSet, SnapshotManifest};
 use crate::store::{ObjectSource, StoreError, read_root_tree};
 
@@ -30,15 +31,20 @@ pub(in crate::restore) fn plan(
         current_left_out: NotCapturedSet::of(&target.roots, current_left_out),
         unknown: NotCapturedSet::new(target),
     };
+    let target_tree = read_root_tree(store, &target.merkle_root)?;
+    let mut added = AddedObjects::new(store, target, &target_tree);
     for difference in diff::differences(store, current_root, &target.merkle_root)? {
-        planner.difference(difference?);
+        let difference = difference?;
+        if !added.has(&difference)? {
+            planner.difference(difference);
+        }
     }
     planner.plan.actions.sort_puts();
     let current = read_root_tree(store, current_root)?;
     let manifest = target;
-    let target = read_root_tree(store, &target.merkle_root)?;
-    let renewed = planner.links(store, &current, &target)?;
-    let (mut now, mut before) = (Lookup::new(store, &current), Lookup::new(store, &target));
+    let target = &target_tree;
+    let renewed = planner.links(store, &current, target)?;
+    let (mut now, mut before) = (Lookup::new(store, &current), Lookup::new(store, target));
     planner.name_unrecorded(current_left_out, &mut now, &mut before)?;
     let then = &manifest.not_captured;
     planner.name_unreadable_then(then, current_left_out, &mut now, &mut before)?;

@@ -34,7 +34,8 @@ impl Capturer<'_> {
             known.max().unwrap_or(Known::No)
         };
         let has_package = || self.has_package(node);
-        let (path, mode) = (&node.relative, node.mode);
+        let path = &node.relative;
+        let mode = walk::mode_inside(dir, path, listed, node.mode, filter);
         let Some(mark) = listed.mark(dir, path, mode, filter, known, has_package) else {
             return mode;
         };

@@ -19,7 +19,7 @@ use crate::path_text::{Shown, to_path};
 use crate::sys::{self, Dir, FileKind};
 
 /// Where git keeps a repository, or says where it does.
-pub(crate) const DOT_GIT: &[u8] = b".git";
+use super::git_dir::DOT_GIT;
 /// A larger index is not read.
 const MAX_INDEX_BYTES: u64 = 1 << 28;
 /// A longer `.git` file is none.

@@ -1,0 +1,177 @@
+//! How many commits lie between two, read from the objects of a repository on the disk.
+//!
+//! The objects are whatever the command left there. So they are read by a thread that is given up
+//! after two seconds (a pipe in place of an object is never read to its end), nothing large is
+//! loaded, and without an answer the two names are told without a number.
+
+use std::collections::{BinaryHeap, HashMap};
+use std::path::Path;
+use std::sync::mpsc;
+use std::time::Duration;
+
+use gix_hash::ObjectId;
+use gix_object::{CommitRefIter, Find, Kind};
+
+use crate::git::Oid;
+use crate::sys;
+
+/// So many commits are looked at; then "more than" has to do.
+const MOST: usize = 10_000;
+/// Largest object that is read. A commit is small.
+const MAX_BYTES: usize = 16 << 20;
+/// How long anybody waits for a number.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// Commits that one of two has and the other has not.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Between {
+    /// Only the newer one reaches them.
+    pub(super) added: usize,
+    /// Only the older one does.
+    pub(super) gone: usize,
+    /// There are more.
+    pub(super) is_partial: bool,
+}
+
+/// Counts, for each pair, the commits between both. `None` for what cannot be counted.
+pub(super) fn between(objects: &Path, pairs: &[(Oid, Oid)]) -> Vec<Option<Between>> {
+    let unknown = vec![None; pairs.len()];
+    let (sender, receiver) = mpsc::channel();
+    let (objects, pairs) = (objects.to_owned(), pairs.to_vec());
+    // A thread that panics or never ends sends nothing.
+    let started = sys::spawn("counting commits", move || {
+        let _ = sender.send(count_all(&objects, &pairs));
+    });
+    match started {
+        Ok(_) => receiver.recv_timeout(PATIENCE).ok().flatten().unwrap_or(unknown),
+        Err(_) => unknown,
+    }
+}
+
+fn count_all(objects: &Path, pairs: &[(Oid, Oid)]) -> Option<Vec<Option<Between>>> {
+    let kind = match pairs.first()?.0.hex().len() {
+        40 => gix_hash::Kind::Sha1,
+        _ => gix_hash::Kind::Sha256,
+    };
+    let options =
+        gix_odb::store::init::Options { alloc_limit_bytes: Some(MAX_BYTES), ..Default::default() };
+    let odb = gix_odb::at_opts(objects.to_owned(), kind, [], options).ok()?;
+    let parsed = |oid: &Oid| ObjectId::from_hex(oid.hex().as_bytes()).ok();
+    let count = |(from, to): &(Oid, Oid)| walk(parsed(from)?, parsed(to)?, |id| commit(&odb, id));
+    Some(pairs.iter().map(count).collect())
+}
+
+/// Time and parents of a commit.
+type Commit = (i64, Vec<ObjectId>);
+
+fn commit(odb: &impl Find, id: ObjectId) -> Option<Commit> {
+    let mut buffer = Vec::new();
+    let data = odb.try_find(&id, &mut buffer).ok()??;
+    if data.kind != Kind::Commit {
+        return None;
+    }
+    let time = CommitRefIter::from_bytes(data.data, data.object_hash).committer().ok()?;
+    let time = time.time().ok()?.seconds;
+    Some((time, CommitRefIter::from_bytes(data.data, data.object_hash).parent_ids().collect()))
+}
+
+const OF_OLD: u8 = 1;
+const OF_NEW: u8 = 2;
+const OF_BOTH: u8 = OF_OLD | OF_NEW;
+
+/// Goes back from both, the newest commit first, until all that is left to look at is reached by both.
+fn walk(
+    old: ObjectId,
+    new: ObjectId,
+    mut read: impl FnMut(ObjectId) -> Option<Commit>,
+) -> Option<Between> {
+    let mut marks: HashMap<ObjectId, u8> = HashMap::new();
+    let mut known: HashMap<ObjectId, Commit> = HashMap::new();
+    let mut pending: BinaryHeap<(i64, ObjectId)> = BinaryHeap::new();
+    let mut to_mark = vec![(old, OF_OLD), (new, OF_NEW)];
+    let mut is_partial = false;
+    loop {
+        while let Some((id, mark)) = to_mark.pop() {
+            let marked = marks.entry(id).or_default();
+            let before = *marked;
+            *marked |= mark;
+            let is_of_both = *marked == OF_BOTH;
+            if *marked == before {
+                continue;
+            }
+            let time = match known.get(&id) {
+                Some((time, _)) => *time,
+                None if known.len() >= MOST => {
+                    is_partial = true;
+                    continue;
+                }
+                None => match read(id) {
+                    Some(commit) => known.entry(id).or_insert(commit).0,
+                    // The history of a shallow clone ends somewhere.
+                    None if is_of_both => continue,
+                    None => return None,
+                },
+            };
+            pending.push((time, id));
+        }
+        if is_partial || pending.iter().all(|(_, id)| marks.get(id) == Some(&OF_BOTH)) {
+            break;
+        }
+        let Some((_, id)) = pending.pop() else { break };
+        let mark = marks.get(&id).copied()?;
+        to_mark.extend(known.get(&id)?.1.iter().map(|parent| (*parent, mark)));
+    }
+    let count = |mark| marks.values().filter(|found| **found == mark).count();
+    Some(Between { added: count(OF_NEW), gone: count(OF_OLD), is_partial })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn id(number: u8) -> ObjectId {
+        ObjectId::from_bytes_or_panic(&[number; 20])
+    }
+
+    /// Commits as (number, parents); a higher number is later.
+    fn between(old: u8, new: u8, history: &[(u8, &[u8])]) -> Option<(usize, usize)> {
+        let read = |wanted: ObjectId| {
+            let (number, parents) = history.iter().find(|(number, _)| id(*number) == wanted)?;
+            Some((i64::from(*number), parents.iter().map(|parent| id(*parent)).collect()))
+        };
+        walk(id(old), id(new), read).map(|found| (found.added, found.gone))
+    }
+
+    #[test]
+    fn commits_that_one_side_alone_reaches_are_counted() {
+        let straight: &[(u8, &[u8])] = &[(1, &[]), (2, &[1]), (3, &[2]), (4, &[3])];
+        assert_eq!(between(2, 4, straight), Some((2, 0)));
+        assert_eq!(between(4, 1, straight), Some((0, 3)));
+        assert_eq!(between(3, 3, straight), Some((0, 0)));
+        let forked: &[(u8, &[u8])] = &[(1, &[]), (2, &[1]), (3, &[1]), (4, &[3]), (5, &[4, 2])];
+        assert_eq!(between(2, 4, forked), Some((2, 1)));
+        assert_eq!(between(2, 5, forked), Some((3, 0)));
+    }
+
+    #[test]
+    fn what_is_missing_matters_only_where_it_is_needed() {
+        let shallow: &[(u8, &[u8])] = &[(2, &[1]), (3, &[2]), (5, &[9])];
+        assert_eq!(between(2, 3, shallow), Some((1, 0)));
+        assert_eq!(between(2, 5, shallow), None);
+        assert_eq!(between(2, 7, shallow), None);
+    }
+
+    #[test]
+    fn an_endless_history_ends_with_a_part() {
+        let read = |wanted: ObjectId| {
+            let number = u64::from_be_bytes(wanted.as_bytes()[..8].try_into().ok()?);
+            let mut next = [0; 20];
+            next[..8].copy_from_slice(&(number + 1).to_be_bytes());
+            Some((-i64::try_from(number).ok()?, vec![ObjectId::from_bytes_or_panic(&next)]))
+        };
+        let mut first = [0; 20];
+        first[19] = 1;
+        let found = walk(id(0xf0 >> 4), ObjectId::from_bytes_or_panic(&first), read).unwrap();
+        assert!(found.is_partial && found.added <= MOST);
+    }
+}

@@ -1,0 +1,202 @@
+//! What happened to repositories between two snapshots.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+use super::files::GitDirs;
+use super::refs::{Head, Oid};
+use super::state::{GitState, InSnapshot};
+use crate::object::ContentHash;
+use crate::path_text::{serde_path, to_path};
+use crate::store::{ObjectSource, StoreError, read_root_tree};
+
+/// A git directory in which something changed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RepositoryChange {
+    /// The git directory.
+    #[serde(with = "serde_path")]
+    pub git_dir: PathBuf,
+    /// How many paths in it changed.
+    pub path_count: u64,
+    /// Whether it is there only in the newer state.
+    pub is_new: bool,
+    /// Whether it is there only in the older state.
+    pub is_gone: bool,
+    /// What HEAD and the refs did.
+    pub moves: Vec<Move>,
+}
+
+/// What HEAD or one ref did. Names of refs are full.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "what", rename_all = "snake_case")]
+pub enum Move {
+    /// HEAD is another branch, or a commit, or was one.
+    Switched {
+        /// Before.
+        from: Head,
+        /// After.
+        to: Head,
+    },
+    /// A ref has another commit.
+    Moved {
+        /// Its name.
+        name: String,
+        /// Before.
+        from: Oid,
+        /// After.
+        to: Oid,
+    },
+    /// A ref is new.
+    Created {
+        /// Its name.
+        name: String,
+        /// Its commit.
+        to: Oid,
+        /// Of a branch: the commit that was checked out before, from which it probably comes.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        since: Option<Oid>,
+    },
+    /// A ref is gone.
+    Deleted {
+        /// Its name.
+        name: String,
+        /// The commit that it had.
+        from: Oid,
+    },
+}
+
+impl Move {
+    /// Whether it is about what a remote repository has, which `git fetch` writes.
+    pub fn is_of_remote(&self) -> bool {
+        match self {
+            Self::Switched { .. } => false,
+            Self::Moved { name, .. } | Self::Created { name, .. } | Self::Deleted { name, .. } => {
+                name.starts_with("refs/remotes/")
+            }
+        }
+    }
+}
+
+/// What HEAD and the refs did from one state to the other: HEAD first, then the branch that is checked out,
+/// then by name.
+pub fn moves(old: &GitState, new: &GitState) -> Vec<Move> {
+    let mut found = Vec::new();
+    if let (Some(from), Some(to)) = (&old.head, &new.head)
+        && from != to
+    {
+        found.push(Move::Switched { from: from.clone(), to: to.clone() });
+    }
+    let mut names: Vec<&String> = old.refs.keys().chain(new.refs.keys()).collect();
+    let is_head = |name: &String| matches!(&new.head, Some(Head::Ref(head)) if head == name);
+    names.sort_unstable_by_key(|name| (!is_head(name), *name));
+    names.dedup();
+    for name in names {
+        let name = name.clone();
+        found.extend(match (old.refs.get(&name), new.refs.get(&name)) {
+            (Some(from), Some(to)) if from != to => {
+                Some(Move::Moved { name, from: from.clone(), to: to.clone() })
+            }
+            (None, Some(to)) => {
+                let is_branch = name.starts_with("refs/heads/");
+                let since = old.commit().filter(|_| is_branch).cloned();
+                Some(Move::Created { name, to: to.clone(), since })
+            }
+            (Some(from), None) => Some(Move::Deleted { name, from: from.clone() }),
+            _ => None,
+        });
+    }
+    found
+}
+
+/// The git directories in which some of the changed paths lie, by path.
+///
+/// # Errors
+/// When a tree or a file that has to be read is missing or damaged.
+pub fn repositories<P: AsRef<[u8]>>(
+    source: &dyn ObjectSource,
+    old_root: &ContentHash,
+    new_root: &ContentHash,
+    changed: impl IntoIterator<Item = P>,
+) -> Result<Vec<RepositoryChange>, StoreError> {
+    let (old, new) = (read_root_tree(source, old_root)?, read_root_tree(source, new_root)?);
+    let (mut old_dirs, mut new_dirs) = (GitDirs::new(source, &old), GitDirs::new(source, &new));
+    let mut counts: BTreeMap<Vec<u8>, u64> = BTreeMap::new();
+    for path in changed {
+        let path = path.as_ref();
+        let (a, b) = (old_dirs.of(path)?, new_dirs.of(path)?);
+        // The innermost of the two.
+        if let Some(git_dir) = a.max_by_depth(b) {
+            *counts.entry(git_dir).or_default() += 1;
+        }
+    }
+    let (mut before, mut after) = (InSnapshot::new(source, &old), InSnapshot::new(source, &new));
+    let mut found = Vec::new();
+    for (git_dir, path_count) in counts {
+        let is_new = !old_dirs.is_git_dir(&git_dir)?;
+        let is_gone = !new_dirs.is_git_dir(&git_dir)?;
+        let moves = match (before.state(&git_dir)?, after.state(&git_dir)?) {
+            (Some(old), Some(new)) if !is_new && !is_gone => moves(&old, &new),
+            _ => Vec::new(),
+        };
+        let git_dir = to_path(&git_dir).to_owned();
+        found.push(RepositoryChange { git_dir, path_count, is_new, is_gone, moves });
+    }
+    Ok(found)
+}
+
+trait Deeper {
+    fn max_by_depth(self, other: Self) -> Self;
+}
+
+impl Deeper for Option<Vec<u8>> {
+    /// Both lie above one path, so the longer one is inside the other.
+    fn max_by_depth(self, other: Self) -> Self {
+        let length = |dir: &Self| dir.as_ref().map_or(0, Vec::len);
+        if length(&self) >= length(&other) { self } else { other }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn oid(digit: char) -> Oid {
+        Oid::from_hex(digit.to_string().repeat(40).as_bytes()).unwrap()
+    }
+
+    fn state(head: &str, refs: &[(&str, char)]) -> GitState {
+        GitState {
+            head: Some(Head::Ref(head.to_owned())),
+            refs: refs.iter().map(|(name, digit)| ((*name).to_owned(), oid(*digit))).collect(),
+        }
+    }
+
+    #[test]
+    fn the_branch_that_is_checked_out_comes_first() {
+        let old = state("refs/heads/main", &[("refs/heads/a", 'a'), ("refs/heads/main", 'b')]);
+        let new = state(
+            "refs/heads/main",
+            &[("refs/heads/b", 'a'), ("refs/heads/main", 'c'), ("refs/remotes/o/m", 'c')],
+        );
+        assert_eq!(
+            moves(&old, &new),
+            [
+                Move::Moved { name: "refs/heads/main".into(), from: oid('b'), to: oid('c') },
+                Move::Deleted { name: "refs/heads/a".into(), from: oid('a') },
+                Move::Created { name: "refs/heads/b".into(), to: oid('a'), since: Some(oid('b')) },
+                Move::Created { name: "refs/remotes/o/m".into(), to: oid('c'), since: None },
+            ]
+        );
+        assert_eq!(moves(&new, &new), []);
+    }
+
+    #[test]
+    fn another_branch_is_checked_out() {
+        let old = state("refs/heads/main", &[]);
+        let new = GitState { head: Some(Head::Detached(oid('d'))), refs: BTreeMap::new() };
+        let Move::Switched { from, to } = &moves(&old, &new)[0] else { panic!() };
+        assert_eq!((from, to), (old.head.as_ref().unwrap(), new.head.as_ref().unwrap()));
+    }
+}

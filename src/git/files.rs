@@ -1,0 +1,164 @@
+//! What the paths in a git directory mean, and which directories of a snapshot are git directories.
+
+use std::collections::HashMap;
+
+use super::state::tracked_ref;
+use crate::byte_path;
+use crate::diff::Lookup;
+use crate::object::{Node, RootTree};
+use crate::store::{ObjectSource, StoreError, read_tree};
+
+/// The git directories of one snapshot.
+pub(crate) struct GitDirs<'a> {
+    source: &'a dyn ObjectSource,
+    root: &'a RootTree,
+    lookup: Lookup<'a>,
+    known: HashMap<Vec<u8>, bool>,
+}
+
+impl<'a> GitDirs<'a> {
+    pub(crate) fn new(source: &'a dyn ObjectSource, root: &'a RootTree) -> Self {
+        Self { source, root, lookup: Lookup::new(source, root), known: HashMap::new() }
+    }
+
+    /// Whether a directory is a git directory, or that of a branch that is tracked by itself.
+    pub(crate) fn is_git_dir(&mut self, path: &[u8]) -> Result<bool, StoreError> {
+        if let Some(known) = self.known.get(path) {
+            return Ok(*known);
+        }
+        let found = match self.lookup.find(path)?.map(|state| state.node) {
+            Some(Node::Directory { tree }) => {
+                let tree = read_tree(self.source, &tree)?;
+                let is_dir = |name: &[u8]| {
+                    tree.get(name).is_some_and(|e| matches!(e.node, Node::Directory { .. }))
+                };
+                let has_head = tree.get(b"HEAD").is_some_and(|entry| {
+                    matches!(entry.node, Node::File { .. } | Node::Symlink { .. })
+                });
+                // The objects of a large repository may be left out.
+                let is_whole =
+                    is_dir(b"refs") && (is_dir(b"objects") || tree.get(b"objects").is_none());
+                // That of a linked work tree shares all else.
+                let is_linked =
+                    tree.get(b"commondir").is_some_and(|e| matches!(e.node, Node::File { .. }));
+                has_head && (is_whole || is_linked)
+            }
+            None => self
+                .root
+                .entries
+                .iter()
+                .any(|entry| tracked_ref(entry).is_some_and(|(git_dir, _)| git_dir == path)),
+            _ => return Ok(false),
+        };
+        self.known.insert(path.to_vec(), found);
+        Ok(found)
+    }
+
+    /// The innermost git directory that the path is or lies in.
+    pub(crate) fn of(&mut self, path: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
+        for dir in [path].into_iter().chain(byte_path::ancestors(path).rev()) {
+            if self.is_git_dir(dir)? {
+                return Ok(Some(dir.to_vec()));
+            }
+        }
+        Ok(None)
+    }
+}
+
+/// Whether a path of a git directory, relative to it, is that of an object, or a directory for objects: to
+/// add one changes nothing that is there.
+pub(crate) fn is_added_object(relative: &[u8]) -> bool {
+    let parts: Vec<&[u8]> = byte_path::components(relative).collect();
+    let is_hex = |name: &[u8]| name.iter().all(u8::is_ascii_hexdigit);
+    match parts[..] {
+        [b"objects", dir] => dir == b"pack" || dir == b"info" || dir.len() == 2 && is_hex(dir),
+        [b"objects", b"pack", name] => {
+            name.starts_with(b"pack-") || name.starts_with(b"multi-pack-index")
+        }
+        [b"objects", b"info", name] => {
+            matches!(name, b"packs" | b"commit-graph" | b"commit-graphs")
+        }
+        [b"objects", b"info", b"commit-graphs", _] => true,
+        [b"objects", dir, name] => {
+            dir.len() == 2 && is_hex(dir) && matches!(name.len(), 38 | 62) && is_hex(name)
+        }
+        _ => false,
+    }
+}
+
+/// Whether git writes a path of a git directory, relative to it, by itself while somebody works.
+/// Everything else (settings, hooks, what a stranger put there) is somebody's own work.
+pub(crate) fn is_bookkeeping(relative: &[u8]) -> bool {
+    let Some(first) = byte_path::components(relative).next() else { return false };
+    // HEAD, FETCH_HEAD, COMMIT_EDITMSG and the like.
+    let is_pseudo_ref = first.iter().all(|byte| byte.is_ascii_uppercase() || *byte == b'_');
+    let known: &[&[u8]] = &[
+        b"index",
+        b"packed-refs",
+        b"refs",
+        b"reftable",
+        b"logs",
+        b"objects",
+        b"shallow",
+        b"gc.log",
+        b"gc.pid",
+        b"rebase-merge",
+        b"rebase-apply",
+        b"sequencer",
+        b"rr-cache",
+        b"worktrees",
+        b"modules",
+        b"lfs",
+        b"index.lock",
+        b"HEAD.lock",
+        b"packed-refs.lock",
+    ];
+    is_pseudo_ref
+        || known.contains(&first)
+        || first.starts_with(b"sharedindex.")
+        || first.starts_with(b"fsmonitor--daemon")
+}
+
+/// Whether a path of a git directory, relative to it, is there only while git works.
+pub(crate) fn is_lock(relative: &[u8]) -> bool {
+    let top = [&b"index.lock"[..], b"HEAD.lock", b"packed-refs.lock", b"shallow.lock"];
+    top.contains(&relative) || relative.starts_with(b"refs/") && relative.ends_with(b".lock")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_has_the_shape_of_an_object_is_one() {
+        let name = "b".repeat(38);
+        for (path, is_object) in [
+            (format!("objects/ab/{name}"), true),
+            ("objects/ab".to_owned(), true),
+            ("objects/pack/pack-1.idx".to_owned(), true),
+            ("objects/info/commit-graph".to_owned(), true),
+            (format!("objects/ab/{name}/x"), false),
+            (format!("objects/abc/{name}"), false),
+            ("objects/ab/script".to_owned(), false),
+            ("objects/info/alternates".to_owned(), false),
+            ("objects/pack/tmp_pack_x".to_owned(), false),
+            ("hooks/pre-commit".to_owned(), false),
+            (String::new(), false),
+        ] {
+            assert_eq!(is_added_object(path.as_bytes()), is_object, "{path}");
+        }
+    }
+
+    #[test]
+    fn settings_and_hooks_are_no_bookkeeping() {
+        for path in ["index", "FETCH_HEAD", "logs/HEAD", "objects/ab", "refs/heads/x", "gc.log"] {
+            assert!(is_bookkeeping(path.as_bytes()), "{path}");
+        }
+        for path in ["", "config", "hooks/pre-commit", "info/exclude", "notes"] {
+            assert!(!is_bookkeeping(path.as_bytes()), "{path}");
+        }
+        for (path, is) in [("index.lock", true), ("refs/heads/a/b.lock", true), ("x.lock", false)] {
+            assert_eq!(is_lock(path.as_bytes()), is, "{path}");
+        }
+    }
+}

@@ -1,0 +1,275 @@
+//! Git directories in a restore: each is one thing, which comes back as a whole or stays as it is.
+//!
+//! Refs, index and the rest belong together; a half of them is a broken repository. Only objects are
+//! different: one that git added since is in nobody's way, so it stays, and the restore is complete.
+//! What git writes by itself (its index at each `git status`) is nobody's work and no conflict. A
+//! branch that moved after the session is one conflict, whatever else that changed in the directory.
+
+use std::collections::{BTreeMap, HashSet};
+use std::os::unix::ffi::OsStrExt;
+
+use super::conflicts::{Conflict, Conflicts, RepositoryConflict};
+use super::plan::RestorePlan;
+use super::selection::Selected;
+use crate::byte_path;
+use crate::diff::{ChangeType, Difference, EntryState, Lookup};
+use crate::git::{
+    self, GitDirs, GitState, Move, RepositoryChange, is_added_object, is_bookkeeping, is_lock,
+};
+use crate::object::{ContentHash, Node, RootTree};
+use crate::path_text::to_path;
+use crate::snapshot::{LoadedManifest, SnapshotKind, SnapshotManifest};
+use crate::store::{ObjectSource, StoreError, read_root_tree};
+use crate::sys::Dir;
+use crate::walk::{DOT_GIT, GitDirectories};
+
+/// Whether git directories are special for a snapshot.
+pub(super) fn are_special(target: &SnapshotManifest) -> bool {
+    let is_special = |git: GitDirectories| git != GitDirectories::AsAnyOther;
+    target.roots.iter().any(|root| is_special(root.exclusion.git_directories))
+}
+
+/// Objects that are new since the target. They stay.
+pub(super) struct AddedObjects<'a>(Option<GitDirs<'a>>);
+
+impl<'a> AddedObjects<'a> {
+    pub(super) fn new(
+        source: &'a dyn ObjectSource,
+        target: &SnapshotManifest,
+        root: &'a RootTree,
+    ) -> Self {
+        Self(are_special(target).then(|| GitDirs::new(source, root)))
+    }
+
+    /// `old` is now and `new` is the target.
+    pub(super) fn has(
+        &mut self,
+        Difference { path, old, new, .. }: &Difference,
+    ) -> Result<bool, StoreError> {
+        let (Some(dirs), Some(now), None) = (&mut self.0, old, new) else { return Ok(false) };
+        if !matches!(now.node, Node::File { .. } | Node::Directory { .. }) {
+            return Ok(false);
+        }
+        let Some(git_dir) = dirs.of(path)? else { return Ok(false) };
+        Ok(byte_path::relative_to(path, &git_dir).is_some_and(is_added_object))
+    }
+}
+
+/// The git directories that a plan is about.
+#[derive(Debug, Default)]
+pub(super) struct Repositories {
+    dirs: HashSet<Vec<u8>>,
+}
+
+impl Repositories {
+    /// Those of either state in which the plan does something.
+    pub(super) fn of(
+        source: &dyn ObjectSource,
+        current_root: &ContentHash,
+        target: &SnapshotManifest,
+        plan: &RestorePlan,
+    ) -> Result<Self, StoreError> {
+        let mut dirs = HashSet::new();
+        if are_special(target) {
+            let now = read_root_tree(source, current_root)?;
+            let then = read_root_tree(source, &target.merkle_root)?;
+            let (mut now, mut then) = (GitDirs::new(source, &now), GitDirs::new(source, &then));
+            for path in plan.paths() {
+                dirs.extend(now.of(path)?);
+                dirs.extend(then.of(path)?);
+            }
+        }
+        Ok(Self { dirs })
+    }
+
+    /// The innermost git directory that a path is or lies in.
+    pub(super) fn of_path<'p>(&self, path: &'p [u8]) -> Option<&'p [u8]> {
+        if self.dirs.is_empty() {
+            return None;
+        }
+        [path]
+            .into_iter()
+            .chain(byte_path::ancestors(path).rev())
+            .find(|dir| self.dirs.contains(*dir))
+    }
+
+    /// Whether a path belongs to git: it is in a git directory, or is the file that leads to one.
+    pub(super) fn has(&self, path: &[u8]) -> bool {
+        byte_path::split(path).1 == DOT_GIT || self.of_path(path).is_some()
+    }
+
+    /// Whether a selection means a path. Of a git directory it means all, or what it names.
+    pub(super) fn is_selected(
+        &self,
+        selected: &Selected<'_>,
+        path: &[u8],
+        change: Option<ChangeType>,
+    ) -> bool {
+        match self.of_path(path) {
+            None => selected.contains(path) && selected.wants(change),
+            Some(git_dir) => selected.names(path) || self.is_whole(selected, git_dir),
+        }
+    }
+
+    /// Whether a selection means all of a git directory, maybe as a part of another one.
+    fn is_whole(&self, selected: &Selected<'_>, git_dir: &[u8]) -> bool {
+        let above = byte_path::ancestors(git_dir).filter(|dir| self.dirs.contains(*dir));
+        [git_dir].into_iter().chain(above).any(|dir| selected.is_unit(dir))
+    }
+
+    /// What HEAD and the refs do if the plan is carried out.
+    pub(super) fn changes(
+        &self,
+        source: &dyn ObjectSource,
+        current_root: &ContentHash,
+        target: &SnapshotManifest,
+        plan: &RestorePlan,
+        selected: &Selected<'_>,
+    ) -> Result<Vec<RepositoryChange>, StoreError> {
+        if self.dirs.is_empty() {
+            return Ok(Vec::new());
+        }
+        let paths = plan.changes.iter().map(|(path, _)| path);
+        let mut found = git::repositories(source, current_root, &target.merkle_root, paths)?;
+        for repository in &mut found {
+            let is_whole = self.is_whole(selected, repository.git_dir.as_os_str().as_bytes());
+            if !selected.is_all() && !is_whole {
+                repository.moves.clear();
+            }
+        }
+        Ok(found)
+    }
+
+    /// Takes the conflicts in git directories out of `paths`, and returns those that somebody has to decide
+    /// about, one for each repository.
+    pub(super) fn conflicts(
+        &self,
+        source: &dyn ObjectSource,
+        chain: &[LoadedManifest],
+        current_root: &ContentHash,
+        plan: &RestorePlan,
+        paths: &mut Conflicts,
+    ) -> Result<Vec<Conflict>, StoreError> {
+        let last = chain.iter().rev().find(|loaded| loaded.manifest.kind == SnapshotKind::Ordinary);
+        let (Some(last), false) = (last, self.dirs.is_empty()) else { return Ok(Vec::new()) };
+        let last = &last.manifest.merkle_root;
+        let mut decided: BTreeMap<Vec<u8>, Option<Conflict>> = BTreeMap::new();
+        let concerned = plan.changes.iter().map(|(path, _)| path);
+        let concerned: HashSet<Vec<u8>> =
+            concerned.filter_map(|path| self.of_path(&path).map(<[u8]>::to_vec)).collect();
+        let locks = self.locks(source, last, current_root, plan)?;
+        for git_dir in concerned {
+            let conflict = match locks.get(&git_dir) {
+                Some(lock) => Some((
+                    ChangeType::Modified,
+                    RepositoryConflict::AtWork { lock: to_path(lock).to_owned() },
+                )),
+                None => moved_on(source, chain, last, current_root, &git_dir)?,
+            };
+            let conflict = conflict.map(|(change_type, repository)| Conflict {
+                path: to_path(&git_dir).to_owned(),
+                change_type,
+                sessions: Vec::new(),
+                repository: Some(repository),
+            });
+            decided.insert(git_dir, conflict);
+        }
+        paths.retain(|path| match self.of_path(path) {
+            None => true,
+            Some(git_dir) => {
+                let is_decided = matches!(decided.get(git_dir), Some(Some(_)));
+                let inside = byte_path::relative_to(path, git_dir);
+                !is_decided && !inside.is_some_and(is_bookkeeping)
+            }
+        });
+        Ok(decided.into_values().flatten().collect())
+    }
+
+    /// Locks that are there now and that the command did not leave behind, by git directory.
+    fn locks(
+        &self,
+        source: &dyn ObjectSource,
+        last: &ContentHash,
+        current_root: &ContentHash,
+        plan: &RestorePlan,
+    ) -> Result<BTreeMap<Vec<u8>, Vec<u8>>, StoreError> {
+        let (last, now) = (read_root_tree(source, last)?, read_root_tree(source, current_root)?);
+        let (mut last, mut now) = (Lookup::new(source, &last), Lookup::new(source, &now));
+        let mut found = BTreeMap::new();
+        for (path, _) in plan.changes.iter() {
+            let Some(git_dir) = self.of_path(&path) else { continue };
+            let Some(inside) = byte_path::relative_to(&path, git_dir) else { continue };
+            // Of a branch that is tracked by itself, the lock lies beside what is tracked.
+            let lock = [&path[..], b".lock"].concat();
+            if now.find(git_dir)?.is_none() && is_there(&lock) {
+                found.insert(git_dir.to_vec(), [inside, b".lock"].concat());
+            }
+            if !is_lock(inside) {
+                continue;
+            }
+            let lock: Option<EntryState> = now.find(&path)?;
+            if lock.is_some() && last.find(&path)? != lock {
+                found.insert(git_dir.to_vec(), inside.to_vec());
+            }
+        }
+        Ok(found)
+    }
+}
+
+/// Whether something is at a path of the disk.
+fn is_there(path: &[u8]) -> bool {
+    let (above, name) = byte_path::split(path);
+    let found = Dir::open_no_symlinks(to_path(above)).and_then(|dir| dir.try_stat(name));
+    matches!(found, Ok(Some(_)))
+}
+
+/// Whether HEAD or a ref of a repository moved after the session, and after every restore of it.
+fn moved_on(
+    source: &dyn ObjectSource,
+    chain: &[LoadedManifest],
+    last: &ContentHash,
+    current_root: &ContentHash,
+    git_dir: &[u8],
+) -> Result<Option<(ChangeType, RepositoryConflict)>, StoreError> {
+    let path = to_path(git_dir);
+    let state = |root: &ContentHash| GitState::in_snapshot(source, root, path);
+    let now = state(current_root)?;
+    let mut base = state(last)?;
+    let mut is_known = is_same(base.as_ref(), now.as_ref());
+    for loaded in chain {
+        let number = loaded.manifest.restores;
+        let target = chain.iter().find(|target| Some(target.manifest.number) == number);
+        if let Some(target) = target {
+            // What an earlier restore left alone is as it was before it.
+            base = state(&target.manifest.merkle_root)?;
+            is_known |= is_same(base.as_ref(), now.as_ref());
+        }
+    }
+    if is_known {
+        return Ok(None);
+    }
+    let moves = match (&base, &now) {
+        (Some(base), Some(now)) => local(base, now),
+        _ => Vec::new(),
+    };
+    let change_type = match (base, now) {
+        (None, _) => ChangeType::Created,
+        (_, None) => ChangeType::Deleted,
+        _ => ChangeType::Modified,
+    };
+    Ok(Some((change_type, RepositoryConflict::MovedOn { moves })))
+}
+
+/// Whether nothing moved but what `git fetch` moves, and can move again.
+fn is_same(a: Option<&GitState>, b: Option<&GitState>) -> bool {
+    match (a, b) {
+        (Some(a), Some(b)) => local(a, b).is_empty() && a.head.is_some() == b.head.is_some(),
+        (a, b) => a.is_none() && b.is_none(),
+    }
+}
+
+fn local(a: &GitState, b: &GitState) -> Vec<Move> {
+    let mut moves = git::moves(a, b);
+    moves.retain(|change| !change.is_of_remote());
+    moves
+}
