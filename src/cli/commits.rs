@@ -121,6 +121,18 @@ fn walk(
         let mark = marks.get(&id).copied()?;
         to_mark.extend(known.get(&id)?.1.iter().map(|parent| (*parent, mark)));
     }
+    // Commits of one second, or of clocks that disagree, may have been looked at in another order: what
+    // lies behind one of both is of both.
+    let mut of_both: Vec<ObjectId> =
+        marks.iter().filter(|(_, mark)| **mark == OF_BOTH).map(|(id, _)| *id).collect();
+    while let Some(id) = of_both.pop() {
+        for parent in known.get(&id).map_or(&[][..], |(_, parents)| parents) {
+            if let Some(mark) = marks.get_mut(parent).filter(|mark| **mark != OF_BOTH) {
+                *mark = OF_BOTH;
+                of_both.push(*parent);
+            }
+        }
+    }
     let count = |mark| marks.values().filter(|found| **found == mark).count();
     Some(Between { added: count(OF_NEW), gone: count(OF_OLD), is_partial })
 }
@@ -151,6 +163,22 @@ mod tests {
         let forked: &[(u8, &[u8])] = &[(1, &[]), (2, &[1]), (3, &[1]), (4, &[3]), (5, &[4, 2])];
         assert_eq!(between(2, 4, forked), Some((2, 1)));
         assert_eq!(between(2, 5, forked), Some((3, 0)));
+    }
+
+    #[test]
+    fn commits_of_one_second_are_told_apart_whatever_their_names_are() {
+        for names in [[1, 2, 3, 4], [4, 3, 2, 1], [2, 1, 4, 3], [3, 4, 1, 2], [2, 4, 3, 1]] {
+            let read = |wanted: ObjectId| {
+                let at = names.iter().position(|name| id(*name) == wanted)?;
+                let parents = at.checked_sub(1).map(|before| id(names[before]));
+                Some((7, parents.into_iter().collect()))
+            };
+            let walk = |old: usize, new: usize| {
+                let found = walk(id(names[old]), id(names[new]), read).unwrap();
+                (found.added, found.gone)
+            };
+            assert_eq!((walk(3, 2), walk(3, 0), walk(1, 3)), ((0, 1), (0, 3), (2, 0)), "{names:?}");
+        }
     }
 
     #[test]

@@ -77,6 +77,59 @@ const EXAMPLES: &[(&str, [(&str, &str); 2])] = &[
         ],
     ),
     (
+        "config set",
+        [
+            ("nono config set max_sessions 30", "keep more of each project"),
+            ("nono config set ignored all", "record all that git ignores"),
+        ],
+    ),
+    (
+        "config edit",
+        [
+            ("nono config edit", "in $VISUAL or $EDITOR"),
+            ("nono config edit --color never", "without colours"),
+        ],
+    ),
+    (
+        "undo",
+        [
+            ("nono undo", "take back what the last session here did"),
+            ("nono undo --yes src", "of one directory, without a question"),
+        ],
+    ),
+    (
+        "redo",
+        [("nono redo", "take the last undo back"), ("nono redo --dry-run", "say what it would do")],
+    ),
+    (
+        "status",
+        [
+            ("nono status", "the last session here, and what is different since"),
+            ("nono status --json", "for a program"),
+        ],
+    ),
+    (
+        "rollback pin",
+        [
+            ("nono rollback pin latest", "keep the last session here"),
+            ("nono rollback pin 20260214-143022-12345", "keep another one"),
+        ],
+    ),
+    (
+        "rollback unpin",
+        [
+            ("nono rollback unpin latest", "let the last session here go"),
+            ("nono rollback unpin 20260214-143022-12345", "let another one go"),
+        ],
+    ),
+    (
+        "rollback usage",
+        [
+            ("nono rollback usage", "bytes by project and session"),
+            ("nono rollback usage --json", "for a program"),
+        ],
+    ),
+    (
         "doctor",
         [
             ("nono doctor", "what works here, and what mends the rest"),
@@ -175,7 +228,12 @@ pub(super) fn program() -> clap::Command {
 }
 
 fn with_examples(command: clap::Command, words: &str) -> clap::Command {
-    let found = EXAMPLES.iter().find(|(of, _)| *of == words);
+    // What `rollback` has as a subcommand, `undo` has too.
+    let words_of = match words.strip_prefix("undo ") {
+        Some(inner) => format!("rollback {inner}"),
+        None => words.to_owned(),
+    };
+    let found = EXAMPLES.iter().find(|(of, _)| *of == words_of);
     let command = match found {
         Some((_, examples)) => command.after_help(text(examples)),
         None => command,
@@ -202,8 +260,11 @@ mod tests {
     fn visible(command: &clap::Command, words: &str, found: &mut Vec<String>) {
         let inner = command.get_subcommands().filter(|inner| !inner.is_hide_set());
         let inner: Vec<_> = inner.filter(|inner| inner.get_name() != "help").collect();
-        if inner.is_empty() {
+        if inner.is_empty() || words == "undo" {
             found.push(words.to_owned());
+        }
+        if words == "undo" {
+            return;
         }
         for inner in inner {
             let words = format!("{words} {}", inner.get_name());
@@ -256,6 +317,7 @@ mod tests {
         for limit in ["--max-sessions", "--max-storage-gb", "--max-age-days", "--max-entries"] {
             let text = &help[at(limit)..];
             let text = &text[..text.find("\n      --").unwrap_or(text.len())];
+            let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
             assert!(text.contains("0 is no limit"), "{text}");
         }
     }

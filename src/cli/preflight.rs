@@ -17,7 +17,7 @@ use crate::session::RecordRequest;
 use crate::snapshot::{NotCapturedReason, SnapshotManifest, TrackedRoot, resolve_roots};
 use crate::stat_cache::has_cache;
 use crate::sys::Dir;
-use crate::walk::{Estimate, Filter, estimate, names_a_limit, well_known};
+use crate::walk::{BEYOND_GIT_LIMIT, Estimate, Filter, estimate, names_a_limit, well_known};
 
 /// What a first recording takes: measured on two processors, everything in memory. A disk that has to
 /// be read is slower.
@@ -97,7 +97,7 @@ pub(super) fn report(manifest: &SnapshotManifest, context: &Context) -> usize {
         let name = left.path.file_name().unwrap_or_default().as_bytes();
         let key = match left.is_rebuildable() {
             true => (false, name),
-            false if names_a_limit(rule) => (true, rule.as_bytes()),
+            false if names_a_limit(rule) || rule == BEYOND_GIT_LIMIT => (true, rule.as_bytes()),
             false => continue,
         };
         found.entry(key).or_default().push(&left.path);
@@ -107,6 +107,9 @@ pub(super) fn report(manifest: &SnapshotManifest, context: &Context) -> usize {
         count += paths.len();
         let (path, name) = (Shown::path(paths[0]), paths[0].file_name().unwrap_or_default());
         let what = match is_large {
+            true if *key == BEYOND_GIT_LIMIT.as_bytes() => {
+                "more than 1 GiB: what git removes from it does not come back".to_owned()
+            }
             true => Shown::bytes(key).to_string(),
             false => well_known(key).unwrap_or("made again by a program").to_owned(),
         };
@@ -114,7 +117,9 @@ pub(super) fn report(manifest: &SnapshotManifest, context: &Context) -> usize {
             1 => String::new(),
             count => format!(" and {} more", count - 1),
         };
-        let name = Shown::bytes(name.as_bytes());
+        let is_of_git = *key == BEYOND_GIT_LIMIT.as_bytes();
+        let above = if is_of_git { ".git/" } else { "" };
+        let name = format!("{above}{}", Shown::bytes(name.as_bytes()));
         context.say(format_args!(
             "left out: {path}{others}, {what} (--rollback-include {name} records it)"
         ));

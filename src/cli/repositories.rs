@@ -104,11 +104,11 @@ impl Repositories {
         counts
     }
 
-    /// One line for each repository: `.git: 14 files`.
+    /// One line for each repository: `.git: 14 changes`.
     pub(super) fn lines(&self) -> Vec<String> {
         let line = |(git_dir, count): (&Path, u64)| {
             let name = self.shown(git_dir);
-            format!("{name}: {count} {}", if count == 1 { "file" } else { "files" })
+            format!("{name}: {count} {}", if count == 1 { "change" } else { "changes" })
         };
         self.counts().into_iter().map(line).collect()
     }
@@ -413,7 +413,7 @@ mod tests {
         let said = repositories.said(Told::Done);
         assert_eq!(said.len(), MAX_LINES);
         assert_eq!(said[9], "and 21 more branches and tags (--json names all)");
-        assert_eq!(repositories.lines(), [".git: 30 files"]);
+        assert_eq!(repositories.lines(), [".git: 30 changes"]);
     }
 
     #[test]
@@ -442,7 +442,7 @@ mod tests {
         let touched = vec!["/p/.git/index".into(), "/p/b".into()];
         let comparison = Comparison { changes: changes.to_vec(), touched };
         let summary = repositories.summary(&changes, &comparison.touched, &Palette::plain());
-        assert_eq!(summary, "+2 files, 1 touched, .git: 4 files");
+        assert_eq!(summary, "+2 files, 1 touched, .git: 4 changes");
         let rows = repositories.collapsed(comparison);
         assert_eq!(rows.touched, [PathBuf::from("/p/b")]);
         let rows: Vec<_> =

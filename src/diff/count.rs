@@ -1,6 +1,6 @@
 //! How much changed between two snapshots, without a list of it.
 
-use super::{ChangeSummary, Told, differences, is_known};
+use super::{ChangeSummary, Told, differences, is_in_git, is_known};
 use crate::manifest::{NotCapturedSet, SnapshotManifest};
 use crate::store::{ObjectSource, StoreError};
 
@@ -27,9 +27,9 @@ pub fn count_changes(
         }
         match difference.told() {
             Some(Told::Change { change_type, is_directory, .. }) => {
-                summary.add(change_type, is_directory);
+                summary.add(&difference.path, change_type, is_directory);
             }
-            Some(Told::Touched) => summary.touched += 1,
+            Some(Told::Touched) => summary.touched += u64::from(!is_in_git(&difference.path)),
             None => {}
         }
     }

@@ -17,10 +17,12 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use crate::byte_path;
 use crate::manifest::NotCapturedSet;
 use crate::object::{Attributes, ContentHash, LinkGroups, Node};
 use crate::path_text::{serde_path, to_path};
 use crate::store::{ObjectSource, StoreError, read_links, read_root_tree};
+use crate::walk::DOT_GIT;
 
 pub use compare::{Differences, compare, differences, differences_of};
 pub use count::count_changes;
@@ -72,13 +74,19 @@ pub struct ChangeSummary {
     pub permissions_changed: u64,
     /// Paths whose time alone moved. They are no changes.
     pub touched: u64,
+    /// Changes of git directories (what is called `.git`, and all in it), which the other numbers
+    /// leave out: a commit is a dozen of them.
+    #[serde(default)]
+    pub in_git: u64,
 }
 
 impl ChangeSummary {
     /// Counts changes.
     pub fn of(changes: &[Change]) -> Self {
         let mut summary = Self::default();
-        changes.iter().for_each(|change| summary.add(change.change_type, change.is_directory));
+        for Change { path, change_type, is_directory, .. } in changes {
+            summary.add(path.as_os_str().as_bytes(), *change_type, *is_directory);
+        }
         summary
     }
 
@@ -88,7 +96,11 @@ impl ChangeSummary {
         Self { touched: count as u64, ..self }
     }
 
-    fn add(&mut self, change_type: ChangeType, is_directory: bool) {
+    fn add(&mut self, path: &[u8], change_type: ChangeType, is_directory: bool) {
+        if is_in_git(path) {
+            self.in_git += 1;
+            return;
+        }
         *match change_type {
             ChangeType::Created => &mut self.created,
             ChangeType::Modified => &mut self.modified,
@@ -100,8 +112,13 @@ impl ChangeSummary {
 
     /// All changes together. What was merely touched is none.
     pub fn total(&self) -> u64 {
-        self.created + self.modified + self.deleted + self.permissions_changed
+        self.created + self.modified + self.deleted + self.permissions_changed + self.in_git
     }
+}
+
+/// Whether a path is called as a git directory is, or lies in one.
+fn is_in_git(path: &[u8]) -> bool {
+    byte_path::components(path).any(|name| name == DOT_GIT)
 }
 
 /// State of one path in one snapshot.
@@ -264,7 +281,8 @@ impl Comparison {
 
     /// How much there is of each kind.
     pub fn summary(&self) -> ChangeSummary {
-        ChangeSummary::of(&self.changes).with_touched(self.touched.len())
+        let touched = self.touched.iter().filter(|path| !is_in_git(path.as_os_str().as_bytes()));
+        ChangeSummary::of(&self.changes).with_touched(touched.count())
     }
 
     /// Whether nothing is told: no path changed or was touched.

@@ -35,9 +35,11 @@ impl<'a> GitDirs<'a> {
                 let has_head = tree.get(b"HEAD").is_some_and(|entry| {
                     matches!(entry.node, Node::File { .. } | Node::Symlink { .. })
                 });
-                // The objects of a large repository may be left out.
-                let is_whole =
-                    is_dir(b"refs") && (is_dir(b"objects") || tree.get(b"objects").is_none());
+                // The objects of a large repository may be left out. Of the directory of reflogs, which
+                // also has HEAD and refs, there is no configuration.
+                let is_whole = is_dir(b"refs")
+                    && (is_dir(b"objects")
+                        || tree.get(b"objects").is_none() && tree.get(b"config").is_some());
                 // That of a linked work tree shares all else.
                 let is_linked =
                     tree.get(b"commondir").is_some_and(|e| matches!(e.node, Node::File { .. }));

@@ -11,9 +11,11 @@ use crate::byte_path;
 use crate::diff::Lookup;
 use crate::object::ContentHash;
 use crate::object::{Node, RootEntry, RootTree};
+use crate::path_text::to_path;
 use crate::store::{ObjectSource, StoreError, read_root_tree, read_tree};
+use crate::sys::Dir;
 #[cfg(feature = "cli")]
-use crate::sys::{Dir, FileKind};
+use crate::sys::FileKind;
 
 /// A ref is a line.
 const MAX_REF_BYTES: u64 = 8 << 10;
@@ -52,6 +54,23 @@ impl GitState {
         let root = read_root_tree(source, root)?;
         InSnapshot::new(source, &root).state(git_dir.as_os_str().as_bytes())
     }
+}
+
+/// The contents of a file. Of a state that was only planned with, nobody keeps contents; the file itself
+/// has them still, which its hash proves.
+fn read_contents(
+    source: &dyn ObjectSource,
+    path: &[u8],
+    hash: &ContentHash,
+    max_bytes: u64,
+) -> Result<Vec<u8>, StoreError> {
+    let missing = match source.read(hash, max_bytes) {
+        Err(error @ StoreError::Missing { .. }) => error,
+        other => return other,
+    };
+    let (above, name) = byte_path::split(path);
+    let found = Dir::open_no_symlinks(to_path(above)).and_then(|dir| dir.read(name, max_bytes));
+    found.ok().filter(|bytes| ContentHash::of(bytes) == *hash).ok_or(missing)
 }
 
 /// Names, with whether each is a directory.
@@ -130,7 +149,8 @@ impl InSnapshot<'_> {
             if dir != git_dir || *size > MAX_REF_BYTES {
                 continue;
             }
-            if let Some(oid) = refs::loose(&self.source.read(hash, MAX_REF_BYTES)?) {
+            let bytes = read_contents(self.source, &entry.path, hash, MAX_REF_BYTES)?;
+            if let Some(oid) = refs::loose(&bytes) {
                 state.refs.insert(name.to_owned(), oid);
             }
         }
@@ -158,7 +178,7 @@ impl GitFiles for InSnapshot<'_> {
         match self.lookup.find(&path)?.map(|state| state.node) {
             Some(Node::File { size: 0, .. }) => Ok(Some(Vec::new())),
             Some(Node::File { size, hash, .. }) if size <= max_bytes => {
-                self.source.read(&hash, max_bytes).map(Some)
+                read_contents(self.source, &path, &hash, max_bytes).map(Some)
             }
             // HEAD was a symlink once.
             Some(Node::Symlink { target }) if relative == b"HEAD" => {

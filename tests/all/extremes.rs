@@ -186,9 +186,10 @@ fn a_full_disk_stops_a_snapshot_and_a_restore_and_changes_nothing() {
     let list = fixture.nono(&["rollback", "list", "--root", store, "--json"]).success().json();
     assert_eq!(list.as_array().unwrap().len(), 1);
     fixture.nono(&["rollback", "verify", "--root", store, "--all"]).success();
+    let id = list[0]["session_id"].as_str().unwrap();
     let before = observe(&project);
     // A restore needs room for what no snapshot holds; without it, that does not change.
-    let full = fixture.nono(&["rollback", "restore", "--root", store, "latest"]);
+    let full = fixture.nono(&["rollback", "restore", "--root", store, id]);
     let full = full.fails(1, "no space to keep what is there now");
     // What is offered names the store as this command did.
     assert!(
@@ -199,7 +200,7 @@ fn a_full_disk_stops_a_snapshot_and_a_restore_and_changes_nothing() {
     assert_same(&before, &observe(&project));
     fs::remove_file(project.join("b")).unwrap();
     fs::write(project.join("a"), "changed").unwrap();
-    fixture.nono(&["rollback", "restore", "--root", store, "latest"]).success();
+    fixture.nono(&["rollback", "restore", "--root", store, id]).success();
     assert_eq!(fs::read(project.join("a")).unwrap(), content(1));
 }
 

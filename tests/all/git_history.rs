@@ -232,12 +232,13 @@ fn a_repository_that_is_removed_comes_back_and_a_new_one_goes() {
 fn no_ignore_rule_counts_in_a_git_directory() {
     let repository = Repository::new();
     repository.fixture.write(".gitignore", "*\n.git\nobjects/\nrefs\nbuild/\n");
+    repository.fixture.write("large", vec![0; 2 << 20]);
     let (run, _) = repository.undone("git checkout -q -b build/x; git commit -qam one");
     assert!(run.says("the command made 1 commit on build/x, a new branch ("), "{}", run.stderr);
     let show =
         repository.fixture.nono(&["rollback", "show", "--json", &repository.fixture.latest()]);
     let left_out = show.success().json()["snapshots"][0]["not_captured"].to_string();
-    assert!(left_out.contains("/staged") && !left_out.contains("/.git\""), "{left_out}");
+    assert!(left_out.contains("/large") && !left_out.contains("/.git\""), "{left_out}");
     assert!(!left_out.contains("/.git/"), "{left_out}");
 }
 
@@ -280,6 +281,15 @@ fn later_commits_of_the_user_are_one_conflict() {
     assert!(again.says("4 commits back"), "{}", again.stderr);
     assert_eq!(repository.told().refs, mine.refs);
     repository.is_sound();
+}
+
+#[test]
+fn a_plan_tells_of_commits_that_no_snapshot_holds() {
+    let repository = Repository::new();
+    repository.fixture.record("git commit -qam one").success();
+    repository.git(&["commit", "-q", "--allow-empty", "-m", "mine"]);
+    let planned = ["rollback", "restore", &repository.fixture.latest(), "--dry-run"];
+    repository.fixture.nono(&planned).fails(1, "the repository has moved on: 1 commit");
 }
 
 #[test]

@@ -106,7 +106,7 @@ fn a_restore_of_latest_touches_only_the_project_where_it_is_typed_and_names_it()
     let lines: Vec<_> = done.stderr.lines().collect();
     let (begin, end) = (lines.first().unwrap(), lines.last().unwrap());
     assert!(begin.contains("~/dev/q1") && begin.contains(&first), "{}", done.stderr);
-    assert!(end.contains("(~/dev/q1)") && end.contains("undo this:"), "{}", done.stderr);
+    assert!(end.contains("in ~/dev/q1, ") && end.contains("undo this:"), "{}", done.stderr);
 }
 
 #[test]

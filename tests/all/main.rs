@@ -7,6 +7,7 @@ mod completing;
 mod configuring;
 mod conflict_question;
 mod crash;
+mod day;
 mod extremes;
 mod faults;
 mod fixture;

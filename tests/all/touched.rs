@@ -149,7 +149,7 @@ fn what_was_merely_touched_changed_nothing_and_is_said() {
 
     let id = listed[0]["session_id"].as_str().unwrap();
     let planned = fixture.nono(&["rollback", "restore", id, "--dry-run"]).success();
-    assert!(planned.says("would do this: no changes, 1 touched"), "{}", planned.stderr);
+    assert!(planned.says(": no changes, 1 touched"), "{}", planned.stderr);
     assert_ne!(time(&one), then);
     let done = fixture.nono(&["rollback", "restore", id]).success();
     assert!(done.says("no changes, 1 touched") && done.says("undo this:"), "{}", done.stderr);
@@ -164,7 +164,7 @@ fn a_directory_with_another_time_is_no_change_and_gets_its_own_back() {
     let recorded = fixture.record("touch dir/x; rm dir/x").success();
     assert!(recorded.says(": nothing changed\n"), "{}", recorded.stderr);
     let planned = fixture.nono(&["rollback", "restore", &fixture.latest(), "--dry-run"]).success();
-    assert!(planned.says("would do this: no changes, 1 directory touched"), "{}", planned.stderr);
+    assert!(planned.says(": no changes, 1 directory touched"), "{}", planned.stderr);
     let done = fixture.nono(&["rollback", "restore", &fixture.latest()]).success();
     assert!(done.says(": no changes, 1 directory touched\n"), "{}", done.stderr);
     assert_same(&before, &observe(&fixture.project()));

@@ -53,7 +53,13 @@ pub fn summary_line(summary: &ChangeSummary, palette: &Palette) -> String {
             format!("{style}{mark}{count} {word}{style:#}")
         })
         .collect();
-    let changes = if shown.is_empty() { "no changes".to_owned() } else { shown.join(" ") };
+    let of_git = match summary.in_git {
+        0 => None,
+        count => Some(format!(".git: {count} {}", plural(count, "change", "changes"))),
+    };
+    let of_files = (!shown.is_empty()).then(|| shown.join(" "));
+    let parts: Vec<String> = of_files.into_iter().chain(of_git).collect();
+    let changes = if parts.is_empty() { "no changes".to_owned() } else { parts.join(", ") };
     format!("{changes}{}", touched_part(summary))
 }
 
@@ -112,6 +118,10 @@ mod tests {
         let summary = ChangeSummary { modified: 1, touched: 5, ..Default::default() };
         assert_eq!(line(summary), "~1 modified, 5 touched");
         assert_eq!(line(ChangeSummary::default().with_touched(1)), "no changes, 1 touched");
+        let summary = ChangeSummary { in_git: 12, ..Default::default() };
+        assert_eq!(line(summary), ".git: 12 changes");
+        let summary = ChangeSummary { modified: 1, in_git: 1, touched: 2, ..Default::default() };
+        assert_eq!(line(summary), "~1 modified, .git: 1 change, 2 touched");
     }
 
     #[test]

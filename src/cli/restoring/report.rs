@@ -129,7 +129,7 @@ pub(in crate::cli) fn print_outcome(
     }
     if let Some(safety) = report.safety_snapshot {
         let way_back = asked_by.way_back(&report.session_id, safety);
-        context.say(format_args!("{way_back} ({project})"));
+        context.say(format_args!("in {project}, {way_back}"));
     } else if is_done {
         let why = match report.keep_before {
             KeepBefore::Snapshot => {
