@@ -36,8 +36,9 @@ fn tour(readme: &str) -> (Vec<String>, Vec<Step>) {
     (scripts, steps)
 }
 
-/// What is the same on every machine and at every time: ids are numbered, hashes and the sizes of the
-/// store's own objects are left out (they depend on the home directory's name and on times).
+/// What is the same on every machine and at every time: ids are numbered. Hashes, commits and the sizes of
+/// the store's own objects are left out (they depend on the home directory's name and on times), and so
+/// is what depends on the version of git: how many files a repository has.
 fn normalised(line: &str, ids: &mut BTreeMap<String, usize>) -> String {
     let is_part = |c: char| c.is_ascii_alphanumeric() || c == '-';
     let mut out = String::new();
@@ -69,6 +70,20 @@ fn normalised(line: &str, ids: &mut BTreeMap<String, usize>) -> String {
             out.push_str("HASH");
         } else if digits(word, 3) && after.starts_with(" B") {
             out.push_str("SIZE");
+        } else if let Some((_, unit)) = after.split_once(' ')
+            && digits(word, word.len())
+            && after.starts_with('.')
+            && unit.starts_with("KiB")
+        {
+            out.push_str("SIZE");
+            rest = &after[after.find(' ').unwrap_or(0)..];
+            continue;
+        } else if digits(word, word.len())
+            && [" objects", " files, ", " changes"].iter().any(|what| after.starts_with(what))
+        {
+            out.push('N');
+        } else if word.len() == 7 && word.bytes().all(|b| b.is_ascii_hexdigit()) {
+            out.push_str("COMMIT");
         } else {
             out.push_str(word);
         }
