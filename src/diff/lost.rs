@@ -9,7 +9,6 @@ use serde::{Deserialize, Serialize};
 
 use crate::manifest::{LeftOutState, NotCaptured, NotCapturedReason};
 use crate::path_text::serde_path;
-use crate::walk::BEYOND_GIT_LIMIT;
 
 /// What became of something that was not recorded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -54,11 +53,6 @@ pub fn lost(then: &[NotCaptured], now: &[NotCaptured]) -> Vec<Lost> {
         now.iter().filter_map(|left| Some((left.path.as_path(), left.state.as_ref()?))).collect();
     let became = |left: &NotCaptured| {
         let state = left.state.as_ref()?;
-        // Every commit adds objects, and none of them is lost by that.
-        let may_change = |what: &LostAs| {
-            let is_of_git = matches!(&left.reason, NotCapturedReason::Excluded { rule } if rule == BEYOND_GIT_LIMIT);
-            *what == LostAs::Gone || !is_of_git
-        };
         let what = match now.get(left.path.as_path()) {
             Some(now) if is_same_kind(state, now) => state.differs(now).then_some(LostAs::Changed),
             _ => match state.now(&left.path) {
@@ -67,8 +61,7 @@ pub fn lost(then: &[NotCaptured], now: &[NotCaptured]) -> Vec<Lost> {
                 // A capture of the moment says what it could not look at.
                 Err(_) => None,
             },
-        };
-        let what = what.filter(may_change)?;
+        }?;
         Some(Lost {
             path: left.path.clone(),
             what,

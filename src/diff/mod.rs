@@ -59,6 +59,13 @@ pub struct Change {
     pub is_directory: bool,
 }
 
+impl Change {
+    /// Whether the path is called as a git directory is, or lies in one.
+    pub fn is_in_git(&self) -> bool {
+        is_in_git(self.path.as_os_str().as_bytes())
+    }
+}
+
 /// Changes counted by type.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ChangeSummary {

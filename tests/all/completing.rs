@@ -50,7 +50,10 @@ fn bash_offers_sessions_and_their_snapshots() {
         let at = |id: &String| all.iter().position(|found| found == id);
         assert!(at(&second).is_some() && at(&second) < at(&first), "{command}: {all:?}");
     }
-    assert_eq!(offered(&fixture, &["nono", "rollback", "show", &second]), [second.clone()]);
+    assert_eq!(
+        offered(&fixture, &["nono", "rollback", "show", &second]),
+        std::slice::from_ref(&second)
+    );
     let numbers = offered(&fixture, &["nono", "rollback", "show", &format!("{first}/")]);
     assert_eq!(numbers, [format!("{first}/0"), format!("{first}/1")]);
     let session = offered(&fixture, &["nono", "snapshot", "--session", &first[..8]]);

@@ -154,9 +154,9 @@ fn a_day_with_two_projects() {
         assert_state(&of_beta[3], &beta.state());
     }
     alpha.nono("", &["undo", "--yes"]).fails(1, "nothing");
-    for forward in 1..=3 {
+    for state in &of_alpha[1..] {
         alpha.nono("src", &["redo", "--yes"]).success();
-        assert_state(&of_alpha[forward], &alpha.state());
+        assert_state(state, &alpha.state());
     }
     for back in (0..3).rev() {
         beta.nono("", &["undo", "--yes"]).success();

@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 
 use nono::object::ContentHash;
 
-use crate::fixture::finished;
+use crate::fixture::{Fixture, finished};
 use crate::here::{Projects, Working};
 use crate::observe::{assert_same, observe};
 use crate::terminal::Terminal;
@@ -17,6 +17,18 @@ fn twice() -> (Projects, [String; 2]) {
     let second = projects.record("q1", "echo 2 > file; mkdir new; echo 2 > new/two; rm sub/deep");
     projects.record("q2", "rm file");
     (projects, [first, second])
+}
+
+#[test]
+fn a_session_that_cannot_be_undone_is_not_passed_over_for_an_earlier_one() {
+    let fixture = Fixture::ordinary_user();
+    fixture.write("a", "0");
+    fixture.write("src/s", "1");
+    fixture.record("echo good > a").success();
+    fixture.record("chmod 0 src");
+    let done = fixture.nono(&["undo", "--yes"]).fails(1, "can be undone now");
+    assert!(done.says("src"), "{}", done.stderr);
+    assert_eq!(fs::read_to_string(fixture.project().join("a")).unwrap(), "good\n");
 }
 
 #[test]

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use crate::cli::error::CliError;
 use crate::history::{forms_of, recorded_form};
 use crate::session::{Catalog, CatalogError, Purpose, SnapshotId};
-use crate::snapshot::{LiveState, SessionDir, SnapshotManager, SnapshotManifest};
+use crate::snapshot::{LiveState, SessionDir, SnapshotKind, SnapshotManager, SnapshotManifest};
 use crate::store::{LocalStore, ObjectSource};
 use crate::sys;
 
@@ -171,10 +171,15 @@ impl State {
         Ok(Self::Snapshot { session_id: session.id(), manifest, store })
     }
 
+    /// The session's last state. What a restore kept of the state before it is none of the session's.
     fn last(session: &SessionDir) -> Result<Self, CliError> {
-        let last = session.snapshot_numbers()?.last().copied();
-        let none = || CliError::failed(format!("session {} has no snapshot", session.id()));
-        Self::snapshot(session, last.ok_or_else(none)?)
+        let numbers = session.snapshot_numbers()?;
+        for number in numbers.iter().rev() {
+            if session.manifest(*number)?.manifest.kind == SnapshotKind::Ordinary {
+                return Self::snapshot(session, *number);
+            }
+        }
+        Err(CliError::failed(format!("session {} has no snapshot", session.id())))
     }
 
     fn numbered_or_last(session: &SessionDir, number: Option<u64>) -> Result<Self, CliError> {

@@ -381,6 +381,8 @@ fn print_session(
     writeln!(out, "{BOLD}{session_id}{BOLD:#}  {time}{failed}  {command}")?;
     let palette = Palette::coloured();
     writeln!(out, "  {}", summary_line(&ChangeSummary::of(changed), &palette))?;
+    // What is in a repository is counted above.
+    let changed: Vec<&Change> = changed.iter().filter(|change| !change.is_in_git()).collect();
     let named = changed.len().min(context.at_most(NAMED_CHANGES));
     for change in &changed[..named] {
         writeln!(out, "  {}", change_line(change, &summary.tracked_paths, &palette))?;

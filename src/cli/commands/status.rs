@@ -184,8 +184,13 @@ fn print(report: &Report, context: &Context) -> Result<(), CliError> {
             if let Some(Since { snapshot, changes, .. }) = &report.since {
                 let none = if changes.is_empty() { "nothing" } else { "" };
                 writeln!(out, "different now from snapshot {id}/{snapshot}: {none}")?;
-                if !changes.is_empty() {
-                    write_preview(&mut out, changes, &session.tracked_paths)?;
+                let (git, files): (Vec<_>, Vec<_>) =
+                    changes.iter().cloned().partition(Change::is_in_git);
+                if !files.is_empty() {
+                    write_preview(&mut out, &files, &session.tracked_paths)?;
+                }
+                if !git.is_empty() {
+                    writeln!(out, "{}", summary_line(&ChangeSummary::of(&git), &palette))?;
                 }
             }
         }

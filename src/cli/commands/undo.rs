@@ -106,7 +106,8 @@ pub(in crate::cli) fn run(args: &UndoArgs, store: &StoreArgs, context: &Context)
         work.options.selection = args.part.selection(&work.roots)?;
         work.options.keep_commits = args.conflicts.keep_commits;
         match work.plan(context) {
-            Ok(plan) if plan.changes.is_empty() => {}
+            // Where something of it cannot be undone, an earlier session is not meant.
+            Ok(plan) if plan.changes.is_empty() && plan.is_complete() => {}
             Ok(plan) => return undo(args, (summary, session), work, plan, context),
             Err(error) if error.is_about_selection() => {
                 unknown.get_or_insert(error);
@@ -131,6 +132,13 @@ fn undo(
     work.is_for_program = args.json;
     // What is not asked about here is not asked about later.
     work.is_settled = args.yes;
+    if plan.changes.is_empty() {
+        let id = &summary.session_id;
+        context.warn(format_args!(
+            "nothing of session {id} can be undone now; an earlier one is undone by its id (nono \
+             rollback list)"
+        ));
+    }
     if args.dry_run {
         let on_conflict = work.options.on_conflict;
         let plan = if on_conflict == OnConflict::Refuse { plan } else { work.plan(context)? };
