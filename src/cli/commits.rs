@@ -48,14 +48,37 @@ pub(super) fn between(objects: &Path, pairs: &[(Oid, Oid)]) -> Vec<Option<Betwee
     }
 }
 
-fn count_all(objects: &Path, pairs: &[(Oid, Oid)]) -> Option<Vec<Option<Between>>> {
-    let kind = match pairs.first()?.0.hex().len() {
+/// Those of some commits that a repository does not have. What cannot be found out is not said.
+pub(super) fn missing(objects: &Path, commits: &[Oid]) -> Vec<Oid> {
+    let (sender, receiver) = mpsc::channel();
+    let (objects, commits) = (objects.to_owned(), commits.to_vec());
+    let started = sys::spawn("looking for commits", move || {
+        let _ = sender.send(find_missing(&objects, commits));
+    });
+    started.ok().and_then(|_| receiver.recv_timeout(PATIENCE).ok().flatten()).unwrap_or_default()
+}
+
+fn find_missing(objects: &Path, commits: Vec<Oid>) -> Option<Vec<Oid>> {
+    let odb = open(objects, commits.first()?)?;
+    let is_missing = |oid: &Oid| {
+        let id = ObjectId::from_hex(oid.hex().as_bytes());
+        id.is_ok_and(|id| matches!(odb.try_find(&id, &mut Vec::new()), Ok(None)))
+    };
+    Some(commits.into_iter().filter(is_missing).collect())
+}
+
+fn open(objects: &Path, like: &Oid) -> Option<gix_odb::Handle> {
+    let kind = match like.hex().len() {
         40 => gix_hash::Kind::Sha1,
         _ => gix_hash::Kind::Sha256,
     };
     let options =
         gix_odb::store::init::Options { alloc_limit_bytes: Some(MAX_BYTES), ..Default::default() };
-    let odb = gix_odb::at_opts(objects.to_owned(), kind, [], options).ok()?;
+    gix_odb::at_opts(objects.to_owned(), kind, [], options).ok()
+}
+
+fn count_all(objects: &Path, pairs: &[(Oid, Oid)]) -> Option<Vec<Option<Between>>> {
+    let odb = open(objects, &pairs.first()?.0)?;
     let parsed = |oid: &Oid| ObjectId::from_hex(oid.hex().as_bytes()).ok();
     let count = |(from, to): &(Oid, Oid)| walk(parsed(from)?, parsed(to)?, |id| commit(&odb, id));
     Some(pairs.iter().map(count).collect())

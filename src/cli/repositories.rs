@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use super::commits::{Between, between};
+use super::commits::{Between, between, missing};
 use super::render::{Palette, summary_line};
 use crate::diff::{Change, ChangeSummary, ChangeType, Comparison, relative_to_roots};
 use crate::git::{Head, Move, Oid, RepositoryChange, repositories};
@@ -175,6 +175,25 @@ impl Repositories {
         }
         lines
     }
+}
+
+/// Refs that a restore set to commits that the repository does not have, in words.
+pub(super) fn without_commits(restored: &[RepositoryChange]) -> Vec<String> {
+    let mut told = Vec::new();
+    for repository in restored.iter().filter(|repository| !repository.is_gone) {
+        let commit = |change: &Move| match change {
+            Move::Moved { to, .. } | Move::Created { to, .. } => Some(to.clone()),
+            Move::Switched { to: Head::Detached(to), .. } => Some(to.clone()),
+            Move::Switched { .. } | Move::Deleted { .. } => None,
+        };
+        let commits: Vec<Oid> = repository.moves.iter().filter_map(commit).collect();
+        let objects = repository.git_dir.join("objects");
+        let place = Shown::path(&repository.git_dir);
+        told.extend(missing(&objects, &commits).iter().map(|oid| {
+            format!("{place} does not have commit {}, which was not recorded", oid.hex())
+        }));
+    }
+    told
 }
 
 fn is_of_git(path: &Path) -> bool {

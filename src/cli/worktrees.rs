@@ -40,7 +40,7 @@ impl Elsewhere {
         for top in &work {
             if let Some(linked) = LinkedWorktree::at(top) {
                 let common = &linked.common;
-                if is_work(common) || found.write.contains(common) {
+                if is_work(common) || found.read.contains(common) {
                     continue;
                 }
                 if let Err(error) = refuse(common) {
@@ -71,8 +71,14 @@ impl Elsewhere {
 
     fn linked(&mut self, linked: &LinkedWorktree, is_recorded: bool, context: &Context) {
         let common = Shown::path(&linked.common);
-        context.say(format_args!("a git worktree: the command can write its repository {common}"));
-        self.write.push(linked.common.clone());
+        context.say(format_args!(
+            "a git worktree: the command can write objects, refs and logs of its repository {common}"
+        ));
+        self.read.push(linked.common.clone());
+        // What a commit needs. Hooks and settings would count for whoever works in the repository next.
+        let written = ["objects", "refs", "logs"].map(|name| linked.common.join(name));
+        self.write.extend(written.into_iter().filter(|path| sys::leads_to_dir(path)));
+        self.write.push(linked.own.clone());
         if !is_recorded {
             return;
         }

@@ -490,7 +490,8 @@ fn hostile_git_directories_say_nothing_and_break_nothing() {
     let run = fixture.record(&script).success();
     assert!(run.says("main moved: aaaaaaa..bbbbbbb"), "{}", run.stderr);
     assert!(!run.stderr.contains('\u{1b}'), "{}", run.stderr);
-    fixture.nono(&["rollback", "restore", &fixture.latest()]).success();
+    // That commit never was there.
+    fixture.nono(&["rollback", "restore", &fixture.latest()]).fails(1, "does not have commit aaaa");
     let main = fs::read_to_string(fixture.project().join(".git/refs/heads/main")).unwrap();
     assert_eq!(main, format!("{a}\n"));
 }
@@ -520,7 +521,7 @@ fn in_a_linked_work_tree_only_what_is_its_own_moves() {
     let before = told_there();
     let script = "echo x > x; git add x; git commit -qm x; git tag made; git branch other";
     let run = record_in(&repository, &worktree, script).success();
-    assert!(run.says("a git worktree: the command can write its repository"), "{}", run.stderr);
+    assert!(run.says("can write objects, refs and logs of its repository"), "{}", run.stderr);
     assert!(run.says("  the command made 1 commit on feature ("), "{}", run.stderr);
     // Work of others in the meantime.
     repository.git(&["commit", "-q", "--allow-empty", "-m", "elsewhere"]);
@@ -564,6 +565,34 @@ fn later_commits_and_locks_in_a_linked_work_tree_are_one_conflict() {
     assert!(!refused.says("was changed after"), "{}", refused.stderr);
     nono_in(&repository, &worktree, &[&restore[..], &["--force"]].concat()).success();
     repository.is_sound();
+}
+
+#[test]
+fn a_command_in_a_linked_work_tree_leaves_no_hook_and_no_setting() {
+    let repository = Repository::new();
+    let worktree = linked_worktree(&repository);
+    let config = repository.fixture.project().join(".git/config");
+    let before = fs::read(&config).unwrap();
+    let script = "common=$(git rev-parse --git-common-dir); echo x > x; git add x; git commit -qm x; \
+                  ! echo x 2>/dev/null > $common/hooks/post-commit; ! git config core.editor x 2>/dev/null";
+    record_in(&repository, &worktree, script).success();
+    assert!(!repository.fixture.project().join(".git/hooks/post-commit").exists());
+    assert_eq!(fs::read(&config).unwrap(), before);
+}
+
+#[test]
+fn a_restore_to_a_commit_that_is_gone_is_not_complete() {
+    let repository = Repository::new();
+    let worktree = linked_worktree(&repository);
+    let commit = ["commit", "-q", "--allow-empty", "-m", "mine"];
+    git(&repository.fixture, &worktree, &commit).success();
+    let mine = git(&repository.fixture, &worktree, &["rev-parse", "HEAD"]).success().stdout;
+    let script = "git reset -q --hard HEAD~1; common=$(git rev-parse --git-common-dir); \
+                  rm -rf $common/objects/??";
+    record_in(&repository, &worktree, script).success();
+    let restore = ["rollback", "restore", &repository.fixture.latest()];
+    let restored = nono_in(&repository, &worktree, &restore).fails(1, "does not have commit");
+    assert!(restored.says(mine.trim()), "{}", restored.stderr);
 }
 
 #[test]

@@ -15,6 +15,7 @@ use super::args::ThreadArgs;
 use super::context::Context;
 use super::error::CliError;
 use super::progress::Bar;
+use crate::cli::repositories::without_commits;
 use crate::restore::{
     Conflict, OnConflict, RestoreError, RestoreOptions, RestoreReport, Selection,
 };
@@ -133,7 +134,12 @@ impl<'a> Restoring<'a> {
             }
             print_outcome(&report, self.is_whole(), self.asked_by, &self.roots, context);
         }
-        Ok(u8::from(!report.is_complete()))
+        let without =
+            if report.is_refused() { vec![] } else { without_commits(&report.repositories) };
+        for text in &without {
+            context.warn(text);
+        }
+        Ok(u8::from(!report.is_complete() || !without.is_empty()))
     }
 
     /// Whether no run is in the way.
