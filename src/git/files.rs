@@ -92,6 +92,10 @@ pub(crate) fn is_added_object(relative: &[u8]) -> bool {
 /// Everything else (settings, hooks, what a stranger put there) is somebody's own work.
 pub(crate) fn is_bookkeeping(relative: &[u8]) -> bool {
     let Some(first) = byte_path::components(relative).next() else { return false };
+    // `git gc` writes it for clients that know nothing of packs.
+    if relative == b"info/refs" {
+        return true;
+    }
     // HEAD, FETCH_HEAD, COMMIT_EDITMSG and the like.
     let is_pseudo_ref = first.iter().all(|byte| byte.is_ascii_uppercase() || *byte == b'_');
     let known: &[&[u8]] = &[

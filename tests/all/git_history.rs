@@ -304,6 +304,7 @@ fn what_git_writes_by_itself_is_no_conflict() {
     assert!(status.output().unwrap().status.success());
     repository.fixture.write(".git/FETCH_HEAD", "x");
     repository.fixture.write(".git/COMMIT_EDITMSG", "x");
+    repository.git(&["gc", "-q"]);
     // The file itself was touched by this test, and is left.
     let done = repository.fixture.nono(&[
         "rollback",

@@ -155,9 +155,13 @@ fn print(
     let times = widest(&|row| columns::width(&row.time));
     let rests = widest(&|row| row.rest.1);
     let (least, most) = COMMAND_CELLS;
-    let room = context.columns().map_or(most, |columns| {
-        columns.saturating_sub(4 + ids + 2 + times + 2 + 2 + rests).clamp(least, most)
-    });
+    let before = 4 + ids + 2 + times + 2;
+    let columns = context.columns();
+    // On a narrow terminal, what changed has a line of its own.
+    let is_narrow = columns.is_some_and(|columns| columns < before + least + 2 + rests);
+    let after = if is_narrow { 0 } else { 2 + rests };
+    let room =
+        columns.map_or(most, |columns| columns.saturating_sub(before + after).clamp(least, most));
     let commands = widest(&|row| columns::width(&row.command)).min(room);
 
     let mut projects: Vec<(String, Vec<&Row<'_>>)> = Vec::new();
@@ -180,8 +184,13 @@ fn print(
         for Row { session, time, command, rest: (rest, _) } in rows {
             let id = columns::pad(&session.session_id, ids);
             let time = columns::pad(time, times);
-            let command = columns::pad(&columns::cut(command, commands), commands);
-            writeln!(out, "    {id}  {time}  {command}  {rest}")?;
+            let command = columns::cut(command, commands);
+            if is_narrow {
+                writeln!(out, "    {id}  {time}  {command}\n      {rest}")?;
+            } else {
+                let command = columns::pad(&command, commands);
+                writeln!(out, "    {id}  {time}  {command}  {rest}")?;
+            }
             if !session.labels.is_empty() {
                 writeln!(out, "      {DIM}{}{DIM:#}", labels(session))?;
             }
