@@ -35,17 +35,17 @@ def test_the_program_lists_restores_and_verifies_what_is_made_here(
     assert (listed["snapshot_count"], listed["status"]) == (2, "open")
     assert listed["tracked_paths"] == [str(work)] and listed["changes"]["modified"] == 1
 
-    shown = nono.json("rollback", "show", "latest")
+    shown = nono.json("rollback", "show", made_here.session_id)
     roots = [snapshot["merkle_root"] for snapshot in shown["snapshots"]]
     assert roots == [made_here.load_manifest(number).merkle_root.hex() for number in (0, 1)]
 
     assert [snapshot["label"] for snapshot in shown["snapshots"]] == [None, "second"]
-    assert "snapshot 1 “second”" in nono.run("rollback", "show", "latest")
+    assert "snapshot 1 “second”" in nono.run("rollback", "show", made_here.session_id)
 
-    assert nono.json("rollback", "verify", "latest")["ok"] is True
+    assert nono.json("rollback", "verify", made_here.session_id)["ok"] is True
     assert made_here.verify().ok
 
-    restored = nono.json("rollback", "restore", "latest")
+    restored = nono.json("rollback", "restore", made_here.session_id)
     assert [change["path"] for change in restored["changes"]] == [str(work / "one.txt")]
     assert (work / "one.txt").read_text() == "one"
     assert made_here.snapshot_count() == 3, "the safety snapshot of the program"
