@@ -36,26 +36,29 @@ pub(super) struct Between {
 /// Counts, for each pair, the commits between both. `None` for what cannot be counted.
 pub(super) fn between(objects: &Path, pairs: &[(Oid, Oid)]) -> Vec<Option<Between>> {
     let unknown = vec![None; pairs.len()];
-    let (sender, receiver) = mpsc::channel();
     let (objects, pairs) = (objects.to_owned(), pairs.to_vec());
-    // A thread that panics or never ends sends nothing.
-    let started = sys::spawn("counting commits", move || {
-        let _ = sender.send(count_all(&objects, &pairs));
+    patiently("counting commits", move || count_all(&objects, &pairs)).unwrap_or(unknown)
+}
+
+/// What a thread finds out in time. One that panics or never ends finds out nothing.
+fn patiently<T: Send + 'static>(
+    name: &str,
+    work: impl FnOnce() -> Option<T> + Send + 'static,
+) -> Option<T> {
+    let (sender, receiver) = mpsc::channel();
+    let started = sys::spawn(name, move || {
+        let _ = sender.send(work());
     });
-    match started {
-        Ok(_) => receiver.recv_timeout(PATIENCE).ok().flatten().unwrap_or(unknown),
-        Err(_) => unknown,
-    }
+    started.ok().and_then(|_| receiver.recv_timeout(PATIENCE).ok().flatten())
 }
 
 /// Those of some commits that a repository does not have. What cannot be found out is not said.
 pub(super) fn missing(objects: &Path, commits: &[Oid]) -> Vec<Oid> {
-    let (sender, receiver) = mpsc::channel();
+    if commits.is_empty() {
+        return Vec::new();
+    }
     let (objects, commits) = (objects.to_owned(), commits.to_vec());
-    let started = sys::spawn("looking for commits", move || {
-        let _ = sender.send(find_missing(&objects, commits));
-    });
-    started.ok().and_then(|_| receiver.recv_timeout(PATIENCE).ok().flatten()).unwrap_or_default()
+    patiently("looking for commits", move || find_missing(&objects, commits)).unwrap_or_default()
 }
 
 fn find_missing(objects: &Path, commits: Vec<Oid>) -> Option<Vec<Oid>> {

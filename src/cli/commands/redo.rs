@@ -6,7 +6,7 @@ use crate::cli::Outcome;
 use crate::cli::args::{StoreArgs, ThreadArgs};
 use crate::cli::context::Context;
 use crate::cli::error::CliError;
-use crate::cli::restoring::{AskedBy, ConflictArgs, Restoring, print_outcome, print_report};
+use crate::cli::restoring::{AskedBy, ConflictArgs, Restoring};
 use crate::session::{History, NoRedo, Place, Purpose};
 
 /// Arguments of `nono redo`.
@@ -51,17 +51,7 @@ pub(in crate::cli) fn run(args: &RedoArgs, store: &StoreArgs, context: &Context)
     work.is_for_program = args.json;
     work.is_settled = args.yes;
     work.asked_by = AskedBy::Redo;
-    if !args.dry_run {
-        return work.run(true, context);
-    }
-    let report = work.plan(context)?;
-    if args.json {
-        context.json(&report)?;
-    } else {
-        print_report(&report, &work.roots, context)?;
-        print_outcome(&report, work.is_whole(), AskedBy::Redo, &work.roots, context);
-    }
-    Ok(u8::from(!report.is_complete()))
+    if args.dry_run { work.dry_run(context) } else { work.run(true, context) }
 }
 
 fn explain(why: NoRedo) -> CliError {

@@ -11,9 +11,7 @@ use crate::cli::context::{Context, YELLOW};
 use crate::cli::error::CliError;
 use crate::cli::progress::Bar;
 use crate::cli::render::byte_size;
-use crate::cli::restoring::{
-    AskedBy, ConflictArgs, PartArgs, Restoring, name_unstable, print_outcome, print_report,
-};
+use crate::cli::restoring::{ConflictArgs, PartArgs, Restoring, name_unstable};
 use crate::path_text::Shown;
 use crate::restore::{CopyReport, KeepBefore};
 use crate::session::{Purpose, SnapshotId};
@@ -86,17 +84,7 @@ pub(in crate::cli) fn run(args: &RestoreArgs, store: &StoreArgs, context: &Conte
     if args.no_safety_snapshot {
         work.options.keep_before = KeepBefore::Nothing;
     }
-    if !args.dry_run {
-        return work.run(true, context);
-    }
-    let report = work.plan(context)?;
-    if args.json {
-        context.json(&report)?;
-    } else {
-        print_report(&report, &work.roots, context)?;
-        print_outcome(&report, work.is_whole(), AskedBy::Restore, &work.roots, context);
-    }
-    Ok(u8::from(!report.is_complete()))
+    if args.dry_run { work.dry_run(context) } else { work.run(true, context) }
 }
 
 fn print_copy(report: &CopyReport, json: bool, context: &Context) -> Outcome {

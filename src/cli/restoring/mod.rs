@@ -114,6 +114,18 @@ impl<'a> Restoring<'a> {
         Ok(report)
     }
 
+    /// Says what it would do. Changes nothing.
+    pub(in crate::cli) fn dry_run(&self, context: &Context) -> Outcome {
+        let report = self.plan(context)?;
+        if self.is_for_program {
+            context.json(&report)?;
+        } else {
+            print_report(&report, &self.roots, context)?;
+            print_outcome(&report, self.is_whole(), self.asked_by, &self.roots, context);
+        }
+        Ok(u8::from(!report.is_complete()))
+    }
+
     /// Asks what has to be asked, restores, and says what came of it. `shows_changes`: also names
     /// the changed paths, which somebody may just have seen.
     pub(in crate::cli) fn run(&mut self, shows_changes: bool, context: &Context) -> Outcome {

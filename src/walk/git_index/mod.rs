@@ -14,12 +14,11 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
+use super::git_dir::DOT_GIT;
 use crate::byte_path;
 use crate::path_text::{Shown, to_path};
 use crate::sys::{self, Dir, FileKind};
 
-/// Where git keeps a repository, or says where it does.
-use super::git_dir::DOT_GIT;
 /// A larger index is not read.
 const MAX_INDEX_BYTES: u64 = 1 << 28;
 /// A longer `.git` file is none.
