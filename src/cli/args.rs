@@ -77,6 +77,11 @@ pub(super) enum Command {
         #[command(subcommand)]
         command: commands::config::ConfigCommand,
     },
+    /// Put hooks into coding agents, so that each of their tool calls can be undone
+    Agent {
+        #[command(subcommand)]
+        command: commands::agent::AgentCommand,
+    },
     /// Take a step at an event of a coding agent: what `nono agent install` writes into its configuration
     Hook(commands::hook::HookArgs),
     /// Check what this machine offers, and say what mends what is wrong

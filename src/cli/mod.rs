@@ -133,6 +133,7 @@ fn dispatch(arguments: Arguments, context: &Context) -> Outcome {
     match arguments.command {
         Command::Run(args) => commands::run::run(&args, &store, context),
         Command::Hook(_) => Ok(0),
+        Command::Agent { command } => commands::agent::run(&command, &store, context),
         Command::Helper(helper) => run_helper(&helper, &store, context),
         Command::Snapshot(args) => commands::snapshot::run(&args, &store, context),
         #[cfg(feature = "mount")]

@@ -4,6 +4,7 @@ use crate::cli::render::columns;
 use crate::path_text::Shown;
 use crate::session::{LabelError, check_label};
 
+pub(super) mod agent;
 pub(super) mod cat;
 pub(super) mod cleanup;
 pub(super) mod completions;
