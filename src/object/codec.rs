@@ -27,7 +27,7 @@ pub enum DecodeError {
     /// A value that the format does not allow.
     #[error("{what} at byte {at}")]
     Invalid {
-        /// What is wrong.
+        /// The defect.
         what: &'static str,
         /// Where it was noticed.
         at: usize,
@@ -85,7 +85,7 @@ impl Writer {
         self.raw(bytes);
     }
 
-    /// What was appended so far, for whoever passes on long objects in parts: empty it then.
+    /// The bytes appended so far, for a writer that passes on long objects in parts: empty it then.
     pub(crate) fn part(&mut self) -> &mut Vec<u8> {
         &mut self.0
     }

@@ -53,11 +53,11 @@ pub fn hash_each<'a>(
     }
 }
 
-/// What is left to hash of something.
+/// The blocks that are left to hash of a message.
 pub(super) struct Stream<'a> {
     state: State,
     blocks: &'a [Block],
-    /// What comes after these.
+    /// The blocks after these.
     padding: Padding,
 }
 
@@ -124,7 +124,8 @@ impl<'a> Stream<'a> {
     }
 }
 
-/// The last blocks of a message (FIPS 180-4, 5.1.1): what does not fill a block, a bit, zeros, and the number of bits.
+/// The last blocks of a message (FIPS 180-4, 5.1.1): the rest that does not fill a block, a bit,
+/// zeros, and the number of bits.
 pub(super) struct Padding {
     blocks: [Block; 2],
     done: usize,

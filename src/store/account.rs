@@ -29,9 +29,9 @@ pub(super) struct Ledger(Mutex<Option<Noted>>);
 #[derive(Debug)]
 struct Noted {
     begun: FanOuts,
-    /// What must be in the directories to which something was added. `None`: that is not known, or too much.
+    /// The expected objects of each directory that got new ones. `None`: unknown, or too many.
     expected: BTreeMap<u8, Option<Vec<ContentHash>>>,
-    /// Of all directories, at most [`MOST_OWN`].
+    /// The objects in all directories, at most [`MOST_OWN`].
     count: usize,
 }
 
@@ -56,7 +56,8 @@ impl LocalStore {
         let Some(noted) = &mut *noted else { return };
         let prefix = hash.as_bytes()[0];
         if !noted.expected.contains_key(&prefix) {
-            // Listed after the look at the time: what goes meanwhile moves it, and is missing in the end.
+            // Listed after the time is read: a later removal moves the time, and is missing in the
+            // end.
             let is_same = noted.begun.is_same(prefix, self.fan_out(prefix, sys::coarse_now()));
             let known = if is_same { self.own_or_doubt(prefix) } else { None };
             noted.count += known.as_ref().map_or(0, Vec::len);
@@ -73,8 +74,8 @@ impl LocalStore {
         }
     }
 
-    /// The objects in a fan-out directory. That it cannot be listed fails nothing: an account is worth less than what it
-    /// is kept of.
+    /// The objects in a fan-out directory. An unreadable directory fails nothing: an account is
+    /// worth less than the objects it is kept of.
     fn own_or_doubt(&self, prefix: u8) -> Option<Vec<ContentHash>> {
         let listed = self.own_with_prefix(prefix);
         listed.inspect_err(|error| tracing::debug!(%error, "what is there is not certain")).ok()

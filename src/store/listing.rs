@@ -1,4 +1,4 @@
-//! What is in a store: the objects with files of their own, by fan-out directory, and those in packs.
+//! The contents of a store: objects with files of their own, by fan-out directory, and packed ones.
 
 use super::{FanOut, FanOuts, LocalStore, StoreError};
 use crate::object::ContentHash;
@@ -38,7 +38,7 @@ impl LocalStore {
                 self.all_packs()?
                     .iter()
                     .filter_map(|pack| {
-                        // What is in it cannot be told.
+                        // Its contents are unknown.
                         pack.objects().inspect_err(|error| tracing::warn!("{error}")).ok()
                     })
                     .try_for_each(|objects| objects.into_iter().try_for_each(&mut visit))
@@ -81,7 +81,7 @@ impl LocalStore {
             Err(error) => return Err(error.into()),
         };
         let names = dir.names()?.into_iter().filter_map(|listed| {
-            // Whatever is not named like an object is not ours to judge.
+            // Files without the name of an object are not ours to judge.
             let rest = std::str::from_utf8(&listed.name).ok()?;
             let hash = format!("{prefix}{rest}").parse().ok()?;
             Some((hash, listed.name))
@@ -100,7 +100,7 @@ impl LocalStore {
     pub(super) fn fan_out(&self, prefix: u8, since: FileTime) -> FanOut {
         match self.dir().try_stat(hex::encode([prefix]).as_bytes()) {
             Ok(stat) => FanOut::seen(since, stat.map(|stat| stat.ctime)),
-            // Whatever counts on it looks at each object.
+            // A caller that relies on it checks each object.
             Err(error) => {
                 tracing::debug!("{error}");
                 FanOut::Doubtful

@@ -62,12 +62,13 @@ pub(super) struct Patience {
 }
 
 impl Patience {
-    /// Of somebody who reads one object after the other: a mount, a restore.
+    /// For a reader of one object after the other: a mount, a restore.
     pub(super) fn of_reading() -> Self {
         Self::new(READING_LOOKS, MOST_OWN)
     }
 
-    /// Of a snapshot. Each of its looks costs one `stat`: so many take as long as to list so many files.
+    /// For a snapshot. Each of its looks costs one `stat`: so many take as long as to list so many
+    /// files.
     pub(super) fn of_storing() -> Self {
         Self::new(2048, 16 * 1024)
     }

@@ -1,7 +1,6 @@
 //! Damaged objects out of the way, and good copies in their place.
 //!
-//! What is damaged is moved, never deleted: somebody may still want to look at it, or at the disk
-//! that it lay on.
+//! A damaged object is moved, never deleted: a user may still want to look at it, or at its disk.
 //!
 //! ```text
 //! objects/quarantine/                 0700
@@ -30,10 +29,10 @@ use crate::sys::{Dir, IoContext, Stat, TempFile, stat_open_file};
 
 const HASH_DIGITS: usize = 64;
 
-/// What became of an offered copy of an object.
+/// The outcome for an offered copy of an object.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Offered {
-    /// It is the object, and has its name now. What had the name before is at this path.
+    /// It is the object, and has its name now. The file that had the name before is at this path.
     Taken(Option<PathBuf>),
     /// It has other bytes.
     Refused,
@@ -179,7 +178,7 @@ impl LocalStore {
         Err(StoreError::Corrupt { hash: *hash, path, reason })
     }
 
-    /// Everything in quarantine. What does not have the form of a name there is left out.
+    /// Everything in quarantine. Files with another form of name are left out.
     ///
     /// # Errors
     /// When the directory cannot be read.

@@ -2,14 +2,14 @@
 //!
 //! Nobody can replace or write a pack, or remove an object that has a file of its own, without a new ctime: of the
 //! pack, of the fan-out directory. Storing an object moves the latter as well, so what changed is only doubtful.
-//! Whoever stores objects finds out whether that is all that happened ([`account`](super::account)).
+//! A writer of objects finds out whether other changes happened ([`account`](super::account)).
 
 use crate::object::FileTime;
 
 /// Which pack, in which state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct PackState {
-    /// What the 32 digits of its name say.
+    /// The 32 digits of its name, decoded.
     pub name: [u8; 16],
     /// Its ctime.
     pub changed_at: FileTime,

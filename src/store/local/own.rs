@@ -8,8 +8,8 @@ use crate::store::StoreError;
 use crate::store::own::{MOST_OWN, Patience};
 
 impl LocalStore {
-    /// Finds out where everything is, so that reading many objects costs one call for each that is
-    /// packed. What others store meanwhile is found all the same, only later.
+    /// Lists all objects, so that reading many of them costs one call for each packed one. Objects
+    /// that others store meanwhile are found all the same, only later.
     ///
     /// # Errors
     /// When a directory cannot be read.

@@ -14,8 +14,8 @@
 
 use crate::object::{ContentHash, Hasher};
 
-/// Longest object in a pack, in bytes. What is longer is worth a file of its own: it can be
-/// cloned, and served in pieces.
+/// Longest object in a pack, in bytes. A longer one is worth a file of its own: it can be cloned,
+/// and served in pieces.
 pub(crate) const MAX_PACKED_BYTES: u64 = 128 * 1024;
 
 pub(super) const HEADER_BYTES: usize = 16;
@@ -34,7 +34,7 @@ const MAX_OBJECTS: u32 = 1 << 20;
 /// Where an object lies in a pack.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Span {
-    /// Of its first byte.
+    /// The place of its first byte.
     pub(super) offset: u64,
     /// In bytes.
     pub(super) len: u32,
@@ -65,7 +65,7 @@ impl Entry {
         RECORD_BYTES as u64 + self.size()
     }
 
-    /// What stands in front of the object's bytes.
+    /// The record header in front of the object's bytes.
     pub(super) fn record_header(hash: &ContentHash, len: u32) -> [u8; RECORD_BYTES] {
         let mut header = [0; RECORD_BYTES];
         header[..HASH_BYTES].copy_from_slice(hash.as_bytes());

@@ -15,8 +15,8 @@
 //!   has the store's lock exclusively takes objects out.
 //! - An object that has a file of its own too is read from that. So a good copy takes the place of a
 //!   damaged one in a pack at once.
-//! - Who takes the store's lock looks which packs there are: nothing that was removed before is counted
-//!   on. Who has no lock looks again when it does not find an object.
+//! - A holder of the store's lock lists the packs anew, so that no removed object is relied on. A
+//!   reader without the lock lists them again when it does not find an object.
 
 mod filter;
 mod format;
@@ -81,7 +81,7 @@ pub(super) struct Packs {
 #[derive(Debug, Default)]
 struct Known {
     is_loaded: bool,
-    /// The newest first: what a snapshot needs, it mostly wrote itself.
+    /// The newest first: a snapshot mostly needs objects that it wrote itself.
     packs: Vec<Arc<Pack>>,
     unreadable: Vec<Unreadable>,
     /// Packs in quarantine that were looked through: each once.
@@ -96,7 +96,7 @@ struct Known {
     seen: Vec<PackState>,
 }
 
-/// What has the name of a pack and is none, or is not given by the disk.
+/// A file with the name of a pack that is no pack, or that the disk does not give.
 #[derive(Debug, Clone)]
 struct Unreadable {
     name: Box<[u8]>,
@@ -197,8 +197,8 @@ impl Packs {
             known.unreadable.retain(|unreadable| names.contains(&unreadable.name));
             known.dropped.retain(|(pack, _)| names.contains(pack));
             known.open_new(objects, names)?;
-            // Again, until nothing has come or gone while it was looked at: what a pack that went held is
-            // in one that came.
+            // Again, until no pack comes or goes during the listing: a new pack may hold the
+            // objects of a removed one.
         }
         known.is_loaded = true;
         Ok(())
@@ -270,7 +270,7 @@ impl Packs {
         Ok(!self.known.read().unreadable.is_empty())
     }
 
-    /// What has the name of a pack and is none, as far as is known.
+    /// Files with the name of a pack that are no packs, as far as is known.
     fn unreadable(&self) -> Vec<Unreadable> {
         self.known.read().unreadable.clone()
     }
@@ -313,7 +313,7 @@ impl Packs {
         !self.known.read().dropped.is_empty()
     }
 
-    /// What was dropped, by the names of the packs.
+    /// The dropped objects, by the names of the packs.
     fn dropped(&self) -> HashSet<(Box<[u8]>, ContentHash)> {
         self.known.read().dropped.clone()
     }
@@ -349,7 +349,7 @@ impl Known {
         self.packs.len() > FEW_PACKS && !self.is_table_tried
     }
 
-    /// Reads all indexes, unless they are too long. What is wrong with one is found out as before.
+    /// Reads all indexes, unless they are too long. A defect of one is found out as before.
     fn make_table(&mut self) {
         if std::mem::replace(&mut self.is_table_tried, true) {
             return;
@@ -398,7 +398,7 @@ impl Known {
     }
 }
 
-/// What an error says of a pack, without the path where that is known.
+/// The text of an error about a pack, without the path where that is known.
 fn reason_of(error: &StoreError) -> String {
     match error {
         StoreError::CorruptPack { reason, .. } => reason.clone(),

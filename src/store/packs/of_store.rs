@@ -1,4 +1,4 @@
-//! What the rest of the engine asks a store about its packs.
+//! The questions of the rest of the engine to a store about its packs.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use crate::store::local::relative_name;
 use crate::store::{LocalStore, PackState, StoreError};
 
 impl LocalStore {
-    /// Gives a pack its name. What is in it can be found from now on.
+    /// Gives a pack its name. Its objects can be found from now on.
     pub(super) fn seal(&self, pack: PackWriter<'_>) -> Result<(), StoreError> {
         let name = pack.seal()?;
         self.packs().refresh(self.dir())?;
@@ -44,8 +44,8 @@ impl LocalStore {
         Ok(if may_be { packs } else { Vec::new() })
     }
 
-    /// Packs that were changed, and what is wrong with each. Objects are not read. What is no pack at all is
-    /// not among them: a power failure may leave such a thing, and what was in it is missing.
+    /// Changed packs, with the defect of each. Objects are not read. A file that is no pack at all
+    /// is not among them: a power failure may leave one, and its objects are missing.
     ///
     /// # Errors
     /// When the packs cannot be listed or read.

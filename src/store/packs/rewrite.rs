@@ -71,7 +71,7 @@ impl LocalStore {
         if dropped.is_empty() {
             return Ok(());
         }
-        // What was copied into quarantine.
+        // The objects that were copied into quarantine.
         self.sync()?;
         let mut rewrites = Vec::new();
         for pack in self.packs().all(self.dir())? {
@@ -113,7 +113,7 @@ impl LocalStore {
 struct Copy<'a> {
     objects: &'a Dir,
     writer: PackWriter<'a>,
-    /// What is intact in new packs.
+    /// The intact objects in new packs.
     copied: HashSet<ContentHash>,
     /// Objects whose bytes are not those of their names.
     damaged: Vec<(ContentHash, Vec<u8>)>,

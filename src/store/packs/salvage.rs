@@ -1,7 +1,7 @@
-//! What is left of a damaged pack: the records tell what the index no longer does.
+//! The whole objects of a damaged pack: the records name them when the index does not.
 //!
-//! The pack itself goes into quarantine. What the disk did not give then it may give later, so a repair
-//! [looks there](LocalStore::take_from_quarantine) again.
+//! The pack itself goes into quarantine. The disk may give later the bytes that it did not give
+//! then, so a repair [looks there](LocalStore::take_from_quarantine) again.
 
 use std::collections::HashSet;
 use std::io::ErrorKind;
@@ -19,10 +19,10 @@ use crate::sys::{self, Dir, FileKind, IoContext};
 
 /// More bytes than this no pack has: its records end soon after 128 MiB, and its index is shorter.
 const MOST_BYTES: u64 = 256 << 20;
-/// What a bad place on the disk costs at the most.
+/// The most bytes that a bad place on the disk costs.
 const STEP_BYTES: usize = 4096;
 
-/// What to do with a pack that the disk does not give back as a whole.
+/// The treatment of a pack that the disk does not give back as a whole.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum BadDisk {
     /// Leave it, which is an error: the disk may yet give it, and nobody has asked for a repair.
@@ -58,23 +58,24 @@ impl Salvaging<'_> {
     }
 }
 
-/// What was taken out of damaged packs.
+/// The objects that were taken out of damaged packs.
 #[derive(Debug, Default)]
 pub(crate) struct Salvaged {
     /// Where packs are now that were moved into quarantine.
     pub(crate) set_aside: Vec<PathBuf>,
     /// Whether the disk gave packs at the second look.
     pub(crate) are_read_again: bool,
-    /// What can be read again.
+    /// The objects that can be read again.
     pub(crate) objects: HashSet<ContentHash>,
     /// Packs of which the disk did not give all: in quarantine, or where they were if not even that could be done.
     pub(crate) not_given: Vec<PathBuf>,
 }
 
 impl LocalStore {
-    /// Takes what is intact out of packs in quarantine, as far as no pack has it: the disk may give now what it did not give
-    /// before. They stay there: what is damaged in them must not count as stored. Each is tried once as long as
-    /// the store is open, and not when it came there meanwhile. The lock is the exclusive one.
+    /// Takes intact objects out of packs in quarantine, as far as no pack has them: the disk may
+    /// give now the bytes that it did not give before. The packs stay there, because their damaged
+    /// objects must not count as stored. Each is tried once as long as the store is open, unless it
+    /// came there meanwhile. The lock is the exclusive one.
     ///
     /// # Errors
     /// When the directory cannot be read, or nothing can be written, or it was cancelled.

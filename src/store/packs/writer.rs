@@ -28,7 +28,7 @@ impl Default for Limits {
     }
 }
 
-/// A pack in the making. Appending only fills a buffer; what is to be written is handed out as a
+/// A pack in the making. Appending only fills a buffer; bytes to write are handed out as a
 /// [`Chunk`], so that several threads can append while one of them writes.
 #[derive(Debug)]
 pub(super) struct PackWriter<'s> {
