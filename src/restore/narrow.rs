@@ -1,7 +1,7 @@
 //! Doing a part of a plan: selected paths only, or without those that are to stay.
 //!
-//! What is left keeps the plan's promises: a directory goes only if everything in it goes, and one
-//! that is needed is made even if it was not selected itself.
+//! The narrowed plan keeps the plan's promises: a directory goes only if everything in it goes, and
+//! a needed directory is made even if it was not selected itself.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 

@@ -1,4 +1,4 @@
-//! Taking a restore back: what it changed, and no other path.
+//! Reverting a restore: its changes, and no other path.
 //!
 //! The safety snapshot has the state of everything before the restore. Somebody may have worked on
 //! since; so only the paths in which that state differs from what was restored are meant.

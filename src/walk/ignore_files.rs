@@ -30,8 +30,8 @@ pub enum IgnoreFile {
 }
 
 impl IgnoreFile {
-    /// Reads the `.gitignore` of a directory. What is no regular file (git does not follow a symlink
-    /// either) or too large does not count.
+    /// Reads the `.gitignore` of a directory. A file that is not regular (git does not follow a
+    /// symlink either) or too large does not count.
     pub fn of(dir: &Dir) -> Option<Self> {
         match dir.read(IGNORE_FILE, MAX_IGNORE_BYTES) {
             Ok(bytes) => Some(Self::Read(bytes)),
@@ -91,7 +91,7 @@ fn is_same(a: &Chain, b: &Chain) -> bool {
     }
 }
 
-/// What a path is according to the rules above it that name it; `None` when no rule does.
+/// The verdict of the rules above a path that name it; `None` when no rule does.
 fn opinion(chain: &Chain, relative: &[u8], is_dir: bool) -> Option<Verdict> {
     let mut level = chain.as_deref();
     while let Some(current) = level {
@@ -157,7 +157,7 @@ impl Ignores {
         !matches!(self.0, Says::Recorded { .. })
     }
 
-    /// What counts in a directory (relative to the tracked path) that has these ignore files.
+    /// The rules in a directory (relative to the tracked path) with these ignore files.
     #[must_use]
     pub fn enter(
         &self,
@@ -182,8 +182,8 @@ impl Ignores {
         })
     }
 
-    /// What a directory below inherits. `is_ignored`: it is part of the snapshot although a rule names
-    /// it.
+    /// The rules that a directory below inherits. `is_ignored`: it is part of the snapshot although
+    /// a rule names it.
     #[must_use]
     pub fn inherited(&self, is_ignored: bool) -> Self {
         let mut inherited = self.clone();
@@ -193,7 +193,7 @@ impl Ignores {
         inherited
     }
 
-    /// What the rules say of a path (relative to the tracked path).
+    /// The verdict of the rules on a path (relative to the tracked path).
     pub(super) fn judge(&self, relative: &[u8], is_dir: bool) -> Verdict {
         let verdict = match &self.0 {
             Says::OnDisk(chain) => opinion(chain, relative, is_dir),

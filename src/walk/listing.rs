@@ -23,7 +23,7 @@ pub enum Mode {
     /// The directory is ignored or made again: only what is force-included, what git tracks and what an
     /// earlier snapshot holds is in.
     OnlyKept {
-        /// Of what is made again, the index of the component of the path: nothing that merely has a
+        /// In a rebuildable directory, the index of the directory's component in the path. No
         /// force-included name is searched for below.
         pruned: Option<usize>,
     },
@@ -34,7 +34,7 @@ pub enum Mode {
 }
 
 impl Mode {
-    /// Of a directory that is made again.
+    /// For a rebuildable directory.
     pub(crate) fn made_again(relative: &[u8]) -> Self {
         Self::OnlyKept { pruned: byte_path::components(relative).count().checked_sub(1) }
     }
@@ -45,7 +45,7 @@ impl Mode {
     }
 }
 
-/// What earlier snapshots hold of an entry.
+/// The part of an entry that earlier snapshots hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Known {
     /// Nothing.
@@ -87,7 +87,7 @@ pub enum WhyLeftOut {
     Excluded(String),
     /// It is a directory that a program makes again. `mark` is what proves it; without one, git's rules do.
     Rebuildable {
-        /// What leaves it out.
+        /// The rule that leaves it out.
         rule: String,
         /// Its maker's mark.
         mark: Option<&'static str>,
@@ -96,12 +96,12 @@ pub enum WhyLeftOut {
     Unreadable(String),
 }
 
-/// What a directory holds.
+/// The contents of a directory.
 #[derive(Debug)]
 pub struct Listing {
-    /// What is part of the snapshot, sorted by name.
+    /// The entries in the snapshot, sorted by name.
     pub entries: Vec<FoundEntry>,
-    /// What is not, sorted by name.
+    /// The left-out entries, sorted by name.
     pub left_out: Vec<LeftOut>,
     /// Rules for the directories below.
     pub ignores: Ignores,
@@ -109,8 +109,7 @@ pub struct Listing {
     pub repository: Repository,
 }
 
-/// What the names of directories begin with in which a restore makes things ready; 16 hexadecimal
-/// digits follow.
+/// The beginning of the names of a restore's staging directories; 16 hexadecimal digits follow.
 pub const STAGING_PREFIX: &[u8] = b".nono-restore-";
 
 fn is_staging(name: &[u8]) -> bool {
@@ -129,14 +128,14 @@ pub(crate) struct Names {
     pub(crate) databases: Databases,
 }
 
-/// What some names of a directory are.
+/// The verdicts on some names of a directory.
 #[derive(Debug)]
 pub(crate) struct Judged {
-    /// What is part of the snapshot, sorted by name.
+    /// The entries in the snapshot, sorted by name.
     pub(crate) entries: Vec<FoundEntry>,
-    /// What is not, sorted by name.
+    /// The left-out entries, sorted by name.
     pub(crate) left_out: Vec<LeftOut>,
-    /// What is not because the directory is not, sorted by name.
+    /// The entries that are left out because the directory is, sorted by name.
     pub(crate) passed_over: Vec<(Box<[u8]>, Stat)>,
 }
 
@@ -176,7 +175,7 @@ fn has_package(dir: &Dir) -> bool {
     })
 }
 
-/// The first half of [`list`]: what there is. `reads_rules`: the ignore files on the disk count.
+/// The first half of [`list`]: the names. `reads_rules`: the ignore files on the disk count.
 pub(crate) fn names(
     dir: &Dir,
     mode: Mode,
@@ -232,7 +231,7 @@ impl Names {
     }
 }
 
-/// What leaves out a directory that bears a mark.
+/// The name of the rule for a directory with a mark.
 pub(crate) fn rule_of_mark(mark: &str) -> String {
     format!("its maker's mark ({mark})")
 }
@@ -261,7 +260,7 @@ pub(crate) struct Inside<'a> {
     pub(crate) databases: &'a Databases,
 }
 
-/// What becomes of an entry.
+/// The verdict on an entry.
 enum Fate {
     In {
         mode: Mode,
@@ -276,8 +275,8 @@ enum Fate {
 const IN: Fate = Fate::In { mode: Mode::Filtered, is_ignored: false };
 
 impl Inside<'_> {
-    /// The second half of [`list`], for some of the names: what of it is part of the snapshot. `known`
-    /// tells what earlier snapshots hold of an entry of this directory.
+    /// The second half of [`list`], for some of the names: their verdicts. `known` tells the part
+    /// of an entry of this directory that earlier snapshots hold.
     pub(crate) fn judge(&self, names: Vec<ListedName>, known: impl Fn(&[u8]) -> Known) -> Judged {
         let mut judged = Judged {
             entries: Vec::with_capacity(names.len()),
@@ -377,7 +376,7 @@ impl Inside<'_> {
         }
     }
 
-    /// Of something that a rule ignores. `why` says so, with what is too large about it.
+    /// The verdict on an ignored entry. `why` names the rule, and the size that is too large.
     fn fate_of_ignored(
         &self,
         path: &[u8],

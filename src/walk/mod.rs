@@ -1,4 +1,4 @@
-//! Walking tracked paths: what is in, what is left out, and by which rule.
+//! Walking tracked paths: the included and the left-out entries, and the rule for each.
 //!
 //! A walk goes through directory descriptors and never follows a symlink. The tracked path itself
 //! is never excluded. Nothing here reads file contents, except `.gitignore` files, git's index, and marks.

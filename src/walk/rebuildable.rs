@@ -13,11 +13,11 @@ use crate::sys::{Dir, FileKind, ListedName};
 const CACHE_SIGNATURE: &[u8] = b"Signature: 8a477f597d28d172789f06886806bc55";
 /// The mark of `node_modules` that lies beside it, and not in it.
 pub(crate) const PACKAGE_BESIDE: &str = "package.json";
-/// What stands for the mark of Python's caches, which is what they hold.
+/// The mark of Python's caches, which have no file for it: their contents prove them.
 const BYTECODE_MARK: &str = "compiled Python";
 /// A longer `CACHEDIR.TAG` is none.
 const MAX_TAG_BYTES: u64 = 1 << 16;
-/// What Python's and Numba's caches hold; a file that is just written has a number behind that.
+/// The files in Python's and Numba's caches; a file that is just written has a number behind that.
 const BYTECODE: [&[u8]; 4] = [b".pyc", b".pyo", b".nbi", b".nbc"];
 
 /// Directories that hold what is made again, by their names, with what that is. A name counts only where git
@@ -45,7 +45,7 @@ const WELL_KNOWN: &[(&str, &str)] = &[
     (".ruff_cache", "a cache"),
 ];
 
-/// What directories of this name hold as a rule, if it is a well-known one.
+/// The usual contents of directories of this name, if it is a well-known one.
 pub fn well_known(name: &[u8]) -> Option<&'static str> {
     WELL_KNOWN.iter().find(|(known, _)| known.as_bytes() == name).map(|(_, what)| *what)
 }

@@ -218,7 +218,7 @@ fn read_piece(reader: &mut Reader<'_>, kind: u8, area_count: usize) -> Result<St
     })
 }
 
-/// The steps of a tree: what is new, and in it.
+/// The steps of a tree: a new directory and its contents.
 fn read_pieces(
     reader: &mut Reader<'_>,
     area_count: usize,

@@ -1,4 +1,4 @@
-//! What is new and was not captured: it stays, and so do the new directories above it.
+//! New paths that were not captured: they stay, and so do the new directories above them.
 //!
 //! It is named, and the restore is then not complete, unless the directory bears the mark of a program that makes
 //! it again. So a directory that stays only for such ones is no failure either.
@@ -64,7 +64,8 @@ impl Planner<'_> {
     /// Names what was left out of the target and is gone or another now: nobody can bring it back.
     pub(super) fn name_lost(&mut self, then: &[NotCaptured], left_out: &[NotCaptured]) {
         let mut lost = diff::lost(then, left_out);
-        // What is there and may hold more than was recorded was named with the differences.
+        // Existing directories that may hold more than their record were named with the
+        // differences.
         let named: HashSet<&Path> =
             self.plan.skipped.iter().map(|skipped| skipped.path.as_path()).collect();
         lost.retain(|lost| !named.contains(lost.path.as_path()));

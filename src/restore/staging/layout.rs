@@ -37,7 +37,7 @@ pub(in crate::restore) struct Layout {
 pub(super) struct PutPlace {
     /// The new tree that it is made in.
     pub(super) tree: Option<usize>,
-    /// Its own name in the staging directory. What is made in a new tree moves there only when it is taken back.
+    /// Its own name in the staging directory. A file of a new tree moves there only in a rollback.
     pub(super) staged: Staged,
 }
 

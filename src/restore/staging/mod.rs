@@ -1,11 +1,12 @@
 //! Staging: every new inode is made, filled and checked beside its target before the first path
 //! changes.
 //!
-//! A staging directory lies on the file system (and the mount of it) of what it is for, so that putting
-//! something in place is a rename: inside the tracked path where that exists (its parent may be another
-//! file system, or not writable), else in the tracked path's parent. What a restore takes away is moved
-//! there too, and goes when everything is done. Where the staging directories will be is decided
-//! and written to the journal before the first is made, so that none is ever left behind.
+//! A staging directory lies on the file system (and the mount of it) of its targets, so that
+//! putting something in place is a rename: inside the tracked path where that exists (its parent
+//! may be another file system, or not writable), else in the tracked path's parent. Files that a
+//! restore removes are moved there too, and go when everything is done. The places of the staging
+//! directories are decided and written to the journal before the first is made, so that none is
+//! ever left behind.
 
 mod layout;
 
@@ -81,9 +82,9 @@ struct Staging<'a> {
     dirs: Vec<&'a Dir>,
 }
 
-/// What a job made.
+/// The result of a job.
 struct Made {
-    /// Of its files, in order.
+    /// The inodes of its files, in order.
     inodes: Vec<u64>,
     skipped: Vec<Skipped>,
 }

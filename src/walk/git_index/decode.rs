@@ -17,7 +17,7 @@ const MAX_PATH_BYTES: usize = 4096;
 /// Version 4 leaves out what a path shares with the one before, so that few bytes can be many.
 const MAX_ALL_PATHS_BYTES: usize = 1 << 28;
 
-/// What an index says.
+/// The contents of an index.
 #[derive(Debug)]
 pub(super) struct Decoded {
     pub(super) paths: Paths,
