@@ -67,7 +67,7 @@ impl Reached {
     }
 }
 
-/// What kind of list a hash is expected to name.
+/// The expected kind of list behind a hash.
 #[derive(Clone, Copy)]
 enum List {
     Root,
@@ -87,7 +87,7 @@ impl Marks {
         self.reached.contains(hash)
     }
 
-    /// What was reached here and not there.
+    /// The objects that were reached here and not there.
     pub(super) fn beyond(&self, other: &Self) -> impl Iterator<Item = ContentHash> {
         self.reached.iter().map(|(hash, _)| hash).filter(|hash| !other.contains(hash))
     }
@@ -115,7 +115,7 @@ impl Marks {
         let mut roots = Vec::new();
         for (index, session) in sessions.iter().enumerate() {
             let damaged = |source: ManifestError| damaged(session, source.into());
-            // In this order: what is announced no longer is published by then.
+            // In this order: an announcement that is gone is published by then.
             let pending = session.pending_baseline().map_err(damaged)?;
             let manifests = all_manifests(session).map_err(damaged)?;
             let published = manifests.into_iter().map(|loaded| loaded.manifest);
@@ -225,7 +225,7 @@ impl Marks {
     }
 }
 
-/// What a thread uses again and again.
+/// The buffers that a thread reuses.
 #[derive(Default)]
 struct Worker {
     buffer: Vec<u8>,

@@ -8,17 +8,17 @@
 //! - If one manifest or tree of a remaining session cannot be read, nothing at all is changed: what
 //!   lies behind it could not be told from garbage.
 //! - A session vanishes from every list at once, by a rename to a hidden name, and that is durable
-//!   before the first of its objects goes. What a crash leaves is collected the next time.
+//!   before the first of its objects goes. Leftovers of a crash are collected the next time.
 //! - Objects of removed sessions go at once, whatever their age: a manifest named them, so nobody
 //!   is still writing them. Other unneeded objects are what an interrupted snapshot left, and go
 //!   when they are older than a grace time, or at once where nobody else uses the store.
 //! - An unneeded object in a pack goes when the pack is rewritten, which copies its neighbours: as soon
 //!   as a fifth of the pack is unneeded, or at once where that is asked for.
-//! - What lies in quarantine stays as long as a session needs the object under whose name it was
+//! - A file in quarantine stays as long as a session needs the object under whose name it was
 //!   found.
 //! - A new generation of the store begins before the first object goes, so that no stat cache
-//!   vouches for what is gone. Those that name nothing of it are then made valid for the new one, so
-//!   that the next snapshot of what stays need not read every file again.
+//!   vouches for removed objects. Caches without a removed object are then made valid for the new
+//!   one, so that the next snapshot of the remaining paths need not read every file again.
 
 mod alone;
 mod apply;
@@ -107,7 +107,7 @@ impl CleanupOptions<'_> {
     }
 }
 
-/// What a cleanup does (of a plan) or did.
+/// The effect of a cleanup: planned or done.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct CleanupReport {
     /// Whether this is only what would be done.
@@ -177,7 +177,7 @@ impl std::fmt::Display for SkipReason {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CleanupError {
-    /// What a remaining session needs cannot be told. Nothing was changed.
+    /// The needs of a remaining session are unknown. Nothing was changed.
     #[error(
         "nothing was freed, because it cannot be told what session {session_id} needs: {source} \
          (verify that session with --repair; what cannot be mended has to be removed as well)"
@@ -185,7 +185,7 @@ pub enum CleanupError {
     DamagedSession {
         /// The session.
         session_id: String,
-        /// What cannot be read.
+        /// The unreadable part.
         source: Unreadable,
     },
     /// A session to remove is not a directory right in the root directory of the store.
@@ -222,7 +222,7 @@ pub enum CleanupError {
     Io(#[from] sys::Error),
 }
 
-/// What cannot be read of a session.
+/// The unreadable part of a session.
 #[derive(Debug, thiserror::Error)]
 pub enum Unreadable {
     /// A manifest.

@@ -1,4 +1,4 @@
-//! What a snapshot is: the JSON document `snapshots/<number>/manifest.json`.
+//! The description of a snapshot: the JSON document `snapshots/<number>/manifest.json`.
 //!
 //! A manifest names a Merkle root, from which every byte of the snapshot is reached, and the hash
 //! of the manifest before it, so that the chain is tamper-evident. It also says what was *not*
@@ -54,13 +54,13 @@ pub struct TrackedRoot {
     pub exclusion: ExclusionConfig,
 }
 
-/// What somebody called a snapshot, as [`SnapshotManifest::label`]
-/// says; here for lists, which read no manifest of a snapshot.
+/// The name that somebody gave a snapshot, as in [`SnapshotManifest::label`]; here for lists, which
+/// read no manifest of a snapshot.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SnapshotLabel {
     /// Number of the snapshot.
     pub number: u64,
-    /// What it is called.
+    /// The name.
     pub label: String,
 }
 
@@ -86,22 +86,22 @@ pub struct SnapshotManifest {
     /// Why it was taken.
     #[serde(default)]
     pub kind: SnapshotKind,
-    /// What somebody called it.
+    /// The name that somebody gave it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub label: Option<String>,
-    /// Of a safety snapshot: the number of the snapshot that was then restored.
+    /// In a safety snapshot: the number of the snapshot that was then restored.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub restores: Option<u64>,
-    /// Of a safety snapshot before the restore of a part: the paths that the restore was about to
-    /// change, so that taking it back changes no others. Empty: everything was to be restored.
+    /// In a safety snapshot before a partial restore: the paths that the restore was about to
+    /// change, so that a redo changes no others. Empty: everything was to be restored.
     #[serde(default, skip_serializing_if = "Vec::is_empty", with = "serde_paths")]
     pub restores_only: Vec<PathBuf>,
-    /// What was tracked, with the filters that were used.
+    /// The tracked paths, with their filters.
     pub roots: Vec<TrackedRoot>,
     /// Sizes.
     #[serde(flatten)]
     pub totals: Totals,
-    /// What is not in the snapshot, and why; sorted by path.
+    /// The left-out paths, and why; sorted by path.
     #[serde(default)]
     pub not_captured: Vec<NotCaptured>,
     /// Files that kept changing while they were read: stored as read.
@@ -135,13 +135,13 @@ pub struct Totals {
 }
 
 impl Totals {
-    /// What a capture of about the same has to do.
+    /// The expected work of a capture of a similar state.
     pub(crate) fn expected(&self) -> Amount {
         Amount { entries: self.entry_count, bytes: self.total_bytes }
     }
 }
 
-/// What the documented API says of a file.
+/// The facts about a file in the documented API.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FileState {
     /// SHA-256 of the contents.

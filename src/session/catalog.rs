@@ -80,7 +80,7 @@ pub enum CatalogError {
     SeveralBelow {
         /// The directory.
         directory: PathBuf,
-        /// What is tracked, as text.
+        /// The tracked paths, as text.
         projects: Vec<String>,
     },
     /// The part after the `/` is no snapshot of the session.
@@ -127,12 +127,12 @@ pub struct SessionSummary {
     pub ended: Option<jiff::Timestamp>,
     /// The command.
     pub command: Vec<String>,
-    /// What is captured.
+    /// The captured paths.
     #[serde(with = "serde_paths")]
     pub tracked_paths: Vec<PathBuf>,
     /// Number of snapshots.
     pub snapshot_count: u64,
-    /// What the session was called when it began.
+    /// The name that the session got when it began.
     pub label: Option<String>,
     /// Whether retention never removes it.
     pub pinned: bool,
@@ -140,13 +140,13 @@ pub struct SessionSummary {
     pub labels: Vec<SnapshotLabel>,
     /// Exit code of the command.
     pub exit_code: Option<i32>,
-    /// What made it.
+    /// The maker of the session.
     #[serde(skip)]
     pub origin: SessionOrigin,
     /// Where it stands.
     pub status: SessionStatus,
-    /// What changed from the baseline to the last ordinary snapshot; `None` where a damaged object kept it
-    /// from being counted.
+    /// The changes from the baseline to the last ordinary snapshot; `None` where a damaged object
+    /// prevents the count.
     pub changes: Option<ChangeSummary>,
     /// Whether all of that is undone: its baseline was brought back, and that stands.
     pub undone: bool,
@@ -194,8 +194,8 @@ impl Catalog {
         &self.roots
     }
 
-    /// Opens all sessions, oldest id first. A store that does not exist has none. What a killed
-    /// supervisor left half-done of a baseline is finished first.
+    /// Opens all sessions, oldest id first. A store that does not exist has none. A baseline that a
+    /// killed supervisor left half-done is finished first.
     ///
     /// # Errors
     /// When a directory cannot be read.
@@ -351,7 +351,7 @@ impl SessionSummary {
             .any(|tracked| tracked.starts_with(path) || path.starts_with(tracked))
     }
 
-    /// The tracked paths as one text: what sessions are grouped by.
+    /// The tracked paths as one text, by which sessions are grouped.
     pub fn project(&self) -> String {
         use std::os::unix::ffi::OsStrExt;
         let paths = self.tracked_paths.iter().map(|path| encode(path.as_os_str().as_bytes()));

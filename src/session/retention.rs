@@ -22,7 +22,7 @@ use crate::snapshot::{ManifestError, Recency, SessionDir, SessionMetadata, Sessi
 /// So long nothing goes but for space.
 const UNTOUCHED: SignedDuration = SignedDuration::from_hours(24);
 
-/// What a store may hold. `None` is no limit.
+/// The limits of a store. `None` is no limit.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct RetentionPolicy {
     /// Greatest age of a session, counted from its start.
@@ -33,7 +33,7 @@ pub struct RetentionPolicy {
     pub max_storage_bytes: Option<u64>,
 }
 
-/// What a policy looks at.
+/// The facts that a policy looks at.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SessionFacts {
     /// The session.
@@ -46,13 +46,13 @@ pub struct SessionFacts {
     pub is_running: bool,
     /// Whether somebody pinned it.
     pub is_pinned: bool,
-    /// What it holds.
+    /// The kind of its contents.
     pub content: SessionContent,
     /// Its tracked paths, as one text.
     pub project: String,
 }
 
-/// What a session holds that another one may not.
+/// The worth of a session's contents beside other sessions.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SessionContent {
     /// Changes, or nobody knows what.
@@ -85,16 +85,16 @@ pub enum Expiry {
 }
 
 impl SessionContent {
-    /// What a session holds, from what its manifest says.
+    /// The kind of a session's contents, by its manifest.
     pub fn of(metadata: &SessionMetadata, status: SessionStatus) -> Self {
         let Some(first) = metadata.merkle_roots.first() else {
-            // What is just beginning, or was killed while it recorded its first state.
+            // A session that is just beginning, or was killed while it recorded its first state.
             return Self::Nothing;
         };
         let is_one_state = metadata.merkle_roots.iter().all(|root| root == first);
         let is_unchanged = metadata.changes.is_some_and(|changes| changes.total() == 0);
         match (metadata.origin, status) {
-            // What an interrupted command did is known to nobody.
+            // An interrupted command may have changed anything.
             (_, SessionStatus::Interrupted | SessionStatus::Running) => Self::Changes,
             // A third state may be one that a restore replaced, or one in between.
             (SessionOrigin::Run, _)
@@ -140,7 +140,7 @@ impl SessionFacts {
     }
 
     fn is_young(&self, now: Timestamp) -> bool {
-        // What is from the future was recorded just now, or under a wrong clock.
+        // A session from the future was recorded just now, or under a wrong clock.
         now.duration_since(self.last_used) < UNTOUCHED
     }
 }
@@ -195,9 +195,9 @@ impl<'a> Ranked<'a> {
         removable
     }
 
-    /// Those that are too old or too many, in the order in which they go.
+    /// The sessions that are too old or too many, in the order in which they go.
     fn expired(&self, policy: &RetentionPolicy) -> Vec<(&'a SessionFacts, Expiry)> {
-        // What is not counted takes nobody's place.
+        // A session that is not counted takes no place.
         let mut left: HashMap<&str, (u64, u64)> = HashMap::new();
         for facts in self.sessions.iter().filter(|facts| !facts.is_running && !facts.is_pinned) {
             let (of_use, all) = left.entry(&facts.project).or_default();
@@ -498,7 +498,7 @@ mod tests {
             expired(policy(None, None, Some(1)), &sessions, Some(&usage(100, freed))).len()
         };
         assert_eq!(of(&[]), 0);
-        // Those before the one that frees something have to go for it.
+        // The sessions before the one that frees something have to go for it.
         assert_eq!(of(&[("2", 1)]), 3);
         assert_eq!(of(&[("0", 1)]), 1);
     }
@@ -538,7 +538,7 @@ mod tests {
         // Times alone are no change.
         session.merkle_roots = roots(&["a", "b"]);
         assert_eq!(of(&session, completed), SessionContent::Nothing);
-        // What a restore replaced.
+        // The state that a restore replaced.
         session.merkle_roots = roots(&["a", "a", "b"]);
         assert_eq!(of(&session, completed), SessionContent::Changes);
         session.merkle_roots = roots(&["a", "b"]);

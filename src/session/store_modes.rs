@@ -11,7 +11,7 @@ use crate::sys::{self, Dir, FileKind, Inode};
 
 /// So deep is a store: `<session>/snapshots/<number>`.
 const MAX_DEPTH: usize = 4;
-/// What the owner of a store's directory needs.
+/// The permissions that the owner of a store's directory needs.
 const OWNER: u16 = 0o700;
 const OTHERS: u16 = 0o077;
 
@@ -62,7 +62,7 @@ impl StoreModes {
                 }
                 let inode = match dir.inode(&listed.name) {
                     Ok(inode) => inode,
-                    // What another process makes and removes meanwhile.
+                    // Files that another process makes and removes meanwhile.
                     Err(error) if error.is_gone() => continue,
                     Err(error) => return Err(error),
                 };

@@ -22,18 +22,19 @@ use crate::walk::{FoundEntry, IGNORE_FILE, IgnoreFile, Ignores, MAX_IGNORE_BYTES
 /// Which ignore files count in a tracked path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RootRules {
-    /// Those on the disk, which are recorded: it is the first capture of the path in its session.
+    /// The files on the disk, which are recorded: it is the first capture of the path in its
+    /// session.
     OnDisk,
-    /// Those of the first capture, as far as those on the disk say the same. With the tree that holds
+    /// The files of the first capture, as far as those on the disk agree. With the tree that holds
     /// them; without one there were none.
     Both(Option<ContentHash>),
-    /// Those of the first capture alone.
+    /// The files of the first capture alone.
     Recorded(Option<ContentHash>),
 }
 
 impl RootRules {
-    /// What counts in tracked paths after the snapshots of `earlier`, which are those of the session in
-    /// order. The first one that tracks a path has the rules of that path. With `follows_disk`, the
+    /// The rules in tracked paths after the snapshots of `earlier`, which are those of the session
+    /// in order. The first snapshot of a path has the rules of that path. With `follows_disk`, the
     /// ignore files on the disk have a say.
     pub(crate) fn of<'a>(
         roots: &[TrackedRoot],
@@ -71,7 +72,7 @@ fn tree_of(node: &Node) -> Option<ContentHash> {
     }
 }
 
-/// What a directory inherits from those above it.
+/// The rules that a directory inherits from those above it.
 #[derive(Debug, Clone)]
 pub(super) struct InheritedRules {
     ignores: Ignores,
@@ -79,7 +80,7 @@ pub(super) struct InheritedRules {
     recorded: Option<ContentHash>,
 }
 
-/// What counts in a directory.
+/// The rules in a directory.
 #[derive(Debug)]
 pub(super) struct RulesInside {
     pub(super) ignores: Ignores,
@@ -135,7 +136,7 @@ impl InheritedRules {
 }
 
 impl RulesInside {
-    /// What a directory that was found in this one inherits.
+    /// The rules that a directory in this one inherits.
     pub(super) fn inherited(&self, found: &FoundEntry) -> InheritedRules {
         let tree = self.recorded.as_ref().and_then(|tree| tree_of(&tree.get(&found.name)?.node));
         InheritedRules { ignores: self.ignores.inherited(found.is_ignored), recorded: tree }

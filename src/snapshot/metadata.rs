@@ -1,4 +1,4 @@
-//! What a session is: the JSON document `<session>/manifest.json`.
+//! The facts of a session: the JSON document `<session>/manifest.json`.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -12,7 +12,7 @@ use crate::object::ContentHash;
 use crate::path_text::serde_paths;
 use crate::snapshot::restore_log::RestoreRecord;
 
-/// What made a session, and therefore what its end looks like.
+/// The maker of a session, which determines the form of its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Default)]
 #[serde(rename_all = "snake_case")]
 pub enum SessionOrigin {
@@ -23,7 +23,7 @@ pub enum SessionOrigin {
     Snapshot,
 }
 
-/// A session: what was run, on which paths, and the roots of its snapshots.
+/// A session: its command, its paths, and the roots of its snapshots.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct SessionMetadata {
     /// Version of the document.
@@ -37,10 +37,11 @@ pub struct SessionMetadata {
     pub ended: Option<Timestamp>,
     /// The command and its arguments; bytes that are not UTF-8 as `\xNN`.
     pub command: Vec<String>,
-    /// What somebody called the session when it began. A fact of the session, as its command is.
+    /// The name that somebody gave the session when it began. A fact of the session, as its command
+    /// is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub label: Option<String>,
-    /// What is captured.
+    /// The captured paths.
     #[serde(with = "serde_paths")]
     pub tracked_paths: Vec<PathBuf>,
     /// Number of snapshots.
@@ -58,17 +59,17 @@ pub struct SessionMetadata {
     /// Snapshots that have a label, in order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub labels: Vec<SnapshotLabel>,
-    /// What a supervisor recorded of network accesses.
+    /// A supervisor's record of network accesses.
     #[serde(default)]
     pub network_events: Vec<serde_json::Value>,
     /// Bytes of the objects that the session's snapshots added to the store.
     #[serde(default)]
     pub bytes_written: u64,
-    /// What made the session.
+    /// The maker of the session.
     #[serde(default)]
     pub origin: SessionOrigin,
-    /// What changed between the baseline and the last ordinary snapshot, counted. `None`: a damaged
-    /// object kept it from being counted.
+    /// The changes between the baseline and the last ordinary snapshot, counted. `None`: a damaged
+    /// object prevents the count.
     #[serde(default)]
     pub changes: Option<ChangeSummary>,
     /// Restores that were carried out, in order.

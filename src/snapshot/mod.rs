@@ -1,8 +1,8 @@
 //! Snapshots: capturing the state of tracked paths, and the manifests that describe it.
 //!
 //! [`SnapshotManager`] is the way in. Always true: a manifest appears only after everything it
-//! reaches is durable in the store; what was not captured is in the manifest, with the reason; an
-//! error leaves the session as it was.
+//! reaches is durable in the store; left-out paths are in the manifest, with the reason; an error
+//! leaves the session as it was.
 
 mod budget;
 mod capture;

@@ -1,8 +1,8 @@
 //! Which of some sessions is the newest, whatever the clock said when they began.
 //!
-//! A session that began in the future was recorded under a wrong clock, then or now. When is not
-//! known, so it counts as older than all others: what was recorded just now is the newest then, both
-//! after a clock that was ahead was corrected and while one is behind.
+//! A session that began in the future was recorded under a wrong clock, then or now. Its real time
+//! is unknown, so it counts as older than all others. The session that was recorded just now is
+//! then the newest, both after a correction of a clock that was ahead and while a clock is behind.
 
 use jiff::{SignedDuration, Timestamp};
 
@@ -17,7 +17,8 @@ pub struct Recency {
 }
 
 impl Recency {
-    /// Of a session with this id that began at `started`, if that is known, seen from `now`.
+    /// The recency of a session with this id that began at `started`, if that is known, seen from
+    /// `now`.
     pub fn new(
         started: impl Into<Option<Timestamp>>,
         session_id: impl Into<String>,

@@ -36,7 +36,7 @@ pub enum ManifestError {
     Corrupt {
         /// Where it is.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The defect.
         reason: String,
     },
     /// A newer nono wrote it.
@@ -144,7 +144,7 @@ impl SessionDir {
     /// # Errors
     /// When the directory cannot be looked at.
     pub fn has_interrupted_restore(&self) -> Result<bool, ManifestError> {
-        // Who is at work holds the lock, and may have ended before it could be tried.
+        // A process at work holds the lock, and may have ended before it could be tried.
         Ok(self.has_restore_journal()?
             && self.try_lock()?.is_some()
             && self.has_restore_journal()?)
@@ -379,9 +379,9 @@ impl SessionDir {
         }
     }
 
-    /// All manifests in order, each checked against the one before it and against the session's
-    /// own list of them. What nobody vouches for is a snapshot that was published when a crash kept
-    /// the session's manifest from naming it.
+    /// All manifests in order, each checked against the one before it and against the session's own
+    /// list of them. Only one snapshot may be unlisted: it was published when a crash kept the
+    /// session's manifest from naming it.
     ///
     /// # Errors
     /// The first manifest that is missing, damaged or does not fit.

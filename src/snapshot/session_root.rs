@@ -21,8 +21,8 @@ use serde_json::Value;
 use super::metadata::SessionMetadata;
 use crate::object::ContentHash;
 
-/// What follows from the snapshots, tells of the file and not of the session, or may change at any
-/// time.
+/// The fields that follow from the snapshots, describe the file and not the session, or may change
+/// at any time.
 const NO_FACTS: [&str; 9] = [
     "snapshot_count",
     "merkle_roots",

@@ -50,12 +50,12 @@ pub(super) struct PendingDir {
     pub(super) stat: Stat,
     pub(super) mode: Mode,
     rules: InheritedRules,
-    /// That of the directory above it.
+    /// The repository of the directory above it.
     repository: Repository,
     pub(super) known: Vec<Arc<KnownDir>>,
     /// It bears its maker's mark: nothing of it is part of the snapshot but what is kept.
     pub(super) is_rebuildable: AtomicBool,
-    /// What counts the entries that are not recorded, if it lies in a directory that is left out.
+    /// The counter of the unrecorded entries, if it lies in a left-out directory.
     pub(super) passed_over: Option<Arc<LeftOutTally>>,
     /// Its own listing, plus its batches of files, plus its subdirectories that are not finished.
     unfinished: AtomicUsize,
@@ -89,7 +89,7 @@ impl Drop for OpenDir<'_> {
 pub(super) struct PendingState {
     pub(super) captured: Captured,
     xattrs: Xattrs,
-    /// What the cache says the tree was.
+    /// The tree in the cache.
     cached_tree: Option<ContentHash>,
     /// It could not be opened because it is no longer there.
     is_gone: bool,

@@ -1,5 +1,5 @@
-//! What is left out of a directory, and what is noted of it: the entries of a left-out directory are counted
-//! by jobs of their own, beside the capture.
+//! The left-out entries of a directory, and the notes about them: jobs beside the capture count the
+//! entries of a left-out directory.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::manifest::{LeftOutState, LeftOutTally, NotCapturedReason};
 use crate::sys::{Dir, FileKind, Stat};
 use crate::walk::{self, FoundEntry, Known, LeftOut, Mode, Repository, WhyLeftOut};
 
-/// What counts the entries of directories that are left out but for something in them, by their names.
+/// The counters of the directories that are left out except for some entries, by their names.
 pub(super) type Counted = HashMap<Box<[u8]>, Arc<LeftOutTally>>;
 
 impl Capturer<'_> {
@@ -85,7 +85,7 @@ impl Capturer<'_> {
         });
     }
 
-    /// Leaves an entry out. Of a directory, what counts its entries is returned.
+    /// Leaves an entry out. For a directory, returns the counter of its entries.
     pub(super) fn leave_out_entry(
         &self,
         root: usize,

@@ -41,7 +41,7 @@ pub struct SnapshotManager {
     threads: usize,
 }
 
-/// What a capture before a restore does with the stat cache.
+/// The use of the stat cache in a capture before a restore.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum CacheUse {
     /// Every file is read.
@@ -184,7 +184,7 @@ impl SnapshotManager {
         self.threads
     }
 
-    /// What is tracked, with filters.
+    /// The tracked paths, with filters.
     pub fn roots(&self) -> &[TrackedRoot] {
         &self.roots
     }
@@ -315,8 +315,8 @@ impl SnapshotManager {
         }
     }
 
-    /// Writes the session's manifest, and returns what it says now. What it says of the snapshots is kept as
-    /// it is on the disk, whatever `metadata` says.
+    /// Writes the session's manifest, and returns its present contents. Its list of snapshots stays
+    /// as it is on the disk, whatever `metadata` says.
     ///
     /// # Errors
     /// When it cannot be written; the old one is then still there.
@@ -391,7 +391,7 @@ impl SnapshotManager {
         Ok(())
     }
 
-    /// What changed between two snapshots, paths that one of them did not capture left out.
+    /// The changes between two snapshots, without paths that one of them did not capture.
     ///
     /// # Errors
     /// When a tree is missing or damaged.

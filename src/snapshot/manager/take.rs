@@ -22,7 +22,7 @@ use crate::snapshot::session_dir::{LoadedManifest, ManifestError};
 use crate::stat_cache::{CountedOn, StoreState};
 use crate::store::{LocalStore, ObjectStore, Packer, StoreLock};
 
-/// What a snapshot is taken for.
+/// The purpose of a snapshot.
 pub(super) enum Why {
     /// Somebody asked for it, maybe under a name.
     Asked(Option<String>),
@@ -311,8 +311,8 @@ impl SnapshotManager {
         Ok(self.session.save_metadata(&metadata)?)
     }
 
-    /// Names published snapshots in the session's manifest. `since_baseline`: what changed up to the
-    /// snapshot of this number, if that was counted already.
+    /// Names published snapshots in the session's manifest. `since_baseline`: the changes up to the
+    /// snapshot of this number, if they were counted already.
     fn record(&self, since_baseline: Option<(u64, ChangeSummary)>) -> Result<(), SnapshotError> {
         let mut metadata = match self.session.metadata() {
             Ok(metadata) => metadata,
@@ -327,8 +327,8 @@ impl SnapshotManager {
         Ok(self.session.save_metadata(&metadata)?)
     }
 
-    /// Adds the snapshots that the session does not list yet, and what follows from them. Those that it
-    /// lists are not looked at again: a manifest that was edited since must not be vouched for.
+    /// Adds the snapshots that the session does not list yet, and the facts that follow from them.
+    /// Listed ones are not read again: a manifest that was edited since must not be vouched for.
     pub(super) fn list_snapshots(
         &self,
         metadata: &mut SessionMetadata,
