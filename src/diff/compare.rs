@@ -28,7 +28,7 @@ pub fn compare(
 /// millions.
 ///
 /// # Errors
-/// When a root tree or a list of links is missing or damaged; what is below is found out on the way.
+/// When a root tree or a list of links is missing or damaged; damage below appears on the way.
 pub fn differences<'a>(
     source: &'a dyn ObjectSource,
     old_root: &ContentHash,
@@ -53,7 +53,7 @@ pub fn differences<'a>(
     Ok(found)
 }
 
-/// As [`differences`], of one path whose two states are at hand. What it is linked to is not looked at.
+/// As [`differences`], of one path whose two states are at hand. Its links are not looked at.
 pub fn differences_of<'a>(
     source: &'a dyn ObjectSource,
     path: &[u8],
@@ -82,9 +82,10 @@ pub struct Differences<'a> {
     source: &'a dyn ObjectSource,
     /// The directory that the last level lists.
     base: Vec<u8>,
-    /// What is still to be compared, from the top down. Not the program's stack: a tree may be deeper.
+    /// The pairs that are still to be compared, from the top down. Not the program's stack: a tree
+    /// may be deeper.
     levels: Vec<Level>,
-    /// What the last difference was about, if its contents come next.
+    /// The path of the last difference, if its contents come next.
     below: Option<(Vec<u8>, Option<ContentHash>, Option<ContentHash>)>,
     /// The next difference of the trees.
     ahead: Option<Difference>,

@@ -35,7 +35,7 @@ impl Oid {
     }
 }
 
-/// What HEAD is.
+/// The target of HEAD.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Head {

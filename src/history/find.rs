@@ -19,7 +19,7 @@ use crate::path_text::to_path;
 use crate::snapshot::SessionDir;
 use crate::store::{ObjectSource, StoreError, read_root_tree, read_tree};
 
-/// What paths have to match.
+/// The pattern that paths have to match.
 #[derive(Debug)]
 pub struct PathGlob {
     /// Matched with the last name alone.
@@ -144,7 +144,7 @@ struct Search<'a> {
     source: &'a dyn ObjectSource,
     /// Everything that was found, each state of each path once.
     matches: Vec<Match>,
-    /// What was found in a directory, and in all that is below it.
+    /// The matches in a directory, and in all that is below it.
     seen: HashMap<DirKey, Arc<[usize]>>,
 }
 

@@ -16,7 +16,7 @@ pub fn forms_of(path: &Path) -> Vec<PathBuf> {
     above.reverse();
     for above in above {
         let rest = path.strip_prefix(above).unwrap_or(path);
-        // What is gone leads nowhere any more, and neither does anything below.
+        // A missing path leads nowhere any more, and neither does anything below.
         let Ok(real) = sys::real_path(above) else { break };
         let form = real.join(rest);
         if !forms.contains(&form) {

@@ -15,7 +15,7 @@ use crate::sys::{self, Dir, FileKind, IoContext, Stat};
 
 const CHUNK_BYTES: usize = 256 * 1024;
 
-/// What is on the disk.
+/// The node on the disk.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Now {
     /// The version with this index.

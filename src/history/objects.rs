@@ -15,7 +15,7 @@ pub struct Objects {
 }
 
 impl Objects {
-    /// Opens the objects of all these sessions. What cannot be opened is named.
+    /// Opens the objects of all these sessions. Stores that cannot be opened are named.
     pub fn of(sessions: &[SessionDir]) -> (Self, Vec<Damaged>) {
         let (mut stores, mut damaged) = (Vec::<(PathBuf, LocalStore)>::new(), Vec::new());
         for session in sessions {

@@ -73,7 +73,7 @@ pub(super) fn offer_all(
             roots: &manifest.roots,
             budget: Budget::UNLIMITED,
             is_baseline: false,
-            // Those that are recorded may be what is wanted.
+            // The recorded ones may be wanted.
             rules: vec![RootRules::OnDisk; manifest.roots.len()],
             known: known
                 .iter()

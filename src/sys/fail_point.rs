@@ -27,7 +27,7 @@ use super::dir::Dir;
 #[cfg_attr(not(feature = "fail-points"), allow(dead_code, reason = "only tests look at it"))]
 pub(super) struct Place<'a>(pub(super) &'a Dir, pub(super) &'a [u8]);
 
-/// What a call does to the names on the disk, as far as a power failure can undo it.
+/// The effect of a call on the names on the disk, as far as a power failure can undo it.
 #[derive(Clone, Copy)]
 #[cfg_attr(not(feature = "fail-points"), allow(dead_code, reason = "only tests look at it"))]
 pub(super) enum Operation<'a> {

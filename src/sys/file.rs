@@ -262,7 +262,7 @@ impl<'a> TempFile<'a> {
     }
 
     /// Gives the file its name in `target` (same file system; the name may have a `/`). `Ok(false)`
-    /// when the name is taken; what has it is left alone.
+    /// when the name is taken; its file is left alone.
     ///
     /// # Errors
     /// When `target` is gone, not writable, or the disk is full.
@@ -291,7 +291,7 @@ impl<'a> TempFile<'a> {
         static BY_DESCRIPTOR: AtomicBool = AtomicBool::new(true);
         if BY_DESCRIPTOR.load(Relaxed) {
             match rustix::fs::linkat(&self.file, c"", target.as_fd(), name, AtFlags::EMPTY_PATH) {
-                // What the kernel says when it is not allowed; of the target it would say so again.
+                // The kernel's answer when it is not allowed; for the target it would be the same.
                 Err(Errno::NOENT) => BY_DESCRIPTOR.store(false, Relaxed),
                 linked => return linked,
             }

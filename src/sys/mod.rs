@@ -86,7 +86,7 @@ pub(crate) fn start_process_session() -> Result<()> {
 pub(crate) fn raise_descriptor_limit() {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let limit = getrlimit(Resource::Nofile);
-    // What does not work is not needed by most commands, and the others say so.
+    // Most commands do not need an unsupported call, and the others say so.
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
 }
 

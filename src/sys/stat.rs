@@ -1,4 +1,4 @@
-//! What `stat` tells about a file.
+//! The answer of `stat` about a file.
 
 use rustix::fs::FileType;
 

@@ -1,4 +1,4 @@
-//! What a session claims of itself: how much changed in it, and what a root noted elsewhere proves.
+//! The claims of a session about itself: its changes, and the proof of a noted root.
 
 use serde::Serialize;
 
@@ -12,10 +12,10 @@ use crate::snapshot::{SessionDir, SessionMetadata, SnapshotKind};
 /// captured can claim to hold any number.
 const MOST_DIFFERENCES: u64 = 1 << 24;
 
-/// What a root noted elsewhere vouches for, as far as it was found sound.
+/// The part of a session that a noted root vouches for, as far as it was found sound.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Proved {
-    /// What the root is the root of.
+    /// The kind of the root.
     pub by: ProvedBy,
     /// Whether it vouches for what the session says of its begin: command, tracked paths, when it began.
     pub facts: bool,
@@ -25,18 +25,18 @@ pub struct Proved {
     pub snapshots: Vec<u64>,
 }
 
-/// What a root is the root of.
+/// The kinds of roots.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ProvedBy {
-    /// The session, with these snapshots: what they are called, and when they were taken, is proved too.
+    /// The session, with these snapshots: their names and times are proved too.
     SessionRoot,
     /// A snapshot: every name, attribute and byte of it, and nothing of the session.
     MerkleRoot,
 }
 
 impl Manifests {
-    /// What `root` vouches for; `None` when it is a root of nothing here.
+    /// The part that `root` vouches for; `None` when it is a root of nothing here.
     pub(super) fn proved(&self, root: ContentHash, graph: &Graph) -> Option<Proved> {
         let is_sound = |snapshot: &DescribedSnapshot| {
             let root = snapshot.description.as_ref().map(|description| description.merkle_root);

@@ -1,8 +1,8 @@
 //! Reading the contents of files, each once.
 //!
-//! What lies in a pack is read in the order in which it lies, many files with one call: for small files,
-//! the calls take nearly as long as the hashing. Whatever is not what it should be then, or is not
-//! found so, is read by itself, in the way in which a restore would read it.
+//! Packed objects are read in the order in which they lie, many files with one call: for small
+//! files, the calls take nearly as long as the hashing. An object that is then wrong, or is not
+//! found there, is read by itself, in the way in which a restore would read it.
 
 use std::cell::RefCell;
 use std::collections::HashSet;
@@ -25,8 +25,8 @@ const FILES_AT_ONCE: usize = 32;
 /// Packs are read in order if one in so many of their objects is wanted: to look for the files, all
 /// indexes are read.
 const OBJECTS_PER_WANTED: usize = 10;
-/// Packs that hold so many objects together are looked through while those before them are read: what is known of
-/// their objects takes much more memory than a file that waits for its turn.
+/// Packs that hold so many objects together are listed while those before them are read: the list
+/// of their objects takes much more memory than a file that waits for its turn.
 const ENTRIES_AT_ONCE: usize = 64 * 1024;
 /// So many are looked up by one thread, one after the other.
 const ENTRIES_LOOKED_UP_AT_ONCE: usize = 4096;
@@ -44,8 +44,8 @@ pub(super) struct Wanted {
     pub(super) size: u64,
 }
 
-/// Reads the contents of files of the graph, while others are read beside. Of those that are what they
-/// should be, nothing is said: there may be millions.
+/// Reads the contents of files of the graph, while others are read beside. Sound ones are not
+/// reported: there may be millions.
 ///
 /// # Errors
 /// Cancelled.
@@ -164,7 +164,7 @@ impl<'p> Unread<'p> {
     /// of the packs before too. The index of a pack is held only while it is looked through.
     fn take_packed(&mut self, pack: &'p Pack, graph: &Graph, reading: &Reading<'_>) -> InOrder<'p> {
         let Ok(entries) = pack.entries_in_order() else {
-            // What is wrong with an index is reported elsewhere.
+            // A damaged index is reported elsewhere.
             self.unlisted.push(pack);
             return InOrder { pack, objects: Vec::new(), runs: Vec::new() };
         };
@@ -184,7 +184,7 @@ impl<'p> Unread<'p> {
         InOrder { pack, objects, runs }
     }
 
-    /// What of some entries of a pack is to be taken, and the strangers among them.
+    /// The entries of a pack that are taken, and the strangers among them.
     fn look_through(
         &self,
         entries: &[PackEntry],
@@ -225,7 +225,7 @@ impl<'p> Unread<'p> {
 #[derive(Default)]
 struct IdLookup {
     after_last: [NodeId; 4],
-    /// Of these, the one that was right longest ago, or nearly so.
+    /// Of the copies, the one that was right longest ago, or nearly so.
     oldest: usize,
 }
 

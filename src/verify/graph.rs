@@ -31,7 +31,7 @@ const MOST_BYTES_MEANWHILE: u64 = 64 << 20;
 /// Index of an object in the graph.
 pub(super) type NodeId = u32;
 
-/// What an object is used as. The same bytes may be two things: somebody may track a store.
+/// The use of an object. The same bytes may have two uses: somebody may track a store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Role {
     Root,
@@ -47,7 +47,7 @@ pub(super) enum Role {
     },
 }
 
-/// What is wrong with an object.
+/// The defect of an object.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Damage {
     Missing,
@@ -69,7 +69,7 @@ pub(super) struct Node {
     pub(super) role: Role,
 }
 
-/// What is wrong with a node.
+/// The defect of a node.
 pub(super) struct Finding {
     pub(super) id: NodeId,
     /// Bytes that were read of it; `None` when there was nothing to read.
@@ -77,7 +77,7 @@ pub(super) struct Finding {
     pub(super) damage: Damage,
 }
 
-/// What a sound list says.
+/// The contents of a sound list.
 struct List {
     /// Its length.
     bytes: u64,
@@ -162,7 +162,7 @@ impl Graph {
         self.findings.get(&id).map(|finding| &finding.damage)
     }
 
-    /// What a list names; nothing for contents and for what cannot be read.
+    /// The children in a list; nothing for contents and for an unreadable list.
     pub(super) fn children(&self, id: NodeId) -> &[NodeId] {
         self.list(id).map_or(&[], |list| &list.children)
     }
@@ -172,7 +172,7 @@ impl Graph {
         !self.findings.contains_key(&id) && self.list(id).is_none_or(|list| list.is_sound)
     }
 
-    /// What is in a tree or root.
+    /// The sum over a tree or root.
     pub(super) fn sum(&self, id: NodeId) -> Sum {
         self.list(id).map_or(Sum::Unknown, |list| list.sum)
     }
@@ -366,7 +366,7 @@ impl Damage {
         match error {
             StoreError::Missing { .. } => Self::Missing,
             StoreError::Corrupt { reason, .. } => Self::Corrupt(reason),
-            // Whatever cannot be read now is not there for a restore either.
+            // An object that cannot be read now is not there for a restore either.
             other => Self::Unreadable(other.to_string()),
         }
     }

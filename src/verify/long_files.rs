@@ -21,12 +21,12 @@ use crate::store::{MAX_PACKED_BYTES, ObjectFile, ObjectSource};
 
 /// Pieces that one thread reads one after the other.
 const PART_PIECES: u64 = 16;
-/// Of which so many are hashed at once.
+/// The number of pieces that are hashed at once.
 const PIECES_AT_ONCE: usize = 2;
 /// Files of more bytes are read in parts: at least two.
 const MOST_WHOLE_BYTES: u64 = PART_PIECES * Midstates::PIECE_BYTES;
 
-/// What [`LongFiles`] found, and by contents the names of the midstates that they have.
+/// The findings of [`LongFiles`], and by contents the names of the midstates that they have.
 type Found = (Vec<Finding>, Vec<(ContentHash, ContentHash)>);
 
 /// Reads long files.
@@ -37,7 +37,7 @@ pub(super) struct LongFiles<'a> {
 
 #[derive(Default)]
 struct State {
-    /// What is not read yet.
+    /// The amount that is not read yet.
     left: Amount,
     findings: Vec<Finding>,
     /// Names of the midstates that intact contents have.
@@ -67,7 +67,7 @@ impl<'a> LongFiles<'a> {
         self.reading
     }
 
-    /// What was taken and is not read yet.
+    /// The amount that was taken and is not read yet.
     pub(super) fn left(&self) -> Amount {
         self.state.lock().left
     }
@@ -148,7 +148,7 @@ impl<'a> LongFiles<'a> {
                 break;
             }
             if let Err(error) = self.reading.check_cancelled() {
-                // What was not read is not what it should be.
+                // An unread part is not sound.
                 opened.is_wrong.store(true, Relaxed);
                 self.state.lock().failed = Some(error);
                 break;
@@ -177,7 +177,7 @@ impl<'a> LongFiles<'a> {
         }
     }
 
-    /// What was found in all.
+    /// All findings.
     ///
     /// # Errors
     /// Cancelled.

@@ -1,9 +1,9 @@
 //! The manifests of a session, checked against each other.
 //!
-//! Three things vouch for a snapshot's manifest: the hash of its file in the session's manifest, the
-//! same hash in the manifest after it, and its Merkle root in the session's manifest. What the
-//! session does not list yet is no problem: a crash can come between publishing a snapshot and
-//! naming it there.
+//! Three things vouch for a snapshot's manifest: the hash of its file in the session's manifest,
+//! the same hash in the manifest after it, and its Merkle root in the session's manifest. A
+//! snapshot that the session does not list yet is no problem: a crash can come between publishing a
+//! snapshot and naming it there.
 
 use std::collections::BTreeMap;
 use std::os::unix::ffi::OsStrExt;
@@ -17,7 +17,7 @@ use crate::snapshot::{
     SnapshotLabel, SnapshotManifest, Totals,
 };
 
-/// What the manifests of a session say.
+/// The contents of the manifests of a session.
 #[derive(Default)]
 pub(super) struct Manifests {
     /// The session's, if it can be read.
@@ -27,7 +27,7 @@ pub(super) struct Manifests {
     pub(super) problems: Vec<Problem>,
 }
 
-/// What a snapshot's manifest says, if it can be read.
+/// The contents of a snapshot's manifest, if it can be read.
 pub(super) struct DescribedSnapshot {
     pub(super) number: u64,
     /// As the session lists it.
@@ -38,7 +38,7 @@ pub(super) struct DescribedSnapshot {
 
 /// The parts of a manifest that the trees and the session must agree with.
 pub(super) struct Description {
-    /// Of the manifest's file.
+    /// The hash of the manifest's file.
     pub(super) hash: ContentHash,
     pub(super) parent_hash: Option<ContentHash>,
     pub(super) kind: SnapshotKind,
@@ -104,7 +104,7 @@ pub(super) fn check(session: &SessionDir) -> Result<Manifests, VerifyError> {
     Ok(found)
 }
 
-/// What is known of the manifest before the one that is looked at.
+/// The known facts of the preceding manifest.
 #[derive(Default)]
 struct Before {
     actual: Option<ContentHash>,
@@ -177,7 +177,7 @@ impl Manifests {
         let labels: BTreeMap<u64, &SnapshotLabel> =
             metadata.labels.iter().map(|label| (label.number, label)).collect();
         let count = metadata.manifest_hashes.len();
-        // What a manifest says that is not there, or is another one, is not known.
+        // The contents of a missing or different manifest are unknown.
         let is_wrong = |label: &SnapshotLabel| match listed.get(&label.number) {
             Some(description) => description.label.as_ref() != Some(label),
             None => label.number >= count as u64,
@@ -279,7 +279,7 @@ impl Manifests {
     }
 }
 
-/// What is wrong with a manifest, without its path.
+/// The defect of a manifest, without its path.
 fn reason_of(error: ManifestError) -> String {
     match error {
         ManifestError::Missing { .. } => "it is missing".to_owned(),

@@ -72,7 +72,7 @@ pub enum VerifyError {
     Session {
         /// The session's directory.
         session: PathBuf,
-        /// What failed.
+        /// The failure.
         source: ManifestError,
     },
     /// Somebody asked to stop.
@@ -90,7 +90,7 @@ pub enum VerifyError {
 /// so that the collector removes nothing meanwhile.
 ///
 /// # Errors
-/// As [`VerifyError`] says. That something is damaged is not an error.
+/// As [`VerifyError`] says. Damage is a finding and not an error.
 pub fn verify_session(
     session: &SessionDir,
     store: &LocalStore,

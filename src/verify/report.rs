@@ -1,4 +1,4 @@
-//! What a verification found.
+//! The report of a verification.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -12,7 +12,7 @@ use super::uses::UsedAs;
 use crate::object::ContentHash;
 use crate::path_text::{self, Shown, serde_path};
 
-/// What is known of one session after everything in it was read.
+/// The findings for one session after everything in it was read.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct VerifyReport {
     /// The session.
@@ -22,7 +22,7 @@ pub struct VerifyReport {
     /// Commits to what the session's manifest says and to all snapshots that it lists; none where the
     /// manifest cannot be read.
     pub session_root: Option<ContentHash>,
-    /// What the root noted elsewhere vouches for; none where no root was given, or it is a root of
+    /// The part that the noted root vouches for; none where no root was given, or it is a root of
     /// nothing here.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub proved: Option<Proved>,
@@ -36,7 +36,7 @@ pub struct VerifyReport {
     pub problems: Vec<Problem>,
 }
 
-/// What is known of one snapshot.
+/// The findings for one snapshot.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct SnapshotCheck {
     /// Its number.
@@ -56,7 +56,7 @@ pub enum Problem {
     MissingObject {
         /// Name of the object.
         object: ContentHash,
-        /// What it is needed as.
+        /// The use that needs it.
         used_as: UsedAs,
         /// Where it should be.
         #[serde(with = "serde_path")]
@@ -71,7 +71,7 @@ pub enum Problem {
     CorruptObject {
         /// Name of the object.
         object: ContentHash,
-        /// What it is needed as.
+        /// The use that needs it.
         used_as: UsedAs,
         /// Where it is.
         #[serde(with = "serde_path")]
@@ -81,7 +81,7 @@ pub enum Problem {
         /// A path in that snapshot whose contents it is.
         #[serde(serialize_with = "optional_path")]
         path: Option<PathBuf>,
-        /// What is wrong with it.
+        /// The defect.
         reason: String,
     },
     /// A list of a directory, of tracked paths or of hard links is not what was recorded, is not
@@ -97,7 +97,7 @@ pub enum Problem {
         /// The path it is wrong about; none for the snapshot's root or list of links.
         #[serde(serialize_with = "optional_path")]
         path: Option<PathBuf>,
-        /// What is wrong with it.
+        /// The defect.
         reason: String,
     },
     /// A manifest is missing, damaged, from a newer nono, or does not agree with the others or with
@@ -108,17 +108,17 @@ pub enum Problem {
         on_disk: PathBuf,
         /// The snapshot it describes; none for the manifest of the session.
         snapshot: Option<u64>,
-        /// What is wrong with it.
+        /// The defect.
         reason: String,
     },
-    /// A pack is not the one that was written: its header, its index, or what stands between its
-    /// objects. What is missing because of that is a problem of its own; a repair takes out of the pack
-    /// what is whole.
+    /// A pack is not the one that was written: its header, its index, or the bytes between its
+    /// objects differ. Objects that are missing because of that are problems of their own; a repair
+    /// takes the whole objects out of the pack.
     CorruptPack {
         /// Where it is.
         #[serde(with = "serde_path")]
         on_disk: PathBuf,
-        /// What is wrong with it.
+        /// The defect.
         reason: String,
     },
     /// A Merkle root is not the one that was noted.

@@ -17,9 +17,9 @@ use crate::store::{LocalStore, MOST_OWN, StoreLock};
 
 /// Verifies any number of sessions that share a store, reading each object once.
 ///
-/// Holds the store's lock shared, so that the collector removes nothing meanwhile; where the lock
-/// cannot be had (a store on a read-only medium), it goes on without. Whoever has the lock
-/// exclusively must not make a verifier.
+/// Holds the store's lock shared, so that the collector removes nothing meanwhile; without the lock
+/// (a store on a read-only medium), it goes on. A holder of the exclusive lock must not make a
+/// verifier.
 pub struct Verifier<'a> {
     store: &'a LocalStore,
     options: VerifyOptions<'a>,
@@ -76,7 +76,7 @@ impl<'a> Verifier<'a> {
     /// an earlier one included.
     ///
     /// # Errors
-    /// As [`VerifyError`] says. That something is damaged is not an error.
+    /// As [`VerifyError`] says. Damage is a finding and not an error.
     pub fn session(&mut self, session: &SessionDir) -> Result<VerifyReport, VerifyError> {
         let mut manifests = manifests::check(session)?;
         let described = || manifests.snapshots.iter().filter_map(|s| s.description.as_ref());
@@ -86,7 +86,7 @@ impl<'a> Verifier<'a> {
         let look_for_changed_packs = || {
             changed_packs.get_or_insert_with(|| {
                 self.store.changed_packs().unwrap_or_else(|error| {
-                    // Whatever it keeps from being read is found missing.
+                    // Objects that it keeps from being read are found missing.
                     tracing::warn!("{error}");
                     Vec::new()
                 })
@@ -172,7 +172,7 @@ impl<'a> Verifier<'a> {
         Ok(uses::damaged(self.store, &self.graph, &roots.collect::<Vec<_>>()))
     }
 
-    /// What is wrong with a damaged node, with the path to sort it by.
+    /// The defect of a damaged node, with the path to sort it by.
     fn object_problem(
         &self,
         snapshot: u64,

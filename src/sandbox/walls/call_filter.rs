@@ -1,4 +1,4 @@
-//! The filter of system calls: what Landlock has no rule for.
+//! The filter of system calls, for gaps in Landlock's rules.
 //!
 //! - Typing into the terminal (`TIOCSTI`, and `TIOCLINUX` on a console): the shell that started
 //!   nono would read and run it after the command has ended.

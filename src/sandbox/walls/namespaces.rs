@@ -81,7 +81,7 @@ fn unshare(flags: UnshareFlags) -> rustix::io::Result<()> {
 /// The system does not let us. The process must end then.
 pub fn furnish(view: &View, own_processes: bool) -> Result<(), NamespaceError> {
     let failed = |operation| move |errno: Errno| NamespaceError::of(operation, errno);
-    // What is mounted or unmounted outside from now on is so inside; nothing goes the other way.
+    // Later mounts and unmounts outside appear inside; nothing goes the other way.
     let slave = MountPropagationFlags::DOWNSTREAM | MountPropagationFlags::REC;
     mount_change("/", slave).map_err(failed("separate the mounts"))?;
     if own_processes {

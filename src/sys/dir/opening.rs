@@ -126,8 +126,8 @@ fn resolve_beneath(
     resolve_by_component(from, path, flags)
 }
 
-/// The same promise and the same errors, one component at a time. Only of a directory that is moved away meanwhile it
-/// does not take notice: what it opens lay beneath when it was looked up.
+/// The same promise and the same errors, one component at a time. It only misses a directory that
+/// is moved away meanwhile: the opened file lay beneath when it was looked up.
 fn resolve_by_component(
     from: BorrowedFd<'_>,
     path: &[u8],
@@ -143,7 +143,7 @@ fn resolve_by_component(
         let next = if names.peek().is_none() {
             rustix::fs::openat(dir, name, flags, Mode::empty())
         } else {
-            // Who may pass through a directory may not always list it.
+            // A process that may pass through a directory may not always list it.
             rustix::fs::openat(dir, name, DIR_FLAGS | PASS_THROUGH, Mode::empty())
                 .map_err(|errno| loop_if_symlink(errno, dir, name))
         };
