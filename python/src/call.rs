@@ -52,7 +52,7 @@ pub(crate) fn call_telling<T: Send>(
     let (done, interrupted) = py.detach(|| run(&counter, &mut listener, work));
     // Told of its end, too: then the wish to stop is too late.
     let last = || listener.tell(py, &counter).err().or_else(|| py.check_signals().err());
-    // What came last of all must not take the result away without a word.
+    // The last report must not take the result away without a word.
     match interrupted.or_else(|| done.is_ok().then(last).flatten()) {
         Some(raised) => {
             if done.is_ok() {
@@ -124,11 +124,11 @@ fn run<T: Send>(
 }
 
 fn guarded<T>(work: impl FnOnce() -> Result<T, Failure>) -> Result<T, Failure> {
-    // What was borrowed is either dropped with the call or only read afterwards.
+    // A borrowed value is either dropped with the call or only read afterwards.
     catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|payload| Err(panicked(&*payload)))
 }
 
-/// What the panic hook saw last: the message with its place in the source.
+/// The last report of the panic hook: the message with its place in the source.
 static LAST_PANIC: Mutex<Option<String>> = Mutex::new(None);
 
 fn panicked(payload: &(dyn Any + Send)) -> Failure {

@@ -1,10 +1,10 @@
-//! `ExclusionConfig`: what is left out.
+//! `ExclusionConfig`: the left-out paths.
 
 use nono::walk::{self, Filter};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
-/// What is left out of the tracked paths.
+/// The exclusions from the tracked paths.
 ///
 /// Patterns are names (``node_modules``) or, with a ``/`` in them, any part of a path: ``src/gen``
 /// also means ``src/generated``. A leading ``/`` ties one to the top of the tracked path, a trailing

@@ -152,7 +152,7 @@ impl SnapshotManager {
         self.engine.session().id()
     }
 
-    /// What is captured: absolute, with symlinks in parents resolved.
+    /// The captured paths: absolute, with symlinks in parents resolved.
     #[getter]
     fn tracked_paths(&self) -> Vec<OsString> {
         self.engine.roots().iter().map(|root| root.path.clone().into_os_string()).collect()
@@ -203,17 +203,18 @@ impl SnapshotManager {
     /// Brings the tracked paths back to a snapshot; gives what changed on the disk. The state before
     /// is kept as a further snapshot.
     ///
-    /// Later changes of a completed session are a :class:`NonoError`, and nothing is changed. What is
-    /// skipped is an :class:`IncompleteRestore`; all else is restored. :meth:`restore` reports both
-    /// instead.
+    /// Later changes of a completed session are a :class:`NonoError`, and nothing is changed. A
+    /// skipped path is an :class:`IncompleteRestore`; all else is restored. :meth:`restore` reports
+    /// both instead.
     fn restore_to(&self, py: Python<'_>, snapshot_number: Count) -> PyResult<Vec<Change>> {
         let number = snapshot_number.0;
         Ok(changes(self.call(py, "restore_to", |engine| Ok(engine.restore_to(number)?))?))
     }
 
-    /// Brings a snapshot back, or a part of it, and reports what was done and what was not: look at
-    /// the report, which is true when all that was asked for is done. The state before is kept as a
-    /// further snapshot, unless ``safety_snapshot`` is false; what is overwritten then is kept nowhere.
+    /// Brings a snapshot back, or a part of it, and reports the restored and the skipped paths:
+    /// look at the report, which is true when the whole request is done. The state before is kept
+    /// as a further snapshot, unless ``safety_snapshot`` is false; overwritten bytes are then kept
+    /// nowhere.
     ///
     /// ``paths`` are the files and directories that are meant, ``exclude`` what is not: absolute,
     /// below each of the tracked paths, or globs (``*.py``, ``src/**/*.c``). ``only`` restores what
@@ -223,7 +224,7 @@ impl SnapshotManager {
     /// ``dry_run`` nothing is written.
     ///
     /// ``to`` is a directory that gets a copy, instead of the tracked paths; it is made if it is
-    /// missing. What exists there stays and is in ``skipped``, unless ``on_conflict`` is
+    /// missing. Existing paths stay and are in ``skipped``, unless ``on_conflict`` is
     /// ``"overwrite"``. A copy of a part is made by ``paths`` and ``exclude``.
     #[pyo3(
         signature = (snapshot, paths = None, exclude = None, only = None, on_conflict = "refuse".to_owned(), to = None, progress = None, dry_run = false, safety_snapshot = true),
@@ -267,8 +268,8 @@ impl SnapshotManager {
         Ok(RestoreReport::of_copy(copied, &options))
     }
 
-    /// What :meth:`restore` would do. Writes nothing. With conflicts that are refused, the changes are
-    /// those that would be made without them.
+    /// The effect that :meth:`restore` would have. Writes nothing. With refused conflicts, the
+    /// changes are those that would be made without them.
     #[pyo3(
         signature = (snapshot, paths = None, exclude = None, only = None, on_conflict = "refuse".to_owned(), progress = None),
         text_signature = "($self, snapshot, paths=None, exclude=None, only=None, on_conflict='refuse', progress=None)"
@@ -312,7 +313,7 @@ impl SnapshotManager {
         Ok(report.map(RecoveryReport))
     }
 
-    /// What :meth:`restore_to` would change. Changes nothing.
+    /// The changes that :meth:`restore_to` would make. Changes nothing.
     fn compute_restore_diff(
         &self,
         py: Python<'_>,
@@ -324,7 +325,7 @@ impl SnapshotManager {
         Ok(changes(found))
     }
 
-    /// What changed from snapshot ``a`` to snapshot ``b``.
+    /// The changes from snapshot ``a`` to snapshot ``b``.
     fn diff(&self, py: Python<'_>, a: Count, b: Count) -> PyResult<Vec<Change>> {
         let found = self.call(py, "diff", |engine| {
             let (old, new) = (engine.load_manifest(a.0)?, engine.load_manifest(b.0)?);
@@ -426,8 +427,8 @@ impl SnapshotManager {
         quick(py, "snapshot_count", self.place(), || Ok(self.engine.snapshot_count()?))
     }
 
-    /// Writes the session's manifest. What it says of the snapshots is as they are on the disk,
-    /// whatever ``meta`` says.
+    /// Writes the session's manifest. Its list of snapshots stays as it is on the disk, whatever
+    /// ``meta`` says.
     fn save_session_metadata(
         &self,
         py: Python<'_>,
@@ -467,7 +468,7 @@ impl SnapshotManager {
     ) -> PyResult<()> {
         let entered = self.entered.lock().take();
         let ended = self.call(py, "__exit__", |engine| end_session(engine, entered));
-        // What went wrong in the block is what the caller has to know.
+        // The failure of the block is the one that the caller has to know.
         if !exc_type.is_none() { Ok(()) } else { ended }
     }
 

@@ -40,7 +40,7 @@ pub(super) fn between(objects: &Path, pairs: &[(Oid, Oid)]) -> Vec<Option<Betwee
     patiently("counting commits", move || count_all(&objects, &pairs)).unwrap_or(unknown)
 }
 
-/// What a thread finds out in time. One that panics or never ends finds out nothing.
+/// The answer of a thread, if it comes in time. A thread that panics or never ends gives none.
 fn patiently<T: Send + 'static>(
     name: &str,
     work: impl FnOnce() -> Option<T> + Send + 'static,
@@ -52,7 +52,7 @@ fn patiently<T: Send + 'static>(
     started.ok().and_then(|_| receiver.recv_timeout(PATIENCE).ok().flatten())
 }
 
-/// Those of some commits that a repository does not have. What cannot be found out is not said.
+/// The commits that a repository does not have. Without a sure answer, none is named.
 pub(super) fn missing(objects: &Path, commits: &[Oid]) -> Vec<Oid> {
     if commits.is_empty() {
         return Vec::new();

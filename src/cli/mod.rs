@@ -55,7 +55,7 @@ use crate::config::Origin;
 use crate::sys;
 pub use error::CliError;
 
-/// What a command returns: the exit code.
+/// The result of a command: the exit code.
 type Outcome = Result<u8, CliError>;
 
 /// Runs the program with the arguments of the process.
@@ -95,7 +95,7 @@ fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         context.name_store(root);
     }
     let outcome = dispatch(arguments, &context);
-    // What comes now is for whoever has closed it.
+    // The rest of the output is for a reader that has closed it.
     let closed = context.close_pager();
     let is_fine = outcome.as_ref().map_or_else(CliError::exit_code, |code| *code) == 0;
     match closed.err().filter(|_| is_fine).map_or(outcome, Err) {

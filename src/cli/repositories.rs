@@ -1,4 +1,5 @@
-//! What happened to repositories, in words: a few lines about commits in place of hundreds about files.
+//! The changes of repositories, in words: a few lines about commits in place of hundreds about
+//! files.
 
 use std::collections::BTreeMap;
 use std::os::unix::ffi::OsStrExt;
@@ -35,7 +36,7 @@ pub(super) enum Told {
 }
 
 impl Repositories {
-    /// Those of two snapshots.
+    /// The changes between two snapshots.
     pub(super) fn of(
         source: &dyn ObjectSource,
         old: &SnapshotManifest,
@@ -53,7 +54,7 @@ impl Repositories {
         serde::Serialize::serialize(&self.found, serializer)
     }
 
-    /// Those of a restore.
+    /// The changes of a restore.
     pub(super) fn restored(found: &[RepositoryChange], roots: &[PathBuf]) -> Self {
         Self { found: found.to_vec(), roots: roots.to_vec() }
     }
@@ -113,7 +114,7 @@ impl Repositories {
         self.counts().into_iter().map(line).collect()
     }
 
-    /// Counts the changes outside; what is in repositories is counted apart.
+    /// Counts the changes outside; changes in repositories are counted apart.
     pub(super) fn summary(
         &self,
         changes: &[Change],
@@ -136,12 +137,12 @@ impl Repositories {
         Shown::bytes(inside).to_string()
     }
 
-    /// What HEAD and the refs did, in at most ten lines.
+    /// The moves of HEAD and the refs, in at most ten lines.
     pub(super) fn said(&self, told: Told) -> Vec<String> {
         let mut lines = Vec::new();
         for repository in &self.found {
             let git_dir = &repository.git_dir;
-            // What is of a linked work tree is tracked by itself, and no place of work.
+            // The branch of a linked worktree is tracked by itself, and no place of work.
             let is_linked = self.roots.contains(git_dir) && is_of_git(git_dir)
                 || !self.roots.iter().any(|root| git_dir.starts_with(root));
             let work: Vec<_> = self.roots.iter().filter(|root| !is_of_git(root)).collect();
@@ -206,7 +207,7 @@ pub(super) fn repository_line(line: &str, palette: &Palette) -> String {
     format!("{style}~ {:<11}{style:#} {line}", "repository")
 }
 
-/// What is said of a git directory that is in the way of a restore.
+/// The message about a git directory that is in the way of a restore.
 pub(super) fn conflict_text(git_dir: &Path, conflict: &RepositoryConflict) -> String {
     let moves = match conflict {
         RepositoryConflict::AtWork { lock } => {

@@ -32,7 +32,7 @@ pub(super) fn copied(scratch: &Path) -> Result<Option<Room>, CliError> {
     sys::create_private_dir(&from)?;
     for name in names {
         let name = to_path(&name.name);
-        // What this user cannot read, ssh does not read either.
+        // ssh does not read a file that this user cannot read.
         if let Ok(bytes) = sys::read_kernel_file(&at.join(name), MAX_BYTES) {
             sys::create_private_file(&from.join(name), &bytes)?;
         }

@@ -114,7 +114,7 @@ impl CleanupArgs {
     }
 }
 
-/// The sessions that the settings let go: whoever set the limits was asked already.
+/// The sessions that the settings let go: the user answered when setting the limits.
 fn over_limits(
     args: &CleanupArgs,
     catalog: &Catalog,
@@ -230,7 +230,7 @@ fn confirm(chosen: &[SessionDir], context: &Context) -> Result<bool, CliError> {
     ))
 }
 
-/// Each store root is cleaned on its own: it has its own objects and its own lock. What was done is
+/// Each store root is cleaned on its own: it has its own objects and its own lock. Finished work is
 /// reported even if something failed after it.
 fn clean(
     catalog: &Catalog,
@@ -274,7 +274,7 @@ fn clean_roots(
     Ok(())
 }
 
-/// `all`: what no session names was to go at once.
+/// `all`: objects that no session names had to go at once.
 fn print(report: &CleanupReport, all: bool, context: &Context) -> Result<(), CliError> {
     let mut out = context.out();
     let verb = if report.dry_run { "would remove" } else { "removed" };

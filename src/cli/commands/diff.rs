@@ -172,13 +172,13 @@ fn is_recorded(
     Ok(false)
 }
 
-/// What is tracked in either state.
+/// The tracked paths of both states.
 fn roots(old: &SnapshotManifest, new: &SnapshotManifest) -> Vec<PathBuf> {
     let roots = old.roots.iter().chain(&new.roots).map(|root| root.path.clone());
     roots.collect::<BTreeSet<_>>().into_iter().collect()
 }
 
-/// What is different, paths left out that one of the states does not know.
+/// The differences, without paths that one of the states does not know.
 fn differences(
     source: &dyn ObjectSource,
     old: &SnapshotManifest,
@@ -190,7 +190,7 @@ fn differences(
     Ok(differences)
 }
 
-/// What is different outside of git directories: `git apply` and `patch` take nothing in them.
+/// The differences outside git directories: `git apply` and `patch` refuse paths in them.
 fn outside_git(
     mut differences: Vec<Difference>,
     source: &dyn ObjectSource,

@@ -53,7 +53,7 @@ pub(in crate::cli) struct RunArgs {
     /// Call the session this: an id can be given as its name later
     #[arg(long, short, value_name = "TEXT", value_parser = commands::label)]
     message: Option<String>,
-    /// What the command needs: the name of a profile (nono profile list), or a file
+    /// The grants of the command: the name of a profile (nono profile list), or a file
     #[arg(long, value_name = "NAME|FILE")]
     profile: Option<String>,
     /// Let the command go on if this program is killed
@@ -222,7 +222,7 @@ fn run_reported(
                 Repositories::default()
             });
         let summary = match changes.as_slice() {
-            // What rules left out was not looked at.
+            // Paths that rules left out were not looked at.
             [] if unrecorded.is_empty() && last.not_captured.is_empty() => {
                 format!("nothing changed{}", touched_part(&counted))
             }
@@ -250,7 +250,7 @@ fn run_reported(
                 let work = Reviewed { catalog, session, store: &store, old, new };
                 work.review(Comparison { changes, touched }, context)
             });
-            // Whatever comes of it, the exit code is the command's. What was decided has been said.
+            // Whatever the outcome, the exit code is the command's. The decision has been reported.
             reviewed.map(|_| true).unwrap_or_else(|error| {
                 context.error(&error);
                 false
@@ -286,7 +286,7 @@ fn put_back(modes: &StoreModes, root: &Path, context: &Context) {
     }
 }
 
-/// What belongs to a command that is recorded.
+/// The parts of a recorded command.
 struct Recorder<'a> {
     recording: &'a Recording,
     /// Called as soon as the command has started.
@@ -327,12 +327,11 @@ fn start(
             Shown::path(&path)
         ));
     }
-    // Why a command that was started failed, it says itself: what the kernel denied it, nobody else
-    // is told.
+    // A failing command names its own reason: the kernel reports a denial to nobody else.
     supervised.map_err(|error| not_started(&args.command[0], &error))
 }
 
-/// What is not held is said before the command starts.
+/// The gaps in the walls are named before the command starts.
 fn tell(wall: &SecondWall, context: &Context) {
     if let SecondWall::Refused { reason, is_news: true } = wall {
         context.say(format_args!(
@@ -385,8 +384,8 @@ fn supervise_recorded(
     })
 }
 
-/// The last state is the one at a moment at which nobody writes, if there is one. What the command
-/// left running may write later, and is named.
+/// The last state is the one at a moment at which nobody writes, if there is one. A process that
+/// the command left running may write later, and is named.
 fn report_leftover(ended: &Ended, report: &RunReport, context: &Context) {
     let left = wait_for_quiet(ended.keeper, || {
         let seconds = PATIENCE.as_secs();

@@ -52,7 +52,7 @@ struct Report {
     #[serde(flatten)]
     session: SessionSummary,
     snapshots: Vec<SnapshotReport>,
-    /// Of an interrupted session: what is different now.
+    /// The present differences of an interrupted session.
     #[serde(skip_serializing_if = "Option::is_none")]
     now: Option<NowReport>,
 }
@@ -64,9 +64,9 @@ struct NowReport {
     /// Paths whose time alone moved.
     #[serde(with = "serde_paths")]
     touched: Vec<PathBuf>,
-    /// What is new and would not be recorded: a restore leaves it.
+    /// New paths that would not be recorded: a restore leaves them.
     unrecorded: Vec<NotCaptured>,
-    /// What was not recorded and is gone or another: a restore cannot bring it back.
+    /// Left-out paths that are gone or different: a restore cannot bring them back.
     lost: Vec<Lost>,
     #[serde(serialize_with = "Repositories::serialize")]
     repositories: Repositories,
@@ -132,7 +132,8 @@ pub(in crate::cli) fn run(args: &ShowArgs, store: &StoreArgs, context: &Context)
     Ok(0)
 }
 
-/// A session whose last state nobody recorded: what its command did is among what is different now.
+/// A session without a recorded last state: the changes of its command are among the present
+/// differences.
 pub(super) struct Interrupted {
     pub(super) manager: SnapshotManager,
     pub(super) baseline: SnapshotManifest,
@@ -153,7 +154,7 @@ pub(super) fn interrupted(
     Ok(Some(Interrupted { manager, baseline }))
 }
 
-/// What a session changed: from the baseline to its last state, or what one snapshot changed.
+/// The changes of a session: from the baseline to its last state, or of one snapshot.
 pub(super) fn compared(
     session: &SessionDir,
     snapshot: Option<u64>,
@@ -167,7 +168,7 @@ pub(super) fn compared(
     let mut last = None;
     for number in numbers.iter().rev() {
         let manifest = session.manifest(*number)?.manifest;
-        // What a restore recorded is the work of the user and not of the command.
+        // A restore is the work of the user and not of the command.
         let is_ordinary = manifest.kind == SnapshotKind::Ordinary;
         last.get_or_insert_with(|| manifest.clone());
         if is_ordinary {
@@ -294,7 +295,7 @@ fn print(report: &Report, context: &Context) -> Result<(), CliError> {
     Ok(out.flush()?)
 }
 
-/// What changed: in repositories, what their branches did.
+/// The changes: in repositories, the moves of their branches.
 fn write_changes(
     out: &mut impl Write,
     changes: &[Change],
@@ -336,7 +337,7 @@ fn write_unstable(
     Ok(())
 }
 
-/// What a snapshot does not hold: rules with a count and an example, and each problem.
+/// The left-out paths of a snapshot: rules with a count and an example, and each problem.
 fn write_left_out(
     out: &mut impl Write,
     not_captured: &[NotCaptured],

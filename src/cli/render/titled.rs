@@ -1,4 +1,5 @@
-//! One changed path after the other, each under a title: what the views that are no patch share.
+//! One changed path after the other, each under a title: the shared part of the views that are no
+//! patch.
 
 use std::io::Write;
 

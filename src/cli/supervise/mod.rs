@@ -26,7 +26,7 @@ use crate::sys;
 
 pub(super) use quiet::{Leftover, PATIENCE, wait_for_quiet};
 
-/// Exit code of a command whose keeper was killed: what a shell says of SIGKILL.
+/// Exit code of a command whose keeper was killed: the code of a shell for SIGKILL.
 const LOST: u8 = 137;
 
 /// How a command ended.
@@ -51,7 +51,7 @@ pub(super) struct CommandSignals {
 }
 
 impl CommandSignals {
-    /// Takes them. What arrives from now on is for the command.
+    /// Takes them. Signals that arrive from now on are for the command.
     pub(super) fn take() -> io::Result<Self> {
         let queue = queue()?;
         let all = [SIGINT, SIGQUIT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2];
@@ -113,7 +113,7 @@ pub(super) fn supervise(
 /// Passes on what comes out of the queue until that is closed; says whether we were asked to end.
 fn forward(queue: &mut Signals, orders: &Orders, is_terminal: bool) -> bool {
     queue.forever().fold(false, |told, signal| {
-        // What a terminal sends, it has sent to the command as well.
+        // The terminal has sent its signals to the command as well.
         let is_shared = is_terminal && matches!(signal, SIGINT | SIGQUIT | SIGTSTP);
         told | (!is_shared && pass_on(signal, orders))
     })
@@ -161,7 +161,7 @@ fn follow(
             // Without a terminal there is no shell that would wake us.
             Progress::Stopped if is_terminal => {
                 kill_process(getpid(), Signal::STOP)?;
-                // Whoever woke only us means the command.
+                // A sender that woke only us means the command.
                 orders.signal(SIGCONT);
             }
             Progress::Stopped => {}
@@ -178,7 +178,7 @@ fn wait(child: Pid) -> io::Result<ExitStatus> {
             }
             Ok(Some(_)) => {
                 kill_process(getpid(), Signal::STOP)?;
-                // Whoever woke only us means the program.
+                // A sender that woke only us means the program.
                 let _ = kill_process(child, Signal::CONT);
             }
             Ok(None) | Err(Errno::INTR) => {}
