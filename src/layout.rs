@@ -64,8 +64,8 @@ pub(crate) fn may_be_session(name: &[u8]) -> bool {
     !name.starts_with(b".") && name != OBJECTS.as_bytes() && name != INDEX.as_bytes()
 }
 
-/// Whether a name in a root directory is that of a session. One has a manifest and snapshots; either
-/// is enough, so that it is noticed when the other was removed.
+/// Whether a name in a root directory is that of a session. One has a manifest and snapshots;
+/// either is enough, so that it is noticed when the other was removed.
 ///
 /// # Errors
 /// When it cannot be looked at.

@@ -1,10 +1,11 @@
 //! Calls into the engine: off the interpreter's thread, interruptible, and without panics.
 //!
-//! Python runs signal handlers only in its main thread, and only when that thread asks. So the engine
-//! works on a thread of its own, and the thread that called waits for it. Every [`SIGNAL_INTERVAL`]
-//! it asks whether a handler has raised, and tells the `progress` function of the call how far the
-//! work is. If a handler or the function has raised, the engine is told to stop; when it has (nothing
-//! is half-done then), that exception is raised, with a note if the work was complete by then.
+//! Python runs signal handlers only in its main thread, and only when that thread asks. So the
+//! engine works on a thread of its own, and the thread that called waits for it. Every
+//! [`SIGNAL_INTERVAL`] it asks whether a handler has raised, and tells the `progress` function of
+//! the call how far the work is. If a handler or the function has raised, the engine is told to
+//! stop; when it has (nothing is half-done then), that exception is raised, with a note if the work
+//! was complete by then.
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -39,10 +39,11 @@ use crate::values::{Change, ContentHash, changes, texts};
 /// that was stopped is either complete or did not happen. From its first change on, a restore runs
 /// to its end; a note on the exception says so (from Python 3.11 on).
 ///
-/// ``threads`` is how many threads work; 0 is one for each core. ``progress`` of a call is a function
-/// that is told how far the call is, as a :class:`Progress`: at most twenty times a second, and at the
-/// end, always in the thread that made the call. If it returns ``False``, the work stops, and the call
-/// raises a :class:`NonoError`; if it raises, the work stops, and the call raises the same.
+/// ``threads`` is how many threads work; 0 is one for each core. ``progress`` of a call is a
+/// function that is told how far the call is, as a :class:`Progress`: at most twenty times a
+/// second, and at the end, always in the thread that made the call. If it returns ``False``, the
+/// work stops, and the call raises a :class:`NonoError`; if it raises, the work stops, and the call
+/// raises the same.
 ///
 /// As a context manager it notes the end of the session when the block is left. It can be used
 /// after that as well.
@@ -200,8 +201,8 @@ impl SnapshotManager {
         Ok(self.manifest(manifest))
     }
 
-    /// Brings the tracked paths back to a snapshot; gives what changed on the disk. The state before
-    /// is kept as a further snapshot.
+    /// Brings the tracked paths back to a snapshot; gives what changed on the disk. The state
+    /// before is kept as a further snapshot.
     ///
     /// Later changes of a completed session are a :class:`NonoError`, and nothing is changed. A
     /// skipped path is an :class:`IncompleteRestore`; all else is restored. :meth:`restore` reports
@@ -218,10 +219,10 @@ impl SnapshotManager {
     ///
     /// ``paths`` are the files and directories that are meant, ``exclude`` what is not: absolute,
     /// below each of the tracked paths, or globs (``*.py``, ``src/**/*.c``). ``only`` restores what
-    /// was ``"created"``, ``"modified"`` or ``"deleted"`` since the snapshot. ``on_conflict`` says what
-    /// becomes of paths that were changed after a completed session: ``"refuse"`` does nothing at all
-    /// if there is one, ``"overwrite"`` undoes that as well, ``"keep_newer"`` leaves them. With
-    /// ``dry_run`` nothing is written.
+    /// was ``"created"``, ``"modified"`` or ``"deleted"`` since the snapshot. ``on_conflict`` says
+    /// what becomes of paths that were changed after a completed session: ``"refuse"`` does nothing
+    /// at all if there is one, ``"overwrite"`` undoes that as well, ``"keep_newer"`` leaves them.
+    /// With ``dry_run`` nothing is written.
     ///
     /// ``to`` is a directory that gets a copy, instead of the tracked paths; it is made if it is
     /// missing. Existing paths stay and are in ``skipped``, unless ``on_conflict`` is
@@ -297,8 +298,9 @@ impl SnapshotManager {
         })
     }
 
-    /// Finishes an interrupted restore, or with ``abort`` brings back the state before it. ``None``:
-    /// there is none. When it fails or is interrupted itself, it can be called again, either way.
+    /// Finishes an interrupted restore, or with ``abort`` brings back the state before it.
+    /// ``None``: there is none. When it fails or is interrupted itself, it can be called again,
+    /// either way.
     #[pyo3(signature = (abort = false, progress = None))]
     fn recover_restore(
         &self,
@@ -334,8 +336,8 @@ impl SnapshotManager {
         Ok(changes(found))
     }
 
-    /// Paths whose time alone is another in snapshot ``b`` than in snapshot ``a``. They are no changes;
-    /// a restore gives them their time back all the same. Directories are not told.
+    /// Paths whose time alone is another in snapshot ``b`` than in snapshot ``a``. They are no
+    /// changes; a restore gives them their time back all the same. Directories are not told.
     fn touched(&self, py: Python<'_>, a: Count, b: Count) -> PyResult<Vec<OsString>> {
         let found = self.call(py, "touched", |engine| {
             let (old, new) = (engine.load_manifest(a.0)?, engine.load_manifest(b.0)?);
@@ -378,11 +380,11 @@ impl SnapshotManager {
         Ok(VerifyReport(report))
     }
 
-    /// Mends what can be mended of a damaged session, and says what is lost for good. Damaged objects
-    /// are moved into quarantine, and never deleted.
+    /// Mends what can be mended of a damaged session, and says what is lost for good. Damaged
+    /// objects are moved into quarantine, and never deleted.
     ///
-    /// Good copies are looked for in the session's own files, and in ``other_stores``: root directories
-    /// of stores, sessions, or directories of objects.
+    /// Good copies are looked for in the session's own files, and in ``other_stores``: root
+    /// directories of stores, sessions, or directories of objects.
     #[pyo3(
         signature = (other_stores = vec![], progress = None),
         text_signature = "($self, other_stores=[], progress=None)"
@@ -407,8 +409,8 @@ impl SnapshotManager {
 
     /// Shows the session's snapshots as read-only folders: ``<number>/<absolute path>``.
     ///
-    /// Use it in a ``with`` block: the mount ends with the block, with the last reference to what is
-    /// returned, or with the process.
+    /// Use it in a ``with`` block: the mount ends with the block, with the last reference to what
+    /// is returned, or with the process.
     fn mount(&self, py: Python<'_>, directory: PathArg) -> PyResult<Mount> {
         let root = self.place().parent().unwrap_or(Path::new("/"));
         Mount::new(py, root, &Scope::Session(self.session_id()), &directory.0)

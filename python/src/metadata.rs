@@ -119,8 +119,8 @@ impl SessionMetadata {
         self.0.merkle_roots.iter().copied().map(ContentHash).collect()
     }
 
-    /// Commits to the session as it is described here, and to all its snapshots. Noted elsewhere, it
-    /// proves them: ``nono rollback verify ID --expect-root HEX``.
+    /// Commits to the session as it is described here, and to all its snapshots. Noted elsewhere,
+    /// it proves them: ``nono rollback verify ID --expect-root HEX``.
     #[getter]
     fn session_root(&self) -> ContentHash {
         ContentHash(self.0.session_root())

@@ -238,8 +238,8 @@ impl RestoreReport {
         self.report.lost_for_good().map(told).collect()
     }
 
-    /// Files that kept changing while the snapshot read them: each has the state that was read, which
-    /// may be one that it never had.
+    /// Files that kept changing while the snapshot read them: each has the state that was read,
+    /// which may be one that it never had.
     #[getter]
     fn unstable(&self) -> Vec<OsString> {
         texts(&self.report.unstable)

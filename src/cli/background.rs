@@ -21,10 +21,10 @@ pub(super) const MARK: &str = "NONO_IN_BACKGROUND";
 /// The log is started anew when it is longer than this, in bytes.
 const MAX_LOG_BYTES: u64 = 1 << 20;
 
-/// For glibc: freed memory goes back to the system, a block of 128 KiB at once and what is smaller when
-/// so many bytes are free at the end of a heap. The process stays for days. Unless it is set, both
-/// thresholds grow to the largest block that was ever freed, which with FUSE is the 16 MiB that the first
-/// message is read into; then next to nothing goes back. Other allocators ignore it.
+/// For glibc: freed memory goes back to the system, a block of 128 KiB at once and what is smaller
+/// when so many bytes are free at the end of a heap. The process stays for days. Unless it is set,
+/// both thresholds grow to the largest block that was ever freed, which with FUSE is the 16 MiB
+/// that the first message is read into; then next to nothing goes back. Other allocators ignore it.
 const TRIM_THRESHOLD: (&str, &str) = ("MALLOC_TRIM_THRESHOLD_", "1048576");
 
 /// The only message of the process in the background.

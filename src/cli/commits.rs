@@ -105,7 +105,8 @@ const OF_OLD: u8 = 1;
 const OF_NEW: u8 = 2;
 const OF_BOTH: u8 = OF_OLD | OF_NEW;
 
-/// Goes back from both, the newest commit first, until all that is left to look at is reached by both.
+/// Goes back from both, the newest commit first, until all that is left to look at is reached by
+/// both.
 fn walk(
     old: ObjectId,
     new: ObjectId,
@@ -147,8 +148,8 @@ fn walk(
         let mark = marks.get(&id).copied()?;
         to_mark.extend(known.get(&id)?.1.iter().map(|parent| (*parent, mark)));
     }
-    // Commits of one second, or of clocks that disagree, may have been looked at in another order: what
-    // lies behind one of both is of both.
+    // Commits of one second, or of clocks that disagree, may have been looked at in another order:
+    // what lies behind one of both is of both.
     let mut of_both: Vec<ObjectId> =
         marks.iter().filter(|(_, mark)| **mark == OF_BOTH).map(|(id, _)| *id).collect();
     while let Some(id) = of_both.pop() {

@@ -1,8 +1,9 @@
 //! The words that a shell is offered: asked from this program at each Tab, so that sessions,
 //! profiles and paths of snapshots are among them.
 //!
-//! The script that `nono completions` prints starts this program with a variable of the environment.
-//! Nothing is said here that goes wrong: a shell in the middle of a line has no place for it.
+//! The script that `nono completions` prints starts this program with a variable of the
+//! environment. Nothing is said here that goes wrong: a shell in the middle of a line has no place
+//! for it.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;

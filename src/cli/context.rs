@@ -67,8 +67,8 @@ impl Context {
         }
     }
 
-    /// From here on what is written is shown by a pager, if somebody sits in front of a terminal and
-    /// wants one.
+    /// From here on what is written is shown by a pager, if somebody sits in front of a terminal
+    /// and wants one.
     pub(super) fn page(&self) {
         if self.may_page
             && self.pager.get().is_none()
@@ -137,7 +137,8 @@ impl Context {
         AutoStream::new(self.stdout(), self.stdout_choice)
     }
 
-    /// The same for what may be very long. It is complete when [`flush`](Write::flush) has succeeded.
+    /// The same for what may be very long. It is complete when [`flush`](Write::flush) has
+    /// succeeded.
     pub(super) fn out_long(&self) -> Box<dyn Write> {
         if self.colours() {
             return Box::new(self.out());

@@ -7,8 +7,8 @@
 //! - A symlink is not followed: it may lead to anything.
 //! - A file is granted only if its own name says that it is git's. Otherwise a writer of an
 //!   included file could have the next command read a secret file.
-//! - Only files that lie beside `~/.gitconfig` or in `~/.config/git` include further ones: others may lie
-//!   in a project that a command writes.
+//! - Only files that lie beside `~/.gitconfig` or in `~/.config/git` include further ones: others
+//!   may lie in a project that a command writes.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;

@@ -4,9 +4,9 @@
 //! what programs use where they are installed. `--allow` (or a profile's `allow`) says what the
 //! work is; without it, that is the current directory, whatever else is granted.
 //!
-//! A grant must leave the record alone: one that contains the store or nono's configuration, or lies
-//! in them, is refused with the reason. Landlock grants whole directories, nothing can be taken out
-//! of one again.
+//! A grant must leave the record alone: one that contains the store or nono's configuration, or
+//! lies in them, is refused with the reason. Landlock grants whole directories, nothing can be
+//! taken out of one again.
 
 use std::path::{Path, PathBuf};
 

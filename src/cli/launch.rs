@@ -237,8 +237,8 @@ impl<'a> Launch<'a> {
         Keeper::start(command, &self.scratch.path().join(MEETING), plan, self.given)
     }
 
-    /// The policy, with what a command needs that is named: its own file, this program (`nono snapshot`
-    /// works inside), and the sockets of the user's agent of keys and of the screen.
+    /// The policy, with what a command needs that is named: its own file, this program (`nono
+    /// snapshot` works inside), and the sockets of the user's agent of keys and of the screen.
     fn complete(
         &self,
         policy: &Policy,
@@ -261,8 +261,8 @@ impl<'a> Launch<'a> {
         Ok(policy)
     }
 
-    /// Rooms in the place of `/tmp` and `/dev/shm`, with places for all that is granted there, and the
-    /// policy that goes with them. A place that is granted as a whole gets no room.
+    /// Rooms in the place of `/tmp` and `/dev/shm`, with places for all that is granted there, and
+    /// the policy that goes with them. A place that is granted as a whole gets no room.
     fn furnish(&mut self, mut policy: Policy) -> Result<(Policy, View), NotStarted> {
         let failed = |error: CliError| std::io::Error::other(error.to_string());
         let working_dir = sys::current_dir().map_err(|error| failed(error.into()))?;

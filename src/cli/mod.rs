@@ -1,7 +1,7 @@
 //! The command line: arguments in, a report out.
 //!
-//! Only this module prints, asks, or decides an exit code: 0 done; 1 failed, found a problem, or did
-//! only a part; 2 wrong usage; 130 stopped by Ctrl-C. Data goes to stdout, everything else to
+//! Only this module prints, asks, or decides an exit code: 0 done; 1 failed, found a problem, or
+//! did only a part; 2 wrong usage; 130 stopped by Ctrl-C. Data goes to stdout, everything else to
 //! stderr. Each subcommand is one file in `commands`, with its arguments and its function.
 
 mod args;
@@ -117,8 +117,8 @@ fn dispatch(arguments: Arguments, context: &Context) -> Outcome {
         commands::resume::remind(&store, context);
     }
     if !matches!(arguments.command, Command::Run(_) | Command::Helper(_)) {
-        // Packs are open files, and each session that goes is locked until it is gone. A recorded command
-        // has the limit that it would have without us.
+        // Packs are open files, and each session that goes is locked until it is gone. A recorded
+        // command has the limit that it would have without us.
         sys::raise_descriptor_limit();
     }
     match arguments.command {

@@ -1,8 +1,8 @@
 //! Before and after the first look at a tree: how long it will take, and what is left out.
 //!
 //! Directories that programs make again are left out unless somebody wants them, and so is what git
-//! ignores and is large. The engine leaves nothing out by itself; this is a habit of the command line, and
-//! what it costs somebody is named, with the flag that keeps it.
+//! ignores and is large. The engine leaves nothing out by itself; this is a habit of the command
+//! line, and what it costs somebody is named, with the flag that keeps it.
 
 use std::collections::BTreeMap;
 use std::os::unix::ffi::OsStrExt;

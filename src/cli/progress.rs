@@ -74,14 +74,14 @@ impl std::fmt::Debug for Bar {
 }
 
 impl Bar {
-    /// A bar that says what is being done. Ctrl-C and SIGTERM end the work in order, instead of ending
-    /// the process in the middle of it.
+    /// A bar that says what is being done. Ctrl-C and SIGTERM end the work in order, instead of
+    /// ending the process in the middle of it.
     pub(super) fn new(context: &Context, what: &'static str) -> Arc<Self> {
         Self::with(context, what, 1, None)
     }
 
-    /// As [`new`](Self::new). `guess` says how much there is to do in the first stage, if that is not
-    /// known otherwise.
+    /// As [`new`](Self::new). `guess` says how much there is to do in the first stage, if that is
+    /// not known otherwise.
     pub(super) fn guessing(
         context: &Context,
         what: &'static str,
@@ -90,8 +90,8 @@ impl Bar {
         Self::with(context, what, 1, Some(Box::new(guess)))
     }
 
-    /// As [`new`](Self::new), for work that the first Ctrl-C does not stop: it was meant for the command
-    /// that has just ended.
+    /// As [`new`](Self::new), for work that the first Ctrl-C does not stop: it was meant for the
+    /// command that has just ended.
     pub(super) fn after_command(context: &Context, what: &'static str) -> Arc<Self> {
         Self::with(context, what, 2, None)
     }

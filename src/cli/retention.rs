@@ -1,9 +1,9 @@
 //! Keeping a store within its limits, without anybody having to wait for it.
 //!
 //! Nothing goes before the command of a run has started: a start that fails costs nobody a session.
-//! Within the walls a failed start is known by its end alone, so the first seconds count as a start.
-//! Objects of removed sessions go in batches, and so do sessions over the limit of space: their
-//! effect costs a look at every object. That work is done while the command runs, at a low
+//! Within the walls a failed start is known by its end alone, so the first seconds count as a
+//! start. Objects of removed sessions go in batches, and so do sessions over the limit of space:
+//! their effect costs a look at every object. That work is done while the command runs, at a low
 //! priority. Sessions that are too old or too many go at the end, by a rename each, when the
 //! changes of the run itself are known. Then all of it is said, in one line.
 
@@ -76,8 +76,8 @@ fn try_begin(root: &Path, settings: &Settings) -> Result<Retention, CliError> {
     let max_storage_bytes = settings.max_storage_bytes();
     let policy = RetentionPolicy { max_storage_bytes, ..RetentionPolicy::default() };
     let guess = guess_usage(root)?;
-    // Where the limit cannot be reached, it is not tried again before the store has grown by a tenth
-    // of it.
+    // Where the limit cannot be reached, it is not tried again before the store has grown by a
+    // tenth of it.
     let worth_a_look = |max: u64| max.max(guess.floor_bytes.saturating_add(max / 10));
     let is_over = policy.max_storage_bytes.is_some_and(|max| guess.bytes > worth_a_look(max));
     let can_shrink = || -> Result<bool, CliError> {

@@ -1,8 +1,9 @@
 //! The messages of `nono run` in the form for a program: a line of JSON, or a file with it.
 //!
-//! The file is looked for before the command starts, because a mistake in its name must not be found
-//! after an hour of work. It is written after the last snapshot, at once. So it lies outside of what is
-//! recorded: inside it would be a later change, which the next undo would have to ask about.
+//! The file is looked for before the command starts, because a mistake in its name must not be
+//! found after an hour of work. It is written after the last snapshot, at once. So it lies outside
+//! of what is recorded: inside it would be a later change, which the next undo would have to ask
+//! about.
 
 use std::path::{Path, PathBuf};
 

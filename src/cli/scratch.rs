@@ -28,8 +28,8 @@ const ROOM: &str = "room";
 /// So long stays what a command left behind.
 const KEPT_SECONDS: i64 = 24 * 60 * 60;
 
-/// A directory of this run alone. Dropped, it goes, unless something is in its room or somebody lives
-/// there.
+/// A directory of this run alone. Dropped, it goes, unless something is in its room or somebody
+/// lives there.
 #[derive(Debug)]
 pub(super) struct Scratch {
     parent: Dir,
@@ -94,7 +94,8 @@ impl Scratch {
         self.room.path()
     }
 
-    /// Makes a place in the room at which something else can be shown: a directory, or an empty file.
+    /// Makes a place in the room at which something else can be shown: a directory, or an empty
+    /// file.
     pub(super) fn make_place(&mut self, relative: &Path, is_dir: bool) -> Result<(), CliError> {
         let relative = relative.as_os_str().as_bytes();
         for dir in byte_path::ancestors(relative).filter(|dir| !dir.is_empty()) {
@@ -133,8 +134,8 @@ impl Scratch {
         is_old
     }
 
-    /// Takes the places away, and says what the command left. `ours` is a name in the room that is not
-    /// the command's.
+    /// Takes the places away, and says what the command left. `ours` is a name in the room that is
+    /// not the command's.
     pub(super) fn left_behind(&mut self, ours: &str) -> Option<LeftBehind> {
         let _ = self.room.remove_file(ours.as_bytes());
         for place in self.places.drain(..).rev() {

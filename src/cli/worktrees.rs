@@ -1,9 +1,10 @@
 //! Repositories outside the paths of a command: the grants in them, and the recorded parts.
 //!
-//! In a linked work tree a commit adds objects, refs and logs to the repository that it belongs to. The
-//! command may write these, and neither hooks nor settings, which count for everybody who works there.
-//! A snapshot has only what is of this work tree alone: its HEAD and index, and the branch that is checked
-//! out. Below the top of a repository, git can look at its history and make no commit.
+//! In a linked work tree a commit adds objects, refs and logs to the repository that it belongs to.
+//! The command may write these, and neither hooks nor settings, which count for everybody who works
+//! there. A snapshot has only what is of this work tree alone: its HEAD and index, and the branch
+//! that is checked out. Below the top of a repository, git can look at its history and make no
+//! commit.
 
 use std::path::{Path, PathBuf};
 

@@ -5,8 +5,8 @@
 //!
 //! - A key that is not known is an error that names the file, the place in it and the nearest key
 //!   that there is. Nothing is ignored in silence.
-//! - Reading changes nothing; whether a grant is safe is judged where it is made, for profiles as for
-//!   flags.
+//! - Reading changes nothing; whether a grant is safe is judged where it is made, for profiles as
+//!   for flags.
 //! - Every value knows where it came from.
 
 mod document;

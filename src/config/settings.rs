@@ -1,4 +1,5 @@
-//! Settings of recordings and of the store: from a flag, the environment, `config.toml`, or built in.
+//! Settings of recordings and of the store: from a flag, the environment, `config.toml`, or built
+//! in.
 //!
 //! The file is `config.toml` in the directory of the configuration, its table `[rollback]` (older
 //! name `[undo]`). A limit of 0 is none.

@@ -24,8 +24,8 @@ pub fn compare(
     differences(store, old_root, new_root)?.collect()
 }
 
-/// As [`compare()`], one difference after the other: for whoever needs each but once, since there may be
-/// millions.
+/// As [`compare()`], one difference after the other: for whoever needs each but once, since there
+/// may be millions.
 ///
 /// # Errors
 /// When a root tree or a list of links is missing or damaged; damage below appears on the way.
@@ -89,8 +89,8 @@ pub struct Differences<'a> {
     below: Option<(Vec<u8>, Option<ContentHash>, Option<ContentHash>)>,
     /// The next difference of the trees.
     ahead: Option<Difference>,
-    /// Paths that are linked to others than before, in order; something else of them may be different
-    /// as well.
+    /// Paths that are linked to others than before, in order; something else of them may be
+    /// different as well.
     links: Peekable<vec::IntoIter<Difference>>,
 }
 
@@ -138,8 +138,8 @@ impl Iterator for Differences<'_> {
 }
 
 impl Differences<'_> {
-    /// Leaves out what is in the directory that the last difference was about; that some of it is linked to others
-    /// than before is told all the same. Does nothing for any other path.
+    /// Leaves out what is in the directory that the last difference was about; that some of it is
+    /// linked to others than before is told all the same. Does nothing for any other path.
     pub(crate) fn skip_in(&mut self, directory: &[u8]) {
         self.below.take_if(|(path, ..)| path == directory);
     }

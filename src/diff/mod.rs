@@ -1,9 +1,9 @@
 //! Comparing two snapshots: costs what changed, because equal trees have equal hashes.
 //!
-//! [`compare()`] finds every difference of any attribute; a restore works from it. [`Comparison`] is
-//! what a person is told. A path whose time alone moved is *touched*: it is no [`Change`], and is
-//! listed apart. Directories whose time alone moved are not told at all, and neither are paths that
-//! one of the two snapshots did not capture, since nothing can be said of those.
+//! [`compare()`] finds every difference of any attribute; a restore works from it. [`Comparison`]
+//! is what a person is told. A path whose time alone moved is *touched*: it is no [`Change`], and
+//! is listed apart. Directories whose time alone moved are not told at all, and neither are paths
+//! that one of the two snapshots did not capture, since nothing can be said of those.
 
 mod compare;
 mod count;
@@ -192,8 +192,8 @@ impl Told {
 }
 
 impl Difference {
-    /// The kind of change. `None`: only the time moved, or it is a directory in which only something
-    /// else changed.
+    /// The kind of change. `None`: only the time moved, or it is a directory in which only
+    /// something else changed.
     pub fn change_type(&self) -> Option<ChangeType> {
         let (old, new) = match (&self.old, &self.new) {
             (None, None) => return None,

@@ -1,8 +1,8 @@
 //! The share of each session and each project in a store.
 //!
-//! Every object is counted once: to the session that alone needs it, else to the project whose sessions
-//! alone do, else as shared by projects. So what a project holds is what would become free if all of its
-//! sessions went, and all numbers add up to what the store holds.
+//! Every object is counted once: to the session that alone needs it, else to the project whose
+//! sessions alone do, else as shared by projects. So what a project holds is what would become free
+//! if all of its sessions went, and all numbers add up to what the store holds.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -41,8 +41,8 @@ struct Needed {
     session: Option<usize>,
 }
 
-/// Finds out what sessions hold, each with its project. Looks at every list of every session. Changes
-/// nothing and needs no lock.
+/// Finds out what sessions hold, each with its project. Looks at every list of every session.
+/// Changes nothing and needs no lock.
 ///
 /// # Errors
 /// [`CleanupError::DamagedSession`] when a session cannot be read completely.

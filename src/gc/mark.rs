@@ -1,7 +1,7 @@
 //! Which objects a session needs.
 //!
-//! Trees are walked from the Merkle roots of all sessions down, level by level, each once, many at a
-//! time on all cores. Contents of files are named and not read.
+//! Trees are walked from the Merkle roots of all sessions down, level by level, each once, many at
+//! a time on all cores. Contents of files are named and not read.
 
 use std::collections::{HashMap, HashSet};
 
@@ -229,7 +229,8 @@ impl Marks {
 #[derive(Default)]
 struct Worker {
     buffer: Vec<u8>,
-    /// Contents of files with their lengths, their midstates, and the list of hard links, as the last list names them.
+    /// Contents of files with their lengths, their midstates, and the list of hard links, as the
+    /// last list names them.
     files: Vec<(ContentHash, u64)>,
     /// The trees that it names.
     trees: Vec<ContentHash>,
@@ -264,8 +265,8 @@ impl Worker {
     }
 }
 
-/// Contents that a thread marked lately: lists of the same directory in many snapshots name mostly the
-/// same, and to look here costs a tenth of marking it once more.
+/// Contents that a thread marked lately: lists of the same directory in many snapshots name mostly
+/// the same, and to look here costs a tenth of marking it once more.
 struct Recent {
     slots: Box<[ContentHash]>,
 }

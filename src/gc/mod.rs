@@ -12,8 +12,8 @@
 //! - Objects of removed sessions go at once, whatever their age: a manifest named them, so nobody
 //!   is still writing them. Other unneeded objects are what an interrupted snapshot left, and go
 //!   when they are older than a grace time, or at once where nobody else uses the store.
-//! - An unneeded object in a pack goes when the pack is rewritten, which copies its neighbours: as soon
-//!   as a fifth of the pack is unneeded, or at once where that is asked for.
+//! - An unneeded object in a pack goes when the pack is rewritten, which copies its neighbours: as
+//!   soon as a fifth of the pack is unneeded, or at once where that is asked for.
 //! - A file in quarantine stays as long as a session needs the object under whose name it was
 //!   found.
 //! - A new generation of the store begins before the first object goes, so that no stat cache
@@ -60,15 +60,15 @@ pub struct CleanupOptions<'a> {
     /// Whether they go at once if nobody else uses the store: no other session is running or being
     /// written.
     pub orphans_at_once: bool,
-    /// Whether every pack is rewritten that holds something unneeded. Otherwise only those are in which
-    /// it is a fifth or more.
+    /// Whether every pack is rewritten that holds something unneeded. Otherwise only those are in
+    /// which it is a fifth or more.
     pub compact: bool,
     /// Whether sessions stay that are pinned by the time they would go.
     pub spare_pinned: bool,
     /// Worker threads; 0 is one for each core.
     pub threads: usize,
-    /// Told of every list that is read, then of every object that is removed. Asked whether to stop as long
-    /// as nothing is changed.
+    /// Told of every list that is read, then of every object that is removed. Asked whether to stop
+    /// as long as nothing is changed.
     pub progress: &'a dyn Progress,
 }
 

@@ -160,8 +160,8 @@ impl StoreRoot {
         }
     }
 
-    /// Removes what a crash left of sessions and stat caches that were being made, once nobody can be
-    /// at work on them any more.
+    /// Removes what a crash left of sessions and stat caches that were being made, once nobody can
+    /// be at work on them any more.
     pub(super) fn remove_unfinished(&self, grace: Duration) -> sys::Result<()> {
         let (now, new_prefix) = (sys::coarse_now(), layout::NEW_PREFIX.as_bytes());
         for listed in self.dir.open_beneath(b"")?.names()? {

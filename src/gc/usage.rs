@@ -28,8 +28,8 @@ const MAX_NOTE_BYTES: u64 = 16 << 20;
 pub struct StorageUsage {
     /// Bytes of the objects that sessions need.
     pub total_bytes: u64,
-    /// For each session that was asked about: the bytes that go with it once all the sessions before
-    /// it in that order have gone.
+    /// For each session that was asked about: the bytes that go with it once all the sessions
+    /// before it in that order have gone.
     pub freed_bytes: HashMap<String, u64>,
 }
 

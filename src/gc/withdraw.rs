@@ -19,8 +19,8 @@ pub struct Withdrawn {
     pub skipped: Vec<SkippedSession>,
 }
 
-/// Takes sessions out of every list, unless they are pinned by now. Their objects stay until the next
-/// collection.
+/// Takes sessions out of every list, unless they are pinned by now. Their objects stay until the
+/// next collection.
 ///
 /// # Errors
 /// When the root directory cannot be changed. Each session is then gone or untouched.

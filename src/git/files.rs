@@ -67,8 +67,8 @@ impl<'a> GitDirs<'a> {
     }
 }
 
-/// Whether a path of a git directory, relative to it, is that of an object, or a directory for objects: to
-/// add one changes nothing that is there.
+/// Whether a path of a git directory, relative to it, is that of an object, or a directory for
+/// objects: to add one changes nothing that is there.
 pub(crate) fn is_added_object(relative: &[u8]) -> bool {
     let parts: Vec<&[u8]> = byte_path::components(relative).collect();
     let is_hex = |name: &[u8]| name.iter().all(u8::is_ascii_hexdigit);

@@ -1,4 +1,5 @@
-//! Repositories whose git directory is not in the work tree: linked worktrees, and a repository above.
+//! Repositories whose git directory is not in the work tree: linked worktrees, and a repository
+//! above.
 //!
 //! A recorded command may have written a `.git` file, and the file decides the grants of the next
 //! one. So a directory counts only if it says itself that it belongs to this very worktree, lies
@@ -60,8 +61,8 @@ impl LinkedWorktree {
         Some(Self { common: common.to_owned(), own, branch, is_loose })
     }
 
-    /// Gives the branch that is checked out a file of its own, as git does at the next commit: then its state
-    /// can be recorded without those of others. Returns the path of the file.
+    /// Gives the branch that is checked out a file of its own, as git does at the next commit: then
+    /// its state can be recorded without those of others. Returns the path of the file.
     ///
     /// # Errors
     /// When git works on the branch at this moment, or the file cannot be written.
@@ -104,7 +105,8 @@ pub(crate) struct Above {
     pub(crate) git_dir: PathBuf,
 }
 
-/// The repository that a directory is in, unless it is the top of one itself. Only one of this user.
+/// The repository that a directory is in, unless it is the top of one itself. Only one of this
+/// user.
 pub(crate) fn repository_above(dir: &Path) -> Option<Above> {
     let has_git = |dir: &Path| Some(Dir::open(dir).ok()?.try_stat(DOT_GIT).ok()?.is_some());
     if has_git(dir)? || has_marks(&Dir::open(dir).ok()?) {

@@ -1,7 +1,7 @@
 //! Paths in snapshots that match a glob.
 //!
-//! A directory whose tree is the same in several snapshots is read once, and what was found in it is
-//! known to be in all of them.
+//! A directory whose tree is the same in several snapshots is read once, and what was found in it
+//! is known to be in all of them.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -31,8 +31,8 @@ pub struct PathGlob {
 }
 
 impl PathGlob {
-    /// A glob without a `/` is for names. One with a `/` is for paths: whole ones, paths in the tracked
-    /// path, or paths in `current_dir`.
+    /// A glob without a `/` is for names. One with a `/` is for paths: whole ones, paths in the
+    /// tracked path, or paths in `current_dir`.
     ///
     /// # Errors
     /// [`HistoryError::Glob`].
@@ -97,7 +97,8 @@ type Match = (Vec<u8>, Arc<EntryState>);
 /// A directory of a snapshot: its path, its tree, and the tracked path that it lies in.
 type DirKey = (Vec<u8>, ContentHash, Vec<u8>);
 
-/// Finds what matches in the snapshots of these sessions, whose objects are in `source`; sorted by path.
+/// Finds what matches in the snapshots of these sessions, whose objects are in `source`; sorted by
+/// path.
 pub fn find(
     glob: &PathGlob,
     sessions: &[SessionDir],

@@ -1,8 +1,9 @@
 //! The forms that a path may have in a snapshot: with more or fewer of its symlinks resolved.
 //!
 //! Tracked paths are recorded with the symlinks above them resolved, and what is in them is not. A
-//! directory on the way may have been a directory then, and be a symlink only now. So the form with the
-//! fewest symlinks resolved that lies in a tracked path comes first, and the others are tried as well.
+//! directory on the way may have been a directory then, and be a symlink only now. So the form with
+//! the fewest symlinks resolved that lies in a tracked path comes first, and the others are tried
+//! as well.
 
 use std::path::{Path, PathBuf};
 

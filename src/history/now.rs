@@ -29,8 +29,8 @@ pub enum Now {
     },
 }
 
-/// Finds out which version is on the disk. A file is read only if some version is as long; a directory is
-/// captured in memory, with the filters of `newest`, a session that tracks it.
+/// Finds out which version is on the disk. A file is read only if some version is as long; a
+/// directory is captured in memory, with the filters of `newest`, a session that tracks it.
 ///
 /// # Errors
 /// When the path, or what is in it, cannot be looked at.

@@ -1,4 +1,5 @@
-//! The objects of several sessions as one source: a store may have sessions with objects of their own.
+//! The objects of several sessions as one source: a store may have sessions with objects of their
+//! own.
 
 use std::path::PathBuf;
 

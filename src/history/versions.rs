@@ -53,7 +53,8 @@ impl Version {
         &self.places[0]
     }
 
-    /// By how many bytes a file grew when this version appeared; `None` where neither state is a file.
+    /// By how many bytes a file grew when this version appeared; `None` where neither state is a
+    /// file.
     pub fn size_delta(&self) -> Option<i64> {
         let size = |state: &Option<Arc<EntryState>>| state.as_deref().and_then(EntryState::size);
         match (size(&self.before), size(&self.state)) {
@@ -79,8 +80,8 @@ impl Version {
 /// The state of a path in a snapshot that could hold it.
 type Seen = Option<Arc<EntryState>>;
 
-/// Every distinct version of a path in these sessions, whose objects are in `source`. `forms` are those
-/// of the path, as [`super::forms_of`] gives them.
+/// Every distinct version of a path in these sessions, whose objects are in `source`. `forms` are
+/// those of the path, as [`super::forms_of`] gives them.
 pub fn history_of(
     forms: &[PathBuf],
     sessions: &[SessionDir],

@@ -117,8 +117,8 @@ impl LeftOutState {
         }
     }
 
-    /// How what lies at an absolute path is now, noted as this was. `None`: nothing is there, or something
-    /// that cannot be made again.
+    /// How what lies at an absolute path is now, noted as this was. `None`: nothing is there, or
+    /// something that cannot be made again.
     ///
     /// # Errors
     /// When nobody can say.
@@ -166,7 +166,8 @@ pub(crate) struct LeftOutTally {
 }
 
 impl LeftOutTally {
-    /// Begins with the directory itself, which counts if it is not recorded for something that is in it.
+    /// Begins with the directory itself, which counts if it is not recorded for something that is
+    /// in it.
     pub(crate) fn of(stat: &Stat, counts_itself: bool) -> Self {
         let of = |time| AtomicI64::new(if counts_itself { nanoseconds(time) } else { i64::MIN });
         Self {

@@ -4,7 +4,8 @@
 //! of the manifest before it, so that the chain is tamper-evident. It also says what was *not*
 //! captured: a restore leaves those paths alone.
 //!
-//! Below captures, comparisons and whoever reads and writes the documents, which all know these types.
+//! Below captures, comparisons and whoever reads and writes the documents, which all know these
+//! types.
 
 mod left_out;
 mod not_captured;
@@ -79,8 +80,8 @@ pub struct SnapshotManifest {
     pub parent_hash: Option<ContentHash>,
     /// Hash of the root tree: commits to every name, attribute and byte.
     pub merkle_root: ContentHash,
-    /// Root tree of the ignore files by which the session goes in the paths that it tracks from this
-    /// snapshot on.
+    /// Root tree of the ignore files by which the session goes in the paths that it tracks from
+    /// this snapshot on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ignore_files: Option<ContentHash>,
     /// Why it was taken.

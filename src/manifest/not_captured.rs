@@ -115,7 +115,8 @@ impl<'a> NotCapturedSet<'a> {
         self.paths.range(&*below..).next().is_some_and(|(found, _)| found.starts_with(&below))
     }
 
-    /// Why something right in the directory `path` could not be captured; `None` if nothing was missed.
+    /// Why something right in the directory `path` could not be captured; `None` if nothing was
+    /// missed.
     pub fn problem_in(&self, path: &[u8]) -> Option<&'a NotCapturedReason> {
         let below = [path, b"/"].concat();
         self.paths

@@ -1,8 +1,8 @@
 //! The few primitives that all binary objects are made of.
 //!
 //! Canonical: each value has exactly one encoding, and the reader refuses every other one, so equal
-//! values are equal bytes and equal hashes. Total: the reader never panics, and what it allocates is
-//! decided by what the input has and not by what it declares.
+//! values are equal bytes and equal hashes. Total: the reader never panics, and what it allocates
+//! is decided by what the input has and not by what it declares.
 
 /// Why bytes are not an object of the expected kind.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

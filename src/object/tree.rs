@@ -147,8 +147,8 @@ pub struct Tree {
 }
 
 impl Tree {
-    /// Sorts the entries; of two with one name the first stays, so that what is encoded can always be
-    /// decoded.
+    /// Sorts the entries; of two with one name the first stays, so that what is encoded can always
+    /// be decoded.
     pub fn new(mut entries: Vec<TreeEntry>) -> Self {
         entries.sort_by(|a, b| a.name.cmp(&b.name));
         entries.dedup_by(|a, b| a.name == b.name);
@@ -272,8 +272,8 @@ fn shared_len(a: &[u8], b: &[u8]) -> usize {
     a.iter().zip(b).take_while(|(a, b)| a == b).count()
 }
 
-/// Appends the canonical bytes of one entry without its name and without midstates: equal exactly for equal
-/// entries.
+/// Appends the canonical bytes of one entry without its name and without midstates: equal exactly
+/// for equal entries.
 pub fn encode_entry(attributes: &Attributes, node: &Node, out: &mut Vec<u8>) {
     let mut writer = Writer::append_to(std::mem::take(out));
     write_entry(&mut writer, attributes, node);

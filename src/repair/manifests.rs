@@ -43,8 +43,8 @@ pub(super) fn repair(
     }
 }
 
-/// Replaces a session's manifest that can be read, and that somebody edited. Without a copy it stays: nothing
-/// tells what it said before.
+/// Replaces a session's manifest that can be read, and that somebody edited. Without a copy it
+/// stays: nothing tells what it said before.
 fn replace_altered(
     session: &SessionDir,
     metadata: &SessionMetadata,
@@ -71,8 +71,8 @@ fn replace_altered(
     replace_session(session, &copy, Source::Store { path }, report)
 }
 
-/// Counts the changes in a session whose manifest was made again, now that its objects were looked at.
-/// Under its lock.
+/// Counts the changes in a session whose manifest was made again, now that its objects were looked
+/// at. Under its lock.
 pub(super) fn count_again(session: &SessionDir, store: &LocalStore) -> Result<(), RepairError> {
     let Ok(mut metadata) = session.metadata() else { return Ok(()) };
     if metadata.changes.is_some() || metadata.altered.is_some() {

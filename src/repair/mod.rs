@@ -3,10 +3,10 @@
 //! [`repair_session`] verifies a session, moves what is damaged out of the way, looks for a copy of
 //! it that has the right hash, and says what is lost for good. Always true:
 //!
-//! - Nothing is believed. A copy counts if its bytes have the hash that names the object, and they are
-//!   hashed while they are copied; where they come from is not trusted.
-//! - Nothing is deleted. A damaged object goes to [quarantine](crate::store::LocalStore::quarantine),
-//!   a manifest to `<session>/quarantine/`.
+//! - Nothing is believed. A copy counts if its bytes have the hash that names the object, and they
+//!   are hashed while they are copied; where they come from is not trusted.
+//! - Nothing is deleted. A damaged object goes to
+//!   [quarantine](crate::store::LocalStore::quarantine), a manifest to `<session>/quarantine/`.
 //! - An intact object is never moved, even if it makes no sense: an object whose bytes have its
 //!   hash is the recorded one, and there cannot be a better copy. The same holds for an object that
 //!   cannot be read now, for want of a right or a descriptor. An object on a bad sector is moved
@@ -15,15 +15,16 @@
 //!   the disk may give more then.
 //! - It can be killed at any point: finished steps stay, and another run does the rest.
 //!
-//! Copies are looked for in what was put aside before, where objects of other stores have the same name, then at
-//! the paths at which a snapshot says that the file was, and at last by capturing the tracked paths once more
-//! into nothing: that finds files that were moved or copied, and makes the list of a directory again if its
-//! directory is still in the same state.
+//! Copies are looked for in what was put aside before, where objects of other stores have the same
+//! name, then at the paths at which a snapshot says that the file was, and at last by capturing the
+//! tracked paths once more into nothing: that finds files that were moved or copied, and makes the
+//! list of a directory again if its directory is still in the same state.
 //!
 //! Manifests are named by hashes, too. One that nothing can read and that no copy replaces goes to
-//! quarantine; one that can be read and contradicts the others stays, because nobody can tell which of
-//! them is right. A session's own manifest that nothing can read is made again from an unbroken chain of
-//! snapshots, without what only it knew. One that was edited is replaced by a copy, or stays.
+//! quarantine; one that can be read and contradicts the others stays, because nobody can tell which
+//! of them is right. A session's own manifest that nothing can read is made again from an unbroken
+//! chain of snapshots, without what only it knew. One that was edited is replaced by a copy, or
+//! stays.
 
 mod copies;
 mod manifests;
@@ -49,8 +50,8 @@ use objects::Objects;
 pub struct RepairOptions<'a> {
     /// How the session is verified before and after.
     pub verify: VerifyOptions<'a>,
-    /// Directories that may hold good copies: root directories of stores, sessions, or directories of
-    /// objects. One that is none of these holds nothing.
+    /// Directories that may hold good copies: root directories of stores, sessions, or directories
+    /// of objects. One that is none of these holds nothing.
     pub other_stores: &'a [PathBuf],
 }
 
@@ -110,8 +111,8 @@ pub struct Lost {
     pub object: Option<ContentHash>,
     /// Why it is lost.
     pub reason: String,
-    /// Whether it is there and merely cannot be read, as when a right is wanting; or may be in a pack that the disk does not
-    /// give.
+    /// Whether it is there and merely cannot be read, as when a right is wanting; or may be in a
+    /// pack that the disk does not give.
     pub is_unreadable: bool,
     /// Numbers of the snapshots that need it.
     pub snapshots: BTreeSet<u64>,
@@ -163,8 +164,8 @@ impl From<ImportError> for RepairError {
     }
 }
 
-/// Repairs one session, whose objects are in `store`, and verifies it again. Holds the session's lock,
-/// and the store's exclusively while something is replaced.
+/// Repairs one session, whose objects are in `store`, and verifies it again. Holds the session's
+/// lock, and the store's exclusively while something is replaced.
 ///
 /// # Errors
 /// [`RepairError`]. A loss is not an error: see the reports.

@@ -46,7 +46,8 @@ pub(super) struct Objects<'a> {
     /// stays where it is, because the disk may yet give it.
     on_bad_disk: HashMap<ContentHash, String>,
     lock: Option<StoreLock>,
-    /// Whether packs were replaced by what was whole in them, or what was whole in others was found.
+    /// Whether packs were replaced by what was whole in them, or what was whole in others was
+    /// found.
     pub(super) has_new_packs: bool,
     /// Whether something that was damaged, or not given, is intact now, and nobody has mended it.
     pub(super) is_intact_after_all: bool,
@@ -82,7 +83,8 @@ impl<'a> Objects<'a> {
         Ok(objects)
     }
 
-    /// Looks for copies from the cheapest place to the dearest. Adds packs that the disk did not give to `not_given`.
+    /// Looks for copies from the cheapest place to the dearest. Adds packs that the disk did not
+    /// give to `not_given`.
     pub(super) fn repair(
         &mut self,
         options: &RepairOptions<'_>,

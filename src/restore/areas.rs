@@ -100,7 +100,8 @@ impl Areas {
     }
 
     /// Removes the staging directories with what is left in them, and gives the directories that
-    /// held them the times that the journal says. Returns those that did not get it, being somebody else's.
+    /// held them the times that the journal says. Returns those that did not get it, being somebody
+    /// else's.
     ///
     /// # Errors
     /// The first, after all were tried.

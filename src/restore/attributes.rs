@@ -45,8 +45,8 @@ pub(super) fn apply(inode: &Inode, target: &Attributes, node: &Node) -> sys::Res
             Err(error) => return Err(error),
         }
     }
-    // None of the above moves it. One that need not be set is not, because it could hide an edit that
-    // came in between.
+    // None of the above moves it. One that need not be set is not, because it could hide an edit
+    // that came in between.
     if now.mtime != target.mtime {
         match inode.set_mtime(target.mtime) {
             Ok(()) => {}

@@ -1,7 +1,7 @@
 //! Carrying out a plan: everything new is staged, the steps are noted, and then they are taken.
 //!
-//! Until all that is staged and the journal with the steps are on the disk, no path changes. From then on the
-//! journal leads to one of the two states.
+//! Until all that is staged and the journal with the steps are on the disk, no path changes. From
+//! then on the journal leads to one of the two states.
 
 use super::RestoreError;
 use super::areas::Areas;

@@ -36,13 +36,14 @@ impl SnapshotManager {
                 area.mtime = target.attributes.mtime;
             }
         }
-        // From here on there is nothing to take back and nothing to finish. As long as the journal on the disk has steps,
-        // what is staged stays: both ways out of them need it.
+        // From here on there is nothing to take back and nothing to finish. As long as the journal
+        // on the disk has steps, what is staged stays: both ways out of them need it.
         journal.save(self.session())?;
         self.clear_up(&journal, roots)
     }
 
-    /// The same of a journal on the disk that has no steps: nothing has to be written, as the disk may be full.
+    /// The same of a journal on the disk that has no steps: nothing has to be written, as the disk
+    /// may be full.
     pub(super) fn clear_up(
         &self,
         journal: &Journal,

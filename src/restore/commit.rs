@@ -261,8 +261,8 @@ impl<'d, 'a, 'b> Commit<'d, 'a, 'b> {
         current: Option<&EntryState>,
         target: &EntryState,
     ) -> Result<(), RestoreError> {
-        // One that is made has no state before; one that is resumed may have been changed already, and so
-        // may one that has another name.
+        // One that is made has no state before; one that is resumed may have been changed already,
+        // and so may one that has another name.
         let states: Vec<&EntryState> = match current {
             Some(current) if self.is_resumed || self.disk.is_linked(path) => vec![current, target],
             Some(current) => vec![current],

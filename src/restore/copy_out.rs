@@ -44,8 +44,8 @@ pub struct CopyReport {
     pub written_bytes: u64,
     /// The paths that are not in the copy, and why. Paths are those of the copy.
     pub skipped: Vec<Skipped>,
-    /// Files that kept changing while the snapshot read them: each copy is what was read, which may be a
-    /// state that the file never had. Paths are those of the copy.
+    /// Files that kept changing while the snapshot read them: each copy is what was read, which may
+    /// be a state that the file never had. Paths are those of the copy.
     #[serde(with = "serde_paths")]
     pub unstable: Vec<PathBuf>,
 }
@@ -269,7 +269,8 @@ impl CopyOut<'_> {
         if !self.overwrite || name.is_empty() || self.made_names.contains(name) {
             return Ok(());
         }
-        // An earlier copy may have made it read-only. Whose it is not may not, and need not be able to.
+        // An earlier copy may have made it read-only. Whose it is not may not, and need not be able
+        // to.
         let mode = dir.stat_self()?.mode;
         if mode & 0o700 != 0o700 {
             let _ = dir.inode(b".")?.set_mode(mode | 0o700);

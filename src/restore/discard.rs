@@ -32,9 +32,9 @@ pub struct DiscardReport {
 }
 
 impl SnapshotManager {
-    /// Removes what a restore left of its staging directories if it was interrupted before its first
-    /// change or after its last, without waiting for anybody. `Some`: that was done, and nothing of
-    /// the restore is left.
+    /// Removes what a restore left of its staging directories if it was interrupted before its
+    /// first change or after its last, without waiting for anybody. `Some`: that was done, and
+    /// nothing of the restore is left.
     ///
     /// # Errors
     /// [`RestoreError`]; the journal is then still there.
@@ -55,9 +55,9 @@ impl SnapshotManager {
         }
     }
 
-    /// Sets aside a journal that can be neither finished nor taken back, because it is damaged or what
-    /// it needs is gone. The tracked paths stay as they are, maybe between two states, and snapshots
-    /// of the session can be restored again. `None`: there is no journal.
+    /// Sets aside a journal that can be neither finished nor taken back, because it is damaged or
+    /// what it needs is gone. The tracked paths stay as they are, maybe between two states, and
+    /// snapshots of the session can be restored again. `None`: there is no journal.
     ///
     /// # Errors
     /// When it cannot be renamed, or the tracked paths cannot be looked through.

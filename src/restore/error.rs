@@ -15,8 +15,9 @@ use crate::store::StoreError;
 use crate::sys;
 
 /// Why a restore did not happen. Unless it is [`RestoreError::HalfDone`], or
-/// [`RestoreError::Incomplete`] with what was done, nothing has changed; a recovery ([`SnapshotManager::recover_restore`](crate::snapshot::SnapshotManager::recover_restore))
-/// that fails leaves the restore interrupted.
+/// [`RestoreError::Incomplete`] with what was done, nothing has changed; a recovery
+/// ([`SnapshotManager::recover_restore`](crate::snapshot::SnapshotManager::recover_restore)) that
+/// fails leaves the restore interrupted.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RestoreError {

@@ -103,8 +103,8 @@ pub struct RestoreReport {
     /// Left-out paths of the snapshot that are gone or different now. Except for rebuildable
     /// directories, they make a restore incomplete.
     pub lost: Vec<Lost>,
-    /// Changed files that kept changing while the snapshot read them: each has the state that was read,
-    /// which may be one that it never had.
+    /// Changed files that kept changing while the snapshot read them: each has the state that was
+    /// read, which may be one that it never had.
     #[serde(with = "serde_paths")]
     pub unstable: Vec<PathBuf>,
     /// The snapshot that holds the state before the restore; `None` when nothing was to be done,
@@ -195,9 +195,9 @@ impl SnapshotManager {
     /// [`restore`](Self::restore) reports it instead.
     ///
     /// # Errors
-    /// [`RestoreError::Incomplete`] when something was skipped: the rest is restored, and the report
-    /// is in the error. But for that and [`RestoreError::HalfDone`], nothing has changed after an
-    /// error.
+    /// [`RestoreError::Incomplete`] when something was skipped: the rest is restored, and the
+    /// report is in the error. But for that and [`RestoreError::HalfDone`], nothing has changed
+    /// after an error.
     pub fn restore_to(&self, number: u64) -> Result<Vec<Change>, RestoreError> {
         let report = self.restore(number)?;
         if report.is_refused() {
@@ -355,9 +355,9 @@ impl SnapshotManager {
         }
     }
 
-    /// The manifest to restore and the last one, after checking that they are the ones that the session
-    /// and their neighbours name: a manifest that was tampered with must not say what is overwritten.
-    /// Damage of others does not matter.
+    /// The manifest to restore and the last one, after checking that they are the ones that the
+    /// session and their neighbours name: a manifest that was tampered with must not say what is
+    /// overwritten. Damage of others does not matter.
     fn states(&self, number: u64) -> Result<States, RestoreError> {
         let latest = self.latest()?;
         let last = latest.manifest.number;

@@ -24,8 +24,9 @@ fn above(path: &[u8]) -> impl Iterator<Item = &[u8]> {
 }
 
 impl RestorePlan {
-    /// Keeps what is wanted. `left` are paths that must stay as they are. `concerns` tells of a skipped path whether to
-    /// name it; its second argument says whether all that is or was below the path is skipped with it.
+    /// Keeps what is wanted. `left` are paths that must stay as they are. `concerns` tells of a
+    /// skipped path whether to name it; its second argument says whether all that is or was below
+    /// the path is skipped with it.
     pub(super) fn narrow(
         &mut self,
         wanted: impl Fn(&[u8], Option<ChangeType>) -> bool,

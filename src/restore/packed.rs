@@ -29,7 +29,8 @@ impl<T> PackedPaths<T> {
     pub(super) fn push(&mut self, path: &[u8], value: T) {
         let shared = path.iter().zip(&self.last).take_while(|(a, b)| a == b).count();
         let end = &path[shared..];
-        // Paths are shorter than 4 GiB: a kernel takes 4 KiB, and an object that names one fits in memory.
+        // Paths are shorter than 4 GiB: a kernel takes 4 KiB, and an object that names one fits in
+        // memory.
         self.entries.push(Entry {
             shared_bytes: shared as u32,
             end_bytes: end.len() as u32,

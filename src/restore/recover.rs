@@ -73,7 +73,8 @@ fn stopped(error: RestoreError) -> RestoreError {
 }
 
 impl SnapshotManager {
-    /// Finishes or takes back a restore of this session that was interrupted. `None`: there is none.
+    /// Finishes or takes back a restore of this session that was interrupted. `None`: there is
+    /// none.
     ///
     /// # Errors
     /// [`RestoreError`]; the journal is then still there, and either way can be tried again, also

@@ -1,9 +1,10 @@
 //! Git directories in a restore: each is one thing, which comes back as a whole or stays as it is.
 //!
-//! Refs, index and the rest belong together; a half of them is a broken repository. Only objects are
-//! different: one that git added since is in nobody's way, so it stays, and the restore is complete.
-//! git's own writes (its index at each `git status`) are nobody's work and no conflict. A branch
-//! that moved after the session is one conflict, whatever else that changed in the directory.
+//! Refs, index and the rest belong together; a half of them is a broken repository. Only objects
+//! are different: one that git added since is in nobody's way, so it stays, and the restore is
+//! complete. git's own writes (its index at each `git status`) are nobody's work and no conflict. A
+//! branch that moved after the session is one conflict, whatever else that changed in the
+//! directory.
 
 use std::collections::{BTreeMap, HashSet};
 use std::os::unix::ffi::OsStrExt;
@@ -140,8 +141,8 @@ impl Repositories {
         Ok(found)
     }
 
-    /// Takes the conflicts in git directories out of `paths`, and returns those that somebody has to decide
-    /// about, one for each repository.
+    /// Takes the conflicts in git directories out of `paths`, and returns those that somebody has
+    /// to decide about, one for each repository.
     pub(super) fn conflicts(
         &self,
         source: &dyn ObjectSource,

@@ -28,8 +28,8 @@ pub(super) enum Incomplete {
     Stopped,
 }
 
-/// Undoes all steps, the last one first. Goes on after a failure, to bring back what it can. Returns the attributes
-/// that an ordinary user may not set.
+/// Undoes all steps, the last one first. Goes on after a failure, to bring back what it can.
+/// Returns the attributes that an ordinary user may not set.
 pub(super) fn take_back(disk: &mut Disk<'_, '_>, work: &Work) -> Result<Vec<Skipped>, Incomplete> {
     let (mut failures, mut denied) = (Vec::new(), Vec::new());
     disk.places.forget();

@@ -19,8 +19,8 @@ use crate::progress::{Amount, Progress, Stage, Uncounted};
 use crate::store::{LocalStore, Transfer};
 use crate::sys::{FileKind, Stat};
 
-/// Whether every file that the plan replaces or removes is in the store, byte for byte. `false`: one
-/// of them is not as it was captured, so the capture has to be made again without the cache.
+/// Whether every file that the plan replaces or removes is in the store, byte for byte. `false`:
+/// one of them is not as it was captured, so the capture has to be made again without the cache.
 pub(super) fn is_everything_stored(
     store: &LocalStore,
     plan: &RestorePlan,

@@ -15,12 +15,12 @@ use crate::snapshot::TrackedRoot;
 /// A person's selection, as given.
 #[derive(Debug, Clone, Default)]
 pub struct Selection {
-    /// Files, directories (with all that is in them) and globs; everything when empty (and nothing is
-    /// named in `exactly`). A relative one is looked for in every tracked path, and a glob without a
-    /// slash matches a name anywhere.
+    /// Files, directories (with all that is in them) and globs; everything when empty (and nothing
+    /// is named in `exactly`). A relative one is looked for in every tracked path, and a glob
+    /// without a slash matches a name anywhere.
     pub paths: Vec<PathBuf>,
-    /// Absolute paths that are meant as well, each by itself: no glob, nothing below it, and no error
-    /// when nothing of that name was ever there. As many as there are changes, if need be.
+    /// Absolute paths that are meant as well, each by itself: no glob, nothing below it, and no
+    /// error when nothing of that name was ever there. As many as there are changes, if need be.
     pub exactly: Vec<PathBuf>,
     /// The exceptions from these, in the form of `paths`.
     pub exclude: Vec<PathBuf>,

@@ -10,9 +10,10 @@
 //! (attributes), where the system lets us make them. [`separate`] and [`furnish`] come before
 //! [`enforce()`], in processes of their own. Always true:
 //!
-//! - The command reads the system (programs, libraries, `/etc`, `/proc`, `/sys`) and what is granted;
-//!   it writes what is granted for writing, its own temporary directory, and harmless devices. It
-//!   makes no device nodes, and types nothing into its terminal on behalf of whoever reads there next.
+//! - The command reads the system (programs, libraries, `/etc`, `/proc`, `/sys`) and what is
+//!   granted; it writes what is granted for writing, its own temporary directory, and harmless
+//!   devices. It makes no device nodes, and types nothing into its terminal on behalf of whoever
+//!   reads there next.
 //! - It traces and signals no process outside, and reaches no abstract socket outside.
 //! - The machine's `/tmp` is not granted: many programs keep sockets and locks of others there.
 //!
@@ -54,7 +55,8 @@ pub struct Policy {
     /// Files and directories that may be read and written, with all below. As above.
     #[serde(with = "serde_paths")]
     pub write: Vec<PathBuf>,
-    /// Sockets, and directories of sockets, that may be connected to where the kernel asks. As above.
+    /// Sockets, and directories of sockets, that may be connected to where the kernel asks. As
+    /// above.
     #[serde(with = "serde_paths")]
     pub connect: Vec<PathBuf>,
     /// Withheld places, even in a place that every command may read: the record, the configuration

@@ -1,9 +1,9 @@
 //! The file system as a command sees it behind its second wall.
 //!
-//! Landlock says which files may be opened; it has no say in changes of attributes (`chmod`, `chown`,
-//! times, extended attributes). A mount that is read-only refuses those too. So the command gets a
-//! mount namespace in which all is read-only but what it was granted for writing, and in which `/tmp`
-//! and `/dev/shm` are rooms of its own.
+//! Landlock says which files may be opened; it has no say in changes of attributes (`chmod`,
+//! `chown`, times, extended attributes). A mount that is read-only refuses those too. So the
+//! command gets a mount namespace in which all is read-only but what it was granted for writing,
+//! and in which `/tmp` and `/dev/shm` are rooms of its own.
 
 use std::io;
 use std::path::{Path, PathBuf};

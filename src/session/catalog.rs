@@ -152,8 +152,8 @@ pub struct SessionSummary {
     pub undone: bool,
     /// Bytes that the session added to the store when it was recorded.
     pub disk_size: u64,
-    /// Commits to the session as its manifest describes it, and to all its snapshots. Noted elsewhere, it
-    /// proves them.
+    /// Commits to the session as its manifest describes it, and to all its snapshots. Noted
+    /// elsewhere, it proves them.
     pub session_root: ContentHash,
 }
 
@@ -211,9 +211,9 @@ impl Catalog {
         Ok(sessions)
     }
 
-    /// Finds a session by its id, a prefix that only it has, its name or that of one of its snapshots,
-    /// or `latest`, which is the newest of the store ([`find_from`](Self::find_from) means the one of a
-    /// directory). Waits until its baseline is durable.
+    /// Finds a session by its id, a prefix that only it has, its name or that of one of its
+    /// snapshots, or `latest`, which is the newest of the store ([`find_from`](Self::find_from)
+    /// means the one of a directory). Waits until its baseline is durable.
     ///
     /// # Errors
     /// [`CatalogError::NotFound`], [`CatalogError::Ambiguous`], [`CatalogError::AmbiguousLabel`],
@@ -344,7 +344,8 @@ impl SessionSummary {
         self.changes.is_none_or(|changes| changes.total() > 0)
     }
 
-    /// Whether the session has to do with a path: it tracks it, something above, or something below.
+    /// Whether the session has to do with a path: it tracks it, something above, or something
+    /// below.
     pub fn concerns(&self, path: &Path) -> bool {
         self.tracked_paths
             .iter()

@@ -122,7 +122,8 @@ impl Unreadable {
         self.session.id()
     }
 
-    /// Whether it may be of this place: its first snapshot says what it tracks, if that can be read.
+    /// Whether it may be of this place: its first snapshot says what it tracks, if that can be
+    /// read.
     fn may_be_here(&self, place: &Place) -> bool {
         self.session.manifest(0).map_or(true, |baseline| {
             let mut tracked = baseline.manifest.roots.iter().map(|root| &root.path);

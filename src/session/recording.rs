@@ -99,8 +99,8 @@ pub struct Recording {
 }
 
 impl Recording {
-    /// Makes a session and captures its baseline, which is durable when this returns. If that fails,
-    /// there is no session.
+    /// Makes a session and captures its baseline, which is durable when this returns. If that
+    /// fails, there is no session.
     ///
     /// # Errors
     /// A path that cannot be tracked, a tree over budget, a store that cannot be written.
@@ -119,8 +119,8 @@ impl Recording {
 
     /// As [`start`](Self::start), but returns as soon as the baseline is in the store. It becomes a
     /// snapshot, and durable, in the background; until then it is announced, as
-    /// [`SnapshotManager::begin_baseline`] says. Where no thread can be started for that, it is both when this
-    /// returns.
+    /// [`SnapshotManager::begin_baseline`] says. Where no thread can be started for that, it is
+    /// both when this returns.
     ///
     /// # Errors
     /// As [`start`](Self::start). [`finish`](Self::finish) reports later failures.
@@ -220,8 +220,8 @@ impl Recording {
         self.manager.session().id()
     }
 
-    /// After the baseline could not be made durable: whether it is by now. The kernel says once that it
-    /// lost something, and not what.
+    /// After the baseline could not be made durable: whether it is by now. The kernel says once
+    /// that it lost something, and not what.
     fn look_again(&self, source: SnapshotError) -> Result<(), RecordError> {
         match settle(self.manager.session(), true) {
             // Only what follows the publication failed, if nothing is left to be done.
@@ -282,8 +282,9 @@ impl Recording {
     }
 }
 
-/// Makes an empty session below `root`, with a fresh id and a link to the shared objects. It appears
-/// complete, with its manifest; one of a run is marked as running before anybody can see it.
+/// Makes an empty session below `root`, with a fresh id and a link to the shared objects. It
+/// appears complete, with its manifest; one of a run is marked as running before anybody can see
+/// it.
 ///
 /// # Errors
 /// When the store cannot be written.

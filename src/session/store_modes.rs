@@ -1,9 +1,9 @@
 //! The modes of a store, put back after a command that could change them.
 //!
 //! Landlock keeps a command from opening, writing and removing what is in the store, and not from
-//! `chmod` on a name that it can guess. A store that its owner may not read any more is whole and of no
-//! use, so the supervisor, which holds the root directory open, puts the owner's rights back and takes
-//! away what the root directory does not give to others either.
+//! `chmod` on a name that it can guess. A store that its owner may not read any more is whole and
+//! of no use, so the supervisor, which holds the root directory open, puts the owner's rights back
+//! and takes away what the root directory does not give to others either.
 
 use std::path::Path;
 

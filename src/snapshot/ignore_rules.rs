@@ -1,11 +1,12 @@
 //! The ignore files of a session's baseline: written down with it, and looked up by what follows.
 //!
-//! A `.gitignore` can be edited by the command that is recorded, so those of the baseline have the last
-//! word, and have to be known later: also those that are not captured themselves, because they ignore
-//! themselves or are over the budget. They are kept as a snapshot of their own: a root tree that holds the
-//! ignore files alone, with the directories on the way to them, all without attributes. So the collector,
-//! `verify` and the repair treat it as any other, and a directory without ignore files costs no read. An ignore
-//! file that could not be read stands there as a named pipe, which has no contents either.
+//! A `.gitignore` can be edited by the command that is recorded, so those of the baseline have the
+//! last word, and have to be known later: also those that are not captured themselves, because they
+//! ignore themselves or are over the budget. They are kept as a snapshot of their own: a root tree
+//! that holds the ignore files alone, with the directories on the way to them, all without
+//! attributes. So the collector, `verify` and the repair treat it as any other, and a directory
+//! without ignore files costs no read. An ignore file that could not be read stands there as a
+//! named pipe, which has no contents either.
 
 use std::borrow::Cow;
 use std::collections::{BTreeSet, HashMap};
@@ -143,8 +144,8 @@ impl RulesInside {
     }
 }
 
-/// Ignore files that were found on the disk: index of the tracked path, directory relative to it, and
-/// what stands for the file.
+/// Ignore files that were found on the disk: index of the tracked path, directory relative to it,
+/// and what stands for the file.
 pub(super) type FoundFiles = Vec<(usize, Box<[u8]>, Node)>;
 
 /// Stores what an ignore file says, and returns what stands for it.

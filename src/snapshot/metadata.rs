@@ -75,12 +75,13 @@ pub struct SessionMetadata {
     /// Restores that were carried out, in order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub restores: Vec<RestoreRecord>,
-    /// SHA-256 of the manifest file when it was first found that something else than this program had
-    /// changed it: nothing proves what it says beside the snapshots. It stays when the session goes on.
+    /// SHA-256 of the manifest file when it was first found that something else than this program
+    /// had changed it: nothing proves what it says beside the snapshots. It stays when the session
+    /// goes on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub altered: Option<ContentHash>,
-    /// Whether somebody pinned the session: retention never removes it. No part of the session root,
-    /// so that a root that was noted before stays valid.
+    /// Whether somebody pinned the session: retention never removes it. No part of the session
+    /// root, so that a root that was noted before stays valid.
     #[serde(default, skip_serializing_if = "is_unpinned")]
     pub pinned: bool,
     /// Fields of programs that know more.

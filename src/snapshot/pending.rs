@@ -1,4 +1,5 @@
-//! A baseline that is in the store and not yet durable, so that a command need not wait for the disk.
+//! A baseline that is in the store and not yet durable, so that a command need not wait for the
+//! disk.
 //!
 //! It is announced by a manifest under another name, `manifest.pending.json`, which no reader takes
 //! for a snapshot. Then the store is flushed, the manifest is published under its own name, and the

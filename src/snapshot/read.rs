@@ -12,9 +12,9 @@ use crate::store::{ObjectSource, StoreError, read_root_tree, read_tree};
 use crate::sys;
 
 impl SnapshotManager {
-    /// The contents of a file as it was in a snapshot, checked against their hash. The path need not
-    /// exist any more; one that is relative is meant from the current directory. Symlinks *in the
-    /// snapshot* are not followed.
+    /// The contents of a file as it was in a snapshot, checked against their hash. The path need
+    /// not exist any more; one that is relative is meant from the current directory. Symlinks *in
+    /// the snapshot* are not followed.
     ///
     /// # Errors
     /// [`SnapshotError::NoSuchSnapshot`], [`SnapshotError::NoSuchFile`] that says what is there

@@ -8,7 +8,8 @@ use jiff::{SignedDuration, Timestamp};
 
 use crate::sys::FileTime;
 
-/// Orders sessions from the oldest to the newest; of two that began at once the greater id is newer.
+/// Orders sessions from the oldest to the newest; of two that began at once the greater id is
+/// newer.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Recency {
     is_past: bool,
@@ -29,7 +30,8 @@ impl Recency {
         Self { is_past, started, session_id: session_id.into() }
     }
 
-    /// Whether a session may be newer of which is only known that it began at this time of a file or earlier.
+    /// Whether a session may be newer of which is only known that it began at this time of a file
+    /// or earlier.
     pub fn may_be_before(&self, latest_begin: FileTime) -> bool {
         let latest_begin = i32::try_from(latest_begin.nanoseconds)
             .ok()

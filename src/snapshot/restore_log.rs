@@ -39,7 +39,8 @@ pub fn standing(records: &[RestoreRecord]) -> Vec<RestoreRecord> {
     standing
 }
 
-/// Whether what the session did is undone: its baseline was brought back as a whole, and that stands.
+/// Whether what the session did is undone: its baseline was brought back as a whole, and that
+/// stands.
 pub fn is_undone(records: &[RestoreRecord]) -> bool {
     standing(records).iter().any(|record| !record.is_partial)
 }

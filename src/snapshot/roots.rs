@@ -209,7 +209,8 @@ impl OpenRoot {
         Ok(open)
     }
 
-    /// Whether nothing is there, or a directory above it is a symlink by now, so that it is another place.
+    /// Whether nothing is there, or a directory above it is a symlink by now, so that it is another
+    /// place.
     pub(super) fn is_gone(&self) -> bool {
         self.stat.is_none() && self.problem.as_ref().is_none_or(sys::Error::is_symlink_in_path)
     }

@@ -88,8 +88,8 @@ impl SessionDir {
         self.dir().is_err_and(|error| error.is_gone())
     }
 
-    /// A time not before it began, and mostly soon after: when its first snapshot was written, or else when its
-    /// directory last changed.
+    /// A time not before it began, and mostly soon after: when its first snapshot was written, or
+    /// else when its directory last changed.
     pub(crate) fn latest_begin(&self) -> sys::Result<FileTime> {
         let dir = self.dir()?;
         match dir.try_stat(layout::snapshot_manifest(0).as_bytes())? {
@@ -188,8 +188,8 @@ impl SessionDir {
     }
 
     /// The session's manifest. One that something else than this program changed is
-    /// [marked](SessionMetadata::altered), and can be used as far as it can be read: it must not keep anybody
-    /// from a restore.
+    /// [marked](SessionMetadata::altered), and can be used as far as it can be read: it must not
+    /// keep anybody from a restore.
     ///
     /// # Errors
     /// As [`ManifestError`] says.
@@ -210,8 +210,8 @@ impl SessionDir {
         Ok(())
     }
 
-    /// Pins the session, so that retention never removes it, or takes the pin away. Says whether that
-    /// changed anything. Waits until nobody else writes the session.
+    /// Pins the session, so that retention never removes it, or takes the pin away. Says whether
+    /// that changed anything. Waits until nobody else writes the session.
     ///
     /// # Errors
     /// When its manifest cannot be used or written; it is then as it was.
@@ -313,7 +313,8 @@ impl SessionDir {
         Ok(hash)
     }
 
-    /// Says that the objects of a baseline are in the store, though not yet durable. Neither is this.
+    /// Says that the objects of a baseline are in the store, though not yet durable. Neither is
+    /// this.
     ///
     /// # Errors
     /// When it cannot be written.

@@ -7,14 +7,14 @@
 //! An entry is trusted when device, inode, length, mtime and ctime are all as they were. No program
 //! can set a ctime, so setting an mtime back fools nothing.
 //!
-//! A cache vouches for objects without anybody looking at them, so it also says what it counts on: packs, and
-//! the directories in which objects have files of their own. Where one of these is not as it was, an object that
-//! may have been in it is looked for, with its length, when the capture comes to it, and stored again when it is not
-//! found.
+//! A cache vouches for objects without anybody looking at them, so it also says what it counts on:
+//! packs, and the directories in which objects have files of their own. Where one of these is not
+//! as it was, an object that may have been in it is looked for, with its length, when the capture
+//! comes to it, and stored again when it is not found.
 //!
-//! **The racy rule** (git's): a file whose ctime is not older than the start of the walk could have been
-//! changed again within the same tick of the file system's clock, after it was read. Such an entry is not
-//! written, and the file is hashed again the next time.
+//! **The racy rule** (git's): a file whose ctime is not older than the start of the walk could have
+//! been changed again within the same tick of the file system's clock, after it was read. Such an
+//! entry is not written, and the file is hashed again the next time.
 
 mod counted_on;
 mod fields;

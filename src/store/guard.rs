@@ -54,9 +54,10 @@ impl LocalStore {
         lock.map(|lock| self.locked(lock)).transpose()
     }
 
-    /// As [`try_lock_shared`](Self::try_lock_shared), for whoever only reads. Where the store cannot be
-    /// written, the lock that is there is taken, or none. Without a lock the collector may remove what is
-    /// being read. Nothing wrong is read then: every byte is hashed, and what is gone is missing by name.
+    /// As [`try_lock_shared`](Self::try_lock_shared), for whoever only reads. Where the store
+    /// cannot be written, the lock that is there is taken, or none. Without a lock the collector
+    /// may remove what is being read. Nothing wrong is read then: every byte is hashed, and what is
+    /// gone is missing by name.
     ///
     /// # Errors
     /// When the lock cannot be looked at for another reason.
@@ -111,7 +112,8 @@ impl LocalStore {
     /// Changes whenever objects may have been removed. Objects that a cache knows from another
     /// generation have to be looked up again.
     ///
-    /// `None` before the first writer came, and while a pack is damaged: nobody knows what was in it.
+    /// `None` before the first writer came, and while a pack is damaged: nobody knows what was in
+    /// it.
     ///
     /// # Errors
     /// When it cannot be read.

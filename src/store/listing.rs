@@ -19,8 +19,8 @@ pub struct FoundObject {
 }
 
 impl LocalStore {
-    /// Calls `visit` for every object, one fan-out directory after the other, then one pack after the
-    /// other. One that is in several places is told of for each.
+    /// Calls `visit` for every object, one fan-out directory after the other, then one pack after
+    /// the other. One that is in several places is told of for each.
     ///
     /// # Errors
     /// What `visit` returns, or a directory that cannot be read.
@@ -45,8 +45,9 @@ impl LocalStore {
             })
     }
 
-    /// The wanted ones among the objects with files of their own whose hashes begin with a byte: one fan-out directory. To look
-    /// at an object costs more than to find it, so only those are looked at.
+    /// The wanted ones among the objects with files of their own whose hashes begin with a byte:
+    /// one fan-out directory. To look at an object costs more than to find it, so only those are
+    /// looked at.
     ///
     /// # Errors
     /// When it cannot be read.
@@ -72,7 +73,8 @@ impl LocalStore {
         Ok(objects)
     }
 
-    /// The names in a fan-out directory that are those of objects. `None`: there is no such directory.
+    /// The names in a fan-out directory that are those of objects. `None`: there is no such
+    /// directory.
     fn names_with_prefix(&self, prefix: u8) -> Result<Option<(Dir, ObjectNames)>, StoreError> {
         let prefix = hex::encode([prefix]);
         let dir = match self.dir().open_dir(prefix.as_bytes()) {

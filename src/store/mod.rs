@@ -113,7 +113,8 @@ pub enum StoreError {
     /// A file system call on the store failed.
     #[error(transparent)]
     Io(#[from] sys::Error),
-    /// Somebody asked to stop, through the [`Progress`](crate::progress::Progress) of a [`Transfer`].
+    /// Somebody asked to stop, through the [`Progress`](crate::progress::Progress) of a
+    /// [`Transfer`].
     #[error("stopped")]
     Cancelled,
 }
@@ -133,7 +134,8 @@ impl StoreError {
 }
 
 impl StoreError {
-    /// Whether the disk under something is bad, in contrast to a right or a descriptor that is wanting.
+    /// Whether the disk under something is bad, in contrast to a right or a descriptor that is
+    /// wanting.
     pub(crate) fn is_bad_disk(&self) -> bool {
         // EUCLEAN: the file system found its own checksum wrong.
         #[cfg(target_os = "linux")]

@@ -179,8 +179,8 @@ pub(crate) fn open_log(path: &Path, max_bytes: u64) -> Result<File> {
     Ok(file)
 }
 
-/// Tells the kernel that a file will be read from its beginning to its end, so that it reads further
-/// ahead. Only a hint: nothing depends on it.
+/// Tells the kernel that a file will be read from its beginning to its end, so that it reads
+/// further ahead. Only a hint: nothing depends on it.
 pub(crate) fn will_read_in_order(file: &File) {
     #[cfg(target_os = "linux")]
     {
@@ -284,8 +284,8 @@ impl<'a> TempFile<'a> {
         }
     }
 
-    /// By the descriptor itself where the kernel lets whoever opened it (Linux 6.10; before that only
-    /// with CAP_DAC_READ_SEARCH), else by its name in /proc, which costs a walk through that.
+    /// By the descriptor itself where the kernel lets whoever opened it (Linux 6.10; before that
+    /// only with CAP_DAC_READ_SEARCH), else by its name in /proc, which costs a walk through that.
     #[cfg(target_os = "linux")]
     fn link_unnamed(&self, target: &Dir, name: &[u8]) -> rustix::io::Result<()> {
         static BY_DESCRIPTOR: AtomicBool = AtomicBool::new(true);

@@ -159,8 +159,8 @@ pub(crate) fn create_private_dir(path: &Path) -> Result<()> {
     }
 }
 
-/// Makes a file for this user alone with these bytes, unless something has the name already. It appears
-/// complete. Missing parents are made as by [`create_private_dir`].
+/// Makes a file for this user alone with these bytes, unless something has the name already. It
+/// appears complete. Missing parents are made as by [`create_private_dir`].
 ///
 /// # Errors
 /// When the directory cannot be written.

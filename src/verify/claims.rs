@@ -17,9 +17,11 @@ const MOST_DIFFERENCES: u64 = 1 << 24;
 pub struct Proved {
     /// The kind of the root.
     pub by: ProvedBy,
-    /// Whether it vouches for what the session says of its begin: command, tracked paths, when it began.
+    /// Whether it vouches for what the session says of its begin: command, tracked paths, when it
+    /// began.
     pub facts: bool,
-    /// Whether it vouches for what the session says of its end, too: when it ended, and the exit code.
+    /// Whether it vouches for what the session says of its end, too: when it ended, and the exit
+    /// code.
     pub end: bool,
     /// Numbers of the snapshots for which it vouches, and which are sound.
     pub snapshots: Vec<u64>,
@@ -79,8 +81,8 @@ impl Manifests {
         })
     }
 
-    /// The snapshots below a number to which the one before that number leads, from one manifest to the
-    /// next.
+    /// The snapshots below a number to which the one before that number leads, from one manifest to
+    /// the next.
     fn chain_before(&self, count: usize) -> impl Iterator<Item = &DescribedSnapshot> {
         let mut named = None;
         let mut is_whole = true;
@@ -95,8 +97,8 @@ impl Manifests {
         })
     }
 
-    /// How the trees contradict what the session counts as changed, if they do. Trees that are damaged
-    /// contradict nothing.
+    /// How the trees contradict what the session counts as changed, if they do. Trees that are
+    /// damaged contradict nothing.
     pub(super) fn miscounted(
         &self,
         session: &SessionDir,

@@ -125,8 +125,8 @@ struct Unread<'p> {
     /// For each node.
     is_unread: Vec<bool>,
     count: usize,
-    /// Objects of the packs so far that were not taken, because they are none of the files, or not with
-    /// that length, or elsewhere too: the beginnings of their names.
+    /// Objects of the packs so far that were not taken, because they are none of the files, or not
+    /// with that length, or elsewhere too: the beginnings of their names.
     strangers: HashSet<u64, RandomState>,
     /// Packs so far of which nobody knows what is in them.
     unlisted: Vec<&'p Pack>,
@@ -142,7 +142,8 @@ impl<'p> Unread<'p> {
         Self { is_unread, count: files.len(), strangers, unlisted }
     }
 
-    /// Takes from as many of the next packs as are looked through at once. None when nothing is left to be taken.
+    /// Takes from as many of the next packs as are looked through at once. None when nothing is
+    /// left to be taken.
     fn take_from_some(
         &mut self,
         packs: &mut impl Iterator<Item = &'p Arc<Pack>>,
@@ -160,8 +161,8 @@ impl<'p> Unread<'p> {
         taken
     }
 
-    /// Takes what a restore would read from the next pack: not what has a file of its own, or is in one
-    /// of the packs before too. The index of a pack is held only while it is looked through.
+    /// Takes what a restore would read from the next pack: not what has a file of its own, or is in
+    /// one of the packs before too. The index of a pack is held only while it is looked through.
     fn take_packed(&mut self, pack: &'p Pack, graph: &Graph, reading: &Reading<'_>) -> InOrder<'p> {
         let Ok(entries) = pack.entries_in_order() else {
             // A damaged index is reported elsewhere.
@@ -202,7 +203,8 @@ impl<'p> Unread<'p> {
                     if is_unread && has_no_own(&entry.hash) && !self.may_be_before(&entry.hash) {
                         here.push((*entry, id));
                     } else if is_unread {
-                        // No pack after this one may have it either: a restore would read this copy.
+                        // No pack after this one may have it either: a restore would read this
+                        // copy.
                         strangers.push(entry.hash.beginning());
                     }
                 }
@@ -219,9 +221,9 @@ impl<'p> Unread<'p> {
     }
 }
 
-/// Looks ids up. Files are stored in about the order in which lists name them, by a few threads at once:
-/// the id that comes next is mostly the one after one of the last, and looking there finds it in memory
-/// that is at hand.
+/// Looks ids up. Files are stored in about the order in which lists name them, by a few threads at
+/// once: the id that comes next is mostly the one after one of the last, and looking there finds it
+/// in memory that is at hand.
 #[derive(Default)]
 struct IdLookup {
     after_last: [NodeId; 4],

@@ -1,11 +1,11 @@
 //! All objects that were looked at, each once, and which of them name which.
 //!
 //! Trees are read from the Merkle roots down, a bounded number at a time and in parallel, and
-//! meanwhile files that are too long for a pack; then the contents of all others. Names are not kept:
-//! four bytes for each entry of each different directory are enough to say later what a damaged object
-//! is needed for. Totals are summed once for each tree, from the leaves up, so that a tree which names
-//! another one twice sixty levels deep costs sixty additions. Hashes are checked before a list is
-//! believed, so there are no cycles.
+//! meanwhile files that are too long for a pack; then the contents of all others. Names are not
+//! kept: four bytes for each entry of each different directory are enough to say later what a
+//! damaged object is needed for. Totals are summed once for each tree, from the leaves up, so that
+//! a tree which names another one twice sixty levels deep costs sixty additions. Hashes are checked
+//! before a list is believed, so there are no cycles.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -21,11 +21,11 @@ use crate::store::{LocalStore, StoreError};
 
 /// So many lists are read at once; as many are in memory until they are added.
 const LISTS_AT_ONCE: usize = 1024;
-/// Room is made for so many objects at the most before they are known: 66 bytes of address space each,
-/// and of memory only what is used and two bytes.
+/// Room is made for so many objects at the most before they are known: 66 bytes of address space
+/// each, and of memory only what is used and two bytes.
 const MOST_EXPECTED: usize = 1 << 21;
-/// Longer files, in bytes, are read when all lists are: the thread that adds lists could be kept from it
-/// for long by one.
+/// Longer files, in bytes, are read when all lists are: the thread that adds lists could be kept
+/// from it for long by one.
 const MOST_BYTES_MEANWHILE: u64 = 64 << 20;
 
 /// Index of an object in the graph.
@@ -94,11 +94,13 @@ struct List {
 /// See the module.
 #[derive(Default)]
 pub(super) struct Graph {
-    /// With the index of what they list. Contents that were read and are sound have neither that nor a finding.
+    /// With the index of what they list. Contents that were read and are sound have neither that
+    /// nor a finding.
     nodes: Nodes,
     lists: Vec<List>,
     findings: HashMap<NodeId, Finding>,
-    /// Contents with the midstates that a tree names beside them, as far as nobody has compared them.
+    /// Contents with the midstates that a tree names beside them, as far as nobody has compared
+    /// them.
     beside: BTreeSet<(NodeId, NodeId)>,
     /// Names of the midstates that intact contents have.
     midstates: HashMap<ContentHash, ContentHash>,
@@ -240,8 +242,8 @@ impl Graph {
         }
     }
 
-    /// Reads lists, and all that they name, and returns the files that are still to be read. While some
-    /// lists are read, one thread adds those before them, and long files are read as well.
+    /// Reads lists, and all that they name, and returns the files that are still to be read. While
+    /// some lists are read, one thread adds those before them, and long files are read as well.
     fn add_lists_below<'s>(
         &mut self,
         mut unread_lists: Vec<NodeId>,

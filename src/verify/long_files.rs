@@ -1,8 +1,9 @@
 //! Long files, each by a job of its own, while others are busy with lists and with other files.
 //!
-//! One that is very long is read in parts by all threads, when a tree names its midstates: each piece has to lead from one state
-//! to the next and the last to the hash, so the midstates are compared as well. Where a piece does not, the states
-//! may be what is wrong, and the file is read once more, from its beginning.
+//! One that is very long is read in parts by all threads, when a tree names its midstates: each
+//! piece has to lead from one state to the next and the last to the hash, so the midstates are
+//! compared as well. Where a piece does not, the states may be what is wrong, and the file is read
+//! once more, from its beginning.
 
 use std::cmp::Reverse;
 use std::ops::Range;
@@ -72,8 +73,9 @@ impl<'a> LongFiles<'a> {
         self.state.lock().left
     }
 
-    /// Takes out of `files`, from the one at `start` on, those that are never packed and have at most so
-    /// many bytes. The longest are begun first, so that no thread is left alone with one at the end.
+    /// Takes out of `files`, from the one at `start` on, those that are never packed and have at
+    /// most so many bytes. The longest are begun first, so that no thread is left alone with one at
+    /// the end.
     pub(super) fn take<'s>(
         &'s self,
         graph: &Graph,

@@ -1,12 +1,13 @@
 //! Proving that a session is what was recorded.
 //!
 //! [`verify_session`] reads every manifest, every tree and every byte of a session and collects
-//! what is wrong; it stops at no problem and changes nothing. Always true: each object is read once,
-//! however many snapshots, sessions and directories share it (so a [`Verifier`] can check a whole
-//! store in one pass); nothing recurses, so neither depth nor sharing of trees costs stack or time;
-//! objects are read in parallel. Where one root is known from elsewhere
-//! ([`VerifyOptions::expected_root`]), it vouches for what is below it: a Merkle root for every name,
-//! attribute and byte of a snapshot, the session root also for the command, its times and its exit code.
+//! what is wrong; it stops at no problem and changes nothing. Always true: each object is read
+//! once, however many snapshots, sessions and directories share it (so a [`Verifier`] can check a
+//! whole store in one pass); nothing recurses, so neither depth nor sharing of trees costs stack or
+//! time; objects are read in parallel. Where one root is known from elsewhere
+//! ([`VerifyOptions::expected_root`]), it vouches for what is below it: a Merkle root for every
+//! name, attribute and byte of a snapshot, the session root also for the command, its times and its
+//! exit code.
 
 mod claims;
 mod contents;
@@ -43,8 +44,8 @@ pub struct VerifyOptions<'a> {
     pub threads: usize,
     /// Told of every object that was read, and asked whether to stop.
     pub progress: &'a dyn Progress,
-    /// A root noted elsewhere, of the session or of a snapshot: that it is none of the session's is a
-    /// problem. [`VerifyReport::proved`] says what it vouches for.
+    /// A root noted elsewhere, of the session or of a snapshot: that it is none of the session's is
+    /// a problem. [`VerifyReport::proved`] says what it vouches for.
     pub expected_root: Option<ContentHash>,
 }
 

@@ -19,8 +19,8 @@ pub struct VerifyReport {
     pub session_id: String,
     /// Whether there is no problem at all.
     pub ok: bool,
-    /// Commits to what the session's manifest says and to all snapshots that it lists; none where the
-    /// manifest cannot be read.
+    /// Commits to what the session's manifest says and to all snapshots that it lists; none where
+    /// the manifest cannot be read.
     pub session_root: Option<ContentHash>,
     /// The part that the noted root vouches for; none where no root was given, or it is a root of
     /// nothing here.
@@ -67,7 +67,8 @@ pub enum Problem {
         #[serde(serialize_with = "optional_path")]
         path: Option<PathBuf>,
     },
-    /// The contents of a file, or its midstates, are not the ones that were recorded, or cannot be read.
+    /// The contents of a file, or its midstates, are not the ones that were recorded, or cannot be
+    /// read.
     CorruptObject {
         /// Name of the object.
         object: ContentHash,
@@ -123,7 +124,8 @@ pub enum Problem {
     },
     /// A Merkle root is not the one that was noted.
     MerkleMismatch {
-        /// The snapshot; none when a root noted elsewhere is neither the session's nor that of a snapshot.
+        /// The snapshot; none when a root noted elsewhere is neither the session's nor that of a
+        /// snapshot.
         snapshot: Option<u64>,
         /// The root that was noted.
         expected: ContentHash,

@@ -53,7 +53,8 @@ pub enum UsedAs {
         /// Length that the tree says.
         size: u64,
     },
-    /// The midstates of such contents: with these a mount need not read all of a file to verify a part of it.
+    /// The midstates of such contents: with these a mount need not read all of a file to verify a
+    /// part of it.
     Midstates {
         /// Length of the file.
         size: u64,

@@ -4,9 +4,10 @@
 //! walk does not enter an excluded directory, unless something below may be force-included. The
 //! text of a pattern with a `/` in it matches anywhere in the path.
 //! Its own slashes can only be slashes of the path, so its first component is the end of one, its
-//! last the beginning of one, and those between are whole. Nothing that merely has the right name is looked for in a pruned directory:
-//! there a force-include pattern counts only where it names the way through that directory, so
-//! `.env` opens no `node_modules`, and `node_modules/mine` opens one.
+//! last the beginning of one, and those between are whole. Nothing that merely has the right name
+//! is looked for in a pruned directory: there a force-include pattern counts only where it names
+//! the way through that directory, so `.env` opens no `node_modules`, and `node_modules/mine` opens
+//! one.
 
 use globset::{Glob, GlobBuilder, GlobMatcher, GlobSet, GlobSetBuilder};
 use serde::{Deserialize, Serialize};
@@ -27,12 +28,12 @@ pub struct ExclusionConfig {
     /// The ignored paths that are recorded all the same.
     #[serde(default, skip_serializing_if = "Ignored::is_none")]
     pub ignored: Ignored,
-    /// Leave out directories that are proved to be made again by a program: they bear its mark, or git
-    /// ignores them, their name is a well-known one, and they are not small.
+    /// Leave out directories that are proved to be made again by a program: they bear its mark, or
+    /// git ignores them, their name is a well-known one, and they are not small.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub rebuildable: bool,
-    /// A name that is a whole path component (`node_modules`), or, with a `/` in it, any part of the
-    /// path relative to the tracked path: `src/gen` matches `src/gen`, `src/generated` and
+    /// A name that is a whole path component (`node_modules`), or, with a `/` in it, any part of
+    /// the path relative to the tracked path: `src/gen` matches `src/gen`, `src/generated` and
     /// `my-src/gen.rs`. A leading `/` ties it to the top, a trailing `/` to directories of exactly
     /// that name. With `*`, `?`, `[…]` or `{…}`, which work within a component, it is about whole
     /// components.
@@ -103,8 +104,8 @@ pub enum Verdict {
     /// Left out by a `.gitignore`, which the supervised command can edit: a path that an earlier
     /// snapshot holds stays in, as in git.
     Ignored(String),
-    /// Maybe ignored: there is a `.gitignore` that cannot be read. So it is neither recorded nor known
-    /// not to be there.
+    /// Maybe ignored: there is a `.gitignore` that cannot be read. So it is neither recorded nor
+    /// known not to be there.
     Unknown(String),
 }
 
@@ -168,8 +169,8 @@ impl Filter {
         self.rebuildable
     }
 
-    /// Whether something below this excluded directory may be force-included. `pruned` is the index of the
-    /// component of the path that is pruned for another reason than its name.
+    /// Whether something below this excluded directory may be force-included. `pruned` is the index
+    /// of the component of the path that is pruned for another reason than its name.
     pub fn may_force_below(&self, relative: &[u8], pruned: Option<usize>) -> bool {
         if self.forced.is_empty() {
             return false;
@@ -312,8 +313,8 @@ impl Pattern {
         part_count.saturating_sub(self.components.len())
     }
 
-    /// Whether something strictly below a directory can match. With `pruned`, the match has to cover
-    /// the component of that index.
+    /// Whether something strictly below a directory can match. With `pruned`, the match has to
+    /// cover the component of that index.
     fn leads_below(&self, dir: &[&[u8]], pruned: Option<usize>) -> bool {
         let begins_at = |start: usize| {
             let covered = &dir[start..];

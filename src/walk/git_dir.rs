@@ -1,8 +1,8 @@
 //! Git directories, as a walk sees them: recognised by what is in them, like git does it.
 //!
 //! A git directory is one thing: without a ref or a hook that some rule names, it is broken. So no
-//! rule leaves out anything in it. Its object store alone may be left out, as a whole, because it may
-//! be larger than all the work.
+//! rule leaves out anything in it. Its object store alone may be left out, as a whole, because it
+//! may be larger than all the work.
 
 use serde::{Deserialize, Serialize};
 

@@ -1,8 +1,9 @@
 //! `.gitignore` files, nested: the deepest one that has an opinion decides.
 //!
-//! Each state has its own files: those on the disk, and those that were there when the session began. A
-//! path is judged by either or by both, as [`Ignores`] says. A recorded rule for a directory also holds
-//! for what is in it, so that `logs/` ignores `logs/x` after somebody has written `logs/*` instead.
+//! Each state has its own files: those on the disk, and those that were there when the session
+//! began. A path is judged by either or by both, as [`Ignores`] says. A recorded rule for a
+//! directory also holds for what is in it, so that `logs/` ignores `logs/x` after somebody has
+//! written `logs/*` instead.
 
 use std::io;
 use std::sync::Arc;
@@ -130,8 +131,8 @@ fn opinion_from_above(chain: &Chain, relative: &[u8], is_dir: bool) -> Option<Ve
     })
 }
 
-/// The ignore files that count in a directory. The command that is recorded can write such files, so
-/// those of the session's baseline have the last word.
+/// The ignore files that count in a directory. The command that is recorded can write such files,
+/// so those of the session's baseline have the last word.
 #[derive(Debug, Clone)]
 pub struct Ignores(Says);
 
@@ -145,11 +146,11 @@ enum Says {
 impl Ignores {
     /// The files on the disk count: for a first snapshot.
     pub const ON_DISK: Self = Self(Says::OnDisk(None));
-    /// A path is ignored if the recorded files ignore it and those on the disk do: for a snapshot that
-    /// follows.
+    /// A path is ignored if the recorded files ignore it and those on the disk do: for a snapshot
+    /// that follows.
     pub const BOTH: Self = Self(Says::Both { on_disk: None, recorded: None });
-    /// The recorded files alone count, so that the answer is the same before and after ignore files are
-    /// restored.
+    /// The recorded files alone count, so that the answer is the same before and after ignore files
+    /// are restored.
     pub const RECORDED: Self = Self(Says::Recorded { recorded: None, is_below_ignored: false });
 
     /// Whether the ignore files on the disk count.

@@ -1,4 +1,5 @@
-//! `nono rollback diff`: two states compared: snapshots of one session or of two, or what is there now.
+//! `nono rollback diff`: two states compared: snapshots of one session or of two, or what is there
+//! now.
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -30,8 +31,9 @@ use crate::sys;
 /// Arguments of `nono rollback diff`.
 #[derive(Debug, Args)]
 pub(in crate::cli) struct DiffArgs {
-    /// The older state (ID, ID/N or `now`), the newer one, and paths to which it is limited. A single
-    /// session is compared from its baseline to its last snapshot [default: the last session]
+    /// The older state (ID, ID/N or `now`), the newer one, and paths to which it is limited. A
+    /// single session is compared from its baseline to its last snapshot [default: the last
+    /// session]
     #[arg(value_name = "A [B] | PATH")]
     words: Vec<OsString>,
     /// Only these paths, also where they look like an id

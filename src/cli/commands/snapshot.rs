@@ -36,7 +36,8 @@ pub(in crate::cli) const NAMED_UNSTABLE: usize = 20;
 /// Arguments of `nono snapshot`.
 #[derive(Debug, Args)]
 pub(in crate::cli) struct SnapshotArgs {
-    /// Add the snapshot to this session (`latest`: the newest one here), with the paths and filters of its last snapshot
+    /// Add the snapshot to this session (`latest`: the newest one here), with the paths and filters
+    /// of its last snapshot
     #[arg(long, value_name = "ID", conflicts_with_all = ["path", "rollback_exclude", "rollback_include", "rollback_all"])]
     session: Option<String>,
     /// Call the snapshot this: an id can be given as its name later
@@ -229,7 +230,8 @@ pub(in crate::cli) fn report_left_out(manifest: &SnapshotManifest, id: &str, con
     preflight::warn_if_empty(manifest, context);
 }
 
-/// Warns of patterns of the command line that left nothing out: a slip of the pen must not look like a rule.
+/// Warns of patterns of the command line that left nothing out: a slip of the pen must not look
+/// like a rule.
 pub(in crate::cli) fn report_idle_patterns(
     patterns: &[String],
     manifests: &[&SnapshotManifest],

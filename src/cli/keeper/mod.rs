@@ -9,9 +9,9 @@
 //! ```
 //!
 //! Where there is no process namespace, the keeper adopts the command's orphans (it is their *child
-//! subreaper*). The supervisor and the keeper meet at a socket in a directory that the command cannot
-//! reach, so no descriptor leads from one world into the other. They speak lines of JSON: [`Event`]s
-//! one way, [`Order`]s the other. Always true:
+//! subreaper*). The supervisor and the keeper meet at a socket in a directory that the command
+//! cannot reach, so no descriptor leads from one world into the other. They speak lines of JSON:
+//! [`Event`]s one way, [`Order`]s the other. Always true:
 //!
 //! - The supervisor's end of the conversation closes however it dies. The keeper then ends all that
 //!   it keeps, unless it was told to let it go on.
@@ -144,8 +144,8 @@ pub(super) struct Keeper {
 }
 
 impl Keeper {
-    /// Starts the keeper, and through it the command. `command` is this program with the environment
-    /// of the command; the two meet at a socket of the path `meeting`.
+    /// Starts the keeper, and through it the command. `command` is this program with the
+    /// environment of the command; the two meet at a socket of the path `meeting`.
     ///
     /// # Errors
     /// As [`NotStarted`] says.

@@ -20,8 +20,8 @@ enum Row {
     Words(String),
 }
 
-/// Writes one line for each changed path, `width` columns wide at the most where names allow it, and a
-/// sum.
+/// Writes one line for each changed path, `width` columns wide at the most where names allow it,
+/// and a sum.
 ///
 /// # Errors
 /// When contents cannot be read, or `out` cannot be written; a part is written then.

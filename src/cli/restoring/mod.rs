@@ -161,7 +161,8 @@ impl<'a> Restoring<'a> {
         at_work::is_allowed(catalog, roots, &options.selection, *force, asks_nothing, context)
     }
 
-    /// Restores; where later changes would be undone as well, asks, unless nobody is there to answer.
+    /// Restores; where later changes would be undone as well, asks, unless nobody is there to
+    /// answer.
     fn carry_out(&mut self, context: &Context) -> Result<RestoreReport, CliError> {
         let mut report = self.restore(context)?;
         self.name_sessions(&mut report.conflicts);

@@ -1,7 +1,7 @@
 //! The difference of the change at the cursor, shown beside the list.
 //!
-//! Only its beginning is made, and only when no key waits: so many lines, of files of at most 1 MiB,
-//! in a fraction of a second. The pager (`d`) shows all of it.
+//! Only its beginning is made, and only when no key waits: so many lines, of files of at most 1
+//! MiB, in a fraction of a second. The pager (`d`) shows all of it.
 
 use std::io::{self, Write};
 use std::ops::Range;

@@ -47,8 +47,8 @@ pub(super) enum Input {
 /// A terminal in raw mode that shows its second screen.
 #[derive(Debug)]
 pub(super) struct Screen {
-    /// Never dropped: it would print that it cannot show the cursor, and panic where there is nothing to
-    /// print to any more. [`leave`](Self::leave) shows it.
+    /// Never dropped: it would print that it cannot show the cursor, and panic where there is
+    /// nothing to print to any more. [`leave`](Self::leave) shows it.
     terminal: ManuallyDrop<Terminal<CrosstermBackend<Stderr>>>,
     signals: Signals,
     keys: VecDeque<KeyEvent>,

@@ -1,5 +1,5 @@
-//! Draws a review: a summary, the rows that fit, what the keys do, and on a wide screen the beginning of
-//! the difference at the cursor.
+//! Draws a review: a summary, the rows that fit, what the keys do, and on a wide screen the
+//! beginning of the difference at the cursor.
 
 use ratatui::Frame;
 use ratatui::layout::Rect;

@@ -29,8 +29,8 @@ pub(in crate::cli) struct Leftover {
     pub(in crate::cli) is_writing: bool,
 }
 
-/// Waits until no descendant of this process is left, or none writes, and names those that are left. The
-/// keeper does not count. `say` is called when that takes longer than a moment.
+/// Waits until no descendant of this process is left, or none writes, and names those that are
+/// left. The keeper does not count. `say` is called when that takes longer than a moment.
 pub(in crate::cli) fn wait_for_quiet(keeper: Option<Pid>, say: impl FnOnce()) -> Vec<Leftover> {
     let started = Instant::now();
     let mut say = Some(say);

@@ -86,9 +86,9 @@ pub(super) enum Step {
     MakeDirectory {
         path: Vec<u8>,
     },
-    /// A directory that is staged with everything in it gets a path that is free. `steps` would make the
-    /// same piece by piece, which is how it is finished when somebody took a part of it away; taking
-    /// it back is always done so.
+    /// A directory that is staged with everything in it gets a path that is free. `steps` would
+    /// make the same piece by piece, which is how it is finished when somebody took a part of it
+    /// away; taking it back is always done so.
     PlaceTree {
         path: Vec<u8>,
         staged: Staged,

@@ -1,5 +1,5 @@
-//! From the differences of two states to a plan: one difference after the other, each judged by what
-//! either side did not capture.
+//! From the differences of two states to a plan: one difference after the other, each judged by
+//! what either side did not capture.
 
 use std::collections::HashSet;
 use std::os::unix::ffi::OsStrExt;
@@ -52,9 +52,9 @@ pub(in crate::restore) fn plan(
     Ok(planner.finish(renewed))
 }
 
-/// Directories above a device that is not in the target: it cannot be brought back, so it stays, and
-/// they with it. The differences are gone through for that alone, without what is only in the target, because
-/// to keep them takes more than to find them again.
+/// Directories above a device that is not in the target: it cannot be brought back, so it stays,
+/// and they with it. The differences are gone through for that alone, without what is only in the
+/// target, because to keep them takes more than to find them again.
 fn directories_with_devices(
     store: &dyn ObjectSource,
     current_root: &ContentHash,
@@ -108,8 +108,8 @@ impl Planner<'_> {
         (!is_excluded || is_itself()).then_some(reason)
     }
 
-    /// Differences come sorted: a directory before what is in it. There may be millions, so path and
-    /// states are handed on and not copied.
+    /// Differences come sorted: a directory before what is in it. There may be millions, so path
+    /// and states are handed on and not copied.
     fn difference(&mut self, difference: Difference) {
         if self.is_kept(&difference.path) {
             return;

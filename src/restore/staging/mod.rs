@@ -140,7 +140,8 @@ impl Staging<'_> {
         let puts = &self.plan.actions.puts;
         for (index, put) in puts.iter().enumerate() {
             let Some(first) = put.link_to else { continue };
-            // Two names of one inode are on one mount, as they nearly always were when they were captured.
+            // Two names of one inode are on one mount, as they nearly always were when they were
+            // captured.
             let from = self.layout.put(first, &puts[first].path);
             let to = self.layout.put(index, &put.path);
             let target = self.open(to.area, &to.parent)?;
@@ -153,8 +154,8 @@ impl Staging<'_> {
         Ok(())
     }
 
-    /// Gives what is in the new trees its modes and times. The top of a tree gets its own when it is in
-    /// place: an ordinary user cannot move a directory that may not be written.
+    /// Gives what is in the new trees its modes and times. The top of a tree gets its own when it
+    /// is in place: an ordinary user cannot move a directory that may not be written.
     fn attributes_of_directories(&self) -> Result<Vec<Skipped>, RestoreError> {
         let mut all = Vec::new();
         // Deepest first.

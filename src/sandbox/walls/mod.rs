@@ -31,8 +31,8 @@ const NEWEST: ABI = ABI::V9;
 /// The support when no Landlock was found.
 pub(super) const NO_LANDLOCK: Support = Support::None;
 
-/// The kernel's Landlock ABI. It is told only to those who shut themselves in, so a thread does that
-/// and ends.
+/// The kernel's Landlock ABI. It is told only to those who shut themselves in, so a thread does
+/// that and ends.
 ///
 /// # Errors
 /// There is no thread.

@@ -18,8 +18,8 @@ use crate::walk::{self, FoundEntry, Known, LeftOut, Mode, Repository, WhyLeftOut
 pub(super) type Counted = HashMap<Box<[u8]>, Arc<LeftOutTally>>;
 
 impl Capturer<'_> {
-    /// How what is in a directory is judged: one that bears its maker's mark is left out, but for what is
-    /// kept of it.
+    /// How what is in a directory is judged: one that bears its maker's mark is left out, but for
+    /// what is kept of it.
     pub(super) fn mode_inside(
         &self,
         node: &PendingDir,
@@ -52,8 +52,8 @@ impl Capturer<'_> {
         mode
     }
 
-    /// Whether the file lies beside a directory that makes a `node_modules` of it. One that is not in every
-    /// known snapshot may go with a restore, and the proof with it.
+    /// Whether the file lies beside a directory that makes a `node_modules` of it. One that is not
+    /// in every known snapshot may go with a restore, and the proof with it.
     pub(super) fn has_package(&self, node: &PendingDir) -> bool {
         let name = walk::PACKAGE_BESIDE.as_bytes();
         let Some(parent) = &node.parent else { return false };
@@ -105,8 +105,8 @@ impl Capturer<'_> {
         tally
     }
 
-    /// Notes what of a directory is left out. `entries` are those of it that are recorded, maybe only for
-    /// something in them.
+    /// Notes what of a directory is left out. `entries` are those of it that are recorded, maybe
+    /// only for something in them.
     pub(super) fn leave_out_all<'s>(
         &'s self,
         scope: &Scope<'s>,

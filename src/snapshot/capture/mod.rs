@@ -98,8 +98,8 @@ pub enum CaptureError {
     /// The tracked paths hold more than the budget allows.
     #[error("{0}")]
     OverBudget(Box<OverBudget>),
-    /// A tracked path was there when the session began and is not when its first snapshot does. To restore such a
-    /// state would delete what comes back.
+    /// A tracked path was there when the session began and is not when its first snapshot does. To
+    /// restore such a state would delete what comes back.
     #[error("cannot track {}: it is gone, or a directory above it was replaced", Shown::path(path))]
     Gone {
         /// The tracked path.

@@ -37,8 +37,8 @@ pub enum SnapshotError {
         /// The session's directory.
         session: PathBuf,
     },
-    /// The snapshot was taken and recorded, but what changed cannot be told, because the one before it
-    /// is damaged.
+    /// The snapshot was taken and recorded, but what changed cannot be told, because the one before
+    /// it is damaged.
     #[error(
         "snapshot {number} was recorded, but what changed since the one before cannot be said: {source}"
     )]

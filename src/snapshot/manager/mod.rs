@@ -28,8 +28,8 @@ use crate::walk::ExclusionConfig;
 /// Records states of tracked paths in one session and brings them back.
 ///
 /// Several managers, in any number of processes, may use one session: each operation holds the
-/// session's lock. All methods leave the session as it was when they fail. A clone costs nothing and
-/// uses the same session; it can have a progress and limits of its own.
+/// session's lock. All methods leave the session as it was when they fail. A clone costs nothing
+/// and uses the same session; it can have a progress and limits of its own.
 #[derive(Clone)]
 pub struct SnapshotManager {
     session: SessionDir,
@@ -62,9 +62,9 @@ impl std::fmt::Debug for SnapshotManager {
 }
 
 impl SnapshotManager {
-    /// Makes a session in `session_dir`, or resumes the one that is there. In the root directory of a
-    /// store a new session gets a link to the objects that its sessions share, so that it is one of
-    /// them; elsewhere it gets objects of its own.
+    /// Makes a session in `session_dir`, or resumes the one that is there. In the root directory of
+    /// a store a new session gets a link to the objects that its sessions share, so that it is one
+    /// of them; elsewhere it gets objects of its own.
     ///
     /// # Errors
     /// When a path cannot be tracked, a pattern is invalid, or the directory cannot be written.
@@ -258,8 +258,8 @@ impl SnapshotManager {
         self.take(parent.as_ref(), Some(label.to_owned()))
     }
 
-    /// Waits until nobody else writes the session, unless it is cancelled. A session whose restore was
-    /// interrupted is not written: its disk is in neither state.
+    /// Waits until nobody else writes the session, unless it is cancelled. A session whose restore
+    /// was interrupted is not written: its disk is in neither state.
     pub(crate) fn lock_session(&self) -> Result<FileLock, SnapshotError> {
         let lock = self.lock_interrupted_session()?;
         self.refuse_interrupted_restore()?;
@@ -276,8 +276,8 @@ impl SnapshotManager {
         self.wait_for(|| Ok(self.store.try_lock_shared()?))
     }
 
-    /// As [`lock_store`](Self::lock_store), for whoever only reads: a store that cannot be written is read
-    /// without the lock.
+    /// As [`lock_store`](Self::lock_store), for whoever only reads: a store that cannot be written
+    /// is read without the lock.
     pub(crate) fn lock_store_for_reading(&self) -> Result<Option<StoreLock>, SnapshotError> {
         let lock = self.wait_for(|| Ok(self.store.try_lock_for_reading()?))?;
         Ok(lock.lock())

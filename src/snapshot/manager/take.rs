@@ -59,7 +59,8 @@ impl SnapshotManager {
         Ok((published.manifest, comparison))
     }
 
-    /// Captures what is tracked. `flushed`: the store, if somebody waits until all of it is durable.
+    /// Captures what is tracked. `flushed`: the store, if somebody waits until all of it is
+    /// durable.
     fn capture_next(
         &self,
         parent: Option<&LoadedManifest>,
@@ -109,8 +110,8 @@ impl SnapshotManager {
         self.list_published()
     }
 
-    /// Names a published baseline in the session, unless that is done, and takes its announcement back,
-    /// under the session's lock.
+    /// Names a published baseline in the session, unless that is done, and takes its announcement
+    /// back, under the session's lock.
     pub(crate) fn list_published(&self) -> Result<(), SnapshotError> {
         let is_listed = match self.session.metadata() {
             Ok(metadata) => metadata.snapshot_count > 0,
@@ -150,7 +151,8 @@ impl SnapshotManager {
         })
     }
 
-    /// Which ignore files count in tracked paths. `latest`: the last snapshot, which is often the first.
+    /// Which ignore files count in tracked paths. `latest`: the last snapshot, which is often the
+    /// first.
     fn rules(
         &self,
         roots: &[TrackedRoot],
@@ -294,8 +296,8 @@ impl SnapshotManager {
         }
     }
 
-    /// `None` where a damaged object hides what changed: the snapshot counts more than the number of its
-    /// changes.
+    /// `None` where a damaged object hides what changed: the snapshot counts more than the number
+    /// of its changes.
     fn changes_since_baseline(&self, manifest: &SnapshotManifest) -> Option<ChangeSummary> {
         let counted = self
             .load_manifest(0)

@@ -166,7 +166,8 @@ impl LocalStore {
         }
     }
 
-    /// Removes temporary files that a crash left behind. Only under the exclusive lock, when nobody writes.
+    /// Removes temporary files that a crash left behind. Only under the exclusive lock, when nobody
+    /// writes.
     ///
     /// # Errors
     /// When one cannot be removed.

@@ -1,8 +1,9 @@
 //! Packs: many small objects in one file.
 //!
-//! A file of its own costs an object an inode, a block and several system calls, which for the small
-//! files that most trees consist of is more than all else that a snapshot does. So a snapshot that has
-//! many new small objects writes them one after the other into a file, with an index at its end.
+//! A file of its own costs an object an inode, a block and several system calls, which for the
+//! small files that most trees consist of is more than all else that a snapshot does. So a snapshot
+//! that has many new small objects writes them one after the other into a file, with an index at
+//! its end.
 //!
 //! ```text
 //! objects/packs/<32 hexadecimal digits>     0400, see `format.rs`
@@ -11,10 +12,10 @@
 //! Always true:
 //!
 //! - A pack appears complete or not at all, and is never written again. To take an object out, the
-//!   others are copied into a new pack ([`rewrite`]), which is durable before the old one goes. Only who
-//!   has the store's lock exclusively takes objects out.
-//! - An object that has a file of its own too is read from that. So a good copy takes the place of a
-//!   damaged one in a pack at once.
+//!   others are copied into a new pack ([`rewrite`]), which is durable before the old one goes.
+//!   Only who has the store's lock exclusively takes objects out.
+//! - An object that has a file of its own too is read from that. So a good copy takes the place of
+//!   a damaged one in a pack at once.
 //! - A holder of the store's lock lists the packs anew, so that no removed object is relied on. A
 //!   reader without the lock lists them again when it does not find an object.
 
@@ -61,8 +62,8 @@ const MOST_LOOKS: usize = 32;
 const FEW_PACKS: usize = 4;
 /// So often packs are asked before the indexes of all are read as a whole.
 const QUESTIONS_BEFORE_TABLE: usize = 2048;
-/// Entries of the table at the most: each takes up to 115 bytes. A store with more has large packs, and
-/// asking each costs less than the memory.
+/// Entries of the table at the most: each takes up to 115 bytes. A store with more has large packs,
+/// and asking each costs less than the memory.
 const MAX_TABLE_ENTRIES: usize = 1 << 18;
 
 /// `packs/<name>`
@@ -91,8 +92,8 @@ struct Known {
     /// Pack and place of every object, once many were looked for.
     table: Option<HashMap<ContentHash, (u32, Span), RandomState>>,
     is_table_tried: bool,
-    /// Packs in which something may have been found or written since that was last forgotten, also those that are
-    /// gone.
+    /// Packs in which something may have been found or written since that was last forgotten, also
+    /// those that are gone.
     seen: Vec<PackState>,
 }
 
@@ -219,7 +220,8 @@ impl Packs {
         known.seen = known.packs.iter().filter_map(|pack| pack.state()).collect();
     }
 
-    /// The packs that are there, and those that were since others were [forgotten](Self::forget_seen).
+    /// The packs that are there, and those that were since others were
+    /// [forgotten](Self::forget_seen).
     ///
     /// # Errors
     /// When they cannot be listed.

@@ -17,16 +17,16 @@ use crate::object::{ContentHash, Hasher};
 use crate::store::{FoundObject, PackState, StoreError};
 use crate::sys::{self, Dir, FileKind, FileTime, IoContext};
 
-/// A pack gets a filter after one question for so many of its objects: to read the whole index takes as
-/// long.
+/// A pack gets a filter after one question for so many of its objects: to read the whole index
+/// takes as long.
 const OBJECTS_PER_QUESTION: usize = 16;
 
 /// Entries of an index that are read at a time.
 const ENTRIES_IN_PART: usize = 1024;
 const OUTSIDE: &str = "its index names a place outside of it";
 
-/// An open pack. Only its fan-out is kept in memory, and a filter once it is asked often; entries are
-/// read as they are asked for.
+/// An open pack. Only its fan-out is kept in memory, and a filter once it is asked often; entries
+/// are read as they are asked for.
 #[derive(Debug)]
 pub(crate) struct Pack {
     pub(super) file: File,
@@ -235,9 +235,9 @@ impl Pack {
         self.for_each_entry(|_| {})
     }
 
-    /// Gives the entries of the whole index, sorted by hash, each checked; but only the end tells whether the index is
-    /// the one that was written. It is read a part at a time: an index has megabytes, and new memory is
-    /// dearer than to read them.
+    /// Gives the entries of the whole index, sorted by hash, each checked; but only the end tells
+    /// whether the index is the one that was written. It is read a part at a time: an index has
+    /// megabytes, and new memory is dearer than to read them.
     ///
     /// # Errors
     /// As [`entries`](Self::entries). After an error, the entries given before are void.

@@ -176,8 +176,8 @@ fn broken(store: &LocalStore) -> StoreError {
     sys::Error { operation: "write a pack in", path, source }.into()
 }
 
-/// With fewer new small objects than this, each gets a file of its own: packs would become many, and
-/// save little. Tests pack few objects too.
+/// With fewer new small objects than this, each gets a file of its own: packs would become many,
+/// and save little. Tests pack few objects too.
 fn few_objects() -> usize {
     #[cfg(feature = "fail-points")]
     if let Some(few) = std::env::var("NONO_PACK_FROM").ok().and_then(|text| text.parse().ok()) {

@@ -25,10 +25,10 @@ pub(crate) struct Rewrite {
 }
 
 impl LocalStore {
-    /// Replaces packs by new ones with what is kept of them: copied, made durable, and only then are the
-    /// old ones removed, those first of which nothing is kept. A damaged object is copied as it is, so
-    /// that it is still found damaged, unless an intact one comes from another pack. A pack that the disk
-    /// does not give back stays.
+    /// Replaces packs by new ones with what is kept of them: copied, made durable, and only then
+    /// are the old ones removed, those first of which nothing is kept. A damaged object is copied
+    /// as it is, so that it is still found damaged, unless an intact one comes from another pack. A
+    /// pack that the disk does not give back stays.
     ///
     /// If an object is left out, nobody may be writing: the lock is the exclusive one.
     ///

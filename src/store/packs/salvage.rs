@@ -32,8 +32,8 @@ pub(crate) enum BadDisk {
 }
 
 impl BadDisk {
-    /// Checks a pack as far as it has to be right. Everything but a repair needs the index alone, and to
-    /// read the records takes longer.
+    /// Checks a pack as far as it has to be right. Everything but a repair needs the index alone,
+    /// and to read the records takes longer.
     fn check(self, pack: &Pack) -> Result<(), StoreError> {
         match self {
             Self::Refuse => pack.check_index(),
@@ -67,7 +67,8 @@ pub(crate) struct Salvaged {
     pub(crate) are_read_again: bool,
     /// The objects that can be read again.
     pub(crate) objects: HashSet<ContentHash>,
-    /// Packs of which the disk did not give all: in quarantine, or where they were if not even that could be done.
+    /// Packs of which the disk did not give all: in quarantine, or where they were if not even that
+    /// could be done.
     pub(crate) not_given: Vec<PathBuf>,
 }
 
@@ -109,8 +110,8 @@ impl LocalStore {
     }
 
     /// Takes what is intact out of packs that cannot be opened or have a damaged index, and moves
-    /// these into quarantine. A repair does so too with packs in which something else than was written is
-    /// between the objects. The lock is the exclusive one.
+    /// these into quarantine. A repair does so too with packs in which something else than was
+    /// written is between the objects. The lock is the exclusive one.
     ///
     /// # Errors
     /// When the disk is full or broken, or it was cancelled; nothing is lost then.
@@ -149,10 +150,12 @@ impl LocalStore {
         Ok(salvaged)
     }
 
-    /// Looks once more at packs that the disk did not give: it may have been an error that passes. Returns whether one was.
+    /// Looks once more at packs that the disk did not give: it may have been an error that passes.
+    /// Returns whether one was.
     ///
     /// # Errors
-    /// With [`BadDisk::Refuse`], the disk still does not give one; or what is there cannot be looked at.
+    /// With [`BadDisk::Refuse`], the disk still does not give one; or what is there cannot be
+    /// looked at.
     pub(crate) fn look_again_at_packs(&self, bad_disk: BadDisk) -> Result<bool, StoreError> {
         let Some(packs) = packs_dir(self.dir())? else { return Ok(false) };
         // Nobody may have looked yet.
@@ -200,7 +203,8 @@ impl LocalStore {
         Ok(())
     }
 
-    /// Copies what is intact in a pack, and in no other one, into new ones. Returns whether the disk gave all of it.
+    /// Copies what is intact in a pack, and in no other one, into new ones. Returns whether the
+    /// disk gave all of it.
     fn copy_intact(
         &self,
         dir: &Dir,
@@ -235,8 +239,9 @@ impl LocalStore {
     }
 }
 
-/// Gives the intact objects of a pack by its records, and then by its index, if that can be read. Where a
-/// record makes no sense, the next one that does is looked for. Returns whether the disk gave all of it.
+/// Gives the intact objects of a pack by its records, and then by its index, if that can be read.
+/// Where a record makes no sense, the next one that does is looked for. Returns whether the disk
+/// gave all of it.
 fn for_each_intact(
     packs: &Dir,
     name: &[u8],
@@ -275,8 +280,8 @@ fn for_each_intact(
     Ok(is_all)
 }
 
-/// The bytes of a pack, without more than any pack has, with zeros where the disk gives none; and whether it gave all.
-/// Nothing for what is no regular file.
+/// The bytes of a pack, without more than any pack has, with zeros where the disk gives none; and
+/// whether it gave all. Nothing for what is no regular file.
 fn read_what_can_be(
     packs: &Dir,
     name: &[u8],

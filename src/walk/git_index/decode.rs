@@ -1,7 +1,7 @@
 //! Paths out of the bytes of an index, versions 2 to 4, as `gitformat-index(5)` has them.
 //!
-//! The reader knows nothing but paths and the name of a shared index. It looks into no extension, recurses
-//! nowhere, and takes no more memory than the limits say, whatever the bytes are.
+//! The reader knows nothing but paths and the name of a shared index. It looks into no extension,
+//! recurses nowhere, and takes no more memory than the limits say, whatever the bytes are.
 
 use super::Paths;
 

@@ -5,8 +5,9 @@
 //! the index. A false index has more recorded or, as if there were none, leaves the rules alone.
 //! Paths of an earlier snapshot stay in without it.
 //!
-//! The decoder is our own. The crate `gix-index` decodes extensions that nobody here wants, one of them by
-//! recursion, takes offsets out of the file as indexes of slices, and joins threads that may panic.
+//! The decoder is our own. The crate `gix-index` decodes extensions that nobody here wants, one of
+//! them by recursion, takes offsets out of the file as indexes of slices, and joins threads that
+//! may panic.
 
 mod decode;
 
@@ -67,7 +68,8 @@ impl Repository {
         Self::new(Top::Above(tracked_path.to_owned()))
     }
 
-    /// The repository whose top is this open directory, which lies at `relative` below the tracked path.
+    /// The repository whose top is this open directory, which lies at `relative` below the tracked
+    /// path.
     pub(crate) fn at(dir: &Dir, relative: &[u8]) -> Self {
         Self::new(Top::At { relative: relative.into(), path: dir.path().to_owned() })
     }
@@ -121,8 +123,8 @@ impl Loaded {
     }
 }
 
-/// The paths of the index of a repository, and those of the shared index that it adds to. (Which of the
-/// shared ones it takes back does not matter: more is recorded then.)
+/// The paths of the index of a repository, and those of the shared index that it adds to. (Which of
+/// the shared ones it takes back does not matter: more is recorded then.)
 fn read(top: &Path) -> Result<(Paths, Paths), String> {
     let said = |error: sys::Error| error.to_string();
     let top_dir = Dir::open(top).map_err(said)?;
