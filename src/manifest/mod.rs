@@ -8,6 +8,7 @@
 
 mod left_out;
 mod not_captured;
+mod removed;
 
 use std::collections::BTreeMap;
 use std::os::unix::ffi::OsStrExt;
@@ -26,6 +27,7 @@ use crate::walk::ExclusionConfig;
 pub use left_out::LeftOutState;
 pub(crate) use left_out::LeftOutTally;
 pub use not_captured::{NotCaptured, NotCapturedReason, NotCapturedSet};
+pub use removed::{RemovalReason, RemovedSnapshot};
 
 /// Version of session and snapshot manifests that this program writes, and the newest it reads.
 pub const MANIFEST_VERSION: u32 = 1;

@@ -291,6 +291,7 @@ mod tests {
             tracked_paths: vec![tracked.into()],
             snapshot_count: 2,
             labels: Vec::new(),
+            removed: Vec::new(),
             exit_code: None,
             origin: SessionOrigin::Run,
             status: SessionStatus::Completed,

@@ -28,7 +28,8 @@ mod tests;
 
 pub use crate::manifest::{
     FileState, LeftOutState, MANIFEST_VERSION, NotCaptured, NotCapturedReason, NotCapturedSet,
-    SnapshotKind, SnapshotLabel, SnapshotManifest, Totals, TrackedRoot,
+    RemovalReason, RemovedSnapshot, SnapshotKind, SnapshotLabel, SnapshotManifest, Totals,
+    TrackedRoot,
 };
 pub use budget::{Budget, LargeDirectory, OverBudget};
 pub use capture::CaptureError;

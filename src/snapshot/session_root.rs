@@ -23,7 +23,7 @@ use crate::object::ContentHash;
 
 /// What follows from the snapshots, tells of the file and not of the session, or may change at any
 /// time.
-const NO_FACTS: [&str; 9] = [
+const NO_FACTS: [&str; 10] = [
     "snapshot_count",
     "merkle_roots",
     "manifest_hashes",
@@ -31,6 +31,7 @@ const NO_FACTS: [&str; 9] = [
     "bytes_written",
     "changes",
     "restores",
+    "removed",
     "altered",
     "pinned",
 ];

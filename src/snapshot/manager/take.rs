@@ -298,7 +298,7 @@ impl SnapshotManager {
     /// changes.
     fn changes_since_baseline(&self, manifest: &SnapshotManifest) -> Option<ChangeSummary> {
         let counted = self
-            .load_manifest(0)
+            .load_manifest(self.session.first_number().unwrap_or(0))
             .and_then(|old| Ok(count_changes(self.store(), &old, manifest, || true)?));
         let warn = |error: &_| tracing::warn!("changes since the baseline not counted: {error}");
         counted.inspect_err(warn).ok().flatten()
@@ -336,7 +336,7 @@ impl SnapshotManager {
     ) -> Result<(), SnapshotError> {
         let mut last_ordinary = None;
         let listed = metadata.manifest_hashes.len() as u64;
-        for number in self.session.snapshot_numbers()?.into_iter().filter(|n| *n >= listed) {
+        for number in self.session.manifest_numbers()?.into_iter().filter(|n| *n >= listed) {
             let loaded = self.session.manifest(number)?;
             metadata.merkle_roots.push(loaded.manifest.merkle_root);
             metadata.manifest_hashes.push(loaded.hash);
@@ -349,7 +349,12 @@ impl SnapshotManager {
         }
         if let Some(last) = last_ordinary {
             metadata.changes = match since_baseline {
-                Some((number, counted)) if number == last.number => Some(counted),
+                // It was counted from snapshot 0.
+                Some((number, counted))
+                    if number == last.number && metadata.removal(0).is_none() =>
+                {
+                    Some(counted)
+                }
                 _ => self.changes_since_baseline(&last),
             };
         }
