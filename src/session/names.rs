@@ -6,7 +6,7 @@
 //! here trusts its length or its characters, and messages show it escaped.
 
 use super::catalog::{Catalog, CatalogError, SnapshotId};
-use crate::snapshot::{SessionDir, SnapshotLabel};
+use crate::snapshot::{SessionDir, SessionMetadata, SnapshotLabel};
 
 /// Longest name that is given to a session or a snapshot, in bytes.
 pub const MAX_LABEL_BYTES: usize = 200;
@@ -64,9 +64,11 @@ pub(super) fn find(
         .collect();
     let named = |wanted: &str| -> Vec<Named> {
         let of = |(metadata, session): &(_, SessionDir)| {
-            let crate::snapshot::SessionMetadata { label, labels, .. } = metadata;
+            let metadata: &SessionMetadata = metadata;
+            let SessionMetadata { label, labels, .. } = metadata;
             let own = (label.as_deref() == Some(wanted)).then_some(None);
-            let is_wanted = |it: &&SnapshotLabel| it.label == wanted;
+            let is_wanted =
+                |it: &&SnapshotLabel| it.label == wanted && metadata.removal(it.number).is_none();
             let snapshots = labels.iter().filter(is_wanted).map(|it| Some(it.number));
             let numbers = own.into_iter().chain(snapshots);
             numbers.map(|number| (session.clone(), number)).collect::<Vec<_>>()

@@ -23,7 +23,7 @@ use crate::object::ContentHash;
 
 /// The fields that follow from the snapshots, describe the file and not the session, or may change
 /// at any time.
-const NO_FACTS: [&str; 10] = [
+const NO_FACTS: [&str; 11] = [
     "snapshot_count",
     "merkle_roots",
     "manifest_hashes",
@@ -32,6 +32,7 @@ const NO_FACTS: [&str; 10] = [
     "bytes_written",
     "changes",
     "restores",
+    "removed",
     "altered",
     "pinned",
 ];

@@ -131,9 +131,10 @@ fn since(catalog: &Catalog, session: &SessionSummary) -> Result<Option<Since>, C
         return Ok(None);
     }
     // An undo leaves the baseline behind.
-    numbers.retain(|number| !session.undone || *number == 0);
+    let first = numbers.first().copied().unwrap_or(0);
+    numbers.retain(|number| !session.undone || *number == first);
     let manager = SnapshotManager::open(dir.path())?;
-    let mut last = manager.load_manifest(0)?;
+    let mut last = manager.load_manifest(first)?;
     for number in numbers.into_iter().rev() {
         let manifest = manager.load_manifest(number)?;
         // A safety snapshot is not the state that the command left.

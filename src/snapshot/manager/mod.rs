@@ -203,7 +203,7 @@ impl SnapshotManager {
     }
 
     fn refuse_second_baseline(&self) -> Result<(), SnapshotError> {
-        if self.session.snapshot_numbers()?.is_empty() {
+        if self.session.manifest_numbers()?.is_empty() {
             return Ok(());
         }
         Err(SnapshotError::BaselineExists { session: self.session.path().to_owned() })
@@ -314,7 +314,7 @@ impl SnapshotManager {
         got.ok_or_else(|| CaptureError::Cancelled.into())
     }
 
-    /// Number of snapshots on the disk.
+    /// Number of snapshots that the session holds.
     ///
     /// # Errors
     /// When the session cannot be read.
@@ -325,8 +325,9 @@ impl SnapshotManager {
     /// The manifest of one snapshot.
     ///
     /// # Errors
-    /// [`SnapshotError::NoSuchSnapshot`], or a manifest that cannot be used.
+    /// [`SnapshotError::NoSuchSnapshot`], [`ManifestError::Removed`], or a manifest that cannot be used.
     pub fn load_manifest(&self, number: u64) -> Result<SnapshotManifest, SnapshotError> {
+        self.session.refuse_removed(number)?;
         match self.session.manifest(number) {
             Ok(loaded) => Ok(loaded.manifest),
             Err(ManifestError::Missing { .. }) => Err(SnapshotError::NoSuchSnapshot {
@@ -358,6 +359,7 @@ impl SnapshotManager {
                 metadata.labels = current.labels;
                 metadata.steps = current.steps;
                 metadata.restores = current.restores;
+                metadata.removed = current.removed;
                 metadata.altered = current.altered;
                 metadata.pinned = current.pinned;
             }
@@ -367,6 +369,7 @@ impl SnapshotManager {
                 metadata.labels.clear();
                 metadata.steps.clear();
                 metadata.restores.clear();
+                metadata.removed.clear();
                 metadata.bytes_written = 0;
                 metadata.changes = Some(ChangeSummary::default());
                 metadata.altered = None;
@@ -389,7 +392,7 @@ impl SnapshotManager {
     /// The last snapshot, which the next one names as its parent: it has to be the one that the
     /// session lists, and none may be missing before it.
     pub(crate) fn latest(&self) -> Result<LoadedManifest, SnapshotError> {
-        let numbers = self.session.snapshot_numbers()?;
+        let numbers = self.session.manifest_numbers()?;
         let listed = match self.session.metadata() {
             Ok(metadata) => metadata.manifest_hashes,
             Err(ManifestError::Missing { .. }) => Vec::new(),
