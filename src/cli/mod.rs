@@ -1,7 +1,7 @@
 //! The command line: arguments in, a report out.
 //!
-//! Only this module prints, asks, or decides an exit code: 0 done; 1 failed, found a problem, or did
-//! only a part; 2 wrong usage; 130 stopped by Ctrl-C. Data goes to stdout, everything else to
+//! Only this module prints, asks, or decides an exit code: 0 done; 1 failed, found a problem, or
+//! did only a part; 2 wrong usage; 130 stopped by Ctrl-C. Data goes to stdout, everything else to
 //! stderr. Each subcommand is one file in `commands`, with its arguments and its function.
 
 mod args;
@@ -55,7 +55,7 @@ use crate::config::Origin;
 use crate::sys;
 pub use error::CliError;
 
-/// What a command returns: the exit code.
+/// The result of a command: the exit code.
 type Outcome = Result<u8, CliError>;
 
 /// Runs the program with the arguments of the process.
@@ -104,7 +104,7 @@ fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         context.name_store(root);
     }
     let outcome = dispatch(arguments, &context);
-    // What comes now is for whoever has closed it.
+    // The rest of the output is for a reader that has closed it.
     let closed = context.close_pager();
     let is_fine = outcome.as_ref().map_or_else(CliError::exit_code, |code| *code) == 0;
     match closed.err().filter(|_| is_fine).map_or(outcome, Err) {
@@ -126,8 +126,8 @@ fn dispatch(arguments: Arguments, context: &Context) -> Outcome {
         commands::resume::remind(&store, context);
     }
     if !matches!(arguments.command, Command::Run(_) | Command::Helper(_)) {
-        // Packs are open files, and each session that goes is locked until it is gone. A recorded command
-        // has the limit that it would have without us.
+        // Packs are open files, and each session that goes is locked until it is gone. A recorded
+        // command has the limit that it would have without us.
         sys::raise_descriptor_limit();
     }
     match arguments.command {

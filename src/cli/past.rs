@@ -43,7 +43,7 @@ impl Past {
         Ok(Self { sessions, summaries, objects, damaged })
     }
 
-    /// What the sessions are about, by id.
+    /// The summary of a session, by id.
     pub(super) fn summary(&self, session_id: &str) -> Option<&SessionSummary> {
         self.summaries.iter().find(|summary| summary.session_id == session_id)
     }

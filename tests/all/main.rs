@@ -44,6 +44,7 @@ mod profiles;
 mod proof;
 mod read_only;
 mod readme;
+mod removed_snapshots;
 mod repair;
 mod reporting;
 mod restore;

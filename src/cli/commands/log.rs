@@ -105,7 +105,7 @@ struct DamagedReport<'a> {
 
 #[derive(Serialize)]
 struct VersionReport<'a> {
-    /// What a restore takes: the oldest snapshot that has this version.
+    /// The argument for a restore: the oldest snapshot that has this version.
     snapshot: String,
     session_id: &'a str,
     number: u64,
@@ -241,7 +241,7 @@ fn change(version: &Version, path: &Path, past: &Past) -> Result<String, CliErro
     Ok(version.size_delta().map_or(String::new(), size_delta))
 }
 
-/// What a version comes from.
+/// The origin of a version.
 fn who(version: &Version, past: &Past) -> String {
     let summary = past.summary(&version.first().session_id);
     match version.origin {
@@ -357,7 +357,7 @@ fn log_sessions(directory: &Path, args: &LogArgs, catalog: &Catalog, context: &C
     Ok(u8::from(!is_complete))
 }
 
-/// What a session changed, paths left out that one of its states does not know.
+/// The changes of a session, without paths that one of its states does not know.
 fn differences(session: &SessionDir, past: &Past) -> Result<Vec<Difference>, CliError> {
     let (old, new) = compared(session, None)?;
     let mut differences = diff::compare(&past.objects, &old.merkle_root, &new.merkle_root)?;
@@ -381,7 +381,7 @@ fn print_session(
     writeln!(out, "{BOLD}{session_id}{BOLD:#}  {time}{failed}  {command}")?;
     let palette = Palette::coloured();
     writeln!(out, "  {}", summary_line(&ChangeSummary::of(changed), &palette))?;
-    // What is in a repository is counted above.
+    // Changes in a repository are counted above.
     let changed: Vec<&Change> = changed.iter().filter(|change| !change.is_in_git()).collect();
     let named = changed.len().min(context.at_most(NAMED_CHANGES));
     for change in &changed[..named] {

@@ -1,4 +1,4 @@
-//! `nono undo`: what the last session here did, taken back.
+//! `nono undo`: the changes of the last session here, reverted.
 //!
 //! Bare it is about all of it, with paths about these. Which session that is follows from the
 //! sessions themselves (`session::History`), so `undo` again means the one before.
@@ -99,7 +99,7 @@ pub(in crate::cli) fn run(args: &UndoArgs, store: &StoreArgs, context: &Context)
         return Err(CliError::usage("there is no terminal to ask on whether to undo")
             .with_hint("--yes undoes without a question, --dry-run says what would be undone"));
     }
-    // Of what none of the sessions knows.
+    // Paths that none of the sessions knows.
     let mut unknown = None;
     for (summary, session) in history.to_undo() {
         let mut work = Restoring::new(&catalog, session, 0, &args.threads, context)?;
@@ -130,7 +130,7 @@ fn undo(
     work.options.on_conflict = args.conflicts.on_conflict();
     work.force = args.conflicts.force;
     work.is_for_program = args.json;
-    // What is not asked about here is not asked about later.
+    // A conflict that is not asked about here is not asked about later.
     work.is_settled = args.yes;
     if plan.changes.is_empty() {
         let id = &summary.session_id;

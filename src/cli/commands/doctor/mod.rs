@@ -1,4 +1,4 @@
-//! `nono doctor`: what this machine offers, what is wrong, and the command that mends it.
+//! `nono doctor`: the offers of this machine, its defects, and the command that mends each.
 
 mod agents;
 #[cfg(feature = "mount")]
@@ -32,7 +32,7 @@ struct Finding {
     what: &'static str,
     ok: bool,
     found: String,
-    /// What to do about it.
+    /// The remedy.
     #[serde(skip_serializing_if = "Option::is_none")]
     mend: Option<String>,
 }
@@ -96,7 +96,7 @@ fn sandbox() -> Finding {
     }
 }
 
-/// What a command could do without namespaces is said, and is no fault: the first wall stands.
+/// The gaps without namespaces are named, and are no fault: the first wall stands.
 fn second_wall() -> Finding {
     const WHAT: &str = "second wall";
     match launch::probe() {
