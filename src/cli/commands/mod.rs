@@ -14,6 +14,8 @@ pub(super) mod doctor;
 pub(super) mod find;
 pub(super) mod list;
 pub(super) mod log;
+#[cfg(feature = "mcp")]
+pub(super) mod mcp;
 #[cfg(feature = "mount")]
 pub(super) mod mount;
 #[cfg(feature = "mount")]
