@@ -22,6 +22,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+pub mod agent;
 #[cfg(feature = "mount")]
 pub mod browse;
 mod byte_path;

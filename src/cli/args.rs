@@ -42,6 +42,9 @@ pub(super) enum Helper {
     /// What becomes the command
     #[command(name = "__sandbox-exec", hide = true)]
     SandboxExec(commands::sandbox_exec::SandboxExecArgs),
+    /// What `hook` starts to handle events
+    #[command(name = commands::hook::WORKER, hide = true)]
+    HookWorker(commands::hook::WorkerArgs),
     /// What `mount` starts beside itself
     #[cfg(feature = "mount")]
     #[command(name = commands::mount_guard::NAME, hide = true)]
@@ -74,6 +77,8 @@ pub(super) enum Command {
         #[command(subcommand)]
         command: commands::config::ConfigCommand,
     },
+    /// Take a step at an event of a coding agent: what `nono agent install` writes into its configuration
+    Hook(commands::hook::HookArgs),
     /// Check what this machine offers, and say what mends what is wrong
     Doctor(commands::doctor::DoctorArgs),
     /// Print what a shell needs to complete arguments
@@ -87,6 +92,8 @@ pub(super) enum Command {
     Undo(commands::undo::UndoCommand),
     /// Take the last undo here back
     Redo(commands::redo::RedoArgs),
+    /// Show what an agent did: each tool call is a step
+    Steps(commands::steps::StepsArgs),
     /// Say what the last session here is, what has changed since, and what goes on
     Status(commands::status::StatusArgs),
     /// Look at recorded sessions, undo them, prove them, remove them

@@ -1,10 +1,11 @@
-//! Checkpoints from inside: a command asks its supervisor for a snapshot.
+//! Checkpoints and steps from inside: a command asks its supervisor for a snapshot.
 //!
 //! The command cannot write the store, so `nono snapshot` inside of it sends one line to the
-//! supervisor's socket and gets one line back, both JSON. All that can be asked for is one more
+//! supervisor's socket and gets one line back, both JSON. So does `nono hook` with an event of an agent. All that can be asked for is one more
 //! snapshot of what is recorded anyway; who asks is not trusted with more, and nobody waits for whoever
 //! asks slowly: a conversation has a deadline as a whole, and ends when the command has.
 
+use std::collections::HashMap;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
@@ -16,9 +17,11 @@ use serde::{Deserialize, Serialize};
 
 use super::commands::snapshot::SnapshotReport;
 use super::error::CliError;
+use crate::agent::{AgentState, EventKind, Spool, SpooledEvent, record_actions};
 use crate::path_text::Shown;
 use crate::sandbox::is_inside;
 use crate::session::{Recording, check_label};
+use crate::snapshot::{AgentSession, Step, StepKind};
 use crate::sys;
 
 /// Name of the socket, in the directory of the command's temporary files.
@@ -26,11 +29,13 @@ pub(super) const SOCKET_NAME: &str = "nono.sock";
 /// Names the socket to the command.
 pub(super) const SOCKET_VARIABLE: &str = "NONO_SOCKET";
 /// Longest request in bytes.
-const MAX_REQUEST_BYTES: u64 = 4096;
+const MAX_REQUEST_BYTES: u64 = 1 << 16;
 /// Of a longer one, so much is read and ignored.
 const MAX_IGNORED_BYTES: u64 = 1 << 16;
 /// A command that asks again and again must not fill the disk.
 const MAX_CHECKPOINTS: u64 = 1000;
+/// So many events of agents are handled; each can be a step only if something changed.
+const MAX_EVENTS: u64 = 100_000;
 /// So long a request may take from its first byte to its last.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// So long whoever asked may take to read the reply, which names every change.
@@ -43,6 +48,7 @@ enum Request {
     NamedCheckpoint {
         label: String,
     },
+    Event(SpooledEvent),
     /// A call of a tool of `nono mcp`.
     #[cfg(feature = "mcp")]
     Tool {
@@ -55,6 +61,7 @@ enum Request {
 #[serde(rename_all = "snake_case")]
 enum Reply {
     Taken(SnapshotReport),
+    Noted,
     #[cfg(feature = "mcp")]
     Answered(crate::mcp::Answer),
     Refused {
@@ -96,7 +103,7 @@ impl Server {
     /// first.
     fn serve(&self, recording: &Recording) {
         sys::lower_priority();
-        let mut left = MAX_CHECKPOINTS;
+        let mut served = Served::default();
         loop {
             let mut ready = [
                 PollFd::new(&self.listener, PollFlags::IN),
@@ -108,7 +115,7 @@ impl Server {
                 Err(error) => return tracing::warn!("no more checkpoints: {error}"),
             }
             let Ok((stream, _)) = self.listener.accept() else { continue };
-            if let Err(error) = self.answer(&stream, recording, &mut left) {
+            if let Err(error) = self.answer(&stream, recording, &mut served) {
                 tracing::debug!("a request for a checkpoint came to nothing: {error}");
             }
         }
@@ -126,7 +133,12 @@ impl Drop for Serving<'_> {
 }
 
 impl Server {
-    fn answer(&self, stream: &UnixStream, recording: &Recording, left: &mut u64) -> io::Result<()> {
+    fn answer(
+        &self,
+        stream: &UnixStream,
+        recording: &Recording,
+        served: &mut Served,
+    ) -> io::Result<()> {
         stream.set_nonblocking(true)?;
         let patient = |patience| Patient {
             stream,
@@ -135,7 +147,7 @@ impl Server {
         };
         let mut line = Vec::new();
         BufReader::new(patient(PATIENCE).take(MAX_REQUEST_BYTES)).read_until(b'\n', &mut line)?;
-        let mut reply = serde_json::to_vec(&reply(&line, recording, left))?;
+        let mut reply = serde_json::to_vec(&reply(&line, recording, served))?;
         reply.push(b'\n');
         let mut peer = patient(REPLY_PATIENCE);
         peer.write_all(&reply)?;
@@ -146,21 +158,98 @@ impl Server {
     }
 }
 
-fn reply(request: &[u8], recording: &Recording, left: &mut u64) -> Reply {
+/// What was asked for so far.
+#[derive(Default)]
+struct Served {
+    checkpoints: u64,
+    events: u64,
+    /// The agent sessions in the run.
+    agents: HashMap<String, AgentState>,
+}
+
+impl Served {
+    /// Takes the steps that an event asks for, in the run's own session.
+    fn event(&mut self, spooled: &SpooledEvent, recording: &Recording) -> Result<(), String> {
+        const MOST_AGENTS: usize = 100;
+        if self.events == MAX_EVENTS {
+            return Err(format!("{MAX_EVENTS} events were handled, and that is all"));
+        }
+        self.events += 1;
+        let manager = recording.manager();
+        let event = &spooled.event;
+        let key = Spool::key(event);
+        if !self.agents.contains_key(&key) {
+            if self.agents.len() == MOST_AGENTS {
+                return Err(format!("{MOST_AGENTS} agent sessions are recorded, and that is all"));
+            }
+            self.agents.insert(key.clone(), AgentState::default());
+            let mut metadata = manager.session().metadata().map_err(|error| error.to_string())?;
+            if metadata.agent.is_none() {
+                let (client, session_id) = (event.client.clone(), event.session_id.clone());
+                metadata.agent = Some(AgentSession { client, session_id });
+                manager.save_session_metadata(&metadata).map_err(|error| error.to_string())?;
+            }
+        }
+        let Some(state) = self.agents.get_mut(&key) else { return Ok(()) };
+        let actions = state.advance(event);
+        let settle = |step: &mut Step| {
+            if matches!(event.kind, EventKind::Before(_)) && spooled.is_released() {
+                step.kind = StepKind::Late;
+                step.overlapped = true;
+            }
+        };
+        let taken = record_actions(manager, false, actions, &settle);
+        if matches!(event.kind, EventKind::Before(_)) && spooled.is_released() {
+            state.began_unseen();
+        }
+        taken.map_err(|error| error.to_string())
+    }
+}
+
+#[cfg(feature = "mcp")]
+impl Served {
+    /// Carries out a call of a tool of `nono mcp`.
+    fn tool(
+        &mut self,
+        tool: &str,
+        arguments: serde_json::Value,
+        recording: &Recording,
+    ) -> Result<crate::mcp::Answer, String> {
+        let is_checkpoint = tool == crate::mcp::CHECKPOINT;
+        if is_checkpoint && self.checkpoints == MAX_CHECKPOINTS {
+            return Err(too_many_checkpoints());
+        }
+        let answer = super::commands::mcp::for_command(recording, tool, arguments);
+        self.checkpoints += u64::from(is_checkpoint && answer.is_ok());
+        answer.map_err(|error| error.to_string())
+    }
+}
+
+fn too_many_checkpoints() -> String {
+    format!("{MAX_CHECKPOINTS} checkpoints were taken, and that is all")
+}
+
+fn reply(request: &[u8], recording: &Recording, served: &mut Served) -> Reply {
     let refused = |reason: String| Reply::Refused { reason };
     let request = serde_json::from_slice(request);
     #[cfg(feature = "mcp")]
     if let Ok(Request::Tool { tool, arguments }) = request {
-        return match super::commands::mcp::for_command(recording, &tool, arguments) {
+        return match served.tool(&tool, arguments, recording) {
             Ok(answer) => Reply::Answered(answer),
-            Err(error) => refused(error.to_string()),
+            Err(reason) => refused(reason),
         };
     }
     let manager = recording.manager();
     let taken = match request {
         Err(error) => return refused(format!("not a request: {error}")),
-        Ok(_) if *left == 0 => {
-            return refused(format!("{MAX_CHECKPOINTS} checkpoints were taken, and that is all"));
+        Ok(Request::Event(event)) => {
+            return match served.event(&event, recording) {
+                Ok(()) => Reply::Noted,
+                Err(reason) => refused(reason),
+            };
+        }
+        Ok(_) if served.checkpoints == MAX_CHECKPOINTS => {
+            return refused(too_many_checkpoints());
         }
         Ok(Request::Checkpoint) => manager.create_incremental_compared(),
         Ok(Request::NamedCheckpoint { label }) => match check_label(&label) {
@@ -172,7 +261,7 @@ fn reply(request: &[u8], recording: &Recording, left: &mut u64) -> Reply {
     };
     match taken {
         Ok((manifest, changes)) => {
-            *left -= 1;
+            served.checkpoints += 1;
             Reply::Taken(SnapshotReport::of(manager.session(), &manifest, changes))
         }
         Err(error) => refused(error.to_string()),
@@ -246,8 +335,7 @@ pub(super) fn ask(socket: &Path, label: Option<&str>) -> Result<SnapshotReport, 
         Reply::Refused { reason } => {
             Err(CliError::failed(format!("the supervisor took no checkpoint: {reason}")))
         }
-        #[cfg(feature = "mcp")]
-        Reply::Answered(_) => Err(CliError::failed("the supervisor answered something else")),
+        _ => Err(CliError::failed("the supervisor answered something else")),
     }
 }
 
@@ -261,7 +349,7 @@ pub(super) fn ask_tool(
     match converse(socket, &Request::Tool { tool: tool.to_owned(), arguments })? {
         Reply::Answered(answer) => Ok(answer),
         Reply::Refused { reason } => Err(CliError::failed(reason)),
-        Reply::Taken(_) => Err(CliError::failed("the supervisor answered something else")),
+        _ => Err(CliError::failed("the supervisor answered something else")),
     }
 }
 
@@ -289,4 +377,26 @@ fn converse(socket: &Path, request: &Request) -> Result<Reply, CliError> {
     let mut line = String::new();
     BufReader::new(stream).read_line(&mut line).map_err(|error| lost(&error))?;
     serde_json::from_str(&line).map_err(|error| lost(&error))
+}
+
+/// Inside: tells the supervisor of an event, and waits until its steps are taken or the deadline is over.
+/// What the supervisor has got by then, it handles all the same.
+pub(super) fn tell(socket: &Path, event: &SpooledEvent) -> io::Result<()> {
+    let deadline = Instant::now() + Duration::from_millis(event.deadline_ms);
+    let stream = UnixStream::connect(socket)?;
+    stream.set_nonblocking(true)?;
+    let (_never, stopped) = UnixStream::pair()?;
+    let mut peer = Patient { stream: &stream, stopped: &stopped, deadline };
+    let mut request = serde_json::to_vec(&Request::Event(event.clone()))?;
+    request.push(b'\n');
+    peer.write_all(&request)?;
+    let mut line = String::new();
+    match BufReader::new(peer).read_line(&mut line) {
+        Err(error) if error.kind() == io::ErrorKind::TimedOut => Ok(()),
+        Err(error) => Err(error),
+        Ok(_) => match serde_json::from_str(&line) {
+            Ok(Reply::Refused { reason }) => Err(io::Error::other(reason)),
+            _ => Ok(()),
+        },
+    }
 }

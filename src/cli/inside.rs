@@ -56,6 +56,7 @@ fn need(command: &Command) -> Named {
             Command::Undo(args) => Named(writing(args.undo.writes_store()), "undo"),
             Command::Redo(args) => Named(writing(args.writes_store()), "redo"),
             Command::Status(_) => Named(Need::Reading, "status"),
+            Command::Steps(_) => Named(Need::Reading, "steps"),
             Command::Log(_) => Named(Need::Reading, "log"),
             _ => Named(Need::Nothing, ""),
         };

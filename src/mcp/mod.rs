@@ -21,7 +21,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 pub use error::ToolError;
-pub use restoring::checkpoint_answer;
+pub use restoring::checkpoint_in;
 pub use server::serve;
 pub use tools::{CHECKPOINT, TOOLS, ToolInfo};
 pub use workspace::{Policy, Workspace};

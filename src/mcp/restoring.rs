@@ -18,7 +18,7 @@ use crate::cli::render::{Palette, change_mark, summary_line};
 use crate::path_text::Shown;
 use crate::progress::NoProgress;
 use crate::restore::{OnConflict, RestoreOptions, RestoreReport, Selection};
-use crate::session::{RecordRequest, Recording, SessionStatus, check_label, running_on, steps};
+use crate::session::{RecordRequest, Recording, SessionStatus, check_label, running_on, steps_of};
 use crate::snapshot::{SessionOrigin, SnapshotManager, SnapshotRequest, Step, StepKind, Taken};
 
 #[derive(Debug, Deserialize)]
@@ -50,8 +50,7 @@ impl Workspace {
     /// Records the state of the project: in the session of the agent that is at work here, else in an
     /// open one, else in a new one.
     pub(super) fn checkpoint(&self, arguments: &CheckpointArguments) -> Result<Answer, ToolError> {
-        let label = check_label(&arguments.label);
-        let label = label.map_err(|error| ToolError::arguments(error.to_string()))?.to_owned();
+        let label = arguments.checked()?;
         let (all, _) = self.sessions()?;
         let is_open = |session: &&crate::session::SessionSummary| {
             session.status == SessionStatus::Open
@@ -65,24 +64,7 @@ impl Workspace {
         let manager = SnapshotManager::open(session.path())?
             .with_budget(self.policy.budget)
             .with_threads(self.policy.threads);
-        let step = match &open.agent {
-            Some(agent) => Some(Step {
-                kind: StepKind::Checkpoint,
-                agent: agent.client.clone(),
-                agent_session: agent.session_id.clone(),
-                prompt: steps(&session)?.pop().and_then(|last| last.prompt),
-                title: label.clone(),
-                ..Step::default()
-            }),
-            None => None,
-        };
-        let request = SnapshotRequest { label: Some(label), step, if_changed: false };
-        let (number, comparison) = match manager.record_state(request)? {
-            Taken::Snapshot(manifest, comparison) => (manifest.number, comparison),
-            Taken::Unchanged(manifest) => (manifest.number, crate::diff::Comparison::default()),
-        };
-        let summary = summary_line(&comparison.summary(), &Palette::plain());
-        Ok(checkpoint_answer(&session.id(), number, Some(&summary)))
+        take(&manager, label)
     }
 
     fn first_checkpoint(&self, label: String) -> Result<Answer, ToolError> {
@@ -141,8 +123,10 @@ impl Workspace {
         arguments: &RestoreArguments,
     ) -> Result<(SnapshotManager, u64, RestoreOptions), ToolError> {
         let paths = self.paths(&arguments.paths)?;
-        if paths.is_empty() {
-            return Err(ToolError::arguments("paths: name the files or directories to restore"));
+        let project = self.project.as_os_str().as_bytes();
+        if paths.is_empty() || paths.iter().any(|path| path == project) {
+            let reason = "paths: name the files and directories to restore, not the whole project";
+            return Err(ToolError::arguments(reason));
         }
         if let Some(path) = paths.iter().find(|path| is_in_git(path)) {
             let path = Shown::bytes(path);
@@ -252,8 +236,45 @@ impl Workspace {
     }
 }
 
-/// The answer about a checkpoint, wherever it was taken.
-pub fn checkpoint_answer(session: &str, number: u64, summary: Option<&str>) -> Answer {
+/// Records the present state in a session that is there, as the arguments of the tool say.
+///
+/// # Errors
+/// No label, or a state that cannot be recorded.
+pub fn checkpoint_in(manager: &SnapshotManager, arguments: Value) -> Result<Answer, ToolError> {
+    let arguments: CheckpointArguments = super::tools::parsed(arguments)?;
+    take(manager, arguments.checked()?)
+}
+
+impl CheckpointArguments {
+    fn checked(&self) -> Result<String, ToolError> {
+        let label = check_label(&self.label);
+        Ok(label.map_err(|error| ToolError::arguments(format!("label: {error}")))?.to_owned())
+    }
+}
+
+/// In the session of an agent a checkpoint is a step of its last prompt.
+fn take(manager: &SnapshotManager, label: String) -> Result<Answer, ToolError> {
+    let metadata = manager.session().metadata()?;
+    let prompt = steps_of(&metadata).pop().and_then(|last| last.prompt);
+    let step = metadata.agent.map(|agent| Step {
+        kind: StepKind::Checkpoint,
+        agent: agent.client,
+        agent_session: agent.session_id,
+        prompt,
+        title: label.clone(),
+        ..Step::default()
+    });
+    let request =
+        SnapshotRequest { label: Some(label), step: step.map(Step::bounded), if_changed: false };
+    let taken = manager.record_state(request)?;
+    let summary = match &taken {
+        Taken::Snapshot(_, comparison) => summary_line(&comparison.summary(), &Palette::plain()),
+        Taken::Unchanged(_) => "no changes".to_owned(),
+    };
+    Ok(checkpoint_answer(&manager.session().id(), taken.manifest().number, Some(&summary)))
+}
+
+fn checkpoint_answer(session: &str, number: u64, summary: Option<&str>) -> Answer {
     let id = format!("{session}/{number}");
     let changed = summary.map(|summary| format!(" ({summary})")).unwrap_or_default();
     let head = format!("Checkpoint {id} holds the present state{changed}.");

@@ -18,8 +18,7 @@ pub struct ToolInfo {
     pub is_read_only: bool,
     /// Whether it may overwrite files.
     pub is_destructive: bool,
-    /// Whether a supervisor carries it out for the command that it records. It takes checkpoints too, in a way
-    /// of their own.
+    /// Whether a supervisor carries it out for the command that it records.
     pub is_served_inside: bool,
     call: fn(&Workspace, Value) -> Result<Answer, ToolError>,
 }
@@ -134,7 +133,7 @@ pub const TOOLS: &[ToolInfo] = &[
         arguments: &[needed("label", Kind::Text, "what the state is, in a few words")],
         is_read_only: false,
         is_destructive: false,
-        is_served_inside: false,
+        is_served_inside: true,
         call: |workspace, given| {
             workspace.checkpoint(&parsed::<restoring::CheckpointArguments>(given)?)
         },
@@ -229,6 +228,6 @@ impl Tools for Workspace {
     }
 }
 
-fn parsed<T: DeserializeOwned>(given: Value) -> Result<T, ToolError> {
+pub(super) fn parsed<T: DeserializeOwned>(given: Value) -> Result<T, ToolError> {
     serde_json::from_value(given).map_err(|error| ToolError::Arguments(error.to_string()))
 }

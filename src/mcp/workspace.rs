@@ -8,12 +8,13 @@ use jiff::Timestamp;
 
 use super::ToolError;
 use super::states::LATEST;
+use crate::agent::project_of;
 use crate::byte_path;
 use crate::history::PathGlob;
 use crate::path_text::{decode, encode, to_path};
 use crate::session::{Catalog, Place, Purpose, SessionSummary, newest, sessions_here};
 use crate::snapshot::{Budget, SessionDir};
-use crate::sys::{self, Dir};
+use crate::sys;
 use crate::walk::ExclusionConfig;
 
 /// Longest path in bytes that is looked at.
@@ -49,19 +50,20 @@ pub struct Workspace {
 }
 
 impl Workspace {
-    /// The project around a directory: the top of its git work tree unless that is the home directory
-    /// or `/`, else the directory.
+    /// The project around a directory, the one that hooks record there.
     ///
     /// # Errors
-    /// A directory that is not there, or a glob of the policy that is none.
+    /// A directory that is no project, such as the home directory, or a glob of the policy that is none.
     pub fn around(
         directory: &Path,
         home: Option<&Path>,
         catalog: Catalog,
         policy: Policy,
     ) -> Result<Self, ToolError> {
-        let directory = sys::real_path(directory)?;
-        let project = project_around(&directory, home);
+        let project = project_of(directory, home).ok_or_else(|| {
+            let place = crate::path_text::Shown::path(directory);
+            ToolError::Refused(format!("{place} is no project of its own: nothing is shown of it"))
+        })?;
         let mut hidden = GlobSetBuilder::new();
         for glob in &policy.hidden {
             let glob = GlobBuilder::new(glob).literal_separator(true).build();
@@ -197,14 +199,4 @@ pub(super) fn is_in_git(path: &[u8]) -> bool {
 /// The beginning of an argument, for a message.
 pub(super) fn cut(text: &str, characters: usize) -> String {
     text.chars().take(characters).collect()
-}
-
-fn project_around(directory: &Path, home: Option<&Path>) -> PathBuf {
-    let home = home.and_then(|home| sys::real_path(home).ok());
-    let is_work_tree = |above: &&Path| {
-        Dir::open(above).and_then(|dir| dir.try_stat(GIT)).is_ok_and(|stat| stat.is_some())
-    };
-    let top = directory.ancestors().find(is_work_tree);
-    let is_too_much = |top: &Path| home.as_deref() == Some(top) || top.parent().is_none();
-    top.filter(|top| !is_too_much(top)).unwrap_or(directory).to_owned()
 }

@@ -162,7 +162,8 @@ pub struct SessionSummary {
     pub session_root: ContentHash,
 }
 
-/// A session, and maybe one snapshot of it: `ID` or `ID/N`, or a name in the place of the id.
+/// A session, and maybe one snapshot of it: `ID` or `ID/N`, or a name in the place of the id. A step has
+/// the number of its snapshot, and `ID#N` means the same.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SnapshotId {
     /// Id or prefix of a session, or `latest`.
@@ -177,10 +178,18 @@ impl std::str::FromStr for SnapshotId {
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let (session, snapshot) = match text.split_once('/') {
             Some((session, snapshot)) => (session, Some(snapshot.to_owned())),
-            None => (text, None),
+            None => match text.rsplit_once('#') {
+                // A name may have the character in it: behind an id stands a number.
+                Some((session, step)) if is_step(step) => (session, Some(step.to_owned())),
+                _ => (text, None),
+            },
         };
         Ok(Self { session: session.to_owned(), snapshot })
     }
+}
+
+fn is_step(text: &str) -> bool {
+    text == LATEST || (!text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
 impl Catalog {

@@ -51,9 +51,10 @@ pub(super) fn find(
     catalog: &Catalog,
     id: &SnapshotId,
 ) -> Result<Option<(SessionDir, Option<String>)>, CatalogError> {
-    let text = match &id.snapshot {
-        Some(snapshot) => format!("{}/{snapshot}", id.session),
-        None => id.session.clone(),
+    // How it was written is not known any more.
+    let texts = match &id.snapshot {
+        Some(snapshot) => ['/', '#'].map(|mark| format!("{}{mark}{snapshot}", id.session)).to_vec(),
+        None => vec![id.session.clone()],
     };
     let all: Vec<_> = catalog
         .sessions()?
@@ -72,10 +73,12 @@ pub(super) fn find(
         };
         all.iter().flat_map(of).collect()
     };
-    if let Some((session, number)) = only(&text, named(&text))? {
-        return Ok(Some((session, number.map(|number| number.to_string()))));
+    for text in &texts {
+        if let Some((session, number)) = only(text, named(text))? {
+            return Ok(Some((session, number.map(|number| number.to_string()))));
+        }
     }
-    let Some((label, number)) = text.rsplit_once('/') else { return Ok(None) };
+    let Some((label, number)) = texts[0].rsplit_once('/') else { return Ok(None) };
     let mut sessions = named(label);
     sessions.dedup_by(|(a, _), (b, _)| a.path() == b.path());
     let found = only(label, sessions)?;

@@ -23,11 +23,12 @@ use crate::object::ContentHash;
 
 /// What follows from the snapshots, tells of the file and not of the session, or may change at any
 /// time.
-const NO_FACTS: [&str; 10] = [
+const NO_FACTS: [&str; 11] = [
     "snapshot_count",
     "merkle_roots",
     "manifest_hashes",
     "labels",
+    "agent",
     "steps",
     "bytes_written",
     "changes",

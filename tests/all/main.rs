@@ -18,6 +18,7 @@ mod growth;
 mod held;
 mod here;
 mod hints;
+mod hooks;
 mod hostile;
 mod ignoring;
 mod ignoring_property;

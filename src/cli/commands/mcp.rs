@@ -16,11 +16,9 @@ use crate::cli::args::{CaptureArgs, StoreArgs, home_dir, surroundings};
 use crate::cli::checkpoints;
 use crate::cli::error::CliError;
 use crate::cli::inside::{self, Keeper};
-use crate::cli::render::{Palette, summary_line};
 use crate::config::{FlagSettings, Settings};
-use crate::diff::ChangeSummary;
 use crate::mcp::{
-    Answer, CHECKPOINT, Policy, ToolError, ToolInfo, Tools, Workspace, checkpoint_answer, serve,
+    Answer, CHECKPOINT, Policy, ToolError, ToolInfo, Tools, Workspace, checkpoint_in, serve,
 };
 use crate::session::{Catalog, Recording};
 use crate::sys;
@@ -90,15 +88,8 @@ struct Supervised {
 
 impl Tools for Supervised {
     fn call(&self, tool: &str, arguments: Value) -> Result<Answer, ToolError> {
-        let refused = |error: CliError| ToolError::Refused(error.to_string());
-        if tool == CHECKPOINT {
-            let label = arguments.get("label").and_then(Value::as_str).unwrap_or_default();
-            let report = checkpoints::ask(&self.socket, Some(label)).map_err(refused)?;
-            let summary = ChangeSummary::of(&report.changes);
-            let summary = summary_line(&summary, &Palette::plain());
-            return Ok(checkpoint_answer(&report.session_id, report.number, Some(&summary)));
-        }
-        checkpoints::ask_tool(&self.socket, tool, arguments).map_err(refused)
+        checkpoints::ask_tool(&self.socket, tool, arguments)
+            .map_err(|error| ToolError::Refused(error.to_string()))
     }
 }
 
@@ -114,6 +105,9 @@ pub(in crate::cli) fn for_command(
             "`{tool}` is not available inside `nono run`; the user can run `nono undo` when the run \
              has ended"
         )));
+    }
+    if tool == CHECKPOINT {
+        return checkpoint_in(recording.manager(), arguments);
     }
     let policy = policy().map_err(|error| ToolError::Refused(error.to_string()))?;
     let session = recording.manager().session();

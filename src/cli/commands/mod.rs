@@ -12,6 +12,7 @@ pub(super) mod diff;
 pub(super) mod diff_sides;
 pub(super) mod doctor;
 pub(super) mod find;
+pub(super) mod hook;
 pub(super) mod list;
 pub(super) mod log;
 #[cfg(feature = "mcp")]
@@ -31,6 +32,7 @@ pub(super) mod sandbox_exec;
 pub(super) mod show;
 pub(super) mod snapshot;
 pub(super) mod status;
+pub(super) mod steps;
 #[cfg(feature = "mount")]
 pub(super) mod umount;
 pub(super) mod undo;

@@ -61,8 +61,8 @@ pub(in crate::cli) struct SnapshotArgs {
 /// What a snapshot holds, and what changed since the one before.
 #[derive(Debug, Serialize, Deserialize)]
 pub(in crate::cli) struct SnapshotReport {
-    pub(in crate::cli) session_id: String,
-    pub(in crate::cli) number: u64,
+    session_id: String,
+    number: u64,
     /// Whether it is new; else nothing changed since it was taken.
     #[serde(default = "yes")]
     taken: bool,
@@ -75,7 +75,7 @@ pub(in crate::cli) struct SnapshotReport {
     /// Files that kept changing while they were read.
     #[serde(with = "serde_paths")]
     unstable: Vec<PathBuf>,
-    pub(in crate::cli) changes: Vec<Change>,
+    changes: Vec<Change>,
     /// Paths whose time alone moved.
     #[serde(with = "serde_paths")]
     touched: Vec<PathBuf>,

@@ -21,7 +21,7 @@ use super::session_dir::{LoadedManifest, ManifestError, SessionDir};
 use super::session_objects::{link_to_store, store_paths};
 use crate::diff::{self, Change, ChangeSummary, Comparison};
 use crate::layout;
-use crate::manifest::{NotCapturedSet, SnapshotManifest, TrackedRoot};
+use crate::manifest::{NotCapturedSet, SnapshotManifest, Step, TrackedRoot};
 use crate::progress::{NoProgress, Progress, wait_for};
 use crate::store::{LocalStore, StoreLock};
 use crate::sys::{self, Dir, FileLock};
@@ -260,6 +260,22 @@ impl SnapshotManager {
         }
     }
 
+    /// Takes a step, unless nothing changed. `settle` may change it when the state is captured: only then it is
+    /// known whether another call had begun.
+    ///
+    /// # Errors
+    /// As [`record_state`](Self::record_state).
+    pub fn record_step(
+        &self,
+        step: Step,
+        settle: &dyn Fn(&mut Step),
+    ) -> Result<Taken, SnapshotError> {
+        let _lock = self.lock_session()?;
+        let request =
+            SnapshotRequest { step: Some(step), if_changed: true, ..SnapshotRequest::default() };
+        self.take_if_changed(self.latest()?, request, settle)
+    }
+
     /// Captures the current state as a request says: the baseline of a session that has none yet, else a
     /// further snapshot, or none where nothing changed.
     ///
@@ -273,7 +289,7 @@ impl SnapshotManager {
             Err(error) => return Err(error),
         };
         match parent {
-            Some(parent) if request.if_changed => self.take_if_changed(parent, request),
+            Some(parent) if request.if_changed => self.take_if_changed(parent, request, &|_| {}),
             parent => {
                 let (manifest, comparison) = self.take(parent.as_ref(), request)?;
                 Ok(Taken::Snapshot(Box::new(manifest), comparison))

@@ -51,7 +51,8 @@ impl SnapshotManager {
     pub(super) fn take_if_changed(
         &self,
         parent: LoadedManifest,
-        request: SnapshotRequest,
+        mut request: SnapshotRequest,
+        settle: &dyn Fn(&mut Step),
     ) -> Result<Taken, SnapshotError> {
         let store_lock = self.lock_store()?;
         let capture = self.capture_next(Some(&parent), Some(&self.store), &store_lock)?;
@@ -69,6 +70,9 @@ impl SnapshotManager {
             // Whatever the cache vouches for is in the store: contents are those of the parent.
             self.save_caches(capture.caches);
             return Ok(Taken::Unchanged(Box::new(parent.manifest)));
+        }
+        if let Some(step) = &mut request.step {
+            settle(step);
         }
         let (manifest, comparison) =
             self.finish_taking(capture, Some(&parent), request, Some(comparison))?;
