@@ -39,6 +39,8 @@ pub mod git;
 pub mod history;
 mod layout;
 mod manifest;
+#[cfg(feature = "mcp")]
+pub mod mcp;
 pub mod object;
 pub mod path_text;
 pub mod progress;

@@ -90,6 +90,9 @@ pub(super) enum Command {
     Completions(commands::completions::CompletionsArgs),
     /// Write the manual as man pages
     Man(commands::completions::ManArgs),
+    /// Serve the past of this project to a coding agent (Model Context Protocol on stdin and stdout)
+    #[cfg(feature = "mcp")]
+    Mcp(commands::mcp::McpArgs),
     /// Undo what the last session here did, or a part of it
     Undo(commands::undo::UndoCommand),
     /// Take the last undo here back

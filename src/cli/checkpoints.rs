@@ -46,8 +46,16 @@ const REPLY_PATIENCE: Duration = Duration::from_secs(20);
 #[serde(rename_all = "snake_case")]
 enum Request {
     Checkpoint,
-    NamedCheckpoint { label: String },
+    NamedCheckpoint {
+        label: String,
+    },
     Event(SpooledEvent),
+    /// A call of a tool of `nono mcp`.
+    #[cfg(feature = "mcp")]
+    Tool {
+        tool: String,
+        arguments: serde_json::Value,
+    },
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -55,7 +63,11 @@ enum Request {
 enum Reply {
     Taken(SnapshotReport),
     Noted,
-    Refused { reason: String },
+    #[cfg(feature = "mcp")]
+    Answered(crate::mcp::Answer),
+    Refused {
+        reason: String,
+    },
 }
 
 /// Answers requests as long as somebody has it [serving](Serving).
@@ -194,10 +206,41 @@ impl Served {
     }
 }
 
+#[cfg(feature = "mcp")]
+impl Served {
+    /// Carries out a call of a tool of `nono mcp`.
+    fn tool(
+        &mut self,
+        tool: &str,
+        arguments: serde_json::Value,
+        recording: &Recording,
+    ) -> Result<crate::mcp::Answer, String> {
+        let is_checkpoint = tool == crate::mcp::CHECKPOINT;
+        if is_checkpoint && self.checkpoints == MAX_CHECKPOINTS {
+            return Err(too_many_checkpoints());
+        }
+        let answer = super::commands::mcp::for_command(recording, tool, arguments);
+        self.checkpoints += u64::from(is_checkpoint && answer.is_ok());
+        answer.map_err(|error| error.to_string())
+    }
+}
+
+fn too_many_checkpoints() -> String {
+    format!("{MAX_CHECKPOINTS} checkpoints were taken, and that is all")
+}
+
 fn reply(request: &[u8], recording: &Recording, served: &mut Served) -> Reply {
     let refused = |reason: String| Reply::Refused { reason };
+    let request = serde_json::from_slice(request);
+    #[cfg(feature = "mcp")]
+    if let Ok(Request::Tool { tool, arguments }) = request {
+        return match served.tool(&tool, arguments, recording) {
+            Ok(answer) => Reply::Answered(answer),
+            Err(reason) => refused(reason),
+        };
+    }
     let manager = recording.manager();
-    let taken = match serde_json::from_slice(request) {
+    let taken = match request {
         Err(error) => return refused(format!("not a request: {error}")),
         Ok(Request::Event(event)) => {
             return match served.event(&event, recording) {
@@ -206,13 +249,15 @@ fn reply(request: &[u8], recording: &Recording, served: &mut Served) -> Reply {
             };
         }
         Ok(_) if served.checkpoints == MAX_CHECKPOINTS => {
-            return refused(format!("{MAX_CHECKPOINTS} checkpoints were taken, and that is all"));
+            return refused(too_many_checkpoints());
         }
         Ok(Request::Checkpoint) => manager.create_incremental_compared(),
         Ok(Request::NamedCheckpoint { label }) => match check_label(&label) {
             Ok(label) => manager.checkpoint_compared(label),
             Err(error) => return refused(error.to_string()),
         },
+        #[cfg(feature = "mcp")]
+        Ok(Request::Tool { .. }) => return refused("it was answered".to_owned()),
     };
     match taken {
         Ok((manifest, changes)) => {
@@ -281,6 +326,35 @@ pub(super) fn left_in(temporary: &Path) -> Option<PathBuf> {
 
 /// Inside: asks for a checkpoint, maybe under a name.
 pub(super) fn ask(socket: &Path, label: Option<&str>) -> Result<SnapshotReport, CliError> {
+    let request = match label.map(str::to_owned) {
+        Some(label) => Request::NamedCheckpoint { label },
+        None => Request::Checkpoint,
+    };
+    match converse(socket, &request)? {
+        Reply::Taken(report) => Ok(report),
+        Reply::Refused { reason } => {
+            Err(CliError::failed(format!("the supervisor took no checkpoint: {reason}")))
+        }
+        _ => Err(CliError::failed("the supervisor answered something else")),
+    }
+}
+
+/// Inside: asks for the answer of a tool of `nono mcp`.
+#[cfg(feature = "mcp")]
+pub(super) fn ask_tool(
+    socket: &Path,
+    tool: &str,
+    arguments: serde_json::Value,
+) -> Result<crate::mcp::Answer, CliError> {
+    match converse(socket, &Request::Tool { tool: tool.to_owned(), arguments })? {
+        Reply::Answered(answer) => Ok(answer),
+        Reply::Refused { reason } => Err(CliError::failed(reason)),
+        _ => Err(CliError::failed("the supervisor answered something else")),
+    }
+}
+
+/// Sends one request and waits for its reply.
+fn converse(socket: &Path, request: &Request) -> Result<Reply, CliError> {
     let lost = |error: &dyn std::fmt::Display| {
         let message = format!("cannot reach the supervisor at {}: {error}", Shown::path(socket));
         let failed = CliError::failed(message);
@@ -291,24 +365,18 @@ pub(super) fn ask(socket: &Path, label: Option<&str>) -> Result<SnapshotReport, 
             "this is not within the walls of a run; unset {SOCKET_VARIABLE} to record in the store"
         ))
     };
-    let mut stream = UnixStream::connect(socket).map_err(|error| lost(&error))?;
-    let request = match label.map(str::to_owned) {
-        Some(label) => Request::NamedCheckpoint { label },
-        None => Request::Checkpoint,
-    };
-    let mut request = serde_json::to_vec(&request)?;
+    let mut request = serde_json::to_vec(request)?;
     request.push(b'\n');
+    if request.len() as u64 > MAX_REQUEST_BYTES {
+        return Err(CliError::failed(format!(
+            "the request is longer than {MAX_REQUEST_BYTES} bytes"
+        )));
+    }
+    let mut stream = UnixStream::connect(socket).map_err(|error| lost(&error))?;
     stream.write_all(&request).map_err(|error| lost(&error))?;
     let mut line = String::new();
     BufReader::new(stream).read_line(&mut line).map_err(|error| lost(&error))?;
-    match serde_json::from_str(&line) {
-        Ok(Reply::Taken(report)) => Ok(report),
-        Ok(Reply::Noted) => Err(lost(&"it took no checkpoint")),
-        Ok(Reply::Refused { reason }) => {
-            Err(CliError::failed(format!("the supervisor took no checkpoint: {reason}")))
-        }
-        Err(error) => Err(lost(&error)),
-    }
+    serde_json::from_str(&line).map_err(|error| lost(&error))
 }
 
 /// Inside: tells the supervisor of an event, and waits until its steps are taken or the deadline is over.

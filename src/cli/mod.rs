@@ -119,10 +119,7 @@ fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
 fn dispatch(arguments: Arguments, context: &Context) -> Outcome {
     inside::refuse(&arguments)?;
     let store = arguments.store;
-    if !matches!(
-        arguments.command,
-        Command::Helper(_) | Command::Rollback { command: Rollback::Resume(_) }
-    ) {
+    if !is_silent(&arguments.command) {
         commands::resume::remind(&store, context);
     }
     if !matches!(arguments.command, Command::Run(_) | Command::Helper(_)) {
@@ -144,6 +141,8 @@ fn dispatch(arguments: Arguments, context: &Context) -> Outcome {
         Command::Profile { command } => commands::profile::run(&command, &store, context),
         Command::Config { command } => commands::config::run(&command, &store, context),
         Command::Doctor(args) => commands::doctor::run(&args, &store, context),
+        #[cfg(feature = "mcp")]
+        Command::Mcp(args) => commands::mcp::run(&args, &store),
         Command::Completions(args) => commands::completions::completions(&args, context),
         Command::Man(args) => commands::completions::man(&args, context),
         Command::Undo(args) => commands::undo::run(&args.undo, &store, context),
@@ -165,6 +164,17 @@ fn dispatch(arguments: Arguments, context: &Context) -> Outcome {
             Rollback::Unpin(args) => commands::pin::run(&args, false, &store, context),
             Rollback::Usage(args) => commands::usage::run(&args, &store, context),
         },
+    }
+}
+
+/// Whether a command must not be reminded of a restore that was interrupted: it finishes the restore, or
+/// nobody reads what it says.
+fn is_silent(command: &Command) -> bool {
+    match command {
+        Command::Helper(_) | Command::Rollback { command: Rollback::Resume(_) } => true,
+        #[cfg(feature = "mcp")]
+        Command::Mcp(_) => true,
+        _ => false,
     }
 }
 

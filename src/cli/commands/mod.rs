@@ -16,6 +16,8 @@ pub(super) mod find;
 pub(super) mod hook;
 pub(super) mod list;
 pub(super) mod log;
+#[cfg(feature = "mcp")]
+pub(super) mod mcp;
 #[cfg(feature = "mount")]
 pub(super) mod mount;
 #[cfg(feature = "mount")]
