@@ -36,6 +36,7 @@ pub mod fuzzing;
 pub mod gc;
 pub mod git;
 pub mod history;
+pub mod import;
 mod layout;
 mod manifest;
 pub mod object;

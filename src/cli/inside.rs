@@ -57,6 +57,7 @@ fn need(command: &Command) -> Named {
             Command::Redo(args) => Named(writing(args.writes_store()), "redo"),
             Command::Status(_) => Named(Need::Reading, "status"),
             Command::Log(_) => Named(Need::Reading, "log"),
+            Command::Import(_) => Named(Need::Writing, "import"),
             _ => Named(Need::Nothing, ""),
         };
     };

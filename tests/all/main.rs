@@ -21,6 +21,7 @@ mod hints;
 mod hostile;
 mod ignoring;
 mod ignoring_property;
+mod importing;
 mod inside;
 mod keeping;
 mod left_out;

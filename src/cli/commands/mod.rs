@@ -12,6 +12,7 @@ pub(super) mod diff;
 pub(super) mod diff_sides;
 pub(super) mod doctor;
 pub(super) mod find;
+pub(super) mod import;
 pub(super) mod list;
 pub(super) mod log;
 #[cfg(feature = "mount")]
