@@ -9,6 +9,7 @@
 
 mod left_out;
 mod not_captured;
+mod step;
 
 use std::collections::BTreeMap;
 use std::os::unix::ffi::OsStrExt;
@@ -27,6 +28,10 @@ use crate::walk::ExclusionConfig;
 pub use left_out::LeftOutState;
 pub(crate) use left_out::LeftOutTally;
 pub use not_captured::{NotCaptured, NotCapturedReason, NotCapturedSet};
+pub use step::{
+    MAX_STEP_NAME_BYTES, MAX_STEP_PROMPT_BYTES, MAX_STEP_TITLE_BYTES, Step, StepKind, StepPrompt,
+};
+pub(crate) use step::{is_false, summary as step_summary};
 
 /// Version of session and snapshot manifests that this program writes, and the newest it reads.
 pub const MANIFEST_VERSION: u32 = 1;
@@ -90,6 +95,9 @@ pub struct SnapshotManifest {
     /// The name that somebody gave it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub label: Option<String>,
+    /// The tool call that made it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub step: Option<Step>,
     /// In a safety snapshot: the number of the snapshot that was then restored.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub restores: Option<u64>,

@@ -7,7 +7,9 @@ use super::{Lost, RepairError, RepairReport, Repaired, Source};
 use crate::diff::count_changes;
 use crate::layout;
 use crate::object::ContentHash;
-use crate::snapshot::{LoadedManifest, ManifestError, SessionDir, SessionMetadata, SnapshotKind};
+use crate::snapshot::{
+    LoadedManifest, ManifestError, SessionDir, SessionMetadata, SnapshotKind, steps_of_chain,
+};
 use crate::store::LocalStore;
 use crate::sys::{self, Dir, FileKind};
 
@@ -276,6 +278,8 @@ fn rebuild(
             metadata.manifest_hashes = hashes;
             // Counted when the objects were looked at.
             metadata.changes = None;
+            let manifests = chain.iter().map(|loaded| &loaded.manifest);
+            (metadata.agent, metadata.steps) = steps_of_chain(manifests);
             metadata.labels = chain.iter().filter_map(|l| l.manifest.named()).collect();
             // Whether it was pinned is not known, and a pin can be taken away.
             metadata.pinned = true;

@@ -11,7 +11,8 @@ use crate::object::ContentHash;
 use crate::path_text::{Shown, encode, serde_paths};
 use crate::snapshot::settle;
 use crate::snapshot::{
-    ManifestError, SessionDir, SessionMetadata, SessionOrigin, SnapshotLabel, is_undone,
+    AgentSession, ManifestError, SessionDir, SessionMetadata, SessionOrigin, SnapshotLabel,
+    is_undone,
 };
 use crate::store::{LocalStore, StoreError};
 use crate::sys::{self, Dir};
@@ -138,6 +139,10 @@ pub struct SessionSummary {
     pub pinned: bool,
     /// Snapshots that have a label, in order.
     pub labels: Vec<SnapshotLabel>,
+    /// The agent session that it records.
+    pub agent: Option<AgentSession>,
+    /// Number of steps.
+    pub step_count: u64,
     /// Exit code of the command.
     pub exit_code: Option<i32>,
     /// The maker of the session.
@@ -330,6 +335,8 @@ impl SessionSummary {
             label: metadata.label,
             pinned: metadata.pinned,
             labels: metadata.labels,
+            agent: metadata.agent,
+            step_count: metadata.steps.len() as u64,
             exit_code: metadata.exit_code,
             origin: metadata.origin,
             status,
@@ -368,7 +375,7 @@ impl SessionStatus {
     pub fn of(session: &SessionDir, metadata: &SessionMetadata) -> Result<Self, ManifestError> {
         Ok(match metadata.origin {
             _ if metadata.ended.is_some() => Self::Completed,
-            SessionOrigin::Snapshot => Self::Open,
+            SessionOrigin::Snapshot | SessionOrigin::Agent => Self::Open,
             SessionOrigin::Run if session.is_running()? => Self::Running,
             SessionOrigin::Run => Self::Interrupted,
         })

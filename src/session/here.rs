@@ -292,6 +292,8 @@ mod tests {
             tracked_paths: vec![tracked.into()],
             snapshot_count: 2,
             labels: Vec::new(),
+            agent: None,
+            step_count: 0,
             exit_code: None,
             origin: SessionOrigin::Run,
             status: SessionStatus::Completed,

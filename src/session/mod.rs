@@ -9,6 +9,7 @@ mod here;
 mod names;
 mod recording;
 mod retention;
+mod steps;
 mod store_modes;
 mod together;
 mod undo;
@@ -21,6 +22,7 @@ pub use recording::{
     RecordError, RecordRequest, Recorded, Recording, create_session, new_session_dir,
 };
 pub use retention::{Expired, Expiry, RetentionPolicy, SessionContent, SessionFacts};
+pub use steps::{PromptSteps, by_prompt, last_of_each_prompt, steps, steps_of};
 pub use store_modes::StoreModes;
 pub use together::{running_on, worked_meanwhile};
 pub use undo::{History, NoRedo, Redo};

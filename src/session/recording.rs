@@ -15,8 +15,9 @@ use crate::object::ContentHash;
 use crate::path_text::encode;
 use crate::progress::Progress;
 use crate::snapshot::{
-    Budget, ManifestError, PendingBaseline, SessionDir, SessionMetadata, SessionOrigin, Settled,
-    SnapshotError, SnapshotManager, SnapshotManifest, TrackedPathError, resolve_roots, settle,
+    AgentSession, Budget, ManifestError, PendingBaseline, SessionDir, SessionMetadata,
+    SessionOrigin, Settled, SnapshotError, SnapshotManager, SnapshotManifest, TrackedPathError,
+    resolve_roots, settle,
 };
 use crate::store::LocalStore;
 use crate::sys::{self, Dir, FileLock};
@@ -108,12 +109,26 @@ impl Recording {
         request: &RecordRequest,
         progress: Arc<dyn Progress + Send>,
     ) -> Result<Self, RecordError> {
-        Self::record(request, progress, |manager| {
+        Self::record(request, None, progress, |manager| {
             let named = match (&request.label, request.origin) {
                 (Some(label), SessionOrigin::Snapshot) => manager.checkpoint(label)?.0,
                 _ => manager.create_baseline()?,
             };
             Ok((named, None))
+        })
+    }
+
+    /// As [`start`](Self::start), for an agent session: the manifest names it.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn start_agent(
+        request: &RecordRequest,
+        agent: AgentSession,
+        progress: Arc<dyn Progress + Send>,
+    ) -> Result<Self, RecordError> {
+        Self::record(request, Some(agent), progress, |manager| {
+            Ok((manager.create_baseline()?, None))
         })
     }
 
@@ -128,7 +143,7 @@ impl Recording {
         request: &RecordRequest,
         progress: Arc<dyn Progress + Send>,
     ) -> Result<Self, RecordError> {
-        Self::record(request, progress, |manager| {
+        Self::record(request, None, progress, |manager| {
             let pending = manager.begin_baseline()?;
             let baseline = pending.manifest().clone();
             let (hand_over, handed_over) = mpsc::sync_channel::<PendingBaseline>(1);
@@ -150,6 +165,7 @@ impl Recording {
 
     fn record(
         request: &RecordRequest,
+        agent: Option<AgentSession>,
         progress: Arc<dyn Progress + Send>,
         take: impl FnOnce(&SnapshotManager) -> Result<(SnapshotManifest, Option<Flush>), SnapshotError>,
     ) -> Result<Self, RecordError> {
@@ -162,6 +178,7 @@ impl Recording {
         let tracked: Vec<_> = roots.into_iter().map(|root| root.path).collect();
         let mut metadata = SessionMetadata::new(String::new(), command.collect(), tracked.clone());
         metadata.origin = request.origin;
+        metadata.agent = agent;
         if request.origin == SessionOrigin::Run {
             metadata.label.clone_from(&request.label);
         }
@@ -310,7 +327,7 @@ pub fn create_session(
             // The lock is the file's and not the name's: it goes along with the rename.
             let running = match metadata.origin {
                 SessionOrigin::Run => Some(new.lock_running()?),
-                SessionOrigin::Snapshot => None,
+                SessionOrigin::Snapshot | SessionOrigin::Agent => None,
             };
             dir.rename_new(hidden.as_bytes(), &dir, metadata.session_id.as_bytes())?;
             dir.sync()?;

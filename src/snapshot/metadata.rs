@@ -11,6 +11,7 @@ use crate::manifest::{MANIFEST_VERSION, SnapshotLabel};
 use crate::object::ContentHash;
 use crate::path_text::serde_paths;
 use crate::snapshot::restore_log::RestoreRecord;
+use crate::snapshot::steps::{AgentSession, StepEntry};
 
 /// The maker of a session, which determines the form of its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Default)]
@@ -21,6 +22,8 @@ pub enum SessionOrigin {
     /// `nono snapshot`, or a program that uses the library: it stays open.
     #[default]
     Snapshot,
+    /// `nono hook`: it ends with the agent's session, and goes on when that is resumed.
+    Agent,
 }
 
 /// A session: its command, its paths, and the roots of its snapshots.
@@ -59,6 +62,13 @@ pub struct SessionMetadata {
     /// Snapshots that have a label, in order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub labels: Vec<SnapshotLabel>,
+    /// The agent session that it records.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agent: Option<AgentSession>,
+    /// Snapshots that are steps, in order, for lists;
+    /// [`session::steps`](crate::session::steps()) reads them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub steps: Vec<StepEntry>,
     /// A supervisor's record of network accesses.
     #[serde(default)]
     pub network_events: Vec<serde_json::Value>,
@@ -113,6 +123,8 @@ impl SessionMetadata {
             merkle_roots: Vec::new(),
             manifest_hashes: Vec::new(),
             labels: Vec::new(),
+            agent: None,
+            steps: Vec::new(),
             network_events: Vec::new(),
             bytes_written: 0,
             origin: SessionOrigin::default(),

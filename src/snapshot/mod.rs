@@ -21,14 +21,16 @@ mod roots;
 mod session_dir;
 mod session_objects;
 mod session_root;
+mod steps;
 
 #[cfg(test)]
 #[allow(clippy::disallowed_methods, reason = "tests plant what they look at")]
 mod tests;
 
 pub use crate::manifest::{
-    FileState, LeftOutState, MANIFEST_VERSION, NotCaptured, NotCapturedReason, NotCapturedSet,
-    SnapshotKind, SnapshotLabel, SnapshotManifest, Totals, TrackedRoot,
+    FileState, LeftOutState, MANIFEST_VERSION, MAX_STEP_NAME_BYTES, MAX_STEP_PROMPT_BYTES,
+    MAX_STEP_TITLE_BYTES, NotCaptured, NotCapturedReason, NotCapturedSet, SnapshotKind,
+    SnapshotLabel, SnapshotManifest, Step, StepKind, StepPrompt, Totals, TrackedRoot,
 };
 pub use budget::{Budget, LargeDirectory, OverBudget};
 pub use capture::CaptureError;
@@ -38,7 +40,7 @@ pub(crate) use documents::parse as parse_manifest;
 pub(crate) use ignore_rules::RootRules;
 pub(crate) use known::KnownState;
 pub(crate) use manager::CacheUse;
-pub use manager::{LiveState, SnapshotError, SnapshotManager};
+pub use manager::{LiveState, SnapshotError, SnapshotManager, SnapshotRequest, Taken};
 pub use metadata::{SessionMetadata, SessionOrigin};
 pub use pending::PendingBaseline;
 pub(crate) use pending::{Settled, settle};
@@ -48,3 +50,5 @@ pub(crate) use roots::OpenPath;
 pub use roots::{TrackedPathError, resolve_roots};
 pub use session_dir::{LoadedManifest, ManifestError, SessionDir};
 pub(crate) use session_objects::store_paths;
+pub use steps::{AgentSession, StepEntry};
+pub(crate) use steps::{of_chain as steps_of_chain, with_prompts};

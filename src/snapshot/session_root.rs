@@ -23,11 +23,12 @@ use crate::object::ContentHash;
 
 /// The fields that follow from the snapshots, describe the file and not the session, or may change
 /// at any time.
-const NO_FACTS: [&str; 9] = [
+const NO_FACTS: [&str; 10] = [
     "snapshot_count",
     "merkle_roots",
     "manifest_hashes",
     "labels",
+    "steps",
     "bytes_written",
     "changes",
     "restores",

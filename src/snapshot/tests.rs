@@ -94,6 +94,48 @@ fn the_root_of_a_store_cannot_be_tracked_by_a_session_that_will_lie_in_it() {
 }
 
 #[test]
+fn a_step_is_listed_with_what_changed_and_none_is_taken_where_nothing_did() {
+    let place = Place::new();
+    let manager = place.manager("session");
+    manager.create_baseline().unwrap();
+    let step = |title: &str| SnapshotRequest {
+        step: Some(Step {
+            agent: "codex".to_owned(),
+            agent_session: "abc".to_owned(),
+            prompt: Some(StepPrompt { number: 1, text: "do the work".to_owned() }),
+            tool: Some("Bash".to_owned()),
+            title: title.to_owned(),
+            ..Step::default()
+        }),
+        if_changed: true,
+        ..SnapshotRequest::default()
+    };
+    assert!(!manager.record_state(step("true")).unwrap().is_new());
+    for (number, title) in [(1, "one"), (2, "two")] {
+        std::fs::write(place.path("work").join(title), title).unwrap();
+        let taken = manager.record_state(step(title)).unwrap();
+        assert!(taken.is_new());
+        assert_eq!(taken.manifest().number, number);
+        assert!(!manager.record_state(step("true")).unwrap().is_new());
+    }
+    let steps = crate::session::steps(manager.session()).unwrap();
+    let told = |step: &StepEntry| {
+        let prompt = step.prompt.clone().unwrap();
+        (step.number, step.summary(), prompt.text, step.changes.unwrap().created)
+    };
+    assert_eq!(
+        steps.iter().map(told).collect::<Vec<_>>(),
+        [
+            (1, "Bash · one".to_owned(), "do the work".to_owned(), 1),
+            (2, "Bash · two".to_owned(), "do the work".to_owned(), 1)
+        ]
+    );
+    assert_eq!(crate::session::last_of_each_prompt(&steps), [2]);
+    let listed = manager.session().metadata().unwrap().steps;
+    assert_eq!(listed[1].prompt.as_ref().unwrap().text, "");
+}
+
+#[test]
 fn a_checkpoint_has_its_label_and_is_the_baseline_when_it_is_the_first() {
     let place = Place::new();
     let manager = place.manager("session");

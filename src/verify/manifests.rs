@@ -5,7 +5,7 @@
 //! snapshot that the session does not list yet is no problem: a crash can come between publishing a
 //! snapshot and naming it there.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::ffi::OsStrExt;
 
 use super::VerifyError;
@@ -14,7 +14,7 @@ use crate::layout;
 use crate::object::ContentHash;
 use crate::snapshot::{
     LoadedManifest, MANIFEST_VERSION, ManifestError, SessionDir, SessionMetadata, SnapshotKind,
-    SnapshotLabel, SnapshotManifest, Totals,
+    SnapshotLabel, SnapshotManifest, StepEntry, Totals, with_prompts,
 };
 
 /// The contents of the manifests of a session.
@@ -43,6 +43,7 @@ pub(super) struct Description {
     pub(super) parent_hash: Option<ContentHash>,
     pub(super) kind: SnapshotKind,
     pub(super) label: Option<SnapshotLabel>,
+    pub(super) step: Option<StepEntry>,
     pub(super) merkle_root: ContentHash,
     /// Root tree of the ignore files, if there is one.
     pub(super) ignore_files: Option<ContentHash>,
@@ -59,6 +60,7 @@ impl Description {
             parent_hash: manifest.parent_hash,
             kind: manifest.kind,
             label: manifest.named(),
+            step: StepEntry::of(manifest, None),
             merkle_root: manifest.merkle_root,
             ignore_files: manifest.ignore_files,
             paths: paths.collect(),
@@ -189,6 +191,23 @@ impl Manifests {
             || listed.values().filter_map(|it| it.label.as_ref()).any(is_missing)
         {
             reasons.push("its labels are not those of its snapshots".to_owned());
+        }
+        // What nobody counted again is not compared.
+        let steps = with_prompts(&metadata.steps);
+        let said = |entry: &StepEntry| match listed.get(&entry.number) {
+            Some(description) => {
+                description.step.as_ref() == Some(&StepEntry { changes: None, ..entry.clone() })
+            }
+            None => entry.number < count as u64,
+        };
+        let numbers: BTreeSet<u64> = steps.iter().map(|entry| entry.number).collect();
+        let unlisted =
+            |(number, it): (&u64, &&Description)| it.step.is_some() && !numbers.contains(number);
+        if !steps.is_sorted_by(|a, b| a.number < b.number)
+            || !steps.iter().all(said)
+            || listed.iter().any(unlisted)
+        {
+            reasons.push("its steps are not those of its snapshots".to_owned());
         }
         let written = listed.values().map(|it| it.totals.bytes_written);
         let (sum, said) = (written.fold(0, u64::saturating_add), metadata.bytes_written);

@@ -13,7 +13,9 @@ use crate::object::{
     Attributes, Midstates, MidstatesLink, Node, PieceHasher, RootEntry, RootTree, Tree, TreeEntry,
 };
 use crate::repair::{RepairOptions, repair_session};
-use crate::snapshot::{Budget, SessionMetadata, SnapshotManager, SnapshotManifest};
+use crate::snapshot::{
+    Budget, SessionMetadata, SnapshotManager, SnapshotManifest, SnapshotRequest, Step, StepPrompt,
+};
 use crate::store::{ObjectStore, StopsAt, read_root_tree, read_tree};
 use crate::walk::ExclusionConfig;
 

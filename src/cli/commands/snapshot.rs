@@ -26,6 +26,7 @@ use crate::sandbox::is_inside;
 use crate::session::{Purpose, RecordRequest, Recording};
 use crate::snapshot::{
     NotCaptured, NotCapturedReason, SessionDir, SessionOrigin, SnapshotManager, SnapshotManifest,
+    SnapshotRequest, Taken,
 };
 use crate::sys;
 use crate::walk::{ExclusionConfig, Filter, Verdict};
@@ -43,6 +44,9 @@ pub(in crate::cli) struct SnapshotArgs {
     /// Call the snapshot this: an id can be given as its name later
     #[arg(long, short, value_name = "TEXT", value_parser = super::label)]
     message: Option<String>,
+    /// With --session: take none where no path changed since the last one
+    #[arg(long, requires = "session")]
+    if_changed: bool,
     #[command(flatten)]
     threads: ThreadArgs,
     /// Print the report as JSON
@@ -60,6 +64,9 @@ pub(in crate::cli) struct SnapshotArgs {
 pub(in crate::cli) struct SnapshotReport {
     session_id: String,
     number: u64,
+    /// Whether it is new; else nothing changed since it was taken.
+    #[serde(default = "yes")]
+    taken: bool,
     merkle_root: ContentHash,
     /// The root of the session with this snapshot; none if the session's manifest cannot be read
     /// again.
@@ -76,6 +83,10 @@ pub(in crate::cli) struct SnapshotReport {
     touched: Vec<PathBuf>,
 }
 
+fn yes() -> bool {
+    true
+}
+
 impl SnapshotReport {
     pub(in crate::cli) fn of(
         session: &SessionDir,
@@ -85,6 +96,7 @@ impl SnapshotReport {
         Self {
             session_id: session.id(),
             number: manifest.number,
+            taken: true,
             merkle_root: manifest.merkle_root,
             session_root: session.metadata().ok().map(|metadata| metadata.session_root()),
             file_count: manifest.totals.file_count,
@@ -124,12 +136,17 @@ pub(in crate::cli) fn run(args: &SnapshotArgs, store: &StoreArgs, context: &Cont
                 .with_budget(settings.budget())
                 .with_threads(settings.threads())
                 .with_progress(bar.clone());
-            let taken = match &args.message {
-                Some(label) => manager.checkpoint_compared(label),
-                None => manager.create_incremental_compared(),
+            let request = SnapshotRequest {
+                label: args.message.clone(),
+                if_changed: args.if_changed,
+                ..SnapshotRequest::default()
             };
+            let taken = manager.record_state(request);
             bar.finish();
-            (session, taken?)
+            match taken? {
+                Taken::Snapshot(manifest, comparison) => (session, (*manifest, comparison)),
+                Taken::Unchanged(last) => return print_unchanged(&session, *last, args, context),
+            }
         }
         None => {
             let tracked_paths =
@@ -182,6 +199,25 @@ fn supervisor_without_its_variable(
         return Err(inside::not_its_own(error));
     }
     checkpoints::left_in(&std::env::temp_dir()).ok_or_else(|| inside::no_supervisor(error))
+}
+
+/// Says which snapshot holds what is there now.
+fn print_unchanged(
+    session: &SessionDir,
+    last: SnapshotManifest,
+    args: &SnapshotArgs,
+    context: &Context,
+) -> Outcome {
+    let id = format!("{}/{}", session.id(), last.number);
+    context.say(format_args!("no path changed since {id}: no snapshot was taken"));
+    let report = SnapshotReport {
+        taken: false,
+        ..SnapshotReport::of(session, &last, Comparison::default())
+    };
+    match args.json {
+        true => print(&report, true, context),
+        false => Ok(0),
+    }
 }
 
 impl SnapshotArgs {

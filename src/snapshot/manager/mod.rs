@@ -2,6 +2,7 @@
 
 mod error;
 mod live;
+mod request;
 mod resume;
 mod take;
 
@@ -10,6 +11,7 @@ use std::sync::Arc;
 
 pub use self::error::SnapshotError;
 pub use self::live::LiveState;
+pub use self::request::{SnapshotRequest, Taken};
 use self::resume::{latest_roots, resume_roots};
 use super::budget::Budget;
 use super::capture::CaptureError;
@@ -197,7 +199,7 @@ impl SnapshotManager {
     pub fn create_baseline(&self) -> Result<SnapshotManifest, SnapshotError> {
         let _lock = self.lock_session()?;
         self.refuse_second_baseline()?;
-        Ok(self.take(None, None)?.0)
+        Ok(self.take(None, SnapshotRequest::default())?.0)
     }
 
     fn refuse_second_baseline(&self) -> Result<(), SnapshotError> {
@@ -225,7 +227,7 @@ impl SnapshotManager {
     ) -> Result<(SnapshotManifest, Comparison), SnapshotError> {
         let _lock = self.lock_session()?;
         let parent = self.latest()?;
-        self.take(Some(&parent), None)
+        self.take(Some(&parent), SnapshotRequest::default())
     }
 
     /// Captures the current state under a name that says what it is: the baseline of a session that
@@ -249,13 +251,34 @@ impl SnapshotManager {
         &self,
         label: &str,
     ) -> Result<(SnapshotManifest, Comparison), SnapshotError> {
+        let request =
+            SnapshotRequest { label: Some(label.to_owned()), ..SnapshotRequest::default() };
+        match self.record_state(request)? {
+            Taken::Snapshot(manifest, comparison) => Ok((*manifest, comparison)),
+            // Only for who asks for it.
+            Taken::Unchanged(manifest) => Ok((*manifest, Comparison::default())),
+        }
+    }
+
+    /// Captures the current state as a request says: the baseline of a session that has none yet, else a
+    /// further snapshot, or none where nothing changed.
+    ///
+    /// # Errors
+    /// [`CaptureError::OverBudget`] of a baseline, or a store that cannot be written.
+    pub fn record_state(&self, request: SnapshotRequest) -> Result<Taken, SnapshotError> {
         let _lock = self.lock_session()?;
         let parent = match self.latest() {
             Ok(parent) => Some(parent),
             Err(SnapshotError::NoBaseline { .. }) => None,
             Err(error) => return Err(error),
         };
-        self.take(parent.as_ref(), Some(label.to_owned()))
+        match parent {
+            Some(parent) if request.if_changed => self.take_if_changed(parent, request),
+            parent => {
+                let (manifest, comparison) = self.take(parent.as_ref(), request)?;
+                Ok(Taken::Snapshot(Box::new(manifest), comparison))
+            }
+        }
     }
 
     /// Waits until nobody else writes the session, unless it is cancelled. A session whose restore
@@ -333,6 +356,7 @@ impl SnapshotManager {
                 metadata.merkle_roots = current.merkle_roots;
                 metadata.manifest_hashes = current.manifest_hashes;
                 metadata.labels = current.labels;
+                metadata.steps = current.steps;
                 metadata.restores = current.restores;
                 metadata.altered = current.altered;
                 metadata.pinned = current.pinned;
@@ -341,6 +365,7 @@ impl SnapshotManager {
                 metadata.merkle_roots.clear();
                 metadata.manifest_hashes.clear();
                 metadata.labels.clear();
+                metadata.steps.clear();
                 metadata.restores.clear();
                 metadata.bytes_written = 0;
                 metadata.changes = Some(ChangeSummary::default());

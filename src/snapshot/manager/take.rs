@@ -5,9 +5,11 @@
 use std::borrow::Cow;
 use std::path::PathBuf;
 
-use super::{CacheUse, SnapshotError, SnapshotManager};
-use crate::diff::{ChangeSummary, Comparison, count_changes};
-use crate::manifest::{MANIFEST_VERSION, SnapshotKind, SnapshotManifest, TrackedRoot};
+use super::{CacheUse, SnapshotError, SnapshotManager, SnapshotRequest, Taken};
+use crate::diff::{self, ChangeSummary, Comparison, count_changes};
+use crate::manifest::{
+    MANIFEST_VERSION, NotCapturedSet, SnapshotKind, SnapshotManifest, Step, TrackedRoot,
+};
 use crate::object::ContentHash;
 use crate::progress::Stage;
 use crate::snapshot::budget::Budget;
@@ -19,13 +21,14 @@ use crate::snapshot::pending::PendingBaseline;
 use crate::snapshot::reserve;
 use crate::snapshot::restore_log::RestoreRecord;
 use crate::snapshot::session_dir::{LoadedManifest, ManifestError};
+use crate::snapshot::steps::{StepEntry, push as push_step};
 use crate::stat_cache::{CountedOn, StoreState};
 use crate::store::{LocalStore, ObjectStore, Packer, StoreLock};
 
 /// The purpose of a snapshot.
 pub(super) enum Why {
-    /// Somebody asked for it, maybe under a name.
-    Asked(Option<String>),
+    /// Somebody asked for it, maybe under a name, maybe as a step.
+    Asked(SnapshotRequest),
     /// A restore to the snapshot of this number is about to change what is there; of a part, these
     /// paths.
     BeforeRestoring(u64, Vec<PathBuf>),
@@ -36,25 +39,58 @@ impl SnapshotManager {
     pub(super) fn take(
         &self,
         parent: Option<&LoadedManifest>,
-        label: Option<String>,
+        request: SnapshotRequest,
     ) -> Result<(SnapshotManifest, Comparison), SnapshotError> {
         // Held until the manifest is published: the collector sees all of the snapshot or nothing.
         let store_lock = self.lock_store()?;
         let capture = self.capture_next(parent, Some(&self.store), &store_lock)?;
-        let published = self.publish(capture, parent, Why::Asked(label), &self.roots)?;
-        let comparison = match parent {
-            None => Ok(Comparison::default()),
-            Some(parent) => self.compare(&parent.manifest, &published.manifest),
-        };
-        // Compared once where the one before is the baseline.
-        let since_baseline = match (&comparison, parent) {
-            (Ok(comparison), Some(parent)) if parent.manifest.number == 0 => {
-                Some((published.manifest.number, comparison.summary()))
+        self.finish_taking(capture, parent, request, None)
+    }
+
+    /// Takes a snapshot, unless nothing changed since `parent`, under the session's lock.
+    pub(super) fn take_if_changed(
+        &self,
+        parent: LoadedManifest,
+        request: SnapshotRequest,
+    ) -> Result<Taken, SnapshotError> {
+        let store_lock = self.lock_store()?;
+        let capture = self.capture_next(Some(&parent), Some(&self.store), &store_lock)?;
+        let differences = match capture.merkle_root == parent.manifest.merkle_root {
+            true => Vec::new(),
+            false => {
+                let (old, new) = (&parent.manifest.merkle_root, &capture.merkle_root);
+                diff::compare(&*self.store, old, new)?
             }
-            _ => None,
         };
-        self.record(since_baseline)?;
+        let left_out = NotCapturedSet::of(&self.roots, &capture.not_captured);
+        let comparison =
+            Comparison::of(&differences, &NotCapturedSet::new(&parent.manifest), &left_out);
+        if comparison.changes.is_empty() {
+            // Whatever the cache vouches for is in the store: contents are those of the parent.
+            self.save_caches(capture.caches);
+            return Ok(Taken::Unchanged(Box::new(parent.manifest)));
+        }
+        let (manifest, comparison) =
+            self.finish_taking(capture, Some(&parent), request, Some(comparison))?;
+        Ok(Taken::Snapshot(Box::new(manifest), comparison))
+    }
+
+    /// Publishes and lists what was captured. `compared`: with the parent, if that was done.
+    fn finish_taking(
+        &self,
+        capture: Capture,
+        parent: Option<&LoadedManifest>,
+        request: SnapshotRequest,
+        compared: Option<Comparison>,
+    ) -> Result<(SnapshotManifest, Comparison), SnapshotError> {
+        let published = self.publish(capture, parent, Why::Asked(request), &self.roots)?;
+        let comparison = match (parent, compared) {
+            (_, Some(compared)) => Ok(compared),
+            (None, None) => Ok(Comparison::default()),
+            (Some(parent), None) => self.compare(&parent.manifest, &published.manifest),
+        };
         let number = published.manifest.number;
+        self.record(Counted::of(number, comparison.as_ref().ok()))?;
         let comparison = comparison.map_err(|error| unknown_changes(number, error))?;
         Ok((published.manifest, comparison))
     }
@@ -95,7 +131,8 @@ impl SnapshotManager {
         self.refuse_second_baseline()?;
         let store_lock = self.lock_store()?;
         let capture = self.capture_next(None, None, &store_lock)?;
-        let (manifest, caches) = described(capture, None, Why::Asked(None), &self.roots);
+        let (manifest, caches) =
+            described(capture, None, Why::Asked(SnapshotRequest::default()), &self.roots);
         self.session.announce(&manifest)?;
         Ok(PendingBaseline::new(self.clone(), manifest, caches, session_lock, store_lock))
     }
@@ -313,9 +350,8 @@ impl SnapshotManager {
         Ok(self.session.save_metadata(&metadata)?)
     }
 
-    /// Names published snapshots in the session's manifest. `since_baseline`: the changes up to the
-    /// snapshot of this number, if they were counted already.
-    fn record(&self, since_baseline: Option<(u64, ChangeSummary)>) -> Result<(), SnapshotError> {
+    /// Names published snapshots in the session's manifest.
+    fn record(&self, counted: Option<Counted>) -> Result<(), SnapshotError> {
         let mut metadata = match self.session.metadata() {
             Ok(metadata) => metadata,
             Err(ManifestError::Missing { .. }) => SessionMetadata::new(
@@ -325,7 +361,7 @@ impl SnapshotManager {
             ),
             Err(error) => return Err(error.into()),
         };
-        self.list_snapshots(&mut metadata, since_baseline)?;
+        self.list_snapshots(&mut metadata, counted)?;
         Ok(self.session.save_metadata(&metadata)?)
     }
 
@@ -334,7 +370,7 @@ impl SnapshotManager {
     pub(super) fn list_snapshots(
         &self,
         metadata: &mut SessionMetadata,
-        since_baseline: Option<(u64, ChangeSummary)>,
+        counted: Option<Counted>,
     ) -> Result<(), SnapshotError> {
         let mut last_ordinary = None;
         let listed = metadata.manifest_hashes.len() as u64;
@@ -343,6 +379,7 @@ impl SnapshotManager {
             metadata.merkle_roots.push(loaded.manifest.merkle_root);
             metadata.manifest_hashes.push(loaded.hash);
             metadata.labels.extend(loaded.manifest.named());
+            self.list_step(metadata, &loaded.manifest, counted);
             metadata.bytes_written =
                 metadata.bytes_written.saturating_add(loaded.manifest.totals.bytes_written);
             if loaded.manifest.kind == SnapshotKind::Ordinary && number > 0 {
@@ -350,13 +387,54 @@ impl SnapshotManager {
             }
         }
         if let Some(last) = last_ordinary {
-            metadata.changes = match since_baseline {
-                Some((number, counted)) if number == last.number => Some(counted),
+            metadata.changes = match counted {
+                // Compared once where the one before is the baseline.
+                Some(counted) if counted.number == last.number && last.parent == Some(0) => {
+                    Some(counted.since_parent)
+                }
                 _ => self.changes_since_baseline(&last),
             };
         }
         metadata.snapshot_count = metadata.manifest_hashes.len() as u64;
         Ok(())
+    }
+
+    /// Adds a snapshot to the session's list of steps, if it is one.
+    fn list_step(
+        &self,
+        metadata: &mut SessionMetadata,
+        manifest: &SnapshotManifest,
+        counted: Option<Counted>,
+    ) {
+        if manifest.step.is_none() {
+            return;
+        }
+        let changes = match (counted, manifest.parent) {
+            (Some(counted), _) if counted.number == manifest.number => Some(counted.since_parent),
+            (_, Some(parent)) => self
+                .load_manifest(parent)
+                .and_then(|parent| Ok(count_changes(self.store(), &parent, manifest, || true)?))
+                .inspect_err(|error| tracing::warn!("changes of a step not counted: {error}"))
+                .ok()
+                .flatten(),
+            (_, None) => Some(ChangeSummary::default()),
+        };
+        if let Some(entry) = StepEntry::of(manifest, changes) {
+            push_step(&mut metadata.steps, entry);
+        }
+    }
+}
+
+/// What changed between a snapshot and the one before it, counted already.
+#[derive(Clone, Copy)]
+pub(super) struct Counted {
+    number: u64,
+    since_parent: ChangeSummary,
+}
+
+impl Counted {
+    fn of(number: u64, comparison: Option<&Comparison>) -> Option<Self> {
+        Some(Self { number, since_parent: comparison?.summary() })
     }
 }
 
@@ -374,9 +452,11 @@ pub(super) fn described(
     why: Why,
     roots: &[TrackedRoot],
 ) -> (SnapshotManifest, NewCaches) {
-    let (kind, label, restores, restores_only) = match why {
-        Why::Asked(label) => (SnapshotKind::Ordinary, label, None, Vec::new()),
-        Why::BeforeRestoring(number, only) => (SnapshotKind::Safety, None, Some(number), only),
+    let (kind, request, restores, restores_only) = match why {
+        Why::Asked(request) => (SnapshotKind::Ordinary, request, None, Vec::new()),
+        Why::BeforeRestoring(number, only) => {
+            (SnapshotKind::Safety, SnapshotRequest::default(), Some(number), only)
+        }
     };
     let manifest = SnapshotManifest {
         format_version: MANIFEST_VERSION,
@@ -387,7 +467,8 @@ pub(super) fn described(
         merkle_root: capture.merkle_root,
         ignore_files: capture.ignore_files,
         kind,
-        label,
+        label: request.label,
+        step: request.step.map(Step::bounded),
         restores,
         restores_only,
         roots: roots.to_vec(),
