@@ -37,6 +37,7 @@ pub mod fuzzing;
 pub mod gc;
 pub mod git;
 pub mod history;
+pub mod import;
 mod layout;
 mod manifest;
 #[cfg(feature = "mcp")]

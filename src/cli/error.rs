@@ -10,6 +10,7 @@ use super::render::{RenderError, relative_time};
 use crate::agent::SpoolError;
 use crate::config::ConfigError;
 use crate::history::HistoryError;
+use crate::import::ImportSessionError;
 use crate::repair::RepairError;
 use crate::restore::RestoreError;
 use crate::session::{CatalogError, RecordError, SessionSummary};
@@ -254,6 +255,14 @@ impl From<SpoolError> for CliError {
 impl From<ManifestError> for CliError {
     fn from(error: ManifestError) -> Self {
         SnapshotError::from(error).into()
+    }
+}
+
+impl From<ImportSessionError> for CliError {
+    fn from(error: ImportSessionError) -> Self {
+        let is_nothing = matches!(error, ImportSessionError::NothingThere { .. });
+        let failed = Self::failed(error.to_string());
+        if is_nothing { failed.with_hint("name its directory: nono import DIR") } else { failed }
     }
 }
 

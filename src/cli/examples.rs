@@ -52,6 +52,13 @@ const EXAMPLES: &[(&str, [(&str, &str); 2])] = &[
         ],
     ),
     (
+        "import",
+        [
+            ("nono import", "all sessions of the other nono, from where it keeps them"),
+            ("nono import /backup/rollbacks/852ea2e914272a29", "one session"),
+        ],
+    ),
+    (
         "profile list",
         [("nono profile list", "all profiles"), ("nono profile list --json", "for a program")],
     ),

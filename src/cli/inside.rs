@@ -58,6 +58,7 @@ fn need(command: &Command) -> Named {
             Command::Status(_) => Named(Need::Reading, "status"),
             Command::Steps(_) => Named(Need::Reading, "steps"),
             Command::Log(_) => Named(Need::Reading, "log"),
+            Command::Import(_) => Named(Need::Writing, "import"),
             _ => Named(Need::Nothing, ""),
         };
     };

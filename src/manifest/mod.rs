@@ -115,6 +115,10 @@ pub struct SnapshotManifest {
     /// The left-out paths, and why; sorted by path.
     #[serde(default)]
     pub not_captured: Vec<NotCaptured>,
+    /// In an imported snapshot: paths in left-out directories that are known not to have existed.
+    /// Sorted.
+    #[serde(default, skip_serializing_if = "Vec::is_empty", with = "serde_paths")]
+    pub known_absent: Vec<PathBuf>,
     /// Files that kept changing while they were read: stored as read.
     #[serde(default, with = "serde_paths")]
     pub unstable: Vec<PathBuf>,
@@ -233,7 +237,9 @@ impl SnapshotManifest {
                 && path.components().skip(1).all(|c| matches!(c, std::path::Component::Normal(_)))
         };
         let left_out = self.not_captured.iter().map(|left| &left.path);
-        if let Some(bad) = left_out.chain(&self.restores_only).find(|path| !plain(path)) {
+        if let Some(bad) =
+            left_out.chain(&self.restores_only).chain(&self.known_absent).find(|path| !plain(path))
+        {
             return Err(format!("path {bad:?} is not absolute and plain"));
         }
         Ok(())

@@ -1,6 +1,6 @@
 //! The left-out paths of a snapshot, and why.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
@@ -77,13 +77,16 @@ impl std::fmt::Display for NotCapturedReason {
 #[derive(Debug)]
 pub struct NotCapturedSet<'a> {
     paths: BTreeMap<&'a [u8], &'a NotCaptured>,
+    /// Paths in left-out directories that are known not to have existed.
+    absent: BTreeSet<&'a [u8]>,
     filters: Vec<(&'a [u8], Filter)>,
 }
 
 impl<'a> NotCapturedSet<'a> {
     /// The set of one manifest.
     pub fn new(manifest: &'a SnapshotManifest) -> Self {
-        Self::of(&manifest.roots, &manifest.not_captured)
+        let absent = manifest.known_absent.iter().map(|path| path.as_os_str().as_bytes());
+        Self { absent: absent.collect(), ..Self::of(&manifest.roots, &manifest.not_captured) }
     }
 
     /// The set of a capture of `roots`.
@@ -101,12 +104,18 @@ impl<'a> NotCapturedSet<'a> {
                 Some((root.path.as_os_str().as_bytes(), filter))
             })
             .collect();
-        Self { paths, filters }
+        Self { paths, absent: BTreeSet::new(), filters }
     }
 
     /// Whether this very path was left out.
     pub(crate) fn has(&self, path: &[u8]) -> bool {
         self.paths.contains_key(path)
+    }
+
+    /// Whether something below `path` is known not to have existed, though `path` was left out.
+    pub(crate) fn knows_absence_below(&self, path: &[u8]) -> bool {
+        let below = [path, b"/"].concat();
+        self.absent.range(&*below..).next().is_some_and(|found| found.starts_with(&below))
     }
 
     /// Whether something below `path` was left out.
@@ -128,6 +137,9 @@ impl<'a> NotCapturedSet<'a> {
 
     /// Why the state of `path` is unknown: it, or a directory above it, was not captured.
     pub fn reason(&self, path: &[u8]) -> Option<&'a NotCapturedReason> {
+        if self.absent.contains(path) {
+            return None;
+        }
         byte_path::ancestors(path)
             .chain([path])
             .filter_map(|prefix| Some((prefix, *self.paths.get(prefix)?)))

@@ -375,7 +375,7 @@ impl SessionDir {
     ///
     /// # Errors
     /// When it cannot be written; the snapshot then does not exist.
-    pub(super) fn publish(
+    pub(crate) fn publish(
         &self,
         manifest: &SnapshotManifest,
     ) -> Result<ContentHash, ManifestError> {

@@ -23,6 +23,7 @@ mod hooks;
 mod hostile;
 mod ignoring;
 mod ignoring_property;
+mod importing;
 mod inside;
 mod keeping;
 mod left_out;

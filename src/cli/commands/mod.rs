@@ -14,6 +14,7 @@ pub(super) mod diff_sides;
 pub(super) mod doctor;
 pub(super) mod find;
 pub(super) mod hook;
+pub(super) mod import;
 pub(super) mod list;
 pub(super) mod log;
 #[cfg(feature = "mcp")]

@@ -118,7 +118,9 @@ impl Planner<'_> {
         let Difference { path, old, new, .. } = difference;
         if new.is_none() && self.unknown.reason(&path).is_some() {
             // The snapshot does not know whether it was there: it is not the session's work.
-            if old.is_some_and(|current| matches!(current.node, Node::Directory { .. })) {
+            if old.is_some_and(|current| matches!(current.node, Node::Directory { .. }))
+                && !self.unknown.knows_absence_below(&path)
+            {
                 self.kept.insert(path);
             }
             return;

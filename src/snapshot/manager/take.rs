@@ -482,6 +482,7 @@ pub(super) fn described(
         roots: roots.to_vec(),
         totals: capture.totals,
         not_captured: capture.not_captured,
+        known_absent: Vec::new(),
         unstable: capture.unstable,
     };
     (manifest, capture.caches)

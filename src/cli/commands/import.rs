@@ -1,0 +1,134 @@
+//! `nono import`: sessions of the other nono, taken over with their ids.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use serde::Serialize;
+
+use crate::cli::Outcome;
+use crate::cli::args::StoreArgs;
+use crate::cli::context::Context;
+use crate::cli::error::CliError;
+use crate::cli::progress::Bar;
+use crate::cli::render::byte_size;
+use crate::import::{ImportOutcome, ImportReport, find_sessions, import_session, usual_place};
+use crate::path_text::{Shown, serde_path};
+use crate::progress::Progress;
+
+/// So many files that could not be taken over are named for each session.
+const NAMED: usize = 20;
+
+/// Arguments of `nono import`.
+#[derive(Debug, Args)]
+pub(in crate::cli) struct ImportArgs {
+    /// A session of the other nono, or a directory of them
+    /// [default: $XDG_STATE_HOME/nono/rollbacks]
+    #[arg(value_name = "DIR")]
+    dir: Vec<PathBuf>,
+    /// Let the limits (max_sessions, max_age_days) remove the imported sessions
+    #[arg(long)]
+    no_pin: bool,
+    /// Print the report as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Default, Serialize)]
+struct Report {
+    sessions: Vec<ImportReport>,
+    failed: Vec<Failed>,
+}
+
+/// A session that was not imported.
+#[derive(Debug, Serialize)]
+struct Failed {
+    #[serde(with = "serde_path")]
+    source: PathBuf,
+    error: String,
+}
+
+pub(in crate::cli) fn run(args: &ImportArgs, store: &StoreArgs, context: &Context) -> Outcome {
+    let catalog = store.catalog()?;
+    let dirs = match args.dir.as_slice() {
+        [] => {
+            let (state, home) = (std::env::var_os("XDG_STATE_HOME"), std::env::var_os("HOME"));
+            vec![usual_place(state, home).ok_or_else(|| {
+                CliError::usage("neither XDG_STATE_HOME nor HOME is set: name the directory")
+            })?]
+        }
+        dirs => dirs.to_vec(),
+    };
+    let mut sources = Vec::new();
+    for dir in &dirs {
+        sources.extend(find_sessions(dir)?);
+    }
+    let bar = Bar::new(context, "importing");
+    let mut report = Report::default();
+    for source in sources {
+        match import_session(catalog.root(), &source, !args.no_pin, &*bar) {
+            Ok(session) => report.sessions.push(session),
+            Err(error) if error.is_cancelled() => {
+                bar.finish();
+                return Err(CliError::stopped(
+                    "stopped: the sessions before this one are imported",
+                ));
+            }
+            Err(error) => report.failed.push(Failed { source, error: error.to_string() }),
+        }
+        if bar.is_cancelled() {
+            break;
+        }
+    }
+    bar.finish();
+    for session in &report.sessions {
+        tell(session, context);
+    }
+    for Failed { source, error } in &report.failed {
+        context.warn(format_args!("{} is not imported: {error}", Shown::path(source)));
+    }
+    let is_complete =
+        report.failed.is_empty() && report.sessions.iter().all(|one| one.problems.is_empty());
+    let has_new = report.sessions.iter().any(|session| session.outcome == ImportOutcome::Imported);
+    if has_new && !args.json {
+        context.say("see them: nono rollback list --all");
+        if !args.no_pin {
+            context.say("the limits leave them alone until `nono rollback unpin ID`");
+        }
+    }
+    if args.json {
+        context.json(&report)?;
+    }
+    Ok(u8::from(!is_complete))
+}
+
+fn tell(session: &ImportReport, context: &Context) {
+    let id = &session.session_id;
+    if session.outcome == ImportOutcome::AlreadyHere {
+        context.say(format_args!("{id}: imported before"));
+        return;
+    }
+    let count = session.snapshot_count;
+    context.say(format_args!(
+        "{id}: {count} {}, {} objects checked, {}",
+        if count == 1 { "snapshot" } else { "snapshots" },
+        session.objects_checked,
+        byte_size(session.bytes_checked)
+    ));
+    if session.lacks_session_document {
+        context.say(
+            "  it has no session.json: its command, its end and its tracked paths are not known",
+        );
+    }
+    for problem in session.problems.iter().take(context.at_most(NAMED)) {
+        context.warn(format_args!(
+            "{id}/{}: {} is left out: {}",
+            problem.snapshot,
+            Shown::path(&problem.path),
+            problem.reason
+        ));
+    }
+    if let more @ 1.. = session.problems.len().saturating_sub(context.at_most(NAMED)) {
+        context.warn(format_args!("{id}: and {more} more files are left out"));
+    }
+    context.say(format_args!("  not recorded there: {}", session.not_known.join(", ")));
+}
