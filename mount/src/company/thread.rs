@@ -9,7 +9,7 @@ use thread_priority::{
     set_thread_priority_and_policy, thread_native_id, thread_schedule_policy,
 };
 
-use crate::sys;
+use crate::kernel::mount_table;
 
 /// A thread of this or another process. Its files stay open, because opening costs more than reading.
 pub(super) struct Thread {
@@ -34,7 +34,7 @@ pub(super) struct Fared {
 impl Thread {
     /// `None` when it is gone, or hidden.
     pub(super) fn named(id: u32) -> Option<Self> {
-        let stat = sys::open_of_thread(id, "stat")?;
+        let stat = mount_table::open_of_thread(id, "stat")?;
         Some(Self { id, stat, schedstat: None, affinity: None })
     }
 
@@ -156,7 +156,8 @@ fn number<N: std::str::FromStr>(text: &[u8]) -> Option<N> {
 /// The calling thread, if it could be a companion.
 fn candidate() -> Option<Thread> {
     let id = current();
-    let thread = Thread { schedstat: sys::open_of_thread(id, "schedstat"), ..Thread::named(id)? };
+    let thread =
+        Thread { schedstat: mount_table::open_of_thread(id, "schedstat"), ..Thread::named(id)? };
     let processors = sched_getaffinity(None).ok()?.count();
     (processors > 1 && thread.fared().is_some()).then_some(thread)
 }
