@@ -24,6 +24,10 @@ mod driver;
 mod error;
 mod kernel;
 mod mount;
+#[cfg(test)]
+#[allow(clippy::print_stderr, clippy::disallowed_methods, dead_code, reason = "for tests")]
+#[path = "../../tests/shared/not_run.rs"]
+mod not_run;
 mod options;
 mod predictor;
 mod server;

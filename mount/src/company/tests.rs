@@ -5,8 +5,11 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 
 use super::*;
+use crate::not_run::not_run;
 
 const NEVER: Duration = Duration::from_secs(3600);
+/// Longer than a thread takes that gets on at all.
+const LONG: Duration = Duration::from_secs(60);
 
 /// A thread that answers a message each time it is told to, and says when it could read the next.
 struct Answerer {
@@ -37,7 +40,7 @@ impl Answerer {
 
     /// Waits until it can read the next message.
     fn is_ready(&self) {
-        self.ready.recv().unwrap();
+        self.ready.recv_timeout(LONG).unwrap();
     }
 
     fn answer(&self, asker: u32, message: Message) {
@@ -51,12 +54,11 @@ impl Answerer {
     }
 }
 
-/// Whether there can be a companion; says loudly when not.
-#[allow(clippy::print_stderr, reason = "it is a test that does not run")]
+/// Whether there can be a companion here; notes that the test does not run where not.
 fn is_possible() -> bool {
     let possible = thread::is_possible();
     if !possible {
-        eprintln!("DID NOT RUN: a single processor, or a kernel without schedstat");
+        not_run("no companion: one processor, no schedstat, or no class SCHED_IDLE");
     }
     possible
 }

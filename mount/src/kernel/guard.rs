@@ -218,17 +218,14 @@ mod tests {
         Watched { process: getppid().unwrap(), thread }
     }
 
-    /// Whether a thread can be watched here at all; says loudly that a test does not run where not.
-    #[allow(clippy::print_stderr, reason = "whoever runs the tests has to know")]
+    /// Whether a thread can be watched here; notes that the test does not run where not.
     fn threads_can_be_watched() -> bool {
-        match pidfd_open(gettid(), PIDFD_THREAD) {
-            Ok(_) => true,
-            Err(error) => {
-                assert_eq!(error, Errno::INVAL);
-                eprintln!("TEST DID NOT RUN: guards need Linux 6.9: {error}");
-                false
-            }
+        let watched = pidfd_open(gettid(), PIDFD_THREAD);
+        if let Err(error) = &watched {
+            assert_eq!(*error, Errno::INVAL);
+            crate::not_run::not_run("guards need Linux 6.9");
         }
+        watched.is_ok()
     }
 
     #[test]
