@@ -270,7 +270,7 @@ fn main() {
         match argument.split_once('=') {
             Some(("threads", value)) => options.threads = value.parse().unwrap(),
             Some(("memory", value)) => in_memory = value.parse().unwrap(),
-            Some(("push", value)) => options.push_siblings = value.parse().unwrap(),
+            Some(("push", value)) => options.predictor = value.parse().unwrap(),
             _ => changes = argument.parse().unwrap(),
         }
     }

@@ -75,15 +75,13 @@ counters! {
     forgotten,
     /// Nodes the kernel was asked to forget.
     pruned,
-    /// Lists without nodes of files that the kernel was told to forget.
-    recalled,
     /// Calls of [`TreeSource::list`](crate::TreeSource::list).
     listed,
     /// Calls of [`TreeSource::open`](crate::TreeSource::open) and [`TreeSource::read_whole`](crate::TreeSource::read_whole).
     opened,
-    /// Files pushed to the kernel before it asked, to their end.
+    /// Files pushed to the kernel before it asked.
     pushed_files,
-    /// Bytes pushed, also of files that were not pushed to their end.
+    /// Bytes of these.
     pushed_bytes,
 }
 

@@ -7,35 +7,38 @@
 //! the numbers in that table again, so a session that has ended does not even look.
 
 use std::fmt;
-use std::os::fd::AsFd;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::attach::{Unmounted, attach, detach};
+use fuser::{BackgroundSession, Config, INodeNo, Notifier, Session, SessionACL};
+
 use crate::company::Company;
 use crate::counters::{Counters, Counts};
+use crate::driver::Driver;
 use crate::error::MountError;
-use crate::filesystem::TreeFilesystem;
-use crate::guard::Guard;
+use crate::kernel::attach::{Unmounted, attach, detach};
+use crate::kernel::guard::Guard;
+use crate::kernel::mount_table::{self, FS_TYPE, MountPoint, MountedAt};
+use crate::kernel::notify::Notifications;
 use crate::options::MountOptions;
-use crate::prefetch::{self, PushQueue};
-use crate::prune;
-use crate::reads::Reads;
-use crate::recall;
-use crate::session::Session;
+use crate::server::filesystem::TreeFilesystem;
+use crate::server::prune;
+use crate::server::reads::Reads;
+use crate::server::tree::Tree;
 use crate::source::{Kind, Stability, TreeSource};
-use crate::sys::{self, FS_TYPE, MountPoint, MountedAt};
-use crate::tree::Tree;
-use crate::wire::{Connection, shake_hands};
 
 /// A live mount. Dropping it unmounts, lazily when somebody uses it.
 pub struct Mount {
-    session: Option<Session>,
+    session: Option<BackgroundSession>,
     unmounter: Unmounter,
     served: Arc<dyn Served>,
-    connection: Arc<Connection>,
+    notifier: Notifier,
+    notifications: Arc<Notifications>,
+    has_predictor: bool,
     guard: Option<Guard>,
 }
 
@@ -50,45 +53,51 @@ impl Mount {
         directory: &Path,
         options: MountOptions,
     ) -> Result<Self, MountError> {
-        let path = match sys::check_mount_point(directory)? {
-            MountPoint::Free(path) => path,
-            MountPoint::Dead(dead) => {
-                detach(&dead.directory)?;
-                match sys::check_mount_point(directory)? {
-                    MountPoint::Free(path) => path,
-                    MountPoint::Dead(MountedAt { directory: path, fs_type, .. }) => {
-                        return Err(MountError::DeadMount { path, fs_type });
-                    }
-                }
-            }
-        };
-        let connection = Arc::new(Connection::new(attach(&path, &options)?));
-        let mounted = sys::mounted_at(&path)?
+        let path = free_place(directory)?;
+        let connection = attach(&path, &options)?;
+        let mounted = mount_table::mounted_at(&path)?
             .filter(|mounted| mounted.fs_type == FS_TYPE)
             .ok_or_else(|| MountError::NotMounted { path: path.clone() })?;
         let unmounter = Unmounter { mounted: Arc::new(mounted), ended: Arc::default() };
-        let guard = UnmountOnError(Some(&unmounter));
+        let on_error = UnmountOnError(Some(&unmounter));
+        let mount = Self::serve(source, connection, options, unmounter.clone());
+        let mount = mount.map_err(|error| MountError::io("serve", &path, error))?;
+        on_error.disarm();
+        Ok(mount)
+    }
 
+    /// Starts the threads that answer the kernel.
+    fn serve<S: TreeSource>(
+        source: S,
+        connection: OwnedFd,
+        options: MountOptions,
+        unmounter: Unmounter,
+    ) -> io::Result<Self> {
         let (ordinary, companion) = (options.threads.max(1), options.companion);
-        let threads = ordinary + usize::from(companion);
         let tree = Arc::new(Tree::new(source, options));
         let company = Company::new(ordinary, companion, tree.counters.clone());
-        let (pushes, queue) = PushQueue::new();
+        let notifications = Arc::new(Notifications::new(connection.try_clone()?));
+        let reads = Reads::new(tree.clone())?;
+        let pruner = prune::spawn(&tree, notifications.clone())?;
+        let has_predictor = tree.options.predictor;
+        let driver = has_predictor.then(|| Driver::new(tree.clone()));
         let ended = unmounter.ended.clone();
-        let failed = |error| MountError::io("serve", &path, error);
-        let reads = Reads::new(tree.clone(), pushes).map_err(failed)?;
-        let opener = reads.opener();
-        let kernel = shake_hands(&connection).map_err(|errno| failed(errno.into()))?;
-        let recalls = recall::spawn(&tree, connection.clone()).map_err(failed)?;
-        let pruner = prune::spawn(&tree, connection.clone()).map_err(failed)?;
         let filesystem =
-            TreeFilesystem::new(tree.clone(), reads, recalls, pruner, company, kernel, ended);
-        if tree.options.push_siblings {
-            prefetch::spawn(&tree, queue, connection.clone(), opener).map_err(failed)?;
+            TreeFilesystem::new(tree.clone(), reads, driver.clone(), pruner, company, ended);
+        let mut config = Config::default();
+        let threads = ordinary + usize::from(companion);
+        config.n_threads = Some(threads);
+        config.clone_fd = threads > 1;
+        // The kernel decides which users may come in (allow_other); fuser need not look again.
+        let session = Session::from_fd(filesystem, connection, SessionACL::All, config)?;
+        let notifier = session.notifier();
+        if let Some(driver) = driver {
+            driver.start(notifications.clone())?;
         }
-        let session = Session::start(&connection, filesystem, threads).map_err(failed)?;
-        guard.disarm();
-        Ok(Self { session: Some(session), unmounter, served: tree, connection, guard: None })
+        let session = Some(session.spawn()?);
+        let served = tree;
+        let guard = None;
+        Ok(Self { session, unmounter, served, notifier, notifications, has_predictor, guard })
     }
 
     /// Where it is mounted, without links.
@@ -115,17 +124,22 @@ impl Mount {
         self.unmounter.unmount()
     }
 
-    /// Starts a [guard](crate::stand_guard), which ends with the mount. `command` gets the connection as its standard input,
-    /// a pipe as its standard output, which tells it when to end, and what to watch as one more argument.
+    /// Starts a [guard](crate::stand_guard), which ends with the mount. `command` gets the connection
+    /// as its standard input, a pipe as its standard output, which tells it when to end, and what to
+    /// watch as one more argument.
     ///
-    /// Without a guard, a process that is killed while it hands a file to a program that reads it may never end, nor
-    /// the program.
+    /// Without a guard, a process that is killed while it pushes a file to a program that reads it may
+    /// never end, nor the program. A mount without a [predictor](MountOptions::predictor) pushes
+    /// nothing, so it starts no guard.
     ///
     /// # Errors
     /// The guard cannot be started. Of the kind `Unsupported`: the kernel is older than Linux 6.9.
     pub fn start_guard(&mut self, command: Command) -> Result<(), MountError> {
+        if !self.has_predictor {
+            return Ok(());
+        }
         let directory = &self.unmounter.mounted.directory;
-        let connection = self.connection.as_fd().try_clone_to_owned();
+        let connection = self.notifications.as_fd().try_clone_to_owned();
         let connection = connection.map_err(|e| MountError::io("guard", directory, e))?;
         self.guard = Some(Guard::start(command, directory, connection)?);
         Ok(())
@@ -137,7 +151,7 @@ impl Mount {
     /// The connection to the kernel broke.
     pub fn wait(mut self) -> Result<(), MountError> {
         let Some(session) = self.session.take() else { return Ok(()) };
-        let ended = session.wait().map_err(|e| MountError::io("serve", self.directory(), e));
+        let ended = session.join().map_err(|e| MountError::io("serve", self.directory(), e));
         tracing::debug!(counts = ?self.counts(), "the mount has ended");
         ended
     }
@@ -147,7 +161,7 @@ impl Mount {
     pub fn refresh(&self) {
         for id in self.served.changing_directories() {
             // A directory the kernel forgot meanwhile needs no refresh.
-            if let Err(error) = self.connection.invalidate(id) {
+            if let Err(error) = self.notifier.inval_inode(INodeNo(id), 0, 0) {
                 tracing::debug!(id, %error, "the kernel did not refresh a directory");
             }
         }
@@ -194,10 +208,25 @@ impl Unmounter {
         if self.ended.load(Ordering::Acquire) {
             return Ok(Unmounted::Clean);
         }
-        let there = sys::mounted_at(&self.mounted.directory)?;
+        let there = mount_table::mounted_at(&self.mounted.directory)?;
         match there {
             Some(there) if there == *self.mounted => detach(&self.mounted.directory),
             _ => Ok(Unmounted::Clean),
+        }
+    }
+}
+
+/// The mount point without links, after a dead mount of ours was taken away from it.
+fn free_place(directory: &Path) -> Result<PathBuf, MountError> {
+    let dead = match mount_table::check_mount_point(directory)? {
+        MountPoint::Free(path) => return Ok(path),
+        MountPoint::Dead(dead) => dead,
+    };
+    detach(&dead.directory)?;
+    match mount_table::check_mount_point(directory)? {
+        MountPoint::Free(path) => Ok(path),
+        MountPoint::Dead(MountedAt { directory: path, fs_type, .. }) => {
+            Err(MountError::DeadMount { path, fs_type })
         }
     }
 }
@@ -224,8 +253,8 @@ impl Drop for UnmountOnError<'_> {
 /// # Errors
 /// [`MountError::NotMounted`] when nothing of ours is there; otherwise why it stays.
 pub fn unmount(directory: &Path) -> Result<Unmounted, MountError> {
-    let path: PathBuf = sys::resolve(directory)?;
-    match sys::mounted_at(&path)? {
+    let path: PathBuf = mount_table::resolve(directory)?;
+    match mount_table::mounted_at(&path)? {
         Some(mounted) if mounted.fs_type == FS_TYPE => detach(&path),
         _ => Err(MountError::NotMounted { path: directory.to_owned() }),
     }

@@ -25,9 +25,9 @@ pub struct MountOptions {
     /// Let other users in (`allow_other`); permissions are then checked as on any file system. An
     /// ordinary user needs `user_allow_other` in `/etc/fuse.conf`.
     pub allow_other: bool,
-    /// Ordinary threads that answer the kernel, at least one; [`companion`](Self::companion) adds one.
-    /// More only help programs that ask at the same time: the kernel wakes them in turn, so that the
-    /// messages of a single one go from processor to processor.
+    /// Ordinary threads that answer the kernel, at least one; [`companion`](Self::companion) adds
+    /// one. More only help programs that ask at the same time: the kernel wakes them in turn, so that
+    /// the messages of a single one go from processor to processor.
     pub threads: usize,
     /// Have one more thread, of the class `SCHED_IDLE`, which runs on the processor of a program that
     /// sends one short message after the other. It is not used on a single processor.
@@ -39,34 +39,26 @@ pub struct MountOptions {
     pub list_sha256: bool,
     /// How long the kernel may believe what it knows about a changing directory.
     pub changing_ttl: Duration,
-    /// Directory entries kept decoded between requests; about 200 bytes each. Lists longer than half of that are kept
-    /// besides, while they are used: one of any length, or some with up to four times as many entries. So are up to
-    /// 256 Ki entries of [lean lists](Self::lean_lists), and up to 24 Ki entries around a program that walks.
+    /// Directory entries kept decoded between requests; about 200 bytes each. Lists longer than half
+    /// of that are kept besides, while they are used: one of any length, or some with up to four
+    /// times as many entries.
     pub cached_entries: usize,
-    /// Nodes after which the kernel is asked to drop the oldest that nobody uses. One takes about
+    /// Nodes after which the kernel is asked to drop the oldest that no program uses. One takes about
     /// 220 bytes here, and five times that in the kernel.
     pub max_nodes: usize,
-    /// Large files kept open, as far as they are verified, between requests. With fewer than those that are pushed to a
-    /// walking process at a time (64 MiB of them, from 1 MiB on), those that it reads further by itself may be opened twice.
+    /// Large files kept open, as far as they are verified, between requests.
     pub cached_contents: usize,
-    /// Leave the nodes of files out of lists for programs that look at nothing but names (`find`), so that the kernel
-    /// makes no inodes. Such a list stays in memory here, for about what the nodes would take.
-    pub lean_lists: bool,
-    /// Push siblings of a file that is read to the kernel before they are asked for; longer ones to a process that walks a
-    /// tree and reads such files.
-    pub push_siblings: bool,
-    /// Longest file that is pushed to whoever reads, in bytes; at most 1 MiB.
+    /// Predict which files a program reads next and push them to the kernel before it asks. Without
+    /// it no file is pushed, and no [guard](crate::Mount::start_guard) is needed.
+    pub predictor: bool,
+    /// Longest file that is pushed, in bytes; at most 1 MiB.
     pub push_file_bytes: u64,
-    /// Most bytes of one push: for a read, or for a list that a walking process has read. Of a long list, whose parts are pushed while
-    /// it is handed out, twice as many before that.
+    /// Most bytes of one push, for a read or for a list that a walking program has read.
     pub push_batch_bytes: u64,
-    /// How long a push that begins with the answer to a list waits until the kernel knows the names in it: some 10 µs,
-    /// more when somebody else has the processor of the program that asked. It waits busily. Later it gives up, and a read
-    /// begins it anew.
+    /// How long a push that begins with the answer to a list waits until the kernel knows the names
+    /// in it: some 10 µs, more when another program has the processor of the one that asked. The
+    /// thread waits busily. Later it gives up, and a read begins the push anew.
     pub push_patience: Duration,
-    /// How long what was read ahead of a program that walks is kept when nothing is pushed. A walker that is busy for longer in one
-    /// directory has to show its way again.
-    pub read_ahead_kept: Duration,
 }
 
 impl Default for MountOptions {
@@ -82,12 +74,10 @@ impl Default for MountOptions {
             cached_entries: 32 * 1024,
             max_nodes: 1_000_000,
             cached_contents: 64,
-            lean_lists: true,
-            push_siblings: true,
+            predictor: true,
             push_file_bytes: 1024 * 1024,
             push_batch_bytes: 16 * 1024 * 1024,
             push_patience: Duration::from_micros(200),
-            read_ahead_kept: Duration::from_secs(1),
         }
     }
 }

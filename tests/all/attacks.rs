@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use crate::faults::at_point;
 use crate::fixture::{Fixture, settle};
+use crate::not_run::not_run;
 use crate::observe::{assert_same, observe};
 
 fn object(fixture: &Fixture, bytes: &[u8]) -> PathBuf {
@@ -78,7 +79,7 @@ fn a_link_to_a_file_outside_gives_nobody_its_rights() {
 #[test]
 fn a_directory_in_which_names_are_replaced_all_the_time_gives_valid_trees() {
     let Ok(temp) = tempfile::tempdir_in("/dev/shm") else {
-        eprintln!("TEST DID NOT RUN: there is no tmpfs at /dev/shm");
+        not_run("there is no tmpfs at /dev/shm");
         return;
     };
     let project = temp.path().join("project");

@@ -10,6 +10,7 @@ use std::process::{Command, Stdio};
 use rustix::process::{Signal, WaitOptions, kill_process, waitpid};
 
 use crate::fixture::{Fixture, finished};
+use crate::not_run::not_run;
 use crate::observe::{assert_same, observe};
 use crate::scene::{Scene, as_strs, contents};
 
@@ -265,7 +266,7 @@ fn a_quota_stops_a_restore_before_it_changes_anything() {
     let quota = match Quota::mount(&image, &project) {
         Ok(quota) => quota,
         Err(error) => {
-            eprintln!("TEST DID NOT RUN: no file system with quotas can be made here: {error}");
+            not_run(format_args!("no file system with quotas can be made here: {error}"));
             return;
         }
     };

@@ -10,6 +10,8 @@ use std::time::SystemTime;
 use nono::object::FileTime;
 use serde_json::Value;
 
+use crate::not_run::not_run;
+
 /// An id that is no account's on any machine: the ordinary user of the tests.
 const ORDINARY_USER: u32 = 54_321;
 
@@ -209,7 +211,7 @@ impl Fixture {
         strace.envs(command.get_envs().filter_map(|(key, value)| Some((key, value?))));
         let done = strace.output().ok().map(finished);
         if done.as_ref().is_none_or(|done| done.stderr.contains("strace: ")) {
-            eprintln!("TEST DID NOT RUN: no strace, or it may not trace");
+            not_run("no strace, or it may not trace");
             return None;
         }
         done

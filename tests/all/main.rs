@@ -34,6 +34,8 @@ mod mount;
 mod mount_command;
 mod mount_tools;
 mod naming;
+#[path = "../shared/not_run.rs"]
+mod not_run;
 mod observe;
 mod packs;
 mod paging;

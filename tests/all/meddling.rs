@@ -8,6 +8,7 @@ use std::process::Command;
 
 use crate::faults::at_point;
 use crate::fixture::Fixture;
+use crate::not_run::needs_root;
 use crate::observe::{assert_same, observe};
 use crate::scene::{Scene, as_strs};
 
@@ -247,7 +248,7 @@ fn a_file_that_is_edited_at_any_moment_keeps_its_contents_and_time() {
 #[test]
 fn what_is_mounted_twice_in_a_tracked_path_is_restored() {
     if !rustix::process::geteuid().is_root() {
-        eprintln!("TEST DID NOT RUN: only root mounts");
+        needs_root("mounts");
         return;
     }
     struct Bound(PathBuf);

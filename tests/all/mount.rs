@@ -15,6 +15,8 @@ use nono::walk::ExclusionConfig;
 use nono_mount::{Mount, MountError, MountOptions};
 use tempfile::TempDir;
 
+use crate::not_run::not_run;
+
 /// A store, a project, and a mount of the store.
 pub struct World {
     pub mount: Option<Mount>,
@@ -86,8 +88,8 @@ fn record(root: &Path, project: &Path) -> Recording {
 
 pub fn mount(root: &Path, point: &Path) -> Option<Mount> {
     let tree = StoreTree::new(&[root.to_owned()], &Scope::Everything).unwrap();
-    // Pushing depends on which thread is faster, and messages are counted here.
-    let options = MountOptions { push_siblings: false, ..MountOptions::default() };
+    // What is pushed depends on which thread is faster, and messages are counted here.
+    let options = MountOptions { predictor: false, ..MountOptions::default() };
     match Mount::new(tree, point, options) {
         Ok(mount) => Some(mount),
         Err(
@@ -96,9 +98,7 @@ pub fn mount(root: &Path, point: &Path) -> Option<Mount> {
             | MountError::NoFusermount
             | MountError::Permission { .. }),
         ) => {
-            eprintln!("MOUNT TEST DID NOT RUN: {error}");
-            let required = std::env::var("CI").is_ok_and(|ci| ci == "true");
-            assert!(!required, "mounts must work here: {error}");
+            not_run(error);
             None
         }
         Err(error) => panic!("{error}"),

@@ -5,11 +5,12 @@ use std::path::Path;
 use std::process::Command;
 
 use crate::mount::World;
+use crate::not_run::{needs_root, not_run};
 
 fn is_installed(program: &str) -> bool {
     let found = Command::new(program).arg("--version").output().is_ok();
     if !found {
-        eprintln!("TEST DID NOT RUN: {program} is not installed");
+        not_run(format_args!("{program} is not installed"));
     }
     found
 }
@@ -78,7 +79,7 @@ fn attributes(project: &Path) {
     let mut command = Command::new("sh");
     let done = command.args(["-c", set]).current_dir(project).output().unwrap();
     if !done.status.success() {
-        eprintln!("xattrs and ACLs are not tested: {done:?}");
+        not_run(format_args!("no xattrs or ACLs: {done:?}"));
     }
 }
 
@@ -110,7 +111,7 @@ fn xattrs_and_acls_are_shown_as_captured() {
 #[test]
 fn an_overlay_makes_a_writable_copy_of_the_past() {
     if !rustix::process::geteuid().is_root() {
-        eprintln!("TEST DID NOT RUN: mounting an overlay needs root");
+        needs_root("mounts an overlay");
         return;
     }
     let Some(world) = World::new(crate::mount::varied) else { return };

@@ -8,6 +8,8 @@ use std::process::Command;
 
 use super::fixture::{Finished, Fixture, finished};
 
+use crate::not_run::{needs_root, not_run};
+
 /// Everything below a directory, itself included.
 fn all_below(top: &Path) -> Vec<PathBuf> {
     let mut found = vec![top.to_owned()];
@@ -102,12 +104,12 @@ fn where_the_store_is_read_only(fixture: &Fixture, script: &str, arguments: &[&s
 fn can_mount(fixture: &Fixture) -> bool {
     if !rustix::process::geteuid().is_root() {
         // In a user namespace, the owners of the project would be nobody that can be set.
-        eprintln!("TEST DID NOT RUN: only root mounts a store without another owner");
+        needs_root("mounts a store without another owner");
         return false;
     }
     let can = where_the_store_is_read_only(fixture, "exit 0", &[]).code == 0;
     if !can {
-        eprintln!("TEST DID NOT RUN: no mount namespace");
+        not_run("no mount namespace");
     }
     can
 }
@@ -130,7 +132,7 @@ fn a_store_on_a_read_only_file_system_can_be_mounted() {
     let fixture = Fixture::new();
     recorded(&fixture);
     if !can_mount(&fixture) || !Path::new("/dev/fuse").exists() {
-        eprintln!("TEST DID NOT RUN: no mounts");
+        not_run("no mounts");
         return;
     }
     let at = fixture.path("home/at");

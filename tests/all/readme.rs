@@ -5,6 +5,8 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
+use crate::not_run::not_run;
+
 /// A command of the tour, and what the README shows of its output.
 struct Step {
     command: String,
@@ -127,8 +129,7 @@ fn the_tour_of_the_readme_gives_what_it_shows() {
         .unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
     if text.contains("/dev/fuse") || text.contains("fuse3") {
-        eprintln!("TEST DID NOT RUN: nothing can be mounted here: {text}");
-        assert_ne!(std::env::var("CI").as_deref(), Ok("true"), "mounts must work here");
+        not_run(format_args!("nothing can be mounted here: {text}"));
         return;
     }
     let text = text.replace(home.to_str().unwrap(), "/home/ada");

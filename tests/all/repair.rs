@@ -11,6 +11,7 @@ use nono::object::ContentHash;
 use serde_json::Value;
 
 use crate::fixture::{Finished, Fixture, settle};
+use crate::not_run::needs_root;
 use crate::observe::{assert_same, observe};
 
 fn object_in(objects: &Path, hash: &str) -> PathBuf {
@@ -349,7 +350,7 @@ fn damaged_manifests_are_replaced_made_again_or_kept_aside() {
 #[test]
 fn an_object_that_merely_may_not_be_read_is_not_moved() {
     if !rustix::process::geteuid().is_root() {
-        eprintln!("TEST DID NOT RUN: needs files of two users (not root)");
+        needs_root("makes files of two users");
         return;
     }
     let fixture = Fixture::ordinary_user();

@@ -8,6 +8,7 @@ use std::process::Command;
 use serde_json::Value;
 
 use crate::fixture::{Finished, Fixture};
+use crate::not_run::needs_root;
 use crate::observe::{assert_same, observe};
 
 fn read(fixture: &Fixture, name: &str) -> Option<String> {
@@ -35,7 +36,7 @@ fn edited() -> Fixture {
 #[test]
 fn what_cannot_be_looked_at_above_a_selected_path_is_skipped_and_said() {
     if !rustix::process::geteuid().is_root() {
-        eprintln!("TEST DID NOT RUN: needs files of two users (not root)");
+        needs_root("makes files of two users");
         return;
     }
     let fixture = Fixture::ordinary_user();
@@ -342,7 +343,7 @@ fn in_a_directory_of_somebody_else_all_is_restored_but_its_time() {
     let shared = fixture.project().join("shared");
     let file = fixture.write("shared/file", "1");
     if !rustix::process::geteuid().is_root() {
-        eprintln!("TEST DID NOT RUN: only root can make a directory of somebody else");
+        needs_root("can make a directory of somebody else");
         return;
     }
     chown(&shared, Some(0), Some(0)).unwrap();
@@ -366,7 +367,7 @@ fn in_a_directory_of_somebody_else_all_is_restored_but_its_time() {
 #[test]
 fn what_taking_back_may_not_set_is_said() {
     if !rustix::process::geteuid().is_root() {
-        eprintln!("TEST DID NOT RUN: only root can make a directory of somebody else");
+        needs_root("can make a directory of somebody else");
         return;
     }
     let mut taken_back = 0;

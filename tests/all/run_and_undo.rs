@@ -4,6 +4,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
 use crate::fixture::{Fixture, settle};
+use crate::not_run::needs_root;
 use crate::observe::{assert_same, observe};
 
 #[test]
@@ -421,7 +422,7 @@ fn links_that_were_broken_are_told_and_made_again_without_a_trace() {
 #[test]
 fn a_device_in_the_way_is_named_and_the_rest_is_restored() {
     if !rustix::process::geteuid().is_root() {
-        eprintln!("TEST DID NOT RUN: only root makes devices");
+        needs_root("makes devices");
         return;
     }
     let fixture = Fixture::new();

@@ -5,6 +5,7 @@ use std::os::unix::fs::{MetadataExt, symlink};
 use std::process::Command;
 
 use crate::fixture::{Finished, Fixture};
+use crate::not_run::needs_root;
 
 /// Runs a script in the sandbox with a place outside, `$OUT`, that it must not touch.
 fn try_escape(fixture: &Fixture, namespaces: &str, script: &str) -> Finished {
@@ -320,7 +321,7 @@ fn a_grant_that_holds_a_link_to_the_record_or_the_same_place_under_another_path_
         fs::rename(&real, home.join(name)).unwrap();
     }
     if !rustix::process::geteuid().is_root() {
-        eprintln!("TEST DID NOT RUN TO ITS END: only root mounts");
+        needs_root("mounts");
         return;
     }
     struct Bound(std::path::PathBuf);

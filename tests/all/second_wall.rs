@@ -10,6 +10,7 @@ use std::process::Stdio;
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 
 use crate::fixture::{Finished, Fixture, finished};
+use crate::not_run::{needs_root, not_run};
 use crate::terminal::eventually;
 
 /// Both walls, and the first alone.
@@ -104,7 +105,7 @@ fn with_one_wall_the_modes_of_the_store_come_back() {
 #[test]
 fn where_namespaces_are_refused_that_is_said_once_a_day_and_the_first_wall_stands() {
     if !rustix::process::geteuid().is_root() {
-        eprintln!("TEST DID NOT RUN: only root can be root without CAP_SYS_ADMIN");
+        needs_root("can be root without CAP_SYS_ADMIN");
         return;
     }
     let fixture = with_outside(Fixture::new());
@@ -131,7 +132,7 @@ fn where_namespaces_are_refused_that_is_said_once_a_day_and_the_first_wall_stand
 #[test]
 fn where_no_process_table_can_be_mounted_the_mounts_stand_alone() {
     if !rustix::process::geteuid().is_root() {
-        eprintln!("TEST DID NOT RUN: only root hides a part of /proc");
+        needs_root("hides a part of /proc");
         return;
     }
     let fixture = with_outside(Fixture::ordinary_user());
@@ -159,7 +160,7 @@ fn a_store_in_shared_memory_cannot_be_touched() {
         let fixture = Fixture::ordinary_user();
         fixture.write("a", "1");
         let Ok(place) = tempfile::tempdir_in("/dev/shm") else {
-            eprintln!("TEST DID NOT RUN: there is no tmpfs at /dev/shm");
+            not_run("there is no tmpfs at /dev/shm");
             return;
         };
         fixture.give_away(place.path());
@@ -181,7 +182,7 @@ fn a_store_in_shared_memory_cannot_be_touched() {
 #[test]
 fn a_record_or_a_home_in_a_place_that_every_command_reads_is_withheld() {
     if !rustix::process::geteuid().is_root() {
-        eprintln!("TEST DID NOT RUN: only root writes below /opt");
+        needs_root("writes below /opt");
         return;
     }
     let place = tempfile::tempdir_in("/opt").unwrap();
@@ -434,9 +435,7 @@ fn files_move_from_one_grant_to_another() {
 #[test]
 fn ssh_accepts_the_settings_of_the_machine() {
     if !rustix::process::geteuid().is_root() || !Path::new("/etc/ssh/ssh_config.d").is_dir() {
-        eprintln!(
-            "TEST DID NOT RUN: only root mounts on /etc/ssh/ssh_config.d, which ssh must have"
-        );
+        needs_root("mounts on /etc/ssh/ssh_config.d, which ssh must have");
         return;
     }
     let fixture = with_outside(Fixture::ordinary_user());

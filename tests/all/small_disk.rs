@@ -5,6 +5,8 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use crate::not_run::needs_root;
+
 /// A small file system of its own, gone with the value.
 pub struct SmallDisk(PathBuf);
 
@@ -21,7 +23,7 @@ impl SmallDisk {
                 .status()
                 .is_ok_and(|status| status.success());
         if !mounted {
-            eprintln!("SKIPPED: a small file system cannot be mounted here (not root)");
+            needs_root("mounts a small file system");
             return None;
         }
         Some(Self(path.to_owned()))

@@ -8,6 +8,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 use crate::fixture::{Fixture, finished};
+use crate::not_run::{needs_root, not_run};
 use crate::observe::{assert_same, observe};
 use crate::small_disk::SmallDisk;
 
@@ -232,7 +233,7 @@ fn holds_object(fixture: &Fixture, content: &[u8]) -> bool {
 #[test]
 fn a_directory_that_may_not_be_written_takes_the_whole_restore_back() {
     if !rustix::process::geteuid().is_root() {
-        eprintln!("SKIPPED: needs files of two users (not root)");
+        needs_root("makes files of two users");
         return;
     }
     let fixture = Fixture::ordinary_user();
@@ -383,7 +384,7 @@ fn chattr(change: &str, path: &std::path::Path) -> bool {
     let done = std::process::Command::new("chattr").arg(change).arg(path).output();
     let is_done = done.is_ok_and(|output| output.status.success());
     if !is_done {
-        eprintln!("IMMUTABLE FILES ARE NOT TESTED: chattr {change} does not work here");
+        not_run(format_args!("no immutable files: chattr {change} does not work here"));
     }
     is_done
 }

@@ -1,30 +1,25 @@
 //! Which thread answers: one that shares the processor of the program that asks, or an ordinary one.
 //!
 //! A program that walks a tree sends one message after the other and waits for each answer. The
-//! scheduler puts whoever wakes up on an idle processor, so that program and answering thread end on
-//! two of them, each idle while the other works, and each message wakes both: 60 µs in a virtual
+//! scheduler puts a thread that wakes up on an idle processor. So program and answering thread end on
+//! two processors, each idle while the other works, and each message wakes both: 60 µs in a virtual
 //! machine, where the work itself takes 4.
 //!
-//! To the scheduler, a processor that runs only threads of the class `SCHED_IDLE` is idle
-//! (sched(7), `sched_idle_cpu` in the kernel). So one thread, the *companion*, is of that class and
-//! goes to the processor of the program: the program stays there when the answer wakes it. But such
-//! a thread gets next to nothing while others want its processor, and only root can take it out of
-//! the class again. Hence:
+//! To the scheduler, a processor that runs only threads of the class `SCHED_IDLE` is idle (sched(7),
+//! `sched_idle_cpu` in the kernel). So one thread, the *companion*, is of that class and goes to the
+//! processor of the program: the program stays there when the answer wakes it. But such a thread gets
+//! next to nothing while others want its processor, and only root can take it out of the class again.
+//! Hence:
 //!
 //! - Ordinary threads answer until one program has sent [`WORTH`] short messages in a row. Then they
 //!   stand aside, and the companion answers.
-//! - While they do, one looks at every [tick](Ticks) whether the companion gets on. When it does
-//!   not, because nobody asks or because it has to wait for its processor, they answer again, and
-//!   the companion may run anywhere. After waiting it is not called again for [a while](Trust).
-//! - When somebody else asks, or for so many bytes that copying them takes longer than waking up,
+//! - They look at every [tick](TICK) whether the companion gets on. If it answered few messages, they
+//!   answer again: the program does something else, or the companion waits for its processor. It is
+//!   not called again for [a while](PAUSE).
+//! - When another program asks, or for so many bytes that copying them takes longer than waking up,
 //!   the companion calls them itself.
 //! - A thread that the companion starts would be of its class. It starts none.
-//! - It shares locks with ordinary threads (nodes, caches, memory). Preempted while it has one, or with a
-//!   message that it has read, it keeps somebody waiting until it runs again: up to 14 ms were seen beside programs of
-//!   real-time classes, and beside ordinary ones no longer than without a companion.
 
-mod decisions;
-mod follow;
 mod thread;
 
 use std::cell::RefCell;
@@ -35,18 +30,20 @@ use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
-use decisions::{Streak, Ticks, Trust, Verdict};
-use follow::Follow;
-use thread::{Fared, Thread};
-
+use self::thread::{Affinity, Follow};
 use crate::counters::Counters;
 
-/// Short messages of one program in a row, after which the companion answers the next.
+/// Short messages of one program in a row, after which the companion answers the next. At least as
+/// many in each tick are worth a companion.
 const WORTH: u32 = 8;
+/// How long ordinary threads leave the companion alone.
+const TICK: Duration = Duration::from_millis(4);
+/// How long they do not call it after it did not get on.
+const PAUSE: Duration = Duration::from_millis(50);
 
 /// The threads that answer one mount.
 pub(crate) struct Company {
-    first_tick: Duration,
+    tick: Duration,
     /// Threads that take an ordinary seat.
     ordinary_seats: usize,
     state: Mutex<State>,
@@ -58,26 +55,24 @@ pub(crate) struct Company {
 }
 
 struct State {
-    /// Whom the companion answers, as long as it does.
-    asker: Option<Thread>,
     /// Ordinary threads that have not ended.
     ordinary: usize,
     /// One of the ordinary threads.
     an_ordinary: u32,
     companion: Companion,
-    trust: Trust,
+    /// When the companion may be called again.
+    again: Option<Instant>,
 }
 
 enum Companion {
     /// It has not answered yet, so it has no class and no name.
     Expected,
-    /// It can be observed.
-    Seated(Thread),
+    Seated(Affinity),
     /// There is none: not wanted, not possible, or ended.
     None,
 }
 
-/// What a message is to whoever answers it.
+/// What a message means to the thread that answers it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Message {
     /// Answered faster than a processor wakes up.
@@ -107,34 +102,46 @@ struct Seat {
 
 enum Role {
     Ordinary(Streak),
-    Companion(Box<Follow>),
+    Companion(Follow),
     /// It was to be the companion and cannot.
     Spare,
+}
+
+/// How many short messages one program has sent without another between.
+#[derive(Default)]
+struct Streak {
+    asker: Option<NonZeroU32>,
+    messages: u32,
+}
+
+impl Streak {
+    /// Notes a message; `None` ends the row. Returns the program when the companion is worth it.
+    fn note(&mut self, asker: Option<NonZeroU32>) -> Option<NonZeroU32> {
+        if asker != self.asker {
+            *self = Self { asker, messages: 0 };
+        }
+        self.messages = self.messages.saturating_add(1);
+        asker.filter(|_| self.messages >= WORTH)
+    }
 }
 
 impl Company {
     /// For `ordinary` threads, and one more where a companion is wanted.
     pub(crate) fn new(ordinary: usize, companion: bool, counters: Arc<Counters>) -> Arc<Self> {
-        Self::with_first_tick(Ticks::FIRST, ordinary, companion, counters)
+        Self::with_tick(TICK, ordinary, companion, counters)
     }
 
-    fn with_first_tick(
-        first_tick: Duration,
-        ordinary: usize,
+    fn with_tick(
+        tick: Duration,
+        ordinary_seats: usize,
         companion: bool,
         counters: Arc<Counters>,
     ) -> Arc<Self> {
         let companion = if companion { Companion::Expected } else { Companion::None };
-        let state =
-            State { asker: None, ordinary: 0, an_ordinary: 0, companion, trust: Trust::default() };
-        Arc::new(Self {
-            first_tick,
-            ordinary_seats: ordinary,
-            state: Mutex::new(state),
-            changed: Condvar::new(),
-            asker: AtomicU32::new(0),
-            counters,
-        })
+        let state = State { ordinary: 0, an_ordinary: 0, companion, again: None };
+        let state = Mutex::new(state);
+        let (changed, asker) = (Condvar::new(), AtomicU32::new(0));
+        Arc::new(Self { tick, ordinary_seats, state, changed, asker, counters })
     }
 
     /// Begins to answer a message of the thread `asker` (0 where it is in another namespace).
@@ -144,38 +151,30 @@ impl Company {
 
     fn take_seat(self: &Arc<Self>) -> Seat {
         let mut state = self.state.lock();
-        let role = if matches!(state.companion, Companion::None | Companion::Seated(_))
+        let role = if !matches!(state.companion, Companion::Expected)
             || state.ordinary < self.ordinary_seats
         {
             state.ordinary += 1;
             state.an_ordinary = thread::current();
             Role::Ordinary(Streak::default())
-        } else if let Some((thread, affinity)) = thread::make_companion(state.an_ordinary) {
-            state.companion = Companion::Seated(thread);
-            Role::Companion(Box::new(Follow::new(affinity)))
+        } else if let Some(affinity) = thread::make_companion(state.an_ordinary) {
+            state.companion = Companion::Seated(affinity);
+            Role::Companion(Follow::new(affinity))
         } else {
             tracing::debug!("no thread of the idle class: messages may cross processors");
             state.companion = Companion::None;
-            self.recall(&mut state);
+            self.recall(&state);
             Role::Spare
         };
         Seat { company: self.clone(), role }
     }
 
-    /// The companion answers `asker` from now on.
-    fn call(&self, asker: NonZeroU32, state: &mut State) {
-        state.asker = Thread::named(asker.get());
-        self.asker.store(asker.get(), Ordering::Release);
-        self.changed.notify_all();
-    }
-
-    /// Ordinary threads answer from now on.
-    fn recall(&self, state: &mut State) {
-        state.asker = None;
+    /// Ordinary threads answer from now on. `_state` is locked.
+    fn recall(&self, state: &State) {
         self.asker.store(0, Ordering::Release);
         self.changed.notify_all();
-        if let Companion::Seated(thread) = &state.companion {
-            thread.release();
+        if let Companion::Seated(affinity) = &state.companion {
+            affinity.leave();
         }
     }
 
@@ -185,29 +184,12 @@ impl Company {
 
     /// Waits in an ordinary thread, while the companion gets on.
     fn stand_aside(&self, state: &mut MutexGuard<'_, State>) {
-        let mut ticks = Ticks::from(self.first_tick);
         while self.is_called() {
-            let (answered, before) = (self.counters.accompanied.get(), state.companion.fared());
-            let tick = ticks.next();
-            if !self.changed.wait_for(state, tick).timed_out() {
-                continue;
-            }
-            let now = state.companion.fared();
-            let verdict = Verdict {
-                answered: self.counters.accompanied.get() - answered,
-                waited: now.waited.saturating_sub(before.waited),
-                ran: now.ran.saturating_sub(before.ran),
-                tick,
-                asker_is_ready: state.asker.as_ref().is_some_and(Thread::is_ready),
-                companion_is_ready: state.companion.is_ready(),
-            };
-            if verdict.is_starved() {
-                state.trust.lose(Instant::now());
+            let before = self.counters.accompanied.get();
+            let is_tick = self.changed.wait_for(state, self.tick).timed_out();
+            if is_tick && self.counters.accompanied.get() - before < WORTH.into() {
+                state.again = Some(Instant::now() + PAUSE);
                 self.recall(state);
-            } else if verdict.is_over() {
-                self.recall(state);
-            } else if verdict.answered > 0 {
-                state.trust.gain(tick);
             }
         }
     }
@@ -221,44 +203,28 @@ impl Company {
     }
 }
 
-impl Companion {
-    fn seated(&self) -> Option<&Thread> {
-        match self {
-            Self::Seated(thread) => Some(thread),
-            Self::Expected | Self::None => None,
-        }
-    }
-
-    fn fared(&self) -> Fared {
-        self.seated().and_then(Thread::fared).unwrap_or_default()
-    }
-
-    fn is_ready(&self) -> bool {
-        self.seated().is_some_and(Thread::is_ready)
-    }
-}
-
 impl Seat {
     /// After an answer. Returns when the thread may read the next message.
     fn after(&mut self, asker: u32, message: Message) {
         let company = &*self.company;
         match &mut self.role {
             Role::Ordinary(streak) => {
-                let asker = NonZeroU32::new(asker).filter(|_| message == Message::Short);
-                let worth = streak.note(asker) >= WORTH;
-                if !worth && !company.is_called() {
+                let short = NonZeroU32::new(asker).filter(|_| message == Message::Short);
+                let worth = streak.note(short);
+                if worth.is_none() && !company.is_called() {
                     return;
                 }
+                *streak = Streak::default();
                 let mut state = company.state.lock();
-                if let Some(asker) = asker.filter(|_| worth && !company.is_called()) {
-                    let able = !matches!(state.companion, Companion::None);
-                    if !able || !state.trust.is_there(Instant::now()) {
-                        streak.forget();
+                if let Some(asker) = worth.filter(|_| !company.is_called()) {
+                    let is_there = !matches!(state.companion, Companion::None);
+                    let may_call = state.again.is_none_or(|again| again <= Instant::now());
+                    if !is_there || !may_call {
                         return;
                     }
-                    company.call(asker, &mut state);
+                    company.asker.store(asker.get(), Ordering::Release);
+                    company.changed.notify_all();
                 }
-                streak.forget();
                 company.stand_aside(&mut state);
             }
             Role::Companion(follow) => {
@@ -267,16 +233,16 @@ impl Seat {
                 if called != 0 && called == asker && message == Message::Short {
                     follow.note(called);
                 } else {
-                    // Before the lock: who waits for it must not have to wait for this processor.
+                    // Before the lock: its holder must not have to wait for this processor.
                     follow.leave();
                     if called != 0 {
-                        company.recall(&mut company.state.lock());
+                        company.recall(&company.state.lock());
                     }
                     company.wait_for_call();
                     called = company.asker.load(Ordering::Acquire);
-                    follow.begin(called);
+                    follow.note(called);
                 }
-                // Whoever recalls it says so first and releases it then.
+                // A recall first says so and then releases the companion.
                 if company.asker.load(Ordering::Acquire) != called {
                     follow.leave();
                 }
@@ -306,7 +272,7 @@ impl Drop for Seat {
             Role::Ordinary(_) => state.ordinary -= 1,
             Role::Companion(_) => {
                 state.companion = Companion::None;
-                self.company.recall(&mut state);
+                self.company.recall(&state);
             }
             Role::Spare => {}
         }

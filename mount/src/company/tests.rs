@@ -5,8 +5,11 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 
 use super::*;
+use crate::not_run::not_run;
 
 const NEVER: Duration = Duration::from_secs(3600);
+/// Longer than a thread takes that gets on at all.
+const LONG: Duration = Duration::from_secs(60);
 
 /// A thread that answers a message each time it is told to, and says when it could read the next.
 struct Answerer {
@@ -37,7 +40,7 @@ impl Answerer {
 
     /// Waits until it can read the next message.
     fn is_ready(&self) {
-        self.ready.recv().unwrap();
+        self.ready.recv_timeout(LONG).unwrap();
     }
 
     fn answer(&self, asker: u32, message: Message) {
@@ -51,18 +54,17 @@ impl Answerer {
     }
 }
 
-/// Whether there can be a companion; says loudly when not.
-#[allow(clippy::print_stderr, reason = "it is a test that does not run")]
+/// Whether there can be a companion here; notes that the test does not run where not.
 fn is_possible() -> bool {
     let possible = thread::is_possible();
     if !possible {
-        eprintln!("DID NOT RUN: a single processor, or a kernel without schedstat");
+        not_run("no companion: one processor, or no class SCHED_IDLE");
     }
     possible
 }
 
-fn company(first_tick: Duration) -> Arc<Company> {
-    Company::with_first_tick(first_tick, 1, true, Arc::default())
+fn company(tick: Duration) -> Arc<Company> {
+    Company::with_tick(tick, 1, true, Arc::default())
 }
 
 /// A thread that only sleeps, as a program that waits for an answer does; ends with the test.
@@ -187,16 +189,47 @@ fn the_companion_stays_on_a_processor_while_it_is_called() {
     }
     let (company, asker) = (company(NEVER), Asker::new());
     let (ordinary, companion) = called(&company, asker.id);
-    {
-        let state = company.state.lock();
-        assert_eq!(state.companion.seated().unwrap().processors(), Some(1));
-    }
+    let processors = || match &company.state.lock().companion {
+        Companion::Seated(affinity) => affinity.processors(),
+        _ => panic!("there is a companion"),
+    };
+    assert_eq!(processors(), 1);
     companion.begin(asker.id, Message::Long);
     ordinary.is_ready();
-    {
-        let state = company.state.lock();
-        assert!(state.companion.seated().unwrap().processors().unwrap() > 1);
-    }
+    assert!(processors() > 1);
     ordinary.end();
     companion.end();
+}
+
+#[test]
+fn a_row_ends_when_another_program_asks() {
+    let [a, b] = [1, 2].map(|thread| Some(NonZeroU32::new(thread).unwrap()));
+    let mut streak = Streak::default();
+    (1..WORTH).for_each(|_| assert_eq!(streak.note(a), None));
+    assert_eq!(streak.note(a), a);
+    assert_eq!(streak.note(b), None);
+    (1..WORTH).for_each(|_| assert_eq!(streak.note(a), None));
+    assert_eq!(streak.note(None), None);
+    assert_eq!(streak.note(a), None);
+}
+
+/// The companion answers one message for each tick, as where others want its processor.
+#[test]
+fn a_companion_that_does_not_get_on_is_not_called_for_a_while() {
+    if !is_possible() {
+        return;
+    }
+    let (company, asker) = (company(Duration::from_millis(1)), Asker::new());
+    let (ordinary, companion) = (Answerer::of(&company), Answerer::of(&company));
+    ordinary.answer(asker.id, Message::Short);
+    companion.begin(asker.id, Message::Short);
+    for _ in 1..WORTH {
+        ordinary.answer(asker.id, Message::Short);
+    }
+    // It was called, and no message came to it.
+    assert!(company.state.lock().again.is_some());
+    assert!(!company.is_called());
+    companion.is_ready();
+    companion.end();
+    ordinary.end();
 }

@@ -13,6 +13,7 @@ use rustix::process::{PidfdFlags, pidfd_open};
 
 use crate::fixture::{SERVE_AT, eventually, keep_caches, many, mount, this_program};
 use crate::memory::Memory;
+use crate::not_run::{needs_root, not_run};
 
 const SIGNAL: &str = "NONO_TEST_SIGNAL";
 const WATCHED: &str = "NONO_TEST_WATCHED";
@@ -27,9 +28,7 @@ fn serve_with_a_guard() {
     };
     let memory = Memory::with([("0", many(1, 10))]);
     memory.meet_at(MET.1, signal.into());
-    // The files are pushed of which the kernel knows more than names.
-    let options = MountOptions { lean_lists: false, ..MountOptions::default() };
-    let mut mount = Mount::new(memory, point.as_ref(), options).unwrap();
+    let mut mount = Mount::new(memory, point.as_ref(), MountOptions::default()).unwrap();
     // The harness would take what is to be watched for the name of a test.
     let mut guard = Command::new("sh");
     guard.arg("-c").arg(format!("{WATCHED}=$1 exec \"$0\" --exact --ignored guard::guard"));
@@ -71,14 +70,10 @@ fn is_in_the_kernel(process: u32, thread: &str) -> bool {
 fn a_mount_that_is_killed_as_it_pushes_a_file_that_is_read_ends_with_its_reader() {
     let of_a_thread = PidfdFlags::from_bits_retain(OFlags::EXCL.bits());
     if let Err(error) = pidfd_open(rustix::thread::gettid(), of_a_thread) {
-        eprintln!("TEST DID NOT RUN: guards need Linux 6.9: {error}");
-        return;
+        return not_run(format_args!("guards need Linux 6.9: {error}"));
     }
     if !rustix::process::geteuid().is_root() {
-        eprintln!(
-            "TEST DID NOT RUN: without root, what it leaves when it fails could not be ended"
-        );
-        return;
+        return needs_root("ends what the test leaves when it fails");
     }
     // What the kernel has forgotten is not pushed.
     let _kept = keep_caches();

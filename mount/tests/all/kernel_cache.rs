@@ -19,7 +19,7 @@ const SPARE: u64 = 2;
 /// machine, and nothing is pushed, which depends on which thread is faster.
 fn mount(memory: &Memory) -> Option<Mounted> {
     let changing_ttl = Duration::from_secs(3600);
-    let options = MountOptions { changing_ttl, push_siblings: false, ..MountOptions::default() };
+    let options = MountOptions { changing_ttl, predictor: false, ..MountOptions::default() };
     mount_with(memory, options)
 }
 

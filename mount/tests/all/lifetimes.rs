@@ -8,6 +8,7 @@ use nono_mount::MountOptions;
 
 use crate::fixture::{Mounted, drop_caches, eventually, keep_caches, many, mount, mount_with};
 use crate::memory::{Memory, dir};
+use crate::not_run::{needs_root, not_run};
 
 /// Makes the kernel forget what nobody uses, as often as it takes: it tells the mount in its own time. False
 /// where that is not allowed.
@@ -18,7 +19,7 @@ fn drop_caches_until(mounted: &Mounted, done: impl Fn(&Mounted) -> bool) -> bool
         !allowed || done(mounted)
     });
     if !allowed {
-        eprintln!("MOUNT TEST DID NOT RUN: /proc/sys/vm/drop_caches cannot be written");
+        needs_root("makes the kernel forget (/proc/sys/vm/drop_caches)");
     }
     allowed
 }
@@ -144,8 +145,7 @@ fn nodes_stay_bounded_however_much_is_visited() {
         }
     }
     if mounted.mount().counts().pruned == 0 {
-        eprintln!("MOUNT TEST DID NOT RUN: this kernel cannot be asked to forget");
-        return;
+        return not_run("the kernel is asked to forget by Linux 6.18 and later");
     }
     // Forgetting takes a moment, in which the walk went on.
     eventually("the kernel forgets", || {

@@ -12,4 +12,7 @@ mod lifetimes;
 mod lists;
 mod living;
 mod memory;
+#[path = "../../../tests/shared/not_run.rs"]
+mod not_run;
+mod pushing;
 mod stat;

@@ -83,15 +83,6 @@ struct State {
     /// Contents that are not there.
     lost: Mutex<Vec<Vec<u8>>>,
     meeting: Mutex<Option<Meeting>>,
-    held: Mutex<Option<Held>>,
-}
-
-/// See [`Memory::hold_push`].
-#[derive(Clone)]
-struct Held {
-    bytes: Vec<u8>,
-    from: u64,
-    is_read: Arc<AtomicBool>,
 }
 
 /// See [`Memory::meet_at`].
@@ -210,11 +201,6 @@ impl Memory {
     pub(crate) fn meet_at(&self, bytes: &[u8], opened: PathBuf) {
         let is_read = Arc::default();
         *self.0.meeting.lock() = Some(Meeting { bytes: bytes.into(), opened, is_read });
-    }
-
-    /// Whoever pushes these bytes gets those behind an offset as soon as somebody else reads any.
-    pub(crate) fn hold_push(&self, bytes: &[u8], from: u64) {
-        *self.0.held.lock() = Some(Held { bytes: bytes.into(), from, is_read: Arc::default() });
     }
 
     pub(crate) fn repair(&self) {
@@ -348,8 +334,7 @@ impl TreeSource for Memory {
             drop(contents);
             meeting.open();
         }
-        let held = self.0.held.lock().clone().filter(|held| held.bytes == *bytes);
-        Ok(Arc::new(Bytes { bytes, held }))
+        Ok(Arc::new(Bytes(bytes)))
     }
 
     fn sha256_hex(&self, content: &u64) -> String {
@@ -362,21 +347,11 @@ impl TreeSource for Memory {
     }
 }
 
-struct Bytes {
-    bytes: Arc<Vec<u8>>,
-    held: Option<Held>,
-}
+struct Bytes(Arc<Vec<u8>>);
 
 impl Content for Bytes {
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
-        if let Some(held) = &self.held {
-            let is_push = std::thread::current().name() == Some("nono-push");
-            held.is_read.fetch_or(!is_push, Ordering::Release);
-            while is_push && offset >= held.from && !held.is_read.load(Ordering::Acquire) {
-                std::thread::yield_now();
-            }
-        }
-        let rest = self.bytes.get(offset as usize..).unwrap_or_default();
+        let rest = self.0.get(offset as usize..).unwrap_or_default();
         let count = rest.len().min(buffer.len());
         buffer[..count].copy_from_slice(&rest[..count]);
         Ok(count)

@@ -1,0 +1,124 @@
+//! What the thread that pushes has to do, and how far the readers are.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use parking_lot::{Condvar, Mutex};
+
+use crate::predictor::{Action, Event, Predictor, Push};
+
+/// Pushes that may wait. One that comes later is dropped.
+const MOST_WAITING: usize = 32;
+/// How long the thread looks for the next push before it sleeps. Waking it takes a virtual processor
+/// up to 95 µs, and a walker is back with the next directory after about 200.
+const LINGER: Duration = Duration::from_micros(200);
+
+/// A push that waits or runs.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Job {
+    pub(super) push: Push,
+    /// Just before the answer that names its files was sent.
+    pub(super) made: Instant,
+    /// Position before which a reader has asked for every file, 0 for none.
+    reached: u64,
+}
+
+/// The predictor, and what it wants to have done.
+#[derive(Default)]
+pub(super) struct Queue {
+    state: Mutex<State>,
+    changed: Condvar,
+    /// Whether a push waits or the queue is closed: looked at without the lock.
+    is_ready: AtomicBool,
+}
+
+#[derive(Default)]
+struct State {
+    predictor: Predictor,
+    waiting: VecDeque<Job>,
+    /// `None` also when the push that runs is of no use any more.
+    running: Option<Job>,
+    is_closed: bool,
+}
+
+impl Queue {
+    /// Tells the predictor what happened.
+    pub(super) fn note(&self, event: Event) {
+        let mut state = self.state.lock();
+        if state.note(event) {
+            self.is_ready.store(true, Ordering::Release);
+            self.changed.notify_one();
+        }
+    }
+
+    /// Waits for a push, which then runs. `None` when the queue is closed.
+    pub(super) fn next(&self) -> Option<Job> {
+        let begun = Instant::now();
+        while !self.is_ready.load(Ordering::Acquire) && begun.elapsed() < LINGER {
+            std::thread::yield_now();
+        }
+        let mut state = self.state.lock();
+        while state.waiting.is_empty() && !state.is_closed {
+            self.changed.wait(&mut state);
+        }
+        state.running = state.waiting.pop_front().filter(|_| !state.is_closed);
+        self.is_ready.store(!state.waiting.is_empty() || state.is_closed, Ordering::Release);
+        state.running
+    }
+
+    /// How far a reader is in the directory of the push that runs; 0: no reader was seen. `None`:
+    /// the push is of no use any more.
+    pub(super) fn reached(&self) -> Option<u64> {
+        self.state.lock().running.map(|job| job.reached)
+    }
+
+    /// The push that runs has ended.
+    pub(super) fn finish(&self, event: Event) {
+        self.state.lock().running = None;
+        self.note(event);
+    }
+
+    /// Ends the push that runs and takes no more.
+    pub(super) fn close(&self) {
+        let mut state = self.state.lock();
+        state.is_closed = true;
+        state.running = None;
+        self.is_ready.store(true, Ordering::Release);
+        self.changed.notify_all();
+    }
+}
+
+impl State {
+    /// Returns whether a push was added.
+    fn note(&mut self, event: Event) -> bool {
+        let action = self.predictor.on(&event);
+        tracing::trace!(target: "nono_mount::trace", "{event}");
+        let Some(action) = action else { return false };
+        tracing::trace!(target: "nono_mount::trace", "-> {action}");
+        match action {
+            Action::Push(push) => self.add(push),
+            Action::Reached { directory, before } => {
+                let jobs = self.waiting.iter_mut().chain(&mut self.running);
+                for job in jobs.filter(|job| job.push.directory == directory) {
+                    job.reached = job.reached.max(before);
+                }
+                false
+            }
+        }
+    }
+
+    /// A directory has one push: the last one knows best what is read.
+    fn add(&mut self, push: Push) -> bool {
+        let is_elsewhere = |job: &Job| job.push.directory != push.directory;
+        self.waiting.retain(is_elsewhere);
+        self.running = self.running.filter(is_elsewhere);
+        if self.is_closed || self.waiting.len() == MOST_WAITING {
+            let before = Some(push.stretch.start);
+            self.predictor.on(&Event::PushEnded { push, before });
+            return false;
+        }
+        self.waiting.push_back(Job { push, made: Instant::now(), reached: 0 });
+        true
+    }
+}

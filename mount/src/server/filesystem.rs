@@ -1,0 +1,336 @@
+//! What `fuser` calls: each request becomes a call of [`Tree`] and each result an answer.
+//!
+//! It keeps the kernel from asking twice:
+//! - OPEN and OPENDIR are answered "not implemented" once. From then on the kernel opens without a
+//!   message and keeps its pages and lists for ever.
+//! - Names and attributes below immutable directories hold for ever.
+//! - READDIRPLUS names all entries of a directory with their attributes.
+//!
+//! POSIX ACLs are the kernel's business (`FUSE_POSIX_ACL`): it enforces what was captured and caches
+//! it, also that there is none. Without it the group bits of a file with an ACL, which are its mask,
+//! would be taken for the group's permissions.
+
+use std::ffi::OsStr;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::SyncSender;
+use std::time::SystemTime;
+
+use fuser::{
+    AccessFlags, BsdFileFlags, CopyFileRangeFlags, Errno, FileHandle, Filesystem, FopenFlags,
+    Generation, INodeNo, InitFlags, IoctlFlags, KernelConfig, LockOwner, OpenFlags, RenameFlags,
+    ReplyAttr, ReplyBmap, ReplyCreate, ReplyData, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry,
+    ReplyIoctl, ReplyLseek, ReplyOpen, ReplyStatfs, ReplyWrite, ReplyXattr, Request, TimeOrNow,
+    WriteFlags,
+};
+
+use crate::company::{Company, Message, Turn};
+use crate::driver::Driver;
+use crate::server::attributes::directory_alone;
+use crate::server::readdir;
+use crate::server::reads::{Read, Reads};
+use crate::server::tree::{FOREVER, Tree};
+use crate::server::xattrs;
+use crate::source::{Kind, TreeSource};
+
+/// READs from this size on, which come of programs that ask for much, are better copied beside the
+/// program, on another processor. READs of 128 KiB, which the kernel reads ahead for all others, are
+/// not: the other processor has the next pieces to verify.
+const LONG_READ_BYTES: u32 = 256 * 1024;
+/// The most that the kernel may send in one WRITE, of which a read-only mount gets none. It also
+/// bounds a READ.
+pub(crate) const MAX_WRITE_BYTES: u32 = 1024 * 1024;
+
+/// What fuser calls.
+pub(crate) struct TreeFilesystem<S: TreeSource> {
+    tree: Arc<Tree<S>>,
+    reads: Arc<Reads<S>>,
+    /// `None`: the predictor is switched off.
+    driver: Option<Arc<Driver<S>>>,
+    pruner: SyncSender<()>,
+    company: Arc<Company>,
+    kernel: Kernel,
+    /// Set when the session is over.
+    ended: Arc<AtomicBool>,
+}
+
+/// What the kernel can do.
+#[derive(Clone, Copy, Default)]
+struct Kernel {
+    zero_message_open: bool,
+    zero_message_opendir: bool,
+}
+
+impl<S: TreeSource> TreeFilesystem<S> {
+    pub(crate) fn new(
+        tree: Arc<Tree<S>>,
+        reads: Arc<Reads<S>>,
+        driver: Option<Arc<Driver<S>>>,
+        pruner: SyncSender<()>,
+        company: Arc<Company>,
+        ended: Arc<AtomicBool>,
+    ) -> Self {
+        Self { tree, reads, driver, pruner, company, kernel: Kernel::default(), ended }
+    }
+
+    /// A message that asks for little. `Request::pid` is the id of a thread.
+    fn short_turn(&self, request: &Request) -> Turn<'_> {
+        self.company.turn(request.pid(), Message::Short)
+    }
+
+    /// Refuses a request that would change something. The kernel refuses first, as the mount is
+    /// read-only; this is for a mount that somebody remounted writable.
+    fn refuse(&self) -> Errno {
+        self.tree.counters.refused.one();
+        Errno::EROFS
+    }
+
+    fn bound_nodes(&self) {
+        if self.tree.nodes.lock().len() > self.tree.options.max_nodes {
+            // Full: the pruner is awake already. Closed: the kernel cannot be asked.
+            let _ = self.pruner.try_send(());
+        }
+    }
+
+    fn not_implemented(&self) -> Errno {
+        self.tree.counters.other.one();
+        Errno::ENOSYS
+    }
+}
+
+/// "Not implemented" makes the kernel open without a message, where it knows how.
+fn open(without_message: bool, reply: ReplyOpen) {
+    if without_message {
+        reply.error(Errno::ENOSYS);
+    } else {
+        reply.opened(FileHandle(0), FopenFlags::FOPEN_KEEP_CACHE);
+    }
+}
+
+/// Requests that all get the error of one method, whatever they ask for.
+macro_rules! answer_with {
+    ($error:ident: $($request:ident($($argument:ty),*) -> $reply:ty;)*) => {
+        $(fn $request(&self, _: &Request, $(_: $argument,)* reply: $reply) {
+            reply.error(self.$error());
+        })*
+    };
+}
+
+impl<S: TreeSource> Filesystem for TreeFilesystem<S> {
+    fn init(&mut self, _: &Request, config: &mut KernelConfig) -> io::Result<()> {
+        let wanted = InitFlags::FUSE_DO_READDIRPLUS
+            | InitFlags::FUSE_PARALLEL_DIROPS
+            | InitFlags::FUSE_CACHE_SYMLINKS
+            | InitFlags::FUSE_AUTO_INVAL_DATA
+            | InitFlags::FUSE_ASYNC_DIO
+            | InitFlags::FUSE_POSIX_ACL;
+        for flag in wanted {
+            if config.add_capabilities(flag).is_err() {
+                tracing::debug!(?flag, "the kernel does not know this capability");
+            }
+        }
+        self.kernel = Kernel {
+            zero_message_open: config.capabilities().contains(InitFlags::FUSE_NO_OPEN_SUPPORT),
+            zero_message_opendir: config
+                .capabilities()
+                .contains(InitFlags::FUSE_NO_OPENDIR_SUPPORT),
+        };
+        // The kernel's own limits apply where these are larger.
+        let _ = config.set_max_background(64);
+        let _ = config.set_max_write(MAX_WRITE_BYTES);
+        Ok(())
+    }
+
+    fn destroy(&mut self) {
+        self.ended.store(true, Ordering::Release);
+        if let Some(driver) = &self.driver {
+            driver.close();
+        }
+    }
+
+    fn lookup(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
+        let _turn = self.short_turn(request);
+        self.tree.counters.lookup.one();
+        self.bound_nodes();
+        match self.tree.lookup(parent.0, name.as_bytes()) {
+            Ok(Some(found)) => reply.entry_with_ttls(
+                &found.attr_ttl,
+                &found.entry_ttl,
+                &found.attr,
+                Generation(found.acquired.generation),
+            ),
+            // The number 0 stands for "no such file", which the kernel keeps.
+            Ok(None) => {
+                let nothing = directory_alone(0);
+                reply.entry_with_ttls(&FOREVER, &FOREVER, &nothing, Generation(0));
+            }
+            Err(errno) => reply.error(errno),
+        }
+    }
+
+    fn forget(&self, _: &Request, id: INodeNo, count: u64) {
+        if self.tree.nodes.lock().forget(id.0, count) {
+            self.tree.counters.forgotten.one();
+            if let Some(driver) = &self.driver {
+                driver.forgotten(id.0);
+            }
+        }
+    }
+
+    fn getattr(&self, request: &Request, id: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
+        let _turn = self.short_turn(request);
+        self.tree.counters.getattr.one();
+        match self.tree.getattr(id.0) {
+            Ok((attr, ttl)) => reply.attr(&ttl, &attr),
+            Err(errno) => reply.error(errno),
+        }
+    }
+
+    fn readlink(&self, request: &Request, id: INodeNo, reply: ReplyData) {
+        let _turn = self.short_turn(request);
+        self.tree.counters.readlink.one();
+        let nodes = self.tree.nodes.lock();
+        match nodes.get(id.0).map(|node| &node.kind) {
+            Some(Kind::Symlink { target }) => reply.data(target),
+            Some(_) => reply.error(Errno::EINVAL),
+            None => reply.error(Errno::ESTALE),
+        }
+    }
+
+    fn open(&self, _: &Request, _: INodeNo, _: OpenFlags, reply: ReplyOpen) {
+        self.tree.counters.open.one();
+        open(self.kernel.zero_message_open, reply);
+    }
+
+    fn read(
+        &self,
+        request: &Request,
+        id: INodeNo,
+        _: FileHandle,
+        offset: u64,
+        size: u32,
+        _: OpenFlags,
+        _: Option<LockOwner>,
+        reply: ReplyData,
+    ) {
+        let long = size >= LONG_READ_BYTES;
+        let message = if long { Message::Long } else { Message::Short };
+        let _turn = self.company.turn(request.pid(), message);
+        self.tree.counters.read.one();
+        if offset == 0
+            && let Some(driver) = &self.driver
+        {
+            driver.read(request.pid(), id.0);
+        }
+        self.reads.answer(Read { id: id.0, offset, size: size as usize, reply });
+    }
+
+    fn flush(&self, _: &Request, _: INodeNo, _: FileHandle, _: LockOwner, reply: ReplyEmpty) {
+        self.tree.counters.flush.one();
+        reply.error(Errno::ENOSYS);
+    }
+
+    fn opendir(&self, _: &Request, _: INodeNo, _: OpenFlags, reply: ReplyOpen) {
+        self.tree.counters.opendir.one();
+        open(self.kernel.zero_message_opendir, reply);
+    }
+
+    fn readdirplus(
+        &self,
+        request: &Request,
+        id: INodeNo,
+        _: FileHandle,
+        offset: u64,
+        mut reply: ReplyDirectoryPlus,
+    ) {
+        let _turn = self.short_turn(request);
+        self.tree.counters.readdirplus.one();
+        self.bound_nodes();
+        let listed = match self.tree.open_list(id.0, offset) {
+            Ok(listed) => listed,
+            Err(errno) => return reply.error(errno),
+        };
+        match readdir::fill(&self.tree, id.0, offset, &listed, &mut reply) {
+            Ok(is_end) => {
+                if is_end
+                    && listed.cookies.is_none()
+                    && let Some(driver) = &self.driver
+                {
+                    // Before the answer: the first file is opened while the kernel makes inodes.
+                    driver.listed(request.pid(), id.0, &listed.list);
+                }
+                reply.ok();
+            }
+            Err(errno) => reply.error(errno),
+        }
+    }
+
+    fn statfs(&self, request: &Request, _: INodeNo, reply: ReplyStatfs) {
+        let _turn = self.short_turn(request);
+        self.tree.counters.statfs.one();
+        const BLOCK_BYTES: u32 = 4096;
+        let space = self.tree.source.space();
+        let blocks = |bytes: u64| bytes / u64::from(BLOCK_BYTES);
+        reply.statfs(
+            blocks(space.bytes),
+            blocks(space.free_bytes),
+            blocks(space.available_bytes),
+            space.inodes,
+            space.free_inodes,
+            BLOCK_BYTES,
+            255,
+            BLOCK_BYTES,
+        );
+    }
+
+    fn getxattr(&self, request: &Request, id: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
+        let _turn = self.short_turn(request);
+        self.tree.counters.getxattr.one();
+        xattrs::reply(reply, size, self.tree.xattr(id.0, name.as_bytes()));
+    }
+
+    fn listxattr(&self, request: &Request, id: INodeNo, size: u32, reply: ReplyXattr) {
+        let _turn = self.short_turn(request);
+        self.tree.counters.listxattr.one();
+        xattrs::reply(reply, size, self.tree.xattr_names(id.0));
+    }
+
+    answer_with! {
+        not_implemented:
+        fsync(INodeNo, FileHandle, bool) -> ReplyEmpty;
+        fsyncdir(INodeNo, FileHandle, bool) -> ReplyEmpty;
+        access(INodeNo, AccessFlags) -> ReplyEmpty;
+        lseek(INodeNo, FileHandle, i64, i32) -> ReplyLseek;
+        bmap(INodeNo, u32, u64) -> ReplyBmap;
+        ioctl(INodeNo, FileHandle, IoctlFlags, u32, &[u8], u32) -> ReplyIoctl;
+    }
+
+    answer_with! {
+        refuse:
+        setattr(
+            INodeNo, Option<u32>, Option<u32>, Option<u32>, Option<u64>, Option<TimeOrNow>,
+            Option<TimeOrNow>, Option<SystemTime>, Option<FileHandle>, Option<SystemTime>,
+            Option<SystemTime>, Option<SystemTime>, Option<BsdFileFlags>
+        ) -> ReplyAttr;
+        mknod(INodeNo, &OsStr, u32, u32, u32) -> ReplyEntry;
+        mkdir(INodeNo, &OsStr, u32, u32) -> ReplyEntry;
+        unlink(INodeNo, &OsStr) -> ReplyEmpty;
+        rmdir(INodeNo, &OsStr) -> ReplyEmpty;
+        symlink(INodeNo, &OsStr, &Path) -> ReplyEntry;
+        rename(INodeNo, &OsStr, INodeNo, &OsStr, RenameFlags) -> ReplyEmpty;
+        link(INodeNo, INodeNo, &OsStr) -> ReplyEntry;
+        write(
+            INodeNo, FileHandle, u64, &[u8], WriteFlags, OpenFlags, Option<LockOwner>
+        ) -> ReplyWrite;
+        create(INodeNo, &OsStr, u32, u32, i32) -> ReplyCreate;
+        setxattr(INodeNo, &OsStr, &[u8], i32, u32) -> ReplyEmpty;
+        removexattr(INodeNo, &OsStr) -> ReplyEmpty;
+        fallocate(INodeNo, FileHandle, u64, u64, i32) -> ReplyEmpty;
+        copy_file_range(
+            INodeNo, FileHandle, u64, INodeNo, FileHandle, u64, u64, CopyFileRangeFlags
+        ) -> ReplyWrite;
+    }
+}

@@ -1,0 +1,111 @@
+//! Inode numbers that follow from states.
+//!
+//! A number is 52 bits of the state's hash. When two live states have the same bits, the second one
+//! gets the next number that is free.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
+
+use crate::source::StateId;
+
+/// Numbers made from a state: this bit and 52 bits of the hash. Ids made from a counter are below.
+const STATE_NUMBERS: u64 = 1 << 52;
+
+/// Where the search for the number of a state begins.
+pub(super) fn first_number(state: StateId) -> u64 {
+    let StateId([a, b, c, d, e, f, g, h, ..]) = state;
+    u64::from_le_bytes([a, b, c, d, e, f, g, h]) & (STATE_NUMBERS - 1) | STATE_NUMBERS
+}
+
+/// Where it goes on, should another state have that one.
+pub(super) fn next_number(number: u64) -> u64 {
+    (number + 1) & (STATE_NUMBERS - 1) | STATE_NUMBERS
+}
+
+/// The other half of the state for ids that follow from it; zero for ids that are used once.
+pub(super) fn generation(id: u64, state: Option<StateId>) -> u64 {
+    match state {
+        Some(StateId([.., a, b, c, d, e, f, g, h])) if id >= STATE_NUMBERS => {
+            u64::from_le_bytes([a, b, c, d, e, f, g, h])
+        }
+        _ => 0,
+    }
+}
+
+/// Numbers of directory states, each kept while any place of the state lives. A file needs no such
+/// memory: its number is the id of its one node.
+#[derive(Default)]
+pub(super) struct DirectoryNumbers {
+    numbers: HashMap<StateId, DirectoryNumber>,
+    /// Which state has a number, also when none of its places has it as id.
+    owners: IdMap<StateId>,
+}
+
+struct DirectoryNumber {
+    number: u64,
+    places: u32,
+}
+
+impl DirectoryNumbers {
+    /// Whether a directory state has this number.
+    pub(super) fn contains(&self, number: u64) -> bool {
+        self.owners.contains_key(&number)
+    }
+
+    /// The number of a state that gets one more place; a new one is not among those that `is_id`
+    /// says a node has as its id.
+    pub(super) fn add_place(&mut self, state: StateId, is_id: impl Fn(u64) -> bool) -> u64 {
+        if let Some(known) = self.numbers.get_mut(&state) {
+            known.places += 1;
+            return known.number;
+        }
+        let mut number = first_number(state);
+        while is_id(number) || self.contains(number) {
+            number = next_number(number);
+        }
+        self.numbers.insert(state, DirectoryNumber { number, places: 1 });
+        self.owners.insert(number, state);
+        number
+    }
+
+    #[cfg(test)]
+    pub(super) fn is_empty(&self) -> bool {
+        self.numbers.is_empty() && self.owners.is_empty()
+    }
+
+    /// A place of a state is gone.
+    pub(super) fn remove_place(&mut self, state: StateId) {
+        if let Some(known) = self.numbers.get_mut(&state) {
+            known.places -= 1;
+            if known.places == 0 {
+                self.owners.remove(&known.number);
+                self.numbers.remove(&state);
+            }
+        }
+    }
+}
+
+/// Hashes ids. They are dense or already hash bits, and a multiplication spreads both.
+#[derive(Default)]
+pub(super) struct IdHasher(u64);
+
+impl Hasher for IdHasher {
+    fn write(&mut self, bytes: &[u8]) {
+        for chunk in bytes.chunks(8) {
+            let mut word = [0; 8];
+            word[..chunk.len()].copy_from_slice(chunk);
+            self.write_u64(u64::from_le_bytes(word));
+        }
+    }
+
+    fn write_u64(&mut self, value: u64) {
+        self.0 = (self.0.rotate_left(5) ^ value).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    }
+
+    fn finish(&self) -> u64 {
+        self.0 ^ (self.0 >> 32)
+    }
+}
+
+/// A map by id.
+pub(super) type IdMap<V> = HashMap<u64, V, BuildHasherDefault<IdHasher>>;
