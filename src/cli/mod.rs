@@ -4,6 +4,7 @@
 //! did only a part; 2 wrong usage; 130 stopped by Ctrl-C. Data goes to stdout, everything else to
 //! stderr. Each subcommand is one file in `commands`, with its arguments and its function.
 
+mod agent_grants;
 mod args;
 #[cfg(feature = "mount")]
 mod background;

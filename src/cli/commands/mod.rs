@@ -35,6 +35,7 @@ pub(super) mod steps;
 #[cfg(feature = "mount")]
 pub(super) mod umount;
 pub(super) mod undo;
+pub(super) mod undo_steps;
 pub(super) mod usage;
 pub(super) mod verify;
 
