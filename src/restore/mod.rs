@@ -302,6 +302,7 @@ impl SnapshotManager {
             snapshot: number,
             safety_snapshot,
             is_partial: !options.is_whole(),
+            undoes_steps: false,
         };
         let mut report = RestoreReport { is_store_full, ..self.report(number, options, false) };
         report.rebuildable = std::mem::take(&mut planned.plan.rebuildable);

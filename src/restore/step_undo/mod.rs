@@ -150,6 +150,7 @@ impl SnapshotManager {
                 snapshot: number,
                 safety_snapshot: prepared.before.safety,
                 is_partial: true,
+                undoes_steps: true,
             });
             left.retain_made(&mut done);
             (restore.changes, restore.touched) = (done.changes, done.touched);
