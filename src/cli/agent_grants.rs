@@ -45,7 +45,9 @@ fn package_of(program: &Path) -> Option<PathBuf> {
 /// Says what is known not to work inside.
 pub(super) fn warn(client: Client, command: &[OsString], context: &Context) {
     let is_given = |flag: &&str| command.iter().any(|word| word == *flag);
-    if client == Client::Codex && !CODEX_FLAGS.iter().any(|flag| is_given(&flag)) {
+    let program = command.first().map(Path::new).and_then(Path::file_name);
+    let is_codex = client == Client::Codex && program.is_some_and(|name| name == "codex");
+    if is_codex && !CODEX_FLAGS.iter().any(|flag| is_given(&flag)) {
         context.warn(format_args!(
             "the sandbox of codex cannot work inside of this one, so its commands will fail: run codex {}",
             CODEX_FLAGS[0]

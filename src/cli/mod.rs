@@ -133,7 +133,8 @@ fn dispatch(arguments: Arguments, context: &Context) -> Outcome {
     }
     match arguments.command {
         Command::Run(args) => commands::run::run(&args, &store, context),
-        Command::Hook(_) => Ok(0),
+        // Called by their one name by now.
+        Command::Short(_) | Command::Hook(_) => Ok(0),
         Command::Agent { command } => commands::agent::run(&command, &store, context),
         Command::Helper(helper) => run_helper(&helper, &store, context),
         Command::Snapshot(args) => commands::snapshot::run(&args, &store, context),

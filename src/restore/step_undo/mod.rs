@@ -30,6 +30,7 @@ use crate::path_text::serde_path;
 use crate::restore::OnConflict;
 use crate::snapshot::{
     CacheUse, LoadedManifest, RestoreRecord, SnapshotError, SnapshotManager, SnapshotManifest,
+    Step, StepKind,
 };
 use crate::store::{ObjectStore, OverlayStore};
 use virtual_state::VirtualState;
@@ -145,6 +146,9 @@ impl SnapshotManager {
             let target = &states.target.manifest;
             let (mut done, left) =
                 self.carry_out(prepared.planned.plan, target, &prepared.before)?;
+            if let Err(error) = self.record_undone(undo_of(&steps)) {
+                tracing::warn!("the state after the undo is not recorded: {error}");
+            }
             self.note(RestoreRecord {
                 at: Timestamp::now(),
                 snapshot: number,
@@ -246,6 +250,20 @@ fn report(steps: &[StepStates], wanted: Wanted, restore: RestoreReport) -> StepU
     let mut steps: Vec<u64> = steps.iter().map(|step| step.after.number).collect();
     steps.sort_unstable();
     StepUndoReport { steps, merged, step_conflicts, restore }
+}
+
+/// What the snapshot after an undo says of itself.
+fn undo_of(steps: &[StepStates]) -> Step {
+    let last = steps.first().and_then(|step| step.after.step.clone()).unwrap_or_default();
+    let mut numbers: Vec<_> = steps.iter().map(|step| step.after.number.to_string()).collect();
+    numbers.reverse();
+    Step {
+        kind: StepKind::UserEdits,
+        agent: last.agent,
+        agent_session: last.agent_session,
+        title: format!("undo of {}", numbers.join(", ")),
+        ..Step::default()
+    }
 }
 
 /// Whether a path is what is called `.git`, or lies in it.
