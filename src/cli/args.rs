@@ -99,6 +99,8 @@ pub(super) enum Command {
     Undo(commands::undo::UndoCommand),
     /// Take the last undo here back
     Redo(commands::redo::RedoArgs),
+    #[command(flatten)]
+    Short(Short),
     /// Show what an agent did: each tool call is a step
     Steps(commands::steps::StepsArgs),
     /// Say what the last session here is, what has changed since, and what goes on
@@ -110,6 +112,17 @@ pub(super) enum Command {
     },
 }
 
+/// Subcommands of `rollback` that are asked for so often that they have a word of their own.
+#[derive(Debug, Subcommand)]
+pub(super) enum Short {
+    /// The same as `nono rollback show`
+    #[command(hide = true)]
+    Show(commands::show::ShowArgs),
+    /// The same as `nono rollback diff`
+    #[command(hide = true)]
+    Diff(commands::diff::DiffArgs),
+}
+
 impl Command {
     /// The same command by its one name: the subcommands of `undo` are those of `rollback`.
     pub(super) fn plain(self) -> Self {
@@ -117,6 +130,8 @@ impl Command {
             Self::Undo(commands::undo::UndoCommand { command: Some(command), .. }) => {
                 Self::Rollback { command }
             }
+            Self::Short(Short::Show(args)) => Self::Rollback { command: Rollback::Show(args) },
+            Self::Short(Short::Diff(args)) => Self::Rollback { command: Rollback::Diff(args) },
             other => other,
         }
     }

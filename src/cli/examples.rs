@@ -31,6 +31,41 @@ const EXAMPLES: &[(&str, [(&str, &str); 2])] = &[
         ],
     ),
     (
+        "steps",
+        [
+            ("nono steps", "what the agent did here, prompt by prompt"),
+            ("nono steps latest --json", "for a program"),
+        ],
+    ),
+    (
+        "hook",
+        [
+            ("nono hook claude-code", "what the configuration of Claude Code calls"),
+            ("nono hook codex --deadline-ms 500", "waits less than usual"),
+        ],
+    ),
+    (
+        "agent install",
+        [
+            ("nono agent install", "hooks for all agents that are used here"),
+            ("nono agent install codex --mcp --dry-run", "what would change for one"),
+        ],
+    ),
+    (
+        "agent uninstall",
+        [
+            ("nono agent uninstall", "as it was before"),
+            ("nono agent uninstall claude-code --project", "of one agent in one project"),
+        ],
+    ),
+    (
+        "agent status",
+        [
+            ("nono agent status", "which agents have hooks"),
+            ("nono agent status --json", "for a program"),
+        ],
+    ),
+    (
         "mount",
         [
             ("nono mount", "all sessions at ~/snapshots"),

@@ -8,10 +8,12 @@
 //! lies in them, is refused with the reason. Landlock grants whole directories, nothing can be
 //! taken out of one again.
 
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
 
+use super::agent_grants;
 use super::args::{home_dir, real_home, surroundings};
 use super::context::Context;
 use super::error::CliError;
@@ -73,6 +75,7 @@ impl Grants {
         is_recorded: bool,
         profile: Option<&FoundProfile>,
         catalog: &Catalog,
+        command: &[OsString],
         context: &Context,
     ) -> Result<Self, CliError> {
         let surroundings = surroundings()?;
@@ -116,6 +119,11 @@ impl Grants {
         let read = args.read.iter().chain(&wanted.read).map(judge);
         let mut read = read.collect::<Result<Vec<_>, _>>()?;
         read.extend(elsewhere.read);
+        if let Some(client) = profile.and_then(agent_grants::client_of) {
+            // What contains the record is not granted, and nobody asked for it.
+            read.extend(agent_grants::reads(command).iter().filter_map(|path| judge(path).ok()));
+            agent_grants::warn(client, command, context);
+        }
         tracked.extend(elsewhere.tracked);
         if profile.is_none() {
             add_git_settings(&mut read, &write, &protected, context);

@@ -4,6 +4,7 @@
 //! did only a part; 2 wrong usage; 130 stopped by Ctrl-C. Data goes to stdout, everything else to
 //! stderr. Each subcommand is one file in `commands`, with its arguments and its function.
 
+mod agent_grants;
 mod args;
 #[cfg(feature = "mount")]
 mod background;
@@ -129,7 +130,8 @@ fn dispatch(arguments: Arguments, context: &Context) -> Outcome {
     }
     match arguments.command {
         Command::Run(args) => commands::run::run(&args, &store, context),
-        Command::Hook(_) => Ok(0),
+        // Called by their one name by now.
+        Command::Short(_) | Command::Hook(_) => Ok(0),
         Command::Agent { command } => commands::agent::run(&command, &store, context),
         Command::Helper(helper) => run_helper(&helper, &store, context),
         Command::Snapshot(args) => commands::snapshot::run(&args, &store, context),

@@ -20,10 +20,11 @@ use super::error::CliError;
 use super::render::byte_size;
 use crate::config::Settings;
 use crate::gc::{
-    CleanupOptions, CleanupPlan, StorageUsage, guess_usage, measure_usage, note_floor, withdraw,
+    CleanupOptions, CleanupPlan, StorageUsage, guess_usage, measure_usage, note_floor,
+    remove_snapshots, withdraw,
 };
-use crate::session::{Catalog, Expired, Expiry, RetentionPolicy, SessionFacts};
-use crate::snapshot::SessionDir;
+use crate::session::{Catalog, Expired, Expiry, RetentionPolicy, SessionFacts, thinned_steps};
+use crate::snapshot::{RemovalReason, SessionDir};
 use crate::sys;
 
 /// So many withdrawn sessions are collected at once.
@@ -71,7 +72,31 @@ pub(super) fn begin(root: &Path, settings: &Settings, context: &Context) -> Rete
     })
 }
 
+/// Takes steps of agents out of a store that is over its limit of space. The next collection frees what only
+/// they needed.
+fn thin(root: &Path, settings: &Settings) -> Result<u64, CliError> {
+    let guess = guess_usage(root)?;
+    if settings.max_storage_bytes().is_none_or(|max| guess.bytes <= max) {
+        return Ok(0);
+    }
+    let mut thinned = 0;
+    for session in Catalog::new(root.to_owned(), []).sessions()? {
+        // One that cannot be read or is at work keeps all.
+        let Ok(metadata) = session.metadata() else { continue };
+        let numbers = thinned_steps(&metadata, Timestamp::now());
+        if numbers.is_empty() || metadata.altered.is_some() {
+            continue;
+        }
+        match remove_snapshots(&session, &numbers, RemovalReason::Thinning) {
+            Ok(removed) => thinned += removed.len() as u64,
+            Err(error) => tracing::warn!("no steps of {} go: {error}", session.id()),
+        }
+    }
+    Ok(thinned)
+}
+
 fn try_begin(root: &Path, settings: &Settings) -> Result<Retention, CliError> {
+    let thinned = thin(root, settings)?;
     // Sessions that are too old or too many go at the end of a run.
     let max_storage_bytes = settings.max_storage_bytes();
     let policy = RetentionPolicy { max_storage_bytes, ..RetentionPolicy::default() };
@@ -85,7 +110,7 @@ fn try_begin(root: &Path, settings: &Settings) -> Result<Retention, CliError> {
         let is_removable = !policy.removable(&facts, Timestamp::now()).is_empty();
         Ok(guess.withdrawn_sessions > 0 || is_removable)
     };
-    if guess.withdrawn_sessions < BATCH && !(is_over && can_shrink()?) {
+    if guess.withdrawn_sessions < BATCH && thinned == 0 && !(is_over && can_shrink()?) {
         return Ok(Retention { collecting: None });
     }
     let (root, threads) = (root.to_owned(), settings.threads());

@@ -31,6 +31,8 @@ mod rollback;
 mod secure;
 mod selection;
 mod staging;
+#[cfg(feature = "cli")]
+mod step_undo;
 mod steps;
 mod take_back;
 #[cfg(test)]
@@ -70,6 +72,8 @@ pub use recover::{Recovery, RecoveryOutcome, RecoveryReport};
 use repositories::Repositories;
 use selection::Selected;
 pub use selection::Selection;
+#[cfg(feature = "cli")]
+pub use step_undo::{StepConflict, StepUndoReport};
 
 /// The result of a restore, or of a dry run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -298,6 +302,7 @@ impl SnapshotManager {
             snapshot: number,
             safety_snapshot,
             is_partial: !options.is_whole(),
+            undoes_steps: false,
         };
         let mut report = RestoreReport { is_store_full, ..self.report(number, options, false) };
         report.rebuildable = std::mem::take(&mut planned.plan.rebuildable);

@@ -142,6 +142,8 @@ impl SnapshotManager {
                     snapshot: report.snapshot,
                     safety_snapshot: report.safety_snapshot,
                     is_partial: !safety.restores_only.is_empty(),
+                    // The journal does not say; the safety snapshot brings back what was there.
+                    undoes_steps: false,
                 });
                 let mut done = work.into_comparison();
                 left.retain_made(&mut done);

@@ -7,6 +7,8 @@
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
+use crate::manifest::is_false;
+
 /// A restore that was carried out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RestoreRecord {
@@ -20,9 +22,12 @@ pub struct RestoreRecord {
     /// Whether only a part was asked for.
     #[serde(default)]
     pub is_partial: bool,
+    /// Whether what single steps did was taken back; `snapshot` is then the last of these steps.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub undoes_steps: bool,
 }
 
-/// Restores of the baseline that nothing has reverted, oldest first. A restore of the safety
+/// Restores of the baseline, and those that took steps back, that nothing has reverted, oldest first. A restore of the safety
 /// snapshot of one reverts it, with all after it. A restore of another snapshot as a whole is a new
 /// decision.
 pub fn standing(records: &[RestoreRecord]) -> Vec<RestoreRecord> {
@@ -30,7 +35,9 @@ pub fn standing(records: &[RestoreRecord]) -> Vec<RestoreRecord> {
     for record in records {
         let taken_back = standing.iter().position(|s| s.safety_snapshot == Some(record.snapshot));
         match (taken_back, record) {
-            (_, RestoreRecord { snapshot: 0, .. }) => standing.push(*record),
+            (_, RestoreRecord { snapshot: 0, .. } | RestoreRecord { undoes_steps: true, .. }) => {
+                standing.push(*record);
+            }
             (_, RestoreRecord { is_partial: true, .. }) => {}
             (Some(at), _) => standing.truncate(at),
             (None, _) => standing.clear(),
@@ -51,7 +58,13 @@ mod tests {
 
     fn record(snapshot: u64, safety: impl Into<Option<u64>>) -> RestoreRecord {
         let safety_snapshot = safety.into();
-        RestoreRecord { at: Timestamp::UNIX_EPOCH, snapshot, safety_snapshot, is_partial: false }
+        RestoreRecord {
+            at: Timestamp::UNIX_EPOCH,
+            snapshot,
+            safety_snapshot,
+            is_partial: false,
+            undoes_steps: false,
+        }
     }
 
     fn part(record: RestoreRecord) -> RestoreRecord {
@@ -76,6 +89,14 @@ mod tests {
         assert!(standing(&[records[0], record(2, 3)]).is_empty());
         let undone = [record(0, 2), part(record(2, 3))];
         assert!(is_undone(&undone), "a part of what was before took nothing back");
+    }
+
+    #[test]
+    fn steps_that_were_taken_back_stand_and_are_a_part() {
+        let steps = RestoreRecord { undoes_steps: true, ..part(record(7, 9)) };
+        assert_eq!(standing(&[steps]), [steps]);
+        assert!(!is_undone(&[steps]));
+        assert!(standing(&[steps, record(9, 10)]).is_empty());
     }
 
     #[test]

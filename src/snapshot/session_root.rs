@@ -147,6 +147,7 @@ mod tests {
             snapshot: 0,
             safety_snapshot: Some(2),
             is_partial: false,
+            undoes_steps: false,
         }];
         let mut earlier = later.clone();
         earlier.manifest_hashes.pop();

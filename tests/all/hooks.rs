@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use crate::fixture::{Finished, Fixture, finished};
+use crate::small_disk::SmallDisk;
 
 /// An agent session of a client, which calls its hooks.
 pub struct Agent<'a> {
@@ -302,7 +303,7 @@ fn a_worker_that_is_killed_leaves_its_event_to_the_next_one() {
     let call = agent.call_of("Bash", json!({"command": "echo"}));
     agent.before(&call);
     fixture.write("new", "new");
-    // No worker can be started where the program cannot be found, so the event stays.
+    // As long as another worker holds the lock, the event stays.
     let spool = fs::read_dir(fixture.store().join(".agents")).unwrap();
     let spool = spool.map(|entry| entry.unwrap()).find(|it| it.path().is_dir()).unwrap().path();
     let lock = fs::File::options().write(true).open(spool.join("lock")).unwrap();
@@ -331,6 +332,30 @@ fn a_store_that_cannot_be_written_is_not_noticed_by_the_agent() {
     agent.shell("true");
     fs::set_permissions(&place, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
     assert_eq!(fs::read_dir(&place).unwrap().count(), 0);
+}
+
+#[test]
+fn a_full_disk_of_the_store_is_not_noticed_by_the_agent_and_steps_go_on_when_there_is_space() {
+    let fixture = Fixture::new();
+    project(&fixture);
+    let Some(disk) = SmallDisk::mount(&fixture.path("home/.nono"), 20_000) else { return };
+    let agent = Agent::new(&fixture, "claude-code");
+    agent.hook("SessionStart", &json!({"source": "startup"}));
+    agent.shell("echo 1 > one");
+    disk.fill();
+    agent.shell("head -c 100000 /dev/urandom > large");
+    fs::remove_file(disk.filler()).unwrap();
+    agent.shell("echo 2 > two");
+    let steps = steps(&fixture);
+    let words: Vec<_> = steps.iter().map(|(_, words, _)| words.as_str()).collect();
+    assert!(
+        words.contains(&"Bash echo 1 > one") && words.contains(&"Bash echo 2 > two"),
+        "{words:?}"
+    );
+    // What could not be recorded at once is in a later step.
+    let names = fixture.nono(&["rollback", "find", "large", "--json"]).success();
+    assert!(names.stdout.contains("large"), "{}", names.stdout);
+    fixture.nono(&["rollback", "verify"]).success();
 }
 
 #[test]

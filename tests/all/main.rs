@@ -66,6 +66,7 @@ mod terminal;
 mod touched;
 mod trouble;
 mod undo;
+mod undo_steps;
 mod unstable;
 mod views;
 mod wrong_use;

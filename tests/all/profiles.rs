@@ -295,3 +295,42 @@ fn nothing_in_the_project_is_read_as_configuration() {
     fixture.record("true").success();
     fixture.nono(&["run", "--profile", "evil", "--", "true"]).fails(2, "no profile");
 }
+
+#[test]
+fn the_package_of_an_agent_is_read_without_being_named() {
+    use std::os::unix::fs::PermissionsExt;
+    let fixture = Fixture::new();
+    fixture.write("a", "1");
+    let package = fixture.path("home/lib/node_modules/@maker/agent");
+    fs::create_dir_all(&package).unwrap();
+    // It needs what lies beside it.
+    fs::create_dir_all(fixture.path("home/lib/node_modules/part")).unwrap();
+    fs::write(fixture.path("home/lib/node_modules/part/text"), "works\n").unwrap();
+    let script = "#!/bin/sh\ncat \"$(dirname \"$(readlink -f \"$0\")\")/../../part/text\"\n";
+    fs::write(package.join("cli"), script).unwrap();
+    fs::set_permissions(package.join("cli"), fs::Permissions::from_mode(0o755)).unwrap();
+    let program = package.join("cli");
+    let run = |profile: &str| {
+        let program = program.to_str().unwrap();
+        fixture.nono(&["run", "--profile", profile, "--", program])
+    };
+    assert_eq!(run("claude-code").success().stdout, "works\n");
+    assert_ne!(run("generic").code, 0);
+}
+
+#[test]
+fn codex_is_told_that_its_sandbox_cannot_work_inside() {
+    use std::os::unix::fs::PermissionsExt;
+    let fixture = Fixture::new();
+    fixture.write("a", "1");
+    let program = fixture.path("codex");
+    fs::write(&program, "#!/bin/sh\ntrue\n").unwrap();
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+    let run = |flags: &[&str]| {
+        let program = program.to_str().unwrap();
+        fixture.nono(&[&["run", "--profile", "codex", "--", program], flags].concat()).success()
+    };
+    let flag = "--dangerously-bypass-approvals-and-sandbox";
+    assert!(run(&[]).stderr.contains(flag));
+    assert!(!run(&[flag]).stderr.contains("sandbox of codex"));
+}

@@ -191,6 +191,11 @@ fn print(
                 let command = columns::pad(&command, commands);
                 writeln!(out, "    {id}  {time}  {command}  {rest}")?;
             }
+            if session.step_count > 0 {
+                let (count, id) = (session.step_count, &session.session_id);
+                let plural = if count == 1 { "" } else { "s" };
+                writeln!(out, "      {DIM}{count} step{plural} (nono steps {id}){DIM:#}")?;
+            }
             if !session.labels.is_empty() {
                 writeln!(out, "      {DIM}{}{DIM:#}", labels(session))?;
             }

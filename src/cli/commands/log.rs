@@ -27,7 +27,7 @@ use crate::path_text::{Shown, serde_path};
 use crate::session::{
     Catalog, CatalogError, NotHere, Place, Purpose, SessionSummary, sessions_here,
 };
-use crate::snapshot::{NotCapturedSet, Recency, SessionDir};
+use crate::snapshot::{NotCapturedSet, Recency, SessionDir, StepEntry};
 use crate::sys;
 
 /// So many changes of a session are named one by one.
@@ -120,6 +120,9 @@ struct VersionReport<'a> {
     sha256: Option<ContentHash>,
     mode: Option<u16>,
     is_now: bool,
+    /// The step that made it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    step: Option<StepEntry>,
     /// All snapshots that have it, oldest first.
     snapshots: Vec<String>,
 }
@@ -155,6 +158,7 @@ impl<'a> Report<'a> {
                 sha256: file.map(|(_, hash)| hash),
                 mode: state.map(|state| state.attributes.mode),
                 is_now: now == Some(&Now::Version(index)),
+                step: past.step(version),
                 snapshots: version.places.iter().map(ToString::to_string).collect(),
             }
         });
@@ -247,11 +251,21 @@ fn who(version: &Version, past: &Past) -> String {
     match version.origin {
         Origin::First => format!("{DIM}first recorded{DIM:#}"),
         Origin::Outside => format!("{DIM}outside of a session{DIM:#}"),
-        Origin::Session => match summary {
-            Some(summary) if !summary.command.is_empty() => command(summary),
-            _ => format!("{DIM}nono snapshot{DIM:#}"),
+        Origin::Session => match past.step(version) {
+            Some(step) => return step_words(&step),
+            None => match summary {
+                Some(summary) if !summary.command.is_empty() => command(summary),
+                _ => format!("{DIM}nono snapshot{DIM:#}"),
+            },
         },
     }
+}
+
+/// A step as it is named to a person.
+fn step_words(step: &StepEntry) -> String {
+    let summary = step.summary();
+    let shown = Shown::bytes(summary.as_bytes());
+    format!("step {} · {shown}", step.number)
 }
 
 fn write_changes(

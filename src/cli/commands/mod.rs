@@ -38,6 +38,7 @@ pub(super) mod steps;
 #[cfg(feature = "mount")]
 pub(super) mod umount;
 pub(super) mod undo;
+pub(super) mod undo_steps;
 pub(super) mod usage;
 pub(super) mod verify;
 

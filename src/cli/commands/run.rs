@@ -91,7 +91,14 @@ fn run_reported(
     let surroundings = surroundings()?;
     let profile = args.profile.as_deref();
     let profile = profile.map(|name| ProfileLibrary::new(&surroundings).find(name)).transpose()?;
-    let grants = Grants::of(&args.grants, args.is_recorded(), profile.as_ref(), &catalog, context)?;
+    let grants = Grants::of(
+        &args.grants,
+        args.is_recorded(),
+        profile.as_ref(),
+        &catalog,
+        &args.command,
+        context,
+    )?;
     let profile = profile.map(|found| found.profile);
     let tracked = if args.is_recorded() { grants.tracked.as_slice() } else { &[] };
     *file = args.report.open(tracked, catalog.root())?;

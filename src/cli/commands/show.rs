@@ -24,7 +24,7 @@ use crate::path_text::{Shown, serde_paths};
 use crate::session::{Catalog, Purpose, SessionStatus, SessionSummary, SnapshotId};
 use crate::snapshot::{
     NotCaptured, NotCapturedReason, NotCapturedSet, SessionDir, SnapshotKind, SnapshotManager,
-    SnapshotManifest,
+    SnapshotManifest, Step,
 };
 use crate::store::{LocalStore, ObjectSource};
 
@@ -79,6 +79,9 @@ struct SnapshotReport {
     parent: Option<u64>,
     kind: SnapshotKind,
     label: Option<String>,
+    /// The tool call that made it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    step: Option<Step>,
     merkle_root: ContentHash,
     file_count: u64,
     total_bytes: u64,
@@ -206,6 +209,7 @@ fn report(
                 parent: manifest.parent,
                 kind: manifest.kind,
                 label: manifest.label.clone(),
+                step: manifest.step.clone(),
                 merkle_root: manifest.merkle_root,
                 file_count: manifest.totals.file_count,
                 total_bytes: manifest.totals.total_bytes,
@@ -270,12 +274,14 @@ fn print(report: &Report, context: &Context) -> Result<(), CliError> {
             _ => "",
         };
         let label = snapshot.label.as_deref().map(quoted).unwrap_or_default();
+        let step = snapshot.step.as_ref().map(|step| format!(" · {}", shown_step(step)));
+        let step = step.unwrap_or_default();
         writeln!(out)?;
         let time = absolute_time(*timestamp, &now);
         let size = byte_size(*total_bytes);
         writeln!(
             out,
-            "{BOLD}snapshot {number}{BOLD:#}{what}{label}  {time}, {file_count} files, {size}"
+            "{BOLD}snapshot {number}{BOLD:#}{what}{step}{label}  {time}, {file_count} files, {size}"
         )?;
         writeln!(out, "  {DIM}root {}{DIM:#}", snapshot.merkle_root)?;
         if *number > 0 {
@@ -297,6 +303,11 @@ fn print(report: &Report, context: &Context) -> Result<(), CliError> {
         }
     }
     Ok(out.flush()?)
+}
+
+/// A step as it is named to a person.
+fn shown_step(step: &Step) -> String {
+    Shown::bytes(step.summary().as_bytes()).to_string()
 }
 
 /// The changes: in repositories, the moves of their branches.

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use clap::{Args, CommandFactory, Parser};
 use jiff::Zoned;
 
+use super::undo_steps::{self, StepArgs};
 use crate::cli::Outcome;
 use crate::cli::args::named_project;
 use crate::cli::args::{Rollback, StoreArgs, ThreadArgs};
@@ -39,19 +40,21 @@ pub(in crate::cli) struct UndoCommand {
 pub(in crate::cli) struct UndoArgs {
     #[command(flatten)]
     part: PartArgs,
+    #[command(flatten)]
+    pub(super) which: StepArgs,
     /// Do not ask. Later changes and runs at work are refused all the same
     #[arg(long, short)]
-    yes: bool,
+    pub(super) yes: bool,
     /// Only say what would be undone
     #[arg(long)]
-    dry_run: bool,
+    pub(super) dry_run: bool,
     #[command(flatten)]
-    conflicts: ConflictArgs,
+    pub(super) conflicts: ConflictArgs,
     #[command(flatten)]
-    threads: ThreadArgs,
+    pub(super) threads: ThreadArgs,
     /// Print the report as JSON; needs --yes or --dry-run
     #[arg(long)]
-    json: bool,
+    pub(super) json: bool,
 }
 
 impl UndoArgs {
@@ -61,7 +64,7 @@ impl UndoArgs {
     }
 
     /// Whether somebody is asked before anything changes.
-    fn asks(&self) -> bool {
+    pub(super) fn asks(&self) -> bool {
         !self.yes && !self.dry_run
     }
 
@@ -93,6 +96,12 @@ pub(in crate::cli) fn is_subcommand(word: &str) -> bool {
 
 pub(in crate::cli) fn run(args: &UndoArgs, store: &StoreArgs, context: &Context) -> Outcome {
     args.refuse_subcommands()?;
+    if args.which.is_given() {
+        if !args.part.is_everything() {
+            return Err(CliError::usage("with a step, paths are not selected"));
+        }
+        return undo_steps::run(args, store, context);
+    }
     let catalog = store.catalog()?;
     let history = History::read(&catalog, &Place::current(Purpose::Restoring)?)?;
     if args.asks() && !answers(args.json, context) {

@@ -155,7 +155,7 @@ impl<'a> Restoring<'a> {
     }
 
     /// Whether no run is in the way.
-    fn may_run(&self, context: &Context) -> Result<bool, CliError> {
+    pub(in crate::cli) fn may_run(&self, context: &Context) -> Result<bool, CliError> {
         let Self { catalog, roots, options, force, .. } = self;
         let asks_nothing = self.is_for_program || self.is_settled;
         at_work::is_allowed(catalog, roots, &options.selection, *force, asks_nothing, context)

@@ -31,6 +31,11 @@ enum Only {
 }
 
 impl PartArgs {
+    /// Whether nothing was selected, so that everything is meant.
+    pub(in crate::cli) fn is_everything(&self) -> bool {
+        self.paths.is_empty() && self.exclude.is_empty() && self.only.is_empty()
+    }
+
     /// The selection in these tracked paths.
     pub(in crate::cli) fn selection(&self, roots: &[PathBuf]) -> Result<Selection, CliError> {
         let meant = |paths: &[PathBuf]| -> Result<Vec<PathBuf>, CliError> {

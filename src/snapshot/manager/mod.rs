@@ -276,6 +276,13 @@ impl SnapshotManager {
         self.take_if_changed(self.latest()?, request, settle)
     }
 
+    /// Takes a snapshot of the state that an undo of steps left, under the session's lock. Without it, the
+    /// session would take that state for a later change of somebody else.
+    pub(crate) fn record_undone(&self, step: Step) -> Result<(), SnapshotError> {
+        let request = SnapshotRequest { step: Some(step), ..SnapshotRequest::default() };
+        self.take(Some(&self.latest()?), request).map(drop)
+    }
+
     /// Captures the current state as a request says: the baseline of a session that has none yet, else a
     /// further snapshot, or none where nothing changed.
     ///
