@@ -1,7 +1,8 @@
 //! What a capture is made of, each by itself: hashing, the tree codec, the walk, the stat cache.
 //!
-//! `cargo bench --bench engine`; a word behind `--` chooses some of them, and `--save-baseline NAME` and
-//! `--baseline NAME` compare two versions. `scripts/bench` measures the whole program instead.
+//! `cargo bench --bench engine`; a word behind `--` chooses some of them, and `--save-baseline
+//! NAME` and `--baseline NAME` compare two versions. `scripts/bench` measures the whole program
+//! instead.
 
 #![allow(clippy::disallowed_methods, reason = "it makes the files that it measures with")]
 

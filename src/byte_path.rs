@@ -1,7 +1,7 @@
 //! Paths as bytes, names separated by `/`: what trees, links and journals are made of.
 //!
-//! `std::path` normalises and allocates where bytes are meant to be taken as they are; these are the
-//! few operations that are needed, each written once.
+//! `std::path` normalises and allocates where bytes are meant to be taken as they are; these are
+//! the few operations that are needed, each written once.
 
 use std::cmp::Ordering;
 use std::iter;
@@ -45,8 +45,8 @@ pub(crate) fn is_in(path: &[u8], base: &[u8]) -> bool {
     relative_to(path, base).is_some()
 }
 
-/// The order in which a directory stands right before what is in it: that of the names, one after the
-/// other.
+/// The order in which a directory stands right before what is in it: that of the names, one after
+/// the other.
 pub(crate) fn order(a: &[u8], b: &[u8]) -> Ordering {
     match iter::zip(a, b).find(|(a, b)| a != b) {
         None => a.len().cmp(&b.len()),

@@ -23,6 +23,8 @@ pub(crate) const MANIFEST: &str = "manifest.json";
 pub(crate) const PENDING_MANIFEST: &str = "manifest.pending.json";
 /// One whose objects did not survive: nothing reads it.
 pub(crate) const LOST_MANIFEST: &str = "manifest.lost.json";
+/// Beside the manifest of a removed snapshot: when and why it was removed.
+pub(crate) const REMOVED_NOTE: &str = "removed.json";
 /// Snapshots of a session, in directories named by their numbers.
 pub(crate) const SNAPSHOTS: &str = "snapshots";
 /// The journal of a restore, in its session.
@@ -64,8 +66,8 @@ pub(crate) fn may_be_session(name: &[u8]) -> bool {
     !name.starts_with(b".") && name != OBJECTS.as_bytes() && name != INDEX.as_bytes()
 }
 
-/// Whether a name in a root directory is that of a session. One has a manifest and snapshots; either
-/// is enough, so that it is noticed when the other was removed.
+/// Whether a name in a root directory is that of a session. One has a manifest and snapshots;
+/// either is enough, so that it is noticed when the other was removed.
 ///
 /// # Errors
 /// When it cannot be looked at.

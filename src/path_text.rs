@@ -69,7 +69,8 @@ fn push_hex(out: &mut String, byte: u8) {
     let _ = write!(out, "\\x{byte:02x}");
 }
 
-/// Whether a character does something to a terminal: control characters, and the marks that reorder text.
+/// Whether a character does something to a terminal: control characters, and the marks that reorder
+/// text.
 pub fn moves_text(c: char) -> bool {
     c.is_control() || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }

@@ -45,13 +45,14 @@ pub trait Progress: Sync {
     /// So many more entries and bytes are done.
     fn advance(&self, entries: u64, bytes: u64);
 
-    /// The next part begins. `expected` is about how much there is to do in it, where anybody knows.
+    /// The next part begins. `expected` is about how much there is to do in it, where anybody
+    /// knows.
     fn begin(&self, stage: Stage, expected: Option<Amount>) {
         let _ = (stage, expected);
     }
 
-    /// Whether to stop now. The work then ends with an error and leaves nothing half-done. Asked often,
-    /// and within files too; once it is true it stays so.
+    /// Whether to stop now. The work then ends with an error and leaves nothing half-done. Asked
+    /// often, and within files too; once it is true it stays so.
     fn is_cancelled(&self) -> bool {
         false
     }

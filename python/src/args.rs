@@ -1,4 +1,4 @@
-//! Arguments: what Python gives, checked before the engine sees it.
+//! Arguments: Python's values, checked before the engine sees them.
 
 use std::path::PathBuf;
 

@@ -1,10 +1,11 @@
 //! Calls into the engine: off the interpreter's thread, interruptible, and without panics.
 //!
-//! Python runs signal handlers only in its main thread, and only when that thread asks. So the engine
-//! works on a thread of its own, and the thread that called waits for it. Every [`SIGNAL_INTERVAL`]
-//! it asks whether a handler has raised, and tells the `progress` function of the call how far the
-//! work is. If a handler or the function has raised, the engine is told to stop; when it has (nothing
-//! is half-done then), that exception is raised, with a note if the work was complete by then.
+//! Python runs signal handlers only in its main thread, and only when that thread asks. So the
+//! engine works on a thread of its own, and the thread that called waits for it. Every
+//! [`SIGNAL_INTERVAL`] it asks whether a handler has raised, and tells the `progress` function of
+//! the call how far the work is. If a handler or the function has raised, the engine is told to
+//! stop; when it has (nothing is half-done then), that exception is raised, with a note if the work
+//! was complete by then.
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -52,7 +53,7 @@ pub(crate) fn call_telling<T: Send>(
     let (done, interrupted) = py.detach(|| run(&counter, &mut listener, work));
     // Told of its end, too: then the wish to stop is too late.
     let last = || listener.tell(py, &counter).err().or_else(|| py.check_signals().err());
-    // What came last of all must not take the result away without a word.
+    // The last report must not take the result away without a word.
     match interrupted.or_else(|| done.is_ok().then(last).flatten()) {
         Some(raised) => {
             if done.is_ok() {
@@ -124,11 +125,11 @@ fn run<T: Send>(
 }
 
 fn guarded<T>(work: impl FnOnce() -> Result<T, Failure>) -> Result<T, Failure> {
-    // What was borrowed is either dropped with the call or only read afterwards.
+    // A borrowed value is either dropped with the call or only read afterwards.
     catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|payload| Err(panicked(&*payload)))
 }
 
-/// What the panic hook saw last: the message with its place in the source.
+/// The last report of the panic hook: the message with its place in the source.
 static LAST_PANIC: Mutex<Option<String>> = Mutex::new(None);
 
 fn panicked(payload: &(dyn Any + Send)) -> Failure {

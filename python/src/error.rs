@@ -46,11 +46,11 @@ pub(crate) fn describe_type(py: Python<'_>) -> PyResult<()> {
 #[derive(Debug)]
 pub(crate) struct Failure {
     words: String,
-    /// What it is about, if that is not the session.
+    /// Its subject, if that is not the session.
     path: Option<PathBuf>,
     /// Whether the caller gave an argument that can never be right.
     is_wrong_argument: bool,
-    /// What was done all the same.
+    /// The work that was done all the same.
     report: Option<Box<restore::RestoreReport>>,
 }
 

@@ -1,15 +1,15 @@
-//! `ExclusionConfig`: what is left out.
+//! `ExclusionConfig`: the left-out paths.
 
 use nono::walk::{self, Filter};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
-/// What is left out of the tracked paths.
+/// The exclusions from the tracked paths.
 ///
 /// Patterns are names (``node_modules``) or, with a ``/`` in them, any part of a path: ``src/gen``
-/// also means ``src/generated``. A leading ``/`` ties one to the top of the tracked path, a trailing
-/// one to directories. With ``*``, ``?`` or ``[…]`` they are about whole names. Globs look at the
-/// names of everything but directories (``*.pyc``). ``force_include`` has patterns that beat
+/// also means ``src/generated``. A leading ``/`` ties one to the top of the tracked path, a
+/// trailing one to directories. With ``*``, ``?`` or ``[…]`` they are about whole names. Globs look
+/// at the names of everything but directories (``*.pyc``). ``force_include`` has patterns that beat
 /// every exclusion; directories that ``prune_patterns`` name are not searched for it. The lists are
 /// copies: a configuration never changes.
 #[pyclass(frozen, eq, module = "nono_py")]

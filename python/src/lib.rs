@@ -1,6 +1,6 @@
 //! The engine of nono as a Python package: `nono_py._nono`.
 //!
-//! What always holds:
+//! Invariants:
 //! - Work is done on a thread of its own while the interpreter is free, and is asked to stop when a
 //!   signal handler raises (Ctrl-C): see `call`.
 //! - No panic crosses into Python: it becomes a `NonoError`.

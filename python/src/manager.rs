@@ -39,10 +39,11 @@ use crate::values::{Change, ContentHash, changes, texts};
 /// that was stopped is either complete or did not happen. From its first change on, a restore runs
 /// to its end; a note on the exception says so (from Python 3.11 on).
 ///
-/// ``threads`` is how many threads work; 0 is one for each core. ``progress`` of a call is a function
-/// that is told how far the call is, as a :class:`Progress`: at most twenty times a second, and at the
-/// end, always in the thread that made the call. If it returns ``False``, the work stops, and the call
-/// raises a :class:`NonoError`; if it raises, the work stops, and the call raises the same.
+/// ``threads`` is how many threads work; 0 is one for each core. ``progress`` of a call is a
+/// function that is told how far the call is, as a :class:`Progress`: at most twenty times a
+/// second, and at the end, always in the thread that made the call. If it returns ``False``, the
+/// work stops, and the call raises a :class:`NonoError`; if it raises, the work stops, and the call
+/// raises the same.
 ///
 /// As a context manager it notes the end of the session when the block is left. It can be used
 /// after that as well.
@@ -152,7 +153,7 @@ impl SnapshotManager {
         self.engine.session().id()
     }
 
-    /// What is captured: absolute, with symlinks in parents resolved.
+    /// The captured paths: absolute, with symlinks in parents resolved.
     #[getter]
     fn tracked_paths(&self) -> Vec<OsString> {
         self.engine.roots().iter().map(|root| root.path.clone().into_os_string()).collect()
@@ -200,30 +201,31 @@ impl SnapshotManager {
         Ok(self.manifest(manifest))
     }
 
-    /// Brings the tracked paths back to a snapshot; gives what changed on the disk. The state before
-    /// is kept as a further snapshot.
+    /// Brings the tracked paths back to a snapshot; gives what changed on the disk. The state
+    /// before is kept as a further snapshot.
     ///
-    /// Later changes of a completed session are a :class:`NonoError`, and nothing is changed. What is
-    /// skipped is an :class:`IncompleteRestore`; all else is restored. :meth:`restore` reports both
-    /// instead.
+    /// Later changes of a completed session are a :class:`NonoError`, and nothing is changed. A
+    /// skipped path is an :class:`IncompleteRestore`; all else is restored. :meth:`restore` reports
+    /// both instead.
     fn restore_to(&self, py: Python<'_>, snapshot_number: Count) -> PyResult<Vec<Change>> {
         let number = snapshot_number.0;
         Ok(changes(self.call(py, "restore_to", |engine| Ok(engine.restore_to(number)?))?))
     }
 
-    /// Brings a snapshot back, or a part of it, and reports what was done and what was not: look at
-    /// the report, which is true when all that was asked for is done. The state before is kept as a
-    /// further snapshot, unless ``safety_snapshot`` is false; what is overwritten then is kept nowhere.
+    /// Brings a snapshot back, or a part of it, and reports the restored and the skipped paths:
+    /// look at the report, which is true when the whole request is done. The state before is kept
+    /// as a further snapshot, unless ``safety_snapshot`` is false; overwritten bytes are then kept
+    /// nowhere.
     ///
     /// ``paths`` are the files and directories that are meant, ``exclude`` what is not: absolute,
     /// below each of the tracked paths, or globs (``*.py``, ``src/**/*.c``). ``only`` restores what
-    /// was ``"created"``, ``"modified"`` or ``"deleted"`` since the snapshot. ``on_conflict`` says what
-    /// becomes of paths that were changed after a completed session: ``"refuse"`` does nothing at all
-    /// if there is one, ``"overwrite"`` undoes that as well, ``"keep_newer"`` leaves them. With
-    /// ``dry_run`` nothing is written.
+    /// was ``"created"``, ``"modified"`` or ``"deleted"`` since the snapshot. ``on_conflict`` says
+    /// what becomes of paths that were changed after a completed session: ``"refuse"`` does nothing
+    /// at all if there is one, ``"overwrite"`` undoes that as well, ``"keep_newer"`` leaves them.
+    /// With ``dry_run`` nothing is written.
     ///
     /// ``to`` is a directory that gets a copy, instead of the tracked paths; it is made if it is
-    /// missing. What exists there stays and is in ``skipped``, unless ``on_conflict`` is
+    /// missing. Existing paths stay and are in ``skipped``, unless ``on_conflict`` is
     /// ``"overwrite"``. A copy of a part is made by ``paths`` and ``exclude``.
     #[pyo3(
         signature = (snapshot, paths = None, exclude = None, only = None, on_conflict = "refuse".to_owned(), to = None, progress = None, dry_run = false, safety_snapshot = true),
@@ -267,8 +269,8 @@ impl SnapshotManager {
         Ok(RestoreReport::of_copy(copied, &options))
     }
 
-    /// What :meth:`restore` would do. Writes nothing. With conflicts that are refused, the changes are
-    /// those that would be made without them.
+    /// The effect that :meth:`restore` would have. Writes nothing. With refused conflicts, the
+    /// changes are those that would be made without them.
     #[pyo3(
         signature = (snapshot, paths = None, exclude = None, only = None, on_conflict = "refuse".to_owned(), progress = None),
         text_signature = "($self, snapshot, paths=None, exclude=None, only=None, on_conflict='refuse', progress=None)"
@@ -296,8 +298,9 @@ impl SnapshotManager {
         })
     }
 
-    /// Finishes an interrupted restore, or with ``abort`` brings back the state before it. ``None``:
-    /// there is none. When it fails or is interrupted itself, it can be called again, either way.
+    /// Finishes an interrupted restore, or with ``abort`` brings back the state before it.
+    /// ``None``: there is none. When it fails or is interrupted itself, it can be called again,
+    /// either way.
     #[pyo3(signature = (abort = false, progress = None))]
     fn recover_restore(
         &self,
@@ -312,7 +315,7 @@ impl SnapshotManager {
         Ok(report.map(RecoveryReport))
     }
 
-    /// What :meth:`restore_to` would change. Changes nothing.
+    /// The changes that :meth:`restore_to` would make. Changes nothing.
     fn compute_restore_diff(
         &self,
         py: Python<'_>,
@@ -324,7 +327,7 @@ impl SnapshotManager {
         Ok(changes(found))
     }
 
-    /// What changed from snapshot ``a`` to snapshot ``b``.
+    /// The changes from snapshot ``a`` to snapshot ``b``.
     fn diff(&self, py: Python<'_>, a: Count, b: Count) -> PyResult<Vec<Change>> {
         let found = self.call(py, "diff", |engine| {
             let (old, new) = (engine.load_manifest(a.0)?, engine.load_manifest(b.0)?);
@@ -333,8 +336,8 @@ impl SnapshotManager {
         Ok(changes(found))
     }
 
-    /// Paths whose time alone is another in snapshot ``b`` than in snapshot ``a``. They are no changes;
-    /// a restore gives them their time back all the same. Directories are not told.
+    /// Paths whose time alone is another in snapshot ``b`` than in snapshot ``a``. They are no
+    /// changes; a restore gives them their time back all the same. Directories are not told.
     fn touched(&self, py: Python<'_>, a: Count, b: Count) -> PyResult<Vec<OsString>> {
         let found = self.call(py, "touched", |engine| {
             let (old, new) = (engine.load_manifest(a.0)?, engine.load_manifest(b.0)?);
@@ -377,11 +380,11 @@ impl SnapshotManager {
         Ok(VerifyReport(report))
     }
 
-    /// Mends what can be mended of a damaged session, and says what is lost for good. Damaged objects
-    /// are moved into quarantine, and never deleted.
+    /// Mends what can be mended of a damaged session, and says what is lost for good. Damaged
+    /// objects are moved into quarantine, and never deleted.
     ///
-    /// Good copies are looked for in the session's own files, and in ``other_stores``: root directories
-    /// of stores, sessions, or directories of objects.
+    /// Good copies are looked for in the session's own files, and in ``other_stores``: root
+    /// directories of stores, sessions, or directories of objects.
     #[pyo3(
         signature = (other_stores = vec![], progress = None),
         text_signature = "($self, other_stores=[], progress=None)"
@@ -406,8 +409,8 @@ impl SnapshotManager {
 
     /// Shows the session's snapshots as read-only folders: ``<number>/<absolute path>``.
     ///
-    /// Use it in a ``with`` block: the mount ends with the block, with the last reference to what is
-    /// returned, or with the process.
+    /// Use it in a ``with`` block: the mount ends with the block, with the last reference to what
+    /// is returned, or with the process.
     fn mount(&self, py: Python<'_>, directory: PathArg) -> PyResult<Mount> {
         let root = self.place().parent().unwrap_or(Path::new("/"));
         Mount::new(py, root, &Scope::Session(self.session_id()), &directory.0)
@@ -426,8 +429,8 @@ impl SnapshotManager {
         quick(py, "snapshot_count", self.place(), || Ok(self.engine.snapshot_count()?))
     }
 
-    /// Writes the session's manifest. What it says of the snapshots is as they are on the disk,
-    /// whatever ``meta`` says.
+    /// Writes the session's manifest. Its list of snapshots stays as it is on the disk, whatever
+    /// ``meta`` says.
     fn save_session_metadata(
         &self,
         py: Python<'_>,
@@ -467,7 +470,7 @@ impl SnapshotManager {
     ) -> PyResult<()> {
         let entered = self.entered.lock().take();
         let ended = self.call(py, "__exit__", |engine| end_session(engine, entered));
-        // What went wrong in the block is what the caller has to know.
+        // The failure of the block is the one that the caller has to know.
         if !exc_type.is_none() { Ok(()) } else { ended }
     }
 

@@ -63,7 +63,7 @@ impl SnapshotManifest {
         ContentHash(self.manifest.merkle_root)
     }
 
-    /// What :meth:`SnapshotManager.checkpoint` called it.
+    /// The name from :meth:`SnapshotManager.checkpoint`.
     #[getter]
     fn label(&self) -> Option<&str> {
         self.manifest.label.as_deref()
@@ -81,7 +81,7 @@ impl SnapshotManifest {
         self.manifest.totals.total_bytes
     }
 
-    /// What is not in the snapshot, by path, with the reason. A restore leaves it alone.
+    /// The left-out paths, with the reasons. A restore leaves them alone.
     #[getter]
     fn not_captured<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let left_out = PyDict::new(py);

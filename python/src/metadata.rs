@@ -1,4 +1,4 @@
-//! `SessionMetadata`: what a session is.
+//! `SessionMetadata`: the facts of a session.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -18,10 +18,10 @@ use crate::values::ContentHash;
 /// moment, and not how it was written.
 const ENDED_TEXT: &str = "ended_text";
 
-/// A session: what was run, on which paths, and the Merkle roots of its snapshots.
+/// A session: its command, its paths, and the Merkle roots of its snapshots.
 ///
-/// A new one begins now. :meth:`SnapshotManager.save_session_metadata` writes it; what it says of
-/// the snapshots (``snapshot_count``, ``merkle_roots``) is then as they are on the disk.
+/// A new one begins now. :meth:`SnapshotManager.save_session_metadata` writes it; its facts about
+/// the snapshots (``snapshot_count``, ``merkle_roots``) are then as they are on the disk.
 #[pyclass(eq, module = "nono_py")]
 #[derive(PartialEq)]
 pub(crate) struct SessionMetadata(pub(crate) snapshot::SessionMetadata);
@@ -53,7 +53,7 @@ impl SessionMetadata {
         self.0.command.iter().map(|text| OsString::from_vec(decode(text))).collect()
     }
 
-    /// What is captured.
+    /// The captured paths.
     #[getter]
     fn tracked_paths(&self) -> Vec<OsString> {
         self.0.tracked_paths.iter().map(|path| path.clone().into_os_string()).collect()
@@ -119,8 +119,8 @@ impl SessionMetadata {
         self.0.merkle_roots.iter().copied().map(ContentHash).collect()
     }
 
-    /// Commits to the session as it is described here, and to all its snapshots. Noted elsewhere, it
-    /// proves them: ``nono rollback verify ID --expect-root HEX``.
+    /// Commits to the session as it is described here, and to all its snapshots. Noted elsewhere,
+    /// it proves them: ``nono rollback verify ID --expect-root HEX``.
     #[getter]
     fn session_root(&self) -> ContentHash {
         ContentHash(self.0.session_root())
@@ -131,7 +131,7 @@ impl SessionMetadata {
         self.0.merkle_roots.push(root.0);
     }
 
-    /// What a supervisor noted of network accesses.
+    /// A supervisor's notes of network accesses.
     #[getter]
     fn network_events<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let text = serde_json::to_string(&self.0.network_events).map_err(wrong_json)?;

@@ -22,7 +22,8 @@ use crate::error::Failure;
 pub(crate) struct Mount {
     live: Mutex<Option<nono_mount::Mount>>,
     directory: PathBuf,
-    /// A child that was forked has a copy of this object, and must not unmount what it does not serve.
+    /// A child that was forked has a copy of this object, and must not unmount what it does not
+    /// serve.
     process: u32,
 }
 

@@ -21,9 +21,9 @@ pub(crate) struct Progress {
 
 #[pymethods]
 impl Progress {
-    /// What is done at the moment: ``"capture"``, ``"flush"``, ``"compare"``, ``"stage"``,
-    /// ``"commit"``, ``"copy"``, ``"read_lists"``, ``"read_contents"``, ``"list_objects"``,
-    /// ``"remove"``, or ``""`` before anything has begun.
+    /// The present work: ``"capture"``, ``"flush"``, ``"compare"``, ``"stage"``, ``"commit"``,
+    /// ``"copy"``, ``"read_lists"``, ``"read_contents"``, ``"list_objects"``, ``"remove"``, or
+    /// ``""`` before anything has begun.
     #[getter]
     fn stage(&self) -> &'static str {
         match self.stage {
@@ -123,7 +123,7 @@ impl progress::Progress for Counter {
     }
 }
 
-/// What a `progress` function wants.
+/// The answer of a `progress` function.
 pub(crate) enum Wish {
     GoOn,
     Stop,

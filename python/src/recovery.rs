@@ -9,7 +9,7 @@ use pyo3::prelude::*;
 use crate::restoring::skipped;
 use crate::values::{Change, changes, texts};
 
-/// What :meth:`SnapshotManager.recover_restore` did.
+/// The result of :meth:`SnapshotManager.recover_restore`.
 #[pyclass(frozen, module = "nono_py")]
 pub(crate) struct RecoveryReport(pub(crate) restore::RecoveryReport);
 
@@ -43,7 +43,7 @@ impl RecoveryReport {
         self.word()
     }
 
-    /// What the whole restore changed; empty unless it was finished.
+    /// The changes of the whole restore; empty unless it was finished.
     #[getter]
     fn changes(&self) -> Vec<Change> {
         changes(self.0.changes.clone())
@@ -55,7 +55,7 @@ impl RecoveryReport {
         texts(&self.0.touched)
     }
 
-    /// What is not as it was in the snapshot, by path, with the reason.
+    /// The paths that differ from the snapshot, with the reasons.
     #[getter]
     fn skipped(&self) -> BTreeMap<OsString, String> {
         skipped(&self.0.skipped)

@@ -1,4 +1,4 @@
-//! What a repair did.
+//! The result of a repair.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -26,7 +26,7 @@ impl RepairReport {
         self.verified.ok
     }
 
-    /// What is whole again.
+    /// The objects that are whole again.
     #[getter]
     fn repaired(&self) -> Vec<Repaired> {
         self.repair.repaired.iter().cloned().map(Repaired).collect()
@@ -38,13 +38,13 @@ impl RepairReport {
         texts(&self.repair.quarantined)
     }
 
-    /// What is not whole, because there is no good copy.
+    /// The objects that are not whole, because there is no good copy.
     #[getter]
     fn lost(&self) -> Vec<Lost> {
         self.repair.lost.iter().cloned().map(Lost).collect()
     }
 
-    /// What a verification found after the repair.
+    /// The result of a verification after the repair.
     #[getter]
     fn verified(&self) -> VerifyReport {
         VerifyReport(self.verified.clone())
@@ -121,7 +121,7 @@ pub(crate) struct Lost(repair::Lost);
 
 #[pymethods]
 impl Lost {
-    /// What it is, in words.
+    /// The description, in words.
     #[getter]
     fn what(&self) -> &str {
         &self.0.what

@@ -1,4 +1,4 @@
-//! What a verification found.
+//! The result of a verification.
 
 use std::ffi::OsString;
 use std::path::PathBuf;

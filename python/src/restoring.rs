@@ -1,4 +1,4 @@
-//! Restores: what is asked of one, and what came of it.
+//! Restores: the request, and the result.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -13,7 +13,7 @@ use pyo3::types::PyTuple;
 use crate::args::PathArg;
 use crate::values::{Change, change_word, changes, texts};
 
-/// What of a snapshot is meant, and what to do about later changes, as Python says it.
+/// The selection of a snapshot's paths, and the treatment of later changes, in Python's words.
 pub(crate) struct Asked {
     pub(crate) paths: Option<Vec<PathArg>>,
     pub(crate) exclude: Option<Vec<PathArg>>,
@@ -66,7 +66,7 @@ impl Asked {
     }
 }
 
-/// What is left as it is, by path, with the reasons.
+/// The paths that stay as they are, with the reasons.
 pub(crate) fn skipped(skipped: &[Skipped]) -> BTreeMap<OsString, String> {
     let mut by_path = BTreeMap::new();
     for Skipped { path, reason } in skipped {
@@ -95,8 +95,7 @@ impl Conflict {
         self.path.clone().into_os_string()
     }
 
-    /// What happened to it since: ``"created"``, ``"modified"``, ``"deleted"`` or
-    /// ``"permissions_changed"``.
+    /// Its change since: ``"created"``, ``"modified"``, ``"deleted"`` or ``"permissions_changed"``.
     #[getter]
     fn change_type(&self) -> &'static str {
         change_word(self.change_type)
@@ -108,12 +107,13 @@ impl Conflict {
     }
 }
 
-/// What a restore did, or would do; true when the state asked for is the state on disk, or would be.
+/// The result of a restore, or of a dry run; true when the requested state is the state on disk, or
+/// would be.
 #[pyclass(frozen, eq, module = "nono_py")]
 #[derive(PartialEq)]
 pub(crate) struct RestoreReport {
     report: restore::RestoreReport,
-    /// Of a copy, where it is.
+    /// The place of a copy.
     copied: Option<CopyReport>,
 }
 
@@ -178,7 +178,7 @@ impl RestoreReport {
         self.report.is_refused()
     }
 
-    /// What changed on the disk, sorted by path. Empty for a copy.
+    /// The changes on the disk, sorted by path. Empty for a copy.
     #[getter]
     fn changes(&self) -> Vec<Change> {
         changes(self.report.changes.clone())
@@ -207,7 +207,7 @@ impl RestoreReport {
         conflicts.map(conflict).collect()
     }
 
-    /// What was done about them: ``"refuse"``, ``"overwrite"`` or ``"keep_newer"``.
+    /// The treatment of them: ``"refuse"``, ``"overwrite"`` or ``"keep_newer"``.
     #[getter]
     fn on_conflict(&self) -> &'static str {
         match self.report.on_conflict {
@@ -217,29 +217,29 @@ impl RestoreReport {
         }
     }
 
-    /// What is not as it was in the snapshot, by path, with the reason.
+    /// The paths that differ from the snapshot, with the reasons.
     #[getter]
     fn skipped(&self) -> BTreeMap<OsString, String> {
         skipped(&self.report.skipped)
     }
 
-    /// What is new, was not recorded, and stays: directories that bear the mark of a program that
-    /// makes them again.
+    /// New paths without a record, which stay: directories with the mark of a program that rebuilds
+    /// them.
     #[getter]
     fn rebuildable(&self) -> Vec<OsString> {
         texts(&self.report.rebuildable)
     }
 
-    /// What the snapshot did not record and cannot come back, by path: ``"gone"`` or ``"changed"``.
-    /// What a program makes again is not in it.
+    /// Left-out paths of the snapshot that cannot come back: ``"gone"`` or ``"changed"``.
+    /// Rebuildable directories are not in it.
     #[getter]
     fn lost(&self) -> BTreeMap<OsString, String> {
         let told = |lost: &Lost| (lost.path.clone().into_os_string(), lost.what.to_string());
         self.report.lost_for_good().map(told).collect()
     }
 
-    /// Files that kept changing while the snapshot read them: each has the state that was read, which
-    /// may be one that it never had.
+    /// Files that kept changing while the snapshot read them: each has the state that was read,
+    /// which may be one that it never had.
     #[getter]
     fn unstable(&self) -> Vec<OsString> {
         texts(&self.report.unstable)
@@ -285,7 +285,7 @@ impl RestoreReport {
         json.map_err(|error| PyValueError::new_err(error.to_string()))
     }
 
-    /// What :func:`pickle.loads` makes it from again.
+    /// The constructor for :func:`pickle.loads`.
     #[staticmethod]
     fn _from_pickled(report: &str, copied: Option<&str>) -> PyResult<Self> {
         let wrong = |error: serde_json::Error| PyValueError::new_err(error.to_string());

@@ -16,6 +16,8 @@
 //! called *overlapped* where another call may have been at work while it was captured.
 
 mod event;
+#[cfg(feature = "cli")]
+pub mod install;
 mod journal;
 mod place;
 mod recorder;

@@ -50,6 +50,8 @@ pub(super) enum DirectoryKind {
     Store,
     /// The snapshots of one session.
     Session(SessionKey),
+    /// The steps of one session: links to its snapshots.
+    Steps(SessionKey),
     /// A snapshot whose manifest or store cannot be used: shown, so that it is seen, and never
     /// listed.
     Unusable { session: SessionKey, number: u64 },

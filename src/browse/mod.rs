@@ -26,6 +26,7 @@ mod links;
 mod pieces;
 mod place;
 mod sessions;
+mod steps;
 mod stores;
 mod tree;
 

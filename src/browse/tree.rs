@@ -19,6 +19,7 @@ use super::key::{
 };
 use super::links::LinkIndex;
 use super::sessions::{self, Session, Sessions};
+use super::steps::{self, STEPS};
 use super::stores::Stores;
 use crate::object::{self, Attributes, ContentHash, RootTree};
 use crate::path_text::Shown;
@@ -169,6 +170,10 @@ impl StoreTree {
         if let Some(newest) = numbers.last() {
             let mtime = self.sessions.written(session, *newest).unwrap_or(self.started);
             entries.push(self.latest(&newest.to_string(), mtime));
+            if steps::has_steps(&path) {
+                let key = DirectoryKind::Steps(session.clone());
+                entries.push(Entry { name: STEPS.into(), node: self.folder(key, mtime) });
+            }
         }
         Ok(sorted(entries))
     }
@@ -184,10 +189,18 @@ impl StoreTree {
                 }
             });
         }
+        if name == STEPS {
+            let has_steps = steps::has_steps(&self.sessions.path(session));
+            let key = || DirectoryKind::Steps(session.clone());
+            return Ok(has_steps.then(|| self.folder(key(), self.started)));
+        }
         let number = std::str::from_utf8(name).ok().and_then(|name| name.parse::<u64>().ok());
         let Some(number) = number.filter(|number| number.to_string().as_bytes() == name) else {
             return Ok(None);
         };
+        if self.sessions.is_removed(session, number) {
+            return Ok(None);
+        }
         let found = self.sessions.snapshot(session, number).and_then(|head| {
             let store = self.stores.of_session(&self.sessions.path(session))?;
             Ok(self.top(session, number, store, head))
@@ -200,6 +213,17 @@ impl StoreTree {
                 Ok(Some(self.unusable(session, number)))
             }
         }
+    }
+
+    /// The steps of a session: links to their snapshots.
+    fn list_steps(&self, session: &SessionKey) -> io::Result<Vec<StoreEntry>> {
+        let links = steps::links(&self.sessions.path(session))?;
+        let entry = |(name, target): (String, String)| {
+            let target = target.into_bytes().into();
+            let node = self.own(Kind::Symlink { target }, 0o777, self.started);
+            Entry { name: name.into_bytes().into(), node }
+        };
+        Ok(sorted(links.into_iter().map(entry).collect()))
     }
 
     fn top(
@@ -311,7 +335,9 @@ impl TreeSource for StoreTree {
 
     fn stability(&self, directory: &DirectoryKey) -> Stability {
         match &*directory.0 {
-            DirectoryKind::Store | DirectoryKind::Session(_) => Stability::Changing,
+            DirectoryKind::Store | DirectoryKind::Session(_) | DirectoryKind::Steps(_) => {
+                Stability::Changing
+            }
             _ => Stability::Immutable,
         }
     }
@@ -320,6 +346,7 @@ impl TreeSource for StoreTree {
         match &*directory.0 {
             DirectoryKind::Store => self.list_sessions(),
             DirectoryKind::Session(session) => self.list_snapshots(session),
+            DirectoryKind::Steps(session) => self.list_steps(session),
             DirectoryKind::Unusable { session, number } => Err(self.explain(session, *number)),
             DirectoryKind::Above { snapshot, prefix } => self.list_above(snapshot, prefix),
             DirectoryKind::Tree(key) => self.list_tree(key),

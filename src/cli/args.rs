@@ -33,19 +33,19 @@ pub(super) struct Arguments {
     pub(super) command: Command,
 }
 
-/// Hidden commands: what the program starts itself again for.
+/// Hidden commands: the program starts itself again for them.
 #[derive(Debug, Subcommand)]
 pub(super) enum Helper {
-    /// What `run` starts between itself and the command
+    /// The process between `run` and the command
     #[command(name = keeper::NAME, hide = true)]
     Keep(keeper::KeepArgs),
-    /// What becomes the command
+    /// The process that becomes the command
     #[command(name = "__sandbox-exec", hide = true)]
     SandboxExec(commands::sandbox_exec::SandboxExecArgs),
-    /// What `hook` starts to handle events
+    /// The process that handles the events of hooks
     #[command(name = commands::hook::WORKER, hide = true)]
     HookWorker(commands::hook::WorkerArgs),
-    /// What `mount` starts beside itself
+    /// The process beside `mount`
     #[cfg(feature = "mount")]
     #[command(name = commands::mount_guard::NAME, hide = true)]
     MountGuard(commands::mount_guard::MountGuardArgs),
@@ -67,7 +67,7 @@ pub(super) enum Command {
     Umount(commands::umount::UmountArgs),
     /// Show every recorded version of a file or directory, or what the sessions here changed
     Log(commands::log::LogArgs),
-    /// Look at profiles: what kinds of commands may do, and what is recorded of them
+    /// Look at profiles: the grants of a kind of command, and its recorded places
     Profile {
         #[command(subcommand)]
         command: commands::profile::ProfileCommand,
@@ -76,6 +76,11 @@ pub(super) enum Command {
     Config {
         #[command(subcommand)]
         command: commands::config::ConfigCommand,
+    },
+    /// Put hooks into coding agents, so that each of their tool calls can be undone
+    Agent {
+        #[command(subcommand)]
+        command: commands::agent::AgentCommand,
     },
     /// Take a step at an event of a coding agent: what `nono agent install` writes into its configuration
     Hook(commands::hook::HookArgs),
@@ -171,7 +176,7 @@ impl StoreArgs {
 }
 
 impl StoreArgs {
-    /// What says which store is meant.
+    /// The argument that chooses the store.
     pub(super) fn origin(&self) -> Origin {
         let variable = std::env::var_os("NONO_ROOT").map(PathBuf::from);
         match &self.root {
@@ -200,7 +205,7 @@ pub(super) fn named_project(tracked_paths: &[PathBuf]) -> String {
     project_name(tracked_paths, real_home().as_deref())
 }
 
-/// What paths and settings of this process are looked up in.
+/// The environment in which paths and settings of this process are looked up.
 ///
 /// # Errors
 /// When there is no current directory.
@@ -212,7 +217,7 @@ pub(super) fn surroundings() -> Result<Surroundings<'static>, CliError> {
     Ok(Surroundings { home: home_dir().ok(), current_dir, variable: &variable })
 }
 
-/// What is captured, and how much of it.
+/// The paths to capture, and their limits.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Args)]
 #[command(next_help_heading = "What is recorded")]
 pub(super) struct CaptureArgs {
@@ -222,8 +227,8 @@ pub(super) struct CaptureArgs {
     /// Keep what matches, whatever excludes it (repeatable)
     #[arg(long, value_name = "PATTERN")]
     pub(super) rollback_include: Vec<String>,
-    /// Of what git ignores, record what is small (a file of 1 MiB, a directory of 64 MiB and 5000
-    /// entries), nothing, or all [env: NONO_IGNORED] [default: small]
+    /// Record the small ignored paths (a file of 1 MiB, a directory of 64 MiB and 5000 entries),
+    /// none, or all of them [env: NONO_IGNORED] [default: small]
     #[arg(long, value_name = "WHAT", value_parser = ignored())]
     pub(super) ignored: Option<Ignored>,
     /// Leave nothing out: no build directories, not even what .gitignore names
@@ -246,7 +251,7 @@ impl CaptureArgs {
         FlagSettings { max_entries, max_bytes, ignored, ..FlagSettings::default() }
     }
 
-    /// What is left out: by these arguments, by a profile, by the settings, and by habit.
+    /// The exclusions: of these arguments, of a profile, of the settings, and by habit.
     pub(super) fn exclusion(
         &self,
         settings: &Settings,

@@ -1,9 +1,9 @@
 //! A command that goes on in the background when it is ready.
 //!
 //! The program starts itself again with the same arguments and a mark in the environment. That
-//! process works in a session of its own, says on its standard output in one line of JSON that it is
-//! ready (or why not), and stays. The first process waits for that line, so errors reach the person
-//! and the exit code is true. What the background process logs later goes to a file.
+//! process works in a session of its own, says on its standard output in one line of JSON that it
+//! is ready (or why not), and stays. The first process waits for that line, so errors reach the
+//! person and the exit code is true. The background process logs to a file.
 
 use std::io::{self, BufRead, BufReader, Write};
 use std::path::PathBuf;
@@ -21,13 +21,13 @@ pub(super) const MARK: &str = "NONO_IN_BACKGROUND";
 /// The log is started anew when it is longer than this, in bytes.
 const MAX_LOG_BYTES: u64 = 1 << 20;
 
-/// For glibc: freed memory goes back to the system, a block of 128 KiB at once and what is smaller when
-/// so many bytes are free at the end of a heap. The process stays for days. Unless it is set, both
-/// thresholds grow to the largest block that was ever freed, which with FUSE is the 16 MiB that the first
-/// message is read into; then next to nothing goes back. Other allocators ignore it.
+/// For glibc: freed memory goes back to the system, a block of 128 KiB at once and what is smaller
+/// when so many bytes are free at the end of a heap. The process stays for days. Unless it is set,
+/// both thresholds grow to the largest block that was ever freed, which with FUSE is the 16 MiB
+/// that the first message is read into; then next to nothing goes back. Other allocators ignore it.
 const TRIM_THRESHOLD: (&str, &str) = ("MALLOC_TRIM_THRESHOLD_", "1048576");
 
-/// What the process in the background says, once.
+/// The only message of the process in the background.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum Announcement<T> {
@@ -106,7 +106,7 @@ pub(super) fn detach() -> Result<(), CliError> {
         .map_err(|error| CliError::failed(format!("cannot go to the root directory: {error}")))
 }
 
-/// In the background: says that it is ready. That nobody listens any more is no reason to stop.
+/// In the background: says that it is ready. A closed stdout is no reason to stop.
 pub(super) fn announce_ready(report: &impl Serialize) {
     announce(&Announcement::Ready(report));
 }

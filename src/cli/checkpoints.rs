@@ -1,9 +1,10 @@
 //! Checkpoints and steps from inside: a command asks its supervisor for a snapshot.
 //!
 //! The command cannot write the store, so `nono snapshot` inside of it sends one line to the
-//! supervisor's socket and gets one line back, both JSON. So does `nono hook` with an event of an agent. All that can be asked for is one more
-//! snapshot of what is recorded anyway; who asks is not trusted with more, and nobody waits for whoever
-//! asks slowly: a conversation has a deadline as a whole, and ends when the command has.
+//! supervisor's socket and gets one line back, both JSON. `nono hook` sends an event of an agent the
+//! same way. A client can only ask for one more snapshot of the recorded paths. A client is not
+//! trusted with more, and nobody waits for a slow client: a conversation has a deadline as a whole,
+//! and ends when the command has.
 
 use std::collections::HashMap;
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -30,7 +31,7 @@ pub(super) const SOCKET_NAME: &str = "nono.sock";
 pub(super) const SOCKET_VARIABLE: &str = "NONO_SOCKET";
 /// Longest request in bytes.
 const MAX_REQUEST_BYTES: u64 = 1 << 16;
-/// Of a longer one, so much is read and ignored.
+/// The part of a longer request that is read and ignored.
 const MAX_IGNORED_BYTES: u64 = 1 << 16;
 /// A command that asks again and again must not fill the disk.
 const MAX_CHECKPOINTS: u64 = 1000;
@@ -99,8 +100,7 @@ impl Server {
         Ok(Serving(self))
     }
 
-    /// Answers one request after the other, at a low priority: what the command does meanwhile comes
-    /// first.
+    /// Answers one request after the other, at a low priority: the command's own work comes first.
     fn serve(&self, recording: &Recording) {
         sys::lower_priority();
         let mut served = Served::default();
@@ -152,7 +152,7 @@ impl Server {
         let mut peer = patient(REPLY_PATIENCE);
         peer.write_all(&reply)?;
         stream.shutdown(std::net::Shutdown::Write)?;
-        // What is left unread would make the kernel throw the reply away.
+        // Unread input would make the kernel throw the reply away.
         io::copy(&mut peer.take(MAX_IGNORED_BYTES), &mut io::sink())?;
         Ok(())
     }

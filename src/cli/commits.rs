@@ -40,7 +40,7 @@ pub(super) fn between(objects: &Path, pairs: &[(Oid, Oid)]) -> Vec<Option<Betwee
     patiently("counting commits", move || count_all(&objects, &pairs)).unwrap_or(unknown)
 }
 
-/// What a thread finds out in time. One that panics or never ends finds out nothing.
+/// The answer of a thread, if it comes in time. A thread that panics or never ends gives none.
 fn patiently<T: Send + 'static>(
     name: &str,
     work: impl FnOnce() -> Option<T> + Send + 'static,
@@ -52,7 +52,7 @@ fn patiently<T: Send + 'static>(
     started.ok().and_then(|_| receiver.recv_timeout(PATIENCE).ok().flatten())
 }
 
-/// Those of some commits that a repository does not have. What cannot be found out is not said.
+/// The commits that a repository does not have. Without a sure answer, none is named.
 pub(super) fn missing(objects: &Path, commits: &[Oid]) -> Vec<Oid> {
     if commits.is_empty() {
         return Vec::new();
@@ -105,7 +105,8 @@ const OF_OLD: u8 = 1;
 const OF_NEW: u8 = 2;
 const OF_BOTH: u8 = OF_OLD | OF_NEW;
 
-/// Goes back from both, the newest commit first, until all that is left to look at is reached by both.
+/// Goes back from both, the newest commit first, until all that is left to look at is reached by
+/// both.
 fn walk(
     old: ObjectId,
     new: ObjectId,
@@ -147,8 +148,8 @@ fn walk(
         let mark = marks.get(&id).copied()?;
         to_mark.extend(known.get(&id)?.1.iter().map(|parent| (*parent, mark)));
     }
-    // Commits of one second, or of clocks that disagree, may have been looked at in another order: what
-    // lies behind one of both is of both.
+    // Commits of one second, or of clocks that disagree, may have been looked at in another order:
+    // what lies behind one of both is of both.
     let mut of_both: Vec<ObjectId> =
         marks.iter().filter(|(_, mark)| **mark == OF_BOTH).map(|(id, _)| *id).collect();
     while let Some(id) = of_both.pop() {

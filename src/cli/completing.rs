@@ -1,8 +1,9 @@
-//! What a shell is offered for a word: asked from this program at each Tab, so that sessions, profiles
-//! and paths of snapshots are among it.
+//! The words that a shell is offered: asked from this program at each Tab, so that sessions,
+//! profiles and paths of snapshots are among them.
 //!
-//! The script that `nono completions` prints starts this program with a variable of the environment.
-//! Nothing is said here that goes wrong: a shell in the middle of a line has no place for it.
+//! The script that `nono completions` prints starts this program with a variable of the
+//! environment. Nothing is said here that goes wrong: a shell in the middle of a line has no place
+//! for it.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
@@ -37,7 +38,7 @@ pub(super) fn answer(arguments: &[OsString]) -> bool {
     let asked = CompleteEnv::with_factory(program).var(VARIABLE);
     let current_dir = sys::current_dir().ok();
     let answered = asked.try_complete(arguments, current_dir.as_deref());
-    // What is wrong with the question would stand in the middle of somebody's line.
+    // An error message would stand in the middle of somebody's line.
     answered.unwrap_or(true)
 }
 
@@ -146,7 +147,7 @@ fn candidates(offered: Vec<(String, String)>, current: &str) -> Vec<CompletionCa
     fits.enumerate().map(candidate).collect()
 }
 
-/// What `diff` compares: states, and paths.
+/// The arguments of `diff`: states, and paths.
 fn states(current: &OsStr) -> Vec<CompletionCandidate> {
     let mut offered = sessions(current);
     if current.to_str().is_some_and(|current| "now".starts_with(current)) {
@@ -184,13 +185,14 @@ fn in_snapshot(current: &OsStr) -> Option<Vec<CompletionCandidate>> {
         let Ok(id) = id.parse::<SnapshotId>();
         catalog.find_snapshot_from(&id, Purpose::Looking).ok()
     })?;
-    list(&session, number.unwrap_or(0), current).map(|names| {
+    list(&session, number.or_else(|| session.first_number().ok())?, current).map(|names| {
         let candidate = |name: Vec<u8>| CompletionCandidate::new(OsStr::from_bytes(&name));
         names.into_iter().map(candidate).collect()
     })
 }
 
-/// What a snapshot has in the directory of a word that is being typed, as it would be typed on.
+/// The entries of a snapshot in the directory of a half-typed word, in the form in which it would
+/// be completed.
 fn list(session: &SessionDir, number: u64, current: &OsStr) -> Option<Vec<Vec<u8>>> {
     let manifest = session.manifest(number).ok()?.manifest;
     let store = Catalog::store_of(session).ok()?;

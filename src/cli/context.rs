@@ -1,4 +1,4 @@
-//! The terminal: who reads the output, and what may be shown there.
+//! The terminal: the reader of the output, and the text that may be shown there.
 
 use std::io::{self, BufRead, IsTerminal, Write};
 use std::path::Path;
@@ -31,11 +31,11 @@ pub(super) struct Context {
     may_page: bool,
     /// Columns of the terminal, if stdout is one.
     width: Option<u16>,
-    /// What colours are used on stdout, also when a pager shows it.
+    /// The colours of stdout, also when a pager shows it.
     stdout_choice: ColorChoice,
-    /// What names the store in commands that are offered, if this one names it by a flag.
+    /// The flag for the store in offered commands, if this command names it by one.
     store_flag: Option<String>,
-    /// What shows the output, from the moment at which it is long.
+    /// The pager, from the moment at which the output is long.
     pager: OnceLock<Pager>,
 }
 
@@ -67,8 +67,8 @@ impl Context {
         }
     }
 
-    /// From here on what is written is shown by a pager, if somebody sits in front of a terminal and
-    /// wants one.
+    /// From here on what is written is shown by a pager, if somebody sits in front of a terminal
+    /// and wants one.
     pub(super) fn page(&self) {
         if self.may_page
             && self.pager.get().is_none()
@@ -121,7 +121,7 @@ impl Context {
         self.store_flag = shell_word(root).map(|root| format!("nono --root {root} "));
     }
 
-    /// What is said, with commands as they have to be typed.
+    /// The message, with commands as they have to be typed.
     fn offered(&self, text: impl std::fmt::Display) -> String {
         let text = text.to_string();
         match &self.store_flag {
@@ -137,7 +137,8 @@ impl Context {
         AutoStream::new(self.stdout(), self.stdout_choice)
     }
 
-    /// The same for what may be very long. It is complete when [`flush`](Write::flush) has succeeded.
+    /// The same for what may be very long. It is complete when [`flush`](Write::flush) has
+    /// succeeded.
     pub(super) fn out_long(&self) -> Box<dyn Write> {
         if self.colours() {
             return Box::new(self.out());
@@ -201,8 +202,8 @@ impl Context {
         }
     }
 
-    /// Writes a report as JSON that a terminal can be shown: what moves the cursor or reorders text is
-    /// escaped, which is the same JSON.
+    /// Writes a report as JSON that a terminal can be shown: characters that move the cursor or
+    /// reorder text are escaped, which is the same JSON.
     pub(super) fn json(&self, report: &impl Serialize) -> Result<(), CliError> {
         let mut out = io::BufWriter::new(io::stdout().lock());
         write_harmless(&mut out, &serde_json::to_string_pretty(report)?)?;

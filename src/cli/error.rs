@@ -1,4 +1,4 @@
-//! Errors as a person sees them: what failed, what to do about it, and the exit code.
+//! Errors as a person sees them: the failure, its remedy, and the exit code.
 
 use std::fmt;
 use std::io;
@@ -85,7 +85,7 @@ impl CliError {
         self.exit_code
     }
 
-    /// What to do about it.
+    /// The remedy.
     pub fn hint(&self) -> Option<&str> {
         self.hint.as_deref()
     }

@@ -4,7 +4,7 @@ use clap::CommandFactory;
 
 use super::args::Arguments;
 
-/// What stands above them.
+/// The title above them.
 const TITLE: &str = "Examples:";
 
 /// Commands by their words behind `nono`; examples with what they do.
@@ -235,7 +235,7 @@ pub(super) fn program() -> clap::Command {
 }
 
 fn with_examples(command: clap::Command, words: &str) -> clap::Command {
-    // What `rollback` has as a subcommand, `undo` has too.
+    // Every subcommand of `rollback` is one of `undo`, too.
     let words_of = match words.strip_prefix("undo ") {
         Some(inner) => format!("rollback {inner}"),
         None => words.to_owned(),

@@ -1,14 +1,14 @@
 //! git's settings of this user: without them git does not start.
 //!
-//! `~/.gitconfig` and `~/.config/git` may include other files, and git ends where it cannot read one that is
-//! there. So those are granted too, if they plainly are settings of git. What may be anything else is
-//! named, with the flag that grants it. Always true:
+//! `~/.gitconfig` and `~/.config/git` may include other files, and git ends at an existing file
+//! that it cannot read. So those are granted too, if they plainly are settings of git. A file that
+//! may be anything else is named, with the flag that grants it. Always true:
 //!
 //! - A symlink is not followed: it may lead to anything.
-//! - A file is granted only if its own name says that it is git's. Whoever could write an included
-//!   file could otherwise have the next command read what is secret.
-//! - Only files that lie beside `~/.gitconfig` or in `~/.config/git` include further ones: others may lie
-//!   in a project that a command writes.
+//! - A file is granted only if its own name says that it is git's. Otherwise a writer of an
+//!   included file could have the next command read a secret file.
+//! - Only files that lie beside `~/.gitconfig` or in `~/.config/git` include further ones: others
+//!   may lie in a project that a command writes.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -25,9 +25,9 @@ const MAX_FILES: usize = 32;
 /// Files and directories with settings of git.
 #[derive(Debug, Default)]
 pub(super) struct GitSettings {
-    /// What a command may read.
+    /// The files that a command may read.
     pub(super) readable: Vec<PathBuf>,
-    /// What is included, and may be anything.
+    /// The included files that may be anything.
     pub(super) doubtful: Vec<PathBuf>,
 }
 
@@ -103,7 +103,7 @@ fn is_itself(place: &Path) -> bool {
     sys::real_path(place).is_ok_and(|real| real == *place)
 }
 
-/// What a file includes, under whatever condition, as git itself reads it.
+/// The includes of a file, under whatever condition, as git itself reads it.
 fn included_by(file: &Path) -> Vec<PathBuf> {
     let (Some(parent), Some(name)) = (file.parent(), file.file_name()) else { return Vec::new() };
     if !is_itself(file) {

@@ -1,17 +1,19 @@
-//! What the arguments and a profile grant: checked, and turned into a policy.
+//! The grants of the arguments and a profile: checked, and turned into a policy.
 //!
 //! The two add up. A place that a profile names and that is not there is passed over: profiles name
 //! what programs use where they are installed. `--allow` (or a profile's `allow`) says what the
 //! work is; without it, that is the current directory, whatever else is granted.
 //!
-//! A grant must leave the record alone: one that contains the store or nono's configuration, or lies
-//! in them, is refused with the reason. Landlock grants whole directories, nothing can be taken out
-//! of one again.
+//! A grant must leave the record alone: one that contains the store or nono's configuration, or
+//! lies in them, is refused with the reason. Landlock grants whole directories, nothing can be
+//! taken out of one again.
 
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
 
+use super::agent_grants;
 use super::args::{home_dir, real_home, surroundings};
 use super::context::Context;
 use super::error::CliError;
@@ -27,7 +29,7 @@ use crate::sandbox::{Network, Policy, Support};
 use crate::session::Catalog;
 use crate::sys;
 
-/// What the command may touch.
+/// The grant arguments.
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "What the command may do")]
 pub(super) struct GrantArgs {
@@ -55,10 +57,10 @@ pub(super) struct GrantArgs {
     pub(super) no_sandbox: bool,
 }
 
-/// What was granted.
+/// The checked grants.
 #[derive(Debug)]
 pub(super) struct Grants {
-    /// What is recorded, as given.
+    /// The recorded paths, as given.
     pub(super) tracked: Vec<PathBuf>,
     /// The walls, unless there are none.
     pub(super) policy: Option<Policy>,
@@ -73,6 +75,7 @@ impl Grants {
         is_recorded: bool,
         profile: Option<&FoundProfile>,
         catalog: &Catalog,
+        command: &[OsString],
         context: &Context,
     ) -> Result<Self, CliError> {
         let surroundings = surroundings()?;
@@ -116,6 +119,11 @@ impl Grants {
         let read = args.read.iter().chain(&wanted.read).map(judge);
         let mut read = read.collect::<Result<Vec<_>, _>>()?;
         read.extend(elsewhere.read);
+        if let Some(client) = profile.and_then(agent_grants::client_of) {
+            // What contains the record is not granted, and nobody asked for it.
+            read.extend(agent_grants::reads(command).iter().filter_map(|path| judge(path).ok()));
+            agent_grants::warn(client, command, context);
+        }
         tracked.extend(elsewhere.tracked);
         if profile.is_none() {
             add_git_settings(&mut read, &write, &protected, context);
@@ -220,7 +228,7 @@ pub(super) fn check_profile(
 }
 
 /// The current directory, unless it is the home directory and nobody named it. That is an error
-/// where something is needed.
+/// where a directory is needed.
 fn working_dir(is_named: bool, is_needed: bool) -> Result<Option<PathBuf>, CliError> {
     let current = sys::current_dir()?;
     let home = home_dir().ok().and_then(|home| sys::real_path(&home).ok());
@@ -239,7 +247,7 @@ fn working_dir(is_named: bool, is_needed: bool) -> Result<Option<PathBuf>, CliEr
 /// A place that no command may touch, and what it is.
 struct Protected {
     path: PathBuf,
-    /// Symlinks that lead there: whoever replaces one has another place in its stead.
+    /// Symlinks that lead there: a replaced link leads to another place.
     links: Vec<PathBuf>,
     what: &'static str,
 }
@@ -295,7 +303,8 @@ fn protected(
         .collect()
 }
 
-/// What no built-in grant covers either: the record, the configuration, and the home directory.
+/// The places that no built-in grant covers either: the record, the configuration, and the home
+/// directory.
 fn withheld(protected: &[Protected]) -> Vec<PathBuf> {
     let home = home_dir().ok().and_then(|home| sys::real_path(&home).ok());
     // A home directory at the root of everything is no place of its own.

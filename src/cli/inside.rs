@@ -1,11 +1,11 @@
-//! Inside a run: what of this program works there, and what is said of the rest.
+//! Inside a run: the commands that work there, and the message of the others.
 //!
-//! A recorded command reaches neither the store nor the supervisor's memory, and so does whoever it
-//! starts, this program among them. What needs the store then fails at its first file, with a
-//! message that names anything but the cause. So it is asked before: is this process within the
-//! walls of a run ([`is_inside`], which no environment decides), and does the kernel keep the store
-//! from it? Only if both are so, the command ends here. A store within the grants is used as
-//! anywhere.
+//! A recorded command reaches neither the store nor the supervisor's memory, and neither do its
+//! children, this program among them. A command that needs the store then fails at its first file,
+//! with a message that names anything but the cause. So two questions come first: is this process
+//! within the walls of a run ([`is_inside`], which no environment decides), and does the kernel
+//! keep the store from it? Only if both are so, the command ends here. A store within the grants is
+//! used as anywhere.
 
 use std::io::ErrorKind;
 
@@ -16,7 +16,7 @@ use crate::sandbox::is_inside;
 use crate::session::Catalog;
 use crate::sys::{self, Dir, TempFile};
 
-/// What a command does with the store.
+/// The use that a command makes of the store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Need {
     /// It can do without.
@@ -87,8 +87,8 @@ pub(super) fn store_is_out_of_reach(catalog: &Catalog) -> Option<sys::Error> {
     if is_inside() { out_of_reach(catalog, true) } else { None }
 }
 
-/// What the kernel answers to a look at the store, or at the place where it would be made, if that
-/// is a refusal.
+/// The kernel's answer to a look at the store, or at the place where it would be made, if that is a
+/// refusal.
 fn out_of_reach(catalog: &Catalog, is_written: bool) -> Option<sys::Error> {
     let root = sys::plain_absolute(catalog.root(), &sys::current_dir().unwrap_or_default());
     let reached = root.ancestors().find_map(|place| match Dir::open(place) {
@@ -136,7 +136,7 @@ pub(super) fn keeper_of_the_past(catalog: &Catalog) -> Keeper {
     }
 }
 
-/// What is said where a snapshot cannot be asked for.
+/// The message where a snapshot cannot be asked for.
 pub(super) fn no_supervisor(error: &sys::Error) -> CliError {
     CliError::failed(format!(
         "this is inside `nono run`: {error}, and {SOCKET_VARIABLE} is not set, by which the supervisor of \
@@ -148,7 +148,7 @@ pub(super) fn no_supervisor(error: &sys::Error) -> CliError {
     ))
 }
 
-/// What is said where a snapshot of something else is asked for.
+/// The message where a snapshot of something else is asked for.
 pub(super) fn not_its_own(error: &sys::Error) -> CliError {
     CliError::failed(format!(
         "this is inside `nono run`: {error}; the supervisor takes snapshots of the run's own session alone"

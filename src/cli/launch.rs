@@ -1,7 +1,7 @@
 //! Starting a command: within both walls, within one, or with all rights.
 //!
 //! The second wall (namespaces) is tried from its best form to its least, because only the system
-//! itself knows what it lets us do; whatever comes of it, the first (Landlock) stands.
+//! itself knows what it permits; in any case, the first (Landlock) stands.
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
@@ -29,7 +29,7 @@ const X_SOCKETS: &str = "/tmp/.X11-unix";
 /// Whether the command gets namespaces.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
 pub(super) enum NamespaceMode {
-    /// Those that the system lets us make
+    /// The ones that the system permits
     #[default]
     Auto,
     /// All of them, or the command is not started
@@ -51,7 +51,7 @@ pub(super) struct Launch<'a> {
     memory: Option<Scratch>,
 }
 
-/// What keeps a command within its grants besides Landlock.
+/// The walls of a command besides Landlock.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum SecondWall {
     /// None, as wanted.
@@ -92,7 +92,7 @@ pub(super) fn probe() -> Result<Offered, CliError> {
         let meeting = scratch.path().join(MEETING);
         let command = ["true".into()];
         match Keeper::start(Command::new(THIS_PROGRAM), &meeting, plan, &command) {
-            // Whatever becomes of the command, the namespaces were there.
+            // Whatever the end of the command, the namespaces were there.
             Ok(mut keeper) => Ok(keeper.next().err().and(None)),
             Err(NotStarted::Refused(reason)) => Ok(Some(reason)),
             Err(NotStarted::Killed(_)) => Err(CliError::stopped("stopped")),
@@ -195,7 +195,7 @@ impl<'a> Launch<'a> {
         self.keep(command, None, Some(policy))
     }
 
-    /// What the command left in its own `/tmp` and `/dev/shm`.
+    /// The files that the command left in its own `/tmp` and `/dev/shm`.
     pub(super) fn left_behind(&mut self) -> Vec<LeftBehind> {
         let scratches = [Some(&mut self.scratch), self.memory.as_mut()].into_iter().flatten();
         scratches.filter_map(|scratch| scratch.left_behind(SOCKET_NAME)).collect()
@@ -237,8 +237,8 @@ impl<'a> Launch<'a> {
         Keeper::start(command, &self.scratch.path().join(MEETING), plan, self.given)
     }
 
-    /// The policy, with what a command needs that is named: its own file, this program (`nono snapshot`
-    /// works inside), and the sockets of the user's agent of keys and of the screen.
+    /// The policy, with what a command needs that is named: its own file, this program (`nono
+    /// snapshot` works inside), and the sockets of the user's agent of keys and of the screen.
     fn complete(
         &self,
         policy: &Policy,
@@ -261,8 +261,8 @@ impl<'a> Launch<'a> {
         Ok(policy)
     }
 
-    /// Rooms in the place of `/tmp` and `/dev/shm`, with places for all that is granted there, and the
-    /// policy that goes with them. A place that is granted as a whole gets no room.
+    /// Rooms in the place of `/tmp` and `/dev/shm`, with places for all that is granted there, and
+    /// the policy that goes with them. A place that is granted as a whole gets no room.
     fn furnish(&mut self, mut policy: Policy) -> Result<(Policy, View), NotStarted> {
         let failed = |error: CliError| std::io::Error::other(error.to_string());
         let working_dir = sys::current_dir().map_err(|error| failed(error.into()))?;

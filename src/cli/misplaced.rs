@@ -9,7 +9,7 @@ use super::commands::undo::is_subcommand;
 use super::error::CliError;
 use super::shell_word::shell_word;
 
-/// What is said instead of an error of the parser, if the word belongs behind `rollback`.
+/// The message instead of an error of the parser, if the word belongs behind `rollback`.
 pub(super) fn explained(error: &clap::Error, given: &[OsString]) -> Option<CliError> {
     let (ErrorKind::InvalidSubcommand, Some(ContextValue::String(word))) =
         (error.kind(), error.get(ContextKind::InvalidSubcommand))
@@ -25,7 +25,7 @@ pub(super) fn explained(error: &clap::Error, given: &[OsString]) -> Option<CliEr
             arguments.iter().map(|argument| shell_word(Path::new(argument))).collect();
         Some(words?.join(" "))
     };
-    // What no terminal can be shown is left out.
+    // Text that is unfit for a terminal is left out.
     let before = shown(&given[1..at]).filter(|before| !before.is_empty());
     let before = before.map_or(String::new(), |before| format!("{before} "));
     let rest = shown(&given[at..]).unwrap_or_else(|| word.clone());

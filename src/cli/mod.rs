@@ -1,9 +1,10 @@
 //! The command line: arguments in, a report out.
 //!
-//! Only this module prints, asks, or decides an exit code: 0 done; 1 failed, found a problem, or did
-//! only a part; 2 wrong usage; 130 stopped by Ctrl-C. Data goes to stdout, everything else to
+//! Only this module prints, asks, or decides an exit code: 0 done; 1 failed, found a problem, or
+//! did only a part; 2 wrong usage; 130 stopped by Ctrl-C. Data goes to stdout, everything else to
 //! stderr. Each subcommand is one file in `commands`, with its arguments and its function.
 
+mod agent_grants;
 mod args;
 #[cfg(feature = "mount")]
 mod background;
@@ -55,7 +56,7 @@ use crate::config::Origin;
 use crate::sys;
 pub use error::CliError;
 
-/// What a command returns: the exit code.
+/// The result of a command: the exit code.
 type Outcome = Result<u8, CliError>;
 
 /// Runs the program with the arguments of the process.
@@ -104,7 +105,7 @@ fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         context.name_store(root);
     }
     let outcome = dispatch(arguments, &context);
-    // What comes now is for whoever has closed it.
+    // The rest of the output is for a reader that has closed it.
     let closed = context.close_pager();
     let is_fine = outcome.as_ref().map_or_else(CliError::exit_code, |code| *code) == 0;
     match closed.err().filter(|_| is_fine).map_or(outcome, Err) {
@@ -123,13 +124,14 @@ fn dispatch(arguments: Arguments, context: &Context) -> Outcome {
         commands::resume::remind(&store, context);
     }
     if !matches!(arguments.command, Command::Run(_) | Command::Helper(_)) {
-        // Packs are open files, and each session that goes is locked until it is gone. A recorded command
-        // has the limit that it would have without us.
+        // Packs are open files, and each session that goes is locked until it is gone. A recorded
+        // command has the limit that it would have without us.
         sys::raise_descriptor_limit();
     }
     match arguments.command {
         Command::Run(args) => commands::run::run(&args, &store, context),
         Command::Hook(_) => Ok(0),
+        Command::Agent { command } => commands::agent::run(&command, &store, context),
         Command::Helper(helper) => run_helper(&helper, &store, context),
         Command::Snapshot(args) => commands::snapshot::run(&args, &store, context),
         #[cfg(feature = "mount")]

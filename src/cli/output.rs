@@ -43,7 +43,7 @@ impl OutputArgs {
         .write_global();
     }
 
-    /// What is logged when `NONO_LOG` does not say.
+    /// The default log filter, without `NONO_LOG`.
     pub(super) fn log_filter(self) -> &'static str {
         match (self.quiet, self.verbose) {
             (true, _) => "error",

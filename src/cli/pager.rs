@@ -1,11 +1,11 @@
 //! The pager: which one it is, how it is started, and output that it shows.
 //!
-//! As with git: `NONO_PAGER`, else `PAGER`, else `less`; empty or `cat` is none. One that is not there is
-//! no reason to say anything: the output goes to the terminal. Whoever closes the pager early has seen
-//! enough, which is no failure.
+//! As with git: `NONO_PAGER`, else `PAGER`, else `less`; empty or `cat` is none. A missing pager is
+//! no reason to say anything: the output goes to the terminal. A user who closes the pager early
+//! has seen enough, which is no failure.
 //!
-//! Ctrl-C is for the pager, as long as there is one; this program then writes nothing more and waits for
-//! it, because two programs must not have the terminal at once.
+//! Ctrl-C is for the pager, as long as there is one; this program then writes nothing more and
+//! waits for it, because two programs must not have the terminal at once.
 
 use std::io::{self, BufWriter, PipeWriter, Write};
 use std::process::{Child, Command, Stdio};
@@ -31,8 +31,8 @@ pub(super) fn chosen() -> Option<String> {
     (!matches!(pager.trim(), "" | "cat")).then_some(pager)
 }
 
-/// How it is started. A shell reads what only a shell understands. It is no use otherwise: on Ctrl-Z it
-/// would stop before the pager has put the terminal in order.
+/// How it is started. A shell reads what only a shell understands. It is no use otherwise: on
+/// Ctrl-Z it would stop before the pager has put the terminal in order.
 pub(super) fn command(pager: &str) -> Command {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || " -_./+,:".contains(c);
     let mut words = pager.split_whitespace();
@@ -79,7 +79,7 @@ impl Pager {
         Some(Self { name, child, input, interrupted, _taken: taken })
     }
 
-    /// What it shows.
+    /// Its input.
     pub(super) fn input(&self) -> io::Result<Box<dyn Write>> {
         let (pipe, interrupted) = (self.input.try_clone()?, Arc::clone(&self.interrupted));
         Ok(Box::new(BufWriter::new(Input { pipe, interrupted })))

@@ -4,9 +4,9 @@ use std::path::Path;
 
 use super::context::Context;
 use super::error::CliError;
-use crate::history::{Damaged, Objects};
+use crate::history::{Damaged, Objects, Origin, Version};
 use crate::session::{Catalog, SessionSummary};
-use crate::snapshot::SessionDir;
+use crate::snapshot::{SessionDir, StepEntry};
 
 /// Sessions that are asked, oldest id first, and their objects.
 pub(super) struct Past {
@@ -43,9 +43,21 @@ impl Past {
         Ok(Self { sessions, summaries, objects, damaged })
     }
 
-    /// What the sessions are about, by id.
+    /// The summary of a session, by id.
     pub(super) fn summary(&self, session_id: &str) -> Option<&SessionSummary> {
         self.summaries.iter().find(|summary| summary.session_id == session_id)
+    }
+
+    /// The step that made a version, if a step did.
+    pub(super) fn step(&self, version: &Version) -> Option<StepEntry> {
+        let place = version.first();
+        let summary = self.summary(&place.session_id)?;
+        if version.origin != Origin::Session || summary.step_count == 0 {
+            return None;
+        }
+        let session = self.sessions.iter().find(|session| session.id() == place.session_id)?;
+        let steps = crate::session::steps(session).ok()?;
+        steps.into_iter().find(|step| step.number == place.number)
     }
 
     /// The session that began last.

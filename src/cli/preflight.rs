@@ -1,8 +1,8 @@
 //! Before and after the first look at a tree: how long it will take, and what is left out.
 //!
 //! Directories that programs make again are left out unless somebody wants them, and so is what git
-//! ignores and is large. The engine leaves nothing out by itself; this is a habit of the command line, and
-//! what it costs somebody is named, with the flag that keeps it.
+//! ignores and is large. The engine leaves nothing out by itself; this is a habit of the command
+//! line, and what it costs somebody is named, with the flag that keeps it.
 
 use std::collections::BTreeMap;
 use std::os::unix::ffi::OsStrExt;
@@ -19,18 +19,19 @@ use crate::stat_cache::has_cache;
 use crate::sys::Dir;
 use crate::walk::{BEYOND_GIT_LIMIT, Estimate, Filter, estimate, names_a_limit, well_known};
 
-/// What a first recording takes: measured on two processors, everything in memory. A disk that has to
-/// be read is slower.
+/// The time of a first recording: measured on two processors, everything in memory. A disk that has
+/// to be read is slower.
 const SECONDS_PER_ENTRY: f64 = 15e-6;
 const SECONDS_PER_BYTE: f64 = 2e-9;
-/// What takes less is not announced, in seconds.
+/// Shorter recordings are not announced, in seconds.
 const NOTICEABLE: f64 = 1.5;
 
 /// So many things that are left out are named.
 const NAMED: usize = 10;
 
 /// Says how long the first recording of a large tree will take. A tree that was recorded before is
-/// not looked at: only what changed is read. Whatever fails here, the recording itself will say.
+/// not looked at, because only its changes are read. The recording itself will report any failure
+/// here.
 /// Returns about how much there is to record, if all of it was looked at.
 pub(super) fn announce(request: &RecordRequest, context: &Context) -> Option<Amount> {
     let index = Dir::open(&request.root.join(layout::INDEX));
@@ -87,8 +88,8 @@ pub(super) fn warn_if_empty(manifest: &SnapshotManifest, context: &Context) {
     }
 }
 
-/// Names what somebody may miss: what can be made again, each name in one line, and what git ignores and is
-/// too large. Returns how many paths these were.
+/// Names the paths that a user may miss: rebuildable directories, each name in one line, and large
+/// ignored paths. Returns their number.
 pub(super) fn report(manifest: &SnapshotManifest, context: &Context) -> usize {
     // By the name of the directory, or the rule with the limit.
     let mut found: BTreeMap<(bool, &[u8]), Vec<&Path>> = BTreeMap::new();

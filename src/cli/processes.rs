@@ -1,4 +1,4 @@
-//! Processes, as `/proc` shows them: who descends from whom, and what each has done.
+//! Processes, as `/proc` shows them: their descent, and their work.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use crate::sys::{self, Dir};
 /// Longer files of `/proc` are cut.
 const MAX_PROC_BYTES: u64 = 1 << 16;
 
-/// What a process has done so far.
+/// The work of a process so far.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Activity {
     pub(super) bytes_written: u64,
@@ -19,7 +19,7 @@ pub(super) struct Activity {
     pub(super) is_busy: bool,
 }
 
-/// What each descendant of a process has done so far. Empty where there is no `/proc`.
+/// The work of each descendant of a process so far. Empty where there is no `/proc`.
 pub(super) fn activities(ancestor: Pid) -> BTreeMap<RawPid, Activity> {
     let processes = processes();
     let activity = |pid: RawPid| {

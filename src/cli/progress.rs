@@ -1,8 +1,9 @@
 //! A progress line on stderr, for work that takes longer than half a second.
 //!
-//! Whoever works only counts. A thread looks at the counts after half a second and then ten times a
-//! second, so that the line appears, and lives, also while nothing can be counted: during a flush, or
-//! while somebody else holds a lock. Where stderr is no terminal, or no thread can be started, there is no line.
+//! A working thread only counts. A thread of the progress line looks at the counts after half a
+//! second and then ten times a second, so that the line appears, and lives, also while nothing can
+//! be counted: during a flush, or while somebody else holds a lock. Where stderr is no terminal, or
+//! no thread can be started, there is no line.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
@@ -24,7 +25,7 @@ const SILENT: Duration = Duration::from_millis(500);
 const TICK: Duration = Duration::from_millis(100);
 /// A rate is not told before so much time has passed in a stage.
 const SETTLED: Duration = Duration::from_millis(300);
-/// What an entry costs, in bytes that could be read in that time: weighs both in one estimate.
+/// The cost of an entry, in bytes that could be read in that time: weighs both in one estimate.
 const ENTRY_BYTES: f64 = 8192.0;
 /// Width of the bar in columns.
 const BAR_WIDTH: usize = 16;
@@ -73,14 +74,14 @@ impl std::fmt::Debug for Bar {
 }
 
 impl Bar {
-    /// A bar that says what is being done. Ctrl-C and SIGTERM end the work in order, instead of ending
-    /// the process in the middle of it.
+    /// A bar that says what is being done. Ctrl-C and SIGTERM end the work in order, instead of
+    /// ending the process in the middle of it.
     pub(super) fn new(context: &Context, what: &'static str) -> Arc<Self> {
         Self::with(context, what, 1, None)
     }
 
-    /// As [`new`](Self::new). `guess` says how much there is to do in the first stage, if that is not
-    /// known otherwise.
+    /// As [`new`](Self::new). `guess` says how much there is to do in the first stage, if that is
+    /// not known otherwise.
     pub(super) fn guessing(
         context: &Context,
         what: &'static str,
@@ -89,8 +90,8 @@ impl Bar {
         Self::with(context, what, 1, Some(Box::new(guess)))
     }
 
-    /// As [`new`](Self::new), for work that the first Ctrl-C does not stop: it was meant for the command
-    /// that has just ended.
+    /// As [`new`](Self::new), for work that the first Ctrl-C does not stop: it was meant for the
+    /// command that has just ended.
     pub(super) fn after_command(context: &Context, what: &'static str) -> Arc<Self> {
         Self::with(context, what, 2, None)
     }
@@ -211,7 +212,7 @@ impl Part {
         Self { stage, expected, began: Instant::now(), before: Amount::default() }
     }
 
-    /// What is being done, how much of it is done, how fast, and how long it will take.
+    /// The present work, its finished part, its rate, and the remaining time.
     fn line(&self, done: Amount, now: Instant) -> String {
         let Some(stage) = self.stage else { return "waiting".to_owned() };
         let elapsed = now.saturating_duration_since(self.began);
@@ -254,7 +255,7 @@ impl Part {
     }
 }
 
-/// What a stage does, and to what.
+/// The verb of a stage, and its object.
 fn words(stage: Stage) -> (&'static str, &'static str) {
     match stage {
         Stage::Capture => ("looking at", "files"),

@@ -1,11 +1,11 @@
 //! Keeping a store within its limits, without anybody having to wait for it.
 //!
 //! Nothing goes before the command of a run has started: a start that fails costs nobody a session.
-//! Within the walls a failed start is known by its end alone, so the first seconds count as a start.
-//! Objects of removed sessions go in batches, and so does what is over the limit of space: finding out
-//! what that frees takes a look at every object. That work is done while the command runs, at a low
-//! priority. What is too old or too many goes at the end, by a rename each, when it is known what the
-//! run itself has changed. Then all of it is said, in one line.
+//! Within the walls a failed start is known by its end alone, so the first seconds count as a
+//! start. Objects of removed sessions go in batches, and so do sessions over the limit of space:
+//! their effect costs a look at every object. That work is done while the command runs, at a low
+//! priority. Sessions that are too old or too many go at the end, by a rename each, when the
+//! changes of the run itself are known. Then all of it is said, in one line.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -20,10 +20,11 @@ use super::error::CliError;
 use super::render::byte_size;
 use crate::config::Settings;
 use crate::gc::{
-    CleanupOptions, CleanupPlan, StorageUsage, guess_usage, measure_usage, note_floor, withdraw,
+    CleanupOptions, CleanupPlan, StorageUsage, guess_usage, measure_usage, note_floor,
+    remove_snapshots, withdraw,
 };
-use crate::session::{Catalog, Expired, Expiry, RetentionPolicy, SessionFacts};
-use crate::snapshot::SessionDir;
+use crate::session::{Catalog, Expired, Expiry, RetentionPolicy, SessionFacts, thinned_steps};
+use crate::snapshot::{RemovalReason, SessionDir};
 use crate::sys;
 
 /// So many withdrawn sessions are collected at once.
@@ -42,7 +43,7 @@ pub(super) fn policy(settings: &Settings) -> RetentionPolicy {
     }
 }
 
-/// What is removed in the course of a run.
+/// The sessions that are removed in the course of a run.
 #[derive(Debug)]
 pub(super) struct Retention {
     collecting: Option<Collecting>,
@@ -62,7 +63,7 @@ struct Removed {
     bytes_freed: u64,
 }
 
-/// Begins to collect if it is time, beside a command that has started. Whatever fails here is said,
+/// Begins to collect if it is time, beside a command that has started. A failure here is reported,
 /// and keeps no command from running.
 pub(super) fn begin(root: &Path, settings: &Settings, context: &Context) -> Retention {
     try_begin(root, settings).unwrap_or_else(|error| {
@@ -71,13 +72,37 @@ pub(super) fn begin(root: &Path, settings: &Settings, context: &Context) -> Rete
     })
 }
 
+/// Takes steps of agents out of a store that is over its limit of space. The next collection frees what only
+/// they needed.
+fn thin(root: &Path, settings: &Settings) -> Result<u64, CliError> {
+    let guess = guess_usage(root)?;
+    if settings.max_storage_bytes().is_none_or(|max| guess.bytes <= max) {
+        return Ok(0);
+    }
+    let mut thinned = 0;
+    for session in Catalog::new(root.to_owned(), []).sessions()? {
+        // One that cannot be read or is at work keeps all.
+        let Ok(metadata) = session.metadata() else { continue };
+        let numbers = thinned_steps(&metadata, Timestamp::now());
+        if numbers.is_empty() || metadata.altered.is_some() {
+            continue;
+        }
+        match remove_snapshots(&session, &numbers, RemovalReason::Thinning) {
+            Ok(removed) => thinned += removed.len() as u64,
+            Err(error) => tracing::warn!("no steps of {} go: {error}", session.id()),
+        }
+    }
+    Ok(thinned)
+}
+
 fn try_begin(root: &Path, settings: &Settings) -> Result<Retention, CliError> {
-    // What is too old or too many goes at the end of a run.
+    let thinned = thin(root, settings)?;
+    // Sessions that are too old or too many go at the end of a run.
     let max_storage_bytes = settings.max_storage_bytes();
     let policy = RetentionPolicy { max_storage_bytes, ..RetentionPolicy::default() };
     let guess = guess_usage(root)?;
-    // Where the limit cannot be reached, it is not tried again before the store has grown by a tenth
-    // of it.
+    // Where the limit cannot be reached, it is not tried again before the store has grown by a
+    // tenth of it.
     let worth_a_look = |max: u64| max.max(guess.floor_bytes.saturating_add(max / 10));
     let is_over = policy.max_storage_bytes.is_some_and(|max| guess.bytes > worth_a_look(max));
     let can_shrink = || -> Result<bool, CliError> {
@@ -85,7 +110,7 @@ fn try_begin(root: &Path, settings: &Settings) -> Result<Retention, CliError> {
         let is_removable = !policy.removable(&facts, Timestamp::now()).is_empty();
         Ok(guess.withdrawn_sessions > 0 || is_removable)
     };
-    if guess.withdrawn_sessions < BATCH && !(is_over && can_shrink()?) {
+    if guess.withdrawn_sessions < BATCH && thinned == 0 && !(is_over && can_shrink()?) {
         return Ok(Retention { collecting: None });
     }
     let (root, threads) = (root.to_owned(), settings.threads());
@@ -108,7 +133,7 @@ impl Retention {
     pub(super) fn finish(self, root: &Path, settings: &Settings, is_due: bool, context: &Context) {
         let collected = self.collecting.map(|Collecting { go, collected }| {
             if is_due {
-                // Who has begun already does not listen.
+                // A thread that has begun already does not listen.
                 let _ = go.send(());
             }
             drop(go);
@@ -133,7 +158,7 @@ impl Retention {
 }
 
 impl Removed {
-    /// What is gone and why, in one line; `None` if nothing is.
+    /// The removed sessions and the reasons, in one line; `None` without any.
     fn line(&self, settings: &Settings) -> Option<String> {
         for Expired { session_id, reason } in &self.sessions {
             tracing::info!("removed session {session_id}: {}", describe(*reason, settings));

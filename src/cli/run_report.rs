@@ -1,8 +1,9 @@
-//! What `nono run` says in words, for a program: a line of JSON, or a file with it.
+//! The messages of `nono run` in the form for a program: a line of JSON, or a file with it.
 //!
-//! The file is looked for before the command starts, because a mistake in its name must not be found
-//! after an hour of work. It is written after the last snapshot, at once. So it lies outside of what is
-//! recorded: inside it would be a later change, which the next undo would have to ask about.
+//! The file is looked for before the command starts, because a mistake in its name must not be
+//! found after an hour of work. It is written after the last snapshot, at once. So it lies outside
+//! of what is recorded: inside it would be a later change, which the next undo would have to ask
+//! about.
 
 use std::path::{Path, PathBuf};
 
@@ -32,7 +33,7 @@ pub(super) struct ReportArgs {
     report: Option<PathBuf>,
 }
 
-/// What is known of a run. Filled while it goes on.
+/// The facts of a run. Filled while it goes on.
 #[derive(Debug, Default)]
 pub(super) struct RunReport(Mutex<Facts>);
 
@@ -45,7 +46,7 @@ struct Facts {
     changes: Option<ChangeSummary>,
     root: Option<ContentHash>,
     exit_code: u8,
-    /// What is new and was not recorded, so that no restore removes it.
+    /// New paths without a record, which no restore removes.
     unrecorded: Vec<NotCaptured>,
     leftovers: Vec<LeftoverReport>,
     /// Why something failed.

@@ -1,16 +1,17 @@
 //! A directory for the temporary files of one run.
 //!
-//! The system's own is shared with everybody, so a command within its grants does not get it. A run has
-//! `nono-UID/NAME` in there: `nono-UID` belongs to this user alone and holds nothing else, so whatever is
-//! in it is ours, and nobody else can put anything there. Of it, the command gets the *room*, which it
-//! sees at `/tmp` where it has a mount namespace; beside it lies what the command must not reach.
+//! The system's own is shared with everybody, so a command within its grants does not get it. A run
+//! has `nono-UID/NAME` in there: `nono-UID` belongs to this user alone and holds nothing else, so
+//! every file in it is ours, and nobody else can put anything there. The command gets one part of
+//! it, the *room*, which it sees at `/tmp` where it has a mount namespace; files that the command
+//! must not reach lie beside the room.
 //!
-//! What a command leaves in its room stays for a day, because it may be what somebody looks for. A run
-//! that is killed removes nothing. So each directory is locked (`flock`) by whoever lives in it: the
-//! supervisor, and the keeper, which lives as long as something of the command does. The kernel releases
-//! the lock when the last of them has ended, in whatever way, and a later run removes what is old and not
-//! locked. A lock on `nono-UID` keeps a directory that is made, and not locked yet, from being taken for
-//! one.
+//! The files that a command leaves in its room stay for a day, because somebody may look for them.
+//! A killed run removes nothing. So each directory is locked (`flock`) by its users: the
+//! supervisor, and the keeper, which lives as long as a process of the command does. The kernel
+//! releases the lock when the last of them has ended, in whatever way, and a later run removes old
+//! directories without a lock. A lock on `nono-UID` protects a directory that is made, and not
+//! locked yet, from removal.
 
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -27,8 +28,8 @@ const ROOM: &str = "room";
 /// So long stays what a command left behind.
 const KEPT_SECONDS: i64 = 24 * 60 * 60;
 
-/// A directory of this run alone. Dropped, it goes, unless something is in its room or somebody lives
-/// there.
+/// A directory of this run alone. Dropped, it goes, unless something is in its room or somebody
+/// lives there.
 #[derive(Debug)]
 pub(super) struct Scratch {
     parent: Dir,
@@ -40,7 +41,7 @@ pub(super) struct Scratch {
     lock: Option<FileLock>,
 }
 
-/// What a command left in its room.
+/// The files that a command left in its room.
 #[derive(Debug)]
 pub(super) struct LeftBehind {
     pub(super) path: PathBuf,
@@ -93,7 +94,8 @@ impl Scratch {
         self.room.path()
     }
 
-    /// Makes a place in the room at which something else can be shown: a directory, or an empty file.
+    /// Makes a place in the room at which something else can be shown: a directory, or an empty
+    /// file.
     pub(super) fn make_place(&mut self, relative: &Path, is_dir: bool) -> Result<(), CliError> {
         let relative = relative.as_os_str().as_bytes();
         for dir in byte_path::ancestors(relative).filter(|dir| !dir.is_empty()) {
@@ -132,14 +134,14 @@ impl Scratch {
         is_old
     }
 
-    /// Takes the places away, and says what the command left. `ours` is a name in the room that is not
-    /// the command's.
+    /// Takes the places away, and says what the command left. `ours` is a name in the room that is
+    /// not the command's.
     pub(super) fn left_behind(&mut self, ours: &str) -> Option<LeftBehind> {
         let _ = self.room.remove_file(ours.as_bytes());
         for place in self.places.drain(..).rev() {
             let (parent, name) = byte_path::split(&place);
             let Ok(parent) = self.room.open_beneath(parent) else { continue };
-            // What the command put there stays; of files, nobody else's name is one of these.
+            // The command's own files stay; no other user's file has one of these names.
             let _ = match parent.try_stat(name) {
                 Ok(Some(stat)) if stat.kind == FileKind::Directory => parent.remove_dir(name),
                 Ok(Some(stat)) if stat.kind == FileKind::File && stat.size == 0 => {
@@ -148,7 +150,7 @@ impl Scratch {
                 _ => Ok(()),
             };
         }
-        // Of a run inside this one, which left nothing either.
+        // From a run inside this one, which left nothing either.
         let _ = self.room.remove_dir(format!("nono-{}", sys::effective_uid()).as_bytes());
         let count = self.room.names().map_or(0, |names| names.len());
         (count > 0).then(|| LeftBehind { path: self.room().to_owned(), count })
@@ -239,7 +241,7 @@ fn is_kept(dir: &Dir) -> bool {
     !is_empty && (is_young(dir) || is_young(&room))
 }
 
-/// Removes them beside the command. What is left when this process ends, the next run removes.
+/// Removes them beside the command. The next run removes the rest when this process ends first.
 fn remove_later(parent: &Dir, abandoned: Vec<Abandoned>) -> sys::Result<()> {
     if abandoned.is_empty() {
         return Ok(());

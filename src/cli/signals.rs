@@ -1,4 +1,4 @@
-//! What a signal means at the moment: decided here and nowhere else.
+//! The present meaning of a signal: decided here and nowhere else.
 //!
 //! A signal has its usual effect, except as long as a part of the program has taken it:
 //!
@@ -13,12 +13,13 @@
 //! | always | SIGXFSZ, by [`survive_long_files`]: nothing happens |
 //! | waiting for an answer, a lock, a collection | nothing: Ctrl-C ends the program (130), Ctrl-Z stops it |
 //!
-//! Phases overlap where one follows the other, so that a signal finds either of them. What was ignored when
-//! the program started stays ignored and is never taken (`nohup`, a job in the background of a script), also
-//! for the command, which inherits it.
+//! Phases overlap where one follows the other, so that a signal finds either of them. A signal that
+//! was ignored when the program started stays ignored and is never taken (`nohup`, a job in the
+//! background of a script), also for the command, which inherits it.
 //!
-//! Once a handler is installed, `signal-hook` leaves it there: without anything to do, the signal would be
-//! swallowed. So each signal that is ever taken keeps one action for ever: the usual effect, if nobody has it.
+//! Once a handler is installed, `signal-hook` leaves it there: without anything to do, the signal
+//! would be swallowed. So each signal that is ever taken keeps one action for ever: the usual
+//! effect, if nobody has it.
 
 use std::collections::{BTreeMap, btree_map};
 use std::ffi::c_int;
@@ -44,8 +45,8 @@ pub(super) struct Taken {
 }
 
 impl Taken {
-    /// Takes signals. `act` registers what happens instead of their usual effect; an action that somebody
-    /// else registered and keeps needs nothing more.
+    /// Takes signals. `act` registers what happens instead of their usual effect; an action that
+    /// somebody else registered and keeps needs nothing more.
     ///
     /// # Errors
     /// When the system refuses; nothing is taken then.
@@ -104,9 +105,9 @@ pub(super) fn refused(error: io::Error) -> CliError {
     CliError::failed(format!("cannot wait for signals: {error}"))
 }
 
-/// Keeps a write beyond the limit of a file's length (`ulimit -f`) from ending the program, as long as this lives: the write
-/// fails, which is said and taken back like any other failure. The command gets its usual effect back, because no
-/// handler outlives an `exec`.
+/// Keeps a write beyond the limit of a file's length (`ulimit -f`) from ending the program, as long
+/// as this lives: the write fails, which is said and taken back like any other failure. The command
+/// gets its usual effect back, because no handler outlives an `exec`.
 pub(super) fn survive_long_files() -> Option<Taken> {
     Taken::raising(&[SIGXFSZ], &Arc::default()).ok()
 }
@@ -143,7 +144,7 @@ fn give_back(signal: c_int) {
 
 /// Whether whoever started this process had it ignore a signal.
 fn is_ignored(signal: c_int) -> bool {
-    // Before the first is taken: what is taken is not ignored any more.
+    // Before the first signal is taken: a taken signal is not ignored any more.
     static IGNORED: OnceLock<u64> = OnceLock::new();
     let ignored = IGNORED.get_or_init(sys::ignored_signals);
     ignored >> (signal - 1) & 1 == 1

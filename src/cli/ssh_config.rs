@@ -1,9 +1,9 @@
 //! Settings of `ssh` that a user namespace would make it refuse.
 //!
-//! In the user namespace of an ordinary user, files of root show as nobody's. OpenSSH takes that for an
-//! attack in the files that `/etc/ssh/ssh_config` includes ("Bad owner or permissions"), and systemd puts
-//! one there on many systems, so that no `git push` would work. So the command sees copies that are the
-//! user's own, which OpenSSH accepts.
+//! In the user namespace of an ordinary user, files of root show as nobody's. OpenSSH takes that
+//! for an attack in the files that `/etc/ssh/ssh_config` includes ("Bad owner or permissions"), and
+//! systemd puts one there on many systems, so that no `git push` would work. So the command sees
+//! copies that are the user's own, which OpenSSH accepts.
 
 use std::path::{Path, PathBuf};
 
@@ -17,8 +17,8 @@ const INCLUDED: &str = "/etc/ssh/ssh_config.d";
 /// Settings of this length are no settings.
 const MAX_BYTES: u64 = 1 << 20;
 
-/// Copies the files into a new directory in `scratch`. `None` where there are none, or for root, who
-/// needs no user namespace.
+/// Copies the files into a new directory in `scratch`. `None` where there are none, or for root,
+/// who needs no user namespace.
 ///
 /// # Errors
 /// When the copies cannot be written.
@@ -32,7 +32,7 @@ pub(super) fn copied(scratch: &Path) -> Result<Option<Room>, CliError> {
     sys::create_private_dir(&from)?;
     for name in names {
         let name = to_path(&name.name);
-        // What this user cannot read, ssh does not read either.
+        // ssh does not read a file that this user cannot read.
         if let Ok(bytes) = sys::read_kernel_file(&at.join(name), MAX_BYTES) {
             sys::create_private_file(&from.join(name), &bytes)?;
         }

@@ -1,5 +1,5 @@
-//! What is said of a recorded state after something failed: that it can be restored, or what is not
-//! there.
+//! The message about a recorded state after a failure: it can be restored, or which part of it is
+//! missing.
 //!
 //! A hint is a fact that was just looked at. Looked at are the session, its list, the snapshot's
 //! manifest, which has to be the listed one, and its root tree, by their paths, as a restore finds

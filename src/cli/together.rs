@@ -10,7 +10,7 @@ use super::restoring::command;
 use crate::session::{Catalog, Recording, running_on, worked_meanwhile};
 use crate::snapshot::SessionDir;
 
-/// What is known of others that work on the paths of a run.
+/// The known runs that work on the paths of a run.
 pub(super) struct Together {
     began: Timestamp,
     tracked: Vec<PathBuf>,

@@ -1,4 +1,5 @@
-//! What a command did and nono did not record: named when the command ends, because no restore undoes it.
+//! The unrecorded changes of a command: named when the command ends, because no restore undoes
+//! them.
 
 use std::path::{Path, PathBuf};
 
@@ -11,7 +12,7 @@ use crate::store::{ObjectSource, StoreError, read_root_tree};
 /// So many paths are named one by one.
 const NAMED: usize = 10;
 
-/// What is new in a state since an earlier one, and was not recorded.
+/// New paths of a state since an earlier one, without a record.
 #[derive(Debug, Default)]
 pub(super) struct Unrecorded {
     left: Vec<NotCaptured>,
@@ -20,7 +21,7 @@ pub(super) struct Unrecorded {
 }
 
 impl Unrecorded {
-    /// What is new in `now`. Directories that bear their maker's mark at this moment can be made again.
+    /// New paths in `now`. Directories with their maker's mark at this moment are rebuildable.
     pub(super) fn since(
         store: &dyn ObjectSource,
         before: &SnapshotManifest,
@@ -45,12 +46,13 @@ impl Unrecorded {
         self.left.is_empty() && self.rebuildable.is_empty() && self.lost.is_empty()
     }
 
-    /// What a restore leaves and what it cannot bring back; it is not complete for that.
+    /// The paths that a restore leaves and those that it cannot bring back; it is not complete for
+    /// that.
     pub(super) fn into_left(self) -> (Vec<NotCaptured>, Vec<Lost>) {
         (self.left, self.lost)
     }
 
-    /// What a restore leaves, and is not complete for that.
+    /// The paths that a restore leaves, and is not complete for.
     pub(super) fn left(&self) -> &[NotCaptured] {
         &self.left
     }
@@ -94,7 +96,7 @@ pub(super) fn say_rebuildable(paths: &[PathBuf], context: &Context) {
     context.say(format_args!("new and not recorded, but can be made again: {named}{others}"));
 }
 
-/// Names what was not recorded and is not as it was; what a program makes again in one line.
+/// Names the left-out paths that are not as they were; rebuildable ones in one line.
 pub(super) fn report_lost(lost: &[Lost], context: &Context) {
     let (again, for_good): (Vec<&Lost>, Vec<&Lost>) =
         lost.iter().partition(|lost| lost.is_rebuildable);

@@ -1,9 +1,10 @@
-//! Repositories that are not in what a command works on: what of them it may touch, and what is recorded.
+//! Repositories outside the paths of a command: the grants in them, and the recorded parts.
 //!
-//! In a linked work tree a commit adds objects, refs and logs to the repository that it belongs to. The
-//! command may write these, and neither hooks nor settings, which count for everybody who works there.
-//! A snapshot has only what is of this work tree alone: its HEAD and index, and the branch that is checked
-//! out. Below the top of a repository, git can look at its history and make no commit.
+//! In a linked work tree a commit adds objects, refs and logs to the repository that it belongs to.
+//! The command may write these, and neither hooks nor settings, which count for everybody who works
+//! there. A snapshot has only what is of this work tree alone: its HEAD and index, and the branch
+//! that is checked out. Below the top of a repository, git can look at its history and make no
+//! commit.
 
 use std::path::{Path, PathBuf};
 
@@ -14,7 +15,7 @@ use crate::git::{LinkedWorktree, repository_above};
 use crate::path_text::Shown;
 use crate::sys;
 
-/// What belongs to the work and lies elsewhere. No path has a symlink.
+/// The places that belong to the work and lie elsewhere. No path has a symlink.
 #[derive(Debug, Default)]
 pub(super) struct Elsewhere {
     /// Recorded as well.
@@ -76,7 +77,8 @@ impl Elsewhere {
             "a git worktree: the command can write objects, refs and logs of its repository {common}"
         ));
         self.read.push(linked.common.clone());
-        // What a commit needs. Hooks and settings would count for whoever works in the repository next.
+        // The grants for a commit. Hooks and settings would count for the next user of the
+        // repository.
         let written = ["objects", "refs", "logs"].map(|name| linked.common.join(name));
         self.write.extend(written.into_iter().filter(|path| sys::leads_to_dir(path)));
         self.write.push(linked.own.clone());

@@ -22,7 +22,7 @@ pub enum ConfigError {
     Invalid {
         /// The file, and the place in it if it is known.
         origin: String,
-        /// What is wrong, in one line.
+        /// The defect, in one line.
         reason: String,
     },
     /// There is no profile of this name.
@@ -30,7 +30,7 @@ pub enum ConfigError {
     NoProfile {
         /// The name as given.
         name: String,
-        /// Who asks for it, if it is another profile.
+        /// The profile that asks for it, if another one does.
         wanted_by: Option<String>,
         /// The profile that was probably meant.
         nearest: Option<String>,

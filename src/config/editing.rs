@@ -1,6 +1,6 @@
 //! Changing the configuration file: checked before it is written, replaced at once.
 //!
-//! What a person wrote stays: comments, order, and a link in the place of the file. A text that
+//! A person's text stays: comments, order, and a link in the place of the file. A text that
 //! [`Settings`] would not read never becomes the file.
 
 use std::path::{Path, PathBuf};
@@ -110,7 +110,7 @@ impl ConfigFile {
             let changed = changed(document.clone(), key, value);
             match Settings::check(&format!("{key} in {origin}"), &changed) {
                 Ok(()) => return Ok(changed),
-                // What the value looks like says best what is wrong with it.
+                // The form of the value says best what is wrong with it.
                 Err(error) => refused = refused.or(Some(error)),
             }
         }
@@ -118,7 +118,7 @@ impl ConfigFile {
     }
 }
 
-/// What values may mean, the likeliest first.
+/// The possible meanings of values, the likeliest first.
 fn candidates(values: &[String]) -> Vec<Value> {
     let list = Value::Array(values.iter().collect::<Array>());
     match values {

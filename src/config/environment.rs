@@ -67,7 +67,7 @@ impl EnvironmentRules {
     }
 }
 
-/// Sets up the environment of a command. What is set on the command already stays.
+/// Sets up the environment of a command. Variables that are set on the command already stay.
 ///
 /// # Errors
 /// A glob that is not valid.

@@ -47,7 +47,7 @@ pub struct FoundProfile {
     pub source: ProfileSource,
     /// The profiles that it extends, the nearest one first.
     pub extends: Vec<String>,
-    /// What it says.
+    /// The contents.
     pub profile: Profile,
     /// The files that say so, all symlinks resolved: a command must not write them.
     #[serde(with = "serde_paths")]
@@ -84,8 +84,8 @@ impl ProfileLibrary {
         Ok(found)
     }
 
-    /// Finds a profile by its name, or reads the file that a path names: what has a `/`, or ends
-    /// like a profile's file.
+    /// Finds a profile by its name, or reads the file of a path: a word with a `/`, or with the
+    /// ending of a profile's file.
     ///
     /// # Errors
     /// [`ConfigError`]: a file that is not valid, an unknown name, a circle.

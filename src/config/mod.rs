@@ -1,12 +1,12 @@
-//! What people configure: profiles of commands, and settings of the store.
+//! The configuration: profiles of commands, and settings of the store.
 //!
-//! Files lie in `$XDG_CONFIG_HOME/nono` or `~/.config/nono`, never in a project: what is recorded
-//! there could write them. Always true:
+//! Files lie in `$XDG_CONFIG_HOME/nono` or `~/.config/nono`, never in a project: a recorded command
+//! could write them there. Always true:
 //!
 //! - A key that is not known is an error that names the file, the place in it and the nearest key
 //!   that there is. Nothing is ignored in silence.
-//! - Reading changes nothing; whether a grant is safe is judged where it is made, for profiles as for
-//!   flags.
+//! - Reading changes nothing; whether a grant is safe is judged where it is made, for profiles as
+//!   for flags.
 //! - Every value knows where it came from.
 
 mod document;

@@ -13,7 +13,7 @@ pub(super) fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) 
         .map(|(_, candidate)| candidate)
 }
 
-/// What follows `unknown key "x"`: the nearest one, or all of them.
+/// The text after `unknown key "x"`: the nearest one, or all of them.
 pub(super) fn suggestion(word: &str, known: &[&str]) -> String {
     match nearest(word, known.iter().copied()) {
         Some(meant) => format!("did you mean {meant:?}?"),

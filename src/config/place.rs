@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use super::ConfigError;
 use crate::sys;
 
-/// What paths and settings are looked up in, so that tests need no environment of their own.
+/// The environment in which paths and settings are looked up, so that tests need none of their own.
 pub struct Surroundings<'a> {
     /// The home directory, if there is one.
     pub home: Option<PathBuf>,

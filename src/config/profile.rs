@@ -1,9 +1,9 @@
-//! A profile: what a kind of command needs to work.
+//! A profile: the needs of a kind of command.
 //!
-//! `allow` is the user's work: written, and recorded. `write` is written and not recorded: what the
-//! command keeps for itself, such as its settings and caches. `create` is as `write`, for
-//! directories that are made when they are missing, because nothing can be granted that is not there;
-//! `create_files` is the same for files, with what they hold at first.
+//! `allow` is the user's work: written, and recorded. `write` is written and not recorded: the
+//! command's own settings and caches. `create` is as `write`, for directories that are made when
+//! they are missing, because a grant needs an existing path; `create_files` is the same for files,
+//! with their first contents.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -19,7 +19,7 @@ use crate::walk::{ExclusionConfig, Filter};
 /// A profile, with everything that it inherits.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Profile {
-    /// What it is for, in one line.
+    /// Its purpose, in one line.
     pub description: String,
     /// Paths that the command reads and writes, and that are recorded.
     pub allow: Vec<String>,
@@ -31,28 +31,28 @@ pub struct Profile {
     pub create: Vec<String>,
     /// Files as `write`, made (0600) with this text when they are missing.
     pub create_files: BTreeMap<String, String>,
-    /// What of the network it reaches.
+    /// The reachable part of the network.
     pub network: NetworkGrant,
     /// Which variables it sees.
     pub env: EnvironmentRules,
-    /// What is recorded.
+    /// The rules of the recording.
     pub rollback: RollbackRules,
 }
 
-/// What is left out of a recording, and what is not.
+/// The exclusions of a recording, and their exceptions.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct RollbackRules {
     /// Names or paths that are left out.
     pub exclude_patterns: Vec<String>,
     /// Globs on names of files that are left out.
     pub exclude_globs: Vec<String>,
-    /// What stays in whatever excludes it.
+    /// The names that stay in whatever excludes them.
     pub force_include: Vec<String>,
     /// Whether `.gitignore` files count; without a value, they do.
     pub use_gitignore: Option<bool>,
 }
 
-/// What of the network a command reaches: `true`, `false`, or `{"connect": [443]}`.
+/// The part of the network that a command reaches: `true`, `false`, or `{"connect": [443]}`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum NetworkGrant {
     /// Everything.

@@ -1,4 +1,5 @@
-//! Settings of recordings and of the store: from a flag, the environment, `config.toml`, or built in.
+//! Settings of recordings and of the store: from a flag, the environment, `config.toml`, or built
+//! in.
 //!
 //! The file is `config.toml` in the directory of the configuration, its table `[rollback]` (older
 //! name `[undo]`). A limit of 0 is none.
@@ -111,13 +112,13 @@ pub struct Settings {
     pub max_bytes: Sourced<u64>,
     /// Worker threads; 0 is one for each core.
     pub threads: Sourced<u64>,
-    /// What is recorded of what git ignores.
+    /// The ignored paths that are recorded.
     pub ignored: Sourced<Ignored>,
     /// Whether an agent may restore files through `nono mcp`.
     pub mcp_restore: Sourced<bool>,
     /// Names and paths whose contents `nono mcp` does not show, as globs; `None` is the usual ones.
     pub mcp_hidden: Option<Vec<String>>,
-    /// What is left out of every recording, from the file.
+    /// The exclusions of every recording, from the file.
     pub rollback: RollbackRules,
     /// The file, whether it exists or not.
     pub file: Option<PathBuf>,
@@ -278,7 +279,7 @@ impl Settings {
     /// Most bytes of objects of a store; `None` is no limit.
     pub fn max_storage_bytes(&self) -> Option<u64> {
         let gigabytes = self.max_storage_gb.value;
-        // What is too large for the type is no limit either; the cast saturates.
+        // A value that is too large for the type is no limit either; the cast saturates.
         (gigabytes > 0.0).then_some((gigabytes * BYTES_PER_GB) as u64)
     }
 
@@ -355,7 +356,7 @@ impl Settings {
     }
 }
 
-/// What a 0 means as the value of a setting; `None` if it is a value like any other.
+/// The meaning of a 0 as the value of a setting; `None` if it is a value like any other.
 pub fn zero_means(key: &str) -> Option<&'static str> {
     match key {
         "max_sessions" | "max_storage_gb" | "max_age_days" | "max_entries" | "max_bytes" => {

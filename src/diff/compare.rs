@@ -24,11 +24,11 @@ pub fn compare(
     differences(store, old_root, new_root)?.collect()
 }
 
-/// As [`compare()`], one difference after the other: for whoever needs each but once, since there may be
-/// millions.
+/// As [`compare()`], one difference after the other: for whoever needs each but once, since there
+/// may be millions.
 ///
 /// # Errors
-/// When a root tree or a list of links is missing or damaged; what is below is found out on the way.
+/// When a root tree or a list of links is missing or damaged; damage below appears on the way.
 pub fn differences<'a>(
     source: &'a dyn ObjectSource,
     old_root: &ContentHash,
@@ -53,7 +53,7 @@ pub fn differences<'a>(
     Ok(found)
 }
 
-/// As [`differences`], of one path whose two states are at hand. What it is linked to is not looked at.
+/// As [`differences`], of one path whose two states are at hand. Its links are not looked at.
 pub fn differences_of<'a>(
     source: &'a dyn ObjectSource,
     path: &[u8],
@@ -82,14 +82,15 @@ pub struct Differences<'a> {
     source: &'a dyn ObjectSource,
     /// The directory that the last level lists.
     base: Vec<u8>,
-    /// What is still to be compared, from the top down. Not the program's stack: a tree may be deeper.
+    /// The pairs that are still to be compared, from the top down. Not the program's stack: a tree
+    /// may be deeper.
     levels: Vec<Level>,
-    /// What the last difference was about, if its contents come next.
+    /// The path of the last difference, if its contents come next.
     below: Option<(Vec<u8>, Option<ContentHash>, Option<ContentHash>)>,
     /// The next difference of the trees.
     ahead: Option<Difference>,
-    /// Paths that are linked to others than before, in order; something else of them may be different
-    /// as well.
+    /// Paths that are linked to others than before, in order; something else of them may be
+    /// different as well.
     links: Peekable<vec::IntoIter<Difference>>,
 }
 
@@ -137,8 +138,8 @@ impl Iterator for Differences<'_> {
 }
 
 impl Differences<'_> {
-    /// Leaves out what is in the directory that the last difference was about; that some of it is linked to others
-    /// than before is told all the same. Does nothing for any other path.
+    /// Leaves out what is in the directory that the last difference was about; that some of it is
+    /// linked to others than before is told all the same. Does nothing for any other path.
     pub(crate) fn skip_in(&mut self, directory: &[u8]) {
         self.below.take_if(|(path, ..)| path == directory);
     }

@@ -4,8 +4,9 @@ use super::{ChangeSummary, Told, differences, is_in_git, is_known};
 use crate::manifest::{NotCapturedSet, SnapshotManifest};
 use crate::store::{ObjectSource, StoreError};
 
-/// Counts what a [`Comparison`](super::Comparison) tells. `None` once `goes_on`, which is asked before each
-/// difference, says no: trees that nobody captured can claim to hold more than there are atoms.
+/// Counts what a [`Comparison`](super::Comparison) tells. `None` once `goes_on`, which is asked
+/// before each difference, says no: trees that nobody captured can claim to hold more than there
+/// are atoms.
 ///
 /// # Errors
 /// When a tree is missing or damaged.

@@ -1,5 +1,5 @@
-//! What a snapshot left out and is gone or another by now: no comparison of trees tells of it, and no restore
-//! brings it back.
+//! Left-out paths of a snapshot that are gone or different by now: no comparison of trees shows
+//! them, and no restore brings them back.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::manifest::{LeftOutState, NotCaptured, NotCapturedReason};
 use crate::path_text::serde_path;
 
-/// What became of something that was not recorded.
+/// The fate of an unrecorded path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LostAs {
@@ -35,7 +35,7 @@ pub struct Lost {
     /// Absolute path.
     #[serde(with = "serde_path")]
     pub path: PathBuf,
-    /// What became of it.
+    /// Its fate.
     pub what: LostAs,
     /// Whether it was a directory.
     pub is_directory: bool,
@@ -46,8 +46,8 @@ pub struct Lost {
     pub reason: NotCapturedReason,
 }
 
-/// What an earlier snapshot left out and is not now as it was then. `now` is what a capture of this moment left
-/// out; what it did not leave out is looked at on the disk.
+/// The left-out paths of an earlier snapshot that are not as they were. `now` lists the left-out
+/// paths of a present capture; all others are looked at on the disk.
 pub fn lost(then: &[NotCaptured], now: &[NotCaptured]) -> Vec<Lost> {
     let now: HashMap<&Path, &LeftOutState> =
         now.iter().filter_map(|left| Some((left.path.as_path(), left.state.as_ref()?))).collect();

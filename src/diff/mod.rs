@@ -1,9 +1,9 @@
 //! Comparing two snapshots: costs what changed, because equal trees have equal hashes.
 //!
-//! [`compare()`] finds every difference of any attribute; a restore works from it. [`Comparison`] is
-//! what a person is told. A path whose time alone moved is *touched*: it is no [`Change`], and is
-//! listed apart. Directories whose time alone moved are not told at all, and neither are paths that
-//! one of the two snapshots did not capture, since nothing can be said of those.
+//! [`compare()`] finds every difference of any attribute; a restore works from it. [`Comparison`]
+//! is what a person is told. A path whose time alone moved is *touched*: it is no [`Change`], and
+//! is listed apart. Directories whose time alone moved are not told at all, and neither are paths
+//! that one of the two snapshots did not capture, since nothing can be said of those.
 
 mod compare;
 mod count;
@@ -117,7 +117,7 @@ impl ChangeSummary {
         self.created_directories += u64::from(is_directory && change_type == ChangeType::Created);
     }
 
-    /// All changes together. What was merely touched is none.
+    /// All changes together. A touched file is no change.
     pub fn total(&self) -> u64 {
         self.created + self.modified + self.deleted + self.permissions_changed + self.in_git
     }
@@ -192,8 +192,8 @@ impl Told {
 }
 
 impl Difference {
-    /// The kind of change. `None`: only the time moved, or it is a directory in which only something
-    /// else changed.
+    /// The kind of change. `None`: only the time moved, or it is a directory in which only
+    /// something else changed.
     pub fn change_type(&self) -> Option<ChangeType> {
         let (old, new) = match (&self.old, &self.new) {
             (None, None) => return None,
@@ -231,7 +231,7 @@ impl Difference {
         let is_directory =
             self.new.as_ref().or(self.old.as_ref()).is_some_and(|s| s.is_directory());
         let Some(change_type) = self.change_type() else {
-            // Of a directory, its contents may be different.
+            // The contents of a directory may be different.
             let is_there = self.old.is_some() && self.new.is_some();
             return (is_there && !is_directory).then_some(Told::Touched);
         };
@@ -254,10 +254,10 @@ impl Told {
     }
 }
 
-/// What a person is told about differences.
+/// The differences in a person's terms.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Comparison {
-    /// What changed, in the order of [`compare()`].
+    /// The changes, in the order of [`compare()`].
     pub changes: Vec<Change>,
     /// Paths, in that order, whose time alone moved.
     pub touched: Vec<PathBuf>,

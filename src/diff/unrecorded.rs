@@ -1,4 +1,4 @@
-//! What is new in a state and was not captured: no comparison of trees tells of it.
+//! New paths of a state that were not captured: no comparison of trees shows them.
 
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -11,8 +11,8 @@ use crate::path_text::to_path;
 use crate::store::{ObjectSource, StoreError, read_root_tree};
 use crate::walk::{PACKAGE_BESIDE, makers_mark};
 
-/// What a later state left out, of which an earlier snapshot says that it was not there: it stays if
-/// that snapshot is restored.
+/// Left-out paths of a later state that did not exist in an earlier snapshot, by its own record:
+/// they stay if that snapshot is restored.
 ///
 /// # Errors
 /// When a tree of the earlier snapshot is missing or damaged.

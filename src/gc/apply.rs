@@ -24,11 +24,10 @@ impl CleanupPlan {
     /// Removes the sessions of the plan and all garbage. Waits until no snapshot is being written
     /// and keeps new ones waiting.
     ///
-    /// `list` gives all sessions whose objects are in the store; it is called while the lock is
+    /// `list` gives all sessions whose objects are in the store. It is called while the lock is
     /// held (so it must not take it), because a session that was made after the plan must keep its
-    /// objects. What is garbage
-    /// is found out then, so the numbers may differ from those foreseen. A session that is gone
-    /// by now is left out, one that is running or busy by now is skipped.
+    /// objects. Garbage is determined then, so the numbers may differ from those foreseen. A
+    /// session that is gone by now is left out, one that is running or busy by now is skipped.
     ///
     /// # Errors
     /// As [`CleanupError`] says. An error of a file system call while things are removed leaves a
@@ -74,8 +73,8 @@ impl CleanupPlan {
             }
         }
         if let Some((store, lock)) = &store {
-            // Nobody can tell what is in damaged packs, so nothing in them could ever go. Before anything is planned: what
-            // counts on a copy in a pack must not lose it.
+            // Nobody can tell what is in damaged packs, so nothing in them could ever go. Before
+            // anything is planned: what counts on a copy in a pack must not lose it.
             match store.salvage_packs(BadDisk::Refuse, options.progress, lock) {
                 Err(StoreError::Cancelled) => return Err(CleanupError::Cancelled),
                 salvaged => salvaged?,

@@ -1,8 +1,8 @@
-//! What each session and each project holds of a store.
+//! The share of each session and each project in a store.
 //!
-//! Every object is counted once: to the session that alone needs it, else to the project whose sessions
-//! alone do, else as shared by projects. So what a project holds is what would become free if all of its
-//! sessions went, and all numbers add up to what the store holds.
+//! Every object is counted once: to the session that alone needs it, else to the project whose
+//! sessions alone do, else as shared by projects. So what a project holds is what would become free
+//! if all of its sessions went, and all numbers add up to what the store holds.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -17,14 +17,14 @@ use crate::progress::Stage;
 use crate::snapshot::SessionDir;
 use crate::store::LocalStore;
 
-/// What a store holds, and for whom. Lengths of objects in bytes, added up.
+/// The contents of a store, by owner. Lengths of objects in bytes, added up.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Holdings {
-    /// Of all objects.
+    /// All objects.
     pub total_bytes: u64,
-    /// Of what sessions of several projects need.
+    /// Objects that sessions of several projects need.
     pub shared_bytes: u64,
-    /// Of what no session needs: the next cleanup frees most of it.
+    /// Objects that no session needs: the next cleanup frees most of them.
     pub unneeded_bytes: u64,
     /// For each session as given: of what no other session needs.
     pub session_bytes: Vec<u64>,
@@ -32,7 +32,7 @@ pub struct Holdings {
     pub project_bytes: HashMap<String, u64>,
 }
 
-/// Who needs an object.
+/// The owners of an object.
 #[derive(Clone, Copy)]
 struct Needed {
     /// The project, unless there are several.
@@ -41,8 +41,8 @@ struct Needed {
     session: Option<usize>,
 }
 
-/// Finds out what sessions hold, each with its project. Looks at every list of every session. Changes
-/// nothing and needs no lock.
+/// Finds out what sessions hold, each with its project. Looks at every list of every session.
+/// Changes nothing and needs no lock.
 ///
 /// # Errors
 /// [`CleanupError::DamagedSession`] when a session cannot be read completely.

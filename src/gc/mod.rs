@@ -1,6 +1,6 @@
 //! Collection of garbage: removing sessions, and the objects that nothing needs any more.
 //!
-//! An object stays if a snapshot of a remaining session reaches it. Always true:
+//! An object stays if a snapshot of a remaining session reaches it that was not removed. Always true:
 //!
 //! - Planning changes nothing, and what a plan announces is what applying it does, unless sessions
 //!   came or went in between: [`CleanupPlan::apply`] looks at everything again under the store's
@@ -8,17 +8,17 @@
 //! - If one manifest or tree of a remaining session cannot be read, nothing at all is changed: what
 //!   lies behind it could not be told from garbage.
 //! - A session vanishes from every list at once, by a rename to a hidden name, and that is durable
-//!   before the first of its objects goes. What a crash leaves is collected the next time.
+//!   before the first of its objects goes. Leftovers of a crash are collected the next time.
 //! - Objects of removed sessions go at once, whatever their age: a manifest named them, so nobody
 //!   is still writing them. Other unneeded objects are what an interrupted snapshot left, and go
 //!   when they are older than a grace time, or at once where nobody else uses the store.
-//! - An unneeded object in a pack goes when the pack is rewritten, which copies its neighbours: as soon
-//!   as a fifth of the pack is unneeded, or at once where that is asked for.
-//! - What lies in quarantine stays as long as a session needs the object under whose name it was
+//! - An unneeded object in a pack goes when the pack is rewritten, which copies its neighbours: as
+//!   soon as a fifth of the pack is unneeded, or at once where that is asked for.
+//! - A file in quarantine stays as long as a session needs the object under whose name it was
 //!   found.
 //! - A new generation of the store begins before the first object goes, so that no stat cache
-//!   vouches for what is gone. Those that name nothing of it are then made valid for the new one, so
-//!   that the next snapshot of what stays need not read every file again.
+//!   vouches for removed objects. Caches without a removed object are then made valid for the new
+//!   one, so that the next snapshot of the remaining paths need not read every file again.
 
 mod alone;
 mod apply;
@@ -30,6 +30,7 @@ mod store_root;
 mod survey;
 #[cfg(test)]
 mod tests;
+mod tombstone;
 mod usage;
 mod withdraw;
 
@@ -46,6 +47,7 @@ use crate::sys;
 
 pub use holdings::{Holdings, measure_holdings};
 pub use plan::CleanupPlan;
+pub use tombstone::{RemoveSnapshotError, remove_snapshots};
 pub use usage::{StorageUsage, UsageGuess, guess_usage, measure_usage, note_floor};
 pub use withdraw::{Withdrawn, withdraw};
 
@@ -60,15 +62,15 @@ pub struct CleanupOptions<'a> {
     /// Whether they go at once if nobody else uses the store: no other session is running or being
     /// written.
     pub orphans_at_once: bool,
-    /// Whether every pack is rewritten that holds something unneeded. Otherwise only those are in which
-    /// it is a fifth or more.
+    /// Whether every pack is rewritten that holds something unneeded. Otherwise only those are in
+    /// which it is a fifth or more.
     pub compact: bool,
     /// Whether sessions stay that are pinned by the time they would go.
     pub spare_pinned: bool,
     /// Worker threads; 0 is one for each core.
     pub threads: usize,
-    /// Told of every list that is read, then of every object that is removed. Asked whether to stop as long
-    /// as nothing is changed.
+    /// Told of every list that is read, then of every object that is removed. Asked whether to stop
+    /// as long as nothing is changed.
     pub progress: &'a dyn Progress,
 }
 
@@ -107,7 +109,7 @@ impl CleanupOptions<'_> {
     }
 }
 
-/// What a cleanup does (of a plan) or did.
+/// The effect of a cleanup: planned or done.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct CleanupReport {
     /// Whether this is only what would be done.
@@ -177,7 +179,7 @@ impl std::fmt::Display for SkipReason {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CleanupError {
-    /// What a remaining session needs cannot be told. Nothing was changed.
+    /// The needs of a remaining session are unknown. Nothing was changed.
     #[error(
         "nothing was freed, because it cannot be told what session {session_id} needs: {source} \
          (verify that session with --repair; what cannot be mended has to be removed as well)"
@@ -185,7 +187,7 @@ pub enum CleanupError {
     DamagedSession {
         /// The session.
         session_id: String,
-        /// What cannot be read.
+        /// The unreadable part.
         source: Unreadable,
     },
     /// A session to remove is not a directory right in the root directory of the store.
@@ -222,7 +224,7 @@ pub enum CleanupError {
     Io(#[from] sys::Error),
 }
 
-/// What cannot be read of a session.
+/// The unreadable part of a session.
 #[derive(Debug, thiserror::Error)]
 pub enum Unreadable {
     /// A manifest.

@@ -25,10 +25,10 @@ pub(super) enum Need {
     Garbage,
 }
 
-/// What there is to free in packs.
+/// The space to free in packs.
 #[derive(Debug, Default)]
 pub(super) struct Packs {
-    /// What becomes of the packs that go.
+    /// The treatment of the packs that go.
     pub(super) rewrites: Vec<PackRewrite>,
     /// The objects that go with them.
     pub(super) garbage: Vec<FoundObject>,
@@ -104,7 +104,7 @@ impl Packs {
     }
 }
 
-/// What two snapshots stored at the same time is in two packs: the intact one that was there first stays.
+/// Snapshots of the same time may store an object twice: the first intact copy stays.
 fn leave_out_copies(packs: &mut [Sorted]) -> Result<(), CleanupError> {
     if packs.len() < 2 {
         return Ok(());
@@ -139,7 +139,7 @@ fn leave_out_copies(packs: &mut [Sorted]) -> Result<(), CleanupError> {
     Ok(())
 }
 
-/// `None` for a pack with a damaged index: what is in it cannot be told, so all of it stays.
+/// `None` for a pack with a damaged index: its contents are unknown, so all of it stays.
 fn sort(pack: Arc<Pack>, need: impl Fn(&FoundObject) -> Need) -> Option<Sorted> {
     let entries = pack.entries().inspect_err(|error| tracing::warn!("{error}")).ok()?;
     let (mut kept, mut garbage) = (Vec::new(), Vec::new());

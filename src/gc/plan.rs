@@ -1,4 +1,4 @@
-//! What a cleanup will do.
+//! The plan of a cleanup.
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -18,8 +18,8 @@ fn reason_to_stay(session: &SessionDir) -> Result<Option<SkipReason>, ManifestEr
     })
 }
 
-/// Which sessions go. Making one changes nothing and costs little: what that frees is found out by
-/// [`foresee`](Self::foresee), and again when it is applied.
+/// The sessions that go. Making a plan changes nothing and costs little: [`foresee`](Self::foresee)
+/// finds out the freed space, and the application does so again.
 #[derive(Debug, Clone)]
 pub struct CleanupPlan {
     pub(super) root: PathBuf,
@@ -31,9 +31,9 @@ pub struct CleanupPlan {
 }
 
 impl CleanupPlan {
-    /// Plans the removal of sessions (of none: only what interrupted work left is freed) from the
-    /// store in `root`, which holds the sessions' directories and their shared `objects`. Those that
-    /// cannot be removed now are skipped.
+    /// Plans the removal of sessions (of none: only leftovers of interrupted work are freed) from
+    /// the store in `root`, which holds the sessions' directories and their shared `objects`.
+    /// Sessions that cannot be removed now are skipped.
     ///
     /// # Errors
     /// [`CleanupError::NotInRoot`], [`CleanupError::RootIsSession`], or a directory that cannot be
@@ -70,8 +70,8 @@ impl CleanupPlan {
         Ok(plan)
     }
 
-    /// What it would do now. Changes nothing and needs no lock; numbers may be off while a snapshot is
-    /// being taken.
+    /// The effect that it would have now. Changes nothing and needs no lock; numbers may be off
+    /// while a snapshot is being taken.
     ///
     /// `remaining` are all other sessions whose objects are in that store. Those of the root
     /// directory are found even if they are not named; sessions that lie elsewhere and use this

@@ -127,7 +127,7 @@ impl StoreRoot {
     pub(super) fn hide(&self, name: &[u8]) -> Result<Option<Box<[u8]>>, CleanupError> {
         let mut hidden = [layout::REMOVED_PREFIX.as_bytes(), name].concat();
         if self.dir.try_stat(&hidden)?.is_some() {
-            // What a crash left of an earlier session of that name.
+            // The leftovers of a crash of an earlier session with that name.
             hidden.push(b'-');
             hidden.extend_from_slice(hex::encode(crate::sys::random_bytes()?).as_bytes());
         }
@@ -160,8 +160,8 @@ impl StoreRoot {
         }
     }
 
-    /// Removes what a crash left of sessions and stat caches that were being made, once nobody can be
-    /// at work on them any more.
+    /// Removes what a crash left of sessions and stat caches that were being made, once nobody can
+    /// be at work on them any more.
     pub(super) fn remove_unfinished(&self, grace: Duration) -> sys::Result<()> {
         let (now, new_prefix) = (sys::coarse_now(), layout::NEW_PREFIX.as_bytes());
         for listed in self.dir.open_beneath(b"")?.names()? {

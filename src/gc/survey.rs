@@ -1,4 +1,4 @@
-//! What there is to free: the same answer for a plan and for its application.
+//! The space to free: the same answer for a plan and for its application.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -15,14 +15,14 @@ use crate::snapshot::SessionDir;
 use crate::store::{BadDisk, FoundObject, LocalStore, Quarantined};
 use crate::sys;
 
-/// What a cleanup would free.
+/// The space that a cleanup would free.
 #[derive(Default)]
 pub(super) struct Survey {
     /// Objects of the shared store that go, each with its file.
     pub(super) garbage: Vec<FoundObject>,
     /// Packs of which something goes.
     pub(super) packs: Packs,
-    /// What lies in quarantine for objects that nothing needs any more.
+    /// Files in quarantine for objects that nothing needs any more.
     pub(super) quarantined: Vec<Quarantined>,
     /// Objects that go with the sessions that have their own.
     pub(super) own_count: u64,
@@ -73,7 +73,7 @@ impl Survey {
         for session in keep.iter().chain(remove) {
             known.extend(identity(session)?);
         }
-        // Whoever listed the sessions may have left out one that it could not make sense of.
+        // The caller may have left out a session that it could not read.
         let mut unlisted = Vec::new();
         for session in root.sessions()? {
             if identity(&session)?.is_some_and(|id| !known.contains(&id)) {
@@ -87,7 +87,7 @@ impl Survey {
             }
         }
         options.progress.begin(Stage::ReadLists, None);
-        // What the disk does not give now would be called missing, and what is not known cannot be kept.
+        // An unreadable pack would be called missing, and unknown objects cannot be kept.
         store.look_again_at_packs(BadDisk::Refuse)?;
         store.expect_many_reads()?;
         let mut kept = Marks::default();
@@ -97,6 +97,9 @@ impl Survey {
             if root.place(session)? == ObjectsPlace::Shared {
                 released.release(store, session, &kept, options.progress)?;
             }
+        }
+        for session in &sharing {
+            released.release_removed(store, session, &kept, options.progress)?;
         }
         options.progress.begin(Stage::ListObjects, None);
         let now = sys::coarse_now();
@@ -168,8 +171,8 @@ impl Survey {
     }
 }
 
-/// Whether something is at least `grace` old. What is from the future is not, unless the grace time
-/// is zero: kernels may stamp an inode with a finer clock than the one that is read here.
+/// Whether something is at least `grace` old. A time in the future is not, unless the grace time is
+/// zero: kernels may stamp an inode with a finer clock than the one that is read here.
 pub(super) fn is_older(stored_at: FileTime, now: FileTime, grace: Duration) -> bool {
     let ns =
         |time: FileTime| i128::from(time.seconds) * 1_000_000_000 + i128::from(time.nanoseconds);

@@ -1,8 +1,9 @@
 //! How much a store holds: exactly, and as a guess that costs nothing.
 //!
-//! The exact answer looks at every object. The guess adds what sessions say they wrote to what was
-//! there after the last collection, which is noted in a file beside the stat caches. That file may be
-//! deleted at any time; then the guess is too low by what removed sessions left to others.
+//! The exact answer looks at every object. The estimate adds the bytes that sessions claim to the
+//! size after the last collection, which is noted in a file beside the stat caches. That file may
+//! be deleted at any time; then the estimate is too low by the contents that removed sessions left
+//! to others.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
@@ -27,8 +28,8 @@ const MAX_NOTE_BYTES: u64 = 16 << 20;
 pub struct StorageUsage {
     /// Bytes of the objects that sessions need.
     pub total_bytes: u64,
-    /// For each session that was asked about: the bytes that go with it once all the sessions before
-    /// it in that order have gone.
+    /// For each session that was asked about: the bytes that go with it once all the sessions
+    /// before it in that order have gone.
     pub freed_bytes: HashMap<String, u64>,
 }
 
@@ -43,12 +44,12 @@ pub struct UsageGuess {
     pub withdrawn_sessions: usize,
 }
 
-/// What was there after the last collection.
+/// The state after the last collection.
 #[derive(Debug, Default, Serialize, Deserialize)]
 struct Note {
     /// Bytes of the shared objects.
     bytes: u64,
-    /// What sessions that share them had written by then.
+    /// The bytes that the sessions sharing them had written by then.
     sessions: BTreeMap<String, u64>,
     /// Bytes that could not be freed when that was last found out.
     #[serde(default)]
@@ -77,7 +78,7 @@ pub fn guess_usage(root: &Path) -> Result<UsageGuess, CleanupError> {
     Ok(UsageGuess { bytes, floor_bytes, withdrawn_sessions: withdrawn.len() })
 }
 
-/// What the baseline of a session wrote that does not list it yet: announced, or just published.
+/// The bytes of a baseline that its session does not list yet: announced, or just published.
 fn baseline_bytes(session: &SessionDir) -> u64 {
     let announced = session.pending_baseline().ok().flatten();
     let baseline = announced.or_else(|| Some(session.manifest(0).ok()?.manifest));
@@ -126,7 +127,7 @@ fn measure(
     let Some((store, _)) = &root.store else { return Ok(usage) };
     let mut needed = Marks::default();
     needed.keep(store, &sharing.iter().collect::<Vec<_>>(), options.progress)?;
-    // What several of them need goes with the last one.
+    // Contents that several of them need go with the last one.
     let mut owners: HashMap<ContentHash, &String> = HashMap::new();
     for (session, id) in removable.iter().zip(&ids).rev() {
         if root.place(session)? == ObjectsPlace::Shared {

@@ -10,17 +10,17 @@ use super::{CleanupError, SkipReason, SkippedSession};
 use crate::snapshot::{ManifestError, SessionDir};
 use crate::sys::FileLock;
 
-/// What became of sessions that were to be withdrawn.
+/// The outcome for sessions that were to be withdrawn.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Withdrawn {
     /// Ids of those that are gone, durably.
     pub session_ids: Vec<String>,
-    /// Those that stay.
+    /// The sessions that stay.
     pub skipped: Vec<SkippedSession>,
 }
 
-/// Takes sessions out of every list, unless they are pinned by now. Their objects stay until the next
-/// collection.
+/// Takes sessions out of every list, unless they are pinned by now. Their objects stay until the
+/// next collection.
 ///
 /// # Errors
 /// When the root directory cannot be changed. Each session is then gone or untouched.
@@ -46,7 +46,7 @@ pub fn withdraw(root: &Path, sessions: &[SessionDir]) -> Result<Withdrawn, Clean
     Ok(withdrawn)
 }
 
-/// What becomes of a session that is to be removed.
+/// The claim on a session that is to be removed.
 pub(super) enum Claim {
     /// Nobody else is at work on it as long as this is held.
     Granted(FileLock),
@@ -68,7 +68,7 @@ fn try_claim(session: &SessionDir, spare_pinned: bool) -> Result<Claim, Manifest
     if session.is_running()? {
         return Ok(Claim::Refused(SkipReason::Running));
     }
-    // Not waited for: whoever holds it may be waiting for the store's lock.
+    // Not waited for: its holder may be waiting for the store's lock.
     let Some(lock) = session.try_lock()? else { return Ok(Claim::Refused(SkipReason::Busy)) };
     if session.has_restore_journal()? {
         return Ok(Claim::Refused(SkipReason::RestoreInterrupted));

@@ -1,4 +1,4 @@
-//! What happened to repositories between two snapshots.
+//! The changes of repositories between two snapshots.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -24,11 +24,11 @@ pub struct RepositoryChange {
     pub is_new: bool,
     /// Whether it is there only in the older state.
     pub is_gone: bool,
-    /// What HEAD and the refs did.
+    /// The moves of HEAD and the refs.
     pub moves: Vec<Move>,
 }
 
-/// What HEAD or one ref did. Names of refs are full.
+/// A move of HEAD or one ref. Names of refs are full.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "what", rename_all = "snake_case")]
 pub enum Move {
@@ -54,7 +54,7 @@ pub enum Move {
         name: String,
         /// Its commit.
         to: Oid,
-        /// Of a branch: the commit that was checked out before, from which it probably comes.
+        /// For a branch: the commit that was checked out before, from which it probably comes.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         since: Option<Oid>,
     },
@@ -79,8 +79,8 @@ impl Move {
     }
 }
 
-/// What HEAD and the refs did from one state to the other: HEAD first, then the branch that is checked out,
-/// then by name.
+/// The moves of HEAD and the refs from one state to the other: HEAD first, then the branch that is
+/// checked out, then by name.
 pub fn moves(old: &GitState, new: &GitState) -> Vec<Move> {
     let mut found = Vec::new();
     if let (Some(from), Some(to)) = (&old.head, &new.head)

@@ -1,4 +1,4 @@
-//! What the paths in a git directory mean, and which directories of a snapshot are git directories.
+//! The meaning of the paths in a git directory, and the git directories of a snapshot.
 
 use std::collections::HashMap;
 
@@ -35,12 +35,12 @@ impl<'a> GitDirs<'a> {
                 let has_head = tree.get(b"HEAD").is_some_and(|entry| {
                     matches!(entry.node, Node::File { .. } | Node::Symlink { .. })
                 });
-                // The objects of a large repository may be left out. Of the directory of reflogs, which
-                // also has HEAD and refs, there is no configuration.
+                // The objects of a large repository may be left out. The directory of reflogs,
+                // which also has HEAD and refs, has no configuration.
                 let is_whole = is_dir(b"refs")
                     && (is_dir(b"objects")
                         || tree.get(b"objects").is_none() && tree.get(b"config").is_some());
-                // That of a linked work tree shares all else.
+                // The git directory of a linked worktree shares all else.
                 let is_linked =
                     tree.get(b"commondir").is_some_and(|e| matches!(e.node, Node::File { .. }));
                 has_head && (is_whole || is_linked)
@@ -67,8 +67,8 @@ impl<'a> GitDirs<'a> {
     }
 }
 
-/// Whether a path of a git directory, relative to it, is that of an object, or a directory for objects: to
-/// add one changes nothing that is there.
+/// Whether a path of a git directory, relative to it, is that of an object, or a directory for
+/// objects: to add one changes nothing that is there.
 pub(crate) fn is_added_object(relative: &[u8]) -> bool {
     let parts: Vec<&[u8]> = byte_path::components(relative).collect();
     let is_hex = |name: &[u8]| name.iter().all(u8::is_ascii_hexdigit);

@@ -35,7 +35,7 @@ impl Oid {
     }
 }
 
-/// What HEAD is.
+/// The target of HEAD.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Head {
@@ -48,8 +48,8 @@ pub enum Head {
 /// Longest name of a ref that is believed: a path has no more.
 const MAX_NAME_BYTES: usize = 4096;
 
-/// Whether git would take this for the full name of a ref. Stricter than git where it costs nothing: the
-/// name becomes a path.
+/// Whether git would take this for the full name of a ref. Stricter than git where it costs
+/// nothing: the name becomes a path.
 pub(super) fn is_ref_name(name: &[u8]) -> bool {
     let is_part =
         |part: &[u8]| !part.is_empty() && !part.starts_with(b".") && !part.ends_with(b".lock");

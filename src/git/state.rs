@@ -29,7 +29,7 @@ const MAX_LOOSE_REFS: usize = 200_000;
 pub struct GitState {
     /// `None` if it cannot be understood.
     pub head: Option<Head>,
-    /// Commits (or tags) by the full name of the ref. Those that lead to another ref are not in it.
+    /// Commits (or tags) by the full name of the ref. Symbolic refs are not in it.
     pub refs: BTreeMap<String, Oid>,
 }
 
@@ -42,7 +42,7 @@ impl GitState {
         }
     }
 
-    /// That of a git directory in a snapshot, if it is there.
+    /// The state of a git directory in a snapshot, if it is there.
     ///
     /// # Errors
     /// When a tree or a file that has to be read is missing or damaged.
@@ -56,8 +56,8 @@ impl GitState {
     }
 }
 
-/// The contents of a file. Of a state that was only planned with, nobody keeps contents; the file itself
-/// has them still, which its hash proves.
+/// The contents of a file. The store keeps no contents of a planned state; the file itself still
+/// has them, which its hash proves.
 fn read_contents(
     source: &dyn ObjectSource,
     path: &[u8],
@@ -76,12 +76,12 @@ fn read_contents(
 /// Names, with whether each is a directory.
 type Listed = Vec<(Box<[u8]>, bool)>;
 
-/// What a git directory has, wherever it is.
+/// The files of a git directory, wherever it is.
 pub(crate) trait GitFiles {
     type Error;
     /// The bytes of a file, if it is there and not longer.
     fn file(&mut self, relative: &[u8], max_bytes: u64) -> Result<Option<Vec<u8>>, Self::Error>;
-    /// What is in a directory.
+    /// The entries of a directory.
     fn list(&mut self, relative: &[u8]) -> Result<Listed, Self::Error>;
 }
 
@@ -129,7 +129,7 @@ impl<'a> InSnapshot<'a> {
         Self { source, root, lookup: Lookup::new(source, root), git_dir: Vec::new() }
     }
 
-    /// That of one git directory, if it is there.
+    /// The state of one git directory, if it is there.
     pub(super) fn state(&mut self, git_dir: &[u8]) -> Result<Option<GitState>, StoreError> {
         if self.lookup.find(git_dir)?.is_none() {
             return self.tracked_refs(git_dir);
@@ -140,7 +140,7 @@ impl<'a> InSnapshot<'a> {
 }
 
 impl InSnapshot<'_> {
-    /// Of a repository that is not tracked itself, refs that are: a branch of a linked work tree.
+    /// The tracked refs of a repository that is not tracked itself: a branch of a linked worktree.
     fn tracked_refs(&mut self, git_dir: &[u8]) -> Result<Option<GitState>, StoreError> {
         let mut state = GitState::default();
         for entry in &self.root.entries {
@@ -158,7 +158,7 @@ impl InSnapshot<'_> {
     }
 }
 
-/// Of a tracked path that is the file of a branch: the git directory and the name of the ref.
+/// For a tracked path that is the file of a branch: the git directory and the name of the ref.
 pub(crate) fn tracked_ref(entry: &RootEntry) -> Option<(&[u8], &str)> {
     const BRANCHES: &[u8] = b"/refs/heads/";
     if !matches!(entry.node, Node::File { .. }) {
@@ -203,7 +203,7 @@ impl GitFiles for InSnapshot<'_> {
     }
 }
 
-/// A git directory on the disk. What cannot be read is not there.
+/// A git directory on the disk. Unreadable files count as missing.
 #[cfg(feature = "cli")]
 pub(crate) struct OnDisk<'a>(pub(crate) &'a Dir);
 

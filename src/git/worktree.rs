@@ -1,8 +1,10 @@
-//! Repositories whose git directory is not in the work tree: linked worktrees, and a repository above.
+//! Repositories whose git directory is not in the work tree: linked worktrees, and a repository
+//! above.
 //!
-//! What a `.git` file says was maybe written by a recorded command, and decides what the next one may
-//! write. So only a directory counts that itself says it belongs to this very work tree, lies where git
-//! puts it (`<common>/worktrees/NAME`), in a directory named as git names it, and is the user's own.
+//! A recorded command may have written a `.git` file, and the file decides the grants of the next
+//! one. So a directory counts only if it says itself that it belongs to this very worktree, lies
+//! where git puts it (`<common>/worktrees/NAME`), in a directory named as git names it, and is the
+//! user's own.
 
 use std::ffi::OsString;
 use std::io::Write;
@@ -32,7 +34,7 @@ pub(crate) struct LinkedWorktree {
 }
 
 impl LinkedWorktree {
-    /// That of a directory, if it is the top of one. The path has no symlink.
+    /// The worktree of a directory, if it is the top of one. The path has no symlink.
     pub(crate) fn at(top: &Path) -> Option<Self> {
         let pointer = pointer(&Dir::open_no_symlinks(top).ok()?, DOT_GIT, b"gitdir: ")?;
         let own = real_dir(top, &pointer)?;
@@ -59,8 +61,8 @@ impl LinkedWorktree {
         Some(Self { common: common.to_owned(), own, branch, is_loose })
     }
 
-    /// Gives the branch that is checked out a file of its own, as git does at the next commit: then its state
-    /// can be recorded without those of others. Returns the path of the file.
+    /// Gives the branch that is checked out a file of its own, as git does at the next commit: then
+    /// its state can be recorded without those of others. Returns the path of the file.
     ///
     /// # Errors
     /// When git works on the branch at this moment, or the file cannot be written.
@@ -103,7 +105,8 @@ pub(crate) struct Above {
     pub(crate) git_dir: PathBuf,
 }
 
-/// The repository that a directory is in, unless it is the top of one itself. Only one of this user.
+/// The repository that a directory is in, unless it is the top of one itself. Only one of this
+/// user.
 pub(crate) fn repository_above(dir: &Path) -> Option<Above> {
     let has_git = |dir: &Path| Some(Dir::open(dir).ok()?.try_stat(DOT_GIT).ok()?.is_some());
     if has_git(dir)? || has_marks(&Dir::open(dir).ok()?) {
@@ -141,7 +144,7 @@ fn read_head(dir: &Dir) -> Option<Head> {
     state.head
 }
 
-/// What a file that leads somewhere says.
+/// The target in a pointer file.
 fn pointer(dir: &Dir, name: &[u8], prefix: &[u8]) -> Option<PathBuf> {
     let bytes = dir.read(name, MAX_POINTER_BYTES).ok()?;
     let path = bytes.strip_prefix(prefix)?.trim_ascii_end();

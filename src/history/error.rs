@@ -25,7 +25,7 @@ pub enum HistoryError {
     Glob {
         /// The glob as given.
         glob: String,
-        /// What is wrong with it.
+        /// The defect.
         reason: String,
     },
 }

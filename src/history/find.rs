@@ -1,7 +1,7 @@
 //! Paths in snapshots that match a glob.
 //!
-//! A directory whose tree is the same in several snapshots is read once, and what was found in it is
-//! known to be in all of them.
+//! A directory whose tree is the same in several snapshots is read once, and what was found in it
+//! is known to be in all of them.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -19,7 +19,7 @@ use crate::path_text::to_path;
 use crate::snapshot::SessionDir;
 use crate::store::{ObjectSource, StoreError, read_root_tree, read_tree};
 
-/// What paths have to match.
+/// The pattern that paths have to match.
 #[derive(Debug)]
 pub struct PathGlob {
     /// Matched with the last name alone.
@@ -31,8 +31,8 @@ pub struct PathGlob {
 }
 
 impl PathGlob {
-    /// A glob without a `/` is for names. One with a `/` is for paths: whole ones, paths in the tracked
-    /// path, or paths in `current_dir`.
+    /// A glob without a `/` is for names. One with a `/` is for paths: whole ones, paths in the
+    /// tracked path, or paths in `current_dir`.
     ///
     /// # Errors
     /// [`HistoryError::Glob`].
@@ -97,7 +97,8 @@ type Match = (Vec<u8>, Arc<EntryState>);
 /// A directory of a snapshot: its path, its tree, and the tracked path that it lies in.
 type DirKey = (Vec<u8>, ContentHash, Vec<u8>);
 
-/// Finds what matches in the snapshots of these sessions, whose objects are in `source`; sorted by path.
+/// Finds what matches in the snapshots of these sessions, whose objects are in `source`; sorted by
+/// path.
 pub fn find(
     glob: &PathGlob,
     sessions: &[SessionDir],
@@ -144,7 +145,7 @@ struct Search<'a> {
     source: &'a dyn ObjectSource,
     /// Everything that was found, each state of each path once.
     matches: Vec<Match>,
-    /// What was found in a directory, and in all that is below it.
+    /// The matches in a directory, and in all that is below it.
     seen: HashMap<DirKey, Arc<[usize]>>,
 }
 

@@ -1,8 +1,9 @@
 //! The forms that a path may have in a snapshot: with more or fewer of its symlinks resolved.
 //!
 //! Tracked paths are recorded with the symlinks above them resolved, and what is in them is not. A
-//! directory on the way may have been a directory then, and be a symlink only now. So the form with the
-//! fewest symlinks resolved that lies in a tracked path comes first, and the others are tried as well.
+//! directory on the way may have been a directory then, and be a symlink only now. So the form with
+//! the fewest symlinks resolved that lies in a tracked path comes first, and the others are tried
+//! as well.
 
 use std::path::{Path, PathBuf};
 
@@ -16,7 +17,7 @@ pub fn forms_of(path: &Path) -> Vec<PathBuf> {
     above.reverse();
     for above in above {
         let rest = path.strip_prefix(above).unwrap_or(path);
-        // What is gone leads nowhere any more, and neither does anything below.
+        // A missing path leads nowhere any more, and neither does anything below.
         let Ok(real) = sys::real_path(above) else { break };
         let form = real.join(rest);
         if !forms.contains(&form) {

@@ -1,4 +1,4 @@
-//! What all sessions of a store know of one path, and which recorded paths match a glob.
+//! The past of one path over all sessions of a store, and the recorded paths that match a glob.
 //!
 //! Both answers come from trees alone. A path costs the number of snapshots times its depth; a glob
 //! costs each different tree once. Neither depends on how large the projects are.

@@ -15,7 +15,7 @@ use crate::sys::{self, Dir, FileKind, IoContext, Stat};
 
 const CHUNK_BYTES: usize = 256 * 1024;
 
-/// What is on the disk.
+/// The node on the disk.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Now {
     /// The version with this index.
@@ -29,8 +29,8 @@ pub enum Now {
     },
 }
 
-/// Finds out which version is on the disk. A file is read only if some version is as long; a directory is
-/// captured in memory, with the filters of `newest`, a session that tracks it.
+/// Finds out which version is on the disk. A file is read only if some version is as long; a
+/// directory is captured in memory, with the filters of `newest`, a session that tracks it.
 ///
 /// # Errors
 /// When the path, or what is in it, cannot be looked at.
@@ -62,7 +62,7 @@ pub fn now_of(history: &PathHistory, newest: &SessionDir) -> Result<Now, History
 
 fn directory(history: &PathHistory, newest: &SessionDir) -> Result<Now, HistoryError> {
     let manager = SnapshotManager::open(newest.path())?;
-    let baseline = manager.load_manifest(0)?;
+    let baseline = manager.load_manifest(newest.first_number()?)?;
     let live = manager.live_state(&baseline)?;
     let root = read_root_tree(&live, &live.manifest().merkle_root)?;
     let state = Lookup::new(&live, &root).find(history.path.as_os_str().as_bytes())?;

@@ -1,4 +1,5 @@
-//! The objects of several sessions as one source: a store may have sessions with objects of their own.
+//! The objects of several sessions as one source: a store may have sessions with objects of their
+//! own.
 
 use std::path::PathBuf;
 
@@ -15,7 +16,7 @@ pub struct Objects {
 }
 
 impl Objects {
-    /// Opens the objects of all these sessions. What cannot be opened is named.
+    /// Opens the objects of all these sessions. Stores that cannot be opened are named.
     pub fn of(sessions: &[SessionDir]) -> (Self, Vec<Damaged>) {
         let (mut stores, mut damaged) = (Vec::<(PathBuf, LocalStore)>::new(), Vec::new());
         for session in sessions {

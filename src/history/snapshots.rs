@@ -40,7 +40,7 @@ impl Place {
         }
     }
 
-    /// What snapshots are sorted by: as sessions are, and within one by number.
+    /// The sort key of snapshots: as sessions are sorted, and within one by number.
     fn order(&self, now: Timestamp) -> (Recency, u64) {
         (Recency::new(self.timestamp, self.session_id.as_str(), now), self.number)
     }

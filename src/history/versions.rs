@@ -12,7 +12,7 @@ use crate::object::{ContentHash, Node};
 use crate::snapshot::{NotCapturedSet, SessionDir, SnapshotKind, SnapshotManifest};
 use crate::store::{ObjectSource, StoreError, read_root_tree};
 
-/// What sessions know of a path.
+/// The past of a path in all sessions.
 #[derive(Debug)]
 pub struct PathHistory {
     /// The path in the form in which snapshots have it.
@@ -32,7 +32,7 @@ pub struct Version {
     pub before: Option<Arc<EntryState>>,
     /// Snapshots that have it, oldest first; never empty.
     pub places: Vec<Place>,
-    /// What it comes from.
+    /// Its origin.
     pub origin: Origin,
 }
 
@@ -53,7 +53,8 @@ impl Version {
         &self.places[0]
     }
 
-    /// By how many bytes a file grew when this version appeared; `None` where neither state is a file.
+    /// By how many bytes a file grew when this version appeared; `None` where neither state is a
+    /// file.
     pub fn size_delta(&self) -> Option<i64> {
         let size = |state: &Option<Arc<EntryState>>| state.as_deref().and_then(EntryState::size);
         match (size(&self.before), size(&self.state)) {
@@ -62,7 +63,7 @@ impl Version {
         }
     }
 
-    /// What changed when this version appeared, sorted as [`crate::diff::compare`] does.
+    /// The differences to the version before, sorted as [`crate::diff::compare`] does.
     ///
     /// # Errors
     /// When a tree is missing or damaged.
@@ -76,11 +77,11 @@ impl Version {
     }
 }
 
-/// What a snapshot says of a path that it could hold.
+/// The state of a path in a snapshot that could hold it.
 type Seen = Option<Arc<EntryState>>;
 
-/// Every distinct version of a path in these sessions, whose objects are in `source`. `forms` are those
-/// of the path, as [`super::forms_of`] gives them.
+/// Every distinct version of a path in these sessions, whose objects are in `source`. `forms` are
+/// those of the path, as [`super::forms_of`] gives them.
 pub fn history_of(
     forms: &[PathBuf],
     sessions: &[SessionDir],
@@ -105,7 +106,7 @@ pub fn history_of(
         }
         let same = match &last {
             Some((old, at)) if is_same(old, &state, &form, source) => Some(*at),
-            // Who deletes something twice has deleted it twice.
+            // A path that is deleted twice has two deletions.
             _ if state.is_none() => None,
             _ => versions.iter().position(|version| {
                 version.state.is_some() && is_same(&version.state, &state, &form, source)
@@ -135,7 +136,7 @@ pub fn history_of(
     PathHistory { path, versions, damaged }
 }
 
-/// What a snapshot says of the path, and the form in which it has it. `None`: it says nothing.
+/// The state of the path in a snapshot, and the form in which it has it. `None`: unknown.
 fn look(
     forms: &[PathBuf],
     manifest: &SnapshotManifest,
@@ -208,7 +209,7 @@ fn is_same_in_it(difference: &Difference) -> bool {
     let (Some(old), Some(new)) = (&difference.old, &difference.new) else { return false };
     let (a, b) = (&old.attributes, &new.attributes);
     let same_node = match (&old.node, &new.node) {
-        // What is in it has differences of its own.
+        // The entries in it have differences of their own.
         (Node::Directory { .. }, Node::Directory { .. }) => true,
         (Node::File { hash, .. }, Node::File { hash: new_hash, .. }) => hash == new_hash,
         (old, new) => old == new,

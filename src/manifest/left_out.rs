@@ -1,8 +1,8 @@
 //! How something was that is not in a snapshot: enough to tell later that it is gone, or another.
 //!
-//! Nothing is read for it. Of a directory that a program makes again little is noted, because it is another
-//! after every build. Entries of a left-out directory that are recorded (they are force-included, or git
-//! tracks them) count for nothing here: their changes are told as changes.
+//! Nothing is read for it. Little is noted of a rebuildable directory, because it differs after
+//! every build. Recorded entries of a left-out directory (force-included or tracked by git) count
+//! for nothing here: their changes are told as changes.
 
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -16,7 +16,7 @@ use crate::sys::{self, Dir, FileKind, FileTime, Stat};
 /// A directory with more entries is not looked at to its end.
 const MOST_ENTRIES: u64 = 250_000;
 
-/// What was noted of a path that was left out. Times are nanoseconds since 1970.
+/// The notes about a left-out path. Times are nanoseconds since 1970.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum LeftOutState {
@@ -67,7 +67,7 @@ fn own_change(stat: &Stat) -> Option<i64> {
 }
 
 impl LeftOutState {
-    /// Of what is neither a directory nor something that cannot be made again.
+    /// The notes about an entry that is no directory and not rebuildable.
     pub(crate) fn of_file(stat: &Stat) -> Option<Self> {
         matches!(stat.kind, FileKind::File | FileKind::Symlink).then(|| Self::File {
             size: stat.size,
@@ -77,7 +77,7 @@ impl LeftOutState {
         })
     }
 
-    /// Of a directory that a program makes again.
+    /// The notes about a rebuildable directory.
     pub(crate) fn of_rebuildable(stat: &Stat, mark: Option<&str>) -> Self {
         Self::Rebuildable {
             mark: mark.map(str::to_owned),
@@ -91,7 +91,8 @@ impl LeftOutState {
         matches!(self, Self::Rebuildable { .. })
     }
 
-    /// Whether what is there `now` may be another. Of what has too many entries, nobody knows better.
+    /// Whether the node of `now` may be another. A directory with too many entries may always be
+    /// one.
     pub(crate) fn differs(&self, now: &Self) -> bool {
         match (self, now) {
             (
@@ -116,8 +117,8 @@ impl LeftOutState {
         }
     }
 
-    /// How what lies at an absolute path is now, noted as this was. `None`: nothing is there, or something
-    /// that cannot be made again.
+    /// How what lies at an absolute path is now, noted as this was. `None`: nothing is there, or
+    /// something that cannot be made again.
     ///
     /// # Errors
     /// When nobody can say.
@@ -155,7 +156,7 @@ fn inside(relative: &[u8], name: &[u8]) -> Vec<u8> {
     if relative.is_empty() { name.to_vec() } else { byte_path::join(relative, name) }
 }
 
-/// What is counted of a left-out directory, by any number of threads.
+/// The counts of a left-out directory, kept by any number of threads.
 #[derive(Debug)]
 pub(crate) struct LeftOutTally {
     dev: u64,
@@ -165,7 +166,8 @@ pub(crate) struct LeftOutTally {
 }
 
 impl LeftOutTally {
-    /// Begins with the directory itself, which counts if it is not recorded for something that is in it.
+    /// Begins with the directory itself, which counts if it is not recorded for something that is
+    /// in it.
     pub(crate) fn of(stat: &Stat, counts_itself: bool) -> Self {
         let of = |time| AtomicI64::new(if counts_itself { nanoseconds(time) } else { i64::MIN });
         Self {
@@ -209,7 +211,7 @@ impl LeftOutTally {
         self.entries.load(Relaxed) > MOST_ENTRIES
     }
 
-    /// What was counted.
+    /// The counts.
     pub(crate) fn state(&self) -> LeftOutState {
         LeftOutState::Directory {
             entries: self.entries.load(Relaxed),

@@ -1,13 +1,15 @@
-//! What a snapshot is: the JSON document `snapshots/<number>/manifest.json`.
+//! The description of a snapshot: the JSON document `snapshots/<number>/manifest.json`.
 //!
 //! A manifest names a Merkle root, from which every byte of the snapshot is reached, and the hash
 //! of the manifest before it, so that the chain is tamper-evident. It also says what was *not*
 //! captured: a restore leaves those paths alone.
 //!
-//! Below captures, comparisons and whoever reads and writes the documents, which all know these types.
+//! Below captures, comparisons and whoever reads and writes the documents, which all know these
+//! types.
 
 mod left_out;
 mod not_captured;
+mod removed;
 mod step;
 
 use std::collections::BTreeMap;
@@ -27,6 +29,7 @@ use crate::walk::ExclusionConfig;
 pub use left_out::LeftOutState;
 pub(crate) use left_out::LeftOutTally;
 pub use not_captured::{NotCaptured, NotCapturedReason, NotCapturedSet};
+pub use removed::{RemovalReason, RemovedSnapshot};
 pub use step::{
     MAX_STEP_NAME_BYTES, MAX_STEP_PROMPT_BYTES, MAX_STEP_TITLE_BYTES, Step, StepKind, StepPrompt,
 };
@@ -59,13 +62,13 @@ pub struct TrackedRoot {
     pub exclusion: ExclusionConfig,
 }
 
-/// What somebody called a snapshot, as [`SnapshotManifest::label`]
-/// says; here for lists, which read no manifest of a snapshot.
+/// The name that somebody gave a snapshot, as in [`SnapshotManifest::label`]; here for lists, which
+/// read no manifest of a snapshot.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SnapshotLabel {
     /// Number of the snapshot.
     pub number: u64,
-    /// What it is called.
+    /// The name.
     pub label: String,
 }
 
@@ -84,32 +87,32 @@ pub struct SnapshotManifest {
     pub parent_hash: Option<ContentHash>,
     /// Hash of the root tree: commits to every name, attribute and byte.
     pub merkle_root: ContentHash,
-    /// Root tree of the ignore files by which the session goes in the paths that it tracks from this
-    /// snapshot on.
+    /// Root tree of the ignore files by which the session goes in the paths that it tracks from
+    /// this snapshot on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ignore_files: Option<ContentHash>,
     /// Why it was taken.
     #[serde(default)]
     pub kind: SnapshotKind,
-    /// What somebody called it.
+    /// The name that somebody gave it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub label: Option<String>,
     /// The tool call that made it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub step: Option<Step>,
-    /// Of a safety snapshot: the number of the snapshot that was then restored.
+    /// In a safety snapshot: the number of the snapshot that was then restored.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub restores: Option<u64>,
-    /// Of a safety snapshot before the restore of a part: the paths that the restore was about to
-    /// change, so that taking it back changes no others. Empty: everything was to be restored.
+    /// In a safety snapshot before a partial restore: the paths that the restore was about to
+    /// change, so that a redo changes no others. Empty: everything was to be restored.
     #[serde(default, skip_serializing_if = "Vec::is_empty", with = "serde_paths")]
     pub restores_only: Vec<PathBuf>,
-    /// What was tracked, with the filters that were used.
+    /// The tracked paths, with their filters.
     pub roots: Vec<TrackedRoot>,
     /// Sizes.
     #[serde(flatten)]
     pub totals: Totals,
-    /// What is not in the snapshot, and why; sorted by path.
+    /// The left-out paths, and why; sorted by path.
     #[serde(default)]
     pub not_captured: Vec<NotCaptured>,
     /// Files that kept changing while they were read: stored as read.
@@ -143,13 +146,13 @@ pub struct Totals {
 }
 
 impl Totals {
-    /// What a capture of about the same has to do.
+    /// The expected work of a capture of a similar state.
     pub(crate) fn expected(&self) -> Amount {
         Amount { entries: self.entry_count, bytes: self.total_bytes }
     }
 }
 
-/// What the documented API says of a file.
+/// The facts about a file in the documented API.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FileState {
     /// SHA-256 of the contents.

@@ -1,4 +1,4 @@
-//! What a snapshot does not hold, and why.
+//! The left-out paths of a snapshot, and why.
 
 use std::collections::BTreeMap;
 use std::os::unix::ffi::OsStrExt;
@@ -43,7 +43,7 @@ pub enum NotCapturedReason {
     },
     /// It could not be read.
     Unreadable {
-        /// What the system said.
+        /// The answer of the system.
         error: String,
     },
     /// A socket or device: its entry is recorded, and it has no contents to read.
@@ -115,7 +115,8 @@ impl<'a> NotCapturedSet<'a> {
         self.paths.range(&*below..).next().is_some_and(|(found, _)| found.starts_with(&below))
     }
 
-    /// Why something right in the directory `path` could not be captured; `None` if nothing was missed.
+    /// Why something right in the directory `path` could not be captured; `None` if nothing was
+    /// missed.
     pub fn problem_in(&self, path: &[u8]) -> Option<&'a NotCapturedReason> {
         let below = [path, b"/"].concat();
         self.paths
@@ -130,7 +131,7 @@ impl<'a> NotCapturedSet<'a> {
         byte_path::ancestors(path)
             .chain([path])
             .filter_map(|prefix| Some((prefix, *self.paths.get(prefix)?)))
-            // What is force-included was looked for below an excluded directory too.
+            // Force-included names were looked for below an excluded directory too.
             .find(|(prefix, left)| {
                 let is_excluded = matches!(left.reason, NotCapturedReason::Excluded { .. });
                 // In what is made again, not for what merely has the right name.

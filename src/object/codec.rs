@@ -1,8 +1,8 @@
 //! The few primitives that all binary objects are made of.
 //!
 //! Canonical: each value has exactly one encoding, and the reader refuses every other one, so equal
-//! values are equal bytes and equal hashes. Total: the reader never panics, and what it allocates is
-//! decided by what the input has and not by what it declares.
+//! values are equal bytes and equal hashes. Total: the reader never panics, and what it allocates
+//! is decided by what the input has and not by what it declares.
 
 /// Why bytes are not an object of the expected kind.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -27,7 +27,7 @@ pub enum DecodeError {
     /// A value that the format does not allow.
     #[error("{what} at byte {at}")]
     Invalid {
-        /// What is wrong.
+        /// The defect.
         what: &'static str,
         /// Where it was noticed.
         at: usize,
@@ -85,7 +85,7 @@ impl Writer {
         self.raw(bytes);
     }
 
-    /// What was appended so far, for whoever passes on long objects in parts: empty it then.
+    /// The bytes appended so far, for a writer that passes on long objects in parts: empty it then.
     pub(crate) fn part(&mut self) -> &mut Vec<u8> {
         &mut self.0
     }

@@ -1,10 +1,11 @@
 //! Where SHA-256 stands after each piece of a long file.
 //!
-//! SHA-256 is a chain: the state after one piece and the bytes of the next give the state after that
-//! (FIPS 180-4, 6.2.2). Whoever has the states can verify any piece by itself, so that the first byte of a
-//! file of many gigabytes does not wait for the hash of the last one. They cost nothing while a file is hashed
-//! anyway. A tree names the object with the states beside the contents, so they are trusted as much as the
-//! hash of the contents is; the last piece has to give that hash itself.
+//! SHA-256 is a chain: the state after one piece and the bytes of the next give the state after
+//! that (FIPS 180-4, 6.2.2). With the states a reader can verify any piece by itself, so that the
+//! first byte of a file of many gigabytes does not wait for the hash of the last one. They cost
+//! nothing while a file is hashed anyway. A tree names the object with the states beside the
+//! contents, so they are trusted as much as the hash of the contents is; the last piece has to give
+//! that hash itself.
 
 use sha2::block_api::compress256;
 
@@ -19,8 +20,9 @@ const VERSION: u8 = 1;
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Midstates(Box<[[u8; STATE_BYTES]]>);
 
-/// Where a tree names the [`Midstates`] of a file, if it does: trees that were written before there were
-/// any do not. The hash of the contents says all that they could, so two links are always equal.
+/// Where a tree names the [`Midstates`] of a file, if it does: trees that were written before there
+/// were any do not. The hash of the contents says all that they could, so two links are always
+/// equal.
 // Behind a pointer, because millions of entries have room for one and few have one.
 #[derive(Clone, Debug, Default)]
 pub struct MidstatesLink(Option<Box<ContentHash>>);
@@ -93,8 +95,9 @@ impl Midstates {
         self.0.len() as u64 + 1
     }
 
-    /// Whether these are the bytes of the piece with this number, counted from 0, of the contents `hash`. Of the last
-    /// piece all before it are part of the answer: `hash` is only reached through the states that are listed.
+    /// Whether these are the bytes of the piece with this number, counted from 0, of the contents
+    /// `hash`. The answer for the last piece depends on all before it: `hash` is only reached
+    /// through the listed states.
     pub fn verifies(&self, piece: u64, bytes: &[u8], hash: &ContentHash) -> bool {
         let Some((mut stream, after)) = self.stream(piece, bytes, hash) else { return false };
         stream.advance();
@@ -115,7 +118,8 @@ impl Midstates {
         })
     }
 
-    /// What is to be hashed of a piece, and to what it has to lead. `None`: there is none of this number and length.
+    /// The blocks of a piece, and the state that they have to lead to. `None`: there is no piece of
+    /// this number and length.
     fn stream<'a>(
         &self,
         piece: u64,
@@ -195,7 +199,7 @@ struct Chain {
     state: State,
     /// So many bytes were added.
     bytes: u64,
-    /// Of the last of them, what does not fill a block.
+    /// The rest of the last piece that does not fill a block.
     partial: [u8; BLOCK_BYTES],
 }
 

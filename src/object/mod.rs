@@ -2,8 +2,9 @@
 //!
 //! Pure values and codecs; nothing here touches a disk. A file's contents are an object as they
 //! are. A [`Tree`] lists one directory, a [`RootTree`] the tracked paths of a snapshot,
-//! [`LinkGroups`] its hard links, and with [`Midstates`] a long file is verified piece by piece. All
-//! encodings are canonical and versioned, and the decoders are total: any bytes give a value or an error.
+//! [`LinkGroups`] its hard links, and with [`Midstates`] a long file is verified piece by piece.
+//! All encodings are canonical and versioned, and the decoders are total: any bytes give a value or
+//! an error.
 
 mod codec;
 mod hash;

@@ -14,7 +14,7 @@ use super::tree::{
 
 const ROOT_MAGIC: &[u8; 8] = b"nonoroot";
 const LINK_MAGIC: &[u8; 8] = b"nonolink";
-/// Of root trees that name midstates; the others are written as before there were any.
+/// Version of root trees that name midstates; the others have the version without them.
 const VERSION_WITH_MIDSTATES: u8 = 2;
 /// Length and two bytes of a path, then the smallest entry: kind, flags, mode, uid, gid, time.
 const MIN_ROOT_ENTRY_BYTES: usize = 3 + 11;
@@ -26,7 +26,7 @@ pub struct RootEntry {
     pub path: Box<[u8]>,
     /// Attributes of the tracked path itself.
     pub attributes: Attributes,
-    /// What it was: a directory or a file, or whatever a command put in its place.
+    /// Its node: a directory or a file, or whatever a command put in its place.
     pub node: Node,
 }
 
@@ -123,7 +123,7 @@ pub fn is_tracked_path(path: &[u8]) -> bool {
     path.len() <= MAX_PATH_BYTES && is_plain_absolute(path)
 }
 
-/// As [`is_tracked_path`], but as long as it likes: what lies deep below a tracked path.
+/// As [`is_tracked_path`], but of any length: a path deep below a tracked path.
 fn is_plain_absolute(path: &[u8]) -> bool {
     path.strip_prefix(b"/").is_some_and(|rest| rest.split(|byte| *byte == b'/').all(is_name))
 }

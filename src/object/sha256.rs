@@ -1,9 +1,10 @@
 //! SHA-256 in parts (FIPS 180-4): from any state on, and of two things at once.
 //!
-//! Processors that have instructions for it hash one block after the other, each instruction waiting for the one
-//! before, and are idle most of the time. But they look further ahead than one block: when blocks of two streams
-//! come in turn, they work on both (AMD Zen 4: 1.8 GB/s become 2.4; a third stream adds nothing). Without such
-//! instructions it takes as long as one after the other.
+//! Processors that have instructions for it hash one block after the other, each instruction
+//! waiting for the one before, and are idle most of the time. But they look further ahead than one
+//! block: when blocks of two streams come in turn, they work on both (AMD Zen 4: 1.8 GB/s become
+//! 2.4; a third stream adds nothing). Without such instructions it takes as long as one after the
+//! other.
 
 use std::slice::from_ref;
 
@@ -29,8 +30,8 @@ pub(super) const INITIAL: State = [
 pub(super) type State = [u32; 8];
 pub(super) type Block = [u8; BLOCK_BYTES];
 
-/// Hashes contents, two at a time, and tells the hash of each with its number in the order in which they came. They are told in
-/// whatever order they are done.
+/// Hashes contents, two at a time, and tells the hash of each with its number in the order in which
+/// they came. They are told in whatever order they are done.
 pub fn hash_each<'a>(
     contents: impl IntoIterator<Item = &'a [u8]>,
     mut each: impl FnMut(usize, ContentHash),
@@ -53,11 +54,11 @@ pub fn hash_each<'a>(
     }
 }
 
-/// What is left to hash of something.
+/// The blocks that are left to hash of a message.
 pub(super) struct Stream<'a> {
     state: State,
     blocks: &'a [Block],
-    /// What comes after these.
+    /// The blocks after these.
     padding: Padding,
 }
 
@@ -124,7 +125,8 @@ impl<'a> Stream<'a> {
     }
 }
 
-/// The last blocks of a message (FIPS 180-4, 5.1.1): what does not fill a block, a bit, zeros, and the number of bits.
+/// The last blocks of a message (FIPS 180-4, 5.1.1): the rest that does not fill a block, a bit,
+/// zeros, and the number of bits.
 pub(super) struct Padding {
     blocks: [Block; 2],
     done: usize,

@@ -3,7 +3,7 @@
 //! A tree is a pure function of what is in the directory: entries sorted by name bytes, each with
 //! everything that a restore needs. The directory's own attributes stand in *its* entry in the
 //! parent. Equal directories are therefore equal bytes, and share one object in every snapshot.
-//! What an entry has in common with the one before it is not written twice: the list of a directory is
+//! An entry omits the fields that it shares with the entry before: the list of a directory is
 //! written anew whenever anything in it changes, however long it is.
 //! `docs/format.md` has the encoding byte by byte.
 
@@ -17,7 +17,7 @@ const MAGIC: &[u8; 8] = b"nonotree";
 pub const FORMAT_VERSION: u8 = 1;
 /// The same of trees.
 pub const TREE_VERSION: u8 = 3;
-/// Of trees that name no midstates: they are written as before there were any.
+/// Version of trees that name no midstates.
 const VERSION_WITHOUT_MIDSTATES: u8 = 2;
 /// Longest name of one entry in bytes (NAME_MAX of Linux).
 pub const MAX_NAME_BYTES: usize = 255;
@@ -26,7 +26,7 @@ pub const MAX_PATH_BYTES: usize = 4096;
 /// Largest number of permission bits: rwx for three, setuid, setgid, sticky.
 pub const MODE_MASK: u16 = 0o7777;
 
-/// What every kind of entry has.
+/// The fields that every kind of entry has.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Attributes {
     /// 12 permission bits.
@@ -81,7 +81,7 @@ pub enum Node {
         size: u64,
         /// Name of the object that is the contents.
         hash: ContentHash,
-        /// What a long file is verified with piece by piece.
+        /// The midstates with which a long file is verified piece by piece.
         midstates: MidstatesLink,
     },
     /// A directory.
@@ -147,8 +147,8 @@ pub struct Tree {
 }
 
 impl Tree {
-    /// Sorts the entries; of two with one name the first stays, so that what is encoded can always be
-    /// decoded.
+    /// Sorts the entries; of two with one name the first stays, so that what is encoded can always
+    /// be decoded.
     pub fn new(mut entries: Vec<TreeEntry>) -> Self {
         entries.sort_by(|a, b| a.name.cmp(&b.name));
         entries.dedup_by(|a, b| a.name == b.name);
@@ -201,8 +201,8 @@ impl Tree {
         Ok(Self { entries })
     }
 
-    /// Reads a tree without keeping it: tells of its entries in order. What was told before an error
-    /// is part of no tree.
+    /// Reads a tree without keeping it: tells of its entries in order. After an error, the entries
+    /// told so far are part of no tree.
     ///
     /// # Errors
     /// As [`decode`](Self::decode).
@@ -222,7 +222,7 @@ impl Tree {
             let rest = reader.bytes()?;
             let shared = usize::try_from(shared).ok().filter(|shared| *shared <= name.len());
             let shared = shared.ok_or_else(|| reader.invalid("more of a name than there is"))?;
-            // What the names share is as long as it can be, so this is their order.
+            // The shared part of the names is as long as it can be, so this is their order.
             if rest <= &name[shared..] || rest.first() == name.get(shared) {
                 return Err(reader.invalid("name out of order or twice"));
             }
@@ -272,8 +272,8 @@ fn shared_len(a: &[u8], b: &[u8]) -> usize {
     a.iter().zip(b).take_while(|(a, b)| a == b).count()
 }
 
-/// Appends the canonical bytes of one entry without its name and without midstates: equal exactly for equal
-/// entries.
+/// Appends the canonical bytes of one entry without its name and without midstates: equal exactly
+/// for equal entries.
 pub fn encode_entry(attributes: &Attributes, node: &Node, out: &mut Vec<u8>) {
     let mut writer = Writer::append_to(std::mem::take(out));
     write_entry(&mut writer, attributes, node);
@@ -323,7 +323,8 @@ pub(crate) fn read_entry(reader: &mut Reader<'_>) -> Result<(Attributes, Node), 
 
 /// Shared length, length and byte of the rest of the name, head.
 const MIN_LISTED_BYTES: usize = 1 + 1 + 1 + 1;
-/// In the head of an entry in a tree, beside the kind: what is as in the entry before, or is not there.
+/// In the head of an entry in a tree, beside the kind: the fields that are as in the entry before,
+/// or that are not there.
 const KIND: u8 = 0b111;
 /// A kind that only the entries of a tree have.
 const FILE_WITH_MIDSTATES: u8 = 0;

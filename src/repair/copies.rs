@@ -1,4 +1,4 @@
-//! Places where good copies may be: what was put aside, other stores, and the files themselves.
+//! Places of possible good copies: the quarantine, other stores, and the files themselves.
 
 use std::collections::{HashMap, HashSet};
 use std::os::unix::ffi::OsStrExt;
@@ -18,7 +18,7 @@ use crate::sys::{self, Dir, FileKind};
 use crate::verify::{DamagedObject, UsedAs};
 use crate::{byte_path, layout};
 
-/// What earlier repairs put aside: the disk may not have given the bytes then, and give them now.
+/// The files of earlier repairs: the disk may not have given the bytes then, and give them now.
 pub(super) struct PutAside {
     found: HashMap<ContentHash, Vec<Quarantined>>,
 }
@@ -129,7 +129,7 @@ pub(super) fn offer_midstates(
     let UsedAs::Midstates { .. } = damaged.used_as else { return Ok(None) };
     let mut tried = HashSet::new();
     for number in &damaged.snapshots {
-        // What cannot be read is mended by itself.
+        // An unreadable tree is mended by itself.
         let Ok(loaded) = session.manifest(*number) else { continue };
         let Ok(root) = read_root_tree(store, &loaded.manifest.merkle_root) else { continue };
         let mut lookup = Lookup::new(store, &root);
@@ -167,9 +167,9 @@ pub(super) struct LivePaths {
 }
 
 impl LivePaths {
-    /// What any readable snapshot of a session tracks.
+    /// The tracked paths of any readable snapshot of a session.
     pub(super) fn new(session: &SessionDir) -> Self {
-        let numbers = session.snapshot_numbers().unwrap_or_default();
+        let numbers = session.manifest_numbers().unwrap_or_default();
         let mut roots: Vec<TrackedRoot> = Vec::new();
         for loaded in numbers.into_iter().filter_map(|number| session.manifest(number).ok()) {
             for root in loaded.manifest.roots {
@@ -190,7 +190,7 @@ impl LivePaths {
     ) -> Result<Option<Found>, RepairError> {
         let UsedAs::Contents { .. } = damaged.used_as else { return Ok(None) };
         for path in &damaged.paths {
-            // What is gone or cannot be read is no copy.
+            // A missing or unreadable file is no copy.
             let Ok((file, stat)) = self.open(path) else { continue };
             if stat.kind != FileKind::File || !damaged.used_as.may_have(stat.size) {
                 continue;

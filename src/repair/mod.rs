@@ -3,26 +3,28 @@
 //! [`repair_session`] verifies a session, moves what is damaged out of the way, looks for a copy of
 //! it that has the right hash, and says what is lost for good. Always true:
 //!
-//! - Nothing is believed. A copy counts if its bytes have the hash that names the object, and they are
-//!   hashed while they are copied; where they come from is not trusted.
-//! - Nothing is deleted. A damaged object goes to [quarantine](crate::store::LocalStore::quarantine),
-//!   a manifest to `<session>/quarantine/`.
-//! - What is intact is never moved, even if it makes no sense: an object whose bytes have its hash is
-//!   what was recorded, and there cannot be a better copy. Neither is what merely cannot be read now, for want of
-//!   a right or a descriptor; what the disk does not give is moved only when there is a good copy. But a pack of which the disk
-//!   does not give the index is moved, after what it gives was copied. The next repair that finds something damaged
-//!   looks through it again: the disk may give it then.
-//! - It can be killed at any point: what is done is done, and another run does the rest.
+//! - Nothing is believed. A copy counts if its bytes have the hash that names the object, and they
+//!   are hashed while they are copied; where they come from is not trusted.
+//! - Nothing is deleted. A damaged object goes to
+//!   [quarantine](crate::store::LocalStore::quarantine), a manifest to `<session>/quarantine/`.
+//! - An intact object is never moved, even if it makes no sense: an object whose bytes have its
+//!   hash is the recorded one, and there cannot be a better copy. The same holds for an object that
+//!   cannot be read now, for want of a right or a descriptor. An object on a bad sector is moved
+//!   only when there is a good copy. But a pack with an unreadable index is moved, after its
+//!   readable objects were copied. The next repair that finds something damaged searches it again:
+//!   the disk may give more then.
+//! - It can be killed at any point: finished steps stay, and another run does the rest.
 //!
-//! Copies are looked for in what was put aside before, where objects of other stores have the same name, then at
-//! the paths at which a snapshot says that the file was, and at last by capturing the tracked paths once more
-//! into nothing: that finds files that were moved or copied, and makes the list of a directory again if its
-//! directory is still in the same state.
+//! Copies are looked for in what was put aside before, where objects of other stores have the same
+//! name, then at the paths at which a snapshot says that the file was, and at last by capturing the
+//! tracked paths once more into nothing: that finds files that were moved or copied, and makes the
+//! list of a directory again if its directory is still in the same state.
 //!
 //! Manifests are named by hashes, too. One that nothing can read and that no copy replaces goes to
-//! quarantine; one that can be read and contradicts the others stays, because nobody can tell which of
-//! them is right. A session's own manifest that nothing can read is made again from an unbroken chain of
-//! snapshots, without what only it knew. One that was edited is replaced by a copy, or stays.
+//! quarantine; one that can be read and contradicts the others stays, because nobody can tell which
+//! of them is right. A session's own manifest that nothing can read is made again from an unbroken
+//! chain of snapshots, without what only it knew. One that was edited is replaced by a copy, or
+//! stays.
 
 mod copies;
 mod manifests;
@@ -48,20 +50,20 @@ use objects::Objects;
 pub struct RepairOptions<'a> {
     /// How the session is verified before and after.
     pub verify: VerifyOptions<'a>,
-    /// Directories that may hold good copies: root directories of stores, sessions, or directories of
-    /// objects. One that is none of these holds nothing.
+    /// Directories that may hold good copies: root directories of stores, sessions, or directories
+    /// of objects. One that is none of these holds nothing.
     pub other_stores: &'a [PathBuf],
 }
 
-/// What a repair did, and what it could not do.
+/// The repaired and the lost parts.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct RepairReport {
-    /// What is whole again.
+    /// The objects that are whole again.
     pub repaired: Vec<Repaired>,
     /// Where damaged files were moved.
     #[serde(with = "serde_paths")]
     pub quarantined: Vec<PathBuf>,
-    /// What is not, because there is no good copy.
+    /// The objects that are not, because there is no good copy.
     pub lost: Vec<Lost>,
 }
 
@@ -103,14 +105,14 @@ pub enum Source {
 /// Something that cannot be had back, or not now.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Lost {
-    /// What it is, in words.
+    /// The description, in words.
     pub what: String,
     /// The object; none for a manifest.
     pub object: Option<ContentHash>,
     /// Why it is lost.
     pub reason: String,
-    /// Whether it is there and merely cannot be read, as when a right is wanting; or may be in a pack that the disk does not
-    /// give.
+    /// Whether it is there and merely cannot be read, as when a right is wanting; or may be in a
+    /// pack that the disk does not give.
     pub is_unreadable: bool,
     /// Numbers of the snapshots that need it.
     pub snapshots: BTreeSet<u64>,
@@ -121,7 +123,7 @@ pub struct Lost {
     pub has_more_paths: bool,
 }
 
-/// Why nothing, or not everything, was repaired. What was repaired stays repaired.
+/// Why nothing, or not everything, was repaired. Finished repairs stay.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RepairError {
@@ -162,11 +164,11 @@ impl From<ImportError> for RepairError {
     }
 }
 
-/// Repairs one session, whose objects are in `store`, and verifies it again. Holds the session's lock,
-/// and the store's exclusively while something is replaced.
+/// Repairs one session, whose objects are in `store`, and verifies it again. Holds the session's
+/// lock, and the store's exclusively while something is replaced.
 ///
 /// # Errors
-/// [`RepairError`]. That something is lost is not an error: see the reports.
+/// [`RepairError`]. A loss is not an error: see the reports.
 pub fn repair_session(
     session: &SessionDir,
     store: &LocalStore,
@@ -184,7 +186,7 @@ pub fn repair_session(
         };
         let mut objects = Objects::new(store, session, &damaged)?;
         objects.repair(options, &mut not_given)?;
-        // What is damaged again right away does not get better by being repaired once more.
+        // An object that is damaged again right away does not get better by another repair.
         let is_new = |new: &Repaired| report.repaired.iter().all(|old| old.object != new.object);
         let mut has_progress = objects.has_new_packs || objects.repaired.iter().any(is_new);
         if !has_progress && objects.is_intact_after_all {

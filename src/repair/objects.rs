@@ -12,11 +12,11 @@ use crate::store::{BadDisk, LocalStore, MAX_TREE_BYTES, Offered, StoreError, Sto
 use crate::verify::{DamagedObject, UsedAs};
 use std::path::PathBuf;
 
-/// What is found when a damaged object is looked at once more.
+/// The finding of a second look at a damaged object.
 enum Confirmed {
     /// Nothing has its name.
     Missing,
-    /// What has its name is not it.
+    /// The file with its name is not the object.
     Damaged,
     /// Its bytes are what its name says. They are in this file.
     Intact(PathBuf),
@@ -36,17 +36,18 @@ pub(super) struct Objects<'a> {
     store: &'a LocalStore,
     session: &'a SessionDir,
     damaged: &'a [DamagedObject],
-    /// Those that a good copy would mend, with the length of contents.
+    /// The objects that a good copy would mend, with the length of contents.
     wanted: HashMap<ContentHash, UsedAs>,
     /// Why a copy would not mend the others.
     hopeless: HashMap<ContentHash, String>,
-    /// Of these, what cannot be read.
+    /// Of these, the unreadable ones.
     unreadable: HashSet<ContentHash>,
-    /// What the disk does not give, and why. A copy would mend it; without one it stays where it is, because
-    /// the disk may yet give it.
+    /// The objects that the disk does not give, and why. A copy would mend one; without a copy it
+    /// stays where it is, because the disk may yet give it.
     on_bad_disk: HashMap<ContentHash, String>,
     lock: Option<StoreLock>,
-    /// Whether packs were replaced by what was whole in them, or what was whole in others was found.
+    /// Whether packs were replaced by what was whole in them, or what was whole in others was
+    /// found.
     pub(super) has_new_packs: bool,
     /// Whether something that was damaged, or not given, is intact now, and nobody has mended it.
     pub(super) is_intact_after_all: bool,
@@ -82,7 +83,8 @@ impl<'a> Objects<'a> {
         Ok(objects)
     }
 
-    /// Looks for copies from the cheapest place to the dearest. Adds packs that the disk did not give to `not_given`.
+    /// Looks for copies from the cheapest place to the dearest. Adds packs that the disk did not
+    /// give to `not_given`.
     pub(super) fn repair(
         &mut self,
         options: &RepairOptions<'_>,
@@ -184,7 +186,7 @@ impl<'a> Objects<'a> {
             }
         }
         self.store.purge_packs(&lock)?;
-        // What is reported as whole again is on the disk.
+        // Every object that is reported as whole again is on the disk.
         self.store.sync()?;
         Ok(())
     }
@@ -207,7 +209,7 @@ impl<'a> Objects<'a> {
         transfer: &mut Transfer<'_>,
     ) -> Result<Confirmed, StoreError> {
         let object = match self.store.open_object(&damaged.hash) {
-            // What a list says of its length only decides whether it is worth the time to hash holes.
+            // The length in a list only decides whether it is worth the time to hash holes.
             Ok(object)
                 if !damaged.used_as.may_have(object.size())
                     && object.is_sparse()
@@ -231,7 +233,8 @@ impl<'a> Objects<'a> {
         })
     }
 
-    /// What is still damaged. What is not there at all may be in one of the packs that were not given.
+    /// The objects that are still damaged. A missing one may be in one of the packs that were not
+    /// given.
     pub(super) fn lost(&self, not_given: &[PathBuf]) -> impl Iterator<Item = Lost> {
         const NO_COPY: &str = "no good copy of it was found";
         let not_given = not_given.first().map(|pack| {
@@ -261,7 +264,7 @@ impl<'a> Objects<'a> {
     }
 }
 
-/// What became of an offered copy, if the store took it.
+/// The outcome for an offered copy, if the store took it.
 pub(super) fn taken(offered: Offered, from: Source) -> Option<Found> {
     match offered {
         Offered::Taken(aside) => Some(Found { from, aside }),

@@ -1,7 +1,7 @@
 //! Capturing the tracked paths once more, to find what is wanted in them.
 //!
-//! Nothing of it is kept but the objects that are wanted, and whether one is wanted its hash says: so it
-//! does not matter whether anything has changed since.
+//! Nothing of it is kept but the objects that are wanted, and whether one is wanted its hash says:
+//! so it does not matter whether anything has changed since.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -22,8 +22,8 @@ use crate::store::{
 use crate::sys;
 use crate::verify::{DamagedObject, UsedAs, VerifyOptions};
 
-/// Looks for what is wanted. Captures once for each set of tracked paths and filters that a snapshot
-/// with something wanted in it was made with.
+/// Looks for what is wanted. Captures once for each set of tracked paths and filters that a
+/// snapshot with something wanted in it was made with.
 pub(super) fn offer_all(
     store: &LocalStore,
     session: &SessionDir,
@@ -73,7 +73,7 @@ pub(super) fn offer_all(
             roots: &manifest.roots,
             budget: Budget::UNLIMITED,
             is_baseline: false,
-            // Those that are recorded may be what is wanted.
+            // The recorded ones may be wanted.
             rules: vec![RootRules::OnDisk; manifest.roots.len()],
             known: known
                 .iter()

@@ -58,7 +58,7 @@ impl Areas {
             let parent = area.parent.as_ref().ok_or(rustix::io::Errno::NOENT);
             let parent = parent.at("make the directory", to_path(name))?;
             parent.make_dir(name, 0o700)?;
-            // What is staged must not inherit a default ACL; it gets its own.
+            // A staged file must not inherit a default ACL; it gets its own.
             parent.inode(name)?.remove_xattr(b"system.posix_acl_default").or_else(|error| {
                 if error.kind() == ErrorKind::Unsupported { Ok(()) } else { Err(error) }
             })?;
@@ -100,7 +100,8 @@ impl Areas {
     }
 
     /// Removes the staging directories with what is left in them, and gives the directories that
-    /// held them the times that the journal says. Returns those that did not get it, being somebody else's.
+    /// held them the times that the journal says. Returns those that did not get it, being somebody
+    /// else's.
     ///
     /// # Errors
     /// The first, after all were tried.

@@ -8,8 +8,8 @@ use crate::sys::{self, Inode};
 
 const SETUID_AND_SETGID: u16 = 0o6000;
 
-/// Gives an inode its attributes. What an ordinary user may not set is returned as sentences; all
-/// else is an error.
+/// Gives an inode its attributes. Attributes that an ordinary user may not set are returned as
+/// sentences; any other failure is an error.
 pub(super) fn apply(inode: &Inode, target: &Attributes, node: &Node) -> sys::Result<Vec<String>> {
     let mut denied = Vec::new();
     let now = inode.stat()?;
@@ -45,8 +45,8 @@ pub(super) fn apply(inode: &Inode, target: &Attributes, node: &Node) -> sys::Res
             Err(error) => return Err(error),
         }
     }
-    // None of the above moves it. One that need not be set is not, because it could hide an edit that
-    // came in between.
+    // None of the above moves it. One that need not be set is not, because it could hide an edit
+    // that came in between.
     if now.mtime != target.mtime {
         match inode.set_mtime(target.mtime) {
             Ok(()) => {}

@@ -1,7 +1,7 @@
 //! Carrying out a plan: everything new is staged, the steps are noted, and then they are taken.
 //!
-//! Until all that is staged and the journal with the steps are on the disk, no path changes. From then on the
-//! journal leads to one of the two states.
+//! Until all that is staged and the journal with the steps are on the disk, no path changes. From
+//! then on the journal leads to one of the two states.
 
 use super::RestoreError;
 use super::areas::Areas;
@@ -43,7 +43,7 @@ impl SnapshotManager {
             let started = before.started;
             let work = stage(self.store(), plan, &layout, &areas, started, progress, threads)?;
             self.progress().begin(Stage::Flush, None);
-            // What is put in place must be on the disk before the name that it replaces goes.
+            // A staged file must be on the disk before the name that it replaces goes.
             areas.sync()?;
             if self.progress().is_cancelled() {
                 return Err(RestoreError::Cancelled);
@@ -76,7 +76,7 @@ impl SnapshotManager {
                 left.skipped.append(&mut work.skipped);
                 Ok((work.into_comparison(), left))
             }
-            // The journal stays: whoever removes what was in the way can try again.
+            // The journal stays: after the obstacle is removed, the user can try again.
             Err(error @ RestoreError::HalfDone { .. }) => Err(error),
             Err(error) => {
                 let cleared = self.settle(journal, None, roots);
@@ -100,9 +100,8 @@ impl SnapshotManager {
 
 /// Takes all steps and makes them durable, or takes back those that were taken.
 ///
-/// Nobody stops it: what is left are renames. To take them back, every file that was put in place would
-/// have to be read again, because somebody may have edited it by now; that takes longer than the
-/// rest of the way.
+/// Nothing stops it: the rest is renames. A rollback would have to read every placed file again,
+/// because somebody may have edited it by now; that takes longer than the rest of the way.
 fn commit(
     places: &mut Places<'_>,
     areas: &Areas,

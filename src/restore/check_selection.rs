@@ -8,9 +8,9 @@ use crate::object::{ContentHash, Node, RootTree, TreeEntry};
 use crate::path_text::to_path;
 use crate::store::{ObjectSource, StoreError, read_root_tree, read_tree};
 
-/// Refuses a selection that names what is in none of the states; of the paths that one name may stand
-/// for, one is enough, and of those that a glob matches, too. A slip of the pen must not look like a
-/// state that needs no restore.
+/// Refuses a selection that names what is in none of the states; of the paths that one name may
+/// stand for, one is enough, and of those that a glob matches, too. A slip of the pen must not look
+/// like a state that needs no restore.
 pub(super) fn check_selection(
     source: &dyn ObjectSource,
     selected: &Selected<'_>,

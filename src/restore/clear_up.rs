@@ -1,5 +1,5 @@
-//! The end of a restore, one way or the other: what was staged is cleared away, then the journal; and what cannot be
-//! cleared away is said.
+//! The end of a restore, one way or the other: the staged files are cleared away, then the journal.
+//! Leftovers are named.
 
 use super::RestoreError;
 use super::areas::Areas;
@@ -36,13 +36,14 @@ impl SnapshotManager {
                 area.mtime = target.attributes.mtime;
             }
         }
-        // From here on there is nothing to take back and nothing to finish. As long as the journal on the disk has steps,
-        // what is staged stays: both ways out of them need it.
+        // From here on there is nothing to take back and nothing to finish. As long as the journal
+        // on the disk has steps, what is staged stays: both ways out of them need it.
         journal.save(self.session())?;
         self.clear_up(&journal, roots)
     }
 
-    /// The same of a journal on the disk that has no steps: nothing has to be written, as the disk may be full.
+    /// The same of a journal on the disk that has no steps: nothing has to be written, as the disk
+    /// may be full.
     pub(super) fn clear_up(
         &self,
         journal: &Journal,
@@ -59,7 +60,7 @@ impl SnapshotManager {
             .is_ok_and(|journal| journal.is_some_and(|journal| journal.work.is_none()))
     }
 
-    /// What could not be cleared away of a restore that is done.
+    /// The leftovers of a finished restore.
     pub(super) fn left_of_restore(&self, areas: &Areas, error: &sys::Error) -> Vec<Skipped> {
         let mut paths = areas.left();
         if paths.is_empty() {
@@ -70,7 +71,7 @@ impl SnapshotManager {
     }
 }
 
-/// What is not quite as it was after a restore that did not happen.
+/// The differences that remain after a restore that did not happen.
 pub(super) fn warn_of(denied: &[Skipped]) {
     for Skipped { path, reason } in denied {
         tracing::warn!("{}: {reason}", Shown::path(path));

@@ -1,14 +1,15 @@
 //! Committing: the steps of the journal, forward.
 //!
-//! What is replaced or removed is moved into the staging directory, and looked at once more there:
+//! A replaced or removed file is moved into the staging directory, and checked once more there:
 //! if it is not what the safety snapshot holds, somebody changed it in between, and the restore is
 //! taken back as a whole. Nothing is deleted before everything is in place.
 //!
 //! A commit that was interrupted is gone through from the start: a step that was taken is known by
 //! what lies in the staging directory, and is not taken again.
 //!
-//! What was taken away is deleted when this is over, so it is looked at once more at the end: whoever
-//! had a file open may have written to it meanwhile, and after an interruption for a long time.
+//! Removed files are deleted when this is over, so they are checked once more at the end: a process
+//! with an open descriptor may have written to them meanwhile, and after an interruption for a long
+//! time.
 
 use std::collections::HashSet;
 use std::io;
@@ -29,7 +30,7 @@ const NOT_EMPTY: &str = "the directory is not empty: what is left in it is not p
 pub(super) const CHANGED_SINCE: &str =
     "it was changed or removed after the restore was interrupted";
 
-/// What a commit left as it is.
+/// The paths that a commit left as they are.
 #[derive(Default)]
 pub(super) struct Left {
     pub(super) skipped: Vec<Skipped>,
@@ -155,7 +156,7 @@ impl<'d, 'a, 'b> Commit<'d, 'a, 'b> {
         let Some(place) = self.disk.try_place(path)? else { return Ok(()) };
         match place.dir.try_stat(&place.name)? {
             Some(stat) if stat.kind == FileKind::Directory => {}
-            // What took its place is a later step's.
+            // The replacement is a later step's.
             _ => return Ok(()),
         }
         match place.dir.remove_dir(&place.name) {
@@ -260,8 +261,8 @@ impl<'d, 'a, 'b> Commit<'d, 'a, 'b> {
         current: Option<&EntryState>,
         target: &EntryState,
     ) -> Result<(), RestoreError> {
-        // One that is made has no state before; one that is resumed may have been changed already, and so
-        // may one that has another name.
+        // One that is made has no state before; one that is resumed may have been changed already,
+        // and so may one that has another name.
         let states: Vec<&EntryState> = match current {
             Some(current) if self.is_resumed || self.disk.is_linked(path) => vec![current, target],
             Some(current) => vec![current],

@@ -33,11 +33,11 @@ pub struct Conflict {
     /// Absolute path.
     #[serde(with = "serde_path")]
     pub path: PathBuf,
-    /// What happened to it since.
+    /// Its change since.
     pub change_type: ChangeType,
     /// Sessions that changed it, as far as they are known.
     pub sessions: Vec<String>,
-    /// Of a git directory: what is in the way.
+    /// For a git directory: the obstacles.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub repository: Option<RepositoryConflict>,
 }
@@ -48,7 +48,7 @@ pub struct Conflict {
 pub enum RepositoryConflict {
     /// HEAD or a ref is another than the session, or a restore of it, left.
     MovedOn {
-        /// What they did since.
+        /// Their moves since.
         moves: Vec<Move>,
     },
     /// A lock says that git works there at this moment.
@@ -97,7 +97,7 @@ impl Conflicts {
     }
 }
 
-/// What to do about conflicts.
+/// The treatment of conflicts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OnConflict {
@@ -155,7 +155,7 @@ pub(super) fn conflicts(
         }
     }
     let mut conflicts = Conflicts::default();
-    // Of what was merely touched, the contents stay.
+    // The contents of a touched file stay.
     let changes = plan.changes.iter().filter(|(_, told)| told.change_type().is_some());
     for (path, _) in changes {
         let Some(difference) = later.at(&path)? else { continue };

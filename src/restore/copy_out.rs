@@ -28,7 +28,7 @@ use crate::sys::{self, Dir, FileKind};
 
 const EXISTS: &str = "something is there already";
 
-/// What was copied out of a snapshot.
+/// The paths that were copied out of a snapshot.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CopyReport {
     /// The session.
@@ -42,10 +42,10 @@ pub struct CopyReport {
     pub written_count: u64,
     /// Bytes of their contents.
     pub written_bytes: u64,
-    /// What is not in the copy, and why. Paths are those of the copy.
+    /// The paths that are not in the copy, and why. Paths are those of the copy.
     pub skipped: Vec<Skipped>,
-    /// Files that kept changing while the snapshot read them: each copy is what was read, which may be a
-    /// state that the file never had. Paths are those of the copy.
+    /// Files that kept changing while the snapshot read them: each copy is what was read, which may
+    /// be a state that the file never had. Paths are those of the copy.
     #[serde(with = "serde_paths")]
     pub unstable: Vec<PathBuf>,
 }
@@ -76,12 +76,12 @@ struct CopyOut<'a> {
 
 impl SnapshotManager {
     /// Writes the selected paths of a snapshot below `to`, which is made if it is missing. With one
-    /// tracked directory its contents stand right in `to`, else whole paths do. What exists there
-    /// stays, unless `overwrite` says otherwise; a directory that exists gets more in it, and with `overwrite` the
-    /// attributes of the snapshot, if it is selected.
+    /// tracked directory its contents stand right in `to`, else whole paths do. Existing paths
+    /// stay, unless `overwrite` says otherwise; an existing directory gets more in it, and with
+    /// `overwrite` the attributes of the snapshot, if it is selected.
     ///
     /// # Errors
-    /// [`RestoreError`]; what was copied by then stays ([`RestoreError::CopyUnfinished`]).
+    /// [`RestoreError`]; the paths that are copied by then stay ([`RestoreError::CopyUnfinished`]).
     pub fn copy_out(
         &self,
         number: u64,
@@ -269,7 +269,8 @@ impl CopyOut<'_> {
         if !self.overwrite || name.is_empty() || self.made_names.contains(name) {
             return Ok(());
         }
-        // An earlier copy may have made it read-only. Whose it is not may not, and need not be able to.
+        // An earlier copy may have made it read-only. Whose it is not may not, and need not be able
+        // to.
         let mode = dir.stat_self()?.mode;
         if mode & 0o700 != 0o700 {
             let _ = dir.inode(b".")?.set_mode(mode | 0o700);
@@ -358,7 +359,8 @@ impl CopyOut<'_> {
         Ok(make(self.manager.store(), dir, name, state, path, transfer)?.denied)
     }
 
-    /// Attributes of directories come last, the deepest first: what is put in one changes its time.
+    /// Attributes of directories come last, the deepest first: a new entry changes a directory's
+    /// time.
     fn finish(mut self) -> Result<CopyReport, RestoreError> {
         for Made { name, state } in std::mem::take(&mut self.made).into_iter().rev() {
             let applied = self.top.open_beneath(&name).and_then(|dir| {

@@ -1,13 +1,13 @@
-//! What an interrupted restore left of its staging directories, when nothing has to be finished or
-//! taken back any more.
+//! The leftovers of an interrupted restore in its staging directories, when nothing has to be
+//! finished or reverted any more.
 //!
 //! A journal without steps names staging directories and nothing else: no path has changed yet, or
 //! every one has. Nobody has to decide anything then, and whoever comes next clears up.
 //!
-//! A journal that is given up may be damaged, so that what it names is not known. A staging directory is
-//! this restore's if its name, which is random, stands anywhere in the bytes of the journal. It is only
+//! A journal that is given up may be damaged, so that its names are unknown. A staging directory is
+//! this restore's if its random name stands anywhere in the bytes of the journal. It is only
 //! removed if everything in it is in the store: a file that somebody changed in the last moment may
-//! be nowhere else. What is not removed is named.
+//! be nowhere else. Entries that stay are named.
 
 use std::path::PathBuf;
 
@@ -22,7 +22,7 @@ use crate::snapshot::{OpenPath, SnapshotManager, TrackedRoot};
 use crate::store::{LocalStore, StoreError, Transfer, hash_file};
 use crate::sys::{Dir, FileKind};
 
-/// What became of a restore that was given up.
+/// The result of giving up a restore.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct DiscardReport {
     /// Staging directories that were removed: everything in them is in the store.
@@ -32,9 +32,9 @@ pub struct DiscardReport {
 }
 
 impl SnapshotManager {
-    /// Removes what a restore left of its staging directories if it was interrupted before its first
-    /// change or after its last, without waiting for anybody. `Some`: that was done, and nothing of
-    /// the restore is left.
+    /// Removes what a restore left of its staging directories if it was interrupted before its
+    /// first change or after its last, without waiting for anybody. `Some`: that was done, and
+    /// nothing of the restore is left.
     ///
     /// # Errors
     /// [`RestoreError`]; the journal is then still there.
@@ -55,9 +55,9 @@ impl SnapshotManager {
         }
     }
 
-    /// Sets aside a journal that can be neither finished nor taken back, because it is damaged or what
-    /// it needs is gone. The tracked paths stay as they are, maybe between two states, and snapshots
-    /// of the session can be restored again. `None`: there is no journal.
+    /// Sets aside a journal that can be neither finished nor taken back, because it is damaged or
+    /// what it needs is gone. The tracked paths stay as they are, maybe between two states, and
+    /// snapshots of the session can be restored again. `None`: there is no journal.
     ///
     /// # Errors
     /// When it cannot be renamed, or the tracked paths cannot be looked through.
@@ -91,7 +91,7 @@ impl SnapshotManager {
 
     /// Tracked paths of all snapshots that can be read.
     fn known_roots(&self) -> Vec<TrackedRoot> {
-        let numbers = self.session().snapshot_numbers().unwrap_or_default();
+        let numbers = self.session().manifest_numbers().unwrap_or_default();
         let manifests = numbers.iter().filter_map(|number| self.session().manifest(*number).ok());
         let mut roots = self.roots().to_vec();
         roots.extend(manifests.flat_map(|loaded| loaded.manifest.roots));
@@ -125,7 +125,7 @@ fn look_in(
     found: &mut Vec<(Dir, Box<[u8]>)>,
     pending: &mut Vec<Vec<u8>>,
 ) {
-    // What cannot be listed cannot be searched either.
+    // An unreadable directory cannot be searched either.
     for listed in dir.names().unwrap_or_default() {
         let is_dir = listed.kind.is_none_or(|kind| kind == FileKind::Directory)
             && dir.stat(&listed.name).is_ok_and(|stat| stat.kind == FileKind::Directory);

@@ -1,8 +1,8 @@
 //! Why a restore did not happen.
 //!
-//! The same failure can end a restore, which then changed nothing, a recovery, which is then still to
-//! be made, or a copy, which stays as far as it came. So the messages do not say what was changed;
-//! whoever calls knows, or asks [`RestoreError::is_before_any_change`].
+//! The same failure can end a restore, which then changed nothing, a recovery, which is then still
+//! to be made, or a copy, which stays as far as it came. So the messages do not name the changes;
+//! the caller knows them, or asks [`RestoreError::is_before_any_change`].
 
 use std::path::{Path, PathBuf};
 
@@ -15,8 +15,9 @@ use crate::store::StoreError;
 use crate::sys;
 
 /// Why a restore did not happen. Unless it is [`RestoreError::HalfDone`], or
-/// [`RestoreError::Incomplete`] with what was done, nothing has changed; a recovery ([`SnapshotManager::recover_restore`](crate::snapshot::SnapshotManager::recover_restore))
-/// that fails leaves the restore interrupted.
+/// [`RestoreError::Incomplete`] with what was done, nothing has changed; a recovery
+/// ([`SnapshotManager::recover_restore`](crate::snapshot::SnapshotManager::recover_restore)) that
+/// fails leaves the restore interrupted.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RestoreError {
@@ -28,7 +29,7 @@ pub enum RestoreError {
     Content {
         /// The file.
         path: PathBuf,
-        /// What is wrong.
+        /// The cause.
         source: StoreError,
     },
     /// The path was changed after the safety snapshot was taken.
@@ -50,8 +51,8 @@ pub enum RestoreError {
         /// The path.
         path: PathBuf,
     },
-    /// What an interrupted restore had taken away from a path was changed since, by somebody who had it
-    /// open: it is nowhere else.
+    /// A file that an interrupted restore had removed was changed since, by a process with an open
+    /// descriptor: its new bytes are nowhere else.
     #[error(
         "what was at {} was changed after the restore was interrupted, and is in no snapshot: move \
          {} away and resume again, or take the restore back",
@@ -82,7 +83,7 @@ pub enum RestoreError {
     DamagedJournal {
         /// Where it is.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The defect.
         reason: String,
     },
     /// The journal names a snapshot that the session does not have.
@@ -94,7 +95,7 @@ pub enum RestoreError {
     /// An interrupted restore could not be taken back completely.
     #[error("not everything could be put back: {}. What was replaced is in {}", rollback.join("; "), kept_in(staging, *safety))]
     NotTakenBack {
-        /// What could not be put back.
+        /// The paths that could not be put back.
         rollback: Vec<String>,
         /// Where the replaced files are.
         staging: Vec<PathBuf>,
@@ -115,7 +116,7 @@ pub enum RestoreError {
     /// It was done, and some paths are not as they were in the snapshot.
     #[error("{}", incomplete(report))]
     Incomplete {
-        /// What was done, and what was skipped and why.
+        /// The changes, and the skipped paths with their reasons.
         report: Box<RestoreReport>,
     },
     /// A selected path is neither in the snapshot nor on the disk.
@@ -163,7 +164,7 @@ pub enum RestoreError {
     NotAFile {
         /// The path.
         path: PathBuf,
-        /// What it is.
+        /// The kind of the node.
         kind: &'static str,
     },
     /// A glob cannot be understood.
@@ -171,7 +172,7 @@ pub enum RestoreError {
     Pattern {
         /// The glob as given.
         pattern: PathBuf,
-        /// What is wrong with it.
+        /// The defect.
         reason: String,
     },
     /// A path is in no tracked path, or on a file system that cannot be reached from there.
@@ -224,7 +225,7 @@ pub enum RestoreError {
     HalfDone {
         /// The step that failed.
         cause: Box<RestoreError>,
-        /// What could not be put back.
+        /// The paths that could not be put back.
         rollback: Vec<String>,
         /// Where the replaced files are.
         staging: Vec<PathBuf>,

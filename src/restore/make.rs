@@ -14,7 +14,7 @@ const PRIVATE: u16 = 0o600;
 /// A new inode.
 pub(super) struct Made {
     pub(super) ino: u64,
-    /// What an ordinary user may not set, as sentences.
+    /// The attributes that an ordinary user may not set, as sentences.
     pub(super) denied: Vec<String>,
 }
 

@@ -31,6 +31,8 @@ mod rollback;
 mod secure;
 mod selection;
 mod staging;
+#[cfg(feature = "cli")]
+mod step_undo;
 mod steps;
 mod take_back;
 #[cfg(test)]
@@ -70,8 +72,10 @@ pub use recover::{Recovery, RecoveryOutcome, RecoveryReport};
 use repositories::Repositories;
 use selection::Selected;
 pub use selection::Selection;
+#[cfg(feature = "cli")]
+pub use step_undo::{StepConflict, StepUndoReport};
 
-/// What a restore did, or would do.
+/// The result of a restore, or of a dry run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RestoreReport {
     /// The session.
@@ -80,37 +84,37 @@ pub struct RestoreReport {
     pub snapshot: u64,
     /// Whether nothing was done on purpose.
     pub dry_run: bool,
-    /// What changed on the disk, sorted by path.
+    /// The changes on the disk, sorted by path.
     pub changes: Vec<Change>,
     /// Paths, in that order, that got their time back and were otherwise as they were.
     #[serde(with = "serde_paths")]
     pub touched: Vec<PathBuf>,
-    /// How many directories got their time back and were otherwise as they were. Whatever is created
-    /// or removed in a directory gives it another time, so they are not listed.
+    /// The number of directories that only got their time back. Every created or removed entry
+    /// gives its directory another time, so they are not listed.
     pub directory_times: u64,
     /// Paths with later changes that the restore would undo, too.
     pub conflicts: Vec<Conflict>,
     /// Git directories among the changes, and what HEAD and the refs of each did.
     pub repositories: Vec<RepositoryChange>,
-    /// What was done about them.
+    /// The treatment of them.
     pub on_conflict: OnConflict,
-    /// What is not as it was in the snapshot, and why.
+    /// The paths that differ from the snapshot, and why.
     pub skipped: Vec<Skipped>,
-    /// What is new, was not recorded, and stays: directories that bear the mark of a program that makes them
-    /// again. They do not make a restore incomplete.
+    /// New paths without a record, which stay: directories with the mark of a program that rebuilds
+    /// them. They do not make a restore incomplete.
     #[serde(with = "serde_paths")]
     pub rebuildable: Vec<PathBuf>,
-    /// What the snapshot did not record and is gone or another now. But for what a program makes again, it
-    /// makes a restore incomplete.
+    /// Left-out paths of the snapshot that are gone or different now. Except for rebuildable
+    /// directories, they make a restore incomplete.
     pub lost: Vec<Lost>,
-    /// Changed files that kept changing while the snapshot read them: each has the state that was read,
-    /// which may be one that it never had.
+    /// Changed files that kept changing while the snapshot read them: each has the state that was
+    /// read, which may be one that it never had.
     #[serde(with = "serde_paths")]
     pub unstable: Vec<PathBuf>,
     /// The snapshot that holds the state before the restore; `None` when nothing was to be done,
     /// the disk of the store was full, or none was wanted.
     pub safety_snapshot: Option<u64>,
-    /// What was to be kept of the state before.
+    /// The part of the state before that had to be kept.
     pub keep_before: KeepBefore,
     /// Whether the disk of the store was too full for the safety snapshot that was wanted. Only
     /// what snapshots hold was overwritten or removed then.
@@ -121,7 +125,7 @@ pub struct RestoreReport {
 }
 
 impl RestoreReport {
-    /// What changed, counted.
+    /// The changes, counted.
     pub fn summary(&self) -> ChangeSummary {
         ChangeSummary::of(&self.changes).with_touched(self.touched.len())
     }
@@ -131,7 +135,7 @@ impl RestoreReport {
         self.skipped.is_empty() && self.lost_for_good().next().is_none() && !self.is_refused()
     }
 
-    /// What was not recorded, is not as it was, and is made again by no program.
+    /// The left-out paths that are not as they were, without the rebuildable ones.
     pub fn lost_for_good(&self) -> impl Iterator<Item = &Lost> {
         self.lost.iter().filter(|lost| !lost.is_rebuildable)
     }
@@ -142,14 +146,14 @@ impl RestoreReport {
     }
 }
 
-/// What to restore of a snapshot, and what to do about later changes.
+/// The selection of a restore, and its treatment of later changes.
 #[derive(Debug, Clone, Default)]
 pub struct RestoreOptions {
-    /// What to do about paths that were changed after a completed session.
+    /// The treatment of paths that were changed after a completed session.
     pub on_conflict: OnConflict,
     /// Which paths are meant.
     pub selection: Selection,
-    /// What to keep of the state before.
+    /// The part of the state before to keep.
     pub keep_before: KeepBefore,
     /// Whether this takes back the restore before which the snapshot was taken; `selection` is then
     /// as [`SnapshotManager::changed_by_restore`] gives it.
@@ -170,12 +174,12 @@ struct Planned {
     plan: RestorePlan,
     conflicts: AllConflicts,
     repositories: Vec<RepositoryChange>,
-    /// What it leaves because nothing of it is kept.
+    /// The paths that stay because nothing of them is kept.
     not_kept: Vec<Skipped>,
 }
 
 impl Planned {
-    /// What it leaves as it is, for whatever reason, and of that what is not kept.
+    /// The paths that stay for any reason, and those of them that are not kept.
     fn left(&mut self) -> (Vec<Skipped>, Vec<PathBuf>) {
         let mut skipped = std::mem::take(&mut self.plan.skipped);
         let paths = self.not_kept.iter().map(|skipped| skipped.path.clone()).collect();
@@ -195,9 +199,9 @@ impl SnapshotManager {
     /// [`restore`](Self::restore) reports it instead.
     ///
     /// # Errors
-    /// [`RestoreError::Incomplete`] when something was skipped: the rest is restored, and the report
-    /// is in the error. But for that and [`RestoreError::HalfDone`], nothing has changed after an
-    /// error.
+    /// [`RestoreError::Incomplete`] when something was skipped: the rest is restored, and the
+    /// report is in the error. But for that and [`RestoreError::HalfDone`], nothing has changed
+    /// after an error.
     pub fn restore_to(&self, number: u64) -> Result<Vec<Change>, RestoreError> {
         let report = self.restore(number)?;
         if report.is_refused() {
@@ -219,8 +223,8 @@ impl SnapshotManager {
         self.states(number).map(drop)
     }
 
-    /// What [`restore_to`](Self::restore_to) would change. Writes nothing, neither to the tracked
-    /// paths nor to the store.
+    /// The changes that [`restore_to`](Self::restore_to) would make. Writes nothing, neither to the
+    /// tracked paths nor to the store.
     ///
     /// # Errors
     /// [`RestoreError`].
@@ -284,8 +288,8 @@ impl SnapshotManager {
         options: &RestoreOptions,
     ) -> Result<RestoreReport, RestoreError> {
         if self.session().has_restore_journal()? {
-            // With nothing to decide there is nothing in the way. Whatever else is wrong with the
-            // journal, the lock says that there is one.
+            // With nothing to decide there is no obstacle. For every other defect of the journal,
+            // the lock says that there is one.
             let _ = self.clear_staging();
         }
         let _session_lock = self.lock_session()?;
@@ -355,9 +359,9 @@ impl SnapshotManager {
         }
     }
 
-    /// The manifest to restore and the last one, after checking that they are the ones that the session
-    /// and their neighbours name: a manifest that was tampered with must not say what is overwritten.
-    /// Damage of others does not matter.
+    /// The manifest to restore and the last one, after checking that they are the ones that the
+    /// session and their neighbours name: a manifest that was tampered with must not say what is
+    /// overwritten. Damage of others does not matter.
     fn states(&self, number: u64) -> Result<States, RestoreError> {
         let latest = self.latest()?;
         let last = latest.manifest.number;
@@ -365,6 +369,7 @@ impl SnapshotManager {
             let session = self.session().path().to_owned();
             return Err(SnapshotError::NoSuchSnapshot { session, number, last: Some(last) }.into());
         }
+        self.session().refuse_removed(number)?;
         let listed = self.session().metadata()?.manifest_hashes;
         let target = self.session().listed_manifest(number, &listed)?;
         self.check_roots(&target.manifest)?;

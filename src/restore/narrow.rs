@@ -1,7 +1,7 @@
 //! Doing a part of a plan: selected paths only, or without those that are to stay.
 //!
-//! What is left keeps the plan's promises: a directory goes only if everything in it goes, and one
-//! that is needed is made even if it was not selected itself.
+//! The narrowed plan keeps the plan's promises: a directory goes only if everything in it goes, and
+//! a needed directory is made even if it was not selected itself.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
@@ -24,8 +24,9 @@ fn above(path: &[u8]) -> impl Iterator<Item = &[u8]> {
 }
 
 impl RestorePlan {
-    /// Keeps what is wanted. `left` are paths that must stay as they are. `concerns` tells of a skipped path whether to
-    /// name it; its second argument says whether all that is or was below the path is skipped with it.
+    /// Keeps what is wanted. `left` are paths that must stay as they are. `concerns` tells of a
+    /// skipped path whether to name it; its second argument says whether all that is or was below
+    /// the path is skipped with it.
     pub(super) fn narrow(
         &mut self,
         wanted: impl Fn(&[u8], Option<ChangeType>) -> bool,

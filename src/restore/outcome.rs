@@ -1,7 +1,8 @@
-//! What a recovery left on the disk, and whether that is what was asked for.
+//! The state that a recovery left on the disk, and whether it is the requested one.
 //!
-//! Between the interruption and the recovery anybody may have worked on. What they did stays; but then
-//! the state on the disk is neither of the two that a recovery can bring about, and that is said.
+//! Between the interruption and the recovery anybody may have worked on. Their work stays; but then
+//! the state on the disk is neither of the two that a recovery can bring about, and the report says
+//! so.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,13 +1,13 @@
 //! Many sorted paths in little memory, for as long as nobody looks at them.
 //!
-//! Of each is kept how much it shares with the one before, and what is different: of the paths in one
-//! directory, their names. A million of them take a tenth of what they take one by one.
+//! Each path is kept as the length that it shares with the one before, and the rest: for the paths
+//! in one directory, their names. A million of them take a tenth of the memory of single paths.
 
 /// Paths, each with a value, in the order in which they came.
 #[derive(Debug, Clone)]
 pub(super) struct PackedPaths<T> {
     entries: Vec<Entry<T>>,
-    /// What is different of each path, one after the other.
+    /// The rests of the paths, one after the other.
     ends: Vec<u8>,
     last: Vec<u8>,
 }
@@ -29,7 +29,8 @@ impl<T> PackedPaths<T> {
     pub(super) fn push(&mut self, path: &[u8], value: T) {
         let shared = path.iter().zip(&self.last).take_while(|(a, b)| a == b).count();
         let end = &path[shared..];
-        // Paths are shorter than 4 GiB: a kernel takes 4 KiB, and an object that names one fits in memory.
+        // Paths are shorter than 4 GiB: a kernel takes 4 KiB, and an object that names one fits in
+        // memory.
         self.entries.push(Entry {
             shared_bytes: shared as u32,
             end_bytes: end.len() as u32,

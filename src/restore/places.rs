@@ -29,8 +29,8 @@ impl<'a> Places<'a> {
     /// The directory that holds `path`, and its name in there.
     ///
     /// # Errors
-    /// When the directory is gone, a symlink stands in the way (ELOOP), or the path is in no tracked
-    /// path (EXDEV).
+    /// When the directory is gone, a symlink stands in the way (ELOOP), or the path is in no
+    /// tracked path (EXDEV).
     pub(super) fn find(&mut self, path: &[u8]) -> sys::Result<Place> {
         let (parent, name) = byte_path::split(path);
         if let Some((known, dir)) = &self.last

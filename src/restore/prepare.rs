@@ -1,10 +1,9 @@
-//! Before a restore changes anything: what is there now is made safe, and the plan is made from it.
+//! Before a restore changes anything: the present state is made safe, and the plan is made from it.
 //!
-//! As a rule all that is there becomes a snapshot. On a full disk of the store it cannot; then
-//! nothing new is needed for a path whose present state a snapshot of the session holds (what the
-//! command left, and what comes back where nothing is). Such paths are restored, each checked
-//! against its object, and all others are left and named. Whoever asks for it by
-//! [`KeepBefore::Nothing`] gives the rest up.
+//! As a rule the whole present state becomes a snapshot. On a full disk of the store it cannot;
+//! then a path needs nothing new if a snapshot of the session holds its present state (the
+//! command's last state, or no state at all). Such paths are restored, each checked against its
+//! object, and all others are left and named. [`KeepBefore::Nothing`] gives the rest up.
 
 use std::collections::HashSet;
 use std::error::Error;
@@ -23,7 +22,7 @@ use crate::snapshot::{CacheUse, Capture, SnapshotKind, SnapshotManager};
 use crate::store::{ObjectSource, OverlayStore, StoreError};
 use crate::sys;
 
-/// What is kept of the state before a restore.
+/// The part of the state before a restore that is kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum KeepBefore {
@@ -31,7 +30,7 @@ pub enum KeepBefore {
     /// hold already is overwritten or removed.
     #[default]
     Snapshot,
-    /// Nothing: what no snapshot holds and the restore overwrites or removes is gone.
+    /// Nothing: overwritten or removed bytes that no snapshot holds are gone.
     Nothing,
 }
 
@@ -207,7 +206,7 @@ fn differing(
     let mut unlike = HashSet::new();
     for difference in diff::differences(source, root, current_root)? {
         let difference = difference?;
-        // Of what has a new time alone, no contents are lost.
+        // A path with a new time alone loses no contents.
         let is_other = difference.new.is_some() && difference.change_type().is_some();
         let Difference { path, .. } = difference;
         if is_other && !is_held(&path) {

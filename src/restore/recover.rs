@@ -30,7 +30,7 @@ pub enum Recovery {
     TakeBack,
 }
 
-/// What became of an interrupted restore.
+/// The outcome of an interrupted restore.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RecoveryOutcome {
@@ -42,7 +42,7 @@ pub enum RecoveryOutcome {
     Cleared,
 }
 
-/// What recovering from an interrupted restore did.
+/// The result of a recovery from an interrupted restore.
 #[derive(Debug, Clone, Serialize)]
 pub struct RecoveryReport {
     /// The session.
@@ -51,15 +51,14 @@ pub struct RecoveryReport {
     pub snapshot: u64,
     /// The way it ended.
     pub outcome: RecoveryOutcome,
-    /// What the whole restore changed, steps before the interruption included; empty unless it was
-    /// finished.
+    /// The changes of the whole restore, steps before the interruption included; empty unless it
+    /// was finished.
     pub changes: Vec<Change>,
     /// Paths that the whole restore gave their time back, and nothing else; empty unless it was
     /// finished.
     #[serde(with = "serde_paths")]
     pub touched: Vec<PathBuf>,
-    /// What is not as it was in the state that was asked for (the snapshot, or what was there before),
-    /// and why.
+    /// The paths that differ from the requested state (the snapshot, or the state before), and why.
     pub skipped: Vec<Skipped>,
     /// The snapshot that holds the state before the restore, unless none was taken.
     pub safety_snapshot: Option<u64>,
@@ -74,15 +73,16 @@ fn stopped(error: RestoreError) -> RestoreError {
 }
 
 impl SnapshotManager {
-    /// Finishes or takes back a restore of this session that was interrupted. `None`: there is none.
+    /// Finishes or takes back a restore of this session that was interrupted. `None`: there is
+    /// none.
     ///
     /// # Errors
     /// [`RestoreError`]; the journal is then still there, and either way can be tried again, also
-    /// after it was asked to stop ([`RestoreError::RecoveryStopped`]). What merely could not be cleared away is
-    /// in the report.
+    /// after a stop ([`RestoreError::RecoveryStopped`]). Leftovers that could not be cleared away
+    /// are in the report.
     pub fn recover_restore(&self, way: Recovery) -> Result<Option<RecoveryReport>, RestoreError> {
         let _session_lock = self.lock_interrupted_session()?;
-        // What the journal needs must not be collected meanwhile.
+        // The journal's objects must not be collected meanwhile.
         let _store_lock = self.lock_store()?;
         let Some(mut journal) = Journal::load(self.session())? else { return Ok(None) };
         let safety = self.safety_of(&journal)?;
@@ -131,7 +131,7 @@ impl SnapshotManager {
             let not_cleared =
                 match self.settle(journal, is_finished.then_some(&work), &safety.roots) {
                     Ok(denied) => denied,
-                    // What was done is done, and said.
+                    // The changes are made, and reported.
                     Err(error) => self.left_of_restore(&areas, &error),
                 };
             report.skipped.extend(not_cleared);

@@ -1,9 +1,10 @@
 //! Git directories in a restore: each is one thing, which comes back as a whole or stays as it is.
 //!
-//! Refs, index and the rest belong together; a half of them is a broken repository. Only objects are
-//! different: one that git added since is in nobody's way, so it stays, and the restore is complete.
-//! What git writes by itself (its index at each `git status`) is nobody's work and no conflict. A
-//! branch that moved after the session is one conflict, whatever else that changed in the directory.
+//! Refs, index and the rest belong together; a half of them is a broken repository. Only objects
+//! are different: one that git added since is in nobody's way, so it stays, and the restore is
+//! complete. git's own writes (its index at each `git status`) are nobody's work and no conflict. A
+//! branch that moved after the session is one conflict, whatever else that changed in the
+//! directory.
 
 use std::collections::{BTreeMap, HashSet};
 use std::os::unix::ffi::OsStrExt;
@@ -62,7 +63,7 @@ pub(super) struct Repositories {
 }
 
 impl Repositories {
-    /// Those of either state in which the plan does something.
+    /// The git directories of either state that the plan changes.
     pub(super) fn of(
         source: &dyn ObjectSource,
         current_root: &ContentHash,
@@ -98,7 +99,7 @@ impl Repositories {
         byte_path::split(path).1 == DOT_GIT || self.of_path(path).is_some()
     }
 
-    /// Whether a selection means a path. Of a git directory it means all, or what it names.
+    /// Whether a selection means a path. In a git directory it means all, or none.
     pub(super) fn is_selected(
         &self,
         selected: &Selected<'_>,
@@ -117,7 +118,7 @@ impl Repositories {
         [git_dir].into_iter().chain(above).any(|dir| selected.is_unit(dir))
     }
 
-    /// What HEAD and the refs do if the plan is carried out.
+    /// The moves of HEAD and the refs if the plan is carried out.
     pub(super) fn changes(
         &self,
         source: &dyn ObjectSource,
@@ -140,8 +141,8 @@ impl Repositories {
         Ok(found)
     }
 
-    /// Takes the conflicts in git directories out of `paths`, and returns those that somebody has to decide
-    /// about, one for each repository.
+    /// Takes the conflicts in git directories out of `paths`, and returns those that somebody has
+    /// to decide about, one for each repository.
     pub(super) fn conflicts(
         &self,
         source: &dyn ObjectSource,
@@ -199,7 +200,7 @@ impl Repositories {
         for (path, _) in plan.changes.iter() {
             let Some(git_dir) = self.of_path(&path) else { continue };
             let Some(inside) = byte_path::relative_to(&path, git_dir) else { continue };
-            // Of a branch that is tracked by itself, the lock lies beside what is tracked.
+            // The lock of a branch that is tracked by itself lies beside the branch.
             let lock = [&path[..], b".lock"].concat();
             if now.find(git_dir)?.is_none() && is_there(&lock) {
                 found.insert(git_dir.to_vec(), [inside, b".lock"].concat());
@@ -240,7 +241,7 @@ fn moved_on(
         let number = loaded.manifest.restores;
         let target = chain.iter().find(|target| Some(target.manifest.number) == number);
         if let Some(target) = target {
-            // What an earlier restore left alone is as it was before it.
+            // A path that an earlier restore left alone is as it was before that restore.
             base = state(&target.manifest.merkle_root)?;
             is_known |= is_same(base.as_ref(), now.as_ref());
         }

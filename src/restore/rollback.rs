@@ -1,8 +1,8 @@
 //! Taking a restore back: the steps of the journal, backward.
 //!
 //! The same for a step that failed and for a crash: which steps were taken is read from the disk.
-//! What the restore put in place is only moved away if it is still what the restore put there; an
-//! edit that somebody made since stays, and the rest is taken back around it.
+//! A file that the restore put in place is only moved away if it is unchanged since; somebody's
+//! later edit stays, and the rest is reverted around it.
 
 use super::attributes;
 use super::journal::{Staged, Step, Work};
@@ -28,8 +28,8 @@ pub(super) enum Incomplete {
     Stopped,
 }
 
-/// Undoes all steps, the last one first. Goes on after a failure, to bring back what it can. Returns the attributes
-/// that an ordinary user may not set.
+/// Undoes all steps, the last one first. Goes on after a failure, to bring back what it can.
+/// Returns the attributes that an ordinary user may not set.
 pub(super) fn take_back(disk: &mut Disk<'_, '_>, work: &Work) -> Result<Vec<Skipped>, Incomplete> {
     let (mut failures, mut denied) = (Vec::new(), Vec::new());
     disk.places.forget();
@@ -73,7 +73,7 @@ fn undo_all(
     for step in steps.iter().rev() {
         let undone = match (disk.check_stopped(), step) {
             (Ok(()), Step::PlaceTree { staged, steps, .. }) => match is_staged(disk, *staged) {
-                // It was never in place: whatever is at its path is not the restore's.
+                // It was never in place: the file at its path is not the restore's.
                 Ok(true) => Ok(None),
                 Ok(false) => {
                     undo_all(disk, steps, failures, denied)?;
@@ -249,7 +249,7 @@ fn undo_attributes(
     let key = |mode, uid, gid| (mode, uid, gid);
     let Some(stat) = place.dir.try_stat(&place.name)? else { return Ok(None) };
     let (is, was) = (key(stat.mode, stat.uid, stat.gid), &current.attributes);
-    // Edited since. What the restore gave it has to go, if it has any of that.
+    // Edited since. The restore's attributes have to go, if it still has some of them.
     let is_ours = is != key(was.mode, was.uid, was.gid);
     Ok(is_ours.then(|| changed_since(path)))
 }

@@ -2,9 +2,9 @@
 //!
 //! A capture trusts the stat cache, and the store trusts names. Both can be wrong: a page that was
 //! written through a mapping moves no time, and an object can be damaged or removed behind the
-//! store's back. What a restore is about to replace or remove is therefore read once more, its object
-//! is checked, and one that is missing or damaged is stored again from the file that still has the
-//! bytes. That costs what changes, not what is there.
+//! store's back. So each file that a restore is about to replace or remove is read once more, and
+//! its object is checked. A missing or damaged object is stored again from the file that still has
+//! the bytes. That costs the size of the changes, not of the tree.
 
 use std::collections::HashSet;
 use std::fs::File;
@@ -19,8 +19,8 @@ use crate::progress::{Amount, Progress, Stage, Uncounted};
 use crate::store::{LocalStore, Transfer};
 use crate::sys::{FileKind, Stat};
 
-/// Whether every file that the plan replaces or removes is in the store, byte for byte. `false`: one
-/// of them is not as it was captured, so the capture has to be made again without the cache.
+/// Whether every file that the plan replaces or removes is in the store, byte for byte. `false`:
+/// one of them is not as it was captured, so the capture has to be made again without the cache.
 pub(super) fn is_everything_stored(
     store: &LocalStore,
     plan: &RestorePlan,
@@ -75,7 +75,7 @@ pub(super) fn not_stored(
     Ok(found)
 }
 
-/// What the plan replaces or removes.
+/// The paths that the plan replaces or removes.
 fn replacing(plan: &RestorePlan) -> impl Iterator<Item = (&Vec<u8>, &Arc<EntryState>)> + Clone {
     let removed = plan.actions.removals.iter().map(|removal| (&removal.path, &removal.current));
     let replaced =

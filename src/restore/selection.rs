@@ -12,17 +12,17 @@ use crate::diff::ChangeType;
 use crate::path_text::to_path;
 use crate::snapshot::TrackedRoot;
 
-/// What a person selects, as given.
+/// A person's selection, as given.
 #[derive(Debug, Clone, Default)]
 pub struct Selection {
-    /// Files, directories (with all that is in them) and globs; everything when empty (and nothing is
-    /// named in `exactly`). A relative one is looked for in every tracked path, and a glob without a
-    /// slash matches a name anywhere.
+    /// Files, directories (with all that is in them) and globs; everything when empty (and nothing
+    /// is named in `exactly`). A relative one is looked for in every tracked path, and a glob
+    /// without a slash matches a name anywhere.
     pub paths: Vec<PathBuf>,
-    /// Absolute paths that are meant as well, each by itself: no glob, nothing below it, and no error
-    /// when nothing of that name was ever there. As many as there are changes, if need be.
+    /// Absolute paths that are meant as well, each by itself: no glob, nothing below it, and no
+    /// error when nothing of that name was ever there. As many as there are changes, if need be.
     pub exactly: Vec<PathBuf>,
-    /// What of these is not meant, in the form of `paths`.
+    /// The exceptions from these, in the form of `paths`.
     pub exclude: Vec<PathBuf>,
     /// Only what was created, modified or deleted *since* the snapshot: `Deleted` brings back what
     /// is gone. All kinds when empty; `Modified` includes changed permissions.
@@ -55,7 +55,7 @@ pub(super) struct Pattern {
     glob: Option<(GlobMatcher, Subject)>,
 }
 
-/// What a glob is matched with: it, or something above it, has to match.
+/// The subject that a glob is matched with: it, or something above it, has to match.
 enum Subject {
     /// Each name below the tracked path.
     Names,
@@ -125,8 +125,8 @@ impl<'a> Selected<'a> {
         is_named && !self.exclude.iter().any(|pattern| pattern.matches(path, inside))
     }
 
-    /// Whether a change of this type (as the restore makes it) is meant. What is none for a person,
-    /// the time of a directory, belongs to everything and to no single kind.
+    /// Whether a change of this type (as the restore makes it) is meant. A directory's time is no
+    /// change for a person; it belongs to everything and to no single kind.
     pub(super) fn wants(&self, change: Option<ChangeType>) -> bool {
         let since = match change {
             _ if self.only.is_empty() => return true,

@@ -1,5 +1,5 @@
-//! What finishing and taking back have in common: places, staging directories, and the questions
-//! whether a path still holds what it should, and whether what is there may be changed in place.
+//! The common part of finishing and reverting: places, staging directories, and two questions:
+//! whether a path still holds what it should, and whether it may be changed in place.
 
 use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
@@ -18,7 +18,7 @@ use crate::sys::{self, Dir, FileKind, FileTime, Inode, Stat};
 pub(super) struct Disk<'a, 'b> {
     pub(super) places: &'a mut Places<'b>,
     pub(super) areas: &'a Areas,
-    /// The kernel's time before the safety snapshot: what has an older ctime is as captured.
+    /// The kernel's time before the safety snapshot: a file with an older ctime is as captured.
     started: FileTime,
     /// Names that shared an inode in the safety snapshot: of each, all of them.
     linked: HashMap<&'a [u8], &'a [Box<[u8]>]>,
@@ -75,8 +75,8 @@ impl<'a, 'b> Disk<'a, 'b> {
         self.places.find(path)
     }
 
-    /// Whether what was taken away from a path still is what it was when it was captured: whoever had
-    /// it open may have gone on writing. `thoroughly`: its bytes, and not only its length and time.
+    /// Whether a removed file still is as captured: a process with an open descriptor may have gone
+    /// on writing. `thoroughly`: its bytes, and not only its length and time.
     pub(super) fn holds_staged(
         &self,
         staged: Staged,
@@ -129,7 +129,7 @@ impl<'a, 'b> Disk<'a, 'b> {
     }
 }
 
-/// What a path that is to get other attributes has to be.
+/// The state that a path must have before its attributes change.
 pub(super) enum Changeable {
     /// It is; this is its inode.
     Yes(Inode),
@@ -138,9 +138,8 @@ pub(super) enum Changeable {
 }
 
 impl Disk<'_, '_> {
-    /// The inode of what is at `path` if it is one of `states` (which differ in attributes alone) and
-    /// has no name but those that the safety snapshot knows: what is done to it in place is done
-    /// to nothing else.
+    /// The inode at `path` if it is one of `states` (which differ in attributes alone) and has no
+    /// name but those that the safety snapshot knows: a change in place then changes nothing else.
     pub(super) fn changeable(
         &mut self,
         path: &[u8],

@@ -1,23 +1,25 @@
-//! What a command may touch, and the walls around it.
+//! The grants of a command, and the walls around it.
 //!
-//! A [`Policy`] names what is granted; [`enforce()`] shuts this process in, for good and with all its
-//! descendants, and the caller then replaces it with the command. Landlock does the work: the kernel
-//! checks every open, rename, link and truncation against the granted directories by where a file
-//! really is, so symlinks and renamed parents change nothing. A small seccomp filter closes two gaps
-//! that Landlock leaves, and root gives up the rights that pass by every wall. That is the first wall.
+//! A [`Policy`] names the grants; [`enforce()`] shuts this process in, for good and with all its
+//! descendants, and the caller then replaces it with the command. Landlock does the work: the
+//! kernel checks every open, rename, link and truncation against the granted directories by where a
+//! file really is, so symlinks and renamed parents change nothing. A small seccomp filter closes
+//! two gaps in Landlock, and root gives up the capabilities that pass by every wall. These three
+//! are the first wall.
 //! The second is a [`View`]: namespaces of mounts and processes, for what Landlock has no rule for
 //! (attributes), where the system lets us make them. [`separate`] and [`furnish`] come before
 //! [`enforce()`], in processes of their own. Always true:
 //!
-//! - The command reads the system (programs, libraries, `/etc`, `/proc`, `/sys`) and what is granted;
-//!   it writes what is granted for writing, its own temporary directory, and harmless devices. It
-//!   makes no device nodes, and types nothing into its terminal on behalf of whoever reads there next.
+//! - The command reads the system (programs, libraries, `/etc`, `/proc`, `/sys`) and what is
+//!   granted; it writes what is granted for writing, its own temporary directory, and harmless
+//!   devices. It makes no device nodes, and types nothing into its terminal on behalf of whoever
+//!   reads there next.
 //! - It traces and signals no process outside, and reaches no abstract socket outside.
 //! - The machine's `/tmp` is not granted: many programs keep sockets and locks of others there.
 //!
-//! What no kernel of today lets an ordinary program stop: connecting to a Unix socket that has a path
-//! (kernels with Landlock ABI 9 can, and it is used there), and reading what any process may read in
-//! `/proc` and `/sys`.
+//! No kernel of today lets an ordinary program stop two things: connecting to a Unix socket that
+//! has a path (kernels with Landlock ABI 9 can, and it is used there), and reading files in `/proc`
+//! and `/sys` that any process may read.
 
 // The filter of system calls is compiled for these processors only.
 #[cfg_attr(
@@ -43,7 +45,7 @@ use crate::sys;
 pub use view::{NamespaceError, Room, View, outermost};
 pub use walls::{enforce, furnish, is_inside, separate};
 
-/// What a command may touch besides the system.
+/// The grants of a command besides the system.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Policy {
     /// Files and directories that may be read, and executed, with all below. Absolute, no component
@@ -53,18 +55,19 @@ pub struct Policy {
     /// Files and directories that may be read and written, with all below. As above.
     #[serde(with = "serde_paths")]
     pub write: Vec<PathBuf>,
-    /// Sockets, and directories of sockets, that may be connected to where the kernel asks. As above.
+    /// Sockets, and directories of sockets, that may be connected to where the kernel asks. As
+    /// above.
     #[serde(with = "serde_paths")]
     pub connect: Vec<PathBuf>,
-    /// What is not granted even where it lies in a place that every command may read: the record,
-    /// the configuration and the home directory. As above; some of it may not be there.
+    /// Withheld places, even in a place that every command may read: the record, the configuration
+    /// and the home directory. As above; some of them may not exist.
     #[serde(with = "serde_paths")]
     pub withheld: Vec<PathBuf>,
-    /// What of the network may be reached.
+    /// The reachable part of the network.
     pub network: Network,
 }
 
-/// What of the network a command may reach.
+/// The part of the network that a command may reach.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Network {

@@ -4,7 +4,7 @@ use rustix::io::Errno;
 
 use super::{NamespaceError, Policy, SandboxError, Support, View};
 
-/// What it means that no Landlock was found.
+/// The support on a system without Landlock.
 pub(super) const NO_LANDLOCK: Support = Support::NotBuilt;
 
 pub(super) fn landlock_abi() -> std::io::Result<Option<i32>> {

@@ -1,9 +1,9 @@
-//! What a command sees of the file system behind its second wall.
+//! The file system as a command sees it behind its second wall.
 //!
-//! Landlock says which files may be opened; it has no say in changes of attributes (`chmod`, `chown`,
-//! times, extended attributes). A mount that is read-only refuses those too. So the command gets a
-//! mount namespace in which all is read-only but what it was granted for writing, and in which `/tmp`
-//! and `/dev/shm` are rooms of its own.
+//! Landlock says which files may be opened; it has no say in changes of attributes (`chmod`,
+//! `chown`, times, extended attributes). A mount that is read-only refuses those too. So the
+//! command gets a mount namespace in which all is read-only but what it was granted for writing,
+//! and in which `/tmp` and `/dev/shm` are rooms of its own.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -17,11 +17,11 @@ use crate::path_text::{Shown, serde_path, serde_paths};
 pub struct View {
     /// Private directories, each at its place.
     pub rooms: Vec<Room>,
-    /// What stays writable, with all below: directories and files.
+    /// The writable directories and files, with all below.
     #[serde(with = "serde_paths")]
     pub writable: Vec<PathBuf>,
-    /// What of the places of rooms stays visible, read-only. A room has a directory or file of the
-    /// same name to show it at.
+    /// The parts of the places of rooms that stay visible, read-only. A room has a directory or
+    /// file of the same name to show it at.
     #[serde(with = "serde_paths")]
     pub visible: Vec<PathBuf>,
     /// The directory in which the command starts.
@@ -70,7 +70,7 @@ pub fn outermost<'a>(paths: impl IntoIterator<Item = &'a PathBuf>) -> Vec<&'a Pa
     None => String::new(),
 })]
 pub struct NamespaceError {
-    /// What was tried.
+    /// The attempted operation.
     pub operation: &'static str,
     /// On what.
     pub path: Option<PathBuf>,

@@ -31,7 +31,7 @@ pub fn changed_since<'a>(
         if other.path() == session.path() {
             continue;
         }
-        // What happened before this session ended is in its last state already.
+        // The last state of this session already includes earlier changes.
         let is_later = other.metadata().is_ok_and(|metadata| {
             ended.is_none_or(|ended| metadata.ended.is_none_or(|end| end > ended))
         });
@@ -49,11 +49,13 @@ pub fn changed_since<'a>(
     Ok(found)
 }
 
-/// What is different between a session's first state and its last ordinary one.
+/// The differences between a session's first state and its last ordinary one.
 fn changed_in(session: &SessionDir) -> Result<Vec<Vec<u8>>, CatalogError> {
-    let baseline = session.manifest(0)?.manifest;
+    let numbers = session.snapshot_numbers()?;
+    let Some(first) = numbers.first() else { return Ok(Vec::new()) };
+    let baseline = session.manifest(*first)?.manifest;
     let mut last = None;
-    for number in session.snapshot_numbers()?.into_iter().rev() {
+    for number in numbers.into_iter().rev() {
         let manifest = session.manifest(number)?.manifest;
         if manifest.kind == SnapshotKind::Ordinary {
             last = Some(manifest);

@@ -11,8 +11,8 @@ use crate::object::ContentHash;
 use crate::path_text::{Shown, encode, serde_paths};
 use crate::snapshot::settle;
 use crate::snapshot::{
-    AgentSession, ManifestError, SessionDir, SessionMetadata, SessionOrigin, SnapshotLabel,
-    is_undone,
+    AgentSession, ManifestError, RemovedSnapshot, SessionDir, SessionMetadata, SessionOrigin,
+    SnapshotLabel, is_undone,
 };
 use crate::store::{LocalStore, StoreError};
 use crate::sys::{self, Dir};
@@ -81,7 +81,7 @@ pub enum CatalogError {
     SeveralBelow {
         /// The directory.
         directory: PathBuf,
-        /// What is tracked, as text.
+        /// The tracked paths, as text.
         projects: Vec<String>,
     },
     /// The part after the `/` is no snapshot of the session.
@@ -91,6 +91,14 @@ pub enum CatalogError {
         session: String,
         /// The snapshot as given.
         snapshot: String,
+    },
+    /// The snapshot was removed from the session.
+    #[error("snapshot {} of session {session} was {removed}", removed.number)]
+    SnapshotRemoved {
+        /// The session.
+        session: String,
+        /// When and why.
+        removed: RemovedSnapshot,
     },
     /// A manifest cannot be used.
     #[error(transparent)]
@@ -128,12 +136,14 @@ pub struct SessionSummary {
     pub ended: Option<jiff::Timestamp>,
     /// The command.
     pub command: Vec<String>,
-    /// What is captured.
+    /// The captured paths.
     #[serde(with = "serde_paths")]
     pub tracked_paths: Vec<PathBuf>,
-    /// Number of snapshots.
+    /// Number of snapshots that it holds.
     pub snapshot_count: u64,
-    /// What the session was called when it began.
+    /// Snapshots that were removed from it, in order.
+    pub removed: Vec<RemovedSnapshot>,
+    /// The name that the session got when it began.
     pub label: Option<String>,
     /// Whether retention never removes it.
     pub pinned: bool,
@@ -145,20 +155,20 @@ pub struct SessionSummary {
     pub step_count: u64,
     /// Exit code of the command.
     pub exit_code: Option<i32>,
-    /// What made it.
+    /// The maker of the session.
     #[serde(skip)]
     pub origin: SessionOrigin,
     /// Where it stands.
     pub status: SessionStatus,
-    /// What changed from the baseline to the last ordinary snapshot; `None` where a damaged object kept it
-    /// from being counted.
+    /// The changes from the baseline to the last ordinary snapshot; `None` where a damaged object
+    /// prevents the count.
     pub changes: Option<ChangeSummary>,
     /// Whether all of that is undone: its baseline was brought back, and that stands.
     pub undone: bool,
     /// Bytes that the session added to the store when it was recorded.
     pub disk_size: u64,
-    /// Commits to the session as its manifest describes it, and to all its snapshots. Noted elsewhere, it
-    /// proves them.
+    /// Commits to the session as its manifest describes it, and to all its snapshots. Noted
+    /// elsewhere, it proves them.
     pub session_root: ContentHash,
 }
 
@@ -208,8 +218,8 @@ impl Catalog {
         &self.roots
     }
 
-    /// Opens all sessions, oldest id first. A store that does not exist has none. What a killed
-    /// supervisor left half-done of a baseline is finished first.
+    /// Opens all sessions, oldest id first. A store that does not exist has none. A baseline that a
+    /// killed supervisor left half-done is finished first.
     ///
     /// # Errors
     /// When a directory cannot be read.
@@ -225,9 +235,9 @@ impl Catalog {
         Ok(sessions)
     }
 
-    /// Finds a session by its id, a prefix that only it has, its name or that of one of its snapshots,
-    /// or `latest`, which is the newest of the store ([`find_from`](Self::find_from) means the one of a
-    /// directory). Waits until its baseline is durable.
+    /// Finds a session by its id, a prefix that only it has, its name or that of one of its
+    /// snapshots, or `latest`, which is the newest of the store ([`find_from`](Self::find_from)
+    /// means the one of a directory). Waits until its baseline is durable.
     ///
     /// # Errors
     /// [`CatalogError::NotFound`], [`CatalogError::Ambiguous`], [`CatalogError::AmbiguousLabel`],
@@ -297,6 +307,14 @@ impl Catalog {
         match found {
             Some(number) => Ok((session, Some(number))),
             None => {
+                let removed = wanted
+                    .parse()
+                    .ok()
+                    .and_then(|number| Some(session.metadata().ok()?.removal(number)?.clone()));
+                if let Some(removed) = removed {
+                    let session = session.id();
+                    return Err(CatalogError::SnapshotRemoved { session, removed });
+                }
                 Err(CatalogError::NoSnapshot { session: session.id(), snapshot: wanted.clone() })
             }
         }
@@ -333,6 +351,8 @@ impl SessionSummary {
         metadata: SessionMetadata,
         status: SessionStatus,
     ) -> Self {
+        let mut held_labels = metadata.labels.clone();
+        held_labels.retain(|label| metadata.removal(label.number).is_none());
         Self {
             session_id: session.id(),
             session_root: metadata.session_root(),
@@ -340,10 +360,11 @@ impl SessionSummary {
             ended: metadata.ended,
             command: metadata.command,
             tracked_paths: metadata.tracked_paths,
-            snapshot_count: metadata.snapshot_count,
+            snapshot_count: metadata.snapshot_count.saturating_sub(metadata.removed.len() as u64),
+            removed: metadata.removed,
             label: metadata.label,
             pinned: metadata.pinned,
-            labels: metadata.labels,
+            labels: held_labels,
             agent: metadata.agent,
             step_count: metadata.steps.len() as u64,
             exit_code: metadata.exit_code,
@@ -360,14 +381,15 @@ impl SessionSummary {
         self.changes.is_none_or(|changes| changes.total() > 0)
     }
 
-    /// Whether the session has to do with a path: it tracks it, something above, or something below.
+    /// Whether the session has to do with a path: it tracks it, something above, or something
+    /// below.
     pub fn concerns(&self, path: &Path) -> bool {
         self.tracked_paths
             .iter()
             .any(|tracked| tracked.starts_with(path) || path.starts_with(tracked))
     }
 
-    /// The tracked paths as one text: what sessions are grouped by.
+    /// The tracked paths as one text, by which sessions are grouped.
     pub fn project(&self) -> String {
         use std::os::unix::ffi::OsStrExt;
         let paths = self.tracked_paths.iter().map(|path| encode(path.as_os_str().as_bytes()));

@@ -1,7 +1,7 @@
 //! Which session is meant in a directory: of several projects in one store, the one of this place.
 //!
-//! A session is *here* if it tracks the directory or one above it. Who only looks may also stand
-//! above a project, as long as it is the only one below. Sessions that changed nothing come last:
+//! A session is *here* if it tracks the directory or one above it. A reading command may also stand
+//! above a project, as long as it is the only one below. Sessions without changes come last:
 //! the newest one that may have changed something is meant. A session without an end (open,
 //! running, interrupted) may have, because what is different now belongs to it.
 
@@ -13,7 +13,7 @@ use super::catalog::{Catalog, CatalogError, LATEST, SessionStatus, SessionSummar
 use crate::snapshot::{ManifestError, Recency, SessionDir};
 use crate::sys;
 
-/// What a session is looked for.
+/// The purpose of a search for a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Purpose {
     /// Files will be changed: below the directory nothing is guessed.
@@ -36,12 +36,12 @@ pub enum NotHere {
 pub struct Place {
     /// Absolute, with symlinks resolved.
     pub directory: PathBuf,
-    /// What for.
+    /// The purpose.
     pub purpose: Purpose,
 }
 
 impl Place {
-    /// The current directory. Of one that was removed: where it was.
+    /// The current directory. For a removed one: its last place.
     ///
     /// # Errors
     /// When it cannot be found out.
@@ -122,7 +122,8 @@ impl Unreadable {
         self.session.id()
     }
 
-    /// Whether it may be of this place: its first snapshot says what it tracks, if that can be read.
+    /// Whether it may be of this place: its first snapshot says what it tracks, if that can be
+    /// read.
     fn may_be_here(&self, place: &Place) -> bool {
         self.session.manifest(0).map_or(true, |baseline| {
             let mut tracked = baseline.manifest.roots.iter().map(|root| &root.path);
@@ -145,7 +146,7 @@ impl Unreadable {
 /// All sessions of a store, as far as they can be read.
 #[derive(Debug, Default)]
 pub struct Listed {
-    /// Those with a manifest.
+    /// The sessions with a manifest.
     pub sessions: Vec<SessionSummary>,
     /// The others.
     pub unreadable: Vec<Unreadable>,
@@ -211,7 +212,7 @@ impl Catalog {
         }
     }
 
-    /// What is said where no session is here.
+    /// The error where no session is here.
     pub fn none_here(
         &self,
         place: &Place,
@@ -293,6 +294,7 @@ mod tests {
             labels: Vec::new(),
             agent: None,
             step_count: 0,
+            removed: Vec::new(),
             exit_code: None,
             origin: SessionOrigin::Run,
             status: SessionStatus::Completed,
@@ -303,7 +305,7 @@ mod tests {
         }
     }
 
-    /// What is meant in a directory, seen from the second 100.
+    /// The session that a directory means, seen from the second 100.
     fn meant(sessions: &[SessionSummary], dir: &str, purpose: Purpose) -> Result<String, NotHere> {
         let place = Place { directory: dir.into(), purpose };
         let here = sessions_here(sessions, &place, Timestamp::from_second(100).unwrap())?;

@@ -11,6 +11,7 @@ mod recording;
 mod retention;
 mod steps;
 mod store_modes;
+mod thinning;
 mod together;
 mod undo;
 
@@ -24,5 +25,6 @@ pub use recording::{
 pub use retention::{Expired, Expiry, RetentionPolicy, SessionContent, SessionFacts};
 pub use steps::{PromptSteps, by_prompt, last_of_each_prompt, steps, steps_of};
 pub use store_modes::StoreModes;
+pub use thinning::thinned_steps;
 pub use together::{running_on, worked_meanwhile};
 pub use undo::{History, NoRedo, Redo};

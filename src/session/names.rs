@@ -1,12 +1,12 @@
-//! Names that people gave: what a name may be, and which session or snapshot has it.
+//! Names that people gave: the rules for a name, and the session or snapshot that has it.
 //!
-//! A name is looked for only where no session has the text as its id, as the beginning of its id or as
-//! a word like `latest`. So no name ever hides an id. Names are compared byte for byte, and one that
-//! several sessions have is an error that lists them. Whoever made a name may be hostile: nothing here
-//! trusts its length or its characters, and messages show it escaped.
+//! A name is looked for only where no session has the text as its id, as the beginning of its id or
+//! as a word like `latest`. So no name ever hides an id. Names are compared byte for byte, and an
+//! ambiguous name is an error that lists its sessions. The maker of a name may be hostile: nothing
+//! here trusts its length or its characters, and messages show it escaped.
 
 use super::catalog::{Catalog, CatalogError, SnapshotId};
-use crate::snapshot::{SessionDir, SnapshotLabel};
+use crate::snapshot::{SessionDir, SessionMetadata, SnapshotLabel};
 
 /// Longest name that is given to a session or a snapshot, in bytes.
 pub const MAX_LABEL_BYTES: usize = 200;
@@ -39,10 +39,11 @@ pub fn check_label(text: &str) -> Result<&str, LabelError> {
     }
 }
 
-/// What has a name: a session, or one of its snapshots.
+/// The owner of a name: a session, or one of its snapshots.
 type Named = (SessionDir, Option<u64>);
 
-/// What `id` means, if it is `LABEL` or `LABEL/N`. A name may have a `/` in it: the longest one counts.
+/// The meaning of `id`, if it is `LABEL` or `LABEL/N`. A name may have a `/` in it: the longest one
+/// counts.
 /// With `N` a session is meant, whichever of its snapshots has the name.
 ///
 /// # Errors
@@ -59,14 +60,16 @@ pub(super) fn find(
     let all: Vec<_> = catalog
         .sessions()?
         .into_iter()
-        // What cannot be read has no name.
+        // An unreadable manifest has no name.
         .filter_map(|session| Some((session.metadata().ok()?, session)))
         .collect();
     let named = |wanted: &str| -> Vec<Named> {
         let of = |(metadata, session): &(_, SessionDir)| {
-            let crate::snapshot::SessionMetadata { label, labels, .. } = metadata;
+            let metadata: &SessionMetadata = metadata;
+            let SessionMetadata { label, labels, .. } = metadata;
             let own = (label.as_deref() == Some(wanted)).then_some(None);
-            let is_wanted = |it: &&SnapshotLabel| it.label == wanted;
+            let is_wanted =
+                |it: &&SnapshotLabel| it.label == wanted && metadata.removal(it.number).is_none();
             let snapshots = labels.iter().filter(is_wanted).map(|it| Some(it.number));
             let numbers = own.into_iter().chain(snapshots);
             numbers.map(|number| (session.clone(), number)).collect::<Vec<_>>()

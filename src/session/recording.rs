@@ -38,7 +38,7 @@ pub enum RecordError {
     BaselineNotDurable {
         /// Whether that is known for good. Else the next look at the session tries again.
         is_lost: bool,
-        /// What failed first.
+        /// The first failure.
         source: SnapshotError,
     },
 }
@@ -49,24 +49,24 @@ impl From<ManifestError> for RecordError {
     }
 }
 
-/// What to record, and where.
+/// The subject of a recording, and its place.
 #[derive(Debug, Clone)]
 pub struct RecordRequest {
     /// The store's root directory.
     pub root: PathBuf,
     /// The command, or nothing for a session without one.
     pub command: Vec<OsString>,
-    /// What to capture.
+    /// The paths to capture.
     pub tracked_paths: Vec<PathBuf>,
-    /// What to leave out.
+    /// The exclusions.
     pub exclusion: ExclusionConfig,
     /// How much one snapshot may hold.
     pub budget: Budget,
     /// Worker threads; 0 is one for each core.
     pub threads: usize,
-    /// What makes the session.
+    /// The maker of the session.
     pub origin: SessionOrigin,
-    /// What it is called: of a run the session, else its first snapshot.
+    /// The name: of the session for a run, else of its first snapshot.
     pub label: Option<String>,
 }
 
@@ -75,7 +75,7 @@ pub struct RecordRequest {
 pub struct Recorded {
     /// Its last snapshot.
     pub last: SnapshotManifest,
-    /// What changed since the baseline.
+    /// The changes since the baseline.
     pub changes: Vec<Change>,
     /// Paths whose time alone moved since the baseline.
     pub touched: Vec<PathBuf>,
@@ -90,7 +90,7 @@ type Flush = JoinHandle<Result<(), SnapshotError>>;
 /// its baseline stays, and it can be restored.
 #[derive(Debug)]
 pub struct Recording {
-    /// What the session said when it was made: the command may have changed what it says on the disk.
+    /// The session's manifest as it was made: the command may have changed the one on the disk.
     begun: SessionMetadata,
     manager: SnapshotManager,
     baseline: SnapshotManifest,
@@ -100,8 +100,8 @@ pub struct Recording {
 }
 
 impl Recording {
-    /// Makes a session and captures its baseline, which is durable when this returns. If that fails,
-    /// there is no session.
+    /// Makes a session and captures its baseline, which is durable when this returns. If that
+    /// fails, there is no session.
     ///
     /// # Errors
     /// A path that cannot be tracked, a tree over budget, a store that cannot be written.
@@ -134,11 +134,11 @@ impl Recording {
 
     /// As [`start`](Self::start), but returns as soon as the baseline is in the store. It becomes a
     /// snapshot, and durable, in the background; until then it is announced, as
-    /// [`SnapshotManager::begin_baseline`] says. Where no thread can be started for that, it is both when this
-    /// returns.
+    /// [`SnapshotManager::begin_baseline`] says. Where no thread can be started for that, it is
+    /// both when this returns.
     ///
     /// # Errors
-    /// As [`start`](Self::start). What fails later is told by [`finish`](Self::finish).
+    /// As [`start`](Self::start). [`finish`](Self::finish) reports later failures.
     pub fn begin(
         request: &RecordRequest,
         progress: Arc<dyn Progress + Send>,
@@ -192,7 +192,8 @@ impl Recording {
         )
         .map(|manager| manager.with_progress(progress).with_threads(request.threads))
         .and_then(|manager| {
-            // What the session says that it tracks, and what the manager found: from here on no symlink is followed.
+            // The tracked paths of the session and of the manager: from here on no symlink is
+            // followed.
             let found: Vec<_> = manager.roots().iter().map(|root| root.path.clone()).collect();
             // One more is wrong too: a path inside another is no root as long as it lies there.
             let differs = |path: &&PathBuf| !tracked.contains(path) || !found.contains(path);
@@ -236,8 +237,8 @@ impl Recording {
         self.manager.session().id()
     }
 
-    /// After the baseline could not be made durable: whether it is by now. The kernel says once that it
-    /// lost something, and not what.
+    /// After the baseline could not be made durable: whether it is by now. The kernel says once
+    /// that it lost something, and not what.
     fn look_again(&self, source: SnapshotError) -> Result<(), RecordError> {
         match settle(self.manager.session(), true) {
             // Only what follows the publication failed, if nothing is left to be done.
@@ -288,7 +289,7 @@ impl Recording {
         metadata.ended = Some(Timestamp::now());
         metadata.exit_code = exit_code;
         let session_root = self.manager.save_session_metadata(&metadata)?.session_root();
-        // Of all that happened since the baseline, checkpoints in between included.
+        // All changes since the baseline, checkpoints in between included.
         let comparison = match comparison {
             Some(comparison) if manifest.parent == Some(self.baseline.number) => comparison,
             _ => self.manager.compare(&self.baseline, &manifest)?,
@@ -298,8 +299,9 @@ impl Recording {
     }
 }
 
-/// Makes an empty session below `root`, with a fresh id and a link to the shared objects. It appears
-/// complete, with its manifest; one of a run is marked as running before anybody can see it.
+/// Makes an empty session below `root`, with a fresh id and a link to the shared objects. It
+/// appears complete, with its manifest; one of a run is marked as running before anybody can see
+/// it.
 ///
 /// # Errors
 /// When the store cannot be written.

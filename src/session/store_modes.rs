@@ -1,9 +1,9 @@
 //! The modes of a store, put back after a command that could change them.
 //!
 //! Landlock keeps a command from opening, writing and removing what is in the store, and not from
-//! `chmod` on a name that it can guess. A store that its owner may not read any more is whole and of no
-//! use, so the supervisor, which holds the root directory open, puts the owner's rights back and takes
-//! away what the root directory does not give to others either.
+//! `chmod` on a name that it can guess. A store that its owner may not read any more is whole and
+//! of no use, so the supervisor, which holds the root directory open, puts the owner's rights back
+//! and takes away what the root directory does not give to others either.
 
 use std::path::Path;
 
@@ -11,7 +11,7 @@ use crate::sys::{self, Dir, FileKind, Inode};
 
 /// So deep is a store: `<session>/snapshots/<number>`.
 const MAX_DEPTH: usize = 4;
-/// What the owner of a store's directory needs.
+/// The permissions that the owner of a store's directory needs.
 const OWNER: u16 = 0o700;
 const OTHERS: u16 = 0o077;
 
@@ -62,7 +62,7 @@ impl StoreModes {
                 }
                 let inode = match dir.inode(&listed.name) {
                     Ok(inode) => inode,
-                    // What another process makes and removes meanwhile.
+                    // Files that another process makes and removes meanwhile.
                     Err(error) if error.is_gone() => continue,
                     Err(error) => return Err(error),
                 };

@@ -1,4 +1,4 @@
-//! What `undo` and `redo` mean in a directory: which session, which snapshot.
+//! The meaning of `undo` and `redo` in a directory: which session, which snapshot.
 //!
 //! All of it follows from the sessions: which of them are here, and which restores of their
 //! baselines still [stand](crate::snapshot::standing). So nothing can contradict them, whoever
@@ -64,7 +64,7 @@ impl History {
         let mut listed = catalog.listed()?;
         let here = sessions_here(&listed.sessions, place, now).unwrap_or_default();
         let here: Vec<SessionSummary> = here.into_iter().cloned().collect();
-        // What is not undone yet is what counts: an unreadable session is not passed over.
+        // The newest session that is not undone counts: an unreadable session is not passed over.
         let next = here.iter().find(|session| session.may_have_changed() && !session.undone);
         let known = next.map(|session| session.recency(now));
         if let Some(refusal) = listed.refusal(known.as_ref(), Some(place)) {
@@ -81,8 +81,8 @@ impl History {
         Ok(Self { here: opened, all: listed.sessions })
     }
 
-    /// What may be undone next, in this order: the newest session that may have changed something
-    /// and is not undone yet, and the ones before it.
+    /// The sessions that may be undone next, in this order: the newest one that may have changed
+    /// something and is not undone yet, and the ones before it.
     pub fn to_undo(&self) -> impl Iterator<Item = &(SessionSummary, SessionDir)> {
         self.here.iter().filter(|(summary, _)| summary.may_have_changed() && !summary.undone)
     }
@@ -135,7 +135,7 @@ impl History {
                 if manifest.timestamp <= record.at {
                     break;
                 }
-                // Of the session that was undone, the state that the undo left is nothing new.
+                // The state that the undo left is nothing new for the undone session.
                 let before = if summary.session_id == of.session_id {
                     Some(record.snapshot)
                 } else {

@@ -100,7 +100,7 @@ impl fmt::Display for OverBudget {
 /// The sizes of a tree, found by looking and not reading.
 pub(super) struct Survey {
     pub(super) over: OverBudget,
-    /// What does not fit when what is known comes first, as (root, relative path).
+    /// The entries that do not fit when the known ones come first, as (root, relative path).
     pub(super) denied: HashSet<(usize, Box<[u8]>)>,
 }
 
@@ -171,7 +171,7 @@ fn survey_root(
             let path = byte_path::join(&relative, name);
             known.iter().map(|dir| dir.holds(store, name, &path)).max().unwrap_or(Known::No)
         };
-        // What cannot be listed is reported by the capture itself.
+        // The capture itself reports an unreadable directory.
         let Ok(dir) = top.open_beneath(&relative) else { continue };
         let filter = &open.filter;
         let Ok(listed) = walk::names(&dir, mode, filter, rules.reads_disk()) else { continue };
@@ -216,7 +216,8 @@ fn survey_root(
     true
 }
 
-/// What has to stay out: known paths first, then the others in the order of their names.
+/// The entries that have to stay out: known paths come first, then the others in the order of their
+/// names.
 fn deny(mut items: Vec<Item>, budget: Budget) -> HashSet<(usize, Box<[u8]>)> {
     items.sort_by(|a, b| (!a.is_known, a.root, &a.path).cmp(&(!b.is_known, b.root, &b.path)));
     let (mut entries, mut bytes) = (0, 0);

@@ -1,10 +1,10 @@
 //! Reading and writing the JSON documents of a session.
 //!
-//! The hash of a snapshot's manifest stands in the manifest after it and in the session's. Nothing names
-//! the hash of the session's own manifest, so this one proves itself: its last field is the SHA-256 of
-//! all bytes of the file before the line of that field. Always true: a session's manifest that anything
-//! else than this program changed is told from one that it wrote, and stays told apart when the
-//! program adds to it ([`SessionMetadata::altered`]).
+//! The hash of a snapshot's manifest stands in the manifest after it and in the session's. Nothing
+//! names the hash of the session's own manifest, so this one proves itself: its last field is the
+//! SHA-256 of all bytes of the file before the line of that field. Always true: a session's
+//! manifest that anything else than this program changed is told from one that it wrote, and stays
+//! told apart when the program adds to it ([`SessionMetadata::altered`]).
 
 use std::path::Path;
 

@@ -1,11 +1,12 @@
 //! The ignore files of a session's baseline: written down with it, and looked up by what follows.
 //!
-//! A `.gitignore` can be edited by the command that is recorded, so those of the baseline have the last
-//! word, and have to be known later: also those that are not captured themselves, because they ignore
-//! themselves or are over the budget. They are kept as a snapshot of their own: a root tree that holds the
-//! ignore files alone, with the directories on the way to them, all without attributes. So the collector,
-//! `verify` and the repair treat it as any other, and a directory without ignore files costs no read. An ignore
-//! file that could not be read stands there as a named pipe, which has no contents either.
+//! A `.gitignore` can be edited by the command that is recorded, so those of the baseline have the
+//! last word, and have to be known later: also those that are not captured themselves, because they
+//! ignore themselves or are over the budget. They are kept as a snapshot of their own: a root tree
+//! that holds the ignore files alone, with the directories on the way to them, all without
+//! attributes. So the collector, `verify` and the repair treat it as any other, and a directory
+//! without ignore files costs no read. An ignore file that could not be read stands there as a
+//! named pipe, which has no contents either.
 
 use std::borrow::Cow;
 use std::collections::{BTreeSet, HashMap};
@@ -22,18 +23,19 @@ use crate::walk::{FoundEntry, IGNORE_FILE, IgnoreFile, Ignores, MAX_IGNORE_BYTES
 /// Which ignore files count in a tracked path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RootRules {
-    /// Those on the disk, which are recorded: it is the first capture of the path in its session.
+    /// The files on the disk, which are recorded: it is the first capture of the path in its
+    /// session.
     OnDisk,
-    /// Those of the first capture, as far as those on the disk say the same. With the tree that holds
+    /// The files of the first capture, as far as those on the disk agree. With the tree that holds
     /// them; without one there were none.
     Both(Option<ContentHash>),
-    /// Those of the first capture alone.
+    /// The files of the first capture alone.
     Recorded(Option<ContentHash>),
 }
 
 impl RootRules {
-    /// What counts in tracked paths after the snapshots of `earlier`, which are those of the session in
-    /// order. The first one that tracks a path has the rules of that path. With `follows_disk`, the
+    /// The rules in tracked paths after the snapshots of `earlier`, which are those of the session
+    /// in order. The first snapshot of a path has the rules of that path. With `follows_disk`, the
     /// ignore files on the disk have a say.
     pub(crate) fn of<'a>(
         roots: &[TrackedRoot],
@@ -71,7 +73,7 @@ fn tree_of(node: &Node) -> Option<ContentHash> {
     }
 }
 
-/// What a directory inherits from those above it.
+/// The rules that a directory inherits from those above it.
 #[derive(Debug, Clone)]
 pub(super) struct InheritedRules {
     ignores: Ignores,
@@ -79,7 +81,7 @@ pub(super) struct InheritedRules {
     recorded: Option<ContentHash>,
 }
 
-/// What counts in a directory.
+/// The rules in a directory.
 #[derive(Debug)]
 pub(super) struct RulesInside {
     pub(super) ignores: Ignores,
@@ -135,15 +137,15 @@ impl InheritedRules {
 }
 
 impl RulesInside {
-    /// What a directory that was found in this one inherits.
+    /// The rules that a directory in this one inherits.
     pub(super) fn inherited(&self, found: &FoundEntry) -> InheritedRules {
         let tree = self.recorded.as_ref().and_then(|tree| tree_of(&tree.get(&found.name)?.node));
         InheritedRules { ignores: self.ignores.inherited(found.is_ignored), recorded: tree }
     }
 }
 
-/// Ignore files that were found on the disk: index of the tracked path, directory relative to it, and
-/// what stands for the file.
+/// Ignore files that were found on the disk: index of the tracked path, directory relative to it,
+/// and what stands for the file.
 pub(super) type FoundFiles = Vec<(usize, Box<[u8]>, Node)>;
 
 /// Stores what an ignore file says, and returns what stands for it.

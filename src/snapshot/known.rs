@@ -1,4 +1,4 @@
-//! What earlier snapshots hold, looked up only where it matters.
+//! The contents of earlier snapshots, looked up only where they matter.
 //!
 //! A `.gitignore` can be edited by the command that is recorded. As in git, a path that is known
 //! stays in whatever the ignore files say later, so nothing can be hidden by ignoring it. Trees are
@@ -19,7 +19,7 @@ use crate::walk::Known;
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct KnownState<'a> {
     pub(crate) merkle_root: ContentHash,
-    /// What it does not hold: of such a directory, it may hold something all the same.
+    /// Its left-out paths: of a left-out directory, it may hold something all the same.
     pub(crate) not_captured: &'a [NotCaptured],
 }
 
@@ -28,7 +28,7 @@ impl<'a> KnownState<'a> {
         Self { merkle_root: manifest.merkle_root, not_captured: &manifest.not_captured }
     }
 
-    /// What it left out of a tracked path, relative to that.
+    /// The left-out paths of a tracked path, relative to that.
     pub(super) fn left_out_of(&self, root: &Path) -> Arc<LeftOutPaths> {
         let root = root.as_os_str().as_bytes();
         let inside = self.not_captured.iter().filter_map(|left| {
@@ -71,7 +71,7 @@ impl KnownDir {
         self.tree(store).is_some_and(|tree| tree.get(name).is_some())
     }
 
-    /// What it held of a name, which is at `path` below the tracked path.
+    /// Its knowledge of a name, which is at `path` below the tracked path.
     pub(super) fn holds(&self, store: &dyn ObjectSource, name: &[u8], path: &[u8]) -> Known {
         match self.has(store, name) {
             false => Known::No,
@@ -80,7 +80,7 @@ impl KnownDir {
         }
     }
 
-    /// What was held of the directory itself, which is at `path` below the tracked path.
+    /// Its knowledge of the directory itself, which is at `path` below the tracked path.
     pub(super) fn itself(&self, store: &dyn ObjectSource, path: &[u8]) -> Known {
         match self.tree(store) {
             None => Known::No,
@@ -98,8 +98,8 @@ impl KnownDir {
                     _ => return None,
                 },
             };
-            // A damaged tree knows nothing. What it held is then recorded as ignored, and a restore
-            // leaves it alone; `verify` reports the damage.
+            // A damaged tree knows nothing. Its paths are then recorded as ignored, and a restore
+            // leaves them alone; `verify` reports the damage.
             read_tree(store, &hash).inspect_err(|error| tracing::warn!("{error}")).ok()
         };
         self.tree.get_or_init(load).as_ref()

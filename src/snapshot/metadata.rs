@@ -1,4 +1,4 @@
-//! What a session is: the JSON document `<session>/manifest.json`.
+//! The facts of a session: the JSON document `<session>/manifest.json`.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -7,13 +7,13 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::diff::ChangeSummary;
-use crate::manifest::{MANIFEST_VERSION, SnapshotLabel};
+use crate::manifest::{MANIFEST_VERSION, RemovedSnapshot, SnapshotLabel};
 use crate::object::ContentHash;
 use crate::path_text::serde_paths;
 use crate::snapshot::restore_log::RestoreRecord;
 use crate::snapshot::steps::{AgentSession, StepEntry};
 
-/// What made a session, and therefore what its end looks like.
+/// The maker of a session, which determines the form of its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Default)]
 #[serde(rename_all = "snake_case")]
 pub enum SessionOrigin {
@@ -26,7 +26,7 @@ pub enum SessionOrigin {
     Agent,
 }
 
-/// A session: what was run, on which paths, and the roots of its snapshots.
+/// A session: its command, its paths, and the roots of its snapshots.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct SessionMetadata {
     /// Version of the document.
@@ -40,13 +40,14 @@ pub struct SessionMetadata {
     pub ended: Option<Timestamp>,
     /// The command and its arguments; bytes that are not UTF-8 as `\xNN`.
     pub command: Vec<String>,
-    /// What somebody called the session when it began. A fact of the session, as its command is.
+    /// The name that somebody gave the session when it began. A fact of the session, as its command
+    /// is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub label: Option<String>,
-    /// What is captured.
+    /// The captured paths.
     #[serde(with = "serde_paths")]
     pub tracked_paths: Vec<PathBuf>,
-    /// Number of snapshots.
+    /// Number of snapshots that were taken, removed ones included.
     #[serde(default)]
     pub snapshot_count: u64,
     /// Exit code of the command; 128+n for a signal n.
@@ -68,28 +69,33 @@ pub struct SessionMetadata {
     /// [`session::steps`](crate::session::steps()) reads them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub steps: Vec<StepEntry>,
-    /// What a supervisor recorded of network accesses.
+    /// A supervisor's record of network accesses.
     #[serde(default)]
     pub network_events: Vec<serde_json::Value>,
     /// Bytes of the objects that the session's snapshots added to the store.
     #[serde(default)]
     pub bytes_written: u64,
-    /// What made the session.
+    /// The maker of the session.
     #[serde(default)]
     pub origin: SessionOrigin,
-    /// What changed between the baseline and the last ordinary snapshot, counted. `None`: a damaged
-    /// object kept it from being counted.
+    /// The changes between the baseline and the last ordinary snapshot, counted. `None`: a damaged
+    /// object prevents the count.
     #[serde(default)]
     pub changes: Option<ChangeSummary>,
     /// Restores that were carried out, in order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub restores: Vec<RestoreRecord>,
-    /// SHA-256 of the manifest file when it was first found that something else than this program had
-    /// changed it: nothing proves what it says beside the snapshots. It stays when the session goes on.
+    /// Snapshots that were removed, in order. Their manifests stay; their objects may be gone. Never
+    /// the last one.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub removed: Vec<RemovedSnapshot>,
+    /// SHA-256 of the manifest file when it was first found that something else than this program
+    /// had changed it: nothing proves what it says beside the snapshots. It stays when the session
+    /// goes on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub altered: Option<ContentHash>,
-    /// Whether somebody pinned the session: retention never removes it. No part of the session root,
-    /// so that a root that was noted before stays valid.
+    /// Whether somebody pinned the session: retention never removes it. No part of the session
+    /// root, so that a root that was noted before stays valid.
     #[serde(default, skip_serializing_if = "is_unpinned")]
     pub pinned: bool,
     /// Fields of programs that know more.
@@ -128,9 +134,15 @@ impl SessionMetadata {
             origin: SessionOrigin::default(),
             changes: Some(ChangeSummary::default()),
             restores: Vec::new(),
+            removed: Vec::new(),
             altered: None,
             pinned: false,
             extra: BTreeMap::new(),
         }
+    }
+
+    /// Whether and why a snapshot was removed.
+    pub fn removal(&self, number: u64) -> Option<&RemovedSnapshot> {
+        self.removed.iter().find(|removed| removed.number == number)
     }
 }

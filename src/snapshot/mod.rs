@@ -1,8 +1,8 @@
 //! Snapshots: capturing the state of tracked paths, and the manifests that describe it.
 //!
 //! [`SnapshotManager`] is the way in. Always true: a manifest appears only after everything it
-//! reaches is durable in the store; what was not captured is in the manifest, with the reason; an
-//! error leaves the session as it was.
+//! reaches is durable in the store; left-out paths are in the manifest, with the reason; an error
+//! leaves the session as it was.
 
 mod budget;
 mod capture;
@@ -29,8 +29,9 @@ mod tests;
 
 pub use crate::manifest::{
     FileState, LeftOutState, MANIFEST_VERSION, MAX_STEP_NAME_BYTES, MAX_STEP_PROMPT_BYTES,
-    MAX_STEP_TITLE_BYTES, NotCaptured, NotCapturedReason, NotCapturedSet, SnapshotKind,
-    SnapshotLabel, SnapshotManifest, Step, StepKind, StepPrompt, Totals, TrackedRoot,
+    MAX_STEP_TITLE_BYTES, NotCaptured, NotCapturedReason, NotCapturedSet, RemovalReason,
+    RemovedSnapshot, SnapshotKind, SnapshotLabel, SnapshotManifest, Step, StepKind, StepPrompt,
+    Totals, TrackedRoot,
 };
 pub use budget::{Budget, LargeDirectory, OverBudget};
 pub use capture::CaptureError;

@@ -1,15 +1,16 @@
-//! A baseline that is in the store and not yet durable, so that a command need not wait for the disk.
+//! A baseline that is in the store and not yet durable, so that a command need not wait for the
+//! disk.
 //!
 //! It is announced by a manifest under another name, `manifest.pending.json`, which no reader takes
 //! for a snapshot. Then the store is flushed, the manifest is published under its own name, and the
-//! announcement goes. Always true: `manifest.json` never names what is not durable. Whoever announces
-//! holds the session's lock until the manifest is published, so an announcement whose session is not
-//! locked was left by somebody who was killed, or whose flush failed. [`settle`] then flushes, reads
-//! every object that it reaches back from the disk, and publishes; if one is missing or cut short, as
-//! after a power failure, the announcement is set aside, and the session has no baseline. The bytes
-//! are read whatever the reason was: a disk that was pulled out is as good as a power failure, and of a
-//! flush that failed the kernel does not say what was lost. The collector keeps what an announcement
-//! reaches.
+//! announcement goes. Always true: `manifest.json` names durable objects only. The announcing
+//! process holds the session's lock until the manifest is published. So an announcement in an
+//! unlocked session comes from a killed process or a failed flush. [`settle`] then flushes, reads
+//! every object that it reaches back from the disk, and publishes; if one is missing or cut short,
+//! as after a power failure, the announcement is set aside, and the session has no baseline. The
+//! bytes are read whatever the reason was: a disk that was pulled out is as good as a power
+//! failure, and the kernel does not name the losses of a failed flush. The collector keeps the
+//! objects of an announcement.
 
 use super::capture::{CaptureError, NewCaches};
 use super::manager::{SnapshotError, SnapshotManager};
@@ -42,7 +43,7 @@ impl PendingBaseline {
         Self { manager, manifest, caches, _session_lock, _store_lock }
     }
 
-    /// What its manifest will be.
+    /// The manifest that it will have.
     pub fn manifest(&self) -> &SnapshotManifest {
         &self.manifest
     }
@@ -56,7 +57,7 @@ impl PendingBaseline {
     }
 }
 
-/// What became of an announcement.
+/// The outcome of an announcement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Settled {
     /// There is none.
@@ -96,7 +97,7 @@ pub(crate) fn settle(session: &SessionDir, waits: bool) -> Result<Settled, Snaps
         Err(error) => return Err(error.into()),
     };
     let store = LocalStore::open(&session.objects_path())?;
-    // What is still in memory alone is written now, so that what is read next comes from the disk.
+    // Pages that are only in memory are written now, so that the next read comes from the disk.
     store.sync()?;
     let say = || {
         tracing::warn!(

@@ -12,9 +12,9 @@ use crate::store::{ObjectSource, StoreError, read_root_tree, read_tree};
 use crate::sys;
 
 impl SnapshotManager {
-    /// The contents of a file as it was in a snapshot, checked against their hash. The path need not
-    /// exist any more; one that is relative is meant from the current directory. Symlinks *in the
-    /// snapshot* are not followed.
+    /// The contents of a file as it was in a snapshot, checked against their hash. The path need
+    /// not exist any more; one that is relative is meant from the current directory. Symlinks *in
+    /// the snapshot* are not followed.
     ///
     /// # Errors
     /// [`SnapshotError::NoSuchSnapshot`], [`SnapshotError::NoSuchFile`] that says what is there
@@ -62,8 +62,8 @@ impl SnapshotManager {
     }
 }
 
-/// The path in the form in which the snapshot has it: with as few symlinks resolved as bring it into
-/// a tracked path. What lies deeper may have been a directory then, and a symlink only now.
+/// The path in the form in which the snapshot has it: with as few symlinks resolved as bring it
+/// into a tracked path. A deeper symlink of today may have been a directory then.
 fn in_roots(manifest: &SnapshotManifest, path: &Path) -> Option<PathBuf> {
     let is_inside = |path: &Path| manifest.roots.iter().any(|root| path.starts_with(&root.path));
     let mut above: Vec<_> = path.ancestors().skip(1).collect();
@@ -74,7 +74,7 @@ fn in_roots(manifest: &SnapshotManifest, path: &Path) -> Option<PathBuf> {
     })
 }
 
-/// What a path is in a snapshot.
+/// The node at a path in a snapshot.
 enum Found {
     Node(Node),
     /// Something above it is no directory.

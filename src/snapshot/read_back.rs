@@ -1,8 +1,8 @@
 //! Reading everything that a snapshot reaches, from the disk and not from memory.
 //!
-//! That a byte can be read does not say that the disk has it: the kernel may still hold what it failed
-//! to write. So each object's cached pages are dropped first, which the kernel does with those alone
-//! that it has written or given up.
+//! A readable byte may be in memory alone: the kernel may still hold pages that it failed to write.
+//! So each object's cached pages are dropped first. The kernel drops only the pages that it has
+//! written or given up.
 
 use std::collections::HashSet;
 use std::sync::Once;

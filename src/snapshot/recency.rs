@@ -1,14 +1,15 @@
 //! Which of some sessions is the newest, whatever the clock said when they began.
 //!
-//! A session that began in the future was recorded under a wrong clock, then or now. When is not
-//! known, so it counts as older than all others: what was recorded just now is the newest then, both
-//! after a clock that was ahead was corrected and while one is behind.
+//! A session that began in the future was recorded under a wrong clock, then or now. Its real time
+//! is unknown, so it counts as older than all others. The session that was recorded just now is
+//! then the newest, both after a correction of a clock that was ahead and while a clock is behind.
 
 use jiff::{SignedDuration, Timestamp};
 
 use crate::sys::FileTime;
 
-/// Orders sessions from the oldest to the newest; of two that began at once the greater id is newer.
+/// Orders sessions from the oldest to the newest; of two that began at once the greater id is
+/// newer.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Recency {
     is_past: bool,
@@ -17,7 +18,8 @@ pub struct Recency {
 }
 
 impl Recency {
-    /// Of a session with this id that began at `started`, if that is known, seen from `now`.
+    /// The recency of a session with this id that began at `started`, if that is known, seen from
+    /// `now`.
     pub fn new(
         started: impl Into<Option<Timestamp>>,
         session_id: impl Into<String>,
@@ -28,7 +30,8 @@ impl Recency {
         Self { is_past, started, session_id: session_id.into() }
     }
 
-    /// Whether a session may be newer of which is only known that it began at this time of a file or earlier.
+    /// Whether a session may be newer of which is only known that it began at this time of a file
+    /// or earlier.
     pub fn may_be_before(&self, latest_begin: FileTime) -> bool {
         let latest_begin = i32::try_from(latest_begin.nanoseconds)
             .ok()

@@ -1,4 +1,4 @@
-//! What restores of a session were carried out, and which of them still stand.
+//! The restores of a session, and which of them still stand.
 //!
 //! A safety snapshot alone does not tell: the restore after it may have failed or have been taken
 //! back. So a restore adds a record to the session's manifest once it is done. `undo` and `redo`
@@ -22,9 +22,9 @@ pub struct RestoreRecord {
     pub is_partial: bool,
 }
 
-/// Restores of the baseline that nothing has taken back, oldest first. Who restores the safety
-/// snapshot of one takes it back, with all after it. Who restores another snapshot as a whole has
-/// decided anew.
+/// Restores of the baseline that nothing has reverted, oldest first. A restore of the safety
+/// snapshot of one reverts it, with all after it. A restore of another snapshot as a whole is a new
+/// decision.
 pub fn standing(records: &[RestoreRecord]) -> Vec<RestoreRecord> {
     let mut standing: Vec<RestoreRecord> = Vec::new();
     for record in records {
@@ -39,7 +39,8 @@ pub fn standing(records: &[RestoreRecord]) -> Vec<RestoreRecord> {
     standing
 }
 
-/// Whether what the session did is undone: its baseline was brought back as a whole, and that stands.
+/// Whether what the session did is undone: its baseline was brought back as a whole, and that
+/// stands.
 pub fn is_undone(records: &[RestoreRecord]) -> bool {
     standing(records).iter().any(|record| !record.is_partial)
 }

@@ -18,7 +18,7 @@ pub enum TrackedPathError {
     Unreachable {
         /// The path as given.
         path: PathBuf,
-        /// What the system said.
+        /// The answer of the system.
         source: sys::Error,
     },
     /// It is a symlink.
@@ -169,7 +169,7 @@ fn is_symlink(path: &Path) -> bool {
         .is_ok_and(|stat| stat.kind == FileKind::Symlink)
 }
 
-/// What the kernel says of a symlink further up.
+/// The kernel's error for a symlink further up.
 fn symlink_in_path(path: &Path) -> sys::Error {
     let source = rustix::io::Errno::LOOP.into();
     sys::Error { operation: "open", path: path.to_owned(), source }
@@ -190,8 +190,8 @@ pub(super) struct OpenRoot {
 }
 
 impl OpenRoot {
-    /// Opens a tracked path. That it is gone, a symlink by now, or not readable is a finding and
-    /// not an error.
+    /// Opens a tracked path. A path that is gone, a symlink by now, or not readable is a finding
+    /// and not an error.
     pub(super) fn new(root: &TrackedRoot) -> Result<Self, InvalidPattern> {
         let mut open = Self {
             path: root.path.clone(),
@@ -209,7 +209,8 @@ impl OpenRoot {
         Ok(open)
     }
 
-    /// Whether nothing is there, or a directory above it is a symlink by now, so that it is another place.
+    /// Whether nothing is there, or a directory above it is a symlink by now, so that it is another
+    /// place.
     pub(super) fn is_gone(&self) -> bool {
         self.stat.is_none() && self.problem.as_ref().is_none_or(sys::Error::is_symlink_in_path)
     }
@@ -217,7 +218,7 @@ impl OpenRoot {
     fn look(&mut self) -> sys::Result<()> {
         let place = OpenPath::new(&self.path).map_err(|error| {
             let parent = self.path.parent().unwrap_or(Path::new("/"));
-            // What is tracked may lie behind it, so nobody can say that it is gone.
+            // The tracked path may lie behind it, so it cannot be called gone.
             if error.is_gone() && is_symlink(parent) { symlink_in_path(parent) } else { error }
         })?;
         let place = self.place.insert(place);

@@ -33,7 +33,8 @@ fn is_store_root(directory: &Path) -> bool {
         && LocalStore::is_store(&directory.join(layout::OBJECTS)).unwrap_or(false)
 }
 
-/// The places that must not be tracked, nor copied into: the session and the store its objects are in.
+/// The places that must not be tracked, nor copied into: the session and the store its objects are
+/// in.
 pub(crate) fn store_paths(session_dir: &Path) -> Vec<PathBuf> {
     let real = sys::real_or_future_path(session_dir);
     let store = match sys::real_path(&real.join(layout::OBJECTS)) {

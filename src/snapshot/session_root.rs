@@ -7,11 +7,11 @@
 //! manifest <hash>       of the file of the last snapshot's manifest; without a snapshot there is no such line
 //! ```
 //!
-//! The SHA-256 of this text is the session root. The last manifest names the one before it by hash, and
-//! each names a Merkle root, so the root commits to every manifest, name, attribute and byte. The facts
-//! are everything that a session's manifest says but for what follows from its snapshots: command,
-//! times, exit code, tracked paths, network events, and what programs added. Nothing of the root is
-//! stored: it is computed from what the session says.
+//! The SHA-256 of this text is the session root. The last manifest names the one before it by hash,
+//! and each names a Merkle root, so the root commits to every manifest, name, attribute and byte.
+//! The facts are everything that a session's manifest says but for what follows from its snapshots:
+//! command, times, exit code, tracked paths, network events, and what programs added. Nothing of
+//! the root is stored: it is computed from what the session says.
 //!
 //! Snapshots that come later change neither the facts nor the manifests before. So a root that was
 //! noted at the end of a run can still be compared after a restore has added a snapshot.
@@ -21,9 +21,9 @@ use serde_json::Value;
 use super::metadata::SessionMetadata;
 use crate::object::ContentHash;
 
-/// What follows from the snapshots, tells of the file and not of the session, or may change at any
-/// time.
-const NO_FACTS: [&str; 11] = [
+/// The fields that follow from the snapshots, describe the file and not the session, or may change
+/// at any time.
+const NO_FACTS: [&str; 12] = [
     "snapshot_count",
     "merkle_roots",
     "manifest_hashes",
@@ -33,6 +33,7 @@ const NO_FACTS: [&str; 11] = [
     "bytes_written",
     "changes",
     "restores",
+    "removed",
     "altered",
     "pinned",
 ];
@@ -42,7 +43,8 @@ const NO_FACTS: [&str; 11] = [
 pub(crate) struct FactsHash(ContentHash);
 
 impl FactsHash {
-    /// The session root with so many snapshots, of which the last one has a manifest with this hash.
+    /// The session root with so many snapshots, of which the last one has a manifest with this
+    /// hash.
     pub(crate) fn root(self, count: usize, last_manifest: Option<&ContentHash>) -> ContentHash {
         let mut text = format!("nono session root 1\nfacts {}\nsnapshots {count}\n", self.0);
         if let Some(manifest) = last_manifest {
@@ -53,8 +55,9 @@ impl FactsHash {
 }
 
 impl SessionMetadata {
-    /// One hash that commits to the session as it is described here, and to all snapshots that it lists.
-    /// [`VerifyOptions::expected_root`](crate::verify::VerifyOptions::expected_root) compares with it.
+    /// One hash that commits to the session as it is described here, and to all snapshots that it
+    /// lists. [`VerifyOptions::expected_root`](crate::verify::VerifyOptions::expected_root)
+    /// compares with it.
     pub fn session_root(&self) -> ContentHash {
         self.facts().root(self.manifest_hashes.len(), self.manifest_hashes.last())
     }
@@ -69,8 +72,8 @@ impl SessionMetadata {
         FactsHash(ContentHash::of(facts.to_string().as_bytes()))
     }
 
-    /// The facts as they were as long as the session had not ended: roots of checkpoints that a command
-    /// asked for commit to these.
+    /// The facts as they were as long as the session had not ended: roots of checkpoints that a
+    /// command asked for commit to these.
     pub(crate) fn facts_before_end(&self) -> FactsHash {
         Self { ended: None, exit_code: None, ..self.clone() }.facts()
     }

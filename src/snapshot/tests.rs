@@ -243,7 +243,8 @@ fn a_pack_that_goes_before_its_snapshot_is_durable_is_missed_by_the_next_one() {
     for n in 1..FILES {
         place.write(&format!("sub/file{n}"), &format!("contents {n}"));
     }
-    // Until no file is too new for a cache, also where file systems keep a finer time than the coarse clock.
+    // Until no file is too new for a cache, also where file systems keep a finer time than the
+    // coarse clock.
     let newest = sys::Dir::open(&place.path("work/sub")).unwrap();
     let newest = newest.stat(format!("file{}", FILES - 1).as_bytes()).unwrap().ctime;
     while newest.is_racy(sys::coarse_now()) {
@@ -296,7 +297,8 @@ fn a_long_directory_is_captured_whole() {
     assert_eq!(last.not_captured.len(), EACH);
 }
 
-/// Moves a directory away, and another one to its place, when a file of a certain length was captured.
+/// Moves a directory away, and another one to its place, when a file of a certain length was
+/// captured.
 struct Meddler {
     directory: PathBuf,
     away: PathBuf,

@@ -1,4 +1,4 @@
-//! What a cache counts on in its store, and what of that may be gone.
+//! The parts of a store that a cache counts on, and the ones that may be gone.
 
 use super::fields::{Fields, put_time, put_u32};
 use crate::object::{ContentHash, FileTime};
@@ -12,7 +12,7 @@ const FAN_OUT_BYTES: usize = 256 * 12;
 const ABSENT: FileTime = FileTime { seconds: i64::MIN, nanoseconds: 0 };
 const DOUBTFUL: FileTime = FileTime { seconds: i64::MIN, nanoseconds: 1 };
 
-/// What a cache counts on in its store.
+/// The parts of its store that a cache counts on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CountedOn {
     /// The packs that can be read.
@@ -22,8 +22,8 @@ pub struct CountedOn {
 }
 
 impl CountedOn {
-    /// What a cache counts on that was begun with this and is complete now: packs that were there at any time, as what
-    /// was not read since may be in those that went.
+    /// The parts that a finished cache counts on: packs that existed at any time since this
+    /// beginning, because unread entries may be in packs that went.
     pub(super) fn until(&self, now: &Self) -> Self {
         let mut packs = [&*self.packs, &*now.packs].concat();
         packs.sort_unstable();
@@ -31,7 +31,7 @@ impl CountedOn {
         Self { packs, fan_outs: now.fan_outs.clone() }
     }
 
-    /// What may be gone now.
+    /// The parts that may be gone now.
     pub(super) fn doubtful(&self, now: &Self) -> Doubtful {
         let are_there = self.packs.iter().all(|pack| now.packs.contains(pack));
         let is_same = |prefix| self.fan_outs.is_same(prefix, now.fan_outs.get(prefix));

@@ -1,4 +1,4 @@
-//! What was hashed before, so that an unchanged file costs one `stat`.
+//! Earlier hashes, so that an unchanged file costs one `stat`.
 //!
 //! One file for each tracked path, shared by all sessions of a store, laid out by directory. It is
 //! only a cache: it may be deleted at any time, and one that is damaged, of another version, or
@@ -7,14 +7,14 @@
 //! An entry is trusted when device, inode, length, mtime and ctime are all as they were. No program
 //! can set a ctime, so setting an mtime back fools nothing.
 //!
-//! A cache vouches for objects without anybody looking at them, so it also says what it counts on: packs, and
-//! the directories in which objects have files of their own. Where one of these is not as it was, an object that
-//! may have been in it is looked for, with its length, when the capture comes to it, and stored again when it is not
-//! found.
+//! A cache vouches for objects without anybody looking at them, so it also says what it counts on:
+//! packs, and the directories in which objects have files of their own. Where one of these is not
+//! as it was, an object that may have been in it is looked for, with its length, when the capture
+//! comes to it, and stored again when it is not found.
 //!
-//! **The racy rule** (git's): a file whose ctime is not older than the start of the walk could have been
-//! changed again within the same tick of the file system's clock, after it was read. Such an entry is not
-//! written, and the file is hashed again the next time.
+//! **The racy rule** (git's): a file whose ctime is not older than the start of the walk could have
+//! been changed again within the same tick of the file system's clock, after it was read. Such an
+//! entry is not written, and the file is hashed again the next time.
 
 mod counted_on;
 mod fields;
@@ -44,7 +44,7 @@ const SUFFIX: &str = ".stat";
 /// Larger caches are not read: more than ten million files.
 const MAX_CACHE_BYTES: u64 = 4 << 30;
 
-/// What must be equal for a hash to be believed.
+/// The fields that must be equal for a hash to be believed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StatKey {
     dev: u64,
@@ -72,7 +72,7 @@ impl StatKey {
     }
 }
 
-/// What the cache knows of a file.
+/// The cache's knowledge of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CachedFile {
     /// The state in which it was read.
@@ -85,7 +85,7 @@ pub struct CachedFile {
     pub xattrs: Xattrs,
 }
 
-/// What the cache knows of a directory.
+/// The cache's knowledge of a directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CachedDirectory {
     /// Its tree.
@@ -95,7 +95,7 @@ pub struct CachedDirectory {
 }
 
 impl CachedDirectory {
-    /// What is known of a file of this directory.
+    /// The cached entry of a file of this directory.
     pub fn file(&self, name: &[u8]) -> Option<&CachedFile> {
         let at = self.files.binary_search_by(|(known, _)| (**known).cmp(name)).ok()?;
         Some(&self.files[at].1)
@@ -135,7 +135,7 @@ fn header(tracked_path: &Path, generation: &[u8; 16]) -> Vec<u8> {
     let path = tracked_path.as_os_str().as_bytes();
     let mut out = MAGIC.to_vec();
     out.push(VERSION);
-    // Only root sees `trusted.*` attributes: what an ordinary user's capture saw is not all of them.
+    // Only root sees `trusted.*` attributes: an ordinary user's capture did not see all of them.
     out.push(u8::from(sys::effective_uid() == 0));
     out.extend_from_slice(generation);
     put_bytes(&mut out, path);
@@ -189,7 +189,7 @@ pub fn carry_over(
 }
 
 impl StatCache {
-    /// Loads the cache of a tracked path. Whatever is wrong with it, the result is an empty cache.
+    /// Loads the cache of a tracked path. Any defect gives an empty cache.
     pub fn load(index: &Dir, tracked_path: &Path, store: &StoreState<'_>) -> Self {
         let Ok(bytes) = index.read(&file_name(tracked_path), MAX_CACHE_BYTES) else {
             return Self::default();
@@ -257,8 +257,8 @@ impl StatCache {
         false
     }
 
-    /// What is known of a directory, given relative to the tracked path. Its objects are in the store if the cache
-    /// [vouches for](Self::vouches_for) them.
+    /// The cached entry of a directory, given relative to the tracked path. Its objects are in the
+    /// store if the cache [vouches for](Self::vouches_for) them.
     pub fn directory(&self, relative: &[u8]) -> Option<CachedDirectory> {
         let range = self.directories.get(relative)?;
         let mut fields = Fields { bytes: self.bytes.get(..range.end)?, at: range.start };

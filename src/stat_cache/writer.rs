@@ -96,8 +96,9 @@ impl StatCacheWriter {
     }
 
     /// Puts the new cache in place of the old one. Only after everything it names is durable in the
-    /// store: after a power failure a cache must not vouch for objects that are gone. `now`: what can be
-    /// counted on of the store after the last object was stored, of all that could be when the cache was begun.
+    /// store: after a power failure a cache must not vouch for objects that are gone. `now`: the
+    /// dependable parts of the store after the last object was stored, of those at the cache's
+    /// beginning.
     ///
     /// # Errors
     /// When the disk is full; the old cache then stays.

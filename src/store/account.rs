@@ -1,9 +1,10 @@
 //! Whether anything went from a store while this process added to it.
 //!
-//! A fan-out directory gets a new ctime from what is added as from what is removed. So whoever adds an object first
-//! notes what is in its directory, if that is still as it was in the beginning; all of that, and what was added, must be there
-//! in the end. Then the directory has lost nothing meanwhile, and its last ctime may be counted on: as
-//! long as it stays, nothing is lost either. Packs are named one by one, each from when it was first seen.
+//! A fan-out directory gets a new ctime from what is added as from what is removed. So whoever adds
+//! an object first notes what is in its directory, if that is still as it was in the beginning; all
+//! of that, and what was added, must be there in the end. Then the directory has lost nothing
+//! meanwhile, and its last ctime may be counted on: as long as it stays, nothing is lost either.
+//! Packs are named one by one, each from when it was first seen.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
@@ -14,7 +15,8 @@ use super::{FanOut, FanOuts, LocalStore, MOST_OWN, PackState, StoreError};
 use crate::object::ContentHash;
 use crate::sys;
 
-/// An account that is being kept. Only one at a time is: of a second nothing that changes is certain.
+/// An account that is being kept. Only one at a time is: of a second nothing that changes is
+/// certain.
 #[derive(Debug)]
 pub(crate) struct Account {
     begun: FanOuts,
@@ -29,9 +31,9 @@ pub(super) struct Ledger(Mutex<Option<Noted>>);
 #[derive(Debug)]
 struct Noted {
     begun: FanOuts,
-    /// What must be in the directories to which something was added. `None`: that is not known, or too much.
+    /// The expected objects of each directory that got new ones. `None`: unknown, or too many.
     expected: BTreeMap<u8, Option<Vec<ContentHash>>>,
-    /// Of all directories, at most [`MOST_OWN`].
+    /// The objects in all directories, at most [`MOST_OWN`].
     count: usize,
 }
 
@@ -56,7 +58,8 @@ impl LocalStore {
         let Some(noted) = &mut *noted else { return };
         let prefix = hash.as_bytes()[0];
         if !noted.expected.contains_key(&prefix) {
-            // Listed after the look at the time: what goes meanwhile moves it, and is missing in the end.
+            // Listed after the time is read: a later removal moves the time, and is missing in the
+            // end.
             let is_same = noted.begun.is_same(prefix, self.fan_out(prefix, sys::coarse_now()));
             let known = if is_same { self.own_or_doubt(prefix) } else { None };
             noted.count += known.as_ref().map_or(0, Vec::len);
@@ -73,8 +76,8 @@ impl LocalStore {
         }
     }
 
-    /// The objects in a fan-out directory. That it cannot be listed fails nothing: an account is worth less than what it
-    /// is kept of.
+    /// The objects in a fan-out directory. An unreadable directory fails nothing: an account is
+    /// worth less than the objects it is kept of.
     fn own_or_doubt(&self, prefix: u8) -> Option<Vec<ContentHash>> {
         let listed = self.own_with_prefix(prefix);
         listed.inspect_err(|error| tracing::debug!(%error, "what is there is not certain")).ok()
@@ -98,8 +101,8 @@ impl Account {
         &self.begun
     }
 
-    /// Ends it: the fan-out directories as they are now, where all that was there in the beginning, or was added, still is;
-    /// and all packs that were there at any time.
+    /// Ends it: the fan-out directories as they are now, where all that was there in the beginning,
+    /// or was added, still is; and all packs that were there at any time.
     ///
     /// # Errors
     /// When the packs cannot be listed.
@@ -148,15 +151,16 @@ mod tests {
         ContentHash::of(bytes).as_bytes()[0]
     }
 
-    /// Until the clock tells what is done now from what was done before. One tick may not do: file systems may keep
-    /// a finer time.
+    /// Until the clock tells what is done now from what was done before. One tick may not do: file
+    /// systems may keep a finer time.
     fn settle(store: &LocalStore) {
         while store.fan_out(PREFIX, sys::coarse_now()) == FanOut::Doubtful {
             std::thread::yield_now();
         }
     }
 
-    /// Whether the directory is as it was for a snapshot that begins after this one, during which `work` was done.
+    /// Whether the directory is as it was for a snapshot that begins after this one, during which
+    /// `work` was done.
     fn is_counted_on(earlier: usize, work: impl FnOnce(&LocalStore, &[Vec<u8>])) -> bool {
         let temp = tempfile::tempdir().unwrap();
         let store = LocalStore::open(temp.path()).unwrap();

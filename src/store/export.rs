@@ -15,9 +15,9 @@ use crate::sys;
 /// Above this many bytes, sharing blocks is tried before copying.
 const REFLINK_BYTES: u64 = 256 * 1024;
 
-/// Fills the empty file `target` with an object. When this returns without an error, the bytes in
-/// the file are the ones that the hash names. Of one that is small enough to be packed, any intact copy
-/// will do.
+/// Fills the empty file `target` with an object. After a return without an error, the bytes in the
+/// file have the object's hash. Any intact copy of an object that is small enough for a pack will
+/// do.
 pub(super) fn export(
     store: &LocalStore,
     hash: &ContentHash,

@@ -1,8 +1,8 @@
-//! Who may count on what is in the store: its lock, and its generation.
+//! The right to rely on the contents of the store: its lock, and its generation.
 //!
-//! A writer holds the lock shared from the first object that it stores or finds until a manifest names
-//! them; whoever takes objects out holds it exclusively, and begins a new generation first, so that no
-//! cache vouches for what is gone.
+//! A writer holds the lock shared from the first object that it stores or finds until a manifest
+//! names them. A remover of objects holds it exclusively, and begins a new generation first, so
+//! that no cache vouches for removed objects.
 
 use std::io;
 use std::path::Path;
@@ -39,7 +39,7 @@ impl LocalStore {
         self.locked(FileLock::shared(&self.path().join(LOCK_NAME))?)
     }
 
-    /// What may be counted on is known anew: packs may have been removed before the lock was there.
+    /// The packs are listed anew, because some may have been removed before the lock was taken.
     fn locked(&self, lock: FileLock) -> Result<StoreLock, StoreError> {
         self.packs().refresh(self.dir())?;
         Ok(StoreLock { _lock: lock })
@@ -54,9 +54,10 @@ impl LocalStore {
         lock.map(|lock| self.locked(lock)).transpose()
     }
 
-    /// As [`try_lock_shared`](Self::try_lock_shared), for whoever only reads. Where the store cannot be
-    /// written, the lock that is there is taken, or none. Without a lock the collector may remove what is
-    /// being read. Nothing wrong is read then: every byte is hashed, and what is gone is missing by name.
+    /// As [`try_lock_shared`](Self::try_lock_shared), for whoever only reads. Where the store
+    /// cannot be written, the lock that is there is taken, or none. Without a lock the collector
+    /// may remove what is being read. Nothing wrong is read then: every byte is hashed, and what is
+    /// gone is missing by name.
     ///
     /// # Errors
     /// When the lock cannot be looked at for another reason.
@@ -108,10 +109,11 @@ impl LocalStore {
         lock.map(|lock| self.locked(lock)).transpose()
     }
 
-    /// Changes whenever objects may have been removed: what a cache knew to be stored under another
-    /// generation has to be looked up again.
+    /// Changes whenever objects may have been removed. Objects that a cache knows from another
+    /// generation have to be looked up again.
     ///
-    /// `None` before the first writer came, and while a pack is damaged: nobody knows what was in it.
+    /// `None` before the first writer came, and while a pack is damaged: nobody knows what was in
+    /// it.
     ///
     /// # Errors
     /// When it cannot be read.
@@ -122,7 +124,7 @@ impl LocalStore {
         match self.dir().read(GENERATION_NAME, 16) {
             Ok(bytes) => Ok(bytes.try_into().ok()),
             Err(error) if error.is_gone() => Ok(None),
-            // What is no regular file there guards nothing: as if there were none.
+            // Another kind of file there guards nothing: as if there were none.
             Err(error) if error.kind() == io::ErrorKind::InvalidInput => Ok(None),
             Err(error) => Err(error.into()),
         }

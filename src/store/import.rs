@@ -20,7 +20,7 @@ use crate::sys::{self, IoContext, TempFile};
 /// Files up to this many bytes are read whole. Above it, cloning blocks is cheaper than copying.
 const SMALL_BYTES: u64 = 256 * 1024;
 
-/// What was stored of a file.
+/// The stored contents of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Imported {
     /// Name of the object.
@@ -29,17 +29,17 @@ pub struct Imported {
     pub size: u64,
     /// Whether the store did not have it.
     pub is_new: bool,
-    /// Of a long file. They are not stored: that is for whoever names them.
+    /// The midstates of a long file. The store does not keep them: the caller that names them does.
     pub midstates: Option<Midstates>,
 }
 
-/// What bytes hash to.
+/// The hash of some bytes.
 #[derive(Debug)]
 pub(crate) struct Hashed {
     pub(crate) hash: ContentHash,
     /// How many there were.
     pub(crate) size: u64,
-    /// Of many.
+    /// The midstates of contents of more than one piece.
     pub(crate) midstates: Option<Midstates>,
 }
 
@@ -146,7 +146,7 @@ pub(super) fn copy_to_temp<'s>(
 pub(super) enum RangeError<C> {
     /// The file could not be read.
     Read(io::Error),
-    /// What was read could not be handed on.
+    /// The bytes were read and could not be handed on.
     Copy(C),
     /// Somebody asked to stop.
     Stopped,

@@ -1,4 +1,4 @@
-//! What is in a store: the objects with files of their own, by fan-out directory, and those in packs.
+//! The contents of a store: objects with files of their own, by fan-out directory, and packed ones.
 
 use super::{FanOut, FanOuts, LocalStore, StoreError};
 use crate::object::ContentHash;
@@ -19,8 +19,8 @@ pub struct FoundObject {
 }
 
 impl LocalStore {
-    /// Calls `visit` for every object, one fan-out directory after the other, then one pack after the
-    /// other. One that is in several places is told of for each.
+    /// Calls `visit` for every object, one fan-out directory after the other, then one pack after
+    /// the other. One that is in several places is told of for each.
     ///
     /// # Errors
     /// What `visit` returns, or a directory that cannot be read.
@@ -38,15 +38,16 @@ impl LocalStore {
                 self.all_packs()?
                     .iter()
                     .filter_map(|pack| {
-                        // What is in it cannot be told.
+                        // Its contents are unknown.
                         pack.objects().inspect_err(|error| tracing::warn!("{error}")).ok()
                     })
                     .try_for_each(|objects| objects.into_iter().try_for_each(&mut visit))
             })
     }
 
-    /// The wanted ones among the objects with files of their own whose hashes begin with a byte: one fan-out directory. To look
-    /// at an object costs more than to find it, so only those are looked at.
+    /// The wanted ones among the objects with files of their own whose hashes begin with a byte:
+    /// one fan-out directory. To look at an object costs more than to find it, so only those are
+    /// looked at.
     ///
     /// # Errors
     /// When it cannot be read.
@@ -72,7 +73,8 @@ impl LocalStore {
         Ok(objects)
     }
 
-    /// The names in a fan-out directory that are those of objects. `None`: there is no such directory.
+    /// The names in a fan-out directory that are those of objects. `None`: there is no such
+    /// directory.
     fn names_with_prefix(&self, prefix: u8) -> Result<Option<(Dir, ObjectNames)>, StoreError> {
         let prefix = hex::encode([prefix]);
         let dir = match self.dir().open_dir(prefix.as_bytes()) {
@@ -81,7 +83,7 @@ impl LocalStore {
             Err(error) => return Err(error.into()),
         };
         let names = dir.names()?.into_iter().filter_map(|listed| {
-            // Whatever is not named like an object is not ours to judge.
+            // Files without the name of an object are not ours to judge.
             let rest = std::str::from_utf8(&listed.name).ok()?;
             let hash = format!("{prefix}{rest}").parse().ok()?;
             Some((hash, listed.name))
@@ -100,7 +102,7 @@ impl LocalStore {
     pub(super) fn fan_out(&self, prefix: u8, since: FileTime) -> FanOut {
         match self.dir().try_stat(hex::encode([prefix]).as_bytes()) {
             Ok(stat) => FanOut::seen(since, stat.map(|stat| stat.ctime)),
-            // Whatever counts on it looks at each object.
+            // A caller that relies on it checks each object.
             Err(error) => {
                 tracing::debug!("{error}");
                 FanOut::Doubtful

@@ -10,10 +10,10 @@
 //!   quarantine/       what was found damaged under the name of an object
 //! ```
 //!
-//! An object appears complete or not at all and is never written again. Whoever reads one checks
-//! its hash before using a byte of it. Small objects of a snapshot that has many share
-//! a pack. [`ObjectStore`] is the seam: on this disk ([`LocalStore`]),
-//! in memory ([`MemoryStore`], for tests), elsewhere later.
+//! An object appears complete or not at all and is never written again. A reader checks its hash
+//! before using a byte of it. Small objects of a snapshot that has many share a pack.
+//! [`ObjectStore`] is the seam: on this disk ([`LocalStore`]), in memory ([`MemoryStore`], for
+//! tests), elsewhere later.
 
 mod account;
 mod either;
@@ -85,7 +85,7 @@ pub enum StoreError {
         hash: ContentHash,
         /// Where it is.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The defect.
         reason: String,
     },
     /// The bytes are intact but are not the kind of object they are used as.
@@ -93,9 +93,9 @@ pub enum StoreError {
     Undecodable {
         /// Name of the object.
         hash: ContentHash,
-        /// What was expected.
+        /// The expected kind of object.
         kind: &'static str,
-        /// What the decoder found.
+        /// The finding of the decoder.
         source: DecodeError,
     },
     /// A pack is not what it was.
@@ -103,7 +103,7 @@ pub enum StoreError {
     CorruptPack {
         /// Where it is.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The defect.
         reason: String,
     },
     /// A pack has a format that this version does not know.
@@ -115,7 +115,8 @@ pub enum StoreError {
     /// A file system call on the store failed.
     #[error(transparent)]
     Io(#[from] sys::Error),
-    /// Somebody asked to stop, through the [`Progress`](crate::progress::Progress) of a [`Transfer`].
+    /// Somebody asked to stop, through the [`Progress`](crate::progress::Progress) of a
+    /// [`Transfer`].
     #[error("stopped")]
     Cancelled,
 }
@@ -135,7 +136,8 @@ impl StoreError {
 }
 
 impl StoreError {
-    /// Whether the disk under something is bad, in contrast to a right or a descriptor that is wanting.
+    /// Whether the disk under something is bad, in contrast to a right or a descriptor that is
+    /// wanting.
     pub(crate) fn is_bad_disk(&self) -> bool {
         // EUCLEAN: the file system found its own checksum wrong.
         #[cfg(target_os = "linux")]
@@ -146,7 +148,7 @@ impl StoreError {
     }
 }
 
-/// What became of bytes that were given to the store.
+/// The outcome of giving bytes to the store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stored {
     /// The name of the object.
@@ -203,7 +205,7 @@ pub fn read_tree(store: &dyn ObjectSource, hash: &ContentHash) -> Result<Tree, S
 }
 
 /// Reads the list of a directory without keeping it: tells of its entries in order, and returns its
-/// length in bytes. What was told before an error is not to be used. The buffer is only lent.
+/// length in bytes. After an error, the entries told so far are void. The buffer is only lent.
 ///
 /// # Errors
 /// As [`read_tree`].

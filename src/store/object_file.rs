@@ -136,8 +136,8 @@ impl ObjectFile {
         if ContentHash::of(buffer) == hash { Ok(()) } else { Err(self.corrupt()) }
     }
 
-    /// Lets the kernel forget what it holds of its own file in memory, so that the next read is one of
-    /// the disk. For the others see [`super::LocalStore::drop_cached_packs`].
+    /// Lets the kernel forget what it holds of its own file in memory, so that the next read is one
+    /// of the disk. For the others see [`super::LocalStore::drop_cached_packs`].
     pub(crate) fn drop_cached_pages(&self) {
         if let Some(file) = self.file() {
             sys::drop_cached_pages(file, 0, self.size);

@@ -1,4 +1,4 @@
-//! A store that writes nothing to the disk: what a plan captures, on top of what is stored.
+//! A store that writes nothing to the disk: captures of a plan, on top of the stored objects.
 
 use std::fs::File;
 

@@ -1,7 +1,8 @@
 //! Which objects have files of their own.
 //!
-//! To look for a file of its own takes as long as to read a small object from its pack, and most objects
-//! of a large store are packed. So whoever looks for many objects has the files listed once.
+//! To look for a file of its own takes as long as to read a small object from its pack, and most
+//! objects of a large store are packed. So whoever looks for many objects has the files listed
+//! once.
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
@@ -17,8 +18,9 @@ pub(crate) const MOST_OWN: usize = 1 << 18;
 /// Looks of somebody who reads, before all files are listed.
 pub(crate) const READING_LOOKS: u32 = 1024;
 
-/// Objects with files of their own, once somebody needed them all. One that others store since, or anybody
-/// while they are listed, may be missing: it comes into a pack too, or is looked for there in vain first.
+/// Objects with files of their own, once somebody needed them all. One that others store since, or
+/// anybody while they are listed, may be missing: it comes into a pack too, or is looked for there
+/// in vain first.
 #[derive(Debug, Default)]
 pub(super) struct OwnFiles(RwLock<Option<HashSet<ContentHash, RandomState>>>);
 
@@ -44,8 +46,9 @@ impl OwnFiles {
         self.are_known() && self.0.write().take().is_some()
     }
 
-    /// Tells of many objects whether they are known to have no file of their own. While it lives, nobody can
-    /// learn of others: it is not for long, nor while anything else is done with the store.
+    /// Tells of many objects whether they are known to have no file of their own. While it lives,
+    /// nobody can learn of others: it is not for long, nor while anything else is done with the
+    /// store.
     pub(super) fn lacking(&self) -> impl Fn(&ContentHash) -> bool + '_ {
         let known = self.0.read();
         move |hash| known.as_ref().is_some_and(|known| !known.contains(hash))
@@ -62,12 +65,13 @@ pub(super) struct Patience {
 }
 
 impl Patience {
-    /// Of somebody who reads one object after the other: a mount, a restore.
+    /// For a reader of one object after the other: a mount, a restore.
     pub(super) fn of_reading() -> Self {
         Self::new(READING_LOOKS, MOST_OWN)
     }
 
-    /// Of a snapshot. Each of its looks costs one `stat`: so many take as long as to list so many files.
+    /// For a snapshot. Each of its looks costs one `stat`: so many take as long as to list so many
+    /// files.
     pub(super) fn of_storing() -> Self {
         Self::new(2048, 16 * 1024)
     }

@@ -1,7 +1,6 @@
 //! Damaged objects out of the way, and good copies in their place.
 //!
-//! What is damaged is moved, never deleted: somebody may still want to look at it, or at the disk
-//! that it lay on.
+//! A damaged object is moved, never deleted: a user may still want to look at it, or at its disk.
 //!
 //! ```text
 //! objects/quarantine/                 0700
@@ -10,10 +9,11 @@
 //!                                     copied; no cleanup removes it
 //! ```
 //!
-//! Nothing reads these files as objects. Only a repair looks whether one is intact after all, or has something in it
-//! that is: a disk that did not give its bytes may give them now. A copy that takes the place of an object is hashed *while*
-//! it is copied into a file without a name, so that neither its source nor the place that it came from
-//! has to be trusted; only then does it get the name.
+//! Nothing reads these files as objects. Only a repair looks whether one is intact after all, or
+//! has something in it that is: a disk that did not give its bytes may give them now. A copy that
+//! takes the place of an object is hashed *while* it is copied into a file without a name, so that
+//! neither its source nor the place that it came from has to be trusted; only then does it get the
+//! name.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -30,10 +30,10 @@ use crate::sys::{Dir, IoContext, Stat, TempFile, stat_open_file};
 
 const HASH_DIGITS: usize = 64;
 
-/// What became of an offered copy of an object.
+/// The outcome for an offered copy of an object.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Offered {
-    /// It is the object, and has its name now. What had the name before is at this path.
+    /// It is the object, and has its name now. The file that had the name before is at this path.
     Taken(Option<PathBuf>),
     /// It has other bytes.
     Refused,
@@ -50,8 +50,8 @@ pub struct Quarantined {
 impl LocalStore {
     /// Moves whatever has the name of an object into quarantine, and says where it is now. `None`:
     /// nothing has the name. Out of a pack it is copied, and hidden until
-    /// `purge_packs` takes it away. A writer must not be at work, because it may count on the object: hold
-    /// the store's lock exclusively, and begin a new generation before.
+    /// `purge_packs` takes it away. A writer must not be at work, because it may count on the
+    /// object: hold the store's lock exclusively, and begin a new generation before.
     ///
     /// # Errors
     /// When it cannot be moved; it is then where it was.
@@ -105,7 +105,8 @@ impl LocalStore {
         Ok(self.dir().open_dir(layout::QUARANTINE.as_bytes())?)
     }
 
-    /// Offers an open file as a copy of an object. For the lock see [`quarantine`](Self::quarantine).
+    /// Offers an open file as a copy of an object. For the lock see
+    /// [`quarantine`](Self::quarantine).
     ///
     /// # Errors
     /// Tells a source that cannot be read from a store that cannot be written;
@@ -179,7 +180,7 @@ impl LocalStore {
         Err(StoreError::Corrupt { hash: *hash, path, reason })
     }
 
-    /// Everything in quarantine. What does not have the form of a name there is left out.
+    /// Everything in quarantine. Files with another form of name are left out.
     ///
     /// # Errors
     /// When the directory cannot be read.
@@ -198,7 +199,8 @@ impl LocalStore {
         Ok(found)
     }
 
-    /// Opens a file in quarantine as what its name says that it was. Only its hash tells whether it is.
+    /// Opens a file in quarantine as what its name says that it was. Only its hash tells whether it
+    /// is.
     ///
     /// # Errors
     /// As [`open_object`](Self::open_object).

@@ -1,15 +1,17 @@
-//! In which state a store is, as far as times tell: for whoever counts on objects without looking at them.
+//! In which state a store is, as far as times tell: for whoever counts on objects without looking
+//! at them.
 //!
-//! Nobody can replace or write a pack, or remove an object that has a file of its own, without a new ctime: of the
-//! pack, of the fan-out directory. Storing an object moves the latter as well, so what changed is only doubtful.
-//! Whoever stores objects finds out whether that is all that happened ([`account`](super::account)).
+//! Nobody can replace or write a pack, or remove an object that has a file of its own, without a
+//! new ctime: of the pack, of the fan-out directory. Storing an object moves the latter as well, so
+//! what changed is only doubtful. A writer of objects finds out whether other changes happened
+//! ([`account`](super::account)).
 
 use crate::object::FileTime;
 
 /// Which pack, in which state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct PackState {
-    /// What the 32 digits of its name say.
+    /// The 32 digits of its name, decoded.
     pub name: [u8; 16],
     /// Its ctime.
     pub changed_at: FileTime,
@@ -22,13 +24,14 @@ pub enum FanOut {
     Absent,
     /// It has this ctime, which anything that is done to it from now on changes.
     At(FileTime),
-    /// It may have lost an object, or could without a new ctime, because the clock has not moved since the last one.
+    /// It may have lost an object, or could without a new ctime, because the clock has not moved
+    /// since the last one.
     Doubtful,
 }
 
 impl FanOut {
-    /// The state of one with this ctime (`None`: it is not there), which was asked for after a time that was
-    /// [`coarse_now`](crate::sys::coarse_now).
+    /// The state of one with this ctime (`None`: it is not there), which was asked for after a time
+    /// that was [`coarse_now`](crate::sys::coarse_now).
     pub fn seen(since: FileTime, ctime: Option<FileTime>) -> Self {
         match ctime {
             None => Self::Absent,

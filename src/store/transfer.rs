@@ -1,8 +1,8 @@
 //! One file on its way into the store, out of it, or through a hash: the buffer that its bytes go
 //! through, and who is told how far it is.
 //!
-//! A file may be longer than anybody wants to wait. So whatever reads one looks after every step
-//! whether it shall stop, and tells of the step; what has been told is not told again when the same
+//! A file may be longer than anybody wants to wait. So a reader of one asks after every step
+//! whether it shall stop, and reports the step; a reported step is not reported again when the same
 //! file is read once more. A file of one step costs nothing for that.
 
 use std::fs::File;

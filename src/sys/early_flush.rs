@@ -7,11 +7,11 @@ use super::{Dir, Result, spawn_scoped};
 
 /// A flush begins when so many bytes were written since the last one began.
 const STEP_BYTES: u64 = 32 << 20;
-/// What a small file costs the disk at least, in bytes: its block, and its share of the metadata.
+/// The least cost of a small file to the disk, in bytes: its block, and its share of the metadata.
 const FILE_BYTES: u64 = 8 << 10;
 
-/// Counts what is written and flushes the file system from a thread of its own. Where there is none, all is
-/// left to the flush at the end.
+/// Counts what is written and flushes the file system from a thread of its own. Where there is
+/// none, all is left to the flush at the end.
 pub(crate) struct EarlyFlush {
     state: Mutex<State>,
     changed: Condvar,

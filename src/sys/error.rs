@@ -1,4 +1,4 @@
-//! One error for all file system calls: what was tried, on what, and what the kernel said.
+//! One error for all file system calls: the operation, its path, and the kernel's answer.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ pub struct Error {
     pub operation: &'static str,
     /// The path it was tried on.
     pub path: PathBuf,
-    /// What the kernel said.
+    /// The kernel's answer.
     pub source: io::Error,
 }
 

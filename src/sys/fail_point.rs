@@ -1,19 +1,20 @@
 //! Counted points at which a test lets the process die, fail or wait.
 //!
-//! Every call that changes names, contents of nono's own files or attributes, that flushes them, or that starts a thread,
-//! passes one before and one after it. Without the cargo feature `fail-points` this is nothing at all. With it the variable
-//! `NONO_FAIL_POINT` says what happens at the Nth point:
+//! Every call that changes names, contents of nono's own files or attributes, that flushes them, or
+//! that starts a thread, passes one before and one after it. Without the cargo feature
+//! `fail-points` this is nothing at all. With it the variable `NONO_FAIL_POINT` says what happens
+//! at the Nth point:
 //!
 //! - `N` kills the process as a power button would: nothing is unwound, flushed or removed.
 //! - `N:stop` stops it (SIGSTOP) until somebody lets it go on.
-//! - `N:EIO` (or another error) lets the call fail that would come next; `N+:EIO` that one and every
-//!   later one. Points after a call count and do nothing.
-//! - `N:hold@/fifo` holds the thread until somebody has opened this named pipe for writing and closed
-//!   it; `N:EIO@/fifo` does so and lets the call fail then.
+//! - `N:EIO` (or another error) lets the call fail that would come next; `N+:EIO` that one and
+//!   every later one. Points after a call count and do nothing.
+//! - `N:hold@/fifo` holds the thread until somebody has opened this named pipe for writing and
+//!   closed it; `N:EIO@/fifo` does so and lets the call fail then.
 //!
-//! Where threads pass points in any order, a number means nothing. Instead of `N`, `flush` is the first
-//! call that flushes everything, and `name=PREFIX` the first that is about a name that begins so, which may
-//! be that of a thread.
+//! Where threads pass points in any order, a number means nothing. Instead of `N`, `flush` is the
+//! first call that flushes everything, and `name=PREFIX` the first that is about a name that begins
+//! so, which may be that of a thread.
 //!
 //! And with `NONO_OPERATION_LOG=DIR` every call that succeeded is written down; see
 //! `operation_log.rs`.
@@ -27,7 +28,7 @@ use super::dir::Dir;
 #[cfg_attr(not(feature = "fail-points"), allow(dead_code, reason = "only tests look at it"))]
 pub(super) struct Place<'a>(pub(super) &'a Dir, pub(super) &'a [u8]);
 
-/// What a call does to the names on the disk, as far as a power failure can undo it.
+/// The effect of a call on the names on the disk, as far as a power failure can undo it.
 #[derive(Clone, Copy)]
 #[cfg_attr(not(feature = "fail-points"), allow(dead_code, reason = "only tests look at it"))]
 pub(super) enum Operation<'a> {
@@ -154,7 +155,8 @@ mod chosen {
         value
     }
 
-    /// Counts the point before an operation, or one after a call; an error is that of the operation.
+    /// Counts the point before an operation, or one after a call; an error is that of the
+    /// operation.
     fn pass(before: Option<&Operation<'_>>) -> Option<Errno> {
         static CHOSEN: OnceLock<Option<Chosen>> = OnceLock::new();
         static PASSED: AtomicU64 = AtomicU64::new(0);

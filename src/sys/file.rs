@@ -179,8 +179,8 @@ pub(crate) fn open_log(path: &Path, max_bytes: u64) -> Result<File> {
     Ok(file)
 }
 
-/// Tells the kernel that a file will be read from its beginning to its end, so that it reads further
-/// ahead. Only a hint: nothing depends on it.
+/// Tells the kernel that a file will be read from its beginning to its end, so that it reads
+/// further ahead. Only a hint: nothing depends on it.
 pub(crate) fn will_read_in_order(file: &File) {
     #[cfg(target_os = "linux")]
     {
@@ -262,7 +262,7 @@ impl<'a> TempFile<'a> {
     }
 
     /// Gives the file its name in `target` (same file system; the name may have a `/`). `Ok(false)`
-    /// when the name is taken; what has it is left alone.
+    /// when the name is taken; its file is left alone.
     ///
     /// # Errors
     /// When `target` is gone, not writable, or the disk is full.
@@ -284,14 +284,14 @@ impl<'a> TempFile<'a> {
         }
     }
 
-    /// By the descriptor itself where the kernel lets whoever opened it (Linux 6.10; before that only
-    /// with CAP_DAC_READ_SEARCH), else by its name in /proc, which costs a walk through that.
+    /// By the descriptor itself where the kernel lets whoever opened it (Linux 6.10; before that
+    /// only with CAP_DAC_READ_SEARCH), else by its name in /proc, which costs a walk through that.
     #[cfg(target_os = "linux")]
     fn link_unnamed(&self, target: &Dir, name: &[u8]) -> rustix::io::Result<()> {
         static BY_DESCRIPTOR: AtomicBool = AtomicBool::new(true);
         if BY_DESCRIPTOR.load(Relaxed) {
             match rustix::fs::linkat(&self.file, c"", target.as_fd(), name, AtFlags::EMPTY_PATH) {
-                // What the kernel says when it is not allowed; of the target it would say so again.
+                // The kernel's answer when it is not allowed; for the target it would be the same.
                 Err(Errno::NOENT) => BY_DESCRIPTOR.store(false, Relaxed),
                 linked => return linked,
             }

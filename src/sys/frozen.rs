@@ -1,7 +1,7 @@
 //! Files that nobody may change, whoever they are: immutable and append-only ones (`chattr`).
 //!
-//! The kernel answers EPERM there, as it does to whoever is not the owner, which would send people looking
-//! for rights that they have.
+//! The kernel answers EPERM there, as it does to whoever is not the owner, which would send people
+//! looking for rights that they have.
 
 use std::io;
 
@@ -13,8 +13,8 @@ use rustix::io::Errno;
 
 use super::dir::Dir;
 
-/// The answer of a call that changes names, with the real cause if one of the names, or its directory, is
-/// frozen.
+/// The answer of a call that changes names, with the real cause if one of the names, or its
+/// directory, is frozen.
 pub(super) fn explain(errno: Errno, names: &[(&Dir, &[u8])]) -> io::Error {
     if errno == Errno::PERM {
         for (dir, name) in names {

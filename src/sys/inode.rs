@@ -1,8 +1,9 @@
 //! An inode by its descriptor.
 //!
-//! Whatever happens to its names meanwhile, what is asked and what is set is about this inode and no
-//! other: nobody can put another file (a hard link to somebody else's, say) under a name between
-//! two calls. A file that is open anyway needs neither a second descriptor nor a way through `/proc`.
+//! Whatever happens to its names meanwhile, every question and every change is about this inode and
+//! no other: nobody can put another file (a hard link to somebody else's, say) under a name between
+//! two calls. A file that is open anyway needs neither a second descriptor nor a way through
+//! `/proc`.
 
 use std::fs::File;
 #[cfg(target_os = "linux")]
@@ -66,7 +67,7 @@ impl Inode {
         }
     }
 
-    /// That of a file that was opened, or made, for writing.
+    /// The inode of a file that was opened, or made, for writing.
     pub(crate) fn of_file(file: File, path: PathBuf) -> Self {
         Self { handle: Handle::File(file), path }
     }

@@ -1,5 +1,5 @@
-//! Advisory locks on files and directories (`flock`): shared by every process, released by the kernel when the
-//! process ends in whatever way.
+//! Advisory locks on files and directories (`flock`): shared by every process, released by the
+//! kernel when the process ends in whatever way.
 
 use std::path::Path;
 
@@ -17,8 +17,8 @@ pub struct FileLock {
 }
 
 impl FileLock {
-    /// Takes the lock for shared use, waiting for an exclusive holder. A lock file that cannot be written is
-    /// locked all the same.
+    /// Takes the lock for shared use, waiting for an exclusive holder. A lock file that cannot be
+    /// written is locked all the same.
     ///
     /// # Errors
     /// When the lock file cannot be made or opened.
@@ -60,7 +60,8 @@ impl FileLock {
         wait(fd, FlockOperation::LockShared, path)
     }
 
-    /// Takes the lock of an open directory itself, for exclusive use, waiting for all other holders.
+    /// Takes the lock of an open directory itself, for exclusive use, waiting for all other
+    /// holders.
     ///
     /// # Errors
     /// Hardly any.
@@ -109,7 +110,8 @@ fn open_again(dir: &Dir) -> Result<OwnedFd> {
     rustix::fs::openat(dir, ".", flags, Mode::empty()).at("open", dir.path())
 }
 
-/// On a file system that is mounted read-only here, others may write, and then they lock the same file.
+/// On a file system that is mounted read-only here, others may write, and then they lock the same
+/// file.
 fn open_shared(path: &Path) -> Result<OwnedFd> {
     open(path).or_else(|error| {
         if !error.is_not_writable() {

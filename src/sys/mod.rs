@@ -3,8 +3,9 @@
 //! Everything goes through a directory descriptor ([`Dir`]) and one name, never through a long path
 //! that somebody could swap a symlink into; longer relative paths are resolved with `openat2` and
 //! `RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS`. Every error says which operation failed on which path.
-//! All raw calls come from `rustix`, so there is no `unsafe` here either. Public is what the types of other
-//! modules are made of, and what the packages around the engine need: an error, a directory, the clock.
+//! All raw calls come from `rustix`, so there is no `unsafe` here either. Public is what the types
+//! of other modules are made of, and what the packages around the engine need: an error, a
+//! directory, the clock.
 
 #![allow(clippy::disallowed_methods, reason = "this is the module the others are sent to")]
 #![cfg_attr(
@@ -63,7 +64,8 @@ pub(crate) fn effective_gid() -> u32 {
     rustix::process::getegid().as_raw()
 }
 
-/// The signals that this process ignores, as whoever started it may want it (`nohup`): bit 0 is number 1.
+/// The signals that this process ignores, as whoever started it may want it (`nohup`): bit 0 is
+/// number 1.
 pub(crate) fn ignored_signals() -> u64 {
     // Where there is no such file, the answer is the usual one.
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
@@ -81,12 +83,12 @@ pub(crate) fn start_process_session() -> Result<()> {
     Ok(())
 }
 
-/// Lets this process open as many files as it may. Soft limits are low for the sake of programs that
-/// use `select`, which this one does not.
+/// Lets this process open as many files as it may. Soft limits are low for the sake of programs
+/// that use `select`, which this one does not.
 pub(crate) fn raise_descriptor_limit() {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let limit = getrlimit(Resource::Nofile);
-    // What does not work is not needed by most commands, and the others say so.
+    // Most commands do not need an unsupported call, and the others say so.
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
 }
 

@@ -1,10 +1,10 @@
-//! What a run does to the names on the disk, written down so that a test can take some of it back: as
-//! a power failure does with what was not flushed.
+//! The changes of a run to the names on the disk, written down so that a test can revert some of
+//! them, as a power failure reverts unflushed ones.
 //!
 //! `NONO_OPERATION_LOG` names a directory. Each line of the file `log` in it is an operation that
-//! succeeded, in the order in which they took effect, its fields separated by tabs; paths are those of
-//! the moment. What an operation takes away gets one more name there, a number, so that it can be
-//! put back as the same inode.
+//! succeeded, in the order in which they took effect, its fields separated by tabs; paths are those
+//! of the moment. A removed file gets one more name there, a number, so that it can be put back as
+//! the same inode.
 
 use std::fs::OpenOptions;
 use std::io::Write;

@@ -56,8 +56,8 @@ pub(crate) fn real_or_future_path(path: &Path) -> PathBuf {
     }
 }
 
-/// Where the symlinks are that the absolute path leads through, as far as it exists: whoever can write
-/// to one of these directories decides what the path means.
+/// The places of the symlinks that the absolute path leads through, as far as it exists: a writer
+/// of one of these directories decides the meaning of the path.
 pub(crate) fn links_on_the_way(path: &Path) -> Vec<PathBuf> {
     /// As the kernel does.
     const MOST_LINKS: usize = 40;
@@ -159,8 +159,8 @@ pub(crate) fn create_private_dir(path: &Path) -> Result<()> {
     }
 }
 
-/// Makes a file for this user alone with these bytes, unless something has the name already. It appears
-/// complete. Missing parents are made as by [`create_private_dir`].
+/// Makes a file for this user alone with these bytes, unless something has the name already. It
+/// appears complete. Missing parents are made as by [`create_private_dir`].
 ///
 /// # Errors
 /// When the directory cannot be written.

@@ -1,4 +1,4 @@
-//! What `stat` tells about a file.
+//! The answer of `stat` about a file.
 
 use rustix::fs::FileType;
 
@@ -12,7 +12,8 @@ pub struct FileTime {
 }
 
 impl FileTime {
-    /// Whether a change after a look that began at `start` ([`coarse_now`]) could leave this ctime as it is.
+    /// Whether a change after a look that began at `start` ([`coarse_now`]) could leave this ctime
+    /// as it is.
     pub fn is_racy(self, start: Self) -> bool {
         // File systems that keep whole seconds (or two) cannot tell changes within one apart.
         let slack = if self.nanoseconds == 0 { 2 } else { 0 };

@@ -1,5 +1,5 @@
-//! Starting threads. Where the system gives no more of them, at a limit of processes or of memory, that is
-//! an error; `std::thread::spawn` panics.
+//! Starting threads. Where the system gives no more of them, at a limit of processes or of memory,
+//! that is an error; `std::thread::spawn` panics.
 
 use std::io;
 use std::thread::{Builder, JoinHandle, Scope, ScopedJoinHandle};

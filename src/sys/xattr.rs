@@ -80,8 +80,8 @@ fn grow(call: impl Fn(&mut [u8]) -> rustix::io::Result<usize>) -> rustix::io::Re
     Ok(large)
 }
 
-/// Attributes of the inode that a path of its descriptor leads to (`/proc/self/fd/N`), and which is not
-/// followed further. Where there are no such paths, those of what a path names.
+/// Attributes of the inode that a path of its descriptor leads to (`/proc/self/fd/N`), and which is
+/// not followed further. Where there are no such paths, those of what a path names.
 pub(super) fn of_inode(own: &Path, shown: &Path) -> Result<XattrPairs> {
     #[cfg(not(target_os = "linux"))]
     return of_path(own, shown);

@@ -1,4 +1,4 @@
-//! What a session claims of itself: how much changed in it, and what a root noted elsewhere proves.
+//! The claims of a session about itself: its changes, and the proof of a noted root.
 
 use serde::Serialize;
 
@@ -12,34 +12,37 @@ use crate::snapshot::{SessionDir, SessionMetadata, SnapshotKind};
 /// captured can claim to hold any number.
 const MOST_DIFFERENCES: u64 = 1 << 24;
 
-/// What a root noted elsewhere vouches for, as far as it was found sound.
+/// The part of a session that a noted root vouches for, as far as it was found sound.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Proved {
-    /// What the root is the root of.
+    /// The kind of the root.
     pub by: ProvedBy,
-    /// Whether it vouches for what the session says of its begin: command, tracked paths, when it began.
+    /// Whether it vouches for what the session says of its begin: command, tracked paths, when it
+    /// began.
     pub facts: bool,
-    /// Whether it vouches for what the session says of its end, too: when it ended, and the exit code.
+    /// Whether it vouches for what the session says of its end, too: when it ended, and the exit
+    /// code.
     pub end: bool,
     /// Numbers of the snapshots for which it vouches, and which are sound.
     pub snapshots: Vec<u64>,
 }
 
-/// What a root is the root of.
+/// The kinds of roots.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ProvedBy {
-    /// The session, with these snapshots: what they are called, and when they were taken, is proved too.
+    /// The session, with these snapshots: their names and times are proved too.
     SessionRoot,
     /// A snapshot: every name, attribute and byte of it, and nothing of the session.
     MerkleRoot,
 }
 
 impl Manifests {
-    /// What `root` vouches for; `None` when it is a root of nothing here.
+    /// The part that `root` vouches for; `None` when it is a root of nothing here.
     pub(super) fn proved(&self, root: ContentHash, graph: &Graph) -> Option<Proved> {
         let is_sound = |snapshot: &DescribedSnapshot| {
-            let root = snapshot.description.as_ref().map(|description| description.merkle_root);
+            let held = snapshot.description.as_ref().filter(|_| snapshot.removed.is_none());
+            let root = held.map(|description| description.merkle_root);
             let id = root.and_then(|root| graph.id(root, Role::Root));
             id.is_some_and(|id| graph.is_sound(id))
         };
@@ -79,8 +82,8 @@ impl Manifests {
         })
     }
 
-    /// The snapshots below a number to which the one before that number leads, from one manifest to the
-    /// next.
+    /// The snapshots below a number to which the one before that number leads, from one manifest to
+    /// the next.
     fn chain_before(&self, count: usize) -> impl Iterator<Item = &DescribedSnapshot> {
         let mut named = None;
         let mut is_whole = true;
@@ -95,8 +98,8 @@ impl Manifests {
         })
     }
 
-    /// How the trees contradict what the session counts as changed, if they do. Trees that are damaged
-    /// contradict nothing.
+    /// How the trees contradict what the session counts as changed, if they do. Trees that are
+    /// damaged contradict nothing.
     pub(super) fn miscounted(
         &self,
         session: &SessionDir,
@@ -108,10 +111,15 @@ impl Manifests {
         if self.listed().count() < metadata.manifest_hashes.len() {
             return None;
         }
-        let last = self.listed().filter(|(_, it)| it.kind == SnapshotKind::Ordinary).last();
-        let held = match last {
-            None | Some((0, _)) => ChangeSummary::default(),
-            Some((number, _)) => self.count(session, number, graph, reading)?,
+        let mut held = self.listed().filter(|(number, _)| metadata.removal(*number).is_none());
+        let first = held.next();
+        let last =
+            first.into_iter().chain(held).filter(|(_, it)| it.kind == SnapshotKind::Ordinary);
+        let held = match (first, last.last()) {
+            (Some((first, _)), Some((last, _))) if first < last => {
+                self.count(session, first, last, graph, reading)?
+            }
+            _ => ChangeSummary::default(),
         };
         (held != said).then(|| {
             let words = |it: ChangeSummary| {
@@ -130,7 +138,8 @@ impl Manifests {
     fn count(
         &self,
         session: &SessionDir,
-        number: u64,
+        first: u64,
+        last: u64,
         graph: &Graph,
         reading: &Reading<'_>,
     ) -> Option<ChangeSummary> {
@@ -141,7 +150,7 @@ impl Manifests {
             let is_sound = graph.is_sound(id) && loaded.hash == description.hash;
             is_sound.then_some(loaded.manifest)
         };
-        let (old, new) = (load(0)?, load(number)?);
+        let (old, new) = (load(first)?, load(last)?);
         let mut left = MOST_DIFFERENCES;
         let goes_on = || {
             left = left.saturating_sub(1);

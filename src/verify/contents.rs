@@ -1,8 +1,8 @@
 //! Reading the contents of files, each once.
 //!
-//! What lies in a pack is read in the order in which it lies, many files with one call: for small files,
-//! the calls take nearly as long as the hashing. Whatever is not what it should be then, or is not
-//! found so, is read by itself, in the way in which a restore would read it.
+//! Packed objects are read in the order in which they lie, many files with one call: for small
+//! files, the calls take nearly as long as the hashing. An object that is then wrong, or is not
+//! found there, is read by itself, in the way in which a restore would read it.
 
 use std::cell::RefCell;
 use std::collections::HashSet;
@@ -25,8 +25,8 @@ const FILES_AT_ONCE: usize = 32;
 /// Packs are read in order if one in so many of their objects is wanted: to look for the files, all
 /// indexes are read.
 const OBJECTS_PER_WANTED: usize = 10;
-/// Packs that hold so many objects together are looked through while those before them are read: what is known of
-/// their objects takes much more memory than a file that waits for its turn.
+/// Packs that hold so many objects together are listed while those before them are read: the list
+/// of their objects takes much more memory than a file that waits for its turn.
 const ENTRIES_AT_ONCE: usize = 64 * 1024;
 /// So many are looked up by one thread, one after the other.
 const ENTRIES_LOOKED_UP_AT_ONCE: usize = 4096;
@@ -44,8 +44,8 @@ pub(super) struct Wanted {
     pub(super) size: u64,
 }
 
-/// Reads the contents of files of the graph, while others are read beside. Of those that are what they
-/// should be, nothing is said: there may be millions.
+/// Reads the contents of files of the graph, while others are read beside. Sound ones are not
+/// reported: there may be millions.
 ///
 /// # Errors
 /// Cancelled.
@@ -125,8 +125,8 @@ struct Unread<'p> {
     /// For each node.
     is_unread: Vec<bool>,
     count: usize,
-    /// Objects of the packs so far that were not taken, because they are none of the files, or not with
-    /// that length, or elsewhere too: the beginnings of their names.
+    /// Objects of the packs so far that were not taken, because they are none of the files, or not
+    /// with that length, or elsewhere too: the beginnings of their names.
     strangers: HashSet<u64, RandomState>,
     /// Packs so far of which nobody knows what is in them.
     unlisted: Vec<&'p Pack>,
@@ -142,7 +142,8 @@ impl<'p> Unread<'p> {
         Self { is_unread, count: files.len(), strangers, unlisted }
     }
 
-    /// Takes from as many of the next packs as are looked through at once. None when nothing is left to be taken.
+    /// Takes from as many of the next packs as are looked through at once. None when nothing is
+    /// left to be taken.
     fn take_from_some(
         &mut self,
         packs: &mut impl Iterator<Item = &'p Arc<Pack>>,
@@ -160,11 +161,11 @@ impl<'p> Unread<'p> {
         taken
     }
 
-    /// Takes what a restore would read from the next pack: not what has a file of its own, or is in one
-    /// of the packs before too. The index of a pack is held only while it is looked through.
+    /// Takes what a restore would read from the next pack: not what has a file of its own, or is in
+    /// one of the packs before too. The index of a pack is held only while it is looked through.
     fn take_packed(&mut self, pack: &'p Pack, graph: &Graph, reading: &Reading<'_>) -> InOrder<'p> {
         let Ok(entries) = pack.entries_in_order() else {
-            // What is wrong with an index is reported elsewhere.
+            // A damaged index is reported elsewhere.
             self.unlisted.push(pack);
             return InOrder { pack, objects: Vec::new(), runs: Vec::new() };
         };
@@ -184,7 +185,7 @@ impl<'p> Unread<'p> {
         InOrder { pack, objects, runs }
     }
 
-    /// What of some entries of a pack is to be taken, and the strangers among them.
+    /// The entries of a pack that are taken, and the strangers among them.
     fn look_through(
         &self,
         entries: &[PackEntry],
@@ -202,7 +203,8 @@ impl<'p> Unread<'p> {
                     if is_unread && has_no_own(&entry.hash) && !self.may_be_before(&entry.hash) {
                         here.push((*entry, id));
                     } else if is_unread {
-                        // No pack after this one may have it either: a restore would read this copy.
+                        // No pack after this one may have it either: a restore would read this
+                        // copy.
                         strangers.push(entry.hash.beginning());
                     }
                 }
@@ -219,13 +221,13 @@ impl<'p> Unread<'p> {
     }
 }
 
-/// Looks ids up. Files are stored in about the order in which lists name them, by a few threads at once:
-/// the id that comes next is mostly the one after one of the last, and looking there finds it in memory
-/// that is at hand.
+/// Looks ids up. Files are stored in about the order in which lists name them, by a few threads at
+/// once: the id that comes next is mostly the one after one of the last, and looking there finds it
+/// in memory that is at hand.
 #[derive(Default)]
 struct IdLookup {
     after_last: [NodeId; 4],
-    /// Of these, the one that was right longest ago, or nearly so.
+    /// Of the copies, the one that was right longest ago, or nearly so.
     oldest: usize,
 }
 

@@ -1,11 +1,11 @@
 //! All objects that were looked at, each once, and which of them name which.
 //!
 //! Trees are read from the Merkle roots down, a bounded number at a time and in parallel, and
-//! meanwhile files that are too long for a pack; then the contents of all others. Names are not kept:
-//! four bytes for each entry of each different directory are enough to say later what a damaged object
-//! is needed for. Totals are summed once for each tree, from the leaves up, so that a tree which names
-//! another one twice sixty levels deep costs sixty additions. Hashes are checked before a list is
-//! believed, so there are no cycles.
+//! meanwhile files that are too long for a pack; then the contents of all others. Names are not
+//! kept: four bytes for each entry of each different directory are enough to say later what a
+//! damaged object is needed for. Totals are summed once for each tree, from the leaves up, so that
+//! a tree which names another one twice sixty levels deep costs sixty additions. Hashes are checked
+//! before a list is believed, so there are no cycles.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -21,17 +21,17 @@ use crate::store::{LocalStore, StoreError};
 
 /// So many lists are read at once; as many are in memory until they are added.
 const LISTS_AT_ONCE: usize = 1024;
-/// Room is made for so many objects at the most before they are known: 66 bytes of address space each,
-/// and of memory only what is used and two bytes.
+/// Room is made for so many objects at the most before they are known: 66 bytes of address space
+/// each, and of memory only what is used and two bytes.
 const MOST_EXPECTED: usize = 1 << 21;
-/// Longer files, in bytes, are read when all lists are: the thread that adds lists could be kept from it
-/// for long by one.
+/// Longer files, in bytes, are read when all lists are: the thread that adds lists could be kept
+/// from it for long by one.
 const MOST_BYTES_MEANWHILE: u64 = 64 << 20;
 
 /// Index of an object in the graph.
 pub(super) type NodeId = u32;
 
-/// What an object is used as. The same bytes may be two things: somebody may track a store.
+/// The use of an object. The same bytes may have two uses: somebody may track a store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Role {
     Root,
@@ -47,7 +47,7 @@ pub(super) enum Role {
     },
 }
 
-/// What is wrong with an object.
+/// The defect of an object.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Damage {
     Missing,
@@ -69,7 +69,7 @@ pub(super) struct Node {
     pub(super) role: Role,
 }
 
-/// What is wrong with a node.
+/// The defect of a node.
 pub(super) struct Finding {
     pub(super) id: NodeId,
     /// Bytes that were read of it; `None` when there was nothing to read.
@@ -77,7 +77,7 @@ pub(super) struct Finding {
     pub(super) damage: Damage,
 }
 
-/// What a sound list says.
+/// The contents of a sound list.
 struct List {
     /// Its length.
     bytes: u64,
@@ -94,11 +94,13 @@ struct List {
 /// See the module.
 #[derive(Default)]
 pub(super) struct Graph {
-    /// With the index of what they list. Contents that were read and are sound have neither that nor a finding.
+    /// With the index of what they list. Contents that were read and are sound have neither that
+    /// nor a finding.
     nodes: Nodes,
     lists: Vec<List>,
     findings: HashMap<NodeId, Finding>,
-    /// Contents with the midstates that a tree names beside them, as far as nobody has compared them.
+    /// Contents with the midstates that a tree names beside them, as far as nobody has compared
+    /// them.
     beside: BTreeSet<(NodeId, NodeId)>,
     /// Names of the midstates that intact contents have.
     midstates: HashMap<ContentHash, ContentHash>,
@@ -162,7 +164,7 @@ impl Graph {
         self.findings.get(&id).map(|finding| &finding.damage)
     }
 
-    /// What a list names; nothing for contents and for what cannot be read.
+    /// The children in a list; nothing for contents and for an unreadable list.
     pub(super) fn children(&self, id: NodeId) -> &[NodeId] {
         self.list(id).map_or(&[], |list| &list.children)
     }
@@ -172,7 +174,7 @@ impl Graph {
         !self.findings.contains_key(&id) && self.list(id).is_none_or(|list| list.is_sound)
     }
 
-    /// What is in a tree or root.
+    /// The sum over a tree or root.
     pub(super) fn sum(&self, id: NodeId) -> Sum {
         self.list(id).map_or(Sum::Unknown, |list| list.sum)
     }
@@ -240,8 +242,8 @@ impl Graph {
         }
     }
 
-    /// Reads lists, and all that they name, and returns the files that are still to be read. While some
-    /// lists are read, one thread adds those before them, and long files are read as well.
+    /// Reads lists, and all that they name, and returns the files that are still to be read. While
+    /// some lists are read, one thread adds those before them, and long files are read as well.
     fn add_lists_below<'s>(
         &mut self,
         mut unread_lists: Vec<NodeId>,
@@ -366,7 +368,7 @@ impl Damage {
         match error {
             StoreError::Missing { .. } => Self::Missing,
             StoreError::Corrupt { reason, .. } => Self::Corrupt(reason),
-            // Whatever cannot be read now is not there for a restore either.
+            // An object that cannot be read now is not there for a restore either.
             other => Self::Unreadable(other.to_string()),
         }
     }

@@ -71,11 +71,11 @@ fn damaged_bytes(error: &StoreError, hash: &ContentHash, reading: &Reading<'_>) 
     }
 }
 
-/// What a list says, as far as the graph needs it.
+/// The part of a list that the graph needs.
 pub(super) struct Listing {
     pub(super) children: Vec<(ContentHash, Role)>,
     pub(super) own: Option<Count>,
-    /// Of a root only.
+    /// The paths of a root; empty for other lists.
     pub(super) paths: Vec<Box<[u8]>>,
 }
 

@@ -15,7 +15,7 @@ const NOBODY: NodeId = NodeId::MAX;
 /// So many lists are kept decoded.
 const LISTS_KEPT: usize = 64;
 
-/// What a session reaches in the graph, found snapshot after snapshot.
+/// The part of the graph that a session reaches, found snapshot after snapshot.
 pub(super) struct Reach<'g> {
     graph: &'g Graph,
     seen: Vec<bool>,

@@ -1,8 +1,9 @@
 //! Long files, each by a job of its own, while others are busy with lists and with other files.
 //!
-//! One that is very long is read in parts by all threads, when a tree names its midstates: each piece has to lead from one state
-//! to the next and the last to the hash, so the midstates are compared as well. Where a piece does not, the states
-//! may be what is wrong, and the file is read once more, from its beginning.
+//! One that is very long is read in parts by all threads, when a tree names its midstates: each
+//! piece has to lead from one state to the next and the last to the hash, so the midstates are
+//! compared as well. Where a piece does not, the states may be what is wrong, and the file is read
+//! once more, from its beginning.
 
 use std::cmp::Reverse;
 use std::ops::Range;
@@ -21,12 +22,12 @@ use crate::store::{MAX_PACKED_BYTES, ObjectFile, ObjectSource};
 
 /// Pieces that one thread reads one after the other.
 const PART_PIECES: u64 = 16;
-/// Of which so many are hashed at once.
+/// The number of pieces that are hashed at once.
 const PIECES_AT_ONCE: usize = 2;
 /// Files of more bytes are read in parts: at least two.
 const MOST_WHOLE_BYTES: u64 = PART_PIECES * Midstates::PIECE_BYTES;
 
-/// What [`LongFiles`] found, and by contents the names of the midstates that they have.
+/// The findings of [`LongFiles`], and by contents the names of the midstates that they have.
 type Found = (Vec<Finding>, Vec<(ContentHash, ContentHash)>);
 
 /// Reads long files.
@@ -37,7 +38,7 @@ pub(super) struct LongFiles<'a> {
 
 #[derive(Default)]
 struct State {
-    /// What is not read yet.
+    /// The amount that is not read yet.
     left: Amount,
     findings: Vec<Finding>,
     /// Names of the midstates that intact contents have.
@@ -67,13 +68,14 @@ impl<'a> LongFiles<'a> {
         self.reading
     }
 
-    /// What was taken and is not read yet.
+    /// The amount that was taken and is not read yet.
     pub(super) fn left(&self) -> Amount {
         self.state.lock().left
     }
 
-    /// Takes out of `files`, from the one at `start` on, those that are never packed and have at most so
-    /// many bytes. The longest are begun first, so that no thread is left alone with one at the end.
+    /// Takes out of `files`, from the one at `start` on, those that are never packed and have at
+    /// most so many bytes. The longest are begun first, so that no thread is left alone with one at
+    /// the end.
     pub(super) fn take<'s>(
         &'s self,
         graph: &Graph,
@@ -148,7 +150,7 @@ impl<'a> LongFiles<'a> {
                 break;
             }
             if let Err(error) = self.reading.check_cancelled() {
-                // What was not read is not what it should be.
+                // An unread part is not sound.
                 opened.is_wrong.store(true, Relaxed);
                 self.state.lock().failed = Some(error);
                 break;
@@ -177,7 +179,7 @@ impl<'a> LongFiles<'a> {
         }
     }
 
-    /// What was found in all.
+    /// All findings.
     ///
     /// # Errors
     /// Cancelled.

@@ -1,12 +1,13 @@
 //! Proving that a session is what was recorded.
 //!
 //! [`verify_session`] reads every manifest, every tree and every byte of a session and collects
-//! what is wrong; it stops at no problem and changes nothing. Always true: each object is read once,
-//! however many snapshots, sessions and directories share it (so a [`Verifier`] can check a whole
-//! store in one pass); nothing recurses, so neither depth nor sharing of trees costs stack or time;
-//! objects are read in parallel. Where one root is known from elsewhere
-//! ([`VerifyOptions::expected_root`]), it vouches for what is below it: a Merkle root for every name,
-//! attribute and byte of a snapshot, the session root also for the command, its times and its exit code.
+//! what is wrong; it stops at no problem and changes nothing. Always true: each object is read
+//! once, however many snapshots, sessions and directories share it (so a [`Verifier`] can check a
+//! whole store in one pass); nothing recurses, so neither depth nor sharing of trees costs stack or
+//! time; objects are read in parallel. Where one root is known from elsewhere
+//! ([`VerifyOptions::expected_root`]), it vouches for what is below it: a Merkle root for every
+//! name, attribute and byte of a snapshot, the session root also for the command, its times and its
+//! exit code.
 
 mod claims;
 mod contents;
@@ -43,8 +44,8 @@ pub struct VerifyOptions<'a> {
     pub threads: usize,
     /// Told of every object that was read, and asked whether to stop.
     pub progress: &'a dyn Progress,
-    /// A root noted elsewhere, of the session or of a snapshot: that it is none of the session's is a
-    /// problem. [`VerifyReport::proved`] says what it vouches for.
+    /// A root noted elsewhere, of the session or of a snapshot: that it is none of the session's is
+    /// a problem. [`VerifyReport::proved`] says what it vouches for.
     pub expected_root: Option<ContentHash>,
 }
 
@@ -72,7 +73,7 @@ pub enum VerifyError {
     Session {
         /// The session's directory.
         session: PathBuf,
-        /// What failed.
+        /// The failure.
         source: ManifestError,
     },
     /// Somebody asked to stop.
@@ -90,7 +91,7 @@ pub enum VerifyError {
 /// so that the collector removes nothing meanwhile.
 ///
 /// # Errors
-/// As [`VerifyError`] says. That something is damaged is not an error.
+/// As [`VerifyError`] says. Damage is a finding and not an error.
 pub fn verify_session(
     session: &SessionDir,
     store: &LocalStore,

@@ -1,6 +1,7 @@
-//! Objects by name and by number, with one copy of the name: of each of millions of them a few bytes more count.
+//! Objects by name and by number, with one copy of the name: of each of millions of them a few
+//! bytes more count.
 //!
-//! What is looked up is mostly not in a processor's cache, so that the places touched for it are what it costs: one in
+//! A lookup mostly misses a processor's cache, so its cost is the number of touched places: one in
 //! the table, of four bytes each, and one among the nodes.
 
 use std::hash::BuildHasher;
@@ -84,7 +85,8 @@ impl Nodes {
     }
 }
 
-/// A name is a hash already, so that its beginning is enough. The same name with many lengths is what a list may claim.
+/// A name is a hash already, so that its beginning is enough. The same name with many lengths is
+/// what a list may claim.
 fn hash_of(hasher: &RandomState, node: &Node) -> u64 {
     let size = match node.role {
         Role::File { size } | Role::Midstates { size } => size,

@@ -1,4 +1,4 @@
-//! What a verification found.
+//! The report of a verification.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -11,18 +11,19 @@ use super::claims::Proved;
 use super::uses::UsedAs;
 use crate::object::ContentHash;
 use crate::path_text::{self, Shown, serde_path};
+use crate::snapshot::RemovedSnapshot;
 
-/// What is known of one session after everything in it was read.
+/// The findings for one session after everything in it was read.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct VerifyReport {
     /// The session.
     pub session_id: String,
     /// Whether there is no problem at all.
     pub ok: bool,
-    /// Commits to what the session's manifest says and to all snapshots that it lists; none where the
-    /// manifest cannot be read.
+    /// Commits to what the session's manifest says and to all snapshots that it lists; none where
+    /// the manifest cannot be read.
     pub session_root: Option<ContentHash>,
-    /// What the root noted elsewhere vouches for; none where no root was given, or it is a root of
+    /// The part that the noted root vouches for; none where no root was given, or it is a root of
     /// nothing here.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub proved: Option<Proved>,
@@ -36,13 +37,16 @@ pub struct VerifyReport {
     pub problems: Vec<Problem>,
 }
 
-/// What is known of one snapshot.
+/// The findings for one snapshot.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct SnapshotCheck {
     /// Its number.
     pub number: u64,
     /// Its Merkle root: of its manifest, else as the session lists it, if either can be read.
     pub merkle_root: Option<ContentHash>,
+    /// When and why it was removed from the session. Then only its manifest is looked at.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub removed: Option<RemovedSnapshot>,
     /// Whether its manifest and every object below its Merkle root are sound.
     pub ok: bool,
 }
@@ -56,7 +60,7 @@ pub enum Problem {
     MissingObject {
         /// Name of the object.
         object: ContentHash,
-        /// What it is needed as.
+        /// The use that needs it.
         used_as: UsedAs,
         /// Where it should be.
         #[serde(with = "serde_path")]
@@ -67,11 +71,12 @@ pub enum Problem {
         #[serde(serialize_with = "optional_path")]
         path: Option<PathBuf>,
     },
-    /// The contents of a file, or its midstates, are not the ones that were recorded, or cannot be read.
+    /// The contents of a file, or its midstates, are not the ones that were recorded, or cannot be
+    /// read.
     CorruptObject {
         /// Name of the object.
         object: ContentHash,
-        /// What it is needed as.
+        /// The use that needs it.
         used_as: UsedAs,
         /// Where it is.
         #[serde(with = "serde_path")]
@@ -81,7 +86,7 @@ pub enum Problem {
         /// A path in that snapshot whose contents it is.
         #[serde(serialize_with = "optional_path")]
         path: Option<PathBuf>,
-        /// What is wrong with it.
+        /// The defect.
         reason: String,
     },
     /// A list of a directory, of tracked paths or of hard links is not what was recorded, is not
@@ -97,7 +102,7 @@ pub enum Problem {
         /// The path it is wrong about; none for the snapshot's root or list of links.
         #[serde(serialize_with = "optional_path")]
         path: Option<PathBuf>,
-        /// What is wrong with it.
+        /// The defect.
         reason: String,
     },
     /// A manifest is missing, damaged, from a newer nono, or does not agree with the others or with
@@ -108,22 +113,23 @@ pub enum Problem {
         on_disk: PathBuf,
         /// The snapshot it describes; none for the manifest of the session.
         snapshot: Option<u64>,
-        /// What is wrong with it.
+        /// The defect.
         reason: String,
     },
-    /// A pack is not the one that was written: its header, its index, or what stands between its
-    /// objects. What is missing because of that is a problem of its own; a repair takes out of the pack
-    /// what is whole.
+    /// A pack is not the one that was written: its header, its index, or the bytes between its
+    /// objects differ. Objects that are missing because of that are problems of their own; a repair
+    /// takes the whole objects out of the pack.
     CorruptPack {
         /// Where it is.
         #[serde(with = "serde_path")]
         on_disk: PathBuf,
-        /// What is wrong with it.
+        /// The defect.
         reason: String,
     },
     /// A Merkle root is not the one that was noted.
     MerkleMismatch {
-        /// The snapshot; none when a root noted elsewhere is neither the session's nor that of a snapshot.
+        /// The snapshot; none when a root noted elsewhere is neither the session's nor that of a
+        /// snapshot.
         snapshot: Option<u64>,
         /// The root that was noted.
         expected: ContentHash,

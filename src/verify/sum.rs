@@ -1,6 +1,6 @@
-//! What trees hold together.
+//! Sums over trees.
 
-/// What a tree holds, subtrees included.
+/// The contents of a tree, subtrees included, added up.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Count {
     pub(super) files: u64,

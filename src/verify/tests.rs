@@ -812,8 +812,8 @@ fn packs_of(temp: &Path, name: &str) -> PathBuf {
     temp.join(name).join("store/objects/packs")
 }
 
-/// A store with 300 files in a pack, and a newer pack with `objects` others and one of theirs, the last, that was
-/// edited. Returns what is wrong with objects.
+/// A store with 300 files in a pack, and a newer pack with `objects` others and one of theirs, the
+/// last, that was edited. Returns what is wrong with objects.
 fn problems_behind(objects: u32, edit: impl Fn(&mut Vec<u8>)) -> Vec<ContentHash> {
     let temp = tempfile::tempdir().unwrap();
     let manager = packed(temp.path(), "few", 0..300);

@@ -1,8 +1,8 @@
 //! Everything that a damaged object is needed for.
 //!
-//! A report names one path of each; whoever has lost something wants to know all of them. Only lists
-//! above something damaged are read again, so that this costs what is damaged, and how many paths are
-//! named is bounded: trees that name each other can have more than there are atoms.
+//! A report names one path of each; a user who lost something wants all of them. Only lists above
+//! something damaged are read again, so that this costs the size of the damage. The number of named
+//! paths is bounded: trees that name each other can have more than there are atoms.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::path::PathBuf;
@@ -25,9 +25,9 @@ const MOST_LISTS: usize = 100_000;
 pub struct DamagedObject {
     /// Its name.
     pub hash: ContentHash,
-    /// What it is used as.
+    /// The use of it.
     pub used_as: UsedAs,
-    /// What is wrong with it.
+    /// The defect.
     pub reason: String,
     /// Whether it could not be read, which says nothing of its bytes.
     pub is_unreadable: bool,
@@ -39,7 +39,7 @@ pub struct DamagedObject {
     pub has_more_paths: bool,
 }
 
-/// What an object is used as. In JSON the kind alone.
+/// The use of an object. In JSON the kind alone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum UsedAs {
     /// The list of the tracked paths of a snapshot.
@@ -53,7 +53,8 @@ pub enum UsedAs {
         /// Length that the tree says.
         size: u64,
     },
-    /// The midstates of such contents: with these a mount need not read all of a file to verify a part of it.
+    /// The midstates of such contents: with these a mount need not read all of a file to verify a
+    /// part of it.
     Midstates {
         /// Length of the file.
         size: u64,

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use super::graph::{Damage, Graph, NodeId, Reading, Role};
 use super::locate::{Locator, Reach};
-use super::manifests::{self, Description};
+use super::manifests::{self, DescribedSnapshot, Description};
 use super::report::{Problem, SnapshotCheck, VerifyReport};
 use super::sum::{Count, Sum};
 use super::uses::{self, DamagedObject};
@@ -17,9 +17,9 @@ use crate::store::{LocalStore, MOST_OWN, StoreLock};
 
 /// Verifies any number of sessions that share a store, reading each object once.
 ///
-/// Holds the store's lock shared, so that the collector removes nothing meanwhile; where the lock
-/// cannot be had (a store on a read-only medium), it goes on without. Whoever has the lock
-/// exclusively must not make a verifier.
+/// Holds the store's lock shared, so that the collector removes nothing meanwhile; without the lock
+/// (a store on a read-only medium), it goes on. A holder of the exclusive lock must not make a
+/// verifier.
 pub struct Verifier<'a> {
     store: &'a LocalStore,
     options: VerifyOptions<'a>,
@@ -76,23 +76,23 @@ impl<'a> Verifier<'a> {
     /// an earlier one included.
     ///
     /// # Errors
-    /// As [`VerifyError`] says. That something is damaged is not an error.
+    /// As [`VerifyError`] says. Damage is a finding and not an error.
     pub fn session(&mut self, session: &SessionDir) -> Result<VerifyReport, VerifyError> {
         let mut manifests = manifests::check(session)?;
-        let described = || manifests.snapshots.iter().filter_map(|s| s.description.as_ref());
         let reading =
             Reading { store: self.store, pool: &self.pool, progress: self.options.progress };
         let changed_packs = &mut self.changed_packs;
         let look_for_changed_packs = || {
             changed_packs.get_or_insert_with(|| {
                 self.store.changed_packs().unwrap_or_else(|error| {
-                    // Whatever it keeps from being read is found missing.
+                    // Objects that it keeps from being read are found missing.
                     tracing::warn!("{error}");
                     Vec::new()
                 })
             });
         };
-        let all_roots: Vec<_> = described().flat_map(Description::roots).collect();
+        let all_roots: Vec<_> =
+            manifests.snapshots.iter().flat_map(DescribedSnapshot::roots).collect();
         let add_roots = || self.graph.add_roots(&all_roots, &reading);
         let (added, ()) = self.pool.join(add_roots, look_for_changed_packs);
         if let Err(error) = added {
@@ -105,10 +105,9 @@ impl<'a> Verifier<'a> {
         let mut reach = Reach::new(&self.graph);
         let mut locator = Locator::new(self.store, &self.graph);
         for snapshot in &mut manifests.snapshots {
-            let Some(description) = &snapshot.description else { continue };
-            let Some(root) = self.graph.id(description.merkle_root, Role::Root) else { continue };
             let mut found = Vec::new();
-            for root in description.roots().filter_map(|hash| self.graph.id(hash, Role::Root)) {
+            let roots: Vec<_> = snapshot.roots().collect();
+            for root in roots.into_iter().filter_map(|hash| self.graph.id(hash, Role::Root)) {
                 for id in reach.descend(root) {
                     found.push(self.object_problem(snapshot.number, id, &reach, &mut locator));
                 }
@@ -116,6 +115,11 @@ impl<'a> Verifier<'a> {
             }
             found.sort_by(|a, b| a.0.cmp(&b.0));
             problems.extend(found.into_iter().map(|(_, problem)| problem));
+            let Some(description) = &snapshot.description else { continue };
+            if snapshot.removed.is_some() {
+                continue;
+            }
+            let Some(root) = self.graph.id(description.merkle_root, Role::Root) else { continue };
             if let Some(reason) = self.disagreement(root, description) {
                 let on_disk = session.manifest_path(snapshot.number);
                 let number = Some(snapshot.number);
@@ -144,6 +148,7 @@ impl<'a> Verifier<'a> {
                 .as_ref()
                 .map(|description| description.merkle_root)
                 .or(snapshot.listed_root),
+            removed: snapshot.removed.clone(),
             ok: snapshot.ok,
         });
         Ok(VerifyReport {
@@ -164,15 +169,13 @@ impl<'a> Verifier<'a> {
     /// As [`VerifyError`] says.
     pub fn damaged_objects(&self, session: &SessionDir) -> Result<Vec<DamagedObject>, VerifyError> {
         let snapshots = manifests::check(session)?.snapshots;
-        let described = snapshots
+        let roots = snapshots
             .iter()
-            .filter_map(|snapshot| Some((snapshot.number, snapshot.description.as_ref()?)));
-        let roots = described
-            .flat_map(|(number, description)| description.roots().map(move |root| (number, root)));
+            .flat_map(|snapshot| snapshot.roots().map(|root| (snapshot.number, root)));
         Ok(uses::damaged(self.store, &self.graph, &roots.collect::<Vec<_>>()))
     }
 
-    /// What is wrong with a damaged node, with the path to sort it by.
+    /// The defect of a damaged node, with the path to sort it by.
     fn object_problem(
         &self,
         snapshot: u64,

@@ -1,9 +1,9 @@
 //! About how much a directory holds, for a small and bounded price.
 //!
-//! The first directories are counted exactly, level by level. What lies below the others is estimated
-//! by going down at random: what a directory has itself, and, for all its subdirectories, as many
-//! times what was found below one of them. The mean of many such ways is right on average, whatever
-//! the shape of the tree; filters and `.gitignore` files count as in a capture.
+//! The first directories are counted exactly, level by level. The rest is estimated by random
+//! descents: the entries of a directory itself, and, for all its subdirectories, as many times the
+//! count below one of them. The mean of many such descents is right on average, whatever the shape
+//! of the tree; filters and `.gitignore` files count as in a capture.
 
 use std::collections::VecDeque;
 
@@ -40,7 +40,7 @@ struct Place {
 }
 
 /// Estimates what a capture of `dir` with this filter would hold. Lists at most some thousand
-/// directories, usually some hundred. What cannot be looked at counts as nothing.
+/// directories, usually some hundred. An unreadable directory counts as nothing.
 pub fn estimate(dir: &Dir, filter: &Filter) -> Estimate {
     let mut total = Estimate { is_exact: true, ..Estimate::default() };
     let top = Place {
@@ -90,7 +90,7 @@ fn go_down(
     }
 }
 
-/// What a directory has itself, and its subdirectories.
+/// The entries of a directory itself, and its subdirectories.
 fn look(dir: &Dir, place: &Place, filter: &Filter) -> (Estimate, Vec<Place>) {
     let Place { relative, mode, ignores, repository } = place;
     let listing = dir

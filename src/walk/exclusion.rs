@@ -1,12 +1,13 @@
 //! Which paths of a tracked path are left out, as configured and as compiled.
 //!
-//! Decisions are made from the top down, so a pattern only has to match the *end* of the path that
-//! is looked at: what lies below an excluded directory is never looked at, unless something may be
-//! force-included there. The text of a pattern with a `/` in it is looked for anywhere in the path.
+//! Decisions are made from the top down, so a pattern only has to match the *end* of a path: the
+//! walk does not enter an excluded directory, unless something below may be force-included. The
+//! text of a pattern with a `/` in it matches anywhere in the path.
 //! Its own slashes can only be slashes of the path, so its first component is the end of one, its
-//! last the beginning of one, and those between are whole. Nothing that merely has the right name is looked for in a pruned directory:
-//! there a force-include pattern counts only where it names the way through that directory, so
-//! `.env` opens no `node_modules`, and `node_modules/mine` opens one.
+//! last the beginning of one, and those between are whole. Nothing that merely has the right name
+//! is looked for in a pruned directory: there a force-include pattern counts only where it names
+//! the way through that directory, so `.env` opens no `node_modules`, and `node_modules/mine` opens
+//! one.
 
 use globset::{Glob, GlobBuilder, GlobMatcher, GlobSet, GlobSetBuilder};
 use serde::{Deserialize, Serialize};
@@ -17,22 +18,22 @@ use super::ignored::Ignored;
 use crate::byte_path;
 use crate::path_text::to_path;
 
-/// What is left out of a tracked path. Stored in the manifest, so that a restore uses the very
-/// filter of the capture.
+/// The exclusions of a tracked path. Stored in the manifest, so that a restore uses the very filter
+/// of the capture.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ExclusionConfig {
     /// Honour `.gitignore` files below the tracked path, in a git repository or not.
     #[serde(default = "yes")]
     pub use_gitignore: bool,
-    /// What of that is recorded all the same.
+    /// The ignored paths that are recorded all the same.
     #[serde(default, skip_serializing_if = "Ignored::is_none")]
     pub ignored: Ignored,
-    /// Leave out directories that are proved to be made again by a program: they bear its mark, or git
-    /// ignores them, their name is a well-known one, and they are not small.
+    /// Leave out directories that are proved to be made again by a program: they bear its mark, or
+    /// git ignores them, their name is a well-known one, and they are not small.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub rebuildable: bool,
-    /// A name that is a whole path component (`node_modules`), or, with a `/` in it, any part of the
-    /// path relative to the tracked path: `src/gen` matches `src/gen`, `src/generated` and
+    /// A name that is a whole path component (`node_modules`), or, with a `/` in it, any part of
+    /// the path relative to the tracked path: `src/gen` matches `src/gen`, `src/generated` and
     /// `my-src/gen.rs`. A leading `/` ties it to the top, a trailing `/` to directories of exactly
     /// that name. With `*`, `?`, `[…]` or `{…}`, which work within a component, it is about whole
     /// components.
@@ -48,7 +49,7 @@ pub struct ExclusionConfig {
     /// force-included.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub prune_patterns: Vec<String>,
-    /// What is special about git directories.
+    /// The treatment of git directories.
     #[serde(default, skip_serializing_if = "GitDirectories::is_default")]
     pub git_directories: GitDirectories,
 }
@@ -87,11 +88,11 @@ pub struct InvalidPattern {
     pub what: &'static str,
     /// The pattern as given.
     pub pattern: String,
-    /// What is wrong with it.
+    /// The defect.
     pub reason: String,
 }
 
-/// What the filter says of one path.
+/// The filter's verdict on one path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Verdict {
     /// Part of the snapshot.
@@ -103,8 +104,8 @@ pub enum Verdict {
     /// Left out by a `.gitignore`, which the supervised command can edit: a path that an earlier
     /// snapshot holds stays in, as in git.
     Ignored(String),
-    /// Maybe ignored: there is a `.gitignore` that cannot be read. So it is neither recorded nor known
-    /// not to be there.
+    /// Maybe ignored: there is a `.gitignore` that cannot be read. So it is neither recorded nor
+    /// known not to be there.
     Unknown(String),
 }
 
@@ -153,12 +154,12 @@ impl Filter {
         self.use_gitignore && self.ignored != Ignored::All
     }
 
-    /// What is special about git directories.
+    /// The treatment of git directories.
     pub fn git_directories(&self) -> GitDirectories {
         self.git_directories
     }
 
-    /// What is recorded of what git ignores.
+    /// The ignored paths that are recorded.
     pub(super) fn ignored(&self) -> Ignored {
         self.ignored
     }
@@ -168,8 +169,8 @@ impl Filter {
         self.rebuildable
     }
 
-    /// Whether something below this excluded directory may be force-included. `pruned` is the index of the
-    /// component of the path that is pruned for another reason than its name.
+    /// Whether something below this excluded directory may be force-included. `pruned` is the index
+    /// of the component of the path that is pruned for another reason than its name.
     pub fn may_force_below(&self, relative: &[u8], pruned: Option<usize>) -> bool {
         if self.forced.is_empty() {
             return false;
@@ -312,8 +313,8 @@ impl Pattern {
         part_count.saturating_sub(self.components.len())
     }
 
-    /// Whether something strictly below a directory can match. With `pruned`, the match has to cover
-    /// the component of that index.
+    /// Whether something strictly below a directory can match. With `pruned`, the match has to
+    /// cover the component of that index.
     fn leads_below(&self, dir: &[&[u8]], pruned: Option<usize>) -> bool {
         let begins_at = |start: usize| {
             let covered = &dir[start..];
@@ -504,7 +505,7 @@ mod tests {
         let pruned = Verdict::Excluded("pattern node_modules/".into());
         assert_eq!(filter.judge(b"x/node_modules", true, None), pruned);
         assert_eq!(filter.judge(b"x/node_modules", false, None), Verdict::Included);
-        // What may hold something.
+        // Directories that may hold an included path.
         for (dir, may) in [
             ("node_modules", true),
             ("node_modules/mine", true),

@@ -1,8 +1,8 @@
 //! Git directories, as a walk sees them: recognised by what is in them, like git does it.
 //!
 //! A git directory is one thing: without a ref or a hook that some rule names, it is broken. So no
-//! rule leaves out anything in it. Its object store alone may be left out, as a whole, because it may
-//! be larger than all the work.
+//! rule leaves out anything in it. Its object store alone may be left out, as a whole, because it
+//! may be larger than all the work.
 
 use serde::{Deserialize, Serialize};
 
@@ -11,7 +11,7 @@ use super::listing::{Mode, Names};
 use crate::byte_path;
 use crate::sys::{Dir, FileKind, ListedName};
 
-/// What is special about git directories.
+/// The treatment of git directories.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum GitDirectories {
@@ -30,7 +30,7 @@ impl GitDirectories {
     }
 }
 
-/// Of a git directory with more bytes of objects the objects are left out.
+/// The objects of a git directory are left out if they have more bytes.
 pub const MAX_GIT_BYTES: u64 = 1 << 30;
 
 /// The rule that leaves out the objects of a large repository.
@@ -42,10 +42,10 @@ pub const DOT_GIT: &[u8] = b".git";
 /// Where a git directory has what may be left out.
 pub(super) const OBJECT_DIRS: [&[u8]; 2] = [b"objects", b"lfs"];
 
-/// What is in a git directory; and in that of a linked work tree.
+/// The entries of a git directory; and those of a linked worktree's.
 const MARKS: [&[&[u8]]; 2] = [&[b"HEAD", b"objects", b"refs"], &[b"HEAD", b"commondir"]];
 
-/// Of loose objects so many directories are looked at, and the others are taken to be alike.
+/// The number of directories of loose objects that are measured; the others are taken to be alike.
 const SAMPLED: usize = 8;
 /// Packs, and files of git-lfs, beyond this count are as good as too many bytes.
 const MOST_LOOKED_AT: usize = 20_000;
@@ -80,8 +80,9 @@ fn has_marks(names: &[ListedName]) -> bool {
     MARKS.iter().any(|marks| marks.iter().all(|mark| has(mark)))
 }
 
-/// Whether the objects of a git directory have more bytes. Packs are counted; of loose objects a part,
-/// since to look at all would cost as much as the capture. What cannot be looked at counts as nothing.
+/// Whether the objects of a git directory have more bytes. Packs are counted; loose objects are
+/// sampled, since a look at all would cost as much as the capture. Unreadable directories count as
+/// nothing.
 fn is_beyond(dir: &Dir, limit: u64) -> bool {
     let packs = packs(dir);
     packs > limit || packs.saturating_add(loose(dir)) > limit || is_lfs_beyond(dir, limit)

@@ -1,8 +1,9 @@
 //! `.gitignore` files, nested: the deepest one that has an opinion decides.
 //!
-//! Each state has its own files: those on the disk, and those that were there when the session began. A
-//! path is judged by either or by both, as [`Ignores`] says. A recorded rule for a directory also holds
-//! for what is in it, so that `logs/` ignores `logs/x` after somebody has written `logs/*` instead.
+//! Each state has its own files: those on the disk, and those that were there when the session
+//! began. A path is judged by either or by both, as [`Ignores`] says. A recorded rule for a
+//! directory also holds for what is in it, so that `logs/` ignores `logs/x` after somebody has
+//! written `logs/*` instead.
 
 use std::io;
 use std::sync::Arc;
@@ -30,8 +31,8 @@ pub enum IgnoreFile {
 }
 
 impl IgnoreFile {
-    /// Reads the `.gitignore` of a directory. What is no regular file (git does not follow a symlink
-    /// either) or too large does not count.
+    /// Reads the `.gitignore` of a directory. A file that is not regular (git does not follow a
+    /// symlink either) or too large does not count.
     pub fn of(dir: &Dir) -> Option<Self> {
         match dir.read(IGNORE_FILE, MAX_IGNORE_BYTES) {
             Ok(bytes) => Some(Self::Read(bytes)),
@@ -91,7 +92,7 @@ fn is_same(a: &Chain, b: &Chain) -> bool {
     }
 }
 
-/// What a path is according to the rules above it that name it; `None` when no rule does.
+/// The verdict of the rules above a path that name it; `None` when no rule does.
 fn opinion(chain: &Chain, relative: &[u8], is_dir: bool) -> Option<Verdict> {
     let mut level = chain.as_deref();
     while let Some(current) = level {
@@ -130,8 +131,8 @@ fn opinion_from_above(chain: &Chain, relative: &[u8], is_dir: bool) -> Option<Ve
     })
 }
 
-/// The ignore files that count in a directory. The command that is recorded can write such files, so
-/// those of the session's baseline have the last word.
+/// The ignore files that count in a directory. The command that is recorded can write such files,
+/// so those of the session's baseline have the last word.
 #[derive(Debug, Clone)]
 pub struct Ignores(Says);
 
@@ -145,11 +146,11 @@ enum Says {
 impl Ignores {
     /// The files on the disk count: for a first snapshot.
     pub const ON_DISK: Self = Self(Says::OnDisk(None));
-    /// A path is ignored if the recorded files ignore it and those on the disk do: for a snapshot that
-    /// follows.
+    /// A path is ignored if the recorded files ignore it and those on the disk do: for a snapshot
+    /// that follows.
     pub const BOTH: Self = Self(Says::Both { on_disk: None, recorded: None });
-    /// The recorded files alone count, so that the answer is the same before and after ignore files are
-    /// restored.
+    /// The recorded files alone count, so that the answer is the same before and after ignore files
+    /// are restored.
     pub const RECORDED: Self = Self(Says::Recorded { recorded: None, is_below_ignored: false });
 
     /// Whether the ignore files on the disk count.
@@ -157,7 +158,7 @@ impl Ignores {
         !matches!(self.0, Says::Recorded { .. })
     }
 
-    /// What counts in a directory (relative to the tracked path) that has these ignore files.
+    /// The rules in a directory (relative to the tracked path) with these ignore files.
     #[must_use]
     pub fn enter(
         &self,
@@ -182,8 +183,8 @@ impl Ignores {
         })
     }
 
-    /// What a directory below inherits. `is_ignored`: it is part of the snapshot although a rule names
-    /// it.
+    /// The rules that a directory below inherits. `is_ignored`: it is part of the snapshot although
+    /// a rule names it.
     #[must_use]
     pub fn inherited(&self, is_ignored: bool) -> Self {
         let mut inherited = self.clone();
@@ -193,7 +194,7 @@ impl Ignores {
         inherited
     }
 
-    /// What the rules say of a path (relative to the tracked path).
+    /// The verdict of the rules on a path (relative to the tracked path).
     pub(super) fn judge(&self, relative: &[u8], is_dir: bool) -> Verdict {
         let verdict = match &self.0 {
             Says::OnDisk(chain) => opinion(chain, relative, is_dir),

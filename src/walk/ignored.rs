@@ -1,8 +1,8 @@
-//! What becomes of what git ignores: git cannot give it back, so what is small is recorded all the same.
+//! Ignored paths: git cannot restore them, so the small ones are recorded all the same.
 //!
-//! A file is small up to 1 MiB. A directory counts as one thing from the topmost ignored one down, and is
-//! small up to 5,000 entries and 64 MiB; in it, a file of more than 1 MiB is left out by itself. A
-//! database and the journals beside it are one thing: what they have together decides for all of them.
+//! A file is small up to 1 MiB. A directory counts as one thing from the topmost ignored one down,
+//! and is small up to 5,000 entries and 64 MiB; in it, a file of more than 1 MiB is left out by
+//! itself. A database and the journals beside it are one thing: their sum decides for all of them.
 
 use std::collections::BTreeMap;
 
@@ -17,17 +17,17 @@ pub const SMALL_FILE_BYTES: u64 = 1 << 20;
 pub(super) const SMALL_DIRECTORY_ENTRIES: u64 = 5_000;
 /// Most bytes of all files in a directory that is ignored and recorded.
 pub(super) const SMALL_DIRECTORY_BYTES: u64 = 64 << 20;
-/// What the names of the journals of a database end with, which is called as what is before.
+/// The endings of the journals of a database; the rest of their name is the name of the database.
 const JOURNALS: [&[u8]; 3] = [b"-wal", b"-shm", b"-journal"];
 
-/// What is recorded of what git ignores.
+/// The ignored paths that are recorded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Ignored {
     /// Nothing.
     #[default]
     None,
-    /// What is small.
+    /// The small ones.
     Small,
     /// Everything.
     All,

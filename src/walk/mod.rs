@@ -1,7 +1,8 @@
-//! Walking tracked paths: what is in, what is left out, and by which rule.
+//! Walking tracked paths: the included and the left-out entries, and the rule for each.
 //!
 //! A walk goes through directory descriptors and never follows a symlink. The tracked path itself
-//! is never excluded. Nothing here reads file contents, except `.gitignore` files, git's index, and marks.
+//! is never excluded. Nothing here reads file contents, except `.gitignore` files, git's index, and
+//! marks.
 
 mod estimate;
 mod exclusion;
@@ -9,6 +10,7 @@ mod git_dir;
 mod git_index;
 mod ignore_files;
 mod ignored;
+mod judging;
 mod listing;
 mod rebuildable;
 
@@ -22,7 +24,8 @@ pub use git_index::{Repository, Tracks};
 pub use ignore_files::{IGNORE_FILE, IgnoreFile, Ignores, MAX_IGNORE_BYTES};
 pub(crate) use ignored::Databases;
 pub use ignored::{Ignored, SMALL_FILE_BYTES, UnknownIgnored, names_a_limit};
+pub(crate) use judging::{Inside, keeps_below};
 pub use listing::{FoundEntry, Known, LeftOut, Listing, Mode, STAGING_PREFIX, WhyLeftOut, list};
-pub(crate) use listing::{Inside, Names, keeps_below, names, rule_of_mark};
+pub(crate) use listing::{Names, names, rule_of_mark};
 pub(crate) use rebuildable::PACKAGE_BESIDE;
 pub use rebuildable::{makers_mark, well_known};

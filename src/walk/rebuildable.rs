@@ -1,7 +1,7 @@
 //! Directories that a program makes again: proved by the mark that their maker left in them.
 //!
-//! A name alone proves nothing, because anybody can give it. The proof says that the contents are worth
-//! no alarm; it does not say that they are harmless, and nothing is removed because of it.
+//! A name alone proves nothing, because anybody can give it. The proof says that the contents are
+//! worth no alarm; it does not say that they are harmless, and nothing is removed because of it.
 
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -13,15 +13,15 @@ use crate::sys::{Dir, FileKind, ListedName};
 const CACHE_SIGNATURE: &[u8] = b"Signature: 8a477f597d28d172789f06886806bc55";
 /// The mark of `node_modules` that lies beside it, and not in it.
 pub(crate) const PACKAGE_BESIDE: &str = "package.json";
-/// What stands for the mark of Python's caches, which is what they hold.
+/// The mark of Python's caches, which have no file for it: their contents prove them.
 const BYTECODE_MARK: &str = "compiled Python";
 /// A longer `CACHEDIR.TAG` is none.
 const MAX_TAG_BYTES: u64 = 1 << 16;
-/// What Python's and Numba's caches hold; a file that is just written has a number behind that.
+/// The files in Python's and Numba's caches; a file that is just written has a number behind that.
 const BYTECODE: [&[u8]; 4] = [b".pyc", b".pyo", b".nbi", b".nbc"];
 
-/// Directories that hold what is made again, by their names, with what that is. A name counts only where git
-/// ignores the directory and it is not small.
+/// Directories that hold what is made again, by their names, with what that is. A name counts only
+/// where git ignores the directory and it is not small.
 const WELL_KNOWN: &[(&str, &str)] = &[
     ("node_modules", "installed packages"),
     ("bower_components", "installed packages"),
@@ -45,13 +45,13 @@ const WELL_KNOWN: &[(&str, &str)] = &[
     (".ruff_cache", "a cache"),
 ];
 
-/// What directories of this name hold as a rule, if it is a well-known one.
+/// The usual contents of directories of this name, if it is a well-known one.
 pub fn well_known(name: &[u8]) -> Option<&'static str> {
     WELL_KNOWN.iter().find(|(known, _)| known.as_bytes() == name).map(|(_, what)| *what)
 }
 
-/// The mark that proves that the directory at an absolute path can be made again. `None` when there is
-/// none, when it is no directory, and when it cannot be reached without following a symlink.
+/// The mark that proves that the directory at an absolute path can be made again. `None` when there
+/// is none, when it is no directory, and when it cannot be reached without following a symlink.
 pub fn makers_mark(path: &Path) -> Option<&'static str> {
     let parent = path.parent()?;
     mark_of(&Dir::open_no_symlinks(parent).ok()?, path.file_name()?.as_bytes())
@@ -69,8 +69,8 @@ pub(super) fn mark_of(parent: &Dir, name: &[u8]) -> Option<&'static str> {
     mark(&dir, name, has_file, has_beside, bytecode)
 }
 
-/// The mark of an open directory whose names are known, which costs nothing where there is none. `has_beside`
-/// says whether a file called [`PACKAGE_BESIDE`] counts that lies beside it.
+/// The mark of an open directory whose names are known, which costs nothing where there is none.
+/// `has_beside` says whether a file called [`PACKAGE_BESIDE`] counts that lies beside it.
 pub(super) fn mark_among(
     dir: &Dir,
     name: &[u8],

@@ -318,7 +318,8 @@ fn a_parent_that_becomes_a_symlink_while_a_session_begins_has_nothing_else_recor
     }
 }
 
-/// The name of the tracked directory below the one that is swapped. Returns how often the session was refused.
+/// The name of the tracked directory below the one that is swapped. Returns how often the session
+/// was refused.
 fn swap_a_parent_at_every_point(inner: &str) -> u32 {
     let mut refused = 0;
     for point in 1.. {

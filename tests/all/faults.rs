@@ -1,5 +1,6 @@
-//! Every call that changes something on the disk fails once, or from some moment on: with a broken disk,
-//! a full one, a quota, too many open files, a right that was taken away, a disk that became read-only.
+//! Every call that changes something on the disk fails once, or from some moment on: with a broken
+//! disk, a full one, a quota, too many open files, a right that was taken away, a disk that became
+//! read-only.
 
 use std::fs;
 use std::os::unix::fs::symlink;

@@ -56,8 +56,8 @@ impl Finished {
 }
 
 impl Fixture {
-    /// As whoever runs the tests. In a directory that no built-in grant reaches: what holds in `/tmp`
-    /// and `/dev/shm`, in whose place a command has others, proves nothing.
+    /// As whoever runs the tests. In a directory that no built-in grant reaches: what holds in
+    /// `/tmp` and `/dev/shm`, in whose place a command has others, proves nothing.
     pub fn new() -> Self {
         Self::in_dir(tempfile::tempdir_in("/var/tmp").unwrap())
     }
@@ -67,8 +67,8 @@ impl Fixture {
         Self::in_dir(tempfile::tempdir_in("/tmp").unwrap())
     }
 
-    /// On a file system in memory where there is one, for tests that flush very often. Of the walls they
-    /// prove nothing.
+    /// On a file system in memory where there is one, for tests that flush very often. Of the walls
+    /// they prove nothing.
     pub fn in_memory() -> Self {
         let temp = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir());
         Self::in_dir(temp.unwrap())
@@ -108,8 +108,8 @@ impl Fixture {
             fs::set_permissions(fixture.temp.path(), fs::Permissions::from_mode(0o755)).unwrap();
             // The build directory may be out of reach for others.
             let program = fixture.temp.path().join("nono");
-            // By another process: a program that is open for writing here is so in every child that another
-            // test is about to start, and cannot be executed ("text file busy").
+            // By another process: a program that is open for writing here is so in every child that
+            // another test is about to start, and cannot be executed ("text file busy").
             let copied = Command::new("cp").arg(&fixture.program).arg(&program).status().unwrap();
             assert!(copied.success());
             fixture.program = program;
@@ -168,8 +168,8 @@ impl Fixture {
         self.placed(Command::new(&self.program), arguments)
     }
 
-    /// The same with the usual effect of signals. Whoever started the tests may ignore some (`nohup`, a job
-    /// in the background), which is inherited.
+    /// The same with the usual effect of signals. Whoever started the tests may ignore some
+    /// (`nohup`, a job in the background), which is inherited.
     pub fn command_to_be_signalled(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new("env");
         command.args(["--default-signal=HUP,INT,QUIT"]).arg(&self.program);
@@ -199,7 +199,8 @@ impl Fixture {
         finished(self.command(arguments).output().unwrap())
     }
 
-    /// Runs nono while strace lets calls fail as `inject` says. `None`, and said so, where that cannot be arranged.
+    /// Runs nono while strace lets calls fail as `inject` says. `None`, and said so, where that
+    /// cannot be arranged.
     pub fn nono_with_failing_calls(&self, inject: &[&str], arguments: &[&str]) -> Option<Finished> {
         let command = self.command(arguments);
         let mut strace = Command::new("strace");
@@ -230,8 +231,8 @@ impl Fixture {
     }
 }
 
-/// Waits until what was written is old enough for a stat cache: the clock that stamps files ticks at least
-/// every 10 ms.
+/// Waits until what was written is old enough for a stat cache: the clock that stamps files ticks
+/// at least every 10 ms.
 pub fn settle() {
     // File systems may keep a finer time than the coarse clock, which may be a tick behind it.
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap();

@@ -1,5 +1,5 @@
-//! Repositories in a recorded project, with real git: what a command did to commits, branches and the
-//! index is told in a few lines, and an undo brings all of it back.
+//! Repositories in a recorded project, with real git: what a command did to commits, branches and
+//! the index is told in a few lines, and an undo brings all of it back.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -55,8 +55,8 @@ impl Repository {
         told(&self.fixture, &self.fixture.project())
     }
 
-    /// Runs a script under nono, undoes it, and proves that nothing is different. Gives what was said
-    /// after the run and after the restore.
+    /// Runs a script under nono, undoes it, and proves that nothing is different. Gives what was
+    /// said after the run and after the restore.
     #[track_caller]
     fn undone(&self, script: &str) -> (Finished, Finished) {
         let before = self.told();

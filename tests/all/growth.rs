@@ -1,5 +1,5 @@
-//! What a command costs as a store grows, counted and not timed: its calls that read, and what they read,
-//! as the kernel counts them for a process. `scripts/bench` has the times.
+//! What a command costs as a store grows, counted and not timed: its calls that read, and what they
+//! read, as the kernel counts them for a process. `scripts/bench` has the times.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -10,7 +10,8 @@ use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 use crate::fixture::Fixture;
 
 /// Sizes, each twice the one before. What grows in proportion then grows by twice as much from the
-/// second to the third as from the first to the second, and what grows with the square by four times.
+/// second to the third as from the first to the second, and what grows with the square by four
+/// times.
 const SIZES: [usize; 3] = [8, 16, 32];
 
 /// What a process read.
@@ -93,7 +94,8 @@ const NOISE: i64 = 8;
 fn assert_at_most_in_proportion(numbers: [i64; 3]) {
     let [first, second, third] = numbers;
     let (once, twice) = (second - first, third - second);
-    // A quarter more for numbers and lengths that get more digits; with the square it were twice as much.
+    // A quarter more for numbers and lengths that get more digits; with the square it were twice as
+    // much.
     assert!(twice <= once * 5 / 2 + NOISE, "{numbers:?}");
 }
 
@@ -190,8 +192,8 @@ fn a_mount_is_ready_after_as_many_reads_however_many_snapshots_there_are() {
         reads
     });
     let [first, _, third] = reads.map(|reads| reads.calls);
-    // It reads the table of mounts three times, and a few reads more each time while other tests mount. One read for each
-    // snapshot would be more than that.
+    // It reads the table of mounts three times, and a few reads more each time while other tests
+    // mount. One read for each snapshot would be more than that.
     const MORE_MOUNTS: i64 = 2 * NOISE;
     const { assert!(MORE_MOUNTS < (SIZES[2] - SIZES[0]) as i64) };
     assert!(third - first <= MORE_MOUNTS, "{first} {third}");

@@ -17,15 +17,16 @@ pub struct Held(PathBuf);
 pub struct Waiting(#[allow(dead_code, reason = "closing it is what it is for")] OwnedFd);
 
 impl Held {
-    /// Lets a command wait at a point; see `src/sys/fail_point.rs`. `action` is what becomes of it then,
-    /// `:hold` for nothing.
+    /// Lets a command wait at a point; see `src/sys/fail_point.rs`. `action` is what becomes of it
+    /// then, `:hold` for nothing.
     pub fn at(place: &str, action: &str, fixture: &Fixture, command: &mut Command) -> Self {
         let held = Self::on_pipe(fixture);
         command.env("NONO_FAIL_POINT", held.point(place, action));
         held
     }
 
-    /// A pipe for a command that somebody else starts, with [`point`](Self::point) in its environment.
+    /// A pipe for a command that somebody else starts, with [`point`](Self::point) in its
+    /// environment.
     pub fn on_pipe(fixture: &Fixture) -> Self {
         let pipe = fixture.path("held");
         let _ = fs::remove_file(&pipe);

@@ -101,7 +101,8 @@ fn no_restore_is_offered_when_the_record_is_not_there() {
 fn no_restore_is_offered_when_the_record_cannot_be_read() {
     let fixture = Fixture::ordinary_user();
     fixture.write("a", "1");
-    // Modes of the store itself are put back. Before and after the state before has become a snapshot.
+    // Modes of the store itself are put back. Before and after the state before has become a
+    // snapshot.
     for wait in ["", PUBLISHED] {
         let script = format!("{wait} echo 2 > a; chmod 0 $HOME/.nono");
         let said = record_unwalled(&fixture, &script);

@@ -10,7 +10,8 @@ use serde_json::Value;
 use crate::fixture::{Finished, Fixture};
 use crate::observe::{assert_same, observe};
 
-/// Nothing that git ignores is recorded: what the engine does by itself, and documents 001 and 002 describe.
+/// Nothing that git ignores is recorded: what the engine does by itself, and documents 001 and 002
+/// describe.
 fn fixture() -> Fixture {
     Fixture::new().ignored("none")
 }
@@ -158,7 +159,8 @@ fn an_ignored_directory_stays_out_when_its_rule_is_written_in_another_way() {
     let show = fixture.nono(&["rollback", "show", "latest", "--json"]).json();
     let changes = show["snapshots"][1]["changes"].to_string();
     assert!(!changes.contains("logs/a"), "{changes}");
-    // The baseline knows nothing of the directory, so nothing in it is taken back, and that is said.
+    // The baseline knows nothing of the directory, so nothing in it is taken back, and that is
+    // said.
     restores_leaving_and_losing(&fixture, &fixture.latest(), &[], &["logs"]);
     assert!(fixture.project().join("logs/keep").exists());
 }

@@ -58,7 +58,8 @@ fn left_out(fixture: &Fixture, flags: &[&str]) -> Vec<String> {
     named(fixture, &taken, "not_captured")
 }
 
-/// Asks for the restore of the last session as a plan, in earnest, and again: every answer is this one.
+/// Asks for the restore of the last session as a plan, in earnest, and again: every answer is this
+/// one.
 #[track_caller]
 fn restores_losing(fixture: &Fixture, lost: &[(&str, &str)]) {
     for arguments in [&["--dry-run"][..], &[], &["--dry-run"], &[]] {
@@ -234,7 +235,8 @@ fn large_ignored_things_are_named_when_they_are_gone_or_changed() {
         says(&run, &format!("not recorded and {told}").replace('P', project.to_str().unwrap()));
     }
     says(&run, "data/ and more than 5000 entries");
-    // A file that was moved away and back has another time of change; nobody knows what became of it.
+    // A file that was moved away and back has another time of change; nobody knows what became of
+    // it.
     let lost = [
         ("big.iso", "gone"),
         ("data", "changed"),

@@ -1,6 +1,7 @@
 //! Integration tests: one binary, so that it links once.
 #![allow(missing_docs, unreachable_pub, clippy::disallowed_methods, clippy::print_stderr)]
 
+mod agent_install;
 mod attacks;
 mod comfort;
 mod completing;
@@ -44,6 +45,7 @@ mod profiles;
 mod proof;
 mod read_only;
 mod readme;
+mod removed_snapshots;
 mod repair;
 mod reporting;
 mod restore;
@@ -62,6 +64,7 @@ mod terminal;
 mod touched;
 mod trouble;
 mod undo;
+mod undo_steps;
 mod unstable;
 mod views;
 mod wrong_use;

@@ -30,7 +30,8 @@ fn count(pid: u32, prefix: &str) -> usize {
     threads(pid).iter().filter(|(name, _)| name.starts_with(prefix)).count()
 }
 
-/// The same in a process that is stopped, where a thread that never ran still has the program's name.
+/// The same in a process that is stopped, where a thread that never ran still has the program's
+/// name.
 fn assert_workers(pid: u32, prefix: &str, wanted: usize) {
     let (named, nameless) = (count(pid, prefix), count(pid, "nono"));
     assert!((named..=named + nameless - 1).contains(&wanted), "{:?}", threads(pid));

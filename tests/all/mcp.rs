@@ -356,7 +356,11 @@ fn inside_a_run_the_supervisor_answers_what_reads_and_takes_checkpoints() {
     let script: String = requests
         .iter()
         .map(|request| {
-            let read = if request["id"].is_null() { "" } else { "; read -r line <&4; echo \"$line\"" };
+            let read = if request["id"].is_null() {
+                ""
+            } else {
+                "; read -r line <&4; printf '%s\\n' \"$line\""
+            };
             format!("printf '%s\\n' '{request}' >&3{read}\n")
         })
         .collect();
@@ -394,5 +398,10 @@ fn inside_a_run_that_is_not_recorded_every_tool_says_why_not() {
     // The server answers what it has got before it ends.
     let script = format!("printf '%s\\n' '{hello}' '{begin}' '{call}' | {PROGRAM} mcp");
     let run = fixture.nono(&["run", "--", "sh", "-c", &script]);
-    assert!(run.says("inside `nono run`") && run.says("NONO_SOCKET"), "{}{}", run.stdout, run.stderr);
+    assert!(
+        run.says("inside `nono run`") && run.says("NONO_SOCKET"),
+        "{}{}",
+        run.stdout,
+        run.stderr
+    );
 }

@@ -1,5 +1,5 @@
-//! Somebody works on while a restore is at work or interrupted: nothing of theirs is lost, nothing outside
-//! is touched, and success means that the state that was asked for is on the disk.
+//! Somebody works on while a restore is at work or interrupted: nothing of theirs is lost, nothing
+//! outside is touched, and success means that the state that was asked for is on the disk.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};

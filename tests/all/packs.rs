@@ -476,7 +476,8 @@ fn what_is_no_pack_is_named_and_a_cleanup_moves_it_aside() {
     fixture.nono(&["rollback", "verify", "--all"]).success();
 }
 
-/// Lets the reads of a pack fail, one after the other, in a cleanup of one session, and looks at the others each time.
+/// Lets the reads of a pack fail, one after the other, in a cleanup of one session, and looks at
+/// the others each time.
 #[test]
 fn one_error_of_the_disk_in_a_cleanup_takes_nothing_from_other_sessions() {
     let fixture = Fixture::new().packed();
@@ -508,7 +509,8 @@ fn one_error_of_the_disk_in_a_cleanup_takes_nothing_from_other_sessions() {
             }
             let told = format!("{number}: {}{}", done.stdout, done.stderr);
             let list = fixture.nono(&["rollback", "list", "--json"]).success().json();
-            // Done, or said that it is not. Strace counts for each thread, so there may be more than one error.
+            // Done, or said that it is not. Strace counts for each thread, so there may be more
+            // than one error.
             assert_eq!(
                 list.as_array().unwrap().len(),
                 if done.code == 0 { 1 } else { 2 },

@@ -44,7 +44,8 @@ fn the_log_of_a_file_has_every_version_once_newest_first() {
     let now: Vec<_> = versions.iter().map(|v| v["is_now"].as_bool().unwrap()).collect();
     assert_eq!(now, [true, false, false]);
     assert_eq!(versions[0]["command"][2], "echo three and more > src/a.rs");
-    // Held by the end of the first session, both ends of the second, and the beginning of the third.
+    // Held by the end of the first session, both ends of the second, and the beginning of the
+    // third.
     assert_eq!(versions[1]["snapshots"].as_array().unwrap().len(), 4);
     let shown = fixture.nono(&["log", "src/a.rs"]).success();
     assert!(shown.stdout.contains("3 versions"), "{}", shown.stdout);

@@ -1,10 +1,10 @@
 //! Power failures, as far as they can be had without one.
 //!
-//! The program is killed at a point, and then some of what it did and had not flushed is taken back,
-//! chosen at random: names that it made go, names that it took away return (as the same inodes), and new
-//! files whose contents were not flushed lose some or all of them. That is what a disk may hold when the
-//! power fails at that moment: everything flushed, and any part of the rest. Not every part is possible:
-//! what something kept depends on is kept.
+//! The program is killed at a point, and then some of what it did and had not flushed is taken
+//! back, chosen at random: names that it made go, names that it took away return (as the same
+//! inodes), and new files whose contents were not flushed lose some or all of them. That is what a
+//! disk may hold when the power fails at that moment: everything flushed, and any part of the rest.
+//! Not every part is possible: what something kept depends on is kept.
 //!
 //! Then the store must verify (no manifest names an object that is missing or cut short), and the
 //! tree must be in one of its two states, or be brought there by the journal.

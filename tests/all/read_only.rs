@@ -1,4 +1,5 @@
-//! A store that cannot be written: everything that only reads works, and what changes it says why not.
+//! A store that cannot be written: everything that only reads works, and what changes it says why
+//! not.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;

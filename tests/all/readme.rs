@@ -36,9 +36,9 @@ fn tour(readme: &str) -> (Vec<String>, Vec<Step>) {
     (scripts, steps)
 }
 
-/// What is the same on every machine and at every time: ids are numbered. Hashes, commits and the sizes of
-/// the store's own objects are left out (they depend on the home directory's name and on times), and so
-/// is what depends on the version of git: how many files a repository has.
+/// What is the same on every machine and at every time: ids are numbered. Hashes, commits and the
+/// sizes of the store's own objects are left out (they depend on the home directory's name and on
+/// times), and so is what depends on the version of git: how many files a repository has.
 fn normalised(line: &str, ids: &mut BTreeMap<String, usize>) -> String {
     let is_part = |c: char| c.is_ascii_alphanumeric() || c == '-';
     let mut out = String::new();

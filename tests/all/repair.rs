@@ -1,5 +1,5 @@
-//! `nono rollback verify --repair`: what is damaged is kept aside, what still exists somewhere is put
-//! back, and what is lost is named.
+//! `nono rollback verify --repair`: what is damaged is kept aside, what still exists somewhere is
+//! put back, and what is lost is named.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -367,7 +367,8 @@ fn an_object_that_merely_may_not_be_read_is_not_moved() {
     assert!(told.stdout.contains("cannot be read: the contents of a file"), "{}", told.stdout);
 }
 
-/// Runs nono with a disk that gives nothing of a file. `None`, and said so, where that cannot be arranged.
+/// Runs nono with a disk that gives nothing of a file. `None`, and said so, where that cannot be
+/// arranged.
 fn on_bad_disk(fixture: &Fixture, file: &Path, arguments: &[&str]) -> Option<Finished> {
     let file = file.to_str().unwrap();
     let inject = ["-e", "trace=pread64,read", "-e", "inject=pread64,read:error=EIO", "-P", file];

@@ -546,8 +546,8 @@ fn a_directory_of_a_copy_that_cannot_be_finished_keeps_no_other_from_it() {
 #[test]
 fn programs_that_run_are_restored_and_run_on() {
     let fixture = Fixture::new();
-    // By another process: a program that this one writes may be open for writing in a child that another
-    // test starts at that moment.
+    // By another process: a program that this one writes may be open for writing in a child that
+    // another test starts at that moment.
     let shell = |script: &str| {
         let status =
             Command::new("sh").args(["-c", script]).current_dir(fixture.project()).status();

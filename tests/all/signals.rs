@@ -1,5 +1,5 @@
-//! A signal does what it usually does, but while work that can be stopped, a command or a record of one
-//! has it.
+//! A signal does what it usually does, but while work that can be stopped, a command or a record of
+//! one has it.
 
 use std::fs::{self, File};
 use std::os::unix::process::ExitStatusExt;

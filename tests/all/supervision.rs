@@ -37,8 +37,8 @@ fn assert_ended(fixture: &Fixture, code: i64) {
 fn ctrl_c_ends_the_command_and_not_its_record() {
     let fixture = Fixture::new();
     let terminal = shell(&fixture);
-    // With `exec`: a child that dash has made and that is not `sleep` yet ignores a SIGINT, and dash
-    // itself waits for it.
+    // With `exec`: a child that dash has made and that is not `sleep` yet ignores a SIGINT, and
+    // dash itself waits for it.
     terminal.line(&nono("sh -c 'touch made; echo started; exec sleep 600'"));
     terminal.wait_for("\nstarted");
     terminal.keys(&["C-c"]);

@@ -145,8 +145,8 @@ fn a_full_store_stops_a_restore_before_it_changes_anything() {
     fixture.nono(&["rollback", "verify", "--all"]).success();
 }
 
-/// What an ignore file that cannot be read may name is neither removed nor recorded. What it named when
-/// the session began is known.
+/// What an ignore file that cannot be read may name is neither removed nor recorded. What it named
+/// when the session began is known.
 #[test]
 fn an_ignore_file_that_cannot_be_read_is_not_an_empty_one() {
     let fixture = Fixture::ordinary_user().ignored("none");

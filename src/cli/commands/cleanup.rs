@@ -34,11 +34,12 @@ pub(in crate::cli) struct CleanupArgs {
     /// Remove sessions that began more than so many days ago
     #[arg(long, value_name = "DAYS")]
     older_than: Option<u32>,
-    /// Remove all sessions but pinned ones, and what interrupted work left, however young, if nothing else uses the
-    /// store
+    /// Remove all sessions but pinned ones, and what interrupted work left, however young, if
+    /// nothing else uses the store
     #[arg(long, conflicts_with_all = ["keep", "older_than", "ids"])]
     all: bool,
-    /// Free what little is unneeded in packs with others, too: takes longer, and leaves nothing behind
+    /// Free what little is unneeded in packs with others, too: takes longer, and leaves nothing
+    /// behind
     #[arg(long)]
     compact: bool,
     #[command(flatten)]
@@ -99,7 +100,8 @@ pub(in crate::cli) fn run(args: &CleanupArgs, store: &StoreArgs, context: &Conte
     if let Some(error) = failure {
         return Err(error);
     }
-    // A session that was to go, or may have been, and is still there is only a part of what was asked for.
+    // A session that was to go, or may have been, and is still there is only a part of what was
+    // asked for.
     Ok(u8::from(has_unknown || !report.sessions_skipped.is_empty()))
 }
 
@@ -114,7 +116,7 @@ impl CleanupArgs {
     }
 }
 
-/// The sessions that the settings let go: whoever set the limits was asked already.
+/// The sessions that the settings let go: the user answered when setting the limits.
 fn over_limits(
     args: &CleanupArgs,
     catalog: &Catalog,
@@ -139,8 +141,8 @@ fn over_limits(
     Ok(sessions)
 }
 
-/// The sessions that the arguments name, and whether there are some of which that cannot be told. With `--keep` and
-/// `--older-than`, both must agree.
+/// The sessions that the arguments name, and whether there are some of which that cannot be told.
+/// With `--keep` and `--older-than`, both must agree.
 fn choose(
     args: &CleanupArgs,
     catalog: &Catalog,
@@ -230,7 +232,7 @@ fn confirm(chosen: &[SessionDir], context: &Context) -> Result<bool, CliError> {
     ))
 }
 
-/// Each store root is cleaned on its own: it has its own objects and its own lock. What was done is
+/// Each store root is cleaned on its own: it has its own objects and its own lock. Finished work is
 /// reported even if something failed after it.
 fn clean(
     catalog: &Catalog,
@@ -274,7 +276,7 @@ fn clean_roots(
     Ok(())
 }
 
-/// `all`: what no session names was to go at once.
+/// `all`: objects that no session names had to go at once.
 fn print(report: &CleanupReport, all: bool, context: &Context) -> Result<(), CliError> {
     let mut out = context.out();
     let verb = if report.dry_run { "would remove" } else { "removed" };

@@ -1,4 +1,5 @@
-//! `nono completions`: what a shell needs to ask for completions; and `nono man`: the manual.
+//! `nono completions`: the script with which a shell asks for completions; and `nono man`: the
+//! manual.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -34,7 +35,7 @@ pub(in crate::cli) fn completions(args: &CompletionsArgs, context: &Context) -> 
     let (shell, mut script) = (args.shell.to_string(), Vec::new());
     let unknown = || CliError::usage(format!("nothing is known of the shell {shell}"));
     let completer = Shells::builtins().completer(&shell).map(|found| {
-        // By its name: what is offered is what the installed program understands.
+        // By its name: the installed program offers the words that it understands.
         found.write_registration(completing::VARIABLE, "nono", "nono", "nono", &mut script)
     });
     completer.ok_or_else(unknown)??;

@@ -175,7 +175,7 @@ fn edit(context: &Context) -> Outcome {
     Ok(ConfigFile::discard(&copy).map(|()| 0)?)
 }
 
-/// What somebody sees who has no configuration yet: all settings, none of them in effect.
+/// The text for a user without a configuration: all settings, none of them in effect.
 fn template() -> Result<String, CliError> {
     let nobody = crate::config::Surroundings {
         home: None,

@@ -1,4 +1,5 @@
-//! `nono rollback diff`: two states compared: snapshots of one session or of two, or what is there now.
+//! `nono rollback diff`: two states compared: snapshots of one session or of two, or what is there
+//! now.
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -30,8 +31,9 @@ use crate::sys;
 /// Arguments of `nono rollback diff`.
 #[derive(Debug, Args)]
 pub(in crate::cli) struct DiffArgs {
-    /// The older state (ID, ID/N or `now`), the newer one, and paths to which it is limited. A single
-    /// session is compared from its baseline to its last snapshot [default: the last session]
+    /// The older state (ID, ID/N or `now`), the newer one, and paths to which it is limited. A
+    /// single session is compared from its baseline to its last snapshot [default: the last
+    /// session]
     #[arg(value_name = "A [B] | PATH")]
     words: Vec<OsString>,
     /// Only these paths, also where they look like an id
@@ -172,13 +174,13 @@ fn is_recorded(
     Ok(false)
 }
 
-/// What is tracked in either state.
+/// The tracked paths of both states.
 fn roots(old: &SnapshotManifest, new: &SnapshotManifest) -> Vec<PathBuf> {
     let roots = old.roots.iter().chain(&new.roots).map(|root| root.path.clone());
     roots.collect::<BTreeSet<_>>().into_iter().collect()
 }
 
-/// What is different, paths left out that one of the states does not know.
+/// The differences, without paths that one of the states does not know.
 fn differences(
     source: &dyn ObjectSource,
     old: &SnapshotManifest,
@@ -190,7 +192,7 @@ fn differences(
     Ok(differences)
 }
 
-/// What is different outside of git directories: `git apply` and `patch` take nothing in them.
+/// The differences outside git directories: `git apply` and `patch` refuse paths in them.
 fn outside_git(
     mut differences: Vec<Difference>,
     source: &dyn ObjectSource,

@@ -1,7 +1,7 @@
 //! The two states that `nono rollback diff` compares: which words name them, and what they are.
 //!
-//! A word is a state if it is `now`, a session, or a snapshot of one. What exists on the disk under a
-//! name with a `/` in it is a path all the same, and so is everything after `--`.
+//! A word is a state if it is `now`, a session, or a snapshot of one. An existing name with a `/`
+//! in it is a path all the same, and so is everything after `--`.
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
@@ -13,9 +13,9 @@ use crate::snapshot::{LiveState, SessionDir, SnapshotKind, SnapshotManager, Snap
 use crate::store::{LocalStore, ObjectSource};
 use crate::sys;
 
-/// What is on the disk at the moment.
+/// The word for the state on the disk.
 const NOW: &str = "now";
-/// What is meant when no state is named.
+/// The default state.
 const LATEST: &str = "latest";
 
 /// A state, as it was named.
@@ -25,7 +25,7 @@ pub(super) enum Named {
     Snapshot { session: SessionDir, number: Option<u64> },
 }
 
-/// What the words of a command line mean.
+/// The meaning of the words of a command line.
 #[derive(Debug)]
 pub(super) struct Words {
     pub(super) states: Vec<Named>,
@@ -99,25 +99,25 @@ pub(super) struct Sides {
 /// A state that can be compared.
 #[derive(Debug)]
 pub(super) enum State {
-    /// What is there now, seen with the filters of a session's baseline.
+    /// The present state, seen with the filters of a session's baseline.
     Now { manager: Box<SnapshotManager>, baseline: Box<SnapshotManifest> },
     /// A snapshot.
     Snapshot { session_id: String, manifest: Box<SnapshotManifest>, store: Box<LocalStore> },
 }
 
 impl Sides {
-    /// What these names mean: none is the last session, one session its baseline and its last snapshot,
-    /// `now` alone the last snapshot and now.
+    /// The meaning of these names: none is the last session, one session its baseline and its last
+    /// snapshot, `now` alone the last snapshot and now.
     pub(super) fn of(states: Vec<Named>, catalog: &Catalog) -> Result<Self, CliError> {
         let mut states = states.into_iter();
         let latest = || catalog.find_from(LATEST, Purpose::Looking);
         let (old, new) = match (states.next(), states.next()) {
             (None, _) => {
                 let session = latest()?;
-                (State::snapshot(&session, 0)?, State::last(&session)?)
+                (State::first(&session)?, State::last(&session)?)
             }
             (Some(Named::Snapshot { session, number }), None) => {
-                (State::snapshot(&session, number.unwrap_or(0))?, State::last(&session)?)
+                (State::numbered_or_first(&session, number)?, State::last(&session)?)
             }
             (Some(Named::Now), None) => {
                 let session = latest()?;
@@ -127,7 +127,7 @@ impl Sides {
                 return Err(CliError::usage("now and now are the same state"));
             }
             (Some(Named::Snapshot { session, number }), Some(Named::Now)) => {
-                (State::snapshot(&session, number.unwrap_or(0))?, State::now(&session)?)
+                (State::numbered_or_first(&session, number)?, State::now(&session)?)
             }
             (Some(Named::Now), Some(Named::Snapshot { session, number })) => {
                 (State::now(&session)?, State::numbered_or_last(&session, number)?)
@@ -136,7 +136,7 @@ impl Sides {
                 Some(Named::Snapshot { session, number }),
                 Some(Named::Snapshot { session: other, number: other_number }),
             ) => (
-                State::snapshot(&session, number.unwrap_or(0))?,
+                State::numbered_or_first(&session, number)?,
                 State::numbered_or_last(&other, other_number)?,
             ),
         };
@@ -145,7 +145,7 @@ impl Sides {
 }
 
 impl State {
-    /// What is there now, captured in memory; `None` of a snapshot.
+    /// The present state, captured in memory; `None` for a snapshot.
     pub(super) fn capture(&self) -> Result<Option<LiveState<'_>>, CliError> {
         match self {
             Self::Now { manager, baseline } => Ok(Some(manager.live_state(baseline)?)),
@@ -171,7 +171,16 @@ impl State {
         Ok(Self::Snapshot { session_id: session.id(), manifest, store })
     }
 
-    /// The session's last state. What a restore kept of the state before it is none of the session's.
+    /// The first state that the session holds.
+    fn first(session: &SessionDir) -> Result<Self, CliError> {
+        Self::snapshot(session, session.first_number()?)
+    }
+
+    fn numbered_or_first(session: &SessionDir, number: Option<u64>) -> Result<Self, CliError> {
+        number.map_or_else(|| Self::first(session), |number| Self::snapshot(session, number))
+    }
+
+    /// The session's last state. A safety snapshot is no state of the session.
     fn last(session: &SessionDir) -> Result<Self, CliError> {
         let numbers = session.snapshot_numbers()?;
         for number in numbers.iter().rev() {
@@ -188,7 +197,7 @@ impl State {
 
     fn now(session: &SessionDir) -> Result<Self, CliError> {
         let manager = Box::new(SnapshotManager::open(session.path())?);
-        let baseline = Box::new(manager.load_manifest(0)?);
+        let baseline = Box::new(manager.load_manifest(session.first_number()?)?);
         Ok(Self::Now { manager, baseline })
     }
 }

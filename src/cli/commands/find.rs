@@ -43,7 +43,7 @@ struct Report {
     kind: &'static str,
     size: Option<u64>,
     sha256: Option<ContentHash>,
-    /// What a restore takes: the newest snapshot that has the newest version.
+    /// The argument for a restore: the newest snapshot that has the newest version.
     snapshot: String,
     timestamp: jiff::Timestamp,
     /// The oldest snapshot that has the same version.

@@ -1,4 +1,4 @@
-//! `nono rollback list`: what was recorded, by project.
+//! `nono rollback list`: the recorded sessions, by project.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -43,7 +43,7 @@ pub(in crate::cli) struct ListArgs {
     json: bool,
 }
 
-/// What is not in a list.
+/// The sessions that a list omits.
 #[derive(Debug, Default)]
 struct Hidden {
     without_changes: usize,
@@ -202,13 +202,13 @@ fn print(
     Ok(())
 }
 
-/// What changed, and what is not as usual about a session.
+/// The changes, and the peculiarities of a session.
 fn rest(session: &SessionSummary) -> (String, usize) {
     let changes = |palette: &Palette| match session.status {
         SessionStatus::Running if session.snapshot_count < 2 => {
             "changes not recorded yet".to_owned()
         }
-        // What its command did is told by comparing with what is there now.
+        // A comparison with the present state tells the changes of its command.
         SessionStatus::Interrupted
             if session.changes.is_none_or(|changes| changes.total() == 0) =>
         {
@@ -238,7 +238,7 @@ fn rest(session: &SessionSummary) -> (String, usize) {
     (styled, cells)
 }
 
-/// What the snapshots of a session are called.
+/// The names of a session's snapshots.
 fn labels(session: &SessionSummary) -> String {
     let named = session.labels.iter().rev().take(SHOWN_LABELS).rev();
     let shown: Vec<_> =

@@ -27,7 +27,7 @@ use crate::path_text::{Shown, serde_path};
 use crate::session::{
     Catalog, CatalogError, NotHere, Place, Purpose, SessionSummary, sessions_here,
 };
-use crate::snapshot::{NotCapturedSet, Recency, SessionDir};
+use crate::snapshot::{NotCapturedSet, Recency, SessionDir, StepEntry};
 use crate::sys;
 
 /// So many changes of a session are named one by one.
@@ -105,7 +105,7 @@ struct DamagedReport<'a> {
 
 #[derive(Serialize)]
 struct VersionReport<'a> {
-    /// What a restore takes: the oldest snapshot that has this version.
+    /// The argument for a restore: the oldest snapshot that has this version.
     snapshot: String,
     session_id: &'a str,
     number: u64,
@@ -120,6 +120,9 @@ struct VersionReport<'a> {
     sha256: Option<ContentHash>,
     mode: Option<u16>,
     is_now: bool,
+    /// The step that made it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    step: Option<StepEntry>,
     /// All snapshots that have it, oldest first.
     snapshots: Vec<String>,
 }
@@ -155,6 +158,7 @@ impl<'a> Report<'a> {
                 sha256: file.map(|(_, hash)| hash),
                 mode: state.map(|state| state.attributes.mode),
                 is_now: now == Some(&Now::Version(index)),
+                step: past.step(version),
                 snapshots: version.places.iter().map(ToString::to_string).collect(),
             }
         });
@@ -241,17 +245,27 @@ fn change(version: &Version, path: &Path, past: &Past) -> Result<String, CliErro
     Ok(version.size_delta().map_or(String::new(), size_delta))
 }
 
-/// What a version comes from.
+/// The origin of a version.
 fn who(version: &Version, past: &Past) -> String {
     let summary = past.summary(&version.first().session_id);
     match version.origin {
         Origin::First => format!("{DIM}first recorded{DIM:#}"),
         Origin::Outside => format!("{DIM}outside of a session{DIM:#}"),
-        Origin::Session => match summary {
-            Some(summary) if !summary.command.is_empty() => command(summary),
-            _ => format!("{DIM}nono snapshot{DIM:#}"),
+        Origin::Session => match past.step(version) {
+            Some(step) => return step_words(&step),
+            None => match summary {
+                Some(summary) if !summary.command.is_empty() => command(summary),
+                _ => format!("{DIM}nono snapshot{DIM:#}"),
+            },
         },
     }
+}
+
+/// A step as it is named to a person.
+fn step_words(step: &StepEntry) -> String {
+    let summary = step.summary();
+    let shown = Shown::bytes(summary.as_bytes());
+    format!("step {} · {shown}", step.number)
 }
 
 fn write_changes(
@@ -357,7 +371,7 @@ fn log_sessions(directory: &Path, args: &LogArgs, catalog: &Catalog, context: &C
     Ok(u8::from(!is_complete))
 }
 
-/// What a session changed, paths left out that one of its states does not know.
+/// The changes of a session, without paths that one of its states does not know.
 fn differences(session: &SessionDir, past: &Past) -> Result<Vec<Difference>, CliError> {
     let (old, new) = compared(session, None)?;
     let mut differences = diff::compare(&past.objects, &old.merkle_root, &new.merkle_root)?;
@@ -381,7 +395,7 @@ fn print_session(
     writeln!(out, "{BOLD}{session_id}{BOLD:#}  {time}{failed}  {command}")?;
     let palette = Palette::coloured();
     writeln!(out, "  {}", summary_line(&ChangeSummary::of(changed), &palette))?;
-    // What is in a repository is counted above.
+    // Changes in a repository are counted above.
     let changed: Vec<&Change> = changed.iter().filter(|change| !change.is_in_git()).collect();
     let named = changed.len().min(context.at_most(NAMED_CHANGES));
     for change in &changed[..named] {

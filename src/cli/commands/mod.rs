@@ -4,6 +4,7 @@ use crate::cli::render::columns;
 use crate::path_text::Shown;
 use crate::session::{LabelError, check_label};
 
+pub(super) mod agent;
 pub(super) mod cat;
 pub(super) mod cleanup;
 pub(super) mod completions;
@@ -36,6 +37,7 @@ pub(super) mod steps;
 #[cfg(feature = "mount")]
 pub(super) mod umount;
 pub(super) mod undo;
+pub(super) mod undo_steps;
 pub(super) mod usage;
 pub(super) mod verify;
 

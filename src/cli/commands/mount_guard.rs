@@ -37,7 +37,8 @@ pub(super) fn start(mount: &mut Mount) {
     }
 }
 
-/// Arguments of the hidden command. The connection is the standard input, and what tells when to end the standard output.
+/// Arguments of the hidden command. The connection is the standard input, and what tells when to
+/// end the standard output.
 #[derive(Debug, Args)]
 pub(in crate::cli) struct MountGuardArgs {
     /// Process and thread of the mount

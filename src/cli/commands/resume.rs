@@ -49,7 +49,7 @@ pub(in crate::cli) fn run(args: &ResumeArgs, store: &StoreArgs, context: &Contex
     let mut roots = Vec::new();
     let mut failures = Vec::new();
     for session in &sessions {
-        // What became of one is said, whatever becomes of another.
+        // The outcome of each is reported, whatever the outcome of another.
         match recover(session, way, &mut roots) {
             Ok(report) => reports.extend(report),
             Err(error) => failures.push(error),
@@ -150,7 +150,7 @@ fn print(report: &RecoveryReport, roots: &[PathBuf], context: &Context) -> Resul
 }
 
 /// Says which restores were interrupted, in a line each, and clears up after those that had no path
-/// half-way. That this cannot be found out is for the command itself to notice.
+/// half-way. The command itself notices if that cannot be found out.
 pub(in crate::cli) fn remind(store: &StoreArgs, context: &Context) {
     let Ok(catalog) = store.catalog() else { return };
     for session in interrupted(&catalog).unwrap_or_default() {

@@ -1,4 +1,4 @@
-//! `nono rollback review`: what a session changed, looked through on a terminal.
+//! `nono rollback review`: the changes of a session, shown on a terminal.
 
 use clap::Args;
 

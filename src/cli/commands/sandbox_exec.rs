@@ -1,7 +1,7 @@
 //! `nono __sandbox-exec`: shuts this process in and becomes the command.
 //!
-//! `nono run` starts itself again as this. What Landlock is told here holds for the command and all
-//! that it starts, and the supervisor stays outside.
+//! `nono run` starts itself again as this. Landlock's rules hold for the command and all its
+//! children, and the supervisor stays outside.
 
 use std::ffi::OsString;
 use std::io;

@@ -24,7 +24,7 @@ use crate::path_text::{Shown, serde_paths};
 use crate::session::{Catalog, Purpose, SessionStatus, SessionSummary, SnapshotId};
 use crate::snapshot::{
     NotCaptured, NotCapturedReason, NotCapturedSet, SessionDir, SnapshotKind, SnapshotManager,
-    SnapshotManifest,
+    SnapshotManifest, Step,
 };
 use crate::store::{LocalStore, ObjectSource};
 
@@ -52,7 +52,7 @@ struct Report {
     #[serde(flatten)]
     session: SessionSummary,
     snapshots: Vec<SnapshotReport>,
-    /// Of an interrupted session: what is different now.
+    /// The present differences of an interrupted session.
     #[serde(skip_serializing_if = "Option::is_none")]
     now: Option<NowReport>,
 }
@@ -64,9 +64,9 @@ struct NowReport {
     /// Paths whose time alone moved.
     #[serde(with = "serde_paths")]
     touched: Vec<PathBuf>,
-    /// What is new and would not be recorded: a restore leaves it.
+    /// New paths that would not be recorded: a restore leaves them.
     unrecorded: Vec<NotCaptured>,
-    /// What was not recorded and is gone or another: a restore cannot bring it back.
+    /// Left-out paths that are gone or different: a restore cannot bring them back.
     lost: Vec<Lost>,
     #[serde(serialize_with = "Repositories::serialize")]
     repositories: Repositories,
@@ -79,6 +79,9 @@ struct SnapshotReport {
     parent: Option<u64>,
     kind: SnapshotKind,
     label: Option<String>,
+    /// The tool call that made it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    step: Option<Step>,
     merkle_root: ContentHash,
     file_count: u64,
     total_bytes: u64,
@@ -132,7 +135,8 @@ pub(in crate::cli) fn run(args: &ShowArgs, store: &StoreArgs, context: &Context)
     Ok(0)
 }
 
-/// A session whose last state nobody recorded: what its command did is among what is different now.
+/// A session without a recorded last state: the changes of its command are among the present
+/// differences.
 pub(super) struct Interrupted {
     pub(super) manager: SnapshotManager,
     pub(super) baseline: SnapshotManifest,
@@ -149,25 +153,26 @@ pub(super) fn interrupted(
         return Ok(None);
     }
     let manager = SnapshotManager::open(session.path())?;
-    let baseline = manager.load_manifest(0)?;
+    let baseline = manager.load_manifest(session.first_number()?)?;
     Ok(Some(Interrupted { manager, baseline }))
 }
 
-/// What a session changed: from the baseline to its last state, or what one snapshot changed.
+/// The changes of a session: from the baseline to its last state, or of one snapshot.
 pub(super) fn compared(
     session: &SessionDir,
     snapshot: Option<u64>,
 ) -> Result<(SnapshotManifest, SnapshotManifest), CliError> {
     if let Some(number) = snapshot {
         let new = session.manifest(number)?.manifest;
-        let old = session.manifest(new.parent.unwrap_or(number))?.manifest;
+        let before = session.held_before(number)?.unwrap_or(number);
+        let old = session.manifest(before)?.manifest;
         return Ok((old, new));
     }
     let numbers = session.snapshot_numbers()?;
     let mut last = None;
     for number in numbers.iter().rev() {
         let manifest = session.manifest(*number)?.manifest;
-        // What a restore recorded is the work of the user and not of the command.
+        // A restore is the work of the user and not of the command.
         let is_ordinary = manifest.kind == SnapshotKind::Ordinary;
         last.get_or_insert_with(|| manifest.clone());
         if is_ordinary {
@@ -177,7 +182,7 @@ pub(super) fn compared(
     }
     let last =
         last.ok_or_else(|| CliError::failed(format!("session {} has no snapshot", session.id())))?;
-    Ok((session.manifest(0)?.manifest, last))
+    Ok((session.manifest(session.first_number()?)?.manifest, last))
 }
 
 fn report(
@@ -204,6 +209,7 @@ fn report(
                 parent: manifest.parent,
                 kind: manifest.kind,
                 label: manifest.label.clone(),
+                step: manifest.step.clone(),
                 merkle_root: manifest.merkle_root,
                 file_count: manifest.totals.file_count,
                 total_bytes: manifest.totals.total_bytes,
@@ -256,6 +262,9 @@ fn print(report: &Report, context: &Context) -> Result<(), CliError> {
         writeln!(out, "tracked: {}", Shown::path(path))?;
     }
     writeln!(out, "root: {}", session.session_root)?;
+    for removed in &session.removed {
+        writeln!(out, "{DIM}snapshot {}: {removed}{DIM:#}", removed.number)?;
+    }
     for snapshot in &report.snapshots {
         let SnapshotReport { number, timestamp, file_count, total_bytes, .. } = snapshot;
         let SnapshotReport { changes, repositories, .. } = snapshot;
@@ -265,12 +274,14 @@ fn print(report: &Report, context: &Context) -> Result<(), CliError> {
             _ => "",
         };
         let label = snapshot.label.as_deref().map(quoted).unwrap_or_default();
+        let step = snapshot.step.as_ref().map(|step| format!(" · {}", shown_step(step)));
+        let step = step.unwrap_or_default();
         writeln!(out)?;
         let time = absolute_time(*timestamp, &now);
         let size = byte_size(*total_bytes);
         writeln!(
             out,
-            "{BOLD}snapshot {number}{BOLD:#}{what}{label}  {time}, {file_count} files, {size}"
+            "{BOLD}snapshot {number}{BOLD:#}{what}{step}{label}  {time}, {file_count} files, {size}"
         )?;
         writeln!(out, "  {DIM}root {}{DIM:#}", snapshot.merkle_root)?;
         if *number > 0 {
@@ -294,7 +305,12 @@ fn print(report: &Report, context: &Context) -> Result<(), CliError> {
     Ok(out.flush()?)
 }
 
-/// What changed: in repositories, what their branches did.
+/// A step as it is named to a person.
+fn shown_step(step: &Step) -> String {
+    Shown::bytes(step.summary().as_bytes()).to_string()
+}
+
+/// The changes: in repositories, the moves of their branches.
 fn write_changes(
     out: &mut impl Write,
     changes: &[Change],
@@ -336,7 +352,7 @@ fn write_unstable(
     Ok(())
 }
 
-/// What a snapshot does not hold: rules with a count and an example, and each problem.
+/// The left-out paths of a snapshot: rules with a count and an example, and each problem.
 fn write_left_out(
     out: &mut impl Write,
     not_captured: &[NotCaptured],

@@ -37,7 +37,8 @@ pub(in crate::cli) const NAMED_UNSTABLE: usize = 20;
 /// Arguments of `nono snapshot`.
 #[derive(Debug, Args)]
 pub(in crate::cli) struct SnapshotArgs {
-    /// Add the snapshot to this session (`latest`: the newest one here), with the paths and filters of its last snapshot
+    /// Add the snapshot to this session (`latest`: the newest one here), with the paths and filters
+    /// of its last snapshot
     #[arg(long, value_name = "ID", conflicts_with_all = ["path", "rollback_exclude", "rollback_include", "rollback_all"])]
     session: Option<String>,
     /// Call the snapshot this: an id can be given as its name later
@@ -58,7 +59,7 @@ pub(in crate::cli) struct SnapshotArgs {
     capture: CaptureArgs,
 }
 
-/// What a snapshot holds, and what changed since the one before.
+/// The totals of a snapshot, and the changes since the one before.
 #[derive(Debug, Serialize, Deserialize)]
 pub(in crate::cli) struct SnapshotReport {
     session_id: String,
@@ -67,7 +68,8 @@ pub(in crate::cli) struct SnapshotReport {
     #[serde(default = "yes")]
     taken: bool,
     merkle_root: ContentHash,
-    /// Of the session with this snapshot; none if the session's manifest cannot be read again.
+    /// The root of the session with this snapshot; none if the session's manifest cannot be read
+    /// again.
     session_root: Option<ContentHash>,
     file_count: u64,
     total_bytes: u64,
@@ -187,8 +189,8 @@ fn supervisor_of(args: &SnapshotArgs) -> Option<PathBuf> {
     is_meant.then(|| socket.into())
 }
 
-/// The socket where the store is out of reach and the environment does not lead to it: what was
-/// started with a clean one still knows where temporary files go.
+/// The socket where the store is out of reach and the environment does not lead to it: a program
+/// with a clean environment still knows the directory of temporary files.
 fn supervisor_without_its_variable(
     args: &SnapshotArgs,
     error: &sys::Error,
@@ -227,7 +229,7 @@ impl SnapshotArgs {
 }
 
 fn print(report: &SnapshotReport, json: bool, context: &Context) -> Outcome {
-    // What rules leave out was asked for; what could not be captured makes the result a part.
+    // Exclusions by rule were asked for; an unreadable path makes the result a part.
     let code = u8::from(report.not_captured.iter().any(|left| left.reason.is_problem()));
     if json {
         context.json(report)?;
@@ -264,7 +266,8 @@ pub(in crate::cli) fn report_left_out(manifest: &SnapshotManifest, id: &str, con
     preflight::warn_if_empty(manifest, context);
 }
 
-/// Warns of patterns of the command line that left nothing out: a slip of the pen must not look like a rule.
+/// Warns of patterns of the command line that left nothing out: a slip of the pen must not look
+/// like a rule.
 pub(in crate::cli) fn report_idle_patterns(
     patterns: &[String],
     manifests: &[&SnapshotManifest],
@@ -276,14 +279,14 @@ pub(in crate::cli) fn report_idle_patterns(
         // One that cannot be compiled was refused before.
         let Ok(filter) = Filter::new(&config) else { continue };
         let matches = |relative: &[u8]| {
-            // What is left out is not told to be a directory or not.
+            // A left-out path is not known to be a directory or not.
             let judged = [true, false].map(|is_dir| filter.judge(relative, is_dir, None));
             judged.iter().any(|verdict| matches!(verdict, Verdict::Excluded(_)))
         };
         let leaves_out = |manifest: &&SnapshotManifest| {
             let roots = || manifest.roots.iter().map(|root| root.path.as_os_str().as_bytes());
             let excluded = manifest.not_captured.iter().filter(|left| {
-                // Whoever was first to leave it out: another rule may say the same.
+                // The first rule that leaves it out counts: another rule may do so too.
                 matches!(left.reason, NotCapturedReason::Excluded { .. })
             });
             excluded.map(|left| left.path.as_os_str().as_bytes()).any(|path| {
@@ -299,8 +302,8 @@ pub(in crate::cli) fn report_idle_patterns(
     }
 }
 
-/// Says what a snapshot should hold and does not, or not for sure; what an earlier one lacked as well was
-/// said then, and so may others be.
+/// Names the paths that a snapshot should hold and does not, or not for sure. Gaps of an earlier
+/// snapshot were named then, and may be left to others.
 pub(in crate::cli) fn report_missing(
     manifest: &SnapshotManifest,
     earlier: Option<&SnapshotManifest>,

@@ -8,6 +8,7 @@ use jiff::{Timestamp, Zoned};
 use serde::Serialize;
 
 use super::resume::interrupted;
+use crate::agent::Mishap;
 use crate::cli::Outcome;
 use crate::cli::args::StoreArgs;
 use crate::cli::args::named_project;
@@ -36,7 +37,7 @@ struct Report {
     directory: PathBuf,
     /// The last session here that may have changed something.
     session: Option<SessionSummary>,
-    /// What is different now from its last snapshot.
+    /// The present differences from its last snapshot.
     since: Option<Since>,
     /// Projects below the directory, if the sessions of several are there.
     below: Vec<String>,
@@ -45,6 +46,8 @@ struct Report {
     #[cfg(feature = "mount")]
     mounts: Vec<super::mount::Status>,
     interrupted: Interrupted,
+    /// What went wrong in hooks of agents in the last day.
+    mishaps: Vec<Mishap>,
     /// Sessions that cannot be read.
     unreadable: Vec<String>,
 }
@@ -111,6 +114,7 @@ pub(in crate::cli) fn run(args: &StatusArgs, store: &StoreArgs, context: &Contex
             restores: interrupted(&catalog)?.iter().map(|session| session.id()).collect(),
             runs: here.iter().filter(is_interrupted).map(|s| s.session_id.clone()).collect(),
         },
+        mishaps: super::agent::mishaps(store)?,
         unreadable: listed.unreadable.iter().map(|session| session.id()).collect(),
         directory: place.directory,
     };
@@ -122,8 +126,8 @@ pub(in crate::cli) fn run(args: &StatusArgs, store: &StoreArgs, context: &Contex
     Ok(0)
 }
 
-/// What is different now from the last snapshot that a session was to have; from its baseline if it
-/// is undone.
+/// The present differences from the last ordinary snapshot of a session; from its baseline if it is
+/// undone.
 fn since(catalog: &Catalog, session: &SessionSummary) -> Result<Option<Since>, CliError> {
     let dir = catalog.find(&session.session_id)?;
     let mut numbers = dir.snapshot_numbers()?;
@@ -131,12 +135,13 @@ fn since(catalog: &Catalog, session: &SessionSummary) -> Result<Option<Since>, C
         return Ok(None);
     }
     // An undo leaves the baseline behind.
-    numbers.retain(|number| !session.undone || *number == 0);
+    let first = numbers.first().copied().unwrap_or(0);
+    numbers.retain(|number| !session.undone || *number == first);
     let manager = SnapshotManager::open(dir.path())?;
-    let mut last = manager.load_manifest(0)?;
+    let mut last = manager.load_manifest(first)?;
     for number in numbers.into_iter().rev() {
         let manifest = manager.load_manifest(number)?;
-        // What a restore kept of the state before is not what it left.
+        // A safety snapshot is not the state that the command left.
         if manifest.kind == SnapshotKind::Ordinary {
             last = manifest;
             break;
@@ -211,6 +216,10 @@ fn print(report: &Report, context: &Context) -> Result<(), CliError> {
     }
     for id in runs {
         writeln!(out, "interrupted run: {id}  (what it did: nono rollback show {id})")?;
+    }
+    if let Some(Mishap { client, what, .. }) = report.mishaps.last() {
+        let [client, what] = [client, what].map(|text| Shown::bytes(text.as_bytes()));
+        writeln!(out, "{YELLOW}a hook of {client} failed{YELLOW:#}: {what}  (nono agent status)")?;
     }
     for id in &report.unreadable {
         writeln!(out, "cannot be read: {id}  (nono rollback verify {id})")?;

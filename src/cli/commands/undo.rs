@@ -1,4 +1,4 @@
-//! `nono undo`: what the last session here did, taken back.
+//! `nono undo`: the changes of the last session here, reverted.
 //!
 //! Bare it is about all of it, with paths about these. Which session that is follows from the
 //! sessions themselves (`session::History`), so `undo` again means the one before.
@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use clap::{Args, CommandFactory, Parser};
 use jiff::Zoned;
 
+use super::undo_steps::{self, StepArgs};
 use crate::cli::Outcome;
 use crate::cli::args::named_project;
 use crate::cli::args::{Rollback, StoreArgs, ThreadArgs};
@@ -39,19 +40,21 @@ pub(in crate::cli) struct UndoCommand {
 pub(in crate::cli) struct UndoArgs {
     #[command(flatten)]
     part: PartArgs,
+    #[command(flatten)]
+    pub(super) which: StepArgs,
     /// Do not ask. Later changes and runs at work are refused all the same
     #[arg(long, short)]
-    yes: bool,
+    pub(super) yes: bool,
     /// Only say what would be undone
     #[arg(long)]
-    dry_run: bool,
+    pub(super) dry_run: bool,
     #[command(flatten)]
-    conflicts: ConflictArgs,
+    pub(super) conflicts: ConflictArgs,
     #[command(flatten)]
-    threads: ThreadArgs,
+    pub(super) threads: ThreadArgs,
     /// Print the report as JSON; needs --yes or --dry-run
     #[arg(long)]
-    json: bool,
+    pub(super) json: bool,
 }
 
 impl UndoArgs {
@@ -61,7 +64,7 @@ impl UndoArgs {
     }
 
     /// Whether somebody is asked before anything changes.
-    fn asks(&self) -> bool {
+    pub(super) fn asks(&self) -> bool {
         !self.yes && !self.dry_run
     }
 
@@ -93,13 +96,19 @@ pub(in crate::cli) fn is_subcommand(word: &str) -> bool {
 
 pub(in crate::cli) fn run(args: &UndoArgs, store: &StoreArgs, context: &Context) -> Outcome {
     args.refuse_subcommands()?;
+    if args.which.is_given() {
+        if !args.part.is_everything() {
+            return Err(CliError::usage("with a step, paths are not selected"));
+        }
+        return undo_steps::run(args, store, context);
+    }
     let catalog = store.catalog()?;
     let history = History::read(&catalog, &Place::current(Purpose::Restoring)?)?;
     if args.asks() && !answers(args.json, context) {
         return Err(CliError::usage("there is no terminal to ask on whether to undo")
             .with_hint("--yes undoes without a question, --dry-run says what would be undone"));
     }
-    // Of what none of the sessions knows.
+    // Paths that none of the sessions knows.
     let mut unknown = None;
     for (summary, session) in history.to_undo() {
         let mut work = Restoring::new(&catalog, session, 0, &args.threads, context)?;
@@ -130,7 +139,7 @@ fn undo(
     work.options.on_conflict = args.conflicts.on_conflict();
     work.force = args.conflicts.force;
     work.is_for_program = args.json;
-    // What is not asked about here is not asked about later.
+    // A conflict that is not asked about here is not asked about later.
     work.is_settled = args.yes;
     if plan.changes.is_empty() {
         let id = &summary.session_id;

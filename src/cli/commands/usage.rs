@@ -32,9 +32,9 @@ pub(in crate::cli) struct UsageArgs {
 #[derive(Debug, Default, Serialize)]
 struct Report {
     total_bytes: u64,
-    /// What sessions of several projects need.
+    /// The bytes that sessions of several projects need.
     shared_bytes: u64,
-    /// What no session needs.
+    /// The bytes that no session needs.
     unneeded_bytes: u64,
     projects: Vec<ProjectReport>,
 }
@@ -43,7 +43,7 @@ struct Report {
 struct ProjectReport {
     #[serde(with = "serde_paths")]
     tracked_paths: Vec<PathBuf>,
-    /// What would be freed if all sessions of the project went.
+    /// The bytes that the removal of all sessions of the project frees.
     bytes: u64,
     /// Newest first.
     sessions: Vec<SessionReport>,
@@ -52,7 +52,7 @@ struct ProjectReport {
 #[derive(Debug, Serialize)]
 struct SessionReport {
     session_id: String,
-    /// What would be freed if this session alone went.
+    /// The bytes that the removal of this session alone frees.
     bytes: u64,
     pinned: bool,
 }

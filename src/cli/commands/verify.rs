@@ -116,7 +116,7 @@ struct Report {
     session: SessionDir,
 }
 
-/// Repairs a session. A store stays open for the next one: what was tried with it is not tried again.
+/// Repairs a session. A store stays open for the next one, so no copy is tried twice.
 fn repair(
     report: &mut Report,
     stores: &mut BTreeMap<PathBuf, LocalStore>,
@@ -180,7 +180,7 @@ fn verify_store(
             Ok(verified) => {
                 reports.push(Report { verified, repair: None, session: (*session).clone() });
             }
-            // What is left would be stopped as well.
+            // The rest would be stopped as well.
             Err(error @ VerifyError::Cancelled) => return Err(error.into()),
             Err(error) => failures.push(error.into()),
         }

@@ -112,7 +112,7 @@ impl Process {
 }
 
 fn keep(args: &KeepArgs) -> Outcome {
-    // What the terminal sends is the command's; the supervisor knows what it means.
+    // Signals of the terminal are the command's; the supervisor knows their meaning.
     let passed_by = [SIGINT, SIGQUIT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGTSTP];
     let _taken = Taken::raising(&passed_by, &Arc::new(AtomicBool::new(false)))?;
     #[cfg(target_os = "linux")]

@@ -9,9 +9,9 @@
 //! ```
 //!
 //! Where there is no process namespace, the keeper adopts the command's orphans (it is their *child
-//! subreaper*). The supervisor and the keeper meet at a socket in a directory that the command cannot
-//! reach, so no descriptor leads from one world into the other. They speak lines of JSON: [`Event`]s
-//! one way, [`Order`]s the other. Always true:
+//! subreaper*). The supervisor and the keeper meet at a socket in a directory that the command
+//! cannot reach, so no descriptor leads from one world into the other. They speak lines of JSON:
+//! [`Event`]s one way, [`Order`]s the other. Always true:
 //!
 //! - The supervisor's end of the conversation closes however it dies. The keeper then ends all that
 //!   it keeps, unless it was told to let it go on.
@@ -48,7 +48,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// While nobody has come, so often is looked whether somebody still can.
 const STEP: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
 
-/// What to keep.
+/// The keeper's task.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct Plan {
     /// Directories that are in use as long as something of the command lives; both lock them.
@@ -68,13 +68,13 @@ pub(super) struct Plan {
 /// Which namespaces the command gets.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct Namespaces {
-    /// What it sees of the file system.
+    /// Its view of the file system.
     pub(super) view: View,
     /// Whether it sees its own processes alone.
     pub(super) own_processes: bool,
 }
 
-/// What the keeper tells.
+/// The keeper's messages.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum Event {
@@ -90,7 +90,7 @@ enum Event {
     Ended(i32),
 }
 
-/// What the supervisor asks for. The first order of all begins the work.
+/// The supervisor's orders. The first order of all begins the work.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum Order {
@@ -144,8 +144,8 @@ pub(super) struct Keeper {
 }
 
 impl Keeper {
-    /// Starts the keeper, and through it the command. `command` is this program with the environment
-    /// of the command; the two meet at a socket of the path `meeting`.
+    /// Starts the keeper, and through it the command. `command` is this program with the
+    /// environment of the command; the two meet at a socket of the path `meeting`.
     ///
     /// # Errors
     /// As [`NotStarted`] says.

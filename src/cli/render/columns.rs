@@ -7,7 +7,7 @@ pub fn width(text: &str) -> usize {
     text.width()
 }
 
-/// The text in at most so many cells; what does not fit ends with `…`.
+/// The text in at most so many cells; a longer text ends with `…`.
 pub fn cut(text: &str, cells: usize) -> String {
     if width(text) <= cells {
         return text.to_owned();

@@ -1,9 +1,10 @@
-//! What the views show: differences taken apart into files with two states, and remarks.
+//! The entries of the views: differences taken apart into files with two states, and remarks.
 //!
 //! A file or symlink that became another kind of entry is a deletion and a creation. A file that
-//! takes the place of a directory comes after what was in the directory, so that whoever follows
-//! the order finds its place free. What lines of text cannot express (owners, times, directories
-//! without contents, pipes) becomes a remark, so that every change that is told of has a line somewhere.
+//! takes the place of a directory comes after the contents of the directory, so that a reader who
+//! follows the order finds its place free. A change that lines of text cannot express (owners,
+//! times, directories without contents, pipes) becomes a remark, so that every reported change has
+//! a line somewhere.
 
 use std::os::unix::ffi::OsStrExt;
 
@@ -115,7 +116,7 @@ pub(super) fn entries<'a>(
     options: &DiffOptions<'_>,
 ) -> Vec<Entry<'a>> {
     let mut entries = Vec::with_capacity(differences.len());
-    // What takes the place of a directory, until everything in the directory is done.
+    // The file in place of a directory, until everything in the directory is done.
     let mut waiting: Vec<&'a Difference> = Vec::new();
     for (at, difference) in differences.iter().enumerate() {
         while let Some(last) =

@@ -13,8 +13,8 @@ use super::patch::push_escaped;
 use super::titled::{text_or_reason, write_titled};
 use super::{DiffOptions, RenderError};
 
-/// Writes the whole of each changed file: lines that are there in both states after a space, new
-/// ones after `+`, removed ones after `-`. What has no lines to show is told in a line.
+/// Writes the whole of each changed file: lines of both states after a space, new ones after `+`,
+/// removed ones after `-`. A file without lines gets one line of text.
 ///
 /// # Errors
 /// When contents cannot be read, or `out` cannot be written; a part is written then.

@@ -12,7 +12,7 @@ pub fn byte_size(bytes: u64) -> String {
     let mut value = bytes as f64;
     let mut unit = "B";
     for next in UNITS {
-        // What would be rounded to 1024 is one of the next unit.
+        // A value that would round to 1024 is one of the next unit.
         if value < 1023.5 {
             break;
         }

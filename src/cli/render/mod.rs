@@ -52,7 +52,7 @@ pub enum RenderError {
     Output(#[from] io::Error),
 }
 
-/// What all views of differences need to know.
+/// The facts that all views of differences need.
 #[derive(Clone, Copy)]
 pub struct DiffOptions<'a> {
     /// Where the contents are.

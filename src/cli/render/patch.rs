@@ -1,7 +1,8 @@
 //! Differences as a patch in git's format, which `git apply` and `patch -p1` both accept.
 //!
-//! What such a patch cannot say is told in lines that start with `#`, and binary files in lines
-//! `Binary files a/x and b/x differ`, as git and diff write them. Both programs skip these lines:
+//! Changes that such a patch cannot express are lines that start with `#`, and binary files are
+//! lines `Binary files a/x and b/x differ`, as git and diff write them. Both programs skip these
+//! lines:
 //! there is no `diff --git` header above them, because git refuses a whole patch in which a header
 //! announces contents that are not there. A remark that follows a header without hunks (an empty
 //! file, a mode) is set apart by a line `#`, or git would take it for part of that header.

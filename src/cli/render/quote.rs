@@ -12,8 +12,8 @@ pub(super) fn quoted(prefix: &str, name: &[u8]) -> Vec<u8> {
     }
 }
 
-/// As [`quoted`], but a space is a reason for quotes too: in a `diff --git` line, where `patch` ends
-/// a name at a space. git reads both.
+/// As [`quoted`], but a space is a reason for quotes too: in a `diff --git` line, where `patch`
+/// ends a name at a space. git reads both.
 pub(super) fn quoted_word(prefix: &str, name: &[u8]) -> Vec<u8> {
     if name.contains(&b' ') { in_quotes(prefix, name) } else { quoted(prefix, name) }
 }

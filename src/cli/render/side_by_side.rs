@@ -1,7 +1,8 @@
 //! The old and the new state in two columns, fitted to the width of a terminal.
 //!
 //! Meant for eyes only: control characters are always escaped, tabs are expanded, and what does not
-//! fit is cut. Widths are counted in columns, two for a CJK character and none for a combining mark.
+//! fit is cut. Widths are counted in columns, two for a CJK character and none for a combining
+//! mark.
 
 use std::io::Write;
 use std::ops::Range;
@@ -160,8 +161,8 @@ impl Columns {
     }
 }
 
-/// A line as it is shown, and the columns that it takes: at most `columns`. Looks only at so much of
-/// the line as can be seen.
+/// A line as it is shown, and the columns that it takes: at most `columns`. Looks only at so much
+/// of the line as can be seen.
 fn fit(line: &[u8], columns: usize) -> (String, usize) {
     // No character takes more bytes than this, combining marks on it included.
     let visible = &line[..line.len().min(columns * 64)];

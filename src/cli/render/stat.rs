@@ -14,14 +14,14 @@ use crate::path_text::Shown;
 /// The graph keeps so many columns, however long the names are.
 const LEAST_GRAPH: usize = 10;
 
-/// What is said of one path.
+/// The row of one path.
 enum Row {
     Lines { added: usize, removed: usize },
     Words(String),
 }
 
-/// Writes one line for each changed path, `width` columns wide at the most where names allow it, and a
-/// sum.
+/// Writes one line for each changed path, `width` columns wide at the most where names allow it,
+/// and a sum.
 ///
 /// # Errors
 /// When contents cannot be read, or `out` cannot be written; a part is written then.
@@ -109,7 +109,7 @@ fn row(change: &FileChange<'_>, options: &DiffOptions<'_>) -> Result<Row, Render
     })
 }
 
-/// Columns of `+` and `-`. What changed has at least one.
+/// Columns of `+` and `-`. A changed file has at least one.
 fn graph(added: usize, removed: usize, most: usize, room: usize) -> (usize, usize) {
     if most <= room {
         return (added, removed);

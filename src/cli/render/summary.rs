@@ -27,8 +27,8 @@ pub const fn change_word(change_type: ChangeType) -> &'static str {
     }
 }
 
-/// `+5 files +1 directory ~2 modified -1 deleted ±3 permissions, 4 touched`; what did not happen is
-/// left out, and where nothing changed it says `no changes`.
+/// `+5 files +1 directory ~2 modified -1 deleted ±3 permissions, 4 touched`; zero counts are left
+/// out, and without changes it says `no changes`.
 pub fn summary_line(summary: &ChangeSummary, palette: &Palette) -> String {
     let plural = |count, one: &'static str, many| if count == 1 { one } else { many };
     let directories = summary.created_directories;

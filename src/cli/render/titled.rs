@@ -1,4 +1,5 @@
-//! One changed path after the other, each under a title: what the views that are no patch share.
+//! One changed path after the other, each under a title: the shared part of the views that are no
+//! patch.
 
 use std::io::Write;
 
@@ -9,7 +10,8 @@ use super::{DiffOptions, RenderError, change_mark, change_word};
 use crate::diff::{ChangeType, Difference};
 use crate::path_text::Shown;
 
-/// Writes each changed file under its title, by `write_file`, and what has no lines to show in a line.
+/// Writes each changed file under its title, by `write_file`, and what has no lines to show in a
+/// line.
 ///
 /// # Errors
 /// When contents cannot be read, or `out` cannot be written; a part is written then.

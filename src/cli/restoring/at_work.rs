@@ -53,7 +53,7 @@ pub(in crate::cli) fn command(session: &SessionSummary) -> String {
     format!("`{}`", Shown::bytes(session.command.join(" ").as_bytes()))
 }
 
-/// What the restore may touch, as paths that contain all of it.
+/// The paths that the restore may touch, as paths that contain all of them.
 fn paths_of(selection: &Selection, roots: &[PathBuf]) -> Vec<PathBuf> {
     let Selection { paths, exactly, .. } = selection;
     let is_plain = |path: &&PathBuf| {

@@ -1,5 +1,5 @@
-//! What `restore`, `undo`, `redo` and the review share: the arguments, the questions, the work and
-//! the report of it.
+//! The shared part of `restore`, `undo`, `redo` and the review: the arguments, the questions, the
+//! work and the report of it.
 
 mod at_work;
 mod paths;
@@ -29,7 +29,7 @@ pub(in crate::cli) use report::{
     AskedBy, name_unstable, print_changes, print_outcome, print_report,
 };
 
-/// What to do about later changes.
+/// The treatment of later changes.
 #[derive(Debug, Default, Args)]
 pub(in crate::cli) struct ConflictArgs {
     /// Undo later changes as well, and also while a run is at work; with restore --to, overwrite
@@ -103,7 +103,7 @@ impl<'a> Restoring<'a> {
         self.options.selection.is_everything() || self.options.takes_back
     }
 
-    /// What it would do. Changes nothing.
+    /// Its plan. Changes nothing.
     pub(in crate::cli) fn plan(&self, context: &Context) -> Result<RestoreReport, CliError> {
         let bar = Bar::new(context, "comparing");
         let manager = self.manager.clone().with_progress(bar.clone());
@@ -155,13 +155,14 @@ impl<'a> Restoring<'a> {
     }
 
     /// Whether no run is in the way.
-    fn may_run(&self, context: &Context) -> Result<bool, CliError> {
+    pub(in crate::cli) fn may_run(&self, context: &Context) -> Result<bool, CliError> {
         let Self { catalog, roots, options, force, .. } = self;
         let asks_nothing = self.is_for_program || self.is_settled;
         at_work::is_allowed(catalog, roots, &options.selection, *force, asks_nothing, context)
     }
 
-    /// Restores; where later changes would be undone as well, asks, unless nobody is there to answer.
+    /// Restores; where later changes would be undone as well, asks, unless nobody is there to
+    /// answer.
     fn carry_out(&mut self, context: &Context) -> Result<RestoreReport, CliError> {
         let mut report = self.restore(context)?;
         self.name_sessions(&mut report.conflicts);
@@ -171,7 +172,7 @@ impl<'a> Restoring<'a> {
             self.options.on_conflict = answer;
             let conflicts = std::mem::take(&mut report.conflicts);
             report = self.restore(context)?;
-            // What was asked about is what is shown; a conflict that came meanwhile is new.
+            // The question was about the shown conflicts; a conflict that came meanwhile is new.
             for conflict in &mut report.conflicts {
                 if let Some(known) = conflicts.iter().find(|known| known.path == conflict.path) {
                     conflict.sessions.clone_from(&known.sessions);

@@ -9,7 +9,7 @@ use crate::diff::ChangeType;
 use crate::restore::Selection;
 use crate::sys;
 
-/// What of a snapshot is meant.
+/// The selected part of a snapshot.
 #[derive(Debug, Default, Args)]
 pub(in crate::cli) struct PartArgs {
     /// Files, directories or globs to restore [default: everything]
@@ -31,6 +31,11 @@ enum Only {
 }
 
 impl PartArgs {
+    /// Whether nothing was selected, so that everything is meant.
+    pub(in crate::cli) fn is_everything(&self) -> bool {
+        self.paths.is_empty() && self.exclude.is_empty() && self.only.is_empty()
+    }
+
     /// The selection in these tracked paths.
     pub(in crate::cli) fn selection(&self, roots: &[PathBuf]) -> Result<Selection, CliError> {
         let meant = |paths: &[PathBuf]| -> Result<Vec<PathBuf>, CliError> {
@@ -57,7 +62,7 @@ impl Only {
 
 /// A relative path is first of all one in the current directory, as everywhere; if that is in no
 /// tracked path, it is looked for in each of them. Symlinks on the way to a tracked path are
-/// followed. Those within one are not: they may be what is to be undone.
+/// followed. Symlinks within a tracked path are not: the user may want to undo the symlink itself.
 pub(in crate::cli) fn resolve(path: &Path, roots: &[PathBuf]) -> Result<PathBuf, CliError> {
     let is_name_glob =
         path.components().count() == 1 && path.to_string_lossy().contains(['*', '?', '[', '{']);

@@ -1,4 +1,4 @@
-//! What a session did, in at most twenty lines: beyond that, by directory.
+//! The changes of a session, in at most twenty lines: beyond that, by directory.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -13,7 +13,7 @@ use crate::path_text::Shown;
 /// So many lines at most.
 const MOST_LINES: usize = 20;
 
-/// The changes the other way round: what a restore takes back, from what it does.
+/// The changes the other way round: the session's changes, from those of the restore.
 pub(in crate::cli) fn inverted(changes: &[Change]) -> Vec<Change> {
     let invert = |change: &Change| Change {
         path: change.path.clone(),
@@ -62,7 +62,7 @@ fn lines(changes: &[Change], roots: &[PathBuf], palette: &Palette) -> Vec<String
     let count = directories.len();
     let named = if count < MOST_LINES { count } else { MOST_LINES - 2 };
     if named < count {
-        // Those with most changes, in the order of their names.
+        // The directories with most changes, in the order of their names.
         directories.sort_by_key(|(_, changes)| std::cmp::Reverse(changes.len()));
         directories[..named].sort_by_key(|(directory, _)| *directory);
     }

@@ -1,6 +1,6 @@
-//! What is said of a restore, by whichever command it was asked for.
+//! The messages of a restore, for each command that asks for one.
 //!
-//! The first and the last line name the project: who types a command in the wrong directory sees it.
+//! The first and the last line name the project: a user in the wrong directory sees it.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -24,7 +24,7 @@ const NAMED_CONFLICTS: usize = 50;
 /// So many paths stand in a command that is offered.
 const NAMED_PATHS: usize = 8;
 
-/// The command that a restore was asked for by: what takes it back is named in its words.
+/// The command that asked for a restore: the offered way back uses its words.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::cli) enum AskedBy {
     /// `restore`, or a review.
@@ -36,7 +36,7 @@ pub(in crate::cli) enum AskedBy {
 }
 
 impl AskedBy {
-    /// What takes it back.
+    /// The command that reverts it.
     fn way_back(self, session: &str, safety: u64) -> String {
         match self {
             Self::Restore => format!("undo this: nono rollback restore {session}/{safety}"),
@@ -183,7 +183,7 @@ pub(super) fn print_conflicts(report: &RestoreReport, roots: &[PathBuf], context
     }
 }
 
-/// What a restore changed and what it left.
+/// The changes of a restore, and the paths that it left.
 pub(in crate::cli) fn print_report(
     report: &RestoreReport,
     roots: &[PathBuf],
@@ -193,7 +193,7 @@ pub(in crate::cli) fn print_report(
     print_changes(&report.changes, &report.skipped, &repositories, roots, context)
 }
 
-/// What a restore, or the recovery of one, changed and what it left.
+/// The changes of a restore, or of the recovery of one, and the paths that it left.
 pub(in crate::cli) fn print_changes(
     changes: &[Change],
     skipped: &[Skipped],

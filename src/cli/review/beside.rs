@@ -1,7 +1,7 @@
 //! The difference of the change at the cursor, shown beside the list.
 //!
-//! Only its beginning is made, and only when no key waits: so many lines, of files of at most 1 MiB,
-//! in a fraction of a second. The pager (`d`) shows all of it.
+//! Only its beginning is made, and only when no key waits: so many lines, of files of at most 1
+//! MiB, in a fraction of a second. The pager (`d`) shows all of it.
 
 use std::io::{self, Write};
 use std::ops::Range;
@@ -28,7 +28,7 @@ const CHUNK: usize = 10;
 /// So many changes are looked at: most of a directory may have nothing to show.
 const MOST_CHANGES: usize = 50;
 
-/// What is shown beside the list: lines of a patch.
+/// The text beside the list: lines of a patch.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Beside {
     /// The change that it is about, by index.
@@ -47,7 +47,7 @@ impl Beside {
         &self.lines
     }
 
-    /// Of these lines; for tests.
+    /// The view of these lines; for tests.
     #[cfg(test)]
     pub(super) fn of_lines(index: usize, lines: &[&str]) -> Self {
         Self { index: Some(index), lines: lines.iter().map(|line| (*line).to_owned()).collect() }

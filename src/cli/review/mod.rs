@@ -7,7 +7,7 @@
 //!
 //! - Nothing is restored but by a clear yes to a question. Enter, q, Ctrl-C, the end of input, a
 //!   signal and a closed terminal all keep everything.
-//! - What was typed before the review was on the screen is no answer to it.
+//! - Keys typed before the review was on the screen are no answer to it.
 //! - However it ends, the terminal is as it was before.
 
 mod beside;
@@ -33,7 +33,7 @@ pub(super) use model::Decision;
 use model::{Action, Model};
 use screen::{Input, Screen};
 
-/// What is reviewed.
+/// The subject of a review.
 pub(super) struct Review<'a> {
     /// The session's id, and its name.
     pub(super) session_id: &'a str,
@@ -43,7 +43,7 @@ pub(super) struct Review<'a> {
     pub(super) old: &'a SnapshotManifest,
     /// The state after.
     pub(super) new: &'a SnapshotManifest,
-    /// What is different. The list has the changes, the title how much was merely touched.
+    /// The differences. The list has the changes, the title the number of touched files.
     pub(super) comparison: Comparison,
 }
 
@@ -76,7 +76,7 @@ impl Review<'_> {
         let mut screen = Screen::open()?;
         let mut beside = Beside::default();
         loop {
-            // Whoever holds a key down wants to get on.
+            // A user who holds a key down wants to get on.
             if screen.width() >= beside::LEAST_WIDTH
                 && !beside.is_of(model.current())
                 && !screen.has_keys()

@@ -1,4 +1,4 @@
-//! The state of a review: what is shown, marked and asked. Keys go in, actions come out.
+//! The state of a review: the shown, the marked and the question. Keys go in, actions come out.
 //!
 //! Marks keep to what a restore can do: a directory that was made goes only with everything in it,
 //! so its mark is the mark of all that is below, and taking the mark off one of them takes it off
@@ -12,7 +12,7 @@ use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use crate::diff::{Change, ChangeType};
 use crate::path_text::Shown;
 
-/// What is to become of the changes.
+/// The decision about the changes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::cli) enum Decision {
     /// They stay.
@@ -23,7 +23,7 @@ pub(in crate::cli) enum Decision {
     Restore(Vec<PathBuf>),
 }
 
-/// What the driver does after a key.
+/// The driver's action after a key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Action {
     /// Draws what may have changed.
@@ -38,7 +38,7 @@ pub(super) enum Action {
     End(Decision),
 }
 
-/// What a key is for.
+/// The meaning of a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Mode {
     /// Moving, marking, deciding.

@@ -107,7 +107,7 @@ pub(super) fn show(
             return Err(CliError::failed(format!("cannot run the pager {pager:?}")));
         }
         match shown {
-            // Whoever closes a pager has seen enough.
+            // A user who closes a pager has seen enough.
             Ok(Err(RenderError::Output(error))) if error.kind() == io::ErrorKind::BrokenPipe => {
                 Ok(())
             }
@@ -122,7 +122,7 @@ pub(super) fn show(
 fn start(pager: &str) -> Result<Child, CliError> {
     let mut command = pager::command(pager);
     command.stdin(Stdio::piped());
-    // The output of the command may have gone elsewhere; what is shown now is for the terminal.
+    // The output of the command may have gone elsewhere; this text is for the terminal.
     command.stdout(Stdio::from(io::stderr().as_fd().try_clone_to_owned()?));
     // Colours are let through, and a short text stays until a key is pressed.
     let options = std::env::var("LESS").unwrap_or_default();

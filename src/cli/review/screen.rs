@@ -31,7 +31,7 @@ use crate::cli::signals::Taken;
 /// There is something to read already when this is waited.
 const AT_ONCE: Duration = Duration::from_millis(1);
 
-/// What happened.
+/// The event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Input {
     /// A key was pressed.
@@ -47,8 +47,8 @@ pub(super) enum Input {
 /// A terminal in raw mode that shows its second screen.
 #[derive(Debug)]
 pub(super) struct Screen {
-    /// Never dropped: it would print that it cannot show the cursor, and panic where there is nothing to
-    /// print to any more. [`leave`](Self::leave) shows it.
+    /// Never dropped: it would print that it cannot show the cursor, and panic where there is
+    /// nothing to print to any more. [`leave`](Self::leave) shows it.
     terminal: ManuallyDrop<Terminal<CrosstermBackend<Stderr>>>,
     signals: Signals,
     keys: VecDeque<KeyEvent>,
@@ -160,7 +160,7 @@ impl Screen {
         self.clear()
     }
 
-    /// What was typed at something else is no answer to what is asked here.
+    /// Keys typed at an earlier text are no answer to this question.
     fn forget_keys(&mut self) -> io::Result<()> {
         self.keys.clear();
         Ok(tcflush(io::stdin(), QueueSelector::IFlush)?)
@@ -214,7 +214,7 @@ impl Signals {
             (&[SIGCONT, SIGWINCH], redraw),
         ]
         .map(|(signals, raised)| {
-            // In this order: whoever is woken finds the flag.
+            // In this order: the woken thread finds the flag.
             Taken::with(signals, |signal| {
                 let flag = signal_hook::flag::register(signal, Arc::clone(raised))?;
                 Ok([flag, pipe::register(signal, wake.try_clone()?)?])

@@ -1,5 +1,5 @@
-//! Draws a review: a summary, the rows that fit, what the keys do, and on a wide screen the beginning of
-//! the difference at the cursor.
+//! Draws a review: a summary, the rows that fit, what the keys do, and on a wide screen the
+//! beginning of the difference at the cursor.
 
 use ratatui::Frame;
 use ratatui::layout::Rect;
@@ -55,7 +55,7 @@ pub(super) fn draw(frame: &mut Frame<'_>, model: &mut Model, beside: &Beside, co
     for (y, line) in (area.y..).zip(&lines) {
         put(frame, y, line);
     }
-    // What belongs to another change would mislead.
+    // The text of another change would mislead.
     if has_beside && beside.is_of(model.current()) {
         let first = area.y.saturating_add(u16::try_from(top).unwrap_or(u16::MAX));
         let place = Rect {
@@ -112,7 +112,7 @@ fn put(frame: &mut Frame<'_>, y: u16, line: &Line<'_>) {
     }
 }
 
-/// What it is about, and how much of each kind.
+/// The subject, and the number of each kind.
 fn head(model: &Model, area: Rect, colours: bool) -> Vec<Line<'static>> {
     let bold = Style::new().add_modifier(Modifier::BOLD);
     let mut title = vec![Span::styled(model.title().to_owned(), bold)];

@@ -1,9 +1,10 @@
 //! Running the command: its input, output and terminal are ours, untouched.
 //!
-//! The command stays in our process group, so the terminal treats us as one: Ctrl-C and Ctrl-Z reach
-//! it directly. We only follow what its [keeper](super::keeper) tells. When it stops, we stop, so that
-//! the shell takes the terminal back; `fg` wakes both. When it ends, we end, after the last state is
-//! recorded. Its orphans stay below the keeper, so we know whether somebody still writes.
+//! The command stays in our process group, so the terminal treats us as one: Ctrl-C and Ctrl-Z
+//! reach it directly. We only follow what its [keeper](super::keeper) tells. When it stops, we
+//! stop, so that the shell takes the terminal back; `fg` wakes both. When it ends, we end, after
+//! the last state is recorded. Its orphans stay below the keeper, so we know whether somebody still
+//! writes.
 
 mod quiet;
 
@@ -26,7 +27,7 @@ use crate::sys;
 
 pub(super) use quiet::{Leftover, PATIENCE, wait_for_quiet};
 
-/// Exit code of a command whose keeper was killed: what a shell says of SIGKILL.
+/// Exit code of a command whose keeper was killed: the code of a shell for SIGKILL.
 const LOST: u8 = 137;
 
 /// How a command ended.
@@ -42,8 +43,8 @@ pub(super) struct Ended {
     pub(super) has_second_wall: bool,
 }
 
-/// The signals of a command: taken before it starts, given back when its last state is recorded, which
-/// none of them ends.
+/// The signals of a command: taken before it starts, given back when its last state is recorded,
+/// which none of them ends.
 #[derive(Debug)]
 pub(super) struct CommandSignals {
     _taken: Taken,
@@ -51,7 +52,7 @@ pub(super) struct CommandSignals {
 }
 
 impl CommandSignals {
-    /// Takes them. What arrives from now on is for the command.
+    /// Takes them. Signals that arrive from now on are for the command.
     pub(super) fn take() -> io::Result<Self> {
         let queue = queue()?;
         let all = [SIGINT, SIGQUIT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2];
@@ -59,8 +60,8 @@ impl CommandSignals {
     }
 }
 
-/// Runs a command to its end, once `start` has started it. [`wait_for_quiet`] then tells what it left
-/// running.
+/// Runs a command to its end, once `start` has started it. [`wait_for_quiet`] then tells what it
+/// left running.
 ///
 /// Signals that are sent to us alone are passed on; none of them ends us.
 pub(super) fn supervise(
@@ -113,7 +114,7 @@ pub(super) fn supervise(
 /// Passes on what comes out of the queue until that is closed; says whether we were asked to end.
 fn forward(queue: &mut Signals, orders: &Orders, is_terminal: bool) -> bool {
     queue.forever().fold(false, |told, signal| {
-        // What a terminal sends, it has sent to the command as well.
+        // The terminal has sent its signals to the command as well.
         let is_shared = is_terminal && matches!(signal, SIGINT | SIGQUIT | SIGTSTP);
         told | (!is_shared && pass_on(signal, orders))
     })
@@ -134,8 +135,8 @@ impl Drop for Closed {
     }
 }
 
-/// Waits until a program of our own ends that has the terminal now, such as a pager, and returns its
-/// exit code. Ctrl-Z stops both of us.
+/// Waits until a program of our own ends that has the terminal now, such as a pager, and returns
+/// its exit code. Ctrl-Z stops both of us.
 pub(super) fn wait_in_foreground(child: &Child) -> io::Result<u8> {
     Ok(exit_code(wait(pid_of(child)?)?))
 }
@@ -161,7 +162,7 @@ fn follow(
             // Without a terminal there is no shell that would wake us.
             Progress::Stopped if is_terminal => {
                 kill_process(getpid(), Signal::STOP)?;
-                // Whoever woke only us means the command.
+                // A sender that woke only us means the command.
                 orders.signal(SIGCONT);
             }
             Progress::Stopped => {}
@@ -178,7 +179,7 @@ fn wait(child: Pid) -> io::Result<ExitStatus> {
             }
             Ok(Some(_)) => {
                 kill_process(getpid(), Signal::STOP)?;
-                // Whoever woke only us means the program.
+                // A sender that woke only us means the program.
                 let _ = kill_process(child, Signal::CONT);
             }
             Ok(None) | Err(Errno::INTR) => {}
@@ -205,9 +206,9 @@ impl Terminal {
         Some(Self { modes, is_ours: is_ours(&stdin) })
     }
 
-    /// Takes the terminal back from a group of processes that did not give it back: a shell in a process
-    /// namespace does not know the group that had it before. After a command that was killed, and could
-    /// not clean up behind itself, the modes come back as well.
+    /// Takes the terminal back from a group of processes that did not give it back: a shell in a
+    /// process namespace does not know the group that had it before. After a command that was
+    /// killed, and could not clean up behind itself, the modes come back as well.
     fn take_back(&self, restore_modes: bool) {
         let stdin = io::stdin();
         if self.is_ours && !is_ours(&stdin) {

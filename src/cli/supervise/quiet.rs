@@ -1,4 +1,4 @@
-//! What a command left running: which processes, and whether they write at the moment.
+//! The processes that a command left running, and whether they write at the moment.
 //!
 //! The kernel counts the bytes that each process writes. As soon as the counts of all of them stand
 //! still for a moment, a snapshot is as good as it gets. A process that wants to run and gets no
@@ -23,14 +23,14 @@ const STEP: Duration = Duration::from_millis(20);
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::cli) struct Leftover {
     pub(in crate::cli) pid: RawPid,
-    /// What it was started with, as it says itself.
+    /// Its command line, by its own account.
     pub(in crate::cli) command: Vec<u8>,
     /// Whether it wrote as long as it was watched.
     pub(in crate::cli) is_writing: bool,
 }
 
-/// Waits until no descendant of this process is left, or none writes, and names those that are left. The
-/// keeper does not count. `say` is called when that takes longer than a moment.
+/// Waits until no descendant of this process is left, or none writes, and names those that are
+/// left. The keeper does not count. `say` is called when that takes longer than a moment.
 pub(in crate::cli) fn wait_for_quiet(keeper: Option<Pid>, say: impl FnOnce()) -> Vec<Leftover> {
     let started = Instant::now();
     let mut say = Some(say);

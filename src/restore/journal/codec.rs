@@ -19,8 +19,8 @@ const VERSION: u8 = 1;
 const PART_BYTES: usize = 1 << 16;
 
 impl Journal {
-    /// Writes the bytes a part at a time: of millions of steps they are not made a second time. `work` stands for that
-    /// of the journal.
+    /// Writes the bytes a part at a time: of millions of steps they are not made a second time.
+    /// `work` stands for that of the journal.
     pub(super) fn write(&self, work: Option<&Work>, out: &mut impl Write) -> io::Result<()> {
         let mut out = Parts { out, hasher: Hasher::new() };
         let mut writer = Writer::new(MAGIC, VERSION);
@@ -218,7 +218,7 @@ fn read_piece(reader: &mut Reader<'_>, kind: u8, area_count: usize) -> Result<St
     })
 }
 
-/// The steps of a tree: what is new, and in it.
+/// The steps of a tree: a new directory and its contents.
 fn read_pieces(
     reader: &mut Reader<'_>,
     area_count: usize,

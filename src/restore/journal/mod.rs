@@ -1,4 +1,4 @@
-//! The journal of a restore: what is needed to finish it, or to take it back, after a crash.
+//! The journal of a restore: the facts for finishing it, or for reverting it, after a crash.
 //!
 //! It lies in the session's directory from before the first staging directory is made until the
 //! last one is gone, and is only ever replaced as a whole. Without work in it, there are staging
@@ -48,11 +48,11 @@ pub(super) struct AreaRecord {
 
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct Work {
-    /// The kernel's time before the safety snapshot: what has an older ctime is as captured.
+    /// The kernel's time before the safety snapshot: a file with an older ctime is as captured.
     pub(super) started: FileTime,
     /// In the order in which they are taken.
     pub(super) steps: Vec<Step>,
-    /// What stays as it is on purpose, for the report.
+    /// The paths that stay as they are on purpose, for the report.
     pub(super) skipped: Vec<Skipped>,
 }
 
@@ -72,7 +72,7 @@ impl Staged {
 /// One step of a commit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Step {
-    /// What is at the path, no directory, is moved into the staging directory.
+    /// The file at the path, no directory, is moved into the staging directory.
     Remove {
         path: Vec<u8>,
         current: Arc<EntryState>,
@@ -86,22 +86,22 @@ pub(super) enum Step {
     MakeDirectory {
         path: Vec<u8>,
     },
-    /// A directory that is staged with everything in it gets a path that is free. `steps` would make the
-    /// same piece by piece, which is how it is finished when somebody took a part of it away; taking
-    /// it back is always done so.
+    /// A directory that is staged with everything in it gets a path that is free. `steps` would
+    /// make the same piece by piece, which is how it is finished when somebody took a part of it
+    /// away; taking it back is always done so.
     PlaceTree {
         path: Vec<u8>,
         staged: Staged,
         steps: Vec<Step>,
     },
-    /// What is staged, with this inode number, gets a path that is free.
+    /// The staged inode with this number gets a path that is free.
     Place {
         path: Vec<u8>,
         target: Arc<EntryState>,
         staged: Staged,
         ino: u64,
     },
-    /// What is staged and what is at the path change places.
+    /// The staged file and the file at the path change places.
     Exchange {
         path: Vec<u8>,
         current: Arc<EntryState>,
@@ -111,8 +111,8 @@ pub(super) enum Step {
         /// Whether it was linked to other names than it will be.
         is_relinked: bool,
     },
-    /// What keeps its inode gets other attributes; without a current state it is a directory that
-    /// an earlier step makes.
+    /// An inode that stays gets other attributes; without a current state it is a directory that an
+    /// earlier step makes.
     Attributes {
         path: Vec<u8>,
         current: Option<Arc<EntryState>>,
@@ -174,7 +174,8 @@ impl Step {
 }
 
 impl Work {
-    /// What the steps changed, sorted by path; directories before their contents. The steps become it:
+    /// The changes of the steps, sorted by path; directories before their contents. The steps
+    /// become it:
     /// there may be millions.
     pub(super) fn into_comparison(self) -> Comparison {
         let mut all = Vec::with_capacity(self.steps.iter().map(|s| s.pieces().len()).sum());
@@ -202,7 +203,7 @@ impl Work {
                 first.change_type = ChangeType::Modified;
                 let sizes = [first.size_delta, second.size_delta];
                 first.size_delta = sizes.into_iter().flatten().reduce(|a, b| a + b);
-                // What was in the way goes first.
+                // The obstacle goes first.
                 first.is_directory = second.is_directory;
             }
             is_one

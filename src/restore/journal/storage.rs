@@ -65,8 +65,8 @@ impl Journal {
         dir.sync()
     }
 
-    /// Renames the journal, whatever is in it, so that it is kept and followed no more. `false`: there
-    /// is none.
+    /// Renames the journal, whatever is in it, so that it is kept and followed no more. `false`:
+    /// there is none.
     pub(in crate::restore) fn set_aside(session: &SessionDir) -> sys::Result<bool> {
         let dir = session.dir()?;
         let aside = [JOURNAL_NAME, b".discarded"].concat();

@@ -12,8 +12,8 @@ use crate::restore::places::Places;
 use crate::store::{ObjectSource, StoreError, read_links};
 
 impl Planner<'_> {
-    /// Hard links: a group that is not exactly as it was is made anew, from one inode. Returns what gets
-    /// a new inode for that alone.
+    /// Hard links: a group that is not exactly as it was is made anew, from one inode. Returns what
+    /// gets a new inode for that alone.
     pub(super) fn links(
         &mut self,
         store: &dyn ObjectSource,
@@ -43,8 +43,8 @@ impl Planner<'_> {
         for path in paths {
             let Some(put) = self.renew(&mut states, path)? else { continue };
             renewed.push(put);
-            // Its directory is written to, and so needs its time back, even if nothing else in there
-            // is different.
+            // Its directory is written to, and so needs its time back, even if nothing else in
+            // there is different.
             let (parent, _) = byte_path::split(path);
             if planned.contains(parent) {
                 continue;

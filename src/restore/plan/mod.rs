@@ -1,4 +1,4 @@
-//! What a restore will do, as a value: made from two states, changing nothing.
+//! The plan of a restore, as a value: made from two states, changing nothing.
 
 mod links;
 mod planner;
@@ -36,8 +36,8 @@ pub(super) fn sort(skipped: &mut Vec<Skipped>) {
     skipped.dedup();
 }
 
-/// What is different afterwards, sorted by path; directories before their contents. Packed, because it
-/// is looked at twice at most, and there may be millions.
+/// The differences afterwards, sorted by path; directories before their contents. Packed, because
+/// they are read twice at most, and there may be millions.
 pub(super) type PlannedChanges = PackedPaths<Told>;
 
 impl PlannedChanges {
@@ -60,11 +60,11 @@ impl PlannedChanges {
 #[derive(Debug, Clone, Default)]
 pub(super) struct RestorePlan {
     pub(super) changes: PlannedChanges,
-    /// What stays as it is, and why.
+    /// The paths that stay as they are, and why.
     pub(super) skipped: Vec<Skipped>,
-    /// What stays as it is and can be made again by whoever made it.
+    /// The paths that stay as they are and are rebuildable.
     pub(super) rebuildable: Vec<PathBuf>,
-    /// What was not recorded and is not as it was.
+    /// Left-out paths that are not as they were.
     pub(super) lost: Vec<Lost>,
     /// Paths that stay with everything that is or was in them.
     pub(super) kept: HashSet<Vec<u8>>,
@@ -154,7 +154,7 @@ pub(super) struct Removal {
 #[derive(Debug, Clone)]
 pub(super) struct Put {
     pub(super) path: Vec<u8>,
-    /// What is there now, if it is no directory. A directory there is removed first.
+    /// The present node, if it is no directory. A directory there is removed first.
     pub(super) current: Option<Arc<EntryState>>,
     pub(super) target: Arc<EntryState>,
     /// Index of the put whose inode this one shares, if it is a further name of it.

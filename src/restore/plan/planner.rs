@@ -1,5 +1,5 @@
-//! From the differences of two states to a plan: one difference after the other, each judged by what
-//! either side did not capture.
+//! From the differences of two states to a plan: one difference after the other, each judged by
+//! what either side did not capture.
 
 use std::collections::HashSet;
 use std::os::unix::ffi::OsStrExt;
@@ -27,7 +27,7 @@ pub(in crate::restore) fn plan(
         holders: Vec::new(),
         empty_tree: ContentHash::of(&Tree::new(Vec::new()).encode()),
         holds_device: directories_with_devices(store, current_root, &target.merkle_root)?,
-        // What the capture of the current state could not see is in the way, and stays.
+        // A path that the capture of the current state could not see is in the way, and stays.
         current_left_out: NotCapturedSet::of(&target.roots, current_left_out),
         unknown: NotCapturedSet::new(target),
     };
@@ -52,9 +52,9 @@ pub(in crate::restore) fn plan(
     Ok(planner.finish(renewed))
 }
 
-/// Directories above a device that is not in the target: it cannot be brought back, so it stays, and
-/// they with it. The differences are gone through for that alone, without what is only in the target, because
-/// to keep them takes more than to find them again.
+/// Directories above a device that is not in the target: it cannot be brought back, so it stays,
+/// and they with it. The differences are gone through for that alone, without what is only in the
+/// target, because to keep them takes more than to find them again.
 fn directories_with_devices(
     store: &dyn ObjectSource,
     current_root: &ContentHash,
@@ -82,7 +82,7 @@ pub(super) struct Planner<'a> {
     pub(super) kept: HashSet<Vec<u8>>,
     /// Directories that are new, and stay because something in them was not captured.
     pub(super) holders: Vec<Vec<u8>>,
-    /// That of a directory with nothing in it.
+    /// The hash of an empty directory's tree.
     empty_tree: ContentHash,
     /// Directories that cannot go because a device in them stays.
     holds_device: HashSet<Vec<u8>>,
@@ -99,8 +99,8 @@ impl Planner<'_> {
         !self.kept.is_empty() && byte_path::ancestors(path).any(|dir| self.kept.contains(dir))
     }
 
-    /// Why nobody knows whether something is at a path that the target holds and the current state does
-    /// not. What the target holds was looked for, also in directories that are left out.
+    /// The reason why a path of the target may exist although the current state does not have it.
+    /// The capture looked for the target's paths in left-out directories too.
     fn in_the_way(&self, path: &[u8]) -> Option<&NotCapturedReason> {
         let reason = self.current_left_out.reason(path)?;
         let is_itself = || self.current_left_out.has(path);
@@ -108,8 +108,8 @@ impl Planner<'_> {
         (!is_excluded || is_itself()).then_some(reason)
     }
 
-    /// Differences come sorted: a directory before what is in it. There may be millions, so path and
-    /// states are handed on and not copied.
+    /// Differences come sorted: a directory before what is in it. There may be millions, so path
+    /// and states are handed on and not copied.
     fn difference(&mut self, difference: Difference) {
         if self.is_kept(&difference.path) {
             return;
@@ -271,7 +271,7 @@ impl Planner<'_> {
         // Stable, so that the order does not depend on how many there are of one depth.
         let attributes = &mut actions.directory_attributes;
         attributes.sort_by_key(|attribute| std::cmp::Reverse(byte_path::depth(&attribute.path)));
-        // What gets a new inode needs no attributes set on the old one.
+        // A path that gets a new inode needs no attributes set on the old one.
         let has_new_inode: HashSet<&[u8]> = renewed.iter().map(|put| put.path.as_slice()).collect();
         actions.attributes.retain(|attribute| !has_new_inode.contains(attribute.path.as_slice()));
         if !renewed.is_empty() {

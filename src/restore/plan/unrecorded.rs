@@ -1,7 +1,7 @@
-//! What is new and was not captured: it stays, and so do the new directories above it.
+//! New paths that were not captured: they stay, and so do the new directories above them.
 //!
-//! It is named, and the restore is then not complete, unless the directory bears the mark of a program that makes
-//! it again. So a directory that stays only for such ones is no failure either.
+//! It is named, and the restore is then not complete, unless the directory bears the mark of a
+//! program that makes it again. So a directory that stays only for such ones is no failure either.
 
 use std::collections::HashSet;
 use std::os::unix::ffi::OsStrExt;
@@ -40,7 +40,8 @@ impl Planner<'_> {
             }
             let reason = match (is_new, left.reason.is_problem()) {
                 (true, false) => format!("it is new and was not recorded: {}", left.reason),
-                // A directory that cannot be listed has an entry, and was looked at with the differences.
+                // A directory that cannot be listed has an entry, and was looked at with the
+                // differences.
                 (true, true) if now.find(path)?.is_none() => {
                     format!("what is there now could not be captured: {}", left.reason)
                 }
@@ -64,15 +65,16 @@ impl Planner<'_> {
     /// Names what was left out of the target and is gone or another now: nobody can bring it back.
     pub(super) fn name_lost(&mut self, then: &[NotCaptured], left_out: &[NotCaptured]) {
         let mut lost = diff::lost(then, left_out);
-        // What is there and may hold more than was recorded was named with the differences.
+        // Existing directories that may hold more than their record were named with the
+        // differences.
         let named: HashSet<&Path> =
             self.plan.skipped.iter().map(|skipped| skipped.path.as_path()).collect();
         lost.retain(|lost| !named.contains(lost.path.as_path()));
         self.plan.lost = lost;
     }
 
-    /// Names files that could not be read for the target and can be now, or are gone: nobody knows how
-    /// they were, and somebody changed them.
+    /// Names files that could not be read for the target and can be now, or are gone: nobody knows
+    /// how they were, and somebody changed them.
     pub(super) fn name_unreadable_then(
         &mut self,
         then: &[NotCaptured],
@@ -93,8 +95,8 @@ impl Planner<'_> {
         Ok(())
     }
 
-    /// Names a directory that is there in both states and cannot be listed now, if no difference told of
-    /// it.
+    /// Names a directory that is there in both states and cannot be listed now, if no difference
+    /// told of it.
     fn name_unlisted(
         &mut self,
         left: &NotCaptured,

@@ -1,7 +1,8 @@
 //! Where everything new is made before it has its path.
 //!
-//! A directory that is new is made with all that will be in it, under one name in a staging directory,
-//! so that one rename puts all of it in place. Everything else has a name of its own there.
+//! A directory that is new is made with all that will be in it, under one name in a staging
+//! directory, so that one rename puts all of it in place. Everything else has a name of its own
+//! there.
 
 use std::collections::{BTreeMap, HashMap};
 use std::os::unix::ffi::OsStrExt;
@@ -37,7 +38,7 @@ pub(in crate::restore) struct Layout {
 pub(super) struct PutPlace {
     /// The new tree that it is made in.
     pub(super) tree: Option<usize>,
-    /// Its own name in the staging directory. What is made in a new tree moves there only when it is taken back.
+    /// Its own name in the staging directory. A file of a new tree moves there only in a rollback.
     pub(super) staged: Staged,
 }
 
@@ -109,7 +110,8 @@ impl Layout {
         Ok(layout)
     }
 
-    /// The tree that holds what is at a path: not the path itself, but the directory it is in is new.
+    /// The tree that holds what is at a path: not the path itself, but the directory it is in is
+    /// new.
     pub(super) fn tree_over(&self, path: &[u8]) -> Option<usize> {
         self.tree_of.get(byte_path::split(path).0).copied()
     }

@@ -1,11 +1,12 @@
 //! Staging: every new inode is made, filled and checked beside its target before the first path
 //! changes.
 //!
-//! A staging directory lies on the file system (and the mount of it) of what it is for, so that putting
-//! something in place is a rename: inside the tracked path where that exists (its parent may be another
-//! file system, or not writable), else in the tracked path's parent. What a restore takes away is moved
-//! there too, and goes when everything is done. Where the staging directories will be is decided
-//! and written to the journal before the first is made, so that none is ever left behind.
+//! A staging directory lies on the file system (and the mount of it) of its targets, so that
+//! putting something in place is a rename: inside the tracked path where that exists (its parent
+//! may be another file system, or not writable), else in the tracked path's parent. Files that a
+//! restore removes are moved there too, and go when everything is done. The places of the staging
+//! directories are decided and written to the journal before the first is made, so that none is
+//! ever left behind.
 
 mod layout;
 
@@ -81,9 +82,9 @@ struct Staging<'a> {
     dirs: Vec<&'a Dir>,
 }
 
-/// What a job made.
+/// The result of a job.
 struct Made {
-    /// Of its files, in order.
+    /// The inodes of its files, in order.
     inodes: Vec<u64>,
     skipped: Vec<Skipped>,
 }
@@ -139,7 +140,8 @@ impl Staging<'_> {
         let puts = &self.plan.actions.puts;
         for (index, put) in puts.iter().enumerate() {
             let Some(first) = put.link_to else { continue };
-            // Two names of one inode are on one mount, as they nearly always were when they were captured.
+            // Two names of one inode are on one mount, as they nearly always were when they were
+            // captured.
             let from = self.layout.put(first, &puts[first].path);
             let to = self.layout.put(index, &put.path);
             let target = self.open(to.area, &to.parent)?;
@@ -152,8 +154,8 @@ impl Staging<'_> {
         Ok(())
     }
 
-    /// Gives what is in the new trees its modes and times. The top of a tree gets its own when it is in
-    /// place: an ordinary user cannot move a directory that may not be written.
+    /// Gives what is in the new trees its modes and times. The top of a tree gets its own when it
+    /// is in place: an ordinary user cannot move a directory that may not be written.
     fn attributes_of_directories(&self) -> Result<Vec<Skipped>, RestoreError> {
         let mut all = Vec::new();
         // Deepest first.

@@ -1,10 +1,10 @@
-//! The filter of system calls: what Landlock has no rule for.
+//! The filter of system calls, for gaps in Landlock's rules.
 //!
 //! - Typing into the terminal (`TIOCSTI`, and `TIOCLINUX` on a console): the shell that started
 //!   nono would read and run it after the command has ended.
 //! - Limits of resources of *other* processes (`prlimit64` with a new limit and a process id): the
-//!   supervisor is of the same user, and a limit on its memory or its files would end the recording.
-//!   Programs that set their own limits name no process, or use `setrlimit`.
+//!   supervisor is of the same user, and a limit on its memory or its files would end the
+//!   recording. Programs that set their own limits name no process, or use `setrlimit`.
 //! - IP sockets, when the network is closed: Landlock knows TCP only. The interface that makes
 //!   sockets without a system call of their own (io_uring) is closed with them.
 //!

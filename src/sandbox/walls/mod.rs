@@ -28,11 +28,11 @@ const OLDEST_WITH_NETWORK: ABI = ABI::V4;
 /// The newest whose rules are used where the kernel has them.
 const NEWEST: ABI = ABI::V9;
 
-/// What it means that no Landlock was found.
+/// The support when no Landlock was found.
 pub(super) const NO_LANDLOCK: Support = Support::None;
 
-/// The kernel's Landlock ABI. It is told only to those who shut themselves in, so a thread does that
-/// and ends.
+/// The kernel's Landlock ABI. It is told only to those who shut themselves in, so a thread does
+/// that and ends.
 ///
 /// # Errors
 /// There is no thread.
@@ -132,7 +132,7 @@ fn write_access() -> BitFlags<AccessFs> {
     AccessFs::from_all(NEWEST) & !(AccessFs::MakeChar | AccessFs::MakeBlock)
 }
 
-/// What a built-in grant covers: the place, or, where something in it is withheld, all else in it.
+/// The cover of a built-in grant: the place, or, where something in it is withheld, all else in it.
 /// Landlock takes nothing out of a directory again, so what lies beside it is granted one by one.
 fn around(place: &Path, withheld: &[PathBuf]) -> Vec<PathBuf> {
     let Ok(real) = sys::real_path(place) else { return Vec::new() };

@@ -2,9 +2,9 @@
 //!
 //! An ordinary user makes them in a user namespace that maps the user to itself and nobody else;
 //! root, which may make them without one, sees all owners as they are. The order is fixed by the
-//! kernel: a process namespace holds only what its maker starts *afterwards*, and its `/proc` can be
-//! mounted only from inside. So one process calls [`separate`], and the program that it starts calls
-//! [`furnish`]. Landlock comes after that, because it forbids every change of mounts.
+//! kernel: a process namespace holds only what its maker starts *afterwards*, and its `/proc` can
+//! be mounted only from inside. So one process calls [`separate`], and the program that it starts
+//! calls [`furnish`]. Landlock comes after that, because it forbids every change of mounts.
 
 use std::path::{Path, PathBuf};
 
@@ -26,8 +26,8 @@ use crate::sys;
 
 const PROC: &str = "/proc";
 
-/// Gives this process a mount namespace of its own, and with `own_processes` all that it starts from
-/// now on a process namespace. It must have no other thread.
+/// Gives this process a mount namespace of its own, and with `own_processes` all that it starts
+/// from now on a process namespace. It must have no other thread.
 ///
 /// # Errors
 /// The system does not let us. The process may be in a user namespace then, and must end.
@@ -81,7 +81,7 @@ fn unshare(flags: UnshareFlags) -> rustix::io::Result<()> {
 /// The system does not let us. The process must end then.
 pub fn furnish(view: &View, own_processes: bool) -> Result<(), NamespaceError> {
     let failed = |operation| move |errno: Errno| NamespaceError::of(operation, errno);
-    // What is mounted or unmounted outside from now on is so inside; nothing goes the other way.
+    // Later mounts and unmounts outside appear inside; nothing goes the other way.
     let slave = MountPropagationFlags::DOWNSTREAM | MountPropagationFlags::REC;
     mount_change("/", slave).map_err(failed("separate the mounts"))?;
     if own_processes {
@@ -112,8 +112,8 @@ pub fn furnish(view: &View, own_processes: bool) -> Result<(), NamespaceError> {
     give_up_rights().map_err(failed("give up the right to mount"))
 }
 
-/// All mounts, with those of what is visible in rooms, but without writable rooms. `/proc` is one of
-/// them: modes and owners of its files are the machine's, whatever namespace it shows.
+/// All mounts, with those of what is visible in rooms, but without writable rooms. `/proc` is one
+/// of them: modes and owners of its files are the machine's, whatever namespace it shows.
 fn make_read_only(view: &View) -> Result<(), NamespaceError> {
     let table = || {
         mount_table()

@@ -1,8 +1,8 @@
 //! The rights of root that no command needs within its grants.
 //!
 //! Root passes by many checks: with CAP_PERFMON it reads the memory map and the environment of any
-//! process, with CAP_SYS_MODULE it replaces the kernel. What stays is what container engines leave
-//! to root by default, without making devices. For everybody else nothing changes.
+//! process, with CAP_SYS_MODULE it replaces the kernel. The remaining set is the one that container
+//! engines leave to root by default, without making devices. For everybody else nothing changes.
 
 use rustix::io::Errno;
 use rustix::thread::{
@@ -38,7 +38,8 @@ pub(super) fn drop_unneeded() -> Result<(), SandboxError> {
         match capability_is_in_bounding_set(right) {
             Ok(true) if !KEPT.contains(right) => {
                 match remove_capability_from_bounding_set(right) {
-                    // Who may not do this is not root either, and gains nothing when it execs.
+                    // A process that may not do this is not root either, and gains nothing when it
+                    // execs.
                     Ok(()) | Err(Errno::PERM) => {}
                     Err(errno) => return Err(failed(errno)),
                 }

@@ -1,4 +1,4 @@
-//! What every command gets: enough of the system to run programs.
+//! The grants of every command: enough of the system to run programs.
 
 /// Read and executed with all below, where they exist.
 pub(super) const READABLE: &[&str] = &[
@@ -27,7 +27,7 @@ pub(super) const READABLE: &[&str] = &[
     "/var/cache/fontconfig",
 ];
 
-/// Read and written. Of `/dev`, only these: as root, the others are the machine's disks.
+/// Read and written. Only these devices of `/dev`: as root, the others are the machine's disks.
 pub(super) const DEVICES: &[&str] = &[
     "/dev/null",
     "/dev/zero",

@@ -50,24 +50,25 @@ pub(super) struct PendingDir {
     pub(super) stat: Stat,
     pub(super) mode: Mode,
     rules: InheritedRules,
-    /// That of the directory above it.
+    /// The repository of the directory above it.
     repository: Repository,
     pub(super) known: Vec<Arc<KnownDir>>,
     /// It bears its maker's mark: nothing of it is part of the snapshot but what is kept.
     pub(super) is_rebuildable: AtomicBool,
-    /// What counts the entries that are not recorded, if it lies in a directory that is left out.
+    /// The counter of the unrecorded entries, if it lies in a left-out directory.
     pub(super) passed_over: Option<Arc<LeftOutTally>>,
     /// Its own listing, plus its batches of files, plus its subdirectories that are not finished.
     unfinished: AtomicUsize,
     pub(super) state: Mutex<PendingState>,
 }
 
-/// Directories that are open at once before each thread does by itself what there is to do in its own: far below the
-/// least limit of open files in use (1,024).
+/// Directories that are open at once before each thread does by itself what there is to do in its
+/// own: far below the least limit of open files in use (1,024).
 const MOST_SHARED: usize = 256;
 
-/// A directory that was listed, for all who look at a part of it or read some of its files. It stays open, so it is
-/// the one that was listed, wherever it may have been moved meanwhile and whatever has its name now.
+/// A directory that was listed, for all who look at a part of it or read some of its files. It
+/// stays open, so it is the one that was listed, wherever it may have been moved meanwhile and
+/// whatever has its name now.
 struct OpenDir<'s> {
     dir: Dir,
     mode: Mode,
@@ -89,7 +90,7 @@ impl Drop for OpenDir<'_> {
 pub(super) struct PendingState {
     pub(super) captured: Captured,
     xattrs: Xattrs,
-    /// What the cache says the tree was.
+    /// The tree in the cache.
     cached_tree: Option<ContentHash>,
     /// It could not be opened because it is no longer there.
     is_gone: bool,
@@ -253,7 +254,8 @@ impl Capturer<'_> {
         Ok(())
     }
 
-    /// Keeps an ignore file for the snapshots that follow, if this is the first capture of the tracked path.
+    /// Keeps an ignore file for the snapshots that follow, if this is the first capture of the
+    /// tracked path.
     fn record_rules(&self, node: &PendingDir, file: &IgnoreFile) {
         if self.request.rules[node.root] != RootRules::OnDisk {
             return;
@@ -266,8 +268,8 @@ impl Capturer<'_> {
         }
     }
 
-    /// Whether the open directory may wait for other threads: each that waits takes a descriptor, and they wait for one
-    /// another as deep as a tree is.
+    /// Whether the open directory may wait for other threads: each that waits takes a descriptor,
+    /// and they wait for one another as deep as a tree is.
     fn may_share(&self) -> bool {
         self.open_dirs.load(Relaxed) < MOST_SHARED
     }
@@ -362,7 +364,8 @@ impl Capturer<'_> {
         });
     }
 
-    /// Whether the cache that knows a file of a directory can tell that its objects are in the store.
+    /// Whether the cache that knows a file of a directory can tell that its objects are in the
+    /// store.
     fn are_stored(&self, node: &PendingDir, known: &CachedFile) -> bool {
         let (size, midstates) = (known.key.size(), known.midstates.name());
         self.is_stored(node, &known.hash, size)

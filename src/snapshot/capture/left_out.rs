@@ -1,5 +1,5 @@
-//! What is left out of a directory, and what is noted of it: the entries of a left-out directory are counted
-//! by jobs of their own, beside the capture.
+//! The left-out entries of a directory, and the notes about them: jobs beside the capture count the
+//! entries of a left-out directory.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -14,12 +14,12 @@ use crate::manifest::{LeftOutState, LeftOutTally, NotCapturedReason};
 use crate::sys::{Dir, FileKind, Stat};
 use crate::walk::{self, FoundEntry, Known, LeftOut, Mode, Repository, WhyLeftOut};
 
-/// What counts the entries of directories that are left out but for something in them, by their names.
+/// The counters of the directories that are left out except for some entries, by their names.
 pub(super) type Counted = HashMap<Box<[u8]>, Arc<LeftOutTally>>;
 
 impl Capturer<'_> {
-    /// How what is in a directory is judged: one that bears its maker's mark is left out, but for what is
-    /// kept of it.
+    /// How what is in a directory is judged: one that bears its maker's mark is left out, but for
+    /// what is kept of it.
     pub(super) fn mode_inside(
         &self,
         node: &PendingDir,
@@ -52,8 +52,8 @@ impl Capturer<'_> {
         mode
     }
 
-    /// Whether the file lies beside a directory that makes a `node_modules` of it. One that is not in every
-    /// known snapshot may go with a restore, and the proof with it.
+    /// Whether the file lies beside a directory that makes a `node_modules` of it. One that is not
+    /// in every known snapshot may go with a restore, and the proof with it.
     pub(super) fn has_package(&self, node: &PendingDir) -> bool {
         let name = walk::PACKAGE_BESIDE.as_bytes();
         let Some(parent) = &node.parent else { return false };
@@ -85,7 +85,7 @@ impl Capturer<'_> {
         });
     }
 
-    /// Leaves an entry out. Of a directory, what counts its entries is returned.
+    /// Leaves an entry out. For a directory, returns the counter of its entries.
     pub(super) fn leave_out_entry(
         &self,
         root: usize,
@@ -105,8 +105,8 @@ impl Capturer<'_> {
         tally
     }
 
-    /// Notes what of a directory is left out. `entries` are those of it that are recorded, maybe only for
-    /// something in them.
+    /// Notes what of a directory is left out. `entries` are those of it that are recorded, maybe
+    /// only for something in them.
     pub(super) fn leave_out_all<'s>(
         &'s self,
         scope: &Scope<'s>,

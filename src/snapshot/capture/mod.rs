@@ -38,7 +38,7 @@ use crate::store::{Account, LocalStore, ObjectStore, StoreError, read_root_tree}
 use crate::sys::{self, Dir, EarlyFlush, FileTime, Stat};
 use crate::walk::InvalidPattern;
 
-/// What to capture, and with what.
+/// The subject of a capture, and its means.
 pub(crate) struct CaptureRequest<'a> {
     pub(crate) store: &'a dyn ObjectStore,
     /// The store to flush while it is written; none for a plan.
@@ -67,10 +67,10 @@ pub(crate) struct CacheLocation<'a> {
     pub(crate) account: Option<Account>,
 }
 
-/// What was captured. Everything is in the store, but not yet durable.
+/// The result of a capture. Everything is in the store, but not yet durable.
 #[derive(Debug)]
 pub(crate) struct Capture {
-    /// The kernel's coarse time before the walk began: what has an older ctime is as captured.
+    /// The kernel's coarse time before the walk began: a file with an older ctime is as captured.
     pub(crate) started: FileTime,
     /// The same moment as a person reads it.
     pub(crate) timestamp: Timestamp,
@@ -87,7 +87,7 @@ pub(crate) struct Capture {
 #[derive(Debug, Default)]
 pub(crate) struct NewCaches {
     pub(crate) writers: Vec<StatCacheWriter>,
-    /// Of what was added since they were begun.
+    /// The objects that were added since they were begun.
     pub(crate) account: Option<Account>,
 }
 
@@ -98,8 +98,8 @@ pub enum CaptureError {
     /// The tracked paths hold more than the budget allows.
     #[error("{0}")]
     OverBudget(Box<OverBudget>),
-    /// A tracked path was there when the session began and is not when its first snapshot does. To restore such a
-    /// state would delete what comes back.
+    /// A tracked path was there when the session began and is not when its first snapshot does. To
+    /// restore such a state would delete what comes back.
     #[error("cannot track {}: it is gone, or a directory above it was replaced", Shown::path(path))]
     Gone {
         /// The tracked path.
@@ -270,7 +270,7 @@ struct Capturer<'a> {
     roots: Vec<OpenRoot>,
     caches: Vec<StatCache>,
     writers: Vec<Mutex<StatCacheWriter>>,
-    /// What the budget leaves out, as (root, relative path), once that was found out.
+    /// The entries that the budget leaves out, as (root, relative path), once that was found out.
     denied: Option<HashSet<(usize, Box<[u8]>)>>,
     start: FileTime,
     timestamp: Timestamp,
@@ -284,7 +284,7 @@ struct Capturer<'a> {
     flush: Option<&'a EarlyFlush>,
     not_captured: Mutex<Vec<LeftOutYet>>,
     unstable: Mutex<Vec<PathBuf>>,
-    /// Those that the session will go by.
+    /// The ignore files that the session will go by.
     ignore_files: Mutex<FoundFiles>,
     /// Paths by inode, of files with more than one name.
     links: Mutex<HashMap<InodeId, Vec<Box<[u8]>>>>,

@@ -1,4 +1,4 @@
-//! What a capture has counted so far, and how much it may.
+//! The counts of a capture so far, and their limits.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 

@@ -1,4 +1,4 @@
-//! What can go wrong with a session's snapshots.
+//! Failures of a session's snapshots.
 
 use std::path::PathBuf;
 
@@ -37,15 +37,15 @@ pub enum SnapshotError {
         /// The session's directory.
         session: PathBuf,
     },
-    /// The snapshot was taken and recorded, but what changed cannot be told, because the one before it
-    /// is damaged.
+    /// The snapshot was taken and recorded, but what changed cannot be told, because the one before
+    /// it is damaged.
     #[error(
         "snapshot {number} was recorded, but what changed since the one before cannot be said: {source}"
     )]
     ChangesUnknown {
         /// Number of the new snapshot.
         number: u64,
-        /// What is wrong with the one before.
+        /// The defect of the one before.
         source: StoreError,
     },
     /// There is no snapshot of this number.
@@ -58,7 +58,7 @@ pub enum SnapshotError {
         /// The last that there is.
         last: Option<u64>,
     },
-    /// A restore of the session was interrupted: what is on the disk is neither one state nor the
+    /// A restore of the session was interrupted: the state on the disk is neither one nor the
     /// other.
     #[error(
         "a restore of session {} was interrupted, and has to be finished or taken back first",
@@ -81,7 +81,7 @@ pub enum SnapshotError {
         number: u64,
         /// The path asked for.
         path: PathBuf,
-        /// What is there instead, or why it is not known.
+        /// The node that is there instead, or why that is unknown.
         reason: String,
     },
     /// A file system call failed.

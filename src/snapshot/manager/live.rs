@@ -48,7 +48,7 @@ impl SnapshotManager {
 }
 
 impl LiveState<'_> {
-    /// What the manifest of a snapshot of this state would be.
+    /// The manifest that a snapshot of this state would have.
     pub fn manifest(&self) -> &SnapshotManifest {
         &self.manifest
     }

@@ -30,8 +30,8 @@ use crate::walk::ExclusionConfig;
 /// Records states of tracked paths in one session and brings them back.
 ///
 /// Several managers, in any number of processes, may use one session: each operation holds the
-/// session's lock. All methods leave the session as it was when they fail. A clone costs nothing and
-/// uses the same session; it can have a progress and limits of its own.
+/// session's lock. All methods leave the session as it was when they fail. A clone costs nothing
+/// and uses the same session; it can have a progress and limits of its own.
 #[derive(Clone)]
 pub struct SnapshotManager {
     session: SessionDir,
@@ -43,7 +43,7 @@ pub struct SnapshotManager {
     threads: usize,
 }
 
-/// What a capture before a restore does with the stat cache.
+/// The use of the stat cache in a capture before a restore.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum CacheUse {
     /// Every file is read.
@@ -64,9 +64,9 @@ impl std::fmt::Debug for SnapshotManager {
 }
 
 impl SnapshotManager {
-    /// Makes a session in `session_dir`, or resumes the one that is there. In the root directory of a
-    /// store a new session gets a link to the objects that its sessions share, so that it is one of
-    /// them; elsewhere it gets objects of its own.
+    /// Makes a session in `session_dir`, or resumes the one that is there. In the root directory of
+    /// a store a new session gets a link to the objects that its sessions share, so that it is one
+    /// of them; elsewhere it gets objects of its own.
     ///
     /// # Errors
     /// When a path cannot be tracked, a pattern is invalid, or the directory cannot be written.
@@ -186,7 +186,7 @@ impl SnapshotManager {
         self.threads
     }
 
-    /// What is tracked, with filters.
+    /// The tracked paths, with filters.
     pub fn roots(&self) -> &[TrackedRoot] {
         &self.roots
     }
@@ -203,7 +203,7 @@ impl SnapshotManager {
     }
 
     fn refuse_second_baseline(&self) -> Result<(), SnapshotError> {
-        if self.session.snapshot_numbers()?.is_empty() {
+        if self.session.manifest_numbers()?.is_empty() {
             return Ok(());
         }
         Err(SnapshotError::BaselineExists { session: self.session.path().to_owned() })
@@ -297,8 +297,8 @@ impl SnapshotManager {
         }
     }
 
-    /// Waits until nobody else writes the session, unless it is cancelled. A session whose restore was
-    /// interrupted is not written: its disk is in neither state.
+    /// Waits until nobody else writes the session, unless it is cancelled. A session whose restore
+    /// was interrupted is not written: its disk is in neither state.
     pub(crate) fn lock_session(&self) -> Result<FileLock, SnapshotError> {
         let lock = self.lock_interrupted_session()?;
         self.refuse_interrupted_restore()?;
@@ -315,8 +315,8 @@ impl SnapshotManager {
         self.wait_for(|| Ok(self.store.try_lock_shared()?))
     }
 
-    /// As [`lock_store`](Self::lock_store), for whoever only reads: a store that cannot be written is read
-    /// without the lock.
+    /// As [`lock_store`](Self::lock_store), for whoever only reads: a store that cannot be written
+    /// is read without the lock.
     pub(crate) fn lock_store_for_reading(&self) -> Result<Option<StoreLock>, SnapshotError> {
         let lock = self.wait_for(|| Ok(self.store.try_lock_for_reading()?))?;
         Ok(lock.lock())
@@ -330,7 +330,7 @@ impl SnapshotManager {
         got.ok_or_else(|| CaptureError::Cancelled.into())
     }
 
-    /// Number of snapshots on the disk.
+    /// Number of snapshots that the session holds.
     ///
     /// # Errors
     /// When the session cannot be read.
@@ -341,8 +341,9 @@ impl SnapshotManager {
     /// The manifest of one snapshot.
     ///
     /// # Errors
-    /// [`SnapshotError::NoSuchSnapshot`], or a manifest that cannot be used.
+    /// [`SnapshotError::NoSuchSnapshot`], [`ManifestError::Removed`], or a manifest that cannot be used.
     pub fn load_manifest(&self, number: u64) -> Result<SnapshotManifest, SnapshotError> {
+        self.session.refuse_removed(number)?;
         match self.session.manifest(number) {
             Ok(loaded) => Ok(loaded.manifest),
             Err(ManifestError::Missing { .. }) => Err(SnapshotError::NoSuchSnapshot {
@@ -354,8 +355,8 @@ impl SnapshotManager {
         }
     }
 
-    /// Writes the session's manifest, and returns what it says now. What it says of the snapshots is kept as
-    /// it is on the disk, whatever `metadata` says.
+    /// Writes the session's manifest, and returns its present contents. Its list of snapshots stays
+    /// as it is on the disk, whatever `metadata` says.
     ///
     /// # Errors
     /// When it cannot be written; the old one is then still there.
@@ -374,6 +375,7 @@ impl SnapshotManager {
                 metadata.labels = current.labels;
                 metadata.steps = current.steps;
                 metadata.restores = current.restores;
+                metadata.removed = current.removed;
                 metadata.altered = current.altered;
                 metadata.pinned = current.pinned;
             }
@@ -383,6 +385,7 @@ impl SnapshotManager {
                 metadata.labels.clear();
                 metadata.steps.clear();
                 metadata.restores.clear();
+                metadata.removed.clear();
                 metadata.bytes_written = 0;
                 metadata.changes = Some(ChangeSummary::default());
                 metadata.altered = None;
@@ -405,7 +408,7 @@ impl SnapshotManager {
     /// The last snapshot, which the next one names as its parent: it has to be the one that the
     /// session lists, and none may be missing before it.
     pub(crate) fn latest(&self) -> Result<LoadedManifest, SnapshotError> {
-        let numbers = self.session.snapshot_numbers()?;
+        let numbers = self.session.manifest_numbers()?;
         let listed = match self.session.metadata() {
             Ok(metadata) => metadata.manifest_hashes,
             Err(ManifestError::Missing { .. }) => Vec::new(),
@@ -432,7 +435,7 @@ impl SnapshotManager {
         Ok(())
     }
 
-    /// What changed between two snapshots, paths that one of them did not capture left out.
+    /// The changes between two snapshots, without paths that one of them did not capture.
     ///
     /// # Errors
     /// When a tree is missing or damaged.

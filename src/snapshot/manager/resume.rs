@@ -1,4 +1,4 @@
-//! What a session tracks that is opened again.
+//! The tracked paths of a session that is opened again.
 
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
@@ -10,8 +10,8 @@ use crate::snapshot::session_dir::{ManifestError, SessionDir};
 use crate::sys;
 use crate::walk::ExclusionConfig;
 
-/// What the last snapshot tracked that somebody asked for. (One from before a restore has the roots
-/// and filters of what was restored.)
+/// The tracked paths of the last requested snapshot. (A safety snapshot has the roots and filters
+/// of the restored one.)
 pub(super) fn latest_roots(
     session: &SessionDir,
 ) -> Result<Option<Vec<TrackedRoot>>, ManifestError> {

@@ -25,7 +25,7 @@ use crate::snapshot::steps::{StepEntry, push as push_step};
 use crate::stat_cache::{CountedOn, StoreState};
 use crate::store::{LocalStore, ObjectStore, Packer, StoreLock};
 
-/// What a snapshot is taken for.
+/// The purpose of a snapshot.
 pub(super) enum Why {
     /// Somebody asked for it, maybe under a name, maybe as a step.
     Asked(SnapshotRequest),
@@ -99,7 +99,8 @@ impl SnapshotManager {
         Ok((published.manifest, comparison))
     }
 
-    /// Captures what is tracked. `flushed`: the store, if somebody waits until all of it is durable.
+    /// Captures what is tracked. `flushed`: the store, if somebody waits until all of it is
+    /// durable.
     fn capture_next(
         &self,
         parent: Option<&LoadedManifest>,
@@ -150,8 +151,8 @@ impl SnapshotManager {
         self.list_published()
     }
 
-    /// Names a published baseline in the session, unless that is done, and takes its announcement back,
-    /// under the session's lock.
+    /// Names a published baseline in the session, unless that is done, and takes its announcement
+    /// back, under the session's lock.
     pub(crate) fn list_published(&self) -> Result<(), SnapshotError> {
         let is_listed = match self.session.metadata() {
             Ok(metadata) => metadata.snapshot_count > 0,
@@ -191,7 +192,8 @@ impl SnapshotManager {
         })
     }
 
-    /// Which ignore files count in tracked paths. `latest`: the last snapshot, which is often the first.
+    /// Which ignore files count in tracked paths. `latest`: the last snapshot, which is often the
+    /// first.
     fn rules(
         &self,
         roots: &[TrackedRoot],
@@ -335,11 +337,11 @@ impl SnapshotManager {
         }
     }
 
-    /// `None` where a damaged object hides what changed: the snapshot counts more than the number of its
-    /// changes.
+    /// `None` where a damaged object hides what changed: the snapshot counts more than the number
+    /// of its changes.
     fn changes_since_baseline(&self, manifest: &SnapshotManifest) -> Option<ChangeSummary> {
         let counted = self
-            .load_manifest(0)
+            .load_manifest(self.session.first_number().unwrap_or(0))
             .and_then(|old| Ok(count_changes(self.store(), &old, manifest, || true)?));
         let warn = |error: &_| tracing::warn!("changes since the baseline not counted: {error}");
         counted.inspect_err(warn).ok().flatten()
@@ -367,8 +369,8 @@ impl SnapshotManager {
         Ok(self.session.save_metadata(&metadata)?)
     }
 
-    /// Adds the snapshots that the session does not list yet, and what follows from them. Those that it
-    /// lists are not looked at again: a manifest that was edited since must not be vouched for.
+    /// Adds the snapshots that the session does not list yet, and the facts that follow from them.
+    /// Listed ones are not read again: a manifest that was edited since must not be vouched for.
     pub(super) fn list_snapshots(
         &self,
         metadata: &mut SessionMetadata,
@@ -376,7 +378,7 @@ impl SnapshotManager {
     ) -> Result<(), SnapshotError> {
         let mut last_ordinary = None;
         let listed = metadata.manifest_hashes.len() as u64;
-        for number in self.session.snapshot_numbers()?.into_iter().filter(|n| *n >= listed) {
+        for number in self.session.manifest_numbers()?.into_iter().filter(|n| *n >= listed) {
             let loaded = self.session.manifest(number)?;
             metadata.merkle_roots.push(loaded.manifest.merkle_root);
             metadata.manifest_hashes.push(loaded.hash);
@@ -391,7 +393,11 @@ impl SnapshotManager {
         if let Some(last) = last_ordinary {
             metadata.changes = match counted {
                 // Compared once where the one before is the baseline.
-                Some(counted) if counted.number == last.number && last.parent == Some(0) => {
+                Some(counted)
+                    if counted.number == last.number
+                        && last.parent == Some(0)
+                        && metadata.removal(0).is_none() =>
+                {
                     Some(counted.since_parent)
                 }
                 _ => self.changes_since_baseline(&last),

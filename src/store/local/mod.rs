@@ -123,7 +123,7 @@ impl ObjectStore for LocalStore {
         }
         match self.packs.find(&self.dir, hash, false) {
             Ok(packed) => Ok(packed.is_some_and(|(_, span)| span.len() == size)),
-            // What cannot be found cannot be counted on.
+            // A fan-out directory that is not found cannot be relied on.
             Err(error) if error.is_damage() => Ok(false),
             Err(error) => Err(error),
         }

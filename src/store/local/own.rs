@@ -8,8 +8,8 @@ use crate::store::StoreError;
 use crate::store::own::{MOST_OWN, Patience};
 
 impl LocalStore {
-    /// Finds out where everything is, so that reading many objects costs one call for each that is
-    /// packed. What others store meanwhile is found all the same, only later.
+    /// Lists all objects, so that reading many of them costs one call for each packed one. Objects
+    /// that others store meanwhile are found all the same, only later.
     ///
     /// # Errors
     /// When a directory cannot be read.
@@ -36,7 +36,8 @@ impl LocalStore {
         Ok(true)
     }
 
-    /// Somebody looks for an object: when that was often enough, finds out what has a file of its own.
+    /// Somebody looks for an object: when that was often enough, finds out what has a file of its
+    /// own.
     pub(in crate::store) fn note_look(&self, patience: &Patience) {
         if !self.own.are_known()
             && patience.is_over()
@@ -46,8 +47,8 @@ impl LocalStore {
         }
     }
 
-    /// Forgets what has a file of its own: others may have stored some since, or some are about to go. Whether
-    /// anything was known.
+    /// Forgets what has a file of its own: others may have stored some since, or some are about to
+    /// go. Whether anything was known.
     pub(crate) fn forget_own(&self) -> bool {
         let was_known = self.own.forget();
         if was_known {
@@ -66,8 +67,8 @@ impl LocalStore {
         self.own.lacking()(hash)
     }
 
-    /// As [`has_no_own`](Self::has_no_own), for many. While it lives, nobody can learn of others: it is not for
-    /// long, nor while anything else is done with the store.
+    /// As [`has_no_own`](Self::has_no_own), for many. While it lives, nobody can learn of others:
+    /// it is not for long, nor while anything else is done with the store.
     pub(crate) fn having_no_own(&self) -> impl Fn(&ContentHash) -> bool + '_ {
         self.own.lacking()
     }

@@ -96,8 +96,8 @@ impl LocalStore {
         }
     }
 
-    /// As [`read`](crate::store::ObjectSource::read), but of several copies only the one that is found first: to prove that it
-    /// is sound.
+    /// As [`read`](crate::store::ObjectSource::read), but of several copies only the one that is
+    /// found first: to prove that it is sound.
     ///
     /// # Errors
     /// As [`read`](crate::store::ObjectSource::read).
@@ -117,8 +117,8 @@ impl LocalStore {
         Ok(bytes)
     }
 
-    /// All copies of an object, in the order in which they are asked for it: it may have been stored anew, by a
-    /// process that this one knows nothing of, or be in several packs.
+    /// All copies of an object, in the order in which they are asked for it: it may have been
+    /// stored anew, by a process that this one knows nothing of, or be in several packs.
     ///
     /// # Errors
     /// When the packs cannot be listed.
@@ -151,10 +151,12 @@ impl LocalStore {
         Err(StoreError::Missing { hash: *hash, path: self.dir.path_of(&relative_name(hash)) })
     }
 
-    /// Opens an object after all its bytes were checked; where there are several copies, an intact one.
+    /// Opens an object after all its bytes were checked; where there are several copies, an intact
+    /// one.
     ///
     /// # Errors
-    /// What is wrong with the copy that is found first, if none is intact; [`StoreError::Cancelled`].
+    /// What is wrong with the copy that is found first, if none is intact;
+    /// [`StoreError::Cancelled`].
     pub(crate) fn open_intact(
         &self,
         hash: &ContentHash,
@@ -178,8 +180,8 @@ impl LocalStore {
         Err(damage)
     }
 
-    /// Fills the empty file `target` with an object of `size` bytes. Every byte is checked before this
-    /// returns; holes stay holes, and blocks are shared where the file system can.
+    /// Fills the empty file `target` with an object of `size` bytes. Every byte is checked before
+    /// this returns; holes stay holes, and blocks are shared where the file system can.
     ///
     /// # Errors
     /// [`StoreError::Missing`], [`StoreError::Corrupt`], a disk that is full, or

@@ -128,7 +128,7 @@ impl LocalStore {
         if self.has_own(hash, size)? {
             return Ok(false);
         }
-        // What has the name is not the object: it was cut short by a power failure, or worse. The
+        // The file with the name is not the object: a power failure cut it short, or worse. The
         // right bytes are at hand, so they take its place.
         tracing::warn!(object = %hash, "replaced an object of the wrong length");
         self.dir.remove_file(&name)?;
@@ -166,7 +166,8 @@ impl LocalStore {
         }
     }
 
-    /// Removes temporary files that a crash left behind. Only under the exclusive lock, when nobody writes.
+    /// Removes temporary files that a crash left behind. Only under the exclusive lock, when nobody
+    /// writes.
     ///
     /// # Errors
     /// When one cannot be removed.

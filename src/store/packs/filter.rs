@@ -1,7 +1,7 @@
 //! Which objects a pack certainly does not have.
 //!
-//! A new object is asked for in every pack. The index on the disk answers with a read each time; this
-//! Bloom filter in memory spares 99 of 100 reads, with one cache line for each question.
+//! A new object is asked for in every pack. The index on the disk answers with a read each time;
+//! this Bloom filter in memory spares 99 of 100 reads, with one cache line for each question.
 
 use crate::object::ContentHash;
 
@@ -38,8 +38,8 @@ impl Filter {
         probes.all(|(word, bit)| block[word] & bit != 0)
     }
 
-    /// The block of an object, and its bits there. The fan-out of the index uses other bytes of the name,
-    /// so the objects that share a place there do not share a block here.
+    /// The block of an object, and its bits there. The fan-out of the index uses other bytes of the
+    /// name, so the objects that share a place there do not share a block here.
     fn place_of(&self, hash: &ContentHash) -> (usize, impl Iterator<Item = (usize, u64)> + use<>) {
         let word = |at: usize| {
             let mut bytes = [0; 8];

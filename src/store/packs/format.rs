@@ -9,13 +9,13 @@
 //!           SHA-256 of index and trailer up to here                                 64 bytes
 //! ```
 //!
-//! Numbers are little-endian. The index is for finding; the records alone tell as much, so that objects
-//! can be taken out of a pack that has lost its end.
+//! Numbers are little-endian. The index is for finding; the records alone tell as much, so that
+//! objects can be taken out of a pack that has lost its end.
 
 use crate::object::{ContentHash, Hasher};
 
-/// Longest object in a pack, in bytes. What is longer is worth a file of its own: it can be
-/// cloned, and served in pieces.
+/// Longest object in a pack, in bytes. A longer one is worth a file of its own: it can be cloned,
+/// and served in pieces.
 pub(crate) const MAX_PACKED_BYTES: u64 = 128 * 1024;
 
 pub(super) const HEADER_BYTES: usize = 16;
@@ -34,7 +34,7 @@ const MAX_OBJECTS: u32 = 1 << 20;
 /// Where an object lies in a pack.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Span {
-    /// Of its first byte.
+    /// The place of its first byte.
     pub(super) offset: u64,
     /// In bytes.
     pub(super) len: u32,
@@ -65,7 +65,7 @@ impl Entry {
         RECORD_BYTES as u64 + self.size()
     }
 
-    /// What stands in front of the object's bytes.
+    /// The record header in front of the object's bytes.
     pub(super) fn record_header(hash: &ContentHash, len: u32) -> [u8; RECORD_BYTES] {
         let mut header = [0; RECORD_BYTES];
         header[..HASH_BYTES].copy_from_slice(hash.as_bytes());
@@ -109,8 +109,8 @@ pub(super) fn header() -> [u8; HEADER_BYTES] {
     header
 }
 
-/// Whether these are the first and the last bytes of a pack that a newer program made. Both say so, in
-/// every version; only one of them is damage.
+/// Whether these are the first and the last bytes of a pack that a newer program made. Both say so,
+/// in every version; only one of them is damage.
 pub(super) fn is_newer(header: &[u8; HEADER_BYTES], trailer: &[u8; TRAILER_BYTES]) -> bool {
     let version = u32_at(header, 8);
     &header[..8] == MAGIC
@@ -173,7 +173,8 @@ impl Trailer {
         let (index_at, count, bits) = (u64_at(bytes, 0), u64_at(bytes, 8), u32_at(bytes, 16));
         let invalid = "its end contradicts its length";
         let count = u32::try_from(count).map_err(|_| invalid)?;
-        // Each object has its record, so their number is bounded by what is there and not by what is said.
+        // Each object has its record, so their number is bounded by what is there and not by what
+        // is said.
         let most = index_at.saturating_sub(HEADER_BYTES as u64) / RECORD_BYTES as u64;
         if bits > MAX_FAN_OUT_BITS || u64::from(count) > most || count > MAX_OBJECTS {
             return Err(invalid);

@@ -24,7 +24,8 @@ impl Pack {
         Ok(entries)
     }
 
-    /// Tells which objects of one pack, in the order in which they lie, are best read with one call.
+    /// Tells which objects of one pack, in the order in which they lie, are best read with one
+    /// call.
     pub(crate) fn runs<T>(wanted: &[(Entry, T)]) -> Vec<Range<usize>> {
         debug_assert!(wanted.is_sorted_by_key(|(entry, _)| entry.span.offset));
         let mut runs: Vec<Range<usize>> = Vec::new();
@@ -48,8 +49,8 @@ impl Pack {
         runs
     }
 
-    /// Reads one of the [`runs`](Self::runs), and gives the bytes of each object in it, which are not checked: fewer than
-    /// its length where the pack was cut short.
+    /// Reads one of the [`runs`](Self::runs), and gives the bytes of each object in it, which are
+    /// not checked: fewer than its length where the pack was cut short.
     ///
     /// # Errors
     /// A failed read.

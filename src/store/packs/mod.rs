@@ -1,8 +1,9 @@
 //! Packs: many small objects in one file.
 //!
-//! A file of its own costs an object an inode, a block and several system calls, which for the small
-//! files that most trees consist of is more than all else that a snapshot does. So a snapshot that has
-//! many new small objects writes them one after the other into a file, with an index at its end.
+//! A file of its own costs an object an inode, a block and several system calls, which for the
+//! small files that most trees consist of is more than all else that a snapshot does. So a snapshot
+//! that has many new small objects writes them one after the other into a file, with an index at
+//! its end.
 //!
 //! ```text
 //! objects/packs/<32 hexadecimal digits>     0400, see `format.rs`
@@ -11,12 +12,12 @@
 //! Always true:
 //!
 //! - A pack appears complete or not at all, and is never written again. To take an object out, the
-//!   others are copied into a new pack ([`rewrite`]), which is durable before the old one goes. Only who
-//!   has the store's lock exclusively takes objects out.
-//! - An object that has a file of its own too is read from that. So a good copy takes the place of a
-//!   damaged one in a pack at once.
-//! - Who takes the store's lock looks which packs there are: nothing that was removed before is counted
-//!   on. Who has no lock looks again when it does not find an object.
+//!   others are copied into a new pack ([`rewrite`]), which is durable before the old one goes.
+//!   Only who has the store's lock exclusively takes objects out.
+//! - An object that has a file of its own too is read from that. So a good copy takes the place of
+//!   a damaged one in a pack at once.
+//! - A holder of the store's lock lists the packs anew, so that no removed object is relied on. A
+//!   reader without the lock lists them again when it does not find an object.
 
 mod filter;
 mod format;
@@ -61,8 +62,8 @@ const MOST_LOOKS: usize = 32;
 const FEW_PACKS: usize = 4;
 /// So often packs are asked before the indexes of all are read as a whole.
 const QUESTIONS_BEFORE_TABLE: usize = 2048;
-/// Entries of the table at the most: each takes up to 115 bytes. A store with more has large packs, and
-/// asking each costs less than the memory.
+/// Entries of the table at the most: each takes up to 115 bytes. A store with more has large packs,
+/// and asking each costs less than the memory.
 const MAX_TABLE_ENTRIES: usize = 1 << 18;
 
 /// `packs/<name>`
@@ -81,7 +82,7 @@ pub(super) struct Packs {
 #[derive(Debug, Default)]
 struct Known {
     is_loaded: bool,
-    /// The newest first: what a snapshot needs, it mostly wrote itself.
+    /// The newest first: a snapshot mostly needs objects that it wrote itself.
     packs: Vec<Arc<Pack>>,
     unreadable: Vec<Unreadable>,
     /// Packs in quarantine that were looked through: each once.
@@ -91,12 +92,12 @@ struct Known {
     /// Pack and place of every object, once many were looked for.
     table: Option<HashMap<ContentHash, (u32, Span), RandomState>>,
     is_table_tried: bool,
-    /// Packs in which something may have been found or written since that was last forgotten, also those that are
-    /// gone.
+    /// Packs in which something may have been found or written since that was last forgotten, also
+    /// those that are gone.
     seen: Vec<PackState>,
 }
 
-/// What has the name of a pack and is none, or is not given by the disk.
+/// A file with the name of a pack that is no pack, or that the disk does not give.
 #[derive(Debug, Clone)]
 struct Unreadable {
     name: Box<[u8]>,
@@ -197,8 +198,8 @@ impl Packs {
             known.unreadable.retain(|unreadable| names.contains(&unreadable.name));
             known.dropped.retain(|(pack, _)| names.contains(pack));
             known.open_new(objects, names)?;
-            // Again, until nothing has come or gone while it was looked at: what a pack that went held is
-            // in one that came.
+            // Again, until no pack comes or goes during the listing: a new pack may hold the
+            // objects of a removed one.
         }
         known.is_loaded = true;
         Ok(())
@@ -219,7 +220,8 @@ impl Packs {
         known.seen = known.packs.iter().filter_map(|pack| pack.state()).collect();
     }
 
-    /// The packs that are there, and those that were since others were [forgotten](Self::forget_seen).
+    /// The packs that are there, and those that were since others were
+    /// [forgotten](Self::forget_seen).
     ///
     /// # Errors
     /// When they cannot be listed.
@@ -270,7 +272,7 @@ impl Packs {
         Ok(!self.known.read().unreadable.is_empty())
     }
 
-    /// What has the name of a pack and is none, as far as is known.
+    /// Files with the name of a pack that are no packs, as far as is known.
     fn unreadable(&self) -> Vec<Unreadable> {
         self.known.read().unreadable.clone()
     }
@@ -313,7 +315,7 @@ impl Packs {
         !self.known.read().dropped.is_empty()
     }
 
-    /// What was dropped, by the names of the packs.
+    /// The dropped objects, by the names of the packs.
     fn dropped(&self) -> HashSet<(Box<[u8]>, ContentHash)> {
         self.known.read().dropped.clone()
     }
@@ -349,7 +351,7 @@ impl Known {
         self.packs.len() > FEW_PACKS && !self.is_table_tried
     }
 
-    /// Reads all indexes, unless they are too long. What is wrong with one is found out as before.
+    /// Reads all indexes, unless they are too long. A defect of one is found out as before.
     fn make_table(&mut self) {
         if std::mem::replace(&mut self.is_table_tried, true) {
             return;
@@ -398,7 +400,7 @@ impl Known {
     }
 }
 
-/// What an error says of a pack, without the path where that is known.
+/// The text of an error about a pack, without the path where that is known.
 fn reason_of(error: &StoreError) -> String {
     match error {
         StoreError::CorruptPack { reason, .. } => reason.clone(),

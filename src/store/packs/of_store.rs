@@ -1,4 +1,4 @@
-//! What the rest of the engine asks a store about its packs.
+//! The questions of the rest of the engine to a store about its packs.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use crate::store::local::relative_name;
 use crate::store::{LocalStore, PackState, StoreError};
 
 impl LocalStore {
-    /// Gives a pack its name. What is in it can be found from now on.
+    /// Gives a pack its name. Its objects can be found from now on.
     pub(super) fn seal(&self, pack: PackWriter<'_>) -> Result<(), StoreError> {
         let name = pack.seal()?;
         self.packs().refresh(self.dir())?;
@@ -33,8 +33,9 @@ impl LocalStore {
         Ok(self.all_packs()?.iter().filter_map(|pack| pack.state()).collect())
     }
 
-    /// All packs in the order in which they are asked for an object, for reading much of them; none where
-    /// what has a file of its own is not known, or while some objects count as not being in a pack.
+    /// All packs in the order in which they are asked for an object, for reading much of them; none
+    /// where what has a file of its own is not known, or while some objects count as not being in a
+    /// pack.
     ///
     /// # Errors
     /// When they cannot be listed.
@@ -44,8 +45,8 @@ impl LocalStore {
         Ok(if may_be { packs } else { Vec::new() })
     }
 
-    /// Packs that were changed, and what is wrong with each. Objects are not read. What is no pack at all is
-    /// not among them: a power failure may leave such a thing, and what was in it is missing.
+    /// Changed packs, with the defect of each. Objects are not read. A file that is no pack at all
+    /// is not among them: a power failure may leave one, and its objects are missing.
     ///
     /// # Errors
     /// When the packs cannot be listed or read.
@@ -53,8 +54,8 @@ impl LocalStore {
         self.packs().changed(self.dir())
     }
 
-    /// Whether there are packs from which [`salvage_packs`](Self::salvage_packs) has to take what is whole:
-    /// those that were changed, and those that are none.
+    /// Whether there are packs from which [`salvage_packs`](Self::salvage_packs) has to take what
+    /// is whole: those that were changed, and those that are none.
     ///
     /// # Errors
     /// When the packs cannot be listed or read.
@@ -62,13 +63,14 @@ impl LocalStore {
         Ok(!self.changed_packs()?.is_empty() || self.packs().has_unreadable(self.dir())?)
     }
 
-    /// Lets the kernel forget what it holds of packs in memory, so that the next reads are of the disk.
+    /// Lets the kernel forget what it holds of packs in memory, so that the next reads are of the
+    /// disk.
     pub(crate) fn drop_cached_packs(&self) -> Result<(), StoreError> {
         self.packs().drop_cached_pages(self.dir())
     }
 
-    /// Closes packs that were removed: as long as they are open, they take space. For processes that live
-    /// long and do not lock.
+    /// Closes packs that were removed: as long as they are open, they take space. For processes
+    /// that live long and do not lock.
     #[cfg_attr(not(feature = "mount"), allow(dead_code, reason = "only the mount lives so long"))]
     pub(crate) fn forget_removed_packs(&self) {
         if let Err(error) = self.packs().refresh(self.dir()) {

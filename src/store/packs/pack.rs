@@ -17,16 +17,16 @@ use crate::object::{ContentHash, Hasher};
 use crate::store::{FoundObject, PackState, StoreError};
 use crate::sys::{self, Dir, FileKind, FileTime, IoContext};
 
-/// A pack gets a filter after one question for so many of its objects: to read the whole index takes as
-/// long.
+/// A pack gets a filter after one question for so many of its objects: to read the whole index
+/// takes as long.
 const OBJECTS_PER_QUESTION: usize = 16;
 
 /// Entries of an index that are read at a time.
 const ENTRIES_IN_PART: usize = 1024;
 const OUTSIDE: &str = "its index names a place outside of it";
 
-/// An open pack. Only its fan-out is kept in memory, and a filter once it is asked often; entries are
-/// read as they are asked for.
+/// An open pack. Only its fan-out is kept in memory, and a filter once it is asked often; entries
+/// are read as they are asked for.
 #[derive(Debug)]
 pub(crate) struct Pack {
     pub(super) file: File,
@@ -194,12 +194,12 @@ impl Pack {
     pub(crate) fn read_at(&self, span: Span, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
         let left = span.len().saturating_sub(offset);
         let len = buffer.len().min(usize::try_from(left).unwrap_or(usize::MAX));
-        // What is left is 0 for an offset that is too large to be added.
+        // The rest is 0 for an offset that is too large to be added.
         sys::read_full_at(&self.file, &mut buffer[..len], span.offset.saturating_add(offset))
     }
 
-    /// Lets the kernel forget all that it holds of the pack in memory. Not of one object: what the kernel
-    /// keeps as one piece may be larger, and stays if a part of it is to be kept.
+    /// Lets the kernel forget all pages of the pack. Not those of one object: a page of the kernel
+    /// may be larger, and stays if a part of it is to be kept.
     pub(super) fn drop_cached_pages(&self) {
         sys::drop_cached_pages(&self.file, 0, self.bytes);
     }
@@ -235,12 +235,12 @@ impl Pack {
         self.for_each_entry(|_| {})
     }
 
-    /// Gives the entries of the whole index, sorted by hash, each checked; but only the end tells whether the index is
-    /// the one that was written. It is read a part at a time: an index has megabytes, and new memory is
-    /// dearer than to read them.
+    /// Gives the entries of the whole index, sorted by hash, each checked; but only the end tells
+    /// whether the index is the one that was written. It is read a part at a time: an index has
+    /// megabytes, and new memory is dearer than to read them.
     ///
     /// # Errors
-    /// As [`entries`](Self::entries). What was given before is nothing then.
+    /// As [`entries`](Self::entries). After an error, the entries given before are void.
     fn for_each_entry(&self, mut each: impl FnMut(Entry)) -> Result<(), StoreError> {
         let Trailer { index_at, count, .. } = self.trailer;
         let (mut hasher, mut wrong) = (Hasher::new(), None);
@@ -269,14 +269,14 @@ impl Pack {
         }
     }
 
-    /// What is wrong with the entry of a number, which comes after that of an object.
+    /// The defect of the entry with a number, which comes after that of an object.
     fn wrong_with(
         &self,
         entry: &Entry,
         number: u32,
         before: Option<ContentHash>,
     ) -> Option<&'static str> {
-        // The checksum is no secret: whoever looks for one object must find what whoever lists all does.
+        // The checksum is no secret: a lookup of one object and a listing of all must agree.
         let is_found =
             || self.numbers_in_slot(slot_of(&entry.hash, self.trailer.bits)).contains(&number);
         if !entry.is_within(self.trailer.index_at) {
@@ -311,7 +311,7 @@ impl Pack {
         self.is_intact(&Entry { hash: *hash, span }, buffer)
     }
 
-    /// What an index that is not the one that was written names all the same.
+    /// The plausible entries of a damaged index.
     pub(super) fn plausible_entries(&self) -> Vec<Entry> {
         let mut index = vec![0; self.trailer.index_bytes() as usize];
         if self.read_index(&mut index, self.trailer.index_at).is_err() {

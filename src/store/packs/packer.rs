@@ -18,7 +18,7 @@ use crate::store::{
 use crate::sys;
 
 /// A store on disk in which new small objects come into packs. They are in the store once
-/// [`finish`](Self::finish) has returned; what is dropped without it was never there.
+/// [`finish`](Self::finish) has returned; a packer dropped without it leaves nothing.
 #[derive(Debug)]
 pub(crate) struct Packer<'s> {
     store: &'s LocalStore,
@@ -31,8 +31,9 @@ pub(crate) struct Packer<'s> {
     written: Condvar,
 }
 
-/// What a snapshot found out about files of their own counts no longer than the snapshot. What others store
-/// meanwhile may come into the store twice, and nothing is removed as long as somebody has the lock.
+/// A snapshot's knowledge of objects with their own files counts no longer than the snapshot.
+/// Objects that others store meanwhile may come into the store twice, and nothing is removed as
+/// long as a process holds the lock.
 #[derive(Debug)]
 struct ForgetOwn<'s>(&'s LocalStore);
 
@@ -47,7 +48,7 @@ struct State<'s> {
     pack: PackWriter<'s>,
     /// Packs before this one.
     completed: u64,
-    /// What is in the pack.
+    /// The objects in the pack.
     pending: HashMap<ContentHash, Span, RandomState>,
     /// Handed out and not written yet.
     writing: Vec<Chunk<'s>>,
@@ -57,7 +58,7 @@ struct State<'s> {
     is_broken: bool,
 }
 
-/// What became of an object that was to be added.
+/// The outcome of adding an object.
 enum Added {
     New,
     /// It is in the pack.
@@ -98,7 +99,7 @@ impl<'s> Packer<'s> {
     /// When the disk is full or broken.
     pub(crate) fn finish(self) -> Result<(), StoreError> {
         let State { pack, pending, writing, is_broken, .. } = self.state.into_inner();
-        // Whoever wrote has returned, or nobody could call this.
+        // All writers have returned, or this could not be called.
         debug_assert!(writing.is_empty());
         if is_broken {
             return Err(broken(self.store));
@@ -175,8 +176,8 @@ fn broken(store: &LocalStore) -> StoreError {
     sys::Error { operation: "write a pack in", path, source }.into()
 }
 
-/// With fewer new small objects than this, each gets a file of its own: packs would become many, and
-/// save little. Tests pack few objects too.
+/// With fewer new small objects than this, each gets a file of its own: packs would become many,
+/// and save little. Tests pack few objects too.
 fn few_objects() -> usize {
     #[cfg(feature = "fail-points")]
     if let Some(few) = std::env::var("NONO_PACK_FROM").ok().and_then(|text| text.parse().ok()) {

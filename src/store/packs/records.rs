@@ -1,17 +1,17 @@
 //! Whether every byte of a pack between its header and its index belongs to an object.
 //!
-//! Readers find objects by the index and never look at the records. A repair of a pack that lost its
-//! index needs them, so `verify` compares each record's header with the index. Records follow each
-//! other without a gap. So with the bytes of the objects, which their names prove, and with the
-//! checksum of the index, no byte of a pack is unproved.
+//! Readers find objects by the index and never look at the records. A repair of a pack that lost
+//! its index needs them, so `verify` compares each record's header with the index. Records follow
+//! each other without a gap. So with the bytes of the objects, which their names prove, and with
+//! the checksum of the index, no byte of a pack is unproved.
 
 use super::format::{Entry, HEADER_BYTES, RECORD_BYTES};
 use super::pack::{Pack, corrupt};
 use crate::store::StoreError;
 use crate::sys::{self, IoContext};
 
-/// So much is read at once, in bytes: headers of small objects come by the dozen, and nothing is read
-/// in vain of a large one.
+/// So much is read at once, in bytes: headers of small objects come by the dozen, and nothing is
+/// read in vain of a large one.
 const WINDOW_BYTES: usize = 4096;
 
 impl Pack {

@@ -25,10 +25,10 @@ pub(crate) struct Rewrite {
 }
 
 impl LocalStore {
-    /// Replaces packs by new ones with what is kept of them: copied, made durable, and only then are the
-    /// old ones removed, those first of which nothing is kept. A damaged object is copied as it is, so
-    /// that it is still found damaged, unless an intact one comes from another pack. A pack that the disk
-    /// does not give back stays.
+    /// Replaces packs by new ones with what is kept of them: copied, made durable, and only then
+    /// are the old ones removed, those first of which nothing is kept. A damaged object is copied
+    /// as it is, so that it is still found damaged, unless an intact one comes from another pack. A
+    /// pack that the disk does not give back stays.
     ///
     /// If an object is left out, nobody may be writing: the lock is the exclusive one.
     ///
@@ -71,7 +71,7 @@ impl LocalStore {
         if dropped.is_empty() {
             return Ok(());
         }
-        // What was copied into quarantine.
+        // The objects that were copied into quarantine.
         self.sync()?;
         let mut rewrites = Vec::new();
         for pack in self.packs().all(self.dir())? {
@@ -113,7 +113,7 @@ impl LocalStore {
 struct Copy<'a> {
     objects: &'a Dir,
     writer: PackWriter<'a>,
-    /// What is intact in new packs.
+    /// The intact objects in new packs.
     copied: HashSet<ContentHash>,
     /// Objects whose bytes are not those of their names.
     damaged: Vec<(ContentHash, Vec<u8>)>,

@@ -1,7 +1,7 @@
-//! What is left of a damaged pack: the records tell what the index no longer does.
+//! The whole objects of a damaged pack: the records name them when the index does not.
 //!
-//! The pack itself goes into quarantine. What the disk did not give then it may give later, so a repair
-//! [looks there](LocalStore::take_from_quarantine) again.
+//! The pack itself goes into quarantine. The disk may give later the bytes that it did not give
+//! then, so a repair [looks there](LocalStore::take_from_quarantine) again.
 
 use std::collections::HashSet;
 use std::io::ErrorKind;
@@ -19,10 +19,10 @@ use crate::sys::{self, Dir, FileKind, IoContext};
 
 /// More bytes than this no pack has: its records end soon after 128 MiB, and its index is shorter.
 const MOST_BYTES: u64 = 256 << 20;
-/// What a bad place on the disk costs at the most.
+/// The most bytes that a bad place on the disk costs.
 const STEP_BYTES: usize = 4096;
 
-/// What to do with a pack that the disk does not give back as a whole.
+/// The treatment of a pack that the disk does not give back as a whole.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum BadDisk {
     /// Leave it, which is an error: the disk may yet give it, and nobody has asked for a repair.
@@ -32,8 +32,8 @@ pub(crate) enum BadDisk {
 }
 
 impl BadDisk {
-    /// Checks a pack as far as it has to be right. Everything but a repair needs the index alone, and to
-    /// read the records takes longer.
+    /// Checks a pack as far as it has to be right. Everything but a repair needs the index alone,
+    /// and to read the records takes longer.
     fn check(self, pack: &Pack) -> Result<(), StoreError> {
         match self {
             Self::Refuse => pack.check_index(),
@@ -58,23 +58,25 @@ impl Salvaging<'_> {
     }
 }
 
-/// What was taken out of damaged packs.
+/// The objects that were taken out of damaged packs.
 #[derive(Debug, Default)]
 pub(crate) struct Salvaged {
     /// Where packs are now that were moved into quarantine.
     pub(crate) set_aside: Vec<PathBuf>,
     /// Whether the disk gave packs at the second look.
     pub(crate) are_read_again: bool,
-    /// What can be read again.
+    /// The objects that can be read again.
     pub(crate) objects: HashSet<ContentHash>,
-    /// Packs of which the disk did not give all: in quarantine, or where they were if not even that could be done.
+    /// Packs of which the disk did not give all: in quarantine, or where they were if not even that
+    /// could be done.
     pub(crate) not_given: Vec<PathBuf>,
 }
 
 impl LocalStore {
-    /// Takes what is intact out of packs in quarantine, as far as no pack has it: the disk may give now what it did not give
-    /// before. They stay there: what is damaged in them must not count as stored. Each is tried once as long as
-    /// the store is open, and not when it came there meanwhile. The lock is the exclusive one.
+    /// Takes intact objects out of packs in quarantine, as far as no pack has them: the disk may
+    /// give now the bytes that it did not give before. The packs stay there, because their damaged
+    /// objects must not count as stored. Each is tried once as long as the store is open, unless it
+    /// came there meanwhile. The lock is the exclusive one.
     ///
     /// # Errors
     /// When the directory cannot be read, or nothing can be written, or it was cancelled.
@@ -108,8 +110,8 @@ impl LocalStore {
     }
 
     /// Takes what is intact out of packs that cannot be opened or have a damaged index, and moves
-    /// these into quarantine. A repair does so too with packs in which something else than was written is
-    /// between the objects. The lock is the exclusive one.
+    /// these into quarantine. A repair does so too with packs in which something else than was
+    /// written is between the objects. The lock is the exclusive one.
     ///
     /// # Errors
     /// When the disk is full or broken, or it was cancelled; nothing is lost then.
@@ -148,10 +150,12 @@ impl LocalStore {
         Ok(salvaged)
     }
 
-    /// Looks once more at packs that the disk did not give: it may have been an error that passes. Returns whether one was.
+    /// Looks once more at packs that the disk did not give: it may have been an error that passes.
+    /// Returns whether one was.
     ///
     /// # Errors
-    /// With [`BadDisk::Refuse`], the disk still does not give one; or what is there cannot be looked at.
+    /// With [`BadDisk::Refuse`], the disk still does not give one; or what is there cannot be
+    /// looked at.
     pub(crate) fn look_again_at_packs(&self, bad_disk: BadDisk) -> Result<bool, StoreError> {
         let Some(packs) = packs_dir(self.dir())? else { return Ok(false) };
         // Nobody may have looked yet.
@@ -199,7 +203,8 @@ impl LocalStore {
         Ok(())
     }
 
-    /// Copies what is intact in a pack, and in no other one, into new ones. Returns whether the disk gave all of it.
+    /// Copies what is intact in a pack, and in no other one, into new ones. Returns whether the
+    /// disk gave all of it.
     fn copy_intact(
         &self,
         dir: &Dir,
@@ -234,8 +239,9 @@ impl LocalStore {
     }
 }
 
-/// Gives the intact objects of a pack by its records, and then by its index, if that can be read. Where a
-/// record makes no sense, the next one that does is looked for. Returns whether the disk gave all of it.
+/// Gives the intact objects of a pack by its records, and then by its index, if that can be read.
+/// Where a record makes no sense, the next one that does is looked for. Returns whether the disk
+/// gave all of it.
 fn for_each_intact(
     packs: &Dir,
     name: &[u8],
@@ -274,8 +280,8 @@ fn for_each_intact(
     Ok(is_all)
 }
 
-/// The bytes of a pack, without more than any pack has, with zeros where the disk gives none; and whether it gave all.
-/// Nothing for what is no regular file.
+/// The bytes of a pack, without more than any pack has, with zeros where the disk gives none; and
+/// whether it gave all. Nothing for what is no regular file.
 fn read_what_can_be(
     packs: &Dir,
     name: &[u8],

@@ -14,8 +14,9 @@ use crate::sys::{self, Dir, IoContext, TempFile};
 /// So many bytes are written at once.
 const CHUNK_BYTES: usize = 1024 * 1024;
 
-/// How large packs are: complete when the records have so many bytes, or there are so many objects. So
-/// what an interrupted snapshot has to do again, and the memory that an index takes, stay bounded.
+/// How large packs are: complete when the records have so many bytes, or there are so many objects.
+/// So what an interrupted snapshot has to do again, and the memory that an index takes, stay
+/// bounded.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Limits {
     pub(super) bytes: u64,
@@ -28,7 +29,7 @@ impl Default for Limits {
     }
 }
 
-/// A pack in the making. Appending only fills a buffer; what is to be written is handed out as a
+/// A pack in the making. Appending only fills a buffer; bytes to write are handed out as a
 /// [`Chunk`], so that several threads can append while one of them writes.
 #[derive(Debug)]
 pub(super) struct PackWriter<'s> {
@@ -144,7 +145,8 @@ impl<'s> PackWriter<'s> {
         self.buffer.get(start..start + span.len as usize)
     }
 
-    /// Reads an object that was appended. `writing` is what was handed out and may not be written yet.
+    /// Reads an object that was appended. `writing` is what was handed out and may not be written
+    /// yet.
     ///
     /// # Errors
     /// When it cannot be read back.
@@ -169,8 +171,9 @@ impl<'s> PackWriter<'s> {
         Ok(bytes)
     }
 
-    /// Writes what is left and the index, and gives the pack its name. Everything that was handed out
-    /// must have been written. The pack is not durable yet. Returns what the digits of its name say.
+    /// Writes what is left and the index, and gives the pack its name. Everything that was handed
+    /// out must have been written. The pack is not durable yet. Returns what the digits of its name
+    /// say.
     ///
     /// # Errors
     /// When the disk is full or broken; there is no pack then.

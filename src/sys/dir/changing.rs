@@ -75,7 +75,7 @@ impl Dir {
         .at("link", &target.path_of(new_name))
     }
 
-    /// Moves a name; what has the new name is replaced.
+    /// Moves a name; the file with the new name is replaced.
     ///
     /// # Errors
     /// EXDEV, ENOENT, EACCES.

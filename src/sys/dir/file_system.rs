@@ -18,8 +18,8 @@ pub(crate) struct MountId {
 }
 
 impl Dir {
-    /// What names can be moved about in: the file system, and the mount of it. The same file system may be
-    /// mounted twice, one inside the other, and no name moves from mount to mount.
+    /// The area in which names can be moved: the file system, and the mount of it. The same file
+    /// system may be mounted twice, one inside the other, and no name moves from mount to mount.
     ///
     /// # Errors
     /// Hardly any.
@@ -39,8 +39,7 @@ impl Dir {
         Ok(MountId { dev: self.stat_self()?.dev, id: None })
     }
 
-    /// Flushes the names in this directory: what was renamed in it stays renamed after a power
-    /// failure.
+    /// Flushes the names in this directory: a rename in it survives a power failure.
     ///
     /// # Errors
     /// EIO.

@@ -35,7 +35,8 @@ impl Dir {
     /// Opens an absolute directory in whose path nothing is a symlink.
     ///
     /// # Errors
-    /// ELOOP when a component on the way is one, ENOTDIR when the last is; else as [`open`](Self::open).
+    /// ELOOP when a component on the way is one, ENOTDIR when the last is; else as
+    /// [`open`](Self::open).
     pub(crate) fn open_no_symlinks(path: &Path) -> Result<Self> {
         let Some(relative) = path.as_os_str().as_bytes().strip_prefix(b"/") else {
             return Err(Errno::INVAL).at("open without symlinks", path);
@@ -53,7 +54,8 @@ impl Dir {
     /// path opens this one again. Paths longer than PATH_MAX work.
     ///
     /// # Errors
-    /// ELOOP for a symlink on the way, ENOTDIR for one at the end, and for what is no directory; ENOENT, EACCES.
+    /// ELOOP for a symlink on the way, ENOTDIR for one at the end, and for what is no directory;
+    /// ENOENT, EACCES.
     pub(crate) fn open_beneath(&self, relative: &[u8]) -> Result<Self> {
         let path = if relative.is_empty() { self.path.clone() } else { self.path_of(relative) };
         let mut rest = if relative.is_empty() { b"." } else { relative };
@@ -126,8 +128,8 @@ fn resolve_beneath(
     resolve_by_component(from, path, flags)
 }
 
-/// The same promise and the same errors, one component at a time. Only of a directory that is moved away meanwhile it
-/// does not take notice: what it opens lay beneath when it was looked up.
+/// The same promise and the same errors, one component at a time. It only misses a directory that
+/// is moved away meanwhile: the opened file lay beneath when it was looked up.
 fn resolve_by_component(
     from: BorrowedFd<'_>,
     path: &[u8],
@@ -143,7 +145,7 @@ fn resolve_by_component(
         let next = if names.peek().is_none() {
             rustix::fs::openat(dir, name, flags, Mode::empty())
         } else {
-            // Who may pass through a directory may not always list it.
+            // A process that may pass through a directory may not always list it.
             rustix::fs::openat(dir, name, DIR_FLAGS | PASS_THROUGH, Mode::empty())
                 .map_err(|errno| loop_if_symlink(errno, dir, name))
         };
@@ -152,7 +154,8 @@ fn resolve_by_component(
     current.ok_or(Errno::NOENT)
 }
 
-/// To `O_DIRECTORY | O_NOFOLLOW` a symlink is not a directory (ENOTDIR); one on the way is a loop to `openat2`.
+/// To `O_DIRECTORY | O_NOFOLLOW` a symlink is not a directory (ENOTDIR); one on the way is a loop
+/// to `openat2`.
 fn loop_if_symlink(errno: Errno, dir: BorrowedFd<'_>, name: &[u8]) -> Errno {
     let is_symlink = || {
         let found = rustix::fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW).ok()?;

@@ -8,8 +8,9 @@ impl Dir {
     /// Removes a directory of nono's own with everything in it; a symlink in it is removed, not
     /// followed. Never used on a tracked path.
     ///
-    /// Whoever filled it may have made it as deep as the disk is large: what lies deeper is moved up
-    /// before it is looked into, so depth costs neither stack nor descriptors, and `..` is not needed.
+    /// The directory may be as deep as the disk is large: deeper directories are moved up before
+    /// their contents are removed, so depth costs neither stack nor descriptors, and `..` is not
+    /// needed.
     ///
     /// # Errors
     /// The first that occurs.

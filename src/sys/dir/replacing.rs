@@ -45,7 +45,8 @@ impl Dir {
         self.replace_file_with(name, mode, durable, |file| file.write_all(bytes))
     }
 
-    /// As [`replace_file`](Self::replace_file), for bytes that are not all in memory: `write` writes them.
+    /// As [`replace_file`](Self::replace_file), for bytes that are not all in memory: `write`
+    /// writes them.
     ///
     /// # Errors
     /// As there, and those of `write`.
@@ -77,8 +78,8 @@ impl Dir {
         written
     }
 
-    /// Removes what a crash left of [`replace_file`](Self::replace_file) for this name. Only for whoever
-    /// keeps all others from replacing it; a failure leaves what nobody reads.
+    /// Removes what a crash left of [`replace_file`](Self::replace_file) for this name. Only for
+    /// whoever keeps all others from replacing it; a failure leaves what nobody reads.
     pub(crate) fn remove_unfinished(&self, name: &[u8]) {
         let temporary = [b".", name, b".new-"].concat();
         for listed in self.names().unwrap_or_default() {

@@ -1,7 +1,7 @@
 //! Paths out of the bytes of an index, versions 2 to 4, as `gitformat-index(5)` has them.
 //!
-//! The reader knows nothing but paths and the name of a shared index. It looks into no extension, recurses
-//! nowhere, and takes no more memory than the limits say, whatever the bytes are.
+//! The reader knows nothing but paths and the name of a shared index. It looks into no extension,
+//! recurses nowhere, and takes no more memory than the limits say, whatever the bytes are.
 
 use super::Paths;
 
@@ -17,7 +17,7 @@ const MAX_PATH_BYTES: usize = 4096;
 /// Version 4 leaves out what a path shares with the one before, so that few bytes can be many.
 const MAX_ALL_PATHS_BYTES: usize = 1 << 28;
 
-/// What an index says.
+/// The contents of an index.
 #[derive(Debug)]
 pub(super) struct Decoded {
     pub(super) paths: Paths,

@@ -1,12 +1,13 @@
-//! What git tracks: the paths of its index, of the repository in which a directory lies.
+//! Tracked paths of git: the entries of the index of a directory's repository.
 //!
-//! What git tracks it does not ignore, so such a path is recorded whatever a rule says. An index is read
-//! when a rule is about to leave something out, and not before. The command that is recorded can write
-//! it: a false index has more recorded or, as if there were none, what the rules say; and what an earlier
-//! snapshot holds stays in without it.
+//! git does not ignore a tracked path, so such a path is recorded whatever a rule says. An index is
+//! read when a rule is about to leave something out, and not before. The recorded command can write
+//! the index. A false index has more recorded or, as if there were none, leaves the rules alone.
+//! Paths of an earlier snapshot stay in without it.
 //!
-//! The decoder is our own. The crate `gix-index` decodes extensions that nobody here wants, one of them by
-//! recursion, takes offsets out of the file as indexes of slices, and joins threads that may panic.
+//! The decoder is our own. The crate `gix-index` decodes extensions that nobody here wants, one of
+//! them by recursion, takes offsets out of the file as indexes of slices, and joins threads that
+//! may panic.
 
 mod decode;
 
@@ -50,7 +51,7 @@ struct Loaded {
     shared: Paths,
 }
 
-/// What of a path git tracks.
+/// The part of a path that git tracks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Tracks {
     /// Nothing.
@@ -67,7 +68,8 @@ impl Repository {
         Self::new(Top::Above(tracked_path.to_owned()))
     }
 
-    /// The repository whose top is this open directory, which lies at `relative` below the tracked path.
+    /// The repository whose top is this open directory, which lies at `relative` below the tracked
+    /// path.
     pub(crate) fn at(dir: &Dir, relative: &[u8]) -> Self {
         Self::new(Top::At { relative: relative.into(), path: dir.path().to_owned() })
     }
@@ -76,7 +78,7 @@ impl Repository {
         Self(Arc::new(Inner { top, loaded: OnceLock::new() }))
     }
 
-    /// What git tracks of a path, which is given relative to the tracked path.
+    /// The part of a path (relative to the tracked path) that git tracks.
     pub fn tracks(&self, relative: &[u8]) -> Tracks {
         let loaded = self.0.loaded.get_or_init(|| Loaded::of(&self.0.top));
         let inside = match &self.0.top {
@@ -121,8 +123,8 @@ impl Loaded {
     }
 }
 
-/// The paths of the index of a repository, and those of the shared index that it adds to. (Which of the
-/// shared ones it takes back does not matter: more is recorded then.)
+/// The paths of the index of a repository, and those of the shared index that it adds to. (Which of
+/// the shared ones it takes back does not matter: more is recorded then.)
 fn read(top: &Path) -> Result<(Paths, Paths), String> {
     let said = |error: sys::Error| error.to_string();
     let top_dir = Dir::open(top).map_err(said)?;

@@ -1,5 +1,6 @@
-//! `nono doctor`: what this machine offers, what is wrong, and the command that mends it.
+//! `nono doctor`: the offers of this machine, its defects, and the command that mends each.
 
+mod agents;
 #[cfg(feature = "mount")]
 mod mounting;
 mod store;
@@ -31,7 +32,7 @@ struct Finding {
     what: &'static str,
     ok: bool,
     found: String,
-    /// What to do about it.
+    /// The remedy.
     #[serde(skip_serializing_if = "Option::is_none")]
     mend: Option<String>,
 }
@@ -51,6 +52,7 @@ pub(in crate::cli) fn run(args: &DoctorArgs, store: &StoreArgs, context: &Contex
     let mut findings = vec![sandbox(), second_wall(), configuration(&surroundings()?)];
     #[cfg(feature = "mount")]
     findings.extend([mounting::fuse(), mounting::fusermount(), mounting::mounts()]);
+    findings.push(agents::hooks(store)?);
     findings.extend(store::space(&catalog));
     findings.push(store::reflink(&catalog));
     findings.extend(store::sessions(&catalog)?);
@@ -94,7 +96,7 @@ fn sandbox() -> Finding {
     }
 }
 
-/// What a command could do without namespaces is said, and is no fault: the first wall stands.
+/// The gaps without namespaces are named, and are no fault: the first wall stands.
 fn second_wall() -> Finding {
     const WHAT: &str = "second wall";
     match launch::probe() {

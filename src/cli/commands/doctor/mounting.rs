@@ -1,4 +1,4 @@
-//! What mounting needs, and what mounts left behind.
+//! The needs of mounts, and their leftovers.
 
 use std::ffi::OsStr;
 use std::path::Path;

@@ -14,7 +14,7 @@ use crate::sys::{self, Dir, IoContext, TempFile};
 const LITTLE_SPACE: u64 = 1 << 30;
 /// So many sessions are not worth removing.
 const KEPT: usize = 5;
-/// What is cloned to see whether that works, in bytes: a few blocks of any file system.
+/// The size of the file that is cloned as a trial, in bytes: a few blocks of any file system.
 const CLONED_BYTES: usize = 1 << 16;
 
 pub(super) fn space(catalog: &Catalog) -> Option<Finding> {

@@ -1,0 +1,199 @@
+//! `nono undo --step`, `--prompt` and `--to-step`: what an agent did, taken back call by call.
+
+use std::io::Write;
+
+use clap::Args;
+
+use super::undo::UndoArgs;
+use crate::cli::Outcome;
+use crate::cli::args::{StoreArgs, named_project};
+use crate::cli::context::{Context, YELLOW};
+use crate::cli::error::CliError;
+use crate::cli::progress::Bar;
+use crate::cli::repositories::Repositories;
+use crate::cli::restoring::{Restoring, answers, print_changes};
+use crate::path_text::Shown;
+use crate::restore::StepUndoReport;
+use crate::session::{Purpose, steps_of};
+use crate::snapshot::{SessionDir, StepEntry, StepKind};
+
+/// Which steps are meant.
+#[derive(Debug, Args)]
+#[group(multiple = false, id = "which_steps")]
+pub(in crate::cli) struct StepArgs {
+    /// Take back what this step did, and nothing that came later (N, or ID#N)
+    #[arg(long, value_name = "N")]
+    step: Option<String>,
+    /// Take back what the steps of this prompt did, and nothing that came later (N, or ID#N)
+    #[arg(long, value_name = "N")]
+    prompt: Option<String>,
+    /// Go back to the state after this step, undoing all that came later (N, or ID#N)
+    #[arg(long, value_name = "N")]
+    to_step: Option<String>,
+}
+
+impl StepArgs {
+    /// Whether single steps are meant.
+    pub(in crate::cli) fn is_given(&self) -> bool {
+        self.step.is_some() || self.prompt.is_some() || self.to_step.is_some()
+    }
+}
+
+/// A session and a number in it, from `N` or `ID#N`.
+fn parse(text: &str) -> Result<(&str, u64), CliError> {
+    let (session, number) = text.rsplit_once('#').unwrap_or(("latest", text));
+    let session = if session.is_empty() { "latest" } else { session };
+    let number = number.parse().map_err(|_| {
+        let shown = Shown::bytes(text.as_bytes());
+        CliError::usage(format!("{shown} is no number of a step"))
+            .with_hint("nono steps lists them")
+    })?;
+    Ok((session, number))
+}
+
+pub(in crate::cli) fn run(args: &UndoArgs, store: &StoreArgs, context: &Context) -> Outcome {
+    let StepArgs { step, prompt, to_step } = &args.which;
+    let catalog = store.catalog()?;
+    let given = step.as_ref().or(prompt.as_ref()).or(to_step.as_ref());
+    let (id, number) = parse(given.map_or("", String::as_str))?;
+    let session = catalog.find_from(id, Purpose::Restoring)?;
+    if args.asks() && !answers(args.json, context) {
+        return Err(CliError::usage("there is no terminal to ask on whether to undo")
+            .with_hint("--yes undoes without a question, --dry-run says what would be undone"));
+    }
+    let mut work = Restoring::new(&catalog, &session, 0, &args.threads, context)?;
+    if to_step.is_some() {
+        work.number = number;
+        work.options.keep_commits = args.conflicts.keep_commits;
+        work.options.on_conflict = args.conflicts.on_conflict();
+        work.force = args.conflicts.force;
+        work.is_for_program = args.json;
+        work.is_settled = args.yes;
+        if args.dry_run {
+            return work.dry_run(context);
+        }
+        let question = format!("go back to {}#{number}?", session.id());
+        if args.asks() && !context.confirm(&question)? {
+            return Ok(nothing_changed(&work, context));
+        }
+        return work.run(true, context);
+    }
+    let steps = match prompt {
+        Some(_) => steps_of_prompt(&session, number)?,
+        None => vec![step_of(&session, number)?],
+    };
+    let numbers: Vec<u64> = steps.iter().map(|step| step.number).collect();
+    for step in &steps {
+        let summary = step.summary();
+        let summary = Shown::bytes(summary.as_bytes());
+        context.say(format_args!("undo step {} of {}: {summary}", step.number, session.id()));
+        if step.overlapped {
+            context.warn("another call was at work meanwhile: what it wrote by then goes as well");
+        }
+    }
+    let bar = Bar::new(context, "comparing");
+    let plan = work.manager.clone().with_progress(bar.clone()).plan_step_undo(&numbers);
+    bar.finish();
+    let plan = plan?;
+    if args.dry_run {
+        return print(&plan, &work, args.json, context);
+    }
+    if args.asks() && !plan.restore.changes.is_empty() {
+        show_changes(&plan, &work, context)?;
+        if !context.confirm(&format!("undo this in {}?", named_project(&work.roots)))? {
+            return Ok(nothing_changed(&work, context));
+        }
+    }
+    if !work.may_run(context)? {
+        return Ok(1);
+    }
+    let bar = Bar::new(context, "restoring");
+    let done = work.manager.clone().with_progress(bar.clone()).undo_steps(&numbers);
+    bar.finish();
+    print(&done?, &work, args.json, context)
+}
+
+fn show_changes(
+    report: &StepUndoReport,
+    work: &Restoring<'_>,
+    context: &Context,
+) -> Result<(), CliError> {
+    // What stays is named with its reason afterwards.
+    let changes = &report.restore.changes;
+    print_changes(changes, &[], &Repositories::default(), &work.roots, context)
+}
+
+fn nothing_changed(work: &Restoring<'_>, context: &Context) -> u8 {
+    context.say(format_args!("nothing was changed in {}", named_project(&work.roots)));
+    1
+}
+
+/// The step of this number.
+fn step_of(session: &SessionDir, number: u64) -> Result<StepEntry, CliError> {
+    let metadata = session.metadata()?;
+    let step = steps_of(&metadata).into_iter().find(|step| step.number == number);
+    step.ok_or_else(|| {
+        CliError::failed(format!("session {} has no step {number}", session.id()))
+            .with_hint(format!("nono steps {}", session.id()))
+    })
+}
+
+/// The agent's steps of a prompt: the user's own edits are none of them.
+fn steps_of_prompt(session: &SessionDir, prompt: u64) -> Result<Vec<StepEntry>, CliError> {
+    let metadata = session.metadata()?;
+    let is_meant = |step: &StepEntry| {
+        step.kind != StepKind::UserEdits
+            && step.prompt.as_ref().is_some_and(|known| known.number == prompt)
+            && metadata.removal(step.number).is_none()
+    };
+    let steps: Vec<_> = steps_of(&metadata).into_iter().filter(is_meant).collect();
+    if steps.is_empty() {
+        let message = format!("session {} has no steps of prompt {prompt}", session.id());
+        return Err(CliError::failed(message).with_hint(format!("nono steps {}", session.id())));
+    }
+    Ok(steps)
+}
+
+fn print(report: &StepUndoReport, work: &Restoring<'_>, json: bool, context: &Context) -> Outcome {
+    let code = u8::from(!report.is_complete());
+    if json {
+        context.json(report)?;
+        return Ok(code);
+    }
+    let restore = &report.restore;
+    show_changes(report, work, context)?;
+    let mut out = context.out();
+    let inside = |path| {
+        let roots = &work.roots;
+        let path: &std::path::Path = path;
+        let bytes = std::os::unix::ffi::OsStrExt::as_bytes(path.as_os_str());
+        Shown::bytes(crate::diff::relative_to_roots(bytes, roots)).to_string()
+    };
+    for path in &report.merged {
+        writeln!(out, "  merged with later changes: {}", inside(path))?;
+    }
+    let id = work.manager.session().id();
+    for conflict in &report.step_conflicts {
+        let path = inside(&conflict.path);
+        writeln!(out, "{YELLOW}! left{YELLOW:#}  {path}: {}", conflict.reason)?;
+    }
+    for skipped in &restore.skipped {
+        writeln!(out, "{YELLOW}! left{YELLOW:#}  {}: {}", inside(&skipped.path), skipped.reason)?;
+    }
+    out.flush()?;
+    let done = if restore.dry_run { "would be undone" } else { "undone" };
+    let summary = crate::cli::render::summary_line(
+        &restore.summary(),
+        &crate::cli::render::Palette::coloured(),
+    );
+    context.say(format_args!("{done} in {}: {summary}", named_project(&work.roots)));
+    if let Some(conflict) = report.step_conflicts.first() {
+        let step = conflict.step;
+        context
+            .say(format_args!("what step {step} did there: nono rollback show --diff {id}#{step}"));
+    }
+    if restore.safety_snapshot.is_some() {
+        context.say("take this back: nono redo");
+    }
+    Ok(code)
+}

@@ -1,0 +1,262 @@
+//! The changes of repositories, in a few lines about commits in place of hundreds about files: which
+//! change belongs to which repository is decided here, the sentences are in [`words`].
+
+mod words;
+
+use std::collections::BTreeMap;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use super::render::{Palette, summary_line};
+use crate::diff::{Change, ChangeSummary, ChangeType, Comparison, relative_to_roots};
+use crate::git::{RepositoryChange, repositories};
+use crate::path_text::Shown;
+use crate::snapshot::SnapshotManifest;
+use crate::store::{ObjectSource, StoreError};
+
+use words::tell;
+pub(super) use words::{conflict_text, without_commits};
+
+/// So many lines are said about repositories.
+const MAX_LINES: usize = 10;
+
+/// The repositories among some changes.
+#[derive(Debug, Default)]
+pub(super) struct Repositories {
+    found: Vec<RepositoryChange>,
+    roots: Vec<PathBuf>,
+}
+
+/// Why something is told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Told {
+    /// A command did it.
+    Done,
+    /// A restore put it back.
+    Restored,
+    /// A restore would put it back.
+    Planned,
+}
+
+impl Repositories {
+    /// The changes between two snapshots.
+    pub(super) fn of(
+        source: &dyn ObjectSource,
+        old: &SnapshotManifest,
+        new: &SnapshotManifest,
+        changes: &[Change],
+    ) -> Result<Self, StoreError> {
+        let roots: Vec<PathBuf> = new.roots.iter().map(|root| root.path.clone()).collect();
+        let paths = changes.iter().map(|change| change.path.as_os_str().as_bytes());
+        let found = repositories(source, &old.merkle_root, &new.merkle_root, paths)?;
+        Ok(Self { found, roots })
+    }
+
+    /// As JSON: HEAD and refs of each git directory.
+    pub(super) fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serde::Serialize::serialize(&self.found, serializer)
+    }
+
+    /// The changes of a restore.
+    pub(super) fn restored(found: &[RepositoryChange], roots: &[PathBuf]) -> Self {
+        Self { found: found.to_vec(), roots: roots.to_vec() }
+    }
+
+    /// The outermost git directory that a path is or lies in.
+    fn of_path(&self, path: &Path) -> Option<&RepositoryChange> {
+        // By path, so what is outside comes first.
+        self.found.iter().find(|repository| path.starts_with(&repository.git_dir))
+    }
+
+    /// Changes outside of git directories.
+    pub(super) fn outside<'a>(&self, changes: &'a [Change]) -> Vec<&'a Change> {
+        changes.iter().filter(|change| self.of_path(&change.path).is_none()).collect()
+    }
+
+    /// The comparison with one change for each repository in place of what is in it.
+    pub(super) fn collapsed(&self, comparison: Comparison) -> Comparison {
+        let Comparison { changes, mut touched } = comparison;
+        touched.retain(|path| self.of_path(path).is_none());
+        let mut collapsed: Vec<Change> = Vec::new();
+        for change in changes {
+            let Some(repository) = self.of_path(&change.path) else {
+                collapsed.push(change);
+                continue;
+            };
+            let path = &repository.git_dir;
+            if collapsed.iter().all(|known| known.path != *path) {
+                let change_type = match (repository.is_new, repository.is_gone) {
+                    (true, _) => ChangeType::Created,
+                    (_, true) => ChangeType::Deleted,
+                    _ => ChangeType::Modified,
+                };
+                let path = path.clone();
+                let size_delta = None;
+                collapsed.push(Change { path, change_type, size_delta, is_directory: true });
+            }
+        }
+        Comparison { changes: collapsed, touched }
+    }
+
+    /// Paths that changed in each outermost git directory.
+    fn counts(&self) -> BTreeMap<&Path, u64> {
+        let mut counts: BTreeMap<&Path, u64> = BTreeMap::new();
+        for repository in &self.found {
+            let outermost = self.of_path(&repository.git_dir).unwrap_or(repository);
+            *counts.entry(&outermost.git_dir).or_default() += repository.path_count;
+        }
+        counts
+    }
+
+    /// One line for each repository: `.git: 14 changes`.
+    pub(super) fn lines(&self) -> Vec<String> {
+        let line = |(git_dir, count): (&Path, u64)| {
+            let name = self.shown(git_dir);
+            format!("{name}: {count} {}", if count == 1 { "change" } else { "changes" })
+        };
+        self.counts().into_iter().map(line).collect()
+    }
+
+    /// Counts the changes outside; changes in repositories are counted apart.
+    pub(super) fn summary(
+        &self,
+        changes: &[Change],
+        touched: &[PathBuf],
+        palette: &Palette,
+    ) -> String {
+        let outside: Vec<Change> = self.outside(changes).into_iter().cloned().collect();
+        let touched = touched.iter().filter(|path| self.of_path(path).is_none()).count();
+        let counted = ChangeSummary::of(&outside).with_touched(touched);
+        let lines = self.lines();
+        match (outside.is_empty() && touched == 0, lines.is_empty()) {
+            (true, false) => lines.join(", "),
+            (_, true) => summary_line(&counted, palette),
+            _ => format!("{}, {}", summary_line(&counted, palette), lines.join(", ")),
+        }
+    }
+
+    fn shown(&self, path: &Path) -> String {
+        let inside = relative_to_roots(path.as_os_str().as_bytes(), &self.roots);
+        Shown::bytes(inside).to_string()
+    }
+
+    /// The moves of HEAD and the refs, in at most ten lines.
+    pub(super) fn said(&self, told: Told) -> Vec<String> {
+        let mut lines = Vec::new();
+        for repository in &self.found {
+            let git_dir = &repository.git_dir;
+            // The branch of a linked worktree is tracked by itself, and no place of work.
+            let is_linked = self.roots.contains(git_dir) && is_of_git(git_dir)
+                || !self.roots.iter().any(|root| git_dir.starts_with(root));
+            let work: Vec<_> = self.roots.iter().filter(|root| !is_of_git(root)).collect();
+            let is_plain = is_linked || work.iter().any(|root| root.join(".git") == *git_dir);
+            let place = match is_plain && work.len() <= 1 {
+                true => String::new(),
+                false => format!("{}: ", self.shown(&repository.git_dir)),
+            };
+            match (repository.is_new, repository.is_gone) {
+                (true, _) => lines.push(match told {
+                    Told::Done => format!("{place}a new repository"),
+                    Told::Restored => format!("{place}the repository is back"),
+                    Told::Planned => format!("{place}the repository would be back"),
+                }),
+                (_, true) => lines.push(match told {
+                    Told::Done => format!("{place}the repository is gone"),
+                    Told::Restored => format!("{place}the repository is removed"),
+                    Told::Planned => format!("{place}the repository would be removed"),
+                }),
+                _ => lines.extend(
+                    tell(&repository.moves, &repository.git_dir, told)
+                        .into_iter()
+                        .map(|line| format!("{place}{line}")),
+                ),
+            }
+        }
+        if lines.len() > MAX_LINES {
+            let more = lines.len() - (MAX_LINES - 1);
+            lines.truncate(MAX_LINES - 1);
+            lines.push(format!("and {more} more branches and tags (--json names all)"));
+        }
+        lines
+    }
+}
+
+fn is_of_git(path: &Path) -> bool {
+    path.iter().any(|name| name == ".git")
+}
+
+/// The line of a repository in a list of changes.
+pub(super) fn repository_line(line: &str, palette: &Palette) -> String {
+    let style = palette.change(ChangeType::Modified);
+    format!("{style}~ {:<11}{style:#} {line}", "repository")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::git::{Move, Oid};
+
+    fn oid(digit: char) -> Oid {
+        Oid::from_hex(digit.to_string().repeat(40).as_bytes()).unwrap()
+    }
+
+    #[test]
+    fn lines_are_few() {
+        let moves: Vec<Move> = (0..30)
+            .map(|n| Move::Created { name: format!("refs/heads/b{n}"), to: oid('a'), since: None })
+            .collect();
+        let found = RepositoryChange {
+            git_dir: "/p/.git".into(),
+            path_count: 30,
+            is_new: false,
+            is_gone: false,
+            moves,
+        };
+        let repositories = Repositories { found: vec![found], roots: vec!["/p".into()] };
+        let said = repositories.said(Told::Done);
+        assert_eq!(said.len(), MAX_LINES);
+        assert_eq!(said[9], "and 21 more branches and tags (--json names all)");
+        assert_eq!(repositories.lines(), [".git: 30 changes"]);
+    }
+
+    #[test]
+    fn a_repository_is_one_row_of_a_review() {
+        let repository = |git_dir: &str| RepositoryChange {
+            git_dir: git_dir.into(),
+            path_count: 2,
+            is_new: false,
+            is_gone: false,
+            moves: Vec::new(),
+        };
+        let found = vec![repository("/p/.git"), repository("/p/.git/modules/sub")];
+        let repositories = Repositories { found, roots: vec!["/p".into()] };
+        let change = |path: &str, change_type| Change {
+            path: path.into(),
+            change_type,
+            size_delta: Some(1),
+            is_directory: false,
+        };
+        let changes = [
+            change("/p/.git/HEAD", ChangeType::Created),
+            change("/p/.git/modules/sub/HEAD", ChangeType::Deleted),
+            change("/p/.gitignore", ChangeType::Created),
+            change("/p/a", ChangeType::Created),
+        ];
+        let touched = vec!["/p/.git/index".into(), "/p/b".into()];
+        let comparison = Comparison { changes: changes.to_vec(), touched };
+        let summary = repositories.summary(&changes, &comparison.touched, &Palette::plain());
+        assert_eq!(summary, "+2 files, 1 touched, .git: 4 changes");
+        let rows = repositories.collapsed(comparison);
+        assert_eq!(rows.touched, [PathBuf::from("/p/b")]);
+        let rows: Vec<_> =
+            rows.changes.iter().map(|row| (row.path.to_str().unwrap(), row.change_type)).collect();
+        assert_eq!(
+            rows,
+            [
+                ("/p/.git", ChangeType::Modified),
+                ("/p/.gitignore", ChangeType::Created),
+                ("/p/a", ChangeType::Created),
+            ]
+        );
+    }
+}

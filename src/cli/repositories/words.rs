@@ -1,0 +1,254 @@
+//! The moves of HEAD and refs, and conflicts of repositories, in sentences.
+
+use std::path::Path;
+
+use super::{MAX_LINES, Told};
+use crate::cli::commits::{Between, between, missing};
+use crate::git::{Head, Move, Oid, RepositoryChange};
+use crate::path_text::Shown;
+use crate::restore::RepositoryConflict;
+
+/// Refs that a restore set to commits that the repository does not have, in words.
+pub(in crate::cli) fn without_commits(restored: &[RepositoryChange]) -> Vec<String> {
+    let mut told = Vec::new();
+    for repository in restored.iter().filter(|repository| !repository.is_gone) {
+        let commit = |change: &Move| match change {
+            Move::Moved { to, .. } | Move::Created { to, .. } => Some(to.clone()),
+            Move::Switched { to: Head::Detached(to), .. } => Some(to.clone()),
+            Move::Switched { .. } | Move::Deleted { .. } => None,
+        };
+        let commits: Vec<Oid> = repository.moves.iter().filter_map(commit).collect();
+        let objects = repository.git_dir.join("objects");
+        let place = Shown::path(&repository.git_dir);
+        told.extend(missing(&objects, &commits).iter().map(|oid| {
+            format!("{place} does not have commit {}, which was not recorded", oid.hex())
+        }));
+    }
+    told
+}
+
+/// The message about a git directory that is in the way of a restore.
+pub(in crate::cli) fn conflict_text(git_dir: &Path, conflict: &RepositoryConflict) -> String {
+    let moves = match conflict {
+        RepositoryConflict::AtWork { lock } => {
+            let lock = Shown::path(lock);
+            return format!(
+                "git is at work in it ({lock}): wait until it is done, or remove the lock if no git \
+                 is running"
+            );
+        }
+        RepositoryConflict::MovedOn { moves } => moves,
+    };
+    let counts = counts_of(moves, git_dir);
+    let known: Option<usize> = counts.iter().flatten().map(|found| found.added).max();
+    let of_commits = match known {
+        Some(1) => Some("1 commit".to_owned()),
+        Some(count @ 2..) => Some(format!("{count} commits")),
+        _ => None,
+    };
+    let what = of_commits.or_else(|| tell(moves, git_dir, Told::Done).into_iter().next());
+    match what {
+        Some(what) => format!("the repository has moved on: {what}"),
+        None => "the repository has moved on".to_owned(),
+    }
+}
+
+/// Commits between the two ends of each move, where both are commits.
+fn counts_of(moves: &[Move], git_dir: &Path) -> Vec<Option<Between>> {
+    let ends = |change: &Move| match change {
+        Move::Moved { name, from, to } if name.starts_with("refs/heads/") => {
+            Some((from.clone(), to.clone()))
+        }
+        Move::Switched { from: Head::Detached(from), to: Head::Detached(to) }
+        | Move::Created { since: Some(from), to, .. } => Some((from.clone(), to.clone())),
+        _ => None,
+    };
+    // Lines that nobody reads need no number.
+    let ends: Vec<Option<(Oid, Oid)>> = moves.iter().take(MAX_LINES).map(ends).collect();
+    let pairs: Vec<(Oid, Oid)> = ends.iter().flatten().cloned().collect();
+    let objects = git_dir.join("objects");
+    let counted = if pairs.is_empty() { Vec::new() } else { between(&objects, &pairs) };
+    let mut counted = counted.into_iter();
+    let found = ends.into_iter().map(|end| end.and_then(|_| counted.next().flatten()));
+    let mut found: Vec<Option<Between>> = found.collect();
+    found.resize(moves.len(), None);
+    found
+}
+
+/// The lines about the moves of one repository.
+pub(super) fn tell(moves: &[Move], git_dir: &Path, told: Told) -> Vec<String> {
+    let counts = counts_of(moves, git_dir);
+    let mut lines = Vec::new();
+    let mut remote = 0_usize;
+    for (change, count) in moves.iter().zip(counts) {
+        if change.is_of_remote() {
+            remote += 1;
+            continue;
+        }
+        lines.push(match told {
+            Told::Done => done(change, count),
+            Told::Restored => undone(change, count, "is"),
+            Told::Planned => undone(change, count, "would be"),
+        });
+    }
+    match remote {
+        0 => {}
+        1 => lines.push("1 remote-tracking branch moved".to_owned()),
+        count => lines.push(format!("{count} remote-tracking branches moved")),
+    }
+    lines
+}
+
+fn commits(count: usize, is_partial: bool) -> String {
+    match (count, is_partial) {
+        (count, true) => format!("more than {count} commits"),
+        (1, _) => "1 commit".to_owned(),
+        (count, _) => format!("{count} commits"),
+    }
+}
+
+fn done(change: &Move, count: Option<Between>) -> String {
+    match change {
+        Move::Switched { from, to } => {
+            format!("switched from {} to {}", head_name(from), head_name(to))
+        }
+        Move::Moved { name, from, to } => {
+            let (name, range) = (ref_name(name), format!("{}..{}", from.short(), to.short()));
+            match count {
+                Some(Between { added, gone: 0, is_partial }) if added > 0 => {
+                    let commits = commits(added, is_partial);
+                    format!("the command made {commits} on {name} ({range})")
+                }
+                Some(Between { added, gone, is_partial: false }) => {
+                    let added = match added {
+                        0 => String::new(),
+                        count => format!("{} added, ", commits(count, false)),
+                    };
+                    let unit = match (added.is_empty(), gone) {
+                        (true, 1) => " commit",
+                        (true, _) => " commits",
+                        _ => "",
+                    };
+                    format!("{name} moved: {range} ({added}{gone}{unit} gone)")
+                }
+                _ => format!("{name} moved: {range}"),
+            }
+        }
+        Move::Created { name, to, since } => match (name.as_str(), since, count) {
+            ("refs/stash", ..) => format!("changes were stashed ({})", to.short()),
+            (name, Some(from), Some(Between { added, is_partial, .. })) if added > 0 => format!(
+                "the command made {} on {}, a new branch ({}..{})",
+                commits(added, is_partial),
+                ref_name(name),
+                from.short(),
+                to.short()
+            ),
+            (name, ..) => format!("new: {} ({})", ref_name(name), to.short()),
+        },
+        Move::Deleted { name, from } => {
+            format!("gone: {} (was {})", ref_name(name), from.short())
+        }
+    }
+}
+
+/// `verb`: "is" or "would be".
+fn undone(change: &Move, count: Option<Between>, verb: &str) -> String {
+    match change {
+        Move::Switched { to, .. } => format!("HEAD {verb} at {} again", head_name(to)),
+        Move::Moved { name, to, .. } => {
+            let how = match count {
+                Some(Between { added, gone, is_partial }) if added + gone > 0 => {
+                    let undone =
+                        (gone > 0).then(|| format!("{} undone", commits(gone, is_partial)));
+                    let back = (added > 0).then(|| format!("{} back", commits(added, is_partial)));
+                    let parts: Vec<String> = undone.into_iter().chain(back).collect();
+                    format!(" ({})", parts.join(", "))
+                }
+                _ => String::new(),
+            };
+            format!("{} {verb} at {} again{how}", ref_name(name), to.short())
+        }
+        Move::Created { name, to, .. } => {
+            format!("{} {verb} back ({})", ref_name(name), to.short())
+        }
+        Move::Deleted { name, from } => {
+            format!("{} {verb} removed (was {})", ref_name(name), from.short())
+        }
+    }
+}
+
+fn head_name(head: &Head) -> String {
+    match head {
+        Head::Ref(name) => ref_name(name),
+        Head::Detached(oid) => oid.short().to_owned(),
+    }
+}
+
+/// The name of a ref as people say it, safe for a terminal.
+fn ref_name(name: &str) -> String {
+    let short = match name {
+        "refs/stash" => "the stash".to_owned(),
+        name => match (name.strip_prefix("refs/heads/"), name.strip_prefix("refs/tags/")) {
+            (Some(branch), _) => branch.to_owned(),
+            (_, Some(tag)) => format!("tag {tag}"),
+            _ => name.to_owned(),
+        },
+    };
+    Shown::bytes(short.as_bytes()).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn oid(digit: char) -> Oid {
+        Oid::from_hex(digit.to_string().repeat(40).as_bytes()).unwrap()
+    }
+
+    fn main_moved() -> Move {
+        Move::Moved { name: "refs/heads/main".into(), from: oid('a'), to: oid('b') }
+    }
+
+    fn count(added: usize, gone: usize) -> Option<Between> {
+        Some(Between { added, gone, is_partial: false })
+    }
+
+    #[test]
+    fn a_move_is_told_by_its_commits() {
+        let told = |found| done(&main_moved(), found);
+        assert_eq!(told(count(2, 0)), "the command made 2 commits on main (aaaaaaa..bbbbbbb)");
+        assert_eq!(told(count(1, 2)), "main moved: aaaaaaa..bbbbbbb (1 commit added, 2 gone)");
+        assert_eq!(told(count(0, 1)), "main moved: aaaaaaa..bbbbbbb (1 commit gone)");
+        assert_eq!(told(None), "main moved: aaaaaaa..bbbbbbb");
+        let many = Between { added: 10_000, gone: 0, is_partial: true };
+        assert_eq!(
+            told(Some(many)),
+            "the command made more than 10000 commits on main (aaaaaaa..bbbbbbb)"
+        );
+    }
+
+    #[test]
+    fn a_restore_tells_where_branches_are_again() {
+        let told = |found| undone(&main_moved(), found, "is");
+        assert_eq!(told(count(0, 2)), "main is at bbbbbbb again (2 commits undone)");
+        assert_eq!(told(count(1, 2)), "main is at bbbbbbb again (2 commits undone, 1 commit back)");
+        assert_eq!(told(None), "main is at bbbbbbb again");
+        let created = Move::Created { name: "refs/tags/v1".into(), to: oid('c'), since: None };
+        assert_eq!(undone(&created, None, "would be"), "tag v1 would be back (ccccccc)");
+    }
+
+    #[test]
+    fn a_conflict_of_a_repository_is_one_sentence() {
+        let text = |moves| {
+            conflict_text(Path::new("/nowhere/.git"), &RepositoryConflict::MovedOn { moves })
+        };
+        assert_eq!(text(vec![]), "the repository has moved on");
+        let expected = "the repository has moved on: main moved: aaaaaaa..bbbbbbb";
+        assert_eq!(text(vec![main_moved()]), expected);
+    }
+
+    #[test]
+    fn names_are_safe() {
+        assert_eq!(ref_name("refs/heads/a\u{202e}b"), "a\\u{202e}b");
+    }
+}

@@ -1,0 +1,253 @@
+//! Taking back what single steps did, and nothing that came later.
+//!
+//! For each path that a step changed there are three states: the one before the step, the one after it,
+//! and the present one. Where the present one is the one after, the one before comes back. Where a text was
+//! changed since, the three are merged, if what the step did and what came later do not touch each other.
+//! Everything else is a conflict: the path stays as it is and is named. No file ever gets markers.
+//!
+//! What comes of that is a tree, made of the present one. To reach it is an ordinary restore of a part: with
+//! plan, safety snapshot, staging and journal, so a crash is as safe as in any other. Git
+//! directories stay as they are: half of a commit is none.
+
+mod edit_tree;
+mod merge;
+mod virtual_state;
+
+use std::collections::BTreeSet;
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt;
+use std::path::PathBuf;
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use super::{RestoreError, RestoreOptions, RestoreReport, Selection, States};
+use crate::byte_path;
+use crate::diff::{self, Comparison};
+use crate::manifest::NotCapturedSet;
+use crate::object::ContentHash;
+use crate::path_text::serde_path;
+use crate::restore::OnConflict;
+use crate::snapshot::{
+    CacheUse, LoadedManifest, RestoreRecord, SnapshotError, SnapshotManager, SnapshotManifest,
+};
+use crate::store::{ObjectStore, OverlayStore};
+use virtual_state::VirtualState;
+
+/// So often it is tried to make a plan of a state that keeps changing.
+const ATTEMPTS: usize = 5;
+
+/// A path that stays as it is, because what came later cannot be told from what the step did.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct StepConflict {
+    /// The path.
+    #[serde(with = "serde_path")]
+    pub path: PathBuf,
+    /// The step.
+    pub step: u64,
+    /// Why, as a sentence for a person.
+    pub reason: String,
+}
+
+/// What taking back steps did, or would do.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct StepUndoReport {
+    /// The steps.
+    pub steps: Vec<u64>,
+    /// Files in which later changes were kept by merging.
+    #[serde(with = "crate::path_text::serde_paths")]
+    pub merged: Vec<PathBuf>,
+    /// What stays as it is.
+    pub step_conflicts: Vec<StepConflict>,
+    /// The restore by which it was done.
+    #[serde(flatten)]
+    pub restore: RestoreReport,
+}
+
+impl StepUndoReport {
+    /// Whether all that the steps did is taken back.
+    pub fn is_complete(&self) -> bool {
+        self.step_conflicts.is_empty() && self.restore.is_complete()
+    }
+}
+
+/// What is to come of the present state.
+struct Wanted {
+    root: ContentHash,
+    paths: Vec<PathBuf>,
+    merged: Vec<PathBuf>,
+    conflicts: Vec<StepConflict>,
+}
+
+impl SnapshotManager {
+    /// Says what taking back steps would do. Writes nothing.
+    ///
+    /// # Errors
+    /// [`RestoreError`].
+    pub fn plan_step_undo(&self, steps: &[u64]) -> Result<StepUndoReport, RestoreError> {
+        let (states, steps) = self.step_states(steps)?;
+        let overlay = OverlayStore::new(self.store());
+        let (target, latest) = (&states.target.manifest, &states.latest);
+        let current = self.capture_current(&overlay, target, latest, CacheUse::Read)?;
+        let wanted = self.wanted(&overlay, &current.merkle_root, &steps, target)?;
+        let options = options_for(&wanted);
+        let states = states.aiming_at(wanted.root, &current.not_captured);
+        let number = states.target.manifest.number;
+        let mut restore = self.report(number, &options, true);
+        if !wanted.paths.is_empty() {
+            let (root, left_out) = (&current.merkle_root, &current.not_captured);
+            let planned =
+                self.planned(&overlay, &states, root, left_out, &options, &Default::default())?;
+            restore.skipped.clone_from(&planned.plan.skipped);
+            let Comparison { changes, touched } = planned.plan.changes.comparison();
+            (restore.changes, restore.touched) = (changes, touched);
+        }
+        Ok(report(&steps, wanted, restore))
+    }
+
+    /// Takes back what steps did. The state before is kept as a further snapshot of the session.
+    ///
+    /// # Errors
+    /// [`RestoreError`]; but for [`RestoreError::HalfDone`], nothing has changed then.
+    pub fn undo_steps(&self, steps: &[u64]) -> Result<StepUndoReport, RestoreError> {
+        if self.session().has_restore_journal()? {
+            let _ = self.clear_staging();
+        }
+        let _session_lock = self.lock_session()?;
+        let _store_lock = self.lock_store()?;
+        for _ in 0..ATTEMPTS {
+            let (states, steps) = self.step_states(steps)?;
+            let (target, latest) = (&states.target.manifest, &states.latest);
+            let cache = CacheUse::ReadAndWrite;
+            let current = self.capture_current(self.store(), target, latest, cache)?;
+            let wanted = self.wanted(self.store(), &current.merkle_root, &steps, target)?;
+            let options = options_for(&wanted);
+            let number = target.number;
+            if wanted.paths.is_empty() {
+                let restore = self.report(number, &options, false);
+                return Ok(report(&steps, wanted, restore));
+            }
+            // What was merged must survive a crash as well as what it replaces.
+            self.store().sync()?;
+            let states = states.aiming_at(wanted.root, &current.not_captured);
+            let mut prepared = self.prepare(&states, &options)?;
+            // Planned from a second look: what it saw has to be what was merged.
+            let seen = prepared.before.safety.map(|safety| self.load_manifest(safety));
+            let seen = seen.transpose()?.map(|manifest| manifest.merkle_root);
+            if seen.is_some_and(|seen| seen != current.merkle_root) {
+                continue;
+            }
+            let mut restore = self.report(number, &options, false);
+            let (skipped, not_kept) = prepared.planned.left();
+            (restore.not_kept, restore.is_store_full) = (not_kept, prepared.is_store_full);
+            restore.safety_snapshot = prepared.before.safety;
+            prepared.planned.plan.skipped = skipped;
+            let target = &states.target.manifest;
+            let (mut done, left) =
+                self.carry_out(prepared.planned.plan, target, &prepared.before)?;
+            self.note(RestoreRecord {
+                at: Timestamp::now(),
+                snapshot: number,
+                safety_snapshot: prepared.before.safety,
+                is_partial: true,
+            });
+            left.retain_made(&mut done);
+            (restore.changes, restore.touched) = (done.changes, done.touched);
+            restore.skipped = left.skipped;
+            super::plan::sort(&mut restore.skipped);
+            return Ok(report(&steps, wanted, restore));
+        }
+        Err(RestoreError::NeverStill)
+    }
+
+    /// The states that a restore needs, and the steps with the snapshots before them, the last step first.
+    fn step_states(&self, steps: &[u64]) -> Result<(States, Vec<StepStates>), RestoreError> {
+        let numbers: BTreeSet<u64> = steps.iter().copied().collect();
+        let listed = self.session().metadata()?.manifest_hashes;
+        let load = |number| -> Result<LoadedManifest, RestoreError> {
+            self.session().refuse_removed(number)?;
+            Ok(self.session().listed_manifest(number, &listed)?)
+        };
+        let mut found = Vec::new();
+        for number in numbers.iter().rev() {
+            let after = load(*number)?.manifest;
+            let Some(parent) = after.parent else {
+                return Err(SnapshotError::NoSuchSnapshot {
+                    session: self.session().path().to_owned(),
+                    number: *number,
+                    last: None,
+                }
+                .into());
+            };
+            found.push(StepStates { before: load(parent)?.manifest, after });
+        }
+        // Where nothing is asked for, the first state will do.
+        let newest = numbers.last().copied().unwrap_or(0);
+        Ok((self.states(newest)?, found))
+    }
+
+    fn wanted(
+        &self,
+        store: &dyn ObjectStore,
+        current: &ContentHash,
+        steps: &[StepStates],
+        target: &SnapshotManifest,
+    ) -> Result<Wanted, RestoreError> {
+        let mut state = VirtualState::new(store, current, &target.roots)?;
+        for step in steps {
+            let StepStates { before, after } = step;
+            let differences = diff::compare(store, &before.merkle_root, &after.merkle_root)?;
+            let (old, new) = (NotCapturedSet::new(before), NotCapturedSet::new(after));
+            let known = differences.iter().filter(|it| diff::is_known(it, &old, &new));
+            state.take_back(after.number, known)?;
+        }
+        let paths = state.paths().map(|path| PathBuf::from(OsString::from_vec(path.to_vec())));
+        let paths = paths.collect();
+        let root = edit_tree::apply(store, current, state.edits())?;
+        let (merged, mut conflicts) = state.finish();
+        conflicts.sort();
+        conflicts.dedup_by(|a, b| a.path == b.path && a.step == b.step);
+        Ok(Wanted { root, paths, merged, conflicts })
+    }
+}
+
+/// A step, and the state before it.
+struct StepStates {
+    before: SnapshotManifest,
+    after: SnapshotManifest,
+}
+
+impl States {
+    /// With another state as the one that is to be reached. What is not captured now stays so.
+    fn aiming_at(self, root: ContentHash, left_out: &[crate::manifest::NotCaptured]) -> Self {
+        let manifest = SnapshotManifest {
+            merkle_root: root,
+            not_captured: left_out.to_vec(),
+            unstable: Vec::new(),
+            ..self.target.manifest
+        };
+        let target = LoadedManifest { manifest, hash: self.target.hash };
+        Self { target, ..self }
+    }
+}
+
+/// Later changes of these paths are in the state that is to be reached.
+fn options_for(wanted: &Wanted) -> RestoreOptions {
+    RestoreOptions {
+        on_conflict: OnConflict::Overwrite,
+        selection: Selection { exactly: wanted.paths.clone(), ..Selection::default() },
+        ..RestoreOptions::default()
+    }
+}
+
+fn report(steps: &[StepStates], wanted: Wanted, restore: RestoreReport) -> StepUndoReport {
+    let Wanted { merged, conflicts: step_conflicts, .. } = wanted;
+    let mut steps: Vec<u64> = steps.iter().map(|step| step.after.number).collect();
+    steps.sort_unstable();
+    StepUndoReport { steps, merged, step_conflicts, restore }
+}
+
+/// Whether a path is what is called `.git`, or lies in it.
+fn is_in_git(path: &[u8]) -> bool {
+    byte_path::components(path).any(|name| name == b".git")
+}

@@ -1,0 +1,169 @@
+//! `nono undo --step`: what one tool call did, taken back, and all that came later kept.
+
+use std::fs;
+
+use serde_json::{Value, json};
+
+use crate::fixture::Fixture;
+use crate::hooks::{Agent, steps};
+
+/// A session of three steps on one file: at its beginning, in its middle, at its end.
+fn three_steps(fixture: &Fixture) -> String {
+    let lines = |marks: [&str; 3]| {
+        let line = |n| match n {
+            1 => marks[0].to_owned(),
+            5 => marks[1].to_owned(),
+            9 => marks[2].to_owned(),
+            n => format!("line {n}"),
+        };
+        (1..=9).map(line).collect::<Vec<_>>().join("\n") + "\n"
+    };
+    fixture.write("text", lines(["a", "b", "c"]));
+    fixture.write("src/a.c", "int a;\n");
+    fixture.write("src/deep/b.c", "int b;\n");
+    let agent = Agent::new(fixture, "claude-code");
+    agent.hook("SessionStart", &json!({"source": "startup"}));
+    agent.prompt("first");
+    let edit = |text: String| {
+        agent.call("Edit", json!({"file_path": "text"}), || {
+            fixture.write("text", text);
+        })
+    };
+    edit(lines(["A", "b", "c"]));
+    agent.call("Bash", json!({"command": "mess"}), || {
+        fixture.write("text", lines(["A", "B", "c"]));
+        fixture.write("made/new", "new\n");
+        fs::remove_dir_all(fixture.project().join("src")).unwrap();
+    });
+    agent.prompt("second");
+    edit(lines(["A", "B", "C"]));
+    agent.end();
+    assert_eq!(steps(fixture).len(), 3);
+    lines(["A", "b", "C"])
+}
+
+fn read(fixture: &Fixture, name: &str) -> Option<String> {
+    fs::read_to_string(fixture.project().join(name)).ok()
+}
+
+#[test]
+fn the_middle_step_goes_and_the_later_one_stays() {
+    let fixture = Fixture::new();
+    let expected = three_steps(&fixture);
+    let before = read(&fixture, "text");
+    let dry = fixture.nono(&["undo", "--step", "2", "--dry-run", "--json"]).success().json();
+    assert_eq!(dry["merged"], json!([fixture.project().join("text")]));
+    assert_eq!(read(&fixture, "text"), before);
+    fixture.nono(&["undo", "--step", "2", "--yes"]).success();
+    assert_eq!(read(&fixture, "text").unwrap(), expected);
+    assert_eq!(read(&fixture, "src/a.c").unwrap(), "int a;\n");
+    assert_eq!(read(&fixture, "src/deep/b.c").unwrap(), "int b;\n");
+    assert!(!fixture.project().join("made").exists());
+    // The undo can be undone.
+    fixture.nono(&["redo"]).success();
+    assert_eq!(read(&fixture, "text"), before);
+    assert_eq!(read(&fixture, "src/a.c"), None);
+    assert_eq!(read(&fixture, "made/new").unwrap(), "new\n");
+    fixture.nono(&["rollback", "verify"]).success();
+}
+
+#[test]
+fn later_edits_that_touch_the_step_are_a_conflict_and_the_file_stays() {
+    let fixture = Fixture::new();
+    three_steps(&fixture);
+    let mine = read(&fixture, "text").unwrap().replace("B\n", "mine\n");
+    fixture.write("text", &mine);
+    fixture.write("made/new", "changed\n");
+    fixture.write("made/other", "mine\n");
+    let undone = fixture.nono(&["undo", "--step", "2", "--yes", "--json"]);
+    assert_eq!(undone.code, 1);
+    let report = undone.json();
+    let paths: Vec<_> =
+        report["step_conflicts"].as_array().unwrap().iter().map(|it| &it["path"]).collect();
+    assert_eq!(
+        paths,
+        [&json!(fixture.project().join("made/new")), &json!(fixture.project().join("text"))]
+    );
+    assert_eq!(read(&fixture, "text").unwrap(), mine);
+    assert_eq!(read(&fixture, "made/new").unwrap(), "changed\n");
+    assert_eq!(read(&fixture, "made/other").unwrap(), "mine\n");
+    // What nobody touched came back all the same.
+    assert_eq!(read(&fixture, "src/a.c").unwrap(), "int a;\n");
+}
+
+#[test]
+fn a_prompt_is_undone_with_all_its_steps_and_a_step_is_gone_back_to() {
+    let fixture = Fixture::new();
+    three_steps(&fixture);
+    let after = read(&fixture, "text").unwrap();
+    fixture.nono(&["undo", "--prompt", "1", "--yes"]).success();
+    let text = read(&fixture, "text").unwrap();
+    assert!(text.starts_with("a\n") && text.contains("\nb\n") && text.ends_with("C\n"), "{text}");
+    assert_eq!(read(&fixture, "src/a.c").unwrap(), "int a;\n");
+    fixture.nono(&["redo"]).success();
+    assert_eq!(read(&fixture, "text").unwrap(), after);
+    fixture.nono(&["undo", "--to-step", "1", "--yes"]).success();
+    let text = read(&fixture, "text").unwrap();
+    assert!(text.starts_with("A\n") && text.contains("\nb\n") && text.ends_with("c\n"), "{text}");
+    assert_eq!(read(&fixture, "src/a.c").unwrap(), "int a;\n");
+}
+
+#[test]
+fn a_step_that_is_not_there_is_an_error_that_names_the_list() {
+    let fixture = Fixture::new();
+    three_steps(&fixture);
+    fixture.nono(&["undo", "--step", "17", "--yes"]).fails(1, "nono steps");
+    fixture.nono(&["undo", "--step", "x", "--yes"]).fails(2, "no number of a step");
+    fixture.nono(&["undo", "--prompt", "7", "--yes"]).fails(1, "no steps of prompt 7");
+    let id = fixture.latest();
+    let dry = ["undo", "--step", &format!("{id}#2"), "--dry-run"];
+    fixture.nono(&dry).success();
+}
+
+#[test]
+fn a_log_and_a_session_name_the_step() {
+    let fixture = Fixture::new();
+    three_steps(&fixture);
+    let log = fixture.nono(&["log", "text", "--json"]).success().json();
+    let steps = log["versions"].as_array().unwrap().iter().filter_map(|it| it.get("step"));
+    let said: Vec<&Value> = steps.collect();
+    assert!(said.iter().any(|step| step["tool"] == "Bash" && step["number"] == 2), "{log}");
+    let shown = fixture.nono(&["log", "text"]).success();
+    assert!(shown.stdout.contains("step 2 · Bash · mess"), "{}", shown.stdout);
+    let shown = fixture.nono(&["rollback", "show", "latest#2"]).success();
+    assert!(shown.stdout.contains("snapshot 2 · Bash · mess"), "{}", shown.stdout);
+    let diff = fixture.nono(&["rollback", "diff", "latest#1", "latest#2"]).success();
+    assert!(diff.stdout.contains("+B") && !diff.stdout.contains("+A"), "{}", diff.stdout);
+    let cat = fixture.nono(&["rollback", "cat", "latest#0", "src/a.c"]).success();
+    assert_eq!(cat.stdout, "int a;\n");
+}
+
+#[test]
+fn a_mount_has_a_link_for_each_step() {
+    let fixture = Fixture::new();
+    three_steps(&fixture);
+    let place = fixture.path("mounted");
+    let mounted = fixture.nono(&["mount", place.to_str().unwrap()]);
+    if mounted.code != 0 && !std::path::Path::new("/dev/fuse").exists() {
+        eprintln!("TEST DID NOT RUN: no /dev/fuse");
+        return;
+    }
+    mounted.success();
+    let steps = place.join("latest/steps");
+    let mut names: Vec<_> = fs::read_dir(&steps)
+        .unwrap()
+        .map(|it| it.unwrap().file_name().into_string().unwrap())
+        .collect();
+    names.sort();
+    let target = fs::read_link(steps.join("0002-Bash-mess"));
+    let text = fs::read_to_string(
+        steps
+            .join("0002-Bash-mess")
+            .join(fixture.project().strip_prefix("/").unwrap())
+            .join("text"),
+    );
+    fixture.nono(&["umount", place.to_str().unwrap()]).success();
+    assert_eq!(names, ["0001-Edit-text", "0002-Bash-mess", "0003-Edit-text"]);
+    assert_eq!(target.unwrap(), std::path::PathBuf::from("../2"));
+    assert!(text.unwrap().contains("\nB\n"));
+}
