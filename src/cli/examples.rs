@@ -179,6 +179,13 @@ const EXAMPLES: &[(&str, [(&str, &str); 2])] = &[
         ],
     ),
     (
+        "mcp",
+        [
+            ("nono mcp", "what an agent starts: tools to look at the past and to restore"),
+            ("nono mcp --no-restore", "tools to look, and none to restore"),
+        ],
+    ),
+    (
         "completions",
         [
             ("nono completions bash > ~/.local/share/bash-completion/completions/nono", "for bash"),

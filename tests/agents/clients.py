@@ -4,8 +4,6 @@ What a script does is the same for all of them; which tool each has for that sta
 """
 
 import json
-import os
-from pathlib import Path
 
 SERVER = "nono"
 # What every client gets: nothing leaves the machine, and nothing updates itself.
@@ -25,22 +23,22 @@ def write(path, text):
 class Client:
     """One client in one home. `packages` is where npm has put it."""
 
+    # Its name for nono, and that of its program.
     name = ""
-    # Whether a failing command is told to the hooks, and whether subagents can be started.
+    program_name = ""
+    # Whether it tells hooks that a command failed, and which subagent made a call.
+    tells_failures = False
     has_subagents = False
+    # The files of its configuration that it does not write itself.
+    files = ()
 
-    def __init__(self, packages, home, project, url, mcp):
-        self.packages, self.home, self.project = packages, home, project
-        self.url, self.mcp = url, mcp
+    def __init__(self, packages, home, project, url):
+        self.packages, self.home, self.project, self.url = packages, home, project, url
         self.program = packages / "node_modules" / ".bin" / self.program_name
         self.configure()
 
     def environment(self):
         return {}
-
-    def settings(self):
-        """The files that `nono agent install` may write."""
-        raise NotImplementedError
 
     def path(self, name):
         return str(self.project / name)
@@ -49,13 +47,12 @@ class Client:
 class Claude(Client):
     name = "claude-code"
     program_name = "claude"
+    tells_failures = True
     has_subagents = True
+    files = (".claude/settings.json",)
 
     def configure(self):
-        write(self.home / ".claude.json", json.dumps({
-            "hasCompletedOnboarding": True,
-            "mcpServers": {SERVER: {"type": "stdio", "command": self.mcp[0], "args": self.mcp[1:]}},
-        }))
+        write(self.home / ".claude.json", json.dumps({"hasCompletedOnboarding": True}))
         write(self.home / ".claude/settings.json", json.dumps({"model": "sonnet"}, indent=4) + "\n")
 
     def environment(self):
@@ -97,6 +94,7 @@ class Claude(Client):
 class Codex(Client):
     name = "codex"
     program_name = "codex"
+    files = (".codex/config.toml", ".codex/hooks.json")
 
     def configure(self):
         write(self.home / ".codex/config.toml", f"""\
@@ -109,11 +107,6 @@ name = "scripted"
 base_url = "{self.url}/v1"
 wire_api = "responses"
 env_key = "SCRIPTED_KEY"
-
-[mcp_servers.{SERVER}]
-command = "{self.mcp[0]}"
-args = {json.dumps(self.mcp[1:])}
-env_vars = ["NONO_SOCKET", "NONO_SESSION", "NONO_ROOT"]
 """)
 
     def environment(self):
@@ -155,6 +148,7 @@ class OpenCode(Client):
     name = "opencode"
     program_name = "opencode"
     has_subagents = True
+    files = (".config/opencode/opencode.json",)
 
     def configure(self):
         write(self.home / ".config/opencode/opencode.json", json.dumps({
@@ -165,7 +159,6 @@ class OpenCode(Client):
                 "models": {"scripted": {"name": "scripted"}},
             }},
             "permission": {"*": "allow"},
-            "mcp": {SERVER: {"type": "local", "command": list(self.mcp)}},
         }, indent=2) + "\n")
 
     def command(self, prompt):
@@ -202,13 +195,13 @@ class OpenCode(Client):
 class Gemini(Client):
     name = "gemini"
     program_name = "gemini"
+    files = (".gemini/settings.json",)
 
     def configure(self):
         write(self.home / ".gemini/settings.json", json.dumps({
             "security": {
                 "auth": {"selectedType": "gemini-api-key"}, "folderTrust": {"enabled": False},
             },
-            "mcpServers": {SERVER: {"command": self.mcp[0], "args": self.mcp[1:]}},
         }, indent=2) + "\n")
 
     def environment(self):

@@ -6,8 +6,9 @@ the message of a script whose number is the count of tool results since the scri
 request that comes twice gets the same answer twice. A script is named by a word of a user's text;
 a subagent gets its script by the word in its own prompt.
 
-A script is a list of messages, and a message is a list of calls `(tool, input)`. After the last
-message the model says `FAREWELL`. A request without tools (titles, summaries) gets that at once.
+A script is a list of messages, and a message is a list of calls `(tool, input)`, or `Later` with
+what happens before it is sent. After the last message the model says `FAREWELL`. A request without
+tools (titles, summaries) gets that at once.
 """
 
 import json
@@ -18,6 +19,14 @@ FAREWELL = "All done."
 MAX_REQUEST_BYTES = 64 << 20
 REQUEST_SECONDS = 30
 USAGE = {"input_tokens": 1, "output_tokens": 1}
+
+
+class Later(list):
+    """A message that is sent when `event()` has returned; that has to be soon."""
+
+    def __init__(self, event, message):
+        super().__init__(message)
+        self.event = event
 
 
 class Model:
@@ -74,6 +83,8 @@ class Model:
         left = len(results)
         for message in self.scripts[word]:
             if left == 0:
+                if isinstance(message, Later):
+                    message.event()
                 # Not the word itself: clients quote ids in texts of the user's.
                 script = list(self.scripts).index(word)
                 return [(f"{script}_{len(results) + at}", *c) for at, c in enumerate(message)]

@@ -29,6 +29,7 @@ mod keeping;
 mod left_out;
 mod listing;
 mod manners;
+mod mcp;
 mod meddling;
 mod mount;
 mod mount_command;
