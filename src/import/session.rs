@@ -182,6 +182,7 @@ fn manifest(
         ignore_files: None,
         kind: SnapshotKind::Ordinary,
         label: None,
+        step: None,
         restores: None,
         restores_only: Vec::new(),
         roots: tracked().map(|path| TrackedRoot { path, exclusion: exclusion.clone() }).collect(),
