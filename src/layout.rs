@@ -23,6 +23,8 @@ pub(crate) const MANIFEST: &str = "manifest.json";
 pub(crate) const PENDING_MANIFEST: &str = "manifest.pending.json";
 /// One whose objects did not survive: nothing reads it.
 pub(crate) const LOST_MANIFEST: &str = "manifest.lost.json";
+/// Beside the manifest of a removed snapshot: when and why it was removed.
+pub(crate) const REMOVED_NOTE: &str = "removed.json";
 /// Snapshots of a session, in directories named by their numbers.
 pub(crate) const SNAPSHOTS: &str = "snapshots";
 /// The journal of a restore, in its session.

@@ -22,6 +22,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+pub mod agent;
 #[cfg(feature = "mount")]
 pub mod browse;
 mod byte_path;
@@ -39,6 +40,8 @@ pub mod history;
 pub mod import;
 mod layout;
 mod manifest;
+#[cfg(feature = "mcp")]
+pub mod mcp;
 pub mod object;
 pub mod path_text;
 pub mod progress;

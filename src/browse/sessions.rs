@@ -217,6 +217,11 @@ impl Sessions {
         Ok(head)
     }
 
+    /// Whether a snapshot was removed from its session.
+    pub(super) fn is_removed(&self, session: &SessionKey, number: u64) -> bool {
+        SessionDir::open(&self.path(session)).is_ok_and(|dir| dir.refuse_removed(number).is_err())
+    }
+
     /// When the manifest of a snapshot was written.
     pub(super) fn written(&self, session: &SessionKey, number: u64) -> io::Result<FileTime> {
         let dir = Dir::open(&self.path(session)).map_err(from_sys)?;

@@ -188,6 +188,9 @@ impl StoreTree {
         let Some(number) = number.filter(|number| number.to_string().as_bytes() == name) else {
             return Ok(None);
         };
+        if self.sessions.is_removed(session, number) {
+            return Ok(None);
+        }
         let found = self.sessions.snapshot(session, number).and_then(|head| {
             let store = self.stores.of_session(&self.sessions.path(session))?;
             Ok(self.top(session, number, store, head))

@@ -42,6 +42,9 @@ pub(super) enum Helper {
     /// The process that becomes the command
     #[command(name = "__sandbox-exec", hide = true)]
     SandboxExec(commands::sandbox_exec::SandboxExecArgs),
+    /// The process that handles the events of hooks
+    #[command(name = commands::hook::WORKER, hide = true)]
+    HookWorker(commands::hook::WorkerArgs),
     /// The process beside `mount`
     #[cfg(feature = "mount")]
     #[command(name = commands::mount_guard::NAME, hide = true)]
@@ -76,16 +79,28 @@ pub(super) enum Command {
         #[command(subcommand)]
         command: commands::config::ConfigCommand,
     },
+    /// Put hooks into coding agents, so that each of their tool calls can be undone
+    Agent {
+        #[command(subcommand)]
+        command: commands::agent::AgentCommand,
+    },
+    /// Take a step at an event of a coding agent: what `nono agent install` writes into its configuration
+    Hook(commands::hook::HookArgs),
     /// Check what this machine offers, and say what mends what is wrong
     Doctor(commands::doctor::DoctorArgs),
     /// Print what a shell needs to complete arguments
     Completions(commands::completions::CompletionsArgs),
     /// Write the manual as man pages
     Man(commands::completions::ManArgs),
+    /// Serve the past of this project to a coding agent (Model Context Protocol on stdin and stdout)
+    #[cfg(feature = "mcp")]
+    Mcp(commands::mcp::McpArgs),
     /// Undo what the last session here did, or a part of it
     Undo(commands::undo::UndoCommand),
     /// Take the last undo here back
     Redo(commands::redo::RedoArgs),
+    /// Show what an agent did: each tool call is a step
+    Steps(commands::steps::StepsArgs),
     /// Say what the last session here is, what has changed since, and what goes on
     Status(commands::status::StatusArgs),
     /// Look at recorded sessions, undo them, prove them, remove them

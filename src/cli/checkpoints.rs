@@ -1,10 +1,12 @@
-//! Checkpoints from inside: a command asks its supervisor for a snapshot.
+//! Checkpoints and steps from inside: a command asks its supervisor for a snapshot.
 //!
 //! The command cannot write the store, so `nono snapshot` inside of it sends one line to the
-//! supervisor's socket and gets one line back, both JSON. A client can only ask for one more
-//! snapshot of the recorded paths. A client is not trusted with more, and nobody waits for a slow
-//! client: a conversation has a deadline as a whole, and ends when the command has.
+//! supervisor's socket and gets one line back, both JSON. `nono hook` sends an event of an agent the
+//! same way. A client can only ask for one more snapshot of the recorded paths. A client is not
+//! trusted with more, and nobody waits for a slow client: a conversation has a deadline as a whole,
+//! and ends when the command has.
 
+use std::collections::HashMap;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
@@ -16,9 +18,11 @@ use serde::{Deserialize, Serialize};
 
 use super::commands::snapshot::SnapshotReport;
 use super::error::CliError;
+use crate::agent::{AgentState, EventKind, Spool, SpooledEvent, record_actions};
 use crate::path_text::Shown;
 use crate::sandbox::is_inside;
 use crate::session::{Recording, check_label};
+use crate::snapshot::{AgentSession, Step, StepKind};
 use crate::sys;
 
 /// Name of the socket, in the directory of the command's temporary files.
@@ -26,11 +30,13 @@ pub(super) const SOCKET_NAME: &str = "nono.sock";
 /// Names the socket to the command.
 pub(super) const SOCKET_VARIABLE: &str = "NONO_SOCKET";
 /// Longest request in bytes.
-const MAX_REQUEST_BYTES: u64 = 4096;
+const MAX_REQUEST_BYTES: u64 = 1 << 16;
 /// The part of a longer request that is read and ignored.
 const MAX_IGNORED_BYTES: u64 = 1 << 16;
 /// A command that asks again and again must not fill the disk.
 const MAX_CHECKPOINTS: u64 = 1000;
+/// So many events of agents are handled; each can be a step only if something changed.
+const MAX_EVENTS: u64 = 100_000;
 /// So long a request may take from its first byte to its last.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// So long whoever asked may take to read the reply, which names every change.
@@ -40,14 +46,28 @@ const REPLY_PATIENCE: Duration = Duration::from_secs(20);
 #[serde(rename_all = "snake_case")]
 enum Request {
     Checkpoint,
-    NamedCheckpoint { label: String },
+    NamedCheckpoint {
+        label: String,
+    },
+    Event(SpooledEvent),
+    /// A call of a tool of `nono mcp`.
+    #[cfg(feature = "mcp")]
+    Tool {
+        tool: String,
+        arguments: serde_json::Value,
+    },
 }
 
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum Reply {
     Taken(SnapshotReport),
-    Refused { reason: String },
+    Noted,
+    #[cfg(feature = "mcp")]
+    Answered(crate::mcp::Answer),
+    Refused {
+        reason: String,
+    },
 }
 
 /// Answers requests as long as somebody has it [serving](Serving).
@@ -83,7 +103,7 @@ impl Server {
     /// Answers one request after the other, at a low priority: the command's own work comes first.
     fn serve(&self, recording: &Recording) {
         sys::lower_priority();
-        let mut left = MAX_CHECKPOINTS;
+        let mut served = Served::default();
         loop {
             let mut ready = [
                 PollFd::new(&self.listener, PollFlags::IN),
@@ -95,7 +115,7 @@ impl Server {
                 Err(error) => return tracing::warn!("no more checkpoints: {error}"),
             }
             let Ok((stream, _)) = self.listener.accept() else { continue };
-            if let Err(error) = self.answer(&stream, recording, &mut left) {
+            if let Err(error) = self.answer(&stream, recording, &mut served) {
                 tracing::debug!("a request for a checkpoint came to nothing: {error}");
             }
         }
@@ -113,7 +133,12 @@ impl Drop for Serving<'_> {
 }
 
 impl Server {
-    fn answer(&self, stream: &UnixStream, recording: &Recording, left: &mut u64) -> io::Result<()> {
+    fn answer(
+        &self,
+        stream: &UnixStream,
+        recording: &Recording,
+        served: &mut Served,
+    ) -> io::Result<()> {
         stream.set_nonblocking(true)?;
         let patient = |patience| Patient {
             stream,
@@ -122,7 +147,7 @@ impl Server {
         };
         let mut line = Vec::new();
         BufReader::new(patient(PATIENCE).take(MAX_REQUEST_BYTES)).read_until(b'\n', &mut line)?;
-        let mut reply = serde_json::to_vec(&reply(&line, recording, left))?;
+        let mut reply = serde_json::to_vec(&reply(&line, recording, served))?;
         reply.push(b'\n');
         let mut peer = patient(REPLY_PATIENCE);
         peer.write_all(&reply)?;
@@ -133,23 +158,110 @@ impl Server {
     }
 }
 
-fn reply(request: &[u8], recording: &Recording, left: &mut u64) -> Reply {
+/// What was asked for so far.
+#[derive(Default)]
+struct Served {
+    checkpoints: u64,
+    events: u64,
+    /// The agent sessions in the run.
+    agents: HashMap<String, AgentState>,
+}
+
+impl Served {
+    /// Takes the steps that an event asks for, in the run's own session.
+    fn event(&mut self, spooled: &SpooledEvent, recording: &Recording) -> Result<(), String> {
+        const MOST_AGENTS: usize = 100;
+        if self.events == MAX_EVENTS {
+            return Err(format!("{MAX_EVENTS} events were handled, and that is all"));
+        }
+        self.events += 1;
+        let manager = recording.manager();
+        let event = &spooled.event;
+        let key = Spool::key(event);
+        if !self.agents.contains_key(&key) {
+            if self.agents.len() == MOST_AGENTS {
+                return Err(format!("{MOST_AGENTS} agent sessions are recorded, and that is all"));
+            }
+            self.agents.insert(key.clone(), AgentState::default());
+            let mut metadata = manager.session().metadata().map_err(|error| error.to_string())?;
+            if metadata.agent.is_none() {
+                let (client, session_id) = (event.client.clone(), event.session_id.clone());
+                metadata.agent = Some(AgentSession { client, session_id });
+                manager.save_session_metadata(&metadata).map_err(|error| error.to_string())?;
+            }
+        }
+        let Some(state) = self.agents.get_mut(&key) else { return Ok(()) };
+        let actions = state.advance(event);
+        let settle = |step: &mut Step| {
+            if matches!(event.kind, EventKind::Before(_)) && spooled.is_released() {
+                step.kind = StepKind::Late;
+                step.overlapped = true;
+            }
+        };
+        let taken = record_actions(manager, false, actions, &settle);
+        if matches!(event.kind, EventKind::Before(_)) && spooled.is_released() {
+            state.began_unseen();
+        }
+        taken.map_err(|error| error.to_string())
+    }
+}
+
+#[cfg(feature = "mcp")]
+impl Served {
+    /// Carries out a call of a tool of `nono mcp`.
+    fn tool(
+        &mut self,
+        tool: &str,
+        arguments: serde_json::Value,
+        recording: &Recording,
+    ) -> Result<crate::mcp::Answer, String> {
+        let is_checkpoint = tool == crate::mcp::CHECKPOINT;
+        if is_checkpoint && self.checkpoints == MAX_CHECKPOINTS {
+            return Err(too_many_checkpoints());
+        }
+        let answer = super::commands::mcp::for_command(recording, tool, arguments);
+        self.checkpoints += u64::from(is_checkpoint && answer.is_ok());
+        answer.map_err(|error| error.to_string())
+    }
+}
+
+fn too_many_checkpoints() -> String {
+    format!("{MAX_CHECKPOINTS} checkpoints were taken, and that is all")
+}
+
+fn reply(request: &[u8], recording: &Recording, served: &mut Served) -> Reply {
     let refused = |reason: String| Reply::Refused { reason };
+    let request = serde_json::from_slice(request);
+    #[cfg(feature = "mcp")]
+    if let Ok(Request::Tool { tool, arguments }) = request {
+        return match served.tool(&tool, arguments, recording) {
+            Ok(answer) => Reply::Answered(answer),
+            Err(reason) => refused(reason),
+        };
+    }
     let manager = recording.manager();
-    let taken = match serde_json::from_slice(request) {
+    let taken = match request {
         Err(error) => return refused(format!("not a request: {error}")),
-        Ok(_) if *left == 0 => {
-            return refused(format!("{MAX_CHECKPOINTS} checkpoints were taken, and that is all"));
+        Ok(Request::Event(event)) => {
+            return match served.event(&event, recording) {
+                Ok(()) => Reply::Noted,
+                Err(reason) => refused(reason),
+            };
+        }
+        Ok(_) if served.checkpoints == MAX_CHECKPOINTS => {
+            return refused(too_many_checkpoints());
         }
         Ok(Request::Checkpoint) => manager.create_incremental_compared(),
         Ok(Request::NamedCheckpoint { label }) => match check_label(&label) {
             Ok(label) => manager.checkpoint_compared(label),
             Err(error) => return refused(error.to_string()),
         },
+        #[cfg(feature = "mcp")]
+        Ok(Request::Tool { .. }) => return refused("it was answered".to_owned()),
     };
     match taken {
         Ok((manifest, changes)) => {
-            *left -= 1;
+            served.checkpoints += 1;
             Reply::Taken(SnapshotReport::of(manager.session(), &manifest, changes))
         }
         Err(error) => refused(error.to_string()),
@@ -214,6 +326,35 @@ pub(super) fn left_in(temporary: &Path) -> Option<PathBuf> {
 
 /// Inside: asks for a checkpoint, maybe under a name.
 pub(super) fn ask(socket: &Path, label: Option<&str>) -> Result<SnapshotReport, CliError> {
+    let request = match label.map(str::to_owned) {
+        Some(label) => Request::NamedCheckpoint { label },
+        None => Request::Checkpoint,
+    };
+    match converse(socket, &request)? {
+        Reply::Taken(report) => Ok(report),
+        Reply::Refused { reason } => {
+            Err(CliError::failed(format!("the supervisor took no checkpoint: {reason}")))
+        }
+        _ => Err(CliError::failed("the supervisor answered something else")),
+    }
+}
+
+/// Inside: asks for the answer of a tool of `nono mcp`.
+#[cfg(feature = "mcp")]
+pub(super) fn ask_tool(
+    socket: &Path,
+    tool: &str,
+    arguments: serde_json::Value,
+) -> Result<crate::mcp::Answer, CliError> {
+    match converse(socket, &Request::Tool { tool: tool.to_owned(), arguments })? {
+        Reply::Answered(answer) => Ok(answer),
+        Reply::Refused { reason } => Err(CliError::failed(reason)),
+        _ => Err(CliError::failed("the supervisor answered something else")),
+    }
+}
+
+/// Sends one request and waits for its reply.
+fn converse(socket: &Path, request: &Request) -> Result<Reply, CliError> {
     let lost = |error: &dyn std::fmt::Display| {
         let message = format!("cannot reach the supervisor at {}: {error}", Shown::path(socket));
         let failed = CliError::failed(message);
@@ -224,21 +365,38 @@ pub(super) fn ask(socket: &Path, label: Option<&str>) -> Result<SnapshotReport, 
             "this is not within the walls of a run; unset {SOCKET_VARIABLE} to record in the store"
         ))
     };
-    let mut stream = UnixStream::connect(socket).map_err(|error| lost(&error))?;
-    let request = match label.map(str::to_owned) {
-        Some(label) => Request::NamedCheckpoint { label },
-        None => Request::Checkpoint,
-    };
-    let mut request = serde_json::to_vec(&request)?;
+    let mut request = serde_json::to_vec(request)?;
     request.push(b'\n');
+    if request.len() as u64 > MAX_REQUEST_BYTES {
+        return Err(CliError::failed(format!(
+            "the request is longer than {MAX_REQUEST_BYTES} bytes"
+        )));
+    }
+    let mut stream = UnixStream::connect(socket).map_err(|error| lost(&error))?;
     stream.write_all(&request).map_err(|error| lost(&error))?;
     let mut line = String::new();
     BufReader::new(stream).read_line(&mut line).map_err(|error| lost(&error))?;
-    match serde_json::from_str(&line) {
-        Ok(Reply::Taken(report)) => Ok(report),
-        Ok(Reply::Refused { reason }) => {
-            Err(CliError::failed(format!("the supervisor took no checkpoint: {reason}")))
-        }
-        Err(error) => Err(lost(&error)),
+    serde_json::from_str(&line).map_err(|error| lost(&error))
+}
+
+/// Inside: tells the supervisor of an event, and waits until its steps are taken or the deadline is over.
+/// What the supervisor has got by then, it handles all the same.
+pub(super) fn tell(socket: &Path, event: &SpooledEvent) -> io::Result<()> {
+    let deadline = Instant::now() + Duration::from_millis(event.deadline_ms);
+    let stream = UnixStream::connect(socket)?;
+    stream.set_nonblocking(true)?;
+    let (_never, stopped) = UnixStream::pair()?;
+    let mut peer = Patient { stream: &stream, stopped: &stopped, deadline };
+    let mut request = serde_json::to_vec(&Request::Event(event.clone()))?;
+    request.push(b'\n');
+    peer.write_all(&request)?;
+    let mut line = String::new();
+    match BufReader::new(peer).read_line(&mut line) {
+        Err(error) if error.kind() == io::ErrorKind::TimedOut => Ok(()),
+        Err(error) => Err(error),
+        Ok(_) => match serde_json::from_str(&line) {
+            Ok(Reply::Refused { reason }) => Err(io::Error::other(reason)),
+            _ => Ok(()),
+        },
     }
 }

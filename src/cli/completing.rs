@@ -185,7 +185,7 @@ fn in_snapshot(current: &OsStr) -> Option<Vec<CompletionCandidate>> {
         let Ok(id) = id.parse::<SnapshotId>();
         catalog.find_snapshot_from(&id, Purpose::Looking).ok()
     })?;
-    list(&session, number.unwrap_or(0), current).map(|names| {
+    list(&session, number.or_else(|| session.first_number().ok())?, current).map(|names| {
         let candidate = |name: Vec<u8>| CompletionCandidate::new(OsStr::from_bytes(&name));
         names.into_iter().map(candidate).collect()
     })

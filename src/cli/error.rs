@@ -7,6 +7,7 @@ use jiff::Zoned;
 
 use super::args::named_project;
 use super::render::{RenderError, relative_time};
+use crate::agent::SpoolError;
 use crate::config::ConfigError;
 use crate::history::HistoryError;
 use crate::import::ImportSessionError;
@@ -238,6 +239,15 @@ impl From<RepairError> for CliError {
                 Self::stopped("stopped; what was repaired by then stays repaired")
             }
             _ => Self::failed(error.to_string()),
+        }
+    }
+}
+
+impl From<SpoolError> for CliError {
+    fn from(error: SpoolError) -> Self {
+        match error {
+            SpoolError::Io(error) => error.into(),
+            other => Self::failed(other.to_string()),
         }
     }
 }

@@ -56,6 +56,7 @@ fn need(command: &Command) -> Named {
             Command::Undo(args) => Named(writing(args.undo.writes_store()), "undo"),
             Command::Redo(args) => Named(writing(args.writes_store()), "redo"),
             Command::Status(_) => Named(Need::Reading, "status"),
+            Command::Steps(_) => Named(Need::Reading, "steps"),
             Command::Log(_) => Named(Need::Reading, "log"),
             Command::Import(_) => Named(Need::Writing, "import"),
             _ => Named(Need::Nothing, ""),
@@ -105,6 +106,35 @@ fn out_of_reach(catalog: &Catalog, is_written: bool) -> Option<sys::Error> {
         error.path = root;
         error
     })
+}
+
+/// The process that has the past of what this process works on.
+#[cfg(feature = "mcp")]
+pub(super) enum Keeper {
+    /// The store, which is within reach.
+    Store,
+    /// The supervisor at this socket.
+    Supervisor(std::path::PathBuf),
+    /// Nobody who could be asked, and why.
+    Nobody(CliError),
+}
+
+/// The holder of the past: inside of a recorded run its supervisor, else the store.
+#[cfg(feature = "mcp")]
+pub(super) fn keeper_of_the_past(catalog: &Catalog) -> Keeper {
+    let named = std::env::var_os(SOCKET_VARIABLE).filter(|path| !path.is_empty());
+    if !is_inside() {
+        return Keeper::Store;
+    }
+    if let Some(socket) =
+        named.map(Into::into).or_else(|| super::checkpoints::left_in(&std::env::temp_dir()))
+    {
+        return Keeper::Supervisor(socket);
+    }
+    match out_of_reach(catalog, true) {
+        Some(error) => Keeper::Nobody(no_supervisor(&error)),
+        None => Keeper::Store,
+    }
 }
 
 /// The message where a snapshot cannot be asked for.

@@ -48,7 +48,7 @@ use std::process::ExitCode;
 use clap::FromArgMatches;
 use clap::error::ErrorKind;
 
-use args::{Arguments, Command, Helper, Rollback};
+use args::{Arguments, Command, Helper, Rollback, StoreArgs};
 use context::Context;
 
 use crate::config::Origin;
@@ -76,6 +76,9 @@ fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Err(error) => {
             let is_help =
                 matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion);
+            if commands::hook::is_hook(&given) {
+                return ExitCode::SUCCESS;
+            }
             if let Some(error) = misplaced::explained(&error, &given) {
                 Context::new(output::OutputArgs::default()).error(&error);
                 return ExitCode::from(error.exit_code());
@@ -85,6 +88,12 @@ fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
             return ExitCode::from(if is_help { 0 } else { 2 });
         }
     };
+    if let Command::Hook(args) = &arguments.command {
+        // Whatever happens, the agent must not notice.
+        std::panic::set_hook(Box::new(|_| {}));
+        let _ = std::panic::catch_unwind(|| commands::hook::run(args, &arguments.store));
+        return ExitCode::SUCCESS;
+    }
     let output = arguments.output;
     let _survived = signals::survive_long_files();
     let mut context = Context::new(output);
@@ -110,10 +119,7 @@ fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
 fn dispatch(arguments: Arguments, context: &Context) -> Outcome {
     inside::refuse(&arguments)?;
     let store = arguments.store;
-    if !matches!(
-        arguments.command,
-        Command::Helper(_) | Command::Rollback { command: Rollback::Resume(_) }
-    ) {
+    if !is_silent(&arguments.command) {
         commands::resume::remind(&store, context);
     }
     if !matches!(arguments.command, Command::Run(_) | Command::Helper(_)) {
@@ -123,7 +129,9 @@ fn dispatch(arguments: Arguments, context: &Context) -> Outcome {
     }
     match arguments.command {
         Command::Run(args) => commands::run::run(&args, &store, context),
-        Command::Helper(helper) => run_helper(&helper),
+        Command::Hook(_) => Ok(0),
+        Command::Agent { command } => commands::agent::run(&command, &store, context),
+        Command::Helper(helper) => run_helper(&helper, &store, context),
         Command::Snapshot(args) => commands::snapshot::run(&args, &store, context),
         #[cfg(feature = "mount")]
         Command::Mount(args) => commands::mount::run(&args, &store, context),
@@ -134,10 +142,13 @@ fn dispatch(arguments: Arguments, context: &Context) -> Outcome {
         Command::Profile { command } => commands::profile::run(&command, &store, context),
         Command::Config { command } => commands::config::run(&command, &store, context),
         Command::Doctor(args) => commands::doctor::run(&args, &store, context),
+        #[cfg(feature = "mcp")]
+        Command::Mcp(args) => commands::mcp::run(&args, &store),
         Command::Completions(args) => commands::completions::completions(&args, context),
         Command::Man(args) => commands::completions::man(&args, context),
         Command::Undo(args) => commands::undo::run(&args.undo, &store, context),
         Command::Redo(args) => commands::redo::run(&args, &store, context),
+        Command::Steps(args) => commands::steps::run(&args, &store, context),
         Command::Status(args) => commands::status::run(&args, &store, context),
         Command::Rollback { command } => match command {
             Rollback::List(args) => commands::list::run(&args, &store, context),
@@ -157,10 +168,22 @@ fn dispatch(arguments: Arguments, context: &Context) -> Outcome {
     }
 }
 
-fn run_helper(helper: &Helper) -> Outcome {
+/// Whether a command must not be reminded of a restore that was interrupted: it finishes the restore, or
+/// nobody reads what it says.
+fn is_silent(command: &Command) -> bool {
+    match command {
+        Command::Helper(_) | Command::Rollback { command: Rollback::Resume(_) } => true,
+        #[cfg(feature = "mcp")]
+        Command::Mcp(_) => true,
+        _ => false,
+    }
+}
+
+fn run_helper(helper: &Helper, store: &StoreArgs, context: &Context) -> Outcome {
     match helper {
         Helper::Keep(args) => keeper::run(args),
         Helper::SandboxExec(args) => commands::sandbox_exec::run(args),
+        Helper::HookWorker(args) => commands::hook::work(args, store, context),
         #[cfg(feature = "mount")]
         Helper::MountGuard(args) => commands::mount_guard::run(args),
     }

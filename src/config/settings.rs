@@ -23,6 +23,22 @@ use crate::walk::Ignored;
 pub(super) const FILE_NAME: &str = "config.toml";
 const DEFAULT_MAX_SESSIONS: u64 = 10;
 const DEFAULT_MAX_STORAGE_GB: f64 = 5.0;
+/// Files that usually hold secrets: agents are not shown their contents.
+const DEFAULT_MCP_HIDDEN: [&str; 13] = [
+    ".env",
+    ".env.*",
+    ".envrc",
+    "*.pem",
+    "*.key",
+    "*.p12",
+    "id_rsa",
+    "id_ecdsa",
+    "id_ed25519",
+    ".netrc",
+    ".npmrc",
+    ".pypirc",
+    ".git-credentials",
+];
 /// More threads than any machine has use for.
 const MAX_THREADS: u64 = 1024;
 /// Bytes of a gigabyte, as `nono` shows sizes.
@@ -98,6 +114,10 @@ pub struct Settings {
     pub threads: Sourced<u64>,
     /// The ignored paths that are recorded.
     pub ignored: Sourced<Ignored>,
+    /// Whether an agent may restore files through `nono mcp`.
+    pub mcp_restore: Sourced<bool>,
+    /// Names and paths with contents that `nono mcp` hides, as globs; `None` means the usual ones.
+    pub mcp_hidden: Option<Vec<String>>,
     /// The exclusions of every recording, from the file.
     pub rollback: RollbackRules,
     /// The file, whether it exists or not.
@@ -138,6 +158,8 @@ strict_table! {
         exclude_globs: Vec<String>,
         force_include: Vec<String>,
         use_gitignore: bool,
+        mcp_restore: bool,
+        mcp_hidden: Vec<String>,
     }
 }
 
@@ -210,6 +232,11 @@ impl Settings {
             )?,
             threads: from.choose(flags.threads, "NONO_THREADS", table.threads, 0)?,
             ignored: from.choose(flags.ignored, "NONO_IGNORED", table.ignored, Ignored::Small)?,
+            mcp_restore: match table.mcp_restore {
+                Some(value) => Sourced { value, origin: Origin::File },
+                None => Sourced { value: true, origin: Origin::Default },
+            },
+            mcp_hidden: table.mcp_hidden,
             rollback: RollbackRules {
                 exclude_patterns: table.exclude_patterns.unwrap_or_default(),
                 exclude_globs: table.exclude_globs.unwrap_or_default(),
@@ -241,6 +268,12 @@ impl Settings {
     /// Limits of one snapshot.
     pub fn budget(&self) -> Budget {
         Budget { max_entries: self.max_entries.value, max_bytes: self.max_bytes.value }
+    }
+
+    /// Names and paths whose contents `nono mcp` does not show, as globs.
+    pub fn mcp_hidden(&self) -> Vec<String> {
+        let usual = || DEFAULT_MCP_HIDDEN.map(str::to_owned).to_vec();
+        self.mcp_hidden.clone().unwrap_or_else(usual)
     }
 
     /// Most bytes of objects of a store; `None` is no limit.
@@ -312,6 +345,13 @@ impl Settings {
                 use_gitignore.is_some(),
                 "--rollback-all",
             ),
+            rule(
+                "mcp_restore",
+                json!(self.mcp_restore.value),
+                self.mcp_restore.origin == Origin::File,
+                "--no-restore",
+            ),
+            rule("mcp_hidden", json!(self.mcp_hidden()), self.mcp_hidden.is_some(), "--hide"),
         ]
     }
 }

@@ -113,18 +113,50 @@ impl Marks {
         progress: &dyn Progress,
     ) -> Result<(), CleanupError> {
         let mut roots = Vec::new();
+        let mut doubtful = Vec::new();
         for (index, session) in sessions.iter().enumerate() {
             let damaged = |source: ManifestError| damaged(session, source.into());
             // In this order: an announcement that is gone is published by then.
             let pending = session.pending_baseline().map_err(damaged)?;
             let manifests = all_manifests(session).map_err(damaged)?;
+            let removed = Removed::of(session);
             let published = manifests.into_iter().map(|loaded| loaded.manifest);
             for manifest in published.chain(pending) {
-                roots.extend(manifest.needed_roots().map(|root| (root, index)));
+                if removed.has(manifest.number) {
+                    // A later snapshot may go by the ignore files of this one.
+                    roots.extend(manifest.ignore_files.map(|root| (root, index)));
+                    if removed.is_doubtful {
+                        doubtful.push((manifest.merkle_root, index));
+                    }
+                } else {
+                    roots.extend(manifest.needed_roots().map(|root| (root, index)));
+                }
             }
         }
         self.walk(store, roots, &Self::default(), progress, |index, error| {
             Err(damaged(sessions[index], error.into()))
+        })?;
+        self.walk(store, doubtful, &Self::default(), progress, |index, error| {
+            tracing::debug!("session {}: {error}", sessions[index].id());
+            Ok(())
+        })
+    }
+
+    /// Marks what the removed snapshots of a session that stays can still be seen to have needed,
+    /// without what lies below the trees that stay.
+    pub(super) fn release_removed(
+        &mut self,
+        store: &LocalStore,
+        session: &SessionDir,
+        kept: &Self,
+        progress: &dyn Progress,
+    ) -> Result<(), CleanupError> {
+        let numbers = Removed::of(session).numbers;
+        let manifests = numbers.iter().filter_map(|number| session.manifest(*number).ok());
+        let roots = manifests.map(|loaded| (loaded.manifest.merkle_root, 0)).collect();
+        self.walk(store, roots, kept, progress, |_, error| {
+            tracing::debug!("removed snapshots of session {}: {error}", session.id());
+            Ok(())
         })
     }
 
@@ -137,7 +169,7 @@ impl Marks {
         kept: &Self,
         progress: &dyn Progress,
     ) -> Result<(), CleanupError> {
-        let numbers = session.snapshot_numbers().unwrap_or_default();
+        let numbers = session.manifest_numbers().unwrap_or_default();
         let manifests = numbers.iter().filter_map(|number| session.manifest(*number).ok());
         let needed =
             manifests.flat_map(|loaded| loaded.manifest.needed_roots().collect::<Vec<_>>());
@@ -292,6 +324,27 @@ impl Recent {
     }
 }
 
+/// The snapshots that a session calls removed.
+struct Removed {
+    numbers: Vec<u64>,
+    /// Whether another program edited the session's manifest, so that it proves no removal.
+    is_doubtful: bool,
+}
+
+impl Removed {
+    fn of(session: &SessionDir) -> Self {
+        let Ok(metadata) = session.metadata() else {
+            return Self { numbers: Vec::new(), is_doubtful: true };
+        };
+        let numbers = metadata.removed.iter().map(|removed| removed.number).collect();
+        Self { numbers, is_doubtful: metadata.altered.is_some() }
+    }
+
+    fn has(&self, number: u64) -> bool {
+        self.numbers.contains(&number)
+    }
+}
+
 fn damaged(session: &SessionDir, source: Unreadable) -> CleanupError {
     CleanupError::DamagedSession { session_id: session.id(), source }
 }
@@ -302,7 +355,7 @@ fn all_manifests(session: &SessionDir) -> Result<Vec<LoadedManifest>, ManifestEr
     match session.chain() {
         // A crash right after the first snapshot of a session that a program made.
         Err(ManifestError::Missing { path }) if path.parent() == Some(session.path()) => {
-            match session.snapshot_numbers()?[..] {
+            match session.manifest_numbers()?[..] {
                 [] => Ok(Vec::new()),
                 [0] => Ok(vec![session.manifest(0)?]),
                 _ => Err(ManifestError::Missing { path }),

@@ -1,6 +1,6 @@
 //! Collection of garbage: removing sessions, and the objects that nothing needs any more.
 //!
-//! An object stays if a snapshot of a remaining session reaches it. Always true:
+//! An object stays if a snapshot of a remaining session reaches it that was not removed. Always true:
 //!
 //! - Planning changes nothing, and what a plan announces is what applying it does, unless sessions
 //!   came or went in between: [`CleanupPlan::apply`] looks at everything again under the store's
@@ -30,6 +30,7 @@ mod store_root;
 mod survey;
 #[cfg(test)]
 mod tests;
+mod tombstone;
 mod usage;
 mod withdraw;
 
@@ -46,6 +47,7 @@ use crate::sys;
 
 pub use holdings::{Holdings, measure_holdings};
 pub use plan::CleanupPlan;
+pub use tombstone::{RemoveSnapshotError, remove_snapshots};
 pub use usage::{StorageUsage, UsageGuess, guess_usage, measure_usage, note_floor};
 pub use withdraw::{Withdrawn, withdraw};
 

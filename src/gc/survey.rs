@@ -98,6 +98,9 @@ impl Survey {
                 released.release(store, session, &kept, options.progress)?;
             }
         }
+        for session in &sharing {
+            released.release_removed(store, session, &kept, options.progress)?;
+        }
         options.progress.begin(Stage::ListObjects, None);
         let now = sys::coarse_now();
         for quarantined in store.quarantined()? {

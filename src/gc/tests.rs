@@ -855,3 +855,172 @@ fn a_stat_cache_that_names_nothing_that_went_stays_in_use() {
     assert!(lab.cleanup(&["third"], &[]).objects_removed > 0);
     assert!(!cache.exists());
 }
+
+/// Removed snapshots: what stays, what goes, and what everybody says of it.
+mod removed_snapshots {
+    use super::*;
+    use crate::manifest::RemovalReason::{Asked, Retention};
+    use crate::restore::RestoreError;
+    use crate::session::{Catalog, CatalogError};
+    use crate::snapshot::{ManifestError, SnapshotError};
+
+    /// Three states: a file of its own in each.
+    fn three(lab: &Lab, id: &str) -> SnapshotManager {
+        let manager = lab.manager(id);
+        lab.write("own", "first state");
+        manager.create_baseline().unwrap();
+        lab.write("own", "second state");
+        manager.create_incremental().unwrap();
+        lab.write("own", "third state");
+        lab.write("later", "only in the third state");
+        manager.create_incremental().unwrap();
+        manager
+    }
+
+    fn verified(lab: &Lab, id: &str) -> crate::verify::VerifyReport {
+        verify_session(&lab.open(id), &lab.store(), &VerifyOptions::default()).unwrap()
+    }
+
+    #[test]
+    fn what_only_a_removed_snapshot_reached_goes_and_the_chain_verifies() {
+        let lab = Lab::new();
+        let manager = three(&lab, "a");
+        let manifest = fs::read(lab.open("a").manifest_path(1)).unwrap();
+        let root = lab.open("a").metadata().unwrap().session_root();
+        let removed = remove_snapshots(&lab.open("a"), &[1], Retention).unwrap();
+        assert_eq!(removed.iter().map(|it| it.number).collect::<Vec<_>>(), [1]);
+        assert!(lab.has("second state"), "only a collection frees");
+        let report = lab.cleanup(&[], &["a"]);
+        assert!(report.objects_removed > 0 && report.sessions_removed.is_empty());
+        assert!(!lab.has("second state"));
+        assert!(lab.has("first state") && lab.has("third state") && lab.has("in every session"));
+        assert_eq!(fs::read(lab.open("a").manifest_path(1)).unwrap(), manifest);
+        let verified = verified(&lab, "a");
+        assert!(verified.ok, "{:?}", verified.problems);
+        assert_eq!(verified.session_root, Some(root), "a removal is no fact of the session");
+        let removed: Vec<bool> = verified.snapshots.iter().map(|it| it.removed.is_some()).collect();
+        assert_eq!(removed, [false, true, false]);
+        // The next snapshot builds on the last one, with a number of its own.
+        assert_eq!(manager.create_incremental().unwrap().0.number, 3);
+        assert!(self::verified(&lab, "a").ok);
+        assert_eq!(lab.open("a").snapshot_numbers().unwrap(), [0, 2, 3]);
+        assert_eq!(lab.open("a").manifest_numbers().unwrap(), [0, 1, 2, 3]);
+    }
+
+    #[test]
+    fn without_its_first_snapshot_a_session_counts_changes_from_the_next_one() {
+        let lab = Lab::new();
+        let manager = three(&lab, "a");
+        let created = |it: &SessionDir| it.metadata().unwrap().changes.unwrap().created;
+        assert_eq!(created(&lab.open("a")), 1);
+        remove_snapshots(&lab.open("a"), &[1, 0], Asked).unwrap();
+        assert_eq!(created(&lab.open("a")), 0);
+        lab.cleanup(&[], &["a"]);
+        assert!(!lab.has("first state") && !lab.has("second state"));
+        assert!(verified(&lab, "a").ok);
+        lab.write("more", "in the fourth state");
+        manager.create_incremental().unwrap();
+        assert_eq!(created(&lab.open("a")), 1);
+        let verified = verified(&lab, "a");
+        assert!(verified.ok, "{:?}", verified.problems);
+    }
+
+    #[test]
+    fn the_newest_snapshot_is_never_removed() {
+        let lab = Lab::new();
+        three(&lab, "a");
+        let session = lab.open("a");
+        let refused = remove_snapshots(&session, &[1, 2], Asked);
+        assert!(matches!(refused, Err(RemoveSnapshotError::Newest { number: 2, .. })));
+        let refused = remove_snapshots(&session, &[1, 7], Asked);
+        assert!(matches!(refused, Err(RemoveSnapshotError::NoSuchSnapshot { number: 7, .. })));
+        assert_eq!(session.metadata().unwrap().removed, [], "all of them or none");
+        assert_eq!(remove_snapshots(&session, &[1], Asked).unwrap().len(), 1);
+        assert_eq!(remove_snapshots(&session, &[1], Asked).unwrap(), [], "it is removed once");
+    }
+
+    #[test]
+    fn a_pin_keeps_snapshots_that_nobody_named() {
+        let lab = Lab::new();
+        three(&lab, "a");
+        let session = lab.open("a");
+        session.set_pinned(true).unwrap();
+        let refused = remove_snapshots(&session, &[1], Retention);
+        assert!(matches!(refused, Err(RemoveSnapshotError::Pinned { .. })));
+        assert_eq!(remove_snapshots(&session, &[1], Asked).unwrap().len(), 1);
+    }
+
+    #[test]
+    fn a_removed_snapshot_is_named_as_removed_and_not_as_missing() {
+        let lab = Lab::new();
+        let manager = three(&lab, "20260214-143022-1");
+        let session = lab.open("20260214-143022-1");
+        remove_snapshots(&session, &[1], Retention).unwrap();
+        let by_name =
+            Catalog::new(lab.root(), []).find_snapshot(&"20260214-143022-1/1".parse().unwrap());
+        let message = by_name.unwrap_err().to_string();
+        assert!(message.contains("was removed by retention on 2"), "{message}");
+        assert!(matches!(
+            manager.load_manifest(1),
+            Err(SnapshotError::Manifest(ManifestError::Removed { .. }))
+        ));
+        for refused in [
+            manager.restore_to(1).map(drop),
+            manager.plan_restore(1, &Default::default()).map(drop),
+        ] {
+            let removed = matches!(
+                refused,
+                Err(RestoreError::Snapshot(SnapshotError::Manifest(ManifestError::Removed { .. })))
+            );
+            assert!(removed, "{refused:?}");
+        }
+        let by_name =
+            Catalog::new(lab.root(), []).find_snapshot(&"20260214-143022-1/1".parse().unwrap());
+        assert!(matches!(by_name, Err(CatalogError::SnapshotRemoved { .. })));
+        assert_eq!(manager.restore_to(0).unwrap().len(), 2);
+    }
+
+    #[test]
+    fn an_edited_manifest_removes_nothing() {
+        let lab = Lab::new();
+        three(&lab, "a");
+        let manifest = lab.root().join("a/manifest.json");
+        let mut edited: Value = serde_json::from_slice(&fs::read(&manifest).unwrap()).unwrap();
+        edited["removed"] =
+            json!([{"number": 1, "removed_at": "2026-02-14T14:30:22Z", "reason": "asked"}]);
+        fs::write(&manifest, edited.to_string()).unwrap();
+        lab.cleanup(&[], &["a"]);
+        assert!(lab.has("second state"));
+        let refused = remove_snapshots(&lab.open("a"), &[1], Asked);
+        assert!(matches!(refused, Err(RemoveSnapshotError::Altered { .. })));
+    }
+
+    #[test]
+    fn the_last_one_called_removed_is_a_problem() {
+        let lab = Lab::new();
+        three(&lab, "a");
+        let session = lab.open("a");
+        let mut metadata = session.metadata().unwrap();
+        let removed_at = metadata.started;
+        metadata.removed =
+            vec![crate::manifest::RemovedSnapshot { number: 2, removed_at, reason: Asked }];
+        session.save_metadata(&metadata).unwrap();
+        assert!(!verified(&lab, "a").ok);
+    }
+
+    #[test]
+    fn a_repair_that_makes_the_manifest_again_knows_what_was_removed() {
+        let lab = Lab::new();
+        three(&lab, "a");
+        let removed = remove_snapshots(&lab.open("a"), &[1], Retention).unwrap();
+        lab.cleanup(&[], &["a"]);
+        fs::write(lab.root().join("a/manifest.json"), "damaged").unwrap();
+        let repaired =
+            crate::repair::repair_session(&lab.open("a"), &lab.store(), &Default::default())
+                .unwrap();
+        assert!(repaired.0.lost.is_empty(), "{repaired:?}");
+        assert_eq!(lab.open("a").metadata().unwrap().removed, removed);
+        assert!(verified(&lab, "a").ok);
+        lab.cleanup(&[], &["a"]);
+    }
+}

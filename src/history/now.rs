@@ -62,7 +62,7 @@ pub fn now_of(history: &PathHistory, newest: &SessionDir) -> Result<Now, History
 
 fn directory(history: &PathHistory, newest: &SessionDir) -> Result<Now, HistoryError> {
     let manager = SnapshotManager::open(newest.path())?;
-    let baseline = manager.load_manifest(0)?;
+    let baseline = manager.load_manifest(newest.first_number()?)?;
     let live = manager.live_state(&baseline)?;
     let root = read_root_tree(&live, &live.manifest().merkle_root)?;
     let state = Lookup::new(&live, &root).find(history.path.as_os_str().as_bytes())?;

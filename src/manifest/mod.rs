@@ -9,6 +9,7 @@
 
 mod left_out;
 mod not_captured;
+mod removed;
 mod step;
 
 use std::collections::BTreeMap;
@@ -28,6 +29,7 @@ use crate::walk::ExclusionConfig;
 pub use left_out::LeftOutState;
 pub(crate) use left_out::LeftOutTally;
 pub use not_captured::{NotCaptured, NotCapturedReason, NotCapturedSet};
+pub use removed::{RemovalReason, RemovedSnapshot};
 pub use step::{
     MAX_STEP_NAME_BYTES, MAX_STEP_PROMPT_BYTES, MAX_STEP_TITLE_BYTES, Step, StepKind, StepPrompt,
 };

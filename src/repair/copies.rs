@@ -169,7 +169,7 @@ pub(super) struct LivePaths {
 impl LivePaths {
     /// The tracked paths of any readable snapshot of a session.
     pub(super) fn new(session: &SessionDir) -> Self {
-        let numbers = session.snapshot_numbers().unwrap_or_default();
+        let numbers = session.manifest_numbers().unwrap_or_default();
         let mut roots: Vec<TrackedRoot> = Vec::new();
         for loaded in numbers.into_iter().filter_map(|number| session.manifest(number).ok()) {
             for root in loaded.manifest.roots {

@@ -22,7 +22,7 @@ pub(super) fn repair(
     other_stores: &[PathBuf],
     report: &mut RepairReport,
 ) -> Result<(), RepairError> {
-    let numbers = session.snapshot_numbers()?;
+    let numbers = session.manifest_numbers()?;
     let metadata = match session.metadata() {
         Ok(metadata) => Some(metadata),
         // A session that a program makes gets it after its first snapshot.
@@ -84,9 +84,11 @@ pub(super) fn count_again(session: &SessionDir, store: &LocalStore) -> Result<()
         let manifest = session.manifest(*number).ok()?.manifest;
         (manifest.kind == SnapshotKind::Ordinary).then_some(manifest)
     };
-    let numbers: Vec<u64> = (0..metadata.manifest_hashes.len() as u64).collect();
+    let mut numbers: Vec<u64> = (0..metadata.manifest_hashes.len() as u64).collect();
+    numbers.retain(|number| metadata.removal(*number).is_none());
     let last = numbers.iter().rev().find_map(ordinary);
-    let (Some(first), Some(last)) = (ordinary(&0), last) else { return Ok(()) };
+    let first = numbers.first().and_then(ordinary);
+    let (Some(first), Some(last)) = (first, last) else { return Ok(()) };
     match count_changes(store, &first, &last, || true) {
         Ok(counted) => metadata.changes = counted,
         // It stays unknown, which `verify` does not blame.
@@ -242,7 +244,7 @@ fn rebuild(
 ) -> Result<(), RepairError> {
     let mut chain: Vec<LoadedManifest> = Vec::new();
     let unlisted = SessionMetadata::new(session.id(), Vec::new(), Vec::new());
-    for (expected, number) in (0..).zip(session.snapshot_numbers()?) {
+    for (expected, number) in (0..).zip(session.manifest_numbers()?) {
         let loaded = session.manifest(number);
         let fits = loaded.and_then(|loaded| {
             session.check_link(chain.last(), &loaded, &unlisted).map(|()| loaded)
@@ -284,6 +286,8 @@ fn rebuild(
             // Whether it was pinned is not known, and a pin can be taken away.
             metadata.pinned = true;
             metadata.snapshot_count = chain.len() as u64;
+            let earlier = chain.len().saturating_sub(1) as u64;
+            metadata.removed = (0..earlier).filter_map(|it| session.removed_note(it)).collect();
             let written = chain.iter().map(|loaded| loaded.manifest.totals.bytes_written);
             metadata.bytes_written = written.fold(0, u64::saturating_add);
             (Source::Snapshots, metadata)

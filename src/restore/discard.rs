@@ -91,7 +91,7 @@ impl SnapshotManager {
 
     /// Tracked paths of all snapshots that can be read.
     fn known_roots(&self) -> Vec<TrackedRoot> {
-        let numbers = self.session().snapshot_numbers().unwrap_or_default();
+        let numbers = self.session().manifest_numbers().unwrap_or_default();
         let manifests = numbers.iter().filter_map(|number| self.session().manifest(*number).ok());
         let mut roots = self.roots().to_vec();
         roots.extend(manifests.flat_map(|loaded| loaded.manifest.roots));

@@ -365,6 +365,7 @@ impl SnapshotManager {
             let session = self.session().path().to_owned();
             return Err(SnapshotError::NoSuchSnapshot { session, number, last: Some(last) }.into());
         }
+        self.session().refuse_removed(number)?;
         let listed = self.session().metadata()?.manifest_hashes;
         let target = self.session().listed_manifest(number, &listed)?;
         self.check_roots(&target.manifest)?;

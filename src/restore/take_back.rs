@@ -19,7 +19,10 @@ impl SnapshotManager {
     /// When a manifest or a tree is missing or damaged.
     pub fn changed_by_restore(&self, number: u64) -> Result<Option<Selection>, RestoreError> {
         let listed = self.session().metadata().map_err(SnapshotError::from)?.manifest_hashes;
-        let load = |number| self.session().listed_manifest(number, &listed);
+        let load = |number| {
+            self.session().refuse_removed(number)?;
+            self.session().listed_manifest(number, &listed)
+        };
         let safety = load(number).map_err(SnapshotError::from)?.manifest;
         let (SnapshotKind::Safety, Some(restored)) = (safety.kind, safety.restores) else {
             return Ok(None);

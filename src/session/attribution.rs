@@ -51,9 +51,11 @@ pub fn changed_since<'a>(
 
 /// The differences between a session's first state and its last ordinary one.
 fn changed_in(session: &SessionDir) -> Result<Vec<Vec<u8>>, CatalogError> {
-    let baseline = session.manifest(0)?.manifest;
+    let numbers = session.snapshot_numbers()?;
+    let Some(first) = numbers.first() else { return Ok(Vec::new()) };
+    let baseline = session.manifest(*first)?.manifest;
     let mut last = None;
-    for number in session.snapshot_numbers()?.into_iter().rev() {
+    for number in numbers.into_iter().rev() {
         let manifest = session.manifest(number)?.manifest;
         if manifest.kind == SnapshotKind::Ordinary {
             last = Some(manifest);

@@ -11,8 +11,8 @@ use crate::object::ContentHash;
 use crate::path_text::{Shown, encode, serde_paths};
 use crate::snapshot::settle;
 use crate::snapshot::{
-    AgentSession, ManifestError, SessionDir, SessionMetadata, SessionOrigin, SnapshotLabel,
-    is_undone,
+    AgentSession, ManifestError, RemovedSnapshot, SessionDir, SessionMetadata, SessionOrigin,
+    SnapshotLabel, is_undone,
 };
 use crate::store::{LocalStore, StoreError};
 use crate::sys::{self, Dir};
@@ -92,6 +92,14 @@ pub enum CatalogError {
         /// The snapshot as given.
         snapshot: String,
     },
+    /// The snapshot was removed from the session.
+    #[error("snapshot {} of session {session} was {removed}", removed.number)]
+    SnapshotRemoved {
+        /// The session.
+        session: String,
+        /// When and why.
+        removed: RemovedSnapshot,
+    },
     /// A manifest cannot be used.
     #[error(transparent)]
     Manifest(#[from] ManifestError),
@@ -131,8 +139,10 @@ pub struct SessionSummary {
     /// The captured paths.
     #[serde(with = "serde_paths")]
     pub tracked_paths: Vec<PathBuf>,
-    /// Number of snapshots.
+    /// Number of snapshots that it holds.
     pub snapshot_count: u64,
+    /// Snapshots that were removed from it, in order.
+    pub removed: Vec<RemovedSnapshot>,
     /// The name that the session got when it began.
     pub label: Option<String>,
     /// Whether retention never removes it.
@@ -162,7 +172,8 @@ pub struct SessionSummary {
     pub session_root: ContentHash,
 }
 
-/// A session, and maybe one snapshot of it: `ID` or `ID/N`, or a name in the place of the id.
+/// A session, and maybe one snapshot of it: `ID` or `ID/N`, or a name in the place of the id. A step has
+/// the number of its snapshot, and `ID#N` means the same.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SnapshotId {
     /// Id or prefix of a session, or `latest`.
@@ -177,10 +188,18 @@ impl std::str::FromStr for SnapshotId {
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let (session, snapshot) = match text.split_once('/') {
             Some((session, snapshot)) => (session, Some(snapshot.to_owned())),
-            None => (text, None),
+            None => match text.rsplit_once('#') {
+                // A name may have the character in it: behind an id stands a number.
+                Some((session, step)) if is_step(step) => (session, Some(step.to_owned())),
+                _ => (text, None),
+            },
         };
         Ok(Self { session: session.to_owned(), snapshot })
     }
+}
+
+fn is_step(text: &str) -> bool {
+    text == LATEST || (!text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
 impl Catalog {
@@ -288,6 +307,14 @@ impl Catalog {
         match found {
             Some(number) => Ok((session, Some(number))),
             None => {
+                let removed = wanted
+                    .parse()
+                    .ok()
+                    .and_then(|number| Some(session.metadata().ok()?.removal(number)?.clone()));
+                if let Some(removed) = removed {
+                    let session = session.id();
+                    return Err(CatalogError::SnapshotRemoved { session, removed });
+                }
                 Err(CatalogError::NoSnapshot { session: session.id(), snapshot: wanted.clone() })
             }
         }
@@ -324,6 +351,8 @@ impl SessionSummary {
         metadata: SessionMetadata,
         status: SessionStatus,
     ) -> Self {
+        let mut held_labels = metadata.labels.clone();
+        held_labels.retain(|label| metadata.removal(label.number).is_none());
         Self {
             session_id: session.id(),
             session_root: metadata.session_root(),
@@ -331,10 +360,11 @@ impl SessionSummary {
             ended: metadata.ended,
             command: metadata.command,
             tracked_paths: metadata.tracked_paths,
-            snapshot_count: metadata.snapshot_count,
+            snapshot_count: metadata.snapshot_count.saturating_sub(metadata.removed.len() as u64),
+            removed: metadata.removed,
             label: metadata.label,
             pinned: metadata.pinned,
-            labels: metadata.labels,
+            labels: held_labels,
             agent: metadata.agent,
             step_count: metadata.steps.len() as u64,
             exit_code: metadata.exit_code,

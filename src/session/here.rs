@@ -297,6 +297,7 @@ mod tests {
             labels: Vec::new(),
             agent: None,
             step_count: 0,
+            removed: Vec::new(),
             exit_code: None,
             origin: SessionOrigin::Run,
             status: SessionStatus::Completed,

@@ -6,7 +6,7 @@
 //! here trusts its length or its characters, and messages show it escaped.
 
 use super::catalog::{Catalog, CatalogError, SnapshotId};
-use crate::snapshot::{SessionDir, SnapshotLabel};
+use crate::snapshot::{SessionDir, SessionMetadata, SnapshotLabel};
 
 /// Longest name that is given to a session or a snapshot, in bytes.
 pub const MAX_LABEL_BYTES: usize = 200;
@@ -52,9 +52,10 @@ pub(super) fn find(
     catalog: &Catalog,
     id: &SnapshotId,
 ) -> Result<Option<(SessionDir, Option<String>)>, CatalogError> {
-    let text = match &id.snapshot {
-        Some(snapshot) => format!("{}/{snapshot}", id.session),
-        None => id.session.clone(),
+    // How it was written is not known any more.
+    let texts = match &id.snapshot {
+        Some(snapshot) => ['/', '#'].map(|mark| format!("{}{mark}{snapshot}", id.session)).to_vec(),
+        None => vec![id.session.clone()],
     };
     let all: Vec<_> = catalog
         .sessions()?
@@ -64,19 +65,23 @@ pub(super) fn find(
         .collect();
     let named = |wanted: &str| -> Vec<Named> {
         let of = |(metadata, session): &(_, SessionDir)| {
-            let crate::snapshot::SessionMetadata { label, labels, .. } = metadata;
+            let metadata: &SessionMetadata = metadata;
+            let SessionMetadata { label, labels, .. } = metadata;
             let own = (label.as_deref() == Some(wanted)).then_some(None);
-            let is_wanted = |it: &&SnapshotLabel| it.label == wanted;
+            let is_wanted =
+                |it: &&SnapshotLabel| it.label == wanted && metadata.removal(it.number).is_none();
             let snapshots = labels.iter().filter(is_wanted).map(|it| Some(it.number));
             let numbers = own.into_iter().chain(snapshots);
             numbers.map(|number| (session.clone(), number)).collect::<Vec<_>>()
         };
         all.iter().flat_map(of).collect()
     };
-    if let Some((session, number)) = only(&text, named(&text))? {
-        return Ok(Some((session, number.map(|number| number.to_string()))));
+    for text in &texts {
+        if let Some((session, number)) = only(text, named(text))? {
+            return Ok(Some((session, number.map(|number| number.to_string()))));
+        }
     }
-    let Some((label, number)) = text.rsplit_once('/') else { return Ok(None) };
+    let Some((label, number)) = texts[0].rsplit_once('/') else { return Ok(None) };
     let mut sessions = named(label);
     sessions.dedup_by(|(a, _), (b, _)| a.path() == b.path());
     let found = only(label, sessions)?;

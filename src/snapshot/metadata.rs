@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::diff::ChangeSummary;
-use crate::manifest::{MANIFEST_VERSION, SnapshotLabel};
+use crate::manifest::{MANIFEST_VERSION, RemovedSnapshot, SnapshotLabel};
 use crate::object::ContentHash;
 use crate::path_text::serde_paths;
 use crate::snapshot::restore_log::RestoreRecord;
@@ -49,7 +49,7 @@ pub struct SessionMetadata {
     /// The captured paths.
     #[serde(with = "serde_paths")]
     pub tracked_paths: Vec<PathBuf>,
-    /// Number of snapshots.
+    /// Number of snapshots that were taken, removed ones included.
     #[serde(default)]
     pub snapshot_count: u64,
     /// Exit code of the command; 128+n for a signal n.
@@ -87,6 +87,10 @@ pub struct SessionMetadata {
     /// Restores that were carried out, in order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub restores: Vec<RestoreRecord>,
+    /// Snapshots that were removed, in order. Their manifests stay; their objects may be gone. Never
+    /// the last one.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub removed: Vec<RemovedSnapshot>,
     /// SHA-256 of the manifest file when it was first found that something else than this program
     /// had changed it: nothing proves what it says beside the snapshots. It stays when the session
     /// goes on.
@@ -132,9 +136,15 @@ impl SessionMetadata {
             origin: SessionOrigin::default(),
             changes: Some(ChangeSummary::default()),
             restores: Vec::new(),
+            removed: Vec::new(),
             altered: None,
             pinned: false,
             extra: BTreeMap::new(),
         }
+    }
+
+    /// Whether and why a snapshot was removed.
+    pub fn removal(&self, number: u64) -> Option<&RemovedSnapshot> {
+        self.removed.iter().find(|removed| removed.number == number)
     }
 }

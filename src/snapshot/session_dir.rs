@@ -5,6 +5,7 @@
 //!   manifest.json      replaced at once whenever a snapshot is added or the session ends
 //!   objects            a directory, or a link to the store that sessions share
 //!   snapshots/0/manifest.json
+//!   snapshots/0/removed.json    only of a removed snapshot
 //!   restore.journal    only while a restore is at work, or after it was interrupted
 //!   .lock              held exclusively while a snapshot is written or restored
 //!   .running           held exclusively by the supervisor of a command, as long as it lives
@@ -16,7 +17,7 @@ use std::path::{Path, PathBuf};
 use super::documents::{encode, read, read_session, write, write_session};
 use super::metadata::SessionMetadata;
 use crate::layout;
-use crate::manifest::{MANIFEST_VERSION, SnapshotManifest};
+use crate::manifest::{MANIFEST_VERSION, RemovedSnapshot, SnapshotManifest};
 use crate::object::ContentHash;
 use crate::path_text::Shown;
 use crate::sys::{self, Dir, FileLock, FileTime};
@@ -50,6 +51,14 @@ pub enum ManifestError {
         /// Its version.
         found: u32,
     },
+    /// The snapshot was removed from its session; its manifest is there.
+    #[error("snapshot {} of session {} was {removed}", removed.number, Shown::path(session))]
+    Removed {
+        /// The session's directory.
+        session: PathBuf,
+        /// When and why.
+        removed: RemovedSnapshot,
+    },
     /// It cannot be read or written.
     #[error(transparent)]
     Io(#[from] sys::Error),
@@ -70,6 +79,8 @@ pub struct SessionDir {
     path: PathBuf,
 }
 
+/// Longer notes of a removal are not read.
+const MAX_NOTE_BYTES: u64 = 4096;
 const LOCK_NAME: &str = ".lock";
 const RUNNING_NAME: &str = ".running";
 
@@ -230,16 +241,56 @@ impl SessionDir {
     /// # Errors
     /// When the session cannot be looked at.
     pub(crate) fn last_written(&self) -> Result<Option<FileTime>, ManifestError> {
-        let Some(number) = self.snapshot_numbers()?.pop() else { return Ok(None) };
+        let Some(number) = self.manifest_numbers()?.pop() else { return Ok(None) };
         let found = self.dir()?.try_stat(layout::snapshot_manifest(number).as_bytes())?;
         Ok(found.map(|stat| stat.mtime))
     }
 
-    /// Numbers of the snapshots that have a manifest, ascending.
+    /// Numbers of the snapshots that the session holds, ascending: those that have a manifest, without
+    /// the removed ones. Where the session's manifest cannot be used, none counts as removed.
     ///
     /// # Errors
     /// When the directory cannot be read.
     pub fn snapshot_numbers(&self) -> Result<Vec<u64>, ManifestError> {
+        let mut numbers = self.manifest_numbers()?;
+        if let Ok(metadata) = self.metadata() {
+            numbers.retain(|number| metadata.removal(*number).is_none());
+        }
+        Ok(numbers)
+    }
+
+    /// The first snapshot that the session holds: 0, unless it was removed.
+    ///
+    /// # Errors
+    /// When the directory cannot be read.
+    pub fn first_number(&self) -> Result<u64, ManifestError> {
+        Ok(self.snapshot_numbers()?.first().copied().unwrap_or(0))
+    }
+
+    /// The snapshot before this one that the session still holds.
+    ///
+    /// # Errors
+    /// When the directory cannot be read.
+    pub fn held_before(&self, number: u64) -> Result<Option<u64>, ManifestError> {
+        Ok(self.snapshot_numbers()?.into_iter().rfind(|held| *held < number))
+    }
+
+    /// Refuses a snapshot that was removed.
+    ///
+    /// # Errors
+    /// [`ManifestError::Removed`]. A session's manifest that cannot be used removes nothing.
+    pub fn refuse_removed(&self, number: u64) -> Result<(), ManifestError> {
+        match self.metadata().ok().and_then(|metadata| metadata.removal(number).cloned()) {
+            Some(removed) => Err(ManifestError::Removed { session: self.path.clone(), removed }),
+            None => Ok(()),
+        }
+    }
+
+    /// Numbers of the snapshots that have a manifest, removed ones included, ascending.
+    ///
+    /// # Errors
+    /// When the directory cannot be read.
+    pub fn manifest_numbers(&self) -> Result<Vec<u64>, ManifestError> {
         let snapshots = match self.dir()?.open_dir(layout::SNAPSHOTS.as_bytes()) {
             Ok(dir) => dir,
             Err(error) if error.is_gone() => return Ok(Vec::new()),
@@ -295,6 +346,29 @@ impl SessionDir {
             }
             _ => Ok(loaded),
         }
+    }
+
+    /// Notes beside the manifests of snapshots that they are about to be removed, durably. Only a repair
+    /// reads that, when it makes the session's manifest again.
+    ///
+    /// # Errors
+    /// When the directory cannot be written.
+    pub(crate) fn mark_removed(&self, removed: &[RemovedSnapshot]) -> Result<(), ManifestError> {
+        let snapshots = self.dir()?.open_dir(layout::SNAPSHOTS.as_bytes())?;
+        for removed in removed {
+            let dir = snapshots.open_dir(removed.number.to_string().as_bytes())?;
+            let bytes = encode(&dir, removed)?;
+            dir.replace_file(layout::REMOVED_NOTE.as_bytes(), &bytes, 0o600, true)?;
+        }
+        Ok(())
+    }
+
+    /// What [`mark_removed`](Self::mark_removed) noted of a snapshot.
+    pub(crate) fn removed_note(&self, number: u64) -> Option<RemovedSnapshot> {
+        let name = format!("{}/{number}/{}", layout::SNAPSHOTS, layout::REMOVED_NOTE);
+        let bytes = self.dir().ok()?.read(name.as_bytes(), MAX_NOTE_BYTES).ok()?;
+        let removed: RemovedSnapshot = serde_json::from_slice(&bytes).ok()?;
+        (removed.number == number).then_some(removed)
     }
 
     /// Publishes a snapshot: from here on it exists. Everything it names must be durable.
@@ -380,15 +454,15 @@ impl SessionDir {
         }
     }
 
-    /// All manifests in order, each checked against the one before it and against the session's own
-    /// list of them. Only one snapshot may be unlisted: it was published when a crash kept the
+    /// All manifests in order, those of removed snapshots included, each checked against the one
+    /// before it and against the session's own list of them. Only one snapshot may be unlisted: it was published when a crash kept the
     /// session's manifest from naming it.
     ///
     /// # Errors
     /// The first manifest that is missing, damaged or does not fit.
     pub fn chain(&self) -> Result<Vec<LoadedManifest>, ManifestError> {
         let metadata = self.metadata()?;
-        let numbers = self.snapshot_numbers()?;
+        let numbers = self.manifest_numbers()?;
         let mut chain: Vec<LoadedManifest> = Vec::with_capacity(numbers.len());
         for (expected, number) in (0..).zip(numbers) {
             if number != expected {

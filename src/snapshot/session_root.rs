@@ -23,15 +23,17 @@ use crate::object::ContentHash;
 
 /// The fields that follow from the snapshots, describe the file and not the session, or may change
 /// at any time.
-const NO_FACTS: [&str; 10] = [
+const NO_FACTS: [&str; 12] = [
     "snapshot_count",
     "merkle_roots",
     "manifest_hashes",
     "labels",
+    "agent",
     "steps",
     "bytes_written",
     "changes",
     "restores",
+    "removed",
     "altered",
     "pinned",
 ];

@@ -16,6 +16,7 @@
 //! tests), elsewhere later.
 
 mod account;
+mod either;
 mod export;
 mod guard;
 mod import;
@@ -40,6 +41,7 @@ use crate::path_text::Shown;
 use crate::sys;
 
 pub(crate) use account::Account;
+pub use either::EitherSource;
 pub use guard::{ReadLock, StoreLock};
 pub(crate) use import::{Hashed, hash_file, hash_object};
 pub use import::{ImportError, Imported};

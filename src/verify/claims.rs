@@ -41,7 +41,8 @@ impl Manifests {
     /// The part that `root` vouches for; `None` when it is a root of nothing here.
     pub(super) fn proved(&self, root: ContentHash, graph: &Graph) -> Option<Proved> {
         let is_sound = |snapshot: &DescribedSnapshot| {
-            let root = snapshot.description.as_ref().map(|description| description.merkle_root);
+            let held = snapshot.description.as_ref().filter(|_| snapshot.removed.is_none());
+            let root = held.map(|description| description.merkle_root);
             let id = root.and_then(|root| graph.id(root, Role::Root));
             id.is_some_and(|id| graph.is_sound(id))
         };
@@ -110,10 +111,15 @@ impl Manifests {
         if self.listed().count() < metadata.manifest_hashes.len() {
             return None;
         }
-        let last = self.listed().filter(|(_, it)| it.kind == SnapshotKind::Ordinary).last();
-        let held = match last {
-            None | Some((0, _)) => ChangeSummary::default(),
-            Some((number, _)) => self.count(session, number, graph, reading)?,
+        let mut held = self.listed().filter(|(number, _)| metadata.removal(*number).is_none());
+        let first = held.next();
+        let last =
+            first.into_iter().chain(held).filter(|(_, it)| it.kind == SnapshotKind::Ordinary);
+        let held = match (first, last.last()) {
+            (Some((first, _)), Some((last, _))) if first < last => {
+                self.count(session, first, last, graph, reading)?
+            }
+            _ => ChangeSummary::default(),
         };
         (held != said).then(|| {
             let words = |it: ChangeSummary| {
@@ -132,7 +138,8 @@ impl Manifests {
     fn count(
         &self,
         session: &SessionDir,
-        number: u64,
+        first: u64,
+        last: u64,
         graph: &Graph,
         reading: &Reading<'_>,
     ) -> Option<ChangeSummary> {
@@ -143,7 +150,7 @@ impl Manifests {
             let is_sound = graph.is_sound(id) && loaded.hash == description.hash;
             is_sound.then_some(loaded.manifest)
         };
-        let (old, new) = (load(0)?, load(number)?);
+        let (old, new) = (load(first)?, load(last)?);
         let mut left = MOST_DIFFERENCES;
         let goes_on = || {
             left = left.saturating_sub(1);

@@ -13,8 +13,8 @@ use super::report::Problem;
 use crate::layout;
 use crate::object::ContentHash;
 use crate::snapshot::{
-    LoadedManifest, MANIFEST_VERSION, ManifestError, SessionDir, SessionMetadata, SnapshotKind,
-    SnapshotLabel, SnapshotManifest, StepEntry, Totals, with_prompts,
+    LoadedManifest, MANIFEST_VERSION, ManifestError, RemovedSnapshot, SessionDir, SessionMetadata,
+    SnapshotKind, SnapshotLabel, SnapshotManifest, StepEntry, Totals, with_prompts,
 };
 
 /// The contents of the manifests of a session.
@@ -33,7 +33,21 @@ pub(super) struct DescribedSnapshot {
     /// As the session lists it.
     pub(super) listed_root: Option<ContentHash>,
     pub(super) description: Option<Description>,
+    /// When and why it was removed from the session; its objects may be gone.
+    pub(super) removed: Option<RemovedSnapshot>,
     pub(super) ok: bool,
+}
+
+impl DescribedSnapshot {
+    /// The roots of all that has to be sound. What was removed still has ignore files by which later
+    /// snapshots may go.
+    pub(super) fn roots(&self) -> impl Iterator<Item = ContentHash> {
+        let is_held = self.removed.is_none();
+        self.description.iter().flat_map(move |description| {
+            let merkle_root = is_held.then_some(description.merkle_root);
+            [merkle_root, description.ignore_files].into_iter().flatten()
+        })
+    }
 }
 
 /// The parts of a manifest that the trees and the session must agree with.
@@ -69,13 +83,6 @@ impl Description {
     }
 }
 
-impl Description {
-    /// All that has to be sound.
-    pub(super) fn roots(&self) -> impl Iterator<Item = ContentHash> {
-        [Some(self.merkle_root), self.ignore_files].into_iter().flatten()
-    }
-}
-
 /// Reads and checks all manifests of a session.
 pub(super) fn check(session: &SessionDir) -> Result<Manifests, VerifyError> {
     let mut found = Manifests::default();
@@ -83,7 +90,7 @@ pub(super) fn check(session: &SessionDir) -> Result<Manifests, VerifyError> {
     // and never one that it lists and that is not there.
     let metadata = session.metadata();
     let numbers = session
-        .snapshot_numbers()
+        .manifest_numbers()
         .map_err(|source| VerifyError::Session { session: session.path().to_owned(), source })?;
     let metadata = found.session_manifest(session, metadata, &numbers);
     let listed = metadata.merkle_roots.len().max(metadata.manifest_hashes.len()) as u64;
@@ -209,6 +216,13 @@ impl Manifests {
         {
             reasons.push("its steps are not those of its snapshots".to_owned());
         }
+        // The last one of all has to be there.
+        let last = self.snapshots.last().map_or(0, |snapshot| snapshot.number);
+        if !metadata.removed.is_sorted_by(|a, b| a.number < b.number)
+            || metadata.removed.iter().any(|it| it.number >= count as u64 || it.number >= last)
+        {
+            reasons.push("it calls snapshots removed that cannot be".to_owned());
+        }
         let written = listed.values().map(|it| it.totals.bytes_written);
         let (sum, said) = (written.fold(0, u64::saturating_add), metadata.bytes_written);
         if listed.len() == count && sum != said {
@@ -235,6 +249,7 @@ impl Manifests {
                 number,
                 listed_root: Some(root),
                 description: None,
+                removed: metadata.removal(number).cloned(),
                 ok: false,
             });
         }
@@ -274,7 +289,8 @@ impl Manifests {
             }
         };
         let ok = self.problems.len() == problems_before;
-        self.snapshots.push(DescribedSnapshot { number, listed_root, description, ok });
+        let removed = metadata.removal(number).cloned();
+        self.snapshots.push(DescribedSnapshot { number, listed_root, description, removed, ok });
         Before { actual, listed }
     }
 

@@ -11,6 +11,7 @@ use super::claims::Proved;
 use super::uses::UsedAs;
 use crate::object::ContentHash;
 use crate::path_text::{self, Shown, serde_path};
+use crate::snapshot::RemovedSnapshot;
 
 /// The findings for one session after everything in it was read.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -43,6 +44,9 @@ pub struct SnapshotCheck {
     pub number: u64,
     /// Its Merkle root: of its manifest, else as the session lists it, if either can be read.
     pub merkle_root: Option<ContentHash>,
+    /// When and why it was removed from the session. Then only its manifest is looked at.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub removed: Option<RemovedSnapshot>,
     /// Whether its manifest and every object below its Merkle root are sound.
     pub ok: bool,
 }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use super::graph::{Damage, Graph, NodeId, Reading, Role};
 use super::locate::{Locator, Reach};
-use super::manifests::{self, Description};
+use super::manifests::{self, DescribedSnapshot, Description};
 use super::report::{Problem, SnapshotCheck, VerifyReport};
 use super::sum::{Count, Sum};
 use super::uses::{self, DamagedObject};
@@ -79,7 +79,6 @@ impl<'a> Verifier<'a> {
     /// As [`VerifyError`] says. Damage is a finding and not an error.
     pub fn session(&mut self, session: &SessionDir) -> Result<VerifyReport, VerifyError> {
         let mut manifests = manifests::check(session)?;
-        let described = || manifests.snapshots.iter().filter_map(|s| s.description.as_ref());
         let reading =
             Reading { store: self.store, pool: &self.pool, progress: self.options.progress };
         let changed_packs = &mut self.changed_packs;
@@ -92,7 +91,8 @@ impl<'a> Verifier<'a> {
                 })
             });
         };
-        let all_roots: Vec<_> = described().flat_map(Description::roots).collect();
+        let all_roots: Vec<_> =
+            manifests.snapshots.iter().flat_map(DescribedSnapshot::roots).collect();
         let add_roots = || self.graph.add_roots(&all_roots, &reading);
         let (added, ()) = self.pool.join(add_roots, look_for_changed_packs);
         if let Err(error) = added {
@@ -105,10 +105,9 @@ impl<'a> Verifier<'a> {
         let mut reach = Reach::new(&self.graph);
         let mut locator = Locator::new(self.store, &self.graph);
         for snapshot in &mut manifests.snapshots {
-            let Some(description) = &snapshot.description else { continue };
-            let Some(root) = self.graph.id(description.merkle_root, Role::Root) else { continue };
             let mut found = Vec::new();
-            for root in description.roots().filter_map(|hash| self.graph.id(hash, Role::Root)) {
+            let roots: Vec<_> = snapshot.roots().collect();
+            for root in roots.into_iter().filter_map(|hash| self.graph.id(hash, Role::Root)) {
                 for id in reach.descend(root) {
                     found.push(self.object_problem(snapshot.number, id, &reach, &mut locator));
                 }
@@ -116,6 +115,11 @@ impl<'a> Verifier<'a> {
             }
             found.sort_by(|a, b| a.0.cmp(&b.0));
             problems.extend(found.into_iter().map(|(_, problem)| problem));
+            let Some(description) = &snapshot.description else { continue };
+            if snapshot.removed.is_some() {
+                continue;
+            }
+            let Some(root) = self.graph.id(description.merkle_root, Role::Root) else { continue };
             if let Some(reason) = self.disagreement(root, description) {
                 let on_disk = session.manifest_path(snapshot.number);
                 let number = Some(snapshot.number);
@@ -144,6 +148,7 @@ impl<'a> Verifier<'a> {
                 .as_ref()
                 .map(|description| description.merkle_root)
                 .or(snapshot.listed_root),
+            removed: snapshot.removed.clone(),
             ok: snapshot.ok,
         });
         Ok(VerifyReport {
@@ -164,11 +169,9 @@ impl<'a> Verifier<'a> {
     /// As [`VerifyError`] says.
     pub fn damaged_objects(&self, session: &SessionDir) -> Result<Vec<DamagedObject>, VerifyError> {
         let snapshots = manifests::check(session)?.snapshots;
-        let described = snapshots
+        let roots = snapshots
             .iter()
-            .filter_map(|snapshot| Some((snapshot.number, snapshot.description.as_ref()?)));
-        let roots = described
-            .flat_map(|(number, description)| description.roots().map(move |root| (number, root)));
+            .flat_map(|snapshot| snapshot.roots().map(|root| (snapshot.number, root)));
         Ok(uses::damaged(self.store, &self.graph, &roots.collect::<Vec<_>>()))
     }
 

@@ -1,6 +1,7 @@
 //! Integration tests: one binary, so that it links once.
 #![allow(missing_docs, unreachable_pub, clippy::disallowed_methods, clippy::print_stderr)]
 
+mod agent_install;
 mod agent_state;
 mod attacks;
 mod comfort;
@@ -19,6 +20,7 @@ mod growth;
 mod held;
 mod here;
 mod hints;
+mod hooks;
 mod hostile;
 mod ignoring;
 mod ignoring_property;
@@ -44,6 +46,7 @@ mod profiles;
 mod proof;
 mod read_only;
 mod readme;
+mod removed_snapshots;
 mod repair;
 mod reporting;
 mod restore;

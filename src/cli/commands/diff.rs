@@ -25,7 +25,7 @@ use crate::git::repositories;
 use crate::object::ContentHash;
 use crate::path_text::{Shown, serde_paths, to_path};
 use crate::snapshot::{NotCapturedSet, SnapshotManifest};
-use crate::store::{ObjectSource, StoreError, read_root_tree};
+use crate::store::{EitherSource, ObjectSource, read_root_tree};
 use crate::sys;
 
 /// Arguments of `nono rollback diff`.
@@ -113,7 +113,7 @@ pub(in crate::cli) fn run(args: &DiffArgs, store: &StoreArgs, context: &Context)
     let live = sides.old.capture()?.map_or_else(|| sides.new.capture(), |live| Ok(Some(live)))?;
     let (old, old_store) = sides.old.seen(live.as_ref())?;
     let (new, new_store) = sides.new.seen(live.as_ref())?;
-    let both = TwoStores { first: old_store, second: new_store };
+    let both = EitherSource { first: old_store, second: new_store };
     let mut differences = differences(&both, old, new)?;
     let roots = roots(old, new);
     if !words.paths.is_empty() {
@@ -220,7 +220,7 @@ pub(super) fn write_diff(
     style: DiffStyle,
     context: &Context,
 ) -> Result<(), CliError> {
-    let both = TwoStores { first: old_store, second: new_store };
+    let both = EitherSource { first: old_store, second: new_store };
     let differences = outside_git(differences(&both, old, new)?, &both, old, new, context)?;
     write(&both, &differences, &roots(old, new), style, context)
 }
@@ -274,19 +274,4 @@ fn write_names(
         }
     }
     Ok(())
-}
-
-/// Two sessions may keep their objects in different places.
-struct TwoStores<'a> {
-    first: &'a dyn ObjectSource,
-    second: &'a dyn ObjectSource,
-}
-
-impl ObjectSource for TwoStores<'_> {
-    fn read(&self, hash: &ContentHash, max_bytes: u64) -> Result<Vec<u8>, StoreError> {
-        match self.first.read(hash, max_bytes) {
-            Err(StoreError::Missing { .. }) => self.second.read(hash, max_bytes),
-            other => other,
-        }
-    }
 }

@@ -114,10 +114,10 @@ impl Sides {
         let (old, new) = match (states.next(), states.next()) {
             (None, _) => {
                 let session = latest()?;
-                (State::snapshot(&session, 0)?, State::last(&session)?)
+                (State::first(&session)?, State::last(&session)?)
             }
             (Some(Named::Snapshot { session, number }), None) => {
-                (State::snapshot(&session, number.unwrap_or(0))?, State::last(&session)?)
+                (State::numbered_or_first(&session, number)?, State::last(&session)?)
             }
             (Some(Named::Now), None) => {
                 let session = latest()?;
@@ -127,7 +127,7 @@ impl Sides {
                 return Err(CliError::usage("now and now are the same state"));
             }
             (Some(Named::Snapshot { session, number }), Some(Named::Now)) => {
-                (State::snapshot(&session, number.unwrap_or(0))?, State::now(&session)?)
+                (State::numbered_or_first(&session, number)?, State::now(&session)?)
             }
             (Some(Named::Now), Some(Named::Snapshot { session, number })) => {
                 (State::now(&session)?, State::numbered_or_last(&session, number)?)
@@ -136,7 +136,7 @@ impl Sides {
                 Some(Named::Snapshot { session, number }),
                 Some(Named::Snapshot { session: other, number: other_number }),
             ) => (
-                State::snapshot(&session, number.unwrap_or(0))?,
+                State::numbered_or_first(&session, number)?,
                 State::numbered_or_last(&other, other_number)?,
             ),
         };
@@ -171,6 +171,15 @@ impl State {
         Ok(Self::Snapshot { session_id: session.id(), manifest, store })
     }
 
+    /// The first state that the session holds.
+    fn first(session: &SessionDir) -> Result<Self, CliError> {
+        Self::snapshot(session, session.first_number()?)
+    }
+
+    fn numbered_or_first(session: &SessionDir, number: Option<u64>) -> Result<Self, CliError> {
+        number.map_or_else(|| Self::first(session), |number| Self::snapshot(session, number))
+    }
+
     /// The session's last state. A safety snapshot is no state of the session.
     fn last(session: &SessionDir) -> Result<Self, CliError> {
         let numbers = session.snapshot_numbers()?;
@@ -188,7 +197,7 @@ impl State {
 
     fn now(session: &SessionDir) -> Result<Self, CliError> {
         let manager = Box::new(SnapshotManager::open(session.path())?);
-        let baseline = Box::new(manager.load_manifest(0)?);
+        let baseline = Box::new(manager.load_manifest(session.first_number()?)?);
         Ok(Self::Now { manager, baseline })
     }
 }

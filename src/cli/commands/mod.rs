@@ -4,6 +4,7 @@ use crate::cli::render::columns;
 use crate::path_text::Shown;
 use crate::session::{LabelError, check_label};
 
+pub(super) mod agent;
 pub(super) mod cat;
 pub(super) mod cleanup;
 pub(super) mod completions;
@@ -12,9 +13,12 @@ pub(super) mod diff;
 pub(super) mod diff_sides;
 pub(super) mod doctor;
 pub(super) mod find;
+pub(super) mod hook;
 pub(super) mod import;
 pub(super) mod list;
 pub(super) mod log;
+#[cfg(feature = "mcp")]
+pub(super) mod mcp;
 #[cfg(feature = "mount")]
 pub(super) mod mount;
 #[cfg(feature = "mount")]
@@ -30,6 +34,7 @@ pub(super) mod sandbox_exec;
 pub(super) mod show;
 pub(super) mod snapshot;
 pub(super) mod status;
+pub(super) mod steps;
 #[cfg(feature = "mount")]
 pub(super) mod umount;
 pub(super) mod undo;

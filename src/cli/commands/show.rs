@@ -150,7 +150,7 @@ pub(super) fn interrupted(
         return Ok(None);
     }
     let manager = SnapshotManager::open(session.path())?;
-    let baseline = manager.load_manifest(0)?;
+    let baseline = manager.load_manifest(session.first_number()?)?;
     Ok(Some(Interrupted { manager, baseline }))
 }
 
@@ -161,7 +161,8 @@ pub(super) fn compared(
 ) -> Result<(SnapshotManifest, SnapshotManifest), CliError> {
     if let Some(number) = snapshot {
         let new = session.manifest(number)?.manifest;
-        let old = session.manifest(new.parent.unwrap_or(number))?.manifest;
+        let before = session.held_before(number)?.unwrap_or(number);
+        let old = session.manifest(before)?.manifest;
         return Ok((old, new));
     }
     let numbers = session.snapshot_numbers()?;
@@ -178,7 +179,7 @@ pub(super) fn compared(
     }
     let last =
         last.ok_or_else(|| CliError::failed(format!("session {} has no snapshot", session.id())))?;
-    Ok((session.manifest(0)?.manifest, last))
+    Ok((session.manifest(session.first_number()?)?.manifest, last))
 }
 
 fn report(
@@ -257,6 +258,9 @@ fn print(report: &Report, context: &Context) -> Result<(), CliError> {
         writeln!(out, "tracked: {}", Shown::path(path))?;
     }
     writeln!(out, "root: {}", session.session_root)?;
+    for removed in &session.removed {
+        writeln!(out, "{DIM}snapshot {}: {removed}{DIM:#}", removed.number)?;
+    }
     for snapshot in &report.snapshots {
         let SnapshotReport { number, timestamp, file_count, total_bytes, .. } = snapshot;
         let SnapshotReport { changes, repositories, .. } = snapshot;

@@ -8,6 +8,7 @@ use jiff::{Timestamp, Zoned};
 use serde::Serialize;
 
 use super::resume::interrupted;
+use crate::agent::Mishap;
 use crate::cli::Outcome;
 use crate::cli::args::StoreArgs;
 use crate::cli::args::named_project;
@@ -45,6 +46,8 @@ struct Report {
     #[cfg(feature = "mount")]
     mounts: Vec<super::mount::Status>,
     interrupted: Interrupted,
+    /// What went wrong in hooks of agents in the last day.
+    mishaps: Vec<Mishap>,
     /// Sessions that cannot be read.
     unreadable: Vec<String>,
 }
@@ -111,6 +114,7 @@ pub(in crate::cli) fn run(args: &StatusArgs, store: &StoreArgs, context: &Contex
             restores: interrupted(&catalog)?.iter().map(|session| session.id()).collect(),
             runs: here.iter().filter(is_interrupted).map(|s| s.session_id.clone()).collect(),
         },
+        mishaps: super::agent::mishaps(store)?,
         unreadable: listed.unreadable.iter().map(|session| session.id()).collect(),
         directory: place.directory,
     };
@@ -131,9 +135,10 @@ fn since(catalog: &Catalog, session: &SessionSummary) -> Result<Option<Since>, C
         return Ok(None);
     }
     // An undo leaves the baseline behind.
-    numbers.retain(|number| !session.undone || *number == 0);
+    let first = numbers.first().copied().unwrap_or(0);
+    numbers.retain(|number| !session.undone || *number == first);
     let manager = SnapshotManager::open(dir.path())?;
-    let mut last = manager.load_manifest(0)?;
+    let mut last = manager.load_manifest(first)?;
     for number in numbers.into_iter().rev() {
         let manifest = manager.load_manifest(number)?;
         // A safety snapshot is not the state that the command left.
@@ -211,6 +216,10 @@ fn print(report: &Report, context: &Context) -> Result<(), CliError> {
     }
     for id in runs {
         writeln!(out, "interrupted run: {id}  (what it did: nono rollback show {id})")?;
+    }
+    if let Some(Mishap { client, what, .. }) = report.mishaps.last() {
+        let [client, what] = [client, what].map(|text| Shown::bytes(text.as_bytes()));
+        writeln!(out, "{YELLOW}a hook of {client} failed{YELLOW:#}: {what}  (nono agent status)")?;
     }
     for id in &report.unreadable {
         writeln!(out, "cannot be read: {id}  (nono rollback verify {id})")?;

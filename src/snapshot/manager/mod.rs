@@ -21,7 +21,7 @@ use super::session_dir::{LoadedManifest, ManifestError, SessionDir};
 use super::session_objects::{link_to_store, store_paths};
 use crate::diff::{self, Change, ChangeSummary, Comparison};
 use crate::layout;
-use crate::manifest::{NotCapturedSet, SnapshotManifest, TrackedRoot};
+use crate::manifest::{NotCapturedSet, SnapshotManifest, Step, TrackedRoot};
 use crate::progress::{NoProgress, Progress, wait_for};
 use crate::store::{LocalStore, StoreLock};
 use crate::sys::{self, Dir, FileLock};
@@ -203,7 +203,7 @@ impl SnapshotManager {
     }
 
     fn refuse_second_baseline(&self) -> Result<(), SnapshotError> {
-        if self.session.snapshot_numbers()?.is_empty() {
+        if self.session.manifest_numbers()?.is_empty() {
             return Ok(());
         }
         Err(SnapshotError::BaselineExists { session: self.session.path().to_owned() })
@@ -260,6 +260,22 @@ impl SnapshotManager {
         }
     }
 
+    /// Takes a step, unless nothing changed. `settle` may change it when the state is captured: only then it is
+    /// known whether another call had begun.
+    ///
+    /// # Errors
+    /// As [`record_state`](Self::record_state).
+    pub fn record_step(
+        &self,
+        step: Step,
+        settle: &dyn Fn(&mut Step),
+    ) -> Result<Taken, SnapshotError> {
+        let _lock = self.lock_session()?;
+        let request =
+            SnapshotRequest { step: Some(step), if_changed: true, ..SnapshotRequest::default() };
+        self.take_if_changed(self.latest()?, request, settle)
+    }
+
     /// Captures the current state as a request says: the baseline of a session that has none yet, else a
     /// further snapshot, or none where nothing changed.
     ///
@@ -273,7 +289,7 @@ impl SnapshotManager {
             Err(error) => return Err(error),
         };
         match parent {
-            Some(parent) if request.if_changed => self.take_if_changed(parent, request),
+            Some(parent) if request.if_changed => self.take_if_changed(parent, request, &|_| {}),
             parent => {
                 let (manifest, comparison) = self.take(parent.as_ref(), request)?;
                 Ok(Taken::Snapshot(Box::new(manifest), comparison))
@@ -314,7 +330,7 @@ impl SnapshotManager {
         got.ok_or_else(|| CaptureError::Cancelled.into())
     }
 
-    /// Number of snapshots on the disk.
+    /// Number of snapshots that the session holds.
     ///
     /// # Errors
     /// When the session cannot be read.
@@ -325,8 +341,9 @@ impl SnapshotManager {
     /// The manifest of one snapshot.
     ///
     /// # Errors
-    /// [`SnapshotError::NoSuchSnapshot`], or a manifest that cannot be used.
+    /// [`SnapshotError::NoSuchSnapshot`], [`ManifestError::Removed`], or a manifest that cannot be used.
     pub fn load_manifest(&self, number: u64) -> Result<SnapshotManifest, SnapshotError> {
+        self.session.refuse_removed(number)?;
         match self.session.manifest(number) {
             Ok(loaded) => Ok(loaded.manifest),
             Err(ManifestError::Missing { .. }) => Err(SnapshotError::NoSuchSnapshot {
@@ -358,6 +375,7 @@ impl SnapshotManager {
                 metadata.labels = current.labels;
                 metadata.steps = current.steps;
                 metadata.restores = current.restores;
+                metadata.removed = current.removed;
                 metadata.altered = current.altered;
                 metadata.pinned = current.pinned;
             }
@@ -367,6 +385,7 @@ impl SnapshotManager {
                 metadata.labels.clear();
                 metadata.steps.clear();
                 metadata.restores.clear();
+                metadata.removed.clear();
                 metadata.bytes_written = 0;
                 metadata.changes = Some(ChangeSummary::default());
                 metadata.altered = None;
@@ -389,7 +408,7 @@ impl SnapshotManager {
     /// The last snapshot, which the next one names as its parent: it has to be the one that the
     /// session lists, and none may be missing before it.
     pub(crate) fn latest(&self) -> Result<LoadedManifest, SnapshotError> {
-        let numbers = self.session.snapshot_numbers()?;
+        let numbers = self.session.manifest_numbers()?;
         let listed = match self.session.metadata() {
             Ok(metadata) => metadata.manifest_hashes,
             Err(ManifestError::Missing { .. }) => Vec::new(),

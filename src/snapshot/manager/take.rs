@@ -51,7 +51,8 @@ impl SnapshotManager {
     pub(super) fn take_if_changed(
         &self,
         parent: LoadedManifest,
-        request: SnapshotRequest,
+        mut request: SnapshotRequest,
+        settle: &dyn Fn(&mut Step),
     ) -> Result<Taken, SnapshotError> {
         let store_lock = self.lock_store()?;
         let capture = self.capture_next(Some(&parent), Some(&self.store), &store_lock)?;
@@ -69,6 +70,9 @@ impl SnapshotManager {
             // Whatever the cache vouches for is in the store: contents are those of the parent.
             self.save_caches(capture.caches);
             return Ok(Taken::Unchanged(Box::new(parent.manifest)));
+        }
+        if let Some(step) = &mut request.step {
+            settle(step);
         }
         let (manifest, comparison) =
             self.finish_taking(capture, Some(&parent), request, Some(comparison))?;
@@ -337,7 +341,7 @@ impl SnapshotManager {
     /// of its changes.
     fn changes_since_baseline(&self, manifest: &SnapshotManifest) -> Option<ChangeSummary> {
         let counted = self
-            .load_manifest(0)
+            .load_manifest(self.session.first_number().unwrap_or(0))
             .and_then(|old| Ok(count_changes(self.store(), &old, manifest, || true)?));
         let warn = |error: &_| tracing::warn!("changes since the baseline not counted: {error}");
         counted.inspect_err(warn).ok().flatten()
@@ -374,7 +378,7 @@ impl SnapshotManager {
     ) -> Result<(), SnapshotError> {
         let mut last_ordinary = None;
         let listed = metadata.manifest_hashes.len() as u64;
-        for number in self.session.snapshot_numbers()?.into_iter().filter(|n| *n >= listed) {
+        for number in self.session.manifest_numbers()?.into_iter().filter(|n| *n >= listed) {
             let loaded = self.session.manifest(number)?;
             metadata.merkle_roots.push(loaded.manifest.merkle_root);
             metadata.manifest_hashes.push(loaded.hash);
@@ -389,7 +393,11 @@ impl SnapshotManager {
         if let Some(last) = last_ordinary {
             metadata.changes = match counted {
                 // Compared once where the one before is the baseline.
-                Some(counted) if counted.number == last.number && last.parent == Some(0) => {
+                Some(counted)
+                    if counted.number == last.number
+                        && last.parent == Some(0)
+                        && metadata.removal(0).is_none() =>
+                {
                     Some(counted.since_parent)
                 }
                 _ => self.changes_since_baseline(&last),

@@ -1,5 +1,6 @@
 //! `nono doctor`: the offers of this machine, its defects, and the command that mends each.
 
+mod agents;
 #[cfg(feature = "mount")]
 mod mounting;
 mod store;
@@ -51,6 +52,7 @@ pub(in crate::cli) fn run(args: &DoctorArgs, store: &StoreArgs, context: &Contex
     let mut findings = vec![sandbox(), second_wall(), configuration(&surroundings()?)];
     #[cfg(feature = "mount")]
     findings.extend([mounting::fuse(), mounting::fusermount(), mounting::mounts()]);
+    findings.push(agents::hooks(store)?);
     findings.extend(store::space(&catalog));
     findings.push(store::reflink(&catalog));
     findings.extend(store::sessions(&catalog)?);

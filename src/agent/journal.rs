@@ -1,0 +1,70 @@
+//! What went wrong in hooks: a short log, for `nono doctor` and `nono status`.
+//!
+//! A hook says nothing to its client, so whatever fails is written here: one line of JSON for each.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use super::spool::AGENTS;
+use crate::sys::{self, Dir};
+
+/// The log is started anew when it is longer than this, in bytes.
+const MAX_BYTES: u64 = 1 << 16;
+const NAME: &str = "log";
+
+/// Something that failed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Mishap {
+    /// When.
+    pub at: Timestamp,
+    /// The client.
+    pub client: String,
+    /// What failed.
+    pub what: String,
+}
+
+/// The log of a store.
+#[derive(Debug, Clone)]
+pub struct Journal {
+    path: PathBuf,
+}
+
+impl Journal {
+    /// The log of the store with this root directory.
+    pub fn of(root: &Path) -> Self {
+        Self { path: root.join(AGENTS).join(NAME) }
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Notes what failed, if that is possible: on a full disk it is not.
+    pub fn note(&self, client: &str, what: &dyn std::fmt::Display) {
+        let mishap =
+            Mishap { at: Timestamp::now(), client: client.to_owned(), what: what.to_string() };
+        let Ok(mut line) = serde_json::to_vec(&mishap) else { return };
+        line.push(b'\n');
+        let Ok(mut file) = sys::open_log(&self.path, MAX_BYTES) else { return };
+        let _ = file.write_all(&line);
+    }
+
+    /// What failed, oldest first. A log that is not there or cannot be read has nothing.
+    pub fn read(&self) -> Vec<Mishap> {
+        let Some(dir) = self.path.parent().and_then(|path| Dir::open(path).ok()) else {
+            return Vec::new();
+        };
+        let bytes = dir.read(NAME.as_bytes(), 2 * MAX_BYTES).unwrap_or_default();
+        bytes.split(|b| *b == b'\n').filter_map(|l| serde_json::from_slice(l).ok()).collect()
+    }
+
+    /// What failed in the last so many hours.
+    pub fn recent(&self, hours: i64) -> Vec<Mishap> {
+        let since = Timestamp::now() - jiff::SignedDuration::from_hours(hours);
+        self.read().into_iter().filter(|mishap| mishap.at >= since).collect()
+    }
+}

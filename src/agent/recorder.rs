@@ -1,0 +1,174 @@
+//! What carries out the actions: finds or begins the session of an agent session, and takes its steps.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use jiff::Timestamp;
+
+use super::event::Event;
+use super::place::project_of;
+use super::spool::Kept;
+use super::state::{Action, AgentState};
+use crate::path_text::Shown;
+use crate::progress::NoProgress;
+use crate::session::{Catalog, CatalogError, RecordError, RecordRequest, Recording};
+use crate::snapshot::{
+    AgentSession, ManifestError, SessionDir, SnapshotError, SnapshotManager, Step,
+};
+
+/// Why a step is not recorded.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RecordStepError {
+    /// There is no directory that may be recorded.
+    #[error("nothing is recorded in {place}: it is no project of its own")]
+    NoProject {
+        /// Where the agent works, as it is shown.
+        place: String,
+    },
+    /// The session could not be begun.
+    #[error(transparent)]
+    Record(#[from] RecordError),
+    /// A step could not be taken.
+    #[error(transparent)]
+    Snapshot(#[from] SnapshotError),
+    /// The sessions could not be looked at.
+    #[error(transparent)]
+    Catalog(#[from] CatalogError),
+    /// A session's manifest could not be used.
+    #[error(transparent)]
+    Manifest(#[from] ManifestError),
+}
+
+/// Records agent sessions in a store.
+#[derive(Debug)]
+pub struct Recorder {
+    /// How a session is begun; its tracked paths are those of the agent.
+    pub request: RecordRequest,
+}
+
+/// The session of an agent session.
+struct Opened {
+    manager: SnapshotManager,
+    /// Whether its baseline is the present state.
+    is_fresh: bool,
+}
+
+impl Recorder {
+    /// Handles an event. `settle` may change a step when its state is captured.
+    ///
+    /// # Errors
+    /// Why a step is not recorded. The state goes on all the same.
+    pub fn handle(
+        &self,
+        kept: &mut Kept,
+        event: &Event,
+        settle: &dyn Fn(&mut Step),
+    ) -> Result<(), RecordStepError> {
+        let mut opened = None;
+        if kept.session.is_none() && !kept.is_refused() {
+            opened = Some(self.find_or_begin(kept, event)?);
+        }
+        let actions = kept.agent.advance(event);
+        if actions.is_empty() || kept.is_refused() {
+            return Ok(());
+        }
+        let opened = match opened {
+            Some(opened) => opened,
+            None => self.open(kept, event)?,
+        };
+        record_actions(&opened.manager, opened.is_fresh, actions, settle)
+    }
+
+    fn open(&self, kept: &mut Kept, event: &Event) -> Result<Opened, RecordStepError> {
+        if let Some(id) = &kept.session {
+            match SessionDir::open(&self.request.root.join(id)) {
+                Ok(session) => {
+                    return Ok(Opened { manager: self.manager(&session)?, is_fresh: false });
+                }
+                // Retention or a person removed it.
+                Err(ManifestError::Io(error)) if error.is_gone() => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        self.find_or_begin(kept, event)
+    }
+
+    fn manager(&self, session: &SessionDir) -> Result<SnapshotManager, RecordStepError> {
+        let manager = SnapshotManager::open(session.path())?;
+        Ok(manager.with_budget(self.request.budget).with_threads(self.request.threads))
+    }
+
+    /// Looks through the manifests, and begins a session where none is of this agent session.
+    fn find_or_begin(&self, kept: &mut Kept, event: &Event) -> Result<Opened, RecordStepError> {
+        let agent =
+            AgentSession { client: event.client.clone(), session_id: event.session_id.clone() };
+        let catalog = Catalog::new(self.request.root.clone(), []);
+        for session in catalog.sessions()?.into_iter().rev() {
+            // What cannot be read is another one's.
+            let Ok(metadata) = session.metadata() else { continue };
+            if metadata.agent.as_ref() == Some(&agent) && metadata.snapshot_count > 0 {
+                let prompts = metadata.steps.iter().filter_map(|step| step.prompt.as_ref());
+                let last = prompts.map(|prompt| prompt.number).max().unwrap_or(0);
+                kept.agent = AgentState::resumed(last);
+                kept.session = Some(session.id());
+                return Ok(Opened { manager: self.manager(&session)?, is_fresh: false });
+            }
+        }
+        let begun = self.begin(event, agent);
+        match &begun {
+            Ok(recording) => {
+                kept.session = Some(recording.session_id());
+                kept.refused = None;
+            }
+            Err(_) => kept.refused = Some(Timestamp::now()),
+        }
+        Ok(Opened { manager: begun?.manager().clone(), is_fresh: true })
+    }
+
+    fn begin(&self, event: &Event, agent: AgentSession) -> Result<Recording, RecordStepError> {
+        let cwd = event.cwd.as_deref().unwrap_or(Path::new("/"));
+        let home = std::env::home_dir();
+        let project = project_of(cwd, home.as_deref())
+            .ok_or_else(|| RecordStepError::NoProject { place: Shown::path(cwd).to_string() })?;
+        let request = RecordRequest {
+            tracked_paths: vec![project],
+            command: vec![event.client.clone().into()],
+            ..self.request.clone()
+        };
+        Ok(Recording::start_agent(&request, agent, Arc::new(NoProgress))?)
+    }
+}
+
+/// Carries out actions in a session that is there. `is_fresh`: its last snapshot is the present state.
+///
+/// # Errors
+/// When a step cannot be taken; the actions after it are not carried out.
+pub fn record_actions(
+    manager: &SnapshotManager,
+    is_fresh: bool,
+    actions: Vec<Action>,
+    settle: &dyn Fn(&mut Step),
+) -> Result<(), RecordStepError> {
+    for action in actions {
+        match action {
+            Action::Begin => set_ended(manager, None)?,
+            Action::Capture(_) if is_fresh => {}
+            Action::Capture(step) => drop(manager.record_step(*step, settle)?),
+            Action::End => set_ended(manager, Some(Timestamp::now()))?,
+        }
+    }
+    Ok(())
+}
+
+/// Ends the session, or goes on with it.
+fn set_ended(manager: &SnapshotManager, ended: Option<Timestamp>) -> Result<(), RecordStepError> {
+    let metadata = manager.session().metadata()?;
+    // A run ends with its command.
+    let is_agents = metadata.origin == crate::snapshot::SessionOrigin::Agent;
+    if is_agents && metadata.ended.is_some() != ended.is_some() {
+        let metadata = crate::snapshot::SessionMetadata { ended, ..metadata };
+        manager.save_session_metadata(&metadata)?;
+    }
+    Ok(())
+}

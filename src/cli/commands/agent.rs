@@ -1,0 +1,263 @@
+//! `nono agent`: our hooks and our server in the configuration of coding agents.
+
+use std::io::Write;
+use std::path::PathBuf;
+
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use clap::{Args, Subcommand};
+use serde::Serialize;
+
+use crate::agent::install::{
+    Edit, Found, InstallError, Part, Request, Scope, State, apply, is_present, look, plan_install,
+    plan_uninstall,
+};
+use crate::agent::{Client, Journal, Mishap};
+use crate::cli::Outcome;
+use crate::cli::args::{StoreArgs, home_dir};
+use crate::cli::context::{BOLD, Context, DIM, YELLOW};
+use crate::cli::error::CliError;
+use crate::path_text::Shown;
+use crate::sys;
+
+/// What went wrong in so many hours is told.
+const TOLD_HOURS: i64 = 24;
+
+#[derive(Debug, Subcommand)]
+pub(in crate::cli) enum AgentCommand {
+    /// Put hooks into the configuration of coding agents, so that each tool call becomes a step
+    Install(InstallArgs),
+    /// Take out of it what install put in
+    Uninstall(InstallArgs),
+    /// Say which agents have hooks, and what went wrong in them
+    Status(AgentStatusArgs),
+}
+
+/// Arguments of `nono agent install` and `uninstall`.
+#[derive(Debug, Args)]
+pub(in crate::cli) struct InstallArgs {
+    /// Agents [default: those that are used here]
+    #[arg(value_name = "AGENT", value_parser = client())]
+    clients: Vec<Client>,
+    /// For the current project alone, as far as the agent can in files that are not committed
+    #[arg(long, conflicts_with = "user")]
+    project: bool,
+    /// For all projects of this user, which is the default
+    #[arg(long)]
+    user: bool,
+    /// Say what would change, and change nothing
+    #[arg(long)]
+    dry_run: bool,
+    /// Register `nono mcp` too: tools with which the agent looks at its own steps
+    #[arg(long)]
+    mcp: bool,
+    /// Print the report as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Arguments of `nono agent status`.
+#[derive(Debug, Args)]
+pub(in crate::cli) struct AgentStatusArgs {
+    /// Print the report as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+fn client() -> impl TypedValueParser<Value = Client> {
+    PossibleValuesParser::new(Client::ALL.map(Client::name))
+        .try_map(|name| Client::named(&name).ok_or("no agent"))
+}
+
+pub(in crate::cli) fn run(command: &AgentCommand, store: &StoreArgs, context: &Context) -> Outcome {
+    match command {
+        AgentCommand::Install(args) => change(args, true, context),
+        AgentCommand::Uninstall(args) => change(args, false, context),
+        AgentCommand::Status(args) => status(args, store, context),
+    }
+}
+
+#[derive(Serialize)]
+struct Report {
+    dry_run: bool,
+    files: Vec<Edit>,
+}
+
+fn change(args: &InstallArgs, installs: bool, context: &Context) -> Outcome {
+    let home = home_dir()?;
+    let clients = match args.clients.as_slice() {
+        [] => Client::ALL.into_iter().filter(|client| is_present(*client, &home)).collect(),
+        named => named.to_vec(),
+    };
+    if clients.is_empty() {
+        return Err(CliError::failed("no coding agent was found here").with_hint(format!(
+            "name one: nono agent install {}",
+            Client::ALL.map(Client::name).join(" | ")
+        )));
+    }
+    let scope = if args.project { Scope::Project } else { Scope::User };
+    let mut planned = Vec::new();
+    // All are understood before the first one is changed.
+    for client in clients {
+        let request = Request {
+            client,
+            scope,
+            base: if args.project { sys::current_dir()? } else { home.clone() },
+            program: this_program()?,
+            with_server: args.mcp,
+        };
+        let edits = match installs {
+            true => plan_install(&request)?,
+            false => plan_uninstall(&request)?,
+        };
+        planned.push((request, edits));
+    }
+    if !args.dry_run {
+        for (request, edits) in &mut planned {
+            apply(request, edits, installs)?;
+        }
+    }
+    let has_codex = planned
+        .iter()
+        .any(|(it, edits)| it.client == Client::Codex && edits.iter().any(|edit| edit.is_change));
+    let files: Vec<Edit> = planned.into_iter().flat_map(|(_, edits)| edits).collect();
+    if args.json {
+        context.json(&Report { dry_run: args.dry_run, files })?;
+        return Ok(0);
+    }
+    let changed = files.iter().filter(|edit| edit.is_change).count();
+    for edit in files.iter().filter(|edit| edit.is_change) {
+        let client = edit.client;
+        let path = Shown::path(&edit.path);
+        let done = match (args.dry_run, installs, edit.is_whole) {
+            (true, true, true) => "would be made",
+            (true, _, false) => "would be changed",
+            (true, false, true) => "would be removed",
+            (false, true, true) => "made",
+            (false, true, false) => "changed",
+            (false, false, true) => "removed",
+            (false, false, false) => "as it was before",
+        };
+        let before = edit.backup.as_ref().map(|backup| format!(" (before: {backup})"));
+        context.say(format_args!("{client}: {path}: {done}{}", before.unwrap_or_default()));
+    }
+    match (changed, installs) {
+        (0, true) => context.say("nothing to change: the hooks are there"),
+        (0, false) => context.say("nothing to change: there is nothing of nono"),
+        (_, true) if !args.dry_run => {
+            context.say("sessions that begin from now on are recorded: nono steps");
+        }
+        _ => {}
+    }
+    if installs && has_codex && !args.dry_run {
+        context.say("codex runs new hooks only when you trust them: type /hooks in it once");
+    }
+    Ok(0)
+}
+
+/// The program as it was called: where it is a symlink, an update does not change its path.
+fn this_program() -> Result<PathBuf, CliError> {
+    let called = std::env::args_os().next().unwrap_or_default();
+    let search = std::env::var_os("PATH").unwrap_or_default();
+    let found = sys::find_program(&called, &search).filter(|path| path.is_absolute());
+    let current = std::env::current_exe()
+        .map_err(|error| CliError::failed(format!("cannot find this program: {error}")))?;
+    // Only if it is this very program.
+    let is_this = |path: &PathBuf| {
+        let identity = sys::identity(path);
+        identity.is_some() && identity == sys::identity(&current)
+    };
+    Ok(found.filter(is_this).unwrap_or(current))
+}
+
+/// An agent, and what of ours it has.
+#[derive(Debug, Serialize)]
+pub(in crate::cli) struct AgentStatus {
+    pub(in crate::cli) client: &'static str,
+    /// Whether it is used here.
+    present: bool,
+    pub(in crate::cli) files: Vec<Found>,
+}
+
+impl AgentStatus {
+    /// Hooks that do not do what they are for.
+    pub(in crate::cli) fn broken(&self) -> impl Iterator<Item = &Found> {
+        self.files.iter().filter(|file| file.problem.is_some() || file.state == State::Outdated)
+    }
+
+    pub(in crate::cli) fn has_hooks(&self) -> bool {
+        let is_hook = |file: &Found| file.part == Part::Hooks && file.state != State::Missing;
+        self.files.iter().any(is_hook)
+    }
+}
+
+/// All agents, and what of ours they have.
+pub(in crate::cli) fn all() -> Result<Vec<AgentStatus>, CliError> {
+    let home = home_dir()?;
+    let program = this_program()?;
+    let of = |client: Client| {
+        let scopes = [(Scope::User, home.clone()), (Scope::Project, sys::current_dir()?)];
+        let files = scopes.into_iter().flat_map(|(scope, base)| {
+            let program = program.clone();
+            look(&Request { client, scope, base, program, with_server: true })
+        });
+        let present = is_present(client, &home);
+        Ok(AgentStatus { client: client.name(), present, files: files.collect() })
+    };
+    Client::ALL.into_iter().map(of).collect()
+}
+
+/// What went wrong in hooks lately.
+pub(in crate::cli) fn mishaps(store: &StoreArgs) -> Result<Vec<Mishap>, CliError> {
+    Ok(Journal::of(store.catalog()?.root()).recent(TOLD_HOURS))
+}
+
+#[derive(Serialize)]
+struct StatusReport {
+    agents: Vec<AgentStatus>,
+    /// What went wrong in the last day, oldest first.
+    mishaps: Vec<Mishap>,
+}
+
+fn status(args: &AgentStatusArgs, store: &StoreArgs, context: &Context) -> Outcome {
+    let report = StatusReport { agents: all()?, mishaps: mishaps(store)? };
+    let is_broken = report.agents.iter().any(|agent| agent.broken().next().is_some());
+    if args.json {
+        context.json(&report)?;
+        return Ok(u8::from(is_broken));
+    }
+    let mut out = context.out();
+    for agent in &report.agents {
+        let client = agent.client;
+        let absent = if agent.present { "" } else { "  not found here" };
+        writeln!(out, "{BOLD}{client}{BOLD:#}{DIM}{absent}{DIM:#}")?;
+        for file in &agent.files {
+            let part = match file.part {
+                Part::Hooks => "hooks",
+                Part::Server => "mcp",
+            };
+            let path = Shown::path(&file.path);
+            match (&file.problem, file.state) {
+                (Some(problem), _) => {
+                    writeln!(out, "  {part}: {YELLOW}{path}: {problem}{YELLOW:#}")?;
+                }
+                (None, State::Installed) => writeln!(out, "  {part}: {path}")?,
+                (None, State::Outdated) => writeln!(
+                    out,
+                    "  {part}: {YELLOW}of another nono, in {path}{YELLOW:#} (nono agent install {client})"
+                )?,
+                (None, State::Missing) => {}
+            }
+        }
+    }
+    for Mishap { at, client, what } in &report.mishaps {
+        let [client, what] = [client, what].map(|text| Shown::bytes(text.as_bytes()));
+        writeln!(out, "{YELLOW}{at}{YELLOW:#}  {client}: {what}")?;
+    }
+    Ok(u8::from(is_broken))
+}
+
+impl From<InstallError> for CliError {
+    fn from(error: InstallError) -> Self {
+        Self::failed(error.to_string())
+    }
+}

@@ -1,0 +1,237 @@
+//! `nono hook`: what a coding agent's configuration calls at each event of its session.
+//!
+//! It prints nothing and exits with 0, whatever happens: an agent must not notice it. The event goes to
+//! the supervisor of the run that the agent is in, or else into the spool of the store, from which a
+//! worker takes it ([`crate::agent`]). The hook waits for the worker until its deadline. What fails is
+//! noted in the log of the store.
+
+use std::ffi::OsString;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::process::{ChildStdout, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use jiff::Timestamp;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+use crate::agent::{Client, Event, EventKind, Journal, Recorder, Spool, SpooledEvent, parse};
+use crate::cli::Outcome;
+use crate::cli::args::{CaptureArgs, StoreArgs, surroundings};
+use crate::cli::checkpoints::{self, SOCKET_VARIABLE};
+use crate::cli::context::Context;
+use crate::cli::error::CliError;
+use crate::cli::retention;
+use crate::config::{FlagSettings, Settings};
+use crate::sandbox::is_inside;
+use crate::session::RecordRequest;
+use crate::snapshot::{SessionOrigin, Step, StepKind};
+use crate::sys;
+
+/// Name of the hidden command that handles events.
+pub(in crate::cli) const WORKER: &str = "__hook-worker";
+/// Longest event in bytes: a client sends what a tool read along.
+const MAX_EVENT_BYTES: u64 = 64 << 20;
+
+/// Arguments of `nono hook`.
+#[derive(Debug, Args)]
+pub(in crate::cli) struct HookArgs {
+    /// The client that calls: claude-code, codex, gemini or opencode
+    #[arg(value_name = "CLIENT")]
+    client: Option<String>,
+    /// The event, where the client gives it as an argument and not on its input
+    #[arg(value_name = "EVENT", hide = true)]
+    event: Option<OsString>,
+    /// Wait so many milliseconds for the step; then it is taken in the background
+    #[arg(long, value_name = "MS", default_value_t = 2000)]
+    deadline_ms: u64,
+}
+
+/// Arguments of the worker.
+#[derive(Debug, Args)]
+pub(in crate::cli) struct WorkerArgs {
+    key: String,
+}
+
+/// Whether the program is called as a hook, which must not fail and must not speak.
+pub(in crate::cli) fn is_hook(arguments: &[OsString]) -> bool {
+    let asks = |word: &OsString| word == "--help" || word == "-h";
+    arguments.get(1).is_some_and(|word| word == "hook") && !arguments.iter().any(asks)
+}
+
+/// Runs as a hook: nothing is printed, and nothing fails.
+pub(in crate::cli) fn run(args: &HookArgs, store: &StoreArgs) -> Outcome {
+    let root = store.catalog().map(|catalog| catalog.root().to_owned());
+    let client = args.client.as_deref();
+    if let Err(error) = hook(args, root.as_deref().ok())
+        && let Ok(root) = &root
+    {
+        Journal::of(root).note(client.unwrap_or("agent"), &error);
+    }
+    Ok(0)
+}
+
+fn hook(args: &HookArgs, root: Option<&Path>) -> Result<(), CliError> {
+    let began = Instant::now();
+    let text = match &args.event {
+        Some(event) => event.as_encoded_bytes().to_vec(),
+        None => read_event(began + Duration::from_millis(args.deadline_ms))?,
+    };
+    let client = args.client.as_deref().and_then(Client::named);
+    let Some(mut event) = parse(client, &text) else { return Ok(()) };
+    if event.cwd.is_none() {
+        event.cwd = sys::current_dir().ok();
+    }
+    let spooled = SpooledEvent { received: Timestamp::now(), deadline_ms: args.deadline_ms, event };
+    if let Some(socket) = supervisor() {
+        match checkpoints::tell(&socket, &spooled) {
+            // Left over in the environment of something else.
+            Err(error) if !is_inside() => tracing::debug!("no supervisor: {error}"),
+            told => {
+                return told.map_err(|error| {
+                    CliError::failed(format!("the supervisor took no step: {error}"))
+                });
+            }
+        }
+    }
+    let Some(root) = root else { return Ok(()) };
+    let root = sys::plain_absolute(root, &sys::current_dir().unwrap_or_default());
+    Spool::of(&root, &spooled.event)?.leave(&spooled)?;
+    let done = start_worker(&root, &Spool::key(&spooled.event))?;
+    wait(&done, began + Duration::from_millis(args.deadline_ms));
+    Ok(())
+}
+
+/// The supervisor of the run that this process is in.
+fn supervisor() -> Option<PathBuf> {
+    let named = std::env::var_os(SOCKET_VARIABLE).filter(|path| !path.is_empty());
+    named
+        .map(PathBuf::from)
+        .or_else(|| is_inside().then(|| checkpoints::left_in(&std::env::temp_dir())).flatten())
+}
+
+/// Reads the event, and no longer than until the deadline.
+fn read_event(deadline: Instant) -> Result<Vec<u8>, CliError> {
+    let mut bytes = Vec::new();
+    let stdin = std::io::stdin();
+    let mut buffer = vec![0; 1 << 16];
+    loop {
+        if !is_ready(&mut [PollFd::new(&stdin, PollFlags::IN)], deadline) {
+            return Err(CliError::failed("the client sent no whole event"));
+        }
+        let read = stdin.lock().read(&mut buffer);
+        let read = read.map_err(|error| CliError::failed(format!("no event: {error}")))?;
+        if read == 0 {
+            return Ok(bytes);
+        }
+        bytes.extend_from_slice(&buffer[..read]);
+        if bytes.len() as u64 > MAX_EVENT_BYTES {
+            return Err(CliError::failed("the event is longer than any that is read"));
+        }
+    }
+}
+
+/// Starts the worker; the end of its output is the end of its work.
+fn start_worker(root: &Path, key: &str) -> Result<ChildStdout, CliError> {
+    let failed = |error| CliError::failed(format!("cannot start the worker: {error}"));
+    let program = std::env::current_exe().map_err(failed)?;
+    let mut child = Command::new(program)
+        .arg("--root")
+        .arg(root)
+        .args([WORKER, key])
+        .current_dir("/")
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .map_err(failed)?;
+    child.stdout.take().ok_or_else(|| CliError::failed("the worker has no output"))
+}
+
+/// Waits until the worker has ended, or until the deadline.
+fn wait(done: &ChildStdout, deadline: Instant) {
+    is_ready(&mut [PollFd::new(done, PollFlags::IN)], deadline);
+}
+
+/// Whether there is something to read, or the end, before the deadline.
+fn is_ready(ready: &mut [PollFd<'_>], deadline: Instant) -> bool {
+    loop {
+        let left = deadline.saturating_duration_since(Instant::now());
+        let timeout =
+            Timespec { tv_sec: left.as_secs().cast_signed(), tv_nsec: left.subsec_nanos().into() };
+        match poll(ready, Some(&timeout)) {
+            Ok(0) => return false,
+            Ok(_) => return true,
+            Err(rustix::io::Errno::INTR) => {}
+            Err(_) => return false,
+        }
+    }
+}
+
+/// Handles all events of an agent session, in a process of its own that nobody has to wait for.
+pub(in crate::cli) fn work(args: &WorkerArgs, store: &StoreArgs, context: &Context) -> Outcome {
+    // Whoever ends the hook's group of processes does not mean this one.
+    let _ = sys::start_process_session();
+    let root = store.catalog()?.root().to_owned();
+    let journal = Journal::of(&root);
+    if let Err(error) = try_work(args, &root, &journal, context) {
+        journal.note(&args.key, &error);
+    }
+    Ok(0)
+}
+
+fn try_work(
+    args: &WorkerArgs,
+    root: &Path,
+    journal: &Journal,
+    context: &Context,
+) -> Result<(), CliError> {
+    sys::raise_descriptor_limit();
+    let spool = Spool::open(root, &args.key)?;
+    let lock = spool.lock()?;
+    let settings = Settings::load(&surroundings()?, &FlagSettings::default())?;
+    let recorder = Recorder {
+        request: RecordRequest {
+            root: root.to_owned(),
+            command: Vec::new(),
+            tracked_paths: Vec::new(),
+            exclusion: CaptureArgs::default().exclusion(&settings, None),
+            budget: settings.budget(),
+            threads: settings.threads(),
+            origin: SessionOrigin::Agent,
+            label: None,
+        },
+    };
+    let mut has_ended = false;
+    spool.drain(|kept, spooled| {
+        let event = &spooled.event;
+        let settle = |step: &mut Step| match event.kind {
+            // The agent has not waited: the state may be one after the call began.
+            EventKind::Before(_) if spooled.is_released() => {
+                step.kind = StepKind::Late;
+                step.overlapped = true;
+            }
+            EventKind::After(_) if spool.has_released_call() => step.overlapped = true,
+            _ => {}
+        };
+        if let Err(error) = recorder.handle(kept, event, &settle) {
+            journal.note(&event.client, &error);
+        }
+        note_unseen(kept, spooled);
+        has_ended |= event.kind == EventKind::SessionEnd;
+    })?;
+    drop(lock);
+    if has_ended {
+        Spool::forget_old(root);
+        let retention = retention::begin(root, &settings, context);
+        retention.finish(root, &settings, true, context);
+    }
+    Ok(())
+}
+
+fn note_unseen(kept: &mut crate::agent::Kept, spooled: &SpooledEvent) {
+    let Event { kind: EventKind::Before(_), .. } = spooled.event else { return };
+    if spooled.is_released() {
+        kept.agent.began_unseen();
+    }
+}

@@ -1,0 +1,128 @@
+//! `nono mcp`: the past of this project as tools of a coding agent.
+//!
+//! Started by the agent's program, which owns stdin and stdout. Settings are read at each call, so a
+//! change of `mcp_restore` counts at once, and a mistake in the file switches restores off. Inside a
+//! recorded run the store is out of reach: there the supervisor answers what only reads, and takes
+//! checkpoints.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use clap::Args;
+use serde_json::Value;
+
+use crate::cli::Outcome;
+use crate::cli::args::{CaptureArgs, StoreArgs, home_dir, surroundings};
+use crate::cli::checkpoints;
+use crate::cli::error::CliError;
+use crate::cli::inside::{self, Keeper};
+use crate::config::{FlagSettings, Settings};
+use crate::mcp::{
+    Answer, CHECKPOINT, Policy, ToolError, ToolInfo, Tools, Workspace, checkpoint_in, serve,
+};
+use crate::session::{Catalog, Recording};
+use crate::sys;
+
+/// Arguments of `nono mcp`.
+#[derive(Debug, Clone, Args)]
+pub(in crate::cli) struct McpArgs {
+    /// Let the agent look and take checkpoints, but restore nothing (setting: mcp_restore)
+    #[arg(long)]
+    no_restore: bool,
+    /// Do not show the contents of files that match, beside those of the setting mcp_hidden
+    /// (repeatable)
+    #[arg(long, value_name = "GLOB")]
+    hide: Vec<String>,
+}
+
+pub(in crate::cli) fn run(args: &McpArgs, store: &StoreArgs) -> Outcome {
+    let catalog = store.catalog()?;
+    let tools: Arc<dyn Tools> = match inside::keeper_of_the_past(&catalog) {
+        Keeper::Supervisor(socket) => Arc::new(Supervised { socket }),
+        Keeper::Nobody(error) => Arc::new(OutOfReach(error.to_string())),
+        Keeper::Store => {
+            let directory = sys::current_dir()?;
+            Arc::new(InStore { args: args.clone(), catalog, directory })
+        }
+    };
+    serve(tools)
+        .map_err(|error| CliError::failed(format!("the conversation broke off: {error}")))?;
+    Ok(0)
+}
+
+/// What the settings let agents do.
+fn policy() -> Result<Policy, CliError> {
+    let settings = Settings::load(&surroundings()?, &FlagSettings::default())?;
+    Ok(Policy {
+        may_restore: settings.mcp_restore.value,
+        hidden: settings.mcp_hidden(),
+        budget: settings.budget(),
+        threads: settings.threads(),
+        exclusion: CaptureArgs::default().exclusion(&settings, None),
+    })
+}
+
+/// The project around the directory in which the server was started, in the store.
+struct InStore {
+    args: McpArgs,
+    catalog: Catalog,
+    directory: PathBuf,
+}
+
+impl Tools for InStore {
+    fn call(&self, tool: &str, arguments: Value) -> Result<Answer, ToolError> {
+        let mut policy = policy().map_err(|error| ToolError::Refused(error.to_string()))?;
+        policy.may_restore &= !self.args.no_restore;
+        policy.hidden.extend_from_slice(&self.args.hide);
+        let home = home_dir().ok();
+        let catalog = self.catalog.clone();
+        let workspace = Workspace::around(&self.directory, home.as_deref(), catalog, policy)?;
+        workspace.call(tool, arguments)
+    }
+}
+
+/// Inside a run: what the supervisor does for its command.
+struct Supervised {
+    socket: PathBuf,
+}
+
+impl Tools for Supervised {
+    fn call(&self, tool: &str, arguments: Value) -> Result<Answer, ToolError> {
+        checkpoints::ask_tool(&self.socket, tool, arguments)
+            .map_err(|error| ToolError::Refused(error.to_string()))
+    }
+}
+
+/// The supervisor's side: a call of the recorded command. It sees its own session, and what it is shown
+/// it could read when the run began; a restore could write where the walls do not let it.
+pub(in crate::cli) fn for_command(
+    recording: &Recording,
+    tool: &str,
+    arguments: Value,
+) -> Result<Answer, ToolError> {
+    if ToolInfo::named(tool).is_some_and(|tool| !tool.is_served_inside) {
+        return Err(ToolError::Refused(format!(
+            "`{tool}` is not available inside `nono run`; the user can run `nono undo` when the run \
+             has ended"
+        )));
+    }
+    if tool == CHECKPOINT {
+        return checkpoint_in(recording.manager(), arguments);
+    }
+    let policy = policy().map_err(|error| ToolError::Refused(error.to_string()))?;
+    let session = recording.manager().session();
+    let store = session.path().parent().unwrap_or(session.path()).to_owned();
+    let (directory, home) = (sys::current_dir()?, home_dir().ok());
+    Workspace::around(&directory, home.as_deref(), Catalog::new(store, []), policy)?
+        .with_session_only(session.id())
+        .call(tool, arguments)
+}
+
+/// Inside a run that is not recorded, or without a way to its supervisor.
+struct OutOfReach(String);
+
+impl Tools for OutOfReach {
+    fn call(&self, _tool: &str, _arguments: Value) -> Result<Answer, ToolError> {
+        Err(ToolError::Refused(self.0.clone()))
+    }
+}

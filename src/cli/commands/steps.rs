@@ -1,0 +1,134 @@
+//! `nono steps`: what an agent did, prompt by prompt and call by call.
+
+use std::io::Write;
+
+use clap::Args;
+use serde::Serialize;
+use unicode_width::UnicodeWidthStr;
+
+use crate::cli::Outcome;
+use crate::cli::args::{StoreArgs, named_project};
+use crate::cli::context::{BOLD, Context, DIM, YELLOW};
+use crate::cli::error::CliError;
+use crate::cli::render::{Palette, summary_line};
+use crate::path_text::Shown;
+use crate::session::{PromptSteps, Purpose, by_prompt, steps_of};
+use crate::snapshot::{AgentSession, SessionMetadata, StepEntry, StepPrompt};
+
+/// So many characters of a prompt and of a step are shown.
+const SHOWN_CHARS: usize = 72;
+
+/// Arguments of `nono steps`.
+#[derive(Debug, Args)]
+pub(in crate::cli) struct StepsArgs {
+    /// Id of a session, a prefix of it, or `latest`, the newest one here
+    #[arg(value_name = "ID", default_value = "latest")]
+    id: String,
+    /// Print the report as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Serialize)]
+struct Report {
+    session_id: String,
+    agent: Option<AgentSession>,
+    prompts: Vec<PromptReport>,
+}
+
+#[derive(Serialize)]
+struct PromptReport {
+    /// None before the first prompt.
+    #[serde(flatten)]
+    prompt: Option<StepPrompt>,
+    steps: Vec<StepEntry>,
+}
+
+pub(in crate::cli) fn run(args: &StepsArgs, store: &StoreArgs, context: &Context) -> Outcome {
+    let catalog = store.catalog()?;
+    let session = catalog.find_from(&args.id, Purpose::Looking)?;
+    let metadata = session.metadata()?;
+    let prompts = by_prompt(steps_of(&metadata));
+    if args.json {
+        let of = |PromptSteps { prompt, steps }| PromptReport { prompt, steps };
+        let prompts = prompts.into_iter().map(of).collect();
+        let report = Report { session_id: session.id(), agent: metadata.agent, prompts };
+        context.json(&report)?;
+        return Ok(0);
+    }
+    print(&session.id(), &metadata, &prompts, context)?;
+    Ok(0)
+}
+
+fn print(
+    id: &str,
+    metadata: &SessionMetadata,
+    prompts: &[PromptSteps],
+    context: &Context,
+) -> Result<(), CliError> {
+    context.page();
+    let mut out = context.out_long();
+    let agent = metadata
+        .agent
+        .as_ref()
+        .map_or_else(String::new, |agent| format!("  {}", Shown::bytes(agent.client.as_bytes())));
+    writeln!(out, "{BOLD}{id}{BOLD:#}{agent}  {}", named_project(&metadata.tracked_paths))?;
+    let steps = || prompts.iter().flat_map(|group| &group.steps);
+    let Some(last) = steps().last() else {
+        out.flush()?;
+        context.say("no steps: no agent with hooks of nono changed anything (nono agent status)");
+        return Ok(());
+    };
+    let digits = last.number.to_string().len();
+    let width = steps().map(|step| shown(&step.summary()).width()).max().unwrap_or(0);
+    for PromptSteps { prompt, steps } in prompts {
+        match prompt {
+            Some(StepPrompt { number, text }) => {
+                let text = shown(text);
+                writeln!(out, "prompt {number}  {DIM}{text}{DIM:#}")?;
+            }
+            None => writeln!(out, "before the first prompt")?,
+        }
+        for step in steps {
+            let summary = shown(&step.summary());
+            let space = " ".repeat(width - summary.width());
+            let number = step.number;
+            write!(out, "  {BOLD}#{number:<digits$}{BOLD:#}  {summary}{space}  ")?;
+            writeln!(out, "{}{}", changes(step), marks(step))?;
+        }
+    }
+    out.flush()?;
+    let number = last.number;
+    context.say(format_args!(
+        "see one: nono show {id}#{number}; take one back: nono undo {id} --step {number}"
+    ));
+    Ok(())
+}
+
+fn changes(step: &StepEntry) -> String {
+    match &step.changes {
+        Some(changes) => summary_line(changes, &Palette::coloured()),
+        None => "changes not counted".to_owned(),
+    }
+}
+
+/// What has to be known before the step is believed.
+fn marks(step: &StepEntry) -> String {
+    let subagent = step
+        .subagent
+        .as_deref()
+        .map(|id| format!("  {DIM}subagent {}{DIM:#}", Shown::bytes(id.as_bytes())));
+    let mark = |is: bool, word: &str| is.then(|| format!("  {YELLOW}{word}{YELLOW:#}"));
+    let marks = [mark(step.failed, "failed"), mark(step.overlapped, "overlapped"), subagent];
+    marks.into_iter().flatten().collect()
+}
+
+/// A text on one line that does nothing to a terminal, cut where it is too long.
+fn shown(text: &str) -> String {
+    let line: String = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let mut cut: String = line.chars().take(SHOWN_CHARS).collect();
+    if cut.len() < line.len() {
+        cut.push('…');
+    }
+    Shown::bytes(cut.as_bytes()).to_string()
+}

@@ -1,0 +1,150 @@
+//! `show_changes` and `diff`: what is different between two states.
+
+use serde::Deserialize;
+use serde_json::json;
+
+use super::pages::{Window, answer, page, position};
+use super::states::{Named, State};
+use super::workspace::is_in_git;
+use super::{Answer, ToolError, Workspace};
+use crate::byte_path;
+use crate::cli::render::{
+    DiffOptions, Palette, RenderError, change_mark, summary_line, write_patch,
+};
+use crate::diff::{self, ChangeSummary, Difference};
+use crate::path_text::Shown;
+use crate::snapshot::NotCapturedSet;
+use crate::store::EitherSource;
+
+/// Most paths that a call may name.
+const MOST_PATHS: usize = 100;
+/// Larger files are named in a diff, not compared, in bytes.
+const MOST_DIFF_BYTES: u64 = 1 << 20;
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct ChangesArguments {
+    at: Option<String>,
+    since: Option<String>,
+    cursor: Option<String>,
+    limit: Option<u64>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct DiffArguments {
+    from: Option<String>,
+    to: Option<String>,
+    paths: Vec<String>,
+    cursor: Option<String>,
+}
+
+impl Workspace {
+    pub(super) fn show_changes(&self, arguments: &ChangesArguments) -> Result<Answer, ToolError> {
+        let new = self.state(arguments.at.as_deref())?;
+        let Some(old) = self.older(arguments.since.as_deref(), &new)? else {
+            let head = format!("{} is the first state: nothing is before it.", new.name());
+            return Ok(answer(&head, "", None, json!({"to": new.name(), "changes": []})));
+        };
+        let (old_state, new_state) = (old.load()?, new.load()?);
+        let found = self.differences(&old_state, &new_state)?;
+        let changes: Vec<_> = found.iter().filter_map(Difference::change).collect();
+        let summary = ChangeSummary::of(&changes);
+        let (changes, next) = page(changes, arguments.cursor.as_deref(), arguments.limit)?;
+        let mut recorded = String::new();
+        let mut listed = Vec::new();
+        for change in &changes {
+            let path = self.named(change.path.as_os_str().as_encoded_bytes());
+            let mark = change_mark(change.change_type);
+            recorded.push_str(&format!("{mark} {}\n", Shown::bytes(path.as_bytes())));
+            listed.push(json!({
+                "path": path,
+                "change_type": change.change_type,
+                "size_delta": change.size_delta,
+                "is_directory": change.is_directory,
+            }));
+        }
+        let head = format!(
+            "Changes from {} to {}: {}.",
+            old.name(),
+            new.name(),
+            summary_line(&summary, &Palette::plain())
+        );
+        let data = json!({
+            "from": old.name(), "to": new.name(), "summary": summary, "changes": listed,
+        });
+        Ok(answer(&head, &recorded, next, data))
+    }
+
+    pub(super) fn diff(&self, arguments: &DiffArguments) -> Result<Answer, ToolError> {
+        let from = position(arguments.cursor.as_deref())?.unwrap_or(0);
+        let paths = self.paths(&arguments.paths)?;
+        let new = self.state(arguments.to.as_deref())?;
+        let Some(old) = self.older(arguments.from.as_deref(), &new)? else {
+            let head = format!("{} is the first state: nothing is before it.", new.name());
+            return Ok(answer(&head, "", None, json!({"to": new.name(), "diff": ""})));
+        };
+        let (old_state, new_state) = (old.load()?, new.load()?);
+        let mut found = self.differences(&old_state, &new_state)?;
+        if !paths.is_empty() {
+            found.retain(|one| paths.iter().any(|path| byte_path::is_in(&one.path, path)));
+        }
+        let (hidden, shown): (Vec<_>, Vec<_>) =
+            found.into_iter().partition(|one| self.hides(&one.path));
+        let hidden: Vec<_> = hidden.iter().map(|one| self.named(&one.path)).collect();
+        let source = EitherSource { first: old_state.source(), second: new_state.source() };
+        let roots = [self.project.clone()];
+        let mut options = DiffOptions::new(&source, &roots);
+        options.max_file_bytes = MOST_DIFF_BYTES;
+        let mut window = Window::new(from);
+        match write_patch(&mut window, &shown, &options) {
+            Err(RenderError::Output(_)) if window.is_full() => {}
+            written => written?,
+        }
+        let (patch, next) = window.finish();
+        let mut head = format!("Diff from {} to {}.", old.name(), new.name());
+        if shown.is_empty() {
+            head.push_str(" Nothing is different.");
+        }
+        if !hidden.is_empty() {
+            let count = hidden.len();
+            head.push_str(&format!(" The contents of {count} changed files are not shown."));
+        }
+        let data = json!({
+            "from": old.name(), "to": new.name(), "diff": patch, "not_shown": hidden,
+        });
+        Ok(answer(&head, &patch, next, data))
+    }
+
+    /// Absolute paths of the project, as bytes.
+    pub(super) fn paths(&self, given: &[String]) -> Result<Vec<Vec<u8>>, ToolError> {
+        if given.len() > MOST_PATHS {
+            let reason = format!("paths: {} are more than {MOST_PATHS}", given.len());
+            return Err(ToolError::Arguments(reason));
+        }
+        let path = |path: &String| Ok(self.path(path)?.into_os_string().into_encoded_bytes());
+        given.iter().map(path).collect()
+    }
+
+    /// The older state: the one that is named, or the one before the newer.
+    fn older(&self, named: Option<&str>, new: &Named) -> Result<Option<Named>, ToolError> {
+        match named {
+            Some(named) => Ok(Some(self.state(Some(named))?)),
+            None => new.before(),
+        }
+    }
+
+    /// What is different in the project, outside of git's own directories.
+    fn differences(&self, old: &State<'_>, new: &State<'_>) -> Result<Vec<Difference>, ToolError> {
+        let (a, b) = (old.manifest(), new.manifest());
+        let source = EitherSource { first: old.source(), second: new.source() };
+        let mut found = diff::compare(&source, &a.merkle_root, &b.merkle_root)?;
+        let unknown = (NotCapturedSet::new(a), NotCapturedSet::new(b));
+        found.retain(|one| {
+            self.holds(&one.path)
+                && !is_in_git(&one.path)
+                && diff::is_known(one, &unknown.0, &unknown.1)
+        });
+        Ok(found)
+    }
+}

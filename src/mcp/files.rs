@@ -1,0 +1,189 @@
+//! `read_file_at` and `find_in_history`: single paths of the past.
+
+use std::os::unix::ffi::OsStrExt;
+
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::pages::{PAGE_BYTES, Window, answer, page, position};
+use super::workspace::is_in_git;
+use super::{Answer, ToolError, Workspace};
+use crate::diff::{EntryState, Lookup};
+use crate::history::{Objects, find};
+use crate::object::Node;
+use crate::path_text::{Shown, encode};
+use crate::session::SessionSummary;
+use crate::snapshot::NotCapturedSet;
+use crate::store::{ObjectSource, read_root_tree, read_tree};
+
+/// Larger files are described, in bytes: every byte is checked before one is shown.
+const MOST_FILE_BYTES: u64 = 16 << 20;
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ReadArguments {
+    path: String,
+    #[serde(default)]
+    at: Option<String>,
+    #[serde(default)]
+    cursor: Option<String>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct FindArguments {
+    glob: String,
+    #[serde(default)]
+    cursor: Option<String>,
+    #[serde(default)]
+    limit: Option<u64>,
+}
+
+impl Workspace {
+    pub(super) fn read_file_at(&self, arguments: &ReadArguments) -> Result<Answer, ToolError> {
+        let from = position(arguments.cursor.as_deref())?.unwrap_or(0);
+        let path = self.path(&arguments.path)?;
+        let named = self.state(arguments.at.as_deref())?;
+        let state = named.load()?;
+        let bytes = path.as_os_str().as_bytes();
+        let root = read_root_tree(state.source(), &state.manifest().merkle_root)?;
+        let found = Lookup::new(state.source(), &root).find(bytes)?;
+        let shown = Shown::path(&path).to_string();
+        let Some(EntryState { node, attributes }) = found else {
+            let unknown = NotCapturedSet::new(state.manifest());
+            let why = match unknown.reason(bytes) {
+                Some(reason) => format!("it was not captured: {reason}"),
+                None => "nothing was there, or a symlink is on the way".to_owned(),
+            };
+            return Err(ToolError::Arguments(format!("{shown} in {}: {why}", named.name())));
+        };
+        let mut data = json!({
+            "path": self.named(bytes),
+            "at": named.name(),
+            "kind": node.kind_name(),
+            "mode": format!("{:04o}", attributes.mode),
+        });
+        let mut also = |key: &str, value: Value| data[key] = value;
+        let at = named.name();
+        let (head, recorded, next) = match node {
+            Node::File { size, hash, .. } => {
+                also("size", json!(size));
+                also("sha256", json!(hash));
+                let why_not = if self.hides(bytes) {
+                    Some("its name is one that the settings hide (mcp_hidden)")
+                } else if is_in_git(bytes) {
+                    Some("it belongs to git")
+                } else if size > MOST_FILE_BYTES {
+                    Some("it is long; `nono rollback cat` prints it")
+                } else {
+                    None
+                };
+                let contents = match why_not {
+                    Some(_) => None,
+                    None => Some(state.source().read(&hash, size)?),
+                };
+                match (contents, why_not) {
+                    (Some(contents), _) if is_text(&contents) => {
+                        let (text, next) = self.text(&contents, from);
+                        also("text", json!(text));
+                        (format!("{shown} in {at}, {size} bytes from {from} on."), text, next)
+                    }
+                    (Some(_), _) => {
+                        also("binary", json!(true));
+                        (
+                            format!("{shown} in {at}: a binary file, {size} bytes."),
+                            String::new(),
+                            None,
+                        )
+                    }
+                    (None, why) => {
+                        let why = why.unwrap_or_default();
+                        also("not_shown", json!(why));
+                        let head = format!("{shown} in {at}: {size} bytes, not shown: {why}.");
+                        (head, String::new(), None)
+                    }
+                }
+            }
+            Node::Symlink { target } => {
+                let target = encode(&target).into_owned();
+                also("target", json!(target));
+                (format!("{shown} in {at}: a symlink, not followed."), target, None)
+            }
+            Node::Directory { tree } => {
+                let entries = read_tree(state.source(), &tree)?.into_entries();
+                let (entries, next) = page(entries, arguments.cursor.as_deref(), None)?;
+                let name = |entry: &crate::object::TreeEntry| {
+                    let mark = if matches!(entry.node, Node::Directory { .. }) { "/" } else { "" };
+                    format!("{}{mark}", encode(&entry.name))
+                };
+                let names: Vec<String> = entries.iter().map(name).collect();
+                also("entries", json!(names));
+                (format!("{shown} in {at}: a directory."), names.join("\n"), next)
+            }
+            other => (format!("{shown} in {at}: a {}.", other.kind_name()), String::new(), None),
+        };
+        Ok(answer(&head, &recorded, next, data))
+    }
+
+    fn text(&self, contents: &[u8], from: u64) -> (String, Option<String>) {
+        let mut window = Window::new(from);
+        // A page that is full says so itself.
+        let _ = std::io::Write::write_all(&mut window, contents);
+        debug_assert!(window.is_full() || contents.len() as u64 <= from + PAGE_BYTES as u64);
+        window.finish()
+    }
+
+    pub(super) fn find_in_history(&self, arguments: &FindArguments) -> Result<Answer, ToolError> {
+        let glob = self.glob(&arguments.glob)?;
+        let (all, _) = self.sessions()?;
+        let mut sessions = Vec::new();
+        for SessionSummary { session_id, .. } in &all {
+            sessions.push(self.catalog.find(session_id)?);
+        }
+        let (objects, unopened) = Objects::of(&sessions);
+        let (mut found, mut damaged) = find(&glob, &sessions, &objects as &dyn ObjectSource);
+        damaged.extend(unopened);
+        found.retain(|found| self.holds(&found.path) && !is_in_git(&found.path));
+        let count = found.len();
+        let (found, next) = page(found, arguments.cursor.as_deref(), arguments.limit)?;
+        let (mut recorded, mut listed) = (String::new(), Vec::new());
+        for one in &found {
+            let path = self.named(&one.path);
+            let (newest, oldest) = (one.newest.to_string(), one.oldest.to_string());
+            let size = match one.state.node {
+                Node::File { size, .. } => Some(size),
+                _ => None,
+            };
+            recorded.push_str(&format!(
+                "{newest}  {:.0}  {}\n",
+                one.newest.timestamp,
+                Shown::bytes(path.as_bytes())
+            ));
+            listed.push(json!({
+                "path": path,
+                "kind": one.state.node.kind_name(),
+                "size": size,
+                "at": newest,
+                "timestamp": one.newest.timestamp,
+                "same_since": oldest,
+                "state_count": one.count,
+            }));
+        }
+        let mut head = format!(
+            "{count} paths match in {} sessions; each with the newest state that has it.",
+            sessions.len()
+        );
+        if !damaged.is_empty() {
+            head.push_str(&format!(" {} sessions could not be searched.", damaged.len()));
+        }
+        let data = json!({
+            "match_count": count, "matches": listed, "damaged_session_count": damaged.len(),
+        });
+        Ok(answer(&head, &recorded, next, data))
+    }
+}
+
+/// Whether contents are text that a model can read.
+fn is_text(contents: &[u8]) -> bool {
+    !contents.contains(&0) && std::str::from_utf8(contents).is_ok()
+}

@@ -1,0 +1,45 @@
+//! What an agent may ask of its own history: the tools of `nono mcp`.
+//!
+//! A [`Workspace`] is the past of one project, the one around a directory. A tool is a name, arguments
+//! as JSON, and an [`Answer`] or a [`ToolError`]; no tool knows the protocol, which stands in
+//! [`serve`]. Always true: an agent sees the sessions of its project alone, and in them what lies in
+//! the project; every answer is bounded and says how to go on; what comes from the past is marked as
+//! data; arguments are untrusted; a restore names its paths and keeps the state before.
+
+mod changes;
+mod error;
+mod files;
+mod pages;
+mod restoring;
+mod server;
+mod states;
+mod steps;
+mod tools;
+mod workspace;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+pub use error::ToolError;
+pub use restoring::checkpoint_in;
+pub use server::serve;
+pub use tools::{CHECKPOINT, TOOLS, ToolInfo};
+pub use workspace::{Policy, Workspace};
+
+/// What a tool answers.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Answer {
+    /// For a model: text in which everything from the past is framed as data.
+    pub text: String,
+    /// The same for a program.
+    pub data: Value,
+}
+
+/// Whoever carries out calls of tools: a workspace, or a supervisor that has one.
+pub trait Tools: Send + Sync {
+    /// Carries out one call.
+    ///
+    /// # Errors
+    /// [`ToolError`], which is told to the model.
+    fn call(&self, tool: &str, arguments: Value) -> Result<Answer, ToolError>;
+}

@@ -1,0 +1,120 @@
+//! States that a tool is asked about: snapshots, and what is there now.
+
+use super::workspace::cut;
+use super::{ToolError, Workspace};
+use crate::snapshot::{LiveState, SnapshotManager, SnapshotManifest};
+use crate::store::ObjectSource;
+
+/// Words that name a state.
+const NOW: &str = "now";
+const BASELINE: &str = "baseline";
+pub(super) const LATEST: &str = "latest";
+
+/// A session's state that an argument names.
+#[derive(Debug)]
+pub(super) struct Named {
+    pub(super) manager: SnapshotManager,
+    /// Number of the snapshot; `None` is now.
+    pub(super) number: Option<u64>,
+}
+
+/// A state at hand.
+pub(super) enum State<'a> {
+    Snapshot(Box<SnapshotManifest>, &'a SnapshotManager),
+    Now(LiveState<'a>),
+}
+
+impl State<'_> {
+    pub(super) fn manifest(&self) -> &SnapshotManifest {
+        match self {
+            Self::Snapshot(manifest, _) => manifest,
+            Self::Now(live) => live.manifest(),
+        }
+    }
+
+    pub(super) fn source(&self) -> &dyn ObjectSource {
+        match self {
+            Self::Snapshot(_, manager) => manager.store(),
+            Self::Now(live) => live,
+        }
+    }
+}
+
+impl Workspace {
+    /// The state that a text names: `17` or `#17` of the session that is meant, `latest`, `baseline`,
+    /// `now`, or the same behind an id: `ID/17`, `ID#17`, `ID`.
+    pub(super) fn state(&self, given: Option<&str>) -> Result<Named, ToolError> {
+        let given = given.unwrap_or(LATEST).trim();
+        let is_word = |text: &str| {
+            [NOW, BASELINE, LATEST].contains(&text)
+                || text.bytes().all(|byte| byte.is_ascii_digit())
+        };
+        let (session, snapshot) = match given.split_once(['/', '#']) {
+            Some((session, snapshot)) => (session, snapshot),
+            None if is_word(given) => ("", given),
+            None => (given, LATEST),
+        };
+        let session = self.session(Some(session))?;
+        let manager = SnapshotManager::open(session.path())?.with_threads(self.policy.threads);
+        let numbers = session.snapshot_numbers()?;
+        let number = match snapshot {
+            NOW => None,
+            BASELINE => numbers.first().copied(),
+            "" | LATEST => numbers.last().copied(),
+            text => text.parse().ok().filter(|number| numbers.contains(number)),
+        };
+        match number {
+            None if snapshot != NOW => Err(ToolError::Arguments(format!(
+                "session {} has no snapshot {:?}; list_steps names them",
+                session.id(),
+                cut(snapshot, 100)
+            ))),
+            number => Ok(Named { manager, number }),
+        }
+    }
+}
+
+impl Named {
+    /// Its name in answers, which is also one in arguments.
+    pub(super) fn name(&self) -> String {
+        match self.number {
+            Some(number) => format!("{}/{number}", self.manager.session().id()),
+            None => NOW.to_owned(),
+        }
+    }
+
+    /// The number, of a state that must be recorded.
+    pub(super) fn recorded(&self) -> Result<u64, ToolError> {
+        self.number.ok_or_else(|| ToolError::arguments("at: a snapshot is needed, not `now`"))
+    }
+
+    /// Reads it; what is there now is captured, and nothing is written.
+    pub(super) fn load(&self) -> Result<State<'_>, ToolError> {
+        match self.number {
+            Some(number) => {
+                let manifest = self.manager.load_manifest(number)?;
+                Ok(State::Snapshot(Box::new(manifest), &self.manager))
+            }
+            None => {
+                let last = self.last()?;
+                Ok(State::Now(self.manager.live_state(&last)?))
+            }
+        }
+    }
+
+    /// The state before: the snapshot before this one. `None` of a baseline.
+    pub(super) fn before(&self) -> Result<Option<Self>, ToolError> {
+        let number = match self.number {
+            Some(number) => self.manager.load_manifest(number)?.parent,
+            None => Some(self.last()?.number),
+        };
+        Ok(number.map(|number| Self { manager: self.manager.clone(), number: Some(number) }))
+    }
+
+    fn last(&self) -> Result<SnapshotManifest, ToolError> {
+        let session = self.manager.session();
+        let last = session.snapshot_numbers()?.last().copied();
+        let last = last.ok_or_else(|| ToolError::arguments("the session has no snapshot yet"))?;
+        Ok(self.manager.load_manifest(last)?)
+    }
+}

@@ -1,0 +1,158 @@
+//! `nono agent`: hooks in the configuration of clients, put in and taken out.
+
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::PathBuf;
+
+use serde_json::Value;
+
+use crate::fixture::Fixture;
+use crate::hooks::{quiet, start};
+
+const CLAUDE: &str = ".claude/settings.json";
+
+/// A file of somebody's home directory.
+fn home_file(fixture: &Fixture, name: &str, text: &str) -> PathBuf {
+    let path = fixture.path("home").join(name);
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    fs::write(&path, text).unwrap();
+    path
+}
+
+/// Everything below the home directory but the store, with contents.
+fn home(fixture: &Fixture) -> Vec<(PathBuf, Vec<u8>)> {
+    let mut files = Vec::new();
+    let mut left = vec![fixture.path("home")];
+    while let Some(dir) = left.pop() {
+        for entry in fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path()) {
+            match entry.is_dir() {
+                true if entry.ends_with(".nono") => {}
+                true => left.push(entry),
+                false => files.push((entry.clone(), fs::read(&entry).unwrap())),
+            }
+        }
+    }
+    files.sort();
+    files
+}
+
+#[test]
+fn installing_twice_changes_nothing_and_uninstalling_gives_back_every_byte() {
+    let odd = "{\n   \"model\":\"opus\",\n\t\"hooks\" : { \"Stop\": [ {\"hooks\":[{\"type\":\"command\",\"command\":\"say done\"}]} ] }\n\n}";
+    let toml = "# mine\nmodel = \"gpt-5.5\"   # best\n\n[mcp_servers.other]\ncommand = \"x\"\n";
+    let commented = "{\n  // my theme\n  \"theme\": \"dark\",\n}\n";
+    for mcp in [&[][..], &["--mcp"]] {
+        let fixture = Fixture::new();
+        home_file(&fixture, CLAUDE, odd);
+        home_file(&fixture, ".claude.json", "{\"numStartups\": 3}");
+        home_file(&fixture, ".codex/config.toml", toml);
+        home_file(&fixture, ".gemini/settings.json", "");
+        home_file(&fixture, ".config/opencode/opencode.jsonc", commented);
+        fs::set_permissions(fixture.path("home/.claude.json"), fs::Permissions::from_mode(0o600))
+            .unwrap();
+        let before = home(&fixture);
+        let all = ["claude-code", "codex", "gemini", "opencode"];
+        let run = |verb: &str, flags: &[&str]| {
+            fixture.nono(&[&["agent", verb], &all[..], mcp, flags].concat()).success()
+        };
+        let dry = run("install", &["--dry-run"]);
+        assert!(dry.stderr.contains("would be"), "{}", dry.stderr);
+        assert_eq!(home(&fixture), before);
+        run("install", &[]);
+        let installed = home(&fixture);
+        assert_ne!(installed, before);
+        let again = run("install", &[]);
+        assert!(again.stderr.contains("nothing to change"), "{}", again.stderr);
+        assert_eq!(home(&fixture), installed);
+        // What is the user's is there still, and so are the events of all clients.
+        let settings = fs::read_to_string(fixture.path("home").join(CLAUDE)).unwrap();
+        assert!(settings.contains("say done"), "{settings}");
+        let parsed: Value = serde_json::from_str(&settings).unwrap();
+        assert_eq!(parsed["hooks"]["Stop"].as_array().unwrap().len(), 2);
+        assert_eq!(parsed["hooks"]["PreToolUse"].as_array().unwrap().len(), 1);
+        let theme =
+            fs::read_to_string(fixture.path("home/.config/opencode/opencode.jsonc")).unwrap();
+        assert!(theme.contains("// my theme"), "{theme}");
+        assert_eq!(theme.contains("\"nono\""), !mcp.is_empty());
+        let codex = fs::read_to_string(fixture.path("home/.codex/config.toml")).unwrap();
+        assert_eq!(
+            codex.contains("env_vars = [\"NONO_SOCKET\", \"NONO_SESSION\"]"),
+            !mcp.is_empty()
+        );
+        let status = fixture.nono(&["agent", "status", "--json"]).success().json();
+        for agent in status["agents"].as_array().unwrap() {
+            assert_eq!(agent["files"][0]["state"], "installed", "{agent}");
+        }
+        let mode = fs::metadata(fixture.path("home/.claude.json")).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+        run("uninstall", &[]);
+        assert_eq!(home(&fixture), before);
+    }
+}
+
+#[test]
+fn what_somebody_wrote_since_stays_and_exactly_ours_goes() {
+    let fixture = Fixture::new();
+    let path = home_file(&fixture, CLAUDE, "{\n  \"model\": \"opus\"\n}\n");
+    fixture.nono(&["agent", "install", "claude-code", "--mcp"]).success();
+    let text = fs::read_to_string(&path).unwrap().replace("opus", "sonnet");
+    fs::write(&path, text).unwrap();
+    fixture.nono(&["agent", "uninstall", "claude-code"]).success();
+    assert_eq!(fs::read_to_string(&path).unwrap(), "{\n  \"model\": \"sonnet\"\n}\n");
+    let names: Vec<_> = home(&fixture).into_iter().map(|(path, _)| path).collect();
+    assert_eq!(names, [path]);
+}
+
+#[test]
+fn the_hooks_of_another_program_of_ours_are_replaced() {
+    let fixture = Fixture::new();
+    let old = r#"{"hooks": {"Stop": [{"hooks": [{"type": "command", "command": "/old/nono hook claude-code", "timeout": 10}]}]}}"#;
+    let path = home_file(&fixture, CLAUDE, old);
+    let status = fixture.nono(&["agent", "status", "--json"]);
+    assert_eq!(status.code, 1);
+    assert_eq!(status.json()["agents"][0]["files"][0]["state"], "outdated");
+    let doctor = fixture.nono(&["doctor"]);
+    assert!(doctor.stdout.contains("nono agent install claude-code"), "{}", doctor.stdout);
+    fixture.nono(&["agent", "install", "claude-code"]).success();
+    let text = fs::read_to_string(&path).unwrap();
+    assert!(!text.contains("/old/nono"), "{text}");
+    fixture.nono(&["agent", "status"]).success();
+}
+
+#[test]
+fn the_hook_that_is_written_is_one_that_takes_steps() {
+    let fixture = Fixture::new();
+    fixture.write("a", "1");
+    fixture.nono(&["agent", "install", "claude-code", "--project"]).success();
+    let path = fixture.project().join(".claude/settings.local.json");
+    let settings: Value = serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap();
+    let command = settings["hooks"]["SessionStart"][0]["hooks"][0]["command"].as_str().unwrap();
+    let mut shell = std::process::Command::new("sh");
+    shell.args(["-c", command]).current_dir(fixture.project()).env("HOME", fixture.path("home"));
+    let event = format!(
+        r#"{{"session_id":"s","hook_event_name":"SessionStart","cwd":{:?}}}"#,
+        fixture.project()
+    );
+    quiet(start(shell, &event));
+    let list = fixture.nono(&["rollback", "list", "--json"]).success().json();
+    assert_eq!(list[0]["agent"]["client"], "claude-code");
+}
+
+#[test]
+fn a_symlink_is_not_followed_and_what_is_no_json_is_not_touched() {
+    let fixture = Fixture::new();
+    fs::create_dir_all(fixture.project().join(".claude")).unwrap();
+    let target = fixture.path("target.json");
+    fs::write(&target, "{}").unwrap();
+    symlink(&target, fixture.project().join(".claude/settings.local.json")).unwrap();
+    fixture.nono(&["agent", "install", "claude-code", "--project"]).fails(1, "symlink");
+    fs::remove_dir_all(fixture.project().join(".claude")).unwrap();
+    symlink(fixture.path("home"), fixture.project().join(".claude")).unwrap();
+    fixture.nono(&["agent", "install", "claude-code", "--project"]).fails(1, "symlink");
+    assert_eq!(fs::read_to_string(&target).unwrap(), "{}");
+    let broken = home_file(&fixture, CLAUDE, "{\n  \"a\": 1,\n  oops\n}\n");
+    let gemini = home_file(&fixture, ".gemini/settings.json", "{}");
+    fixture.nono(&["agent", "install", "gemini", "claude-code"]).fails(1, "line 3 is no JSON");
+    assert_eq!(fs::read_to_string(broken).unwrap(), "{\n  \"a\": 1,\n  oops\n}\n");
+    assert_eq!(fs::read_to_string(gemini).unwrap(), "{}");
+}
