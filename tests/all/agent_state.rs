@@ -1,4 +1,4 @@
-//! What makes an agent what it is: recorded without credentials, and brought back.
+//! The state of an agent: recorded without credentials, and brought back.
 
 use std::fs;
 use std::os::unix::fs::symlink;
