@@ -1,4 +1,4 @@
-//! What a capture is made of, each by itself: hashing, the tree codec, the walk, the stat cache.
+//! The parts of a capture, each by itself: hashing, the tree codec, the walk, the stat cache.
 //!
 //! `cargo bench --bench engine`; a word behind `--` chooses some of them, and `--save-baseline
 //! NAME` and `--baseline NAME` compare two versions. `scripts/bench` measures the whole program
@@ -212,7 +212,7 @@ fn stat_cache(criterion: &mut Criterion) {
             }
         });
     });
-    // What a capture does with a directory that it found unchanged.
+    // The work of a capture in an unchanged directory.
     group.bench_function("copy every directory", |bencher| {
         bencher.iter_batched(
             || StatCacheWriter::new(&index, tracked, &store, start).expect("a file"),

@@ -1,4 +1,4 @@
-//! Paths as bytes, names separated by `/`: what trees, links and journals are made of.
+//! Paths as bytes, names separated by `/`: the form in trees, links and journals.
 //!
 //! `std::path` normalises and allocates where bytes are meant to be taken as they are; these are
 //! the few operations that are needed, each written once.
@@ -30,7 +30,7 @@ pub(crate) fn ancestors(path: &[u8]) -> impl DoubleEndedIterator<Item = &[u8]> {
     ends.map(|(at, _)| &path[..at])
 }
 
-/// What is left of a path inside `base`: empty for `base` itself, `None` outside.
+/// The rest of a path inside `base`: empty for `base` itself, `None` outside.
 pub(crate) fn relative_to<'a>(path: &'a [u8], base: &[u8]) -> Option<&'a [u8]> {
     let rest = path.strip_prefix(base)?;
     if rest.is_empty() || base.is_empty() || base.ends_with(b"/") {
@@ -56,7 +56,7 @@ pub(crate) fn order(a: &[u8], b: &[u8]) -> Ordering {
     }
 }
 
-/// How many directories are above: what a deepest-first order is made of.
+/// The number of directories above: the key of a deepest-first order.
 pub(crate) fn depth(path: &[u8]) -> usize {
     path.iter().filter(|byte| **byte == b'/').count()
 }

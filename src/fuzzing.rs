@@ -1,8 +1,9 @@
-//! What the targets in `fuzz/` call: every reader of bytes that somebody else may have written.
+//! The functions behind the targets in `fuzz/`: every reader of bytes that somebody else may have
+//! written.
 //!
-//! Each function panics when a promise is broken. Any bytes are a value or an error; what decodes
-//! encodes to the same bytes again, where there is one encoding; a checksum in front of a reader is
-//! put right first, because no fuzzer guesses one.
+//! Each function panics when a promise is broken. Any bytes are a value or an error; a decoded
+//! value encodes to the same bytes again, where there is one encoding; a checksum in front of a
+//! reader is put right first, because no fuzzer guesses one.
 
 use std::path::Path;
 
@@ -74,6 +75,11 @@ pub fn snapshot_manifest(bytes: &[u8]) {
         let left_out = NotCapturedSet::new(&manifest);
         let _ = (left_out.is_above(b"/a"), left_out.knows(b"/a/b"), left_out.reason(b"/a/b/c"));
     }
+}
+
+/// A snapshot of another program, before its import.
+pub fn foreign_snapshot(bytes: &[u8]) {
+    let _ = crate::import::can_read_snapshot(bytes);
 }
 
 /// The manifest of a session.

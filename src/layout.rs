@@ -29,7 +29,8 @@ pub(crate) const REMOVED_NOTE: &str = "removed.json";
 pub(crate) const SNAPSHOTS: &str = "snapshots";
 /// The journal of a restore, in its session.
 pub(crate) const RESTORE_JOURNAL: &str = "restore.journal";
-/// What a repair found damaged: of objects, in their directory; of manifests, in their session.
+/// Damaged files that a repair found: of objects, in their directory; of manifests, in their
+/// session.
 pub(crate) const QUARANTINE: &str = "quarantine";
 /// Packs, in the directory of objects.
 pub(crate) const PACKS: &str = "packs";
@@ -40,7 +41,7 @@ pub(crate) const NEW_PREFIX: &str = ".new-";
 /// In front of the id of a session that is being removed.
 pub(crate) const REMOVED_PREFIX: &str = ".removed-";
 
-/// What a session's link to its root directory's objects says.
+/// The target of a session's link to its root directory's objects.
 pub(crate) const SHARED_OBJECTS: &[u8] = b"../objects";
 
 /// Path of a snapshot's manifest in its session.

@@ -5,15 +5,15 @@ use std::time::Duration;
 /// Longest time between two looks whether something is free by now or the wait was cancelled.
 const WAIT_POLL: Duration = Duration::from_millis(25);
 
-/// A part of some work. Whoever shows it chooses the words.
+/// A part of some work. The caller that shows it chooses the words.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Stage {
     /// Files are listed, and read where they changed.
     Capture,
-    /// What was written reaches the disk.
+    /// Written bytes reach the disk.
     Flush,
-    /// What a restore is about to replace is compared with its objects.
+    /// Files that a restore is about to replace are compared with their objects.
     Compare,
     /// Files are made beside their targets.
     Stage,
@@ -27,7 +27,7 @@ pub enum Stage {
     ReadContents,
     /// The objects of a store are listed.
     ListObjects,
-    /// What nobody needs is removed.
+    /// Unneeded objects are removed.
     Remove,
 }
 

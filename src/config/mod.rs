@@ -9,6 +9,7 @@
 //!   for flags.
 //! - Every value knows where it came from.
 
+mod agent_state;
 mod document;
 mod editing;
 mod environment;
@@ -21,6 +22,7 @@ mod strict;
 
 use std::path::PathBuf;
 
+pub use agent_state::AgentState;
 pub use document::ConfigError;
 pub use editing::ConfigFile;
 pub use environment::{EnvironmentRules, apply_rules};

@@ -31,6 +31,12 @@ pub struct Profile {
     pub create: Vec<String>,
     /// Files as `write`, made (0600) with this text when they are missing.
     pub create_files: BTreeMap<String, String>,
+    /// Paths that make the agent what it is: memory, settings, skills. A component `*` means each
+    /// directory there. `nono snapshot --agent` records them.
+    pub state_paths: Vec<String>,
+    /// Exceptions from these: credentials, caches, histories. A place (`~/…`, `$NAME/…`, `/…`) is
+    /// named, any other text is a pattern.
+    pub state_exclude: Vec<String>,
     /// The reachable part of the network.
     pub network: NetworkGrant,
     /// Which variables it sees.
@@ -74,6 +80,8 @@ strict_table! {
         write: Vec<String>,
         create: Vec<String>,
         create_files: BTreeMap<String, String>,
+        state_paths: Vec<String>,
+        state_exclude: Vec<String>,
         network: NetworkGrant,
         env: EnvironmentTable,
         rollback | undo: RollbackTable,
@@ -108,6 +116,8 @@ impl Profile {
             write,
             create,
             create_files,
+            state_paths,
+            state_exclude,
             network,
             env,
             rollback,
@@ -118,6 +128,8 @@ impl Profile {
         append(&mut self.write, write);
         append(&mut self.create, create);
         self.create_files.extend(create_files.unwrap_or_default());
+        append(&mut self.state_paths, state_paths);
+        append(&mut self.state_exclude, state_exclude);
         if let Some(network) = network {
             self.network = network;
         }

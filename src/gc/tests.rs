@@ -317,7 +317,7 @@ fn a_session_that_the_list_forgets_keeps_its_objects_if_it_lies_in_the_root_dire
 #[test]
 fn a_session_elsewhere_that_uses_the_store_keeps_its_objects_if_it_is_listed() {
     let lab = Lab::new();
-    // Of the same name as the one that is removed.
+    // It has the same name as the removed one.
     let elsewhere = lab.temp.path().join("elsewhere/first");
     fs::create_dir_all(&elsewhere).unwrap();
     symlink(lab.root().join("objects"), elsewhere.join("objects")).unwrap();
@@ -442,7 +442,7 @@ fn a_damaged_session_is_removed_as_far_as_it_can_be_understood() {
     fs::write(first.session().path().join("manifest.json"), b"").unwrap();
     let report = lab.cleanup(&["first"], &["second"]);
     assert_eq!(report.sessions_removed, ["first"]);
-    // The first snapshot could still be read; what only the second one had is now an orphan.
+    // The first snapshot could still be read; the second one's own object is now an orphan.
     assert!(!lab.has("only in first"));
     assert!(lab.has("later in first"));
     assert_eq!(report.objects_kept_young, 1);
@@ -805,7 +805,7 @@ fn the_guess_is_exact_after_a_collection_and_grows_with_what_sessions_write() {
     lab.manager(ids[3]).create_incremental().unwrap();
     lab.manager("s5").create_baseline().unwrap();
     assert_eq!(guess().bytes, stored_bytes(&lab));
-    // What waits to be freed still takes space.
+    // A removed session that waits still takes space.
     let withdrawn = withdraw(&lab.root(), &[lab.open("s3"), lab.open("s5")]).unwrap();
     assert_eq!(withdrawn.session_ids, ["s3", "s5"]);
     assert_eq!((guess().bytes, guess().withdrawn_sessions), (stored_bytes(&lab), 2));

@@ -141,7 +141,7 @@ fn only_directories_on_the_way_are_read() {
         }
         counting.1.into_inner()
     };
-    // Of each snapshot: its root tree, the project, the directory.
+    // For each snapshot: its root tree, the project, the directory.
     assert!(count(None) <= 6 * 3, "{}", count(None));
     // Each different tree once: 201 directories, and five more times a root, the project and one.
     assert!(count(Some("file")) <= 203 + 5 * 3, "{}", count(Some("file")));

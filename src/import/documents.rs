@@ -193,6 +193,35 @@ pub(super) fn read(dir: &Dir) -> Result<ForeignSession, ImportSessionError> {
     Ok(ForeignSession { id, facts, tracked_paths, snapshots })
 }
 
+/// Whether a snapshot of another program can be read: any bytes give an answer.
+#[cfg(feature = "fuzzing")]
+pub(crate) fn can_read_snapshot(bytes: &[u8]) -> bool {
+    let Ok(document) = serde_json::from_slice::<SnapshotDocument>(bytes) else { return false };
+    let number = document.number;
+    let Ok(snapshot) = ForeignSnapshot::of(document, number) else { return false };
+    let found = outermost(derived(&[snapshot]));
+    found.iter().all(|path| is_tracked_path(path))
+}
+
+impl ForeignSnapshot {
+    /// Checks a document, whose name says its number.
+    fn of(document: SnapshotDocument, number: u64) -> Result<Self, String> {
+        if document.number != number {
+            return Err(format!("it says that it is snapshot {}", document.number));
+        }
+        let timestamp = document.timestamp.timestamp()?;
+        let files = document.files.into_iter().map(|(path, file)| (path.into_bytes(), file));
+        let files: BTreeMap<Vec<u8>, ForeignFile> = files.collect();
+        match files.keys().find(|path| !is_tracked_path(path)) {
+            Some(bad) => {
+                let bad = String::from_utf8_lossy(bad);
+                Err(format!("path {bad:?} is not absolute and plain"))
+            }
+            None => Ok(Self { timestamp, merkle_root: document.merkle_root, files }),
+        }
+    }
+}
+
 fn read_snapshots(dir: &Dir) -> Result<Vec<ForeignSnapshot>, ImportSessionError> {
     let snapshots = dir.open_dir(SNAPSHOTS)?;
     let mut found = Vec::new();
@@ -202,20 +231,11 @@ fn read_snapshots(dir: &Dir) -> Result<Vec<ForeignSnapshot>, ImportSessionError>
             break;
         }
         let document: SnapshotDocument = document(&snapshots, &name)?;
-        let invalid =
-            |reason: String| ImportSessionError::Invalid { path: snapshots.path_of(&name), reason };
-        if document.number != found.len() as u64 {
-            return Err(invalid(format!("it says that it is snapshot {}", document.number)));
-        }
-        let timestamp = document.timestamp.timestamp().map_err(invalid)?;
-        let files = document.files.into_iter().map(|(path, file)| (path.into_bytes(), file));
-        let files: BTreeMap<Vec<u8>, ForeignFile> = files.collect();
-        if let Some(bad) = files.keys().find(|path| !is_tracked_path(path)) {
-            let bad = String::from_utf8_lossy(bad);
-            return Err(invalid(format!("path {bad:?} is not absolute and plain")));
-        }
-        let merkle_root = document.merkle_root;
-        found.push(ForeignSnapshot { timestamp, merkle_root, files });
+        let snapshot = ForeignSnapshot::of(document, found.len() as u64);
+        found.push(snapshot.map_err(|reason| {
+            let path = snapshots.path_of(&name);
+            ImportSessionError::Invalid { path, reason }
+        })?);
     }
     let is_snapshot = |name: &[u8]| {
         name.strip_suffix(b".json")

@@ -26,6 +26,8 @@ use crate::snapshot::SnapshotError;
 use crate::store::StoreError;
 use crate::sys::{self, Dir};
 
+#[cfg(feature = "fuzzing")]
+pub(crate) use documents::can_read_snapshot;
 pub use documents::{find_sessions, usual_place};
 
 /// Facts that the other program does not record.

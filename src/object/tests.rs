@@ -38,7 +38,7 @@ proptest! {
             bytes[at] = byte;
         }
         bytes.truncate(cut.index(bytes.len() + 1));
-        // Whatever is accepted encodes to the very bytes it was read from: one value, one hash.
+        // An accepted value encodes to the very bytes it was read from: one value, one hash.
         if let Ok(tree) = Tree::decode(&bytes)
             && bytes[8] > 1
         {
@@ -254,7 +254,7 @@ fn midstates_stand_only_beside_long_files_and_only_in_the_version_that_has_them(
         RootTree { entries: vec![entry], links: None }.encode()
     };
     const LONG: u64 = (1 << 20) + 1;
-    // Of a short file they are not written.
+    // A short file has none.
     assert_eq!(tree(file(1 << 20, Some(b"m"))), tree(file(1 << 20, None)));
     assert_eq!(root(file(1 << 20, Some(b"m"))), root(file(1 << 20, None)));
     let (with, without) = (tree(file(LONG, Some(b"m"))), tree(file(LONG, None)));

@@ -111,7 +111,9 @@ impl Recording {
     ) -> Result<Self, RecordError> {
         Self::record(request, None, progress, |manager| {
             let named = match (&request.label, request.origin) {
-                (Some(label), SessionOrigin::Snapshot) => manager.checkpoint(label)?.0,
+                (Some(label), SessionOrigin::Snapshot | SessionOrigin::AgentState) => {
+                    manager.checkpoint(label)?.0
+                }
                 _ => manager.create_baseline()?,
             };
             Ok((named, None))
@@ -327,7 +329,7 @@ pub fn create_session(
             // The lock is the file's and not the name's: it goes along with the rename.
             let running = match metadata.origin {
                 SessionOrigin::Run => Some(new.lock_running()?),
-                SessionOrigin::Snapshot | SessionOrigin::Agent => None,
+                SessionOrigin::Snapshot | SessionOrigin::Agent | SessionOrigin::AgentState => None,
             };
             dir.rename_new(hidden.as_bytes(), &dir, metadata.session_id.as_bytes())?;
             dir.sync()?;

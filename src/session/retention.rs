@@ -104,7 +104,9 @@ impl SessionContent {
             {
                 Self::Nothing
             }
-            (SessionOrigin::Snapshot | SessionOrigin::Agent, _) if is_one_state => {
+            (SessionOrigin::Snapshot | SessionOrigin::Agent | SessionOrigin::AgentState, _)
+                if is_one_state =>
+            {
                 Self::State(*first)
             }
             _ => Self::Changes,

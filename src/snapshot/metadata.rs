@@ -24,6 +24,8 @@ pub enum SessionOrigin {
     Snapshot,
     /// `nono hook`: it ends with the agent's session, and goes on when that is resumed.
     Agent,
+    /// `nono snapshot --agent`: it stays open. Only its id means it, never a place.
+    AgentState,
 }
 
 /// A session: its command, its paths, and the roots of its snapshots.

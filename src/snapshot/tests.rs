@@ -285,7 +285,7 @@ fn a_long_directory_is_captured_whole() {
     assert_eq!(baseline.totals.entry_count as usize, 1 + 2 + 1 + 3 * EACH + 2);
     assert_eq!(baseline.totals.file_count as usize, 1 + EACH + 2);
     assert_eq!(baseline.not_captured.len(), EACH + 1);
-    // What is as new as the cache is read once more.
+    // A file as new as the cache is read once more.
     let (again, changes) = manager.create_incremental().unwrap();
     assert_eq!((changes, again.merkle_root), (Vec::new(), baseline.merkle_root));
 

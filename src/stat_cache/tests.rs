@@ -74,8 +74,7 @@ fn save(index: &Dir, start: FileTime, content: &CachedDirectory, end: &CountedOn
     writer.commit(end).unwrap();
 }
 
-/// What is known of the directory when a store is like this, and has lost the object of these
-/// bytes.
+/// The cached directory when a store is like this, and has lost the object of these bytes.
 fn known(index: &Dir, now: CountedOn, lost: &'static [u8]) -> Option<CachedDirectory> {
     let holds: Box<Holds<'_>> = Box::new(|hash, size| {
         assert_eq!(size, 3);

@@ -119,8 +119,8 @@ pub(super) fn copy_to_temp<'s>(
     sparse: bool,
     transfer: &mut Transfer<'_>,
 ) -> Result<(TempFile<'s>, Hashed), ImportError> {
-    let temp = TempFile::new(store.dir(), OBJECT_MODE)?;
-    let cloned = sys::reflink(source, temp.file(), store.dir().path())?;
+    let mut temp = TempFile::new(store.dir(), OBJECT_MODE)?;
+    let cloned = temp.clone_from_file(source)?;
     let copied = if cloned {
         let len = temp.file().metadata().at("look at", store.dir().path())?.len();
         // Our own clone is read back: a failure is the store's, not the source's.

@@ -36,6 +36,7 @@ pub(crate) fn reflink(source: &File, target: &File, path: &Path) -> Result<bool>
         ) => Ok(false),
         Err(errno) => Err(errno).at("clone", path),
     };
+    // Elsewhere a clone cannot be made into an open file: see `TempFile::clone_from_file`.
     #[cfg(not(target_os = "linux"))]
     {
         let _ = (source, target, path);
@@ -259,6 +260,64 @@ impl<'a> TempFile<'a> {
     /// The file.
     pub(crate) fn file(&self) -> &File {
         &self.file
+    }
+
+    /// Makes this file, which is empty, a clone of `source`: the two share their blocks. `Ok(false)`
+    /// where the file system cannot, or the two are on different ones; it is then still empty.
+    ///
+    /// # Errors
+    /// When the disk is full or broken.
+    pub(crate) fn clone_from_file(&mut self, source: &File) -> Result<bool> {
+        #[cfg(target_vendor = "apple")]
+        return self.clone_by_name(source);
+        #[cfg(not(target_vendor = "apple"))]
+        reflink(source, &self.file, self.dir.path())
+    }
+
+    /// APFS makes a clone under a name that is free, so the clone takes this file's place. It has
+    /// the permissions and attributes of the source; the permissions become those of this file.
+    #[cfg(target_vendor = "apple")]
+    fn clone_by_name(&mut self, source: &File) -> Result<bool> {
+        use rustix::fs::CloneFlags;
+        let mode =
+            Mode::from_raw_mode(rustix::fs::fstat(&self.file).at("stat", self.dir.path())?.st_mode);
+        let mut name = b".tmp-".to_vec();
+        name.extend(hex::encode(super::random_bytes()?).into_bytes());
+        let flags = CloneFlags::NOFOLLOW | CloneFlags::NOOWNERCOPY;
+        match rustix::fs::fclonefileat(source, self.dir, &*name, flags) {
+            Ok(()) => {}
+            Err(
+                Errno::NOTSUP
+                | Errno::OPNOTSUPP
+                | Errno::NOSYS
+                | Errno::XDEV
+                | Errno::INVAL
+                | Errno::PERM
+                | Errno::ACCESS,
+            ) => return Ok(false),
+            Err(errno) => return Err(errno).at("clone", self.dir.path()),
+        }
+        let opened = || {
+            // The source may be one that nobody can open for writing.
+            let usable = Mode::RUSR | Mode::WUSR;
+            rustix::fs::chmodat(self.dir, &*name, usable, AtFlags::empty())?;
+            let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+            let fd = rustix::fs::openat(self.dir, &*name, flags, Mode::empty())?;
+            rustix::fs::fchmod(&fd, mode)?;
+            Ok::<OwnedFd, Errno>(fd)
+        };
+        let fd = match opened() {
+            Ok(fd) => fd,
+            // A clone that cannot be used, such as one of an immutable file.
+            Err(_) => {
+                let _ = rustix::fs::unlinkat(self.dir, &*name, AtFlags::empty());
+                return Ok(false);
+            }
+        };
+        let mut replaced = Self { file: fd.into(), dir: self.dir, name: Some(name.into()) };
+        // The empty file goes with `replaced`.
+        std::mem::swap(self, &mut replaced);
+        Ok(true)
     }
 
     /// Gives the file its name in `target` (same file system; the name may have a `/`). `Ok(false)`

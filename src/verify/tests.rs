@@ -129,7 +129,7 @@ fn manifest_problems(report: &VerifyReport) -> Vec<(Option<u64>, &str)> {
     report.problems.iter().filter_map(manifest).collect()
 }
 
-/// What is said of a session's manifest that somebody edited.
+/// The reason given for a session's manifest that somebody edited.
 const ALTERED: (Option<u64>, &str) = (
     None,
     "it was changed, and not by nono: nothing proves the command, the times and the exit code in it",
@@ -350,7 +350,7 @@ fn a_manifest_with_another_number_is_corrupt() {
     edit(&manager.session().manifest_path(1), |manifest| manifest["number"] = json!(7));
     let report = verify(&manager);
     assert_eq!(manifest_problems(&report), [(Some(1), "it says it is snapshot 7, not 1")]);
-    // What the session noted of it is still shown.
+    // The session's own notes are still shown.
     assert!(report.snapshots[1].merkle_root.is_some());
     assert_eq!(ok_by_snapshot(&report), [(0, true), (1, false), (2, true)]);
 }

@@ -1,4 +1,4 @@
-//! What a hostile command, a bad disk or an unlucky moment can do, and what must come of it.
+//! Hostile commands, bad disks and unlucky moments, and the promised outcome of each.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};

@@ -1,4 +1,4 @@
-//! What is there for convenience: completions, the manual, the doctor.
+//! Conveniences: completions, the manual, the doctor.
 
 use std::fs;
 
@@ -121,7 +121,7 @@ fn labels_of_checkpoints_are_shown_and_listed() {
     let manager = SnapshotManager::new(&session, &tracked, exclusion, Budget::default()).unwrap();
     manager.create_baseline().unwrap();
     fixture.write("a", "2");
-    // Whoever makes a label may be the agent.
+    // The maker of a label may be the agent.
     manager.checkpoint("before é\u{1b}[2J").unwrap();
     // A session's manifest that is written again keeps them.
     let metadata = manager.session().metadata().unwrap();

@@ -1,4 +1,4 @@
-//! What a shell offers at Tab, asked in the shell itself.
+//! The candidates of a shell at Tab, asked in the shell itself.
 
 use std::fs;
 use std::process::Command;
@@ -7,7 +7,7 @@ use crate::fixture::{Fixture, finished};
 
 const NONO: &str = env!("CARGO_BIN_EXE_nono");
 
-/// What bash would offer for a line that is being typed, one candidate a line.
+/// The candidates of bash for a line that is being typed, one a line.
 fn offered(fixture: &Fixture, line: &[&str]) -> Vec<String> {
     let bin = fixture.path("bin");
     if !bin.join("nono").exists() {

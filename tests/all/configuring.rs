@@ -22,7 +22,7 @@ fn edit(fixture: &Fixture, script: &str) -> Finished {
     finished(command.output().unwrap())
 }
 
-/// What is in the directory of the configuration.
+/// The names in the directory of the configuration.
 fn names(fixture: &Fixture) -> Vec<String> {
     let listed = fs::read_dir(config(fixture).parent().unwrap()).unwrap();
     let mut names: Vec<_> =

@@ -1,4 +1,4 @@
-//! What a restore asks about later changes, on a real terminal, by keys.
+//! The question of a restore about later changes, on a real terminal, by keys.
 
 use std::fs;
 

@@ -34,7 +34,7 @@ impl Scene {
         self.fixture.nono(&kept).fails(1, "was interrupted");
     }
 
-    /// Whatever happened at a point, nothing is damaged, and the chosen way out leads to its state.
+    /// Nothing is damaged at any point, and the chosen way out leads to its state.
     fn check(&self, point: u64, abort: bool) {
         // Before any other command, because the next one clears up what nobody has to decide about.
         if self.has_journal() && !self.has_work() {
@@ -240,7 +240,7 @@ fn killed_run(point: u64) -> Option<KilledRun> {
     let before = observe(&fixture.project());
     let script = "echo changed > changed; rm -r dir; mkdir made";
     let mut command = fixture.command(&["run", "--rollback", "--", "sh", "-c", script]);
-    // What it leaves of temporary files goes with the test.
+    // Leftover temporary files go with the test.
     fs::create_dir(fixture.path("tmp")).unwrap();
     command.env("TMPDIR", fixture.path("tmp")).env("NONO_FAIL_POINT", point.to_string());
     let output = command.output().unwrap();

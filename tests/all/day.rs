@@ -14,7 +14,7 @@ struct Project<'a> {
     top: PathBuf,
 }
 
-/// What one can see of a project: each path that a restore answers for, and what git says.
+/// The visible state of a project: each path that a restore answers for, and git's answers.
 #[derive(Debug, PartialEq)]
 struct State {
     paths: BTreeMap<PathBuf, Observed>,
@@ -78,13 +78,13 @@ impl<'a> Project<'a> {
         done.stdout
     }
 
-    /// Objects of git stay and are seen by `git fsck`; what a build makes is nobody's loss.
+    /// Objects of git stay and are seen by `git fsck`; build products are nobody's loss.
     fn state(&self) -> State {
         let is_kept =
             |path: &Path| !path.starts_with(".git/objects") && !path.starts_with("target");
         let mut paths = observe(&self.top);
         paths.retain(|path, _| is_kept(path));
-        // What was made in it and stays gives a directory another time.
+        // A new entry that stays gives a directory another time.
         for dir in ["", ".git"] {
             if let Some(dir) = paths.get_mut(Path::new(dir)) {
                 dir.mtime = (0, 0);
@@ -186,7 +186,7 @@ fn a_day_with_two_projects() {
     assert_eq!(std::fs::read_to_string(alpha.top.join("cache/warm")).unwrap(), "warm");
     assert_eq!(alpha.git(&["log", "--all", "--format=%H %D"]), history);
 
-    // What was not recorded is named when it is gone, and no undo says that it is complete.
+    // An unrecorded path is named when it is gone, and no undo says that it is complete.
     let run = beta.run("rm big.iso; echo x > README.md");
     assert!(run.says("not recorded and gone: "), "{}", run.stderr);
     let incomplete = beta.nono("", &["undo", "--yes"]).fails(1, "cannot come back");

@@ -188,7 +188,7 @@ fn a_full_disk_stops_a_snapshot_and_a_restore_and_changes_nothing() {
     // A restore needs room for what no snapshot holds; without it, that does not change.
     let full = fixture.nono(&["rollback", "restore", "--root", store, id]);
     let full = full.fails(1, "no space to keep what is there now");
-    // What is offered names the store as this command did.
+    // Offered commands name the store as this command did.
     assert!(
         full.stderr.contains(&format!("nono --root {store} rollback restore")),
         "{}",
@@ -259,7 +259,7 @@ fn two_at_once_on_one_session_take_turns() {
     fixture.nono(&["rollback", "verify", &id]).success();
 }
 
-/// The moments are as they come: what must hold holds at every one of them.
+/// The moments are random: the invariants hold at every one of them.
 #[test]
 fn killed_at_any_moment_the_store_verifies_and_the_next_command_works() {
     let fixture = Fixture::new();

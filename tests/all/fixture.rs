@@ -58,7 +58,7 @@ impl Finished {
 }
 
 impl Fixture {
-    /// As whoever runs the tests. In a directory that no built-in grant reaches: what holds in
+    /// As the user who runs the tests. In a directory that no built-in grant reaches: a test in
     /// `/tmp` and `/dev/shm`, in whose place a command has others, proves nothing.
     pub fn new() -> Self {
         Self::in_dir(tempfile::tempdir_in("/var/tmp").unwrap())
@@ -69,8 +69,8 @@ impl Fixture {
         Self::in_dir(tempfile::tempdir_in("/tmp").unwrap())
     }
 
-    /// On a file system in memory where there is one, for tests that flush very often. Of the walls
-    /// they prove nothing.
+    /// On a file system in memory where there is one, for tests that flush very often. These tests
+    /// prove nothing about the walls.
     pub fn in_memory() -> Self {
         let temp = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir());
         Self::in_dir(temp.unwrap())
@@ -93,7 +93,7 @@ impl Fixture {
         Self { is_packed: true, ..self }
     }
 
-    /// What is recorded of what git ignores.
+    /// The ignored paths that are recorded.
     pub fn ignored(self, word: &'static str) -> Self {
         Self { ignored: Some(word), ..self }
     }
@@ -170,8 +170,8 @@ impl Fixture {
         self.placed(Command::new(&self.program), arguments)
     }
 
-    /// The same with the usual effect of signals. Whoever started the tests may ignore some
-    /// (`nohup`, a job in the background), which is inherited.
+    /// The same with the usual effect of signals. The caller of the tests may ignore some (`nohup`,
+    /// a job in the background), which is inherited.
     pub fn command_to_be_signalled(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new("env");
         command.args(["--default-signal=HUP,INT,QUIT"]).arg(&self.program);

@@ -1,4 +1,4 @@
-//! A store whose disk is full: what can still be undone, and how it gets space again.
+//! A store whose disk is full: the possible undos, and how it gets space again.
 
 use std::fs;
 use std::path::PathBuf;
@@ -132,7 +132,7 @@ fn on_a_full_disk_what_the_store_has_is_restored_without_a_safety_snapshot() {
     assert_same(&before, &observe(&worked.fixture.project()));
     assert_eq!(worked.snapshot_count(), 2);
     worked.fixture.nono(&["rollback", "verify", "--all"]).success();
-    // What was undone is in the session all the same. Nothing says that the session did the
+    // The undone changes are in the session all the same. Nothing says that the session did the
     // undoing.
     let redo = ["rollback", "restore", "latest/1", "--force"];
     worked.fixture.nono(&redo).success();
@@ -168,7 +168,7 @@ fn on_a_full_disk_what_no_snapshot_holds_is_left_and_named_and_given_up_by_name(
         (100_000, "mine")
     );
     assert!(!fixture.project().join("new/created").exists());
-    // Once more, in words: what is left has a way of its own, which works as it stands there.
+    // Once more, in words: the rest has a way of its own, which works as it stands there.
     let told = fixture
         .nono(&restore)
         .fails(1, "no space to keep what is there now: 2 paths stay as they are");

@@ -1,5 +1,5 @@
-//! Repositories in a recorded project, with real git: what a command did to commits, branches and
-//! the index is told in a few lines, and an undo brings all of it back.
+//! Repositories in a recorded project, with real git: a few lines tell the command's work on
+//! commits, branches and the index, and an undo brings all of it back.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -80,7 +80,7 @@ impl Repository {
     }
 }
 
-/// What git needs to know of its user.
+/// git's settings about its user.
 fn settings(fixture: &Fixture) {
     let text = "[user]\nname = A\nemail = a@example.org\n[init]\ndefaultBranch = main\n[gc]\nauto = 0\n\
                 [protocol \"file\"]\nallow = always\n[advice]\ndetachedHead = false\n";
@@ -196,9 +196,9 @@ fn objects_that_git_added_stay_and_the_restore_is_complete() {
         repository.fixture.nono(&["rollback", "restore", "--json", &repository.fixture.latest()]);
     let report = done.success().json();
     assert_eq!(report["skipped"], serde_json::json!([]));
-    // Whoever noted the commit can still have it.
+    // A noted commit can still be had.
     assert_eq!(repository.git(&["cat-file", "-t", made.trim()]), "commit\n");
-    // What is no object is not kept for lying beside objects.
+    // A file that is no object is not kept for lying beside objects.
     repository
         .fixture
         .record("echo evil > .git/objects/info/alternates; touch .git/objects/x")
@@ -491,7 +491,7 @@ fn hostile_git_directories_say_nothing_and_break_nothing() {
     let run = fixture.record(&script).success();
     assert!(run.says("main moved: aaaaaaa..bbbbbbb"), "{}", run.stderr);
     assert!(!run.stderr.contains('\u{1b}'), "{}", run.stderr);
-    // That commit never was there.
+    // This commit never was there.
     fixture.nono(&["rollback", "restore", &fixture.latest()]).fails(1, "does not have commit aaaa");
     let main = fs::read_to_string(fixture.project().join(".git/refs/heads/main")).unwrap();
     assert_eq!(main, format!("{a}\n"));

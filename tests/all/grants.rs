@@ -1,4 +1,4 @@
-//! What is granted and recorded when the arguments name something, and when they name nothing.
+//! Grants and recorded paths when the arguments name something, and when they name nothing.
 
 use std::fs;
 
@@ -35,7 +35,7 @@ fn what_may_be_written_besides_takes_nothing_away_from_the_current_directory() {
         assert_eq!(tracked(&fixture), [project.to_str().unwrap()], "{profile:?}");
         fixture.nono(&["rollback", "restore", "latest", "a"]).success();
     }
-    // What is only written is not recorded: the undo leaves it.
+    // A path that is only written is not recorded: the undo leaves it.
     assert_eq!(fs::read_to_string(format!("{caches}/b")).unwrap(), "1\n");
     assert!(!project.join("a").exists());
 }
@@ -101,7 +101,7 @@ fn git_reads_the_settings_that_its_settings_include_and_no_secrets() {
     assert_eq!(run.stdout, "Ada-ada@example.org\n");
     assert!(!run.stderr.contains("git's settings include"), "{}", run.stderr);
 
-    // What may be anything is named and not granted, whoever says that it is included.
+    // An included file that may be anything is named and not granted.
     let secret = write(".aws/credentials", "[default]\nkey = sesame\n");
     let nested = write("work/.gitconfig-nested", "[user]\n\tname = Eve\n");
     write("work/.gitconfig", &format!("[include]\n\tpath = {nested}\n"));

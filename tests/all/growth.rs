@@ -1,5 +1,5 @@
-//! What a command costs as a store grows, counted and not timed: its calls that read, and what they
-//! read, as the kernel counts them for a process. `scripts/bench` has the times.
+//! The cost of a command as a store grows, counted and not timed: its calls that read, and the
+//! bytes they read, as the kernel counts them for a process. `scripts/bench` has the times.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -9,12 +9,11 @@ use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 
 use crate::fixture::Fixture;
 
-/// Sizes, each twice the one before. What grows in proportion then grows by twice as much from the
-/// second to the third as from the first to the second, and what grows with the square by four
-/// times.
+/// Sizes, each twice the one before. A proportional cost then grows by twice as much from the
+/// second to the third as from the first to the second, and a quadratic cost by four times.
 const SIZES: [usize; 3] = [8, 16, 32];
 
-/// What a process read.
+/// The reads of a process.
 #[derive(Debug, Clone, Copy)]
 struct Reads {
     calls: i64,
@@ -31,7 +30,7 @@ impl Reads {
         Self { calls: field("syscr:"), bytes: field("rchar:") }
     }
 
-    /// Of a command that succeeds.
+    /// The reads of a command that succeeds.
     fn during(mut command: Command) -> Self {
         let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
         // It is over and can still be asked.
@@ -87,7 +86,7 @@ fn measured(measure: impl Fn(&mut Growing) -> Reads) -> [Reads; 3] {
     })
 }
 
-/// What may differ from run to run: the kernel hands out a short read here and there.
+/// The difference from run to run: the kernel hands out a short read here and there.
 const NOISE: i64 = 8;
 
 #[track_caller]
@@ -115,7 +114,7 @@ fn a_list_reads_as_many_files_however_many_snapshots_there_are() {
 #[test]
 fn a_snapshot_of_an_unchanged_tree_reads_as_many_files_however_many_came_before() {
     let reads = measured(|growing| {
-        // What the last change left as new as the cache is hashed again, once.
+        // A file that is as new as the cache is hashed again, once.
         growing.take();
         growing.snapshots += 1;
         growing.reads(&["snapshot", "--session", &growing.session])

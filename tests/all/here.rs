@@ -1,4 +1,4 @@
-//! Two projects in one store: what a command without an id means, from wherever it is typed.
+//! Two projects in one store: the meaning of a command without an id, from any directory.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -356,7 +356,7 @@ fn a_restore_of_files_on_which_a_run_is_at_work_is_refused_without_a_terminal() 
         );
         assert_eq!(projects.read("q1/file"), "changed\n");
     }
-    // What it does not touch is no matter.
+    // An untouched path does not matter.
     projects.nono("q1", &["rollback", "restore", &first, "file"]).success();
     assert_eq!(projects.read("q1/file"), "q1");
     projects.nono("q1", &["rollback", "restore", &first, "--force"]).success();

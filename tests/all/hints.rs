@@ -1,4 +1,4 @@
-//! What is said beside an error: a fact that was just looked at, or nothing.
+//! The hint beside an error: a fact that was just looked at, or nothing.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;

@@ -10,8 +10,7 @@ use serde_json::Value;
 use crate::fixture::{Finished, Fixture};
 use crate::observe::{assert_same, observe};
 
-/// Nothing that git ignores is recorded: what the engine does by itself, and documents 001 and 002
-/// describe.
+/// No ignored path is recorded: the engine's own default, as the documented API has it.
 fn fixture() -> Fixture {
     Fixture::new().ignored("none")
 }
@@ -128,7 +127,7 @@ fn the_rules_of_the_baseline_count_for_the_whole_session() {
     fixture.write("a/new", "1");
     let more = fixture.nono(&["snapshot", "--session", &id, "--json"]).success().json();
     assert!(more["changes"].to_string().contains("a/new"), "{more}");
-    // What the baseline ignored stays out, as long as it is ignored now.
+    // A path that the baseline ignored stays out, as long as it is ignored now.
     fixture.write("a/b.tmp", "1");
     fixture.write("b.log", "1");
     let more = fixture.nono(&["snapshot", "--session", &id, "--json"]).success().json();
@@ -183,7 +182,7 @@ fn what_is_new_and_not_recorded_is_named_and_makes_a_restore_incomplete() {
     restores_leaving(&fixture, &id, &["a.log", "build"]);
     assert_eq!(fs::read_to_string(fixture.project().join("src/main.c")).unwrap(), "int main;");
     assert_eq!(fs::read_to_string(fixture.project().join("build/evil")).unwrap(), "evil\n");
-    // Of a part, what concerns it.
+    // For a partial restore, the paths that concern it.
     for (part, code) in [("src", 0), ("build", 1), ("build/evil", 1), ("a.log", 1)] {
         assert_eq!(fixture.nono(&["rollback", "restore", &id, part]).code, code, "{part}");
     }
@@ -198,7 +197,7 @@ fn a_run_that_changed_only_what_is_not_recorded_does_not_say_that_nothing_change
     assert!(!run.stderr.contains("nothing changed"), "{}", run.stderr);
     run_is_said_to_change(&run, "nothing that is recorded changed");
     run_is_said_to_change(&run, fixture.project().join("build").to_str().unwrap());
-    // What was there before is another now.
+    // The earlier file is another now.
     let run = fixture.record("echo more >build/evil").success();
     run_is_said_to_change(&run, "nothing that is recorded changed");
     run_is_said_to_change(&run, "not recorded and changed: ");
@@ -257,7 +256,7 @@ fn what_is_unreadable_by_now_is_named_whenever_it_is_asked() {
     fixture.give_away(&fixture.project().join("empty"));
     fixture.record("echo evil >empty/evil; mkdir new; echo x >new/x; chmod 0 empty new").success();
     restores_leaving(&fixture, &fixture.latest(), &["empty", "new"]);
-    // Whoever makes them readable gets all of it back.
+    // Readable files come back completely.
     for name in ["empty", "new"] {
         let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
         fs::set_permissions(fixture.project().join(name), mode).unwrap();
@@ -274,7 +273,7 @@ fn the_rules_of_the_baseline_survive_a_cleanup_and_are_verified() {
     fixture.write("a", "1");
     fixture.nono(&["snapshot"]).success();
     let id = fixture.latest();
-    // Another session, which goes: what it alone needs goes along.
+    // Another session, which goes: its own objects go along.
     fixture.write("b", "1");
     fixture.nono(&["snapshot"]).success();
     let other = fixture.latest();

@@ -1,4 +1,4 @@
-//! Whatever happens to ignore files and files: an undo is complete, or it names what it left.
+//! Ignore files and files change at random: an undo is complete, or it names the paths it left.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -150,7 +150,7 @@ fn apply(root: &Path, step: &Step, owner: Option<u32>) {
             let fits = !root.join(to).starts_with(&source) && !source.starts_with(root.join(to));
             if fits && fs::symlink_metadata(&source).is_ok() {
                 let target = room(root, to, owner);
-                // What was in the way may have held it.
+                // The obstacle may have held it.
                 let _ = fs::rename(source, target);
             }
         }
@@ -257,7 +257,7 @@ fn names(report: &RestoreReport) -> BTreeSet<PathBuf> {
     report.skipped.iter().map(|skipped| skipped.path.clone()).collect()
 }
 
-/// What was not recorded and is not as it was, with what became of it.
+/// The unrecorded paths that are not as they were, with the fate of each.
 fn lost(report: &RestoreReport) -> BTreeSet<(PathBuf, String)> {
     report.lost.iter().map(|lost| (lost.path.clone(), lost.what.to_string())).collect()
 }
@@ -267,7 +267,7 @@ fn is_covered(path: &Path, by: &BTreeSet<PathBuf>) -> bool {
     path.ancestors().any(|above| by.contains(above))
 }
 
-/// What a restore of the baseline comes to, asked in every way.
+/// The outcome of a restore of the baseline, asked in every way.
 fn check(place: &Place, baseline: &SnapshotManifest, before: &Seen) -> Result<(), TestCaseError> {
     let options = RestoreOptions::default();
     let (planned, done, again, planned_again) = as_ordinary_user(|| {
@@ -282,7 +282,7 @@ fn check(place: &Place, baseline: &SnapshotManifest, before: &Seen) -> Result<()
     let named = names(&done);
     let paths: BTreeSet<&PathBuf> = before.keys().chain(after.keys()).collect();
     let differ = paths.into_iter().filter(|path| before.get(*path) != after.get(*path));
-    // What the baseline did not record may have changed in any way, but is named then.
+    // A left-out path of the baseline may have changed in any way, but is named then.
     let (unrecorded, differ): (Vec<_>, Vec<_>) =
         differ.partition(|path| is_covered(path, &unknown));
     let of_unknown = |has_state: bool| -> BTreeSet<PathBuf> {
@@ -324,7 +324,7 @@ proptest! {
     ) {
         let place = Place::new(ignored);
         place.apply(&first);
-        // What is changed later has another time.
+        // A later change has another time.
         settle();
         let before = look(&place.root());
         let baseline = as_ordinary_user(|| place.manager().create_baseline().unwrap());

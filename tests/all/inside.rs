@@ -1,4 +1,5 @@
-//! The program started by a command of `nono run`: what works there, and what it says of the rest.
+//! The program started by a command of `nono run`: the working commands, and the message of the
+//! rest.
 
 use std::fs;
 

@@ -1,4 +1,4 @@
-//! What retention keeps: changes rather than idle runs, the last day, and what is pinned.
+//! The sessions that retention keeps: changes rather than idle runs, the last day, and pinned ones.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -223,7 +223,7 @@ fn usage_counts_every_byte_once() {
     );
     let shown = fixture.nono(&["rollback", "usage"]).success().stdout;
     assert!(shown.contains("several projects need") && shown.contains("in all "), "{shown}");
-    // What it says that a session frees is what its removal frees.
+    // The promised space of a session is the space that its removal frees.
     let first = sessions.iter().find(|it| it["session_id"] == *all[0]).unwrap();
     let cleaned = fixture.nono(&["rollback", "cleanup", &all[0], "--yes", "--json"]).success();
     assert_eq!(cleaned.json()["bytes_freed"], first["bytes"]);

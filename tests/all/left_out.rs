@@ -1,4 +1,4 @@
-//! What is left out, why, and that nothing of it is lost in silence; with real git.
+//! Left-out paths, the reasons, and that none of them is lost in silence; with real git.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -11,7 +11,7 @@ use crate::fixture::{Finished, Fixture};
 use crate::observe::{assert_same, observe};
 
 const MEBIBYTE: usize = 1 << 20;
-/// Of which a file is made that is too large to be recorded when git ignores it.
+/// The size of a file that is too large to be recorded when git ignores it.
 const LARGE: usize = MEBIBYTE + 1;
 const TAG: &str = "Signature: 8a477f597d28d172789f06886806bc55\n";
 
@@ -52,7 +52,7 @@ fn named(fixture: &Fixture, report: &Value, list: &str) -> Vec<String> {
     entries.map(|entry| inside(entry["path"].as_str().or(entry.as_str()).unwrap())).collect()
 }
 
-/// What a snapshot of the moment leaves out.
+/// The paths that a snapshot of the moment leaves out.
 fn left_out(fixture: &Fixture, flags: &[&str]) -> Vec<String> {
     let taken = fixture.nono(&[&["snapshot", "--json"], flags].concat()).success().json();
     named(fixture, &taken, "not_captured")
@@ -207,7 +207,7 @@ fn small_ignored_files_come_back() {
     assert!(!run.stderr.contains("not recorded"), "{}", run.stderr);
     restores_losing(&fixture, &[]);
     assert_same(&before, &observe(&fixture.project()));
-    // What a command makes of that kind goes.
+    // A new directory of that kind goes.
     fixture.record("mkdir cache/new; echo 1 >cache/new/x; echo 1 >b.sqlite").success();
     restores_losing(&fixture, &[]);
     assert_same(&before, &observe(&fixture.project()));
@@ -247,11 +247,11 @@ fn large_ignored_things_are_named_when_they_are_gone_or_changed() {
     let restored = fixture.nono(&["rollback", "restore", "latest", "--dry-run"]);
     let restored = restored.fails(1, "cannot come back");
     says(&restored, &format!("not recorded and gone: {}/big.iso\n", project.display()));
-    // What is new and not recorded stays, and is named.
+    // A new unrecorded path stays, and is named.
     fs::remove_file(project.join("logs/other")).unwrap();
     restores_losing(&fixture, &lost);
     assert_eq!(read(&fixture, "logs/small"), "1");
-    // Of a part, what concerns it.
+    // For a partial restore, the paths that concern it.
     for (part, code) in [("src", 0), ("big.iso", 1), ("data/18", 1), ("logs", 1)] {
         assert_eq!(fixture.nono(&["rollback", "restore", "latest", part]).code, code, "{part}");
     }

@@ -1,4 +1,4 @@
-//! What `list` and `show` look like.
+//! The appearance of `list` and `show`.
 
 use std::fs;
 

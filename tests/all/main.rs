@@ -2,6 +2,7 @@
 #![allow(missing_docs, unreachable_pub, clippy::disallowed_methods, clippy::print_stderr)]
 
 mod agent_install;
+mod agent_state;
 mod attacks;
 mod comfort;
 mod completing;

@@ -146,7 +146,7 @@ fn what_goes_on_beside_the_command_has_the_lowest_priority_and_the_command_has_n
         flock(&lock, FlockOperation::NonBlockingLockExclusive).is_ok()
     });
     fixture.write("checkpoint", "");
-    // Of the thread that takes checkpoints; workers that it starts will inherit it.
+    // For the thread that takes checkpoints; workers that it starts will inherit it.
     let by_nice = |pid| {
         let mut by_nice: BTreeMap<i64, usize> = BTreeMap::new();
         for (_, nice) in threads(pid) {

@@ -40,7 +40,7 @@ fn mark(path: &Path) -> String {
     format!("mine, in {}", fs::metadata(path).unwrap().ino())
 }
 
-/// What somebody does to a project; gives the contents that must not be lost.
+/// Somebody's work on a project; gives the contents that must not be lost.
 type Meddle = fn(&Scene) -> Vec<String>;
 
 fn edit_in_place(scene: &Scene) -> Vec<String> {
@@ -99,7 +99,7 @@ fn write_to_what_was_taken_away(scene: &Scene) -> Vec<String> {
     let staged = files(&scene.fixture.project()).into_iter().filter(|path| is_staged(path));
     let is_old = |path: &PathBuf| {
         let content = fs::read(path).unwrap();
-        // What is staged to be put in place may be dropped.
+        // A staged file may be dropped.
         !scene.new.values().any(|observed| observed.content == content)
     };
     let written: Vec<PathBuf> = staged.filter(is_old).collect();

@@ -174,7 +174,7 @@ fn a_review_has_the_name_in_its_title_and_what_it_did_is_not_offered_again() {
     fixture.write("a", "1");
     fixture.write(".gitignore", "*.log\n");
     let program = fixture.command(&[]).get_program().to_str().unwrap().to_owned();
-    // What is new and not recorded stays, so the restore is not complete.
+    // A new unrecorded path stays, so the restore is not complete.
     let run = format!("{program} run --rollback -m mine -- sh -c 'echo 2 > a; echo 3 > x.log'");
     let terminal = Terminal::start(
         &fixture.path("tmux"),

@@ -234,7 +234,7 @@ fn what_was_in_a_pack_that_is_gone_is_captured_again() {
     fixture.nono(&["rollback", "verify", "latest"]).success();
 }
 
-/// What is in the fan-out directories.
+/// The objects in the fan-out directories.
 fn objects_of_their_own(fixture: &Fixture) -> Vec<PathBuf> {
     let listed = |path: &Path| {
         let entries = fs::read_dir(path).unwrap().map(|entry| entry.unwrap().path());
@@ -484,7 +484,7 @@ fn one_error_of_the_disk_in_a_cleanup_takes_nothing_from_other_sessions() {
     project(&fixture);
     let kept = snapshot(&fixture);
     let pack = fixture.packs().remove(0);
-    // What two snapshots at the same time store is in two packs.
+    // Two snapshots at the same time store some objects in two packs.
     fs::copy(&pack, pack.with_file_name("f".repeat(32))).unwrap();
     fixture.write("dir0/file0", "for another session");
     let unneeded = snapshot(&fixture);
@@ -564,7 +564,7 @@ fn what_is_rotten_in_a_pack_in_quarantine_does_not_count_as_stored() {
     let aside = fixture.store().join("objects/quarantine");
     fs::create_dir(&aside).unwrap();
     fs::rename(&pack, aside.join(format!("pack-{name}-0123456789abcdef"))).unwrap();
-    // What brings it back: something is damaged, in whatever session.
+    // Damage in any session brings it back.
     fixture.write("other", "other");
     snapshot(&fixture);
     let names = fixture.packs();

@@ -61,7 +61,7 @@ fn a_restore_takes_what_the_log_prints() {
         fixture.nono(&["rollback", "restore", id, "src/a.rs", "--force"]).success();
         let path = fixture.project().join("src/a.rs");
         assert_eq!(fs::read_to_string(path).unwrap(), content);
-        // What other sessions made stays.
+        // The work of other sessions stays.
         assert!(fixture.project().join("src/b.rs").exists());
         let now = log(&fixture, "src/a.rs").into_iter().find(|v| v["is_now"] == true).unwrap();
         assert_eq!(now["size"].as_u64(), Some(content.len() as u64));
@@ -164,7 +164,7 @@ fn without_a_path_the_log_has_the_sessions_here() {
     assert!(shown.stdout.contains("~ modified    src/a.rs"), "{}", shown.stdout);
     assert!(shown.says("1 session without changes not shown"));
     assert!(!shown.says(" x\n"));
-    // Of several projects below, none is meant.
+    // None of several projects below is meant.
     let above = fixture.path("").to_str().unwrap().to_owned();
     fixture.nono(&["log", &above, "--json"]).fails(1, "several projects are below");
     let patch = fixture.nono(&["log", "-p"]).success().stdout;

@@ -1,10 +1,10 @@
 //! Power failures, as far as they can be had without one.
 //!
-//! The program is killed at a point, and then some of what it did and had not flushed is taken
-//! back, chosen at random: names that it made go, names that it took away return (as the same
-//! inodes), and new files whose contents were not flushed lose some or all of them. That is what a
-//! disk may hold when the power fails at that moment: everything flushed, and any part of the rest.
-//! Not every part is possible: what something kept depends on is kept.
+//! The program is killed at a point, and then some of its unflushed work is reverted, chosen at
+//! random: new names go, removed names return (as the same inodes), and new files with unflushed
+//! contents lose some or all of them. A disk may hold exactly that when the power fails at that
+//! moment: everything flushed, and any part of the rest. Not every part is possible: the
+//! preconditions of a kept operation are kept.
 //!
 //! Then the store must verify (no manifest names an object that is missing or cut short), and the
 //! tree must be in one of its two states, or be brought there by the journal.
@@ -83,7 +83,7 @@ enum Flushes {
     Without(&'static str),
 }
 
-/// What was done and not flushed.
+/// The unflushed operations.
 struct Unflushed {
     operations: Vec<Operation>,
     /// New files whose contents may be gone.
@@ -214,7 +214,7 @@ impl Scene {
         Some(Unflushed::read(&log, flushes).lose(&mut Random(seed)))
     }
 
-    /// What is wrong after a power failure.
+    /// The defects after a power failure.
     fn trouble(&self, way_out: &[&str]) -> Result<(), String> {
         if self.has_journal() && self.has_work() {
             let done = self.fixture.nono(way_out);

@@ -1,4 +1,4 @@
-//! What is left out by default is named, stays untouched, and can be had.
+//! Default exclusions are named, stay untouched, and can be switched off.
 
 use std::fs;
 

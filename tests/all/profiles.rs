@@ -1,4 +1,4 @@
-//! Profiles: what a kind of command may do, and what is recorded of it.
+//! Profiles: the grants of a kind of command, and its recorded places.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -32,7 +32,7 @@ fn what_an_agent_keeps_for_itself_is_written_and_not_recorded() {
     let changes = show["snapshots"][1]["changes"].as_array().unwrap().clone();
     assert_eq!(changes.len(), 1, "{changes:?}");
     assert_eq!(show["tracked_paths"][0], fixture.project().to_str().unwrap());
-    // What is there is kept.
+    // An existing file is kept.
     let again = run(&fixture, "claude-code", &[], "cat ~/.claude.json").success();
     assert_eq!(again.stdout, "z\n");
     // Nothing else of the home directory.
@@ -258,7 +258,7 @@ fn a_profile_cannot_grant_the_record_or_the_configuration() {
     run(&fixture, "linked", &["--write", dotfiles.to_str().unwrap()], "touch ran")
         .fails(1, "configuration");
     assert!(!fixture.project().join("ran").exists());
-    // Who names a file where the command works is told.
+    // A file name for the place where the command works is an error.
     fixture.write("own.json", "{}");
     let named = run(&fixture, "./own.json", &[], "touch ran").success();
     assert!(named.stderr.contains("can change its own profile"), "{}", named.stderr);

@@ -1,4 +1,4 @@
-//! What the root proves that a run prints at its end, through the program.
+//! The proof of the root that a run prints at its end, through the program.
 
 use std::fs;
 
@@ -65,7 +65,7 @@ fn a_fact_that_sed_changed_is_found_without_a_root_and_a_forged_one_with_it() {
         fixture.nono(&["rollback", "restore", "latest"]).success();
         fixture.nono(&["rollback", "verify", "latest"]).fails(1, "");
         verify(&fixture, &printed_root(&run)).fails(1, "");
-        // Whoever owns the store can make all of it agree.
+        // The owner of the store can make all of it agree.
         let session = SessionDir::open(&fixture.session()).unwrap();
         let mut metadata = session.metadata().unwrap();
         metadata.altered = None;

@@ -50,7 +50,7 @@ fn everything_can_be_read(fixture: &Fixture, call: impl Fn(&[&str]) -> Finished)
     assert_eq!(fs::read_to_string(copy.join("dir/file")).unwrap(), "after\n");
     assert_eq!(fs::read_to_string(copy.join("new/file")).unwrap(), "x\n");
     call(&["rollback", "restore", "latest", "--dry-run"]).success();
-    // What has to write says that it cannot, and changes nothing.
+    // A writing command says that it cannot, and changes nothing.
     for arguments in [&["rollback", "restore", "latest"][..], &["snapshot"]] {
         let refused = call(arguments);
         assert_eq!(refused.code, 1, "{}", refused.stderr);

@@ -1,4 +1,4 @@
-//! The tour in the README, run as it stands there: what a reader is shown is what a reader gets.
+//! The tour in the README, run as it stands there: its output is the shown one.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -38,9 +38,10 @@ fn tour(readme: &str) -> (Vec<String>, Vec<Step>) {
     (scripts, steps)
 }
 
-/// What is the same on every machine and at every time: ids are numbered. Hashes, commits and the
-/// sizes of the store's own objects are left out (they depend on the home directory's name and on
-/// times), and so is what depends on the version of git: how many files a repository has.
+/// The text that is the same on every machine and at every time: ids are numbered. Hashes, commits
+/// and the sizes of the store's own objects are left out (they depend on the home directory's name
+/// and on times), and so is the number of files of a repository, which depends on the version of
+/// git.
 fn normalised(line: &str, ids: &mut BTreeMap<String, usize>) -> String {
     let is_part = |c: char| c.is_ascii_alphanumeric() || c == '-';
     let mut out = String::new();
@@ -94,7 +95,7 @@ fn normalised(line: &str, ids: &mut BTreeMap<String, usize>) -> String {
     out
 }
 
-/// What follows a time such as `2026-11-21 11:54:05`, if the text begins with one.
+/// The rest after a time such as `2026-11-21 11:54:05`, if the text begins with one.
 fn after_time(text: &str) -> Option<&str> {
     let form = "0000-00-00 00:00:00";
     let (time, after) = text.split_at_checked(form.len())?;
@@ -114,7 +115,7 @@ fn the_tour_of_the_readme_gives_what_it_shows() {
     for (number, step) in steps.iter().enumerate() {
         script.push_str(&format!("echo '=== step {number}'\n{}\n", step.command));
     }
-    // Whatever happens, no mount stays.
+    // No mount stays in any case.
     script.push_str("echo '=== step end'\nnono umount ~/snapshots\n");
     let program = Path::new(env!("CARGO_BIN_EXE_nono"));
     let path = std::env::var("PATH").unwrap();

@@ -1,5 +1,5 @@
-//! `nono rollback verify --repair`: what is damaged is kept aside, what still exists somewhere is
-//! put back, and what is lost is named.
+//! `nono rollback verify --repair`: damaged objects are kept aside, existing copies are put back,
+//! and losses are named.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -327,7 +327,7 @@ fn damaged_manifests_are_replaced_made_again_or_kept_aside() {
     assert_eq!(list[0]["snapshot_count"], 3);
     fixture.nono(&["rollback", "restore", &id, "--snapshot", "0", "--force"]).success();
     assert_eq!(fs::read_to_string(fixture.project().join("a")).unwrap(), "1");
-    // What can be read but is not what was noted stays: who knows which of them is right.
+    // A readable file that is not the noted one stays: nobody knows which of them is right.
     let good = fs::read(&middle).unwrap();
     let edited = String::from_utf8(good.clone())
         .unwrap()
@@ -337,7 +337,7 @@ fn damaged_manifests_are_replaced_made_again_or_kept_aside() {
     assert_eq!(kept.code, 1);
     assert_eq!(kept.json()["repair"]["lost"][0]["what"], "the manifest of snapshot 1");
     assert_eq!(fs::read(&middle).unwrap(), edited.as_bytes());
-    // What nobody can read, and no other store has, is moved.
+    // A file that nobody can read, and no other store has, is moved.
     overwrite(&middle, b"\0");
     assert_eq!(verify(&["--repair"]).code, 1);
     assert!(!middle.exists());

@@ -1,4 +1,4 @@
-//! What `nono run` says to a program.
+//! The messages of `nono run` for a program.
 
 use std::fs;
 
@@ -72,7 +72,7 @@ fn a_wrong_place_for_the_report_is_found_before_the_command_starts() {
     let store = fixture.store();
     run(store.join("report").to_str().unwrap()).fails(2, "lies in the store");
     assert_eq!(fs::read_to_string(fixture.project().join("a")).unwrap(), "1\n");
-    // What is not recorded changes no record.
+    // A run without a record changes none.
     let done = fixture.nono(&["run", "--report", "report.json", "--", "true"]).success();
     assert!(!done.says("session"));
     let report: Value =
@@ -90,7 +90,7 @@ fn a_command_that_cannot_start_has_a_report_too() {
     let report = last_line(&done);
     assert_eq!(report["exit_code"], 127);
     assert_eq!(report["session_id"], fixture.latest().as_str());
-    // What this program itself fails at is named.
+    // Failures of this program itself are named.
     let run = ["run", "--rollback", "--profile", "nowhere", "--json", "--", "true"];
     let report = last_line(&fixture.nono(&run).fails(2, "nowhere"));
     assert_eq!(report["exit_code"], 2);

@@ -1,4 +1,4 @@
-//! Restoring a part, to another place, and in spite of later changes; what stands in the way.
+//! Restoring a part, to another place, and in spite of later changes; and the obstacles.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, chown, symlink};
@@ -53,14 +53,14 @@ fn what_cannot_be_looked_at_above_a_selected_path_is_skipped_and_said() {
         for selected in [&["d/a/f"][..], &["--only", "modified"], &["--only", "deleted"], &["*f"]] {
             let restore = ["rollback", "restore", "latest", "--force"];
             for dry in [&["--dry-run"][..], &[]] {
-                // What is restored may be that, too.
+                // The target of a restore may be that, too.
                 mode(0);
                 let told = fixture.nono(&[&restore[..], selected, dry].concat());
                 assert!(told.code == 1, "{selected:?} {}{}", told.stdout, told.stderr);
                 assert!([&told.stdout, &told.stderr].iter().any(|text| text.contains(path)));
             }
         }
-        // What is elsewhere has nothing to do with it.
+        // Paths elsewhere have nothing to do with it.
         mode(0);
         fixture.nono(&["rollback", "restore", "latest", "other.rs"]).success();
         fixture.nono(&["rollback", "restore", "latest", "--exclude", "d"]).success();
@@ -101,7 +101,7 @@ fn newer_paths_are_kept_or_taken_back_as_asked() {
     assert_eq!(read(&fixture, "ours").as_deref(), Some("1"));
     assert_eq!(read(&fixture, "theirs").as_deref(), Some("edited by me"));
     assert_eq!(read(&fixture, "new"), None);
-    // That it was left alone (and is in a safety snapshot) does not give it away.
+    // Its presence in a safety snapshot does not give it away.
     let again = restore(&fixture, &[&id]).fails(1, "").json();
     assert_eq!(names(&again["conflicts"]), ["theirs"]);
     let forced = restore(&fixture, &[&id, "--force"]).success().json();

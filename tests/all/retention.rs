@@ -190,7 +190,7 @@ fn space_counts_what_deletion_really_frees() {
     // The size is known without a look at every object: nothing is over the limit now.
     let (_, run) = record(&fixture, &limit, "again");
     assert!(!run.stderr.contains("removed"), "{}", run.stderr);
-    // What the newest needs stays, whatever the limit.
+    // The newest session's objects stay, whatever the limit.
     let (last, _) = record(&fixture, &["--max-storage-gb", "0.000001"], "least");
     assert_eq!(ids(&fixture), [last]);
     fixture.nono(&["rollback", "restore", "latest"]).success();
@@ -307,7 +307,8 @@ fn whoever_looks_while_sessions_are_removed_sees_no_error() {
         let all: Vec<_> = (0..3).flat_map(|_| commands.iter().map(start)).collect();
         for child in all {
             let done = finished(child.wait_with_output().unwrap());
-            // What another one is removing at the moment stays as far as this one is concerned.
+            // A session that another process removes at the moment stays as far as this one is
+            // concerned.
             let is_fine = done.code == 0 || done.stdout.contains("kept");
             assert!(is_fine, "{}{}", done.stdout, done.stderr);
         }

@@ -11,7 +11,7 @@ const NONO: &str = env!("CARGO_BIN_EXE_nono");
 /// Creates two files in a directory, changes one, deletes one.
 const WORK: &str =
     "mkdir new; echo 1 > new/one; echo 2 > new/two; echo later > changed; rm deleted";
-/// What the list shows of it, from top to bottom.
+/// The rows of the list, from top to bottom.
 const ROWS: [&str; 5] = ["changed", "deleted", "new", "new/one", "new/two"];
 
 fn fixture() -> Fixture {

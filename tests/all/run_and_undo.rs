@@ -73,7 +73,7 @@ fn what_was_not_captured_is_there_unchanged_after_every_restore() {
         let unreadable = fixture.write("unreadable", "mine");
         fs::set_permissions(&unreadable, fs::Permissions::from_mode(0o000)).unwrap();
         let arguments = ["run", "--rollback", "--rollback-exclude", "node_modules", "--"];
-        // The command also takes the ignore rule away: what it names is still none of its doing.
+        // The command also takes the ignore rule away: the ignored path is still none of its doing.
         let script = "echo 2 > a; rm .gitignore; echo more >> .env; chmod 600 unreadable";
         fixture.nono(&[&arguments[..], &["sh", "-c", script]].concat()).success();
         let restored = fixture.nono(&["rollback", "restore", "latest"]);
@@ -252,7 +252,7 @@ fn an_unchanged_tree_is_not_read_again_and_writes_next_to_nothing() {
     for number in 0..300 {
         fixture.write(&format!("d{}/f{number}", number % 20), number.to_string());
     }
-    // What is as new as the cache is read again by design.
+    // A file that is as new as the cache is read again by design.
     settle();
     fixture.nono(&["snapshot"]).success();
     // In the same session, and in the next one.

@@ -193,7 +193,7 @@ fn a_tracked_path_that_a_granted_parent_lets_go_is_recorded_and_comes_back() {
     assert_eq!(list[0]["changes"]["deleted"], 1, "{list}");
     fixture.nono(&["rollback", "restore", &fixture.latest()]).success();
     crate::observe::assert_same(&before, &crate::observe::observe(&inner));
-    // What was not tracked is as the command left it.
+    // An untracked path is as the command left it.
     assert_eq!(fs::read(parent.join("moved/a")).unwrap(), b"1");
 }
 
@@ -311,7 +311,7 @@ fn a_grant_that_holds_a_link_to_the_record_or_the_same_place_under_another_path_
         fs::create_dir_all(real.join("rollbacks")).unwrap();
         fs::create_dir_all(real.join("nono")).unwrap();
         symlink(&real, home.join(name)).unwrap();
-        // Whoever can replace the link can have another record, or another configuration.
+        // A writer of the link can have another record, or another configuration.
         let root = fixture.path("root");
         let root = ["--root", root.to_str().unwrap()];
         let root = if name == ".config" { &root[..] } else { &[] };

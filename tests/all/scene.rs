@@ -1,5 +1,5 @@
-//! A project in its second state, recorded in a session with its first one: what every attempt to
-//! break something begins with.
+//! A project in its second state, recorded in a session with its first one: the beginning of every
+//! attempt to break something.
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -365,7 +365,7 @@ fn a_supervisor_that_is_killed_takes_all_of_the_command_with_it() {
         let (mut supervisor, sleeper) = start_sleeper(&fixture, &keep);
         supervisor.kill().unwrap();
         supervisor.wait().unwrap();
-        // Whatever is to end it has happened when another run has come and gone.
+        // Every ending process has ended when another run has come and gone.
         fixture.record("true").success();
         assert!(lives(sleeper), "{options:?}");
         kill_process(sleeper, Signal::KILL).unwrap();

@@ -90,7 +90,7 @@ fn ctrl_c_while_the_space_of_old_sessions_is_freed_ends_the_run() {
         assert!(run(&format!("number {number}")).stderr(Stdio::null()).status().unwrap().success());
         crate::retention::age(&fixture, &fixture.latest(), 50);
     }
-    // Whoever frees space waits for it; whoever records does not.
+    // A process that frees space waits for it; a recording one does not.
     let lock = File::open(fixture.store().join("objects/.lock")).unwrap();
     flock(&lock, FlockOperation::LockShared).unwrap();
     let said = fixture.path("stderr");

@@ -39,7 +39,7 @@ impl SmallDisk {
         space.f_bavail * space.f_frsize
     }
 
-    /// What [`fill`](Self::fill) writes.
+    /// The file that [`fill`](Self::fill) writes.
     pub fn filler(&self) -> PathBuf {
         self.0.join("filler")
     }

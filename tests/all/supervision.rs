@@ -290,7 +290,7 @@ fn the_command_starts_before_its_baseline_is_flushed() {
     let flush = Held::at("flush", ":hold", &fixture, &mut command);
     let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     eventually("the command waits for the flush", || fixture.project().join("b").exists());
-    // What it changed is in the store, and no snapshot yet.
+    // Its change is in the store, and no snapshot yet.
     let mut sessions = fs::read_dir(fixture.store()).unwrap().map(|entry| entry.unwrap().path());
     let session = sessions.find(|path| path.join("manifest.json").exists()).unwrap();
     assert!(session.join("snapshots/0/manifest.pending.json").exists());
@@ -397,7 +397,7 @@ fn what_the_last_snapshot_of_a_run_lacks_is_said() {
         "{}",
         run.stderr
     );
-    // What the state before lacked already was said then.
+    // Gaps of the state before were named then.
     let fixture = Fixture::ordinary_user();
     fixture.write("secret", "1");
     let secret = fixture.project().join("secret");

@@ -65,7 +65,7 @@ impl Terminal {
         }
     }
 
-    /// Waits until this program has the terminal: what is typed now is meant for it.
+    /// Waits until this program has the terminal: keys from now on are meant for it.
     #[track_caller]
     pub fn wait_for_program(&self, name: &str) {
         eventually(&format!("{name} does not have the terminal:\n{}", self.screen()), || {

@@ -266,6 +266,6 @@ fn restore_to_says_what_it_skipped_and_has_done_the_rest() {
     let text = RestoreError::Incomplete { report }.to_string();
     let named = format!("1 path is not as it was in snapshot 0, {} for one: ", socket.display());
     assert!(text.starts_with(&named), "{text}");
-    // Whoever asks for a report gets one.
+    // A caller that asks for a report gets one.
     assert_eq!(manager.restore(0).unwrap().skipped.len(), 1);
 }

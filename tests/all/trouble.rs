@@ -134,7 +134,7 @@ fn a_full_store_stops_a_restore_before_it_changes_anything() {
     fixture.write("a", "1");
     let before = observe(&fixture.project());
     fixture.nono(&["snapshot"]).success();
-    // What is there now does not fit into the safety snapshot.
+    // The present state does not fit into the safety snapshot.
     fixture.write("a", vec![7; 3 << 20]);
     let changed = observe(&fixture.project());
     fixture.nono(&["rollback", "restore", "latest"]).fails(1, "pace");
@@ -146,8 +146,8 @@ fn a_full_store_stops_a_restore_before_it_changes_anything() {
     fixture.nono(&["rollback", "verify", "--all"]).success();
 }
 
-/// What an ignore file that cannot be read may name is neither removed nor recorded. What it named
-/// when the session began is known.
+/// Paths that an unreadable ignore file may name are neither removed nor recorded. Its rules at the
+/// session's beginning are known.
 #[test]
 fn an_ignore_file_that_cannot_be_read_is_not_an_empty_one() {
     let fixture = Fixture::ordinary_user().ignored("none");
@@ -189,7 +189,7 @@ fn an_ignore_file_that_cannot_be_read_is_not_an_empty_one() {
     for name in unknown {
         assert_eq!(read(name), "precious", "{name}");
     }
-    // What a snapshot holds is brought back whatever an ignore file says.
+    // A recorded path is brought back whatever an ignore file says.
     for known in ["f", "gone", "sub/f"] {
         assert_eq!(read(known), "one", "{known}");
     }
@@ -206,7 +206,7 @@ fn an_ignore_file_that_cannot_be_read_is_not_an_empty_one() {
     }
 }
 
-/// What is no ignore file for git has no rules.
+/// A node that git takes for no ignore file has no rules.
 #[test]
 fn what_is_no_regular_ignore_file_is_captured_as_what_it_is() {
     let fixture = Fixture::ordinary_user();
@@ -304,7 +304,7 @@ fn without_a_thread_that_flushes_early_all_is_flushed_at_the_end() {
     fixture.nono(&["rollback", "verify", "--all"]).success();
 }
 
-/// Those that have a file of their own, which all have here.
+/// The objects with a file of their own, which all have here.
 fn remove_objects(fixture: &Fixture) {
     for listed in fs::read_dir(fixture.store().join("objects")).unwrap() {
         let listed = listed.unwrap();
@@ -429,7 +429,7 @@ fn a_pattern_that_left_nothing_out_is_named() {
     {
         assert_eq!(snapshot.stderr.contains(&warning(pattern)), is_idle, "{}", snapshot.stderr);
     }
-    // What the command makes counts.
+    // The command's own files count.
     let command = ["--", "sh", "-c", "echo > later; echo > kept"];
     let run = [&["run", "--rollback"], &flags[..], &command].concat();
     let run = fixture.nono(&run).success();

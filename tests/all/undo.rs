@@ -1,4 +1,4 @@
-//! `nono undo` and `nono redo`: what the last session here did, taken back and brought back.
+//! `nono undo` and `nono redo`: the changes of the last session here, reverted and brought back.
 
 use std::fs;
 use std::process::{Command, Stdio};
@@ -122,7 +122,7 @@ fn paths_are_undone_alone_and_redo_takes_that_back_and_nothing_else() {
     // The session still counts: it is the one that a bare undo means.
     projects.nono("q1", &["undo", "file", "--yes"]).success();
     assert_eq!(projects.read("q1/file"), "1\n");
-    // What it did to the path is undone, so the path alone goes on to the session before.
+    // Its change of the path is undone, so the path alone goes on to the session before.
     projects.nono("q1", &["undo", "file", "--yes"]).success();
     assert_eq!(projects.read("q1/file"), "q1");
     projects.nono("q1", &["undo", "nowhere", "--yes"]).fails(1, "nowhere");

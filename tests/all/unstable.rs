@@ -40,7 +40,7 @@ fn a_file_that_changed_while_it_was_read_is_named_everywhere() {
     });
     assert_eq!(report.json()["unstable"], serde_json::json!([path]));
     assert!(report.stderr.contains(path), "{}", report.stderr);
-    // What a run says at its end is of both states.
+    // The message of a run at its end covers both states.
     let (_, end) = run.stderr.rsplit_once("warning: 2 files kept changing").unwrap();
     for number in 0..2 {
         assert!(end.contains(&format!("  {path} (snapshot {number})\n")), "{}", run.stderr);

@@ -149,6 +149,7 @@ fn show(
         ("create (as write, made if missing)", create),
         ("create_files (as write, made if missing)", &files),
         ("read", read),
+        ("state (recorded by `nono snapshot --agent`)", &profile.state_paths),
     ] {
         print_places(&mut out, what, places, surroundings)?;
     }
@@ -165,6 +166,7 @@ fn show(
         ("not recorded", &rollback.exclude_patterns),
         ("not recorded (names of files)", &rollback.exclude_globs),
         ("recorded in any case", &rollback.force_include),
+        ("not in the state", &profile.state_exclude),
     ] {
         if !list.is_empty() {
             writeln!(out, "{what}: {}", Shown::bytes(list.join(", ").as_bytes()))?;

@@ -1,4 +1,7 @@
-//! `nono snapshot`: the current state, in a new session or in one that is there.
+//! `nono snapshot`: the current state, in a new session or in one that is there. [`agent`] has the
+//! state of an agent.
+
+mod agent;
 
 use std::collections::HashSet;
 use std::io::Write;
@@ -44,6 +47,13 @@ pub(in crate::cli) struct SnapshotArgs {
     /// Call the snapshot this: an id can be given as its name later
     #[arg(long, short, value_name = "TEXT", value_parser = super::label)]
     message: Option<String>,
+    /// Record the memory, settings and skills of an agent (`claude-code`, `codex`, `gemini`,
+    /// `opencode`, or a profile of yours), without a NAME of each agent on this machine
+    #[arg(
+        long, value_name = "NAME", num_args = 0..=1, default_missing_value = "",
+        conflicts_with_all = ["session", "path"],
+    )]
+    agent: Option<String>,
     /// With --session: take none where no path changed since the last one
     #[arg(long, requires = "session")]
     if_changed: bool,
@@ -126,6 +136,9 @@ pub(in crate::cli) fn run(args: &SnapshotArgs, store: &StoreArgs, context: &Cont
     if let Some(error) = inside::store_is_out_of_reach(&catalog) {
         let socket = supervisor_without_its_variable(args, &error)?;
         return print(&checkpoints::ask(&socket, args.message.as_deref())?, args.json, context);
+    }
+    if let Some(name) = &args.agent {
+        return agent::run(args, name, &catalog, context);
     }
     let settings = Settings::load(&surroundings()?, &args.threads.flags(args.capture.flags()))?;
     let (session, (manifest, comparison)) = match &args.session {
@@ -223,8 +236,11 @@ fn print_unchanged(
 impl SnapshotArgs {
     /// Whether the arguments name nothing but what a run records anyway.
     fn means_the_run(&self) -> bool {
-        let Self { session, path, capture, .. } = self;
-        session.is_none() && path.is_empty() && *capture == CaptureArgs::default()
+        let Self { session, path, capture, agent, .. } = self;
+        session.is_none()
+            && agent.is_none()
+            && path.is_empty()
+            && *capture == CaptureArgs::default()
     }
 }
 

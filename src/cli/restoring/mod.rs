@@ -20,7 +20,8 @@ use crate::restore::{
     Conflict, OnConflict, RestoreError, RestoreOptions, RestoreReport, Selection,
 };
 use crate::session::{Catalog, changed_since};
-use crate::snapshot::{SessionDir, SnapshotManager};
+use crate::snapshot::{SessionDir, SessionOrigin, SnapshotManager};
+use crate::sys;
 
 pub(in crate::cli) use at_work::command;
 pub(in crate::cli) use paths::{PartArgs, resolve};
@@ -182,7 +183,19 @@ impl<'a> Restoring<'a> {
         Ok(report)
     }
 
+    /// Makes the directories above an agent's state: on a new machine they do not exist yet. For a
+    /// project, a missing directory above is a mistake that the restore names.
+    fn make_directories_above(&self) -> Result<(), CliError> {
+        if self.manager.session().metadata()?.origin == SessionOrigin::AgentState {
+            for above in self.manager.roots().iter().filter_map(|root| root.path.parent()) {
+                sys::create_private_dir(above)?;
+            }
+        }
+        Ok(())
+    }
+
     fn restore(&self, context: &Context) -> Result<RestoreReport, CliError> {
+        self.make_directories_above()?;
         let bar = Bar::new(context, "restoring");
         let manager = self.manager.clone().with_progress(bar.clone());
         let done = manager.restore_with(self.number, &self.options);

@@ -221,7 +221,7 @@ fn a_wrong_byte_is_never_served_whatever_byte_was_changed() {
             bytes[at] ^= 1;
         });
         let lost = lab.lost(&hashes, &objects);
-        // Of what lies among the objects, a byte costs the one that it belongs to, or none.
+        // A flipped byte among the objects costs its own object, or none.
         let end = spans[39].start + objects[39].len();
         let owner =
             (0..40).find(|n| (spans[*n].start..spans[*n].start + objects[*n].len()).contains(&at));
@@ -278,7 +278,7 @@ fn a_damaged_object_is_replaced_at_once_and_taken_out_later() {
     let len = objects[7].len() as u64;
     assert!(matches!(store.read(&hashes[7], len), Err(StoreError::Corrupt { .. })));
 
-    // What a restore does before it overwrites the only other copy.
+    // A restore does this before it overwrites the only other copy.
     let live = lab.temp.path().join("live");
     std::fs::write(&live, &objects[7]).unwrap();
     let file = std::fs::File::open(&live).unwrap();
@@ -529,7 +529,7 @@ fn of_several_copies_an_intact_one_is_read_wherever_it_is() {
         assert_eq!(std::fs::read(lab.temp.path().join(name)).unwrap(), *bytes);
         let transfer = &mut Transfer::unwatched(&mut buffer);
         assert_eq!(store.open_intact(hash, transfer).unwrap().path(), intact);
-        // Who proves that all is sound is not content with that.
+        // A full verification is not content with that.
         assert_eq!(store.read_first_found(hash, size).is_ok(), *intact == own);
         std::fs::remove_file(&own).unwrap();
         let packs = lab.other().all_packs().unwrap();
@@ -718,7 +718,7 @@ fn a_long_snapshot_knows_what_has_a_file_of_its_own_before_and_since() {
     assert!(packer.write(&large).unwrap().is_new);
     assert!(!packer.write(&large).unwrap().is_new);
     assert!(!lab.store.has_no_own(&ContentHash::of(&large)));
-    // What another process stores meanwhile may come twice, and is read all the same.
+    // An object that another process stores meanwhile may come twice, and is read all the same.
     let other = b"stored by another".to_vec();
     lab.other().write(&other).unwrap();
     packer.write(&other).unwrap();

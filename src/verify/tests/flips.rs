@@ -5,7 +5,7 @@ use std::ops::Range;
 use super::*;
 use crate::snapshot::SessionDir;
 
-/// What is done to a byte: its lowest bit makes another digit of it, the other one another case.
+/// The change of a byte: its lowest bit makes another digit of it, the other one another case.
 const DIGIT: u8 = 0x01;
 const CASE: u8 = 0x20;
 

@@ -126,7 +126,7 @@ fn a_list_that_was_written_before_there_were_midstates_is_made_again_from_the_di
     assert_eq!(repaired.repaired.len(), 3);
 }
 
-/// What is read of contents, as the progress is told.
+/// The bytes of contents that were read, by the reported progress.
 #[derive(Default)]
 struct Told {
     expected: AtomicU64,

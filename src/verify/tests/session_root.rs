@@ -78,7 +78,7 @@ fn a_root_proves_the_session_and_still_does_when_it_goes_on() {
     let now = report.session_root.unwrap();
     assert_ne!(now, root);
     assert_eq!(with_root(&manager, now).proved, proved(&[0, 1, 2, 3]));
-    // What is damaged is not proved.
+    // A damaged session is not proved.
     flip_byte(&object(&manager, "a new file"));
     assert_eq!(with_root(&manager, root).proved, proved(&[0, 1]));
     // Nor is what another manifest than the committed one says.

@@ -118,7 +118,7 @@ fn an_index_that_is_none_tracks_nothing_and_harms_nobody() {
             assert!(decoded.paths.ends.len() <= 4, "{length}");
         }
     }
-    // Each bit the other way: whatever it says then, it says it.
+    // Each bit the other way: the answer must only be an answer.
     for position in 0..whole.len() * 8 {
         let mut other = whole.clone();
         other[position / 8] ^= 1 << (position % 8);
@@ -135,7 +135,7 @@ fn an_index_that_is_none_tracks_nothing_and_harms_nobody() {
         fs::write(&index, bytes).unwrap();
         assert_eq!(of(temp.path()).tracks(b"b"), Tracks::Nothing);
     }
-    // What is no file is not read, and what a symlink leads to is not this repository's.
+    // Another kind of node is not read, and the target of a symlink is not this repository's.
     fs::remove_file(&index).unwrap();
     std::os::unix::fs::symlink("/dev/zero", &index).unwrap();
     assert_eq!(of(temp.path()).tracks(b"b"), Tracks::Nothing);

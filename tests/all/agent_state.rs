@@ -1,0 +1,229 @@
+//! The state of an agent: recorded without credentials, and brought back.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+
+use crate::fixture::Fixture;
+
+/// Files of each client as they lie in a home directory: the state, and what must never be recorded.
+const CLIENTS: &[(&str, &[&str], &[&str])] = &[
+    (
+        "claude-code",
+        &[
+            ".claude/CLAUDE.md",
+            ".claude/settings.json",
+            ".claude/commands/review.md",
+            ".claude/agents/tester.md",
+            ".claude/skills/pdf/SKILL.md",
+            ".claude/plans/next.md",
+            ".claude/projects/-home-ada-shop/memory/MEMORY.md",
+        ],
+        &[
+            ".claude/.credentials.json",
+            ".claude.json",
+            ".claude/history.jsonl",
+            ".claude/todos/1.json",
+            ".claude/shell-snapshots/1.sh",
+            ".claude/projects/-home-ada-shop/transcript.jsonl",
+            ".claude/skills/pdf/.env",
+            ".claude/skills/pdf/node_modules/a/index.js",
+        ],
+    ),
+    (
+        "codex",
+        &[
+            ".codex/AGENTS.md",
+            ".codex/config.toml",
+            ".codex/hooks.json",
+            ".codex/prompts/fix.md",
+            ".codex/skills/x/SKILL.md",
+        ],
+        &[
+            ".codex/auth.json",
+            ".codex/history.jsonl",
+            ".codex/sessions/1.jsonl",
+            ".codex/log/x.log",
+        ],
+    ),
+    (
+        "gemini",
+        &[
+            ".gemini/GEMINI.md",
+            ".gemini/settings.json",
+            ".gemini/commands/a.toml",
+            ".gemini/extensions/e/gemini-extension.json",
+        ],
+        &[
+            ".gemini/oauth_creds.json",
+            ".gemini/google_accounts.json",
+            ".gemini/mcp-oauth-tokens.json",
+            ".gemini/tmp/x",
+            ".gemini/extensions/e/auth.json",
+        ],
+    ),
+    (
+        "opencode",
+        &[
+            ".config/opencode/AGENTS.md",
+            ".config/opencode/opencode.json",
+            ".config/opencode/agent/a.md",
+            ".config/opencode/command/c.md",
+            ".config/opencode/skills/s/SKILL.md",
+        ],
+        &[
+            ".local/share/opencode/auth.json",
+            ".local/share/opencode/log/x.log",
+            ".config/opencode/node_modules/p/index.js",
+        ],
+    ),
+];
+
+fn home(fixture: &Fixture) -> PathBuf {
+    fixture.path("home")
+}
+
+fn put(home: &Path, name: &str) {
+    let path = home.join(name);
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    fs::write(path, format!("contents of {name}\n")).unwrap();
+}
+
+fn with_client(client: usize) -> Fixture {
+    let fixture = Fixture::new();
+    let (_, state, secret) = CLIENTS[client];
+    for name in state.iter().chain(secret) {
+        put(&home(&fixture), name);
+    }
+    fixture
+}
+
+fn recorded(fixture: &Fixture, id: &str) -> Vec<String> {
+    let copy = fixture.path(&format!("copy-{id}"));
+    fixture.nono(&["rollback", "restore", id, "--to", copy.to_str().unwrap()]).success();
+    let mut found = Vec::new();
+    let mut pending = vec![copy.clone()];
+    while let Some(dir) = pending.pop() {
+        for entry in fs::read_dir(dir).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                pending.push(path);
+            } else {
+                // Below the copy, whole paths stand.
+                let full = Path::new("/").join(path.strip_prefix(&copy).unwrap());
+                found.push(full.strip_prefix(home(fixture)).unwrap().to_str().unwrap().to_owned());
+            }
+        }
+    }
+    found.sort();
+    found
+}
+
+fn snapshot(fixture: &Fixture, arguments: &[&str]) -> Vec<Value> {
+    let arguments = [&["snapshot", "--agent"], arguments, &["--json"]].concat();
+    let done = fixture.nono(&arguments).success();
+    assert!(done.stderr.contains("Platform detected: "), "{}", done.stderr);
+    done.json().as_array().unwrap().clone()
+}
+
+#[test]
+fn the_state_of_each_client_is_recorded_and_its_credentials_are_named_and_left_out() {
+    for (client, (name, state, secret)) in CLIENTS.iter().enumerate() {
+        let fixture = with_client(client);
+        let reports = snapshot(&fixture, &[]);
+        assert_eq!(reports.len(), 1, "{name}: {reports:?}");
+        assert_eq!(reports[0]["agent"], *name);
+        let mut expected: Vec<&str> = state.to_vec();
+        expected.sort_unstable();
+        assert_eq!(recorded(&fixture, reports[0]["session_id"].as_str().unwrap()), expected);
+        let left_out: Vec<PathBuf> = reports[0]["left_out"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|path| path.as_str().unwrap().into())
+            .collect();
+        for name in *secret {
+            let path = home(&fixture).join(name);
+            let is_named = left_out.iter().any(|left| path.starts_with(left));
+            assert!(is_named, "{name} is not in {left_out:?}");
+        }
+    }
+}
+
+#[test]
+fn a_restore_brings_the_state_back_also_where_nothing_of_it_is_left() {
+    let fixture = with_client(0);
+    let id = snapshot(&fixture, &["claude-code"])[0]["session_id"].as_str().unwrap().to_owned();
+    fs::write(home(&fixture).join(".claude/CLAUDE.md"), "overwritten\n").unwrap();
+    fs::remove_file(home(&fixture).join(".claude/skills/pdf/SKILL.md")).unwrap();
+    let read = |name: &str| fs::read_to_string(home(&fixture).join(name)).unwrap();
+    fixture.nono(&["rollback", "restore", &id]).success();
+    assert_eq!(read(".claude/CLAUDE.md"), "contents of .claude/CLAUDE.md\n");
+    assert_eq!(read(".claude/skills/pdf/SKILL.md"), "contents of .claude/skills/pdf/SKILL.md\n");
+    assert_eq!(read(".claude/.credentials.json"), "contents of .claude/.credentials.json\n");
+
+    // As on a new machine.
+    fs::remove_dir_all(home(&fixture).join(".claude")).unwrap();
+    fixture.nono(&["rollback", "restore", &id]);
+    for name in CLIENTS[0].1 {
+        assert_eq!(read(name), format!("contents of {name}\n"));
+    }
+}
+
+#[test]
+fn an_agents_state_is_meant_by_its_id_and_never_by_a_place() {
+    let fixture = with_client(1);
+    fixture.write("a", "1\n");
+    fixture.record("echo 2 > a").success();
+    let run = fixture.latest();
+    let agent = snapshot(&fixture, &[])[0]["session_id"].as_str().unwrap().to_owned();
+    let status = fixture.nono(&["status", "--json"]).success().json();
+    assert!(status.to_string().contains(&run), "{status}");
+    // From the home directory, the project is still the only one below.
+    let mut command = fixture.command(&["rollback", "show", "latest", "--json"]);
+    let shown = command.current_dir(fixture.path("")).output().unwrap();
+    let shown = String::from_utf8(shown.stdout).unwrap();
+    assert!(shown.contains(&run) && !shown.contains(&agent), "{shown}");
+    let mut command = fixture.command(&["undo", "--yes"]);
+    let undone = command.current_dir(home(&fixture).join(".codex")).output().unwrap();
+    assert_eq!(undone.status.code(), Some(1));
+    fixture.nono(&["undo", "--yes"]).success();
+    assert_eq!(fs::read_to_string(fixture.project().join("a")).unwrap(), "1\n");
+}
+
+#[test]
+fn several_agents_get_a_session_each_and_a_name_chooses_one() {
+    let fixture = with_client(1);
+    for name in CLIENTS[2].1 {
+        put(&home(&fixture), name);
+    }
+    let names = |reports: &[Value]| -> Vec<String> {
+        reports.iter().map(|report| report["agent"].as_str().unwrap().to_owned()).collect()
+    };
+    assert_eq!(names(&snapshot(&fixture, &[])), ["codex", "gemini"]);
+    assert_eq!(names(&snapshot(&fixture, &["gemini"])), ["gemini"]);
+    fixture.nono(&["snapshot", "--agent", "claude-code"]).fails(1, "no state of claude-code");
+    fixture.nono(&["snapshot", "--agent", "cloude"]).fails(2, "cloude");
+}
+
+#[test]
+fn a_symlink_of_a_dotfile_manager_stands_for_its_target() {
+    let fixture = Fixture::new();
+    put(&home(&fixture), "dotfiles/CLAUDE.md");
+    fs::create_dir(home(&fixture).join(".claude")).unwrap();
+    symlink("../dotfiles/CLAUDE.md", home(&fixture).join(".claude/CLAUDE.md")).unwrap();
+    let id = snapshot(&fixture, &[])[0]["session_id"].as_str().unwrap().to_owned();
+    fs::write(home(&fixture).join("dotfiles/CLAUDE.md"), "overwritten\n").unwrap();
+    fixture.nono(&["rollback", "restore", &id]).success();
+    assert!(home(&fixture).join(".claude/CLAUDE.md").is_symlink());
+    let text = fs::read_to_string(home(&fixture).join(".claude/CLAUDE.md")).unwrap();
+    assert_eq!(text, "contents of dotfiles/CLAUDE.md\n");
+}
+
+#[test]
+fn a_machine_without_agents_says_so() {
+    let fixture = Fixture::new();
+    fixture.nono(&["snapshot", "--agent"]).fails(1, "no agent is detected here");
+}
