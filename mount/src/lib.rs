@@ -36,7 +36,7 @@ mod source;
 pub use counters::Counts;
 pub use error::MountError;
 pub use kernel::attach::Unmounted;
-pub use kernel::guard::{ParseWatchedError, Watched, stand_guard};
+pub use kernel::guard::{Watched, stand_guard};
 pub use kernel::mount_table::{FS_TYPE, MountPoint, MountedAt, check_mount_point, mounts};
 pub use mount::{Mount, Unmounter, unmount};
 pub use options::{MountOptions, Owner};

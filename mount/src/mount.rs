@@ -59,11 +59,12 @@ impl Mount {
             .filter(|mounted| mounted.fs_type == FS_TYPE)
             .ok_or_else(|| MountError::NotMounted { path: path.clone() })?;
         let unmounter = Unmounter { mounted: Arc::new(mounted), ended: Arc::default() };
-        let on_error = UnmountOnError(Some(&unmounter));
-        let mount = Self::serve(source, connection, options, unmounter.clone());
-        let mount = mount.map_err(|error| MountError::io("serve", &path, error))?;
-        on_error.disarm();
-        Ok(mount)
+        Self::serve(source, connection, options, unmounter.clone()).map_err(|error| {
+            if let Err(error) = unmounter.unmount() {
+                tracing::warn!(%error, "a half-made mount stays");
+            }
+            MountError::io("serve", &path, error)
+        })
     }
 
     /// Starts the threads that answer the kernel.
@@ -227,23 +228,6 @@ fn free_place(directory: &Path) -> Result<PathBuf, MountError> {
         MountPoint::Free(path) => Ok(path),
         MountPoint::Dead(MountedAt { directory: path, fs_type, .. }) => {
             Err(MountError::DeadMount { path, fs_type })
-        }
-    }
-}
-
-/// Takes a half-made mount away when mounting fails.
-struct UnmountOnError<'a>(Option<&'a Unmounter>);
-
-impl UnmountOnError<'_> {
-    fn disarm(mut self) {
-        self.0 = None;
-    }
-}
-
-impl Drop for UnmountOnError<'_> {
-    fn drop(&mut self) {
-        if let Some(Err(error)) = self.0.map(Unmounter::unmount) {
-            tracing::warn!(%error, "a half-made mount stays");
         }
     }
 }

@@ -39,9 +39,8 @@ pub struct MountOptions {
     pub list_sha256: bool,
     /// How long the kernel may believe what it knows about a changing directory.
     pub changing_ttl: Duration,
-    /// Directory entries kept decoded between requests; about 200 bytes each. Lists longer than half
-    /// of that are kept besides, while they are used: one of any length, or some with up to four
-    /// times as many entries.
+    /// Directory entries kept decoded between requests; about 200 bytes each. The list that was
+    /// used last is kept however long it is.
     pub cached_entries: usize,
     /// Nodes after which the kernel is asked to drop the oldest that no program uses. One takes about
     /// 220 bytes here, and five times that in the kernel.
@@ -51,8 +50,6 @@ pub struct MountOptions {
     /// Predict which files a program reads next and push them to the kernel before it asks. Without
     /// it no file is pushed, and no [guard](crate::Mount::start_guard) is needed.
     pub predictor: bool,
-    /// Longest file that is pushed, in bytes; at most 1 MiB.
-    pub push_file_bytes: u64,
     /// Most bytes of one push, for a read or for a list that a walking program has read.
     pub push_batch_bytes: u64,
     /// How long a push that begins with the answer to a list waits until the kernel knows the names
@@ -71,11 +68,10 @@ impl Default for MountOptions {
             fs_name: "nono".to_owned(),
             list_sha256: false,
             changing_ttl: Duration::from_millis(500),
-            cached_entries: 32 * 1024,
+            cached_entries: 64 * 1024,
             max_nodes: 1_000_000,
             cached_contents: 64,
             predictor: true,
-            push_file_bytes: 1024 * 1024,
             push_batch_bytes: 16 * 1024 * 1024,
             push_patience: Duration::from_micros(200),
         }

@@ -30,7 +30,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
-use self::thread::{Affinity, Follow};
+use self::thread::{Affinity, Follow, make_companion};
 use crate::counters::Counters;
 
 /// Short messages of one program in a row, after which the companion answers the next. At least as
@@ -103,8 +103,6 @@ struct Seat {
 enum Role {
     Ordinary(Streak),
     Companion(Follow),
-    /// It was to be the companion and cannot.
-    Spare,
 }
 
 /// How many short messages one program has sent without another between.
@@ -151,21 +149,22 @@ impl Company {
 
     fn take_seat(self: &Arc<Self>) -> Seat {
         let mut state = self.state.lock();
-        let role = if !matches!(state.companion, Companion::Expected)
-            || state.ordinary < self.ordinary_seats
-        {
-            state.ordinary += 1;
-            state.an_ordinary = thread::current();
-            Role::Ordinary(Streak::default())
-        } else if let Some(affinity) = thread::make_companion(state.an_ordinary) {
-            state.companion = Companion::Seated(affinity);
-            Role::Companion(Follow::new(affinity))
-        } else {
-            tracing::debug!("no thread of the idle class: messages may cross processors");
-            state.companion = Companion::None;
-            self.recall(&state);
-            Role::Spare
-        };
+        let is_expected = matches!(state.companion, Companion::Expected);
+        let may_be = is_expected && state.ordinary >= self.ordinary_seats;
+        let role =
+            if let Some(affinity) = may_be.then(|| make_companion(state.an_ordinary)).flatten() {
+                state.companion = Companion::Seated(affinity);
+                Role::Companion(Follow::new(affinity))
+            } else {
+                if may_be {
+                    tracing::debug!("no thread of the idle class: messages may cross processors");
+                    state.companion = Companion::None;
+                    self.recall(&state);
+                }
+                state.ordinary += 1;
+                state.an_ordinary = thread::current();
+                Role::Ordinary(Streak::default())
+            };
         Seat { company: self.clone(), role }
     }
 
@@ -247,7 +246,6 @@ impl Seat {
                     follow.leave();
                 }
             }
-            Role::Spare => company.wait_for_call(),
         }
     }
 }
@@ -274,7 +272,6 @@ impl Drop for Seat {
                 state.companion = Companion::None;
                 self.company.recall(&state);
             }
-            Role::Spare => {}
         }
         self.company.changed.notify_all();
     }

@@ -121,7 +121,6 @@ impl<S: TreeSource> Pusher<'_, S> {
         let Push { directory, stretch, again } = job.push;
         let Some(list) = self.tree.siblings(directory) else { return Some(stretch.start) };
         let entries = in_order(&list, stretch);
-        let most_bytes = self.tree.options.push_file_bytes.min(MOST_FILE_BYTES);
         let mut left = self.tree.options.push_batch_bytes;
         let mut is_begun = false;
         let mut next = 0;
@@ -134,7 +133,7 @@ impl<S: TreeSource> Pusher<'_, S> {
             let (Kind::File { size, content }, Some(state)) = (&node.kind, node.state) else {
                 continue;
             };
-            if *size == 0 || *size > most_bytes {
+            if *size == 0 || *size > MOST_FILE_BYTES {
                 continue;
             }
             left = match left.checked_sub(*size) {

@@ -124,21 +124,25 @@ impl<S: TreeSource> Nodes<S> {
 
     /// The node of a file (anything but a directory) that has a state.
     fn file_id(&mut self, state: StateId, place: Place, node: &Node<S>) -> u64 {
+        let (number, is_known) = self.file_number(state);
+        if !is_known {
+            self.insert(number, Record::new(place, number, None, node.clone()));
+        }
+        number
+    }
+
+    /// The number of a file in this state, and whether the kernel knows the file.
+    fn file_number(&self, state: StateId) -> (u64, bool) {
         let mut number = first_number(state);
         loop {
-            match self.records.get(&number) {
-                Some(record) if record.node.state == Some(state) && !record.node.is_directory() => {
-                    return number;
+            match self.records.get(&number).map(|record| &record.node) {
+                Some(node) if node.state == Some(state) && !node.is_directory() => {
+                    return (number, true);
                 }
-                Some(_) => {}
-                None if self.directory_numbers.contains(number) => {}
-                None => break,
+                None if !self.directory_numbers.contains(number) => return (number, false),
+                _ => number = next_number(number),
             }
-            number = next_number(number);
         }
-        let record = Record::new(place, number, None, node.clone());
-        self.insert(number, record);
-        number
     }
 
     /// The node of a directory, or of an entry without a state: one for each parent and name.
@@ -248,22 +252,10 @@ impl<S: TreeSource> Nodes<S> {
     /// Keeps a file that the kernel knows until [`unpin`](Self::unpin) and returns its id. Unless
     /// `again`, only a file whose contents the kernel does not have.
     pub(crate) fn pin(&mut self, state: StateId, again: bool) -> Option<u64> {
-        let id = self.file_with(state)?;
+        let (id, _) = self.file_number(state);
         let record = self.records.get_mut(&id).filter(|record| again || !record.loaded)?;
         record.pins += 1;
         Some(id)
-    }
-
-    /// The file in this state that the kernel knows.
-    fn file_with(&self, state: StateId) -> Option<u64> {
-        let mut number = first_number(state);
-        loop {
-            let node = &self.records.get(&number)?.node;
-            if node.state == Some(state) && !node.is_directory() {
-                return Some(number);
-            }
-            number = next_number(number);
-        }
     }
 
     /// Undoes [`pin`](Self::pin); `loaded` says that the kernel has the contents now.

@@ -273,53 +273,39 @@ impl<S: TreeSource> Tree<S> {
         Errno::EIO
     }
 
-    /// Whether a changing directory above the node no longer has what leads to it.
-    fn is_removed(&self, mut id: u64) -> bool {
-        // As in `path`, a guard against a cycle.
-        for _ in 0..4096 {
-            if id == ROOT {
-                return false;
-            }
-            let (parent, name) = {
-                let nodes = self.nodes.lock();
-                let Some(place) = nodes.place(id) else { return true };
-                (place.parent, nodes.name(id).map(Box::<[u8]>::from))
-            };
-            let Ok((key, _)) = self.directory(parent) else { return true };
-            // What is in a changing directory has no state, and so it has a name.
-            if self.is_changing(&key)
-                && let Some(name) = name
-                && !matches!(self.source.find(&key, &name), Ok(Some(_)))
-            {
-                return true;
-            }
-            id = parent;
-        }
-        false
+    /// A node and the directories above it, up to the root: where each is, and its name as far as
+    /// the node has one of its own.
+    fn upwards(&self, mut id: u64) -> impl Iterator<Item = (Place, Option<Box<[u8]>>)> {
+        let up = move || {
+            let nodes = self.nodes.lock();
+            let place = nodes.place(id).filter(|_| id != ROOT)?;
+            let name = nodes.name(id).map(Box::from);
+            id = place.parent;
+            Some((place, name))
+        };
+        // Deeper than any path the kernel allows; a guard against a cycle made by a broken source.
+        std::iter::from_fn(up).take(4096)
     }
 
-    /// A path of a node, below the mount. For messages only: it may list directories again.
-    fn path(&self, mut id: u64) -> Vec<u8> {
-        let mut names: Vec<Box<[u8]>> = Vec::new();
-        // Deeper than any path the kernel allows; a guard against a cycle made by a broken source.
-        while id != ROOT && names.len() < 4096 {
-            let (place, name) = {
-                let nodes = self.nodes.lock();
-                let Some(place) = nodes.place(id) else { break };
-                (place, nodes.name(id).map(Box::from))
-            };
-            names.push(name.unwrap_or_else(|| self.name_at(place)));
-            id = place.parent;
-        }
-        let mut path = Vec::new();
-        for name in names.iter().rev() {
-            path.push(b'/');
-            path.extend_from_slice(name);
-        }
-        if path.is_empty() {
-            path.push(b'/');
-        }
-        path
+    /// Whether a changing directory above the node no longer has what leads to it.
+    fn is_removed(&self, id: u64) -> bool {
+        self.upwards(id).any(|(place, name)| match self.directory(place.parent) {
+            Err(_) => true,
+            // An entry of a changing directory has no state, and so it has a name.
+            Ok((key, _)) => name.is_some_and(|name| {
+                self.is_changing(&key) && !matches!(self.source.find(&key, &name), Ok(Some(_)))
+            }),
+        })
+    }
+
+    /// A path of a node, below the mount. For messages only.
+    fn path(&self, id: u64) -> Vec<u8> {
+        let names =
+            self.upwards(id).map(|(place, name)| name.unwrap_or_else(|| self.name_at(place)));
+        let mut names: Vec<Box<[u8]>> = names.collect();
+        names.push(Box::default());
+        names.reverse();
+        if names.len() == 1 { b"/".to_vec() } else { names.join(&b'/') }
     }
 
     fn name_at(&self, place: Place) -> Box<[u8]> {
