@@ -11,7 +11,8 @@
 //!
 //! The mount is fast because the kernel is told everything once, for ever: opens need no message,
 //! names and attributes below immutable directories never expire, and equal states share one inode
-//! number. How many messages each piece of work needs is counted ([`Counts`]) and asserted in tests.
+//! number. How many messages each piece of work needs is counted ([`Counts`]) and asserted in
+//! tests.
 
 #![forbid(unsafe_code)]
 

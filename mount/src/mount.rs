@@ -1,7 +1,7 @@
 //! A mount from its beginning to its end.
 //!
-//! [`Mount::new`] returns when the directory is usable. The mount ends when somebody unmounts it, by
-//! whatever means, or when the process ends; [`Mount::wait`] returns then. Dropping a [`Mount`]
+//! [`Mount::new`] returns when the directory is usable. The mount ends when somebody unmounts it,
+//! by whatever means, or when the process ends; [`Mount::wait`] returns then. Dropping a [`Mount`]
 //! unmounts. An unmount first looks in the mount table whether the mount at the directory is still
 //! the same one, so it never takes away another mount that came to the same place. The kernel uses
 //! the numbers in that table again, so a session that has ended does not even look.
@@ -28,14 +28,15 @@ use crate::options::MountOptions;
 use crate::server::filesystem::TreeFilesystem;
 use crate::server::prune;
 use crate::server::reads::Reads;
-use crate::server::tree::Tree;
-use crate::source::{Kind, Stability, TreeSource};
+use crate::server::tree::{KnownNodes, Tree};
+use crate::source::TreeSource;
 
 /// A live mount. Dropping it unmounts, lazily when somebody uses it.
 pub struct Mount {
     session: Option<BackgroundSession>,
     unmounter: Unmounter,
-    served: Arc<dyn Served>,
+    counters: Arc<Counters>,
+    nodes: Arc<dyn KnownNodes>,
     notifier: Notifier,
     notifications: Arc<Notifications>,
     has_predictor: bool,
@@ -96,9 +97,17 @@ impl Mount {
             driver.start(notifications.clone())?;
         }
         let session = Some(session.spawn()?);
-        let served = tree;
-        let guard = None;
-        Ok(Self { session, unmounter, served, notifier, notifications, has_predictor, guard })
+        let (counters, nodes, guard) = (tree.counters.clone(), tree, None);
+        Ok(Self {
+            session,
+            unmounter,
+            counters,
+            nodes,
+            notifier,
+            notifications,
+            has_predictor,
+            guard,
+        })
     }
 
     /// Where it is mounted, without links.
@@ -125,13 +134,13 @@ impl Mount {
         self.unmounter.unmount()
     }
 
-    /// Starts a [guard](crate::stand_guard), which ends with the mount. `command` gets the connection
-    /// as its standard input, a pipe as its standard output, which tells it when to end, and what to
-    /// watch as one more argument.
+    /// Starts a [guard](crate::stand_guard), which ends with the mount. `command` gets the
+    /// connection as its standard input, a pipe as its standard output, which tells it when to end,
+    /// and what to watch as one more argument.
     ///
-    /// Without a guard, a process that is killed while it pushes a file to a program that reads it may
-    /// never end, nor the program. A mount without a [predictor](MountOptions::predictor) pushes
-    /// nothing, so it starts no guard.
+    /// Without a guard, a process that is killed while it pushes a file to a program that reads it
+    /// may never end, nor the program. A mount without a [predictor](MountOptions::predictor)
+    /// pushes nothing, so it starts no guard.
     ///
     /// # Errors
     /// The guard cannot be started. Of the kind `Unsupported`: the kernel is older than Linux 6.9.
@@ -160,7 +169,7 @@ impl Mount {
     /// Makes the kernel ask again about every changing directory it knows, instead of within
     /// [`MountOptions::changing_ttl`].
     pub fn refresh(&self) {
-        for id in self.served.changing_directories() {
+        for id in self.nodes.changing_directories() {
             // A directory the kernel forgot meanwhile needs no refresh.
             if let Err(error) = self.notifier.inval_inode(INodeNo(id), 0, 0) {
                 tracing::debug!(id, %error, "the kernel did not refresh a directory");
@@ -170,12 +179,12 @@ impl Mount {
 
     /// Requests so far.
     pub fn counts(&self) -> Counts {
-        self.served.counters().counts()
+        self.counters.counts()
     }
 
     /// Nodes the kernel knows now, the root included.
     pub fn live_nodes(&self) -> usize {
-        self.served.live_nodes()
+        self.nodes.live_nodes()
     }
 }
 
@@ -241,31 +250,5 @@ pub fn unmount(directory: &Path) -> Result<Unmounted, MountError> {
     match mount_table::mounted_at(&path)? {
         Some(mounted) if mounted.fs_type == FS_TYPE => detach(&path),
         _ => Err(MountError::NotMounted { path: directory.to_owned() }),
-    }
-}
-
-/// What a [`Mount`] needs of its tree, whatever the source.
-trait Served: Send + Sync {
-    fn counters(&self) -> &Counters;
-    fn live_nodes(&self) -> usize;
-    fn changing_directories(&self) -> Vec<u64>;
-}
-
-impl<S: TreeSource> Served for Tree<S> {
-    fn counters(&self) -> &Counters {
-        &self.counters
-    }
-
-    fn live_nodes(&self) -> usize {
-        self.nodes.lock().len()
-    }
-
-    fn changing_directories(&self) -> Vec<u64> {
-        let nodes = self.nodes.lock();
-        let changing = |id: &u64| match nodes.get(*id).map(|node| &node.kind) {
-            Some(Kind::Directory(key)) => self.source.stability(key) == Stability::Changing,
-            _ => false,
-        };
-        nodes.directories().into_iter().filter(changing).collect()
     }
 }

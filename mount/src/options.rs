@@ -26,24 +26,21 @@ pub struct MountOptions {
     /// ordinary user needs `user_allow_other` in `/etc/fuse.conf`.
     pub allow_other: bool,
     /// Ordinary threads that answer the kernel, at least one; [`companion`](Self::companion) adds
-    /// one. More only help programs that ask at the same time: the kernel wakes them in turn, so that
-    /// the messages of a single one go from processor to processor.
+    /// one. More only help programs that ask at the same time: the kernel wakes them in turn, so
+    /// that the messages of a single one go from processor to processor.
     pub threads: usize,
-    /// Have one more thread, of the class `SCHED_IDLE`, which runs on the processor of a program that
-    /// sends one short message after the other. It is not used on a single processor.
+    /// Have one more thread, of the class `SCHED_IDLE`, which runs on the processor of a program
+    /// that sends one short message after the other. It is not used on a single processor.
     pub companion: bool,
     /// First column of `mount`: says what is served. The type is always `fuse.nono`.
     pub fs_name: String,
-    /// Also list `user.nono.sha256` in `listxattr`. Off by default, so that `cp -a`, `rsync -X` and
-    /// `tar --xattrs` copy what was captured and nothing else; asking for it by name always works.
-    pub list_sha256: bool,
     /// How long the kernel may believe what it knows about a changing directory.
     pub changing_ttl: Duration,
     /// Directory entries kept decoded between requests; about 200 bytes each. The list that was
     /// used last is kept however long it is.
     pub cached_entries: usize,
-    /// Nodes after which the kernel is asked to drop the oldest that no program uses. One takes about
-    /// 220 bytes here, and five times that in the kernel.
+    /// Nodes after which the kernel is asked to drop the oldest that no program uses. One takes
+    /// about 220 bytes here, and five times that in the kernel.
     pub max_nodes: usize,
     /// Large files kept open, as far as they are verified, between requests.
     pub cached_contents: usize,
@@ -66,7 +63,6 @@ impl Default for MountOptions {
             threads: 1,
             companion: true,
             fs_name: "nono".to_owned(),
-            list_sha256: false,
             changing_ttl: Duration::from_millis(500),
             cached_entries: 64 * 1024,
             max_nodes: 1_000_000,

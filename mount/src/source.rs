@@ -121,15 +121,15 @@ pub trait Content: Send + Sync {
     /// Any error of the storage below; the mount answers EIO.
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize>;
 
-    /// Whether these bytes can be read at once, without work such as hashing before. The mount reads
-    /// other bytes in a thread for which no other request waits.
+    /// Whether these bytes can be read at once, without work such as hashing before. The mount
+    /// reads other bytes in a thread for which no other request waits.
     fn is_ready(&self, _offset: u64, _len: usize) -> bool {
         true
     }
 
     /// Lends these bytes to `borrower`, which is called once, if they are in memory; saves a copy.
-    /// False when they are not, and have to be [read](Self::read_at). No lock is held meanwhile that
-    /// another call needs: the borrower may wait until another read is answered.
+    /// False when they are not, and have to be [read](Self::read_at). No lock is held meanwhile
+    /// that another call needs: the borrower may wait until another read is answered.
     ///
     /// # Errors
     /// As [`read_at`](Self::read_at), but `Interrupted` is no reason to call it again.
@@ -169,8 +169,8 @@ pub trait TreeSource: Send + Sync + 'static {
 
     /// The directory that is mounted. Asked again and again when it is `Changing`.
     ///
-    /// Its owner should be the user who mounts: the kernel never caches the ACL of this one inode, so
-    /// each path that another user walks through it costs a message.
+    /// Its owner should be the user who mounts: the kernel never caches the ACL of this one inode,
+    /// so each path that another user walks through it costs a message.
     fn root(&self) -> Node<Self>;
 
     /// Whether the list of `directory` may change.
@@ -197,11 +197,12 @@ pub trait TreeSource: Send + Sync + 'static {
     /// returns, or at the latest before [`Content::read_at`] or [`Content::lend`] hands it out.
     ///
     /// # Errors
-    /// `InvalidData` when the bytes are not the ones that were stored; `NotFound` when they are gone.
+    /// `InvalidData` when the bytes are not the ones that were stored; `NotFound` when they are
+    /// gone.
     fn open(&self, content: &Self::Content, size: u64) -> io::Result<Arc<dyn Content>>;
 
-    /// Replaces the bytes of a buffer by all bytes of a file of up to 1 MiB. As [`open`](Self::open),
-    /// for memory that is used again.
+    /// Replaces the bytes of a buffer by all bytes of a file of up to 1 MiB. As
+    /// [`open`](Self::open), for memory that is used again.
     ///
     /// # Errors
     /// As [`open`](Self::open) and [`Content::read_at`].
@@ -223,7 +224,8 @@ pub trait TreeSource: Send + Sync + 'static {
     /// Lower-case hex SHA-256 of a file's bytes, shown as the xattr `user.nono.sha256`.
     fn sha256_hex(&self, content: &Self::Content) -> String;
 
-    /// The room `df` shows: that of the file system the bytes are kept on. The default knows nothing.
+    /// The room `df` shows: that of the file system the bytes are kept on. The default knows
+    /// nothing.
     fn space(&self) -> Space {
         Space::default()
     }

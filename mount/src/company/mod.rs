@@ -1,21 +1,22 @@
-//! Which thread answers: one that shares the processor of the program that asks, or an ordinary one.
+//! Which thread answers: one that shares the processor of the program that asks, or an ordinary
+//! one.
 //!
 //! A program that walks a tree sends one message after the other and waits for each answer. The
-//! scheduler puts a thread that wakes up on an idle processor. So program and answering thread end on
-//! two processors, each idle while the other works, and each message wakes both: 60 µs in a virtual
-//! machine, where the work itself takes 4.
+//! scheduler puts a thread that wakes up on an idle processor. So program and answering thread end
+//! on two processors, each idle while the other works, and each message wakes both: 60 µs in a
+//! virtual machine, where the work itself takes 4.
 //!
-//! To the scheduler, a processor that runs only threads of the class `SCHED_IDLE` is idle (sched(7),
-//! `sched_idle_cpu` in the kernel). So one thread, the *companion*, is of that class and goes to the
-//! processor of the program: the program stays there when the answer wakes it. But such a thread gets
-//! next to nothing while others want its processor, and only root can take it out of the class again.
-//! Hence:
+//! To the scheduler, a processor that runs only threads of the class `SCHED_IDLE` is idle
+//! (sched(7), `sched_idle_cpu` in the kernel). So one thread, the *companion*, is of that class and
+//! goes to the processor of the program: the program stays there when the answer wakes it. But such
+//! a thread gets next to nothing while others want its processor, and only root can take it out of
+//! the class again. Hence:
 //!
-//! - Ordinary threads answer until one program has sent [`WORTH`] short messages in a row. Then they
-//!   stand aside, and the companion answers.
-//! - They look at every [tick](TICK) whether the companion gets on. If it answered few messages, they
-//!   answer again: the program does something else, or the companion waits for its processor. It is
-//!   not called again for [a while](PAUSE).
+//! - Ordinary threads answer until one program has sent [`WORTH`] short messages in a row. Then
+//!   they stand aside, and the companion answers.
+//! - They look at every [tick](TICK) whether the companion gets on. If it answered few messages,
+//!   they answer again: the program does something else, or the companion waits for its processor.
+//!   It is not called again for [a while](PAUSE).
 //! - When another program asks, or for so many bytes that copying them takes longer than waking up,
 //!   the companion calls them itself.
 //! - A thread that the companion starts would be of its class. It starts none.
@@ -81,8 +82,8 @@ pub(crate) enum Message {
     Long,
 }
 
-/// One message that is being answered. The first thing in a request, so that it is dropped after the
-/// answer, and with no lock held: the drop may wait.
+/// One message that is being answered. The first thing in a request, so that it is dropped after
+/// the answer, and with no lock held: the drop may wait.
 pub(crate) struct Turn<'a> {
     company: &'a Arc<Company>,
     asker: u32,

@@ -1,5 +1,5 @@
-//! Threads that play the answering threads, without a mount. No tick ends unless a test wants one, so
-//! that what happens is what the threads do to each other.
+//! Threads that play the answering threads, without a mount. No tick ends unless a test wants one,
+//! so that what happens is what the threads do to each other.
 
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;

@@ -2,8 +2,8 @@
 //! (`FUSE_NOTIFY_STORE`) before it asks for them.
 //!
 //! A push costs one message where a READ costs two and a wait. What always holds:
-//! - Only files that the kernel has named are pushed. They are pinned meanwhile, so an id cannot come
-//!   to mean another file between the look-up and the push.
+//! - Only files that the kernel has named are pushed. They are pinned meanwhile, so an id cannot
+//!   come to mean another file between the look-up and the push.
 //! - The source verifies before it hands bytes out. A file that does not verify is not pushed, and
 //!   the READ that follows reports the error.
 //! - A thread of its own pushes, because the kernel holds a page until a READ on it is answered.

@@ -1,12 +1,12 @@
 //! A process that answers for a mount whose own process was killed and cannot end.
 //!
-//! `FUSE_NOTIFY_STORE` waits for a page that a READ has locked. A process that is killed while one of
-//! its threads waits so can neither answer the READ nor close the connection: the thread ends after
-//! the write, the write after the answer, and the last thread closes the descriptors. Reader and
-//! server wait for one another, and not even SIGKILL helps.
+//! `FUSE_NOTIFY_STORE` waits for a page that a READ has locked. A process that is killed while one
+//! of its threads waits so can neither answer the READ nor close the connection: the thread ends
+//! after the write, the write after the answer, and the last thread closes the descriptors. Reader
+//! and server wait for one another, and not even SIGKILL helps.
 //!
-//! So another process, the *guard*, has the connection too. It sleeps until a thread of the server has
-//! ended. If the server itself has not, the guard makes the kernel hand out again every request
+//! So another process, the *guard*, has the connection too. It sleeps until a thread of the server
+//! has ended. If the server itself has not, the guard makes the kernel hand out again every request
 //! without an answer (`FUSE_NOTIFY_RESEND`, since Linux 6.9), and answers that the connection is
 //! broken. Then the server can end, the guard does, and the kernel breaks the connection.
 //!
@@ -71,8 +71,8 @@ pub(crate) struct Guard(
 );
 
 impl Guard {
-    /// Starts `command` with the connection as its standard input, a pipe as its standard output, and
-    /// one more argument. It watches a thread that does nothing but wait for its end.
+    /// Starts `command` with the connection as its standard input, a pipe as its standard output,
+    /// and one more argument. It watches a thread that does nothing but wait for its end.
     pub(crate) fn start(
         mut command: Command,
         directory: &Path,
@@ -110,9 +110,9 @@ impl Guard {
     }
 }
 
-/// The whole work of a guard, a child of the process that it watches. Returns when that has ended, or
-/// the pipe `until` has no reader any more. The guard should end then, and with it the last descriptor
-/// of the connection.
+/// The whole work of a guard, a child of the process that it watches. Returns when that has ended,
+/// or the pipe `until` has no reader any more. The guard should end then, and with it the last
+/// descriptor of the connection.
 ///
 /// # Errors
 /// The kernel is older than Linux 6.9, or broke the connection in another way than by ending it.

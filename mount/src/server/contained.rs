@@ -1,8 +1,8 @@
 //! A source whose panics are errors.
 //!
-//! A panic would end the thread that answers, and the last of them the mount under programs that wait
-//! for it. The panic's own message goes where the process sends them; the program that asked gets an
-//! input/output error.
+//! A panic would end the thread that answers, and the last of them the mount under programs that
+//! wait for it. The panic's own message goes where the process sends them; the program that asked
+//! gets an input/output error.
 
 use std::io;
 use std::ops::{Deref, Range};
@@ -12,8 +12,8 @@ use std::sync::Arc;
 use crate::server::buffer::with_buffer;
 use crate::source::{Content, Entry, Node, TreeSource, ends_early, read_exactly};
 
-/// A source. Calls that may fail are contained; the others go to the source itself, and are expected
-/// to be too simple for a panic.
+/// A source. Calls that may fail are contained; the others go to the source itself, and are
+/// expected to be too simple for a panic.
 pub(crate) struct Contained<S>(S);
 
 impl<S: TreeSource> Contained<S> {

@@ -1,7 +1,7 @@
 //! Verified file contents, kept open between the reads of one file.
 //!
-//! Opening may verify, which for a large file takes long. So a large file is opened by a thread that
-//! answers no other request, and once, however many programs read it at the same time.
+//! Opening may verify, which for a large file takes long. So a large file is opened by a thread
+//! that answers no other request, and once, however many programs read it at the same time.
 
 use std::io;
 use std::num::NonZeroUsize;

@@ -6,9 +6,9 @@
 //! - Names and attributes below immutable directories hold for ever.
 //! - READDIRPLUS names all entries of a directory with their attributes.
 //!
-//! POSIX ACLs are the kernel's business (`FUSE_POSIX_ACL`): it enforces what was captured and caches
-//! it, also that there is none. Without it the group bits of a file with an ACL, which are its mask,
-//! would be taken for the group's permissions.
+//! POSIX ACLs are the kernel's business (`FUSE_POSIX_ACL`): it enforces what was captured and
+//! caches it, also that there is none. Without it the group bits of a file with an ACL, which are
+//! its mask, would be taken for the group's permissions.
 
 use std::ffi::OsStr;
 use std::io;
@@ -38,8 +38,8 @@ use crate::server::xattrs;
 use crate::source::{Kind, TreeSource};
 
 /// READs from this size on, which come of programs that ask for much, are better copied beside the
-/// program, on another processor. READs of 128 KiB, which the kernel reads ahead for all others, are
-/// not: the other processor has the next pieces to verify.
+/// program, on another processor. READs of 128 KiB, which the kernel reads ahead for all others,
+/// are not: the other processor has the next pieces to verify.
 const LONG_READ_BYTES: u32 = 256 * 1024;
 /// The most that the kernel may send in one WRITE, of which a read-only mount gets none. It also
 /// bounds a READ.

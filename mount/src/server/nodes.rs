@@ -3,14 +3,16 @@
 //! What always holds:
 //! - A node lives from the reply that first names it until the kernel forgot it as often as it was
 //!   named ([`Nodes::acquire`], [`Nodes::forget`]), or longer while [pinned](Nodes::pin).
-//! - Files of one [`StateId`] share one node, and with it the page cache. A directory has a node for
-//!   each place, because the kernel allows a directory inode only one name.
-//! - A node's **number** is the `st_ino` programs see. It follows from the `StateId`, so it comes back
-//!   the same after the kernel forgot it. The first place of a directory state, and every file, has
-//!   the number as its id; a later place of a directory has an id of its own and the same number.
-//! - Two live states never share an id or a number: when the hash bits collide, the next free number
-//!   is taken. Ids that follow from no state are never used twice.
-//! - Numbers stay below 2^53, so that programs that keep them in a double (JavaScript) see the truth.
+//! - Files of one [`StateId`] share one node, and with it the page cache. A directory has a node
+//!   for each place, because the kernel allows a directory inode only one name.
+//! - A node's **number** is the `st_ino` programs see. It follows from the `StateId`, so it comes
+//!   back the same after the kernel forgot it. The first place of a directory state, and every
+//!   file, has the number as its id; a later place of a directory has an id of its own and the same
+//!   number.
+//! - Two live states never share an id or a number: when the hash bits collide, the next free
+//!   number is taken. Ids that follow from no state are never used twice.
+//! - Numbers stay below 2^53, so that programs that keep them in a double (JavaScript) see the
+//!   truth.
 
 mod changing;
 mod numbers;
@@ -20,7 +22,7 @@ use std::collections::{HashMap, VecDeque};
 
 use self::changing::ChangingList;
 use self::numbers::{DirectoryNumbers, IdMap, first_number, generation, next_number};
-use crate::source::{Node, StateId, TreeSource};
+use crate::source::{Kind, Node, StateId, TreeSource};
 
 /// The id and number of the mounted directory.
 pub(crate) const ROOT: u64 = 1;
@@ -306,13 +308,10 @@ impl<S: TreeSource> Nodes<S> {
         Some(&mut self.records.get_mut(&id)?.named.as_mut()?.changing)
     }
 
-    /// Ids of all directories the kernel knows.
-    pub(crate) fn directories(&self) -> Vec<u64> {
-        self.records
-            .iter()
-            .filter(|(_, record)| record.node.is_directory())
-            .map(|(id, _)| *id)
-            .collect()
+    /// Ids of directories with such a key that the kernel knows.
+    pub(crate) fn directories(&self, are: impl Fn(&S::Directory) -> bool) -> Vec<u64> {
+        let is = |node: &Node<S>| matches!(&node.kind, Kind::Directory(key) if are(key));
+        self.records.iter().filter(|(_, record)| is(&record.node)).map(|(id, _)| *id).collect()
     }
 }
 

@@ -1,10 +1,10 @@
 //! Keeping the number of nodes bounded, however much is visited.
 //!
-//! The kernel forgets nodes when it is short of memory, and the memory of this process does not count
-//! for that. So when more than [`MountOptions::max_nodes`](crate::MountOptions::max_nodes) are alive,
-//! the kernel is asked to drop the ones it has known longest (`FUSE_NOTIFY_PRUNE`, Linux 6.18). What
-//! somebody uses it keeps, and no path changes: a shell inside stays where it is. An older kernel
-//! refuses the question, and then only its own reclaim bounds the number.
+//! The kernel forgets nodes when it is short of memory, and the memory of this process does not
+//! count for that. So when more than [`MountOptions::max_nodes`](crate::MountOptions::max_nodes)
+//! are alive, the kernel is asked to drop the ones it has known longest (`FUSE_NOTIFY_PRUNE`, Linux
+//! 6.18). What somebody uses it keeps, and no path changes: a shell inside stays where it is. An
+//! older kernel refuses the question, and then only its own reclaim bounds the number.
 
 use std::sync::Arc;
 use std::sync::mpsc::{SyncSender, sync_channel};
@@ -18,8 +18,8 @@ use crate::source::TreeSource;
 /// Nodes in one message.
 const BATCH: usize = 1024;
 
-/// Starts the thread that prunes and returns what wakes it when there may be too many nodes. It ends with that, or when
-/// the kernel turns out not to know how.
+/// Starts the thread that prunes and returns what wakes it when there may be too many nodes. It
+/// ends with that, or when the kernel turns out not to know how.
 pub(crate) fn spawn<S: TreeSource>(
     tree: &Arc<Tree<S>>,
     notifications: Arc<Notifications>,

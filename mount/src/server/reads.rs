@@ -2,8 +2,8 @@
 //!
 //! - A short answer would show zeros at the end of the file, so fewer bytes than the attributes
 //!   promise are an error.
-//! - Bytes go from the memory of the source, or by way of one buffer of the answering thread, to the
-//!   kernel; no copy of a long file stays in memory.
+//! - Bytes go from the memory of the source, or by way of one buffer of the answering thread, to
+//!   the kernel; no copy of a long file stays in memory.
 
 use std::io;
 use std::sync::{Arc, mpsc};

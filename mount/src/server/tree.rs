@@ -1,7 +1,7 @@
 //! The mounted tree: a source, the nodes the kernel knows of it, and the caches in between.
 //!
-//! Everything here answers in terms of nodes and errors; [`filesystem`](crate::filesystem) makes answers of
-//! them. Locks are held for table operations only, never while the source works.
+//! Everything here answers in terms of nodes and errors; [`filesystem`](crate::filesystem) makes
+//! answers of them. Locks are held for table operations only, never while the source works.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
@@ -78,8 +78,8 @@ impl<S: TreeSource> Tree<S> {
         self.source.stability(key) == Stability::Changing
     }
 
-    /// Finds `name` in a directory and names it to the kernel. `None`: an immutable directory does not
-    /// have it, which holds for ever, too.
+    /// Finds `name` in a directory and names it to the kernel. `None`: an immutable directory does
+    /// not have it, which holds for ever, too.
     pub(crate) fn lookup(&self, parent: u64, name: &[u8]) -> Result<Option<Found>, Errno> {
         let (key, list_key) = self.directory(parent)?;
         if self.is_changing(&key) {
@@ -116,8 +116,9 @@ impl<S: TreeSource> Tree<S> {
         in_changing: bool,
         version: u32,
     ) -> Found {
-        // fuser names a node by the inode number in its attributes. A later place of a directory has
-        // another number than id, so the kernel must ask for its attributes before it shows them.
+        // fuser names a node by the inode number in its attributes. A later place of a directory
+        // has another number than id, so the kernel must ask for its attributes before it shows
+        // them.
         let mut attr = file_attr(node, acquired.id, self.options.owner);
         let mut attr_ttl = if acquired.id == acquired.number { FOREVER } else { Duration::ZERO };
         if let Kind::Directory(key) = &node.kind
@@ -316,6 +317,23 @@ impl<S: TreeSource> Tree<S> {
         cached
             .and_then(|list| Some(list.entries.get(place.index as usize)?.name.clone()))
             .unwrap_or_else(|| b"?".as_slice().into())
+    }
+}
+
+/// What a mount needs of its tree, whatever the source.
+pub(crate) trait KnownNodes: Send + Sync {
+    fn live_nodes(&self) -> usize;
+    fn changing_directories(&self) -> Vec<u64>;
+}
+
+impl<S: TreeSource> KnownNodes for Tree<S> {
+    fn live_nodes(&self) -> usize {
+        self.nodes.lock().len()
+    }
+
+    fn changing_directories(&self) -> Vec<u64> {
+        let is_changing = |key: &S::Directory| self.is_changing(key);
+        self.nodes.lock().directories(is_changing)
     }
 }
 
