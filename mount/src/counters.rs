@@ -66,8 +66,7 @@ counters! {
     statfs,
     /// Requests that would change something, all refused.
     refused,
-    /// Anything else (LSEEK, IOCTL, …), answered "not implemented". The kernel remembers that of
-    /// most, not of IOCTL.
+    /// Anything else (LSEEK, IOCTL, …), answered "not implemented".
     other,
     /// Requests, counted above too, that the companion answered; see
     /// [`MountOptions::companion`](crate::MountOptions::companion).

@@ -5,9 +5,9 @@
 //! store, and the mount is tested on trees in memory.
 //!
 //! Two parts can be told apart:
-//! - The [`server`] answers the kernel. It is complete by itself and guesses nothing.
-//! - The [`predictor`] says which files a program will read next, and the [`driver`] hands these to
-//!   the kernel before it asks. [`MountOptions::predictor`] switches both off.
+//! - The `server` answers the kernel. It is complete by itself and guesses nothing.
+//! - The `predictor` says which files a program will read next, and the `driver` hands these to the
+//!   kernel before it asks. [`MountOptions::predictor`] switches both off.
 //!
 //! The mount is fast because the kernel is told everything once, for ever: opens need no message,
 //! names and attributes below immutable directories never expire, and equal states share one inode

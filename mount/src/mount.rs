@@ -28,7 +28,7 @@ use crate::options::MountOptions;
 use crate::server::filesystem::TreeFilesystem;
 use crate::server::prune;
 use crate::server::reads::Reads;
-use crate::server::tree::{KnownNodes, Tree};
+use crate::server::tree::Tree;
 use crate::source::TreeSource;
 
 /// A live mount. Dropping it unmounts, lazily when somebody uses it.
@@ -38,8 +38,8 @@ pub struct Mount {
     counters: Arc<Counters>,
     nodes: Arc<dyn KnownNodes>,
     notifier: Notifier,
-    notifications: Arc<Notifications>,
-    has_predictor: bool,
+    /// For a guard; `None` without a predictor.
+    notifications: Option<Arc<Notifications>>,
     guard: Option<Guard>,
 }
 
@@ -97,17 +97,9 @@ impl Mount {
             driver.start(notifications.clone())?;
         }
         let session = Some(session.spawn()?);
+        let notifications = has_predictor.then_some(notifications);
         let (counters, nodes, guard) = (tree.counters.clone(), tree, None);
-        Ok(Self {
-            session,
-            unmounter,
-            counters,
-            nodes,
-            notifier,
-            notifications,
-            has_predictor,
-            guard,
-        })
+        Ok(Self { session, unmounter, counters, nodes, notifier, notifications, guard })
     }
 
     /// Where it is mounted, without links.
@@ -145,11 +137,9 @@ impl Mount {
     /// # Errors
     /// The guard cannot be started. Of the kind `Unsupported`: the kernel is older than Linux 6.9.
     pub fn start_guard(&mut self, command: Command) -> Result<(), MountError> {
-        if !self.has_predictor {
-            return Ok(());
-        }
+        let Some(notifications) = &self.notifications else { return Ok(()) };
         let directory = &self.unmounter.mounted.directory;
-        let connection = self.notifications.as_fd().try_clone_to_owned();
+        let connection = notifications.as_fd().try_clone_to_owned();
         let connection = connection.map_err(|e| MountError::io("guard", directory, e))?;
         self.guard = Some(Guard::start(command, directory, connection)?);
         Ok(())
@@ -250,5 +240,21 @@ pub fn unmount(directory: &Path) -> Result<Unmounted, MountError> {
     match mount_table::mounted_at(&path)? {
         Some(mounted) if mounted.fs_type == FS_TYPE => detach(&path),
         _ => Err(MountError::NotMounted { path: directory.to_owned() }),
+    }
+}
+
+/// What a mount needs of its tree, whatever the source.
+trait KnownNodes: Send + Sync {
+    fn live_nodes(&self) -> usize;
+    fn changing_directories(&self) -> Vec<u64>;
+}
+
+impl<S: TreeSource> KnownNodes for Tree<S> {
+    fn live_nodes(&self) -> usize {
+        self.nodes.lock().len()
+    }
+
+    fn changing_directories(&self) -> Vec<u64> {
+        self.nodes.lock().directories(|key| self.is_changing(key))
     }
 }

@@ -26,8 +26,7 @@ pub struct MountOptions {
     /// ordinary user needs `user_allow_other` in `/etc/fuse.conf`.
     pub allow_other: bool,
     /// Ordinary threads that answer the kernel, at least one; [`companion`](Self::companion) adds
-    /// one. More only help programs that ask at the same time: the kernel wakes them in turn, so
-    /// that the messages of a single one go from processor to processor.
+    /// one. More help only programs that ask at the same time.
     pub threads: usize,
     /// Have one more thread, of the class `SCHED_IDLE`, which runs on the processor of a program
     /// that sends one short message after the other. It is not used on a single processor.
@@ -49,9 +48,8 @@ pub struct MountOptions {
     pub predictor: bool,
     /// Most bytes of one push, for a read or for a list that a walking program has read.
     pub push_batch_bytes: u64,
-    /// How long a push that begins with the answer to a list waits until the kernel knows the names
-    /// in it: some 10 µs, more when another program has the processor of the one that asked. The
-    /// thread waits busily. Later it gives up, and a read begins the push anew.
+    /// How long a push that begins with the answer to a list waits, busily, until the kernel knows
+    /// the names in it. Later it gives up, and a read begins the push anew.
     pub push_patience: Duration,
 }
 

@@ -1,5 +1,4 @@
-//! Which thread answers: one that shares the processor of the program that asks, or an ordinary
-//! one.
+//! Which thread answers: one on the processor of the program that asks, or an ordinary one.
 //!
 //! A program that walks a tree sends one message after the other and waits for each answer. The
 //! scheduler puts a thread that wakes up on an idle processor. So program and answering thread end
@@ -73,21 +72,11 @@ enum Companion {
     None,
 }
 
-/// What a message means to the thread that answers it.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Message {
-    /// Answered faster than a processor wakes up.
-    Short,
-    /// Better answered beside the program, on another processor.
-    Long,
-}
-
 /// One message that is being answered. The first thing in a request, so that it is dropped after
 /// the answer, and with no lock held: the drop may wait.
 pub(crate) struct Turn<'a> {
     company: &'a Arc<Company>,
     asker: u32,
-    message: Message,
 }
 
 thread_local! {
@@ -127,25 +116,22 @@ impl Streak {
 impl Company {
     /// For `ordinary` threads, and one more where a companion is wanted.
     pub(crate) fn new(ordinary: usize, companion: bool, counters: Arc<Counters>) -> Arc<Self> {
-        Self::with_tick(TICK, ordinary, companion, counters)
-    }
-
-    fn with_tick(
-        tick: Duration,
-        ordinary_seats: usize,
-        companion: bool,
-        counters: Arc<Counters>,
-    ) -> Arc<Self> {
         let companion = if companion { Companion::Expected } else { Companion::None };
         let state = State { ordinary: 0, an_ordinary: 0, companion, again: None };
-        let state = Mutex::new(state);
-        let (changed, asker) = (Condvar::new(), AtomicU32::new(0));
-        Arc::new(Self { tick, ordinary_seats, state, changed, asker, counters })
+        Arc::new(Self {
+            tick: TICK,
+            ordinary_seats: ordinary,
+            state: Mutex::new(state),
+            changed: Condvar::new(),
+            asker: AtomicU32::new(0),
+            counters,
+        })
     }
 
-    /// Begins to answer a message of the thread `asker` (0 where it is in another namespace).
-    pub(crate) fn turn(self: &Arc<Self>, asker: u32, message: Message) -> Turn<'_> {
-        Turn { company: self, asker, message }
+    /// Begins to answer a short message of the thread `asker`. 0: it is in another namespace, or the
+    /// message is long, so that it is better answered beside the program, on another processor.
+    pub(crate) fn turn(self: &Arc<Self>, asker: u32) -> Turn<'_> {
+        Turn { company: self, asker }
     }
 
     fn take_seat(self: &Arc<Self>) -> Seat {
@@ -205,12 +191,11 @@ impl Company {
 
 impl Seat {
     /// After an answer. Returns when the thread may read the next message.
-    fn after(&mut self, asker: u32, message: Message) {
+    fn after(&mut self, asker: u32) {
         let company = &*self.company;
         match &mut self.role {
             Role::Ordinary(streak) => {
-                let short = NonZeroU32::new(asker).filter(|_| message == Message::Short);
-                let worth = streak.note(short);
+                let worth = streak.note(NonZeroU32::new(asker));
                 if worth.is_none() && !company.is_called() {
                     return;
                 }
@@ -230,7 +215,7 @@ impl Seat {
             Role::Companion(follow) => {
                 company.counters.accompanied.one();
                 let mut called = company.asker.load(Ordering::Acquire);
-                if called != 0 && called == asker && message == Message::Short {
+                if called != 0 && called == asker {
                     follow.note(called);
                 } else {
                     // Before the lock: its holder must not have to wait for this processor.
@@ -259,7 +244,7 @@ impl Drop for Turn<'_> {
         }
         SEAT.with_borrow_mut(|seat| {
             let seat = seat.get_or_insert_with(|| self.company.take_seat());
-            seat.after(self.asker, self.message);
+            seat.after(self.asker);
         });
     }
 }

@@ -5,8 +5,7 @@
 
 use std::cell::RefCell;
 
-/// Calls `fill` with the buffer of this thread, in which is what was there last. It is not for who
-/// calls others that use it.
+/// Calls `fill` with the buffer of this thread and what was last in it. `fill` must not call this.
 pub(crate) fn with_buffer<T>(fill: impl FnOnce(&mut Vec<u8>) -> T) -> T {
     thread_local! {
         static BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };

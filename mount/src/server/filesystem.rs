@@ -27,7 +27,7 @@ use fuser::{
     WriteFlags,
 };
 
-use crate::company::{Company, Message, Turn};
+use crate::company::{Company, Turn};
 use crate::counters::Counter;
 use crate::driver::Driver;
 use crate::server::attributes::directory_alone;
@@ -74,7 +74,7 @@ impl<S: TreeSource> TreeFilesystem<S> {
     /// Counts a message that asks for little. `Request::pid` is the id of a thread.
     fn begin(&self, request: &Request, counter: &Counter) -> Turn<'_> {
         counter.one();
-        self.company.turn(request.pid(), Message::Short)
+        self.company.turn(request.pid())
     }
 
     /// Refuses a request that would change something. The kernel refuses first, as the mount is
@@ -206,9 +206,8 @@ impl<S: TreeSource> Filesystem for TreeFilesystem<S> {
         _: Option<LockOwner>,
         reply: ReplyData,
     ) {
-        let long = size >= LONG_READ_BYTES;
-        let message = if long { Message::Long } else { Message::Short };
-        let _turn = self.company.turn(request.pid(), message);
+        let is_long = size >= LONG_READ_BYTES;
+        let _turn = self.company.turn(if is_long { 0 } else { request.pid() });
         self.tree.counters.read.one();
         if offset == 0
             && let Some(driver) = &self.driver

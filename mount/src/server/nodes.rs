@@ -6,13 +6,11 @@
 //! - Files of one [`StateId`] share one node, and with it the page cache. A directory has a node
 //!   for each place, because the kernel allows a directory inode only one name.
 //! - A node's **number** is the `st_ino` programs see. It follows from the `StateId`, so it comes
-//!   back the same after the kernel forgot it. The first place of a directory state, and every
-//!   file, has the number as its id; a later place of a directory has an id of its own and the same
-//!   number.
+//!   back the same after the kernel forgot it. It is the id of a file, and of the first place of a
+//!   directory state. A later place has an id of its own and the same number.
 //! - Two live states never share an id or a number: when the hash bits collide, the next free
 //!   number is taken. Ids that follow from no state are never used twice.
-//! - Numbers stay below 2^53, so that programs that keep them in a double (JavaScript) see the
-//!   truth.
+//! - Numbers stay below 2^53: a program may keep them in a double (JavaScript).
 
 mod changing;
 mod numbers;
@@ -21,16 +19,12 @@ use std::collections::hash_map::Entry as MapEntry;
 use std::collections::{HashMap, VecDeque};
 
 use self::changing::ChangingList;
-use self::numbers::{DirectoryNumbers, IdMap, first_number, generation, next_number};
+pub(crate) use self::numbers::first_number;
+use self::numbers::{DirectoryNumbers, IdMap, generation, next_number};
 use crate::source::{Kind, Node, StateId, TreeSource};
 
 /// The id and number of the mounted directory.
 pub(crate) const ROOT: u64 = 1;
-
-/// The number of a state, but for collisions.
-pub(crate) fn probable_number(state: StateId) -> u64 {
-    first_number(state)
-}
 
 /// Where a node was last seen: a directory's node id and the position in its list.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -81,15 +75,9 @@ pub(crate) struct Nodes<S: TreeSource> {
 
 impl<S: TreeSource> Nodes<S> {
     pub(crate) fn new(root: Node<S>) -> Self {
-        let record = Record {
-            lookups: 1,
-            pins: 0,
-            place: Place { parent: ROOT, index: 0 },
-            number: ROOT,
-            loaded: false,
-            named: Some(Named::boxed(b"")),
-            node: Node { state: None, ..root },
-        };
+        let place = Place { parent: ROOT, index: 0 };
+        let root = Node { state: None, ..root };
+        let record = Record::new(place, ROOT, Some(Named::boxed(b"")), root);
         let mut records = IdMap::default();
         records.insert(ROOT, Box::new(record));
         Self {

@@ -3,8 +3,8 @@
 //! The kernel forgets nodes when it is short of memory, and the memory of this process does not
 //! count for that. So when more than [`MountOptions::max_nodes`](crate::MountOptions::max_nodes)
 //! are alive, the kernel is asked to drop the ones it has known longest (`FUSE_NOTIFY_PRUNE`, Linux
-//! 6.18). What somebody uses it keeps, and no path changes: a shell inside stays where it is. An
-//! older kernel refuses the question, and then only its own reclaim bounds the number.
+//! 6.18). It keeps a node in use, so a shell inside stays where it is. An older kernel refuses, and
+//! then only its own reclaim bounds the number.
 
 use std::sync::Arc;
 use std::sync::mpsc::{SyncSender, sync_channel};
@@ -39,10 +39,8 @@ pub(crate) fn spawn<S: TreeSource>(
                 excess -= ids.len().min(excess);
                 match notifications.prune(&ids) {
                     Ok(()) => tree.counters.pruned.add(ids.len() as u64),
-                    Err(Errno::INVAL | Errno::NOSYS) => {
-                        tracing::debug!("the kernel cannot be asked to forget");
-                        return;
-                    }
+                    // An older kernel.
+                    Err(Errno::INVAL | Errno::NOSYS) => return,
                     Err(errno) => {
                         tracing::debug!(%errno, "the kernel does not forget");
                         break;

@@ -54,9 +54,10 @@ impl<S: TreeSource> Reads<S> {
             && file_bytes <= INLINE_OPEN_BYTES
             && read.size as u64 == file_bytes
         {
-            with_buffer(|buffer| match self.tree.read_whole(read.id, &key, file_bytes, buffer) {
+            self.tree.counters.opened.one();
+            with_buffer(|buffer| match self.tree.source.read_whole(&key, file_bytes, buffer) {
                 Ok(()) => read.reply.data(buffer),
-                Err(errno) => read.reply.error(errno),
+                Err(error) => read.reply.error(self.tree.failed("read", read.id, &error)),
             });
         } else if file_bytes <= INLINE_OPEN_BYTES
             || opened.is_some_and(|opened| opened.is_ready(read.offset, read.size))
@@ -71,7 +72,10 @@ impl<S: TreeSource> Reads<S> {
     fn open_and_reply(&self, key: &S::Content, file_bytes: u64, read: Read) {
         let Read { id, offset, size, reply } = read;
         let mut reply = Some(reply);
-        let open = || self.tree.open(key, file_bytes);
+        let open = || {
+            self.tree.counters.opened.one();
+            self.tree.source.open(key, file_bytes)
+        };
         let answered = self.contents.get_or_open(key, file_bytes, open).and_then(|opened| {
             opened.with_bytes(offset..offset + size as u64, |bytes| {
                 if let Some(reply) = reply.take() {

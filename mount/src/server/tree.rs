@@ -14,7 +14,7 @@ use parking_lot::Mutex;
 use crate::counters::Counters;
 use crate::options::MountOptions;
 use crate::server::attributes::file_attr;
-use crate::server::contained::{Contained, Opened};
+use crate::server::contained::Contained;
 use crate::server::list_cache::{List, ListCache, ListKey};
 use crate::server::nodes::{Acquired, Nodes, Place, ROOT};
 use crate::server::xattrs::Labels;
@@ -74,7 +74,7 @@ impl<S: TreeSource> Tree<S> {
         Ok((key.clone(), node.state.map_or(ListKey::Node(id), ListKey::State)))
     }
 
-    fn is_changing(&self, key: &S::Directory) -> bool {
+    pub(crate) fn is_changing(&self, key: &S::Directory) -> bool {
         self.source.stability(key) == Stability::Changing
     }
 
@@ -245,24 +245,6 @@ impl<S: TreeSource> Tree<S> {
         }
     }
 
-    /// Opens a file. Whoever waits for it reports an error.
-    pub(crate) fn open(&self, key: &S::Content, size: u64) -> io::Result<Opened> {
-        self.counters.opened.one();
-        self.source.open(key, size)
-    }
-
-    /// Reads a short file, verified, into a buffer. `id` is only for the log.
-    pub(crate) fn read_whole(
-        &self,
-        id: u64,
-        key: &S::Content,
-        size: u64,
-        buffer: &mut Vec<u8>,
-    ) -> Result<(), Errno> {
-        self.counters.opened.one();
-        self.source.read_whole(key, size, buffer).map_err(|e| self.failed("read", id, &e))
-    }
-
     /// Logs an error of the source with the path it hit and says what the kernel is told.
     pub(crate) fn failed(&self, operation: &str, id: u64, error: &io::Error) -> Errno {
         let path = self.path(id);
@@ -317,23 +299,6 @@ impl<S: TreeSource> Tree<S> {
         cached
             .and_then(|list| Some(list.entries.get(place.index as usize)?.name.clone()))
             .unwrap_or_else(|| b"?".as_slice().into())
-    }
-}
-
-/// What a mount needs of its tree, whatever the source.
-pub(crate) trait KnownNodes: Send + Sync {
-    fn live_nodes(&self) -> usize;
-    fn changing_directories(&self) -> Vec<u64>;
-}
-
-impl<S: TreeSource> KnownNodes for Tree<S> {
-    fn live_nodes(&self) -> usize {
-        self.nodes.lock().len()
-    }
-
-    fn changing_directories(&self) -> Vec<u64> {
-        let is_changing = |key: &S::Directory| self.is_changing(key);
-        self.nodes.lock().directories(is_changing)
     }
 }
 

@@ -10,8 +10,8 @@ use crate::source::StateId;
 /// Numbers made from a state: this bit and 52 bits of the hash. Ids made from a counter are below.
 const STATE_NUMBERS: u64 = 1 << 52;
 
-/// Where the search for the number of a state begins.
-pub(super) fn first_number(state: StateId) -> u64 {
+/// The number of a state, but for collisions.
+pub(crate) fn first_number(state: StateId) -> u64 {
     let StateId([a, b, c, d, e, f, g, h, ..]) = state;
     u64::from_le_bytes([a, b, c, d, e, f, g, h]) & (STATE_NUMBERS - 1) | STATE_NUMBERS
 }
