@@ -1,7 +1,7 @@
 //! Memory that a thread uses for one answer after the other.
 //!
-//! Answers are as long as 1 MiB. Memory of that size is taken from the kernel and given back each
-//! time, page by page, which takes longer than to fill it.
+//! Answers are as long as 1 MiB. To take memory of that size from the kernel takes longer than to
+//! fill it.
 
 use std::cell::RefCell;
 

@@ -18,8 +18,7 @@ use crate::source::TreeSource;
 /// Nodes in one message.
 const BATCH: usize = 1024;
 
-/// Starts the thread that prunes and returns what wakes it when there may be too many nodes. It
-/// ends with that, or when the kernel turns out not to know how.
+/// Starts the thread that prunes. A message wakes it when there may be too many nodes.
 pub(crate) fn spawn<S: TreeSource>(
     tree: &Arc<Tree<S>>,
     notifications: Arc<Notifications>,
@@ -29,7 +28,7 @@ pub(crate) fn spawn<S: TreeSource>(
     let run = move || {
         for () in wakes {
             let max = tree.options.max_nodes;
-            // Some room, so that not every new node wakes this thread.
+            // With some room.
             let mut excess = tree.nodes.lock().len().saturating_sub(max - max / 8);
             while excess > 0 {
                 let ids = tree.nodes.lock().oldest(BATCH.min(excess));
