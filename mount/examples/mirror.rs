@@ -1,9 +1,10 @@
 //! Serves a real directory as two snapshots, `0` and `1`, that differ in a few files: for measuring
 //! the mount without a store.
 //!
-//! `mirror DIRECTORY MOUNTPOINT [CHANGED_FILES] [OPTION=VALUE]…`; each line on standard input prints the counts
-//! since the one before, and the end of the input unmounts. With `memory=true` everything is read before it is
-//! mounted: what a walk takes then is what any source takes, however fast. Others: `threads=N`, `push=false`.
+//! `mirror DIRECTORY MOUNTPOINT [CHANGED_FILES] [OPTION=VALUE]…`; each line on standard input
+//! prints the counts since the one before, and the end of the input unmounts. With `memory=true`
+//! everything is read before it is mounted: what a walk takes then is what any source takes,
+//! however fast. Others: `threads=N`, `push=false`.
 #![allow(clippy::disallowed_methods, clippy::print_stdout, missing_docs)]
 
 use std::collections::{HashMap, HashSet};

@@ -66,7 +66,7 @@ counters! {
     statfs,
     /// Requests that would change something, all refused.
     refused,
-    /// Anything else (LSEEK, IOCTL, …), answered "not implemented". The kernel remembers that of most, not of IOCTL.
+    /// Anything else (LSEEK, IOCTL, …), answered "not implemented".
     other,
     /// Requests, counted above too, that the companion answered; see
     /// [`MountOptions::companion`](crate::MountOptions::companion).
@@ -77,7 +77,8 @@ counters! {
     pruned,
     /// Calls of [`TreeSource::list`](crate::TreeSource::list).
     listed,
-    /// Calls of [`TreeSource::open`](crate::TreeSource::open) and [`TreeSource::read_whole`](crate::TreeSource::read_whole).
+    /// Calls of [`TreeSource::open`](crate::TreeSource::open) and
+    /// [`TreeSource::read_whole`](crate::TreeSource::read_whole).
     opened,
     /// Files pushed to the kernel before it asked.
     pushed_files,

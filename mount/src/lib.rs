@@ -5,13 +5,14 @@
 //! store, and the mount is tested on trees in memory.
 //!
 //! Two parts can be told apart:
-//! - The [`server`] answers the kernel. It is complete by itself and guesses nothing.
-//! - The [`predictor`] says which files a program will read next, and the [`driver`] hands these to
-//!   the kernel before it asks. [`MountOptions::predictor`] switches both off.
+//! - The `server` answers the kernel. It is complete by itself and guesses nothing.
+//! - The `predictor` says which files a program will read next, and the `driver` hands these to the
+//!   kernel before it asks. [`MountOptions::predictor`] switches both off.
 //!
 //! The mount is fast because the kernel is told everything once, for ever: opens need no message,
 //! names and attributes below immutable directories never expire, and equal states share one inode
-//! number. How many messages each piece of work needs is counted ([`Counts`]) and asserted in tests.
+//! number. How many messages each piece of work needs is counted ([`Counts`]) and asserted in
+//! tests.
 
 #![forbid(unsafe_code)]
 
@@ -36,7 +37,7 @@ mod source;
 pub use counters::Counts;
 pub use error::MountError;
 pub use kernel::attach::Unmounted;
-pub use kernel::guard::{ParseWatchedError, Watched, stand_guard};
+pub use kernel::guard::{Watched, stand_guard};
 pub use kernel::mount_table::{FS_TYPE, MountPoint, MountedAt, check_mount_point, mounts};
 pub use mount::{Mount, Unmounter, unmount};
 pub use options::{MountOptions, Owner};

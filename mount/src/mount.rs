@@ -1,7 +1,7 @@
 //! A mount from its beginning to its end.
 //!
-//! [`Mount::new`] returns when the directory is usable. The mount ends when somebody unmounts it, by
-//! whatever means, or when the process ends; [`Mount::wait`] returns then. Dropping a [`Mount`]
+//! [`Mount::new`] returns when the directory is usable. The mount ends when somebody unmounts it,
+//! by whatever means, or when the process ends; [`Mount::wait`] returns then. Dropping a [`Mount`]
 //! unmounts. An unmount first looks in the mount table whether the mount at the directory is still
 //! the same one, so it never takes away another mount that came to the same place. The kernel uses
 //! the numbers in that table again, so a session that has ended does not even look.
@@ -29,16 +29,17 @@ use crate::server::filesystem::TreeFilesystem;
 use crate::server::prune;
 use crate::server::reads::Reads;
 use crate::server::tree::Tree;
-use crate::source::{Kind, Stability, TreeSource};
+use crate::source::TreeSource;
 
 /// A live mount. Dropping it unmounts, lazily when somebody uses it.
 pub struct Mount {
     session: Option<BackgroundSession>,
     unmounter: Unmounter,
-    served: Arc<dyn Served>,
+    counters: Arc<Counters>,
+    nodes: Arc<dyn KnownNodes>,
     notifier: Notifier,
-    notifications: Arc<Notifications>,
-    has_predictor: bool,
+    /// For a guard; `None` without a predictor.
+    notifications: Option<Arc<Notifications>>,
     guard: Option<Guard>,
 }
 
@@ -59,11 +60,12 @@ impl Mount {
             .filter(|mounted| mounted.fs_type == FS_TYPE)
             .ok_or_else(|| MountError::NotMounted { path: path.clone() })?;
         let unmounter = Unmounter { mounted: Arc::new(mounted), ended: Arc::default() };
-        let on_error = UnmountOnError(Some(&unmounter));
-        let mount = Self::serve(source, connection, options, unmounter.clone());
-        let mount = mount.map_err(|error| MountError::io("serve", &path, error))?;
-        on_error.disarm();
-        Ok(mount)
+        Self::serve(source, connection, options, unmounter.clone()).map_err(|error| {
+            if let Err(error) = unmounter.unmount() {
+                tracing::warn!(%error, "a half-made mount stays");
+            }
+            MountError::io("serve", &path, error)
+        })
     }
 
     /// Starts the threads that answer the kernel.
@@ -95,9 +97,9 @@ impl Mount {
             driver.start(notifications.clone())?;
         }
         let session = Some(session.spawn()?);
-        let served = tree;
-        let guard = None;
-        Ok(Self { session, unmounter, served, notifier, notifications, has_predictor, guard })
+        let notifications = has_predictor.then_some(notifications);
+        let (counters, nodes, guard) = (tree.counters.clone(), tree, None);
+        Ok(Self { session, unmounter, counters, nodes, notifier, notifications, guard })
     }
 
     /// Where it is mounted, without links.
@@ -124,22 +126,20 @@ impl Mount {
         self.unmounter.unmount()
     }
 
-    /// Starts a [guard](crate::stand_guard), which ends with the mount. `command` gets the connection
-    /// as its standard input, a pipe as its standard output, which tells it when to end, and what to
-    /// watch as one more argument.
+    /// Starts a [guard](crate::stand_guard), which ends with the mount. `command` gets the
+    /// connection as its standard input, a pipe as its standard output, which tells it when to end,
+    /// and what to watch as one more argument.
     ///
-    /// Without a guard, a process that is killed while it pushes a file to a program that reads it may
-    /// never end, nor the program. A mount without a [predictor](MountOptions::predictor) pushes
-    /// nothing, so it starts no guard.
+    /// Without a guard, a process that is killed while it pushes a file to a program that reads it
+    /// may never end, nor the program. A mount without a [predictor](MountOptions::predictor)
+    /// pushes nothing, so it starts no guard.
     ///
     /// # Errors
     /// The guard cannot be started. Of the kind `Unsupported`: the kernel is older than Linux 6.9.
     pub fn start_guard(&mut self, command: Command) -> Result<(), MountError> {
-        if !self.has_predictor {
-            return Ok(());
-        }
+        let Some(notifications) = &self.notifications else { return Ok(()) };
         let directory = &self.unmounter.mounted.directory;
-        let connection = self.notifications.as_fd().try_clone_to_owned();
+        let connection = notifications.as_fd().try_clone_to_owned();
         let connection = connection.map_err(|e| MountError::io("guard", directory, e))?;
         self.guard = Some(Guard::start(command, directory, connection)?);
         Ok(())
@@ -159,7 +159,7 @@ impl Mount {
     /// Makes the kernel ask again about every changing directory it knows, instead of within
     /// [`MountOptions::changing_ttl`].
     pub fn refresh(&self) {
-        for id in self.served.changing_directories() {
+        for id in self.nodes.changing_directories() {
             // A directory the kernel forgot meanwhile needs no refresh.
             if let Err(error) = self.notifier.inval_inode(INodeNo(id), 0, 0) {
                 tracing::debug!(id, %error, "the kernel did not refresh a directory");
@@ -169,12 +169,12 @@ impl Mount {
 
     /// Requests so far.
     pub fn counts(&self) -> Counts {
-        self.served.counters().counts()
+        self.counters.counts()
     }
 
     /// Nodes the kernel knows now, the root included.
     pub fn live_nodes(&self) -> usize {
-        self.served.live_nodes()
+        self.nodes.live_nodes()
     }
 }
 
@@ -231,23 +231,6 @@ fn free_place(directory: &Path) -> Result<PathBuf, MountError> {
     }
 }
 
-/// Takes a half-made mount away when mounting fails.
-struct UnmountOnError<'a>(Option<&'a Unmounter>);
-
-impl UnmountOnError<'_> {
-    fn disarm(mut self) {
-        self.0 = None;
-    }
-}
-
-impl Drop for UnmountOnError<'_> {
-    fn drop(&mut self) {
-        if let Some(Err(error)) = self.0.map(Unmounter::unmount) {
-            tracing::warn!(%error, "a half-made mount stays");
-        }
-    }
-}
-
 /// Unmounts the mount of ours at `directory`, live or dead, lazily when it is in use.
 ///
 /// # Errors
@@ -260,28 +243,18 @@ pub fn unmount(directory: &Path) -> Result<Unmounted, MountError> {
     }
 }
 
-/// What a [`Mount`] needs of its tree, whatever the source.
-trait Served: Send + Sync {
-    fn counters(&self) -> &Counters;
+/// What a mount needs of its tree, whatever the source.
+trait KnownNodes: Send + Sync {
     fn live_nodes(&self) -> usize;
     fn changing_directories(&self) -> Vec<u64>;
 }
 
-impl<S: TreeSource> Served for Tree<S> {
-    fn counters(&self) -> &Counters {
-        &self.counters
-    }
-
+impl<S: TreeSource> KnownNodes for Tree<S> {
     fn live_nodes(&self) -> usize {
         self.nodes.lock().len()
     }
 
     fn changing_directories(&self) -> Vec<u64> {
-        let nodes = self.nodes.lock();
-        let changing = |id: &u64| match nodes.get(*id).map(|node| &node.kind) {
-            Some(Kind::Directory(key)) => self.source.stability(key) == Stability::Changing,
-            _ => false,
-        };
-        nodes.directories().into_iter().filter(changing).collect()
+        self.nodes.lock().directories(|key| self.is_changing(key))
     }
 }

@@ -26,38 +26,30 @@ pub struct MountOptions {
     /// ordinary user needs `user_allow_other` in `/etc/fuse.conf`.
     pub allow_other: bool,
     /// Ordinary threads that answer the kernel, at least one; [`companion`](Self::companion) adds
-    /// one. More only help programs that ask at the same time: the kernel wakes them in turn, so that
-    /// the messages of a single one go from processor to processor.
+    /// one. More help only programs that ask at the same time.
     pub threads: usize,
-    /// Have one more thread, of the class `SCHED_IDLE`, which runs on the processor of a program that
-    /// sends one short message after the other. It is not used on a single processor.
+    /// Have one more thread, of the class `SCHED_IDLE`, which runs on the processor of a program
+    /// that sends one short message after the other. It is not used on a single processor.
     pub companion: bool,
     /// First column of `mount`: says what is served. The type is always `fuse.nono`.
     pub fs_name: String,
-    /// Also list `user.nono.sha256` in `listxattr`. Off by default, so that `cp -a`, `rsync -X` and
-    /// `tar --xattrs` copy what was captured and nothing else; asking for it by name always works.
-    pub list_sha256: bool,
     /// How long the kernel may believe what it knows about a changing directory.
     pub changing_ttl: Duration,
-    /// Directory entries kept decoded between requests; about 200 bytes each. Lists longer than half
-    /// of that are kept besides, while they are used: one of any length, or some with up to four
-    /// times as many entries.
+    /// Directory entries kept decoded between requests; about 200 bytes each. The list that was
+    /// used last is kept however long it is.
     pub cached_entries: usize,
-    /// Nodes after which the kernel is asked to drop the oldest that no program uses. One takes about
-    /// 220 bytes here, and five times that in the kernel.
+    /// Nodes after which the kernel is asked to drop the oldest that no program uses. One takes
+    /// about 220 bytes here, and five times that in the kernel.
     pub max_nodes: usize,
     /// Large files kept open, as far as they are verified, between requests.
     pub cached_contents: usize,
     /// Predict which files a program reads next and push them to the kernel before it asks. Without
     /// it no file is pushed, and no [guard](crate::Mount::start_guard) is needed.
     pub predictor: bool,
-    /// Longest file that is pushed, in bytes; at most 1 MiB.
-    pub push_file_bytes: u64,
     /// Most bytes of one push, for a read or for a list that a walking program has read.
     pub push_batch_bytes: u64,
-    /// How long a push that begins with the answer to a list waits until the kernel knows the names
-    /// in it: some 10 µs, more when another program has the processor of the one that asked. The
-    /// thread waits busily. Later it gives up, and a read begins the push anew.
+    /// How long a push that begins with the answer to a list waits, busily, until the kernel knows
+    /// the names in it. Later it gives up, and a read begins the push anew.
     pub push_patience: Duration,
 }
 
@@ -69,13 +61,11 @@ impl Default for MountOptions {
             threads: 1,
             companion: true,
             fs_name: "nono".to_owned(),
-            list_sha256: false,
             changing_ttl: Duration::from_millis(500),
-            cached_entries: 32 * 1024,
+            cached_entries: 64 * 1024,
             max_nodes: 1_000_000,
             cached_contents: 64,
             predictor: true,
-            push_file_bytes: 1024 * 1024,
             push_batch_bytes: 16 * 1024 * 1024,
             push_patience: Duration::from_micros(200),
         }

@@ -10,6 +10,8 @@ use std::io;
 use std::ops::Range;
 use std::sync::Arc;
 
+use derive_where::derive_where;
+
 /// Identity of one *state* of one path: two entries with equal ids are one file to every program.
 ///
 /// A source gives equal ids only to the same path (relative to the snapshot; or to members of the
@@ -44,6 +46,7 @@ pub enum Stability {
 pub struct HardLinks(pub u32);
 
 /// The kind of an entry, with what only that kind has.
+#[derive_where(Clone, PartialEq)]
 pub enum Kind<S: TreeSource + ?Sized> {
     /// A directory, and how to ask the source for its list.
     Directory(S::Directory),
@@ -73,6 +76,7 @@ pub enum Kind<S: TreeSource + ?Sized> {
 pub type Xattrs = Arc<[(Box<[u8]>, Box<[u8]>)]>;
 
 /// Attributes of one entry, kind included.
+#[derive_where(Clone)]
 pub struct Node<S: TreeSource + ?Sized> {
     /// Kind, and what only that kind has.
     pub kind: Kind<S>,
@@ -95,56 +99,9 @@ pub struct Node<S: TreeSource + ?Sized> {
     pub state: Option<StateId>,
 }
 
-impl<S: TreeSource + ?Sized> Clone for Kind<S> {
-    fn clone(&self) -> Self {
-        match self {
-            Self::Directory(key) => Self::Directory(key.clone()),
-            Self::File { size, content } => Self::File { size: *size, content: content.clone() },
-            Self::Symlink { target } => Self::Symlink { target: target.clone() },
-            Self::Fifo => Self::Fifo,
-            Self::Socket => Self::Socket,
-            Self::CharDevice(device) => Self::CharDevice(*device),
-            Self::BlockDevice(device) => Self::BlockDevice(*device),
-        }
-    }
-}
-
-impl<S: TreeSource + ?Sized> PartialEq for Kind<S> {
-    fn eq(&self, other: &Self) -> bool {
-        match (self, other) {
-            (Self::Directory(a), Self::Directory(b)) => a == b,
-            (
-                Self::File { size, content },
-                Self::File { size: other_size, content: other_content },
-            ) => size == other_size && content == other_content,
-            (Self::Symlink { target }, Self::Symlink { target: other }) => target == other,
-            (Self::Fifo, Self::Fifo) | (Self::Socket, Self::Socket) => true,
-            (Self::CharDevice(a), Self::CharDevice(b))
-            | (Self::BlockDevice(a), Self::BlockDevice(b)) => a == b,
-            _ => false,
-        }
-    }
-}
-
 impl<S: TreeSource + ?Sized> Node<S> {
     pub(crate) fn is_directory(&self) -> bool {
         matches!(self.kind, Kind::Directory(_))
-    }
-}
-
-impl<S: TreeSource + ?Sized> Clone for Node<S> {
-    fn clone(&self) -> Self {
-        Self {
-            kind: self.kind.clone(),
-            mode: self.mode,
-            uid: self.uid,
-            gid: self.gid,
-            mtime_s: self.mtime_s,
-            mtime_ns: self.mtime_ns,
-            links: self.links,
-            xattrs: self.xattrs.clone(),
-            state: self.state,
-        }
     }
 }
 
@@ -164,15 +121,15 @@ pub trait Content: Send + Sync {
     /// Any error of the storage below; the mount answers EIO.
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize>;
 
-    /// Whether these bytes can be had at once. Those that are still to be verified, say, are not asked for by a thread
-    /// that others wait for.
+    /// Whether these bytes can be read at once, without work such as hashing before. The mount
+    /// reads other bytes in a thread for which no other request waits.
     fn is_ready(&self, _offset: u64, _len: usize) -> bool {
         true
     }
 
-    /// Lends these bytes to `borrower`, which is called once, if they are in memory anyway; saves a copy. False when they
-    /// are not, and have to be [read](Self::read_at). No lock is held meanwhile that another call needs: the borrower may
-    /// wait until another read is answered.
+    /// Lends these bytes to `borrower`, which is called once, if they are in memory; saves a copy.
+    /// False when they are not, and have to be [read](Self::read_at). No lock is held meanwhile
+    /// that another call needs: the borrower may wait until another read is answered.
     ///
     /// # Errors
     /// As [`read_at`](Self::read_at), but `Interrupted` is no reason to call it again.
@@ -198,13 +155,12 @@ pub struct Space {
 
 /// A read-only tree of directories.
 ///
-/// Implementations are called from several threads at once and must not lock for long. What is small
-/// (lists, and files of up to 1 MiB) may be asked for by the companion
-/// ([`MountOptions::companion`](crate::MountOptions::companion)); a thread that was started for it would
-/// only run while nobody else wants a processor. All errors
-/// become EIO on the mount, except [`io::ErrorKind::NotFound`] when a
+/// Implementations are called from several threads at once and must not lock for long. Lists, and
+/// files of up to 1 MiB, may be asked for by a thread of the idle class
+/// ([`MountOptions::companion`](crate::MountOptions::companion)), so an implementation starts no
+/// thread for these. All errors become EIO on the mount, except [`io::ErrorKind::NotFound`] when a
 /// [changing](Stability::Changing) directory above no longer has what the path goes through: that
-/// becomes ENOENT. What is missing while the directories above are there is damage.
+/// becomes ENOENT. An object that is missing while the directories above are there is damage.
 pub trait TreeSource: Send + Sync + 'static {
     /// Key of a directory; cheap to clone, equal only when it lists the same.
     type Directory: Clone + Eq + Send + Sync + fmt::Debug + 'static;
@@ -213,8 +169,8 @@ pub trait TreeSource: Send + Sync + 'static {
 
     /// The directory that is mounted. Asked again and again when it is `Changing`.
     ///
-    /// Its owner should be whoever mounts: the kernel never caches the ACL of this one inode, so each
-    /// path that another user walks through it costs a message.
+    /// Its owner should be the user who mounts: the kernel never caches the ACL of this one inode,
+    /// so each path that another user walks through it costs a message.
     fn root(&self) -> Node<Self>;
 
     /// Whether the list of `directory` may change.
@@ -237,14 +193,15 @@ pub trait TreeSource: Send + Sync + 'static {
     }
 
     /// Opens the bytes of a file. A file larger than 1 MiB should be backed by a descriptor, not by
-    /// memory: the mount keeps several open. Every byte is verified against its hash before this returns, or at
-    /// the latest before [`Content::read_at`] or [`Content::lend`] hands it out.
+    /// memory: the mount keeps several open. Every byte is verified against its hash before this
+    /// returns, or at the latest before [`Content::read_at`] or [`Content::lend`] hands it out.
     ///
     /// # Errors
-    /// `InvalidData` when the bytes are not the ones that were stored; `NotFound` when they are gone.
+    /// `InvalidData` when the bytes are not the ones that were stored; `NotFound` when they are
+    /// gone.
     fn open(&self, content: &Self::Content, size: u64) -> io::Result<Arc<dyn Content>>;
 
-    /// Reads all bytes of a file of up to 1 MiB into a buffer, in the place of what is there: then it has `size` of them. As
+    /// Replaces the bytes of a buffer by all bytes of a file of up to 1 MiB. As
     /// [`open`](Self::open), for memory that is used again.
     ///
     /// # Errors
@@ -267,7 +224,8 @@ pub trait TreeSource: Send + Sync + 'static {
     /// Lower-case hex SHA-256 of a file's bytes, shown as the xattr `user.nono.sha256`.
     fn sha256_hex(&self, content: &Self::Content) -> String;
 
-    /// The room `df` shows: that of the file system the bytes are kept on. The default knows nothing.
+    /// The room `df` shows: that of the file system the bytes are kept on. The default knows
+    /// nothing.
     fn space(&self) -> Space {
         Space::default()
     }

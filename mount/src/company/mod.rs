@@ -1,21 +1,21 @@
-//! Which thread answers: one that shares the processor of the program that asks, or an ordinary one.
+//! Which thread answers: one on the processor of the program that asks, or an ordinary one.
 //!
 //! A program that walks a tree sends one message after the other and waits for each answer. The
-//! scheduler puts a thread that wakes up on an idle processor. So program and answering thread end on
-//! two processors, each idle while the other works, and each message wakes both: 60 µs in a virtual
-//! machine, where the work itself takes 4.
+//! scheduler puts a thread that wakes up on an idle processor. So program and answering thread end
+//! on two processors, each idle while the other works, and each message wakes both: 60 µs in a
+//! virtual machine, where the work itself takes 4.
 //!
-//! To the scheduler, a processor that runs only threads of the class `SCHED_IDLE` is idle (sched(7),
-//! `sched_idle_cpu` in the kernel). So one thread, the *companion*, is of that class and goes to the
-//! processor of the program: the program stays there when the answer wakes it. But such a thread gets
-//! next to nothing while others want its processor, and only root can take it out of the class again.
-//! Hence:
+//! To the scheduler, a processor that runs only threads of the class `SCHED_IDLE` is idle
+//! (sched(7), `sched_idle_cpu` in the kernel). So one thread, the *companion*, is of that class and
+//! goes to the processor of the program: the program stays there when the answer wakes it. But such
+//! a thread gets next to nothing while others want its processor, and only root can take it out of
+//! the class again. Hence:
 //!
-//! - Ordinary threads answer until one program has sent [`WORTH`] short messages in a row. Then they
-//!   stand aside, and the companion answers.
-//! - They look at every [tick](TICK) whether the companion gets on. If it answered few messages, they
-//!   answer again: the program does something else, or the companion waits for its processor. It is
-//!   not called again for [a while](PAUSE).
+//! - Ordinary threads answer until one program has sent [`WORTH`] short messages in a row. Then
+//!   they stand aside, and the companion answers.
+//! - They look at every [tick](TICK) whether the companion gets on. If it answered few messages,
+//!   they answer again: the program does something else, or the companion waits for its processor.
+//!   It is not called again for [a while](PAUSE).
 //! - When another program asks, or for so many bytes that copying them takes longer than waking up,
 //!   the companion calls them itself.
 //! - A thread that the companion starts would be of its class. It starts none.
@@ -30,7 +30,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
-use self::thread::{Affinity, Follow};
+use self::thread::{Affinity, Follow, make_companion};
 use crate::counters::Counters;
 
 /// Short messages of one program in a row, after which the companion answers the next. At least as
@@ -72,21 +72,11 @@ enum Companion {
     None,
 }
 
-/// What a message means to the thread that answers it.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Message {
-    /// Answered faster than a processor wakes up.
-    Short,
-    /// Better answered beside the program, on another processor.
-    Long,
-}
-
-/// One message that is being answered. The first thing in a request, so that it is dropped after the
-/// answer, and with no lock held: the drop may wait.
+/// One message that is being answered. The first thing in a request, so that it is dropped after
+/// the answer, and with no lock held: the drop may wait.
 pub(crate) struct Turn<'a> {
     company: &'a Arc<Company>,
     asker: u32,
-    message: Message,
 }
 
 thread_local! {
@@ -103,8 +93,6 @@ struct Seat {
 enum Role {
     Ordinary(Streak),
     Companion(Follow),
-    /// It was to be the companion and cannot.
-    Spare,
 }
 
 /// How many short messages one program has sent without another between.
@@ -128,44 +116,42 @@ impl Streak {
 impl Company {
     /// For `ordinary` threads, and one more where a companion is wanted.
     pub(crate) fn new(ordinary: usize, companion: bool, counters: Arc<Counters>) -> Arc<Self> {
-        Self::with_tick(TICK, ordinary, companion, counters)
-    }
-
-    fn with_tick(
-        tick: Duration,
-        ordinary_seats: usize,
-        companion: bool,
-        counters: Arc<Counters>,
-    ) -> Arc<Self> {
         let companion = if companion { Companion::Expected } else { Companion::None };
         let state = State { ordinary: 0, an_ordinary: 0, companion, again: None };
-        let state = Mutex::new(state);
-        let (changed, asker) = (Condvar::new(), AtomicU32::new(0));
-        Arc::new(Self { tick, ordinary_seats, state, changed, asker, counters })
+        Arc::new(Self {
+            tick: TICK,
+            ordinary_seats: ordinary,
+            state: Mutex::new(state),
+            changed: Condvar::new(),
+            asker: AtomicU32::new(0),
+            counters,
+        })
     }
 
-    /// Begins to answer a message of the thread `asker` (0 where it is in another namespace).
-    pub(crate) fn turn(self: &Arc<Self>, asker: u32, message: Message) -> Turn<'_> {
-        Turn { company: self, asker, message }
+    /// Begins to answer a short message of the thread `asker`. 0: it is in another namespace, or the
+    /// message is long, so that it is better answered beside the program, on another processor.
+    pub(crate) fn turn(self: &Arc<Self>, asker: u32) -> Turn<'_> {
+        Turn { company: self, asker }
     }
 
     fn take_seat(self: &Arc<Self>) -> Seat {
         let mut state = self.state.lock();
-        let role = if !matches!(state.companion, Companion::Expected)
-            || state.ordinary < self.ordinary_seats
-        {
-            state.ordinary += 1;
-            state.an_ordinary = thread::current();
-            Role::Ordinary(Streak::default())
-        } else if let Some(affinity) = thread::make_companion(state.an_ordinary) {
-            state.companion = Companion::Seated(affinity);
-            Role::Companion(Follow::new(affinity))
-        } else {
-            tracing::debug!("no thread of the idle class: messages may cross processors");
-            state.companion = Companion::None;
-            self.recall(&state);
-            Role::Spare
-        };
+        let is_expected = matches!(state.companion, Companion::Expected);
+        let may_be = is_expected && state.ordinary >= self.ordinary_seats;
+        let role =
+            if let Some(affinity) = may_be.then(|| make_companion(state.an_ordinary)).flatten() {
+                state.companion = Companion::Seated(affinity);
+                Role::Companion(Follow::new(affinity))
+            } else {
+                if may_be {
+                    tracing::debug!("no thread of the idle class: messages may cross processors");
+                    state.companion = Companion::None;
+                    self.recall(&state);
+                }
+                state.ordinary += 1;
+                state.an_ordinary = thread::current();
+                Role::Ordinary(Streak::default())
+            };
         Seat { company: self.clone(), role }
     }
 
@@ -205,12 +191,11 @@ impl Company {
 
 impl Seat {
     /// After an answer. Returns when the thread may read the next message.
-    fn after(&mut self, asker: u32, message: Message) {
+    fn after(&mut self, asker: u32) {
         let company = &*self.company;
         match &mut self.role {
             Role::Ordinary(streak) => {
-                let short = NonZeroU32::new(asker).filter(|_| message == Message::Short);
-                let worth = streak.note(short);
+                let worth = streak.note(NonZeroU32::new(asker));
                 if worth.is_none() && !company.is_called() {
                     return;
                 }
@@ -230,7 +215,7 @@ impl Seat {
             Role::Companion(follow) => {
                 company.counters.accompanied.one();
                 let mut called = company.asker.load(Ordering::Acquire);
-                if called != 0 && called == asker && message == Message::Short {
+                if called != 0 && called == asker {
                     follow.note(called);
                 } else {
                     // Before the lock: its holder must not have to wait for this processor.
@@ -247,7 +232,6 @@ impl Seat {
                     follow.leave();
                 }
             }
-            Role::Spare => company.wait_for_call(),
         }
     }
 }
@@ -260,7 +244,7 @@ impl Drop for Turn<'_> {
         }
         SEAT.with_borrow_mut(|seat| {
             let seat = seat.get_or_insert_with(|| self.company.take_seat());
-            seat.after(self.asker, self.message);
+            seat.after(self.asker);
         });
     }
 }
@@ -274,7 +258,6 @@ impl Drop for Seat {
                 state.companion = Companion::None;
                 self.company.recall(&state);
             }
-            Role::Spare => {}
         }
         self.company.changed.notify_all();
     }

@@ -1,5 +1,5 @@
-//! Threads that play the answering threads, without a mount. No tick ends unless a test wants one, so
-//! that what happens is what the threads do to each other.
+//! Threads that play the answering threads, without a mount. No tick ends unless a test wants one,
+//! so that what happens is what the threads do to each other.
 
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
@@ -8,12 +8,14 @@ use super::*;
 use crate::not_run::not_run;
 
 const NEVER: Duration = Duration::from_secs(3600);
+/// As a message of another namespace.
+const LONG_MESSAGE: u32 = 0;
 /// Longer than a thread takes that gets on at all.
 const LONG: Duration = Duration::from_secs(60);
 
 /// A thread that answers a message each time it is told to, and says when it could read the next.
 struct Answerer {
-    messages: Option<Sender<(u32, Message)>>,
+    messages: Option<Sender<u32>>,
     ready: Receiver<()>,
     thread: JoinHandle<()>,
 }
@@ -24,8 +26,8 @@ impl Answerer {
         let (said, ready) = channel();
         let company = company.clone();
         let thread = std::thread::spawn(move || {
-            for (asker, message) in to_answer {
-                drop(company.turn(asker, message));
+            for asker in to_answer {
+                drop(company.turn(asker));
                 // The test may have seen enough.
                 let _ = said.send(());
             }
@@ -34,8 +36,8 @@ impl Answerer {
     }
 
     /// Has it answer; it may wait afterwards.
-    fn begin(&self, asker: u32, message: Message) {
-        self.messages.as_ref().unwrap().send((asker, message)).unwrap();
+    fn begin(&self, asker: u32) {
+        self.messages.as_ref().unwrap().send(asker).unwrap();
     }
 
     /// Waits until it can read the next message.
@@ -43,8 +45,8 @@ impl Answerer {
         self.ready.recv_timeout(LONG).unwrap();
     }
 
-    fn answer(&self, asker: u32, message: Message) {
-        self.begin(asker, message);
+    fn answer(&self, asker: u32) {
+        self.begin(asker);
         self.is_ready();
     }
 
@@ -64,7 +66,8 @@ fn is_possible() -> bool {
 }
 
 fn company(tick: Duration) -> Arc<Company> {
-    Company::with_tick(tick, 1, true, Arc::default())
+    let company = Company::new(1, true, Arc::default());
+    Arc::new(Company { tick, ..Arc::into_inner(company).unwrap() })
 }
 
 /// A thread that only sleeps, as a program that waits for an answer does; ends with the test.
@@ -88,13 +91,13 @@ impl Asker {
 /// An ordinary thread that stands aside for a companion that is called.
 fn called(company: &Arc<Company>, asker: u32) -> (Answerer, Answerer) {
     let ordinary = Answerer::of(company);
-    ordinary.answer(asker, Message::Short);
+    ordinary.answer(asker);
     let companion = Answerer::of(company);
-    companion.begin(asker, Message::Short);
+    companion.begin(asker);
     for _ in 2..WORTH {
-        ordinary.answer(asker, Message::Short);
+        ordinary.answer(asker);
     }
-    ordinary.begin(asker, Message::Short);
+    ordinary.begin(asker);
     companion.is_ready();
     assert_eq!(company.asker.load(Ordering::Acquire), asker);
     (ordinary, companion)
@@ -108,7 +111,7 @@ fn a_program_that_asks_on_and_on_gets_the_companion() {
     let (company, asker) = (company(NEVER), Asker::new());
     let (ordinary, companion) = called(&company, asker.id);
     for _ in 0..100 {
-        companion.answer(asker.id, Message::Short);
+        companion.answer(asker.id);
     }
     assert_eq!(company.counters.accompanied.get(), 101);
     assert!(company.is_called());
@@ -116,7 +119,7 @@ fn a_program_that_asks_on_and_on_gets_the_companion() {
     companion.end();
     ordinary.is_ready();
     for _ in 0..2 * WORTH {
-        ordinary.answer(asker.id, Message::Short);
+        ordinary.answer(asker.id);
     }
     assert!(!company.is_called());
     ordinary.end();
@@ -128,10 +131,10 @@ fn another_program_or_a_long_answer_ends_it() {
         return;
     }
     let asker = Asker::new();
-    for (other, message) in [(1, Message::Short), (asker.id, Message::Long), (0, Message::Short)] {
+    for other in [1, LONG_MESSAGE] {
         let company = company(NEVER);
         let (ordinary, companion) = called(&company, asker.id);
-        companion.begin(other, message);
+        companion.begin(other);
         ordinary.is_ready();
         assert!(!company.is_called());
         // The companion waits for a call that does not come.
@@ -143,12 +146,11 @@ fn another_program_or_a_long_answer_ends_it() {
 
 #[test]
 fn programs_in_turn_and_long_answers_do_not_begin_it() {
-    let (company, asker) = (company(NEVER), Asker::new());
+    let company = company(NEVER);
     let ordinary = Answerer::of(&company);
     for round in 0..4 * WORTH {
-        ordinary.answer(asker.id, Message::Long);
-        ordinary.answer(0, Message::Short);
-        ordinary.answer(1 + round % 2, Message::Short);
+        ordinary.answer(LONG_MESSAGE);
+        ordinary.answer(1 + round % 2);
         assert!(!company.is_called());
     }
     ordinary.end();
@@ -160,7 +162,7 @@ fn ordinary_threads_answer_again_when_nobody_asks() {
     let ordinary = Answerer::of(&company);
     // There never is a second thread here, so each call ends at the first tick.
     for _ in 0..3 * WORTH {
-        ordinary.answer(asker.id, Message::Short);
+        ordinary.answer(asker.id);
     }
     assert!(!company.is_called());
     assert_eq!(company.counters.accompanied.get(), 0);
@@ -174,9 +176,9 @@ fn a_companion_that_waits_without_end_is_not_left_alone() {
     }
     let (company, asker) = (company(NEVER), Asker::new());
     let ordinary = Answerer::of(&company);
-    ordinary.answer(asker.id, Message::Short);
+    ordinary.answer(asker.id);
     let companion = Answerer::of(&company);
-    companion.begin(asker.id, Message::Short);
+    companion.begin(asker.id);
     ordinary.end();
     companion.is_ready();
     companion.end();
@@ -194,7 +196,7 @@ fn the_companion_stays_on_a_processor_while_it_is_called() {
         _ => panic!("there is a companion"),
     };
     assert_eq!(processors(), 1);
-    companion.begin(asker.id, Message::Long);
+    companion.begin(LONG_MESSAGE);
     ordinary.is_ready();
     assert!(processors() > 1);
     ordinary.end();
@@ -221,10 +223,10 @@ fn a_companion_that_does_not_get_on_is_not_called_for_a_while() {
     }
     let (company, asker) = (company(Duration::from_millis(1)), Asker::new());
     let (ordinary, companion) = (Answerer::of(&company), Answerer::of(&company));
-    ordinary.answer(asker.id, Message::Short);
-    companion.begin(asker.id, Message::Short);
+    ordinary.answer(asker.id);
+    companion.begin(asker.id);
     for _ in 1..WORTH {
-        ordinary.answer(asker.id, Message::Short);
+        ordinary.answer(asker.id);
     }
     // It was called, and no message came to it.
     assert!(company.state.lock().again.is_some());

@@ -53,8 +53,8 @@ pub(super) struct Follow {
     messages: u32,
 }
 
-/// The thread that asks, and its `/proc/ID/stat`. The file stays open, because opening it costs more
-/// than reading it.
+/// The thread that asks, and its `/proc/ID/stat`. The file stays open, because opening it costs
+/// more than reading it.
 struct Program(u32, File);
 
 impl Follow {
@@ -114,8 +114,8 @@ pub(super) fn make_companion(ordinary: u32) -> Option<Affinity> {
     if sched_getaffinity(None).ok()?.count() < 2 {
         return None;
     }
-    // The class is also that of what a thread reads from the disk, unless it has a priority there of
-    // its own; a program waits for this one.
+    // The class is also that of what a thread reads from the disk, unless it has a priority there
+    // of its own; a program waits for this one.
     let class = ioprio::Class::BestEffort(ioprio::BePriorityLevel::fallback());
     let itself = ioprio::Target::Process(ioprio::Pid::from_raw(0));
     ioprio::set_priority(itself, ioprio::Priority::new(class)).ok()?;

@@ -2,20 +2,17 @@
 //! (`FUSE_NOTIFY_STORE`) before it asks for them.
 //!
 //! A push costs one message where a READ costs two and a wait. What always holds:
-//! - Only files that the kernel has named are pushed. They are pinned meanwhile, so an id cannot come
-//!   to mean another file between the look-up and the push.
+//! - Only files that the kernel has named are pushed. They are pinned meanwhile, so an id cannot
+//!   come to mean another file between the look-up and the push.
 //! - The source verifies before it hands bytes out. A file that does not verify is not pushed, and
 //!   the READ that follows reports the error.
 //! - A thread of its own pushes, because the kernel holds a page until a READ on it is answered.
 //! - No program waits for a push. The queue is short, and a push that does not fit is dropped.
 //!
-//! For a walker, a push begins with the answer that ends the list of a directory: the first file is
-//! opened while the kernel makes inodes of the entries. Contents that come before that answer are
-//! lost, so a push that the kernel refuses is tried again for a moment.
-//!
-//! A reader can be as fast as the thread that pushes. So that the two share the work instead of
-//! meeting at each file, the thread goes on a little [ahead](LEAD) of the reader; the files between
-//! are read by asking.
+//! For a walker, a push begins with the answer that ends the list of a directory. Contents that come
+//! before that answer are lost, so a push that the kernel refuses is tried again for a moment. A
+//! reader can be as fast as the thread that pushes, so the thread keeps a little [ahead](LEAD) of the
+//! reader; the files between are read by asking.
 
 mod queue;
 
@@ -29,7 +26,7 @@ use self::queue::{Job, Queue};
 use crate::kernel::notify::Notifications;
 use crate::predictor::{Event, Order, Push, Spot, Stretch};
 use crate::server::list_cache::List;
-use crate::server::nodes::{Place, probable_number};
+use crate::server::nodes::{Place, first_number};
 use crate::server::tree::Tree;
 use crate::source::{Kind, TreeSource};
 
@@ -121,7 +118,6 @@ impl<S: TreeSource> Pusher<'_, S> {
         let Push { directory, stretch, again } = job.push;
         let Some(list) = self.tree.siblings(directory) else { return Some(stretch.start) };
         let entries = in_order(&list, stretch);
-        let most_bytes = self.tree.options.push_file_bytes.min(MOST_FILE_BYTES);
         let mut left = self.tree.options.push_batch_bytes;
         let mut is_begun = false;
         let mut next = 0;
@@ -134,7 +130,7 @@ impl<S: TreeSource> Pusher<'_, S> {
             let (Kind::File { size, content }, Some(state)) = (&node.kind, node.state) else {
                 continue;
             };
-            if *size == 0 || *size > most_bytes {
+            if *size == 0 || *size > MOST_FILE_BYTES {
                 continue;
             }
             left = match left.checked_sub(*size) {
@@ -202,8 +198,8 @@ fn in_order<S: TreeSource>(list: &List<S>, stretch: Stretch) -> Vec<(u64, usize)
         }
         Order::Numbered => {
             let entries = list.entries.iter().enumerate();
-            let numbers = entries
-                .filter_map(|(index, entry)| Some((probable_number(entry.node.state?), index)));
+            let numbers =
+                entries.filter_map(|(index, entry)| Some((first_number(entry.node.state?), index)));
             let mut numbered: Vec<_> = numbers.filter(|(number, _)| *number >= start).collect();
             numbered.sort_unstable();
             numbered.truncate(length);
@@ -248,7 +244,7 @@ mod tests {
 
     #[test]
     fn a_stretch_by_number_is_sorted_by_number() {
-        let number = |state| probable_number(StateId([state; 16]));
+        let number = |state| first_number(StateId([state; 16]));
         let stretch = |start, length| Stretch { order: Order::Numbered, start, length };
         let list = list(&[5, 1, 3, 2]);
         let all = [(number(1), 1), (number(2), 3), (number(3), 2), (number(5), 0)];

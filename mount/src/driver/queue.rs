@@ -1,8 +1,7 @@
 //! What the thread that pushes has to do, and how far the readers are.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use parking_lot::{Condvar, Mutex};
 
@@ -10,9 +9,6 @@ use crate::predictor::{Action, Event, Predictor, Push};
 
 /// Pushes that may wait. One that comes later is dropped.
 const MOST_WAITING: usize = 32;
-/// How long the thread looks for the next push before it sleeps. Waking it takes a virtual processor
-/// up to 95 µs, and a walker is back with the next directory after about 200.
-const LINGER: Duration = Duration::from_micros(200);
 
 /// A push that waits or runs.
 #[derive(Clone, Copy, Debug)]
@@ -29,8 +25,6 @@ pub(super) struct Job {
 pub(super) struct Queue {
     state: Mutex<State>,
     changed: Condvar,
-    /// Whether a push waits or the queue is closed: looked at without the lock.
-    is_ready: AtomicBool,
 }
 
 #[derive(Default)]
@@ -47,23 +41,17 @@ impl Queue {
     pub(super) fn note(&self, event: Event) {
         let mut state = self.state.lock();
         if state.note(event) {
-            self.is_ready.store(true, Ordering::Release);
             self.changed.notify_one();
         }
     }
 
     /// Waits for a push, which then runs. `None` when the queue is closed.
     pub(super) fn next(&self) -> Option<Job> {
-        let begun = Instant::now();
-        while !self.is_ready.load(Ordering::Acquire) && begun.elapsed() < LINGER {
-            std::thread::yield_now();
-        }
         let mut state = self.state.lock();
         while state.waiting.is_empty() && !state.is_closed {
             self.changed.wait(&mut state);
         }
         state.running = state.waiting.pop_front().filter(|_| !state.is_closed);
-        self.is_ready.store(!state.waiting.is_empty() || state.is_closed, Ordering::Release);
         state.running
     }
 
@@ -84,7 +72,6 @@ impl Queue {
         let mut state = self.state.lock();
         state.is_closed = true;
         state.running = None;
-        self.is_ready.store(true, Ordering::Release);
         self.changed.notify_all();
     }
 }

@@ -1,7 +1,7 @@
 //! Attaching a FUSE connection to a directory, and detaching it.
 //!
-//! A privileged process calls the kernel itself. Everybody else goes through `fusermount3`, which is
-//! setuid root and hands back the descriptor of the connection over a socket.
+//! A privileged process calls the kernel itself. Everybody else goes through `fusermount3`, which
+//! is setuid root and hands back the descriptor of the connection over a socket.
 
 use std::ffi::CString;
 use std::io::IoSliceMut;

@@ -1,21 +1,20 @@
 //! A process that answers for a mount whose own process was killed and cannot end.
 //!
-//! `FUSE_NOTIFY_STORE` waits for a page that a READ has locked. A process that is killed while one of its
-//! threads does so can neither answer the READ nor close the connection: the thread ends after the write,
-//! the write after the answer, and the descriptors are closed by the last thread. Reader and server wait for
-//! one another, and not even SIGKILL helps.
+//! `FUSE_NOTIFY_STORE` waits for a page that a READ has locked. A process that is killed while one
+//! of its threads waits so can neither answer the READ nor close the connection: the thread ends
+//! after the write, the write after the answer, and the last thread closes the descriptors. Reader
+//! and server wait for one another, and not even SIGKILL helps.
 //!
-//! So another process has the connection too. It sleeps until a thread of the server has ended. As long as the
-//! server itself has not, it has the kernel hand out again what nobody answered (`FUSE_NOTIFY_RESEND`, since
-//! Linux 6.9), and answers that the connection is broken, which is what users of a dead mount are told anyway.
-//! Then the server can end, the guard does, and the kernel breaks the connection.
+//! So another process, the *guard*, has the connection too. It sleeps until a thread of the server
+//! has ended. If the server itself has not, the guard makes the kernel hand out again every request
+//! without an answer (`FUSE_NOTIFY_RESEND`, since Linux 6.9), and answers that the connection is
+//! broken. Then the server can end, the guard does, and the kernel breaks the connection.
 //!
-//! A guard is a program of its own, started with [`Mount::start_guard`](crate::Mount::start_guard): a child that is
-//! made by `fork` alone would keep the server's memory.
+//! A guard is a program of its own, started with [`Mount::start_guard`](crate::Mount::start_guard):
+//! a child that is made by `fork` alone would keep the server's memory.
 
 use std::fmt;
 use std::io::{self, PipeReader};
-use std::num::ParseIntError;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::process::Command;
@@ -34,8 +33,8 @@ use crate::server::filesystem::MAX_WRITE_BYTES;
 
 /// `PIDFD_THREAD` of `linux/pidfd.h`: one thread, not all of its process. Since Linux 6.9.
 const PIDFD_THREAD: PidfdFlags = PidfdFlags::from_bits_retain(OFlags::EXCL.bits());
-/// From the end of the watched thread to that of its process, when nothing is wrong; and until the kernel is asked
-/// again, as a thread that was ending may have taken what it handed out.
+/// From the end of the watched thread to that of its process, when nothing is wrong. Also the time
+/// until the kernel is asked again, as a thread that was ending may have taken what it handed out.
 const PATIENCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
 /// Room that the kernel wants in each read: the largest WRITE, though none comes.
 const BUFFER_BYTES: usize = MAX_WRITE_BYTES as usize + 4096;
@@ -53,27 +52,14 @@ impl fmt::Display for Watched {
     }
 }
 
-/// A text that names no process and thread.
-#[derive(Debug, thiserror::Error)]
-#[error("not a process and a thread, as in 12:34")]
-pub struct ParseWatchedError;
-
-impl From<ParseIntError> for ParseWatchedError {
-    fn from(_: ParseIntError) -> Self {
-        Self
-    }
-}
-
 impl FromStr for Watched {
-    type Err = ParseWatchedError;
+    type Err = &'static str;
 
-    fn from_str(text: &str) -> Result<Self, ParseWatchedError> {
-        let (process, thread) = text.split_once(':').ok_or(ParseWatchedError)?;
-        let id = |text: &str| match text.parse()? {
-            id @ 1.. => Pid::from_raw(id).ok_or(ParseWatchedError),
-            _ => Err(ParseWatchedError),
-        };
-        Ok(Self { process: id(process)?, thread: id(thread)? })
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let id = |text: &str| text.parse().ok().filter(|id| *id > 0).and_then(Pid::from_raw);
+        let ids = text.split_once(':').and_then(|(one, other)| Some((id(one)?, id(other)?)));
+        let (process, thread) = ids.ok_or("not a process and a thread, as in 12:34")?;
+        Ok(Self { process, thread })
     }
 }
 
@@ -85,8 +71,8 @@ pub(crate) struct Guard(
 );
 
 impl Guard {
-    /// Starts `command` with the connection as its standard input, a pipe as its standard output, and one more argument.
-    /// A thread that does nothing else is what it watches; that one also takes note of its end.
+    /// Starts `command` with the connection as its standard input, a pipe as its standard output,
+    /// and one more argument. It watches a thread that does nothing but wait for its end.
     pub(crate) fn start(
         mut command: Command,
         directory: &Path,
@@ -124,8 +110,9 @@ impl Guard {
     }
 }
 
-/// The whole work of a guard, a child of the process that it watches. Returns when that has ended, or nobody can read
-/// from the pipe `until` any more. The guard should end then, and with it the last descriptor of the connection.
+/// The whole work of a guard, a child of the process that it watches. Returns when that has ended,
+/// or the pipe `until` has no reader any more. The guard should end then, and with it the last
+/// descriptor of the connection.
 ///
 /// # Errors
 /// The kernel is older than Linux 6.9, or broke the connection in another way than by ending it.

@@ -86,7 +86,8 @@ impl Notifications {
         Ok((unique != NOTIFICATION).then_some(unique))
     }
 
-    /// Answers a request with an error. The kernel says ENOENT if it no longer waits for the answer.
+    /// Answers a request with an error. The kernel says ENOENT if it no longer waits for the
+    /// answer.
     pub(crate) fn refuse(&self, unique: u64, why: Errno) -> Result<(), Errno> {
         self.write(&[IoSlice::new(&out_header(-why.raw_os_error(), unique, 0)?)])
     }

@@ -1,4 +1,5 @@
-//! What the predictor is told and what it asks for, and both as text: the lines of a recorded trace.
+//! What the predictor is told and what it asks for, and both as text: the lines of a recorded
+//! trace.
 
 use std::fmt;
 

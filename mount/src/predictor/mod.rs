@@ -1,12 +1,12 @@
 //! Which files a program will read next.
 //!
-//! A program that reads one file of a directory mostly reads the next ones, too. A program that does
-//! so in three directories walks a tree (`grep -r`, `cp -a`, `tar`): it will read every file of each
-//! directory that it lists.
+//! A program that reads one file of a directory mostly reads the next ones, too. A program that
+//! does so in three directories walks a tree (`grep -r`, `cp -a`, `tar`): it will read every file
+//! of each directory that it lists.
 //!
 //! The predictor is a pure state machine without threads, clocks or locks: [events](Event) in,
-//! [actions](Action) out. The [driver](crate::driver) feeds it and carries its actions out. Its tests
-//! replay what real programs did.
+//! [actions](Action) out. The [driver](crate::driver) feeds it and carries its actions out. Its
+//! tests replay what real programs did.
 
 mod events;
 mod order;

@@ -7,7 +7,8 @@ pub(crate) enum Order {
     #[default]
     Listed,
     /// By their inode numbers, which on a disk saves seeks: GNU `cp` (`SAVEDIR_SORT_FASTREAD`), and
-    /// programs that walk with gnulib's `fts` (`grep -r`, `du`) in [long](Self::expected) directories.
+    /// programs that walk with gnulib's `fts` (`grep -r`, `du`) in [long](Self::expected)
+    /// directories.
     Numbered,
 }
 
@@ -15,8 +16,8 @@ impl Order {
     /// `fts` sorts longer lists (`_FTS_INODE_SORT_DIR_ENTRIES_THRESHOLD`).
     const LONGEST_UNSORTED: usize = 10_000;
 
-    /// The order in which a directory of so many entries is probably read by a program that has read
-    /// another one in the order `last`.
+    /// The order in which a directory of so many entries is probably read by a program that has
+    /// read another one in the order `last`.
     pub(crate) fn expected(last: Self, entries: usize) -> Self {
         if entries > Self::LONGEST_UNSORTED { Self::Numbered } else { last }
     }

@@ -79,7 +79,8 @@ fn parse(line: &str) -> Option<Event> {
 fn walks(trace: &str) {
     let summary = replay(trace);
     assert!(summary.pushed_lists >= 5, "{summary:?}");
-    // Each list is asked for twice: for its entries, and whether there are more. One push is enough.
+    // Each list is asked for twice: for its entries, and whether there are more. One push is
+    // enough.
     assert!(summary.pushed_lists <= summary.lists / 2, "{summary:?}");
 }
 

@@ -33,8 +33,8 @@ impl Walkers {
     /// Pairs of files that make an order: a single one shows an order even of random reads.
     const PAIRS: u32 = 3;
 
-    /// A thread gets the list of a directory of so many entries. Returns the order in which a walker
-    /// will probably read the files; `None` for any other thread.
+    /// A thread gets the list of a directory of so many entries. Returns the order in which a
+    /// walker will probably read the files; `None` for any other thread.
     pub(super) fn listed(&mut self, thread: u32, directory: u64, entries: usize) -> Option<Order> {
         let seen = self.find_mut(thread)?;
         if Order::expected(Order::Listed, entries) != Order::Listed {

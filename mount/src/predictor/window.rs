@@ -48,9 +48,9 @@ impl PushWindow {
         is_undone.then(|| self.begin(Stretch { order, start: 0, length: MOST }))
     }
 
-    /// A file was read, and the kernel `had` its contents before. What comes after it is pushed: few entries
-    /// at first, unless a walker reads; more each time a reader comes back beyond the end of the last push.
-    /// Also says whether the kernel has lost what it had.
+    /// A file was read, and the kernel `had` its contents before. What comes after it is pushed:
+    /// few entries at first, unless a walker reads; more each time a reader comes back beyond the
+    /// end of the last push. Also says whether the kernel has lost what it had.
     pub(super) fn after_read(
         &mut self,
         spot: Spot,
@@ -92,7 +92,8 @@ impl PushWindow {
         stretch
     }
 
-    /// The push of this stretch has ended: before this position, or with the last file of the directory.
+    /// The push of this stretch has ended: before this position, or with the last file of the
+    /// directory.
     pub(super) fn ended(&mut self, stretch: Stretch, position: Option<u64>) {
         if (stretch.order, stretch.start) == (self.order, self.from) {
             self.until = position.map_or(self.until, |position| self.until.min(position));

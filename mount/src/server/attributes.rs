@@ -1,11 +1,11 @@
 //! What `stat` shows for an entry.
 //!
-//! - ctime and atime equal mtime: a state has one time, and GNU `diff` compares ctime when it decides
-//!   whether two paths are the same file.
+//! - ctime and atime equal mtime: a state has one time, and GNU `diff` compares ctime when it
+//!   decides whether two paths are the same file.
 //! - `st_blocks` follows from the size, so `du` shows something true of the contents.
-//! - A directory has nlink 1, which programs since btrfs know as "number of subdirectories unknown".
-//!   The exact number would need every subdirectory's list just to answer `stat`, and a wrong one
-//!   makes programs that trust it (Perl's File::Find) skip directories.
+//! - A directory has nlink 1, which programs since btrfs know as "number of subdirectories
+//!   unknown". The exact number would need every subdirectory's list just to answer `stat`, and a
+//!   wrong one makes programs that trust it (Perl's File::Find) skip directories.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 

@@ -1,11 +1,11 @@
 //! Memory that a thread uses for one answer after the other.
 //!
-//! Answers are as long as 1 MiB. Memory of that size is taken from the kernel and given back each time, page by page, which takes
-//! longer than to fill it.
+//! Answers are as long as 1 MiB. To take memory of that size from the kernel takes longer than to
+//! fill it.
 
 use std::cell::RefCell;
 
-/// Calls `fill` with the buffer of this thread, in which is what was there last. It is not for who calls others that use it.
+/// Calls `fill` with the buffer of this thread and what was last in it. `fill` must not call this.
 pub(crate) fn with_buffer<T>(fill: impl FnOnce(&mut Vec<u8>) -> T) -> T {
     thread_local! {
         static BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };

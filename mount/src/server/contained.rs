@@ -1,30 +1,24 @@
 //! A source whose panics are errors.
 //!
-//! A panic would end the thread that answers, and the last of them the mount under programs that wait for it. The
-//! panic's own message goes where the process sends them; who asked gets an input/output error.
+//! A panic would end the thread that answers, and the last of them the mount under programs that
+//! wait for it. The panic's own message goes where the process sends them; the program that asked
+//! gets an input/output error.
 
 use std::io;
-use std::ops::Range;
+use std::ops::{Deref, Range};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use crate::server::buffer::with_buffer;
-use crate::source::{Content, Entry, Node, Space, Stability, TreeSource, ends_early, read_exactly};
+use crate::source::{Content, Entry, Node, TreeSource, ends_early, read_exactly};
 
-/// A source. What may fail is contained; what may not is expected to be too simple for a panic.
+/// A source. Calls that may fail are contained; the others go to the source itself, and are
+/// expected to be too simple for a panic.
 pub(crate) struct Contained<S>(S);
 
 impl<S: TreeSource> Contained<S> {
     pub(crate) fn new(source: S) -> Self {
         Self(source)
-    }
-
-    pub(crate) fn root(&self) -> Node<S> {
-        self.0.root()
-    }
-
-    pub(crate) fn stability(&self, directory: &S::Directory) -> Stability {
-        self.0.stability(directory)
     }
 
     pub(crate) fn list(&self, directory: &S::Directory) -> io::Result<Vec<Entry<S>>> {
@@ -59,13 +53,13 @@ impl<S: TreeSource> Contained<S> {
             }
         }
     }
+}
 
-    pub(crate) fn sha256_hex(&self, content: &S::Content) -> String {
-        self.0.sha256_hex(content)
-    }
+impl<S> Deref for Contained<S> {
+    type Target = S;
 
-    pub(crate) fn space(&self) -> Space {
-        self.0.space()
+    fn deref(&self) -> &S {
+        &self.0
     }
 }
 
@@ -118,8 +112,8 @@ impl Opened {
     }
 }
 
-// Unwind safety: nothing of ours is changed by the closures but buffers that nobody looks at after an error. What a
-// source leaves half-done is the source's.
+// Unwind safety: the closures change nothing of ours but buffers that are not looked at after an
+// error. What a source leaves half-done is the source's.
 fn contain<T>(ask: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
     catch_unwind(AssertUnwindSafe(ask))
         .unwrap_or_else(|_| Err(io::Error::other("the source of the mount panicked")))
@@ -128,6 +122,7 @@ fn contain<T>(ask: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::source::Stability;
 
     /// Every file has so many bytes, whatever its size should be.
     struct Lengths {

@@ -6,9 +6,9 @@
 //! - Names and attributes below immutable directories hold for ever.
 //! - READDIRPLUS names all entries of a directory with their attributes.
 //!
-//! POSIX ACLs are the kernel's business (`FUSE_POSIX_ACL`): it enforces what was captured and caches
-//! it, also that there is none. Without it the group bits of a file with an ACL, which are its mask,
-//! would be taken for the group's permissions.
+//! POSIX ACLs are the kernel's business (`FUSE_POSIX_ACL`): it enforces what was captured and
+//! caches it, also that there is none. Without it the group bits of a file with an ACL, which are
+//! its mask, would be taken for the group's permissions.
 
 use std::ffi::OsStr;
 use std::io;
@@ -27,7 +27,8 @@ use fuser::{
     WriteFlags,
 };
 
-use crate::company::{Company, Message, Turn};
+use crate::company::{Company, Turn};
+use crate::counters::Counter;
 use crate::driver::Driver;
 use crate::server::attributes::directory_alone;
 use crate::server::readdir;
@@ -37,8 +38,8 @@ use crate::server::xattrs;
 use crate::source::{Kind, TreeSource};
 
 /// READs from this size on, which come of programs that ask for much, are better copied beside the
-/// program, on another processor. READs of 128 KiB, which the kernel reads ahead for all others, are
-/// not: the other processor has the next pieces to verify.
+/// program, on another processor. READs of 128 KiB, which the kernel reads ahead for all others,
+/// are not: the other processor has the next pieces to verify.
 const LONG_READ_BYTES: u32 = 256 * 1024;
 /// The most that the kernel may send in one WRITE, of which a read-only mount gets none. It also
 /// bounds a READ.
@@ -52,16 +53,10 @@ pub(crate) struct TreeFilesystem<S: TreeSource> {
     driver: Option<Arc<Driver<S>>>,
     pruner: SyncSender<()>,
     company: Arc<Company>,
-    kernel: Kernel,
+    /// Whether the kernel can open files, and directories, without a message.
+    without_message: [bool; 2],
     /// Set when the session is over.
     ended: Arc<AtomicBool>,
-}
-
-/// What the kernel can do.
-#[derive(Clone, Copy, Default)]
-struct Kernel {
-    zero_message_open: bool,
-    zero_message_opendir: bool,
 }
 
 impl<S: TreeSource> TreeFilesystem<S> {
@@ -73,12 +68,13 @@ impl<S: TreeSource> TreeFilesystem<S> {
         company: Arc<Company>,
         ended: Arc<AtomicBool>,
     ) -> Self {
-        Self { tree, reads, driver, pruner, company, kernel: Kernel::default(), ended }
+        Self { tree, reads, driver, pruner, company, without_message: [false; 2], ended }
     }
 
-    /// A message that asks for little. `Request::pid` is the id of a thread.
-    fn short_turn(&self, request: &Request) -> Turn<'_> {
-        self.company.turn(request.pid(), Message::Short)
+    /// Counts a message that asks for little. `Request::pid` is the id of a thread.
+    fn begin(&self, request: &Request, counter: &Counter) -> Turn<'_> {
+        counter.one();
+        self.company.turn(request.pid())
     }
 
     /// Refuses a request that would change something. The kernel refuses first, as the mount is
@@ -132,12 +128,9 @@ impl<S: TreeSource> Filesystem for TreeFilesystem<S> {
                 tracing::debug!(?flag, "the kernel does not know this capability");
             }
         }
-        self.kernel = Kernel {
-            zero_message_open: config.capabilities().contains(InitFlags::FUSE_NO_OPEN_SUPPORT),
-            zero_message_opendir: config
-                .capabilities()
-                .contains(InitFlags::FUSE_NO_OPENDIR_SUPPORT),
-        };
+        let can = |flag| config.capabilities().contains(flag);
+        self.without_message =
+            [InitFlags::FUSE_NO_OPEN_SUPPORT, InitFlags::FUSE_NO_OPENDIR_SUPPORT].map(can);
         // The kernel's own limits apply where these are larger.
         let _ = config.set_max_background(64);
         let _ = config.set_max_write(MAX_WRITE_BYTES);
@@ -152,8 +145,7 @@ impl<S: TreeSource> Filesystem for TreeFilesystem<S> {
     }
 
     fn lookup(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
-        let _turn = self.short_turn(request);
-        self.tree.counters.lookup.one();
+        let _turn = self.begin(request, &self.tree.counters.lookup);
         self.bound_nodes();
         match self.tree.lookup(parent.0, name.as_bytes()) {
             Ok(Some(found)) => reply.entry_with_ttls(
@@ -181,8 +173,7 @@ impl<S: TreeSource> Filesystem for TreeFilesystem<S> {
     }
 
     fn getattr(&self, request: &Request, id: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
-        let _turn = self.short_turn(request);
-        self.tree.counters.getattr.one();
+        let _turn = self.begin(request, &self.tree.counters.getattr);
         match self.tree.getattr(id.0) {
             Ok((attr, ttl)) => reply.attr(&ttl, &attr),
             Err(errno) => reply.error(errno),
@@ -190,8 +181,7 @@ impl<S: TreeSource> Filesystem for TreeFilesystem<S> {
     }
 
     fn readlink(&self, request: &Request, id: INodeNo, reply: ReplyData) {
-        let _turn = self.short_turn(request);
-        self.tree.counters.readlink.one();
+        let _turn = self.begin(request, &self.tree.counters.readlink);
         let nodes = self.tree.nodes.lock();
         match nodes.get(id.0).map(|node| &node.kind) {
             Some(Kind::Symlink { target }) => reply.data(target),
@@ -202,7 +192,7 @@ impl<S: TreeSource> Filesystem for TreeFilesystem<S> {
 
     fn open(&self, _: &Request, _: INodeNo, _: OpenFlags, reply: ReplyOpen) {
         self.tree.counters.open.one();
-        open(self.kernel.zero_message_open, reply);
+        open(self.without_message[0], reply);
     }
 
     fn read(
@@ -216,9 +206,8 @@ impl<S: TreeSource> Filesystem for TreeFilesystem<S> {
         _: Option<LockOwner>,
         reply: ReplyData,
     ) {
-        let long = size >= LONG_READ_BYTES;
-        let message = if long { Message::Long } else { Message::Short };
-        let _turn = self.company.turn(request.pid(), message);
+        let is_long = size >= LONG_READ_BYTES;
+        let _turn = self.company.turn(if is_long { 0 } else { request.pid() });
         self.tree.counters.read.one();
         if offset == 0
             && let Some(driver) = &self.driver
@@ -235,7 +224,7 @@ impl<S: TreeSource> Filesystem for TreeFilesystem<S> {
 
     fn opendir(&self, _: &Request, _: INodeNo, _: OpenFlags, reply: ReplyOpen) {
         self.tree.counters.opendir.one();
-        open(self.kernel.zero_message_opendir, reply);
+        open(self.without_message[1], reply);
     }
 
     fn readdirplus(
@@ -246,8 +235,7 @@ impl<S: TreeSource> Filesystem for TreeFilesystem<S> {
         offset: u64,
         mut reply: ReplyDirectoryPlus,
     ) {
-        let _turn = self.short_turn(request);
-        self.tree.counters.readdirplus.one();
+        let _turn = self.begin(request, &self.tree.counters.readdirplus);
         self.bound_nodes();
         let listed = match self.tree.open_list(id.0, offset) {
             Ok(listed) => listed,
@@ -269,8 +257,7 @@ impl<S: TreeSource> Filesystem for TreeFilesystem<S> {
     }
 
     fn statfs(&self, request: &Request, _: INodeNo, reply: ReplyStatfs) {
-        let _turn = self.short_turn(request);
-        self.tree.counters.statfs.one();
+        let _turn = self.begin(request, &self.tree.counters.statfs);
         const BLOCK_BYTES: u32 = 4096;
         let space = self.tree.source.space();
         let blocks = |bytes: u64| bytes / u64::from(BLOCK_BYTES);
@@ -287,14 +274,12 @@ impl<S: TreeSource> Filesystem for TreeFilesystem<S> {
     }
 
     fn getxattr(&self, request: &Request, id: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
-        let _turn = self.short_turn(request);
-        self.tree.counters.getxattr.one();
+        let _turn = self.begin(request, &self.tree.counters.getxattr);
         xattrs::reply(reply, size, self.tree.xattr(id.0, name.as_bytes()));
     }
 
     fn listxattr(&self, request: &Request, id: INodeNo, size: u32, reply: ReplyXattr) {
-        let _turn = self.short_turn(request);
-        self.tree.counters.listxattr.one();
+        let _turn = self.begin(request, &self.tree.counters.listxattr);
         xattrs::reply(reply, size, self.tree.xattr_names(id.0));
     }
 

@@ -1,9 +1,7 @@
 //! Directory lists, decoded once and kept for a while.
 //!
-//! The bound is in entries over all lists, so that memory stays flat however much is visited. Lists that are
-//! longer than half of that are kept besides, while somebody pages through them or asks for what they name: they
-//! neither push out all others nor go with the next one that comes. Together they may be some times as long; one of
-//! any length stays.
+//! The bound is in entries over all lists, so that memory stays flat however much is visited. The
+//! list that came last stays, however long it is.
 
 use std::sync::Arc;
 
@@ -57,73 +55,30 @@ fn is_valid_name(name: &[u8]) -> bool {
 
 /// Lists used last.
 pub(crate) struct ListCache<S: TreeSource> {
-    short: LruCache<ListKey, Arc<List<S>>>,
+    lists: LruCache<ListKey, Arc<List<S>>>,
     /// Entries of these, and one for each list.
     entries: usize,
     capacity: usize,
-    /// Used last at the end.
-    long: Vec<Long<S>>,
-}
-
-/// A list that would push out half of the others.
-struct Long<S: TreeSource> {
-    key: ListKey,
-    list: Arc<List<S>>,
-    /// Others that came since it was used.
-    age: usize,
 }
 
 impl<S: TreeSource> ListCache<S> {
-    /// Lists that come while a long one waits to be used again.
-    const LONG_WAITS: usize = 256;
-    /// How many times as many entries as in all others there may be in more than one long list.
-    const LONG_SHARE: usize = 4;
-
     pub(crate) fn new(capacity: usize) -> Self {
-        Self { short: LruCache::unbounded(), entries: 0, capacity, long: Vec::new() }
+        Self { lists: LruCache::unbounded(), entries: 0, capacity }
     }
 
     pub(crate) fn get(&mut self, key: ListKey) -> Option<Arc<List<S>>> {
-        if let Some(at) = self.long.iter().position(|long| long.key == key) {
-            self.long[at].age = 0;
-            self.long[at..].rotate_left(1);
-            return self.long.last().map(|long| long.list.clone());
-        }
-        self.short.get(&key).map(Arc::clone)
+        self.lists.get(&key).map(Arc::clone)
     }
 
     pub(crate) fn put(&mut self, key: ListKey, list: Arc<List<S>>) {
-        if let Some(old) = self.short.pop(&key) {
+        self.entries += weight(&list);
+        if let Some(old) = self.lists.put(key, list) {
             self.entries -= weight(&old);
         }
-        self.long.retain(|long| long.key != key);
-        if self.is_long(&list) {
-            self.long.push(Long { key, list, age: 0 });
-            while self.long.len() > 1 && self.long_entries() > self.most_long_entries() {
-                self.long.remove(0);
-            }
-            return;
-        }
-        self.long.iter_mut().for_each(|long| long.age += 1);
-        self.long.retain(|long| long.age <= Self::LONG_WAITS);
-        self.entries += weight(&list);
-        self.short.put(key, list);
-        while self.entries > self.capacity {
-            let Some((_, oldest)) = self.short.pop_lru() else { break };
+        while self.entries > self.capacity && self.lists.len() > 1 {
+            let Some((_, oldest)) = self.lists.pop_lru() else { break };
             self.entries -= weight(&oldest);
         }
-    }
-
-    fn is_long(&self, list: &List<S>) -> bool {
-        weight(list) > self.capacity / 2
-    }
-
-    fn long_entries(&self) -> usize {
-        self.long.iter().map(|long| weight(&long.list)).sum()
-    }
-
-    fn most_long_entries(&self) -> usize {
-        self.capacity.saturating_mul(Self::LONG_SHARE)
     }
 }
 
@@ -173,44 +128,6 @@ mod tests {
         (20..1000).for_each(|id| lab.put(id, 0));
         assert_eq!((1..1000).filter(|id| lab.has(*id)).count(), 100);
         assert_eq!(lab.0.entries, 100);
-    }
-
-    #[test]
-    fn a_long_list_stays_while_it_is_used() {
-        let mut lab = Lab(ListCache::new(100));
-        (1..=10).for_each(|id| lab.put(id, 9));
-        lab.put(50, 10_000);
-        assert!((1..=10).all(|id| lab.has(id)), "it pushes out none");
-        for id in 100..2000 {
-            lab.put(id, 9);
-            assert!(id % 200 != 0 || lab.has(50));
-        }
-        lab.put(51, 10_000);
-        assert!(lab.has(51) && !lab.has(50), "there is one of such a length");
-        (100..).take(ListCache::<Nothing>::LONG_WAITS).for_each(|id| lab.put(id, 9));
-        assert!(lab.has(51));
-        (100..).take(ListCache::<Nothing>::LONG_WAITS + 1).for_each(|id| lab.put(id, 9));
-        assert!(!lab.has(51));
-        lab.put(52, 10_000);
-        lab.put(52, 1);
-        assert_eq!(lab.0.get(ListKey::Node(52)).map(|list| list.entries.len()), Some(1));
-    }
-
-    #[test]
-    fn some_long_lists_stay_and_go_one_by_one() {
-        let mut lab = Lab(ListCache::new(100));
-        (50..54).for_each(|id| lab.put(id, 99));
-        assert!(lab.has(50) && lab.has(51) && lab.has(52) && lab.has(53));
-        assert!(lab.has(50), "used last");
-        lab.put(54, 100);
-        let there: Vec<u64> = (50..55).filter(|id| lab.has(*id)).collect();
-        assert_eq!(there, [50, 53, 54], "two had to go for one that is a little longer");
-        // Two of them are used.
-        for id in (100..).take(ListCache::<Nothing>::LONG_WAITS + 1) {
-            lab.put(id, 9);
-            assert!(lab.has(50) && lab.has(54));
-        }
-        assert!(!lab.has(53));
     }
 
     #[test]

@@ -3,14 +3,14 @@
 //! What always holds:
 //! - A node lives from the reply that first names it until the kernel forgot it as often as it was
 //!   named ([`Nodes::acquire`], [`Nodes::forget`]), or longer while [pinned](Nodes::pin).
-//! - Files of one [`StateId`] share one node, and with it the page cache. A directory has a node for
-//!   each place, because the kernel allows a directory inode only one name.
-//! - A node's **number** is the `st_ino` programs see. It follows from the `StateId`, so it comes back
-//!   the same after the kernel forgot it. The first place of a directory state, and every file, has
-//!   the number as its id; a later place of a directory has an id of its own and the same number.
-//! - Two live states never share an id or a number: when the hash bits collide, the next free number
-//!   is taken. Ids that follow from no state are never used twice.
-//! - Numbers stay below 2^53, so that programs that keep them in a double (JavaScript) see the truth.
+//! - Files of one [`StateId`] share one node, and with it the page cache. A directory has a node
+//!   for each place, because the kernel allows a directory inode only one name.
+//! - A node's **number** is the `st_ino` programs see. It follows from the `StateId`, so it comes
+//!   back the same after the kernel forgot it. It is the id of a file, and of the first place of a
+//!   directory state. A later place has an id of its own and the same number.
+//! - Two live states never share an id or a number: when the hash bits collide, the next free
+//!   number is taken. Ids that follow from no state are never used twice.
+//! - Numbers stay below 2^53: a program may keep them in a double (JavaScript).
 
 mod changing;
 mod numbers;
@@ -19,16 +19,12 @@ use std::collections::hash_map::Entry as MapEntry;
 use std::collections::{HashMap, VecDeque};
 
 use self::changing::ChangingList;
-use self::numbers::{DirectoryNumbers, IdMap, first_number, generation, next_number};
-use crate::source::{Node, StateId, TreeSource};
+pub(crate) use self::numbers::first_number;
+use self::numbers::{DirectoryNumbers, IdMap, generation, next_number};
+use crate::source::{Kind, Node, StateId, TreeSource};
 
 /// The id and number of the mounted directory.
 pub(crate) const ROOT: u64 = 1;
-
-/// The number of a state, but for collisions.
-pub(crate) fn probable_number(state: StateId) -> u64 {
-    first_number(state)
-}
 
 /// Where a node was last seen: a directory's node id and the position in its list.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -79,15 +75,9 @@ pub(crate) struct Nodes<S: TreeSource> {
 
 impl<S: TreeSource> Nodes<S> {
     pub(crate) fn new(root: Node<S>) -> Self {
-        let record = Record {
-            lookups: 1,
-            pins: 0,
-            place: Place { parent: ROOT, index: 0 },
-            number: ROOT,
-            loaded: false,
-            named: Some(Named::boxed(b"")),
-            node: Node { state: None, ..root },
-        };
+        let place = Place { parent: ROOT, index: 0 };
+        let root = Node { state: None, ..root };
+        let record = Record::new(place, ROOT, Some(Named::boxed(b"")), root);
         let mut records = IdMap::default();
         records.insert(ROOT, Box::new(record));
         Self {
@@ -124,21 +114,25 @@ impl<S: TreeSource> Nodes<S> {
 
     /// The node of a file (anything but a directory) that has a state.
     fn file_id(&mut self, state: StateId, place: Place, node: &Node<S>) -> u64 {
+        let (number, is_known) = self.file_number(state);
+        if !is_known {
+            self.insert(number, Record::new(place, number, None, node.clone()));
+        }
+        number
+    }
+
+    /// The number of a file in this state, and whether the kernel knows the file.
+    fn file_number(&self, state: StateId) -> (u64, bool) {
         let mut number = first_number(state);
         loop {
-            match self.records.get(&number) {
-                Some(record) if record.node.state == Some(state) && !record.node.is_directory() => {
-                    return number;
+            match self.records.get(&number).map(|record| &record.node) {
+                Some(node) if node.state == Some(state) && !node.is_directory() => {
+                    return (number, true);
                 }
-                Some(_) => {}
-                None if self.directory_numbers.contains(number) => {}
-                None => break,
+                None if !self.directory_numbers.contains(number) => return (number, false),
+                _ => number = next_number(number),
             }
-            number = next_number(number);
         }
-        let record = Record::new(place, number, None, node.clone());
-        self.insert(number, record);
-        number
     }
 
     /// The node of a directory, or of an entry without a state: one for each parent and name.
@@ -248,22 +242,10 @@ impl<S: TreeSource> Nodes<S> {
     /// Keeps a file that the kernel knows until [`unpin`](Self::unpin) and returns its id. Unless
     /// `again`, only a file whose contents the kernel does not have.
     pub(crate) fn pin(&mut self, state: StateId, again: bool) -> Option<u64> {
-        let id = self.file_with(state)?;
+        let (id, _) = self.file_number(state);
         let record = self.records.get_mut(&id).filter(|record| again || !record.loaded)?;
         record.pins += 1;
         Some(id)
-    }
-
-    /// The file in this state that the kernel knows.
-    fn file_with(&self, state: StateId) -> Option<u64> {
-        let mut number = first_number(state);
-        loop {
-            let node = &self.records.get(&number)?.node;
-            if node.state == Some(state) && !node.is_directory() {
-                return Some(number);
-            }
-            number = next_number(number);
-        }
     }
 
     /// Undoes [`pin`](Self::pin); `loaded` says that the kernel has the contents now.
@@ -314,13 +296,10 @@ impl<S: TreeSource> Nodes<S> {
         Some(&mut self.records.get_mut(&id)?.named.as_mut()?.changing)
     }
 
-    /// Ids of all directories the kernel knows.
-    pub(crate) fn directories(&self) -> Vec<u64> {
-        self.records
-            .iter()
-            .filter(|(_, record)| record.node.is_directory())
-            .map(|(id, _)| *id)
-            .collect()
+    /// Ids of directories with such a key that the kernel knows.
+    pub(crate) fn directories(&self, are: impl Fn(&S::Directory) -> bool) -> Vec<u64> {
+        let is = |node: &Node<S>| matches!(&node.kind, Kind::Directory(key) if are(key));
+        self.records.iter().filter(|(_, record)| is(&record.node)).map(|(id, _)| *id).collect()
     }
 }
 

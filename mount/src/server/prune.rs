@@ -1,10 +1,10 @@
 //! Keeping the number of nodes bounded, however much is visited.
 //!
-//! The kernel forgets nodes when it is short of memory, and the memory of this process does not count
-//! for that. So when more than [`MountOptions::max_nodes`](crate::MountOptions::max_nodes) are alive,
-//! the kernel is asked to drop the ones it has known longest (`FUSE_NOTIFY_PRUNE`, Linux 6.18). What
-//! somebody uses it keeps, and no path changes: a shell inside stays where it is. An older kernel
-//! refuses the question, and then only its own reclaim bounds the number.
+//! The kernel forgets nodes when it is short of memory, and the memory of this process does not
+//! count for that. So when more than [`MountOptions::max_nodes`](crate::MountOptions::max_nodes)
+//! are alive, the kernel is asked to drop the ones it has known longest (`FUSE_NOTIFY_PRUNE`, Linux
+//! 6.18). It keeps a node in use, so a shell inside stays where it is. An older kernel refuses, and
+//! then only its own reclaim bounds the number.
 
 use std::sync::Arc;
 use std::sync::mpsc::{SyncSender, sync_channel};
@@ -18,8 +18,7 @@ use crate::source::TreeSource;
 /// Nodes in one message.
 const BATCH: usize = 1024;
 
-/// Starts the thread that prunes and returns what wakes it when there may be too many nodes. It ends with that, or when
-/// the kernel turns out not to know how.
+/// Starts the thread that prunes. A message wakes it when there may be too many nodes.
 pub(crate) fn spawn<S: TreeSource>(
     tree: &Arc<Tree<S>>,
     notifications: Arc<Notifications>,
@@ -29,7 +28,7 @@ pub(crate) fn spawn<S: TreeSource>(
     let run = move || {
         for () in wakes {
             let max = tree.options.max_nodes;
-            // Some room, so that not every new node wakes this thread.
+            // With some room.
             let mut excess = tree.nodes.lock().len().saturating_sub(max - max / 8);
             while excess > 0 {
                 let ids = tree.nodes.lock().oldest(BATCH.min(excess));
@@ -39,10 +38,8 @@ pub(crate) fn spawn<S: TreeSource>(
                 excess -= ids.len().min(excess);
                 match notifications.prune(&ids) {
                     Ok(()) => tree.counters.pruned.add(ids.len() as u64),
-                    Err(Errno::INVAL | Errno::NOSYS) => {
-                        tracing::debug!("the kernel cannot be asked to forget");
-                        return;
-                    }
+                    // An older kernel.
+                    Err(Errno::INVAL | Errno::NOSYS) => return,
                     Err(errno) => {
                         tracing::debug!(%errno, "the kernel does not forget");
                         break;

@@ -39,7 +39,7 @@ pub(crate) fn fill<S: TreeSource>(
     }
     let in_changing = listed.cookies.is_some();
     let mut nodes = tree.nodes.lock();
-    for (index, position) in listed.positions_after(offset) {
+    for (position, index) in listed.positions_after(offset) {
         let entry = &listed.list.entries[index];
         let place = Place { parent: id, index: index as u32 };
         let acquired = nodes.acquire(place, &entry.name, &entry.node).ok_or(Errno::ESTALE)?;
@@ -68,21 +68,16 @@ impl<S: TreeSource> Listed<S> {
         dots.into_iter().filter(move |(position, ..)| offset < *position)
     }
 
-    /// Entries after `offset`, in the order of their positions: (index in the list, position).
-    fn positions_after(&self, offset: u64) -> Box<dyn Iterator<Item = (usize, u64)> + '_> {
-        match &self.cookies {
-            None => {
-                let start = usize::try_from(offset.saturating_sub(DOT_DOT)).unwrap_or(usize::MAX);
-                let indices = start..self.list.entries.len();
-                Box::new(indices.map(|index| (index, index as u64 + DOT_DOT + 1)))
-            }
-            Some(cookies) => {
-                let positions = cookies.iter().map(|cookie| cookie + DOT_DOT).enumerate();
-                let mut after: Vec<_> =
-                    positions.filter(|(_, position)| *position > offset).collect();
-                after.sort_unstable_by_key(|(_, position)| *position);
-                Box::new(after.into_iter())
-            }
-        }
+    /// Entries after `offset`, in the order of their positions: (position, index in the list).
+    fn positions_after(&self, offset: u64) -> Vec<(u64, usize)> {
+        let Some(cookies) = &self.cookies else {
+            let first = usize::try_from(offset.saturating_sub(DOT_DOT)).unwrap_or(usize::MAX);
+            let indices = first..self.list.entries.len();
+            return indices.map(|index| (index as u64 + DOT_DOT + 1, index)).collect();
+        };
+        let positions = cookies.iter().map(|cookie| cookie + DOT_DOT).zip(0..);
+        let mut after: Vec<_> = positions.filter(|(position, _)| *position > offset).collect();
+        after.sort_unstable();
+        after
     }
 }

@@ -2,8 +2,8 @@
 //!
 //! - A short answer would show zeros at the end of the file, so fewer bytes than the attributes
 //!   promise are an error.
-//! - Bytes go from the memory of the source, or by way of one buffer of the answering thread, to the
-//!   kernel; no copy of a long file stays in memory.
+//! - Bytes go from the memory of the source, or by way of one buffer of the answering thread, to
+//!   the kernel; no copy of a long file stays in memory.
 
 use std::io;
 use std::sync::{Arc, mpsc};
@@ -12,8 +12,7 @@ use fuser::ReplyData;
 use parking_lot::Mutex;
 
 use crate::server::buffer::with_buffer;
-use crate::server::contained::Opened;
-use crate::server::contents::{Contents, Found, INLINE_OPEN_BYTES};
+use crate::server::contents::{Contents, INLINE_OPEN_BYTES};
 use crate::server::tree::Tree;
 use crate::source::TreeSource;
 
@@ -28,7 +27,7 @@ pub(crate) struct Read {
 /// Answers READs.
 pub(crate) struct Reads<S: TreeSource> {
     tree: Arc<Tree<S>>,
-    contents: Contents<S, Read>,
+    contents: Contents<S>,
     openings: Openings,
 }
 
@@ -48,77 +47,44 @@ impl<S: TreeSource> Reads<S> {
         };
         let rest = file_bytes.saturating_sub(read.offset);
         read.size = read.size.min(usize::try_from(rest).unwrap_or(read.size));
+        let opened = self.contents.get(&key, file_bytes);
         if read.size == 0 {
             read.reply.data(&[]);
-        } else if let Some(content) = self.contents.cached(&key) {
-            self.reply_when_ready(content, read);
-        } else if file_bytes <= INLINE_OPEN_BYTES && read.size as u64 == file_bytes {
-            with_buffer(|buffer| match self.tree.read_whole(read.id, &key, file_bytes, buffer) {
+        } else if opened.is_none()
+            && file_bytes <= INLINE_OPEN_BYTES
+            && read.size as u64 == file_bytes
+        {
+            self.tree.counters.opened.one();
+            with_buffer(|buffer| match self.tree.source.read_whole(&key, file_bytes, buffer) {
                 Ok(()) => read.reply.data(buffer),
-                Err(errno) => read.reply.error(errno),
+                Err(error) => read.reply.error(self.tree.failed("read", read.id, &error)),
             });
-        } else if file_bytes <= INLINE_OPEN_BYTES {
-            match self.tree.open(&key, file_bytes) {
-                Ok(content) => {
-                    self.reply(&content, read);
-                    self.contents.keep_small(key, content);
-                }
-                Err(error) => read.reply.error(self.tree.failed("open", read.id, &error)),
-            }
-        } else {
-            self.answer_large(key, file_bytes, read);
-        }
-    }
-
-    fn answer_large(self: &Arc<Self>, key: S::Content, file_bytes: u64, read: Read) {
-        match self.contents.open_or_queue(&key, read) {
-            Found::Open(content, read) => self.reply_when_ready(content, read),
-            Found::Queued => {}
-            Found::Missing => {
-                let reads = self.clone();
-                self.openings.run(move || reads.open_large(&key, file_bytes));
-            }
-        }
-    }
-
-    /// Opens a large file and answers the reads that waited for it.
-    fn open_large(&self, key: &S::Content, file_bytes: u64) {
-        let opened = self.tree.open(key, file_bytes);
-        let mut errno = None;
-        for read in self.contents.opened(key, opened.as_ref().ok()) {
-            match &opened {
-                Ok(content) => self.reply(content, read),
-                Err(error) => {
-                    // One of them reports the error.
-                    let failed = || self.tree.failed("open", read.id, error);
-                    read.reply.error(*errno.get_or_insert_with(failed));
-                }
-            }
-        }
-    }
-
-    /// Answers now, or from a thread for which no other request waits.
-    fn reply_when_ready(self: &Arc<Self>, content: Opened, read: Read) {
-        if content.is_ready(read.offset, read.size) {
-            self.reply(&content, read);
+        } else if file_bytes <= INLINE_OPEN_BYTES
+            || opened.is_some_and(|opened| opened.is_ready(read.offset, read.size))
+        {
+            self.open_and_reply(&key, file_bytes, read);
         } else {
             let reads = self.clone();
-            self.openings.run(move || reads.reply(&content, read));
+            self.openings.run(move || reads.open_and_reply(&key, file_bytes, read));
         }
     }
 
-    fn reply(&self, content: &Opened, read: Read) {
+    fn open_and_reply(&self, key: &S::Content, file_bytes: u64, read: Read) {
         let Read { id, offset, size, reply } = read;
         let mut reply = Some(reply);
-        let answered = content.with_bytes(offset..offset + size as u64, |bytes| {
-            if let Some(reply) = reply.take() {
-                reply.data(bytes);
-            }
+        let open = || {
+            self.tree.counters.opened.one();
+            self.tree.source.open(key, file_bytes)
+        };
+        let answered = self.contents.get_or_open(key, file_bytes, open).and_then(|opened| {
+            opened.with_bytes(offset..offset + size as u64, |bytes| {
+                if let Some(reply) = reply.take() {
+                    reply.data(bytes);
+                }
+            })
         });
         if let Err(error) = answered {
-            if let Ok((key, _)) = self.tree.file(id) {
-                self.contents.forget(&key);
-            }
+            self.contents.forget(key, file_bytes);
             let errno = self.tree.failed("read", id, &error);
             if let Some(reply) = reply {
                 reply.error(errno);
@@ -127,41 +93,36 @@ impl<S: TreeSource> Reads<S> {
     }
 }
 
-/// A thread for each large file that is opened, and for each read of bytes that are not ready. One
-/// thread starts them all: those that the [companion](crate::company) started would be of its class.
+/// Threads for large files that are opened, and for bytes that are not ready. They are started with
+/// the mount: threads that the [companion](crate::company) started would be of its class.
 struct Openings(mpsc::Sender<Opening>);
 
 type Opening = Box<dyn FnOnce() + Send>;
 
-fn run_once(opening: &Mutex<Option<Opening>>) {
-    let opening = opening.lock().take();
-    if let Some(opening) = opening {
-        opening();
-    }
-}
-
 impl Openings {
+    const THREADS: usize = 8;
+
     fn start() -> io::Result<Self> {
         let (sender, openings) = mpsc::channel::<Opening>();
-        let start_each = move || {
-            for opening in openings {
-                // The closure is lost where there is no thread for it, so it goes by way of a cell.
-                let opening = Arc::new(Mutex::new(Some(opening)));
-                let for_thread = opening.clone();
-                let run = move || run_once(&for_thread);
-                let spawned = std::thread::Builder::new().name("nono-open".to_owned()).spawn(run);
-                if let Err(error) = spawned {
-                    tracing::warn!(%error, "no thread to open a large file; others wait for it");
-                    run_once(&opening);
+        let openings = Arc::new(Mutex::new(openings));
+        for _ in 0..Self::THREADS {
+            let openings = openings.clone();
+            let run = move || {
+                loop {
+                    let opening = openings.lock().recv();
+                    match opening {
+                        Ok(opening) => opening(),
+                        Err(mpsc::RecvError) => break,
+                    }
                 }
-            }
-        };
-        std::thread::Builder::new().name("nono-opener".to_owned()).spawn(start_each)?;
+            };
+            std::thread::Builder::new().name("nono-open".to_owned()).spawn(run)?;
+        }
         Ok(Self(sender))
     }
 
     fn run(&self, opening: impl FnOnce() + Send + 'static) {
-        // The reader of the file waits, so it is opened even where the thread has ended.
+        // The reader of the file waits, so it is opened even where the threads have ended.
         if let Err(mpsc::SendError(opening)) = self.0.send(Box::new(opening)) {
             opening();
         }

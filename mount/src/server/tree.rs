@@ -1,7 +1,7 @@
 //! The mounted tree: a source, the nodes the kernel knows of it, and the caches in between.
 //!
-//! Everything here answers in terms of nodes and errors; [`filesystem`](crate::filesystem) makes answers of
-//! them. Locks are held for table operations only, never while the source works.
+//! Everything here answers in terms of nodes and errors; [`filesystem`](crate::filesystem) makes
+//! answers of them. Locks are held for table operations only, never while the source works.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
@@ -14,7 +14,7 @@ use parking_lot::Mutex;
 use crate::counters::Counters;
 use crate::options::MountOptions;
 use crate::server::attributes::file_attr;
-use crate::server::contained::{Contained, Opened};
+use crate::server::contained::Contained;
 use crate::server::list_cache::{List, ListCache, ListKey};
 use crate::server::nodes::{Acquired, Nodes, Place, ROOT};
 use crate::server::xattrs::Labels;
@@ -74,12 +74,12 @@ impl<S: TreeSource> Tree<S> {
         Ok((key.clone(), node.state.map_or(ListKey::Node(id), ListKey::State)))
     }
 
-    fn is_changing(&self, key: &S::Directory) -> bool {
+    pub(crate) fn is_changing(&self, key: &S::Directory) -> bool {
         self.source.stability(key) == Stability::Changing
     }
 
-    /// Finds `name` in a directory and names it to the kernel. `None`: an immutable directory does not
-    /// have it, which holds for ever, too.
+    /// Finds `name` in a directory and names it to the kernel. `None`: an immutable directory does
+    /// not have it, which holds for ever, too.
     pub(crate) fn lookup(&self, parent: u64, name: &[u8]) -> Result<Option<Found>, Errno> {
         let (key, list_key) = self.directory(parent)?;
         if self.is_changing(&key) {
@@ -116,8 +116,9 @@ impl<S: TreeSource> Tree<S> {
         in_changing: bool,
         version: u32,
     ) -> Found {
-        // fuser names a node by the inode number in its attributes. A later place of a directory has
-        // another number than id, so the kernel must ask for its attributes before it shows them.
+        // fuser names a node by the inode number in its attributes. A later place of a directory
+        // has another number than id, so the kernel must ask for its attributes before it shows
+        // them.
         let mut attr = file_attr(node, acquired.id, self.options.owner);
         let mut attr_ttl = if acquired.id == acquired.number { FOREVER } else { Duration::ZERO };
         if let Kind::Directory(key) = &node.kind
@@ -244,24 +245,6 @@ impl<S: TreeSource> Tree<S> {
         }
     }
 
-    /// Opens a file. Whoever waits for it reports an error.
-    pub(crate) fn open(&self, key: &S::Content, size: u64) -> io::Result<Opened> {
-        self.counters.opened.one();
-        self.source.open(key, size)
-    }
-
-    /// Reads a short file, verified, into a buffer. `id` is only for the log.
-    pub(crate) fn read_whole(
-        &self,
-        id: u64,
-        key: &S::Content,
-        size: u64,
-        buffer: &mut Vec<u8>,
-    ) -> Result<(), Errno> {
-        self.counters.opened.one();
-        self.source.read_whole(key, size, buffer).map_err(|e| self.failed("read", id, &e))
-    }
-
     /// Logs an error of the source with the path it hit and says what the kernel is told.
     pub(crate) fn failed(&self, operation: &str, id: u64, error: &io::Error) -> Errno {
         let path = self.path(id);
@@ -273,53 +256,39 @@ impl<S: TreeSource> Tree<S> {
         Errno::EIO
     }
 
-    /// Whether a changing directory above the node no longer has what leads to it.
-    fn is_removed(&self, mut id: u64) -> bool {
-        // As in `path`, a guard against a cycle.
-        for _ in 0..4096 {
-            if id == ROOT {
-                return false;
-            }
-            let (parent, name) = {
-                let nodes = self.nodes.lock();
-                let Some(place) = nodes.place(id) else { return true };
-                (place.parent, nodes.name(id).map(Box::<[u8]>::from))
-            };
-            let Ok((key, _)) = self.directory(parent) else { return true };
-            // What is in a changing directory has no state, and so it has a name.
-            if self.is_changing(&key)
-                && let Some(name) = name
-                && !matches!(self.source.find(&key, &name), Ok(Some(_)))
-            {
-                return true;
-            }
-            id = parent;
-        }
-        false
+    /// A node and the directories above it, up to the root: where each is, and its name as far as
+    /// the node has one of its own.
+    fn upwards(&self, mut id: u64) -> impl Iterator<Item = (Place, Option<Box<[u8]>>)> {
+        let up = move || {
+            let nodes = self.nodes.lock();
+            let place = nodes.place(id).filter(|_| id != ROOT)?;
+            let name = nodes.name(id).map(Box::from);
+            id = place.parent;
+            Some((place, name))
+        };
+        // Deeper than any path the kernel allows; a guard against a cycle made by a broken source.
+        std::iter::from_fn(up).take(4096)
     }
 
-    /// A path of a node, below the mount. For messages only: it may list directories again.
-    fn path(&self, mut id: u64) -> Vec<u8> {
-        let mut names: Vec<Box<[u8]>> = Vec::new();
-        // Deeper than any path the kernel allows; a guard against a cycle made by a broken source.
-        while id != ROOT && names.len() < 4096 {
-            let (place, name) = {
-                let nodes = self.nodes.lock();
-                let Some(place) = nodes.place(id) else { break };
-                (place, nodes.name(id).map(Box::from))
-            };
-            names.push(name.unwrap_or_else(|| self.name_at(place)));
-            id = place.parent;
-        }
-        let mut path = Vec::new();
-        for name in names.iter().rev() {
-            path.push(b'/');
-            path.extend_from_slice(name);
-        }
-        if path.is_empty() {
-            path.push(b'/');
-        }
-        path
+    /// Whether a changing directory above the node no longer has what leads to it.
+    fn is_removed(&self, id: u64) -> bool {
+        self.upwards(id).any(|(place, name)| match self.directory(place.parent) {
+            Err(_) => true,
+            // An entry of a changing directory has no state, and so it has a name.
+            Ok((key, _)) => name.is_some_and(|name| {
+                self.is_changing(&key) && !matches!(self.source.find(&key, &name), Ok(Some(_)))
+            }),
+        })
+    }
+
+    /// A path of a node, below the mount. For messages only.
+    fn path(&self, id: u64) -> Vec<u8> {
+        let names =
+            self.upwards(id).map(|(place, name)| name.unwrap_or_else(|| self.name_at(place)));
+        let mut names: Vec<Box<[u8]>> = names.collect();
+        names.push(Box::default());
+        names.reverse();
+        if names.len() == 1 { b"/".to_vec() } else { names.join(&b'/') }
     }
 
     fn name_at(&self, place: Place) -> Box<[u8]> {

@@ -6,17 +6,18 @@ use fuser::{Errno, ReplyXattr};
 
 use crate::server::list_cache::List;
 use crate::server::tree::Tree;
-use crate::source::{Kind, Node, TreeSource};
+use crate::source::{Node, TreeSource};
 
-/// Shows the SHA-256 of a file. It belongs to the mount, not to what was captured.
+/// Shows the SHA-256 of a file. It belongs to the mount, so no list has it: `cp -a`, `rsync -X` and
+/// `tar --xattrs` copy what was captured and nothing else.
 const SHA256: &[u8] = b"user.nono.sha256";
 const SELINUX: &[u8] = b"security.selinux";
 
 /// Whether some entry that was listed has an SELinux label.
 ///
 /// `ls -l` asks for the label of every file, and the kernel caches no answer. As long as nothing
-/// labelled was seen, the answer is "not supported", which `ls` believes for the whole mount; "no such
-/// attribute" would be one message for each file, each time.
+/// labelled was seen, the answer is "not supported", which `ls` believes for the whole mount; "no
+/// such attribute" would be one message for each file, each time.
 #[derive(Default)]
 pub(crate) struct Labels(AtomicBool);
 
@@ -58,10 +59,6 @@ impl<S: TreeSource> Tree<S> {
                 names.extend_from_slice(name);
                 names.push(0);
             }
-        }
-        if self.options.list_sha256 && matches!(node.kind, Kind::File { .. }) {
-            names.extend_from_slice(SHA256);
-            names.push(0);
         }
         Ok(names)
     }

@@ -99,8 +99,9 @@ pub(crate) fn eventually(what: &str, mut done: impl FnMut() -> bool) {
     }
 }
 
-/// As long as this is held, no test makes the kernel forget anything: its caches are those of all tests at
-/// once, in whichever process they run. Held by what counts messages, never by what forgets.
+/// As long as this is held, no test makes the kernel forget anything: its caches are those of all
+/// tests at once, in whichever process they run. Held by what counts messages, never by what
+/// forgets.
 pub(crate) fn keep_caches() -> fs::File {
     lock_caches(FlockOperation::LockShared)
 }

@@ -10,8 +10,8 @@ use crate::fixture::{Mounted, drop_caches, eventually, keep_caches, many, mount,
 use crate::memory::{Memory, dir};
 use crate::not_run::{needs_root, not_run};
 
-/// Makes the kernel forget what nobody uses, as often as it takes: it tells the mount in its own time. False
-/// where that is not allowed.
+/// Makes the kernel forget what nobody uses, as often as it takes: it tells the mount in its own
+/// time. False where that is not allowed.
 fn drop_caches_until(mounted: &Mounted, done: impl Fn(&Mounted) -> bool) -> bool {
     let mut allowed = true;
     eventually("the kernel forgets all that nobody uses", || {

@@ -46,7 +46,11 @@ fn names_in_several_long_directories_are_looked_up_without_listing_them_again() 
     const FILES: usize = 60;
     let memory = Memory::with([("0", many(DIRECTORIES, FILES))]);
     let changing_ttl = Duration::from_secs(3600);
-    let options = MountOptions { changing_ttl, cached_entries: FILES, ..MountOptions::default() };
+    let options = MountOptions {
+        changing_ttl,
+        cached_entries: DIRECTORIES * (FILES + 4),
+        ..MountOptions::default()
+    };
     let Some(mounted) = mount_with(&memory, options) else { return };
     for file in 0..FILES {
         for directory in 0..DIRECTORIES {

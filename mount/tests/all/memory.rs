@@ -196,8 +196,8 @@ impl Memory {
         self.0.panicked_in.lock().iter().any(|name| name == thread)
     }
 
-    /// Whoever opens these bytes to push them, says so by making the file `opened`, and gets them as soon as somebody
-    /// else opens them, who never gets them.
+    /// Whoever opens these bytes to push them, says so by making the file `opened`, and gets them
+    /// as soon as somebody else opens them, who never gets them.
     pub(crate) fn meet_at(&self, bytes: &[u8], opened: PathBuf) {
         let is_read = Arc::default();
         *self.0.meeting.lock() = Some(Meeting { bytes: bytes.into(), opened, is_read });

@@ -1,7 +1,8 @@
 //! Files that are handed to the kernel before it asks.
 //!
-//! How many are pushed depends on which thread is faster, and what the kernel keeps on its memory. So
-//! the tests state what must hold: the bytes are right, and no more READs come than the push leaves.
+//! How many are pushed depends on which thread is faster, and what the kernel keeps on its memory.
+//! So the tests state what must hold: the bytes are right, and no more READs come than the push
+//! leaves.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -38,8 +39,8 @@ impl<'a> Reads<'a> {
     }
 }
 
-/// Pages that were read again because the kernel had reclaimed them, of all files of the machine. Some
-/// kernels reclaim ahead of need (DAMON), a page that was pushed a moment ago among others.
+/// Pages that were read again because the kernel had reclaimed them, of all files of the machine.
+/// Some kernels reclaim ahead of need (DAMON), a page that was pushed a moment ago among others.
 fn refaults() -> u64 {
     let counters = fs::read_to_string("/proc/vmstat").unwrap();
     let refaults = counters.lines().find_map(|line| line.strip_prefix("workingset_refault_file "));

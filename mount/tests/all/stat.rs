@@ -161,14 +161,6 @@ fn xattrs_and_acls_are_shown_as_captured_and_missing_ones_are_missing() {
     assert!(String::from_utf8_lossy(&directory.stderr).contains("No such attribute"));
 }
 
-#[test]
-fn the_hash_is_listed_only_when_asked_for() {
-    let memory = Memory::with([("0", dir([("f", file("y"))]))]);
-    let options = MountOptions { list_sha256: true, ..MountOptions::default() };
-    let Some(mounted) = mount_with(&memory, options) else { return };
-    assert!(mounted.shell("getfattr -d --absolute-names $M/0/f").contains("user.nono.sha256=\"0"));
-}
-
 /// Everything a copy must keep of what is below `directory`, a line for each path.
 fn describe(directory: &Path, sockets: bool) -> Vec<String> {
     let mut lines = Vec::new();

@@ -4,15 +4,14 @@
 //! gets the next number that is free.
 
 use std::collections::HashMap;
-use std::hash::{BuildHasherDefault, Hasher};
 
 use crate::source::StateId;
 
 /// Numbers made from a state: this bit and 52 bits of the hash. Ids made from a counter are below.
 const STATE_NUMBERS: u64 = 1 << 52;
 
-/// Where the search for the number of a state begins.
-pub(super) fn first_number(state: StateId) -> u64 {
+/// The number of a state, but for collisions.
+pub(crate) fn first_number(state: StateId) -> u64 {
     let StateId([a, b, c, d, e, f, g, h, ..]) = state;
     u64::from_le_bytes([a, b, c, d, e, f, g, h]) & (STATE_NUMBERS - 1) | STATE_NUMBERS
 }
@@ -85,27 +84,5 @@ impl DirectoryNumbers {
     }
 }
 
-/// Hashes ids. They are dense or already hash bits, and a multiplication spreads both.
-#[derive(Default)]
-pub(super) struct IdHasher(u64);
-
-impl Hasher for IdHasher {
-    fn write(&mut self, bytes: &[u8]) {
-        for chunk in bytes.chunks(8) {
-            let mut word = [0; 8];
-            word[..chunk.len()].copy_from_slice(chunk);
-            self.write_u64(u64::from_le_bytes(word));
-        }
-    }
-
-    fn write_u64(&mut self, value: u64) {
-        self.0 = (self.0.rotate_left(5) ^ value).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    }
-
-    fn finish(&self) -> u64 {
-        self.0 ^ (self.0 >> 32)
-    }
-}
-
 /// A map by id.
-pub(super) type IdMap<V> = HashMap<u64, V, BuildHasherDefault<IdHasher>>;
+pub(super) type IdMap<V> = HashMap<u64, V, foldhash::fast::RandomState>;
