@@ -239,8 +239,7 @@ fn a_mount_shows_the_whole_store() {
 #[test]
 fn words_of_rollback_alone_are_answered_with_the_whole_command() {
     let projects = Projects::new();
-    for word in ["list", "show", "review", "diff", "restore", "cat", "resume", "verify", "cleanup"]
-    {
+    for word in ["list", "review", "restore", "cat", "resume", "verify", "cleanup"] {
         let refused = projects.nono("q1", &[word, "a b"]).fails(2, "nono rollback");
         assert!(refused.says(&format!("hint: nono rollback {word} 'a b'")), "{}", refused.stderr);
     }

@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
 
-use crate::fixture::{Finished, Fixture};
+use crate::fixture::{Finished, Fixture, finished};
 use crate::small_disk::SmallDisk;
 
 /// By another process: a file that is open for writing here is so in every child that another test
@@ -29,7 +29,8 @@ fn a_command_that_fails_by_itself_is_followed_by_no_guess() {
     let missing = run(&["sh", "-c", "exit 127"]);
     assert_eq!((missing.code, missing.stderr.as_str()), (127, ""));
     // Ctrl-C.
-    let ended = run(&["sh", "-c", "kill -INT $$"]);
+    let ctrl_c = ["run", "--", "sh", "-c", "kill -INT $$"];
+    let ended = finished(fixture.command_to_be_signalled(&ctrl_c).output().unwrap());
     assert_eq!((ended.code, ended.stderr.as_str()), (130, ""));
     // Neither is what was denied: the kernel tells that to the command alone.
     fs::write(fixture.path("outside"), "1").unwrap();
