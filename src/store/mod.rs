@@ -4,6 +4,7 @@
 //! objects/            0700
 //!   ab/cd1234…        0400, an object: SHA-256 of its bytes is ab cd1234…
 //!   .lock             held shared while a snapshot is written, exclusively by the collector
+//!   .format           the version of the store, written before the first generation
 //!   .generation       16 random bytes, new whenever objects are removed
 //!   packs/            0700
 //!     89ab…           0400, a pack: many small objects in one file
@@ -112,6 +113,16 @@ pub enum StoreError {
         /// Where it is.
         path: PathBuf,
     },
+    /// Another version of the program made the store.
+    #[error(
+        "the store {} has a format that this nono does not read: use the nono that made it, \
+         or move it away and begin a new one",
+        Shown::path(path)
+    )]
+    OtherFormat {
+        /// Where it is.
+        path: PathBuf,
+    },
     /// A file system call on the store failed.
     #[error(transparent)]
     Io(#[from] sys::Error),
@@ -130,7 +141,9 @@ impl StoreError {
             | Self::Corrupt { .. }
             | Self::CorruptPack { .. }
             | Self::Undecodable { .. } => true,
-            Self::NewerPack { .. } | Self::Io(_) | Self::Cancelled => false,
+            Self::NewerPack { .. } | Self::OtherFormat { .. } | Self::Io(_) | Self::Cancelled => {
+                false
+            }
         }
     }
 }

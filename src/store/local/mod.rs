@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use super::account::Ledger;
+use super::guard::check_format;
 use super::import;
 use super::own::{OwnFiles, Patience};
 use super::packs::Packs;
@@ -36,9 +37,10 @@ impl LocalStore {
     /// Opens the objects below `path`, which must exist.
     ///
     /// # Errors
-    /// When it is missing or not a directory.
+    /// When it is missing or not a directory, or [`StoreError::OtherFormat`].
     pub fn open(path: &Path) -> Result<Self, StoreError> {
         let dir = Dir::open(path)?;
+        check_format(&dir)?;
         let prefixes = Box::new([const { AtomicBool::new(false) }; 256]);
         Ok(Self {
             dir,
