@@ -173,7 +173,14 @@ pub(super) fn check_format(objects: &Dir) -> Result<(), StoreError> {
             Some(_) => other(),
         },
         // Longer than any, or no file.
-        Err(error) if error.kind() == io::ErrorKind::InvalidInput => other(),
+        Err(error)
+            if matches!(
+                error.kind(),
+                io::ErrorKind::InvalidInput | io::ErrorKind::FileTooLarge
+            ) =>
+        {
+            other()
+        }
         Err(error) => Err(error.into()),
     }
 }

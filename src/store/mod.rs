@@ -12,11 +12,13 @@
 //! ```
 //!
 //! An object appears complete or not at all and is never written again. A reader checks its hash
-//! before using a byte of it. Small objects of a snapshot that has many share a pack.
+//! before using a byte of it. Small objects of a snapshot that has many share a pack,
+//! where they are compressed together.
 //! [`ObjectStore`] is the seam: on this disk ([`LocalStore`]), in memory ([`MemoryStore`], for
 //! tests), elsewhere later.
 
 mod account;
+mod compression;
 mod either;
 mod export;
 mod guard;
@@ -42,6 +44,7 @@ use crate::path_text::Shown;
 use crate::sys;
 
 pub(crate) use account::Account;
+pub use compression::Compression;
 pub use either::EitherSource;
 pub use guard::{ReadLock, StoreLock};
 pub(crate) use import::{Hashed, hash_file, hash_object};

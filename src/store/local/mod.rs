@@ -9,7 +9,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+use parking_lot::RwLock;
+
 use super::account::Ledger;
+use super::compression::Compression;
 use super::guard::check_format;
 use super::import;
 use super::own::{OwnFiles, Patience};
@@ -31,6 +34,7 @@ pub struct LocalStore {
     own: OwnFiles,
     ledger: Arc<Ledger>,
     reading: Patience,
+    compression: RwLock<Compression>,
 }
 
 impl LocalStore {
@@ -49,6 +53,7 @@ impl LocalStore {
             own: OwnFiles::default(),
             ledger: Arc::default(),
             reading: Patience::of_reading(),
+            compression: RwLock::default(),
         })
     }
 
@@ -59,6 +64,15 @@ impl LocalStore {
     pub fn create(path: &Path) -> Result<Self, StoreError> {
         sys::create_private_dir(path)?;
         Self::open(path)
+    }
+
+    /// How what it stores from now on is compressed.
+    pub fn set_compression(&self, compression: Compression) {
+        *self.compression.write() = compression;
+    }
+
+    pub(super) fn compression(&self) -> Compression {
+        *self.compression.read()
     }
 
     /// Where the objects are.
