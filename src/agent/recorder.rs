@@ -96,7 +96,10 @@ impl Recorder {
 
     fn manager(&self, session: &SessionDir) -> Result<SnapshotManager, RecordStepError> {
         let manager = SnapshotManager::open(session.path())?;
-        Ok(manager.with_budget(self.request.budget).with_threads(self.request.threads))
+        Ok(manager
+            .with_budget(self.request.budget)
+            .with_compression(self.request.compression)
+            .with_threads(self.request.threads))
     }
 
     /// Looks through the manifests, and begins a session where none is of this agent session.

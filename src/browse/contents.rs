@@ -1,8 +1,8 @@
 //! Bytes of files, checked before they are handed out.
 //!
 //! A small file is read once into memory, and what was hashed is what is served. A long one is verified
-//! [piece by piece](super::pieces). A large one without midstates, because it is not that long or was captured before there
-//! were any, is hashed as a whole when it is opened and then read in place. That it was verified is remembered
+//! [piece by piece](super::pieces). A large one without midstates, because it is not that long or they are damaged,
+//! is hashed as a whole when it is opened and then read in place. That it was verified is remembered
 //! together with its `stat`, which also has to be the same after every later read: an object is never
 //! written again, so any other time or size means that somebody tampered with it.
 

@@ -462,7 +462,7 @@ fn long(bytes: u32) -> Vec<u8> {
     (0..bytes).map(|at| (at % 251) as u8 ^ (at >> 20) as u8).collect()
 }
 
-/// Takes away the midstates of a file, as if it had been captured before there were any.
+/// Takes away the midstates of a file.
 fn forget_midstates(world: &World, bytes: &[u8]) {
     let mut hasher = crate::object::PieceHasher::new();
     hasher.update(bytes);

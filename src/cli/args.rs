@@ -14,6 +14,7 @@ use super::output::{GLOBAL, OutputArgs};
 use super::render::project_name;
 use crate::config::{FlagSettings, Origin, Profile, Settings, Surroundings};
 use crate::session::Catalog;
+use crate::store::Compression;
 use crate::sys;
 use crate::walk::{ExclusionConfig, GitDirectories, Ignored};
 
@@ -328,6 +329,14 @@ impl ThreadArgs {
                 Ok(0)
             }
         }
+    }
+}
+
+impl ThreadArgs {
+    /// How objects are compressed, from the settings; as usual where these cannot be read.
+    pub(super) fn compression(&self) -> Result<Compression, CliError> {
+        let settings = Settings::load(&surroundings()?, &FlagSettings::default());
+        Ok(settings.map(|settings| settings.compression.value).unwrap_or_default())
     }
 }
 

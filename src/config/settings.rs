@@ -17,6 +17,7 @@ use super::strict::strict_table;
 use super::{ConfigError, Surroundings, config_dir};
 use crate::path_text::Shown;
 use crate::snapshot::Budget;
+use crate::store::Compression;
 use crate::walk::Ignored;
 
 /// Name of the file.
@@ -114,6 +115,8 @@ pub struct Settings {
     pub threads: Sourced<u64>,
     /// The ignored paths that are recorded.
     pub ignored: Sourced<Ignored>,
+    /// How objects are compressed.
+    pub compression: Sourced<Compression>,
     /// Whether an agent may restore files through `nono mcp`.
     pub mcp_restore: Sourced<bool>,
     /// Names and paths with contents that `nono mcp` hides, as globs; `None` means the usual ones.
@@ -154,6 +157,7 @@ strict_table! {
         max_bytes: u64,
         threads: u64,
         ignored: Ignored,
+        compression: Compression,
         exclude_patterns: Vec<String>,
         exclude_globs: Vec<String>,
         force_include: Vec<String>,
@@ -232,6 +236,12 @@ impl Settings {
             )?,
             threads: from.choose(flags.threads, "NONO_THREADS", table.threads, 0)?,
             ignored: from.choose(flags.ignored, "NONO_IGNORED", table.ignored, Ignored::Small)?,
+            compression: from.choose(
+                None,
+                "NONO_COMPRESSION",
+                table.compression,
+                Compression::default(),
+            )?,
             mcp_restore: match table.mcp_restore {
                 Some(value) => Sourced { value, origin: Origin::File },
                 None => Sourced { value: true, origin: Origin::Default },
@@ -320,6 +330,13 @@ impl Settings {
                 origin: self.ignored.origin,
                 flag: "--ignored",
                 variable: Some("NONO_IGNORED"),
+            },
+            Setting {
+                key: "compression",
+                value: json!(self.compression.value),
+                origin: self.compression.origin,
+                flag: "",
+                variable: Some("NONO_COMPRESSION"),
             },
             rule(
                 "exclude_patterns",

@@ -41,6 +41,9 @@ impl CleanupPlan {
         E: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
         let root = StoreRoot::open(&self.root)?;
+        if let Some((store, _)) = &root.store {
+            store.set_compression(options.compression);
+        }
         let pool = options.pool()?;
         let store = match &root.store {
             Some((store, _)) => Some((store, store.lock_exclusive()?)),

@@ -17,11 +17,13 @@ use crate::progress::Stage;
 use crate::snapshot::SessionDir;
 use crate::store::LocalStore;
 
-/// The contents of a store, by owner. Lengths of objects in bytes, added up.
+/// The contents of a store, by owner. Bytes of objects on the disk, added up.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Holdings {
-    /// All objects.
+    /// All objects, as they are stored.
     pub total_bytes: u64,
+    /// The same, uncompressed.
+    pub plain_bytes: u64,
     /// Objects that sessions of several projects need.
     pub shared_bytes: u64,
     /// Objects that no session needs: the next cleanup frees most of them.
@@ -88,6 +90,7 @@ fn measure(
             (ObjectsPlace::Own, _) => {
                 LocalStore::open(&session.objects_path())?.for_each_object(|found| {
                     holdings.total_bytes += found.size;
+                    holdings.plain_bytes += found.plain_bytes;
                     holdings.session_bytes[index] += found.size;
                     by_project[project] += found.size;
                     Ok::<_, CleanupError>(())
@@ -101,6 +104,7 @@ fn measure(
         store.for_each_object(|found| {
             options.progress.advance(1, 0);
             holdings.total_bytes += found.size;
+            holdings.plain_bytes += found.plain_bytes;
             match needed.get(&found.hash) {
                 None => holdings.unneeded_bytes += found.size,
                 Some(Needed { project: None, .. }) => holdings.shared_bytes += found.size,

@@ -42,7 +42,7 @@ use serde::Serialize;
 use crate::path_text::Shown;
 use crate::progress::{NoProgress, Progress};
 use crate::snapshot::ManifestError;
-use crate::store::StoreError;
+use crate::store::{Compression, StoreError};
 use crate::sys;
 
 pub use holdings::{Holdings, measure_holdings};
@@ -62,9 +62,11 @@ pub struct CleanupOptions<'a> {
     /// Whether they go at once if nobody else uses the store: no other session is running or being
     /// written.
     pub orphans_at_once: bool,
-    /// Whether every pack is rewritten that holds something unneeded. Otherwise only those are in
-    /// which it is a fifth or more.
+    /// Whether every pack is rewritten that holds something unneeded, or would be smaller if it
+    /// was compressed. Otherwise only those are in which a fifth or more is unneeded.
     pub compact: bool,
+    /// How what is rewritten is compressed.
+    pub compression: Compression,
     /// Whether sessions stay that are pinned by the time they would go.
     pub spare_pinned: bool,
     /// Worker threads; 0 is one for each core.
@@ -80,6 +82,7 @@ impl Default for CleanupOptions<'_> {
             grace: DEFAULT_GRACE,
             orphans_at_once: false,
             compact: false,
+            compression: Compression::default(),
             spare_pinned: false,
             threads: 0,
             progress: &NoProgress,

@@ -35,6 +35,8 @@ pub(super) struct Packs {
     /// Garbage in packs that stay.
     pub(super) left: Amount,
     pub(super) young: Amount,
+    /// Bytes by which compression makes what is needed smaller.
+    pub(super) spared: u64,
 }
 
 /// Objects and their bytes.
@@ -61,9 +63,10 @@ struct Sorted {
     pack: Arc<Pack>,
     kept: Vec<PackEntry>,
     garbage: Vec<FoundObject>,
-    /// Bytes of the pack that are garbage, or copies of what other packs have.
+    /// Bytes of the records that are garbage, or copies of what other packs have.
     garbage_bytes: u64,
     young: Amount,
+    spared: u64,
 }
 
 impl Packs {
@@ -87,10 +90,12 @@ impl Packs {
         let mut packs = Self::default();
         for sorted in sorted {
             packs.young.absorb(sorted.young);
+            packs.spared += sorted.spared;
             let is_worth_it = match options.compact {
-                true => sorted.garbage_bytes > 0,
+                true => sorted.garbage_bytes > 0 || sorted.pack.would_shrink(store),
                 false => {
-                    sorted.garbage_bytes.saturating_mul(WORTH_REWRITING) >= sorted.pack.bytes()
+                    sorted.garbage_bytes.saturating_mul(WORTH_REWRITING)
+                        >= sorted.pack.records_bytes()
                 }
             };
             if is_worth_it || (are_many && is_small(&sorted)) {
@@ -143,10 +148,14 @@ fn leave_out_copies(packs: &mut [Sorted]) -> Result<(), CleanupError> {
 fn sort(pack: Arc<Pack>, need: impl Fn(&FoundObject) -> Need) -> Option<Sorted> {
     let entries = pack.entries().inspect_err(|error| tracing::warn!("{error}")).ok()?;
     let (mut kept, mut garbage) = (Vec::new(), Vec::new());
-    let (mut garbage_bytes, mut young) = (0, Amount::default());
+    let (mut garbage_bytes, mut young, mut spared) = (0, Amount::default(), 0);
     for entry in entries {
         let found = pack.found(&entry);
-        match need(&found) {
+        let need = need(&found);
+        if need == Need::Kept {
+            spared += found.plain_bytes.saturating_sub(found.size);
+        }
+        match need {
             Need::Kept => kept.push(entry),
             Need::Young => {
                 young.add(found.size);
@@ -158,5 +167,5 @@ fn sort(pack: Arc<Pack>, need: impl Fn(&FoundObject) -> Need) -> Option<Sorted> 
             }
         }
     }
-    Some(Sorted { pack, kept, garbage, garbage_bytes, young })
+    Some(Sorted { pack, kept, garbage, garbage_bytes, young, spared })
 }

@@ -86,6 +86,9 @@ impl CleanupPlan {
         options: &CleanupOptions<'_>,
     ) -> Result<CleanupReport, CleanupError> {
         let root = StoreRoot::open(&self.root)?;
+        if let Some((store, _)) = &root.store {
+            store.set_compression(options.compression);
+        }
         let mut known = HashSet::new();
         for session in self.removed.iter().chain(&self.kept) {
             known.extend(identity(session)?);

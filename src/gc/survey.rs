@@ -155,7 +155,9 @@ impl Survey {
 
     /// Bytes of the shared objects that stay, without what only waits for its pack to be rewritten.
     pub(super) fn remaining_bytes(&self) -> u64 {
-        self.kept_bytes.saturating_add(self.young_bytes)
+        // Lists tell lengths without compression.
+        let kept = self.kept_bytes.saturating_sub(self.packs.spared);
+        kept.saturating_add(self.young_bytes)
     }
 
     /// Fills in the numbers.

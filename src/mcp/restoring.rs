@@ -63,6 +63,7 @@ impl Workspace {
         let session = self.catalog.find(&open.session_id)?;
         let manager = SnapshotManager::open(session.path())?
             .with_budget(self.policy.budget)
+            .with_compression(self.policy.compression)
             .with_threads(self.policy.threads);
         take(&manager, label)
     }
@@ -74,6 +75,7 @@ impl Workspace {
             tracked_paths: vec![self.project.clone()],
             exclusion: self.policy.exclusion.clone(),
             budget: self.policy.budget,
+            compression: self.policy.compression,
             threads: self.policy.threads,
             origin: SessionOrigin::Snapshot,
             label: Some(label),

@@ -14,6 +14,7 @@ use crate::history::PathGlob;
 use crate::path_text::{decode, encode, to_path};
 use crate::session::{Catalog, Place, Purpose, SessionSummary, newest, sessions_here};
 use crate::snapshot::{Budget, SessionDir};
+use crate::store::Compression;
 use crate::sys;
 use crate::walk::ExclusionConfig;
 
@@ -31,6 +32,8 @@ pub struct Policy {
     pub hidden: Vec<String>,
     /// How much a checkpoint may hold.
     pub budget: Budget,
+    /// How objects are compressed.
+    pub compression: Compression,
     /// Worker threads; 0 is one for each core.
     pub threads: usize,
     /// What a new session leaves out.

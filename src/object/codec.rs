@@ -108,16 +108,6 @@ impl<'a> Reader<'a> {
         kind: &'static str,
         known: u8,
     ) -> Result<Self, DecodeError> {
-        Self::versioned(bytes, magic, kind, known).map(|(reader, _)| reader)
-    }
-
-    /// As [`new`](Self::new), with the version that was found.
-    pub(crate) fn versioned(
-        bytes: &'a [u8],
-        magic: &[u8; 8],
-        kind: &'static str,
-        known: u8,
-    ) -> Result<(Self, u8), DecodeError> {
         if !bytes.starts_with(magic) {
             return Err(DecodeError::WrongMagic(kind));
         }
@@ -125,7 +115,7 @@ impl<'a> Reader<'a> {
         match reader.u8()? {
             found if found > known => Err(DecodeError::NewerVersion { found, known }),
             0 => Err(reader.invalid("format version 0")),
-            version => Ok((reader, version)),
+            _ => Ok(reader),
         }
     }
 

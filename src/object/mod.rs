@@ -26,6 +26,6 @@ pub use root::{LinkGroups, RootEntry, RootTree, is_tracked_path};
 pub use sha256::hash_each;
 pub use tree::{
     Attributes, Device, FORMAT_VERSION, FileTime, MAX_NAME_BYTES, MAX_PATH_BYTES, MODE_MASK, Node,
-    TREE_VERSION, Tree, TreeEntry, XattrPair, Xattrs, encode_entry, is_name,
+    Tree, TreeEntry, XattrPair, Xattrs, encode_entry, is_name,
 };
 pub(crate) use tree::{read_entry, write_entry};

@@ -14,10 +14,9 @@ use super::tree::{
 
 const ROOT_MAGIC: &[u8; 8] = b"nonoroot";
 const LINK_MAGIC: &[u8; 8] = b"nonolink";
-/// Version of root trees that name midstates; the others have the version without them.
-const VERSION_WITH_MIDSTATES: u8 = 2;
-/// Length and two bytes of a path, then the smallest entry: kind, flags, mode, uid, gid, time.
-const MIN_ROOT_ENTRY_BYTES: usize = 3 + 11;
+/// Length and two bytes of a path, the smallest entry (kind, flags, mode, uid, gid, time), and
+/// whether midstates follow.
+const MIN_ROOT_ENTRY_BYTES: usize = 3 + 11 + 1;
 
 /// One tracked path in the state in which it was found.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -42,16 +41,12 @@ pub struct RootTree {
 impl RootTree {
     /// The canonical bytes, whose SHA-256 is the Merkle root.
     pub fn encode(&self) -> Vec<u8> {
-        let names_midstates = self.entries.iter().any(|entry| midstates_of(&entry.node).is_some());
-        let version = if names_midstates { VERSION_WITH_MIDSTATES } else { FORMAT_VERSION };
-        let mut writer = Writer::new(ROOT_MAGIC, version);
+        let mut writer = Writer::new(ROOT_MAGIC, FORMAT_VERSION);
         writer.varint(self.entries.len() as u64);
         for entry in &self.entries {
             writer.bytes(&entry.path);
             write_entry(&mut writer, &entry.attributes, &entry.node);
-            if names_midstates {
-                write_link(&mut writer, midstates_of(&entry.node));
-            }
+            write_link(&mut writer, midstates_of(&entry.node));
         }
         write_link(&mut writer, self.links);
         writer.finish()
@@ -62,9 +57,7 @@ impl RootTree {
     /// # Errors
     /// Anything that [`encode`](Self::encode) would not have written.
     pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
-        let (mut reader, version) =
-            Reader::versioned(bytes, ROOT_MAGIC, "root tree", VERSION_WITH_MIDSTATES)?;
-        let mut names_midstates = false;
+        let mut reader = Reader::new(bytes, ROOT_MAGIC, "root tree", FORMAT_VERSION)?;
         let count = reader.count(MIN_ROOT_ENTRY_BYTES)?;
         let mut entries: Vec<RootEntry> = Vec::with_capacity(count);
         for _ in 0..count {
@@ -76,21 +69,15 @@ impl RootTree {
                 return Err(reader.invalid("tracked path out of order or twice"));
             }
             let (attributes, mut node) = read_entry(&mut reader)?;
-            if version == VERSION_WITH_MIDSTATES
-                && let Some(link) = read_link(&mut reader)?
-            {
+            if let Some(link) = read_link(&mut reader)? {
                 match &mut node {
                     Node::File { size, midstates, .. } if Midstates::are_kept_of(*size) => {
                         *midstates = MidstatesLink::to(link);
                     }
                     _ => return Err(reader.invalid("midstates of what is no long file")),
                 }
-                names_midstates = true;
             }
             entries.push(RootEntry { path: path.into(), attributes, node });
-        }
-        if names_midstates != (version == VERSION_WITH_MIDSTATES) {
-            return Err(reader.invalid("not the version that such a root tree has"));
         }
         let links = read_link(&mut reader)?;
         reader.finish()?;

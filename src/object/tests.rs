@@ -69,7 +69,7 @@ proptest! {
     #[test]
     fn noise_never_panics(noise in proptest::collection::vec(any::<u8>(), 0..200)) {
         for magic in [b"nonotree", b"nonoroot", b"nonolink"] {
-            for version in [1, 2, 3] {
+            for version in [1, 2] {
                 let bytes = [magic.as_slice(), &[version], &noise].concat();
                 let _ = (Tree::decode(&bytes), RootTree::decode(&bytes), LinkGroups::decode(&bytes));
             }
@@ -77,22 +77,9 @@ proptest! {
     }
 }
 
-/// FIFOs of mode 0644, with names as they are.
-fn version_1(names: &[&[u8]]) -> Vec<u8> {
-    let mut bytes = b"nonotree\x01".to_vec();
-    bytes.push(names.len() as u8);
-    for name in names {
-        bytes.push(name.len() as u8);
-        bytes.extend_from_slice(name);
-        // A FIFO, no flags, mode 0644, uid 0, gid 0, time 0.
-        bytes.extend_from_slice(&[4, 0, 0xa4, 0x01, 0, 0, 0, 0, 0, 0, 0]);
-    }
-    bytes
-}
-
 /// FIFOs of mode 0, with (shared, rest) of each name.
-fn version_2(names: &[(u64, &[u8])]) -> Vec<u8> {
-    let mut writer = Writer::new(b"nonotree", 2);
+fn fifos(names: &[(u64, &[u8])]) -> Vec<u8> {
+    let mut writer = Writer::new(b"nonotree", 1);
     writer.varint(names.len() as u64);
     for (shared, rest) in names {
         writer.varint(*shared);
@@ -105,38 +92,32 @@ fn version_2(names: &[(u64, &[u8])]) -> Vec<u8> {
 
 #[test]
 fn names_that_would_leave_the_directory_are_refused() {
-    assert!(Tree::decode(&version_1(&[b"ok"])).is_ok());
-    assert!(Tree::decode(&version_2(&[(0, b"ok")])).is_ok());
+    assert!(Tree::decode(&fifos(&[(0, b"ok")])).is_ok());
     for name in [b"..".as_slice(), b".", b"", b"a/b", b"/", b"a\0b"] {
-        for bytes in [version_1(&[name]), version_2(&[(0, name)])] {
-            let decoded = Tree::decode(&bytes);
-            assert!(matches!(decoded, Err(DecodeError::Invalid { .. })), "{name:?}: {decoded:?}");
-        }
+        let decoded = Tree::decode(&fifos(&[(0, name)]));
+        assert!(matches!(decoded, Err(DecodeError::Invalid { .. })), "{name:?}: {decoded:?}");
     }
     // Put together of two parts that are harmless alone.
-    assert!(Tree::decode(&version_2(&[(0, b".-"), (1, b".")])).is_err());
-    assert!(Tree::decode(&version_2(&[(0, &[b'x'; 200]), (200, &[b'x'; 56])])).is_err());
-    assert!(Tree::decode(&version_2(&[(0, &[b'x'; 200]), (200, &[b'x'; 55])])).is_ok());
+    assert!(Tree::decode(&fifos(&[(0, b".-"), (1, b".")])).is_err());
+    assert!(Tree::decode(&fifos(&[(0, &[b'x'; 200]), (200, &[b'x'; 56])])).is_err());
+    assert!(Tree::decode(&fifos(&[(0, &[b'x'; 200]), (200, &[b'x'; 55])])).is_ok());
 }
 
 #[test]
 fn names_twice_or_out_of_order_are_refused() {
-    assert!(Tree::decode(&version_1(&[b"a", b"b"])).is_ok());
-    assert!(Tree::decode(&version_1(&[b"a", b"a"])).is_err());
-    assert!(Tree::decode(&version_1(&[b"b", b"a"])).is_err());
-    assert!(Tree::decode(&version_2(&[(0, b"ab"), (1, b"c")])).is_ok());
-    assert!(Tree::decode(&version_2(&[(0, b"ab"), (2, b"c")])).is_ok());
-    assert!(Tree::decode(&version_2(&[(0, b"ab"), (2, b"")])).is_err());
-    assert!(Tree::decode(&version_2(&[(0, b"ab"), (1, b"a")])).is_err());
-    assert!(Tree::decode(&version_2(&[(0, b"ab"), (3, b"c")])).is_err());
+    assert!(Tree::decode(&fifos(&[(0, b"ab"), (1, b"c")])).is_ok());
+    assert!(Tree::decode(&fifos(&[(0, b"ab"), (2, b"c")])).is_ok());
+    assert!(Tree::decode(&fifos(&[(0, b"ab"), (2, b"")])).is_err());
+    assert!(Tree::decode(&fifos(&[(0, b"ab"), (1, b"a")])).is_err());
+    assert!(Tree::decode(&fifos(&[(0, b"ab"), (3, b"c")])).is_err());
     // There is one way to write a name: as much as can be is shared.
-    assert!(Tree::decode(&version_2(&[(0, b"ab"), (0, b"ac")])).is_err());
+    assert!(Tree::decode(&fifos(&[(0, b"ab"), (0, b"ac")])).is_err());
 }
 
 #[test]
 fn attributes_are_written_in_one_way_only() {
     let entry = |head: u8, more: &[u8]| {
-        let bytes = [b"nonotree\x02\x01\x00\x01a", &[head][..], more].concat();
+        let bytes = [b"nonotree\x01\x01\x00\x01a", &[head][..], more].concat();
         Tree::decode(&bytes)
     };
     let same = 4 | 0b11_1000;
@@ -183,12 +164,12 @@ fn the_smallest_root_tree_comes_back() {
 
 #[test]
 fn a_newer_version_is_named_as_such() {
-    let newer = Tree::decode(b"nonotree\x04\x00");
-    assert_eq!(newer, Err(DecodeError::NewerVersion { found: 4, known: 3 }));
+    let newer = Tree::decode(b"nonotree\x02\x00");
+    assert_eq!(newer, Err(DecodeError::NewerVersion { found: 2, known: 1 }));
 }
 
 #[test]
-fn the_encodings_of_all_versions_never_change() {
+fn the_encodings_never_change() {
     let entry = |name: &[u8], seconds, node| TreeEntry {
         name: name.into(),
         attributes: Attributes {
@@ -201,44 +182,38 @@ fn the_encodings_of_all_versions_never_change() {
         node,
     };
     let file = Node::file(300, ContentHash::of(b""));
-    let tree = Tree::new(vec![entry(b"a", -1, file.clone())]);
-    let version_1 = "6e6f6e6f7472656501010161010\
-        1a401e807e8070105000000ac02e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855\
-        0106757365722e6b0176";
-    assert_eq!(Tree::decode(&hex::decode(version_1).unwrap()), Ok(tree));
-
     let tree = Tree::new(vec![entry(b"a", -1, file), entry(b"ab", 2, Node::Socket)]);
-    let version_2 = "6e6f6e6f747265650202000161\
+    let encoded = "6e6f6e6f747265650102000161\
         81a401e807e8070105000000ac02e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855\
         0106757365722e6b0176\
         0101629d06050000000106757365722e6b0176";
-    assert_eq!(hex::encode(tree.encode()), version_2);
-    assert_eq!(Tree::decode(&hex::decode(version_2).unwrap()), Ok(tree));
+    assert_eq!(hex::encode(tree.encode()), encoded);
+    assert_eq!(Tree::decode(&hex::decode(encoded).unwrap()), Ok(tree));
 
     let link = MidstatesLink::to(ContentHash::of(b"m"));
     let long = Node::File { size: 1 << 21, hash: ContentHash::of(b""), midstates: link };
     let tree = Tree::new(vec![entry(b"a", -1, long.clone())]);
-    let version_3 = "6e6f6e6f74726565030100016180a401e807e807010500000080808001\
+    let encoded = "6e6f6e6f74726565010100016180a401e807e807010500000080808001\
         e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855\
         62c66a7a5dd70c3146618063c344e531e6d4b59e379808443ce962b3abd63c5a\
         0106757365722e6b0176";
-    assert_eq!(hex::encode(tree.encode()), version_3);
-    assert_eq!(Tree::decode(&hex::decode(version_3).unwrap()).unwrap().encode(), tree.encode());
+    assert_eq!(hex::encode(tree.encode()), encoded);
+    assert_eq!(Tree::decode(&hex::decode(encoded).unwrap()).unwrap().encode(), tree.encode());
 
     let TreeEntry { attributes, .. } = entry(b"", -1, Node::Fifo);
     let entries = vec![RootEntry { path: (*b"/a").into(), attributes, node: long }];
     let root = RootTree { entries, links: None };
-    let version_2 = "6e6f6e6f726f6f740201022f610101a401e807e8070105000000\
+    let encoded = "6e6f6e6f726f6f740101022f610101a401e807e8070105000000\
         80808001e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855\
         0106757365722e6b0176\
         0162c66a7a5dd70c3146618063c344e531e6d4b59e379808443ce962b3abd63c5a\
         00";
-    assert_eq!(hex::encode(root.encode()), version_2);
-    assert_eq!(RootTree::decode(&hex::decode(version_2).unwrap()).unwrap().encode(), root.encode());
+    assert_eq!(hex::encode(root.encode()), encoded);
+    assert_eq!(RootTree::decode(&hex::decode(encoded).unwrap()).unwrap().encode(), root.encode());
 }
 
 #[test]
-fn midstates_stand_only_beside_long_files_and_only_in_the_version_that_has_them() {
+fn midstates_stand_only_beside_long_files() {
     let attributes = Attributes::default();
     let file = |size, midstates: Option<&[u8]>| Node::File {
         size,
@@ -257,23 +232,10 @@ fn midstates_stand_only_beside_long_files_and_only_in_the_version_that_has_them(
     // A short file has none.
     assert_eq!(tree(file(1 << 20, Some(b"m"))), tree(file(1 << 20, None)));
     assert_eq!(root(file(1 << 20, Some(b"m"))), root(file(1 << 20, None)));
-    let (with, without) = (tree(file(LONG, Some(b"m"))), tree(file(LONG, None)));
-    assert_eq!((with[8], without[8]), (3, 2));
-    let with_version = |bytes: &[u8], version| {
-        let mut bytes = bytes.to_vec();
-        bytes[8] = version;
-        bytes
-    };
-    assert!(Tree::decode(&with_version(&with, 2)).is_err());
-    assert!(Tree::decode(&with_version(&without, 3)).is_err());
+    let mut short = tree(file(LONG, Some(b"m")));
     // The length of the file stands before its hash; this one is as long as it is written.
-    let mut short = with;
     let size = short.windows(3).position(|bytes| bytes == [0x81, 0x80, 0x40]).unwrap();
     short[size + 2] = 0x3f;
     assert!(Tree::decode(&short).is_err());
-    let (with, without) = (root(file(LONG, Some(b"m"))), root(file(LONG, None)));
-    assert_eq!((with[8], without[8]), (2, 1));
-    assert!(RootTree::decode(&with_version(&with, 1)).is_err());
-    assert!(RootTree::decode(&with_version(&without, 2)).is_err());
     assert!(RootTree::decode(&root(file(LONG, Some(b"m")))).is_ok());
 }

@@ -13,12 +13,8 @@ use super::midstates::{Midstates, MidstatesLink};
 pub use crate::sys::{Device, FileTime};
 
 const MAGIC: &[u8; 8] = b"nonotree";
-/// Version of root and link objects; a root tree has a newer one where it needs that.
+/// Version of trees, root trees and lists of hard links.
 pub const FORMAT_VERSION: u8 = 1;
-/// The same of trees.
-pub const TREE_VERSION: u8 = 3;
-/// Version of trees that name no midstates.
-const VERSION_WITHOUT_MIDSTATES: u8 = 2;
 /// Longest name of one entry in bytes (NAME_MAX of Linux).
 pub const MAX_NAME_BYTES: usize = 255;
 /// Longest target of a symlink, and longest tracked path, in bytes (PATH_MAX of Linux).
@@ -173,9 +169,7 @@ impl Tree {
 
     /// The canonical bytes, whose SHA-256 names the tree.
     pub fn encode(&self) -> Vec<u8> {
-        let names_midstates = self.entries.iter().any(|entry| midstates_of(&entry.node).is_some());
-        let version = if names_midstates { TREE_VERSION } else { VERSION_WITHOUT_MIDSTATES };
-        let mut writer = Writer::new(MAGIC, version);
+        let mut writer = Writer::new(MAGIC, FORMAT_VERSION);
         writer.varint(self.entries.len() as u64);
         let (mut last, nothing): (&[u8], _) = (b"", Attributes::default());
         let mut before = &nothing;
@@ -210,13 +204,9 @@ impl Tree {
         bytes: &[u8],
         mut see: impl FnMut(&[u8], Attributes, Node),
     ) -> Result<(), DecodeError> {
-        let (mut reader, version) = Reader::versioned(bytes, MAGIC, "tree", TREE_VERSION)?;
-        if version == 1 {
-            return visit_version_1(reader, see);
-        }
+        let mut reader = Reader::new(bytes, MAGIC, "tree", FORMAT_VERSION)?;
         let count = reader.count(MIN_LISTED_BYTES)?;
         let (mut name, mut before) = (Vec::with_capacity(MAX_NAME_BYTES), Attributes::default());
-        let mut names_midstates = false;
         for _ in 0..count {
             let shared = reader.varint()?;
             let rest = reader.bytes()?;
@@ -232,39 +222,12 @@ impl Tree {
                 return Err(reader.invalid("not a name of one path component"));
             }
             let (attributes, node) = read_after(&mut reader, &before)?;
-            names_midstates |= midstates_of(&node).is_some();
             let Attributes { mode, uid, gid, mtime, .. } = attributes;
             before = Attributes { mode, uid, gid, mtime, xattrs: Xattrs::default() };
             see(&name, attributes, node);
         }
-        if names_midstates != (version > VERSION_WITHOUT_MIDSTATES) {
-            return Err(reader.invalid("not the version that such a tree has"));
-        }
         reader.finish()
     }
-}
-
-/// Each entry stands for itself.
-fn visit_version_1(
-    mut reader: Reader<'_>,
-    mut see: impl FnMut(&[u8], Attributes, Node),
-) -> Result<(), DecodeError> {
-    let count = reader.count(MIN_ENTRY_BYTES)?;
-    let mut last: &[u8] = b"";
-    for _ in 0..count {
-        let name = reader.bytes()?;
-        if !is_name(name) {
-            return Err(reader.invalid("not a name of one path component"));
-        }
-        // The empty name comes before all others, and is none.
-        if last >= name {
-            return Err(reader.invalid("name out of order or twice"));
-        }
-        let (attributes, node) = read_entry(&mut reader)?;
-        see(name, attributes, node);
-        last = name;
-    }
-    reader.finish()
 }
 
 /// Number of bytes with which both begin.
@@ -287,8 +250,6 @@ pub fn is_name(name: &[u8]) -> bool {
         && !name.iter().any(|byte| matches!(byte, b'/' | 0))
 }
 
-/// Name length and byte, kind, flags, mode, uid, gid, seconds, nanoseconds.
-const MIN_ENTRY_BYTES: usize = 2 + 1 + 1 + 2 + 1 + 1 + 1 + 4;
 const HAS_XATTRS: u8 = 1;
 
 pub(crate) fn write_entry(writer: &mut Writer, attributes: &Attributes, node: &Node) {

@@ -45,26 +45,11 @@ pub(super) fn offer_all(
             None => captures.push((manifest, vec![root])),
         }
     }
-    let mut sieve = Sieve {
-        store,
-        lock,
-        with_midstates: true,
-        wanted: Mutex::new(wanted.clone()),
-        found: Mutex::default(),
-    };
-    // Lists were once written without midstates.
-    let ways = captures.iter().flat_map(|capture| [true, false].map(|with| (capture, with)));
-    for ((manifest, known), with_midstates) in ways {
-        let is_wanted = |used_as: &UsedAs| match used_as {
-            UsedAs::RootTree | UsedAs::Tree => true,
-            UsedAs::HardLinks | UsedAs::Contents { .. } | UsedAs::Midstates { .. } => {
-                with_midstates
-            }
-        };
-        if !sieve.wanted.lock().values().any(is_wanted) {
-            continue;
+    let sieve = Sieve { store, lock, wanted: Mutex::new(wanted.clone()), found: Mutex::default() };
+    for (manifest, known) in &captures {
+        if sieve.wanted.lock().is_empty() {
+            break;
         }
-        sieve.with_midstates = with_midstates;
         let not_captured = &manifest.not_captured;
         // The stat cache would spare reading what is wanted.
         capture(&CaptureRequest {
@@ -92,8 +77,6 @@ pub(super) fn offer_all(
 struct Sieve<'a> {
     store: &'a LocalStore,
     lock: &'a StoreLock,
-    /// Whether the trees name the midstates of long files.
-    with_midstates: bool,
     wanted: Mutex<HashMap<ContentHash, UsedAs>>,
     found: Mutex<Vec<(ContentHash, Found)>>,
 }
@@ -143,7 +126,6 @@ impl ObjectStore for Sieve<'_> {
             let stat = sys::stat_open_file(source, &PathBuf::from("a file"))?;
             self.note(&hash, self.store.offer_file(&hash, source, &stat, transfer, self.lock)?);
         }
-        let midstates = midstates.filter(|_| self.with_midstates);
         Ok(Imported { hash, size, is_new: false, midstates })
     }
 }

@@ -19,7 +19,7 @@ use crate::snapshot::{
     SessionOrigin, Settled, SnapshotError, SnapshotManager, SnapshotManifest, TrackedPathError,
     resolve_roots, settle,
 };
-use crate::store::LocalStore;
+use crate::store::{Compression, LocalStore};
 use crate::sys::{self, Dir, FileLock};
 use crate::walk::ExclusionConfig;
 
@@ -62,6 +62,8 @@ pub struct RecordRequest {
     pub exclusion: ExclusionConfig,
     /// How much one snapshot may hold.
     pub budget: Budget,
+    /// How objects are compressed.
+    pub compression: Compression,
     /// Worker threads; 0 is one for each core.
     pub threads: usize,
     /// The maker of the session.
@@ -193,6 +195,7 @@ impl Recording {
             request.budget,
         )
         .map(|manager| manager.with_progress(progress).with_threads(request.threads))
+        .map(|manager| manager.with_compression(request.compression))
         .and_then(|manager| {
             // The tracked paths of the session and of the manager: from here on no symlink is
             // followed.

@@ -40,7 +40,7 @@ fn read_bytes(dir: &Dir, name: &[u8]) -> Result<Vec<u8>, ManifestError> {
     }
 }
 
-/// Reads a document of this version or an older one; `path` is only for the message.
+/// Reads a document of a version that this program knows; `path` is only for the message.
 pub(crate) fn parse<T: DeserializeOwned>(bytes: &[u8], path: &Path) -> Result<T, ManifestError> {
     #[derive(serde::Deserialize)]
     struct Version {

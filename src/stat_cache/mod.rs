@@ -38,7 +38,7 @@ use crate::store::{FanOut, FanOuts};
 use crate::sys::{self, Dir, Stat};
 
 const MAGIC: &[u8; 8] = b"nonostat";
-const VERSION: u8 = 4;
+const VERSION: u8 = 1;
 const HASH_LEN: usize = 32;
 const SUFFIX: &str = ".stat";
 /// Larger caches are not read: more than ten million files.

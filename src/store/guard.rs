@@ -12,6 +12,9 @@ use crate::sys::{self, Dir, FileLock};
 
 const LOCK_NAME: &str = ".lock";
 const GENERATION_NAME: &[u8] = b".generation";
+const FORMAT_NAME: &[u8] = b".format";
+/// The version of everything in a store that another program would misread.
+const FORMAT: &[u8] = b"1\n";
 
 /// The store's lock, released when dropped.
 #[derive(Debug)]
@@ -146,9 +149,39 @@ impl LocalStore {
     /// # Errors
     /// When it cannot be written.
     pub fn renew_generation(&self) -> Result<[u8; 16], StoreError> {
+        if self.dir().try_stat(FORMAT_NAME)?.is_none() {
+            self.dir().replace_file(FORMAT_NAME, FORMAT, 0o600, true)?;
+        }
         let generation = sys::random_bytes()?;
         self.dir().replace_file(GENERATION_NAME, &generation, 0o600, true)?;
         Ok(generation)
+    }
+}
+
+/// Refuses a store that another version of the program began: one with a generation and another
+/// format than this, or none.
+///
+/// # Errors
+/// [`StoreError::OtherFormat`], or a failed read.
+pub(super) fn check_format(objects: &Dir) -> Result<(), StoreError> {
+    let other = || Err(StoreError::OtherFormat { path: objects.path().to_owned() });
+    match objects.read(FORMAT_NAME, FORMAT.len() as u64) {
+        Ok(found) if found == FORMAT => Ok(()),
+        Ok(_) => other(),
+        Err(error) if error.is_gone() => match objects.try_stat(GENERATION_NAME)? {
+            None => Ok(()),
+            Some(_) => other(),
+        },
+        // Longer than any, or no file.
+        Err(error)
+            if matches!(
+                error.kind(),
+                io::ErrorKind::InvalidInput | io::ErrorKind::FileTooLarge
+            ) =>
+        {
+            other()
+        }
+        Err(error) => Err(error.into()),
     }
 }
 
@@ -188,5 +221,29 @@ mod tests {
         assert_eq!(store.generation().unwrap(), Some(first));
         assert_eq!(store.ensure_generation().unwrap(), first);
         assert_ne!(store.renew_generation().unwrap(), first);
+    }
+
+    #[test]
+    #[allow(clippy::disallowed_methods, reason = "tests look at the disk from outside")]
+    fn a_store_of_another_format_is_refused_and_nothing_in_it_is_touched() {
+        let temp = tempfile::tempdir().unwrap();
+        let path = temp.path().join("objects");
+        let refused = || {
+            let error = LocalStore::open(&path).unwrap_err();
+            assert!(matches!(&error, StoreError::OtherFormat { .. }), "{error}");
+            assert!(!error.is_damage());
+        };
+        LocalStore::create(&path).unwrap().ensure_generation().unwrap();
+        assert_eq!(std::fs::read(path.join(".format")).unwrap(), b"1\n");
+        LocalStore::open(&path).unwrap();
+        for other in [&b"2\n"[..], b"", b"1", b"1\nmore"] {
+            std::fs::write(path.join(".format"), other).unwrap();
+            refused();
+        }
+        std::fs::remove_file(path.join(".format")).unwrap();
+        refused();
+        // Nobody has written there yet.
+        std::fs::remove_file(path.join(".generation")).unwrap();
+        LocalStore::open(&path).unwrap();
     }
 }

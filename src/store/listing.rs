@@ -12,8 +12,10 @@ type ObjectNames = Vec<(ContentHash, Box<[u8]>)>;
 pub struct FoundObject {
     /// Its name.
     pub hash: ContentHash,
-    /// Length in bytes.
+    /// Bytes that it takes on the disk: of a packed one, its share of what it is compressed with.
     pub size: u64,
+    /// Its length in bytes.
+    pub plain_bytes: u64,
     /// When it came into the store (ctime).
     pub stored_at: FileTime,
 }
@@ -64,7 +66,12 @@ impl LocalStore {
             }
             match dir.stat(&name) {
                 Ok(stat) => {
-                    objects.push(FoundObject { hash, size: stat.size, stored_at: stat.ctime });
+                    objects.push(FoundObject {
+                        hash,
+                        size: stat.size,
+                        plain_bytes: stat.size,
+                        stored_at: stat.ctime,
+                    });
                 }
                 Err(error) if error.is_gone() => {}
                 Err(error) => return Err(error.into()),

@@ -4,6 +4,7 @@
 //! objects/            0700
 //!   ab/cd1234…        0400, an object: SHA-256 of its bytes is ab cd1234…
 //!   .lock             held shared while a snapshot is written, exclusively by the collector
+//!   .format           the version of the store, written before the first generation
 //!   .generation       16 random bytes, new whenever objects are removed
 //!   packs/            0700
 //!     89ab…           0400, a pack: many small objects in one file
@@ -11,11 +12,13 @@
 //! ```
 //!
 //! An object appears complete or not at all and is never written again. A reader checks its hash
-//! before using a byte of it. Small objects of a snapshot that has many share a pack.
+//! before using a byte of it. Small objects of a snapshot that has many share a pack,
+//! where they are compressed together.
 //! [`ObjectStore`] is the seam: on this disk ([`LocalStore`]), in memory ([`MemoryStore`], for
 //! tests), elsewhere later.
 
 mod account;
+mod compression;
 mod either;
 mod export;
 mod guard;
@@ -41,6 +44,7 @@ use crate::path_text::Shown;
 use crate::sys;
 
 pub(crate) use account::Account;
+pub use compression::Compression;
 pub use either::EitherSource;
 pub use guard::{ReadLock, StoreLock};
 pub(crate) use import::{Hashed, hash_file, hash_object};
@@ -112,6 +116,16 @@ pub enum StoreError {
         /// Where it is.
         path: PathBuf,
     },
+    /// Another version of the program made the store.
+    #[error(
+        "the store {} has a format that this nono does not read: use the nono that made it, \
+         or move it away and begin a new one",
+        Shown::path(path)
+    )]
+    OtherFormat {
+        /// Where it is.
+        path: PathBuf,
+    },
     /// A file system call on the store failed.
     #[error(transparent)]
     Io(#[from] sys::Error),
@@ -130,7 +144,9 @@ impl StoreError {
             | Self::Corrupt { .. }
             | Self::CorruptPack { .. }
             | Self::Undecodable { .. } => true,
-            Self::NewerPack { .. } | Self::Io(_) | Self::Cancelled => false,
+            Self::NewerPack { .. } | Self::OtherFormat { .. } | Self::Io(_) | Self::Cancelled => {
+                false
+            }
         }
     }
 }

@@ -193,7 +193,12 @@ impl LocalStore {
                 continue;
             };
             let stat = dir.stat(&listed.name)?;
-            let object = FoundObject { hash, size: stat.size, stored_at: stat.ctime };
+            let object = FoundObject {
+                hash,
+                size: stat.size,
+                plain_bytes: stat.size,
+                stored_at: stat.ctime,
+            };
             found.push(Quarantined { object, name: listed.name });
         }
         Ok(found)

@@ -181,7 +181,7 @@ impl<'p> Unread<'p> {
             self.strangers.extend(strangers);
         }
         self.count -= objects.len();
-        let runs = Pack::runs(&objects);
+        let runs = pack.runs(&objects);
         InOrder { pack, objects, runs }
     }
 

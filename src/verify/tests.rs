@@ -650,7 +650,7 @@ fn an_object_that_is_no_tree_is_a_corrupt_tree() {
 #[test]
 fn a_tree_of_a_newer_format_says_that_a_newer_nono_is_needed() {
     let lab = Lab::new();
-    let newer = b"nonotree\x04whatever";
+    let newer = b"nonotree\x02whatever";
     let node = Node::Directory { tree: ContentHash::of(newer) };
     let manager = forged(&lab, &root_with(&lab, node), |store| {
         store.write(newer).unwrap();

@@ -23,12 +23,27 @@ fn varint(mut value: u64, out: &mut Vec<u8>) {
     out.push(value as u8);
 }
 
+/// An entry of a tree that shares nothing with the name before it, and all attributes.
 fn named(name: &[u8], node: &Node) -> Vec<u8> {
-    let mut out = Vec::new();
+    let mut entry = Vec::new();
+    encode_entry(&Attributes::default(), node, &mut entry);
+    let mut out = vec![0];
     varint(name.len() as u64, &mut out);
     out.extend_from_slice(name);
+    out.push(entry[0] | 0b11_1000);
+    // Without kind, flags, mode, owner, group and time.
+    out.extend_from_slice(&entry[11..]);
+    out
+}
+
+/// An entry of a root tree, without midstates.
+fn tracked(path: &[u8], node: &Node) -> Vec<u8> {
+    let mut out = Vec::new();
+    varint(path.len() as u64, &mut out);
+    out.extend_from_slice(path);
     let attributes = Attributes { mode: 0o777, ..Attributes::default() };
     encode_entry(&attributes, node, &mut out);
+    out.push(0);
     out
 }
 
@@ -104,7 +119,7 @@ impl Forged {
     fn root(&self, entries: &[(&Path, Node)]) -> Vec<u8> {
         use std::os::unix::ffi::OsStrExt;
         let entries: Vec<_> =
-            entries.iter().map(|(path, node)| named(path.as_os_str().as_bytes(), node)).collect();
+            entries.iter().map(|(path, node)| tracked(path.as_os_str().as_bytes(), node)).collect();
         let mut bytes = list(b"nonoroot", entries.len() as u64, &entries);
         bytes.push(0);
         bytes
@@ -158,11 +173,12 @@ fn names_that_are_no_names_kinds_that_are_none_and_counts_that_lie_are_refused()
     let file = forged.file();
     let (a, b) = (named(b"a", &file), named(b"b", &file));
     let mut kind = a.clone();
-    kind[2] = 9;
+    // A long file, which it is not.
+    kind[3] &= !0b111;
     let trees: [(&str, Vec<u8>); 5] = [
         ("two entries of one name", tree(&[a.clone(), a.clone()])),
         ("entries out of order", tree(&[b, a.clone()])),
-        ("an unknown kind", tree(&[kind])),
+        ("a kind that does not fit", tree(&[kind])),
         ("a thousand million entries", list(b"nonotree", 1_000_000_000, std::slice::from_ref(&a))),
         ("2^63 entries", list(b"nonotree", 1 << 63, &[a])),
     ];

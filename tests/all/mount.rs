@@ -76,6 +76,7 @@ fn record(root: &Path, project: &Path) -> Recording {
         tracked_paths: vec![project.to_owned()],
         exclusion: ExclusionConfig::default(),
         budget: Budget::default(),
+        compression: nono::store::Compression::default(),
         origin: SessionOrigin::Run,
         label: None,
     };

@@ -197,6 +197,7 @@ fn try_work(
             tracked_paths: Vec::new(),
             exclusion: CaptureArgs::default().exclusion(&settings, None),
             budget: settings.budget(),
+            compression: settings.compression.value,
             threads: settings.threads(),
             origin: SessionOrigin::Agent,
             label: None,

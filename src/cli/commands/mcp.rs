@@ -57,6 +57,7 @@ fn policy() -> Result<Policy, CliError> {
         may_restore: settings.mcp_restore.value,
         hidden: settings.mcp_hidden(),
         budget: settings.budget(),
+        compression: settings.compression.value,
         threads: settings.threads(),
         exclusion: CaptureArgs::default().exclusion(&settings, None),
     })

@@ -147,6 +147,7 @@ pub(in crate::cli) fn run(args: &SnapshotArgs, store: &StoreArgs, context: &Cont
             let bar = Bar::new(context, "recording");
             let manager = SnapshotManager::open(session.path())?
                 .with_budget(settings.budget())
+                .with_compression(settings.compression.value)
                 .with_threads(settings.threads())
                 .with_progress(bar.clone());
             let request = SnapshotRequest {
@@ -170,6 +171,7 @@ pub(in crate::cli) fn run(args: &SnapshotArgs, store: &StoreArgs, context: &Cont
                 tracked_paths,
                 exclusion: args.capture.exclusion(&settings, None),
                 budget: settings.budget(),
+                compression: settings.compression.value,
                 threads: settings.threads(),
                 origin: SessionOrigin::Snapshot,
                 label: args.message.clone(),

@@ -28,10 +28,12 @@ pub(in crate::cli) struct UsageArgs {
     json: bool,
 }
 
-/// Lengths of objects in bytes.
+/// Bytes of objects on the disk.
 #[derive(Debug, Default, Serialize)]
 struct Report {
     total_bytes: u64,
+    /// The bytes of all objects, uncompressed.
+    plain_bytes: u64,
     /// The bytes that sessions of several projects need.
     shared_bytes: u64,
     /// The bytes that no session needs.
@@ -94,6 +96,7 @@ fn add(root: PathBuf, options: &CleanupOptions<'_>, report: &mut Report) -> Resu
     let sessions: Vec<_> = summaries.iter().map(named).collect();
     let holdings = measure_holdings(&root, &sessions, options)?;
     report.total_bytes += holdings.total_bytes;
+    report.plain_bytes += holdings.plain_bytes;
     report.shared_bytes += holdings.shared_bytes;
     report.unneeded_bytes += holdings.unneeded_bytes;
     let mut projects: BTreeMap<String, ProjectReport> = BTreeMap::new();
@@ -123,8 +126,14 @@ fn print(report: &Report, context: &Context) -> Result<(), CliError> {
             writeln!(out, "  {session_id}  {}{pinned}", byte_size(*bytes))?;
         }
     }
-    let Report { total_bytes, shared_bytes, unneeded_bytes, .. } = report;
-    writeln!(out, "in all {}", byte_size(*total_bytes))?;
+    let Report { total_bytes, plain_bytes, shared_bytes, unneeded_bytes, .. } = report;
+    let total = byte_size(*total_bytes);
+    if plain_bytes > total_bytes && *total_bytes > 0 {
+        let ratio = *plain_bytes as f64 / *total_bytes as f64;
+        writeln!(out, "in all {total}, {} uncompressed ({ratio:.1} ×)", byte_size(*plain_bytes))?;
+    } else {
+        writeln!(out, "in all {total}")?;
+    }
     for (bytes, what) in
         [(shared_bytes, "several projects need"), (unneeded_bytes, "no session needs")]
     {

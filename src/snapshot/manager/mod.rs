@@ -23,7 +23,7 @@ use crate::diff::{self, Change, ChangeSummary, Comparison};
 use crate::layout;
 use crate::manifest::{NotCapturedSet, SnapshotManifest, Step, TrackedRoot};
 use crate::progress::{NoProgress, Progress, wait_for};
-use crate::store::{LocalStore, StoreLock};
+use crate::store::{Compression, LocalStore, StoreLock};
 use crate::sys::{self, Dir, FileLock};
 use crate::walk::ExclusionConfig;
 
@@ -151,6 +151,13 @@ impl SnapshotManager {
     #[must_use]
     pub fn with_budget(mut self, budget: Budget) -> Self {
         self.budget = budget;
+        self
+    }
+
+    /// Sets how the objects that follow are compressed.
+    #[must_use]
+    pub fn with_compression(self, compression: Compression) -> Self {
+        self.store.set_compression(compression);
         self
     }
 

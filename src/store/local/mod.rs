@@ -9,7 +9,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+use parking_lot::RwLock;
+
 use super::account::Ledger;
+use super::compression::Compression;
+use super::guard::check_format;
 use super::import;
 use super::own::{OwnFiles, Patience};
 use super::packs::Packs;
@@ -30,15 +34,17 @@ pub struct LocalStore {
     own: OwnFiles,
     ledger: Arc<Ledger>,
     reading: Patience,
+    compression: RwLock<Compression>,
 }
 
 impl LocalStore {
     /// Opens the objects below `path`, which must exist.
     ///
     /// # Errors
-    /// When it is missing or not a directory.
+    /// When it is missing or not a directory, or [`StoreError::OtherFormat`].
     pub fn open(path: &Path) -> Result<Self, StoreError> {
         let dir = Dir::open(path)?;
+        check_format(&dir)?;
         let prefixes = Box::new([const { AtomicBool::new(false) }; 256]);
         Ok(Self {
             dir,
@@ -47,6 +53,7 @@ impl LocalStore {
             own: OwnFiles::default(),
             ledger: Arc::default(),
             reading: Patience::of_reading(),
+            compression: RwLock::default(),
         })
     }
 
@@ -57,6 +64,15 @@ impl LocalStore {
     pub fn create(path: &Path) -> Result<Self, StoreError> {
         sys::create_private_dir(path)?;
         Self::open(path)
+    }
+
+    /// How what it stores from now on is compressed.
+    pub fn set_compression(&self, compression: Compression) {
+        *self.compression.write() = compression;
+    }
+
+    pub(super) fn compression(&self) -> Compression {
+        *self.compression.read()
     }
 
     /// Where the objects are.

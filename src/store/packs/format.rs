@@ -2,16 +2,19 @@
 //!
 //! ```text
 //! header    "nonopack", version                                                     16 bytes
-//! records   for each object: its hash, its length, its bytes                        36 bytes + length
+//! blocks    see `block.rs`; in them, one after the other,
+//!           records: for each object its hash, its length, its bytes                36 bytes + length
 //! index     fan-out: for each value of the first bits of a hash, how many entries
 //!           are not above it; then the entries, sorted: hash, place, length         4 × 2^bits, 44 each
-//! trailer   place of the index, number of entries, bits, version, "nonopack",
-//!           SHA-256 of index and trailer up to here                                 64 bytes
+//!           for each block: length of its records, stored length, SHA-256           40 each
+//! trailer   place of the index, number of entries, number of blocks, bits,
+//!           version, "nonopack", SHA-256 of index and trailer up to here            64 bytes
 //! ```
 //!
-//! Numbers are little-endian. The index is for finding; the records alone tell as much, so that
+//! Numbers are little-endian. The index is for finding; the blocks alone tell as much, so that
 //! objects can be taken out of a pack that has lost its end.
 
+use super::block::{Listed, TABLE_ENTRY_BYTES};
 use crate::object::{ContentHash, Hasher};
 
 /// Longest object in a pack, in bytes. A longer one is worth a file of its own: it can be cloned,
@@ -30,11 +33,13 @@ const ENTRIES_PER_SLOT: u64 = 16;
 const MAX_FAN_OUT_BITS: u32 = 20;
 /// A pack never has more objects, so reading its index takes no more than 45 MiB.
 const MAX_OBJECTS: u32 = 1 << 20;
+/// The same of blocks, which take 24 MiB in memory then.
+const MAX_BLOCKS: u32 = 1 << 20;
 
 /// Where an object lies in a pack.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Span {
-    /// The place of its first byte.
+    /// The place of its first byte, counted as if all records lay one after the other.
     pub(super) offset: u64,
     /// In bytes.
     pub(super) len: u32,
@@ -52,6 +57,11 @@ impl Span {
     pub(crate) fn len(self) -> u64 {
         self.len.into()
     }
+
+    /// The place of its record.
+    pub(super) fn record_at(self) -> u64 {
+        self.offset.saturating_sub(RECORD_BYTES as u64)
+    }
 }
 
 impl Entry {
@@ -60,7 +70,7 @@ impl Entry {
         self.span.len.into()
     }
 
-    /// Bytes of the pack that it takes, without its place in the index.
+    /// Bytes of its record.
     pub(crate) fn record_bytes(&self) -> u64 {
         RECORD_BYTES as u64 + self.size()
     }
@@ -91,13 +101,13 @@ impl Entry {
         Self { hash: hash_at(bytes), span }
     }
 
-    /// Whether the object can lie there in a pack whose index begins at `index_at`.
-    pub(super) fn is_within(&self, index_at: u64) -> bool {
-        let first = (HEADER_BYTES + RECORD_BYTES) as u64;
+    /// Whether the object can lie there in a pack with so many bytes of records.
+    pub(super) fn is_within(&self, records_bytes: u64) -> bool {
+        let first = RECORD_BYTES as u64;
         let end = self.span.offset.checked_add(self.size());
         self.size() <= MAX_PACKED_BYTES
             && self.span.offset >= first
-            && end.is_some_and(|end| end <= index_at)
+            && end.is_some_and(|end| end <= records_bytes)
     }
 }
 
@@ -119,13 +129,18 @@ pub(super) fn is_newer(header: &[u8; HEADER_BYTES], trailer: &[u8; TRAILER_BYTES
         && u32_at(trailer, 20) == version
 }
 
-/// Index and trailer of a pack whose records end at `index_at`.
-pub(super) fn encode_index(mut entries: Vec<Entry>, index_at: u64) -> Vec<u8> {
+/// Index and trailer of a pack whose blocks end at `index_at`.
+pub(super) fn encode_index(
+    mut entries: Vec<Entry>,
+    blocks: impl ExactSizeIterator<Item = Listed>,
+    index_at: u64,
+) -> Vec<u8> {
     entries.sort_unstable_by_key(|entry| entry.hash);
-    let count = entries.len() as u64;
+    let (count, block_count) = (entries.len() as u64, blocks.len());
     let bits = (count / ENTRIES_PER_SLOT).checked_ilog2().unwrap_or(0).min(MAX_FAN_OUT_BITS);
     let slots = 1 << bits;
-    let mut bytes = Vec::with_capacity(slots * 4 + entries.len() * ENTRY_BYTES + TRAILER_BYTES);
+    let tables = entries.len() * ENTRY_BYTES + block_count * TABLE_ENTRY_BYTES;
+    let mut bytes = Vec::with_capacity(slots * 4 + tables + TRAILER_BYTES);
     let mut upto = 0_usize;
     for slot in 0..slots as u32 {
         while entries.get(upto).is_some_and(|entry| slot_of(&entry.hash, bits) <= slot) {
@@ -134,8 +149,10 @@ pub(super) fn encode_index(mut entries: Vec<Entry>, index_at: u64) -> Vec<u8> {
         bytes.extend_from_slice(&(upto as u32).to_le_bytes());
     }
     entries.iter().for_each(|entry| entry.encode(&mut bytes));
+    blocks.for_each(|block| block.encode(&mut bytes));
     bytes.extend_from_slice(&index_at.to_le_bytes());
-    bytes.extend_from_slice(&count.to_le_bytes());
+    bytes.extend_from_slice(&(count as u32).to_le_bytes());
+    bytes.extend_from_slice(&(block_count as u32).to_le_bytes());
     bytes.extend_from_slice(&bits.to_le_bytes());
     bytes.extend_from_slice(&VERSION.to_le_bytes());
     bytes.extend_from_slice(MAGIC);
@@ -156,6 +173,7 @@ pub(super) fn slot_of(hash: &ContentHash, bits: u32) -> u32 {
 pub(super) struct Trailer {
     pub(super) index_at: u64,
     pub(super) count: u32,
+    pub(super) blocks: u32,
     pub(super) bits: u32,
     pub(super) checksum: ContentHash,
 }
@@ -170,23 +188,30 @@ impl Trailer {
         if &bytes[24..32] != MAGIC || u32_at(bytes, 20) != VERSION {
             return Err("it was cut short");
         }
-        let (index_at, count, bits) = (u64_at(bytes, 0), u64_at(bytes, 8), u32_at(bytes, 16));
+        let (index_at, count, blocks) = (u64_at(bytes, 0), u32_at(bytes, 8), u32_at(bytes, 12));
+        let bits = u32_at(bytes, 16);
         let invalid = "its end contradicts its length";
-        let count = u32::try_from(count).map_err(|_| invalid)?;
-        // Each object has its record, so their number is bounded by what is there and not by what
-        // is said.
-        let most = index_at.saturating_sub(HEADER_BYTES as u64) / RECORD_BYTES as u64;
-        if bits > MAX_FAN_OUT_BITS || u64::from(count) > most || count > MAX_OBJECTS {
+        if bits > MAX_FAN_OUT_BITS || count > MAX_OBJECTS || blocks > MAX_BLOCKS {
             return Err(invalid);
         }
-        let trailer = Self { index_at, count, bits, checksum: hash_at(&bytes[32..]) };
+        let trailer = Self { index_at, count, blocks, bits, checksum: hash_at(&bytes[32..]) };
         let end = index_at.checked_add(trailer.index_bytes() + TRAILER_BYTES as u64);
         if end == Some(pack_bytes) { Ok(trailer) } else { Err(invalid) }
     }
 
     /// Length of the index without the trailer.
     pub(super) fn index_bytes(&self) -> u64 {
-        self.fan_out_bytes() + u64::from(self.count) * ENTRY_BYTES as u64
+        let blocks = u64::from(self.blocks) * TABLE_ENTRY_BYTES as u64;
+        self.fan_out_bytes() + self.entries_bytes() + blocks
+    }
+
+    /// Where the table of blocks is.
+    pub(super) fn blocks_at(&self) -> u64 {
+        self.index_at + self.fan_out_bytes() + self.entries_bytes()
+    }
+
+    pub(super) fn entries_bytes(&self) -> u64 {
+        u64::from(self.count) * ENTRY_BYTES as u64
     }
 
     pub(super) fn fan_out_bytes(&self) -> u64 {
@@ -214,7 +239,8 @@ impl Trailer {
     /// Whether the checksum is that of an index which was hashed, without the trailer.
     pub(super) fn fits(&self, mut hasher: Hasher) -> bool {
         hasher.update(&self.index_at.to_le_bytes());
-        hasher.update(&u64::from(self.count).to_le_bytes());
+        hasher.update(&self.count.to_le_bytes());
+        hasher.update(&self.blocks.to_le_bytes());
         hasher.update(&self.bits.to_le_bytes());
         hasher.update(&VERSION.to_le_bytes());
         hasher.update(MAGIC);

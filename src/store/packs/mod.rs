@@ -19,6 +19,8 @@
 //! - A holder of the store's lock lists the packs anew, so that no removed object is relied on. A
 //!   reader without the lock lists them again when it does not find an object.
 
+mod block;
+mod cache;
 mod filter;
 mod format;
 mod in_order;
@@ -42,6 +44,7 @@ use foldhash::fast::RandomState;
 use parking_lot::RwLock;
 use rayon::prelude::*;
 
+use cache::BlockCache;
 pub(crate) use format::{Entry, MAX_PACKED_BYTES, Span};
 pub(crate) use pack::Pack;
 pub(crate) use packer::Packer;
@@ -77,6 +80,7 @@ pub(super) struct Packs {
     known: RwLock<Known>,
     /// How often one of many packs was asked for an object.
     questions: AtomicUsize,
+    cache: Arc<BlockCache>,
 }
 
 #[derive(Debug, Default)]
@@ -197,7 +201,7 @@ impl Packs {
             known.packs.retain(|pack| names.contains(pack.name()));
             known.unreadable.retain(|unreadable| names.contains(&unreadable.name));
             known.dropped.retain(|(pack, _)| names.contains(pack));
-            known.open_new(objects, names)?;
+            known.open_new(objects, names, &self.cache)?;
             // Again, until no pack comes or goes during the listing: a new pack may hold the
             // objects of a removed one.
         }
@@ -245,6 +249,7 @@ impl Packs {
     /// When the packs cannot be listed.
     pub(super) fn drop_cached_pages(&self, objects: &Dir) -> Result<(), StoreError> {
         self.all(objects)?.iter().for_each(|pack| pack.drop_cached_pages());
+        self.cache.clear();
         Ok(())
     }
 
@@ -376,13 +381,18 @@ impl Known {
             && self.unreadable.iter().all(|unreadable| names.contains(&unreadable.name))
     }
 
-    fn open_new(&mut self, objects: &Dir, names: BTreeSet<Box<[u8]>>) -> Result<(), StoreError> {
+    fn open_new(
+        &mut self,
+        objects: &Dir,
+        names: BTreeSet<Box<[u8]>>,
+        cache: &Arc<BlockCache>,
+    ) -> Result<(), StoreError> {
         let Some(dir) = packs_dir(objects)? else { return Ok(()) };
         let known = self.packs.iter().map(|pack| pack.name());
         let known = known.chain(self.unreadable.iter().map(|unreadable| &*unreadable.name));
         let known: BTreeSet<Box<[u8]>> = known.map(Into::into).collect();
         for name in names.difference(&known) {
-            match Pack::open(&dir, name) {
+            match Pack::open(&dir, name, cache) {
                 Ok(pack) => {
                     self.seen.extend(pack.state());
                     self.packs.push(Arc::new(pack));

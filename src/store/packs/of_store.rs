@@ -9,6 +9,11 @@ use crate::store::local::relative_name;
 use crate::store::{LocalStore, PackState, StoreError};
 
 impl LocalStore {
+    /// Begins a pack.
+    pub(super) fn new_pack(&self) -> PackWriter<'_> {
+        PackWriter::new(self.dir(), self.compression())
+    }
+
     /// Gives a pack its name. Its objects can be found from now on.
     pub(super) fn seal(&self, pack: PackWriter<'_>) -> Result<(), StoreError> {
         let name = pack.seal()?;
@@ -87,7 +92,7 @@ impl LocalStore {
             own.push(found.hash);
             Ok::<_, StoreError>(())
         })?;
-        let mut pack = PackWriter::new(self.dir());
+        let mut pack = self.new_pack();
         for hash in &own {
             pack.append_and_write(hash, &self.read(hash, u64::MAX)?)?;
         }

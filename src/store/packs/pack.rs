@@ -1,14 +1,17 @@
 //! One pack on the disk: finding an object in it, and reading it.
 
+use std::cell::RefCell;
 use std::fs::File;
 use std::io;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock};
 
 use rustix::io::Errno;
 
+use super::block::{BLOCK_HEADER_BYTES, Block, Listed, TABLE_ENTRY_BYTES, decode};
+use super::cache::{BlockCache, new_pack};
 use super::filter::Filter;
 use super::format::{
     ENTRY_BYTES, Entry, HEADER_BYTES, Span, TRAILER_BYTES, Trailer, header, is_newer, slot_of,
@@ -25,8 +28,8 @@ const OBJECTS_PER_QUESTION: usize = 16;
 const ENTRIES_IN_PART: usize = 1024;
 const OUTSIDE: &str = "its index names a place outside of it";
 
-/// An open pack. Only its fan-out is kept in memory, and a filter once it is asked often; entries
-/// are read as they are asked for.
+/// An open pack. Its fan-out and the places of its blocks are kept in memory, and a filter once it
+/// is asked often; entries are read as they are asked for.
 #[derive(Debug)]
 pub(crate) struct Pack {
     pub(super) file: File,
@@ -34,6 +37,9 @@ pub(crate) struct Pack {
     pub(super) path: PathBuf,
     trailer: Trailer,
     fan_out: Box<[u32]>,
+    blocks: Box<[Block]>,
+    number: u64,
+    cache: Arc<BlockCache>,
     bytes: u64,
     stored_at: FileTime,
     /// How often it was asked for an object.
@@ -47,7 +53,11 @@ impl Pack {
     ///
     /// # Errors
     /// [`StoreError::CorruptPack`] for what is none, or was cut short; [`StoreError::NewerPack`].
-    pub(super) fn open(packs: &Dir, name: &[u8]) -> Result<Self, StoreError> {
+    pub(super) fn open(
+        packs: &Dir,
+        name: &[u8],
+        cache: &Arc<BlockCache>,
+    ) -> Result<Self, StoreError> {
         let path = packs.path_of(name);
         let corrupt = |reason: &str| corrupt(&path, reason);
         let file = match packs.open_file(name, true) {
@@ -80,6 +90,15 @@ impl Pack {
         let mut fan_out = vec![0; trailer.fan_out_bytes() as usize];
         sys::read_full_at(&file, &mut fan_out, trailer.index_at).at("read", &path)?;
         let fan_out = trailer.fan_out(&fan_out).map_err(corrupt)?;
+        // So is this one, and by the greatest number of blocks.
+        let mut table = vec![0; trailer.blocks as usize * TABLE_ENTRY_BYTES];
+        sys::read_full_at(&file, &mut table, trailer.blocks_at()).at("read", &path)?;
+        let table = table.as_chunks().0.iter().map(Listed::decode);
+        let blocks = Block::places(table);
+        let end = |block: &Block| block.file_end();
+        let blocks = blocks
+            .filter(|all| all.last().map_or(HEADER_BYTES as u64, end) == trailer.index_at)
+            .ok_or_else(|| corrupt("its blocks contradict its length"))?;
         let (bytes, stored_at) = (stat.size, stat.ctime);
         Ok(Self {
             file,
@@ -87,6 +106,9 @@ impl Pack {
             path,
             trailer,
             fan_out,
+            blocks,
+            number: new_pack(),
+            cache: cache.clone(),
             bytes,
             stored_at,
             questions: AtomicUsize::new(0),
@@ -120,9 +142,55 @@ impl Pack {
         Some(PackState { name, changed_at: self.stored_at })
     }
 
-    /// Where the index begins, and the records end.
-    pub(super) fn index_at(&self) -> u64 {
-        self.trailer.index_at
+    /// Length of all records in bytes, uncompressed.
+    pub(crate) fn records_bytes(&self) -> u64 {
+        self.blocks.last().map_or(0, Block::plain_end)
+    }
+
+    pub(super) fn blocks(&self) -> &[Block] {
+        &self.blocks
+    }
+
+    /// The number of the block in which an object lies.
+    pub(super) fn block_of(&self, span: Span) -> usize {
+        self.blocks.partition_point(|block| block.plain_end() <= span.record_at())
+    }
+
+    /// The records of a block; none where they cannot be told.
+    fn records(&self, number: usize) -> io::Result<Arc<Vec<u8>>> {
+        let key = (self.number, number);
+        if let Some(records) = self.cache.get(key) {
+            return Ok(records);
+        }
+        let Some(block) = self.blocks.get(number) else { return Ok(Arc::default()) };
+        thread_local! {
+            static STORED: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+        }
+        // Both lengths are bounded.
+        let mut records = vec![0; block.plain as usize];
+        let is_told = STORED.with_borrow_mut(|stored| {
+            stored.resize(block.stored as usize, 0);
+            let at = block.file_at + BLOCK_HEADER_BYTES as u64;
+            let len = sys::read_full_at(&self.file, stored, at)?;
+            io::Result::Ok(len == stored.len() && decode(stored, &mut records))
+        })?;
+        if !is_told {
+            return Ok(Arc::default());
+        }
+        let records = Arc::new(records);
+        self.cache.put(key, records.clone());
+        Ok(records)
+    }
+
+    /// Gives the bytes of an object to `take`; none where its block cannot be told.
+    fn with_bytes<T>(&self, span: Span, take: impl FnOnce(&[u8]) -> T) -> io::Result<T> {
+        let number = self.block_of(span);
+        let records = self.records(number)?;
+        let bytes = self.blocks.get(number).and_then(|block| {
+            let start = usize::try_from(span.offset.checked_sub(block.plain_at)?).ok()?;
+            records.get(start..start.checked_add(span.len as usize)?)
+        });
+        Ok(take(bytes.unwrap_or_default()))
     }
 
     /// Number of objects.
@@ -181,10 +249,9 @@ impl Pack {
     /// # Errors
     /// A failed read.
     pub(crate) fn read(&self, span: Span, buffer: &mut Vec<u8>) -> Result<(), StoreError> {
-        buffer.resize(span.len as usize, 0);
-        let len = sys::read_full_at(&self.file, buffer, span.offset).at("read", &self.path)?;
-        buffer.truncate(len);
-        Ok(())
+        buffer.clear();
+        let read = self.with_bytes(span, |bytes| buffer.extend_from_slice(bytes));
+        Ok(read.at("read", &self.path)?)
     }
 
     /// Reads a part of an object.
@@ -192,10 +259,12 @@ impl Pack {
     /// # Errors
     /// As `pread`.
     pub(crate) fn read_at(&self, span: Span, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
-        let left = span.len().saturating_sub(offset);
-        let len = buffer.len().min(usize::try_from(left).unwrap_or(usize::MAX));
-        // The rest is 0 for an offset that is too large to be added.
-        sys::read_full_at(&self.file, &mut buffer[..len], span.offset.saturating_add(offset))
+        self.with_bytes(span, |bytes| {
+            let start = usize::try_from(offset).unwrap_or(usize::MAX).min(bytes.len());
+            let len = buffer.len().min(bytes.len() - start);
+            buffer[..len].copy_from_slice(&bytes[start..start + len]);
+            len
+        })
     }
 
     /// Lets the kernel forget all pages of the pack. Not those of one object: a page of the kernel
@@ -262,6 +331,9 @@ impl Pack {
                 }
             }
         }
+        let mut table = vec![0; self.blocks.len() * TABLE_ENTRY_BYTES];
+        self.read_index(&mut table, self.trailer.blocks_at())?;
+        hasher.update(&table);
         match wrong {
             _ if !self.trailer.fits(hasher) => Err(corrupt(&self.path, "its index was changed")),
             Some(wrong) => Err(corrupt(&self.path, wrong)),
@@ -279,7 +351,7 @@ impl Pack {
         // The checksum is no secret: a lookup of one object and a listing of all must agree.
         let is_found =
             || self.numbers_in_slot(slot_of(&entry.hash, self.trailer.bits)).contains(&number);
-        if !entry.is_within(self.trailer.index_at) {
+        if !entry.is_within(self.records_bytes()) {
             Some(OUTSIDE)
         } else if before.is_some_and(|before| before >= entry.hash) {
             Some("its index is not sorted")
@@ -313,11 +385,11 @@ impl Pack {
 
     /// The plausible entries of a damaged index.
     pub(super) fn plausible_entries(&self) -> Vec<Entry> {
-        let mut index = vec![0; self.trailer.index_bytes() as usize];
-        if self.read_index(&mut index, self.trailer.index_at).is_err() {
+        let mut entries = vec![0; self.trailer.entries_bytes() as usize];
+        if self.read_index(&mut entries, self.trailer.entry_at(0)).is_err() {
             return Vec::new();
         }
-        let entries = index[self.trailer.fan_out_bytes() as usize..].chunks_exact(ENTRY_BYTES);
+        let entries = entries.chunks_exact(ENTRY_BYTES);
         entries.filter_map(|bytes| self.checked(Entry::decode(bytes)).ok()).collect()
     }
 
@@ -330,18 +402,36 @@ impl Pack {
         Ok(entries.map(|entry| self.found(&entry)).collect())
     }
 
-    /// An entry, as the store tells of objects.
+    /// An entry, as the store tells of objects, with its share of its block.
     pub(crate) fn found(&self, entry: &Entry) -> FoundObject {
-        FoundObject { hash: entry.hash, size: entry.size(), stored_at: self.stored_at }
+        let share = self.blocks.get(self.block_of(entry.span)).map_or(0, |block| {
+            (entry.size() * u64::from(block.stored)).div_ceil(u64::from(block.plain))
+        });
+        FoundObject {
+            hash: entry.hash,
+            size: share,
+            plain_bytes: entry.size(),
+            stored_at: self.stored_at,
+        }
     }
 
-    fn read_index(&self, buffer: &mut [u8], offset: u64) -> Result<(), StoreError> {
+    /// The table of blocks, as the index has it.
+    ///
+    /// # Errors
+    /// A failed read.
+    pub(super) fn table(&self) -> Result<Vec<Listed>, StoreError> {
+        let mut table = vec![0; self.blocks.len() * TABLE_ENTRY_BYTES];
+        self.read_index(&mut table, self.trailer.blocks_at())?;
+        Ok(table.as_chunks().0.iter().map(Listed::decode).collect())
+    }
+
+    pub(super) fn read_index(&self, buffer: &mut [u8], offset: u64) -> Result<(), StoreError> {
         let len = sys::read_full_at(&self.file, buffer, offset).at("read", &self.path)?;
         if len == buffer.len() { Ok(()) } else { Err(corrupt(&self.path, "it was cut short")) }
     }
 
     fn checked(&self, entry: Entry) -> Result<Entry, StoreError> {
-        if entry.is_within(self.trailer.index_at) {
+        if entry.is_within(self.records_bytes()) {
             Ok(entry)
         } else {
             Err(corrupt(&self.path, OUTSIDE))

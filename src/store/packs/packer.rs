@@ -81,7 +81,7 @@ impl<'s> Packer<'s> {
         few_objects: usize,
     ) -> Self {
         let state = State {
-            pack: PackWriter::new(store.dir()),
+            pack: store.new_pack(),
             completed: 0,
             pending: HashMap::default(),
             writing: Vec::new(),
@@ -148,10 +148,12 @@ impl<'s> Packer<'s> {
         state.writing.push(chunk.clone());
         drop(state);
 
-        let written = chunk.write(self.store.dir());
+        let packed = chunk.compress();
+        let at = self.state.lock().pack.place(&packed);
+        let written = chunk.write(&packed, at, self.store.dir());
 
         let mut state = self.state.lock();
-        state.writing.retain(|other| other.offset != chunk.offset);
+        state.writing.retain(|other| !other.is(&chunk));
         state.spare.push(chunk.into_buffer());
         state.is_broken |= written.is_err();
         self.written.notify_all();
@@ -160,7 +162,7 @@ impl<'s> Packer<'s> {
         }
         // Somebody else may have completed it meanwhile.
         if state.pack.is_full(&self.limits) && !state.is_broken {
-            let next = PackWriter::new(self.store.dir());
+            let next = self.store.new_pack();
             let full = std::mem::replace(&mut state.pack, next);
             state.pending.clear();
             state.completed += 1;

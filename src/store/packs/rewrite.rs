@@ -3,17 +3,39 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
+use super::block::BLOCK_HEADER_BYTES;
 use super::writer::{Limits, PackWriter};
 use super::{Entry, Pack};
 use crate::layout;
 use crate::object::ContentHash;
+use crate::store::compression::Compression;
 use crate::store::{LocalStore, StoreError, StoreLock};
-use crate::sys::Dir;
+use crate::sys::{self, Dir};
 
 /// Packs below this length are small, in bytes.
 pub(crate) const SMALL_PACK_BYTES: u64 = 16 << 20;
 /// So many of them there are at the most, after a snapshot that made one.
 const MOST_SMALL_PACKS: usize = 128;
+
+/// A pack is small enough when it would lose less than one in so many bytes.
+const WORTH_PACKING: u64 = 8;
+
+impl Pack {
+    /// Whether a copy in a store would be smaller by much, because blocks are stored plain.
+    pub(crate) fn would_shrink(&self, store: &LocalStore) -> bool {
+        let plain = self.blocks().iter().filter(|block| block.stored == block.plain);
+        let (mut records, mut packed) = (Vec::new(), Vec::new());
+        let gained = plain.filter_map(|block| {
+            records.resize(block.plain as usize, 0);
+            let at = block.file_at + BLOCK_HEADER_BYTES as u64;
+            sys::read_full_at(&self.file, &mut records, at).ok()?;
+            packed.clear();
+            let is_smaller = store.compression().compress(&records, &mut packed);
+            is_smaller.then(|| records.len() as u64 - packed.len() as u64)
+        });
+        gained.sum::<u64>().saturating_mul(WORTH_PACKING) > self.bytes()
+    }
+}
 
 /// A pack that goes, and what of it stays.
 #[derive(Debug)]
@@ -47,7 +69,8 @@ impl LocalStore {
         remove(self.dir(), empty.into_iter().map(|rewrite| &*rewrite.pack))?;
         let mut copy = Copy {
             objects: self.dir(),
-            writer: PackWriter::new(self.dir()),
+            compression: self.compression(),
+            writer: self.new_pack(),
             copied: HashSet::new(),
             damaged: Vec::new(),
             done: Vec::new(),
@@ -112,6 +135,7 @@ impl LocalStore {
 /// Copying packs into new ones.
 struct Copy<'a> {
     objects: &'a Dir,
+    compression: Compression,
     writer: PackWriter<'a>,
     /// The intact objects in new packs.
     copied: HashSet<ContentHash>,
@@ -147,7 +171,8 @@ impl<'a> Copy<'a> {
 
     fn append(&mut self, hash: &ContentHash, bytes: &[u8]) -> Result<(), StoreError> {
         if self.writer.is_full(&Limits::default()) {
-            std::mem::replace(&mut self.writer, PackWriter::new(self.objects)).seal()?;
+            std::mem::replace(&mut self.writer, PackWriter::new(self.objects, self.compression))
+                .seal()?;
         }
         self.writer.append_and_write(hash, bytes)
     }
@@ -158,7 +183,8 @@ impl<'a> Copy<'a> {
             // They wait for the end: an intact one may still come.
             return Ok(());
         }
-        let writer = std::mem::replace(&mut self.writer, PackWriter::new(self.objects));
+        let writer =
+            std::mem::replace(&mut self.writer, PackWriter::new(self.objects, self.compression));
         if !writer.is_empty() {
             writer.seal()?;
         }

@@ -1,4 +1,4 @@
-//! The whole objects of a damaged pack: the records name them when the index does not.
+//! The whole objects of a damaged pack: the blocks name them when the index does not.
 //!
 //! The pack itself goes into quarantine. The disk may give later the bytes that it did not give
 //! then, so a repair [looks there](LocalStore::take_from_quarantine) again.
@@ -6,9 +6,12 @@
 use std::collections::HashSet;
 use std::io::ErrorKind;
 use std::path::PathBuf;
+use std::sync::Arc;
 
+use super::block::{BLOCK_HEADER_BYTES, decode, lengths};
+use super::cache::BlockCache;
 use super::format::{Entry, HEADER_BYTES, RECORD_BYTES};
-use super::writer::{Limits, PackWriter};
+use super::writer::Limits;
 use super::{Pack, Unreadable, packs_dir};
 use crate::layout;
 use crate::object::ContentHash;
@@ -17,7 +20,7 @@ use crate::progress::Progress;
 use crate::store::{LocalStore, StoreError, StoreLock};
 use crate::sys::{self, Dir, FileKind, IoContext};
 
-/// More bytes than this no pack has: its records end soon after 128 MiB, and its index is shorter.
+/// More bytes than this no pack has: its blocks end soon after 128 MiB, and its index is shorter.
 const MOST_BYTES: u64 = 256 << 20;
 /// The most bytes that a bad place on the disk costs.
 const STEP_BYTES: usize = 4096;
@@ -165,7 +168,9 @@ impl LocalStore {
             if !is_on_bad_disk {
                 continue;
             }
-            match Pack::open(&packs, &name).and_then(|pack| bad_disk.check(&pack)) {
+            match Pack::open(&packs, &name, &self.packs().cache)
+                .and_then(|pack| bad_disk.check(&pack))
+            {
                 Ok(()) => {
                     self.packs().trust(&name);
                     are_read_again = true;
@@ -212,9 +217,9 @@ impl LocalStore {
         how: Salvaging<'_>,
         salvaged: &mut Salvaged,
     ) -> Result<bool, StoreError> {
-        let mut writer = PackWriter::new(self.dir());
+        let mut writer = self.new_pack();
         let (mut copied, mut buffer) = (HashSet::new(), Vec::new());
-        let is_all = for_each_intact(dir, name, how, |hash, bytes| {
+        let is_all = for_each_intact(dir, name, &self.packs().cache, how, |hash, bytes| {
             how.go_on()?;
             let is_there = salvaged.objects.contains(hash)
                 || copied.contains(hash)
@@ -225,7 +230,7 @@ impl LocalStore {
             writer.append_and_write(hash, bytes)?;
             copied.insert(*hash);
             if writer.is_full(&Limits::default()) {
-                std::mem::replace(&mut writer, PackWriter::new(self.dir())).seal()?;
+                std::mem::replace(&mut writer, self.new_pack()).seal()?;
             }
             Ok(())
         })?;
@@ -239,22 +244,61 @@ impl LocalStore {
     }
 }
 
-/// Gives the intact objects of a pack by its records, and then by its index, if that can be read.
-/// Where a record makes no sense, the next one that does is looked for. Returns whether the disk
+/// Gives the intact objects of a pack by its blocks, and then by its index, if that can be read.
+/// Where a block makes no sense, the next one that does is looked for. Returns whether the disk
 /// gave all of it.
 fn for_each_intact(
     packs: &Dir,
     name: &[u8],
+    cache: &Arc<BlockCache>,
     how: Salvaging<'_>,
     mut take: impl FnMut(&ContentHash, &[u8]) -> Result<(), StoreError>,
 ) -> Result<bool, StoreError> {
     let (bytes, is_all) = read_what_can_be(packs, name, how)?;
+    let (mut at, mut records) = (HEADER_BYTES, Vec::new());
+    while let Some(header) = bytes.get(at..at + BLOCK_HEADER_BYTES) {
+        let body = at + BLOCK_HEADER_BYTES;
+        let stored = lengths(header).and_then(|(plain, stored)| {
+            let end = bytes.len().min(body + stored);
+            let found = &bytes[body..end];
+            if plain == stored {
+                // Also of one that was cut short.
+                found.clone_into(&mut records);
+                return Some(found);
+            }
+            records.resize(plain, 0);
+            (found.len() == stored && decode(found, &mut records)).then_some(found)
+        });
+        // Inside of what is no block a block may begin.
+        at = match stored {
+            Some(stored) if for_each_record(&records, how, &mut take)? => body + stored.len(),
+            _ => at + 1,
+        };
+    }
+    let Ok(pack) = Pack::open(packs, name, cache) else { return Ok(is_all) };
+    let mut bytes = Vec::new();
+    for entry in pack.plausible_entries() {
+        if pack.is_intact(&entry, &mut bytes).unwrap_or(false) {
+            take(&entry.hash, &bytes)?;
+        }
+    }
+    Ok(is_all)
+}
+
+/// Gives the intact objects of a block. Where a record makes no sense, the next one that does is
+/// looked for. Returns whether there was any.
+fn for_each_record(
+    records: &[u8],
+    how: Salvaging<'_>,
+    take: &mut impl FnMut(&ContentHash, &[u8]) -> Result<(), StoreError>,
+) -> Result<bool, StoreError> {
+    how.go_on()?;
     let empty = ContentHash::of(b"");
-    let mut at = HEADER_BYTES;
-    while let Some(record) = bytes.get(at..at + RECORD_BYTES).and_then(|r| r.try_into().ok()) {
+    let (mut at, mut is_any) = (0, false);
+    while let Some(record) = records.get(at..at + RECORD_BYTES).and_then(|r| r.try_into().ok()) {
         let intact = Entry::from_record(record, at as u64).and_then(|entry| {
             let start = at + RECORD_BYTES;
-            let content = bytes.get(start..start + entry.span.len as usize)?;
+            let content = records.get(start..start + entry.span.len as usize)?;
             // Without contents there is nothing to hash, and zeros look like that.
             let is_intact = match content {
                 [] => entry.hash == empty,
@@ -265,19 +309,13 @@ fn for_each_intact(
         match intact {
             Some((hash, content)) => {
                 take(&hash, content)?;
+                is_any = true;
                 at += RECORD_BYTES + content.len();
             }
             None => at += 1,
         }
     }
-    let Ok(pack) = Pack::open(packs, name) else { return Ok(is_all) };
-    let mut bytes = Vec::new();
-    for entry in pack.plausible_entries() {
-        if pack.is_intact(&entry, &mut bytes).unwrap_or(false) {
-            take(&entry.hash, &bytes)?;
-        }
-    }
-    Ok(is_all)
+    Ok(is_any)
 }
 
 /// The bytes of a pack, without more than any pack has, with zeros where the disk gives none; and

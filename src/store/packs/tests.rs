@@ -11,7 +11,9 @@ use super::writer::Limits;
 use super::*;
 use crate::progress::NoProgress;
 use crate::store::local::relative_name;
-use crate::store::{LocalStore, ObjectSource, ObjectStore, READING_LOOKS, StopsAt, Transfer};
+use crate::store::{
+    Compression, LocalStore, ObjectSource, ObjectStore, READING_LOOKS, StopsAt, Transfer,
+};
 use crate::sys::stat_open_file;
 
 struct Lab {
@@ -23,6 +25,8 @@ impl Lab {
     fn new() -> Self {
         let temp = tempfile::tempdir().unwrap();
         let store = LocalStore::create(&temp.path().join("objects")).unwrap();
+        // So that objects are found where they lie.
+        store.set_compression(Compression::Off);
         Self { temp, store }
     }
 
@@ -638,6 +642,138 @@ fn damage_in_front_of_a_record_and_at_the_end_costs_one_object_at_the_most() {
     }
 }
 
+/// Texts of which one block holds many, in three blocks or more.
+fn texts() -> Vec<Vec<u8>> {
+    (0..400_u32).map(|n| format!("line {n} of a text\n").repeat(60).into_bytes()).collect()
+}
+
+#[test]
+fn what_is_packed_takes_a_part_of_its_length_and_comes_back() {
+    let texts = texts();
+    let plain: usize = texts.iter().map(Vec::len).sum();
+    let mut sizes = Vec::new();
+    for compression in [Compression::Off, Compression::Fast, Compression::Small] {
+        let lab = Lab::new();
+        lab.store.set_compression(compression);
+        let hashes = lab.pack(&texts);
+        assert!(lab.lost(&hashes, &texts).is_empty());
+        let pack = &lab.other().all_packs().unwrap()[0];
+        assert!(pack.blocks().len() >= 3);
+        pack.check().unwrap();
+        // As a verification reads it.
+        let mut entries: Vec<_> = pack.entries_in_order().unwrap();
+        entries.retain(|entry| entry.hash != hashes[7]);
+        let wanted: Vec<_> = entries.into_iter().map(|entry| (entry, ())).collect();
+        let mut read = 0;
+        for run in pack.runs(&wanted) {
+            let run = &wanted[run];
+            let mut buffer = Vec::new();
+            for (bytes, (entry, ())) in pack.read_run(run, &mut buffer).unwrap().zip(run) {
+                assert_eq!(ContentHash::of(bytes), entry.hash);
+                read += 1;
+            }
+        }
+        assert_eq!(read, texts.len() - 1);
+        sizes.push(std::fs::metadata(&lab.packs()[0]).unwrap().size() as usize);
+    }
+    assert!(sizes[0] > plain && sizes[1] < plain / 4 && sizes[2] < plain / 4, "{sizes:?}");
+}
+
+#[test]
+fn a_wrong_byte_in_a_compressed_block_costs_no_object_of_another_one_and_is_found() {
+    let lab = Lab::new();
+    lab.store.set_compression(Compression::Fast);
+    let texts = texts();
+    let hashes = lab.pack(&texts);
+    let good = std::fs::read(&lab.packs()[0]).unwrap();
+    let pack = lab.other().all_packs().unwrap().remove(0);
+    let blocks = pack.blocks().to_vec();
+    let block_of = |number: usize| pack.block_of(pack.find(&hashes[number]).unwrap().unwrap());
+    for (number, block) in blocks.iter().enumerate() {
+        for at in (block.file_at..block.file_end()).step_by(97) {
+            let path = lab.tamper(|bytes| {
+                bytes.clone_from(&good);
+                bytes[at as usize] ^= 0x10;
+            });
+            let lost = lab.lost(&hashes, &texts);
+            assert!(lost.iter().all(|lost| block_of(*lost) == number), "byte {at}: {lost:?}");
+            let store = lab.other();
+            assert!(store.has_damaged_packs().unwrap(), "byte {at}");
+            let lock = store.lock_exclusive().unwrap();
+            let salvaged = store.salvage_packs(BadDisk::TakeTheRest, &NoProgress, &lock).unwrap();
+            drop(lock);
+            assert!(salvaged.objects.len() >= texts.len() - lost.len());
+            let still_lost = lab.lost(&hashes, &texts);
+            assert!(still_lost.iter().all(|still| lost.contains(still)), "byte {at}");
+            std::fs::remove_file(lab.aside(&path)).unwrap();
+            lab.reset(&path, &good);
+        }
+    }
+}
+
+#[test]
+fn without_its_index_a_compressed_pack_gives_back_every_object_of_its_whole_blocks() {
+    let lab = Lab::new();
+    lab.store.set_compression(Compression::Fast);
+    let texts = texts();
+    let hashes = lab.pack(&texts);
+    let good = std::fs::read(&lab.packs()[0]).unwrap();
+    let pack = lab.other().all_packs().unwrap().remove(0);
+    let blocks = pack.blocks().to_vec();
+    let block_of = |number: usize| pack.block_of(pack.find(&hashes[number]).unwrap().unwrap());
+    for whole in 0..=blocks.len() {
+        let end = blocks.get(whole).map_or(good.len() as u64 - 1, |next| next.file_at + 20);
+        let path = lab.tamper(|bytes| bytes.truncate(end as usize));
+        let store = lab.other();
+        let lock = store.lock_exclusive().unwrap();
+        store.salvage_packs(BadDisk::TakeTheRest, &NoProgress, &lock).unwrap();
+        drop(lock);
+        let expected = (0..texts.len()).filter(|number| block_of(*number) >= whole);
+        assert_eq!(lab.lost(&hashes, &texts), expected.collect::<Vec<_>>(), "{whole}");
+        std::fs::remove_file(lab.aside(&path)).unwrap();
+        lab.reset(&path, &good);
+    }
+}
+
+#[test]
+fn a_block_that_claims_to_be_longer_than_any_is_refused() {
+    let lab = Lab::new();
+    lab.store.set_compression(Compression::Fast);
+    let texts = texts();
+    let hashes = lab.pack(&texts);
+    lab.tamper(|bytes| {
+        let trailer = bytes.len() - TRAILER_BYTES;
+        // The records of the last block, in the table before the trailer.
+        bytes[trailer - 40..trailer - 36].copy_from_slice(&u32::MAX.to_le_bytes());
+    });
+    let store = lab.other();
+    assert!(matches!(store.read(&hashes[0], 1 << 20), Err(StoreError::Missing { .. })));
+    let lock = store.lock_exclusive().unwrap();
+    store.salvage_packs(BadDisk::TakeTheRest, &NoProgress, &lock).unwrap();
+    drop(lock);
+    assert!(lab.lost(&hashes, &texts).is_empty());
+}
+
+#[test]
+fn a_copy_of_a_plain_pack_is_small() {
+    let lab = Lab::new();
+    let texts = texts();
+    let hashes = lab.pack(&texts);
+    let plain = std::fs::metadata(&lab.packs()[0]).unwrap().size();
+    let pack = lab.store.all_packs().unwrap().remove(0);
+    assert!(!pack.would_shrink(&lab.store), "it is not to be compressed");
+    let store = lab.other();
+    assert!(pack.would_shrink(&store));
+    let lock = store.lock_exclusive().unwrap();
+    let kept = pack.entries().unwrap();
+    store.rewrite_packs(&[Rewrite { pack, kept }], &lock).unwrap();
+    drop(lock);
+    assert_eq!(lab.packs().len(), 1);
+    assert!(std::fs::metadata(&lab.packs()[0]).unwrap().size() < plain / 4);
+    assert!(!store.all_packs().unwrap()[0].would_shrink(&store));
+    assert!(lab.lost(&hashes, &texts).is_empty());
+}
+
 #[test]
 fn a_terabyte_of_nothing_and_a_socket_among_the_packs_keep_nobody() {
     let lab = Lab::new();
@@ -670,7 +806,8 @@ fn a_pack_that_claims_more_objects_than_any_has_is_refused() {
     let trailer_at = index_at + 4 + 44 * count;
     let mut trailer = good[good.len() - 64..].to_vec();
     trailer[..8].copy_from_slice(&index_at.to_le_bytes());
-    trailer[8..16].copy_from_slice(&count.to_le_bytes());
+    trailer[8..12].copy_from_slice(&(count as u32).to_le_bytes());
+    trailer[12..16].fill(0);
     trailer[16..20].copy_from_slice(&0_u32.to_le_bytes());
     file.write_all_at(&trailer, trailer_at).unwrap();
     let store = lab.other();

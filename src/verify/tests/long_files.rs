@@ -88,44 +88,6 @@ fn what_a_tree_wrongly_takes_for_midstates_is_named_and_not_moved() {
     }
 }
 
-#[test]
-fn a_list_that_was_written_before_there_were_midstates_is_made_again_from_the_directory() {
-    let lab = Lab::new();
-    fs::write(lab.work().join("sub/long"), long_file(1, LENGTHS[0]).0).unwrap();
-    let manager = lab.manager("old");
-    let manifest = manager.create_baseline().unwrap();
-    let store = manager.store();
-    let mut root = read_root_tree(store, &manifest.merkle_root).unwrap();
-    let new = tree_of(&manager, &manifest, &["sub"]);
-    let mut entries = read_tree(store, &new).unwrap().into_entries();
-    for entry in &mut entries {
-        if let Node::File { midstates, .. } = &mut entry.node {
-            *midstates = MidstatesLink::NONE;
-        }
-    }
-    let old = store.write(&Tree::new(entries).encode()).unwrap().hash;
-    assert_ne!(old, new);
-    let Node::Directory { tree: top } = root.entries[0].node else { panic!() };
-    let mut entries = read_tree(store, &top).unwrap().into_entries();
-    let sub = entries.iter_mut().find(|entry| *entry.name == *b"sub").unwrap();
-    sub.node = Node::Directory { tree: old };
-    let top = store.write(&Tree::new(entries).encode()).unwrap().hash;
-    root.entries[0].node = Node::Directory { tree: top };
-    let merkle_root = store.write(&root.encode()).unwrap().hash;
-    edit(&manager.session().manifest_path(0), |manifest| {
-        manifest["merkle_root"] = json!(merkle_root);
-    });
-    vouch(&manager, manager.session().metadata().unwrap());
-    assert!(verify(&manager).problems.is_empty(), "{:?}", verify(&manager).problems);
-    for list in [old, top, merkle_root] {
-        fs::remove_file(store.object_path(&list)).unwrap();
-    }
-    let options = RepairOptions { verify: options(), other_stores: &[] };
-    let (repaired, report) = repair_session(manager.session(), store, &options).unwrap();
-    assert!(report.problems.is_empty(), "{:?}", report.problems);
-    assert_eq!(repaired.repaired.len(), 3);
-}
-
 /// The bytes of contents that were read, by the reported progress.
 #[derive(Default)]
 struct Told {

@@ -81,6 +81,7 @@ fn begin(
         tracked_paths: grants.tracked.clone(),
         exclusion: args.capture.exclusion(settings, profile),
         budget: settings.budget(),
+        compression: settings.compression.value,
         threads: settings.threads(),
         origin: SessionOrigin::Run,
         label: args.message.clone(),

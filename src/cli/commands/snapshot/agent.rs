@@ -61,6 +61,7 @@ pub(super) fn run(
                 ..ExclusionConfig::nothing()
             },
             budget: settings.budget(),
+            compression: settings.compression.value,
             threads: settings.threads(),
             origin: SessionOrigin::AgentState,
             label: Some(args.message.clone().unwrap_or_else(|| format!("agent {name}"))),
