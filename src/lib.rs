@@ -45,6 +45,8 @@ pub mod mcp;
 pub mod object;
 pub mod path_text;
 pub mod progress;
+#[cfg(feature = "archive")]
+pub mod remote;
 pub mod repair;
 pub mod restore;
 #[cfg(feature = "cli")]
