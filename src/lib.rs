@@ -23,6 +23,8 @@
 //! ```
 
 pub mod agent;
+#[cfg(feature = "archive")]
+pub mod archive;
 #[cfg(feature = "mount")]
 pub mod browse;
 mod byte_path;
