@@ -1,5 +1,6 @@
 //! What can go wrong at a remote.
 
+use crate::archive::ArchiveError;
 use crate::path_text::Shown;
 use crate::sys;
 
@@ -52,6 +53,19 @@ pub enum RemoteError {
     /// The source of the bytes failed: nothing was stored.
     #[error("the archive is not complete: {0}")]
     Source(std::io::Error),
+    /// A snapshot cannot be had.
+    #[error("{snapshot} cannot be had from {place}: {}", Shown::bytes(reason.as_bytes()))]
+    Unavailable {
+        /// The snapshot, as `SESSION/NUMBER`.
+        snapshot: String,
+        /// The address.
+        place: String,
+        /// What is missing.
+        reason: String,
+    },
+    /// An archive could not be written or read.
+    #[error(transparent)]
+    Archive(#[from] ArchiveError),
     /// Somebody asked to stop.
     #[error("stopped")]
     Cancelled,
@@ -60,6 +74,6 @@ pub enum RemoteError {
 impl RemoteError {
     /// Whether somebody asked to stop.
     pub fn is_cancelled(&self) -> bool {
-        matches!(self, Self::Cancelled)
+        matches!(self, Self::Cancelled | Self::Archive(ArchiveError::Cancelled))
     }
 }

@@ -12,10 +12,20 @@
 //! - Work ends soon after [`Progress`](crate::progress::Progress) asks for it.
 
 mod address;
+mod check;
 mod error;
+mod failures;
+mod inventory;
 mod place;
+mod pull;
+mod push;
 mod uploads;
 
 pub use address::{Address, AddressError};
+pub use check::{CheckReport, RemoteProblem, RemoteProblemKind, check};
 pub use error::RemoteError;
+pub use failures::{PushFailure, forget_failure, note_failure, push_failures};
+pub use inventory::{Inventory, SessionArchives};
 pub use place::{Place, Source, Stored};
+pub use pull::{NotPulled, PullReport, pull};
+pub use push::{PushOutcome, PushRequest, PushedSnapshot, push, snapshots_to_push};
