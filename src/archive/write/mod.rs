@@ -380,7 +380,8 @@ impl ArchivePlan {
         }
         let mut member =
             Member { path: &name, kind, size: 0, target, device, attributes: &state.attributes };
-        let group = links.groups.get(path).copied();
+        let is_file = matches!(state.node, Node::File { .. });
+        let group = links.groups.get(path).copied().filter(|_| is_file);
         if let Some(first) = group.and_then(|group| links.first.get(&group)) {
             let target = [b"files/", &**first].concat();
             member = Member { kind: EntryType::Link, target: &target, attributes: &none, ..member };
