@@ -149,12 +149,10 @@ impl Pushing<'_> {
         let parent = self.parent(number).filter(|_| !full);
         let plan = ArchivePlan::new(request.session, number, parent, full, progress)?;
         let key = plan.name(request.encryption.is_some()).to_string();
-        let stats = plan.stats();
-        let amount = Amount { entries: stats.added + stats.modified, bytes: plan.plain_bytes() };
-        progress.begin(Stage::Upload, Some(amount));
         let (mut report, mut failed) = (None, None);
         let mut source =
-            |out: &mut dyn io::Write| match plan.write(request.encryption, out, progress) {
+            |out: &mut dyn io::Write| match plan.write(request.encryption, out, &Sending(progress))
+            {
                 Ok(written) => {
                     report = Some(written);
                     Ok(())
@@ -170,6 +168,23 @@ impl Pushing<'_> {
             (Err(RemoteError::Source(_)), Some(failed)) => Err(failed.into()),
             (put, _) => Ok(put?.and(report)),
         }
+    }
+}
+
+/// What is packed is also sent.
+struct Sending<'a>(&'a dyn Progress);
+
+impl Progress for Sending<'_> {
+    fn advance(&self, entries: u64, bytes: u64) {
+        self.0.advance(entries, bytes);
+    }
+
+    fn begin(&self, _stage: Stage, expected: Option<Amount>) {
+        self.0.begin(Stage::Upload, expected);
+    }
+
+    fn is_cancelled(&self) -> bool {
+        self.0.is_cancelled()
     }
 }
 
