@@ -23,6 +23,8 @@
 //! ```
 
 pub mod agent;
+#[cfg(feature = "archive")]
+pub mod archive;
 #[cfg(feature = "mount")]
 pub mod browse;
 mod byte_path;
@@ -45,6 +47,8 @@ pub mod mcp;
 pub mod object;
 pub mod path_text;
 pub mod progress;
+#[cfg(feature = "archive")]
+pub mod remote;
 pub mod repair;
 pub mod restore;
 #[cfg(feature = "cli")]

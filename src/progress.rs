@@ -27,6 +27,10 @@ pub enum Stage {
     ReadContents,
     /// The objects of a store are listed.
     ListObjects,
+    /// Files go into archives at a remote.
+    Upload,
+    /// Archives of a remote are read.
+    Download,
     /// Unneeded objects are removed.
     Remove,
 }

@@ -22,8 +22,8 @@ pub(crate) struct Progress {
 #[pymethods]
 impl Progress {
     /// The present work: ``"capture"``, ``"flush"``, ``"compare"``, ``"stage"``, ``"commit"``,
-    /// ``"copy"``, ``"read_lists"``, ``"read_contents"``, ``"list_objects"``, ``"remove"``, or
-    /// ``""`` before anything has begun.
+    /// ``"copy"``, ``"read_lists"``, ``"read_contents"``, ``"list_objects"``, ``"upload"``,
+    /// ``"download"``, ``"remove"``, or ``""`` before anything has begun.
     #[getter]
     fn stage(&self) -> &'static str {
         match self.stage {
@@ -36,6 +36,8 @@ impl Progress {
             Some(Stage::ReadLists) => "read_lists",
             Some(Stage::ReadContents) => "read_contents",
             Some(Stage::ListObjects) => "list_objects",
+            Some(Stage::Upload) => "upload",
+            Some(Stage::Download) => "download",
             Some(Stage::Remove) => "remove",
             _ => "",
         }

@@ -70,6 +70,18 @@ pub(super) enum Command {
     Log(commands::log::LogArgs),
     /// Take over the sessions of the other nono, with their ids
     Import(commands::import::ImportArgs),
+    /// Send sessions to a remote: encrypted archives in a directory or an object store
+    #[cfg(feature = "archive")]
+    Push(commands::push::PushArgs),
+    /// Fetch sessions from a remote
+    #[cfg(feature = "archive")]
+    Pull(commands::pull::PullArgs),
+    /// Manage the places where archives lie
+    #[cfg(feature = "archive")]
+    Remote {
+        #[command(subcommand)]
+        command: commands::remote::RemoteCommand,
+    },
     /// Look at profiles: the grants of a kind of command, and its recorded places
     Profile {
         #[command(subcommand)]

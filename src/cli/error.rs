@@ -11,6 +11,8 @@ use crate::agent::SpoolError;
 use crate::config::ConfigError;
 use crate::history::HistoryError;
 use crate::import::ImportSessionError;
+#[cfg(feature = "archive")]
+use crate::remote::{AddressError, RemoteError};
 use crate::repair::RepairError;
 use crate::restore::RestoreError;
 use crate::session::{CatalogError, RecordError, SessionSummary};
@@ -306,8 +308,38 @@ impl From<ConfigError> for CliError {
             ConfigError::NoProfile { nearest: None, .. } => {
                 wrong.with_hint("`nono profile list` shows what there is")
             }
+            ConfigError::NoRemote { nearest: Some(name), .. } => {
+                wrong.with_hint(format!("did you mean {name}?"))
+            }
+            ConfigError::NoRemote { nearest: None, .. } => wrong
+                .with_hint("`nono remote list` shows what there is; a path begins with / or ./"),
             ConfigError::Io(error) => Self::failed(error.to_string()),
             _ => wrong,
+        }
+    }
+}
+
+#[cfg(feature = "archive")]
+impl From<AddressError> for CliError {
+    fn from(error: AddressError) -> Self {
+        Self::usage(error.to_string())
+    }
+}
+
+#[cfg(feature = "archive")]
+impl From<RemoteError> for CliError {
+    fn from(error: RemoteError) -> Self {
+        let failed = Self::failed(error.to_string());
+        match error {
+            RemoteError::Address(error) => error.into(),
+            error if error.is_cancelled() => Self::stopped("stopped"),
+            RemoteError::NoDirectory { .. } => failed.with_hint(
+                "attach its disk, or make the directory; `nono remote add` makes one that has a parent",
+            ),
+            RemoteError::Setup { .. } => failed.with_hint(
+                "credentials come from the environment and the files of the provider's own tools",
+            ),
+            _ => failed,
         }
     }
 }

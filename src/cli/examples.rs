@@ -86,6 +86,70 @@ const EXAMPLES: &[(&str, [(&str, &str); 2])] = &[
             ("nono log -p src/main.rs", "each version of a file, with what it changed"),
         ],
     ),
+    #[cfg(feature = "archive")]
+    (
+        "push",
+        [
+            ("nono push", "the last session here, to the only remote"),
+            ("nono push backup --all", "all sessions, to one remote"),
+        ],
+    ),
+    #[cfg(feature = "archive")]
+    (
+        "pull",
+        [
+            ("nono pull backup --all --identity key.txt", "everything, on a new machine"),
+            ("nono pull backup 20260214-143022-12345/1", "one snapshot, and what it needs"),
+        ],
+    ),
+    #[cfg(feature = "archive")]
+    (
+        "remote add",
+        [
+            ("nono remote add backup s3://bucket/nono --recipient age1...", "a bucket"),
+            ("nono remote add usb /mnt/usb/nono --passphrase-file ~/.nono-pass", "a disk"),
+        ],
+    ),
+    #[cfg(feature = "archive")]
+    (
+        "remote list",
+        [
+            ("nono remote list", "names, places, encryption"),
+            ("nono remote list --json", "for a program"),
+        ],
+    ),
+    #[cfg(feature = "archive")]
+    (
+        "remote show",
+        [
+            ("nono remote show backup", "sessions and snapshots there"),
+            ("nono remote show s3://bucket/nono --json", "a place without a name"),
+        ],
+    ),
+    #[cfg(feature = "archive")]
+    (
+        "remote remove",
+        [
+            ("nono remote remove backup", "forget the name; the archives stay"),
+            ("nono remote remove usb --quiet", "say nothing"),
+        ],
+    ),
+    #[cfg(feature = "archive")]
+    (
+        "remote verify",
+        [
+            ("nono remote verify backup --identity key.txt", "every archive"),
+            ("nono remote verify backup 20260214-143022-12345", "of one session"),
+        ],
+    ),
+    #[cfg(feature = "archive")]
+    (
+        "remote cleanup",
+        [
+            ("nono remote cleanup backup --keep 5", "the five newest snapshots of each session"),
+            ("nono remote cleanup backup --keep-sessions 20 --dry-run", "what would go"),
+        ],
+    ),
     (
         "import",
         [

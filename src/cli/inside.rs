@@ -58,6 +58,10 @@ fn need(command: &Command) -> Named {
             Command::Status(_) => Named(Need::Reading, "status"),
             Command::Steps(_) => Named(Need::Reading, "steps"),
             Command::Log(_) => Named(Need::Reading, "log"),
+            #[cfg(feature = "archive")]
+            Command::Push(_) => Named(Need::Reading, "push"),
+            #[cfg(feature = "archive")]
+            Command::Pull(_) => Named(Need::Writing, "pull"),
             Command::Import(_) => Named(Need::Writing, "import"),
             _ => Named(Need::Nothing, ""),
         };

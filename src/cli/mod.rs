@@ -4,6 +4,8 @@
 //! did only a part; 2 wrong usage; 130 stopped by Ctrl-C. Data goes to stdout, everything else to
 //! stderr. Each subcommand is one file in `commands`, with its arguments and its function.
 
+#[cfg(feature = "archive")]
+mod after_run;
 mod agent_grants;
 mod args;
 #[cfg(feature = "mount")]
@@ -34,6 +36,8 @@ mod retention;
 mod review;
 mod run_report;
 mod scratch;
+#[cfg(feature = "archive")]
+mod sealing;
 mod shell_word;
 mod signals;
 mod ssh_config;
@@ -141,6 +145,12 @@ fn dispatch(arguments: Arguments, context: &Context) -> Outcome {
         Command::Umount(args) => commands::umount::run(&args, context),
         Command::Log(args) => commands::log::run(&args, &store, context),
         Command::Import(args) => commands::import::run(&args, &store, context),
+        #[cfg(feature = "archive")]
+        Command::Push(args) => commands::push::run(&args, &store, context),
+        #[cfg(feature = "archive")]
+        Command::Pull(args) => commands::pull::run(&args, &store, context),
+        #[cfg(feature = "archive")]
+        Command::Remote { command } => commands::remote::run(&command, context),
         Command::Profile { command } => commands::profile::run(&command, &store, context),
         Command::Config { command } => commands::config::run(&command, &store, context),
         Command::Doctor(args) => commands::doctor::run(&args, &store, context),

@@ -267,6 +267,8 @@ fn words(stage: Stage) -> (&'static str, &'static str) {
         Stage::ReadLists => ("reading", "directories"),
         Stage::ReadContents => ("checking", "contents"),
         Stage::ListObjects => ("sorting", "objects"),
+        Stage::Upload => ("sending", "files"),
+        Stage::Download => ("reading", "files"),
         Stage::Remove => ("removing", "objects"),
     }
 }

@@ -35,6 +35,14 @@ pub enum ConfigError {
         /// The profile that was probably meant.
         nearest: Option<String>,
     },
+    /// There is no remote of this name.
+    #[error("there is no remote {name:?}")]
+    NoRemote {
+        /// The name as given.
+        name: String,
+        /// The remote that was probably meant.
+        nearest: Option<String>,
+    },
     /// Profiles extend each other in a circle.
     #[error("profiles extend each other in a circle: {}", chain.join(" -> "))]
     Circle {

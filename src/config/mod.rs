@@ -17,6 +17,7 @@ mod library;
 mod nearest;
 mod place;
 mod profile;
+mod remotes;
 mod settings;
 mod strict;
 
@@ -29,6 +30,7 @@ pub use environment::{EnvironmentRules, apply_rules};
 pub use library::{FoundProfile, ProfileLibrary, ProfileSource};
 pub use place::{Surroundings, expand};
 pub use profile::{NetworkGrant, Profile, RollbackRules};
+pub use remotes::{NamedRemote, RemoteEncryption, is_remote_name, remote, remotes};
 pub use settings::{FlagSettings, Origin, Setting, Settings, Sourced, zero_means};
 
 /// nono's configuration: `$XDG_CONFIG_HOME/nono` or `~/.config/nono`.

@@ -13,6 +13,7 @@ use serde_json::json;
 
 use super::document;
 use super::profile::RollbackRules;
+use super::remotes::RemoteTables;
 use super::strict::strict_table;
 use super::{ConfigError, Surroundings, config_dir};
 use crate::path_text::Shown;
@@ -121,6 +122,8 @@ pub struct Settings {
     pub mcp_restore: Sourced<bool>,
     /// Names and paths with contents that `nono mcp` hides, as globs; `None` means the usual ones.
     pub mcp_hidden: Option<Vec<String>>,
+    /// The remote that gets each run when it has ended, by name.
+    pub push_after_run: Option<String>,
     /// The exclusions of every recording, from the file.
     pub rollback: RollbackRules,
     /// The file, whether it exists or not.
@@ -143,13 +146,14 @@ pub struct Setting {
 }
 
 strict_table! {
-    struct ConfigTable {
+    pub(super) struct ConfigTable {
         rollback | undo: SettingsTable,
+        remotes: RemoteTables,
     }
 }
 
 strict_table! {
-    struct SettingsTable {
+    pub(super) struct SettingsTable {
         max_sessions: u64,
         max_storage_gb: f64,
         max_age_days: u64,
@@ -164,6 +168,7 @@ strict_table! {
         use_gitignore: bool,
         mcp_restore: bool,
         mcp_hidden: Vec<String>,
+        push_after_run: String,
     }
 }
 
@@ -190,7 +195,9 @@ impl Settings {
     /// # Errors
     /// What is wrong with it.
     pub(super) fn check(origin: &str, text: &str) -> Result<(), ConfigError> {
-        let table = document::parse_toml::<ConfigTable>(origin, text)?.rollback.unwrap_or_default();
+        let mut whole = document::parse_toml::<ConfigTable>(origin, text)?;
+        whole.check_remotes()?;
+        let table = whole.rollback.unwrap_or_default();
         let nowhere = Surroundings { home: None, current_dir: PathBuf::new(), variable: &|_| None };
         Self::of(table, None, &nowhere, &FlagSettings::default()).map(drop)
     }
@@ -247,6 +254,7 @@ impl Settings {
                 None => Sourced { value: true, origin: Origin::Default },
             },
             mcp_hidden: table.mcp_hidden,
+            push_after_run: table.push_after_run.filter(|name| !name.is_empty()),
             rollback: RollbackRules {
                 exclude_patterns: table.exclude_patterns.unwrap_or_default(),
                 exclude_globs: table.exclude_globs.unwrap_or_default(),
@@ -369,6 +377,12 @@ impl Settings {
                 "--no-restore",
             ),
             rule("mcp_hidden", json!(self.mcp_hidden()), self.mcp_hidden.is_some(), "--hide"),
+            rule(
+                "push_after_run",
+                json!(self.push_after_run.as_deref().unwrap_or_default()),
+                self.push_after_run.is_some(),
+                "nono push",
+            ),
         ]
     }
 }

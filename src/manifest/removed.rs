@@ -28,6 +28,8 @@ pub enum RemovalReason {
     Retention,
     /// Of many steps some are enough.
     Thinning,
+    /// It was never here: the session came out of archives, and this snapshot was not asked for.
+    NotReceived,
 }
 
 impl RemovalReason {
@@ -44,6 +46,7 @@ impl std::fmt::Display for RemovalReason {
             Self::Asked => "by request",
             Self::Retention => "by retention",
             Self::Thinning => "by thinning",
+            Self::NotReceived => "by leaving it in its archive",
         })
     }
 }
@@ -53,6 +56,9 @@ impl std::fmt::Display for RemovedSnapshot {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let second = self.removed_at.as_second();
         let at = Timestamp::from_second(second).unwrap_or(self.removed_at);
+        if self.reason == RemovalReason::NotReceived {
+            return f.write_str("not received with the rest: it is in its archive");
+        }
         write!(f, "removed {} on {at}", self.reason)
     }
 }

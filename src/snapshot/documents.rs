@@ -78,11 +78,15 @@ pub(super) fn write(dir: &Dir, document: &impl Serialize) -> Result<ContentHash,
 /// Reads the manifest of a session.
 pub(super) fn read_session(dir: &Dir) -> Result<SessionMetadata, ManifestError> {
     let name = layout::MANIFEST.as_bytes();
-    let bytes = read_bytes(dir, name)?;
-    let mut metadata: SessionMetadata = parse(&bytes, &dir.path_of(name))?;
+    parse_session(&read_bytes(dir, name)?, &dir.path_of(name))
+}
+
+/// The manifest of a session from its bytes; `path` is only for the message.
+pub(crate) fn parse_session(bytes: &[u8], path: &Path) -> Result<SessionMetadata, ManifestError> {
+    let mut metadata: SessionMetadata = parse(bytes, path)?;
     metadata.extra.remove(CHECKSUM);
-    if !proves_itself(&bytes) {
-        metadata.altered = Some(ContentHash::of(&bytes));
+    if !proves_itself(bytes) {
+        metadata.altered = Some(ContentHash::of(bytes));
     }
     Ok(metadata)
 }

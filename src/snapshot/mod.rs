@@ -36,8 +36,10 @@ pub use crate::manifest::{
 pub use budget::{Budget, LargeDirectory, OverBudget};
 pub use capture::CaptureError;
 pub(crate) use capture::{Capture, CaptureRequest, capture};
-#[cfg(feature = "fuzzing")]
+#[cfg(any(feature = "fuzzing", feature = "archive"))]
 pub(crate) use documents::parse as parse_manifest;
+#[cfg(feature = "archive")]
+pub(crate) use documents::parse_session;
 pub(crate) use ignore_rules::RootRules;
 pub(crate) use known::KnownState;
 pub(crate) use manager::CacheUse;

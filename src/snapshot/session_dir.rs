@@ -387,6 +387,36 @@ impl SessionDir {
         Ok(hash)
     }
 
+    /// Publishes a snapshot whose manifest came from elsewhere, byte for byte.
+    ///
+    /// # Errors
+    /// As [`publish`](Self::publish).
+    #[cfg(feature = "archive")]
+    pub(crate) fn publish_bytes(&self, number: u64, bytes: &[u8]) -> Result<(), ManifestError> {
+        let snapshots = self.dir()?.open_dir(layout::SNAPSHOTS.as_bytes())?;
+        let dir = make_snapshot_dir(&snapshots, number)?;
+        dir.replace_file(layout::MANIFEST.as_bytes(), bytes, 0o600, true)?;
+        Ok(snapshots.sync()?)
+    }
+
+    /// Removes the note that a snapshot was removed, if there is one.
+    ///
+    /// # Errors
+    /// When the directory cannot be written.
+    #[cfg(feature = "archive")]
+    pub(crate) fn forget_removal(&self, number: u64) -> Result<(), ManifestError> {
+        let name = format!("{}/{number}/{}", layout::SNAPSHOTS, layout::REMOVED_NOTE);
+        match self.dir()?.try_stat(name.as_bytes())? {
+            Some(_) => {
+                let dir = self
+                    .dir()?
+                    .open_beneath(format!("{}/{number}", layout::SNAPSHOTS).as_bytes())?;
+                Ok(dir.remove_file(layout::REMOVED_NOTE.as_bytes())?)
+            }
+            None => Ok(()),
+        }
+    }
+
     /// Says that the objects of a baseline are in the store, though not yet durable. Neither is
     /// this.
     ///

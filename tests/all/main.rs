@@ -38,6 +38,7 @@ mod mount_tools;
 mod naming;
 #[path = "../shared/not_run.rs"]
 mod not_run;
+mod object_server;
 mod observe;
 mod packs;
 mod paging;
@@ -49,6 +50,8 @@ mod profiles;
 mod proof;
 mod read_only;
 mod readme;
+mod remote_places;
+mod remotes;
 mod removed_snapshots;
 mod repair;
 mod reporting;

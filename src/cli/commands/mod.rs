@@ -25,7 +25,13 @@ pub(super) mod mount;
 pub(super) mod mount_guard;
 pub(super) mod pin;
 pub(super) mod profile;
+#[cfg(feature = "archive")]
+pub(super) mod pull;
+#[cfg(feature = "archive")]
+pub(super) mod push;
 pub(super) mod redo;
+#[cfg(feature = "archive")]
+pub(super) mod remote;
 pub(super) mod restore;
 pub(super) mod resume;
 pub(super) mod review;

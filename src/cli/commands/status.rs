@@ -48,6 +48,9 @@ struct Report {
     interrupted: Interrupted,
     /// What went wrong in hooks of agents in the last day.
     mishaps: Vec<Mishap>,
+    /// Pushes after a run that failed, with no later one that succeeded.
+    #[cfg(feature = "archive")]
+    failed_pushes: Vec<crate::remote::PushFailure>,
     /// Sessions that cannot be read.
     unreadable: Vec<String>,
 }
@@ -115,6 +118,8 @@ pub(in crate::cli) fn run(args: &StatusArgs, store: &StoreArgs, context: &Contex
             runs: here.iter().filter(is_interrupted).map(|s| s.session_id.clone()).collect(),
         },
         mishaps: super::agent::mishaps(store)?,
+        #[cfg(feature = "archive")]
+        failed_pushes: crate::remote::push_failures(),
         unreadable: listed.unreadable.iter().map(|session| session.id()).collect(),
         directory: place.directory,
     };
@@ -220,6 +225,15 @@ fn print(report: &Report, context: &Context) -> Result<(), CliError> {
     if let Some(Mishap { client, what, .. }) = report.mishaps.last() {
         let [client, what] = [client, what].map(|text| Shown::bytes(text.as_bytes()));
         writeln!(out, "{YELLOW}a hook of {client} failed{YELLOW:#}: {what}  (nono agent status)")?;
+    }
+    #[cfg(feature = "archive")]
+    for failure in &report.failed_pushes {
+        let [remote, id, reason] = [&failure.remote, &failure.session_id, &failure.reason]
+            .map(|text| Shown::bytes(text.as_bytes()));
+        writeln!(
+            out,
+            "{YELLOW}{id} was not pushed{YELLOW:#} to {remote}: {reason}  (nono push {remote} {id})"
+        )?;
     }
     for id in &report.unreadable {
         writeln!(out, "cannot be read: {id}  (nono rollback verify {id})")?;

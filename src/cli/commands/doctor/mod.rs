@@ -56,6 +56,8 @@ pub(in crate::cli) fn run(args: &DoctorArgs, store: &StoreArgs, context: &Contex
     findings.extend(store::space(&catalog));
     findings.push(store::reflink(&catalog));
     findings.extend(store::sessions(&catalog)?);
+    #[cfg(feature = "archive")]
+    findings.extend(pushes());
     if args.json {
         context.json(&findings)?;
     } else {
@@ -123,6 +125,18 @@ fn second_wall() -> Finding {
         },
         Err(error) => Finding::wrong(WHAT, error.to_string(), "see what the message names"),
     }
+}
+
+/// Pushes after a run have nobody to tell what failed.
+#[cfg(feature = "archive")]
+fn pushes() -> Vec<Finding> {
+    let finding = |failure: crate::remote::PushFailure| {
+        let [remote, id, reason] = [&failure.remote, &failure.session_id, &failure.reason]
+            .map(|text| crate::path_text::Shown::bytes(text.as_bytes()));
+        let found = format!("session {id} was not pushed to {remote}: {reason}");
+        Finding::wrong("push after run", found, format!("nono push {remote} {id}"))
+    };
+    crate::remote::push_failures().into_iter().map(finding).collect()
 }
 
 fn configuration(surroundings: &Surroundings<'_>) -> Finding {

@@ -55,6 +55,10 @@ pub(super) fn run(job: &Job<'_>, catalog: &Catalog, settings: &Settings) -> Outc
         (Err(error), Err(_)) => context.error(error),
         _ => {}
     }
+    #[cfg(feature = "archive")]
+    if let (Some(remote), Ok(_)) = (&settings.push_after_run, &finished) {
+        crate::cli::after_run::start(remote, catalog.root(), &id, context);
+    }
     // All is recorded and said: nobody has to wait for the rest.
     drop(signals);
     if let Some(retention) = retention.into_inner() {

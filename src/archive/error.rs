@@ -1,0 +1,113 @@
+//! Failures of archives.
+
+use std::io;
+
+use super::name::ArchiveId;
+use crate::snapshot::{ManifestError, SnapshotError};
+use crate::store::StoreError;
+use crate::sys;
+
+/// Why an archive was not written, or not read. Nothing of it is half-done.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ArchiveError {
+    /// The archive could not be written.
+    #[error("cannot write the archive: {0}")]
+    Write(#[source] io::Error),
+    /// The archive could not be read.
+    #[error("cannot read the archive: {0}")]
+    Read(#[source] io::Error),
+    /// Bytes are no archive of nono, were cut off or changed.
+    #[error("the archive is damaged, or is none of nono's: {reason}")]
+    Corrupt {
+        /// The defect.
+        reason: String,
+    },
+    /// It is encrypted, and there is no key.
+    #[error("the archive is encrypted: name an identity or a passphrase")]
+    Encrypted,
+    /// None of the keys opens it.
+    #[error("none of the given identities or passphrases opens the archive")]
+    WrongKey,
+    /// An archive asks for more than is allowed.
+    #[error("the archive is refused: {reason}")]
+    TooLarge {
+        /// The limit.
+        reason: String,
+    },
+    /// An archive of the chain is still missing.
+    #[error("{id} is not complete: the archive of {missing} is needed, too")]
+    Incomplete {
+        /// The snapshot.
+        id: ArchiveId,
+        /// The snapshot whose archive is needed.
+        missing: ArchiveId,
+    },
+    /// An archive does not follow the one before in its chain.
+    #[error("the archives are no chain: {reason}")]
+    NoChain {
+        /// The difference.
+        reason: String,
+    },
+    /// The session here has another history.
+    #[error("a session {session} is here already, and is another one: {reason}")]
+    Diverged {
+        /// The id.
+        session: String,
+        /// The difference.
+        reason: String,
+    },
+    /// A delta was asked for to a snapshot that is not here.
+    #[error("snapshot {parent} is not in this store, so there is no delta to it: use --full")]
+    NoParent {
+        /// The snapshot.
+        parent: ArchiveId,
+    },
+    /// The session's id cannot be part of a name.
+    #[error(transparent)]
+    Name(#[from] super::name::NameError),
+    /// A session could not be read or made.
+    #[error(transparent)]
+    Snapshot(SnapshotError),
+    /// The store could not be used.
+    #[error(transparent)]
+    Store(StoreError),
+    /// A file system call failed.
+    #[error(transparent)]
+    Io(#[from] sys::Error),
+    /// Somebody asked to stop.
+    #[error("stopped")]
+    Cancelled,
+}
+
+impl ArchiveError {
+    pub(super) fn corrupt(reason: impl Into<String>) -> Self {
+        Self::Corrupt { reason: reason.into() }
+    }
+
+    /// Whether somebody asked to stop.
+    pub fn is_cancelled(&self) -> bool {
+        matches!(self, Self::Cancelled)
+    }
+}
+
+impl From<StoreError> for ArchiveError {
+    fn from(error: StoreError) -> Self {
+        match error {
+            StoreError::Cancelled => Self::Cancelled,
+            error => Self::Store(error),
+        }
+    }
+}
+
+impl From<SnapshotError> for ArchiveError {
+    fn from(error: SnapshotError) -> Self {
+        Self::Snapshot(error)
+    }
+}
+
+impl From<ManifestError> for ArchiveError {
+    fn from(error: ManifestError) -> Self {
+        Self::Snapshot(error.into())
+    }
+}

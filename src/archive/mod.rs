@@ -1,0 +1,35 @@
+//! Archives: one snapshot in one file, that ordinary tools open and that becomes a snapshot again.
+//!
+//! An archive is a `tar` stream, compressed with `zstd` and, as a rule, encrypted with `age`.
+//! `docs/archive.md` has the format. A *full* archive holds everything. A *delta* holds the
+//! difference to the snapshot of another archive, its parent.
+//!
+//! - [`ArchivePlan`] decides between the two, and writes the archive as a stream.
+//! - [`ArchiveReader`] reads any archive as a stream, and believes nothing that it did not check.
+//! - [`Receiver`] makes a snapshot of a session from a chain of archives, newest first.
+//! - [`ArchiveName`] tells from a name alone what an archive is, without a key.
+//!
+//! Always true:
+//!
+//! - Memory is bounded by the number of files, never by their sizes.
+//! - Every byte that comes into the store is hashed, and named by a tree below the Merkle root.
+//! - A session or a snapshot appears complete or not at all. A session that is there is completed;
+//!   where its history is another one, nothing is changed.
+
+mod delta;
+mod encryption;
+mod error;
+mod name;
+mod read;
+mod receive;
+mod rules;
+mod write;
+
+pub use delta::{DeltaEntry, DeltaEntryType, DeltaManifest, DeltaStats, HashLines, ResultHashes};
+pub use encryption::{Encryption, EncryptionError, Identities};
+pub use error::ArchiveError;
+pub use name::{ArchiveId, ArchiveKind, ArchiveName, ChainError, NameError, chain_of};
+pub use read::{ArchiveHead, ArchiveReader, ArchiveSummary};
+pub use receive::{ReadOutcome, ReceiveReport, Receiver, Role};
+pub use rules::{FULL_SNAPSHOT_THRESHOLD, FullReason, MAX_CHAIN_DEPTH};
+pub use write::{ArchivePlan, ArchiveReport, Parent};

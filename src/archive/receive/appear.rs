@@ -1,0 +1,158 @@
+//! What was received becomes visible: a new session under its name, or more snapshots of one.
+
+use jiff::Timestamp;
+
+use super::{ReceiveReport, Receiver};
+use crate::archive::ArchiveError;
+use crate::diff::count_changes;
+use crate::layout;
+use crate::manifest::{RemovalReason, RemovedSnapshot, SnapshotKind, SnapshotManifest};
+use crate::progress::wait_for;
+use crate::snapshot::{LoadedManifest, SessionDir, SessionMetadata};
+use crate::sys::Dir;
+
+impl Receiver<'_> {
+    pub(super) fn appear(self) -> Result<ReceiveReport, ArchiveError> {
+        let is_new = self.here.is_empty();
+        let mut snapshots: Vec<u64> = self.targets.iter().map(|head| head.id.number()).collect();
+        snapshots.sort_unstable();
+        if let Some(last) = snapshots.last().copied() {
+            match is_new {
+                true => self.make(last)?,
+                false => self.complete(last)?,
+            }
+        }
+        Ok(ReceiveReport {
+            session_id: self.session,
+            is_new_session: is_new && !snapshots.is_empty(),
+            snapshots,
+            already_here: self.already,
+            objects_written: self.objects_written,
+            bytes_written: self.bytes_written,
+        })
+    }
+
+    /// Makes the session under a hidden name, and gives it its own when it is complete.
+    fn make(&self, last: u64) -> Result<(), ArchiveError> {
+        let parent = Dir::open(&self.root)?;
+        let hidden = layout::new_name()?;
+        let made = (|| {
+            let session = SessionDir::create(&self.root.join(&hidden))?;
+            let own = parent.open_dir(hidden.as_bytes())?;
+            own.make_symlink(layout::OBJECTS.as_bytes(), layout::SHARED_OBJECTS)?;
+            for (number, bytes) in self.manifests.range(..=last) {
+                session.publish_bytes(*number, bytes)?;
+            }
+            let facts = self.facts.clone().ok_or_else(|| ArchiveError::corrupt("no session"))?;
+            let mut metadata = SessionMetadata { pinned: true, ..facts };
+            let removed = std::mem::take(&mut metadata.removed);
+            metadata.restores.clear();
+            self.list(&session, &mut metadata, removed)?;
+            session.save_metadata(&metadata)?;
+            parent.rename_new(hidden.as_bytes(), &parent, self.session.as_bytes())?;
+            Ok(parent.sync()?)
+        })();
+        if made.is_err() {
+            // Nothing names it.
+            let _ = parent.remove_dir_all(hidden.as_bytes());
+        }
+        made
+    }
+
+    /// Adds snapshots to a session that is there.
+    fn complete(&self, last: u64) -> Result<(), ArchiveError> {
+        let session = SessionDir::open(&self.root.join(&self.session))?;
+        let lock = wait_for(self.progress, || session.try_lock())?;
+        let _lock = lock.ok_or(ArchiveError::Cancelled)?;
+        let diverged = |reason: &str| {
+            let (session, reason) = (self.session.clone(), reason.to_owned());
+            Err(ArchiveError::Diverged { session, reason })
+        };
+        let chain = session.chain()?;
+        if chain.iter().map(|it| it.hash).ne(self.here.iter().copied()) {
+            return diverged("it was changed meanwhile");
+        }
+        let here = session.metadata()?;
+        if here.altered.is_some() {
+            return diverged("another program changed its manifest");
+        }
+        if session.has_restore_journal()? {
+            return diverged(
+                "a restore of it was interrupted: finish it first (nono rollback resume)",
+            );
+        }
+        let count = self.here.len() as u64;
+        let mut metadata = match self.facts.clone().filter(|_| last >= count) {
+            // The archive knows how it went on.
+            Some(facts) => {
+                if facts.started != here.started || facts.command != here.command {
+                    return diverged("its command or its begin is another one");
+                }
+                SessionMetadata { pinned: here.pinned, restores: here.restores.clone(), ..facts }
+            }
+            None => here.clone(),
+        };
+        for (number, bytes) in self.manifests.range(count..=last) {
+            session.publish_bytes(*number, bytes)?;
+        }
+        let mut removed = here.removed;
+        removed.extend(metadata.removed.drain(..).filter(|it| it.number >= count));
+        self.list(&session, &mut metadata, removed)?;
+        Ok(session.save_metadata(&metadata)?)
+    }
+
+    /// Lists all snapshots that have a manifest. Of those that are new here, only the targets are
+    /// held.
+    fn list(
+        &self,
+        session: &SessionDir,
+        metadata: &mut SessionMetadata,
+        removed: Vec<RemovedSnapshot>,
+    ) -> Result<(), ArchiveError> {
+        metadata.session_id = self.session.clone();
+        metadata.altered = None;
+        let whole = metadata.snapshot_count;
+        metadata.merkle_roots.clear();
+        metadata.manifest_hashes.clear();
+        metadata.labels.clear();
+        let mut removed_now = Vec::new();
+        let mut before: Option<LoadedManifest> = None;
+        let mut ends: [Option<SnapshotManifest>; 2] = [None, None];
+        for number in session.manifest_numbers()? {
+            let loaded = session.manifest(number)?;
+            session.check_link(before.as_ref(), &loaded, metadata)?;
+            metadata.merkle_roots.push(loaded.manifest.merkle_root);
+            metadata.manifest_hashes.push(loaded.hash);
+            metadata.labels.extend(loaded.manifest.named());
+            let is_target = self.targets.iter().any(|head| head.id.number() == number);
+            let is_held = is_target || self.held.contains(&number);
+            if is_target {
+                session.forget_removal(number)?;
+            }
+            if !is_held {
+                let known = removed.iter().find(|it| it.number == number).cloned();
+                removed_now.push(known.unwrap_or_else(|| RemovedSnapshot {
+                    number,
+                    removed_at: Timestamp::now(),
+                    reason: RemovalReason::NotReceived,
+                }));
+            } else if number == 0 {
+                ends[0] = Some(loaded.manifest.clone());
+            } else if loaded.manifest.kind == SnapshotKind::Ordinary {
+                ends[1] = Some(loaded.manifest.clone());
+            }
+            before = Some(loaded);
+        }
+        metadata.removed = removed_now;
+        session.mark_removed(&metadata.removed)?;
+        metadata.snapshot_count = metadata.manifest_hashes.len() as u64;
+        metadata.steps.retain(|step| step.number < metadata.snapshot_count);
+        if metadata.snapshot_count != whole {
+            metadata.changes = match &ends {
+                [Some(first), Some(last)] => count_changes(&self.store, first, last, || true)?,
+                _ => None,
+            };
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,372 @@
+//! A chain of archives becomes snapshots of a session.
+//!
+//! ```text
+//! let mut receiver = Receiver::new(root, "20260214-143022-12345", progress)?;
+//! let mut next = receiver.read(open(5)?, &keys, Role::Target)?;
+//! while let Some(parent) = next.needs { next = receiver.read(open(parent)?, &keys, Role::Source)?; }
+//! receiver.finish()?;
+//! ```
+
+mod appear;
+mod needs;
+
+use std::collections::BTreeMap;
+use std::io::Read;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+
+use self::needs::Needs;
+use super::name::ArchiveId;
+use super::read::{ArchiveHead, ArchiveReader, Part};
+use super::{ArchiveError, Identities};
+use crate::layout;
+use crate::manifest::SnapshotManifest;
+use crate::object::ContentHash;
+use crate::progress::{Amount, Progress, Stage, wait_for};
+use crate::snapshot::{SessionDir, SessionMetadata, parse_manifest};
+use crate::store::{ImportError, LocalStore, ObjectStore, Packer, StoreLock, Transfer};
+use crate::sys::{self, Dir, IoContext, TempFile};
+
+/// Contents up to this length are held in memory.
+const SMALL_BYTES: u64 = 1 << 20;
+
+/// What an archive is read for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Role {
+    /// Its snapshot is to be there afterwards.
+    Target,
+    /// Only for what other snapshots need of it.
+    Source,
+}
+
+/// An archive that was read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ReadOutcome {
+    /// What it says of itself.
+    pub head: ArchiveHead,
+    /// The snapshot whose archive has to be read next, because something is still missing. `None`:
+    /// everything is there.
+    pub needs: Option<ArchiveId>,
+}
+
+/// Snapshots that are there now.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct ReceiveReport {
+    /// The session.
+    pub session_id: String,
+    /// Whether it was made; else it was there.
+    pub is_new_session: bool,
+    /// Numbers of the snapshots that were made, ascending.
+    pub snapshots: Vec<u64>,
+    /// Numbers of those that were there already.
+    pub already_here: Vec<u64>,
+    /// Objects that the store did not have.
+    pub objects_written: u64,
+    /// Bytes of these objects.
+    pub bytes_written: u64,
+}
+
+/// Makes snapshots of one session. Archives are read one after the other, each target before its
+/// parents, the highest number first. Nothing appears before [`finish`](Self::finish); a receiver
+/// that is dropped leaves nothing that a cleanup does not remove.
+pub struct Receiver<'a> {
+    progress: &'a dyn Progress,
+    root: PathBuf,
+    session: String,
+    store: LocalStore,
+    lock: StoreLock,
+    needs: Needs,
+    /// Snapshots that the session has here, removed ones included: hashes of their manifests.
+    here: Vec<ContentHash>,
+    /// Those that are held.
+    held: Vec<u64>,
+    targets: Vec<ArchiveHead>,
+    already: Vec<u64>,
+    /// Manifests that came, by number.
+    manifests: BTreeMap<u64, Vec<u8>>,
+    /// Facts of the session, of the archive that knows most.
+    facts: Option<SessionMetadata>,
+    last_read: Option<ArchiveHead>,
+    objects_written: u64,
+    bytes_written: u64,
+}
+
+impl std::fmt::Debug for Receiver<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Receiver").field("session", &self.session).finish_non_exhaustive()
+    }
+}
+
+impl<'a> Receiver<'a> {
+    /// Begins to receive snapshots of a session into the store in `root`, which is made when it is
+    /// missing.
+    ///
+    /// # Errors
+    /// When the store cannot be used.
+    pub fn new(
+        root: &Path,
+        session: &str,
+        progress: &'a dyn Progress,
+    ) -> Result<Self, ArchiveError> {
+        ArchiveId::new(session, 0)?;
+        sys::create_private_dir(root)?;
+        let store = LocalStore::create(&root.join(layout::OBJECTS))?;
+        // Held until the session is visible: the collector sees all of it or nothing.
+        let lock = wait_for(progress, || store.try_lock_shared())?;
+        let lock = lock.ok_or(ArchiveError::Cancelled)?;
+        let (here, held) = match SessionDir::open(&root.join(session)) {
+            Ok(dir) => {
+                let chain = dir.chain()?;
+                (chain.iter().map(|it| it.hash).collect(), dir.snapshot_numbers()?)
+            }
+            Err(_) => (Vec::new(), Vec::new()),
+        };
+        Ok(Self {
+            progress,
+            root: root.to_owned(),
+            session: session.to_owned(),
+            store,
+            lock,
+            needs: Needs::default(),
+            here,
+            held,
+            targets: Vec::new(),
+            already: Vec::new(),
+            manifests: BTreeMap::new(),
+            facts: None,
+            last_read: None,
+            objects_written: 0,
+            bytes_written: 0,
+        })
+    }
+
+    /// The numbers of the session's snapshots that are here already, so that they need not be had.
+    pub fn already_here(&self) -> &[u64] {
+        &self.held
+    }
+
+    /// Reads one archive, and of it only what is still needed.
+    ///
+    /// # Errors
+    /// As [`ArchiveError`] says. The receiver cannot be used any more.
+    pub fn read(
+        &mut self,
+        source: impl Read,
+        identities: &Identities,
+        role: Role,
+    ) -> Result<ReadOutcome, ArchiveError> {
+        let mut reader = ArchiveReader::open(source, identities)?;
+        let head = reader.head().clone();
+        self.check_place(&head)?;
+        let number = head.id.number();
+        let bytes = std::mem::take(&mut reader.snapshot);
+        self.add_manifest(number, bytes)?;
+        if self.facts.as_ref().is_none_or(|it| it.snapshot_count < reader.session.snapshot_count) {
+            self.facts = Some(reader.session.clone());
+        }
+        if role == Role::Target {
+            if self.held.contains(&number) {
+                self.already.push(number);
+            } else {
+                self.needs.need(&self.store, head.merkle_root)?;
+                self.targets.push(head.clone());
+            }
+        }
+        self.need_ignore_files(number)?;
+        self.read_parts(&mut reader)?;
+        self.last_read = Some(head.clone());
+        let needs = head.parent.clone().filter(|_| !self.is_whole());
+        if needs.is_none()
+            && let Some(lacking) = self.lacking()
+        {
+            return Err(ArchiveError::corrupt(format!("{}: {lacking} is not in it", head.id)));
+        }
+        Ok(ReadOutcome { head, needs })
+    }
+
+    /// Whether an archive is one of this session, and follows the one before.
+    fn check_place(&self, head: &ArchiveHead) -> Result<(), ArchiveError> {
+        let no = |reason: String| Err(ArchiveError::NoChain { reason });
+        if head.id.session() != self.session {
+            return no(format!("{} is no snapshot of session {}", head.id, self.session));
+        }
+        let Some(before) = &self.last_read else { return Ok(()) };
+        if head.id.number() >= before.id.number() {
+            return no(format!("{} does not stand before {}", head.id, before.id));
+        }
+        let is_parent = before.parent.as_ref() == Some(&head.id);
+        if is_parent && (head.base != before.base || head.chain_depth + 1 != before.chain_depth) {
+            return no(format!("{} is of another chain than {}", head.id, before.id));
+        }
+        Ok(())
+    }
+
+    fn add_manifest(&mut self, number: u64, bytes: Vec<u8>) -> Result<(), ArchiveError> {
+        let hash = ContentHash::of(&bytes);
+        let differs = || ArchiveError::Diverged {
+            session: self.session.clone(),
+            reason: format!("its snapshot {number} is not the one in the archive"),
+        };
+        if self.here.get(number as usize).is_some_and(|here| *here != hash) {
+            return Err(differs());
+        }
+        match self.manifests.insert(number, bytes) {
+            Some(before) if ContentHash::of(&before) != hash => Err(differs()),
+            _ => Ok(()),
+        }
+    }
+
+    /// Later snapshots go by the ignore files of earlier ones.
+    fn need_ignore_files(&mut self, number: u64) -> Result<(), ArchiveError> {
+        let Some(bytes) = self.manifests.get(&number) else { return Ok(()) };
+        let manifest: SnapshotManifest = parse_manifest(bytes, Path::new("meta/snapshots"))?;
+        manifest.validate(number).map_err(ArchiveError::corrupt)?;
+        match manifest.ignore_files.filter(|_| !self.targets.is_empty()) {
+            Some(root) => Ok(self.needs.need(&self.store, root)?),
+            None => Ok(()),
+        }
+    }
+
+    fn read_parts<R: Read>(&mut self, reader: &mut ArchiveReader<R>) -> Result<(), ArchiveError> {
+        self.progress.begin(Stage::Copy, None);
+        let packer = Packer::new(&self.store, &self.lock);
+        let mut are_manifests_read = false;
+        while let Some(part) = reader.next_part()? {
+            if self.progress.is_cancelled() {
+                return Err(ArchiveError::Cancelled);
+            }
+            if !matches!(part, Part::Snapshot(..)) {
+                are_manifests_read = true;
+            }
+            match part {
+                Part::Snapshot(number, bytes) => {
+                    if are_manifests_read || number >= reader.head().id.number() {
+                        return Err(ArchiveError::corrupt("a manifest out of order"));
+                    }
+                    // The borrow of the store by the packer ends with each archive.
+                    let hash = ContentHash::of(&bytes);
+                    if self.here.get(number as usize).is_some_and(|here| *here != hash) {
+                        return Err(ArchiveError::Diverged {
+                            session: self.session.clone(),
+                            reason: format!("its snapshot {number} is not the one in the archive"),
+                        });
+                    }
+                    let manifest: SnapshotManifest =
+                        parse_manifest(&bytes, Path::new("meta/snapshots"))?;
+                    manifest.validate(number).map_err(ArchiveError::corrupt)?;
+                    if let Some(root) = manifest.ignore_files.filter(|_| !self.targets.is_empty()) {
+                        self.needs.need(&self.store, root)?;
+                    }
+                    self.manifests.entry(number).or_insert(bytes);
+                }
+                Part::Object(hash, size) if self.needs.has(&hash) => {
+                    let bytes = reader.bytes(&hash)?;
+                    self.needs.came(&self.store, &hash, &bytes)?;
+                    let stored = packer.write(&bytes)?;
+                    self.objects_written += u64::from(stored.is_new);
+                    self.bytes_written += if stored.is_new { size } else { 0 };
+                }
+                Part::File(hash, size) if self.needs.has(&hash) => {
+                    self.needs.check_size(&hash, size)?;
+                    let is_new = take(reader, &packer, &self.store, &hash, size, self.progress)?;
+                    self.objects_written += u64::from(is_new);
+                    self.bytes_written += if is_new { size } else { 0 };
+                    self.needs.came_file(&hash);
+                    self.progress.advance(1, 0);
+                }
+                Part::Object(..) | Part::File(..) | Part::Other => {
+                    // The rest has nothing that is still missing.
+                    if matches!(part, Part::File(..) | Part::Other)
+                        && self.targets.last() != Some(reader.head())
+                        && self.needs.is_empty()
+                    {
+                        break;
+                    }
+                }
+            }
+        }
+        Ok(packer.finish()?)
+    }
+
+    /// Whether nothing is missing: objects, and manifests of earlier snapshots.
+    fn is_whole(&self) -> bool {
+        self.lacking().is_none()
+    }
+
+    fn lacking(&self) -> Option<String> {
+        let last = self.targets.first().map(|head| head.id.number())?;
+        let missing =
+            (0..last).find(|it| *it >= self.here.len() as u64 && !self.manifests.contains_key(it));
+        match missing {
+            Some(number) => Some(format!("the manifest of snapshot {number}")),
+            None => self.needs.first().map(|hash| format!("object {hash}")),
+        }
+    }
+
+    /// Checks everything against the Merkle roots and the hashes of the files, makes it durable, and
+    /// lets the snapshots appear.
+    ///
+    /// # Errors
+    /// [`ArchiveError::Incomplete`], [`ArchiveError::Diverged`], or as [`ArchiveError`] says; then
+    /// nothing appears.
+    pub fn finish(self) -> Result<ReceiveReport, ArchiveError> {
+        if let (Some(last), false) = (&self.last_read, self.is_whole()) {
+            let missing = last.parent.clone().unwrap_or_else(|| last.id.clone());
+            let id = self.targets.first().map_or_else(|| last.id.clone(), |head| head.id.clone());
+            return Err(ArchiveError::Incomplete { id, missing });
+        }
+        for target in &self.targets {
+            self.needs.check_state(&self.store, target)?;
+        }
+        self.needs.make_midstates(&self.store, self.progress)?;
+        self.progress.begin(Stage::Flush, None::<Amount>);
+        self.store.sync()?;
+        self.appear()
+    }
+}
+
+/// Stores the contents of a file, checked before the store has them.
+fn take<R: Read>(
+    reader: &mut ArchiveReader<R>,
+    packer: &Packer<'_>,
+    store: &LocalStore,
+    hash: &ContentHash,
+    size: u64,
+    progress: &dyn Progress,
+) -> Result<bool, ArchiveError> {
+    if size <= SMALL_BYTES {
+        let bytes = reader.bytes(hash)?;
+        progress.advance(0, size);
+        return Ok(packer.write(&bytes)?.is_new);
+    }
+    let dir = Dir::open(store.path())?;
+    let free = dir.free_bytes()?;
+    if size > free {
+        let reason = format!("a file of {size} bytes, and the disk has {free}");
+        return Err(ArchiveError::TooLarge { reason });
+    }
+    let temp = TempFile::new(&dir, 0o600)?;
+    let mut at = 0;
+    reader.contents(hash, progress, |bytes| {
+        // What is zero stays a hole.
+        if bytes.iter().any(|byte| *byte != 0) {
+            temp.file().write_all_at(bytes, at).at("write an object in", dir.path())?;
+        }
+        at += bytes.len() as u64;
+        Ok(())
+    })?;
+    temp.file().set_len(size).at("write an object in", dir.path())?;
+    let mut buffer = Vec::new();
+    let mut transfer = Transfer::unwatched(&mut buffer);
+    let imported =
+        packer.import(temp.file(), size, true, &mut transfer).map_err(|error| match error {
+            ImportError::Source(error) => ArchiveError::Read(error),
+            ImportError::Store(error) => error.into(),
+        })?;
+    if let Some(midstates) = &imported.midstates {
+        packer.write(&midstates.encode())?;
+    }
+    Ok(imported.is_new)
+}

@@ -1,0 +1,242 @@
+//! What is still missing of a state: found from the Merkle root down, so that nothing is taken that
+//! no tree names.
+
+use std::collections::{HashMap, HashSet};
+
+use crate::archive::ArchiveError;
+use crate::archive::delta::{HASH_PREFIX, LineSum};
+use crate::archive::read::ArchiveHead;
+use crate::archive::write::Walk;
+use crate::object::{ContentHash, LinkGroups, Midstates, Node, RootTree, Tree};
+use crate::path_text::encode;
+use crate::progress::Progress;
+use crate::store::{
+    LocalStore, MAX_TREE_BYTES, ObjectSource, ObjectStore, StoreError, Transfer, read_root_tree,
+    read_tree,
+};
+
+/// The kinds of objects that are missing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Root,
+    Tree,
+    Links,
+    /// Contents of so many bytes.
+    File(u64),
+}
+
+/// Objects that are missing, and all that were looked for.
+#[derive(Debug, Default)]
+pub(super) struct Needs {
+    missing: HashMap<ContentHash, Kind>,
+    seen: HashSet<ContentHash>,
+    /// Midstates that a tree names → the file, and its length.
+    midstates: HashMap<ContentHash, (ContentHash, u64)>,
+}
+
+impl Needs {
+    /// Looks for everything below a root, and notes what the store does not have.
+    pub(super) fn need(&mut self, store: &LocalStore, root: ContentHash) -> Result<(), StoreError> {
+        self.look(store, vec![(root, Kind::Root)])
+    }
+
+    fn look(
+        &mut self,
+        store: &LocalStore,
+        mut pending: Vec<(ContentHash, Kind)>,
+    ) -> Result<(), StoreError> {
+        while let Some((hash, kind)) = pending.pop() {
+            if !self.seen.insert(hash) {
+                continue;
+            }
+            if let Kind::File(size) = kind {
+                if !store.contains(&hash, size)? {
+                    self.missing.insert(hash, kind);
+                }
+                continue;
+            }
+            match store.read(&hash, MAX_TREE_BYTES) {
+                Ok(bytes) => pending.extend(self.below(kind, &hash, &bytes)?),
+                Err(StoreError::Missing { .. }) => {
+                    self.missing.insert(hash, kind);
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    /// The objects that one names.
+    fn below(
+        &mut self,
+        kind: Kind,
+        hash: &ContentHash,
+        bytes: &[u8],
+    ) -> Result<Vec<(ContentHash, Kind)>, StoreError> {
+        let mut found = Vec::new();
+        let undecodable = |kind, source| StoreError::Undecodable { hash: *hash, kind, source };
+        let nodes: Vec<Node> = match kind {
+            Kind::Root => {
+                let root = RootTree::decode(bytes).map_err(|it| undecodable("root tree", it))?;
+                found.extend(root.links.map(|links| (links, Kind::Links)));
+                root.entries.into_iter().map(|entry| entry.node).collect()
+            }
+            Kind::Tree => {
+                let tree = Tree::decode(bytes).map_err(|it| undecodable("tree", it))?;
+                tree.into_entries().into_iter().map(|entry| entry.node).collect()
+            }
+            Kind::Links => {
+                LinkGroups::decode(bytes).map_err(|it| undecodable("list of hard links", it))?;
+                Vec::new()
+            }
+            Kind::File(_) => Vec::new(),
+        };
+        for node in nodes {
+            match node {
+                Node::Directory { tree } => found.push((tree, Kind::Tree)),
+                Node::File { size, hash, midstates } => {
+                    if let Some(name) = midstates.name() {
+                        self.midstates.insert(name, (hash, size));
+                    }
+                    found.push((hash, Kind::File(size)));
+                }
+                _ => {}
+            }
+        }
+        Ok(found)
+    }
+
+    pub(super) fn has(&self, hash: &ContentHash) -> bool {
+        self.missing.contains_key(hash)
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.missing.is_empty()
+    }
+
+    pub(super) fn first(&self) -> Option<&ContentHash> {
+        self.missing.keys().next()
+    }
+
+    /// A missing object has come, and its bytes have its hash.
+    pub(super) fn came(
+        &mut self,
+        store: &LocalStore,
+        hash: &ContentHash,
+        bytes: &[u8],
+    ) -> Result<(), ArchiveError> {
+        let Some(kind) = self.missing.get(hash).copied() else { return Ok(()) };
+        if let Kind::File(_) = kind {
+            self.check_size(hash, bytes.len() as u64)?;
+        }
+        let below = self.below(kind, hash, bytes);
+        let below = below.map_err(|error| ArchiveError::corrupt(error.to_string()))?;
+        self.missing.remove(hash);
+        Ok(self.look(store, below)?)
+    }
+
+    /// Whether contents have the length that the tree names.
+    pub(super) fn check_size(&self, hash: &ContentHash, size: u64) -> Result<(), ArchiveError> {
+        match self.missing.get(hash) {
+            Some(Kind::File(wanted)) if *wanted == size => Ok(()),
+            _ => {
+                Err(ArchiveError::corrupt(format!("{hash} has another length than its tree says")))
+            }
+        }
+    }
+
+    pub(super) fn came_file(&mut self, hash: &ContentHash) {
+        self.missing.remove(hash);
+    }
+
+    /// Compares the files of a state with what its archive says of them.
+    pub(super) fn check_state(
+        &self,
+        store: &LocalStore,
+        head: &ArchiveHead,
+    ) -> Result<(), ArchiveError> {
+        let (count, empty) = count_files(store, &head.merkle_root)?;
+        // First, because a few trees can name more paths than anybody can visit.
+        if count != head.stats.total_files {
+            return Err(ArchiveError::corrupt(format!(
+                "{} declares {} files and has {count}",
+                head.id, head.stats.total_files
+            )));
+        }
+        let mut sum = LineSum::default();
+        for found in Walk::new(store, &head.merkle_root, empty)? {
+            let (path, state) = found?;
+            if let Node::File { hash, .. } = state.node {
+                sum.add(&encode(&path), &format!("{HASH_PREFIX}{hash}"));
+            }
+        }
+        match sum.finish().root_hash == head.root_hash {
+            true => Ok(()),
+            false => Err(ArchiveError::corrupt(format!(
+                "the files of {} are not those of its Merkle root",
+                head.id
+            ))),
+        }
+    }
+
+    /// Makes the midstates of long files that no archive brings: they follow from the contents.
+    pub(super) fn make_midstates(
+        &self,
+        store: &LocalStore,
+        progress: &dyn Progress,
+    ) -> Result<(), ArchiveError> {
+        let mut buffer = Vec::new();
+        for (name, (hash, size)) in &self.midstates {
+            if store.contains(name, Midstates::encoded_bytes(*size))? {
+                continue;
+            }
+            let object = store.open_object(hash)?;
+            let mut transfer = Transfer::new(&mut buffer, progress);
+            let made = object.verify_with_midstates(&mut transfer)?.map(|it| it.encode());
+            let stored = made.map(|bytes| store.write(&bytes)).transpose()?;
+            if stored.is_none_or(|stored| stored.hash != *name) {
+                return Err(ArchiveError::corrupt(format!("the midstates of {hash} are others")));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The number of files below a root, and the trees without any. Visits each tree once, however
+/// often it is named.
+fn count_files(
+    store: &LocalStore,
+    root: &ContentHash,
+) -> Result<(u64, HashSet<ContentHash>), StoreError> {
+    let mut counts: HashMap<ContentHash, u64> = HashMap::new();
+    let children = |nodes: Vec<Node>| {
+        let is_file = |node: &&Node| matches!(node, Node::File { .. });
+        let files = nodes.iter().filter(is_file).count() as u64;
+        let trees = nodes.iter().filter_map(|node| match node {
+            Node::Directory { tree } => Some(*tree),
+            _ => None,
+        });
+        (files, trees.collect::<Vec<_>>())
+    };
+    let entries = read_root_tree(store, root)?.entries;
+    let (own, tops) = children(entries.into_iter().map(|entry| entry.node).collect());
+    let mut pending = tops.clone();
+    while let Some(hash) = pending.last().copied() {
+        if counts.contains_key(&hash) {
+            pending.pop();
+            continue;
+        }
+        let entries = read_tree(store, &hash)?.into_entries();
+        let (files, trees) = children(entries.into_iter().map(|entry| entry.node).collect());
+        let before = pending.len();
+        pending.extend(trees.iter().filter(|tree| !counts.contains_key(*tree)));
+        if pending.len() == before {
+            let below = trees.iter().map(|tree| counts[tree]);
+            counts.insert(hash, below.fold(files, u64::saturating_add));
+            pending.pop();
+        }
+    }
+    let all = tops.iter().map(|tree| counts[tree]).fold(own, u64::saturating_add);
+    let empty = counts.into_iter().filter(|(_, count)| *count == 0).map(|(hash, _)| hash);
+    Ok((all, empty.collect()))
+}

@@ -1,0 +1,450 @@
+//! Writing an archive: the plan, then one stream.
+
+mod document;
+mod members;
+mod objects;
+mod walk;
+
+use std::collections::HashMap;
+use std::io::{self, Write};
+
+use serde::Serialize;
+use tar::EntryType;
+
+use self::document::{Document, add_up};
+use self::members::{Member, Members};
+use self::objects::Objects;
+pub(in crate::archive) use self::walk::Walk;
+use super::delta::{DeltaEntry, DeltaEntryType, DeltaStats, HashLines};
+use super::name::{ArchiveId, ArchiveKind, ArchiveName};
+use super::rules::{FullReason, MAX_CHAIN_DEPTH, is_mostly_changed};
+use super::{ArchiveError, Encryption};
+use crate::diff::{EntryState, differences, links_of};
+use crate::layout;
+use crate::manifest::MAX_MANIFEST_BYTES;
+use crate::object::{Attributes, ContentHash, Hasher, Node};
+use crate::path_text::encode;
+use crate::progress::{Amount, Progress, Stage, wait_for};
+use crate::snapshot::{LoadedManifest, SessionDir};
+use crate::store::{LocalStore, ReadLock};
+
+/// Step of reading contents, in bytes.
+const STEP_BYTES: usize = 1 << 20;
+/// Level of compression: the usual one of `zstd`.
+const LEVEL: i32 = 3;
+
+/// The archive to which another one is to be a delta.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Parent {
+    /// Number of its snapshot, in the same session.
+    pub number: u64,
+    /// Number of the snapshot of the full archive at the end of its chain.
+    pub base: u64,
+    /// The number of deltas from it down to that archive.
+    pub depth: u32,
+}
+
+/// What an archive will be. Nothing is written yet. As long as a plan lives, no collector removes
+/// what it needs.
+#[derive(Debug)]
+pub struct ArchivePlan {
+    session: SessionDir,
+    store: LocalStore,
+    _lock: ReadLock,
+    id: ArchiveId,
+    base: ArchiveId,
+    chain_depth: u32,
+    snapshot: LoadedManifest,
+    delta: Result<Delta, FullReason>,
+    stats: DeltaStats,
+    sum: HashLines,
+    content_bytes: u64,
+}
+
+/// The difference to another snapshot.
+#[derive(Debug)]
+struct Delta {
+    parent: ArchiveId,
+    parent_root: ContentHash,
+    entries: Vec<DeltaEntry>,
+}
+
+/// An archive that was written.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct ArchiveReport {
+    /// The snapshot in it.
+    pub id: ArchiveId,
+    /// The name that tells what it is.
+    pub name: String,
+    /// The snapshot to which it is a delta; `None` of a full archive.
+    pub parent: Option<ArchiveId>,
+    /// The snapshot of the full archive of the chain.
+    pub base: ArchiveId,
+    /// The number of deltas of the chain.
+    pub chain_depth: u32,
+    /// Why it is full; `None` of a delta.
+    pub full: Option<FullReason>,
+    /// Counts of files.
+    pub stats: DeltaStats,
+    /// Bytes of the contents in it.
+    pub content_bytes: u64,
+    /// Bytes of the archive itself.
+    pub archive_bytes: u64,
+    /// Whether it is encrypted.
+    pub is_encrypted: bool,
+}
+
+impl ArchivePlan {
+    /// Plans the archive of a snapshot. With a parent that the store still holds, it is a delta,
+    /// unless `full` or a rule says otherwise.
+    ///
+    /// # Errors
+    /// When the snapshot was removed or is damaged; [`ArchiveError::NoParent`].
+    pub fn new(
+        session: &SessionDir,
+        number: u64,
+        parent: Option<Parent>,
+        full: bool,
+        progress: &dyn Progress,
+    ) -> Result<Self, ArchiveError> {
+        session.refuse_removed(number)?;
+        let metadata = session.metadata()?;
+        let id = ArchiveId::new(&session.id(), number)?;
+        let store = LocalStore::open(&session.objects_path())?;
+        let lock = wait_for(progress, || store.try_lock_for_reading())?;
+        let lock = lock.ok_or(ArchiveError::Cancelled)?;
+        let snapshot = session.listed_manifest(number, &metadata.manifest_hashes)?;
+        let (sum, all_bytes) = add_up(&store, &snapshot.manifest.merkle_root)?;
+        let whole =
+            DeltaStats { added: sum.count, total_files: sum.count, ..DeltaStats::default() };
+        let mut plan = Self {
+            session: session.clone(),
+            store,
+            _lock: lock,
+            base: id.clone(),
+            id,
+            chain_depth: 0,
+            snapshot,
+            delta: Err(if full { FullReason::Asked } else { FullReason::NoParent }),
+            stats: whole,
+            sum,
+            content_bytes: all_bytes,
+        };
+        let Some(parent) = parent.filter(|_| !full) else { return Ok(plan) };
+        if parent.depth >= MAX_CHAIN_DEPTH {
+            plan.delta = Err(FullReason::ChainDepth);
+            return Ok(plan);
+        }
+        let (delta, stats, bytes) = plan.compare(parent, all_bytes)?;
+        if is_mostly_changed(&stats) {
+            plan.delta = Err(FullReason::MostChanged);
+            return Ok(plan);
+        }
+        plan.base = ArchiveId::new(&session.id(), parent.base)?;
+        plan.chain_depth = parent.depth + 1;
+        (plan.delta, plan.stats, plan.content_bytes) = (Ok(delta), stats, bytes);
+        Ok(plan)
+    }
+
+    fn compare(
+        &self,
+        parent: Parent,
+        all_bytes: u64,
+    ) -> Result<(Delta, DeltaStats, u64), ArchiveError> {
+        let id = ArchiveId::new(self.id.session(), parent.number)?;
+        if parent.number >= self.id.number() || self.session.refuse_removed(parent.number).is_err()
+        {
+            return Err(ArchiveError::NoParent { parent: id });
+        }
+        let listed = self.session.metadata()?.manifest_hashes;
+        let parent_root =
+            self.session.listed_manifest(parent.number, &listed)?.manifest.merkle_root;
+        let mut stats = DeltaStats { total_files: self.sum.count, ..DeltaStats::default() };
+        let mut entries = Vec::new();
+        let mut bytes = 0;
+        for found in differences(&self.store, &parent_root, &self.snapshot.manifest.merkle_root)? {
+            let found = found?;
+            let file = |state: &Option<std::sync::Arc<EntryState>>| match state.as_deref() {
+                Some(EntryState { node: Node::File { hash, size, .. }, .. }) => {
+                    Some((*hash, *size))
+                }
+                _ => None,
+            };
+            let (entry_type, contents) = match (file(&found.old), file(&found.new)) {
+                (Some((old, _)), Some((new, _))) if old == new => continue,
+                (None, None) => continue,
+                (Some(_), Some(new)) => (DeltaEntryType::Modified, Some(new)),
+                (None, Some(new)) => (DeltaEntryType::Added, Some(new)),
+                (Some(_), None) => (DeltaEntryType::Removed, None),
+            };
+            *match entry_type {
+                DeltaEntryType::Added => &mut stats.added,
+                DeltaEntryType::Modified => &mut stats.modified,
+                DeltaEntryType::Removed => &mut stats.removed,
+            } += 1;
+            bytes += contents.map_or(0, |(_, size)| size);
+            entries.push(DeltaEntry {
+                path: encode(&found.path[1..]).into_owned(),
+                entry_type,
+                hash: contents.map(|(hash, _)| hash),
+                size: contents.map(|(_, size)| size),
+            });
+        }
+        stats.unchanged = stats.total_files - stats.added - stats.modified;
+        stats.bytes_saved = all_bytes.saturating_sub(bytes);
+        Ok((Delta { parent: id, parent_root, entries }, stats, bytes))
+    }
+
+    /// The name that the archive has to get.
+    pub fn name(&self, is_encrypted: bool) -> ArchiveName {
+        let kind = match &self.delta {
+            Ok(delta) => ArchiveKind::Delta { parent: delta.parent.number() },
+            Err(_) => ArchiveKind::Full,
+        };
+        ArchiveName { id: self.id.clone(), kind, is_encrypted }
+    }
+
+    /// Why it is full; `None` of a delta.
+    pub fn full(&self) -> Option<FullReason> {
+        self.delta.as_ref().err().copied()
+    }
+
+    /// Counts of files.
+    pub fn stats(&self) -> DeltaStats {
+        self.stats
+    }
+
+    /// About how many bytes come out of it, uncompressed.
+    pub fn plain_bytes(&self) -> u64 {
+        self.content_bytes
+    }
+
+    /// Writes the archive to its end. `progress` is told of files and their bytes. After an error,
+    /// what was written is no archive; nothing is flushed to a disk.
+    ///
+    /// # Errors
+    /// [`ArchiveError::Write`], a damaged object, or [`ArchiveError::Cancelled`].
+    pub fn write(
+        &self,
+        encryption: &Encryption,
+        out: impl Write,
+        progress: &dyn Progress,
+    ) -> Result<ArchiveReport, ArchiveError> {
+        let written = ArchiveError::Write;
+        let sealed = encryption.wrap(Counted { out, bytes: 0 }).map_err(written)?;
+        let mut zstd = zstd::Encoder::new(sealed, LEVEL).map_err(written)?;
+        zstd.include_checksum(true).map_err(written)?;
+        let threads = std::thread::available_parallelism().map_or(1, usize::from).min(8);
+        zstd.multithread(threads as u32).map_err(written)?;
+        let mut members = Members { out: io::BufWriter::with_capacity(STEP_BYTES, zstd) };
+        self.write_meta(&mut members)?;
+        let files = self.sum.count.min(self.stats.added + self.stats.modified);
+        let expected = Amount { entries: files, bytes: self.content_bytes };
+        progress.begin(Stage::ReadContents, Some(expected));
+        self.write_files(&mut members, progress)?;
+        let zstd = members.finish().map_err(written)?;
+        let zstd = zstd.into_inner().map_err(|error| written(error.into_error()))?;
+        let mut counted = zstd.finish().and_then(|sealed| sealed.finish()).map_err(written)?;
+        counted.out.flush().map_err(written)?;
+        Ok(ArchiveReport {
+            id: self.id.clone(),
+            name: self.name(encryption.is_some()).to_string(),
+            parent: self.delta.as_ref().ok().map(|delta| delta.parent.clone()),
+            base: self.base.clone(),
+            chain_depth: self.chain_depth,
+            full: self.full(),
+            stats: self.stats,
+            content_bytes: self.content_bytes,
+            archive_bytes: counted.bytes,
+            is_encrypted: encryption.is_some(),
+        })
+    }
+
+    fn write_meta<W: Write>(&self, members: &mut Members<W>) -> Result<(), ArchiveError> {
+        let written = ArchiveError::Write;
+        let dir = self.session.dir()?;
+        let read = |name: &str| dir.read(name.as_bytes(), MAX_MANIFEST_BYTES);
+        members.document("meta/session.json", &read(layout::MANIFEST)?).map_err(written)?;
+        let own = read(&layout::snapshot_manifest(self.id.number()))?;
+        members.document("meta/snapshot.json", &own).map_err(written)?;
+        let document = Document {
+            store: &self.store,
+            merkle_root: self.snapshot.manifest.merkle_root,
+            parent: self.delta.as_ref().ok().map(|delta| &delta.parent),
+            base: &self.base,
+            chain_depth: self.chain_depth,
+            stats: self.stats,
+            entries: self.delta.as_ref().ok().map(|delta| &*delta.entries),
+            sum: self.sum,
+        };
+        let size = document.size()?;
+        members.begin_document("meta/delta-manifest.json", size).map_err(written)?;
+        document.write(&mut members.out)?;
+        members.end(size).map_err(written)?;
+
+        // Of the snapshots before it, what the parent's archive does not have.
+        let first = self.delta.as_ref().map_or(0, |delta| delta.parent.number() + 1);
+        let mut objects = Objects::default();
+        if let Ok(delta) = &self.delta {
+            objects.visit(&self.store, delta.parent_root, false)?;
+            objects.begin();
+        }
+        objects.visit(&self.store, self.snapshot.manifest.merkle_root, false)?;
+        for number in first..=self.id.number() {
+            let name = layout::snapshot_manifest(number);
+            if number < self.id.number() {
+                let path = format!("meta/snapshots/{number}.json");
+                members.document(&path, &read(&name)?).map_err(written)?;
+            }
+            if let Some(root) = self.session.manifest(number)?.manifest.ignore_files {
+                objects.visit(&self.store, root, true)?;
+            }
+        }
+        let (lists, files) = objects.finish();
+        for hash in lists.iter().chain(files.keys()) {
+            let bytes =
+                crate::store::ObjectSource::read(&self.store, hash, super::read::MAX_OBJECT_BYTES)?;
+            members.document(&format!("meta/objects/{hash}"), &bytes).map_err(written)?;
+        }
+        Ok(())
+    }
+
+    fn write_files<W: Write>(
+        &self,
+        members: &mut Members<W>,
+        progress: &dyn Progress,
+    ) -> Result<(), ArchiveError> {
+        let root = &self.snapshot.manifest.merkle_root;
+        let groups = links_of(&self.store, root)?;
+        let groups = groups.groups().iter().enumerate();
+        let mut links = Links {
+            groups: groups.flat_map(|(i, g)| g.iter().map(move |p| (p[1..].to_vec(), i))).collect(),
+            first: HashMap::new(),
+        };
+        let mut buffer = vec![0; STEP_BYTES];
+        match &self.delta {
+            Err(_) => {
+                for found in Walk::new(&self.store, root, Default::default())? {
+                    let (path, state) = found?;
+                    self.write_one(members, &path, &state, &mut links, &mut buffer, progress)?;
+                }
+            }
+            Ok(delta) => {
+                for found in differences(&self.store, &delta.parent_root, root)? {
+                    let found = found?;
+                    let Some(new) = &found.new else { continue };
+                    let is_same_file = match (found.old.as_deref().map(|old| &old.node), &new.node)
+                    {
+                        (Some(Node::File { hash: old, .. }), Node::File { hash, .. }) => {
+                            old == hash
+                        }
+                        _ => false,
+                    };
+                    if !is_same_file {
+                        let path = &found.path[1..];
+                        self.write_one(members, path, new, &mut links, &mut buffer, progress)?;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn write_one<W: Write>(
+        &self,
+        members: &mut Members<W>,
+        path: &[u8],
+        state: &EntryState,
+        links: &mut Links,
+        buffer: &mut [u8],
+        progress: &dyn Progress,
+    ) -> Result<(), ArchiveError> {
+        if progress.is_cancelled() {
+            return Err(ArchiveError::Cancelled);
+        }
+        let written = ArchiveError::Write;
+        let name = [b"files/", path].concat();
+        let none = Attributes::default();
+        let (kind, target, device) = match &state.node {
+            Node::File { .. } => (EntryType::Regular, &b""[..], None),
+            Node::Directory { .. } => (EntryType::Directory, &b""[..], None),
+            Node::Symlink { target } => (EntryType::Symlink, &**target, None),
+            Node::Fifo => (EntryType::Fifo, &b""[..], None),
+            // No tar file has sockets.
+            Node::Socket => return Ok(()),
+            Node::CharDevice(at) => (EntryType::Char, &b""[..], Some((at.major, at.minor))),
+            Node::BlockDevice(at) => (EntryType::Block, &b""[..], Some((at.major, at.minor))),
+        };
+        if device.is_some_and(|(major, minor)| major.max(minor) > 0o7_777_777) {
+            return Ok(());
+        }
+        let mut member =
+            Member { path: &name, kind, size: 0, target, device, attributes: &state.attributes };
+        let is_file = matches!(state.node, Node::File { .. });
+        let group = links.groups.get(path).copied().filter(|_| is_file);
+        if let Some(first) = group.and_then(|group| links.first.get(&group)) {
+            let target = [b"files/", &**first].concat();
+            member = Member { kind: EntryType::Link, target: &target, attributes: &none, ..member };
+            return members.begin(&member).map_err(written);
+        }
+        if let Some(group) = group {
+            links.first.insert(group, path.to_vec());
+        }
+        let Node::File { hash, size, .. } = &state.node else {
+            return members.begin(&member).map_err(written);
+        };
+        member.size = *size;
+        members.begin(&member).map_err(written)?;
+        let object = self.store.open_object(hash)?;
+        let mut hasher = Hasher::new();
+        let mut at = 0;
+        while at < *size {
+            if at > 0 && progress.is_cancelled() {
+                return Err(ArchiveError::Cancelled);
+            }
+            let step = (*size - at).min(buffer.len() as u64) as usize;
+            let read = object.read_at(&mut buffer[..step], at).map_err(|source| {
+                let path = object.path().to_owned();
+                crate::sys::Error { operation: "read", path, source }
+            })?;
+            if read < step {
+                return Err(object.corrupt().into());
+            }
+            hasher.update(&buffer[..step]);
+            members.out.write_all(&buffer[..step]).map_err(written)?;
+            at += step as u64;
+            progress.advance(0, step as u64);
+        }
+        if hasher.finish() != *hash {
+            return Err(object.corrupt().into());
+        }
+        progress.advance(1, 0);
+        members.end(*size).map_err(written)
+    }
+}
+
+/// The hard links of a snapshot.
+struct Links {
+    /// Path → group.
+    groups: HashMap<Vec<u8>, usize>,
+    /// The path of each group that came first.
+    first: HashMap<usize, Vec<u8>>,
+}
+
+/// Counts what is written.
+struct Counted<W> {
+    out: W,
+    bytes: u64,
+}
+
+impl<W: Write> Write for Counted<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let written = self.out.write(bytes)?;
+        self.bytes += written as u64;
+        Ok(written)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.out.flush()
+    }
+}

@@ -1,0 +1,169 @@
+//! `nono pull`: sessions from a remote.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use clap::Args;
+use serde::Serialize;
+
+use crate::cli::Outcome;
+use crate::cli::args::StoreArgs;
+use crate::cli::context::Context;
+use crate::cli::error::CliError;
+use crate::cli::progress::Bar;
+use crate::cli::render::byte_size;
+use crate::cli::sealing::{Target, UnsealArgs, identities};
+use crate::path_text::Shown;
+use crate::remote::{Inventory, PullReport, pull};
+
+/// Arguments of `nono pull`.
+#[derive(Debug, Args)]
+pub(in crate::cli) struct PullArgs {
+    /// A remote (a name, a URL, a path) [default: the only one], then sessions or snapshots: ID or
+    /// ID/N
+    #[arg(value_name = "REMOTE|ID", required_unless_present = "all")]
+    words: Vec<String>,
+    /// Pull all sessions of the remote
+    #[arg(long)]
+    all: bool,
+    #[command(flatten)]
+    unseal: UnsealArgs,
+    /// Print the report as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Serialize)]
+struct Report {
+    remote: String,
+    url: String,
+    sessions: Vec<PullReport>,
+    failed: Vec<Failed>,
+}
+
+/// A session of which nothing came.
+#[derive(Serialize)]
+struct Failed {
+    session_id: String,
+    error: String,
+}
+
+/// Sessions, each with the wanted snapshots; none for all of them.
+type Wanted = BTreeMap<String, Option<BTreeSet<u64>>>;
+
+pub(in crate::cli) fn run(args: &PullArgs, store: &StoreArgs, context: &Context) -> Outcome {
+    let catalog = store.catalog()?;
+    let (remote, ids) = match args.words.split_first() {
+        Some((first, ids)) if Target::is_meant_by(first)? => (Some(first.as_str()), ids),
+        _ => (None, args.words.as_slice()),
+    };
+    if args.all != ids.is_empty() {
+        return Err(match args.all {
+            true => CliError::usage("--all means every session: name none"),
+            false => CliError::usage("name a session, or give --all")
+                .with_hint("`nono remote show NAME` lists the sessions of a remote"),
+        });
+    }
+    let target = Target::find(remote)?;
+    let identities = identities(&args.unseal, target.encryption.as_ref())?;
+    let place = target.open(false)?;
+    let bar = Bar::new(context, "pulling");
+    let inventory = Inventory::of(place.list("", &*bar)?);
+    let wanted = match args.all {
+        true => inventory.sessions.keys().map(|id| (id.clone(), None)).collect(),
+        false => wanted(ids, &inventory, &target)?,
+    };
+    let url = place.address().to_string();
+    let mut report =
+        Report { remote: target.name.clone(), url, sessions: Vec::new(), failed: Vec::new() };
+    for (id, numbers) in &wanted {
+        let Some(held) = inventory.sessions.get(id) else { continue };
+        let root = catalog.root();
+        match pull(&place, held, id, numbers.as_ref(), root, &identities, &*bar) {
+            Ok(pulled) => report.sessions.push(pulled),
+            Err(error) if error.is_cancelled() => {
+                bar.finish();
+                return Err(CliError::stopped("stopped: the sessions before this one are here"));
+            }
+            Err(error) => {
+                report.failed.push(Failed { session_id: id.clone(), error: error.to_string() });
+            }
+        }
+    }
+    bar.finish();
+    if args.json {
+        context.json(&report)?;
+    }
+    tell(&report, args.json, context);
+    let is_complete = report.failed.is_empty()
+        && report.sessions.iter().all(|session| session.not_pulled.is_empty());
+    Ok(u8::from(!is_complete))
+}
+
+/// The sessions that ids, or beginnings of ids, mean at a remote.
+fn wanted(ids: &[String], inventory: &Inventory, target: &Target) -> Result<Wanted, CliError> {
+    let mut wanted = Wanted::new();
+    for text in ids {
+        let shown = Shown::bytes(text.as_bytes());
+        let (id, number) = match text.split_once('/') {
+            Some((id, number)) => (id, Some(number)),
+            None => (text.as_str(), None),
+        };
+        let found: Vec<&String> = match inventory.sessions.contains_key(id) {
+            true => inventory.sessions.keys().filter(|known| *known == id).collect(),
+            false => inventory.sessions.keys().filter(|known| known.starts_with(id)).collect(),
+        };
+        let (name, list) = (&target.name, format!("`nono remote show {}` lists them", target.name));
+        let [session] = found.as_slice() else {
+            let error = match found.len() {
+                0 => format!("{name} has no session {shown}"),
+                count => format!("{shown} could be any of {count} sessions of {name}"),
+            };
+            return Err(CliError::failed(error).with_hint(list));
+        };
+        let entry = wanted.entry((*session).clone());
+        match number {
+            None => drop(entry.insert_entry(None)),
+            Some(number) => {
+                let number = match number.parse::<u64>() {
+                    Ok(number) => number,
+                    Err(_) => {
+                        let message = format!("{shown} names no snapshot: ID/NUMBER does");
+                        return Err(CliError::usage(message));
+                    }
+                };
+                if let Some(numbers) = entry.or_insert_with(|| Some(BTreeSet::new())) {
+                    numbers.insert(number);
+                }
+            }
+        }
+    }
+    Ok(wanted)
+}
+
+fn tell(report: &Report, is_json: bool, context: &Context) {
+    for session in &report.sessions {
+        let received = &session.received;
+        let id = &received.session_id;
+        let (new, here) = (received.snapshots.len(), received.already_here.len());
+        if !is_json {
+            let what = match (received.is_new_session, new) {
+                (true, _) => format!("{new} snapshots"),
+                (false, 0) => format!("nothing new, {here} snapshots were here"),
+                (false, _) => format!("{new} more snapshots, {here} were here"),
+            };
+            let size = byte_size(received.bytes_written);
+            context.say(format_args!("{id}: {what}, {size} new, verified"));
+        }
+        for missing in &session.not_pulled {
+            let reason = Shown::bytes(missing.reason.as_bytes());
+            context.warn(format_args!("{id}/{} cannot be had: {reason}", missing.snapshot));
+        }
+    }
+    for Failed { session_id, error } in &report.failed {
+        context.error(&CliError::failed(format!("session {session_id} is not pulled: {error}")));
+    }
+    let has_new = report.sessions.iter().any(|session| !session.received.snapshots.is_empty());
+    if has_new && !is_json {
+        context.say("see them: nono rollback list --all");
+    }
+}

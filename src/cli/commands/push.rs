@@ -1,0 +1,209 @@
+//! `nono push`: snapshots become archives at a remote.
+
+use clap::Args;
+use jiff::Timestamp;
+use serde::Serialize;
+
+use crate::archive::ArchiveError;
+use crate::cli::Outcome;
+use crate::cli::after_run;
+use crate::cli::args::StoreArgs;
+use crate::cli::context::Context;
+use crate::cli::error::CliError;
+use crate::cli::progress::Bar;
+use crate::cli::render::byte_size;
+use crate::cli::sealing::{SealArgs, Target, encryption_of};
+use crate::path_text::Shown;
+use crate::progress::Progress;
+use crate::remote::{
+    PushFailure, PushOutcome, PushRequest, PushedSnapshot, RemoteError, forget_failure,
+    note_failure, push, snapshots_to_push,
+};
+use crate::session::{Purpose, SnapshotId};
+use crate::snapshot::SessionDir;
+
+/// Arguments of `nono push`.
+#[derive(Debug, Args)]
+pub(in crate::cli) struct PushArgs {
+    /// A remote (a name, a URL, a path), then sessions or snapshots: ID or ID/N [default: the only
+    /// remote, and the last session here]
+    #[arg(value_name = "REMOTE|ID")]
+    words: Vec<String>,
+    /// Push all sessions of the store
+    #[arg(long)]
+    all: bool,
+    /// Make every archive a full one
+    #[arg(long)]
+    full: bool,
+    /// Push all steps of agents, and not only the last one of each prompt
+    #[arg(long)]
+    steps: bool,
+    #[command(flatten)]
+    seal: SealArgs,
+    /// Print the report as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Serialize)]
+struct Report {
+    remote: String,
+    url: String,
+    snapshots: Vec<PushedSnapshot>,
+    failed: Vec<Failed>,
+}
+
+/// A session that was not pushed to its end.
+#[derive(Serialize)]
+struct Failed {
+    session_id: String,
+    error: String,
+}
+
+/// Sessions, each with the wanted snapshot if one was named.
+type Wanted = Vec<(SessionDir, Option<u64>)>;
+
+pub(in crate::cli) fn run(args: &PushArgs, store: &StoreArgs, context: &Context) -> Outcome {
+    if !after_run::is_after_run() {
+        return run_here(args, store, context);
+    }
+    // Nobody reads what it says: a note remains.
+    after_run::detach();
+    let outcome = run_here(args, store, context);
+    let (remote, session_id) = match args.words.as_slice() {
+        [remote, session, ..] => (remote.clone(), session.clone()),
+        _ => return outcome,
+    };
+    let reason = match &outcome {
+        Ok(0) => return outcome,
+        Ok(_) => "a part of it failed; `nono push` says more".to_owned(),
+        Err(error) => error.to_string(),
+    };
+    let failure = PushFailure { remote, session_id, at: Timestamp::now(), reason };
+    if let Err(error) = note_failure(&failure) {
+        context.error(&error.into());
+    }
+    outcome
+}
+
+fn run_here(args: &PushArgs, store: &StoreArgs, context: &Context) -> Outcome {
+    let catalog = store.catalog()?;
+    let (remote, ids) = match args.words.split_first() {
+        Some((first, ids)) if Target::is_meant_by(first)? => (Some(first.as_str()), ids),
+        _ => (None, args.words.as_slice()),
+    };
+    let target = Target::find(remote)?;
+    let encryption = match (args.seal.encryption()?, &target.encryption) {
+        (Some(given), _) => given,
+        (None, Some(known)) => known.clone(),
+        (None, None) => return Err(args.seal.is_missing()),
+    };
+    let encryption = encryption_of(&encryption)?;
+    let wanted: Wanted = if args.all {
+        if !ids.is_empty() {
+            return Err(CliError::usage("--all means every session: name none"));
+        }
+        catalog.sessions()?.into_iter().map(|session| (session, None)).collect()
+    } else {
+        let latest = ["latest".to_owned()];
+        let ids = if ids.is_empty() { latest.as_slice() } else { ids };
+        let find = |id: &String| {
+            let Ok(id) = id.parse::<SnapshotId>();
+            catalog.find_snapshot_from(&id, Purpose::Looking).map_err(|error| match error {
+                // The first word may have been meant as a remote.
+                error if remote.is_none() && args.words.len() > 1 => CliError::from(error)
+                    .with_hint("`nono remote list` shows the remotes that have a name"),
+                error => error.into(),
+            })
+        };
+        ids.iter().map(find).collect::<Result<_, CliError>>()?
+    };
+    let place = target.open(true)?;
+    let bar = Bar::new(context, "pushing");
+    place.clear_leftovers(&*bar)?;
+    let mut report = Report {
+        remote: target.name.clone(),
+        url: place.address().to_string(),
+        snapshots: Vec::new(),
+        failed: Vec::new(),
+    };
+    for (session, number) in &wanted {
+        let mut pushed = Vec::new();
+        let numbers = || match number {
+            Some(number) => Ok(vec![*number]),
+            None => snapshots_to_push(session, &session.metadata()?, args.steps),
+        };
+        let done = numbers().map_err(|error| RemoteError::from(ArchiveError::from(error)));
+        let done = done.and_then(|numbers| {
+            let request =
+                PushRequest { session, numbers, encryption: &encryption, full: args.full };
+            push(&place, &request, &*bar, &mut |one| pushed.push(one))
+        });
+        report.snapshots.extend(pushed);
+        match done {
+            Ok(()) => {}
+            Err(error) if error.is_cancelled() => {
+                bar.finish();
+                tell(&report, context);
+                return Err(CliError::stopped(
+                    "stopped: the archives so far are stored, and the same push goes on from there",
+                ));
+            }
+            Err(error) => {
+                report.failed.push(Failed { session_id: session.id(), error: error.to_string() })
+            }
+        }
+        if bar.is_cancelled() {
+            break;
+        }
+    }
+    bar.finish();
+    if report.failed.is_empty() {
+        forget_failure(&report.remote);
+    }
+    if args.json {
+        context.json(&report)?;
+    } else {
+        tell(&report, context);
+    }
+    for Failed { session_id, error } in &report.failed {
+        context.error(&CliError::failed(format!("session {session_id} is not pushed: {error}")));
+    }
+    Ok(u8::from(!report.failed.is_empty()))
+}
+
+fn tell(report: &Report, context: &Context) {
+    let (mut stored, mut there, mut bytes) = (0u64, 0u64, 0u64);
+    for pushed in &report.snapshots {
+        let Some(archive) = &pushed.archive else {
+            there += u64::from(pushed.outcome == PushOutcome::AlreadyThere);
+            continue;
+        };
+        stored += 1;
+        bytes += archive.archive_bytes;
+        context.say(format_args!("{}", Shown::bytes(archive.name.as_bytes())));
+        let written = &archive.stats;
+        let removed = match written.removed {
+            0 => String::new(),
+            count => format!(", -{count} removed"),
+        };
+        context.say(format_args!(
+            "  Changes: +{} added, ~{} modified{removed}, {} unchanged",
+            written.added, written.modified, written.unchanged
+        ));
+        if archive.full.is_none() {
+            context
+                .say(format_args!("  Saved: {} vs full snapshot", byte_size(written.bytes_saved)));
+        }
+        let words =
+            if archive.is_encrypted { "Encrypted & stored" } else { "Stored, not encrypted" };
+        context.say(format_args!("  {words} ({})", byte_size(archive.archive_bytes)));
+    }
+    let there = match there {
+        0 => String::new(),
+        count => format!("; {count} were there already"),
+    };
+    let archives = if stored == 1 { "archive" } else { "archives" };
+    let url = Shown::bytes(report.url.as_bytes());
+    context.say(format_args!("{url}: {stored} {archives} stored, {}{there}", byte_size(bytes)));
+}

@@ -1,0 +1,127 @@
+//! `nono remote cleanup`: old archives go, and what a kept snapshot needs stays.
+
+use std::collections::BTreeSet;
+use std::io::Write;
+
+use clap::Args;
+use serde::Serialize;
+
+use crate::archive::ArchiveName;
+use crate::cli::Outcome;
+use crate::cli::context::Context;
+use crate::cli::error::CliError;
+use crate::cli::progress::Bar;
+use crate::cli::render::byte_size;
+use crate::cli::sealing::Target;
+use crate::path_text::Shown;
+use crate::progress::{Amount, Progress, Stage};
+use crate::remote::Inventory;
+
+/// Arguments of `nono remote cleanup`.
+#[derive(Debug, Args)]
+pub(in crate::cli) struct CleanupArgs {
+    /// Name of a remote, a URL, or a path
+    #[arg(value_name = "NAME")]
+    remote: String,
+    /// Sessions to clean up, by their whole ids [default: all]
+    #[arg(value_name = "ID")]
+    ids: Vec<String>,
+    /// Keep so many snapshots of each session, the newest ones
+    #[arg(long, value_name = "N", required_unless_present = "keep_sessions")]
+    keep: Option<usize>,
+    /// Keep so many sessions, the newest ones
+    #[arg(long, value_name = "N", conflicts_with = "ids")]
+    keep_sessions: Option<usize>,
+    /// Say what would go, and remove nothing
+    #[arg(long)]
+    dry_run: bool,
+    /// Print the report as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Serialize)]
+struct Report {
+    remote: String,
+    dry_run: bool,
+    removed: Vec<String>,
+    /// Archives that stay because a kept snapshot needs them.
+    needed: Vec<String>,
+    bytes_freed: u64,
+}
+
+pub(in crate::cli) fn run(args: &CleanupArgs, context: &Context) -> Outcome {
+    let target = Target::find(Some(&args.remote))?;
+    let place = target.open(false)?;
+    let bar = Bar::new(context, "cleaning up the remote");
+    if !args.dry_run {
+        place.clear_leftovers(&*bar)?;
+    }
+    let inventory = Inventory::of(place.list("", &*bar)?);
+    if let Some(id) = args.ids.iter().find(|id| !inventory.sessions.contains_key(*id)) {
+        let id = Shown::bytes(id.as_bytes());
+        return Err(CliError::failed(format!("the remote has no session {id}"))
+            .with_hint(format!("`nono remote show {}` lists the whole ids", target.name)));
+    }
+    let (mut going, mut needed) = (Vec::new(), Vec::new());
+    let newest: BTreeSet<&String> =
+        inventory.sessions.keys().rev().take(args.keep_sessions.unwrap_or(usize::MAX)).collect();
+    for (id, held) in &inventory.sessions {
+        if !args.ids.is_empty() && !args.ids.contains(id) {
+            continue;
+        }
+        let count = match newest.contains(id) {
+            true => args.keep.unwrap_or(usize::MAX),
+            false => 0,
+        };
+        let available = held.available();
+        let available = available.iter().rev().map(|(number, _)| *number);
+        let wanted: BTreeSet<u64> = available.take(count).collect();
+        let removable: BTreeSet<&ArchiveName> = held.removable(&wanted).into_iter().collect();
+        let stays = held
+            .all()
+            .map(|(name, _)| name)
+            .filter(|name| !wanted.contains(&name.id.number()) && !removable.contains(name));
+        needed.extend(stays.map(ToString::to_string));
+        // Newest first: a delta goes before what it depends on.
+        let goes = held.all().rev().filter(|(name, _)| removable.contains(name));
+        going.extend(goes.map(|(name, size_bytes)| (name.to_string(), size_bytes)));
+    }
+    let expected = Amount { entries: going.len() as u64, bytes: 0 };
+    bar.begin(Stage::Remove, Some(expected));
+    let mut report = Report {
+        remote: target.name.clone(),
+        dry_run: args.dry_run,
+        removed: Vec::new(),
+        needed,
+        bytes_freed: 0,
+    };
+    for (key, size_bytes) in going {
+        if !args.dry_run {
+            place.remove(&key, &*bar).map_err(|error| {
+                let state = format!("{} archives are removed", report.removed.len());
+                CliError::from(error).leaving(&state)
+            })?;
+        }
+        bar.advance(1, 0);
+        report.removed.push(key);
+        report.bytes_freed += size_bytes;
+    }
+    bar.finish();
+    if args.json {
+        context.json(&report)?;
+        return Ok(0);
+    }
+    let mut out = context.out();
+    for key in &report.removed {
+        writeln!(out, "{}", Shown::bytes(key.as_bytes()))?;
+    }
+    let words = if args.dry_run { "would be removed" } else { "removed" };
+    context.say(format_args!(
+        "{} archives {words}, {}; {} older ones stay because a kept snapshot needs them",
+        report.removed.len(),
+        byte_size(report.bytes_freed),
+        report.needed.len()
+    ));
+    Ok(0)
+}

@@ -1,0 +1,132 @@
+//! `nono remote show`: what a remote holds, by the names of its archives.
+
+use std::io::Write;
+
+use clap::Args;
+use serde::Serialize;
+
+use crate::archive::ArchiveName;
+use crate::cli::Outcome;
+use crate::cli::context::{BOLD, Context, YELLOW};
+use crate::cli::progress::Bar;
+use crate::cli::render::byte_size;
+use crate::cli::sealing::{Target, encryption_words};
+use crate::path_text::Shown;
+use crate::remote::{Inventory, SessionArchives};
+
+/// Arguments of `nono remote show`.
+#[derive(Debug, Args)]
+pub(in crate::cli) struct ShowArgs {
+    /// Name of a remote, a URL, or a path
+    #[arg(value_name = "NAME")]
+    remote: String,
+    /// Print the report as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Serialize)]
+struct Report {
+    remote: String,
+    url: String,
+    /// How new archives are encrypted; nothing for a place without a name.
+    encryption: Option<crate::config::RemoteEncryption>,
+    size_bytes: u64,
+    archive_count: u64,
+    sessions: Vec<Session>,
+    /// Names at the place that are no archives.
+    foreign: Vec<String>,
+}
+
+#[derive(Serialize)]
+struct Session {
+    session_id: String,
+    size_bytes: u64,
+    snapshots: Vec<Snapshot>,
+}
+
+#[derive(Serialize)]
+struct Snapshot {
+    number: u64,
+    /// The archives that give it back, the full one first.
+    chain: Vec<String>,
+    /// Why it cannot be had.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    problem: Option<String>,
+}
+
+pub(in crate::cli) fn run(args: &ShowArgs, context: &Context) -> Outcome {
+    let target = Target::find(Some(&args.remote))?;
+    let place = target.open(false)?;
+    let bar = Bar::new(context, "looking at the remote");
+    let listed = place.list("", &*bar);
+    bar.finish();
+    let inventory = Inventory::of(listed?);
+    let sessions: Vec<Session> =
+        inventory.sessions.iter().map(|(id, archives)| session(id, archives)).collect();
+    let report = Report {
+        remote: target.name.clone(),
+        url: place.address().to_string(),
+        encryption: target.encryption.clone(),
+        size_bytes: sessions.iter().map(|session| session.size_bytes).sum(),
+        archive_count: inventory.sessions.values().map(|held| held.all().count() as u64).sum(),
+        sessions,
+        foreign: inventory.foreign,
+    };
+    if args.json {
+        context.json(&report)?;
+        return Ok(0);
+    }
+    print(&report, context)?;
+    Ok(0)
+}
+
+fn session(id: &str, archives: &SessionArchives) -> Session {
+    let snapshot = |number: u64| {
+        let chain = archives.id(number).map_err(|error| error.to_string());
+        let chain = chain.and_then(|id| archives.chain(&id).map_err(|error| error.to_string()));
+        let names = |chain: &Vec<&ArchiveName>| {
+            chain.iter().rev().map(ToString::to_string).collect::<Vec<_>>()
+        };
+        Snapshot {
+            number,
+            chain: chain.as_ref().map(names).unwrap_or_default(),
+            problem: chain.err(),
+        }
+    };
+    Session {
+        session_id: id.to_owned(),
+        size_bytes: archives.size_bytes(),
+        snapshots: archives.numbers().into_iter().map(snapshot).collect(),
+    }
+}
+
+fn print(report: &Report, context: &Context) -> std::io::Result<()> {
+    let mut out = context.out_long();
+    let words = report.encryption.as_ref().map(encryption_words);
+    writeln!(out, "{BOLD}{}{BOLD:#}", Shown::bytes(report.url.as_bytes()))?;
+    if let Some(words) = words {
+        writeln!(out, "  {words}")?;
+    }
+    let (count, size) = (report.archive_count, byte_size(report.size_bytes));
+    writeln!(out, "  {} sessions, {count} archives, {size}", report.sessions.len())?;
+    for session in &report.sessions {
+        let id = Shown::bytes(session.session_id.as_bytes());
+        let whole = session.snapshots.iter().filter(|snapshot| snapshot.problem.is_none()).count();
+        writeln!(out, "{id}  {whole} snapshots, {}", byte_size(session.size_bytes))?;
+        for snapshot in &session.snapshots {
+            if let Some(problem) = &snapshot.problem {
+                let problem = Shown::bytes(problem.as_bytes());
+                writeln!(
+                    out,
+                    "  {YELLOW}snapshot {} cannot be had{YELLOW:#}: {problem}",
+                    snapshot.number
+                )?;
+            }
+        }
+    }
+    for key in &report.foreign {
+        writeln!(out, "no archive: {}", Shown::bytes(key.as_bytes()))?;
+    }
+    out.flush()
+}

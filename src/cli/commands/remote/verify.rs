@@ -1,0 +1,109 @@
+//! `nono remote verify`: every archive is read, and every chain is judged.
+
+use std::io::Write;
+
+use clap::Args;
+use serde::Serialize;
+
+use crate::cli::Outcome;
+use crate::cli::context::{Context, RED};
+use crate::cli::error::CliError;
+use crate::cli::progress::Bar;
+use crate::cli::render::byte_size;
+use crate::cli::sealing::{Target, UnsealArgs, identities};
+use crate::path_text::Shown;
+use crate::remote::{Inventory, RemoteProblem, check};
+
+/// So many problems are named.
+const NAMED: usize = 50;
+
+/// Arguments of `nono remote verify`.
+#[derive(Debug, Args)]
+pub(in crate::cli) struct VerifyArgs {
+    /// Name of a remote, a URL, or a path
+    #[arg(value_name = "NAME")]
+    remote: String,
+    /// Sessions to check, by their whole ids [default: all]
+    #[arg(value_name = "ID")]
+    ids: Vec<String>,
+    #[command(flatten)]
+    unseal: UnsealArgs,
+    /// Print the report as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Default, Serialize)]
+struct Report {
+    remote: String,
+    ok: bool,
+    session_count: u64,
+    /// Snapshots that can be had.
+    snapshot_count: u64,
+    archives_checked: u64,
+    bytes_checked: u64,
+    problems: Vec<RemoteProblem>,
+    /// Names at the place that are no archives.
+    foreign: Vec<String>,
+}
+
+pub(in crate::cli) fn run(args: &VerifyArgs, context: &Context) -> Outcome {
+    let target = Target::find(Some(&args.remote))?;
+    let identities = identities(&args.unseal, target.encryption.as_ref())?;
+    let place = target.open(false)?;
+    let bar = Bar::new(context, "verifying the remote");
+    let inventory = Inventory::of(place.list("", &*bar)?);
+    if let Some(id) = args.ids.iter().find(|id| !inventory.sessions.contains_key(*id)) {
+        let id = Shown::bytes(id.as_bytes());
+        return Err(CliError::failed(format!("the remote has no session {id}")));
+    }
+    let mut report = Report { remote: target.name.clone(), ..Report::default() };
+    for (id, held) in &inventory.sessions {
+        if !args.ids.is_empty() && !args.ids.contains(id) {
+            continue;
+        }
+        let checked = check(&place, id, held, &identities, &*bar)?;
+        report.session_count += 1;
+        report.snapshot_count += checked.available.len() as u64;
+        report.archives_checked += checked.archives_checked;
+        report.bytes_checked += checked.bytes_checked;
+        report.problems.extend(checked.problems);
+    }
+    bar.finish();
+    report.ok = report.problems.is_empty();
+    report.foreign = inventory.foreign;
+    if args.json {
+        context.json(&report)?;
+    } else {
+        print(&report, context)?;
+    }
+    Ok(u8::from(!report.ok))
+}
+
+fn print(report: &Report, context: &Context) -> std::io::Result<()> {
+    let mut out = context.out();
+    for problem in report.problems.iter().take(context.at_most(NAMED)) {
+        let RemoteProblem { session_id, snapshot, archive, reason, .. } = problem;
+        let reason = Shown::bytes(reason.as_bytes());
+        match archive {
+            Some(archive) => writeln!(out, "{RED}{archive}{RED:#}: {reason}")?,
+            None => {
+                writeln!(out, "{RED}{session_id}/{snapshot} cannot be had{RED:#}: {reason}")?;
+            }
+        }
+    }
+    if let more @ 1.. = report.problems.len().saturating_sub(context.at_most(NAMED)) {
+        writeln!(out, "and {more} more")?;
+    }
+    for key in &report.foreign {
+        writeln!(out, "no archive: {}", Shown::bytes(key.as_bytes()))?;
+    }
+    writeln!(
+        out,
+        "{} archives read, {}; {} snapshots of {} sessions can be had",
+        report.archives_checked,
+        byte_size(report.bytes_checked),
+        report.snapshot_count,
+        report.session_count
+    )
+}

@@ -1,0 +1,158 @@
+//! Checking all archives of a remote: each decrypts and has the right hashes, each chain is whole.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use super::error::RemoteError;
+use super::inventory::SessionArchives;
+use super::place::Place;
+use crate::archive::{
+    ArchiveError, ArchiveHead, ArchiveName, ArchiveReader, ArchiveSummary, Identities,
+};
+use crate::progress::{Progress, Stage};
+
+/// What is wrong.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RemoteProblemKind {
+    /// An archive is damaged, cut off, or none.
+    DamagedArchive,
+    /// None of the keys opens an archive.
+    NotOpened,
+    /// An archive holds something else than its name says.
+    WrongName,
+    /// A snapshot cannot be had: an archive of its chain is missing or of no use.
+    BrokenChain,
+}
+
+/// Something wrong with a snapshot of a remote.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct RemoteProblem {
+    /// What it is.
+    pub kind: RemoteProblemKind,
+    /// The session.
+    pub session_id: String,
+    /// The number of the snapshot that cannot be had.
+    pub snapshot: u64,
+    /// The archive, of a problem with one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub archive: Option<String>,
+    /// The reason.
+    pub reason: String,
+}
+
+/// The check of one session.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct CheckReport {
+    /// Archives that were read.
+    pub archives_checked: u64,
+    /// Bytes of the files in them.
+    pub bytes_checked: u64,
+    /// Numbers of the snapshots that can be had, ascending.
+    pub available: Vec<u64>,
+    /// What is wrong, by snapshot.
+    pub problems: Vec<RemoteProblem>,
+}
+
+/// Reads every archive of a session, and judges every chain.
+///
+/// # Errors
+/// When the place does not answer, or somebody asked to stop. Damage is no error: it is in the
+/// report.
+pub fn check(
+    place: &Place,
+    session: &str,
+    held: &SessionArchives,
+    identities: &Identities,
+    progress: &dyn Progress,
+) -> Result<CheckReport, RemoteError> {
+    let mut report = CheckReport::default();
+    let mut sound: BTreeMap<&ArchiveName, ArchiveHead> = BTreeMap::new();
+    let problem = |kind, snapshot, archive: Option<&ArchiveName>, reason| RemoteProblem {
+        kind,
+        session_id: session.to_owned(),
+        snapshot,
+        archive: archive.map(ToString::to_string),
+        reason,
+    };
+    progress.begin(Stage::Download, None);
+    for (name, _) in held.all() {
+        if progress.is_cancelled() {
+            return Err(RemoteError::Cancelled);
+        }
+        let number = name.id.number();
+        report.archives_checked += 1;
+        let source = match place.open_object(&name.to_string(), progress) {
+            // A cleanup was faster.
+            Err(RemoteError::Missing { .. }) => {
+                let reason = "it is gone meanwhile".to_owned();
+                let kind = RemoteProblemKind::BrokenChain;
+                report.problems.push(problem(kind, number, Some(name), reason));
+                continue;
+            }
+            opened => opened?,
+        };
+        let read = ArchiveReader::open(source, identities).and_then(|it| it.verify(progress));
+        match read {
+            Ok(ArchiveSummary { head, bytes, .. }) => {
+                report.bytes_checked += bytes;
+                match head.name() == *name {
+                    true => drop(sound.insert(name, head)),
+                    false => {
+                        let reason = format!("it says that it is {}", head.name());
+                        let kind = RemoteProblemKind::WrongName;
+                        report.problems.push(problem(kind, number, Some(name), reason));
+                    }
+                }
+            }
+            Err(_) if progress.is_cancelled() => return Err(RemoteError::Cancelled),
+            Err(error) => {
+                let kind = match &error {
+                    ArchiveError::Encrypted | ArchiveError::WrongKey => {
+                        RemoteProblemKind::NotOpened
+                    }
+                    _ => RemoteProblemKind::DamagedArchive,
+                };
+                report.problems.push(problem(kind, number, Some(name), error.to_string()));
+            }
+        }
+    }
+    for number in held.numbers() {
+        let id = held.id(number).map_err(ArchiveError::from)?;
+        let judged = held.chain(&id).map_err(|error| error.to_string());
+        match judged.and_then(|chain| judge(&chain, &sound)) {
+            Ok(()) => report.available.push(number),
+            Err(reason) => {
+                let kind = RemoteProblemKind::BrokenChain;
+                report.problems.push(problem(kind, number, None, reason));
+            }
+        }
+    }
+    report.problems.sort_by_key(|problem| problem.snapshot);
+    Ok(report)
+}
+
+/// Whether each archive of a chain, the newest first, is sound and follows the next one.
+fn judge(
+    chain: &[&ArchiveName],
+    sound: &BTreeMap<&ArchiveName, ArchiveHead>,
+) -> Result<(), String> {
+    let mut above: Option<&ArchiveHead> = None;
+    for name in chain {
+        let Some(head) = sound.get(name) else {
+            return Err(format!("it needs {name}, which is of no use"));
+        };
+        if let Some(above) = above {
+            let before = above.stats.unchanged + above.stats.modified + above.stats.removed;
+            let follows = above.base == head.base
+                && above.chain_depth == head.chain_depth + 1
+                && before == head.stats.total_files;
+            if !follows {
+                return Err(format!("{} does not follow {name}", above.name()));
+            }
+        }
+        above = Some(head);
+    }
+    Ok(())
+}

@@ -1,0 +1,79 @@
+//! What can go wrong at a remote.
+
+use crate::archive::ArchiveError;
+use crate::path_text::Shown;
+use crate::sys;
+
+use super::AddressError;
+
+/// Why something failed at a remote.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RemoteError {
+    /// A text is no address of a remote.
+    #[error(transparent)]
+    Address(#[from] AddressError),
+    /// The settings of a place are not usable, such as missing credentials.
+    #[error("cannot use {place}: {reason}")]
+    Setup {
+        /// The address.
+        place: String,
+        /// The reason, without credentials.
+        reason: String,
+    },
+    /// The directory of a remote does not exist.
+    #[error("the directory {place} does not exist")]
+    NoDirectory {
+        /// The directory.
+        place: String,
+    },
+    /// The place answered with an error, or did not answer, also after several attempts.
+    #[error("cannot {operation} {} at {place}: {reason}", Shown::bytes(object.as_bytes()))]
+    Failed {
+        /// The verb, such as `read` or `store`.
+        operation: &'static str,
+        /// The name of the archive, or what else was concerned.
+        object: String,
+        /// The address.
+        place: String,
+        /// The reason, without credentials.
+        reason: String,
+    },
+    /// The place does not have the archive.
+    #[error("{} is not at {place}", Shown::bytes(object.as_bytes()))]
+    Missing {
+        /// The name of the archive.
+        object: String,
+        /// The address.
+        place: String,
+    },
+    /// A local file or directory could not be used.
+    #[error(transparent)]
+    Io(#[from] sys::Error),
+    /// The source of the bytes failed: nothing was stored.
+    #[error("the archive is not complete: {0}")]
+    Source(std::io::Error),
+    /// A snapshot cannot be had.
+    #[error("{snapshot} cannot be had from {place}: {}", Shown::bytes(reason.as_bytes()))]
+    Unavailable {
+        /// The snapshot, as `SESSION/NUMBER`.
+        snapshot: String,
+        /// The address.
+        place: String,
+        /// What is missing.
+        reason: String,
+    },
+    /// An archive could not be written or read.
+    #[error(transparent)]
+    Archive(#[from] ArchiveError),
+    /// Somebody asked to stop.
+    #[error("stopped")]
+    Cancelled,
+}
+
+impl RemoteError {
+    /// Whether somebody asked to stop.
+    pub fn is_cancelled(&self) -> bool {
+        matches!(self, Self::Cancelled | Self::Archive(ArchiveError::Cancelled))
+    }
+}

@@ -1,0 +1,188 @@
+//! What a remote holds, by the names of its archives alone: sessions, snapshots, chains.
+//!
+//! Pure values: nothing here asks a remote. Names come from there; each was checked when it was
+//! parsed.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::place::Stored;
+use crate::archive::{
+    ArchiveId, ArchiveKind, ArchiveName, ChainError, MAX_CHAIN_DEPTH, NameError, chain_of,
+};
+
+/// The archives of one session.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SessionArchives {
+    session: String,
+    /// Lengths in bytes by name, by number of the snapshot first.
+    archives: BTreeMap<ArchiveName, u64>,
+}
+
+/// The archives of a remote.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Inventory {
+    /// By session id.
+    pub sessions: BTreeMap<String, SessionArchives>,
+    /// Names that are no archives.
+    pub foreign: Vec<String>,
+}
+
+impl Inventory {
+    /// Sorts what a remote lists.
+    pub fn of(stored: Vec<Stored>) -> Self {
+        let mut inventory = Self::default();
+        for Stored { key, size_bytes } in stored {
+            match key.parse::<ArchiveName>() {
+                Ok(name) => {
+                    let id = name.id.session().to_owned();
+                    let session = inventory.sessions.entry(id.clone());
+                    let session = session.or_insert_with(|| SessionArchives::none(id));
+                    session.archives.insert(name, size_bytes);
+                }
+                Err(_) => inventory.foreign.push(key),
+            }
+        }
+        inventory
+    }
+}
+
+impl SessionArchives {
+    /// No archive of a session.
+    pub fn none(session: String) -> Self {
+        Self { session, archives: BTreeMap::new() }
+    }
+
+    /// All archives with their lengths in bytes, by number.
+    pub fn all(&self) -> impl DoubleEndedIterator<Item = (&ArchiveName, u64)> {
+        self.archives.iter().map(|(name, size_bytes)| (name, *size_bytes))
+    }
+
+    /// Bytes of all archives.
+    pub fn size_bytes(&self) -> u64 {
+        self.archives.values().sum()
+    }
+
+    /// Numbers of the snapshots that have an archive, ascending.
+    pub fn numbers(&self) -> BTreeSet<u64> {
+        self.archives.keys().map(|name| name.id.number()).collect()
+    }
+
+    /// The id of a snapshot of the session.
+    ///
+    /// # Errors
+    /// When the session's id cannot be a name.
+    pub fn id(&self, number: u64) -> Result<ArchiveId, NameError> {
+        ArchiveId::new(&self.session, number)
+    }
+
+    /// The archives that give a snapshot back: its own first, the full one last.
+    ///
+    /// # Errors
+    /// What is missing.
+    pub fn chain(&self, id: &ArchiveId) -> Result<Vec<&ArchiveName>, ChainError> {
+        chain_of(self.archives.keys(), id)
+    }
+
+    /// Numbers of the snapshots that can be had, ascending, with the lengths of their chains.
+    pub fn available(&self) -> Vec<(u64, usize)> {
+        let chain = |number: u64| Some((number, self.chain(&self.id(number).ok()?).ok()?.len()));
+        self.numbers().into_iter().filter_map(chain).collect()
+    }
+
+    /// The snapshot on which a delta of `number` can depend, and the depth of that delta: the newest
+    /// older one that can be had, unless its chain is at its limit. `None`: the archive has to be
+    /// full.
+    pub fn parent_for(&self, number: u64) -> Option<u64> {
+        let available = self.available();
+        let newest = available.iter().rev().find(|(older, _)| *older < number);
+        newest.filter(|(_, len)| *len <= MAX_CHAIN_DEPTH as usize).map(|(older, _)| *older)
+    }
+
+    /// The archives that can go when only these snapshots are wanted: what no chain of a wanted one
+    /// needs. A delta comes before what it depends on, so that a removal that is cut off breaks
+    /// nothing. Archives that cannot be had stay, with all that is left of their chains.
+    pub fn removable(&self, wanted: &BTreeSet<u64>) -> Vec<&ArchiveName> {
+        let mut needed: BTreeSet<&ArchiveName> = BTreeSet::new();
+        for name in self.archives.keys() {
+            let number = name.id.number();
+            match self.chain(&name.id) {
+                Ok(chain) if wanted.contains(&number) => needed.extend(chain),
+                Ok(_) => {}
+                Err(_) => needed.extend(self.rest_of_chain(name)),
+            }
+        }
+        self.archives.keys().rev().filter(|name| !needed.contains(name)).collect()
+    }
+
+    /// The archives of a broken chain that are there.
+    fn rest_of_chain<'a>(&'a self, first: &'a ArchiveName) -> BTreeSet<&'a ArchiveName> {
+        let mut rest = BTreeSet::from([first]);
+        let mut open = vec![first];
+        while let Some(name) = open.pop() {
+            let ArchiveKind::Delta { parent } = name.kind else { continue };
+            let below = self.archives.keys().filter(|below| below.id.number() == parent);
+            open.extend(below.filter(|below| rest.insert(below)));
+        }
+        rest
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn session<T: AsRef<str>>(names: &[T]) -> SessionArchives {
+        let key = |name: &T| format!("20260101-000000-1/{}", name.as_ref());
+        let stored = |name: &T| Stored { key: key(name), size_bytes: 1 };
+        let inventory = Inventory::of(names.iter().map(stored).collect());
+        assert!(inventory.foreign.is_empty(), "{:?}", inventory.foreign);
+        inventory.sessions.into_values().next().unwrap()
+    }
+
+    fn numbers(names: &[&ArchiveName]) -> Vec<u64> {
+        names.iter().map(|name| name.id.number()).collect()
+    }
+
+    #[test]
+    fn a_delta_depends_on_the_newest_older_snapshot_that_can_be_had() {
+        let held = session(&[
+            "0-full.tar.zst",
+            "1-delta-0.tar.zst",
+            "3-delta-1.tar.zst.age",
+            "4-full.tar.zst",
+            "6-delta-5.tar.zst",
+        ]);
+        assert_eq!(held.available(), [(0, 1), (1, 2), (3, 3), (4, 1)]);
+        assert_eq!(held.parent_for(7), Some(4), "6 cannot be had");
+        assert_eq!(held.parent_for(3), Some(1));
+        assert_eq!(held.parent_for(0), None);
+    }
+
+    #[test]
+    fn the_eleventh_delta_is_full_again() {
+        let mut names = vec!["0-full.tar.zst".to_owned()];
+        for number in 1..=10 {
+            assert_eq!(session(&names).parent_for(number), Some(number - 1));
+            names.push(format!("{number}-delta-{}.tar.zst", number - 1));
+        }
+        assert_eq!(session(&names).available().last(), Some(&(10, 11)));
+        assert_eq!(session(&names).parent_for(11), None);
+    }
+
+    #[test]
+    fn what_a_wanted_snapshot_needs_stays_and_deltas_go_first() {
+        let held = session(&[
+            "0-full.tar.zst",
+            "1-delta-0.tar.zst",
+            "2-delta-1.tar.zst",
+            "3-full.tar.zst",
+            "4-delta-3.tar.zst",
+            "5-delta-4.tar.zst",
+        ]);
+        assert_eq!(numbers(&held.removable(&[4].into())), [5, 2, 1, 0]);
+        assert_eq!(numbers(&held.removable(&[2].into())), [5, 4, 3]);
+        assert_eq!(numbers(&held.removable(&BTreeSet::new())), [5, 4, 3, 2, 1, 0]);
+        let broken = session(&["0-full.tar.zst", "1-delta-0.tar.zst", "3-delta-2.tar.zst"]);
+        assert_eq!(numbers(&broken.removable(&BTreeSet::new())), [1, 0], "3 may be mended");
+    }
+}

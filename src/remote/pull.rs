@@ -1,0 +1,193 @@
+//! Fetching snapshots of a session from a remote.
+//!
+//! The archives are read from the highest number down, and of each only what is still missing. When
+//! one of them is damaged, the snapshots that need it are named, and the others are fetched without
+//! it.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use serde::Serialize;
+
+use super::error::RemoteError;
+use super::inventory::SessionArchives;
+use super::place::Place;
+use crate::archive::{ArchiveError, Identities, ReceiveReport, Receiver, Role};
+use crate::progress::{Progress, Stage};
+
+/// A snapshot that could not be fetched.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct NotPulled {
+    /// Its number.
+    pub snapshot: u64,
+    /// The reason.
+    pub reason: String,
+}
+
+/// The outcome for one session.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct PullReport {
+    /// What is here now.
+    #[serde(flatten)]
+    pub received: ReceiveReport,
+    /// Archives that were read.
+    pub archives_read: u64,
+    /// Snapshots that the remote cannot give back.
+    pub not_pulled: Vec<NotPulled>,
+}
+
+/// Fetches snapshots of a session into the store in `root`: these, or all that the remote has.
+/// Everything is verified before it appears.
+///
+/// # Errors
+/// When none of the snapshots can be had, the session here is another one, or a call fails; nothing
+/// appears then.
+pub fn pull(
+    place: &Place,
+    held: &SessionArchives,
+    session: &str,
+    wanted: Option<&BTreeSet<u64>>,
+    root: &Path,
+    identities: &Identities,
+    progress: &dyn Progress,
+) -> Result<PullReport, RemoteError> {
+    let pulling = Pulling { place, held, session, root, identities, progress };
+    let mut open = wanted.cloned().unwrap_or_else(|| held.numbers());
+    let mut not_pulled = pulling.take_out_unavailable(&mut open)?;
+    loop {
+        if let (true, Some(first)) = (open.is_empty(), not_pulled.first()) {
+            return Err(RemoteError::Unavailable {
+                snapshot: format!("{session}/{}", first.snapshot),
+                place: place.address().to_string(),
+                reason: first.reason.clone(),
+            });
+        }
+        match pulling.attempt(&open) {
+            Ok((received, archives_read)) => {
+                not_pulled.sort_by_key(|one| one.snapshot);
+                return Ok(PullReport { received, archives_read, not_pulled });
+            }
+            Err(Failed::Archive { number, error }) => {
+                let before = open.len();
+                let reason = format!("the archive of snapshot {number}: {error}");
+                open.retain(|target| {
+                    let needs = pulling.needs(*target, number);
+                    if needs {
+                        let reason = reason.clone();
+                        not_pulled.push(NotPulled { snapshot: *target, reason });
+                    }
+                    !needs
+                });
+                if open.len() == before {
+                    return Err(error.into());
+                }
+            }
+            Err(Failed::Whole(error)) => return Err(error),
+        }
+    }
+}
+
+struct Pulling<'a> {
+    place: &'a Place,
+    held: &'a SessionArchives,
+    session: &'a str,
+    root: &'a Path,
+    identities: &'a Identities,
+    progress: &'a dyn Progress,
+}
+
+enum Failed {
+    /// One archive is of no use.
+    Archive { number: u64, error: ArchiveError },
+    /// Nothing can be fetched.
+    Whole(RemoteError),
+}
+
+impl From<RemoteError> for Failed {
+    fn from(error: RemoteError) -> Self {
+        Self::Whole(error)
+    }
+}
+
+impl From<ArchiveError> for Failed {
+    fn from(error: ArchiveError) -> Self {
+        Self::Whole(error.into())
+    }
+}
+
+impl Pulling<'_> {
+    /// Takes the snapshots out whose chains have gaps.
+    fn take_out_unavailable(
+        &self,
+        open: &mut BTreeSet<u64>,
+    ) -> Result<Vec<NotPulled>, RemoteError> {
+        let mut not_pulled = Vec::new();
+        for number in open.iter().copied() {
+            let id = self.held.id(number).map_err(ArchiveError::from)?;
+            if let Err(error) = self.held.chain(&id) {
+                not_pulled.push(NotPulled { snapshot: number, reason: error.to_string() });
+            }
+        }
+        open.retain(|number| not_pulled.iter().all(|one| one.snapshot != *number));
+        Ok(not_pulled)
+    }
+
+    /// Whether the archive of `number` is in the chain of a target.
+    fn needs(&self, target: u64, number: u64) -> bool {
+        let Ok(id) = self.held.id(target) else { return false };
+        let chain = self.held.chain(&id).unwrap_or_default();
+        chain.iter().any(|name| name.id.number() == number)
+    }
+
+    fn attempt(&self, open: &BTreeSet<u64>) -> Result<(ReceiveReport, u64), Failed> {
+        let mut receiver = Receiver::new(self.root, self.session, self.progress)?;
+        let here: BTreeSet<u64> = receiver.already_here().iter().copied().collect();
+        let mut targets: BTreeSet<u64> = open.difference(&here).copied().collect();
+        // Lengths of archives are no measure of what comes out of them.
+        self.progress.begin(Stage::Download, None);
+        let mut needed = None;
+        let mut count = 0;
+        while let Some(number) = needed.max(targets.last().copied()) {
+            let role = if targets.remove(&number) { Role::Target } else { Role::Source };
+            let id = self.held.id(number).map_err(ArchiveError::from)?;
+            let chain = self.held.chain(&id).map_err(|error| RemoteError::Unavailable {
+                snapshot: id.to_string(),
+                place: self.place.address().to_string(),
+                reason: error.to_string(),
+            })?;
+            let Some(name) = chain.first() else { break };
+            let source = self.place.open_object(&name.to_string(), self.progress)?;
+            let read =
+                receiver.read(source, self.identities, role).and_then(|outcome| {
+                    match outcome.head.name() == **name {
+                        true => Ok(outcome),
+                        false => Err(ArchiveError::NoChain {
+                            reason: format!("it says that it is {}", outcome.head.name()),
+                        }),
+                    }
+                });
+            count += 1;
+            match read {
+                Ok(outcome) => {
+                    let next = outcome.needs.map(|id| id.number());
+                    // Only ever downwards, whatever an archive says.
+                    needed = next.filter(|next| *next < number);
+                }
+                Err(error) => return Err(self.failed(number, error)),
+            }
+        }
+        Ok((receiver.finish()?, count))
+    }
+
+    fn failed(&self, number: u64, error: ArchiveError) -> Failed {
+        match error {
+            _ if self.progress.is_cancelled() => Failed::Whole(RemoteError::Cancelled),
+            ArchiveError::Corrupt { .. }
+            | ArchiveError::NoChain { .. }
+            | ArchiveError::TooLarge { .. }
+            | ArchiveError::WrongKey
+            | ArchiveError::Encrypted => Failed::Archive { number, error },
+            other => Failed::Whole(other.into()),
+        }
+    }
+}

@@ -1,0 +1,196 @@
+//! Sending snapshots of a session to a remote.
+//!
+//! Of each snapshot there is one archive. A snapshot that can be had from the remote is not sent
+//! again, so a push that was cut off goes on where it stopped. A delta depends on the newest older
+//! snapshot that can be had there and is here too: its hashes come from this store, so a push needs no
+//! key and reads no archive.
+
+use std::io;
+
+use serde::Serialize;
+
+use super::error::RemoteError;
+use super::inventory::{Inventory, SessionArchives};
+use super::place::Place;
+use crate::archive::{ArchiveError, ArchivePlan, ArchiveReport, Encryption, Parent};
+use crate::progress::{Amount, Progress, Stage};
+use crate::session::last_of_each_prompt;
+use crate::snapshot::{ManifestError, SessionDir, SessionMetadata, StepKind};
+
+/// The outcome for one snapshot.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PushOutcome {
+    /// Its archive is at the remote now.
+    Stored,
+    /// It could be had from the remote already, or another pusher was faster.
+    AlreadyThere,
+}
+
+/// One snapshot of a push.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct PushedSnapshot {
+    /// The session.
+    pub session_id: String,
+    /// The number of the snapshot.
+    pub snapshot: u64,
+    /// The outcome.
+    pub outcome: PushOutcome,
+    /// The archive, if one was stored.
+    pub archive: Option<ArchiveReport>,
+}
+
+/// What is pushed, and how.
+#[derive(Debug)]
+pub struct PushRequest<'a> {
+    /// The session.
+    pub session: &'a SessionDir,
+    /// Numbers of its snapshots, ascending.
+    pub numbers: Vec<u64>,
+    /// Who can read the archives.
+    pub encryption: &'a Encryption,
+    /// Every archive is full.
+    pub full: bool,
+}
+
+/// The snapshots of a session that a push sends: all, or of steps the last one of each prompt.
+///
+/// # Errors
+/// When the session cannot be read.
+pub fn snapshots_to_push(
+    session: &SessionDir,
+    metadata: &SessionMetadata,
+    with_steps: bool,
+) -> Result<Vec<u64>, ManifestError> {
+    let mut numbers = session.snapshot_numbers()?;
+    if !with_steps {
+        let kept = last_of_each_prompt(&metadata.steps);
+        let is_step = |number: &u64| {
+            let step = metadata.steps.iter().find(|step| step.number == *number);
+            step.is_some_and(|step| step.kind != StepKind::Checkpoint)
+        };
+        numbers.retain(|number| !is_step(number) || kept.contains(number));
+    }
+    Ok(numbers)
+}
+
+/// Pushes snapshots of one session, in order. `each` is told about each of them.
+///
+/// # Errors
+/// The first failure. The archives before it are stored.
+pub fn push(
+    place: &Place,
+    request: &PushRequest<'_>,
+    progress: &dyn Progress,
+    each: &mut dyn FnMut(PushedSnapshot),
+) -> Result<(), RemoteError> {
+    let id = request.session.id();
+    let here = request.session.snapshot_numbers().map_err(ArchiveError::from)?;
+    let held = held(place, &id, progress)?;
+    let mut pushing = Pushing { place, request, id, here, held, progress };
+    for number in request.numbers.iter().copied() {
+        if progress.is_cancelled() {
+            return Err(RemoteError::Cancelled);
+        }
+        let archive = pushing.push(number)?;
+        let outcome = match &archive {
+            Some(_) => PushOutcome::Stored,
+            None => PushOutcome::AlreadyThere,
+        };
+        each(PushedSnapshot { session_id: pushing.id.clone(), snapshot: number, outcome, archive });
+    }
+    Ok(())
+}
+
+struct Pushing<'a> {
+    place: &'a Place,
+    request: &'a PushRequest<'a>,
+    id: String,
+    /// The snapshots of the session in this store.
+    here: Vec<u64>,
+    /// Its archives at the place, as last listed.
+    held: SessionArchives,
+    progress: &'a dyn Progress,
+}
+
+impl Pushing<'_> {
+    fn push(&mut self, number: u64) -> Result<Option<ArchiveReport>, RemoteError> {
+        let mut full = self.request.full;
+        let mut stored = None;
+        // Twice at most: a parent that goes meanwhile leaves a delta that nobody can use.
+        for _ in 0..2 {
+            if self.is_had(number, full)? {
+                break;
+            }
+            stored = self.store(number, full)?.or(stored);
+            self.held = held(self.place, &self.id, self.progress)?;
+            full |= !self.is_had(number, full)?;
+        }
+        Ok(stored)
+    }
+
+    /// Whether the place can give the snapshot back; with `full`, by one archive.
+    fn is_had(&self, number: u64, full: bool) -> Result<bool, RemoteError> {
+        let id = self.held.id(number).map_err(ArchiveError::from)?;
+        Ok(self.held.chain(&id).is_ok_and(|chain| !full || chain.len() == 1))
+    }
+
+    /// The archive on which one of `number` can depend.
+    fn parent(&self, number: u64) -> Option<Parent> {
+        let parent = self.held.parent_for(number).filter(|parent| self.here.contains(parent))?;
+        let chain = self.held.chain(&self.held.id(parent).ok()?).ok()?;
+        let base = chain.last()?.id.number();
+        Some(Parent { number: parent, base, depth: u32::try_from(chain.len() - 1).ok()? })
+    }
+
+    /// Stores one archive; `None` if its name was taken meanwhile.
+    fn store(&self, number: u64, full: bool) -> Result<Option<ArchiveReport>, RemoteError> {
+        let Self { place, request, progress, .. } = *self;
+        let parent = self.parent(number).filter(|_| !full);
+        let plan = ArchivePlan::new(request.session, number, parent, full, progress)?;
+        let key = plan.name(request.encryption.is_some()).to_string();
+        let (mut report, mut failed) = (None, None);
+        let mut source =
+            |out: &mut dyn io::Write| match plan.write(request.encryption, out, &Sending(progress))
+            {
+                Ok(written) => {
+                    report = Some(written);
+                    Ok(())
+                }
+                Err(error) => {
+                    let text = error.to_string();
+                    failed = Some(error);
+                    Err(io::Error::other(text))
+                }
+            };
+        let put = place.put_new(&key, &mut source, progress);
+        match (put, failed) {
+            (Err(RemoteError::Source(_)), Some(failed)) => Err(failed.into()),
+            (put, _) => Ok(put?.and(report)),
+        }
+    }
+}
+
+/// What is packed is also sent.
+struct Sending<'a>(&'a dyn Progress);
+
+impl Progress for Sending<'_> {
+    fn advance(&self, entries: u64, bytes: u64) {
+        self.0.advance(entries, bytes);
+    }
+
+    fn begin(&self, _stage: Stage, expected: Option<Amount>) {
+        self.0.begin(Stage::Upload, expected);
+    }
+
+    fn is_cancelled(&self) -> bool {
+        self.0.is_cancelled()
+    }
+}
+
+/// The archives of one session at a place.
+fn held(place: &Place, id: &str, progress: &dyn Progress) -> Result<SessionArchives, RemoteError> {
+    let mut inventory = Inventory::of(place.list(id, progress)?);
+    let none = || SessionArchives::none(id.to_owned());
+    Ok(inventory.sessions.remove(id).unwrap_or_else(none))
+}
