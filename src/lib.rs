@@ -30,6 +30,8 @@ mod byte_path;
 pub mod cli;
 #[cfg(feature = "cli")]
 pub mod config;
+#[cfg(feature = "container")]
+pub mod container;
 pub mod diff;
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]

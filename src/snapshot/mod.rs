@@ -6,6 +6,7 @@
 
 mod budget;
 mod capture;
+mod container_session;
 mod documents;
 mod ignore_rules;
 mod known;
@@ -36,6 +37,7 @@ pub use crate::manifest::{
 pub use budget::{Budget, LargeDirectory, OverBudget};
 pub use capture::CaptureError;
 pub(crate) use capture::{Capture, CaptureRequest, capture};
+pub use container_session::{ContainerSession, Restoration, RestorationMode, VolumeSource};
 #[cfg(feature = "fuzzing")]
 pub(crate) use documents::parse as parse_manifest;
 pub(crate) use ignore_rules::RootRules;
