@@ -33,21 +33,32 @@
 //! paused is unpaused, whatever happens to nono: see `pause.rs`.
 
 mod archive;
+mod changes;
+mod describe;
 mod docker;
 mod endpoint;
 mod error;
 mod history;
+mod image;
+mod pause;
 mod record;
+mod snapshot;
+mod tar_tree;
+mod volumes;
 
 pub use archive::ArchiveReader;
 pub use docker::{Docker, Patience};
 pub use endpoint::Endpoint;
 pub use error::ContainerError;
 pub use history::{ContainerHistory, Picked};
+pub use image::{ImageRemoval, OwnImage, own_images, remove_own};
+pub use pause::{LeftPaused, Watcher, lock, recover, watch};
 pub use record::{
     ChangedFiles, CommittedImage, ContainerRecord, ContainerState, ImageRecord, MountKind,
     MountRecord, NetworkRecord, RECORD_VERSION, Trigger, tree_name,
 };
+
+pub use snapshot::{SnapshotOptions, SnapshotReport, take_locked, take_snapshot};
 
 /// Label of an image of ours: the id of the session.
 pub const LABEL_SESSION: &str = "io.nono.session";
