@@ -99,9 +99,7 @@ fn is_random(name: &str) -> bool {
 fn mount_of(mount: &MountPoint) -> MountRecord {
     let volume = mount.name.clone().filter(|name| !name.is_empty());
     let kind = match mount.typ.as_deref() {
-        Some("volume") if volume.as_deref().is_some_and(is_random) => {
-            MountKind::Anonymous
-        }
+        Some("volume") if volume.as_deref().is_some_and(is_random) => MountKind::Anonymous,
         Some("volume") => MountKind::Volume,
         Some("bind") => MountKind::Bind,
         Some("tmpfs") => MountKind::Tmpfs,

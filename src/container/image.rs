@@ -1,6 +1,8 @@
 //! Images of ours: made of a container, and removed when nothing uses them.
 
 use std::collections::HashMap;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 
 use bollard::models::{ContainerConfig, ImageSummary};
 use bollard::query_parameters::{
@@ -10,7 +12,8 @@ use bollard::query_parameters::{
 use super::docker::{Docker, Patience};
 use super::error::ContainerError;
 use super::record::CommittedImage;
-use super::{LABEL_SESSION, LABEL_SNAPSHOT};
+use super::{LABEL_SESSION, LABEL_SNAPSHOT, LABEL_STORE};
+use crate::object::ContentHash;
 use crate::sys;
 
 /// The repository of the tags.
@@ -25,6 +28,8 @@ pub struct OwnImage {
     pub session: String,
     /// The number of the snapshot.
     pub snapshot: u64,
+    /// The store of the session.
+    pub store: String,
     /// Length of all its layers, those of the original image included, in bytes.
     pub size_bytes: u64,
 }
@@ -46,19 +51,23 @@ pub enum ImageRemoval {
 /// Makes an image of a container's own files, without a pause: the caller has paused it.
 pub(super) fn commit(
     docker: &Docker,
+    root: &Path,
     container_id: &str,
     session: &str,
     number: u64,
     message: Option<&str>,
 ) -> Result<CommittedImage, ContainerError> {
     let tag = format!("{session}.{number}");
+    let store = store_id(root)?;
+    let labels =
+        format!("LABEL {LABEL_SESSION}={session} {LABEL_SNAPSHOT}={number} {LABEL_STORE}={store}");
     let options = CommitContainerOptions {
         container: Some(container_id.to_owned()),
         repo: Some(REPOSITORY.to_owned()),
         tag: Some(tag.clone()),
         comment: message.map(str::to_owned),
         pause: false,
-        changes: Some(format!("LABEL {LABEL_SESSION}={session} {LABEL_SNAPSHOT}={number}")),
+        changes: Some(labels),
         ..CommitContainerOptions::default()
     };
     sys::before_request("commit")?;
@@ -84,6 +93,12 @@ pub(super) fn commit(
     })
 }
 
+/// A store in the labels of its images: several stores may share one engine.
+pub(super) fn store_id(root: &Path) -> Result<String, ContainerError> {
+    let real = sys::real_path(root)?;
+    Ok(ContentHash::of(real.as_os_str().as_bytes()).hex()[..16].to_owned())
+}
+
 /// All images of ours that the engine has.
 ///
 /// # Errors
@@ -99,6 +114,7 @@ pub fn own_images(docker: &Docker) -> Result<Vec<OwnImage>, ContainerError> {
         Some(OwnImage {
             session: image.labels.get(LABEL_SESSION)?.clone(),
             snapshot: image.labels.get(LABEL_SNAPSHOT)?.parse().ok()?,
+            store: image.labels.get(LABEL_STORE).cloned().unwrap_or_default(),
             size_bytes: u64::try_from(image.size).unwrap_or(0),
             id: image.repo_tags.iter().any(is_tagged).then_some(image.id)?,
         })

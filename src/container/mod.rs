@@ -42,8 +42,11 @@ mod history;
 mod image;
 mod pause;
 mod record;
+mod removal;
+mod retention;
 mod snapshot;
 mod tar_tree;
+mod validate;
 mod volumes;
 
 pub use archive::ArchiveReader;
@@ -58,12 +61,21 @@ pub use record::{
     MountRecord, NetworkRecord, RECORD_VERSION, Trigger, tree_name,
 };
 
+pub use removal::{
+    ContainerStats, RemovalReport, RemovedState, SessionStats, cleanup, container_stats, expired,
+    remove, stray_images,
+};
+pub use retention::{ContainerPolicy, ExpiredSnapshot, SnapshotExpiry, SnapshotFacts};
 pub use snapshot::{SnapshotOptions, SnapshotReport, take_locked, take_snapshot};
+
+pub use validate::{ContainerProblem, ValidationReport, validate};
 
 /// Label of an image of ours: the id of the session.
 pub const LABEL_SESSION: &str = "io.nono.session";
 /// Label of an image of ours: the number of the snapshot.
 pub const LABEL_SNAPSHOT: &str = "io.nono.snapshot";
+/// Label of an image of ours: the store of the session, as a digest of its place.
+pub const LABEL_STORE: &str = "io.nono.store";
 /// Label of a container and of a volume that a restore made: `SESSION/N`.
 pub const LABEL_RESTORED_FROM: &str = "io.nono.restored-from";
 

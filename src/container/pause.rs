@@ -83,6 +83,11 @@ pub fn lock(
     lock.ok_or(ContainerError::Cancelled)
 }
 
+/// Whether somebody is at work on a container.
+pub(super) fn is_busy(root: &Path, container_id: &str) -> Result<bool, ContainerError> {
+    Ok(FileLock::try_exclusive(&lock_path(root, container_id)?)?.is_none())
+}
+
 fn lock_path(root: &Path, container_id: &str) -> Result<PathBuf, ContainerError> {
     if !is_id(container_id) {
         return Err(ContainerError::InvalidAnswer {

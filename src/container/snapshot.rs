@@ -252,7 +252,8 @@ impl Taking<'_> {
         let Described { id, name, mounts, .. } = self.described;
         if self.options.takes_image {
             let message = self.options.message.as_deref();
-            captured.image = Some(image::commit(self.docker, id, &session.id(), number, message)?);
+            captured.image =
+                Some(image::commit(self.docker, self.root, id, &session.id(), number, message)?);
         }
         self.go_on()?;
         let spool = Dir::open(manager.store().path())?;
