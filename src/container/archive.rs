@@ -66,4 +66,3 @@ impl Read for ArchiveReader<'_> {
         Ok(count)
     }
 }
-

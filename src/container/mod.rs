@@ -38,6 +38,7 @@ mod endpoint;
 mod error;
 mod history;
 mod record;
+pub mod restore;
 
 pub use archive::ArchiveReader;
 pub use docker::{Docker, Patience};
