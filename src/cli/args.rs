@@ -67,6 +67,12 @@ pub(super) enum Command {
     Umount(commands::umount::UmountArgs),
     /// Show every recorded version of a file or directory, or what the sessions here changed
     Log(commands::log::LogArgs),
+    /// Record the state of containers with their volumes, and bring it back
+    #[cfg(feature = "container")]
+    Container {
+        #[command(subcommand)]
+        command: commands::container::ContainerCommand,
+    },
     /// Take over the sessions of the other nono, with their ids
     Import(commands::import::ImportArgs),
     /// Look at profiles: the grants of a kind of command, and its recorded places

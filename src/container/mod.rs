@@ -43,6 +43,7 @@ mod image;
 mod pause;
 mod record;
 mod removal;
+pub mod restore;
 mod retention;
 mod snapshot;
 mod tar_tree;
