@@ -21,7 +21,7 @@ import json
 import os
 import sys
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import partial
 from os import PathLike
 from pathlib import Path
@@ -218,7 +218,7 @@ class ContainerSnapshots:
         *,
         name: Optional[str] = None,
         replace: bool = False,
-        volumes_only: Optional[Sequence[str]] = None,
+        volumes_only: Union[str, Sequence[str], None] = None,
         start: bool = True,
         dry_run: bool = False,
         health_seconds: float = 5,
@@ -244,7 +244,7 @@ class ContainerSnapshots:
         *,
         name: Optional[str] = None,
         replace: bool = False,
-        volumes_only: Optional[Sequence[str]] = None,
+        volumes_only: Union[str, Sequence[str], None] = None,
         start: bool = True,
         dry_run: bool = False,
         health_seconds: float = 5,
@@ -258,6 +258,78 @@ class ContainerSnapshots:
                 health_seconds, health_command, progress,
             )  # fmt: skip
         )
+
+    def delete(self, snapshot: str, *, all: bool = False) -> Mapping[str, Any]:
+        """Removes the snapshot ``SESSION/N``, or with ``all=True`` a whole history.
+
+        The image of a snapshot goes with it unless something uses it. The result is the report of
+        ``nono container delete --json``.
+        """
+        return _document(self._engine.delete(snapshot, all))
+
+    async def delete_async(self, snapshot: str, *, all: bool = False) -> Mapping[str, Any]:
+        """As :meth:`delete`."""
+        return await asyncio.to_thread(partial(self.delete, snapshot, all=all))
+
+    def cleanup(
+        self,
+        *,
+        max_age: Optional[timedelta] = timedelta(days=7),
+        max_per_container: Optional[int] = 10,
+        max_snapshots: Optional[int] = 100,
+        max_bytes: Optional[int] = 10 << 30,
+        dry_run: bool = False,
+    ) -> Mapping[str, Any]:
+        """Removes snapshots over a limit: by age first, then by count, then by bytes, oldest first.
+
+        ``None`` is no limit. Images of removed snapshots go, too. ``dry_run=True`` only lists. The
+        result is the report of ``nono container cleanup --json``.
+        """
+        seconds = None if max_age is None else max_age.total_seconds()
+        return _document(
+            self._engine.cleanup(seconds, max_per_container, max_snapshots, max_bytes, dry_run)
+        )
+
+    async def cleanup_async(
+        self,
+        *,
+        max_age: Optional[timedelta] = timedelta(days=7),
+        max_per_container: Optional[int] = 10,
+        max_snapshots: Optional[int] = 100,
+        max_bytes: Optional[int] = 10 << 30,
+        dry_run: bool = False,
+    ) -> Mapping[str, Any]:
+        """As :meth:`cleanup`."""
+        return await asyncio.to_thread(
+            partial(
+                self.cleanup,
+                max_age=max_age,
+                max_per_container=max_per_container,
+                max_snapshots=max_snapshots,
+                max_bytes=max_bytes,
+                dry_run=dry_run,
+            )
+        )
+
+    def stats(self) -> Mapping[str, Any]:
+        """Counts and bytes of all histories: the report of ``nono container stats --json``."""
+        return _document(self._engine.stats())
+
+    async def stats_async(self) -> Mapping[str, Any]:
+        """As :meth:`stats`."""
+        return await asyncio.to_thread(self.stats)
+
+    def validate(self, snapshot: Optional[str] = None) -> Mapping[str, Any]:
+        """Looks for snapshots without their image and images without their snapshot.
+
+        ``problems`` of the result is empty if all is well. The result is the report of
+        ``nono container validate --json``.
+        """
+        return _document(self._engine.validate(snapshot))
+
+    async def validate_async(self, snapshot: Optional[str] = None) -> Mapping[str, Any]:
+        """As :meth:`validate`."""
+        return await asyncio.to_thread(self.validate, snapshot)
 
     def _snapshot(
         self,
@@ -292,7 +364,7 @@ class ContainerSnapshots:
         snapshot: str,
         name: Optional[str],
         replace: bool,
-        volumes_only: Optional[Sequence[str]],
+        volumes_only: Union[str, Sequence[str], None],
         start: bool,
         dry_run: bool,
         health_seconds: float,
@@ -300,6 +372,8 @@ class ContainerSnapshots:
         progress: _Tell,
         stop: Optional[_Stop],
     ) -> RestoredContainer:
+        if isinstance(volumes_only, str):
+            volumes_only = [volumes_only]
         volumes = None if volumes_only is None else [*volumes_only]
         document = json.loads(
             self._engine.restore(
@@ -319,6 +393,11 @@ class ContainerSnapshots:
             warnings=tuple(document["warnings"]),
             details=document,
         )
+
+
+def _document(text: str) -> Mapping[str, Any]:
+    document: Dict[str, Any] = json.loads(text)
+    return document
 
 
 def _listed(document: Dict[str, Any]) -> ContainerSnapshot:
