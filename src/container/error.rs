@@ -139,6 +139,14 @@ pub enum ContainerError {
         /// The defect.
         reason: String,
     },
+    /// Snapshots stay.
+    #[error("nothing is removed from {session}: {reason}")]
+    NotRemoved {
+        /// The id of the session.
+        session: String,
+        /// The reason.
+        reason: String,
+    },
     /// Somebody asked to stop.
     #[error("stopped; nothing was recorded")]
     Cancelled,

@@ -33,27 +33,48 @@
 //! paused is unpaused, whatever happens to nono: see `pause.rs`.
 
 mod archive;
+mod changes;
+mod describe;
 mod docker;
 mod endpoint;
 mod error;
 mod history;
+mod image;
+mod pause;
 mod record;
+mod removal;
 pub mod restore;
+mod retention;
+mod snapshot;
+mod tar_tree;
+mod validate;
+mod volumes;
 
 pub use archive::ArchiveReader;
 pub use docker::{Docker, Patience};
 pub use endpoint::Endpoint;
 pub use error::ContainerError;
 pub use history::{ContainerHistory, Picked};
+pub use image::{ImageRemoval, OwnImage, own_images, remove_own};
+pub use pause::{LeftPaused, Watcher, lock, recover, watch};
 pub use record::{
     ChangedFiles, CommittedImage, ContainerRecord, ContainerState, ImageRecord, MountKind,
     MountRecord, NetworkRecord, RECORD_VERSION, Trigger, tree_name,
 };
+pub use removal::{
+    ContainerStats, RemovalReport, RemovedState, SessionStats, cleanup, container_stats, expired,
+    remove, stray_images,
+};
+pub use retention::{ContainerPolicy, ExpiredSnapshot, SnapshotExpiry, SnapshotFacts};
+pub use snapshot::{SnapshotOptions, SnapshotReport, take_locked, take_snapshot};
+pub use validate::{ContainerProblem, ValidationReport, validate};
 
 /// Label of an image of ours: the id of the session.
 pub const LABEL_SESSION: &str = "io.nono.session";
 /// Label of an image of ours: the number of the snapshot.
 pub const LABEL_SNAPSHOT: &str = "io.nono.snapshot";
+/// Label of an image of ours: the store of the session, as a digest of its place.
+pub const LABEL_STORE: &str = "io.nono.store";
 /// Label of a container and of a volume that a restore made: `SESSION/N`.
 pub const LABEL_RESTORED_FROM: &str = "io.nono.restored-from";
 

@@ -273,7 +273,7 @@ mod tests {
 
     #[test]
     fn names_of_volumes_are_stable_and_apart() {
-        let anonymous = |destination| tree_name(MountKind::Anonymous, "0f3a", destination);
+        let anonymous = |destination: &str| tree_name(MountKind::Anonymous, "0f3a", destination);
         assert_eq!(anonymous("/var/lib/data"), ":var:lib:data");
         assert_ne!(anonymous("/a:b"), anonymous("/a/b"));
         assert_eq!(tree_name(MountKind::Volume, "db_data", "/x"), "db_data");

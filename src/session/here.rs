@@ -283,6 +283,7 @@ mod tests {
     use super::*;
     use crate::diff::ChangeSummary;
     use crate::object::ContentHash;
+    use crate::snapshot::SessionOrigin;
 
     fn session(id: &str, second: i64, tracked: &str, created: u64) -> SessionSummary {
         SessionSummary {
