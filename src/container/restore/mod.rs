@@ -40,6 +40,7 @@ use serde::Serialize;
 use super::{ContainerHistory, Docker};
 use crate::progress::Progress;
 use crate::snapshot::{Restoration, RestorationMode};
+use crate::sys::FileLock;
 
 pub use error::RestoreError;
 pub use health::{Health, HealthCheck};
@@ -159,7 +160,7 @@ impl std::fmt::Debug for Job<'_> {
 }
 
 /// Restores a snapshot of a container. `safety` takes a snapshot of the original before its volumes
-/// change.
+/// change; it is called under the lock of the container.
 ///
 /// # Errors
 /// [`RestoreError`]. Unless it is [`RestoreError::HalfDone`], everything is as before then.
@@ -169,6 +170,11 @@ pub fn restore(
     safety: &SafetySnapshot<'_>,
 ) -> Result<RestoreReport, RestoreError> {
     let session = job.history.session();
+    // The container itself changes: no snapshot may be taken of it meanwhile.
+    let _container = match options.way {
+        Way::New => None,
+        _ => Some(job.lock_container()?),
+    };
     let _restoring = journal::lock(session)?;
     journal::refuse_interrupted(session)?;
     // Nothing may be collected between the plan and the last byte.
@@ -185,6 +191,13 @@ impl Job<'_> {
     /// `SESSION/N`.
     fn snapshot(&self) -> String {
         format!("{}/{}", self.history.id(), self.number)
+    }
+
+    fn lock_container(&self) -> Result<FileLock, RestoreError> {
+        let root = self.history.session().path().parent();
+        let root = root.unwrap_or_else(|| self.history.session().path());
+        let id = &self.history.container().container_id;
+        Ok(super::lock(root, id, self.progress)?)
     }
 
     /// Notes that the restore is complete.

@@ -47,6 +47,8 @@ pub fn resume(
     progress: &dyn Progress,
 ) -> Result<Option<ResumeReport>, RestoreError> {
     let session = history.session();
+    let unlocked = Job { docker, history, number: 0, progress };
+    let _container = unlocked.lock_container()?;
     let _restoring = journal::lock(session)?;
     let Some(journal) = journal::read(session)? else { return Ok(None) };
     let _store_lock = history.store().lock_shared()?;

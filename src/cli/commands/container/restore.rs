@@ -1,6 +1,7 @@
 //! `nono container restore`: a container with the state of a snapshot.
 
 use std::io::Write;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
@@ -12,7 +13,7 @@ use crate::cli::progress::Bar;
 use crate::container::restore::{
     HealthCheck, Job, RestoreError, RestoreOptions, RestoreReport, Way, plan, restore,
 };
-use crate::container::{ContainerHistory, Docker};
+use crate::container::{ContainerHistory, Docker, SnapshotOptions, Trigger, Watcher, take_locked};
 use crate::path_text::Shown;
 use crate::snapshot::RestorationMode;
 
@@ -73,11 +74,10 @@ pub(in crate::cli) fn run(args: &RestoreArgs, store: &StoreArgs, context: &Conte
     let bar = Bar::new(context, "restoring");
     let job =
         Job { docker: &docker, history: &picked.history, number: picked.number, progress: &*bar };
-    let safety = |_container: &str| -> Result<u64, RestoreError> {
-        Err(RestoreError::Refused {
-            snapshot: format!("{}/{}", picked.history.id(), picked.number),
-            reason: "there is no safety snapshot yet".to_owned(),
-        })
+    let snapshot = safety_snapshot(format!("before the restore of {}", args.id));
+    let safety = |container: &str| -> Result<u64, RestoreError> {
+        let taken = take_locked(&docker, catalog.root(), container, &snapshot, bar.clone())?;
+        Ok(taken.snapshot)
     };
     let report = if args.dry_run {
         plan(job, &options).map(RestoreReport::dry_run)
@@ -92,6 +92,22 @@ pub(in crate::cli) fn run(args: &RestoreArgs, store: &StoreArgs, context: &Conte
         print(&report, context)?;
     }
     Ok(u8::from(!report.is_complete()))
+}
+
+/// The container is stopped: nothing of it but its volumes is about to change.
+fn safety_snapshot(message: String) -> SnapshotOptions {
+    SnapshotOptions {
+        message: Some(message),
+        trigger: Trigger::BeforeRestore,
+        run_id: None,
+        pauses: false,
+        takes_image: false,
+        takes_files: false,
+        volume_source: None,
+        // Only a paused container is watched.
+        watcher: Watcher { program: PathBuf::new(), arguments: Vec::new() },
+        threads: 0,
+    }
 }
 
 fn shown(text: &str) -> Shown<'_> {
