@@ -190,7 +190,7 @@ def test_cua_is_imported_by_the_first_callback_alone() -> None:
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)
     is_installed = importlib.util.find_spec("cua_agent") is not None
-    assert (done.stdout.strip(), done.stderr) == (str(is_installed), "")
+    assert (done.stdout.strip(), done.returncode) == (str(is_installed), 0), done.stderr
 
 
 def test_a_run_on_a_real_container_can_be_taken_back(tmp_path: Path, docker: Dockerd) -> None:
