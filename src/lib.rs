@@ -30,8 +30,10 @@ pub mod browse;
 mod byte_path;
 #[cfg(feature = "cli")]
 pub mod cli;
-#[cfg(feature = "cli")]
+#[cfg(feature = "settings")]
 pub mod config;
+#[cfg(feature = "container")]
+pub mod container;
 pub mod diff;
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]

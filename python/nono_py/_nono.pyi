@@ -831,3 +831,60 @@ def new_session_dir(root: Optional[_Path] = None) -> str:
     """
 
 def _unmount_all() -> None: ...
+
+@final
+class _Stop:
+    def __new__(cls) -> _Stop: ...
+    def set(self) -> None: ...
+
+@final
+class _ContainerEngine:
+    def __new__(
+        cls,
+        root: Optional[_Path],
+        docker_host: Optional[str],
+        threads: int,
+        watcher: Sequence[str],
+    ) -> _ContainerEngine: ...
+    @property
+    def root(self) -> Path: ...
+    def snapshot(
+        self,
+        container: str,
+        message: Optional[str],
+        trigger: str,
+        run_id: Optional[str],
+        pauses: bool,
+        takes_image: bool,
+        takes_files: bool,
+        progress: _Tell,
+        stop: Optional[_Stop],
+    ) -> str: ...
+    def list(self, container: Optional[str]) -> str: ...
+    def show(self, snapshot: str) -> str: ...
+    def restore(
+        self,
+        snapshot: str,
+        name: Optional[str],
+        replace: bool,
+        volumes_only: Optional[Sequence[str]],
+        start: bool,
+        dry_run: bool,
+        health_seconds: float,
+        health_command: Optional[str],
+        progress: _Tell,
+        stop: Optional[_Stop],
+    ) -> str: ...
+    def delete(self, snapshot: str, all: bool) -> str: ...
+    def cleanup(
+        self,
+        max_age_seconds: Optional[float],
+        max_per_container: Optional[int],
+        max_snapshots: Optional[int],
+        max_bytes: Optional[int],
+        dry_run: bool,
+    ) -> str: ...
+    def stats(self) -> str: ...
+    def validate(self, snapshot: Optional[str]) -> str: ...
+
+def _watch_paused(root: _Path, container_id: str, token: str) -> None: ...

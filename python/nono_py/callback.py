@@ -12,22 +12,15 @@ the methods of a :class:`SnapshotCallback`; whatever arguments it passes are acc
 from __future__ import annotations
 
 import logging
-import os
 import threading
 from datetime import datetime, timezone
 from typing import Callable, FrozenSet, Iterable, Optional, Union
 
 from ._nono import SnapshotManager, SnapshotManifest
+from .triggers import ENVIRONMENT_VARIABLE, TRIGGERS, active_triggers, checked_triggers
 
 __all__ = ["ENVIRONMENT_VARIABLE", "TRIGGERS", "SnapshotCallback"]
 
-#: The trigger points, in the order in which they come.
-TRIGGERS = ("run_start", "before_action", "after_action", "run_end")
-#: Switches callbacks off, or to some of the trigger points.
-ENVIRONMENT_VARIABLE = "NONO_SNAPSHOTS"
-
-_OFF = frozenset({"0", "off", "false", "no", "none"})
-_ON = frozenset({"", "1", "on", "true", "yes", "all"})
 _LABEL_LENGTH = 200
 
 _log = logging.getLogger("nono_py")
@@ -52,13 +45,9 @@ class SnapshotCallback:
         manager: Union[SnapshotManager, Callable[[], SnapshotManager]],
         triggers: Iterable[str] = TRIGGERS,
     ) -> None:
-        chosen = frozenset([triggers] if isinstance(triggers, str) else triggers)
-        unknown = chosen.difference(TRIGGERS)
-        if unknown:
-            raise ValueError(f"no trigger points: {', '.join(sorted(unknown))}; there are {TRIGGERS}")
         self._source = manager
         self._manager = manager if isinstance(manager, SnapshotManager) else None
-        self._chosen = chosen
+        self._chosen = checked_triggers(triggers)
         # A framework may call from several threads.
         self._lock = threading.Lock()
         self.last_error = None
@@ -72,13 +61,7 @@ class SnapshotCallback:
     @property
     def triggers(self) -> FrozenSet[str]:
         """The trigger points at which snapshots are taken now."""
-        named = os.environ.get(ENVIRONMENT_VARIABLE, "").strip().lower()
-        if named in _ON:
-            return self._chosen
-        if named in _OFF:
-            return frozenset()
-        # A word that is no trigger point is a mistake that takes no snapshot it was not asked for.
-        return frozenset(word.strip() for word in named.split(",")).intersection(TRIGGERS)
+        return active_triggers(self._chosen)
 
     def run_start(self, *args: object, **kwargs: object) -> None:
         """The agent's run begins. The first snapshot of a session is its baseline."""

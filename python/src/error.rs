@@ -3,6 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use nono::browse::BrowseError;
+use nono::container::ContainerError;
+use nono::container::restore::RestoreError as ContainerRestoreError;
 use nono::path_text::Shown;
 use nono::repair::RepairError;
 use nono::restore::{self, RestoreError};
@@ -57,6 +59,10 @@ pub(crate) struct Failure {
 impl Failure {
     pub(crate) fn internal(words: impl Into<String>) -> Self {
         Self { words: words.into(), path: None, is_wrong_argument: false, report: None }
+    }
+
+    pub(crate) fn wrong_argument(words: impl Into<String>) -> Self {
+        Self { is_wrong_argument: true, ..Self::internal(words) }
     }
 
     fn new(error: &impl std::error::Error, path: Option<&Path>) -> Self {
@@ -225,6 +231,29 @@ impl From<RepairError> for Failure {
             RepairError::Manifest(error) => error.into(),
             RepairError::Store(error) => error.into(),
             RepairError::Io(error) => error.into(),
+            other => Self::new(&other, None),
+        }
+    }
+}
+
+impl From<ContainerError> for Failure {
+    fn from(error: ContainerError) -> Self {
+        match error {
+            ContainerError::Snapshot(error) => error.into(),
+            ContainerError::Store(error) => error.into(),
+            ContainerError::Manifest(error) => error.into(),
+            ContainerError::Io(error) => error.into(),
+            ContainerError::OtherSource { ref path, .. } => Self::new(&error, Some(path)),
+            other => Self::new(&other, None),
+        }
+    }
+}
+
+impl From<ContainerRestoreError> for Failure {
+    fn from(error: ContainerRestoreError) -> Self {
+        match error {
+            ContainerRestoreError::Container(error) => error.into(),
+            ContainerRestoreError::File(error) => error.into(),
             other => Self::new(&other, None),
         }
     }

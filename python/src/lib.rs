@@ -13,6 +13,7 @@
 
 mod args;
 mod call;
+mod containers;
 mod error;
 mod exclusion;
 mod manager;
@@ -31,6 +32,8 @@ use pyo3::prelude::*;
 /// The compiled part of nono_py.
 #[pymodule]
 mod _nono {
+    #[pymodule_export]
+    use crate::containers::{ContainerEngine, Stop, watch_paused};
     #[pymodule_export]
     use crate::error::{IncompleteRestore, NonoError};
     #[pymodule_export]

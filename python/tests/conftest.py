@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from dockerd import docker as docker
+from not_run import not_run
 
 from nono_py import SnapshotManager
 
@@ -57,16 +59,6 @@ def nono(tmp_path: Path) -> Nono:
 
 @pytest.fixture
 def fuse(request: pytest.FixtureRequest) -> None:
-    """Asks for a machine that can mount. Without one nothing is known about mounts: a failure where a
-    machine decides (`CI` is set), said loudly where a person looks.
-    """
-    if os.access("/dev/fuse", os.R_OK | os.W_OK):
-        return
-    text = "MOUNT TESTS DO NOT RUN: /dev/fuse cannot be opened"
-    if os.environ.get("CI"):
-        pytest.fail(text)
-    terminal = request.config.pluginmanager.get_plugin("terminalreporter")
-    if terminal is not None and not getattr(terminal, "said_no_fuse", False):
-        terminal.said_no_fuse = True
-        terminal.write_line(f"\n{text}", red=True, bold=True)
-    pytest.skip(text)
+    """Asks for a machine that can mount."""
+    if not os.access("/dev/fuse", os.R_OK | os.W_OK):
+        not_run(request, "MOUNT TESTS DO NOT RUN: /dev/fuse cannot be opened")

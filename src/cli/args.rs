@@ -68,6 +68,12 @@ pub(super) enum Command {
     Umount(commands::umount::UmountArgs),
     /// Show every recorded version of a file or directory, or what the sessions here changed
     Log(commands::log::LogArgs),
+    /// Record the state of containers with their volumes, and bring it back
+    #[cfg(feature = "container")]
+    Container {
+        #[command(subcommand)]
+        command: commands::container::ContainerCommand,
+    },
     /// Take over the sessions of the other nono, with their ids
     Import(commands::import::ImportArgs),
     /// Send sessions to a remote: encrypted archives in a directory or an object store

@@ -62,6 +62,8 @@ fn need(command: &Command) -> Named {
             Command::Push(_) => Named(Need::Reading, "push"),
             #[cfg(feature = "archive")]
             Command::Pull(_) => Named(Need::Writing, "pull"),
+            #[cfg(feature = "container")]
+            Command::Container { .. } => Named(Need::Writing, "container"),
             Command::Import(_) => Named(Need::Writing, "import"),
             _ => Named(Need::Nothing, ""),
         };

@@ -144,6 +144,8 @@ fn dispatch(arguments: Arguments, context: &Context) -> Outcome {
         #[cfg(feature = "mount")]
         Command::Umount(args) => commands::umount::run(&args, context),
         Command::Log(args) => commands::log::run(&args, &store, context),
+        #[cfg(feature = "container")]
+        Command::Container { command } => commands::container::run(&command, &store, context),
         Command::Import(args) => commands::import::run(&args, &store, context),
         #[cfg(feature = "archive")]
         Command::Push(args) => commands::push::run(&args, &store, context),

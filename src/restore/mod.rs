@@ -74,6 +74,8 @@ use selection::Selected;
 pub use selection::Selection;
 #[cfg(feature = "cli")]
 pub use step_undo::{StepConflict, StepUndoReport};
+#[cfg(feature = "container")]
+pub(crate) use {attributes::apply as apply_attributes, make::make};
 
 /// The result of a restore, or of a dry run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

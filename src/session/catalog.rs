@@ -405,9 +405,10 @@ impl SessionStatus {
     pub fn of(session: &SessionDir, metadata: &SessionMetadata) -> Result<Self, ManifestError> {
         Ok(match metadata.origin {
             _ if metadata.ended.is_some() => Self::Completed,
-            SessionOrigin::Snapshot | SessionOrigin::Agent | SessionOrigin::AgentState => {
-                Self::Open
-            }
+            SessionOrigin::Snapshot
+            | SessionOrigin::Agent
+            | SessionOrigin::AgentState
+            | SessionOrigin::Container => Self::Open,
             SessionOrigin::Run if session.is_running()? => Self::Running,
             SessionOrigin::Run => Self::Interrupted,
         })

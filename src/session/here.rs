@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use jiff::Timestamp;
 
 use super::catalog::{Catalog, CatalogError, LATEST, SessionStatus, SessionSummary, SnapshotId};
-use crate::snapshot::{ManifestError, Recency, SessionDir, SessionOrigin};
+use crate::snapshot::{ManifestError, Recency, SessionDir};
 use crate::sys;
 
 /// The purpose of a search for a session.
@@ -85,7 +85,7 @@ pub fn sessions_here<'a>(
     let of = |is_here: &dyn Fn(&PathBuf) -> bool| {
         let tracks = |session: &&SessionSummary| {
             // A command in ~/.claude is not about the identity of the agent.
-            session.origin != SessionOrigin::AgentState && session.tracked_paths.iter().any(is_here)
+            !session.origin.is_apart() && session.tracked_paths.iter().any(is_here)
         };
         let mut found: Vec<_> = sessions.iter().filter(tracks).collect();
         found.sort_by_cached_key(|session| std::cmp::Reverse(session.recency(now)));
@@ -222,7 +222,7 @@ impl Catalog {
         sessions: &[SessionSummary],
         now: Timestamp,
     ) -> CatalogError {
-        let is_project = |session: &&SessionSummary| session.origin != SessionOrigin::AgentState;
+        let is_project = |session: &&SessionSummary| !session.origin.is_apart();
         let all: Vec<_> = sessions.iter().filter(is_project).collect();
         let changed = all.iter().filter(|session| session.may_have_changed());
         let newest = changed.max_by_key(|session| session.recency(now));
@@ -283,6 +283,7 @@ mod tests {
     use super::*;
     use crate::diff::ChangeSummary;
     use crate::object::ContentHash;
+    use crate::snapshot::SessionOrigin;
 
     fn session(id: &str, second: i64, tracked: &str, created: u64) -> SessionSummary {
         SessionSummary {

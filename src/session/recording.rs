@@ -332,7 +332,7 @@ pub fn create_session(
             // The lock is the file's and not the name's: it goes along with the rename.
             let running = match metadata.origin {
                 SessionOrigin::Run => Some(new.lock_running()?),
-                SessionOrigin::Snapshot | SessionOrigin::Agent | SessionOrigin::AgentState => None,
+                _ => None,
             };
             dir.rename_new(hidden.as_bytes(), &dir, metadata.session_id.as_bytes())?;
             dir.sync()?;

@@ -10,6 +10,7 @@ use crate::diff::ChangeSummary;
 use crate::manifest::{MANIFEST_VERSION, RemovedSnapshot, SnapshotLabel};
 use crate::object::ContentHash;
 use crate::path_text::serde_paths;
+use crate::snapshot::container_session::ContainerSession;
 use crate::snapshot::restore_log::RestoreRecord;
 use crate::snapshot::steps::{AgentSession, StepEntry};
 
@@ -26,6 +27,16 @@ pub enum SessionOrigin {
     Agent,
     /// `nono snapshot --agent`: it stays open. Only its id means it, never a place.
     AgentState,
+    /// `nono container snapshot`: it stays open. Its paths are those of a container, virtual ones:
+    /// only its id or the container's name means it, never a place.
+    Container,
+}
+
+impl SessionOrigin {
+    /// Whether a directory never means such a session, only its id: what it recorded is no project.
+    pub fn is_apart(self) -> bool {
+        matches!(self, Self::AgentState | Self::Container)
+    }
 }
 
 /// A session: its command, its paths, and the roots of its snapshots.
@@ -67,6 +78,9 @@ pub struct SessionMetadata {
     /// The agent session that it records.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent: Option<AgentSession>,
+    /// The container whose history it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub container: Option<ContainerSession>,
     /// Snapshots that are steps, in order, for lists;
     /// [`session::steps`](crate::session::steps()) reads them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -130,6 +144,7 @@ impl SessionMetadata {
             manifest_hashes: Vec::new(),
             labels: Vec::new(),
             agent: None,
+            container: None,
             steps: Vec::new(),
             network_events: Vec::new(),
             bytes_written: 0,

@@ -6,6 +6,7 @@
 
 mod budget;
 mod capture;
+mod container_session;
 mod documents;
 mod ignore_rules;
 mod known;
@@ -35,13 +36,21 @@ pub use crate::manifest::{
 };
 pub use budget::{Budget, LargeDirectory, OverBudget};
 pub use capture::CaptureError;
+#[cfg_attr(not(feature = "container"), allow(unused_imports, reason = "containers need them"))]
+pub(crate) use capture::NewCaches;
 pub(crate) use capture::{Capture, CaptureRequest, capture};
+pub use container_session::{ContainerSession, Restoration, RestorationMode, VolumeSource};
 #[cfg(any(feature = "fuzzing", feature = "archive"))]
 pub(crate) use documents::parse as parse_manifest;
 #[cfg(feature = "archive")]
 pub(crate) use documents::parse_session;
 pub(crate) use ignore_rules::RootRules;
 pub(crate) use known::KnownState;
+#[cfg_attr(
+    not(feature = "container"),
+    allow(unused_imports, reason = "containers are built so")
+)]
+pub(crate) use manager::Built;
 pub(crate) use manager::CacheUse;
 pub use manager::{LiveState, SnapshotError, SnapshotManager, SnapshotRequest, Taken};
 pub use metadata::{SessionMetadata, SessionOrigin};

@@ -23,12 +23,13 @@ use crate::object::ContentHash;
 
 /// The fields that follow from the snapshots, describe the file and not the session, or may change
 /// at any time.
-const NO_FACTS: [&str; 12] = [
+const NO_FACTS: [&str; 13] = [
     "snapshot_count",
     "merkle_roots",
     "manifest_hashes",
     "labels",
     "agent",
+    "container",
     "steps",
     "bytes_written",
     "changes",

@@ -52,6 +52,8 @@ pub(super) enum Operation<'a> {
     SyncAll,
     /// A thread of this name begins.
     StartThread(&'a str),
+    /// Somebody else does something for this process: a container engine.
+    Request(&'a str),
 }
 
 #[cfg(feature = "fail-points")]
@@ -67,10 +69,20 @@ impl<'a> Operation<'a> {
             | Self::Remove(Place(_, name))
             | Self::RemoveDir(Place(_, name))
             | Self::SyncFile(Place(_, name)) => Some(name),
-            Self::StartThread(name) => Some(name.as_bytes()),
+            Self::StartThread(name) | Self::Request(name) => Some(name.as_bytes()),
             Self::Attributes | Self::MakeDirAt(_) | Self::SyncDir(_) | Self::SyncAll => None,
         }
     }
+}
+
+/// Passes a point before a request to another process; `name` is that of the request.
+///
+/// # Errors
+/// Only where a test asks for one.
+#[cfg(feature = "container")]
+pub(crate) fn before_request(name: &str) -> super::Result<()> {
+    let passed: std::io::Result<()> = around(Operation::Request(name), || Ok(()));
+    passed.map_err(|source| super::Error { operation: "ask for", path: name.into(), source })
 }
 
 /// Runs a call between two points.

@@ -46,7 +46,9 @@ impl Log {
         call: impl FnOnce() -> Result<T, E>,
     ) -> Result<T, E> {
         let line = match operation {
-            Operation::Attributes | Operation::StartThread(_) => return call(),
+            Operation::Attributes | Operation::StartThread(_) | Operation::Request(_) => {
+                return call();
+            }
             Operation::Create(place) => fields("create", &[path(place)]),
             Operation::MakeDir(place) => fields("mkdir", &[path(place)]),
             Operation::MakeDirAt(path) => fields("mkdir", &[path.to_owned()]),

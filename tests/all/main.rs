@@ -8,6 +8,7 @@ mod comfort;
 mod completing;
 mod configuring;
 mod conflict_question;
+mod containers;
 mod crash;
 mod day;
 mod extremes;

@@ -1,5 +1,6 @@
 //! The engine's front door: one session, its snapshots, and (in `restore`) the way back.
 
+mod elsewhere;
 mod error;
 mod live;
 mod request;
@@ -9,6 +10,7 @@ mod take;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+pub(crate) use self::elsewhere::Built;
 pub use self::error::SnapshotError;
 pub use self::live::LiveState;
 pub use self::request::{SnapshotRequest, Taken};
@@ -113,7 +115,7 @@ impl SnapshotManager {
         Self::with_store(session, store, roots, Budget::default())
     }
 
-    fn assemble(
+    pub(super) fn assemble(
         session: SessionDir,
         roots: Vec<TrackedRoot>,
         budget: Budget,

@@ -80,7 +80,7 @@ impl SnapshotManager {
     }
 
     /// Publishes and lists what was captured. `compared`: with the parent, if that was done.
-    fn finish_taking(
+    pub(super) fn finish_taking(
         &self,
         capture: Capture,
         parent: Option<&LoadedManifest>,
@@ -241,7 +241,10 @@ impl SnapshotManager {
         Ok(published.manifest)
     }
 
-    fn cache_location(&self, is_written: bool) -> Result<Option<CacheLocation<'_>>, SnapshotError> {
+    pub(super) fn cache_location(
+        &self,
+        is_written: bool,
+    ) -> Result<Option<CacheLocation<'_>>, SnapshotError> {
         let Some(index) = &self.index else { return Ok(None) };
         let generation = if is_written {
             // Without a generation there is no cache, and all is read: slower, and right.
@@ -447,7 +450,7 @@ impl Counted {
 }
 
 /// Captures, and hands on the account of what was added.
-fn captured(request: CaptureRequest<'_>) -> Result<Capture, SnapshotError> {
+pub(super) fn captured(request: CaptureRequest<'_>) -> Result<Capture, SnapshotError> {
     let mut captured = capture(&request)?;
     captured.caches.account = request.cache.and_then(|location| location.account);
     Ok(captured)

@@ -1,0 +1,342 @@
+//! Snapshots of containers, for `nono_py/containers.py`.
+//!
+//! Reports are JSON documents, those of `nono container … --json`; the Python side makes objects of
+//! them. Each call connects anew: an engine that was restarted meanwhile is no problem.
+
+use std::ffi::OsString;
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::SignedDuration;
+use nono::container::restore::{
+    HealthCheck, Job, RestoreOptions, RestoreReport, Way, plan, restore,
+};
+use nono::container::{
+    self, ContainerError, ContainerHistory, ContainerPolicy, ContainerRecord, Docker, Endpoint,
+    Picked, RemovalReport, SnapshotOptions, Trigger, Watcher,
+};
+use nono::progress::NoProgress;
+use parking_lot::Mutex;
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use serde::Serialize;
+
+use crate::args::{Count, PathArg, Threads};
+use crate::call::{call, call_telling, quick};
+use crate::error::Failure;
+use crate::mount::store_root;
+use crate::progress::Counter;
+
+/// Stops the work of one call from another thread.
+#[pyclass(frozen, name = "_Stop", module = "nono_py")]
+#[derive(Default)]
+pub(crate) struct Stop(Mutex<Stopping>);
+
+#[derive(Default)]
+struct Stopping {
+    is_set: bool,
+    counter: Option<Arc<Counter>>,
+}
+
+impl Stop {
+    fn attach(&self, counter: &Arc<Counter>) {
+        let mut state = self.0.lock();
+        if state.is_set {
+            counter.stop();
+        }
+        state.counter = Some(Arc::clone(counter));
+    }
+}
+
+#[pymethods]
+impl Stop {
+    #[new]
+    fn new() -> Self {
+        Self::default()
+    }
+
+    /// Stops the work that goes on, and that which begins later.
+    fn set(&self) {
+        let mut state = self.0.lock();
+        state.is_set = true;
+        if let Some(counter) = &state.counter {
+            counter.stop();
+        }
+    }
+}
+
+/// A snapshot, and its record.
+#[derive(Serialize)]
+struct Listed {
+    session_id: String,
+    snapshot: u64,
+    record: ContainerRecord,
+}
+
+/// The histories of one store, and the engine of their containers.
+#[pyclass(frozen, name = "_ContainerEngine", module = "nono_py")]
+pub(crate) struct ContainerEngine {
+    root: PathBuf,
+    docker_host: Option<String>,
+    threads: usize,
+    watcher: Watcher,
+}
+
+impl ContainerEngine {
+    fn connect(&self) -> Result<Docker, ContainerError> {
+        match &self.docker_host {
+            None => Docker::connect(),
+            Some(url) => Docker::connect_to(Endpoint { url: url.clone(), tls_dir: None }),
+        }
+    }
+
+    fn find(&self, snapshot: &str) -> Result<Picked, ContainerError> {
+        ContainerHistory::find(&self.root, snapshot)
+    }
+
+    fn options(&self) -> SnapshotOptions {
+        SnapshotOptions {
+            message: None,
+            trigger: Trigger::Manual,
+            run_id: None,
+            pauses: true,
+            takes_image: true,
+            takes_files: true,
+            volume_source: None,
+            watcher: self.watcher.clone(),
+            threads: self.threads,
+        }
+    }
+}
+
+#[pymethods]
+impl ContainerEngine {
+    #[new]
+    #[pyo3(signature = (root, docker_host, threads, watcher))]
+    fn new(
+        py: Python<'_>,
+        root: Option<PathArg>,
+        docker_host: Option<String>,
+        threads: Threads,
+        watcher: Vec<OsString>,
+    ) -> PyResult<Self> {
+        let root = store_root(py, root)?;
+        // The program may go to another directory.
+        let root = std::path::absolute(&root).unwrap_or(root);
+        let [program, arguments @ ..] = &watcher[..] else {
+            return Err(PyValueError::new_err("the watcher has no program"));
+        };
+        let watcher = Watcher { program: program.into(), arguments: arguments.to_vec() };
+        Ok(Self { root, docker_host, threads: threads.0, watcher })
+    }
+
+    #[getter]
+    fn root(&self) -> PathBuf {
+        self.root.clone()
+    }
+
+    #[allow(clippy::too_many_arguments, reason = "named arguments on the Python side")]
+    fn snapshot(
+        &self,
+        py: Python<'_>,
+        container: &str,
+        message: Option<String>,
+        trigger: &str,
+        run_id: Option<String>,
+        pauses: bool,
+        takes_image: bool,
+        takes_files: bool,
+        progress: Option<Py<PyAny>>,
+        stop: Option<Py<Stop>>,
+    ) -> PyResult<String> {
+        let trigger = trigger_of(trigger)?;
+        let options = SnapshotOptions {
+            message,
+            trigger,
+            run_id,
+            pauses,
+            takes_image,
+            takes_files,
+            ..self.options()
+        };
+        call_telling(py, "snapshot", &self.root, progress, |counter| {
+            attach(stop.as_ref(), &counter);
+            let docker = self.connect()?;
+            json(&container::take_snapshot(&docker, &self.root, container, &options, counter)?)
+        })
+    }
+
+    fn list(&self, py: Python<'_>, container: Option<&str>) -> PyResult<String> {
+        call(py, "list", &self.root, |_| {
+            let histories = match container {
+                None => ContainerHistory::all(&self.root)?,
+                Some(name) => vec![self.find(name)?.history],
+            };
+            let mut listed = Vec::new();
+            for history in histories {
+                for number in history.numbers()? {
+                    listed.push(one(&history, number)?);
+                }
+            }
+            json(&listed)
+        })
+    }
+
+    fn show(&self, py: Python<'_>, snapshot: &str) -> PyResult<String> {
+        quick(py, "show", &self.root, || {
+            let picked = self.find(snapshot)?;
+            json(&one(&picked.history, picked.number)?)
+        })
+    }
+
+    #[allow(clippy::too_many_arguments, reason = "named arguments on the Python side")]
+    fn restore(
+        &self,
+        py: Python<'_>,
+        snapshot: &str,
+        name: Option<String>,
+        replace: bool,
+        volumes_only: Option<Vec<String>>,
+        start: bool,
+        dry_run: bool,
+        health_seconds: f64,
+        health_command: Option<String>,
+        progress: Option<Py<PyAny>>,
+        stop: Option<Py<Stop>>,
+    ) -> PyResult<String> {
+        let way = match (replace, volumes_only) {
+            (true, Some(_)) => {
+                let text = "replace and volumes_only exclude each other";
+                return Err(PyValueError::new_err(text));
+            }
+            (true, None) => Way::Replace,
+            (false, Some(volumes)) => Way::VolumesOnly(volumes),
+            (false, None) => Way::New,
+        };
+        let time = Duration::try_from_secs_f64(health_seconds)
+            .map_err(|error| PyValueError::new_err(format!("health_seconds: {error}")))?;
+        let health = HealthCheck { time, command: health_command };
+        let options = RestoreOptions { way, name, start, health };
+        call_telling(py, "restore", &self.root, progress, |counter| {
+            attach(stop.as_ref(), &counter);
+            let docker = self.connect()?;
+            container::recover(&self.root)?;
+            let Picked { history, number, .. } = self.find(snapshot)?;
+            let progress = &*counter;
+            let job = Job { docker: &docker, history: &history, number, progress };
+            if dry_run {
+                return json(&RestoreReport::dry_run(plan(job, &options)?));
+            }
+            let safety = |id: &str| {
+                let trigger = Trigger::BeforeRestore;
+                let message = Some(format!("before the restore of {}/{number}", history.id()));
+                let options = SnapshotOptions { trigger, message, ..self.options() };
+                let progress = Arc::new(NoProgress);
+                Ok(container::take_snapshot(&docker, &self.root, id, &options, progress)?.snapshot)
+            };
+            json(&restore(job, &options, &safety)?)
+        })
+    }
+
+    fn delete(&self, py: Python<'_>, snapshot: &str, all: bool) -> PyResult<String> {
+        call(py, "delete", &self.root, |counter| {
+            let picked = self.find(snapshot)?;
+            if picked.is_named == all {
+                let text = "a deletion names one snapshot, SESSION/N, or a history with all=True";
+                return Err(Failure::wrong_argument(text));
+            }
+            let numbers = if all { picked.history.numbers()? } else { vec![picked.number] };
+            let numbers: Vec<_> = numbers.into_iter().map(|number| (number, None)).collect();
+            let docker = self.connect()?;
+            let mut report = RemovalReport::default();
+            let (root, history) = (&self.root, &picked.history);
+            container::remove(root, history, &numbers, Some(&docker), &*counter, &mut report)?;
+            json(&report)
+        })
+    }
+
+    #[allow(clippy::too_many_arguments, reason = "named arguments on the Python side")]
+    fn cleanup(
+        &self,
+        py: Python<'_>,
+        max_age_seconds: Option<f64>,
+        max_per_container: Option<Count>,
+        max_snapshots: Option<Count>,
+        max_bytes: Option<Count>,
+        dry_run: bool,
+    ) -> PyResult<String> {
+        let max_age = max_age_seconds
+            .map(SignedDuration::try_from_secs_f64)
+            .transpose()
+            .map_err(|error| PyValueError::new_err(format!("max_age: {error}")))?;
+        let count = |count: Option<Count>| count.map(|count| count.0);
+        let policy = ContainerPolicy {
+            max_age,
+            max_per_container: count(max_per_container),
+            max_snapshots: count(max_snapshots),
+            max_bytes: count(max_bytes),
+        };
+        call(py, "cleanup", &self.root, |counter| {
+            let docker = self.connect()?;
+            container::recover(&self.root)?;
+            json(&container::cleanup(&self.root, &policy, Some(&docker), dry_run, &*counter)?)
+        })
+    }
+
+    fn stats(&self, py: Python<'_>) -> PyResult<String> {
+        call(py, "stats", &self.root, |_| json(&container::container_stats(&self.root)?))
+    }
+
+    fn validate(&self, py: Python<'_>, snapshot: Option<&str>) -> PyResult<String> {
+        call(py, "validate", &self.root, |_| {
+            let docker = self.connect()?;
+            let picked = snapshot.map(|snapshot| self.find(snapshot)).transpose()?;
+            let id = picked.as_ref().map(|picked| picked.history.id());
+            let only = picked.as_ref().zip(id.as_deref()).map(|(picked, id)| {
+                let number = picked.is_named.then_some(picked.number);
+                (id, number)
+            });
+            json(&container::validate(&self.root, &docker, only)?)
+        })
+    }
+}
+
+/// Waits until standard input closes, and lets a paused container go on if it has to be. The work
+/// of the process beside a snapshot.
+#[pyfunction]
+#[pyo3(name = "_watch_paused")]
+pub(crate) fn watch_paused(
+    py: Python<'_>,
+    root: PathBuf,
+    container_id: &str,
+    token: &str,
+) -> PyResult<()> {
+    quick(py, "watch", &root, || {
+        Ok(container::watch(io::stdin().lock(), &root, container_id, token)?)
+    })
+}
+
+fn one(history: &ContainerHistory, number: u64) -> Result<Listed, ContainerError> {
+    Ok(Listed { session_id: history.id(), snapshot: number, record: history.record(number)? })
+}
+
+fn attach(stop: Option<&Py<Stop>>, counter: &Arc<Counter>) {
+    if let Some(stop) = stop {
+        stop.get().attach(counter);
+    }
+}
+
+fn trigger_of(word: &str) -> PyResult<Trigger> {
+    use Trigger::{AfterAction, BeforeAction, Manual, RunEnd, RunStart};
+    let all = [Manual, RunStart, RunEnd, BeforeAction, AfterAction];
+    all.into_iter().find(|trigger| trigger.word() == word).ok_or_else(|| {
+        let words = all.map(Trigger::word).join(", ");
+        PyValueError::new_err(format!("no trigger: {word}; there are {words}"))
+    })
+}
+
+fn json(report: &impl Serialize) -> Result<String, Failure> {
+    serde_json::to_string(report).map_err(|error| Failure::internal(error.to_string()))
+}

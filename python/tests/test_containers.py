@@ -1,0 +1,212 @@
+"""Snapshots of containers of a real Docker daemon."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+from typing import Iterator
+
+import pytest
+from conftest import Nono
+from dockerd import Dockerd
+
+from nono_py import NonoError, Progress
+from nono_py.containers import ContainerSnapshots
+
+
+@pytest.fixture
+def snapshots(tmp_path: Path, docker: Dockerd) -> ContainerSnapshots:
+    return ContainerSnapshots(tmp_path / "store", docker.host)
+
+
+@pytest.fixture
+def container(docker: Dockerd, request: pytest.FixtureRequest) -> Iterator[str]:
+    """A running container with a file of its own and a volume with a file."""
+    name = request.node.name.replace("[", "-").replace("]", "")[:60]
+    docker.container(name, "-v", f"{name}-data:/data", "-e", "COLOR=blue")
+    docker.sh(name, "echo first > /data/file; echo mine > /own")
+    yield name
+    docker.run("rm", "-f", "-v", name)
+
+
+def volume_of(docker: Dockerd, container: str) -> Path:
+    """The directory of the only volume of a container."""
+    return Path(docker.inspect(container)["Mounts"][0]["Source"])
+
+
+def test_a_snapshot_is_listed_and_restored(
+    snapshots: ContainerSnapshots, docker: Dockerd, container: str
+) -> None:
+    before = datetime.now(timezone.utc)
+    taken = snapshots.snapshot(container, message="the start", trigger="run_start", run_id="r1")
+    assert taken.number == 0 and taken.container == container and taken.is_consistent
+    assert taken.details["volume_count"] == 1
+    assert docker.state(container) == "running"
+
+    docker.sh(container, "echo second > /data/file")
+    second = snapshots.snapshot(container)
+    assert second.id == f"{taken.session_id}/1"
+    listed = snapshots.list(container)
+    assert [one.id for one in listed] == [taken.id, second.id] == [o.id for o in snapshots.list()]
+    first = listed[0]
+    assert (first.message, first.trigger, first.run_id) == ("the start", "run_start", "r1")
+    assert before <= first.captured_at <= datetime.now(timezone.utc)
+    assert "COLOR=blue" in first.record["config"]["Env"]
+    assert snapshots.show(container) == listed[1]
+
+    plan = snapshots.restore(taken.id, dry_run=True)
+    assert plan.ok and plan.dry_run and plan.container_id is None
+    restored = snapshots.restore(taken.id, name=f"{container}-back")
+    try:
+        assert restored.ok and restored.is_started and restored.number == 0
+        assert docker.sh(restored.container, "cat /data/file /own") == "first\nmine"
+        assert docker.sh(container, "cat /data/file") == "second"
+    finally:
+        docker.run("rm", "-f", "-v", f"{container}-back")
+
+
+def test_the_program_knows_the_snapshots(
+    nono: Nono, docker: Dockerd, container: str
+) -> None:
+    taken = ContainerSnapshots(nono.root, docker.host).snapshot(container)
+    nono.run("verify", taken.session_id)
+    assert taken.session_id in nono.run("rollback", "list", "--all")
+
+
+def test_volumes_of_a_stopped_container_come_back_in_place(
+    snapshots: ContainerSnapshots, docker: Dockerd, container: str
+) -> None:
+    taken = snapshots.snapshot(container)
+    docker.sh(container, "echo second > /data/file; echo new > /data/new")
+    docker.run("stop", "-t", "0", container)
+    restored = snapshots.restore(taken.id, volumes_only=f"{container}-data")
+    volume = volume_of(docker, container)
+    assert (volume / "file").read_text() == "first\n" and not (volume / "new").exists()
+    safety = snapshots.show(f"{taken.session_id}/{restored.details['safety_snapshot']}")
+    assert safety.trigger == "before_restore"
+
+
+def test_snapshots_are_counted_checked_and_removed(
+    snapshots: ContainerSnapshots, container: str
+) -> None:
+    taken = [snapshots.snapshot(container) for _ in range(4)]
+    session = taken[0].session_id
+    stats = snapshots.stats()
+    assert (stats["container_count"], stats["snapshot_count"]) == (1, 4)
+    assert snapshots.validate()["problems"] == []
+    with pytest.raises(ValueError, match="SESSION/N"):
+        snapshots.delete(session)
+    assert [gone["snapshot"] for gone in snapshots.delete(taken[1].id)["removed"]] == [1]
+    planned = snapshots.cleanup(max_per_container=2, dry_run=True)
+    assert [gone["snapshot"] for gone in planned["removed"]] == [0]
+    assert snapshots.cleanup(max_per_container=2)["problems"] == []
+    assert [one.number for one in snapshots.list()] == [2, 3]
+    assert snapshots.cleanup(max_age=timedelta(days=1))["removed"] == []
+    assert snapshots.validate(session)["problems"] == []
+    snapshots.delete(session, all=True)
+    assert snapshots.list() == []
+
+
+def test_the_event_loop_goes_on_during_a_snapshot(
+    snapshots: ContainerSnapshots, container: str
+) -> None:
+    async def work() -> int:
+        turns = 0
+        taking = asyncio.ensure_future(snapshots.snapshot_async(container))
+        while not taking.done():
+            turns += 1
+            await asyncio.sleep(0)
+        assert (await snapshots.list_async())[0].id == taking.result().id
+        assert (await snapshots.show_async(container)).number == 0
+        assert (await snapshots.stats_async())["snapshot_count"] == 1
+        assert (await snapshots.validate_async())["problems"] == []
+        assert (await snapshots.cleanup_async())["removed"] == []
+        assert (await snapshots.restore_async(container, dry_run=True)).dry_run
+        await snapshots.delete_async(container, all=True)
+        return turns
+
+    # A call in the loop's own thread would leave it one turn.
+    assert asyncio.run(work()) > 10
+
+
+def test_two_snapshots_at_once_take_turns(snapshots: ContainerSnapshots, container: str) -> None:
+    async def work() -> list[int]:
+        both = (snapshots.snapshot_async(container), snapshots.snapshot_async(container))
+        return sorted(taken.number for taken in await asyncio.gather(*both))
+
+    assert asyncio.run(work()) == [0, 1]
+
+
+def test_a_cancelled_snapshot_leaves_the_container_running(
+    snapshots: ContainerSnapshots, docker: Dockerd, container: str
+) -> None:
+    async def work() -> None:
+        loop = asyncio.get_running_loop()
+        begun = asyncio.Event()
+
+        def tell(progress: Progress) -> None:
+            loop.call_soon_threadsafe(begun.set)
+
+        taking = asyncio.ensure_future(snapshots.snapshot_async(container, progress=tell))
+        await asyncio.wait_for(begun.wait(), 60)
+        taking.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await taking
+        # Whether it was complete or did not happen, nothing works on.
+        assert docker.state(container) == "running"
+
+    asyncio.run(work())
+    assert snapshots.validate()["problems"] == []
+
+
+def test_a_killed_process_leaves_the_container_running(
+    snapshots: ContainerSnapshots, docker: Dockerd, container: str
+) -> None:
+    # The image of a larger container takes longer than the kill.
+    docker.sh(container, "i=0; while test $i -lt 6; do cat /bin/busybox; i=$((i+1)); done > /big")
+    script = (
+        "import sys; from nono_py.containers import ContainerSnapshots;"
+        "ContainerSnapshots(sys.argv[1], sys.argv[2]).snapshot(sys.argv[3])"
+    )
+    command = [sys.executable, "-c", script, snapshots.root, docker.host, container]
+    with subprocess.Popen(
+        ["docker", "-H", docker.host, "events", "--filter", f"container={container}",
+         "--format", "{{.Action}}"],
+        stdout=subprocess.PIPE, text=True,
+    ) as events:  # fmt: skip
+        assert events.stdout is not None
+        try:
+            # Events are listed from the moment on that the first one arrives.
+            docker.run("pause", container)
+            docker.run("unpause", container)
+            assert [events.stdout.readline().strip() for _ in range(2)] == ["pause", "unpause"]
+            taking = subprocess.Popen(command)
+            assert events.stdout.readline().strip() == "pause"
+            os.kill(taking.pid, signal.SIGKILL)
+            taking.wait(60)
+            while events.stdout.readline().strip() != "unpause":
+                pass
+        finally:
+            events.terminate()
+    assert docker.state(container) == "running"
+    assert snapshots.snapshot(container).is_consistent
+
+
+def test_failures_name_what_failed(snapshots: ContainerSnapshots, tmp_path: Path) -> None:
+    with pytest.raises(NonoError, match="no container nobody") as failure:
+        snapshots.snapshot("nobody")
+    assert failure.value.operation == "snapshot" and failure.value.path == snapshots.root
+    with pytest.raises(NonoError, match="no container snapshot nobody"):
+        snapshots.show("nobody")
+    with pytest.raises(ValueError, match="no trigger: often"):
+        snapshots.snapshot("nobody", trigger="often")
+    with pytest.raises(ValueError, match="exclude each other"):
+        snapshots.restore("nobody", replace=True, volumes_only=["data"])
+    absent = ContainerSnapshots(tmp_path / "store", f"unix://{tmp_path}/no.sock")
+    with pytest.raises(NonoError, match="no.sock"):
+        absent.snapshot("nobody")

@@ -1,0 +1,3 @@
+"""The daemon of the other tests."""
+
+from dockerd import docker as docker

@@ -1,0 +1,171 @@
+//! From the engine's description of a container to the parts of its record.
+
+use std::collections::HashSet;
+
+use bollard::models::{ContainerInspectResponse, MountPoint};
+
+use super::docker::{Docker, Patience};
+use super::error::ContainerError;
+use super::record::{
+    ContainerState, ImageRecord, MountKind, MountRecord, NetworkRecord, tree_name,
+};
+
+/// A container that can be captured.
+#[derive(Debug)]
+pub(super) struct Described {
+    pub(super) id: String,
+    pub(super) name: String,
+    pub(super) state: ContainerState,
+    pub(super) image: ImageRecord,
+    pub(super) networks: Vec<NetworkRecord>,
+    pub(super) mounts: Vec<MountRecord>,
+    pub(super) inspected: ContainerInspectResponse,
+}
+
+/// Describes a container by its name or id.
+///
+/// # Errors
+/// [`ContainerError::WrongState`], and as [`Docker::inspect`].
+pub(super) fn describe(docker: &Docker, name: &str) -> Result<Described, ContainerError> {
+    let inspected = docker.inspect(name)?;
+    let lacks = |what: &str| ContainerError::InvalidAnswer {
+        operation: format!("look at container {name}"),
+        reason: format!("it has no {what}"),
+    };
+    let id = inspected.id.clone().ok_or_else(|| lacks("id"))?;
+    let plain = inspected.name.clone().unwrap_or_default();
+    let plain = plain.trim_start_matches('/').to_owned();
+    let name = if plain.is_empty() { id.clone() } else { plain };
+    let state = state_of(&inspected, &name)?;
+    let image = image_of(docker, &inspected);
+    let settings = inspected.network_settings.as_ref();
+    let networks = settings.and_then(|settings| settings.networks.clone()).unwrap_or_default();
+    let mut networks: Vec<_> =
+        networks.into_iter().map(|(name, endpoint)| NetworkRecord { name, endpoint }).collect();
+    networks.sort_by(|a, b| a.name.cmp(&b.name));
+    let mut mounts: Vec<_> = inspected.mounts.iter().flatten().map(mount_of).collect();
+    add_tmpfs(&inspected, &mut mounts);
+    mounts.sort_by(|a, b| a.destination.cmp(&b.destination));
+    name_trees(&mut mounts);
+    Ok(Described { id, name, state, image, networks, mounts, inspected })
+}
+
+/// Dead, restarting and vanishing containers have no state that holds still.
+fn state_of(
+    inspected: &ContainerInspectResponse,
+    name: &str,
+) -> Result<ContainerState, ContainerError> {
+    let state = inspected.state.as_ref();
+    let status = state.and_then(|state| state.status).map(|status| status.to_string());
+    let is = |flag: fn(&bollard::models::ContainerState) -> Option<bool>| {
+        state.and_then(flag).unwrap_or(false)
+    };
+    let wrong = |state: &str| {
+        Err(ContainerError::WrongState { name: name.to_owned(), state: state.to_owned() })
+    };
+    if is(|state| state.dead) {
+        return wrong("dead");
+    }
+    if is(|state| state.restarting) {
+        return wrong("restarting");
+    }
+    match status.as_deref() {
+        Some("created" | "initialized" | "configured") => Ok(ContainerState::Created),
+        Some("running") => Ok(ContainerState::Running),
+        Some("paused") => Ok(ContainerState::Paused),
+        Some("exited" | "stopped") => Ok(ContainerState::Exited),
+        Some(other) => wrong(other),
+        None => wrong("in no known state"),
+    }
+}
+
+fn image_of(docker: &Docker, inspected: &ContainerInspectResponse) -> ImageRecord {
+    let id = inspected.image.clone().unwrap_or_default();
+    let config = inspected.config.as_ref();
+    let reference = config.and_then(|config| config.image.clone()).unwrap_or_else(|| id.clone());
+    // An image that was removed from under its container has no digests any more.
+    let request = docker.client().inspect_image(&id);
+    let found = docker.call("look at the image", Patience::Quick, request);
+    let digests = found.ok().and_then(|image| image.repo_digests).unwrap_or_default();
+    ImageRecord { reference, id, digests, committed: None }
+}
+
+/// The engine names volumes without a name by 64 random digits.
+fn is_random(name: &str) -> bool {
+    name.len() == 64
+        && name.bytes().all(|byte| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte))
+}
+
+fn mount_of(mount: &MountPoint) -> MountRecord {
+    let volume = mount.name.clone().filter(|name| !name.is_empty());
+    let kind = match mount.typ.as_deref() {
+        Some("volume") if volume.as_deref().is_some_and(is_random) => MountKind::Anonymous,
+        Some("volume") => MountKind::Volume,
+        Some("bind") => MountKind::Bind,
+        Some("tmpfs") => MountKind::Tmpfs,
+        _ => MountKind::Other,
+    };
+    MountRecord {
+        kind,
+        volume: volume.filter(|_| kind.is_volume()),
+        source: mount.source.clone().filter(|source| !source.is_empty()),
+        destination: mount.destination.clone().unwrap_or_default(),
+        driver: mount.driver.clone().filter(|driver| !driver.is_empty()),
+        read_only: !mount.rw.unwrap_or(true),
+        tree: None,
+    }
+}
+
+/// Those of `--tmpfs` are no mounts in the engine's list.
+fn add_tmpfs(inspected: &ContainerInspectResponse, mounts: &mut Vec<MountRecord>) {
+    let host = inspected.host_config.as_ref();
+    let tmpfs = host.and_then(|host| host.tmpfs.as_ref()).into_iter().flatten();
+    let known: HashSet<String> = mounts.iter().map(|mount| mount.destination.clone()).collect();
+    mounts.extend(tmpfs.filter(|(destination, _)| !known.contains(*destination)).map(
+        |(destination, _)| MountRecord {
+            kind: MountKind::Tmpfs,
+            volume: None,
+            source: None,
+            destination: destination.clone(),
+            driver: None,
+            read_only: false,
+            tree: None,
+        },
+    ));
+}
+
+fn name_trees(mounts: &mut [MountRecord]) {
+    for mount in mounts.iter_mut().filter(|mount| mount.kind.is_volume()) {
+        if let Some(volume) = &mount.volume {
+            mount.tree = Some(tree_name(mount.kind, volume, &mount.destination));
+        }
+    }
+}
+
+/// What a snapshot of the container does not hold, and what a restore elsewhere would miss.
+pub(super) fn gaps(described: &Described) -> (Vec<String>, Vec<String>) {
+    let (mut not_captured, mut warnings) = (Vec::new(), Vec::new());
+    if matches!(described.state, ContainerState::Running | ContainerState::Paused) {
+        not_captured.push("the memory of running processes".to_owned());
+        not_captured.push("open connections and sockets".to_owned());
+    }
+    for mount in &described.mounts {
+        let destination = &mount.destination;
+        match mount.kind {
+            MountKind::Tmpfs => not_captured.push(format!("the files in memory at {destination}")),
+            MountKind::Bind => {
+                let source = mount.source.as_deref().unwrap_or("an unknown path");
+                not_captured.push(format!("the contents of the bind mount {destination}"));
+                warnings.push(format!(
+                    "{destination} is the path {source} of this machine: it is not portable, and \
+                     its contents are not in the snapshot"
+                ));
+            }
+            MountKind::Other => {
+                not_captured.push(format!("the contents of the mount {destination}"));
+            }
+            MountKind::Volume | MountKind::Anonymous => {}
+        }
+    }
+    (not_captured, warnings)
+}

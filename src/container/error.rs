@@ -1,0 +1,177 @@
+//! Why work on a container failed.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use crate::path_text::Shown;
+use crate::snapshot::{ManifestError, SnapshotError};
+use crate::store::StoreError;
+use crate::sys;
+
+/// Why work on a container failed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ContainerError {
+    /// No daemon was found.
+    #[error("no container engine was found: there is no socket at {}", tried.join(", "))]
+    NoDaemon {
+        /// The places that were looked at.
+        tried: Vec<String>,
+    },
+    /// The place of the daemon cannot be used.
+    #[error("cannot connect to {endpoint}: {reason}")]
+    BadEndpoint {
+        /// The place.
+        endpoint: String,
+        /// The reason.
+        reason: String,
+    },
+    /// The daemon does not answer, or the connection broke.
+    #[error("cannot {operation}: the container engine at {endpoint} cannot be reached: {reason}")]
+    Unreachable {
+        /// The operation.
+        operation: String,
+        /// The place of the daemon.
+        endpoint: String,
+        /// The reason.
+        reason: String,
+    },
+    /// The daemon did not answer in time.
+    #[error(
+        "cannot {operation}: the container engine at {endpoint} gave no answer within {} s",
+        limit.as_secs()
+    )]
+    TimedOut {
+        /// The operation.
+        operation: String,
+        /// The place of the daemon.
+        endpoint: String,
+        /// The limit.
+        limit: Duration,
+    },
+    /// The daemon refused.
+    #[error("cannot {operation}: the container engine answers {status}: {message}")]
+    Refused {
+        /// The operation.
+        operation: String,
+        /// The HTTP status.
+        status: u16,
+        /// The words of the daemon.
+        message: String,
+    },
+    /// An answer of the daemon has not the form that the API describes.
+    #[error(
+        "cannot {operation}: the container engine gave an answer that nono cannot use: {reason}"
+    )]
+    InvalidAnswer {
+        /// The operation.
+        operation: String,
+        /// The defect.
+        reason: String,
+    },
+    /// The daemon knows no such container.
+    #[error("there is no container {name}")]
+    NoSuchContainer {
+        /// The name or id.
+        name: String,
+    },
+    /// A container in this state cannot be captured.
+    #[error("container {name} is {state}, so no snapshot of it can be taken now")]
+    WrongState {
+        /// The name of the container.
+        name: String,
+        /// Its state.
+        state: String,
+    },
+    /// No session of a container matches.
+    #[error("there is no container snapshot {id}")]
+    NoSuchHistory {
+        /// The text that was asked for.
+        id: String,
+    },
+    /// A session is not one of a container.
+    #[error("session {id} is no history of a container")]
+    NotAContainer {
+        /// The id of the session.
+        id: String,
+    },
+    /// The record of a snapshot cannot be used.
+    #[error("the record of snapshot {session}/{number} is damaged: {reason}")]
+    BadRecord {
+        /// The id of the session.
+        session: String,
+        /// The number of the snapshot.
+        number: u64,
+        /// The defect.
+        reason: String,
+    },
+    /// A snapshot has no such part.
+    #[error("snapshot {session}/{number} has no {part}")]
+    NoSuchPart {
+        /// The id of the session.
+        session: String,
+        /// The number of the snapshot.
+        number: u64,
+        /// The missing part.
+        part: String,
+    },
+    /// Volumes were captured from their directories, and these cannot be read now.
+    #[error(
+        "the volumes of {name} were captured from their directories before, and {} cannot be read \
+         as a volume of this engine now: {reason}",
+        Shown::path(path)
+    )]
+    OtherSource {
+        /// The name of the container.
+        name: String,
+        /// The directory of the volume.
+        path: PathBuf,
+        /// The reason.
+        reason: String,
+    },
+    /// A tar stream of the daemon is not well-formed.
+    #[error("the archive of {path} in container {name} is damaged: {reason}")]
+    BadArchive {
+        /// The name of the container.
+        name: String,
+        /// The path in the container.
+        path: String,
+        /// The defect.
+        reason: String,
+    },
+    /// Snapshots stay.
+    #[error("nothing is removed from {session}: {reason}")]
+    NotRemoved {
+        /// The id of the session.
+        session: String,
+        /// The reason.
+        reason: String,
+    },
+    /// Somebody asked to stop.
+    #[error("stopped; nothing was recorded")]
+    Cancelled,
+    /// The snapshots cannot be used.
+    #[error(transparent)]
+    Snapshot(#[from] SnapshotError),
+    /// The store cannot be used.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// A manifest cannot be used.
+    #[error(transparent)]
+    Manifest(#[from] ManifestError),
+    /// A file cannot be read or written.
+    #[error(transparent)]
+    Io(#[from] sys::Error),
+}
+
+impl ContainerError {
+    /// Whether the daemon says that the thing is not there.
+    pub fn is_not_found(&self) -> bool {
+        matches!(self, Self::Refused { status: 404, .. } | Self::NoSuchContainer { .. })
+    }
+
+    /// Whether the daemon says that the thing is in another state, or is in use.
+    pub fn is_conflict(&self) -> bool {
+        matches!(self, Self::Refused { status: 304 | 409, .. })
+    }
+}

@@ -1,0 +1,170 @@
+//! Images of ours: made of a container, and removed when nothing uses them.
+
+use std::collections::HashMap;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use bollard::models::{ContainerConfig, ImageSummary};
+use bollard::query_parameters::{
+    CommitContainerOptions, ListContainersOptions, ListImagesOptions, RemoveImageOptions,
+};
+
+use super::docker::{Docker, Patience};
+use super::error::ContainerError;
+use super::record::CommittedImage;
+use super::{LABEL_SESSION, LABEL_SNAPSHOT, LABEL_STORE};
+use crate::object::ContentHash;
+use crate::sys;
+
+/// The repository of the tags.
+const REPOSITORY: &str = "nono/container";
+
+/// An image of ours, by its labels.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OwnImage {
+    /// The engine's id.
+    pub id: String,
+    /// The id of the session.
+    pub session: String,
+    /// The number of the snapshot.
+    pub snapshot: u64,
+    /// The store of the session.
+    pub store: String,
+    /// Length of all its layers, those of the original image included, in bytes.
+    pub size_bytes: u64,
+}
+
+/// The outcome for an image.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ImageRemoval {
+    /// It is gone.
+    Removed,
+    /// It was gone.
+    Missing,
+    /// A container uses it.
+    InUse,
+    /// It is not one of ours.
+    NotOurs,
+}
+
+/// Makes an image of a container's own files, without a pause: the caller has paused it.
+pub(super) fn commit(
+    docker: &Docker,
+    root: &Path,
+    container_id: &str,
+    session: &str,
+    number: u64,
+    message: Option<&str>,
+) -> Result<CommittedImage, ContainerError> {
+    let tag = format!("{session}.{number}");
+    let store = store_id(root)?;
+    let labels =
+        format!("LABEL {LABEL_SESSION}={session} {LABEL_SNAPSHOT}={number} {LABEL_STORE}={store}");
+    let options = CommitContainerOptions {
+        container: Some(container_id.to_owned()),
+        repo: Some(REPOSITORY.to_owned()),
+        tag: Some(tag.clone()),
+        comment: message.map(str::to_owned),
+        pause: false,
+        changes: Some(labels),
+        ..CommitContainerOptions::default()
+    };
+    sys::before_request("commit")?;
+    let operation = format!("make an image of container {container_id}");
+    let request = docker.client().commit_container(options, ContainerConfig::default());
+    let made = docker.call(&operation, Patience::Long, request)?;
+    let found =
+        docker.call(&operation, Patience::Quick, docker.client().inspect_image(&made.id))?;
+    let of_original = docker
+        .inspect(container_id)?
+        .image
+        .and_then(|image| {
+            let request = docker.client().inspect_image(&image);
+            docker.call(&operation, Patience::Quick, request).ok()
+        })
+        .and_then(|image| image.size)
+        .unwrap_or(0);
+    let size = found.size.unwrap_or(0).saturating_sub(of_original);
+    Ok(CommittedImage {
+        reference: format!("{REPOSITORY}:{tag}"),
+        id: found.id.unwrap_or(made.id),
+        size_bytes: u64::try_from(size).unwrap_or(0),
+    })
+}
+
+/// A store in the labels of its images: several stores may share one engine.
+pub(super) fn store_id(root: &Path) -> Result<String, ContainerError> {
+    let real = sys::real_path(root)?;
+    Ok(ContentHash::of(real.as_os_str().as_bytes()).hex()[..16].to_owned())
+}
+
+/// All images of ours that the engine has.
+///
+/// # Errors
+/// As [`Docker::call`].
+pub fn own_images(docker: &Docker) -> Result<Vec<OwnImage>, ContainerError> {
+    let labels = HashMap::from([("label".to_owned(), vec![LABEL_SESSION.to_owned()])]);
+    let options = ListImagesOptions { filters: Some(labels), ..ListImagesOptions::default() };
+    let request = docker.client().list_images(Some(options));
+    let images = docker.call("list the images", Patience::Quick, request)?;
+    let of = |image: ImageSummary| {
+        // Images that somebody built on one of ours bear its labels too.
+        let is_tagged = |tag: &String| tag.contains(REPOSITORY);
+        Some(OwnImage {
+            session: image.labels.get(LABEL_SESSION)?.clone(),
+            snapshot: image.labels.get(LABEL_SNAPSHOT)?.parse().ok()?,
+            store: image.labels.get(LABEL_STORE).cloned().unwrap_or_default(),
+            size_bytes: u64::try_from(image.size).unwrap_or(0),
+            id: image.repo_tags.iter().any(is_tagged).then_some(image.id)?,
+        })
+    };
+    Ok(images.into_iter().filter_map(of).collect())
+}
+
+/// Removes an image, if it is ours and no container uses it.
+///
+/// # Errors
+/// As [`Docker::call`].
+pub fn remove_own(
+    docker: &Docker,
+    id: &str,
+    session: &str,
+    number: u64,
+) -> Result<ImageRemoval, ContainerError> {
+    let request = docker.client().inspect_image(id);
+    let image = match docker.call(format_args!("look at image {id}"), Patience::Quick, request) {
+        Ok(image) => image,
+        Err(error) if error.is_not_found() => return Ok(ImageRemoval::Missing),
+        Err(error) => return Err(error),
+    };
+    let labels = image.config.and_then(|config| config.labels).unwrap_or_default();
+    let is = |label: &str, value: &str| labels.get(label).is_some_and(|found| found == value);
+    if !is(LABEL_SESSION, session) || !is(LABEL_SNAPSHOT, &number.to_string()) {
+        return Ok(ImageRemoval::NotOurs);
+    }
+    let using = HashMap::from([("ancestor".to_owned(), vec![id.to_owned()])]);
+    let options = ListContainersOptions {
+        all: true,
+        filters: Some(using),
+        ..ListContainersOptions::default()
+    };
+    let request = docker.client().list_containers(Some(options));
+    if !docker.call("list the containers", Patience::Quick, request)?.is_empty() {
+        return Ok(ImageRemoval::InUse);
+    }
+    sys::before_request("remove image")?;
+    let reference = format!("{REPOSITORY}:{session}.{number}");
+    let tags = image.repo_tags.unwrap_or_default();
+    let is_tag = |tag: &String| tag.ends_with(&reference);
+    // By its tag: a tag that somebody else gave the image keeps it.
+    let name = if tags.iter().any(is_tag) { reference.as_str() } else { id };
+    let options = None::<RemoveImageOptions>;
+    let request = docker.client().remove_image(name, options, None);
+    match docker.call(format_args!("remove image {name}"), Patience::Quick, request) {
+        Ok(_) => Ok(ImageRemoval::Removed),
+        Err(error) if error.is_not_found() => Ok(ImageRemoval::Missing),
+        Err(error) if error.is_conflict() => Ok(ImageRemoval::InUse),
+        Err(error) => Err(error),
+    }
+}

@@ -1,0 +1,314 @@
+//! Removing snapshots of containers, with their images.
+//!
+//! The snapshot goes first and its image then, so a crash leaves an image without a snapshot, which
+//! `validate` finds and `cleanup` clears. A snapshot that is not the newest leaves its manifest as a
+//! tombstone; when the last snapshots go, the session goes.
+
+use std::path::Path;
+
+use jiff::Timestamp;
+use serde::Serialize;
+
+use super::docker::Docker;
+use super::error::ContainerError;
+use super::history::ContainerHistory;
+use super::image::{self, ImageRemoval, OwnImage};
+use super::pause;
+use super::record::CommittedImage;
+use super::retention::{ContainerPolicy, ExpiredSnapshot, SnapshotExpiry, SnapshotFacts};
+use crate::gc::{RemoveSnapshotError, remove_snapshots, withdraw};
+use crate::progress::Progress;
+use crate::snapshot::RemovalReason;
+
+/// A snapshot that was removed.
+#[derive(Debug, Clone, Serialize)]
+pub struct RemovedState {
+    /// The id of the session.
+    pub session_id: String,
+    /// The number of the snapshot.
+    pub snapshot: u64,
+    /// The limit that it was over; `None`: somebody named it.
+    pub reason: Option<SnapshotExpiry>,
+    /// Its image.
+    pub image: Option<String>,
+    /// The outcome for the image; `None` without an image, or without an engine to ask.
+    pub image_removal: Option<ImageRemoval>,
+}
+
+/// The outcome of a removal.
+#[derive(Debug, Clone, Default, Serialize)]
+pub struct RemovalReport {
+    /// The snapshots that are gone.
+    pub removed: Vec<RemovedState>,
+    /// Sessions that are gone with their last snapshots.
+    pub sessions_removed: Vec<String>,
+    /// Images of ours without a snapshot that are gone.
+    pub stray_images_removed: Vec<String>,
+    /// What stays, and why.
+    pub problems: Vec<String>,
+    /// Whether nothing was removed, because nobody asked for more than the list.
+    pub dry_run: bool,
+}
+
+/// The bytes of snapshots of containers.
+#[derive(Debug, Clone, Serialize)]
+pub struct ContainerStats {
+    /// Containers that have a history.
+    pub container_count: u64,
+    /// Their snapshots.
+    pub snapshot_count: u64,
+    /// Bytes that the snapshots added to the store when they were taken.
+    pub store_bytes: u64,
+    /// Bytes of the layers of their images.
+    pub image_bytes: u64,
+    /// By session.
+    pub sessions: Vec<SessionStats>,
+}
+
+/// The bytes of the history of one container.
+#[derive(Debug, Clone, Serialize)]
+pub struct SessionStats {
+    /// The id of the session.
+    pub session_id: String,
+    /// The name of the container.
+    pub container: String,
+    /// Its snapshots.
+    pub snapshot_count: u64,
+    /// The first of them that is held.
+    pub oldest: Option<Timestamp>,
+    /// The last of them.
+    pub newest: Option<Timestamp>,
+    /// Bytes that the snapshots added to the store when they were taken.
+    pub store_bytes: u64,
+    /// Bytes of the layers of their images.
+    pub image_bytes: u64,
+}
+
+/// The facts of one session, for the policy.
+fn facts_of(history: &ContainerHistory) -> Result<Vec<SnapshotFacts>, ContainerError> {
+    let mut facts = Vec::new();
+    for number in history.numbers()? {
+        let manifest = history.manifest(number)?;
+        // A damaged record has no image that could be counted.
+        let image = history.record(number).ok().and_then(|record| record.image.committed);
+        facts.push(SnapshotFacts {
+            session_id: history.id(),
+            number,
+            taken: manifest.timestamp,
+            bytes: manifest.totals.bytes_written + image.map_or(0, |image| image.size_bytes),
+            is_pinned: history.metadata().pinned,
+        });
+    }
+    Ok(facts)
+}
+
+/// Sizes of all histories.
+///
+/// # Errors
+/// When a session cannot be read.
+pub fn container_stats(root: &Path) -> Result<ContainerStats, ContainerError> {
+    let mut sessions = Vec::new();
+    for history in ContainerHistory::all(root)? {
+        let (mut store_bytes, mut image_bytes) = (0, 0);
+        let mut times = Vec::new();
+        for number in history.numbers()? {
+            let manifest = history.manifest(number)?;
+            times.push(manifest.timestamp);
+            store_bytes += manifest.totals.bytes_written;
+            let image = history.record(number).ok().and_then(|record| record.image.committed);
+            image_bytes += image.map_or(0, |image| image.size_bytes);
+        }
+        sessions.push(SessionStats {
+            session_id: history.id(),
+            container: history.container().name.clone(),
+            snapshot_count: times.len() as u64,
+            oldest: times.iter().min().copied(),
+            newest: times.iter().max().copied(),
+            store_bytes,
+            image_bytes,
+        });
+    }
+    let sum = |of: fn(&SessionStats) -> u64| sessions.iter().map(of).sum();
+    Ok(ContainerStats {
+        container_count: sessions.len() as u64,
+        snapshot_count: sum(|session| session.snapshot_count),
+        store_bytes: sum(|session| session.store_bytes),
+        image_bytes: sum(|session| session.image_bytes),
+        sessions,
+    })
+}
+
+/// The snapshots that a policy lets go now.
+///
+/// # Errors
+/// When a session cannot be read.
+pub fn expired(
+    root: &Path,
+    policy: &ContainerPolicy,
+    now: Timestamp,
+) -> Result<Vec<ExpiredSnapshot>, ContainerError> {
+    let mut facts = Vec::new();
+    for history in ContainerHistory::all(root)? {
+        facts.extend(facts_of(&history)?);
+    }
+    let bytes = facts.iter().map(|facts| facts.bytes).sum();
+    Ok(policy.expired(&facts, now, bytes))
+}
+
+/// Removes snapshots of one session: all of it where `numbers` are all that it holds. `docker`: the
+/// engine that has the images; without it they stay.
+///
+/// # Errors
+/// When the session is at work or cannot be written. Nothing was removed then.
+pub fn remove(
+    root: &Path,
+    history: &ContainerHistory,
+    numbers: &[(u64, Option<SnapshotExpiry>)],
+    docker: Option<&Docker>,
+    progress: &dyn Progress,
+    report: &mut RemovalReport,
+) -> Result<(), ContainerError> {
+    let _lock = pause::lock(root, &history.container().container_id, progress)?;
+    let held = history.numbers()?;
+    let images: Vec<Option<CommittedImage>> = numbers
+        .iter()
+        .map(|(number, _)| history.record(*number).ok().and_then(|r| r.image.committed))
+        .collect();
+    let goes = |number: &u64| numbers.iter().any(|(gone, _)| gone == number);
+    if held.iter().all(goes) {
+        let withdrawn = withdraw(root, &[history.session().clone()]);
+        let withdrawn = withdrawn.map_err(|error| refused(history, &error.to_string()))?;
+        if withdrawn.session_ids.is_empty() {
+            return Err(refused(history, "it is at work or pinned"));
+        }
+        report.sessions_removed.push(history.id());
+    } else {
+        let by_request = numbers.iter().any(|(_, reason)| reason.is_none());
+        let reason = if by_request { RemovalReason::Asked } else { RemovalReason::Retention };
+        let numbers: Vec<u64> = numbers.iter().map(|(number, _)| *number).collect();
+        remove_snapshots(history.session(), &numbers, reason).map_err(|error| match error {
+            RemoveSnapshotError::Manifest(error) => error.into(),
+            RemoveSnapshotError::Newest { number, .. } => refused(
+                history,
+                &format!(
+                    "{number} is its newest snapshot, which the next one builds on: take another \
+                     one first, or delete the whole history with --all"
+                ),
+            ),
+            error => refused(history, &error.to_string()),
+        })?;
+    }
+    for ((number, reason), image) in numbers.iter().zip(images) {
+        let mut image_removal = None;
+        if let (Some(image), Some(docker)) = (&image, docker) {
+            match image::remove_own(docker, &image.id, &history.id(), *number) {
+                Ok(outcome) => image_removal = Some(outcome),
+                Err(error) => report.problems.push(error.to_string()),
+            }
+        }
+        report.removed.push(RemovedState {
+            session_id: history.id(),
+            snapshot: *number,
+            reason: *reason,
+            image: image.map(|image| image.reference),
+            image_removal,
+        });
+    }
+    Ok(())
+}
+
+fn refused(history: &ContainerHistory, reason: &str) -> ContainerError {
+    ContainerError::NotRemoved { session: history.id(), reason: reason.to_owned() }
+}
+
+/// Removes what a policy lets go, and images of ours without a snapshot. With `dry_run` nothing is
+/// changed.
+///
+/// # Errors
+/// When the sessions cannot be read. What stays is in the report.
+pub fn cleanup(
+    root: &Path,
+    policy: &ContainerPolicy,
+    docker: Option<&Docker>,
+    dry_run: bool,
+    progress: &dyn Progress,
+) -> Result<RemovalReport, ContainerError> {
+    let mut report = RemovalReport { dry_run, ..RemovalReport::default() };
+    let expired = expired(root, policy, Timestamp::now())?;
+    for history in ContainerHistory::all(root)? {
+        let of_session = expired.iter().filter(|expired| expired.session_id == history.id());
+        let numbers: Vec<_> =
+            of_session.map(|expired| (expired.number, Some(expired.reason))).collect();
+        if numbers.is_empty() {
+            continue;
+        }
+        if dry_run {
+            for (snapshot, reason) in numbers {
+                let record = history.record(snapshot).ok();
+                let image = record.and_then(|record| record.image.committed);
+                let image = image.map(|image| image.reference);
+                let session_id = history.id();
+                report.removed.push(RemovedState {
+                    session_id,
+                    snapshot,
+                    reason,
+                    image,
+                    image_removal: None,
+                });
+            }
+            continue;
+        }
+        if let Err(error) = remove(root, &history, &numbers, docker, progress, &mut report) {
+            report.problems.push(error.to_string());
+        }
+    }
+    if let Some(docker) = docker {
+        for image in stray_images(root, docker)? {
+            if !dry_run {
+                match image::remove_own(docker, &image.id, &image.session, image.snapshot) {
+                    Ok(ImageRemoval::Removed | ImageRemoval::Missing) => {}
+                    Ok(outcome) => {
+                        report.problems.push(format!("image {} stays: {outcome:?}", image.id));
+                        continue;
+                    }
+                    Err(error) => {
+                        report.problems.push(error.to_string());
+                        continue;
+                    }
+                }
+            }
+            report.stray_images_removed.push(image.id);
+        }
+    }
+    Ok(report)
+}
+
+/// Images of ours whose snapshot is not in this store and was in it, or never appeared: those with
+/// the label of a session that this store has, or had a moment ago. An image of another store is
+/// left alone where its session cannot be told from one of ours.
+///
+/// # Errors
+/// As [`own_images`](super::own_images).
+pub fn stray_images(root: &Path, docker: &Docker) -> Result<Vec<OwnImage>, ContainerError> {
+    let histories = ContainerHistory::all(root)?;
+    let mut strays = Vec::new();
+    for image in image::own_images(docker)? {
+        if image.store != image::store_id(root)? {
+            continue;
+        }
+        let history = histories.iter().find(|history| history.id() == image.session);
+        let is_known = match history {
+            None => false,
+            Some(history) => history.numbers()?.contains(&image.snapshot),
+        };
+        // One that is being made has its lock held.
+        let is_busy = match history {
+            Some(history) => pause::is_busy(root, &history.container().container_id)?,
+            None => false,
+        };
+        if !is_known && !is_busy {
+            strays.push(image);
+        }
+    }
+    Ok(strays)
+}

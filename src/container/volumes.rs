@@ -1,0 +1,233 @@
+//! The contents of volumes, as entries of `/volumes`.
+//!
+//! A directory of a local engine that nono may read is captured directly, with its stat cache: an
+//! unchanged file costs one stat. Elsewhere the engine's tar stream is read. That a directory *is*
+//! the volume is proved, never assumed: another machine may have a directory of the same name.
+
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use bollard::query_parameters::ContainerArchiveInfoOptions;
+use jiff::Timestamp;
+
+use super::VOLUMES_PATH;
+use super::docker::{Docker, Patience};
+use super::error::ContainerError;
+use super::record::MountRecord;
+use super::tar_tree::{self, Sink};
+use crate::byte_path;
+use crate::manifest::{NotCaptured, Totals};
+use crate::object::{Attributes, Node, TreeEntry};
+use crate::path_text::to_path;
+use crate::snapshot::{NewCaches, SnapshotManager, VolumeSource};
+use crate::store::{ObjectStore, read_links, read_root_tree};
+use crate::sys::{self, Dir, FileTime};
+
+/// A volume that is written to may change between two looks.
+const LOOKS: usize = 5;
+
+/// Parts of a snapshot that are in the store.
+#[derive(Debug, Default)]
+pub(super) struct Parts {
+    pub(super) entries: Vec<TreeEntry>,
+    /// Absolute virtual paths of one inode each.
+    pub(super) links: Vec<Vec<Box<[u8]>>>,
+    pub(super) totals: Totals,
+    pub(super) not_captured: Vec<NotCaptured>,
+    pub(super) unstable: Vec<PathBuf>,
+    pub(super) caches: NewCaches,
+}
+
+impl Parts {
+    pub(super) fn add_totals(&mut self, totals: &Totals) {
+        let Totals { file_count, entry_count, total_bytes, files_read, .. } = *totals;
+        self.totals.file_count += file_count;
+        self.totals.entry_count += entry_count;
+        self.totals.total_bytes += total_bytes;
+        self.totals.files_read += files_read;
+        self.totals.objects_written += totals.objects_written;
+        self.totals.bytes_written += totals.bytes_written;
+    }
+}
+
+/// A volume and its place.
+#[derive(Debug)]
+pub(super) struct Located<'a> {
+    mount: &'a MountRecord,
+    name: &'a str,
+    /// Its directory here, or why it is out of reach.
+    directory: Result<PathBuf, String>,
+}
+
+/// Looks for the directories of volumes, each volume once.
+pub(super) fn locate<'a>(
+    docker: &Docker,
+    container_id: &str,
+    mounts: impl Iterator<Item = &'a MountRecord>,
+) -> Result<Vec<Located<'a>>, ContainerError> {
+    let mut found = Vec::new();
+    for mount in mounts {
+        let Some(name) = mount.tree.as_deref() else { continue };
+        let directory = directory_of(docker, container_id, mount)?;
+        found.push(Located { mount, name, directory });
+    }
+    found.sort_by(|a, b| a.name.cmp(b.name));
+    Ok(found)
+}
+
+/// The source for all volumes of a container: that of its earlier snapshots, or the best.
+pub(super) fn choose(
+    located: &[Located<'_>],
+    name: &str,
+    before: Option<VolumeSource>,
+) -> Result<Option<VolumeSource>, ContainerError> {
+    let out_of_reach = located
+        .iter()
+        .find_map(|volume| volume.directory.as_ref().err().map(|reason| (volume, reason.clone())));
+    match (before, out_of_reach) {
+        _ if located.is_empty() => Ok(None),
+        (Some(VolumeSource::Archive), _) | (None, Some(_)) => Ok(Some(VolumeSource::Archive)),
+        (_, None) => Ok(Some(VolumeSource::Directory)),
+        (Some(VolumeSource::Directory), Some((volume, reason))) => {
+            let path = volume.mount.source.clone().unwrap_or_default().into();
+            Err(ContainerError::OtherSource { name: name.to_owned(), path, reason })
+        }
+    }
+}
+
+fn directory_of(
+    docker: &Docker,
+    container_id: &str,
+    mount: &MountRecord,
+) -> Result<Result<PathBuf, String>, ContainerError> {
+    if !docker.endpoint().is_local() {
+        return Ok(Err("the engine is on another machine".to_owned()));
+    }
+    let Some(source) = &mount.source else {
+        return Ok(Err("the engine names no directory".to_owned()));
+    };
+    let opened = sys::real_path(Path::new(source)).and_then(|path| {
+        let dir = Dir::open(&path)?;
+        dir.names()?;
+        Ok((path, dir))
+    });
+    let (path, dir) = match opened {
+        Ok(opened) => opened,
+        Err(error) => return Ok(Err(error.to_string())),
+    };
+    for _ in 0..LOOKS {
+        let options = ContainerArchiveInfoOptions { path: mount.destination.clone() };
+        let request = docker.client().get_container_archive_info(container_id, Some(options));
+        let operation = format!("look at {} of container {container_id}", mount.destination);
+        let there = docker.call(&operation, Patience::Quick, request)?;
+        let time = there.modification_time.and_then(|time| time.parse::<Timestamp>().ok());
+        let mtime = time.map(|time| {
+            let nanoseconds = time.as_nanosecond();
+            FileTime {
+                seconds: nanoseconds.div_euclid(1_000_000_000) as i64,
+                nanoseconds: nanoseconds.rem_euclid(1_000_000_000) as u32,
+            }
+        });
+        let here = dir.stat_self()?;
+        let same_mode = u32::from(here.mode) & 0o777 == there.file_mode & 0o777;
+        if mtime == Some(here.mtime) && same_mode {
+            return Ok(Ok(path));
+        }
+    }
+    Ok(Err("it is not the directory that the container sees".to_owned()))
+}
+
+/// Captures volumes from their directories.
+pub(super) fn from_directories(
+    manager: &SnapshotManager,
+    store: &dyn ObjectStore,
+    located: &[Located<'_>],
+) -> Result<Parts, ContainerError> {
+    let mut names: Vec<(&Path, &str)> = Vec::new();
+    for volume in located {
+        if let Ok(path) = &volume.directory {
+            names.push((path, volume.name));
+        }
+    }
+    names.sort_by(|a, b| a.0.as_os_str().as_bytes().cmp(b.0.as_os_str().as_bytes()));
+    let paths: Vec<&Path> = names.iter().map(|(path, _)| *path).collect();
+    let captured = manager.capture_elsewhere(store, &paths)?;
+    let root = read_root_tree(store, &captured.merkle_root)?;
+    let links = read_links(store, root.links.as_ref())?;
+    let virtual_path = |path: &[u8]| -> Option<Vec<u8>> {
+        names.iter().find_map(|(root, name)| {
+            let below = byte_path::relative_to(path, root.as_os_str().as_bytes())?;
+            let root = format!("{VOLUMES_PATH}/{name}");
+            Some(if below.is_empty() {
+                root.into_bytes()
+            } else {
+                byte_path::join(root.as_bytes(), below)
+            })
+        })
+    };
+    let virtual_buf = |path: &Path| {
+        let path = virtual_path(path.as_os_str().as_bytes());
+        path.map(|path| to_path(&path).to_owned())
+    };
+    let mut parts = Parts { caches: captured.caches, ..Parts::default() };
+    parts.add_totals(&captured.totals);
+    for entry in root.entries {
+        let Some((_, name)) =
+            names.iter().find(|(path, _)| path.as_os_str().as_bytes() == &*entry.path)
+        else {
+            continue;
+        };
+        parts.entries.push(TreeEntry {
+            name: name.as_bytes().into(),
+            attributes: entry.attributes,
+            node: entry.node,
+        });
+    }
+    for group in links.groups() {
+        let paths = group.iter().filter_map(|path| virtual_path(path));
+        parts.links.push(paths.map(Vec::into_boxed_slice).collect());
+    }
+    for left in captured.not_captured {
+        if let Some(path) = virtual_buf(&left.path) {
+            parts.not_captured.push(NotCaptured { path, ..left });
+        }
+    }
+    parts.unstable = captured.unstable.iter().filter_map(|path| virtual_buf(path)).collect();
+    Ok(parts)
+}
+
+/// Captures volumes from the engine's tar streams. `mounts` are all of the container: what is
+/// mounted inside a volume is no part of it.
+pub(super) fn from_archives(
+    docker: &Docker,
+    container_id: &str,
+    sink: &Sink<'_>,
+    located: &[Located<'_>],
+    mounts: &[MountRecord],
+) -> Result<Parts, ContainerError> {
+    let mut parts = Parts::default();
+    for volume in located {
+        let destination = volume.mount.destination.as_bytes();
+        let inner: Vec<Vec<u8>> = mounts
+            .iter()
+            .filter_map(|mount| byte_path::relative_to(mount.destination.as_bytes(), destination))
+            .filter(|inner| !inner.is_empty())
+            .map(<[u8]>::to_vec)
+            .collect();
+        // The directory under another mount stays, as it does in the volume.
+        let wants =
+            |path: &[u8]| !inner.iter().any(|inner| path != inner && byte_path::is_in(path, inner));
+        let stream = docker.archive(container_id, &volume.mount.destination);
+        let tree = tar_tree::read(stream, sink, &wants)
+            .map_err(|error| error.of(container_id, &volume.mount.destination))?;
+        parts.add_totals(&tree.totals);
+        let root = format!("{VOLUMES_PATH}/{}", volume.name);
+        for group in tree.links {
+            let absolute = group.iter().map(|path| byte_path::join(root.as_bytes(), path));
+            parts.links.push(absolute.map(Vec::into_boxed_slice).collect());
+        }
+        let (attributes, node): (Attributes, Node) = (tree.attributes, tree.node);
+        parts.entries.push(TreeEntry { name: volume.name.as_bytes().into(), attributes, node });
+    }
+    Ok(parts)
+}

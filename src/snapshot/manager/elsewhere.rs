@@ -1,0 +1,111 @@
+//! Snapshots of virtual paths: their state comes from elsewhere, and not from those paths.
+
+#![cfg_attr(not(feature = "container"), allow(dead_code, reason = "containers are built so"))]
+
+use std::path::{Path, PathBuf};
+
+use jiff::Timestamp;
+
+use super::take::captured;
+use super::{SnapshotError, SnapshotManager, SnapshotRequest};
+use crate::diff::Comparison;
+use crate::manifest::{NotCaptured, SnapshotManifest, Totals, TrackedRoot};
+use crate::object::ContentHash;
+use crate::snapshot::budget::Budget;
+use crate::snapshot::capture::{Capture, CaptureRequest, NewCaches};
+use crate::snapshot::ignore_rules::RootRules;
+use crate::snapshot::session_dir::{LoadedManifest, SessionDir};
+use crate::store::ObjectStore;
+use crate::sys;
+use crate::walk::ExclusionConfig;
+
+/// A state of virtual paths that is in the store.
+#[derive(Debug)]
+pub(crate) struct Built {
+    /// When the capture began.
+    pub(crate) timestamp: Timestamp,
+    pub(crate) merkle_root: ContentHash,
+    pub(crate) totals: Totals,
+    pub(crate) not_captured: Vec<NotCaptured>,
+    pub(crate) unstable: Vec<PathBuf>,
+    /// Of the directories that were captured; saved when the snapshot is durable.
+    pub(crate) caches: NewCaches,
+    pub(crate) label: Option<String>,
+}
+
+/// Nothing is left out.
+fn everything() -> ExclusionConfig {
+    ExclusionConfig { use_gitignore: false, ..ExclusionConfig::default() }
+}
+
+fn tracked(paths: &[&Path]) -> Vec<TrackedRoot> {
+    paths
+        .iter()
+        .map(|path| TrackedRoot { path: (*path).to_owned(), exclusion: everything() })
+        .collect()
+}
+
+impl SnapshotManager {
+    /// The manager of a session whose tracked paths are virtual: nothing is ever looked for there.
+    /// The paths are sorted.
+    ///
+    /// # Errors
+    /// When the store cannot be opened.
+    pub(crate) fn of_virtual_paths(
+        session: SessionDir,
+        paths: &[&Path],
+    ) -> Result<Self, SnapshotError> {
+        Self::assemble(session, tracked(paths), Budget::UNLIMITED)
+    }
+
+    /// Captures directories of this disk whole, with their stat caches, for a snapshot of virtual
+    /// paths. The paths are sorted, real and none inside another.
+    ///
+    /// # Errors
+    /// A store that cannot be written, or a stop.
+    pub(crate) fn capture_elsewhere(
+        &self,
+        store: &dyn ObjectStore,
+        paths: &[&Path],
+    ) -> Result<Capture, SnapshotError> {
+        captured(CaptureRequest {
+            store,
+            flushed: None,
+            roots: &tracked(paths),
+            budget: Budget::UNLIMITED,
+            is_baseline: true,
+            rules: vec![RootRules::Recorded(None); paths.len()],
+            known: Vec::new(),
+            cache: self.cache_location(true)?,
+            progress: &*self.progress,
+            expected: None,
+            threads: self.threads,
+        })
+    }
+
+    /// Publishes a state of the virtual paths after the snapshot `parent`, under the locks of the
+    /// session and of the store.
+    ///
+    /// # Errors
+    /// A store that cannot be written: there is no snapshot then. [`SnapshotError::ChangesUnknown`]
+    /// comes after it.
+    pub(crate) fn publish_built(
+        &self,
+        built: Built,
+        parent: Option<&LoadedManifest>,
+    ) -> Result<(SnapshotManifest, Comparison), SnapshotError> {
+        let Built { timestamp, merkle_root, totals, not_captured, unstable, caches, label } = built;
+        let capture = Capture {
+            started: sys::coarse_now(),
+            timestamp,
+            merkle_root,
+            ignore_files: None,
+            totals,
+            not_captured,
+            unstable,
+            caches,
+        };
+        let request = SnapshotRequest { label, ..SnapshotRequest::default() };
+        self.finish_taking(capture, parent, request, None)
+    }
+}

@@ -1,0 +1,347 @@
+//! A Docker daemon of the tests' own: socket, data root and exec root in a temporary directory, and
+//! all data on an ext4 image in memory.
+//!
+//! The daemon is started once for the test binary, and lazily. A shell beside it, the *warden*,
+//! holds the other end of a pipe. When the test process ends, in any way, the pipe closes: the
+//! daemon and all containers are killed with their process namespace, and the image is unmounted.
+//! The volumes' directories are visible outside, as those of any local daemon are.
+
+#![allow(dead_code, reason = "the tests of one subject need few parts")]
+
+use std::fs;
+use std::io::Write;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+
+use crate::fixture::{Finished, Fixture, finished};
+use crate::not_run::{needs_root, not_run};
+
+/// The image of all tests: busybox and nothing else.
+pub const IMAGE: &str = "nono-test/busybox:1";
+
+/// How long a step of the daemon may take.
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// The programs in the image, each a link to busybox.
+const APPLETS: [&str; 29] = [
+    "cat", "chmod", "chown", "cmp", "cp", "date", "dd", "echo", "env", "false", "find", "grep",
+    "head", "httpd", "id", "kill", "ln", "ls", "mkdir", "mv", "nc", "rm", "sh", "sleep", "stat",
+    "sync", "touch", "true", "wc",
+];
+
+/// The script of the warden. `$1` is the directory of the daemon, `$2` the image file.
+const WARDEN: &str = r#"
+set -e
+mkdir "$1/data" "$1/exec"
+mount -o loop,discard "$2" "$1/data"
+# From now on the loop device alone keeps the image.
+rm -f "$2"
+serve='dockerd --data-root "$1/data" --exec-root "$1/exec" -H "unix://$1/docker.sock" \
+    --pidfile "$1/pid" --iptables=false --bridge=none >>"$1/log" 2>&1 &
+    exec cat >/dev/null'
+unshare --mount --pid --fork --kill-child=KILL --mount-proc sh -c "$serve" sh "$1" || :
+umount "$1/data" || umount -l "$1/data"
+rm -rf "$1"
+"#;
+
+/// A running daemon; it ends with the value, or with the process that holds it.
+pub struct Daemon {
+    dir: PathBuf,
+    warden: Child,
+    /// Never written to: its end is the end of the daemon.
+    alive: Option<ChildStdin>,
+}
+
+/// The daemon that all tests share. `None`, and said so, where none can be started.
+pub fn daemon() -> Option<&'static Daemon> {
+    static SHARED: OnceLock<Option<Daemon>> = OnceLock::new();
+    if !rustix::process::geteuid().is_root() {
+        needs_root("starts a Docker daemon");
+        return None;
+    }
+    let daemon = SHARED.get_or_init(Daemon::start).as_ref();
+    if daemon.is_none() {
+        not_run("no Docker daemon can be started");
+    }
+    daemon
+}
+
+impl Daemon {
+    /// A daemon for one test alone, for example to stop it. `None` where none can be started.
+    pub fn start() -> Option<Self> {
+        let dir = tempfile::Builder::new().prefix("nono-docker-").tempdir_in("/var/tmp").unwrap();
+        let image = tempfile::Builder::new().prefix("nono-docker-").tempfile_in("/dev/shm");
+        let (_, image) = image.ok()?.keep().unwrap();
+        fs::File::options().write(true).open(&image).unwrap().set_len(8 << 30).unwrap();
+        let made = Command::new("mkfs.ext4").args(["-q", "-F", "-m", "0"]).arg(&image).status();
+        if !made.is_ok_and(|status| status.success()) {
+            fs::remove_file(&image).unwrap();
+            return None;
+        }
+        // The warden removes the directory.
+        let dir = dir.keep();
+        open_to_all(&dir, 0o755);
+        let mut command = Command::new("sh");
+        command.args(["-c", WARDEN, "sh"]).arg(&dir).arg(&image);
+        // A Ctrl-C for the tests is none for the warden.
+        command.stdin(Stdio::piped()).stdout(Stdio::null()).process_group(0);
+        let mut warden = command.spawn().unwrap();
+        let alive = warden.stdin.take();
+        let mut daemon = Self { dir, warden, alive };
+        if !daemon.becomes_ready() {
+            let log = fs::read_to_string(daemon.dir.join("log")).unwrap_or_default();
+            eprintln!("no Docker daemon: {log}");
+            return None;
+        }
+        // An ordinary user in the tests talks to the daemon, too; it has no access to volumes.
+        open_to_all(&daemon.socket(), 0o666);
+        daemon.import_image();
+        Some(daemon)
+    }
+
+    /// `false` if it ended instead.
+    fn becomes_ready(&mut self) -> bool {
+        let started = Instant::now();
+        while self.warden.try_wait().unwrap().is_none() {
+            if UnixStream::connect(self.socket()).is_ok() && self.docker(&["version"]).code == 0 {
+                return true;
+            }
+            assert!(started.elapsed() < LIMIT, "dockerd does not answer");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        false
+    }
+
+    fn import_image(&self) {
+        let root = tempfile::tempdir().unwrap();
+        for dir in ["bin", "etc", "tmp"] {
+            fs::create_dir(root.path().join(dir)).unwrap();
+        }
+        fs::write(root.path().join("etc/passwd"), "root:x:0:0::/:/bin/sh\n").unwrap();
+        fs::write(root.path().join("etc/image"), "of the image\n").unwrap();
+        fs::copy("/bin/busybox", root.path().join("bin/busybox")).unwrap();
+        for applet in APPLETS {
+            std::os::unix::fs::symlink("busybox", root.path().join("bin").join(applet)).unwrap();
+        }
+        self.import(root.path(), IMAGE);
+    }
+
+    /// Makes an image of a directory.
+    pub fn import(&self, root: &Path, name: &str) {
+        let mut tar = Command::new("tar");
+        tar.args(["--numeric-owner", "--owner=0", "--group=0", "-c", "."]).current_dir(root);
+        let tar = tar.output().unwrap();
+        assert!(tar.status.success(), "{}", String::from_utf8_lossy(&tar.stderr));
+        let mut import = self.docker_command(&["import", "-", name]);
+        import.stdin(Stdio::piped()).stdout(Stdio::null());
+        let mut import = import.spawn().unwrap();
+        import.stdin.take().unwrap().write_all(&tar.stdout).unwrap();
+        assert!(import.wait().unwrap().success());
+    }
+
+    pub fn socket(&self) -> PathBuf {
+        self.dir.join("docker.sock")
+    }
+
+    /// The value of `DOCKER_HOST`.
+    pub fn host(&self) -> String {
+        format!("unix://{}", self.socket().display())
+    }
+
+    /// The directory of a volume, as the daemon tells it to clients.
+    pub fn volume_dir(&self, volume: &str) -> PathBuf {
+        self.dir.join("data/volumes").join(volume).join("_data")
+    }
+
+    fn docker_command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new("docker");
+        command.arg("-H").arg(self.host()).args(arguments).stdin(Stdio::null());
+        command
+    }
+
+    /// Runs the `docker` program.
+    pub fn docker(&self, arguments: &[&str]) -> Finished {
+        finished(self.docker_command(arguments).output().unwrap())
+    }
+
+    /// Runs the `docker` program, which has to succeed; its output without the last line's end.
+    #[track_caller]
+    pub fn run(&self, arguments: &[&str]) -> String {
+        self.docker(arguments).success().stdout.trim_end().to_owned()
+    }
+
+    /// Facts about a container, or any other object of the daemon.
+    #[track_caller]
+    pub fn inspect(&self, name: &str) -> Value {
+        let json = self.docker(&["inspect", name]).success().json();
+        json[0].clone()
+    }
+
+    /// The state of a container: `running`, `paused`, `exited`, …; `None` if there is none.
+    pub fn state(&self, container: &str) -> Option<String> {
+        let done = self.docker(&["inspect", "--type=container", container]);
+        let state = || done.json()[0]["State"]["Status"].as_str().unwrap().to_owned();
+        (done.code == 0).then(state)
+    }
+
+    /// Runs a shell script in a running container; its output without the last line's end.
+    #[track_caller]
+    pub fn sh(&self, container: &str, script: &str) -> String {
+        self.run(&["exec", container, "sh", "-c", script])
+    }
+
+    /// Waits until a condition holds.
+    #[track_caller]
+    pub fn until(&self, what: &str, condition: impl Fn() -> bool) {
+        let started = Instant::now();
+        while !condition() {
+            assert!(started.elapsed() < LIMIT, "not in time: {what}");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// A name that no other test and no other call has.
+    pub fn unique(&self, name: &str) -> String {
+        use std::sync::atomic::{AtomicU64, Ordering};
+        static COUNT: AtomicU64 = AtomicU64::new(0);
+        format!("{name}-{}", COUNT.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// The program in a fixture, connected with this daemon.
+    pub fn command(&self, fixture: &Fixture, arguments: &[&str]) -> Command {
+        let mut command = fixture.command(arguments);
+        command.env("DOCKER_HOST", self.host());
+        command
+    }
+
+    /// Runs the program in a fixture, connected with this daemon.
+    pub fn nono(&self, fixture: &Fixture, arguments: &[&str]) -> Finished {
+        finished(self.command(fixture, arguments).output().unwrap())
+    }
+
+    /// Kills `dockerd` alone, as a crash would; its containers die with their supervisor or stay.
+    pub fn kill(&self) {
+        let children = self.processes("dockerd");
+        assert!(!children.is_empty(), "dockerd does not run");
+        for pid in children {
+            kill_process(pid, Signal::KILL).unwrap();
+        }
+        self.until("the daemon is gone", || UnixStream::connect(self.socket()).is_err());
+    }
+
+    /// Stops (`Signal::STOP`) or continues `dockerd`, so that no request is answered meanwhile.
+    pub fn signal(&self, signal: Signal) {
+        for pid in self.processes("dockerd") {
+            kill_process(pid, signal).unwrap();
+        }
+    }
+
+    /// Processes of this program with the directory of this daemon in their arguments.
+    fn processes(&self, program: &str) -> Vec<Pid> {
+        let mut found = Vec::new();
+        for entry in fs::read_dir("/proc").unwrap().flatten() {
+            let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else {
+                continue;
+            };
+            let line = fs::read(entry.path().join("cmdline")).unwrap_or_default();
+            let line = String::from_utf8_lossy(&line);
+            let is_program = line.split('\0').next().is_some_and(|word| word.ends_with(program));
+            if is_program && line.contains(self.dir.to_str().unwrap()) {
+                found.extend(Pid::from_raw(pid));
+            }
+        }
+        found
+    }
+}
+
+fn open_to_all(path: &Path, mode: u32) {
+    fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        // End of file for the warden.
+        drop(self.alive.take());
+        let _ = self.warden.wait();
+    }
+}
+
+/// A container that a test describes, and its removal with its anonymous volumes.
+pub struct Container {
+    daemon: &'static Daemon,
+    pub name: String,
+}
+
+impl Container {
+    /// A running container that sleeps. `options` are those of `docker run`: `-v name:/data`,
+    /// `-v /data`, `-v /host:/bound`, `-e A=b`, `--health-cmd …`.
+    #[track_caller]
+    pub fn run(daemon: &'static Daemon, name: &str, options: &[&str]) -> Self {
+        Self::made(daemon, "run", name, options, &["sleep", "1000000"])
+    }
+
+    /// The same with a command of its own.
+    #[track_caller]
+    pub fn run_command(
+        daemon: &'static Daemon,
+        name: &str,
+        options: &[&str],
+        command: &[&str],
+    ) -> Self {
+        Self::made(daemon, "run", name, options, command)
+    }
+
+    /// A container that was created and never started.
+    #[track_caller]
+    pub fn create(daemon: &'static Daemon, name: &str, options: &[&str]) -> Self {
+        Self::made(daemon, "create", name, options, &["sleep", "1000000"])
+    }
+
+    #[track_caller]
+    fn made(
+        daemon: &'static Daemon,
+        verb: &str,
+        name: &str,
+        options: &[&str],
+        command: &[&str],
+    ) -> Self {
+        let name = daemon.unique(name);
+        let mut arguments = vec![verb, "--name", &name];
+        if verb == "run" {
+            arguments.push("-d");
+        }
+        // The daemon has no bridge.
+        if !options.iter().any(|option| option.starts_with("--network")) {
+            arguments.extend(["--network", "none"]);
+        }
+        arguments.extend(options);
+        arguments.push(IMAGE);
+        arguments.extend(command);
+        daemon.run(&arguments);
+        Self { daemon, name }
+    }
+
+    /// Runs a shell script in it.
+    #[track_caller]
+    pub fn sh(&self, script: &str) -> String {
+        self.daemon.sh(&self.name, script)
+    }
+
+    pub fn state(&self) -> Option<String> {
+        self.daemon.state(&self.name)
+    }
+}
+
+impl Drop for Container {
+    fn drop(&mut self) {
+        self.daemon.docker(&["rm", "-f", "-v", &self.name]);
+    }
+}

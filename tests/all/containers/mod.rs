@@ -1,0 +1,5 @@
+//! Containers of a real Docker daemon: its fixture, and the tests by subject.
+
+mod daemon;
+mod daemon_test;
+mod restore;
