@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::title;
+use super::{background, title};
 use crate::snapshot::{MAX_STEP_NAME_BYTES, MAX_STEP_PROMPT_BYTES};
 
 /// A coding agent whose hooks are known.
@@ -90,9 +90,9 @@ pub enum EventKind {
     After(Call),
     /// A subagent has ended.
     SubagentEnd,
-    /// The agent has ended its turn. `background`: whether commands go on, where the client says so.
+    /// The agent has ended its turn.
     TurnEnd {
-        /// Whether commands go on.
+        /// Whether commands go on; `None` where the client does not say.
         background: Option<bool>,
     },
     /// The session has ended.
@@ -167,12 +167,22 @@ const READING: [&str; 46] = [
     "slashcommand",
 ];
 
+/// Tools of our own server that change files or the record: what came before them is no part of them.
+const OWN_CHANGING: [&str; 2] = ["checkpoint", "restore"];
+
 /// Whether a tool may change files.
 fn may_change(tool: &str) -> bool {
     let tool = tool.to_ascii_lowercase();
-    // Our own server records by itself.
-    let is_own = ["mcp__nono__", "mcp_nono_", "nono_"].iter().any(|own| tool.starts_with(own));
-    !is_own && !READING.contains(&tool.as_str())
+    let own = ["mcp__nono__", "mcp_nono_", "nono_"].iter().find_map(|own| tool.strip_prefix(own));
+    match own {
+        Some(own) => OWN_CHANGING.contains(&own),
+        None => !READING.contains(&tool.as_str()),
+    }
+}
+
+/// Whether a tool takes a command for a shell.
+fn is_shell(tool: &str) -> bool {
+    matches!(tool, "Bash" | "bash" | "shell" | "run_shell_command" | "exec_command" | "local_shell")
 }
 
 /// Reads an event. `None`: nothing that matters to a record. `client`: as the configuration says, else
@@ -197,8 +207,11 @@ pub fn parse(client: Option<Client>, bytes: &[u8]) -> Option<Event> {
     let call = |failed: bool| {
         let tool = name("tool_name").filter(|tool| may_change(tool))?;
         let input = fields.get("tool_input").unwrap_or(&Value::Null);
-        let background = input.get("run_in_background").and_then(Value::as_bool).unwrap_or(false)
-            || input.get("is_background").and_then(Value::as_bool).unwrap_or(false);
+        let is_true = |field: &str| input.get(field).and_then(Value::as_bool).unwrap_or(false);
+        let command = || input.get("command").and_then(Value::as_str).unwrap_or_default();
+        let background = is_true("run_in_background")
+            || is_true("is_background")
+            || (is_shell(&tool) && background::is_left_by(command()));
         Some(Call {
             id: name("tool_use_id").or_else(|| name("tool_call_id")),
             title: title::of(input, cwd.as_deref()),
@@ -397,7 +410,7 @@ mod tests {
 
     #[test]
     fn reading_and_asking_are_no_events() {
-        for tool in ["Read", "Grep", "Glob", "TodoWrite", "WebFetch", "Agent", "mcp__nono__restore"]
+        for tool in ["Read", "Grep", "Glob", "TodoWrite", "WebFetch", "Agent", "mcp__nono__diff"]
         {
             let event = format!(
                 r#"{{"session_id":"s","hook_event_name":"PostToolUse","tool_name":"{tool}","tool_input":{{}}}}"#

@@ -15,6 +15,7 @@
 //! Always true: an event is handled at most once, and in the order in which the events came; a step is
 //! called *overlapped* where another call may have been at work while it was captured.
 
+mod background;
 mod event;
 #[cfg(feature = "cli")]
 pub mod install;

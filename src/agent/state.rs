@@ -119,7 +119,8 @@ impl AgentState {
             EventKind::TurnEnd { background } => {
                 self.running.retain(|running| running.subagent.is_some());
                 let actions = vec![Action::Begin, self.between(event)];
-                if *background == Some(false) {
+                // What is not known to go on is not held against what a person does next.
+                if *background != Some(true) {
                     self.background = None;
                 }
                 actions

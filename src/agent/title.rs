@@ -7,13 +7,15 @@ use serde_json::Value;
 use crate::snapshot::MAX_STEP_TITLE_BYTES;
 
 /// Fields of an input that say what a call is about, the best first.
-const TELLING: [&str; 13] = [
+const TELLING: [&str; 15] = [
     "command",
+    "cmd",
     "file_path",
     "filePath",
     "notebook_path",
     "absolute_path",
     "path",
+    "paths",
     "label",
     "query",
     "url",

@@ -11,6 +11,8 @@ QUIET = {
     "DISABLE_TELEMETRY": "1", "DISABLE_AUTOUPDATER": "1", "DISABLE_ERROR_REPORTING": "1",
     "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
     "OPENCODE_DISABLE_AUTOUPDATE": "1", "OPENCODE_DISABLE_MODELS_FETCH": "1",
+    # OpenCode asks npm for the types of plugins, and tries for a minute.
+    "npm_config_fetch_retries": "0",
 }
 
 
@@ -152,6 +154,8 @@ class OpenCode(Client):
 
     def configure(self):
         write(self.home / ".config/opencode/opencode.json", json.dumps({
+            # It adds this line by itself where it is missing.
+            "$schema": "https://opencode.ai/config.json",
             "model": "scripted/scripted",
             "provider": {"scripted": {
                 "npm": "@ai-sdk/openai-compatible",

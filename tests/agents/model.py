@@ -13,6 +13,7 @@ tools (titles, summaries) gets that at once.
 
 import json
 import threading
+import uuid
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 FAREWELL = "All done."
@@ -142,6 +143,11 @@ class Exchange(BaseHTTPRequestHandler):
         pass
 
 
+def fresh(kind):
+    """An id of its own for each message: clients join what has the same."""
+    return f"{kind}_{uuid.uuid4().hex}"
+
+
 def text_of(content):
     """The text of a content, which is a string or a list of blocks."""
     if isinstance(content, str):
@@ -174,7 +180,7 @@ class Anthropic:
         ] or [{"type": "text", "text": FAREWELL}]
         stop = {"stop_reason": "tool_use" if calls else "end_turn", "stop_sequence": None}
         message = {
-            "id": "msg_1", "type": "message", "role": "assistant", "content": blocks,
+            "id": fresh("msg"), "type": "message", "role": "assistant", "content": blocks,
             "model": request.get("model", "scripted"), "usage": USAGE, **stop,
         }
         if not request.get("stream"):
@@ -229,10 +235,10 @@ class Responses:
             items.append(call)
         text = {"type": "output_text", "text": FAREWELL, "annotations": []}
         items = items or [
-            {"type": "message", "id": "msg_1", "role": "assistant", "content": [text]}
+            {"type": "message", "id": fresh("msg"), "role": "assistant", "content": [text]}
         ]
         usage = {**USAGE, "total_tokens": 2}
-        response = {"id": "resp_1", "object": "response", "output": items, "usage": usage}
+        response = {"id": fresh("resp"), "object": "response", "output": items, "usage": usage}
 
         def stream():
             begun = {**response, "output": [], "status": "in_progress"}
@@ -268,7 +274,7 @@ class ChatCompletions:
         ]
         delta = {"role": "assistant"}
         delta |= {"tool_calls": tool_calls} if calls else {"content": FAREWELL}
-        head = {"id": "chatcmpl_1", "created": 1, "model": request.get("model", "scripted")}
+        head = {"id": fresh("chatcmpl"), "created": 1, "model": request.get("model", "scripted")}
         usage = {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2}
         end = "tool_calls" if calls else "stop"
         if not request.get("stream"):
