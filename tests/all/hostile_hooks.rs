@@ -147,6 +147,7 @@ fn a_project_is_the_top_of_the_work_tree_and_never_a_home_directory() {
     let said = install(fixture.project().join("deep/er"), &["--project"]).success();
     assert!(file.exists(), "{}", said.stderr);
     assert!(said.stderr.contains("git does not ignore .claude/settings.local.json"));
+    assert!(!said.stderr.contains(".mcp.json"), "{}", said.stderr);
     let mut uninstall = fixture.command(&["agent", "uninstall", "claude-code", "--project"]);
     uninstall.current_dir(fixture.project().join("deep"));
     finished(uninstall.output().unwrap()).success();

@@ -162,7 +162,8 @@ fn change(args: &InstallArgs, installs: bool, context: &Context) -> Outcome {
         _ => {}
     }
     if installs && args.project && sys::identity(&base.join(".git")).is_some() {
-        for edit in files.iter().filter(|edit| edit.is_whole && !is_ignored(&base, &edit.path)) {
+        let is_new = |edit: &&Edit| edit.is_change && edit.is_whole;
+        for edit in files.iter().filter(is_new).filter(|it| !is_ignored(&base, &it.path)) {
             let path = Shown::path(edit.path.strip_prefix(&base).unwrap_or(&edit.path)).to_string();
             context.say(format_args!(
                 "git does not ignore {path}: a line in .git/info/exclude keeps it out of commits"
