@@ -170,6 +170,9 @@ const READING: [&str; 46] = [
 /// Tools of our own server that change files or the record: what came before them is no part of them.
 const OWN_CHANGING: [&str; 2] = ["checkpoint", "restore"];
 
+/// A longer path is none that a system call takes.
+const MAX_PATH_BYTES: usize = 4096;
+
 /// Whether a tool may change files.
 fn may_change(tool: &str) -> bool {
     let tool = tool.to_ascii_lowercase();
@@ -203,7 +206,9 @@ pub fn parse(client: Option<Client>, bytes: &[u8]) -> Option<Event> {
             kind: EventKind::TurnEnd { background: None },
         });
     }
-    let cwd = text("cwd").map(PathBuf::from).filter(|path| path.is_absolute());
+    let cwd = text("cwd")
+        .map(PathBuf::from)
+        .filter(|path| path.is_absolute() && path.as_os_str().len() < MAX_PATH_BYTES);
     let call = |failed: bool| {
         let tool = name("tool_name").filter(|tool| may_change(tool))?;
         let input = fields.get("tool_input").unwrap_or(&Value::Null);
@@ -410,8 +415,7 @@ mod tests {
 
     #[test]
     fn reading_and_asking_are_no_events() {
-        for tool in ["Read", "Grep", "Glob", "TodoWrite", "WebFetch", "Agent", "mcp__nono__diff"]
-        {
+        for tool in ["Read", "Grep", "Glob", "TodoWrite", "WebFetch", "Agent", "mcp__nono__diff"] {
             let event = format!(
                 r#"{{"session_id":"s","hook_event_name":"PostToolUse","tool_name":"{tool}","tool_input":{{}}}}"#
             );

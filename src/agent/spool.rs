@@ -183,8 +183,11 @@ impl Spool {
         mut handle: impl FnMut(&mut Kept, &SpooledEvent),
     ) -> Result<(), SpoolError> {
         let mut kept = self.kept();
+        // What cannot be removed is none of ours: a directory with such a name.
+        let mut foreign: Vec<Vec<u8>> = Vec::new();
         loop {
-            let names = self.names()?;
+            let mut names = self.names()?;
+            names.retain(|name| !foreign.contains(name));
             if names.is_empty() {
                 return Ok(());
             }
@@ -198,7 +201,12 @@ impl Spool {
                     let bytes = serde_json::to_vec(&kept)?;
                     self.dir.replace_file(STATE.as_bytes(), &bytes, 0o600, false)?;
                 }
-                self.dir.remove_file(&name)?;
+                match self.dir.remove_file(&name) {
+                    Err(error) if error.kind() == std::io::ErrorKind::IsADirectory => {
+                        foreign.push(name);
+                    }
+                    removed => removed?,
+                }
             }
         }
     }

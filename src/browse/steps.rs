@@ -1,11 +1,17 @@
 //! `SESSION/steps`: a link to the snapshot of each step, with a name that says what the step was.
 
+use std::collections::HashSet;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use super::error::from_manifest;
+use parking_lot::Mutex;
+
+use super::error::{from_manifest, from_sys};
+use crate::layout::MANIFEST;
 use crate::session::steps_of;
 use crate::snapshot::{SessionDir, SessionMetadata};
+use crate::sys::{Dir, Stat};
 
 /// Name of the folder.
 pub(super) const STEPS: &[u8] = b"steps";
@@ -21,16 +27,68 @@ pub(super) fn has_steps(session: &Path) -> bool {
     metadata(session).is_ok_and(|metadata| !metadata.steps.is_empty())
 }
 
-/// Names and targets of the links: `0017-Bash-rm-rf-src` and `../17`.
-pub(super) fn links(session: &Path) -> io::Result<Vec<(String, String)>> {
+/// Names and targets of links, sorted by name.
+pub(super) type Links = Arc<[(String, String)]>;
+
+/// The links of the session that was looked at last: a program that lists them asks for each by name,
+/// and each must not read the session's manifest again.
+#[derive(Debug, Default)]
+pub(super) struct StepLinks {
+    last: Mutex<Option<Known>>,
+}
+
+#[derive(Debug)]
+struct Known {
+    session: PathBuf,
+    /// The session's manifest, which is replaced at each change.
+    manifest: Stat,
+    links: Links,
+}
+
+impl StepLinks {
+    /// Names and targets of the links: `0017-Bash-rm-rf-src` and `../17`.
+    ///
+    /// # Errors
+    /// When the session's manifest cannot be used.
+    pub(super) fn of(&self, session: &Path) -> io::Result<Links> {
+        let looked_at = Dir::open(session).and_then(|dir| dir.stat(MANIFEST.as_bytes()));
+        let manifest = looked_at.map_err(|error| from_sys(error))?;
+        let mut last = self.last.lock();
+        match &*last {
+            Some(known) if known.session == session && known.manifest == manifest => {
+                Ok(known.links.clone())
+            }
+            _ => {
+                let links = read(session)?;
+                let session = session.to_owned();
+                *last = Some(Known { session, manifest, links: links.clone() });
+                Ok(links)
+            }
+        }
+    }
+
+    /// Where the link of this name leads.
+    ///
+    /// # Errors
+    /// When the session's manifest cannot be used.
+    pub(super) fn target(&self, session: &Path, name: &[u8]) -> io::Result<Option<String>> {
+        let links = self.of(session)?;
+        let at = links.binary_search_by(|(known, _)| known.as_bytes().cmp(name));
+        Ok(at.ok().map(|at| links[at].1.clone()))
+    }
+}
+
+fn read(session: &Path) -> io::Result<Links> {
     let metadata = metadata(session)?;
-    let steps = steps_of(&metadata).into_iter();
-    let steps = steps.filter(|step| metadata.removal(step.number).is_none());
+    let removed: HashSet<u64> = metadata.removed.iter().map(|removed| removed.number).collect();
+    let steps = steps_of(&metadata).into_iter().filter(|step| !removed.contains(&step.number));
     let link = |step: crate::snapshot::StepEntry| {
         let number = step.number;
         (format!("{number:04}-{}", plain(&step.summary())), format!("../{number}"))
     };
-    Ok(steps.map(link).collect())
+    let mut links: Vec<_> = steps.map(link).collect();
+    links.sort_unstable();
+    Ok(links.into())
 }
 
 /// A text as a name that needs no quotes in a shell.
@@ -50,8 +108,39 @@ fn plain(text: &str) -> String {
 }
 
 #[cfg(test)]
+#[allow(clippy::disallowed_methods, reason = "tests plant what they look at")]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_manifest_is_read_once_for_all_names_and_again_when_it_is_replaced() {
+        let temp = tempfile::tempdir().unwrap();
+        let place = |name: &str| temp.path().join(name);
+        let plant = |numbers: &[u64]| {
+            let mut metadata = SessionMetadata::new("s".to_owned(), Vec::new(), Vec::new());
+            let step = |number: &u64| {
+                let text = format!(
+                    r#"{{"number":{number},"timestamp":"2026-01-01T00:00:00Z","agent":"codex",
+                        "tool":"Bash","title":"make","changes":null}}"#
+                );
+                serde_json::from_str(&text).unwrap()
+            };
+            metadata.steps = numbers.iter().map(step).collect();
+            std::fs::write(place("new"), serde_json::to_vec(&metadata).unwrap()).unwrap();
+            std::fs::rename(place("new"), place(MANIFEST)).unwrap();
+        };
+        plant(&[1, 10, 2]);
+        let links = StepLinks::default();
+        let first = links.of(temp.path()).unwrap();
+        let names: Vec<_> = first.iter().map(|(name, _)| name.as_str()).collect();
+        assert_eq!(names, ["0001-Bash-make", "0002-Bash-make", "0010-Bash-make"]);
+        let target = |name: &str| links.target(temp.path(), name.as_bytes()).unwrap();
+        assert_eq!(target("0010-Bash-make").as_deref(), Some("../10"));
+        assert_eq!(target("0011-Bash-make"), None);
+        assert!(Arc::ptr_eq(&first, &links.of(temp.path()).unwrap()));
+        plant(&[1, 10, 2, 11]);
+        assert_eq!(target("0011-Bash-make").as_deref(), Some("../11"));
+    }
 
     #[test]
     fn a_name_is_words_and_hyphens() {

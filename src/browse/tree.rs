@@ -19,7 +19,7 @@ use super::key::{
 };
 use super::links::LinkIndex;
 use super::sessions::{self, Session, Sessions};
-use super::steps::{self, STEPS};
+use super::steps::{self, STEPS, StepLinks};
 use super::stores::Stores;
 use crate::object::{self, Attributes, ContentHash, RootTree};
 use crate::path_text::Shown;
@@ -49,6 +49,7 @@ pub struct StoreTree {
     stores: Stores,
     verified: Verified,
     links: Mutex<LinkCache>,
+    step_links: StepLinks,
     /// The session at the top, if it is only one.
     session: Option<SessionKey>,
     root: DirectoryKey,
@@ -89,6 +90,7 @@ impl StoreTree {
             stores: Stores::new(),
             verified: Verified::new(),
             links: Mutex::new(LinkCache::new()),
+            step_links: StepLinks::default(),
             session,
             root: root.into(),
             started: sys::coarse_now(),
@@ -217,13 +219,17 @@ impl StoreTree {
 
     /// The steps of a session: links to their snapshots.
     fn list_steps(&self, session: &SessionKey) -> io::Result<Vec<StoreEntry>> {
-        let links = steps::links(&self.sessions.path(session))?;
-        let entry = |(name, target): (String, String)| {
-            let target = target.into_bytes().into();
-            let node = self.own(Kind::Symlink { target }, 0o777, self.started);
-            Entry { name: name.into_bytes().into(), node }
+        let links = self.step_links.of(&self.sessions.path(session))?;
+        let entry = |(name, target): &(String, String)| Entry {
+            name: name.as_bytes().into(),
+            node: self.step_link(target),
         };
-        Ok(sorted(links.into_iter().map(entry).collect()))
+        Ok(links.iter().map(entry).collect())
+    }
+
+    fn step_link(&self, target: &str) -> StoreNode {
+        let target = target.as_bytes().into();
+        self.own(Kind::Symlink { target }, 0o777, self.started)
     }
 
     fn top(
@@ -364,6 +370,10 @@ impl TreeSource for StoreTree {
                 Ok(self.sessions.find(name)?.map(|session| self.session_node(&session)))
             }
             DirectoryKind::Session(session) => self.find_snapshot(session, name),
+            DirectoryKind::Steps(session) => {
+                let target = self.step_links.target(&self.sessions.path(session), name)?;
+                Ok(target.map(|target| self.step_link(&target)))
+            }
             _ => {
                 let mut entries = self.list(directory)?;
                 let at = entries.binary_search_by(|entry| (*entry.name).cmp(name)).ok();

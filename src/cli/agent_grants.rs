@@ -9,10 +9,14 @@ use std::path::{Component, Path, PathBuf};
 use super::context::Context;
 use crate::agent::Client;
 use crate::config::FoundProfile;
-use crate::sys;
+use crate::sys::{self, Dir};
 
 /// Turns off the walls of Codex, which cannot stand inside of ours.
-const CODEX_FLAGS: [&str; 2] = ["--dangerously-bypass-approvals-and-sandbox", "--yolo"];
+const CODEX_FLAGS: [&str; 3] = ["--dangerously-bypass-approvals-and-sandbox", "--yolo", CODEX_OPEN];
+/// Its sandbox mode without walls, as an argument and as a setting.
+const CODEX_OPEN: &str = "danger-full-access";
+/// A longer configuration is not looked at.
+const MAX_CONFIG_BYTES: u64 = 1 << 20;
 
 /// The client that a profile is for.
 pub(super) fn client_of(profile: &FoundProfile) -> Option<Client> {
@@ -44,15 +48,34 @@ fn package_of(program: &Path) -> Option<PathBuf> {
 
 /// Says what is known not to work inside.
 pub(super) fn warn(client: Client, command: &[OsString], context: &Context) {
-    let is_given = |flag: &&str| command.iter().any(|word| word == *flag);
+    let is_given = |flag: &str| {
+        let has = |word: &OsString| word.to_str().is_some_and(|word| word.contains(flag));
+        command.iter().any(has)
+    };
     let program = command.first().map(Path::new).and_then(Path::file_name);
     let is_codex = client == Client::Codex && program.is_some_and(|name| name == "codex");
-    if is_codex && !CODEX_FLAGS.iter().any(|flag| is_given(&flag)) {
+    if is_codex && !CODEX_FLAGS.into_iter().any(is_given) && !is_open_by_default() {
         context.warn(format_args!(
             "the sandbox of codex cannot work inside of this one, so its commands will fail: run codex {}",
             CODEX_FLAGS[0]
         ));
     }
+}
+
+/// Whether the configuration of Codex turns its walls off.
+fn is_open_by_default() -> bool {
+    let home = std::env::var_os("CODEX_HOME").filter(|home| !home.is_empty()).map(PathBuf::from);
+    let home = home.or_else(|| Some(std::env::home_dir()?.join(".codex")));
+    let read = |home: PathBuf| Dir::open(&home).ok()?.read(b"config.toml", MAX_CONFIG_BYTES).ok();
+    let text = home.and_then(read).and_then(|bytes| String::from_utf8(bytes).ok());
+    text.is_some_and(|text| is_open(&text))
+}
+
+fn is_open(config: &str) -> bool {
+    let config = config.parse::<toml_edit::DocumentMut>();
+    config.is_ok_and(|config| {
+        config.get("sandbox_mode").and_then(toml_edit::Item::as_str) == Some(CODEX_OPEN)
+    })
 }
 
 #[cfg(test)]
@@ -66,5 +89,13 @@ mod tests {
         assert_eq!(of("/home/ada/.npm/lib/node_modules/@openai/codex/bin/codex.js"), expected);
         assert_eq!(of("/home/ada/.npm/lib/node_modules/a/node_modules/b/x"), expected);
         assert_eq!(of("/usr/bin/claude"), None);
+    }
+
+    #[test]
+    fn a_configuration_that_turns_the_walls_of_codex_off_is_known() {
+        assert!(is_open("model = \"x\"\nsandbox_mode = \"danger-full-access\"\n"));
+        assert!(!is_open("sandbox_mode = \"workspace-write\"\n"));
+        assert!(!is_open("[other]\nsandbox_mode = \"danger-full-access\"\n"));
+        assert!(!is_open("["));
     }
 }

@@ -21,7 +21,7 @@ pub(super) struct Named {
 /// A state at hand.
 pub(super) enum State<'a> {
     Snapshot(Box<SnapshotManifest>, &'a SnapshotManager),
-    Now(LiveState<'a>),
+    Now(Box<LiveState<'a>>),
 }
 
 impl State<'_> {
@@ -35,7 +35,7 @@ impl State<'_> {
     pub(super) fn source(&self) -> &dyn ObjectSource {
         match self {
             Self::Snapshot(_, manager) => manager.store(),
-            Self::Now(live) => live,
+            Self::Now(live) => &**live,
         }
     }
 }
@@ -97,7 +97,7 @@ impl Named {
             }
             None => {
                 let last = self.last()?;
-                Ok(State::Now(self.manager.live_state(&last)?))
+                Ok(State::Now(Box::new(self.manager.live_state(&last)?)))
             }
         }
     }

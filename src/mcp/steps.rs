@@ -128,7 +128,7 @@ impl Listed {
             subagent: step.subagent.clone(),
             overlapped: step.overlapped,
             failed: step.failed,
-            changes: step.changes.clone(),
+            changes: step.changes,
         }
     }
 

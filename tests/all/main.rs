@@ -23,6 +23,7 @@ mod here;
 mod hints;
 mod hooks;
 mod hostile;
+mod hostile_hooks;
 mod ignoring;
 mod ignoring_property;
 mod importing;

@@ -1,17 +1,18 @@
 //! `nono agent`: our hooks and our server in the configuration of coding agents.
 
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Subcommand};
+use ignore::gitignore::{Gitignore, GitignoreBuilder};
 use serde::Serialize;
 
 use crate::agent::install::{
     Edit, Found, InstallError, Part, Request, Scope, State, apply, is_present, look, plan_install,
     plan_uninstall,
 };
-use crate::agent::{Client, Journal, Mishap};
+use crate::agent::{Client, Journal, Mishap, project_of};
 use crate::cli::Outcome;
 use crate::cli::args::{StoreArgs, home_dir};
 use crate::cli::context::{BOLD, Context, DIM, YELLOW};
@@ -95,13 +96,25 @@ fn change(args: &InstallArgs, installs: bool, context: &Context) -> Outcome {
         )));
     }
     let scope = if args.project { Scope::Project } else { Scope::User };
+    let base = match args.project {
+        true => project(&home)?.ok_or_else(|| {
+            CliError::failed(
+                "this directory is no project of its own: it holds your home directory",
+            )
+            .with_hint("nono agent install (without --project) is for all projects")
+        })?,
+        false => home.clone(),
+    };
+    for client in clients.iter().filter(|_| !args.project && installs) {
+        warn_of_other_place(*client, &home, context);
+    }
     let mut planned = Vec::new();
     // All are understood before the first one is changed.
     for client in clients {
         let request = Request {
             client,
             scope,
-            base: if args.project { sys::current_dir()? } else { home.clone() },
+            base: base.clone(),
             program: this_program()?,
             with_server: args.mcp,
         };
@@ -148,10 +161,57 @@ fn change(args: &InstallArgs, installs: bool, context: &Context) -> Outcome {
         }
         _ => {}
     }
+    if installs && args.project && sys::identity(&base.join(".git")).is_some() {
+        let is_new = |edit: &&Edit| edit.is_change && edit.is_whole;
+        for edit in files.iter().filter(is_new).filter(|it| !is_ignored(&base, &it.path)) {
+            let path = Shown::path(edit.path.strip_prefix(&base).unwrap_or(&edit.path)).to_string();
+            context.say(format_args!(
+                "git does not ignore {path}: a line in .git/info/exclude keeps it out of commits"
+            ));
+        }
+    }
     if installs && has_codex && !args.dry_run {
         context.say("codex runs new hooks only when you trust them: type /hooks in it once");
     }
     Ok(0)
+}
+
+/// The project around the current directory, as sessions record it.
+fn project(home: &Path) -> Result<Option<PathBuf>, CliError> {
+    Ok(project_of(&sys::current_dir()?, Some(home)))
+}
+
+/// Some clients look elsewhere for their configuration where a variable says so.
+fn warn_of_other_place(client: Client, home: &Path, context: &Context) {
+    let places: &[(&str, &str)] = match client {
+        Client::ClaudeCode => &[("CLAUDE_CONFIG_DIR", ".claude")],
+        Client::Codex => &[("CODEX_HOME", ".codex")],
+        Client::Gemini => &[],
+        Client::OpenCode => &[("XDG_CONFIG_HOME", ".config"), ("OPENCODE_CONFIG_DIR", "")],
+    };
+    for (variable, usual) in places {
+        let named = std::env::var_os(variable).filter(|place| !place.is_empty());
+        if named.is_some_and(|place| usual.is_empty() || home.join(usual) != Path::new(&place)) {
+            let client = client.name();
+            context.warn(format_args!(
+                "{variable} is set: sessions of {client} that see it read other files than these"
+            ));
+        }
+    }
+}
+
+/// Whether git ignores a file of a work tree.
+fn is_ignored(top: &Path, path: &Path) -> bool {
+    let mut rules = GitignoreBuilder::new(top);
+    for file in [".gitignore", ".git/info/exclude"] {
+        // One that is not there ignores nothing.
+        let _ = rules.add(top.join(file));
+    }
+    let is_in = |rules: &Gitignore| {
+        path.starts_with(rules.path()) && rules.matched_path_or_any_parents(path, false).is_ignore()
+    };
+    let of_user = GitignoreBuilder::new(top).build_global().0;
+    rules.build().is_ok_and(|rules| is_in(&rules)) || is_in(&of_user)
 }
 
 /// The program as it was called: where it is a symlink, an update does not change its path.
@@ -195,8 +255,9 @@ pub(in crate::cli) fn all() -> Result<Vec<AgentStatus>, CliError> {
     let home = home_dir()?;
     let program = this_program()?;
     let of = |client: Client| {
-        let scopes = [(Scope::User, home.clone()), (Scope::Project, sys::current_dir()?)];
-        let files = scopes.into_iter().flat_map(|(scope, base)| {
+        let user = (Scope::User, home.clone());
+        let project = project(&home)?.map(|project| (Scope::Project, project));
+        let files = [user].into_iter().chain(project).flat_map(|(scope, base)| {
             let program = program.clone();
             look(&Request { client, scope, base, program, with_server: true })
         });

@@ -31,7 +31,7 @@ use crate::sys;
 /// Name of the hidden command that handles events.
 pub(in crate::cli) const WORKER: &str = "__hook-worker";
 /// Longest event in bytes: a client sends what a tool read along.
-const MAX_EVENT_BYTES: u64 = 64 << 20;
+const MAX_EVENT_BYTES: usize = 64 << 20;
 
 /// Arguments of `nono hook`.
 #[derive(Debug, Args)]
@@ -112,7 +112,7 @@ fn supervisor() -> Option<PathBuf> {
 
 /// Reads the event, and no longer than until the deadline.
 fn read_event(deadline: Instant) -> Result<Vec<u8>, CliError> {
-    let mut bytes = Vec::new();
+    let (mut bytes, mut is_too_long) = (Vec::new(), false);
     let stdin = std::io::stdin();
     let mut buffer = vec![0; 1 << 16];
     loop {
@@ -121,12 +121,18 @@ fn read_event(deadline: Instant) -> Result<Vec<u8>, CliError> {
         }
         let read = stdin.lock().read(&mut buffer);
         let read = read.map_err(|error| CliError::failed(format!("no event: {error}")))?;
-        if read == 0 {
-            return Ok(bytes);
+        match read {
+            0 if is_too_long => {
+                return Err(CliError::failed("the event is longer than any that is read"));
+            }
+            0 => return Ok(bytes),
+            _ => {}
         }
-        bytes.extend_from_slice(&buffer[..read]);
-        if bytes.len() as u64 > MAX_EVENT_BYTES {
-            return Err(CliError::failed("the event is longer than any that is read"));
+        // What is too long is read all the same: a closed pipe would be an error for the client.
+        is_too_long |= bytes.len() + read > MAX_EVENT_BYTES;
+        match is_too_long {
+            true => bytes = Vec::new(),
+            false => bytes.extend_from_slice(&buffer[..read]),
         }
     }
 }

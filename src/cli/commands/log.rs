@@ -252,7 +252,7 @@ fn who(version: &Version, past: &Past) -> String {
         Origin::First => format!("{DIM}first recorded{DIM:#}"),
         Origin::Outside => format!("{DIM}outside of a session{DIM:#}"),
         Origin::Session => match past.step(version) {
-            Some(step) => return step_words(&step),
+            Some(step) => step_words(&step),
             None => match summary {
                 Some(summary) if !summary.command.is_empty() => command(summary),
                 _ => format!("{DIM}nono snapshot{DIM:#}"),

@@ -10,7 +10,7 @@ use crate::cli::error::CliError;
 use crate::cli::render::touched_part;
 use crate::cli::repositories::Repositories;
 use crate::cli::restoring::restore_picked;
-use crate::cli::review::{Decision, Review, is_possible};
+use crate::cli::review::{Decision, LastSteps, Review, is_possible};
 use crate::diff::{self, Comparison};
 use crate::restore::Selection;
 use crate::session::{Catalog, Purpose, SnapshotId};
@@ -87,7 +87,8 @@ impl Reviewed<'_> {
         // A repository is one row: it comes back as a whole.
         let repositories = Repositories::of(store, old, new, &comparison.changes)?;
         let comparison = repositories.collapsed(comparison);
-        let review = Review { session_id: &title, store, old, new, comparison };
+        let steps = LastSteps::between(self.session, store, old, new);
+        let review = Review { session_id: &title, store, old, new, comparison, steps };
         let selection = match review.run(context)? {
             Decision::KeepAll => {
                 context.say("everything is kept");

@@ -100,7 +100,7 @@ fn print(
     out.flush()?;
     let number = last.number;
     context.say(format_args!(
-        "see one: nono rollback show {id}#{number}; take one back: nono undo --step {id}#{number}"
+        "see one: nono show {id}#{number}; take one back: nono undo --step {id}#{number}"
     ));
     Ok(())
 }

@@ -189,8 +189,7 @@ fn print(report: &StepUndoReport, work: &Restoring<'_>, json: bool, context: &Co
     context.say(format_args!("{done} in {}: {summary}", named_project(&work.roots)));
     if let Some(conflict) = report.step_conflicts.first() {
         let step = conflict.step;
-        context
-            .say(format_args!("what step {step} did there: nono rollback show --diff {id}#{step}"));
+        context.say(format_args!("what step {step} did there: nono show --diff {id}#{step}"));
     }
     if restore.safety_snapshot.is_some() {
         context.say("take this back: nono redo");

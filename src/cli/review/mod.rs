@@ -11,6 +11,7 @@
 //! - However it ends, the terminal is as it was before.
 
 mod beside;
+mod last_step;
 mod model;
 mod pager;
 mod screen;
@@ -29,6 +30,7 @@ use crate::snapshot::SnapshotManifest;
 use crate::store::ObjectSource;
 
 use beside::Beside;
+pub(super) use last_step::LastSteps;
 pub(super) use model::Decision;
 use model::{Action, Model};
 use screen::{Input, Screen};
@@ -45,6 +47,8 @@ pub(super) struct Review<'a> {
     pub(super) new: &'a SnapshotManifest,
     /// The differences. The list has the changes, the title the number of touched files.
     pub(super) comparison: Comparison,
+    /// The steps of an agent between the two states.
+    pub(super) steps: LastSteps<'a>,
 }
 
 /// Whether somebody sits in front of a terminal that can show a review, and is asked nothing else.
@@ -61,7 +65,7 @@ impl Review<'_> {
     ///
     /// # Errors
     /// When the terminal cannot be used. Nothing was changed then.
-    pub(super) fn run(self, context: &Context) -> Result<Decision, CliError> {
+    pub(super) fn run(mut self, context: &Context) -> Result<Decision, CliError> {
         let roots: Vec<PathBuf> = self.old.roots.iter().map(|root| root.path.clone()).collect();
         let colours = context.colours_on_stderr();
         let mut options = DiffOptions::new(self.store, &roots);
@@ -85,6 +89,10 @@ impl Review<'_> {
                     Some(range) => Beside::make(&differ, model.changes(), range),
                     None => Beside::default(),
                 };
+            }
+            if !screen.has_keys() {
+                let step = model.current_path().and_then(|path| self.steps.of(path));
+                model.set_step(step);
             }
             screen.draw(|frame| view::draw(frame, &mut model, &beside, colours))?;
             let action = match screen.next_input()? {

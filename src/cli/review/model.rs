@@ -85,6 +85,8 @@ pub(super) struct Model {
     rows: usize,
     mode: Mode,
     message: Option<String>,
+    /// The step that changed the path at the cursor last, and which change that is.
+    step: Option<(usize, String)>,
 }
 
 impl Model {
@@ -106,6 +108,7 @@ impl Model {
             rows: 1,
             mode: Mode::List,
             message: None,
+            step: None,
         }
     }
 
@@ -156,6 +159,22 @@ impl Model {
     }
 
     /// Says something until the next key.
+    /// The path at the cursor.
+    pub(super) fn current_path(&self) -> Option<&Path> {
+        self.current().map(|index| self.changes[index].path.as_path())
+    }
+
+    /// Says which step changed the path at the cursor last; harmless for a terminal.
+    pub(super) fn set_step(&mut self, step: Option<String>) {
+        self.step = self.current().zip(step);
+    }
+
+    /// The step that changed the path at the cursor last, if that is known.
+    pub(super) fn step(&self) -> Option<&str> {
+        let (index, step) = self.step.as_ref()?;
+        (self.current() == Some(*index)).then_some(step)
+    }
+
     pub(super) fn tell(&mut self, message: String) {
         self.message = Some(message);
     }

@@ -214,7 +214,8 @@ fn status(model: &Model) -> Line<'static> {
         (_, Some(message)) => Line::styled(Shown::bytes(message.as_bytes()).to_string(), bold),
         (Mode::List | Mode::Help, None) => {
             let at = (model.cursor() + 1).min(model.visible_count());
-            Line::raw(format!("{at} of {}", model.visible_count()))
+            let step = model.step().map(|step| format!("  {step}")).unwrap_or_default();
+            Line::raw(format!("{at} of {}{step}", model.visible_count()))
         }
     }
 }

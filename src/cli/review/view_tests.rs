@@ -134,3 +134,14 @@ fn added_and_removed_lines_beside_the_list_have_their_colours() {
     assert_eq!(colours(true), [Color::Reset, Color::Reset, Color::Red, Color::Green]);
     assert_eq!(colours(false), [Color::Reset; 4]);
 }
+
+#[test]
+fn the_step_that_changed_the_path_at_the_cursor_is_named_and_no_other() {
+    let mut model = model();
+    model.set_step(Some("step 17 · Bash · rm -rf src".to_owned()));
+    let shown = lines(&screen(&mut model, 80, 12, false));
+    assert!(shown.contains(&"1 of 4  step 17 · Bash · rm -rf src".to_owned()), "{shown:?}");
+    model.press(KeyEvent::new(KeyCode::Down, KeyModifiers::NONE));
+    let shown = lines(&screen(&mut model, 80, 12, false));
+    assert!(shown.contains(&"2 of 4".to_owned()), "{shown:?}");
+}

@@ -1,0 +1,70 @@
+//! The step that changed a path last, for the change at the cursor.
+//!
+//! Looked up when the cursor rests, and kept: a look reads the path in each snapshot of the session.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+
+use crate::history::{Origin, history_of};
+use crate::path_text::Shown;
+use crate::session::steps;
+use crate::snapshot::{SessionDir, SnapshotManifest, StepEntry};
+use crate::store::ObjectSource;
+
+/// So many characters of a step are shown.
+const SHOWN_CHARS: usize = 60;
+
+/// The steps between two states of a session.
+pub(in crate::cli) struct LastSteps<'a> {
+    session: &'a SessionDir,
+    store: &'a dyn ObjectSource,
+    entries: Vec<StepEntry>,
+    known: HashMap<PathBuf, Option<String>>,
+}
+
+impl<'a> LastSteps<'a> {
+    /// Those after `old` and up to `new`. A session that cannot be read has none.
+    pub(in crate::cli) fn between(
+        session: &'a SessionDir,
+        store: &'a dyn ObjectSource,
+        old: &SnapshotManifest,
+        new: &SnapshotManifest,
+    ) -> Self {
+        let mut entries = steps(session).unwrap_or_default();
+        entries.retain(|step| step.number > old.number && step.number <= new.number);
+        Self { session, store, entries, known: HashMap::new() }
+    }
+
+    /// `step 17 · Bash · rm -rf src`, harmless for a terminal; `None` where no step changed the path.
+    pub(super) fn of(&mut self, path: &Path) -> Option<String> {
+        let newest = self.entries.last()?.number;
+        if let Some(known) = self.known.get(path) {
+            return known.clone();
+        }
+        let sessions = std::slice::from_ref(self.session);
+        let history = history_of(&[path.to_owned()], sessions, self.store);
+        // A state that comes back is the version that it was: the last snapshot where it began counts.
+        let began = |places: &[crate::history::Place]| {
+            let numbers = || places.iter().map(|place| place.number).filter(|n| *n <= newest);
+            let begins = |number: &u64| {
+                !places.iter().any(|place| place.number + 1 == *number) || *number == 0
+            };
+            numbers().filter(begins).max()
+        };
+        let made = history
+            .versions
+            .iter()
+            .filter(|version| version.origin == Origin::Session || version.places.len() > 1)
+            .filter_map(|version| began(&version.places))
+            .max();
+        let step = made.and_then(|made| self.entries.iter().find(|step| step.number == made));
+        let words = step.map(words);
+        self.known.insert(path.to_owned(), words.clone());
+        words
+    }
+}
+
+fn words(step: &StepEntry) -> String {
+    let summary: String = step.summary().chars().take(SHOWN_CHARS).collect();
+    format!("step {} · {}", step.number, Shown::bytes(summary.as_bytes()))
+}
