@@ -69,6 +69,12 @@ pub(super) enum Command {
     Log(commands::log::LogArgs),
     /// Take over the sessions of the other nono, with their ids
     Import(commands::import::ImportArgs),
+    /// Write snapshots into single files, and make sessions of such files
+    #[cfg(feature = "archive")]
+    Archive {
+        #[command(subcommand)]
+        command: commands::archive::ArchiveCommand,
+    },
     /// Look at profiles: the grants of a kind of command, and its recorded places
     Profile {
         #[command(subcommand)]

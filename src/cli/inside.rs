@@ -59,6 +59,8 @@ fn need(command: &Command) -> Named {
             Command::Steps(_) => Named(Need::Reading, "steps"),
             Command::Log(_) => Named(Need::Reading, "log"),
             Command::Import(_) => Named(Need::Writing, "import"),
+            #[cfg(feature = "archive")]
+            Command::Archive { .. } => Named(Need::Writing, "archive"),
             _ => Named(Need::Nothing, ""),
         };
     };

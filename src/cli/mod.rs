@@ -141,6 +141,8 @@ fn dispatch(arguments: Arguments, context: &Context) -> Outcome {
         Command::Umount(args) => commands::umount::run(&args, context),
         Command::Log(args) => commands::log::run(&args, &store, context),
         Command::Import(args) => commands::import::run(&args, &store, context),
+        #[cfg(feature = "archive")]
+        Command::Archive { command } => commands::archive::run(&command, &store, context),
         Command::Profile { command } => commands::profile::run(&command, &store, context),
         Command::Config { command } => commands::config::run(&command, &store, context),
         Command::Doctor(args) => commands::doctor::run(&args, &store, context),
