@@ -65,6 +65,8 @@ fn need(command: &Command) -> Named {
             #[cfg(feature = "container")]
             Command::Container { .. } => Named(Need::Writing, "container"),
             Command::Import(_) => Named(Need::Writing, "import"),
+            #[cfg(feature = "archive")]
+            Command::Archive { .. } => Named(Need::Writing, "archive"),
             _ => Named(Need::Nothing, ""),
         };
     };

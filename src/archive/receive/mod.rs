@@ -178,11 +178,6 @@ impl<'a> Receiver<'a> {
         self.read_parts(&mut reader)?;
         self.last_read = Some(head.clone());
         let needs = head.parent.clone().filter(|_| !self.is_whole());
-        if needs.is_none()
-            && let Some(lacking) = self.lacking()
-        {
-            return Err(ArchiveError::corrupt(format!("{}: {lacking} is not in it", head.id)));
-        }
         Ok(ReadOutcome { head, needs })
     }
 
@@ -313,7 +308,10 @@ impl<'a> Receiver<'a> {
     /// nothing appears.
     pub fn finish(self) -> Result<ReceiveReport, ArchiveError> {
         if let (Some(last), false) = (&self.last_read, self.is_whole()) {
-            let missing = last.parent.clone().unwrap_or_else(|| last.id.clone());
+            let Some(missing) = last.parent.clone() else {
+                let lacking = self.lacking().unwrap_or_default();
+                return Err(ArchiveError::corrupt(format!("{}: {lacking} is not in it", last.id)));
+            };
             let id = self.targets.first().map_or_else(|| last.id.clone(), |head| head.id.clone());
             return Err(ArchiveError::Incomplete { id, missing });
         }
