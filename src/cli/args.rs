@@ -81,6 +81,12 @@ pub(super) enum Command {
         #[command(subcommand)]
         command: commands::remote::RemoteCommand,
     },
+    /// Write snapshots into single files, and make sessions of such files
+    #[cfg(feature = "archive")]
+    Archive {
+        #[command(subcommand)]
+        command: commands::archive::ArchiveCommand,
+    },
     /// Look at profiles: the grants of a kind of command, and its recorded places
     Profile {
         #[command(subcommand)]

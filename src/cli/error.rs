@@ -177,6 +177,17 @@ impl From<SnapshotError> for CliError {
     }
 }
 
+#[cfg(feature = "archive")]
+impl From<crate::archive::ArchiveError> for CliError {
+    fn from(error: crate::archive::ArchiveError) -> Self {
+        match error {
+            crate::archive::ArchiveError::Cancelled => Self::stopped("stopped"),
+            crate::archive::ArchiveError::Snapshot(error) => error.into(),
+            other => Self::failed(other.to_string()),
+        }
+    }
+}
+
 impl From<RecordError> for CliError {
     fn from(error: RecordError) -> Self {
         match error {

@@ -63,6 +63,8 @@ fn need(command: &Command) -> Named {
             #[cfg(feature = "archive")]
             Command::Pull(_) => Named(Need::Writing, "pull"),
             Command::Import(_) => Named(Need::Writing, "import"),
+            #[cfg(feature = "archive")]
+            Command::Archive { .. } => Named(Need::Writing, "archive"),
             _ => Named(Need::Nothing, ""),
         };
     };

@@ -151,6 +151,8 @@ fn dispatch(arguments: Arguments, context: &Context) -> Outcome {
         Command::Pull(args) => commands::pull::run(&args, &store, context),
         #[cfg(feature = "archive")]
         Command::Remote { command } => commands::remote::run(&command, context),
+        #[cfg(feature = "archive")]
+        Command::Archive { command } => commands::archive::run(&command, &store, context),
         Command::Profile { command } => commands::profile::run(&command, &store, context),
         Command::Config { command } => commands::config::run(&command, &store, context),
         Command::Doctor(args) => commands::doctor::run(&args, &store, context),

@@ -5,6 +5,8 @@ use crate::path_text::Shown;
 use crate::session::{LabelError, check_label};
 
 pub(super) mod agent;
+#[cfg(feature = "archive")]
+pub(super) mod archive;
 pub(super) mod cat;
 pub(super) mod cleanup;
 pub(super) mod completions;

@@ -1,0 +1,154 @@
+//! `nono archive create`: a snapshot becomes one file.
+
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+
+use super::{KeyArgs, place, reader, text_of};
+use crate::archive::{ArchiveError, ArchivePlan, ArchiveReport, Encryption, FullReason, Parent};
+use crate::cli::Outcome;
+use crate::cli::args::StoreArgs;
+use crate::cli::context::Context;
+use crate::cli::error::CliError;
+use crate::cli::progress::Bar;
+use crate::cli::render::byte_size;
+use crate::path_text::Shown;
+use crate::session::{Purpose, SnapshotId};
+
+/// Arguments of `nono archive create`.
+#[derive(Debug, Args)]
+pub(in crate::cli) struct CreateArgs {
+    /// A snapshot; without /N it is the newest of the session
+    #[arg(value_name = "ID[/N]")]
+    id: SnapshotId,
+    /// Write the archive here; - is the standard output
+    #[arg(long, short, value_name = "FILE")]
+    output: PathBuf,
+    /// Write only the difference to the snapshot in this archive
+    #[arg(long, value_name = "FILE", conflicts_with = "full")]
+    parent: Option<PathBuf>,
+    /// Write everything
+    #[arg(long)]
+    full: bool,
+    /// Encrypt for the owner of a key: age1… or a public ssh key (repeatable)
+    #[arg(long, short, value_name = "KEY")]
+    recipient: Vec<String>,
+    /// Encrypt with the passphrase in the first line of this file; with --recipient it only opens the
+    /// parent
+    #[arg(long, value_name = "FILE")]
+    passphrase_file: Option<PathBuf>,
+    /// A file with keys that open the parent (repeatable)
+    #[arg(long, short, value_name = "FILE")]
+    identity: Vec<PathBuf>,
+    /// Print the report as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+pub(in crate::cli) fn run(args: &CreateArgs, store: &StoreArgs, context: &Context) -> Outcome {
+    let (session, number) = store.catalog()?.find_snapshot_from(&args.id, Purpose::Looking)?;
+    let newest = || session.snapshot_numbers().map(|all| all.last().copied().unwrap_or(0));
+    let number = match number {
+        Some(number) => number,
+        None => newest().map_err(|error| CliError::failed(error.to_string()))?,
+    };
+    let is_stdout = args.output == Path::new("-");
+    if is_stdout && (args.json || context.stdout_is_terminal) {
+        return Err(CliError::usage("the archive itself goes to the standard output"));
+    }
+    let encryption = match (&*args.recipient, &args.passphrase_file) {
+        ([], None) => Encryption::None,
+        ([], Some(path)) => Encryption::with_passphrase(&text_of(path)?)
+            .map_err(|error| CliError::failed(format!("{}: {error}", Shown::path(path))))?,
+        (keys, _) => {
+            Encryption::to_recipients(keys).map_err(|error| CliError::usage(error.to_string()))?
+        }
+    };
+    let parent = match &args.parent {
+        Some(path) => Some(parent(args, path, &session.id())?),
+        None => None,
+    };
+    let bar = Bar::new(context, "archiving");
+    let written = (|| {
+        let plan = ArchivePlan::new(&session, number, parent, args.full, &*bar)?;
+        if is_stdout {
+            return plan.write(&encryption, context.out_bytes(), &*bar);
+        }
+        let (dir, name) = place(&args.output).map_err(|error| failed(&error))?;
+        let mut report = None;
+        let mut failure = None;
+        // The file gets its name when it is complete.
+        let replaced = dir.replace_file_with(&name, 0o600, true, |file| {
+            match plan.write(&encryption, file, &*bar) {
+                Ok(written) => report = Some(written),
+                Err(error) => {
+                    failure = Some(error);
+                    return Err(std::io::Error::other("the archive was not written"));
+                }
+            }
+            Ok(())
+        });
+        match (failure, replaced, report) {
+            (Some(error), ..) => Err(error),
+            (None, Err(error), _) => Err(error.into()),
+            (None, Ok(()), Some(report)) => Ok(report),
+            (None, Ok(()), None) => Err(ArchiveError::Cancelled),
+        }
+    })();
+    bar.finish();
+    let report = written?;
+    if args.json {
+        context.json(&report)?;
+    } else {
+        tell(&report, context);
+    }
+    Ok(0)
+}
+
+fn failed(error: &CliError) -> ArchiveError {
+    ArchiveError::Write(std::io::Error::other(error.to_string()))
+}
+
+/// What the archive of the parent says.
+fn parent(args: &CreateArgs, path: &Path, session: &str) -> Result<Parent, CliError> {
+    let CreateArgs { identity, passphrase_file, .. } = args;
+    let keys = KeyArgs { identity: identity.clone(), passphrase_file: passphrase_file.clone() };
+    let open = reader(path, &keys.identities()?)?;
+    let head = open.head();
+    if head.id.session() != session {
+        return Err(CliError::failed(format!(
+            "{} holds {}, which is of another session than {session}",
+            Shown::path(path),
+            head.id
+        )));
+    }
+    let base = head.base.number();
+    Ok(Parent { number: head.id.number(), base, depth: head.chain_depth })
+}
+
+fn tell(report: &ArchiveReport, context: &Context) {
+    let stats = report.stats;
+    match (report.full, &report.parent) {
+        (Some(reason), _) => {
+            let why = match reason {
+                FullReason::MostChanged => ", because most files changed",
+                FullReason::ChainDepth => ", because the chain is 10 deltas deep",
+                FullReason::Asked | FullReason::NoParent => "",
+            };
+            context.say(format_args!("{}: full archive{why}", report.id));
+        }
+        (None, Some(parent)) => {
+            context.say(format_args!("{}: delta to {parent}", report.id));
+        }
+        (None, None) => {}
+    }
+    context.say(format_args!(
+        "  Changes: +{} added, ~{} modified, -{} removed, {} unchanged",
+        stats.added, stats.modified, stats.removed, stats.unchanged
+    ));
+    if report.full.is_none() {
+        context.say(format_args!("  Saved:   {} vs full snapshot", byte_size(stats.bytes_saved)));
+    }
+    let stored = if report.is_encrypted { "Encrypted & stored" } else { "Stored in plain text" };
+    context.say(format_args!("  {stored} ({})", byte_size(report.archive_bytes)));
+}

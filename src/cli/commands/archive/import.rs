@@ -1,0 +1,79 @@
+//! `nono archive import`: archives become sessions.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use serde::Serialize;
+
+use super::{KeyArgs, of_file, open, reader};
+use crate::archive::{ReceiveReport, Receiver, Role};
+use crate::cli::Outcome;
+use crate::cli::args::StoreArgs;
+use crate::cli::context::Context;
+use crate::cli::error::CliError;
+use crate::cli::progress::Bar;
+
+/// Arguments of `nono archive import`.
+#[derive(Debug, Args)]
+pub(in crate::cli) struct ImportArgs {
+    /// Archives; a delta needs those of its chain, unless their snapshots are here
+    #[arg(value_name = "FILE", required = true)]
+    files: Vec<PathBuf>,
+    #[command(flatten)]
+    keys: KeyArgs,
+    /// Print the report as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Serialize)]
+struct Report {
+    sessions: Vec<ReceiveReport>,
+}
+
+pub(in crate::cli) fn run(args: &ImportArgs, store: &StoreArgs, context: &Context) -> Outcome {
+    let catalog = store.catalog()?;
+    let keys = args.keys.identities()?;
+    // Session → number → file: the contents say what a file is, whatever its name.
+    let mut found: BTreeMap<String, BTreeMap<u64, &Path>> = BTreeMap::new();
+    for file in &args.files {
+        if file == Path::new("-") {
+            return Err(CliError::usage("an archive is read twice: give a file"));
+        }
+        let id = reader(file, &keys)?.head().id.clone();
+        found.entry(id.session().to_owned()).or_default().insert(id.number(), file);
+    }
+    let bar = Bar::new(context, "importing");
+    let imported = (|| {
+        let mut sessions = Vec::new();
+        for (session, files) in &found {
+            let mut receiver = Receiver::new(catalog.root(), session, &*bar)?;
+            for file in files.values().rev() {
+                let read = receiver.read(open(file)?, &keys, Role::Target);
+                read.map_err(|error| of_file(file, &error))?;
+            }
+            sessions.push(receiver.finish()?);
+        }
+        Ok::<_, CliError>(sessions)
+    })();
+    bar.finish();
+    let sessions = imported?;
+    if args.json {
+        context.json(&Report { sessions })?;
+        return Ok(0);
+    }
+    for report in &sessions {
+        let id = &report.session_id;
+        for number in &report.already_here {
+            context.say(format_args!("{id}/{number}: here already"));
+        }
+        for number in &report.snapshots {
+            context.say(format_args!("{id}/{number}: imported"));
+        }
+    }
+    if sessions.iter().any(|report| report.is_new_session) {
+        context.say("the limits leave new sessions alone until `nono rollback unpin ID`");
+    }
+    Ok(0)
+}

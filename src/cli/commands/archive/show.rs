@@ -1,0 +1,73 @@
+//! `nono archive show` and `nono archive verify`.
+
+use std::io::Write;
+use std::path::PathBuf;
+
+use clap::Args;
+
+use super::{KeyArgs, of_file, reader};
+use crate::archive::ArchiveHead;
+use crate::cli::Outcome;
+use crate::cli::context::Context;
+use crate::cli::progress::Bar;
+use crate::cli::render::byte_size;
+
+/// Arguments of `nono archive show` and `nono archive verify`.
+#[derive(Debug, Args)]
+pub(in crate::cli) struct ShowArgs {
+    /// An archive; - is the standard input
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+    #[command(flatten)]
+    keys: KeyArgs,
+    /// Print the report as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+pub(in crate::cli) fn show(args: &ShowArgs, context: &Context) -> Outcome {
+    let open = reader(&args.file, &args.keys.identities()?)?;
+    match args.json {
+        true => context.json(open.head())?,
+        false => tell(open.head(), context)?,
+    }
+    Ok(0)
+}
+
+pub(in crate::cli) fn verify(args: &ShowArgs, context: &Context) -> Outcome {
+    let open = reader(&args.file, &args.keys.identities()?)?;
+    let bar = Bar::new(context, "verifying");
+    let verified = open.verify(&*bar);
+    bar.finish();
+    let summary = verified.map_err(|error| of_file(&args.file, &error))?;
+    if args.json {
+        context.json(&summary)?;
+        return Ok(0);
+    }
+    tell(&summary.head, context)?;
+    let (files, bytes) = (summary.files, byte_size(summary.bytes));
+    writeln!(context.out(), "intact: {files} files, {bytes}")?;
+    Ok(0)
+}
+
+fn tell(head: &ArchiveHead, context: &Context) -> std::io::Result<()> {
+    let mut out = context.out();
+    writeln!(out, "snapshot     {}", head.id)?;
+    writeln!(out, "taken        {}", head.timestamp)?;
+    match &head.parent {
+        Some(parent) => writeln!(
+            out,
+            "archive      delta to {parent}, {} after the full one of {}",
+            head.chain_depth, head.base
+        )?,
+        None => writeln!(out, "archive      full")?,
+    }
+    let stats = head.stats;
+    writeln!(
+        out,
+        "files        {} (+{} ~{} -{})",
+        stats.total_files, stats.added, stats.modified, stats.removed
+    )?;
+    writeln!(out, "encrypted    {}", if head.is_encrypted { "yes" } else { "no" })?;
+    writeln!(out, "merkle root  {}", head.merkle_root)
+}
