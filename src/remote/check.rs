@@ -7,6 +7,7 @@ use serde::Serialize;
 use super::error::RemoteError;
 use super::inventory::SessionArchives;
 use super::place::Place;
+use super::watched::Failure;
 use crate::archive::{
     ArchiveError, ArchiveHead, ArchiveName, ArchiveReader, ArchiveSummary, Identities,
 };
@@ -83,7 +84,9 @@ pub fn check(
         }
         let number = name.id.number();
         report.archives_checked += 1;
-        let source = match place.open_object(&name.to_string(), progress) {
+        let key = name.to_string();
+        let failure = Failure::default();
+        let source = match place.open_object(&key, progress) {
             // A cleanup was faster.
             Err(RemoteError::Missing { .. }) => {
                 let reason = "it is gone meanwhile".to_owned();
@@ -91,7 +94,7 @@ pub fn check(
                 report.problems.push(problem(kind, number, Some(name), reason));
                 continue;
             }
-            opened => opened?,
+            opened => failure.watch(opened?),
         };
         let read = ArchiveReader::open(source, identities).and_then(|it| it.verify(progress));
         match read {
@@ -108,6 +111,9 @@ pub fn check(
             }
             Err(_) if progress.is_cancelled() => return Err(RemoteError::Cancelled),
             Err(error) => {
+                if let Some(broken) = failure.error(&key, &place.address().to_string()) {
+                    return Err(broken);
+                }
                 let kind = match &error {
                     ArchiveError::Encrypted | ArchiveError::WrongKey => {
                         RemoteProblemKind::NotOpened
@@ -145,10 +151,8 @@ fn judge(
         };
         if let Some(above) = above {
             let before = above.stats.unchanged + above.stats.modified + above.stats.removed;
-            let follows = above.base == head.base
-                && above.chain_depth == head.chain_depth + 1
-                && before == head.stats.total_files;
-            if !follows {
+            // The base may be another one by now: a full archive in place of a delta.
+            if before != head.stats.total_files {
                 return Err(format!("{} does not follow {name}", above.name()));
             }
         }

@@ -20,6 +20,7 @@ mod place;
 mod pull;
 mod push;
 mod uploads;
+mod watched;
 
 pub use address::{Address, AddressError};
 pub use check::{CheckReport, RemoteProblem, RemoteProblemKind, check};

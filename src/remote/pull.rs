@@ -12,6 +12,7 @@ use serde::Serialize;
 use super::error::RemoteError;
 use super::inventory::SessionArchives;
 use super::place::Place;
+use super::watched::Failure;
 use crate::archive::{ArchiveError, Identities, ReceiveReport, Receiver, Role};
 use crate::progress::{Progress, Stage};
 
@@ -156,16 +157,16 @@ impl Pulling<'_> {
                 reason: error.to_string(),
             })?;
             let Some(name) = chain.first() else { break };
-            let source = self.place.open_object(&name.to_string(), self.progress)?;
-            let read =
-                receiver.read(source, self.identities, role).and_then(|outcome| {
-                    match outcome.head.name() == **name {
-                        true => Ok(outcome),
-                        false => Err(ArchiveError::NoChain {
-                            reason: format!("it says that it is {}", outcome.head.name()),
-                        }),
-                    }
-                });
+            let key = name.to_string();
+            let failure = Failure::default();
+            let source = failure.watch(self.place.open_object(&key, self.progress)?);
+            let read = receiver.read(source, self.identities, role);
+            let read = read.and_then(|outcome| match outcome.head.name() == **name {
+                true => Ok(outcome),
+                false => Err(ArchiveError::NoChain {
+                    reason: format!("it says that it is {}", outcome.head.name()),
+                }),
+            });
             count += 1;
             match read {
                 Ok(outcome) => {
@@ -173,21 +174,30 @@ impl Pulling<'_> {
                     // Only ever downwards, whatever an archive says.
                     needed = next.filter(|next| *next < number);
                 }
-                Err(error) => return Err(self.failed(number, error)),
+                Err(_) if self.progress.is_cancelled() => {
+                    return Err(RemoteError::Cancelled.into());
+                }
+                Err(error) => {
+                    let broken = failure.error(&key, &self.place.address().to_string());
+                    return Err(broken.map_or_else(|| failed(number, error), Failed::Whole));
+                }
             }
         }
-        Ok((receiver.finish()?, count))
+        let mut received = receiver.finish()?;
+        received.already_here = open.intersection(&here).copied().collect();
+        Ok((received, count))
     }
+}
 
-    fn failed(&self, number: u64, error: ArchiveError) -> Failed {
-        match error {
-            _ if self.progress.is_cancelled() => Failed::Whole(RemoteError::Cancelled),
-            ArchiveError::Corrupt { .. }
-            | ArchiveError::NoChain { .. }
-            | ArchiveError::TooLarge { .. }
-            | ArchiveError::WrongKey
-            | ArchiveError::Encrypted => Failed::Archive { number, error },
-            other => Failed::Whole(other.into()),
-        }
+/// Whether an archive is of no use, or nothing can be fetched.
+fn failed(number: u64, error: ArchiveError) -> Failed {
+    match error {
+        ArchiveError::Corrupt { .. }
+        | ArchiveError::Read(_)
+        | ArchiveError::NoChain { .. }
+        | ArchiveError::TooLarge { .. }
+        | ArchiveError::WrongKey
+        | ArchiveError::Encrypted => Failed::Archive { number, error },
+        other => Failed::Whole(other.into()),
     }
 }

@@ -115,12 +115,15 @@ impl Receiver<'_> {
         metadata.merkle_roots.clear();
         metadata.manifest_hashes.clear();
         metadata.labels.clear();
+        metadata.bytes_written = 0;
         let mut removed_now = Vec::new();
         let mut before: Option<LoadedManifest> = None;
         let mut ends: [Option<SnapshotManifest>; 2] = [None, None];
         for number in session.manifest_numbers()? {
             let loaded = session.manifest(number)?;
             session.check_link(before.as_ref(), &loaded, metadata)?;
+            let written = loaded.manifest.totals.bytes_written;
+            metadata.bytes_written = metadata.bytes_written.saturating_add(written);
             metadata.merkle_roots.push(loaded.manifest.merkle_root);
             metadata.manifest_hashes.push(loaded.hash);
             metadata.labels.extend(loaded.manifest.named());

@@ -120,9 +120,8 @@ fn wanted(ids: &[String], inventory: &Inventory, target: &Target) -> Result<Want
             };
             return Err(CliError::failed(error).with_hint(list));
         };
-        let entry = wanted.entry((*session).clone());
         match number {
-            None => drop(entry.insert_entry(None)),
+            None => drop(wanted.insert((*session).clone(), None)),
             Some(number) => {
                 let number = match number.parse::<u64>() {
                     Ok(number) => number,
@@ -131,6 +130,7 @@ fn wanted(ids: &[String], inventory: &Inventory, target: &Target) -> Result<Want
                         return Err(CliError::usage(message));
                     }
                 };
+                let entry = wanted.entry((*session).clone());
                 if let Some(numbers) = entry.or_insert_with(|| Some(BTreeSet::new())) {
                     numbers.insert(number);
                 }

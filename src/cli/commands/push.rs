@@ -201,6 +201,7 @@ fn tell(report: &Report, context: &Context) {
     }
     let there = match there {
         0 => String::new(),
+        1 => "; 1 was there already".to_owned(),
         count => format!("; {count} were there already"),
     };
     let archives = if stored == 1 { "archive" } else { "archives" };
