@@ -284,7 +284,7 @@ fn a_held_port_is_published_at_a_random_one_and_told() {
     let Some(daemon) = daemon() else { return };
     let network = daemon.unique("net");
     daemon.run(&["network", "create", &network]);
-    let options = ["--network", &network, "--network-alias", "db", "-p", "127.0.0.1:18423:80"];
+    let options = ["--network", &network, "--network-alias", "server", "-p", "127.0.0.1:18423:80"];
     let scene = Scene::new(daemon, &options);
     let id = scene.snapshot();
     let report = scene.restore(&id, &[]);
@@ -293,13 +293,13 @@ fn a_held_port_is_published_at_a_random_one_and_told() {
     assert!(place.starts_with("127.0.0.1:") && place != "127.0.0.1:18423", "{place}");
     let new = daemon.inspect(report["name"].as_str().unwrap());
     let aliases = &new["NetworkSettings"]["Networks"][&network]["Aliases"];
-    assert!(!aliases.to_string().contains("db"), "{aliases}");
+    assert!(!aliases.to_string().contains("server"), "{aliases}");
     scene.remove(&report);
     let report = scene.restore(&id, &["--replace", "--health-seconds", "0"]);
     assert_eq!(report["ports"][0]["is_random"], false);
     let new = daemon.inspect(&scene.container.name);
     let aliases = &new["NetworkSettings"]["Networks"][&network]["Aliases"];
-    assert!(aliases.to_string().contains("db"), "{aliases}");
+    assert!(aliases.to_string().contains("server"), "{aliases}");
     daemon.run(&["rm", "-f", report["kept_as"].as_str().unwrap()]);
     scene.remove(&report);
     daemon.docker(&["network", "rm", &network]);
