@@ -9,6 +9,8 @@ pub(super) mod cat;
 pub(super) mod cleanup;
 pub(super) mod completions;
 pub(super) mod config;
+#[cfg(feature = "container")]
+pub(super) mod container;
 pub(super) mod diff;
 pub(super) mod diff_sides;
 pub(super) mod doctor;
