@@ -2,3 +2,4 @@
 
 mod daemon;
 mod daemon_test;
+mod snapshots;
