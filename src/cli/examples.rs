@@ -178,6 +178,22 @@ const EXAMPLES: &[(&str, [(&str, &str); 2])] = &[
             ("nono import /backup/rollbacks/852ea2e914272a29", "one session"),
         ],
     ),
+    #[cfg(feature = "container")]
+    (
+        "container restore",
+        [
+            ("nono container restore web", "the latest snapshot, in a new container"),
+            ("nono container restore web/3 --replace", "in the place of the original"),
+        ],
+    ),
+    #[cfg(feature = "container")]
+    (
+        "container resume",
+        [
+            ("nono container resume", "finish what was interrupted"),
+            ("nono container resume web --abort", "bring the original back"),
+        ],
+    ),
     (
         "profile list",
         [("nono profile list", "all profiles"), ("nono profile list --json", "for a program")],

@@ -58,6 +58,8 @@ fn need(command: &Command) -> Named {
             Command::Status(_) => Named(Need::Reading, "status"),
             Command::Steps(_) => Named(Need::Reading, "steps"),
             Command::Log(_) => Named(Need::Reading, "log"),
+            #[cfg(feature = "container")]
+            Command::Container { .. } => Named(Need::Writing, "container"),
             Command::Import(_) => Named(Need::Writing, "import"),
             _ => Named(Need::Nothing, ""),
         };

@@ -43,6 +43,7 @@ mod image;
 mod pause;
 mod record;
 mod removal;
+pub mod restore;
 mod retention;
 mod snapshot;
 mod tar_tree;
@@ -60,14 +61,12 @@ pub use record::{
     ChangedFiles, CommittedImage, ContainerRecord, ContainerState, ImageRecord, MountKind,
     MountRecord, NetworkRecord, RECORD_VERSION, Trigger, tree_name,
 };
-
 pub use removal::{
     ContainerStats, RemovalReport, RemovedState, SessionStats, cleanup, container_stats, expired,
     remove, stray_images,
 };
 pub use retention::{ContainerPolicy, ExpiredSnapshot, SnapshotExpiry, SnapshotFacts};
 pub use snapshot::{SnapshotOptions, SnapshotReport, take_locked, take_snapshot};
-
 pub use validate::{ContainerProblem, ValidationReport, validate};
 
 /// Label of an image of ours: the id of the session.

@@ -10,7 +10,7 @@ const SETUID_AND_SETGID: u16 = 0o6000;
 
 /// Gives an inode its attributes. Attributes that an ordinary user may not set are returned as
 /// sentences; any other failure is an error.
-pub(super) fn apply(inode: &Inode, target: &Attributes, node: &Node) -> sys::Result<Vec<String>> {
+pub(crate) fn apply(inode: &Inode, target: &Attributes, node: &Node) -> sys::Result<Vec<String>> {
     let mut denied = Vec::new();
     let now = inode.stat()?;
     let is_symlink = matches!(node, Node::Symlink { .. });

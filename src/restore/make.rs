@@ -12,14 +12,14 @@ const PERMISSIONS: u16 = 0o777;
 const PRIVATE: u16 = 0o600;
 
 /// A new inode.
-pub(super) struct Made {
-    pub(super) ino: u64,
+pub(crate) struct Made {
+    pub(crate) ino: u64,
     /// The attributes that an ordinary user may not set, as sentences.
-    pub(super) denied: Vec<String>,
+    pub(crate) denied: Vec<String>,
 }
 
 /// Makes a file, symlink or FIFO under a name that is free. The path is for messages.
-pub(super) fn make(
+pub(crate) fn make(
     store: &LocalStore,
     dir: &Dir,
     name: &[u8],

@@ -50,8 +50,8 @@ use crate::git::RepositoryChange;
 use crate::object::ContentHash;
 use crate::path_text::{Shown, serde_paths};
 use crate::snapshot::{
-    CacheUse, LoadedManifest, ManifestError, NotCaptured, RestoreRecord, SnapshotError,
-    SnapshotManager, SnapshotManifest,
+    CacheUse, LoadedManifest, ManifestError, NotCaptured, RestoreRecord, SessionOrigin,
+    SnapshotError, SnapshotManager, SnapshotManifest,
 };
 use crate::store::{ObjectSource, OverlayStore, read_root_tree};
 
@@ -74,6 +74,8 @@ use selection::Selected;
 pub use selection::Selection;
 #[cfg(feature = "cli")]
 pub use step_undo::{StepConflict, StepUndoReport};
+#[cfg(feature = "container")]
+pub(crate) use {attributes::apply as apply_attributes, make::make};
 
 /// The result of a restore, or of a dry run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -366,6 +368,10 @@ impl SnapshotManager {
     fn states(&self, number: u64) -> Result<States, RestoreError> {
         let latest = self.latest()?;
         let last = latest.manifest.number;
+        if self.session().metadata()?.origin == SessionOrigin::Container {
+            let session = self.session().id();
+            return Err(SnapshotError::OfContainer { session, number }.into());
+        }
         if number > last {
             let session = self.session().path().to_owned();
             return Err(SnapshotError::NoSuchSnapshot { session, number, last: Some(last) }.into());

@@ -10,6 +10,7 @@
 
 use std::fs;
 use std::io::Write;
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -87,6 +88,7 @@ impl Daemon {
         }
         // The warden removes the directory.
         let dir = dir.keep();
+        open_to_all(&dir, 0o755);
         let mut command = Command::new("sh");
         command.args(["-c", WARDEN, "sh"]).arg(&dir).arg(&image);
         // A Ctrl-C for the tests is none for the warden.
@@ -99,6 +101,8 @@ impl Daemon {
             eprintln!("no Docker daemon: {log}");
             return None;
         }
+        // An ordinary user in the tests talks to the daemon, too; it has no access to volumes.
+        open_to_all(&daemon.socket(), 0o666);
         daemon.import_image();
         Some(daemon)
     }
@@ -256,6 +260,10 @@ impl Daemon {
         }
         found
     }
+}
+
+fn open_to_all(path: &Path, mode: u32) {
+    fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
 }
 
 impl Drop for Daemon {

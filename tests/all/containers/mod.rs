@@ -2,4 +2,5 @@
 
 mod daemon;
 mod daemon_test;
+mod restore;
 mod snapshots;

@@ -11,7 +11,7 @@ use crate::fixture::Fixture;
 #[track_caller]
 fn snapshot(fixture: &Fixture, container: &Container, more: &[&str]) -> Value {
     let daemon = daemon().unwrap();
-    let arguments = [&["container", "snapshot", &container.name, "--json"], more].concat();
+    let arguments = [&["container", "snapshot", &container.name, "--json"][..], more].concat();
     daemon.nono(fixture, &arguments).success().json()
 }
 
@@ -98,22 +98,14 @@ fn the_stream_of_the_engine_gives_the_tree_of_the_directory_in_what_it_carries()
         .into_iter()
         .map(|more| {
             let fixture = Fixture::new();
-            let arguments = [&["--no-files", "--no-image"], more].concat();
+            let arguments = [&["--no-files", "--no-image"][..], more].concat();
             let taken = snapshot(&fixture, &container, &arguments);
             let source = if more.is_empty() { "directory" } else { "archive" };
             assert_eq!(taken["volume_source"], source);
-            let out = fixture.path().join("out");
-            let paths = [format!("/volumes/{volume}")];
-            let arguments =
-                ["rollback", "restore", &id(&taken), &paths[0], "--to", out.to_str().unwrap()];
-            daemon.nono(&fixture, &arguments);
-            let manifest = show(&fixture, &id(&taken));
-            format!("{} {}", manifest["file_count"], manifest["total_bytes"])
+            show(&fixture, &id(&taken))["volumes"][&volume].as_str().unwrap().to_owned()
         })
         .collect();
-    // The records differ in what they say of their source, and nothing else.
-    let count = |tree: &String| tree.split(' ').next().unwrap().to_owned();
-    assert_eq!(count(&trees[0]), count(&trees[1]));
+    assert_eq!(trees[0], trees[1]);
 }
 
 #[test]
@@ -127,7 +119,11 @@ fn a_container_that_was_paused_stays_paused_and_one_in_no_fit_state_is_refused()
     assert_eq!(container.state().as_deref(), Some("paused"));
     let refused = daemon.nono(&fixture, &["container", "snapshot", "no-such-container"]);
     assert_eq!(refused.code, 1);
-    assert!(refused.stderr.contains("there is no container no-such-container"), "{}", refused.stderr);
+    assert!(
+        refused.stderr.contains("there is no container no-such-container"),
+        "{}",
+        refused.stderr
+    );
 }
 
 #[test]
@@ -155,7 +151,8 @@ fn a_kill_at_any_step_leaves_no_container_paused_and_no_half_snapshot() {
         assert!(!killed.status.success(), "not killed at {step}");
         daemon.until(step, || container.state().as_deref() == Some("running"));
         let list = daemon.nono(&fixture, &["container", "list", "--json"]).success().json();
-        let held = list.as_array().unwrap().iter().map(|s| s["snapshots"].as_array().unwrap().len());
+        let held =
+            list.as_array().unwrap().iter().map(|s| s["snapshots"].as_array().unwrap().len());
         assert_eq!(held.sum::<usize>(), 0, "killed at {step}");
         // The next one works, and clears the image that has no snapshot.
         snapshot(&fixture, &container, &[]);
@@ -172,7 +169,8 @@ fn a_deleted_snapshot_takes_its_image_and_the_newest_needs_all() {
     let second = snapshot(&fixture, &container, &[]);
     let image = first["image"]["reference"].as_str().unwrap();
     let name = &container.name;
-    let delete = |more: &[&str]| daemon.nono(&fixture, &[&["container", "delete"], more].concat());
+    let delete =
+        |more: &[&str]| daemon.nono(&fixture, &[&["container", "delete"][..], more].concat());
     assert_eq!(delete(&[name]).code, 2);
     let newest = delete(&[&id(&second)]);
     assert_eq!(newest.code, 1);
@@ -207,7 +205,7 @@ fn an_ordinary_restore_of_a_container_session_is_refused_with_the_right_command(
     let fixture = Fixture::new();
     let container = Container::run(daemon, "wrongway", &[]);
     let taken = snapshot(&fixture, &container, &["--no-image"]);
-    let refused = daemon.nono(&fixture, &["rollback", "restore", &id(&taken), "--yes"]);
+    let refused = daemon.nono(&fixture, &["rollback", "restore", &id(&taken)]);
     assert_ne!(refused.code, 0);
     assert!(refused.stderr.contains("nono container restore"), "{}", refused.stderr);
     assert!(!fs::exists("/container.json").unwrap());

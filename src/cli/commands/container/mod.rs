@@ -1,9 +1,11 @@
-//! `nono container`: snapshots of containers, with their volumes and changed files.
+//! `nono container`: snapshots of containers, with their volumes and changed files, and the way back.
 
 mod cleanup;
 mod delete;
 mod diff;
 mod list;
+mod restore;
+mod resume;
 mod show;
 mod snapshot;
 mod stats;
@@ -18,6 +20,7 @@ use crate::cli::Outcome;
 use crate::cli::args::StoreArgs;
 use crate::cli::context::Context;
 use crate::cli::error::CliError;
+use crate::container::restore::RestoreError;
 use crate::container::{ContainerError, Docker, recover};
 
 /// The subcommands.
@@ -31,6 +34,10 @@ pub(in crate::cli) enum ContainerCommand {
     Show(show::ShowArgs),
     /// Compare two snapshots: configuration, volumes, changed files
     Diff(diff::DiffArgs),
+    /// Make a container with the state of a snapshot
+    Restore(restore::RestoreArgs),
+    /// Finish a restore that was interrupted, or take it back
+    Resume(resume::ResumeArgs),
     /// Remove a snapshot, or the whole history of a container
     Delete(delete::DeleteArgs),
     /// Remove snapshots over a limit, and images of ours without a snapshot
@@ -63,6 +70,8 @@ pub(in crate::cli) fn run(
         ContainerCommand::List(args) => list::run(args, &root, context),
         ContainerCommand::Show(args) => show::run(args, &root, context),
         ContainerCommand::Diff(args) => diff::run(args, &root, context),
+        ContainerCommand::Restore(args) => restore::run(args, store, context),
+        ContainerCommand::Resume(args) => resume::run(args, store, context),
         ContainerCommand::Delete(args) => delete::run(args, &root, context),
         ContainerCommand::Cleanup(args) => cleanup::run(args, &root, context),
         ContainerCommand::Stats(args) => stats::run(args, &root, context),
@@ -90,6 +99,9 @@ impl From<ContainerError> for CliError {
         let failed = Self::failed(error.to_string());
         match error {
             ContainerError::Snapshot(error) => error.into(),
+            ContainerError::Store(error) => error.into(),
+            ContainerError::Manifest(error) => error.into(),
+            ContainerError::Io(error) => error.into(),
             ContainerError::Cancelled => Self::stopped(error.to_string()),
             ContainerError::NoDaemon { .. } => {
                 failed.with_hint("start the engine, or name its socket in DOCKER_HOST")
@@ -110,6 +122,17 @@ impl From<ContainerError> for CliError {
                 failed.with_hint("running, paused, stopped and created containers can be captured")
             }
             _ => failed,
+        }
+    }
+}
+
+impl From<RestoreError> for CliError {
+    fn from(error: RestoreError) -> Self {
+        match error {
+            RestoreError::Container(error) => error.into(),
+            RestoreError::File(error) => error.into(),
+            error @ RestoreError::Cancelled => Self::stopped(error.to_string()),
+            error => Self::failed(error.to_string()),
         }
     }
 }

@@ -1,5 +1,6 @@
 //! `nono container show`.
 
+use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::Path;
 
@@ -12,6 +13,7 @@ use crate::cli::context::{BOLD, Context, DIM};
 use crate::cli::error::CliError;
 use crate::cli::render::{absolute_time, byte_size};
 use crate::container::{ContainerHistory, ContainerRecord, MountKind};
+use crate::object::ContentHash;
 use crate::path_text::Shown;
 use crate::snapshot::{ContainerSession, NotCaptured, Totals};
 
@@ -32,6 +34,8 @@ struct Report {
     record: ContainerRecord,
     #[serde(flatten)]
     totals: Totals,
+    /// The tree of each volume, by its name below `/volumes`.
+    volumes: BTreeMap<String, ContentHash>,
     not_captured_paths: Vec<NotCaptured>,
     session: ContainerSession,
 }
@@ -40,10 +44,17 @@ pub(super) fn run(args: &ShowArgs, root: &Path, context: &Context) -> Outcome {
     let picked = ContainerHistory::find(root, &args.id)?;
     let (history, number) = (picked.history, picked.number);
     let manifest = history.manifest(number)?;
+    let record = history.record(number)?;
+    let mut volumes = BTreeMap::new();
+    for name in record.volumes().filter_map(|mount| mount.tree.clone()) {
+        let (_, tree) = history.volume(number, &name)?;
+        volumes.insert(name, tree);
+    }
     let report = Report {
         session_id: history.id(),
         snapshot: number,
-        record: history.record(number)?,
+        record,
+        volumes,
         totals: manifest.totals,
         not_captured_paths: manifest.not_captured,
         session: history.container().clone(),

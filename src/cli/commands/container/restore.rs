@@ -1,0 +1,176 @@
+//! `nono container restore`: a container with the state of a snapshot.
+
+use std::io::Write;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Args;
+
+use crate::cli::Outcome;
+use crate::cli::args::StoreArgs;
+use crate::cli::context::{BOLD, Context};
+use crate::cli::progress::Bar;
+use crate::container::restore::{
+    HealthCheck, Job, RestoreError, RestoreOptions, RestoreReport, Way, plan, restore,
+};
+use crate::container::{ContainerHistory, Docker, SnapshotOptions, Trigger, Watcher, take_locked};
+use crate::path_text::Shown;
+use crate::snapshot::RestorationMode;
+
+/// Arguments of `nono container restore`.
+#[derive(Debug, Args)]
+pub(in crate::cli) struct RestoreArgs {
+    /// Id of a snapshot, or a container's name, which means its latest one
+    #[arg(value_name = "ID[/N]")]
+    id: String,
+    /// Name of the new container [default: the old one with the time]
+    #[arg(long, value_name = "NEW", conflicts_with_all = ["replace", "volumes_only"])]
+    name: Option<String>,
+    /// Put the new container in the place of the original, which is stopped and kept
+    #[arg(long, conflicts_with_all = ["no_start", "volumes_only"])]
+    replace: bool,
+    /// Do not start the new container
+    #[arg(long)]
+    no_start: bool,
+    /// Bring back only these volumes of the stopped original, in their place
+    #[arg(long, value_name = "NAME", num_args = 1.., conflicts_with = "no_start")]
+    volumes_only: Vec<String>,
+    /// Only say what would be done
+    #[arg(long)]
+    dry_run: bool,
+    /// Time in which a replacement has to prove that it works, in seconds
+    #[arg(long, value_name = "N", default_value_t = 5, requires = "replace")]
+    health_seconds: u64,
+    /// Shell command in the container that proves it, in the place of its health check
+    #[arg(long, value_name = "CMD", requires = "replace")]
+    health_cmd: Option<String>,
+    /// Print the report as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+impl RestoreArgs {
+    fn options(&self) -> RestoreOptions {
+        let way = match (self.replace, self.volumes_only.is_empty()) {
+            (true, _) => Way::Replace,
+            (_, false) => Way::VolumesOnly(self.volumes_only.clone()),
+            _ => Way::New,
+        };
+        let time = Duration::from_secs(self.health_seconds);
+        RestoreOptions {
+            way,
+            name: self.name.clone(),
+            start: !self.no_start,
+            health: HealthCheck { time, command: self.health_cmd.clone() },
+        }
+    }
+}
+
+pub(in crate::cli) fn run(args: &RestoreArgs, store: &StoreArgs, context: &Context) -> Outcome {
+    let catalog = store.catalog()?;
+    let picked = ContainerHistory::find(catalog.root(), &args.id)?;
+    let docker = Docker::connect()?;
+    let options = args.options();
+    let bar = Bar::new(context, "restoring");
+    let job =
+        Job { docker: &docker, history: &picked.history, number: picked.number, progress: &*bar };
+    let snapshot = safety_snapshot(format!("before the restore of {}", args.id));
+    let safety = |container: &str| -> Result<u64, RestoreError> {
+        let taken = take_locked(&docker, catalog.root(), container, &snapshot, bar.clone())?;
+        Ok(taken.snapshot)
+    };
+    let report = if args.dry_run {
+        plan(job, &options).map(RestoreReport::dry_run)
+    } else {
+        restore(job, &options, &safety)
+    };
+    bar.finish();
+    let report = report?;
+    if args.json {
+        context.json(&report)?;
+    } else {
+        print(&report, context)?;
+    }
+    Ok(u8::from(!report.is_complete()))
+}
+
+/// The container is stopped: nothing of it but its volumes is about to change.
+fn safety_snapshot(message: String) -> SnapshotOptions {
+    SnapshotOptions {
+        message: Some(message),
+        trigger: Trigger::BeforeRestore,
+        run_id: None,
+        pauses: false,
+        takes_image: false,
+        takes_files: false,
+        volume_source: None,
+        // Only a paused container is watched.
+        watcher: Watcher { program: PathBuf::new(), arguments: Vec::new() },
+        threads: 0,
+    }
+}
+
+fn shown(text: &str) -> Shown<'_> {
+    Shown::bytes(text.as_bytes())
+}
+
+fn print(report: &RestoreReport, context: &Context) -> std::io::Result<()> {
+    let plan = &report.plan;
+    let mut out = context.out();
+    let (name, snapshot) = (shown(&plan.name), format!("{}/{}", plan.session_id, plan.snapshot));
+    let would = if report.dry_run { "would be " } else { "" };
+    for volume in &plan.volumes {
+        let (new, place) = (shown(&volume.name), shown(&volume.destination));
+        match (&volume.tree, volume.is_new) {
+            (Some(_), true) => writeln!(out, "volume {new} at {place}: {would}filled and checked")?,
+            (Some(_), false) => writeln!(out, "volume {new}: {would}brought back and checked")?,
+            (None, true) => writeln!(out, "volume {new} at {place}: {would}empty")?,
+            (None, false) => writeln!(out, "volume {new} at {place}: as it is")?,
+        }
+    }
+    for port in plan.ports.iter().filter(|port| port.is_random) {
+        context.say(format_args!(
+            "port {} of the machine is taken, so {} is published at a random one",
+            port.wanted, port.port
+        ));
+    }
+    for (port, place) in &report.published {
+        writeln!(out, "port {port} at {place}")?;
+    }
+    for warning in &plan.warnings {
+        context.warn(shown(warning));
+    }
+    for entry in &report.not_made {
+        context.warn(format_args!("{}: sockets and devices are not made", shown(entry)));
+    }
+    if let Some(number) = report.safety_snapshot {
+        context.say(format_args!("the volumes before are in {}/{number}", plan.session_id));
+    }
+    if let Some(health) = &report.health {
+        let (check, finding) = (shown(&health.check), shown(&health.finding));
+        if !health.is_healthy {
+            context.warn(format_args!(
+                "the new container is not healthy ({check}): {finding}; {name} is again what it \
+                 was"
+            ));
+            return Ok(());
+        }
+        context.say(format_args!("healthy ({check}): {finding}"));
+    }
+    if let Some(kept) = &report.kept_as {
+        context.say(format_args!(
+            "the original is stopped, and kept as {} until `nono container cleanup`",
+            shown(kept)
+        ));
+    }
+    let done = match (report.dry_run, plan.mode) {
+        (true, RestorationMode::New) => "would be made from",
+        (true, RestorationMode::Replace) => "would be replaced by",
+        (true, RestorationMode::VolumesOnly) => "would get volumes of",
+        (false, RestorationMode::New) if report.is_started => "made and started from",
+        (false, RestorationMode::New) => "made from",
+        (false, RestorationMode::Replace) => "replaced by",
+        (false, RestorationMode::VolumesOnly) => "has volumes of",
+    };
+    writeln!(out, "{BOLD}{name}{BOLD:#} {done} {snapshot}")
+}

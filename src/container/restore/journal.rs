@@ -1,0 +1,151 @@
+//! The journal of a restore: a document in the session that tells the next command how to finish.
+//!
+//! It is written, durably, before anything is made, and again when all is made and checked. What
+//! was done after that, the engine itself shows.
+
+use bollard::models::RestartPolicy;
+use serde::{Deserialize, Serialize};
+
+use super::RestoreError;
+use crate::container::{ContainerError, ContainerHistory};
+use crate::snapshot::{RestorationMode, SessionDir};
+use crate::sys::FileLock;
+
+const JOURNAL: &[u8] = b"container-restore.journal";
+const LOCK: &str = "container-restore.lock";
+const VERSION: u32 = 1;
+const MAX_BYTES: u64 = 1 << 20;
+
+/// A restore that is under way, or was interrupted.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(super) struct Journal {
+    pub(super) version: u32,
+    pub(super) snapshot: u64,
+    pub(super) mode: RestorationMode,
+    pub(super) step: Step,
+    /// The name of the container with the restored state, at the end.
+    pub(super) name: String,
+    /// The name of the new container until it takes the place of the original.
+    pub(super) working_name: String,
+    /// The engine's id of the new container, once all is made and checked.
+    pub(super) new_id: Option<String>,
+    /// Volumes that the restore makes.
+    pub(super) volumes: Vec<String>,
+    pub(super) start: bool,
+    /// The container whose place or whose volumes it is about.
+    pub(super) original: Option<Original>,
+    /// Of a restore in place.
+    pub(super) in_place: Option<InPlace>,
+}
+
+/// How far a restore came for certain.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Step {
+    /// Volumes and the container are being made: nobody uses them yet.
+    Making,
+    /// All is made and checked: it can be finished as well as taken back.
+    Ready,
+}
+
+/// The replaced container, as it was.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(super) struct Original {
+    pub(super) id: String,
+    pub(super) name: String,
+    pub(super) kept_as: String,
+    pub(super) was_running: bool,
+    pub(super) was_paused: bool,
+    pub(super) restart_policy: Option<RestartPolicy>,
+}
+
+/// The volumes that get another state in place.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(super) struct InPlace {
+    pub(super) container: String,
+    /// Name, name of the contents in the snapshot, and path in the container.
+    pub(super) volumes: Vec<(String, String, String)>,
+    pub(super) safety_snapshot: u64,
+}
+
+/// A restore that was interrupted.
+#[derive(Debug, Clone, Serialize)]
+pub struct Interrupted {
+    /// The id of the session.
+    pub session_id: String,
+    /// The snapshot.
+    pub snapshot: u64,
+    /// The way.
+    pub mode: RestorationMode,
+    /// The name of the container.
+    pub name: String,
+}
+
+/// The restore of a session that was interrupted, or is under way.
+///
+/// # Errors
+/// When the journal cannot be read.
+pub fn interrupted(history: &ContainerHistory) -> Result<Option<Interrupted>, RestoreError> {
+    Ok(read(history.session())?.map(|journal| Interrupted {
+        session_id: history.id(),
+        snapshot: journal.snapshot,
+        mode: journal.mode,
+        name: journal.name,
+    }))
+}
+
+/// Takes the lock of restores of a session.
+pub(super) fn lock(session: &SessionDir) -> Result<FileLock, RestoreError> {
+    let path = session.path().join(LOCK);
+    let locked = FileLock::try_exclusive(&path)?;
+    locked.ok_or_else(|| RestoreError::Busy { session: session.id() })
+}
+
+pub(super) fn refuse_interrupted(session: &SessionDir) -> Result<(), RestoreError> {
+    match read(session)? {
+        None => Ok(()),
+        Some(journal) => {
+            Err(RestoreError::Interrupted { session: session.id(), name: journal.name })
+        }
+    }
+}
+
+pub(super) fn read(session: &SessionDir) -> Result<Option<Journal>, RestoreError> {
+    let dir = session.dir()?;
+    if dir.try_stat(JOURNAL)?.is_none() {
+        return Ok(None);
+    }
+    let bytes = dir.read(JOURNAL, MAX_BYTES)?;
+    let bad = |reason: String| RestoreError::BadJournal { session: session.id(), reason };
+    let journal: Journal = serde_json::from_slice(&bytes).map_err(|e| bad(e.to_string()))?;
+    if journal.version > VERSION {
+        return Err(bad(format!("it has version {}", journal.version)));
+    }
+    Ok(Some(journal))
+}
+
+/// Writes the journal, durably.
+pub(super) fn write(session: &SessionDir, journal: &Journal) -> Result<(), RestoreError> {
+    let journal = Journal { version: VERSION, ..journal.clone() };
+    let bytes = serde_json::to_vec_pretty(&journal).map_err(|error| RestoreError::BadJournal {
+        session: session.id(),
+        reason: error.to_string(),
+    })?;
+    session.dir()?.replace_file(JOURNAL, &bytes, 0o600, true)?;
+    Ok(())
+}
+
+/// Removes the journal: the restore is complete, or taken back.
+pub(super) fn remove(session: &SessionDir) -> Result<(), RestoreError> {
+    let dir = session.dir()?;
+    if dir.try_stat(JOURNAL)?.is_some() {
+        dir.remove_file(JOURNAL)?;
+        dir.sync()?;
+    }
+    Ok(())
+}
+
+/// Reads a session anew: its list of snapshots has grown.
+pub(super) fn reopened(history: &ContainerHistory) -> Result<ContainerHistory, ContainerError> {
+    ContainerHistory::open(SessionDir::open(history.session().path())?)
+}

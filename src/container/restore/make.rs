@@ -1,0 +1,234 @@
+//! Making a container and its volumes: created, filled, read back, and not started before.
+
+use bollard::models::{NetworkConnectRequest, VolumeCreateRequest};
+use bollard::query_parameters::{
+    CreateContainerOptions, RemoveContainerOptions, RemoveVolumeOptions, StartContainerOptions,
+};
+
+use super::contents::Contents;
+use super::create::{self, Request};
+use super::journal::{self, Journal, Step};
+use super::plan::ContainerPlan;
+use super::{Job, RestoreError, RestoreOptions, RestoreReport, compare};
+use super::{fill_archive, fill_directory, reach};
+use crate::container::{ContainerError, ContainerRecord, Docker, LABEL_RESTORED_FROM, Patience};
+use crate::snapshot::RestorationMode;
+use crate::sys;
+
+/// A container that was made and not started.
+pub(super) struct Made {
+    pub(super) id: String,
+    pub(super) not_made: Vec<String>,
+}
+
+/// Makes a container beside the original.
+pub(super) fn beside(
+    job: Job<'_>,
+    plan: ContainerPlan,
+    options: &RestoreOptions,
+) -> Result<RestoreReport, RestoreError> {
+    let session = job.history.session();
+    let mut journal = Journal {
+        version: 0,
+        snapshot: job.number,
+        mode: RestorationMode::New,
+        step: Step::Making,
+        name: plan.name.clone(),
+        working_name: plan.name.clone(),
+        new_id: None,
+        volumes: plan.new_volumes(),
+        start: options.start,
+        original: None,
+        in_place: None,
+    };
+    journal::write(session, &journal)?;
+    let made = make(job, &plan, &plan.name).and_then(|made| {
+        journal.step = Step::Ready;
+        journal.new_id = Some(made.id.clone());
+        journal::write(session, &journal)?;
+        if options.start {
+            start(job.docker, &made.id)?;
+        }
+        job.note(RestorationMode::New, &made.id, &plan.name)?;
+        sys::before_request("container-restore-end")?;
+        Ok(made)
+    });
+    let made = match made {
+        Ok(made) => made,
+        Err(cause) => return Err(taken_back(job, &journal, cause)),
+    };
+    journal::remove(session)?;
+    Ok(RestoreReport {
+        dry_run: false,
+        published: published(job.docker, &made.id)?,
+        container_id: Some(made.id),
+        is_started: options.start,
+        not_made: made.not_made,
+        ..RestoreReport::dry_run(plan)
+    })
+}
+
+/// The error after what was made is gone again.
+pub(super) fn taken_back(job: Job<'_>, journal: &Journal, cause: RestoreError) -> RestoreError {
+    let session = job.history.session();
+    match remove_new(job, journal).and_then(|()| journal::remove(session)) {
+        Ok(()) => cause,
+        Err(failure) => RestoreError::HalfDone {
+            cause: cause.into(),
+            failure: failure.into(),
+            session: session.id(),
+        },
+    }
+}
+
+/// Makes the volumes and the container of a plan.
+pub(super) fn make(job: Job<'_>, plan: &ContainerPlan, name: &str) -> Result<Made, RestoreError> {
+    let record = job.history.record(job.number)?;
+    let mut not_made = Vec::new();
+    let mut through_engine = Vec::new();
+    for volume in plan.new_volumes() {
+        create_volume(job, &volume)?;
+    }
+    sys::before_request("container-restore-fill")?;
+    for (volume, tree) in plan.filled() {
+        let contents = Contents::read(job.history, job.number, tree)?;
+        match reach::directory(job.docker, &volume.name) {
+            Ok(dir) => {
+                not_made.extend(fill_directory::fill(&contents, &dir, job.progress)?);
+                compare::directory(&contents, &volume.name, &dir, job.progress)?;
+            }
+            Err(_) => through_engine.push((volume, contents)),
+        }
+    }
+    sys::before_request("container-restore-create")?;
+    let has_read_only = through_engine.iter().any(|(volume, _)| volume.is_read_only);
+    let mut id = create(job, &record, plan, name, !has_read_only)?;
+    for (volume, contents) in &through_engine {
+        let path = &volume.destination;
+        not_made.extend(fill_archive::fill(contents, job.docker, &id, path, job.progress)?);
+    }
+    sys::before_request("container-restore-check")?;
+    for (volume, contents) in &through_engine {
+        let path = &volume.destination;
+        compare::archive(contents, &volume.name, job.docker, &id, path, job.progress)?;
+    }
+    if has_read_only {
+        // The engine writes to no read-only volume, so that container was writable.
+        remove_container(job.docker, &id)?;
+        id = create(job, &record, plan, name, true)?;
+    }
+    Ok(Made { id, not_made })
+}
+
+fn create_volume(job: Job<'_>, name: &str) -> Result<(), RestoreError> {
+    sys::before_request("container-restore-volume")?;
+    let labels = [(LABEL_RESTORED_FROM.to_owned(), job.snapshot())];
+    let request = VolumeCreateRequest {
+        name: Some(name.to_owned()),
+        labels: Some(labels.into_iter().collect()),
+        ..Default::default()
+    };
+    let request = job.docker.client().create_volume(request);
+    let operation = format_args!("create volume {name}");
+    let made = job.docker.call(operation, Patience::Quick, request)?;
+    // The engine gives an existing volume of that name, too.
+    if made.labels.get(LABEL_RESTORED_FROM) != Some(&job.snapshot()) {
+        let reason = format!("a volume {name} was made by somebody else meanwhile");
+        return Err(RestoreError::Refused { snapshot: job.snapshot(), reason });
+    }
+    Ok(())
+}
+
+fn create(
+    job: Job<'_>,
+    record: &ContainerRecord,
+    plan: &ContainerPlan,
+    name: &str,
+    read_only: bool,
+) -> Result<String, RestoreError> {
+    let Request { body, more_networks } = create::request(record, plan, read_only);
+    let options = CreateContainerOptions { name: Some(name.to_owned()), ..Default::default() };
+    let request = job.docker.client().create_container(Some(options), body);
+    let made =
+        job.docker.call(format_args!("create container {name}"), Patience::Quick, request)?;
+    for (network, endpoint) in more_networks {
+        let request =
+            NetworkConnectRequest { container: made.id.clone(), endpoint_config: Some(endpoint) };
+        let request = job.docker.client().connect_network(&network, request);
+        let operation = format_args!("connect container {name} with network {network}");
+        job.docker.call(operation, Patience::Quick, request)?;
+    }
+    Ok(made.id)
+}
+
+/// Starts a container, unless it runs.
+pub(super) fn start(docker: &Docker, id: &str) -> Result<(), RestoreError> {
+    sys::before_request("container-restore-start")?;
+    let request = docker.client().start_container(id, None::<StartContainerOptions>);
+    match docker.call(format_args!("start container {id}"), Patience::Long, request) {
+        // It runs already.
+        Err(ContainerError::Refused { status: 304, .. }) => Ok(()),
+        answer => Ok(answer?),
+    }
+}
+
+/// Removes what a restore made, and nothing else.
+pub(super) fn remove_new(job: Job<'_>, journal: &Journal) -> Result<(), RestoreError> {
+    let name = journal.new_id.as_deref().unwrap_or(&journal.working_name);
+    match job.docker.inspect(name) {
+        Err(ContainerError::NoSuchContainer { .. }) => {}
+        Err(error) => return Err(error.into()),
+        Ok(found) => {
+            let labels = found.config.and_then(|config| config.labels).unwrap_or_default();
+            if labels.get(LABEL_RESTORED_FROM) == Some(&job.snapshot()) {
+                remove_container(job.docker, found.id.as_deref().unwrap_or(name))?;
+            }
+        }
+    }
+    for volume in &journal.volumes {
+        remove_volume(job, volume)?;
+    }
+    Ok(())
+}
+
+fn remove_container(docker: &Docker, id: &str) -> Result<(), RestoreError> {
+    let options = RemoveContainerOptions { force: true, ..Default::default() };
+    let request = docker.client().remove_container(id, Some(options));
+    match docker.call(format_args!("remove container {id}"), Patience::Long, request) {
+        Err(error) if error.is_not_found() => Ok(()),
+        answer => Ok(answer?),
+    }
+}
+
+fn remove_volume(job: Job<'_>, name: &str) -> Result<(), RestoreError> {
+    let request = job.docker.client().inspect_volume(name);
+    let operation = format_args!("look at volume {name}");
+    let found = match job.docker.call(operation, Patience::Quick, request) {
+        Err(error) if error.is_not_found() => return Ok(()),
+        answer => answer?,
+    };
+    if found.labels.get(LABEL_RESTORED_FROM) != Some(&job.snapshot()) {
+        return Ok(());
+    }
+    let request = job.docker.client().remove_volume(name, None::<RemoveVolumeOptions>);
+    match job.docker.call(format_args!("remove volume {name}"), Patience::Long, request) {
+        Err(error) if error.is_not_found() => Ok(()),
+        answer => Ok(answer?),
+    }
+}
+
+/// The ports of a container, and the places where they are reached.
+pub(super) fn published(docker: &Docker, id: &str) -> Result<Vec<(String, String)>, RestoreError> {
+    let settings = docker.inspect(id)?.network_settings;
+    let ports = settings.and_then(|settings| settings.ports).unwrap_or_default();
+    let mut published = Vec::new();
+    for (port, places) in ports {
+        for place in places.iter().flatten() {
+            let ip = place.host_ip.as_deref().unwrap_or_default();
+            let number = place.host_port.as_deref().unwrap_or_default();
+            published.push((port.clone(), format!("{ip}:{number}")));
+        }
+    }
+    published.sort();
+    Ok(published)
+}

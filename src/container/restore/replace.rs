@@ -1,0 +1,221 @@
+//! A new container in the place of the original.
+//!
+//! The new container is made, filled and checked under a name of its own, while the original runs.
+//! Then, each step by the engine's ids and repeatable:
+//!
+//! 1. the original gets no restart policy and another name, and is stopped;
+//! 2. the new container gets its name, is started, and has to prove that it works.
+//!
+//! If it does not, it is removed, and the original gets back its name, its restart policy and its
+//! state. The restart policy matters: an original with `always` would come back with the engine and
+//! take the ports.
+
+use bollard::models::{ContainerUpdateBody, RestartPolicy, RestartPolicyNameEnum};
+use bollard::query_parameters::{RenameContainerOptions, StopContainerOptions};
+use jiff::{Timestamp, Zoned};
+
+use super::health::{self, Health, HealthCheck};
+use super::journal::{self, Journal, Original, Step};
+use super::kept::{self, KeptContainer};
+use super::make::{self, make};
+use super::plan::{ContainerPlan, state_of};
+use super::{Job, RestoreError, RestoreOptions, RestoreReport, names};
+use crate::container::{ContainerError, Docker, Patience};
+use crate::snapshot::RestorationMode;
+use crate::sys;
+
+/// Replaces the original.
+pub(super) fn replace(
+    job: Job<'_>,
+    plan: ContainerPlan,
+    options: &RestoreOptions,
+) -> Result<RestoreReport, RestoreError> {
+    let session = job.history.session();
+    let mut journal = begun(job, &plan)?;
+    journal::write(session, &journal)?;
+    let made = make(job, &plan, &journal.working_name).and_then(|made| {
+        journal.step = Step::Ready;
+        journal.new_id = Some(made.id.clone());
+        journal::write(session, &journal)?;
+        Ok(made)
+    });
+    let made = match made {
+        Ok(made) => made,
+        Err(cause) => return Err(make::taken_back(job, &journal, cause)),
+    };
+    let health = match forward(job, &journal, &options.health) {
+        Ok(health) => health,
+        Err(cause) => {
+            return Err(match back(job, &journal) {
+                Ok(()) => cause,
+                Err(failure) => RestoreError::HalfDone {
+                    cause: cause.into(),
+                    failure: failure.into(),
+                    session: session.id(),
+                },
+            });
+        }
+    };
+    let mut report = RestoreReport {
+        dry_run: false,
+        not_made: made.not_made,
+        health: Some(health.clone()),
+        ..RestoreReport::dry_run(plan)
+    };
+    if !health.is_healthy {
+        back(job, &journal)?;
+        return Ok(report);
+    }
+    report.published = make::published(job.docker, &made.id)?;
+    report.kept_as = journal.original.as_ref().map(|original| original.kept_as.clone());
+    report.is_started = true;
+    report.container_id = Some(made.id);
+    Ok(report)
+}
+
+fn begun(job: Job<'_>, plan: &ContainerPlan) -> Result<Journal, RestoreError> {
+    let found = job.docker.inspect(&plan.original_id)?;
+    let state = state_of(&found);
+    let now = Zoned::now();
+    let free = |purpose: &str| -> Result<String, RestoreError> {
+        let mut attempt = 1;
+        loop {
+            let name = names::container(&plan.name, purpose, &now, attempt);
+            match job.docker.inspect(&name) {
+                Err(ContainerError::NoSuchContainer { .. }) => return Ok(name),
+                answer => drop(answer?),
+            }
+            attempt += 1;
+        }
+    };
+    Ok(Journal {
+        version: 0,
+        snapshot: job.number,
+        mode: RestorationMode::Replace,
+        step: Step::Making,
+        name: plan.name.clone(),
+        working_name: free("restored")?,
+        new_id: None,
+        volumes: plan.new_volumes(),
+        start: true,
+        original: Some(Original {
+            id: plan.original_id.clone(),
+            name: plan.name.clone(),
+            kept_as: free("before")?,
+            was_running: state == "running" || state == "paused",
+            was_paused: state == "paused",
+            restart_policy: found.host_config.and_then(|host| host.restart_policy),
+        }),
+        in_place: None,
+    })
+}
+
+/// Puts the new container in the place of the original, as far as that was not done. When it works,
+/// the replacement is complete, and the journal is gone.
+pub(super) fn forward(
+    job: Job<'_>,
+    journal: &Journal,
+    check: &HealthCheck,
+) -> Result<Health, RestoreError> {
+    let (Some(new), Some(original)) = (&journal.new_id, &journal.original) else {
+        return Err(unusable(job));
+    };
+    let docker = job.docker;
+    sys::before_request("container-replace-policy")?;
+    set_restart_policy(docker, &original.id, no_restart())?;
+    sys::before_request("container-replace-park")?;
+    rename(docker, &original.id, &original.kept_as)?;
+    sys::before_request("container-replace-stop")?;
+    stop(docker, &original.id)?;
+    sys::before_request("container-replace-name")?;
+    rename(docker, new, &journal.name)?;
+    sys::before_request("container-replace-start")?;
+    make::start(docker, new)?;
+    sys::before_request("container-replace-health")?;
+    let health = health::wait(docker, new, check, job.progress)?;
+    if !health.is_healthy {
+        return Ok(health);
+    }
+    sys::before_request("container-replace-note")?;
+    let kept = KeptContainer {
+        id: original.id.clone(),
+        name: original.kept_as.clone(),
+        replaced_by: new.clone(),
+        at: Timestamp::now(),
+    };
+    kept::add(job.history.session(), kept)?;
+    let noted = journal::reopened(job.history)?;
+    let is_noted = |id: &str| noted.container().restorations.iter().any(|r| r.container_id == id);
+    if !is_noted(new) {
+        job.note(RestorationMode::Replace, new, &journal.name)?;
+    }
+    journal::remove(job.history.session())?;
+    sys::before_request("container-replace-end")?;
+    Ok(health)
+}
+
+/// Brings the original back as it was, and removes the new container and its volumes.
+pub(super) fn back(job: Job<'_>, journal: &Journal) -> Result<(), RestoreError> {
+    let Some(original) = &journal.original else { return Err(unusable(job)) };
+    let docker = job.docker;
+    sys::before_request("container-back-remove")?;
+    // Its name, its ports and its addresses are needed.
+    make::remove_new(job, journal)?;
+    sys::before_request("container-back-name")?;
+    rename(docker, &original.id, &original.name)?;
+    sys::before_request("container-back-policy")?;
+    let policy = original.restart_policy.clone().unwrap_or_else(no_restart);
+    set_restart_policy(docker, &original.id, policy)?;
+    if original.was_running {
+        sys::before_request("container-back-start")?;
+        make::start(docker, &original.id)?;
+    }
+    if original.was_paused && state_of(&docker.inspect(&original.id)?) != "paused" {
+        docker.pause(&original.id)?;
+    }
+    journal::remove(job.history.session())
+}
+
+fn unusable(job: Job<'_>) -> RestoreError {
+    RestoreError::BadJournal {
+        session: job.history.id(),
+        reason: "it does not name both containers".to_owned(),
+    }
+}
+
+fn no_restart() -> RestartPolicy {
+    RestartPolicy { name: Some(RestartPolicyNameEnum::NO), ..Default::default() }
+}
+
+fn set_restart_policy(
+    docker: &Docker,
+    id: &str,
+    policy: RestartPolicy,
+) -> Result<(), RestoreError> {
+    let body = ContainerUpdateBody { restart_policy: Some(policy), ..Default::default() };
+    let request = docker.client().update_container(id, body);
+    let operation = format_args!("change the restart policy of container {id}");
+    Ok(docker.call(operation, Patience::Quick, request)?)
+}
+
+/// Names a container, unless it has the name.
+fn rename(docker: &Docker, id: &str, name: &str) -> Result<(), RestoreError> {
+    let found = docker.inspect(id)?;
+    if found.name.as_deref().map(|old| old.trim_start_matches('/')) == Some(name) {
+        return Ok(());
+    }
+    let options = RenameContainerOptions { name: name.to_owned() };
+    let request = docker.client().rename_container(id, options);
+    let operation = format_args!("rename container {id} to {name}");
+    Ok(docker.call(operation, Patience::Quick, request)?)
+}
+
+/// Stops a container, unless it is stopped. A paused one goes on first: it could not stop.
+fn stop(docker: &Docker, id: &str) -> Result<(), RestoreError> {
+    docker.unpause(id)?;
+    let request = docker.client().stop_container(id, None::<StopContainerOptions>);
+    match docker.call(format_args!("stop container {id}"), Patience::Long, request) {
+        Err(ContainerError::Refused { status: 304, .. }) => Ok(()),
+        answer => Ok(answer?),
+    }
+}

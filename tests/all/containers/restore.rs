@@ -1,0 +1,384 @@
+//! The way back of containers.
+
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::path::Path;
+use std::process::Command;
+use std::sync::Arc;
+
+use nono::container::{Docker, Endpoint, SnapshotOptions, Trigger, Watcher, take_snapshot};
+use nono::snapshot::VolumeSource;
+use serde_json::Value;
+
+use super::daemon::{Container, Daemon, daemon};
+use crate::fixture::Fixture;
+use crate::observe::observe;
+
+/// A container with a volume, ports and a network, and a snapshot of it.
+struct Scene {
+    daemon: &'static Daemon,
+    fixture: Fixture,
+    container: Container,
+    volume: String,
+}
+
+/// Not stopped for ten seconds, as a process that ignores SIGTERM is.
+const STOPS_AT_ONCE: [&str; 2] = ["--stop-signal", "KILL"];
+
+impl Scene {
+    fn new(daemon: &'static Daemon, options: &[&str]) -> Self {
+        let volume = daemon.unique("data");
+        let mount = format!("{volume}:/data");
+        let mut all = vec!["-v", &*mount, "-v", "/anonymous", "-e", "COLOUR=blue"];
+        all.extend(STOPS_AT_ONCE);
+        all.extend(options);
+        let container = Container::run(daemon, "origin", &all);
+        container.sh("echo first >/data/file; echo own >/own; echo first >/anonymous/file");
+        fill(&daemon.volume_dir(&volume));
+        Self { daemon, fixture: Fixture::in_memory(), container, volume }
+    }
+
+    /// Takes a snapshot; its id with its number.
+    fn snapshot(&self) -> String {
+        self.snapshot_from(None)
+    }
+
+    fn snapshot_from(&self, volume_source: Option<VolumeSource>) -> String {
+        let endpoint = Endpoint { url: self.daemon.host(), tls_dir: None };
+        let docker = Docker::connect_to(endpoint).unwrap();
+        let watcher = Watcher {
+            program: "sh".into(),
+            arguments: ["-c", "cat >/dev/null"].map(Into::into).to_vec(),
+        };
+        let options = SnapshotOptions {
+            message: None,
+            trigger: Trigger::Manual,
+            run_id: None,
+            pauses: true,
+            takes_image: true,
+            takes_files: true,
+            volume_source,
+            watcher,
+            threads: 0,
+        };
+        let (store, name) = (self.fixture.store(), &self.container.name);
+        let progress = Arc::new(nono::progress::NoProgress);
+        let taken = take_snapshot(&docker, &store, name, &options, progress).unwrap();
+        format!("{}/{}", taken.session_id, taken.snapshot)
+    }
+
+    /// Makes the second state, after the snapshot.
+    fn change(&self) {
+        self.container.sh("echo second >/data/file; echo second >/own; rm /anonymous/file");
+    }
+
+    fn restore(&self, id: &str, arguments: &[&str]) -> Value {
+        let mut all = vec!["container", "restore", id, "--json"];
+        all.extend(arguments);
+        self.daemon.nono(&self.fixture, &all).success().json()
+    }
+
+    fn source(&self) -> std::path::PathBuf {
+        self.daemon.volume_dir(&self.volume)
+    }
+
+    /// Removes what a restore made.
+    fn remove(&self, report: &Value) {
+        self.daemon.docker(&["rm", "-f", report["container_id"].as_str().unwrap()]);
+        for volume in report["volumes"].as_array().unwrap() {
+            self.daemon.docker(&["volume", "rm", volume["name"].as_str().unwrap()]);
+        }
+    }
+}
+
+/// Everything that a tree on Linux can have.
+fn fill(dir: &Path) {
+    std::fs::create_dir(dir.join("sub")).unwrap();
+    std::fs::write(dir.join("sub/private"), "secret").unwrap();
+    let private = std::fs::Permissions::from_mode(0o640);
+    std::fs::set_permissions(dir.join("sub/private"), private).unwrap();
+    std::os::unix::fs::chown(dir.join("sub/private"), Some(999), Some(998)).unwrap();
+    symlink("sub/private", dir.join("link")).unwrap();
+    std::fs::hard_link(dir.join("sub/private"), dir.join("hard")).unwrap();
+    std::fs::create_dir(dir.join("empty")).unwrap();
+    let long = "x".repeat(200);
+    std::fs::write(dir.join(long), vec![7; 3 << 20]).unwrap();
+    let status = Command::new("setfattr")
+        .args(["-n", "user.origin", "-v", "here"])
+        .arg(dir.join("sub/private"))
+        .status();
+    assert!(status.unwrap().success());
+    let status = Command::new("mkfifo").arg(dir.join("pipe")).status();
+    assert!(status.unwrap().success());
+}
+
+fn volume_at(report: &Value, destination: &str) -> String {
+    let volumes = report["volumes"].as_array().unwrap();
+    let found = volumes.iter().find(|volume| volume["destination"] == destination).unwrap();
+    found["name"].as_str().unwrap().to_owned()
+}
+
+#[test]
+fn a_new_container_has_the_state_of_the_snapshot_and_the_original_stays() {
+    let Some(daemon) = daemon() else { return };
+    let scene = Scene::new(daemon, &[]);
+    let before = observe(&scene.source());
+    let id = scene.snapshot();
+    scene.change();
+    let report = scene.restore(&id, &[]);
+    let new = report["name"].as_str().unwrap();
+    assert!(new.starts_with(&format!("{}-restored-2", scene.container.name)), "{new}");
+    assert_eq!(daemon.state(new).as_deref(), Some("running"));
+    assert_eq!(daemon.sh(new, "cat /own /anonymous/file; echo $COLOUR"), "own\nfirst\nblue");
+    let volume = volume_at(&report, "/data");
+    assert_eq!(volume, format!("{}-{}", scene.volume, id.replace('/', ".")));
+    assert_eq!(observe(&daemon.volume_dir(&volume)), before);
+    // The original is as it was.
+    assert_eq!(scene.container.state().as_deref(), Some("running"));
+    assert_eq!(scene.container.sh("cat /data/file /own"), "second\nsecond");
+    // A second restore gets names of its own.
+    let again = scene.restore(&id, &["--no-start"]);
+    assert_ne!(again["name"], report["name"]);
+    assert_eq!(volume_at(&again, "/data"), format!("{volume}-2"));
+    assert_eq!(daemon.state(again["name"].as_str().unwrap()).as_deref(), Some("created"));
+    scene.remove(&again);
+    scene.remove(&report);
+}
+
+#[test]
+fn a_dry_run_makes_nothing() {
+    let Some(daemon) = daemon() else { return };
+    let scene = Scene::new(daemon, &[]);
+    let id = scene.snapshot();
+    let report = scene.restore(&id, &["--dry-run"]);
+    assert_eq!(report["container_id"], Value::Null);
+    assert_eq!(daemon.state(report["name"].as_str().unwrap()), None);
+    let volume = volume_at(&report, "/data");
+    assert_ne!(daemon.docker(&["volume", "inspect", &volume]).code, 0);
+}
+
+#[test]
+fn without_the_directory_volumes_are_filled_through_the_engine() {
+    let Some(daemon) = daemon() else { return };
+    let mut scene = Scene::new(daemon, &["-v", "/read-only:ro"]);
+    scene.fixture = Fixture::ordinary_user();
+    let before = observe(&scene.source());
+    // As root, so that the snapshot has everything.
+    let id = scene.snapshot_from(None);
+    let store = scene.fixture.store();
+    let given = Command::new("chown").args(["-R", "54321"]).arg(&store).status();
+    assert!(given.unwrap().success());
+    scene.change();
+    let report = scene.restore(&id, &[]);
+    let new = report["name"].as_str().unwrap();
+    assert_eq!(daemon.sh(new, "cat /own /anonymous/file"), "own\nfirst");
+    let volume = volume_at(&report, "/data");
+    assert_eq!(observe(&daemon.volume_dir(&volume)), before);
+    scene.remove(&report);
+}
+
+#[test]
+fn a_replacement_takes_the_name_and_the_original_is_kept_stopped() {
+    let Some(daemon) = daemon() else { return };
+    let scene = Scene::new(daemon, &["--restart", "always"]);
+    let id = scene.snapshot();
+    scene.change();
+    let old = daemon.inspect(&scene.container.name)["Id"].as_str().unwrap().to_owned();
+    let report = scene.restore(&id, &["--replace", "--health-cmd", "test -e /own"]);
+    assert_eq!(report["health"]["is_healthy"], true);
+    assert_ne!(daemon.inspect(&scene.container.name)["Id"], old);
+    assert_eq!(scene.container.sh("cat /own /data/file"), "own\nfirst");
+    let kept = daemon.inspect(&old);
+    assert_eq!(kept["State"]["Status"], "exited");
+    assert_eq!(kept["HostConfig"]["RestartPolicy"]["Name"], "no");
+    assert_eq!(kept["Name"].as_str().unwrap()[1..], *report["kept_as"].as_str().unwrap());
+    let new = daemon.inspect(&scene.container.name);
+    assert_eq!(new["HostConfig"]["RestartPolicy"]["Name"], "always");
+    daemon.run(&["rm", "-f", &old]);
+    scene.remove(&report);
+}
+
+#[test]
+fn an_unhealthy_replacement_goes_and_the_original_runs_again() {
+    let Some(daemon) = daemon() else { return };
+    let scene = Scene::new(daemon, &["--restart", "always"]);
+    let id = scene.snapshot();
+    scene.change();
+    let old = daemon.inspect(&scene.container.name)["Id"].clone();
+    let arguments = [
+        "container",
+        "restore",
+        &id,
+        "--replace",
+        "--json",
+        "--health-cmd",
+        "exit 3",
+        "--health-seconds",
+        "0",
+    ];
+    let report = daemon.nono(&scene.fixture, &arguments);
+    assert_eq!(report.code, 1, "{}", report.stderr);
+    assert_eq!(report.json()["health"]["finding"], "the command ended with 3");
+    let found = daemon.inspect(&scene.container.name);
+    assert_eq!(found["Id"], old);
+    assert_eq!(found["State"]["Status"], "running");
+    assert_eq!(found["HostConfig"]["RestartPolicy"]["Name"], "always");
+    let volume = volume_at(&report.json(), "/data");
+    assert_ne!(daemon.docker(&["volume", "inspect", &volume]).code, 0);
+    assert_eq!(scene.container.sh("cat /own"), "second");
+}
+
+#[test]
+fn volumes_alone_come_back_in_place_after_a_safety_snapshot() {
+    let Some(daemon) = daemon() else { return };
+    let scene = Scene::new(daemon, &[]);
+    let before = observe(&scene.source());
+    let id = scene.snapshot();
+    scene.change();
+    std::fs::write(scene.source().join("later"), "later work").unwrap();
+    let arguments = ["container", "restore", &id, "--volumes-only", &scene.volume];
+    daemon.nono(&scene.fixture, &arguments).fails(1, "stop it first");
+    daemon.run(&["stop", &scene.container.name]);
+    let changed = observe(&scene.source());
+    let report = scene.restore(&id, &["--volumes-only", &scene.volume]);
+    assert_eq!(observe(&scene.source()), before);
+    // The state before is one restore away.
+    let session = id.split('/').next().unwrap();
+    let safety = format!("{session}/{}", report["safety_snapshot"]);
+    scene.restore(&safety, &["--volumes-only", "/data"]);
+    assert_eq!(observe(&scene.source()), changed);
+}
+
+#[test]
+fn a_held_port_is_published_at_a_random_one_and_told() {
+    let Some(daemon) = daemon() else { return };
+    let network = daemon.unique("net");
+    daemon.run(&["network", "create", &network]);
+    let options = ["--network", &network, "--network-alias", "db", "-p", "127.0.0.1:18423:80"];
+    let scene = Scene::new(daemon, &options);
+    let id = scene.snapshot();
+    let report = scene.restore(&id, &[]);
+    assert_eq!(report["ports"][0]["is_random"], true);
+    let place = report["published"][0][1].as_str().unwrap();
+    assert!(place.starts_with("127.0.0.1:") && place != "127.0.0.1:18423", "{place}");
+    let new = daemon.inspect(report["name"].as_str().unwrap());
+    let aliases = &new["NetworkSettings"]["Networks"][&network]["Aliases"];
+    assert!(!aliases.to_string().contains("db"), "{aliases}");
+    scene.remove(&report);
+    let report = scene.restore(&id, &["--replace", "--health-seconds", "0"]);
+    assert_eq!(report["ports"][0]["is_random"], false);
+    let new = daemon.inspect(&scene.container.name);
+    let aliases = &new["NetworkSettings"]["Networks"][&network]["Aliases"];
+    assert!(aliases.to_string().contains("db"), "{aliases}");
+    daemon.run(&["rm", "-f", report["kept_as"].as_str().unwrap()]);
+    scene.remove(&report);
+    daemon.docker(&["network", "rm", &network]);
+}
+
+/// Killed before each request of a replacement: one of the two containers is always usable, and
+/// `resume` finishes or takes back.
+#[test]
+fn a_killed_replacement_is_finished_or_taken_back_from_every_step() {
+    let Some(daemon) = daemon() else { return };
+    for step in [
+        "container-restore-volume",
+        "container-restore-fill",
+        "container-restore-create",
+        "container-restore-check",
+        "container-replace-policy",
+        "container-replace-park",
+        "container-replace-stop",
+        "container-replace-name",
+        "container-replace-start",
+        "container-replace-health",
+        "container-replace-note",
+    ] {
+        for aborts in [false, true] {
+            killed_at(daemon, step, aborts);
+        }
+    }
+}
+
+fn killed_at(daemon: &'static Daemon, step: &str, aborts: bool) {
+    let scene = Scene::new(daemon, &["--restart", "always"]);
+    let id = scene.snapshot();
+    scene.change();
+    let name = &scene.container.name;
+    let old = daemon.inspect(name)["Id"].as_str().unwrap().to_owned();
+    let arguments = ["container", "restore", &id, "--replace", "--health-seconds", "0"];
+    let mut command = daemon.command(&scene.fixture, &arguments);
+    command.env("NONO_FAIL_POINT", format!("name={step}"));
+    let output = command.output().unwrap();
+    let killed = std::os::unix::process::ExitStatusExt::signal(&output.status);
+    assert_eq!(killed, Some(9), "{step}: {}", String::from_utf8_lossy(&output.stderr));
+    // The original is there, with its volumes, and can be started if it does not run.
+    let found = daemon.inspect(&old);
+    let state = found["State"]["Status"].as_str().unwrap();
+    assert!(matches!(state, "running" | "exited"), "{step}: {state}");
+    daemon.nono(&scene.fixture, &["container", "restore", &id, "--replace"]).fails(1, "resume");
+    let mut resume = vec!["container", "resume", "--json", "--health-seconds", "0"];
+    if aborts {
+        resume.push("--abort");
+    }
+    let done = daemon.nono(&scene.fixture, &resume);
+    let report = done.json();
+    let is_made = step.starts_with("container-replace");
+    let is_finished = is_made && !aborts;
+    assert_eq!(report[0]["is_finished"], is_finished, "{step}: {}", done.stderr);
+    let now = daemon.inspect(name);
+    assert_eq!(now["State"]["Status"], "running", "{step}");
+    assert_eq!(now["HostConfig"]["RestartPolicy"]["Name"], "always", "{step}");
+    assert_eq!(now["Id"] == old.as_str(), !is_finished, "{step}");
+    let own = if is_finished { "own\nfirst" } else { "second\nsecond" };
+    assert_eq!(scene.container.sh("cat /own /data/file"), own, "{step}");
+    let left = daemon.run(&["ps", "-a", "--format", "{{.Names}}", "--filter", "name=restored"]);
+    assert!(!left.contains(name.as_str()), "{step}: {left}");
+    assert!(!done.says("panicked"));
+    daemon.docker(&["rm", "-f", "-v", &old]);
+}
+
+/// Killed while volumes change in place: both directions lead to a whole state.
+#[test]
+fn a_killed_restore_of_volumes_is_finished_or_taken_back() {
+    let Some(daemon) = daemon() else { return };
+    for step in ["container-volume-clear", "container-volume-fill", "container-volume-check"] {
+        for aborts in [false, true] {
+            let scene = Scene::new(daemon, &[]);
+            let first = observe(&scene.source());
+            let id = scene.snapshot();
+            scene.change();
+            daemon.run(&["stop", &scene.container.name]);
+            let second = observe(&scene.source());
+            let arguments = ["container", "restore", &id, "--volumes-only", "/data"];
+            let mut command = daemon.command(&scene.fixture, &arguments);
+            command.env("NONO_FAIL_POINT", format!("name={step}"));
+            let output = command.output().unwrap();
+            let killed = std::os::unix::process::ExitStatusExt::signal(&output.status);
+            assert_eq!(killed, Some(9), "{step}: {}", String::from_utf8_lossy(&output.stderr));
+            let way: &[&str] = if aborts { &["--abort"] } else { &[] };
+            let arguments = [&["container", "resume"], way].concat();
+            daemon.nono(&scene.fixture, &arguments).success();
+            let expected = if aborts { &second } else { &first };
+            assert_eq!(observe(&scene.source()), *expected, "{step}");
+        }
+    }
+}
+
+#[test]
+fn a_failure_before_the_start_leaves_nothing() {
+    let Some(daemon) = daemon() else { return };
+    let scene = Scene::new(daemon, &[]);
+    let id = scene.snapshot();
+    let plan = scene.restore(&id, &["--dry-run"]);
+    let mut command = daemon.command(&scene.fixture, &["container", "restore", &id]);
+    command.env("NONO_FAIL_POINT", "name=container-restore-start:EIO");
+    let output = command.output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    let volume = volume_at(&plan, "/data");
+    assert_ne!(daemon.docker(&["volume", "inspect", &volume]).code, 0);
+    let left = daemon.run(&["ps", "-a", "--format", "{{.Names}}"]);
+    assert!(!left.contains(&format!("{}-restored", scene.container.name)), "{left}");
+    let report = scene.restore(&id, &["--no-start"]);
+    scene.remove(&report);
+    let mode = std::fs::metadata(scene.source().join("sub/private")).unwrap().mode();
+    assert_eq!(mode & 0o777, 0o640);
+}
