@@ -177,7 +177,8 @@ fn a_deleted_snapshot_takes_its_image_and_the_newest_needs_all() {
     assert!(newest.stderr.contains("--all"), "{}", newest.stderr);
     delete(&[&id(&first)]).success();
     assert_ne!(daemon.docker(&["inspect", "--type=image", image]).code, 0);
-    daemon.nono(&fixture, &["rollback", "verify"]).success();
+    let session = first["session_id"].as_str().unwrap();
+    daemon.nono(&fixture, &["rollback", "verify", session]).success();
     delete(&[name, "--all"]).success();
     let list = daemon.nono(&fixture, &["container", "list", "--json"]).success().json();
     assert_eq!(list, serde_json::json!([]));
