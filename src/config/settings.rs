@@ -5,12 +5,13 @@
 //! name `[undo]`). A limit of 0 is none.
 
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use serde::Serialize;
 use serde_json::json;
 
+use super::containers::{ContainerLimits, ContainersTable};
 use super::document;
 use super::profile::RollbackRules;
 use super::remotes::RemoteTables;
@@ -149,6 +150,7 @@ strict_table! {
     pub(super) struct ConfigTable {
         rollback | undo: SettingsTable,
         remotes: RemoteTables,
+        containers: ContainersTable,
     }
 }
 
@@ -169,6 +171,14 @@ strict_table! {
         mcp_restore: bool,
         mcp_hidden: Vec<String>,
         push_after_run: String,
+    }
+}
+
+/// The table of containers in the file.
+pub(super) fn read_containers(file: &Path) -> Result<ContainersTable, ConfigError> {
+    match document::read::<ConfigTable>(file) {
+        Err(ConfigError::Io(error)) if error.is_gone() => Ok(ContainersTable::default()),
+        read => Ok(read?.content.containers.unwrap_or_default()),
     }
 }
 
@@ -197,6 +207,7 @@ impl Settings {
     pub(super) fn check(origin: &str, text: &str) -> Result<(), ConfigError> {
         let mut whole = document::parse_toml::<ConfigTable>(origin, text)?;
         whole.check_remotes()?;
+        ContainerLimits::of(whole.containers.unwrap_or_default())?;
         let table = whole.rollback.unwrap_or_default();
         let nowhere = Surroundings { home: None, current_dir: PathBuf::new(), variable: &|_| None };
         Self::of(table, None, &nowhere, &FlagSettings::default()).map(drop)

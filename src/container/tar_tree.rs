@@ -25,8 +25,6 @@ use crate::sys::{Dir, TempFile};
 const MAX_MEMORY_BYTES: u64 = 1 << 20;
 /// In front of the name of an extended attribute in a tar archive.
 const XATTR: &[u8] = b"SCHILY.xattr.";
-/// The extended attribute that streams of the engine carry.
-pub(super) const CARRIED_XATTR: &[u8] = b"security.capability";
 
 /// Where a stream goes.
 pub(super) struct Sink<'a> {

@@ -50,8 +50,8 @@ use crate::git::RepositoryChange;
 use crate::object::ContentHash;
 use crate::path_text::{Shown, serde_paths};
 use crate::snapshot::{
-    CacheUse, LoadedManifest, ManifestError, NotCaptured, RestoreRecord, SnapshotError,
-    SnapshotManager, SnapshotManifest,
+    CacheUse, LoadedManifest, ManifestError, NotCaptured, RestoreRecord, SessionOrigin,
+    SnapshotError, SnapshotManager, SnapshotManifest,
 };
 use crate::store::{ObjectSource, OverlayStore, read_root_tree};
 
@@ -244,6 +244,7 @@ impl SnapshotManager {
         number: u64,
         options: &RestoreOptions,
     ) -> Result<RestoreReport, RestoreError> {
+        self.refuse_container(number)?;
         let states = self.states(number)?;
         let overlay = OverlayStore::new(self.store());
         let (target, latest) = (&states.target.manifest, &states.latest);
@@ -297,6 +298,7 @@ impl SnapshotManager {
         let _session_lock = self.lock_session()?;
         // Nothing may be collected between the plan and the last byte.
         let _store_lock = self.lock_store()?;
+        self.refuse_container(number)?;
         let states = self.states(number)?;
         let Prepared { mut planned, before, is_store_full } = self.prepare(&states, options)?;
         let record = |safety_snapshot| RestoreRecord {
@@ -360,6 +362,15 @@ impl SnapshotManager {
             is_store_full: false,
             not_kept: Vec::new(),
         }
+    }
+
+    /// Refuses the history of a container: its paths are virtual. A copy can be written elsewhere.
+    fn refuse_container(&self, number: u64) -> Result<(), RestoreError> {
+        if self.session().metadata()?.origin == SessionOrigin::Container {
+            let session = self.session().id();
+            return Err(SnapshotError::OfContainer { session, number }.into());
+        }
+        Ok(())
     }
 
     /// The manifest to restore and the last one, after checking that they are the ones that the

@@ -23,8 +23,8 @@ pub(super) struct Request {
     pub(super) more_networks: Vec<Connection>,
 }
 
-/// Makes the request. `read_only` keeps volumes read-only; a container that is only filled has them
-/// writable.
+/// Makes the request. `read_only` keeps what is read-only so; in a container that is only filled
+/// everything is writable.
 pub(super) fn request(record: &ContainerRecord, plan: &ContainerPlan, read_only: bool) -> Request {
     let config = record.config.clone();
     let mut host = HostConfig {
@@ -32,6 +32,9 @@ pub(super) fn request(record: &ContainerRecord, plan: &ContainerPlan, read_only:
         volumes_from: None,
         ..record.host_config.clone()
     };
+    if !read_only {
+        host.readonly_rootfs = Some(false);
+    }
     mount(record, plan, &mut host, read_only);
     let mode = host.network_mode.clone().unwrap_or_default();
     let mut labels = config.labels.unwrap_or_default();

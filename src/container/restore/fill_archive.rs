@@ -1,6 +1,7 @@
 //! Filling a volume through the engine: a tar stream into a container that was never started.
 //!
-//! The stream carries nanoseconds and extended attributes as PAX records, which the engine sets,
+//! It goes to the directory above the volume, because the engine gives the directory to which it
+//! unpacks no attributes. The stream carries nanoseconds and extended attributes as PAX records, which the engine sets,
 //! although its own streams do not have them.
 
 use std::io::{self, Read, Write};
@@ -34,11 +35,12 @@ pub(super) fn fill(
     path: &str,
     progress: &dyn Progress,
 ) -> Result<Vec<String>, RestoreError> {
+    let (above, name) = place_of(path);
     let (sender, receiver) = mpsc::channel::<io::Result<Vec<u8>>>(CHUNKS);
     std::thread::scope(|scope| {
         let maker = sys::spawn_scoped(scope, "tar stream of a volume", move || {
             let channel = Channel { sender: sender.clone(), chunk: Vec::new() };
-            let made = write(contents, channel, progress);
+            let made = write(contents, name, channel, progress);
             if made.is_err() {
                 // The engine must not take the part for the whole.
                 let _ = sender.blocking_send(Err(io::Error::other("the stream was given up")));
@@ -53,7 +55,7 @@ pub(super) fn fill(
         let chunks = stream::unfold(receiver, async |mut receiver| {
             receiver.recv().await.map(|chunk| (chunk.map(Into::into), receiver))
         });
-        let options = UploadToContainerOptions { path: path.to_owned(), ..Default::default() };
+        let options = UploadToContainerOptions { path: above.to_owned(), ..Default::default() };
         let body = bollard::body_try_stream(chunks);
         let upload = docker.client().upload_to_container(container, Some(options), body);
         let operation = format_args!("fill {path} of container {container}");
@@ -92,8 +94,19 @@ impl Write for Channel {
     }
 }
 
+/// The directory above a volume, and the name of the volume's directory in it.
+fn place_of(destination: &str) -> (&str, &str) {
+    let destination = destination.trim_end_matches('/');
+    match destination.rsplit_once('/') {
+        Some(("", name)) => ("/", name),
+        Some(split) => split,
+        None => ("/", destination),
+    }
+}
+
 fn write(
     contents: &Contents<'_>,
+    name: &str,
     channel: Channel,
     progress: &dyn Progress,
 ) -> Result<Vec<String>, RestoreError> {
@@ -116,7 +129,7 @@ fn write(
             }
             _ => None,
         };
-        append(&mut builder, &entry, object).map_err(failed)
+        append(&mut builder, name, &entry, object).map_err(failed)
     })?;
     builder.into_inner().and_then(|mut channel| channel.flush()).map_err(failed)?;
     Ok(not_made)
@@ -124,6 +137,7 @@ fn write(
 
 fn append(
     builder: &mut tar::Builder<Channel>,
+    name: &str,
     entry: &Entry,
     object: Option<ObjectFile>,
 ) -> io::Result<()> {
@@ -145,13 +159,15 @@ fn append(
     header.set_gid(u64::from(attributes.gid));
     header.set_mtime(u64::try_from(attributes.mtime.seconds).unwrap_or(0));
     header.set_size(0);
-    let path = match &*entry.path {
-        b"" => to_path(b"./"),
-        path => to_path(path),
+    let below = |path: &[u8]| match path {
+        b"" => [name.as_bytes(), b"/"].concat(),
+        path => [name.as_bytes(), b"/", path].concat(),
     };
+    let path = below(&entry.path);
+    let path = to_path(&path);
     if let Some(first) = &entry.link_to {
         header.set_entry_type(tar::EntryType::Link);
-        return builder.append_link(&mut header, path, to_path(first));
+        return builder.append_link(&mut header, path, to_path(&below(first)));
     }
     match (node, object) {
         (Node::Symlink { target }, _) => {
@@ -213,6 +229,12 @@ fn pax_time(time: FileTime) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_stream_goes_to_the_directory_above() {
+        assert_eq!(place_of("/data"), ("/", "data"));
+        assert_eq!(place_of("/var/lib/data/"), ("/var/lib", "data"));
+    }
 
     #[test]
     fn a_record_counts_its_own_length() {

@@ -101,7 +101,8 @@ pub(super) fn make(job: Job<'_>, plan: &ContainerPlan, name: &str) -> Result<Mad
         }
     }
     sys::before_request("container-restore-create")?;
-    let has_read_only = through_engine.iter().any(|(volume, _)| volume.is_read_only);
+    let is_sealed = record.host_config.readonly_rootfs == Some(true);
+    let has_read_only = through_engine.iter().any(|(volume, _)| is_sealed || volume.is_read_only);
     let mut id = create(job, &record, plan, name, !has_read_only)?;
     for (volume, contents) in &through_engine {
         let path = &volume.destination;
@@ -113,7 +114,7 @@ pub(super) fn make(job: Job<'_>, plan: &ContainerPlan, name: &str) -> Result<Mad
         compare::archive(contents, &volume.name, job.docker, &id, path, job.progress)?;
     }
     if has_read_only {
-        // The engine writes to no read-only volume, so that container was writable.
+        // The engine writes to nothing read-only, so that container was writable.
         remove_container(job.docker, &id)?;
         id = create(job, &record, plan, name, true)?;
     }

@@ -3,12 +3,23 @@
 /// The longest name of a container or volume that is made.
 const LONGEST: usize = 200;
 
-/// The name of a restored volume: after the old one and the snapshot.
-pub(super) fn volume(old: &str, tree: &str, session: &str, number: u64, attempt: u32) -> String {
+/// The name of a restored volume: after the old one and the snapshot. One without a name is called
+/// after its container and its place there.
+pub(super) fn volume(
+    container: &str,
+    old: &str,
+    tree: &str,
+    snapshot: (&str, u64),
+    attempt: u32,
+) -> String {
+    let (session, number) = snapshot;
     let is_random = old.len() == 64 && old.bytes().all(|byte| byte.is_ascii_hexdigit());
     // The tree of an anonymous volume is its place in the container.
-    let base = if is_random { tree } else { origin(old) };
-    let mut name = format!("{}-{session}.{number}", plain(base));
+    let base = match is_random {
+        true => format!("{}-{}", plain(origin(container)), plain(tree)),
+        false => plain(origin(old)),
+    };
+    let mut name = format!("{base}-{session}.{number}");
     if attempt > 1 {
         name.push_str(&format!("-{attempt}"));
     }
@@ -56,7 +67,7 @@ fn plain(text: &str) -> String {
     let mut name: String = text
         .chars()
         .map(|c| if c.is_ascii_alphanumeric() || "_.-".contains(c) { c } else { '-' })
-        .take(LONGEST - 60)
+        .take(LONGEST / 2 - 30)
         .collect();
     if name.is_empty() {
         name.push_str("volume");
@@ -71,16 +82,19 @@ mod tests {
     #[test]
     fn a_volume_is_named_after_the_old_one_and_the_snapshot() {
         let session = "20260214-143022-12345";
-        assert_eq!(volume("db_data", "db_data", session, 3, 1), "db_data-20260214-143022-12345.3");
+        assert_eq!(
+            volume("web", "db_data", "db_data", (session, 3), 1),
+            "db_data-20260214-143022-12345.3"
+        );
         let anonymous = "0".repeat(64);
-        let name = volume(&anonymous, ":var:lib:data", session, 0, 2);
-        assert_eq!(name, "var-lib-data-20260214-143022-12345.0-2");
+        let name = volume("web", &anonymous, ":var:lib:data", (session, 0), 2);
+        assert_eq!(name, "web-var-lib-data-20260214-143022-12345.0-2");
     }
 
     #[test]
     fn a_restored_volume_is_named_after_the_first_one() {
-        let first = volume("db-1", "db-1", "20260214-143022-12345", 3, 2);
-        let second = volume(&first, &first, "20260215-000000-9", 1, 1);
+        let first = volume("web", "db-1", "db-1", ("20260214-143022-12345", 3), 2);
+        let second = volume("web", &first, &first, ("20260215-000000-9", 1), 1);
         assert_eq!(second, "db-1-20260215-000000-9.1");
     }
 

@@ -243,7 +243,7 @@ fn new_volumes(
         let is_new = mount.tree.is_some() || *way != Way::Replace;
         let name = match named.get(original) {
             Some(name) => name.clone(),
-            None if is_new => free_volume(job, original, mount)?,
+            None if is_new => free_volume(job, &record.name, original, mount)?,
             None => original.to_owned(),
         };
         named.insert(original, name.clone());
@@ -259,11 +259,16 @@ fn new_volumes(
     Ok(planned)
 }
 
-fn free_volume(job: Job<'_>, original: &str, mount: &MountRecord) -> Result<String, RestoreError> {
+fn free_volume(
+    job: Job<'_>,
+    container: &str,
+    original: &str,
+    mount: &MountRecord,
+) -> Result<String, RestoreError> {
     let session = job.history.id();
     let place = mount.tree.as_deref().unwrap_or(&mount.destination);
     for attempt in 1..ATTEMPTS {
-        let name = names::volume(original, place, &session, job.number, attempt);
+        let name = names::volume(container, original, place, (&session, job.number), attempt);
         let request = job.docker.client().inspect_volume(&name);
         match job.docker.call(format_args!("look for volume {name}"), Patience::Quick, request) {
             Err(error) if error.is_not_found() => return Ok(name),
