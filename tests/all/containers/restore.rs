@@ -159,20 +159,51 @@ fn a_dry_run_makes_nothing() {
 #[test]
 fn without_the_directory_volumes_are_filled_through_the_engine() {
     let Some(daemon) = daemon() else { return };
-    let mut scene = Scene::new(daemon, &["-v", "/read-only:ro"]);
+    let read_only = daemon.unique("read-only");
+    let mount = format!("{read_only}:/read-only:ro");
+    let mut scene = Scene::new(daemon, &["-v", &mount]);
+    std::fs::write(daemon.volume_dir(&read_only).join("fixed"), "fixed").unwrap();
     scene.fixture = Fixture::ordinary_user();
     let before = observe(&scene.source());
     // As root, so that the snapshot has everything.
-    let id = scene.snapshot_from(None);
+    let id = scene.snapshot();
     let store = scene.fixture.store();
-    let given = Command::new("chown").args(["-R", "54321"]).arg(&store).status();
+    let home = store.parent().unwrap();
+    let given = Command::new("chown").args(["-R", "54321"]).arg(home).status();
     assert!(given.unwrap().success());
     scene.change();
     let report = scene.restore(&id, &[]);
     let new = report["name"].as_str().unwrap();
-    assert_eq!(daemon.sh(new, "cat /own /anonymous/file"), "own\nfirst");
+    assert_eq!(daemon.sh(new, "cat /own /anonymous/file /read-only/fixed"), "own\nfirst\nfixed");
+    assert_ne!(daemon.docker(&["exec", new, "touch", "/read-only/new"]).code, 0);
     let volume = volume_at(&report, "/data");
     assert_eq!(observe(&daemon.volume_dir(&volume)), before);
+    scene.remove(&report);
+    let arguments = ["container", "restore", &id, "--volumes-only", &scene.volume];
+    daemon.run(&["stop", &scene.container.name]);
+    let changed = observe(&scene.source());
+    daemon.nono(&scene.fixture, &arguments).fails(1, "out of reach");
+    assert_eq!(observe(&scene.source()), changed);
+}
+
+/// The tar stream has no sockets, no nanoseconds and few extended attributes: the comparison after
+/// the filling keeps to what it has.
+#[test]
+fn a_snapshot_through_the_engine_comes_back_in_all_that_it_carries() {
+    let Some(daemon) = daemon() else { return };
+    let scene = Scene::new(daemon, &[]);
+    let id = scene.snapshot_from(Some(VolumeSource::Archive));
+    let report = scene.restore(&id, &[]);
+    let whole = |dir: &Path| {
+        let mut tree = observe(dir);
+        for found in tree.values_mut() {
+            found.mtime.1 = 0;
+            found.xattrs.clear();
+        }
+        tree
+    };
+    let new = daemon.volume_dir(&volume_at(&report, "/data"));
+    assert_eq!(whole(&new), whole(&scene.source()));
     scene.remove(&report);
 }
 
@@ -334,6 +365,62 @@ fn killed_at(daemon: &'static Daemon, step: &str, aborts: bool) {
     assert!(!left.contains(name.as_str()), "{step}: {left}");
     assert!(!done.says("panicked"));
     daemon.docker(&["rm", "-f", "-v", &old]);
+}
+
+/// Killed on the way back: the way back goes on.
+#[test]
+fn a_killed_way_back_is_taken_again() {
+    let Some(daemon) = daemon() else { return };
+    let steps = [
+        "container-back-remove",
+        "container-back-name",
+        "container-back-policy",
+        "container-back-start",
+    ];
+    for step in steps {
+        let scene = Scene::new(daemon, &["--restart", "always"]);
+        let id = scene.snapshot();
+        scene.change();
+        let old = daemon.inspect(&scene.container.name)["Id"].clone();
+        let killed = |arguments: &[&str], step: &str| {
+            let mut command = daemon.command(&scene.fixture, arguments);
+            let output = command.env("NONO_FAIL_POINT", format!("name={step}")).output().unwrap();
+            let signal = std::os::unix::process::ExitStatusExt::signal(&output.status);
+            assert_eq!(signal, Some(9), "{step}: {}", String::from_utf8_lossy(&output.stderr));
+        };
+        killed(&["container", "restore", &id, "--replace"], "container-replace-health");
+        killed(&["container", "resume", "--abort"], step);
+        daemon.nono(&scene.fixture, &["container", "resume", "--abort"]).success();
+        let now = daemon.inspect(&scene.container.name);
+        assert_eq!(now["Id"], old, "{step}");
+        assert_eq!(now["State"]["Status"], "running", "{step}");
+        assert_eq!(now["HostConfig"]["RestartPolicy"]["Name"], "always", "{step}");
+        assert_eq!(scene.container.sh("cat /own"), "second", "{step}");
+    }
+}
+
+/// Killed beside the original: the new container is whole or gone, the original never touched.
+#[test]
+fn a_killed_restore_beside_the_original_is_finished_or_taken_back() {
+    let Some(daemon) = daemon() else { return };
+    for step in ["container-restore-fill", "container-restore-check", "container-restore-start"] {
+        let scene = Scene::new(daemon, &[]);
+        let id = scene.snapshot();
+        let arguments = ["container", "restore", &id, "--name", &daemon.unique("beside")];
+        let mut command = daemon.command(&scene.fixture, &arguments);
+        let output = command.env("NONO_FAIL_POINT", format!("name={step}")).output().unwrap();
+        assert_eq!(std::os::unix::process::ExitStatusExt::signal(&output.status), Some(9));
+        assert_eq!(scene.container.state().as_deref(), Some("running"), "{step}");
+        let resumed = daemon.nono(&scene.fixture, &["container", "resume", "--json"]);
+        let is_finished = step == "container-restore-start";
+        assert_eq!(resumed.json()[0]["is_finished"], is_finished, "{step}: {}", resumed.stderr);
+        let state = daemon.state(arguments[4]);
+        assert_eq!(state.as_deref(), is_finished.then_some("running"), "{step}");
+        let volume = format!("{}-{}", scene.volume, id.replace('/', "."));
+        let volumes = daemon.docker(&["volume", "inspect", &volume]);
+        assert_eq!(volumes.code == 0, is_finished, "{step}");
+        daemon.docker(&["rm", "-f", arguments[4]]);
+    }
 }
 
 /// Killed while volumes change in place: both directions lead to a whole state.
