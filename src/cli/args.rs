@@ -49,6 +49,10 @@ pub(super) enum Helper {
     #[cfg(feature = "mount")]
     #[command(name = commands::mount_guard::NAME, hide = true)]
     MountGuard(commands::mount_guard::MountGuardArgs),
+    /// The process beside a paused container
+    #[cfg(feature = "container")]
+    #[command(name = commands::container::watch::NAME, hide = true)]
+    ContainerWatch(commands::container::watch::WatchArgs),
 }
 
 #[derive(Debug, Subcommand)]
@@ -65,14 +69,14 @@ pub(super) enum Command {
     /// Take a mount away
     #[cfg(feature = "mount")]
     Umount(commands::umount::UmountArgs),
-    /// Show every recorded version of a file or directory, or what the sessions here changed
-    Log(commands::log::LogArgs),
-    /// Record the state of containers with their volumes, and bring it back
+    /// Take snapshots of containers with their volumes, look into them, bring them back
     #[cfg(feature = "container")]
     Container {
         #[command(subcommand)]
         command: commands::container::ContainerCommand,
     },
+    /// Show every recorded version of a file or directory, or what the sessions here changed
+    Log(commands::log::LogArgs),
     /// Take over the sessions of the other nono, with their ids
     Import(commands::import::ImportArgs),
     /// Look at profiles: the grants of a kind of command, and its recorded places

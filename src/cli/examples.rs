@@ -7,6 +7,91 @@ use super::args::Arguments;
 /// The title above them.
 const TITLE: &str = "Examples:";
 
+/// All examples.
+fn examples() -> impl Iterator<Item = &'static (&'static str, [(&'static str, &'static str); 2])> {
+    EXAMPLES.iter().chain(CONTAINER_EXAMPLES)
+}
+
+#[cfg(not(feature = "container"))]
+const CONTAINER_EXAMPLES: &[(&str, [(&str, &str); 2])] = &[];
+
+/// Examples of `nono container`.
+#[cfg(feature = "container")]
+const CONTAINER_EXAMPLES: &[(&str, [(&str, &str); 2])] = &[
+    (
+        "container",
+        [
+            (
+                "nono container snapshot web -m 'before the upgrade'",
+                "the container web, with its volumes",
+            ),
+            ("nono container list web", "its snapshots"),
+        ],
+    ),
+    (
+        "container snapshot",
+        [
+            (
+                "nono container snapshot web --trigger run_start --run-id 42",
+                "at the start of a run of an agent",
+            ),
+            ("nono container snapshot web --no-image", "its volumes and changed files alone"),
+        ],
+    ),
+    (
+        "container list",
+        [
+            ("nono container list", "all snapshots of containers"),
+            ("nono container list web --json", "those of one container, for a program"),
+        ],
+    ),
+    (
+        "container show",
+        [
+            ("nono container show web", "the latest snapshot of the container web"),
+            (
+                "nono container show 20260214-143022-4711/3 --json",
+                "the whole record of one snapshot",
+            ),
+        ],
+    ),
+    (
+        "container diff",
+        [
+            ("nono container diff web/2", "from snapshot 2 to the latest one"),
+            ("nono container diff web/2 web/5", "between two snapshots"),
+        ],
+    ),
+    (
+        "container delete",
+        [
+            ("nono container delete web/3", "one snapshot, with its image"),
+            ("nono container delete web --all", "the whole history of the container"),
+        ],
+    ),
+    (
+        "container cleanup",
+        [
+            ("nono container cleanup --dry-run", "what is over a limit"),
+            ("nono container cleanup --max-snapshots 20", "the newest 20 stay"),
+        ],
+    ),
+    (
+        "container stats",
+        [
+            ("nono container stats", "how much space the snapshots take"),
+            ("nono container stats --json", "for a program"),
+        ],
+    ),
+    (
+        "container validate",
+        [
+            ("nono container validate", "whether all snapshots can be restored"),
+            ("nono container validate web/3", "whether one can"),
+        ],
+    ),
+];
+
 /// Commands by their words behind `nono`; examples with what they do.
 const EXAMPLES: &[(&str, [(&str, &str); 2])] = &[
     (
@@ -298,7 +383,7 @@ fn with_examples(command: clap::Command, words: &str) -> clap::Command {
         Some(inner) => format!("rollback {inner}"),
         None => words.to_owned(),
     };
-    let found = EXAMPLES.iter().find(|(of, _)| *of == words_of);
+    let found = examples().find(|(of, _)| *of == words_of);
     let command = match found {
         Some((_, examples)) => command.after_help(text(examples)),
         None => command,
@@ -342,9 +427,9 @@ mod tests {
         let mut commands = Vec::new();
         visible(&Arguments::command(), "", &mut commands);
         for words in &commands {
-            assert!(EXAMPLES.iter().any(|(of, _)| of == words), "no examples of {words:?}");
+            assert!(examples().any(|(of, _)| of == words), "no examples of {words:?}");
         }
-        for (words, examples) in EXAMPLES {
+        for (words, examples) in examples() {
             assert!(words.is_empty() || commands.iter().any(|of| of == words), "{words:?}");
             for (line, _) in examples {
                 let typed = line.split('>').next().unwrap_or_default();

@@ -139,9 +139,9 @@ fn dispatch(arguments: Arguments, context: &Context) -> Outcome {
         Command::Mount(args) => commands::mount::run(&args, &store, context),
         #[cfg(feature = "mount")]
         Command::Umount(args) => commands::umount::run(&args, context),
-        Command::Log(args) => commands::log::run(&args, &store, context),
         #[cfg(feature = "container")]
         Command::Container { command } => commands::container::run(&command, &store, context),
+        Command::Log(args) => commands::log::run(&args, &store, context),
         Command::Import(args) => commands::import::run(&args, &store, context),
         Command::Profile { command } => commands::profile::run(&command, &store, context),
         Command::Config { command } => commands::config::run(&command, &store, context),
@@ -190,6 +190,8 @@ fn run_helper(helper: &Helper, store: &StoreArgs, context: &Context) -> Outcome 
         Helper::HookWorker(args) => commands::hook::work(args, store, context),
         #[cfg(feature = "mount")]
         Helper::MountGuard(args) => commands::mount_guard::run(args),
+        #[cfg(feature = "container")]
+        Helper::ContainerWatch(args) => commands::container::watch::run(args),
     }
 }
 

@@ -24,7 +24,7 @@ use crate::gc::{
     remove_snapshots, withdraw,
 };
 use crate::session::{Catalog, Expired, Expiry, RetentionPolicy, SessionFacts, thinned_steps};
-use crate::snapshot::{RemovalReason, SessionDir};
+use crate::snapshot::{RemovalReason, SessionDir, SessionOrigin};
 use crate::sys;
 
 /// So many withdrawn sessions are collected at once.
@@ -240,6 +240,10 @@ struct Listed {
 fn list(root: &Path) -> Result<Vec<Listed>, CliError> {
     let mut listed = Vec::new();
     for session in Catalog::new(PathBuf::from(root), []).sessions()? {
+        // Snapshots of containers have limits of their own: `nono container cleanup`.
+        if session.metadata().is_ok_and(|metadata| metadata.origin == SessionOrigin::Container) {
+            continue;
+        }
         match SessionFacts::of(&session) {
             Ok(facts) => listed.push(Listed { facts, session }),
             Err(error) => tracing::debug!("left out of retention: {error}"),

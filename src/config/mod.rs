@@ -10,6 +10,7 @@
 //! - Every value knows where it came from.
 
 mod agent_state;
+mod containers;
 mod document;
 mod editing;
 mod environment;
@@ -23,6 +24,7 @@ mod strict;
 use std::path::PathBuf;
 
 pub use agent_state::AgentState;
+pub use containers::ContainerLimits;
 pub use document::ConfigError;
 pub use editing::ConfigFile;
 pub use environment::{EnvironmentRules, apply_rules};

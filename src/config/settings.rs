@@ -5,12 +5,13 @@
 //! name `[undo]`). A limit of 0 is none.
 
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use serde::Serialize;
 use serde_json::json;
 
+use super::containers::{ContainerLimits, ContainersTable};
 use super::document;
 use super::profile::RollbackRules;
 use super::strict::strict_table;
@@ -142,6 +143,7 @@ pub struct Setting {
 strict_table! {
     struct ConfigTable {
         rollback | undo: SettingsTable,
+        containers: ContainersTable,
     }
 }
 
@@ -160,6 +162,14 @@ strict_table! {
         use_gitignore: bool,
         mcp_restore: bool,
         mcp_hidden: Vec<String>,
+    }
+}
+
+/// The table of containers in the file.
+pub(super) fn read_containers(file: &Path) -> Result<ContainersTable, ConfigError> {
+    match document::read::<ConfigTable>(file) {
+        Err(ConfigError::Io(error)) if error.is_gone() => Ok(ContainersTable::default()),
+        read => Ok(read?.content.containers.unwrap_or_default()),
     }
 }
 
@@ -186,7 +196,9 @@ impl Settings {
     /// # Errors
     /// What is wrong with it.
     pub(super) fn check(origin: &str, text: &str) -> Result<(), ConfigError> {
-        let table = document::parse_toml::<ConfigTable>(origin, text)?.rollback.unwrap_or_default();
+        let parsed = document::parse_toml::<ConfigTable>(origin, text)?;
+        ContainerLimits::of(parsed.containers.unwrap_or_default())?;
+        let table = parsed.rollback.unwrap_or_default();
         let nowhere = Surroundings { home: None, current_dir: PathBuf::new(), variable: &|_| None };
         Self::of(table, None, &nowhere, &FlagSettings::default()).map(drop)
     }

@@ -70,6 +70,8 @@ pub(super) fn commit(
         changes: Some(labels),
         ..CommitContainerOptions::default()
     };
+    // What a killed snapshot left under this tag, which would lose its name to the new image.
+    remove_own(docker, &format!("{REPOSITORY}:{tag}"), session, number)?;
     sys::before_request("commit")?;
     let operation = format!("make an image of container {container_id}");
     let request = docker.client().commit_container(options, ContainerConfig::default());

@@ -16,7 +16,7 @@ use super::{CleanupError, CleanupOptions};
 use crate::layout;
 use crate::object::ContentHash;
 use crate::progress::Stage;
-use crate::snapshot::SessionDir;
+use crate::snapshot::{SessionDir, SessionOrigin};
 use crate::store::LocalStore;
 use crate::sys::{self, Dir};
 
@@ -67,6 +67,9 @@ pub fn guess_usage(root: &Path) -> Result<UsageGuess, CleanupError> {
     let mut bytes = note.bytes;
     for session in root.sessions()?.iter().chain(&withdrawn) {
         let Ok(metadata) = session.metadata() else { continue };
+        if metadata.origin == SessionOrigin::Container {
+            continue;
+        }
         let written = match metadata.manifest_hashes.is_empty() {
             true => baseline_bytes(session),
             false => metadata.bytes_written,
@@ -108,8 +111,18 @@ fn measure(
     let ids: Vec<String> = removable.iter().map(SessionDir::id).collect();
     let mut usage = StorageUsage::default();
     let mut sharing = Vec::new();
+    let mut of_containers = Vec::new();
     for session in root.sessions()? {
         let id = session.id();
+        // Their bytes count apart, with limits of their own.
+        let is_container =
+            session.metadata().is_ok_and(|metadata| metadata.origin == SessionOrigin::Container);
+        if is_container && !ids.contains(&id) {
+            if root.place(&session)? == ObjectsPlace::Shared {
+                of_containers.push(session);
+            }
+            continue;
+        }
         match (root.place(&session)?, &root.store) {
             (ObjectsPlace::Own, _) => {
                 let store = LocalStore::open(&session.objects_path())?;
@@ -137,6 +150,10 @@ fn measure(
             needed.absorb(marks);
         }
     }
+    // An object that containers need as well counts, and becomes free with no session.
+    let mut theirs = Marks::default();
+    theirs.keep(store, &of_containers.iter().collect::<Vec<_>>(), options.progress)?;
+    owners.retain(|hash, _| !theirs.contains(hash));
     options.progress.begin(Stage::ListObjects, None);
     store.for_each_object(|found| {
         options.progress.advance(1, 0);

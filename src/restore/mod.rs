@@ -50,8 +50,8 @@ use crate::git::RepositoryChange;
 use crate::object::ContentHash;
 use crate::path_text::{Shown, serde_paths};
 use crate::snapshot::{
-    CacheUse, LoadedManifest, ManifestError, NotCaptured, RestoreRecord, SnapshotError,
-    SnapshotManager, SnapshotManifest,
+    CacheUse, LoadedManifest, ManifestError, NotCaptured, RestoreRecord, SessionOrigin,
+    SnapshotError, SnapshotManager, SnapshotManifest,
 };
 use crate::store::{ObjectSource, OverlayStore, read_root_tree};
 
@@ -368,6 +368,10 @@ impl SnapshotManager {
     fn states(&self, number: u64) -> Result<States, RestoreError> {
         let latest = self.latest()?;
         let last = latest.manifest.number;
+        if self.session().metadata()?.origin == SessionOrigin::Container {
+            let session = self.session().id();
+            return Err(SnapshotError::OfContainer { session, number }.into());
+        }
         if number > last {
             let session = self.session().path().to_owned();
             return Err(SnapshotError::NoSuchSnapshot { session, number, last: Some(last) }.into());

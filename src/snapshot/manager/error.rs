@@ -48,6 +48,17 @@ pub enum SnapshotError {
         /// The defect of the one before.
         source: StoreError,
     },
+    /// The snapshot is of a container: its paths are none of this machine.
+    #[error(
+        "session {session} is the history of a container, whose paths are not those of this \
+         machine: use `nono container restore {session}/{number}`"
+    )]
+    OfContainer {
+        /// The id of the session.
+        session: String,
+        /// The number asked for.
+        number: u64,
+    },
     /// There is no snapshot of this number.
     #[error("session {} has no snapshot {number}{}", Shown::path(session), last.map_or(String::new(), |last| format!(" (its last is {last})")))]
     NoSuchSnapshot {

@@ -3,3 +3,4 @@
 mod daemon;
 mod daemon_test;
 mod restore;
+mod snapshots;

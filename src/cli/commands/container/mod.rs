@@ -1,7 +1,18 @@
-//! `nono container`: snapshots of containers with their volumes, and the way back.
+//! `nono container`: snapshots of containers, with their volumes and changed files, and the way back.
 
+mod cleanup;
+mod delete;
+mod diff;
+mod list;
 mod restore;
 mod resume;
+mod show;
+mod snapshot;
+mod stats;
+mod validate;
+pub(in crate::cli) mod watch;
+
+use std::path::PathBuf;
 
 use clap::Subcommand;
 
@@ -9,15 +20,32 @@ use crate::cli::Outcome;
 use crate::cli::args::StoreArgs;
 use crate::cli::context::Context;
 use crate::cli::error::CliError;
-use crate::container::ContainerError;
 use crate::container::restore::RestoreError;
+use crate::container::{ContainerError, Docker, recover};
 
+/// The subcommands.
 #[derive(Debug, Subcommand)]
 pub(in crate::cli) enum ContainerCommand {
+    /// Record a container: its image, its configuration, its volumes, its changed files
+    Snapshot(snapshot::SnapshotArgs),
+    /// List snapshots of containers
+    List(list::ListArgs),
+    /// Show one snapshot
+    Show(show::ShowArgs),
+    /// Compare two snapshots: configuration, volumes, changed files
+    Diff(diff::DiffArgs),
     /// Make a container with the state of a snapshot
     Restore(restore::RestoreArgs),
     /// Finish a restore that was interrupted, or take it back
     Resume(resume::ResumeArgs),
+    /// Remove a snapshot, or the whole history of a container
+    Delete(delete::DeleteArgs),
+    /// Remove snapshots over a limit, and images of ours without a snapshot
+    Cleanup(cleanup::CleanupArgs),
+    /// Say how much space snapshots take
+    Stats(stats::StatsArgs),
+    /// Check that snapshots can be restored
+    Validate(validate::ValidateArgs),
 }
 
 pub(in crate::cli) fn run(
@@ -25,23 +53,75 @@ pub(in crate::cli) fn run(
     store: &StoreArgs,
     context: &Context,
 ) -> Outcome {
+    let root = root(store)?;
+    for left in recover(&root)? {
+        let name = crate::path_text::Shown::bytes(left.name.as_bytes()).to_string();
+        match left.problem {
+            None => context.warn(format_args!(
+                "container {name} was left paused by an interrupted nono, and goes on now"
+            )),
+            Some(problem) => context.warn(format_args!(
+                "container {name} may be paused since nono was interrupted: {problem}"
+            )),
+        }
+    }
     match command {
+        ContainerCommand::Snapshot(args) => snapshot::run(args, &root, context),
+        ContainerCommand::List(args) => list::run(args, &root, context),
+        ContainerCommand::Show(args) => show::run(args, &root, context),
+        ContainerCommand::Diff(args) => diff::run(args, &root, context),
         ContainerCommand::Restore(args) => restore::run(args, store, context),
         ContainerCommand::Resume(args) => resume::run(args, store, context),
+        ContainerCommand::Delete(args) => delete::run(args, &root, context),
+        ContainerCommand::Cleanup(args) => cleanup::run(args, &root, context),
+        ContainerCommand::Stats(args) => stats::run(args, &root, context),
+        ContainerCommand::Validate(args) => validate::run(args, &root, context),
+    }
+}
+
+fn root(store: &StoreArgs) -> Result<PathBuf, CliError> {
+    Ok(store.catalog()?.root().to_owned())
+}
+
+/// The engine, where a command can do without.
+fn engine_if_any(context: &Context) -> Option<Docker> {
+    match Docker::connect() {
+        Ok(docker) => Some(docker),
+        Err(error) => {
+            context.warn(format_args!("images are not looked at: {error}"));
+            None
+        }
     }
 }
 
 impl From<ContainerError> for CliError {
     fn from(error: ContainerError) -> Self {
+        let failed = Self::failed(error.to_string());
         match error {
             ContainerError::Snapshot(error) => error.into(),
             ContainerError::Store(error) => error.into(),
             ContainerError::Manifest(error) => error.into(),
             ContainerError::Io(error) => error.into(),
-            error @ ContainerError::Cancelled => Self::stopped(error.to_string()),
-            error @ ContainerError::NoSuchHistory { .. } => Self::failed(error.to_string())
-                .with_hint("`nono container list` shows all snapshots of containers"),
-            error => Self::failed(error.to_string()),
+            ContainerError::Cancelled => Self::stopped(error.to_string()),
+            ContainerError::NoDaemon { .. } => {
+                failed.with_hint("start the engine, or name its socket in DOCKER_HOST")
+            }
+            ContainerError::BadEndpoint { .. } | ContainerError::Unreachable { .. } => {
+                failed.with_hint("check that the engine runs; DOCKER_HOST names its socket")
+            }
+            ContainerError::NoSuchHistory { .. } => {
+                failed.with_hint("`nono container list` shows all snapshots")
+            }
+            ContainerError::NoSuchContainer { .. } => {
+                failed.with_hint("`docker ps --all` shows all containers")
+            }
+            ContainerError::OtherSource { .. } => {
+                failed.with_hint("run nono with the same rights as for the earlier snapshots")
+            }
+            ContainerError::WrongState { .. } => {
+                failed.with_hint("running, paused, stopped and created containers can be captured")
+            }
+            _ => failed,
         }
     }
 }

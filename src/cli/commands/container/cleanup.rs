@@ -1,0 +1,105 @@
+//! `nono container cleanup`.
+
+use std::io::Write;
+use std::path::Path;
+
+use clap::Args;
+use jiff::SignedDuration;
+
+use super::engine_if_any;
+use crate::cli::Outcome;
+use crate::cli::args::surroundings;
+use crate::cli::context::Context;
+use crate::cli::error::CliError;
+use crate::cli::progress::Bar;
+use crate::config::ContainerLimits;
+use crate::container::{ContainerPolicy, ImageRemoval, RemovalReport, SnapshotExpiry, cleanup};
+
+/// Arguments of `nono container cleanup`. A limit of 0 is none.
+#[derive(Debug, Args)]
+pub(in crate::cli) struct CleanupArgs {
+    /// Greatest age of a snapshot in days
+    #[arg(long, value_name = "N")]
+    max_age_days: Option<u64>,
+    /// Most snapshots of one container
+    #[arg(long, value_name = "N")]
+    max_per_container: Option<u64>,
+    /// Most snapshots of all containers
+    #[arg(long, value_name = "N")]
+    max_snapshots: Option<u64>,
+    /// Most gigabytes of all snapshots, images included
+    #[arg(long, value_name = "N")]
+    max_storage_gb: Option<f64>,
+    /// Only say what would go
+    #[arg(long)]
+    dry_run: bool,
+    /// Print the report as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// The policy that the settings ask for.
+pub(super) fn policy(limits: &ContainerLimits) -> ContainerPolicy {
+    let limit = |value: u64| (value > 0).then_some(value);
+    let days = limits.max_age_days.min(365 * 10_000) as i64;
+    ContainerPolicy {
+        max_age: (days > 0).then(|| SignedDuration::from_hours(days * 24)),
+        max_per_container: limit(limits.max_per_container),
+        max_snapshots: limit(limits.max_snapshots),
+        max_bytes: limits.max_bytes(),
+    }
+}
+
+pub(super) fn run(args: &CleanupArgs, root: &Path, context: &Context) -> Outcome {
+    let mut limits = ContainerLimits::load(&surroundings()?)?;
+    limits.max_age_days = args.max_age_days.unwrap_or(limits.max_age_days);
+    limits.max_per_container = args.max_per_container.unwrap_or(limits.max_per_container);
+    limits.max_snapshots = args.max_snapshots.unwrap_or(limits.max_snapshots);
+    limits.max_storage_gb = args.max_storage_gb.unwrap_or(limits.max_storage_gb);
+    if !limits.max_storage_gb.is_finite() || limits.max_storage_gb < 0.0 {
+        return Err(CliError::usage("--max-storage-gb is no size"));
+    }
+    let docker = engine_if_any(context);
+    let bar = Bar::new(context, "removing snapshots");
+    let cleaned = cleanup(root, &policy(&limits), docker.as_ref(), args.dry_run, &*bar);
+    bar.finish();
+    let report = cleaned?;
+    if args.json {
+        context.json(&report)?;
+    } else {
+        print_removed(&report, context)?;
+    }
+    report.problems.iter().for_each(|problem| context.warn(problem));
+    Ok(u8::from(!report.problems.is_empty()))
+}
+
+fn reason(reason: SnapshotExpiry) -> &'static str {
+    match reason {
+        SnapshotExpiry::TooOld => "too old (max_age_days)",
+        SnapshotExpiry::TooManyOfContainer => "too many of its container (max_per_container)",
+        SnapshotExpiry::TooMany => "too many in all (max_snapshots)",
+        SnapshotExpiry::TooLarge => "they take too much space (max_storage_gb)",
+    }
+}
+
+pub(super) fn print_removed(report: &RemovalReport, context: &Context) -> Result<(), CliError> {
+    let mut out = context.out();
+    let verb = if report.dry_run { "would remove" } else { "removed" };
+    for state in &report.removed {
+        let why = state.reason.map(|why| format!(": {}", reason(why))).unwrap_or_default();
+        let image = match state.image_removal {
+            Some(ImageRemoval::InUse) => "; a container uses its image, which stays",
+            Some(ImageRemoval::NotOurs) => "; its image is not one of ours, and stays",
+            Some(ImageRemoval::Removed) => " and its image",
+            Some(ImageRemoval::Missing) | None => "",
+        };
+        writeln!(out, "{verb} {}/{}{image}{why}", state.session_id, state.snapshot)?;
+    }
+    for image in &report.stray_images_removed {
+        writeln!(out, "{verb} image {image}: it has no snapshot")?;
+    }
+    if !report.removed.is_empty() && !report.dry_run {
+        context.say("`nono rollback cleanup` frees the space in the store");
+    }
+    Ok(())
+}

@@ -1,0 +1,53 @@
+//! `nono container stats`.
+
+use std::io::Write;
+use std::path::Path;
+
+use clap::Args;
+use jiff::Zoned;
+
+use crate::cli::Outcome;
+use crate::cli::context::{BOLD, Context};
+use crate::cli::render::{absolute_time, byte_size};
+use crate::container::container_stats;
+use crate::path_text::Shown;
+
+/// Arguments of `nono container stats`.
+#[derive(Debug, Args)]
+pub(in crate::cli) struct StatsArgs {
+    /// Print the report as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+pub(super) fn run(args: &StatsArgs, root: &Path, context: &Context) -> Outcome {
+    let stats = container_stats(root)?;
+    if args.json {
+        context.json(&stats)?;
+        return Ok(0);
+    }
+    let mut out = context.out();
+    for session in &stats.sessions {
+        let name = Shown::bytes(session.container.as_bytes()).to_string();
+        let newest =
+            session.newest.map(|at| format!(", last {}", absolute_time(at, &Zoned::now())));
+        writeln!(
+            out,
+            "{BOLD}{name}{BOLD:#}  {}  {} snapshots, {} in the store, {} of images{}",
+            session.session_id,
+            session.snapshot_count,
+            byte_size(session.store_bytes),
+            byte_size(session.image_bytes),
+            newest.unwrap_or_default(),
+        )?;
+    }
+    writeln!(
+        out,
+        "in all {} snapshots of {} containers: {} in the store, {} of images",
+        stats.snapshot_count,
+        stats.container_count,
+        byte_size(stats.store_bytes),
+        byte_size(stats.image_bytes),
+    )?;
+    Ok(0)
+}

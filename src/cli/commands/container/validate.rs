@@ -1,0 +1,43 @@
+//! `nono container validate`.
+
+use std::io::Write;
+use std::path::Path;
+
+use clap::Args;
+
+use crate::cli::Outcome;
+use crate::cli::context::Context;
+use crate::container::{ContainerHistory, Docker, validate};
+use crate::path_text::Shown;
+
+/// Arguments of `nono container validate`.
+#[derive(Debug, Args)]
+pub(in crate::cli) struct ValidateArgs {
+    /// A history or a snapshot: ID, ID/N, NAME or NAME/N; without it, all
+    id: Option<String>,
+    /// Print the report as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+pub(super) fn run(args: &ValidateArgs, root: &Path, context: &Context) -> Outcome {
+    let picked = args.id.as_ref().map(|id| ContainerHistory::find(root, id)).transpose()?;
+    let named =
+        picked.map(|picked| (picked.history.id(), picked.is_named.then_some(picked.number)));
+    let docker = Docker::connect()?;
+    let only = named.as_ref().map(|(id, number)| (id.as_str(), *number));
+    let report = validate(root, &docker, only)?;
+    if args.json {
+        context.json(&report)?;
+    } else {
+        let mut out = context.out();
+        for problem in &report.problems {
+            let text = Shown::bytes(problem.problem.as_bytes()).to_string();
+            writeln!(out, "{}: {text}", problem.subject)?;
+        }
+        let (snapshots, images) = (report.snapshots_checked, report.images_checked);
+        let problems = report.problems.len();
+        writeln!(out, "{snapshots} snapshots and {images} images checked, {problems} problems")?;
+    }
+    Ok(u8::from(!report.problems.is_empty()))
+}
