@@ -30,7 +30,7 @@ pub mod browse;
 mod byte_path;
 #[cfg(feature = "cli")]
 pub mod cli;
-#[cfg(feature = "settings")]
+#[cfg(feature = "cli")]
 pub mod config;
 #[cfg(feature = "container")]
 pub mod container;

@@ -8,10 +8,10 @@
     taken = await snapshots.snapshot_async("my-container")
 
 Each method has two forms. The plain form blocks, and lets other threads run. The form with
-``_async`` works in another thread, so the event loop goes on. A task that is cancelled stops the
-work, waits for its end, and raises ``CancelledError``; a snapshot is then complete or did not happen.
+``_async`` works in another thread, so the event loop goes on. A cancelled task stops the work,
+waits for its end, and raises ``CancelledError``; a snapshot is then complete or did not happen.
 
-The snapshots are those of ``nono container``: the program lists, mounts, compares and restores them.
+The snapshots are those of ``nono container``: the program lists, mounts and restores them, too.
 """
 
 from __future__ import annotations
@@ -130,8 +130,8 @@ class ContainerSnapshots:
 
     ``root`` is the store's root directory: by default ``$NONO_ROOT``, or ``~/.nono/rollbacks``.
     ``docker_host`` is the place of the engine (``unix:///var/run/docker.sock``); by default it is
-    found as the ``docker`` command finds it. ``threads`` is how many threads work; 0 is one for each
-    core. Every call makes its own connection, so a restarted engine is no problem.
+    found as the ``docker`` command finds it. ``threads`` limits the threads; 0 is one for each core.
+    Every call makes its own connection, so a restarted engine is no problem.
 
     A snapshot is named ``SESSION/N``, by the name or id of its container, or ``NAME/N``; without a
     number the latest is meant. A failure is a :class:`nono_py.NonoError`.
@@ -227,7 +227,7 @@ class ContainerSnapshots:
     ) -> RestoredContainer:
         """Restores a snapshot into a new container; the original stays untouched.
 
-        ``replace=True`` puts the new container in the place of the original, which is kept, stopped.
+        ``replace=True`` puts the new container in the place of the original, which stays, stopped.
         The new one has to be healthy: by ``health_command`` in it, by its own health check, or by
         running for ``health_seconds``; else the original comes back, and the result is not ``ok``.
         ``volumes_only`` names volumes of the stopped original that get the state of the snapshot,

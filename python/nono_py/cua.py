@@ -192,7 +192,7 @@ class SnapshotCallback:
                 return
             container = self.container
             if container is None:
-                raise LookupError(f"no container is named, neither here nor in {CONTAINER_VARIABLE}")
+                raise LookupError(f"no container is named, here or in {CONTAINER_VARIABLE}")
             if self._snapshots is None:
                 self._snapshots = ContainerSnapshots()
             self.last_snapshot = await self._snapshots.snapshot_async(

@@ -17,7 +17,6 @@ use nono::container::{
     self, ContainerError, ContainerHistory, ContainerPolicy, ContainerRecord, Docker, Endpoint,
     Picked, RemovalReport, SnapshotOptions, Trigger, Watcher,
 };
-use nono::progress::NoProgress;
 use parking_lot::Mutex;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -232,9 +231,16 @@ impl ContainerEngine {
             let safety = |id: &str| {
                 let trigger = Trigger::BeforeRestore;
                 let message = Some(format!("before the restore of {}/{number}", history.id()));
-                let options = SnapshotOptions { trigger, message, ..self.options() };
-                let progress = Arc::new(NoProgress);
-                Ok(container::take_snapshot(&docker, &self.root, id, &options, progress)?.snapshot)
+                // The container is stopped, and nothing of it but its volumes changes.
+                let options = SnapshotOptions {
+                    trigger,
+                    message,
+                    takes_image: false,
+                    takes_files: false,
+                    ..self.options()
+                };
+                let progress = Arc::clone(&counter);
+                Ok(container::take_locked(&docker, &self.root, id, &options, progress)?.snapshot)
             };
             json(&restore(job, &options, &safety)?)
         })

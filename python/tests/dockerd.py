@@ -97,6 +97,7 @@ class Dockerd:
 
     def container(self, name: str, *options: str) -> str:
         """Makes a running container that sleeps."""
+        options = ("--network", "none", "--stop-timeout", "0", *options)
         return self.run("run", "-d", "--name", name, *options, IMAGE, "sleep", "1000000")
 
     def _wait(self) -> None:

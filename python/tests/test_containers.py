@@ -70,12 +70,11 @@ def test_a_snapshot_is_listed_and_restored(
         docker.run("rm", "-f", "-v", f"{container}-back")
 
 
-def test_the_program_knows_the_snapshots(
-    nono: Nono, docker: Dockerd, container: str
-) -> None:
+def test_the_program_knows_the_snapshots(nono: Nono, docker: Dockerd, container: str) -> None:
     taken = ContainerSnapshots(nono.root, docker.host).snapshot(container)
-    nono.run("verify", taken.session_id)
-    assert taken.session_id in nono.run("rollback", "list", "--all")
+    nono.run("rollback", "verify", taken.session_id)
+    listed = nono.json("container", "list", container)
+    assert [session["session_id"] for session in listed] == [taken.session_id]
 
 
 def test_volumes_of_a_stopped_container_come_back_in_place(
@@ -89,6 +88,26 @@ def test_volumes_of_a_stopped_container_come_back_in_place(
     assert (volume / "file").read_text() == "first\n" and not (volume / "new").exists()
     safety = snapshots.show(f"{taken.session_id}/{restored.details['safety_snapshot']}")
     assert safety.trigger == "before_restore"
+
+
+def test_a_replacement_takes_the_place_if_it_is_healthy(
+    snapshots: ContainerSnapshots, docker: Dockerd, container: str
+) -> None:
+    taken = snapshots.snapshot(container)
+    docker.sh(container, "echo second > /data/file")
+    bad = snapshots.restore(taken.id, replace=True, health_seconds=1, health_command="false")
+    assert not bad.ok and bad.container_id is None
+    assert docker.sh(container, "cat /data/file") == "second"
+    good = asyncio.run(
+        snapshots.restore_async(taken.id, replace=True, health_command="test -e /data/file")
+    )
+    try:
+        assert good.ok and good.container == container
+        assert docker.inspect(container)["Id"] == good.container_id
+        assert docker.sh(container, "cat /data/file") == "first"
+        assert docker.state(good.details["kept_as"]) == "exited"
+    finally:
+        docker.run("rm", "-f", "-v", good.details["kept_as"])
 
 
 def test_snapshots_are_counted_checked_and_removed(

@@ -188,7 +188,8 @@ def test_cua_is_imported_by_the_first_callback_alone() -> None:
         "assert 'cua_agent' not in sys.modules; SnapshotCallback('box');"
         "print('cua_agent' in sys.modules)"
     )
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)
+    command = [sys.executable, "-c", script]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
     is_installed = importlib.util.find_spec("cua_agent") is not None
     assert (done.stdout.strip(), done.returncode) == (str(is_installed), 0), done.stderr
 

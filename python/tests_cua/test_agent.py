@@ -152,8 +152,8 @@ def test_a_run_of_an_agent_is_taken_back(model: str, tmp_path: Path, docker: Doc
         listed = snapshots.list("agent")
         assert [(one.trigger, one.message) for one in listed] == [
             ("run_start", "make it better"),
-            ("before_action", "click x=1 y=2 button=left"),
-            ("after_action", "click x=1 y=2 button=left"),
+            ("before_action", "click button=left x=1 y=2"),
+            ("after_action", "click button=left x=1 y=2"),
             ("before_action", 'overwrite {"text": "worse"}'),
             ("after_action", 'overwrite {"text": "worse"}'),
             ("run_end", "make it better"),
