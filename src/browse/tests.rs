@@ -427,11 +427,14 @@ fn wrong_bytes_are_never_read() {
 #[test]
 fn what_was_stored_anew_in_a_file_of_its_own_is_read_from_that() {
     let world = World::new();
-    let contents = |number: usize| format!("the contents of number {number:04}").into_bytes();
+    // More than the blocks that stay in memory.
+    let contents =
+        |number: usize| format!("the contents of number {number:04} ").repeat(1000).into_bytes();
     for number in 0..500 {
         world.write(&format!("f{number}"), contents(number));
     }
-    world.session("s").create_baseline().unwrap();
+    let manager = world.session("s").with_compression(crate::store::Compression::Off);
+    manager.create_baseline().unwrap();
     let tree = world.tree();
     let file = |number: usize| read(&tree, world.inside("s/0", &format!("f{number}")));
     // By then it is known what has a file of its own.

@@ -55,7 +55,9 @@ impl Workspace {
             None => (given, LATEST),
         };
         let session = self.session(Some(session))?;
-        let manager = SnapshotManager::open(session.path())?.with_threads(self.policy.threads);
+        let manager = SnapshotManager::open(session.path())?
+            .with_threads(self.policy.threads)
+            .with_compression(self.policy.compression);
         let numbers = session.snapshot_numbers()?;
         let number = match snapshot {
             NOW => None,

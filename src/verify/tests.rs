@@ -803,7 +803,7 @@ fn packed(temp: &Path, name: &str, files: std::ops::Range<u32>) -> SnapshotManag
     let session = temp.join(name).join("store/20200101-000000-1");
     let manager =
         SnapshotManager::new(&session, &[work], ExclusionConfig::nothing(), Budget::default());
-    let manager = manager.unwrap();
+    let manager = manager.unwrap().with_compression(crate::store::Compression::Off);
     manager.create_baseline().unwrap();
     manager
 }

@@ -189,7 +189,8 @@ impl Fixture {
             command.env("NONO_IGNORED", word);
         }
         if self.is_packed {
-            command.env("NONO_PACK_FROM", "1");
+            // Not compressed, so that tests find contents where they lie.
+            command.env("NONO_PACK_FROM", "1").env("NONO_COMPRESSION", "off");
         }
         if let Some(user) = self.user {
             command.uid(user).gid(user);

@@ -38,8 +38,8 @@ pub(in crate::cli) struct CleanupArgs {
     /// nothing else uses the store
     #[arg(long, conflicts_with_all = ["keep", "older_than", "ids"])]
     all: bool,
-    /// Free what little is unneeded in packs with others, too: takes longer, and leaves nothing
-    /// behind
+    /// Free what little is unneeded in packs with others, too, and compress packs that were stored
+    /// plain: takes longer, and leaves nothing behind
     #[arg(long)]
     compact: bool,
     #[command(flatten)]

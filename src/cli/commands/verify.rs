@@ -19,7 +19,7 @@ use crate::path_text::Shown;
 use crate::repair::{RepairOptions, RepairReport, Repaired, Source, repair_session};
 use crate::session::{Catalog, Purpose};
 use crate::snapshot::SessionDir;
-use crate::store::LocalStore;
+use crate::store::{Compression, LocalStore};
 use crate::sys::{self, Dir};
 use crate::verify::{Proved, Verifier, VerifyError, VerifyOptions, VerifyReport};
 
@@ -75,9 +75,9 @@ pub(in crate::cli) fn run(args: &VerifyArgs, store: &StoreArgs, context: &Contex
     if args.repair {
         let places: Vec<PathBuf> = args.from.iter().chain(catalog.roots()).cloned().collect();
         let options = RepairOptions { verify: options, other_stores: &places };
-        let mut stores = BTreeMap::new();
+        let (mut stores, compression) = (BTreeMap::new(), args.threads.compression()?);
         for report in reports.iter_mut().filter(|report| !report.verified.ok) {
-            if let Err(error) = repair(report, &mut stores, &options) {
+            if let Err(error) = repair(report, &mut stores, &options, compression) {
                 let is_stopped = error.is_stopped();
                 failures.push(error);
                 if is_stopped {
@@ -121,11 +121,13 @@ fn repair(
     report: &mut Report,
     stores: &mut BTreeMap<PathBuf, LocalStore>,
     options: &RepairOptions<'_>,
+    compression: Compression,
 ) -> Result<(), CliError> {
     let store = match stores.entry(sys::real_path(&report.session.objects_path())?) {
         Entry::Occupied(open) => open.into_mut(),
         Entry::Vacant(new) => new.insert(Catalog::store_of(&report.session)?),
     };
+    store.set_compression(compression);
     let (repair, verified) = repair_session(&report.session, store, options)?;
     report.verified = verified;
     report.repair = Some(repair);

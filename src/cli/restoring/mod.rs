@@ -82,7 +82,9 @@ impl<'a> Restoring<'a> {
         threads: &ThreadArgs,
         context: &Context,
     ) -> Result<Self, CliError> {
-        let manager = SnapshotManager::open(session.path())?.with_threads(threads.count(context)?);
+        let manager = SnapshotManager::open(session.path())?
+            .with_threads(threads.count(context)?)
+            .with_compression(threads.compression()?);
         let roots = session
             .manifest(number)
             .map_or_else(|_| manager.roots().to_vec(), |loaded| loaded.manifest.roots);
