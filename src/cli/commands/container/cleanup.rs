@@ -5,6 +5,7 @@ use std::path::Path;
 
 use clap::Args;
 use jiff::SignedDuration;
+use serde::Serialize;
 
 use super::engine_if_any;
 use crate::cli::Outcome;
@@ -13,7 +14,11 @@ use crate::cli::context::Context;
 use crate::cli::error::CliError;
 use crate::cli::progress::Bar;
 use crate::config::ContainerLimits;
-use crate::container::{ContainerPolicy, ImageRemoval, RemovalReport, SnapshotExpiry, cleanup};
+use crate::container::restore::{kept_containers, remove_kept};
+use crate::container::{
+    ContainerHistory, ContainerPolicy, Docker, ImageRemoval, RemovalReport, SnapshotExpiry, cleanup,
+};
+use crate::path_text::Shown;
 
 /// Arguments of `nono container cleanup`. A limit of 0 is none.
 #[derive(Debug, Args)]
@@ -64,13 +69,47 @@ pub(super) fn run(args: &CleanupArgs, root: &Path, context: &Context) -> Outcome
     let cleaned = cleanup(root, &policy(&limits), docker.as_ref(), args.dry_run, &*bar);
     bar.finish();
     let report = cleaned?;
+    let kept_removed = match &docker {
+        Some(docker) => remove_kept_originals(docker, root, args.dry_run)?,
+        None => Vec::new(),
+    };
     if args.json {
-        context.json(&report)?;
+        context.json(&Cleaned { report: &report, kept_containers_removed: &kept_removed })?;
     } else {
         print_removed(&report, context)?;
+        let verb = if args.dry_run { "would remove" } else { "removed" };
+        for name in &kept_removed {
+            let name = Shown::bytes(name.as_bytes());
+            writeln!(context.out(), "{verb} container {name}: it was replaced by a restore")?;
+        }
     }
     report.problems.iter().for_each(|problem| context.warn(problem));
     Ok(u8::from(!report.problems.is_empty()))
+}
+
+/// The report, and the names of originals of replacements.
+#[derive(Serialize)]
+struct Cleaned<'a> {
+    #[serde(flatten)]
+    report: &'a RemovalReport,
+    kept_containers_removed: &'a [String],
+}
+
+/// Removes the stopped originals of replacements; their names.
+fn remove_kept_originals(
+    docker: &Docker,
+    root: &Path,
+    is_dry_run: bool,
+) -> Result<Vec<String>, CliError> {
+    let mut names = Vec::new();
+    for history in ContainerHistory::all(root)? {
+        for kept in kept_containers(&history)? {
+            if is_dry_run || remove_kept(docker, &history, &kept)? {
+                names.push(kept.name);
+            }
+        }
+    }
+    Ok(names)
 }
 
 fn reason(reason: SnapshotExpiry) -> &'static str {
