@@ -52,7 +52,7 @@ impl StepLinks {
     /// When the session's manifest cannot be used.
     pub(super) fn of(&self, session: &Path) -> io::Result<Links> {
         let looked_at = Dir::open(session).and_then(|dir| dir.stat(MANIFEST.as_bytes()));
-        let manifest = looked_at.map_err(|error| from_sys(error))?;
+        let manifest = looked_at.map_err(from_sys)?;
         let mut last = self.last.lock();
         match &*last {
             Some(known) if known.session == session && known.manifest == manifest => {
