@@ -1,6 +1,6 @@
 //! Sessions of the other nono become sessions of ours, so that a change of programs keeps the past.
 //!
-//! [`documents`] reads its files, [`contents`] checks the objects and builds the trees, [`session`]
+//! `documents` reads its files, `contents` checks the objects and builds the trees, `session`
 //! lets the result appear. Always true:
 //!
 //! - The source is untrusted and only read. No symlink in it is followed, every object is hashed

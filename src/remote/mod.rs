@@ -1,6 +1,6 @@
 //! Remotes: places where archives lie, and the commands that move archives to them and back.
 //!
-//! [`address`] says where a remote is, [`place`] is what can be done there (a directory or an object
+//! `address` says where a remote is, `place` is what can be done there (a directory or an object
 //! store), and the rest decides which archives are made, read and removed. Always true:
 //!
 //! - An archive appears on a remote complete or not at all, and is never written again. Two pushers

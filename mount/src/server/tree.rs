@@ -1,6 +1,6 @@
 //! The mounted tree: a source, the nodes the kernel knows of it, and the caches in between.
 //!
-//! Everything here answers in terms of nodes and errors; [`filesystem`](crate::filesystem) makes
+//! Everything here answers in terms of nodes and errors; [`filesystem`](super::filesystem) makes
 //! answers of them. Locks are held for table operations only, never while the source works.
 
 use std::hash::{DefaultHasher, Hash, Hasher};

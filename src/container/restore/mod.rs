@@ -10,7 +10,7 @@
 //! Always true: planning changes nothing. A container starts only after its volumes were read back
 //! and compared with the snapshot, in everything that the source of the reading carries. A failure
 //! takes back what was made. Before the first change a journal exists in the session
-//! ([`journal`]); after a crash [`resume`] finishes the work or takes it back, and until then no
+//! (`journal.rs`); after a crash [`resume()`] finishes the work or takes it back, and until then no
 //! other restore of the session begins. Every step goes by the engine's ids, so a step that was
 //! done already is done once.
 
