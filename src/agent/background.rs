@@ -71,8 +71,8 @@ fn line_end(bytes: &[u8], at: usize) -> usize {
     bytes[at..].iter().position(|byte| *byte == b'\n').map_or(bytes.len(), |found| at + found)
 }
 
-/// The last byte of a here-document, whose word begins at `at`. The rest of the first line counts as
-/// part of the document.
+/// The last byte of a here-document, whose word begins at `at`. The rest of the first line counts
+/// as part of the document.
 fn here_document_end(bytes: &[u8], at: usize) -> usize {
     let at = at.min(bytes.len());
     let first = &bytes[at..line_end(bytes, at)];

@@ -1,8 +1,8 @@
 //! What a client's hook says, in one form for all clients.
 //!
 //! The parser is total: any bytes are an event or none. Fields and events that it does not know are
-//! ignored, because clients add some in every version. The names are those of Claude Code, which Codex
-//! shares; Gemini's are translated, and the plugin for OpenCode speaks Claude Code's.
+//! ignored, because clients add some in every version. The names are those of Claude Code, which
+//! Codex shares; Gemini's are translated, and the plugin for OpenCode speaks Claude Code's.
 
 use std::path::PathBuf;
 
@@ -46,8 +46,8 @@ impl Client {
         Self::ALL.into_iter().find(|client| client.name() == name)
     }
 
-    /// Whether it may start a call before the call before it has ended. One that does not and begins a
-    /// call has given up the one before: a person refused it.
+    /// Whether it may start a call before the call before it has ended. One that does not and
+    /// begins a call has given up the one before: a person refused it.
     fn runs_calls_in_parallel(self) -> bool {
         self == Self::Codex
     }
@@ -167,7 +167,8 @@ const READING: [&str; 46] = [
     "slashcommand",
 ];
 
-/// Tools of our own server that change files or the record: what came before them is no part of them.
+/// Tools of our own server that change files or the record: what came before them is no part of
+/// them.
 const OWN_CHANGING: [&str; 2] = ["checkpoint", "restore"];
 
 /// A longer path is none that a system call takes.
@@ -188,8 +189,8 @@ fn is_shell(tool: &str) -> bool {
     matches!(tool, "Bash" | "bash" | "shell" | "run_shell_command" | "exec_command" | "local_shell")
 }
 
-/// Reads an event. `None`: nothing that matters to a record. `client`: as the configuration says, else
-/// it follows from the event.
+/// Reads an event. `None`: nothing that matters to a record. `client`: as the configuration says,
+/// else it follows from the event.
 pub fn parse(client: Option<Client>, bytes: &[u8]) -> Option<Event> {
     let Value::Object(fields) = serde_json::from_slice(bytes).ok()? else { return None };
     let text = |name: &str| fields.get(name).and_then(Value::as_str);

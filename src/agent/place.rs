@@ -4,8 +4,9 @@ use std::path::{Path, PathBuf};
 
 use crate::sys::{self, Dir};
 
-/// The directory that is recorded for an agent that works in `cwd`: the top of its git work tree, else
-/// `cwd` itself. Never `/`, the home directory, or one above it: `None` where nothing else is left.
+/// The directory that is recorded for an agent that works in `cwd`: the top of its git work tree,
+/// else `cwd` itself. Never `/`, the home directory, or one above it: `None` where nothing else is
+/// left.
 pub fn project_of(cwd: &Path, home: Option<&Path>) -> Option<PathBuf> {
     let cwd = sys::real_path(cwd).ok()?;
     let home = home.and_then(|home| sys::real_path(home).ok());

@@ -1,4 +1,5 @@
-//! What carries out the actions: finds or begins the session of an agent session, and takes its steps.
+//! What carries out the actions: finds or begins the session of an agent session, and takes its
+//! steps.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -143,7 +144,8 @@ impl Recorder {
     }
 }
 
-/// Carries out actions in a session that is there. `is_fresh`: its last snapshot is the present state.
+/// Carries out actions in a session that is there. `is_fresh`: its last snapshot is the present
+/// state.
 ///
 /// # Errors
 /// When a step cannot be taken; the actions after it are not carried out.

@@ -9,9 +9,10 @@
 //!     <time>-<pid>.event        events that were not handled yet; their names sort by time
 //! ```
 //!
-//! An event appears complete and vanishes when it is handled. The state says which one was the last, so a
-//! worker that is killed between the two handles none twice. Nothing here is durable, and nothing has
-//! to be: after a crash of the machine, the next event finds the session by its manifest.
+//! An event appears complete and vanishes when it is handled. The state says which one was the
+//! last, so a worker that is killed between the two handles none twice. Nothing here is durable,
+//! and nothing has to be: after a crash of the machine, the next event finds the session by its
+//! manifest.
 
 use std::path::{Path, PathBuf};
 
@@ -159,7 +160,8 @@ impl Spool {
         Ok(names)
     }
 
-    /// Whether a call has begun that is not handled yet, and for which the client does not wait any more.
+    /// Whether a call has begun that is not handled yet, and for which the client does not wait any
+    /// more.
     pub fn has_released_call(&self) -> bool {
         let names = self.names().unwrap_or_default();
         let mut events = names.iter().filter_map(|name| self.read(name));

@@ -1,9 +1,9 @@
 //! From events to steps: a pure state machine, one for each agent session.
 //!
-//! A step is due after each call that may have changed something. What changed before a call began and
-//! after the last step is a step of its own. It holds the user's edits, unless a command in the background
-//! or a call that the agent began without waiting may have written it: then it is called late. While another call is at
-//! work, there is no state before a call, so none is captured.
+//! A step is due after each call that may have changed something. What changed before a call began
+//! and after the last step is a step of its own. It holds the user's edits, unless a command in the
+//! background or a call that the agent began without waiting may have written it: then it is called
+//! late. While another call is at work, there is no state before a call, so none is captured.
 
 use serde::{Deserialize, Serialize};
 

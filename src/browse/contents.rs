@@ -1,10 +1,11 @@
 //! Bytes of files, checked before they are handed out.
 //!
-//! A small file is read once into memory, and what was hashed is what is served. A long one is verified
-//! [piece by piece](super::pieces). A large one without midstates, because it is not that long or they are damaged,
-//! is hashed as a whole when it is opened and then read in place. That it was verified is remembered
-//! together with its `stat`, which also has to be the same after every later read: an object is never
-//! written again, so any other time or size means that somebody tampered with it.
+//! A small file is read once into memory, and what was hashed is what is served. A long one is
+//! verified [piece by piece](super::pieces). A large one without midstates, because it is not that
+//! long or they are damaged, is hashed as a whole when it is opened and then read in place. That it
+//! was verified is remembered together with its `stat`, which also has to be the same after every
+//! later read: an object is never written again, so any other time or size means that somebody
+//! tampered with it.
 
 use std::cell::RefCell;
 use std::fs::File;
@@ -30,16 +31,17 @@ use crate::sys::{self, Stat};
 const SMALL_BYTES: u64 = 128 * 1024;
 /// Large files that are remembered as verified.
 const REMEMBERED: NonZeroUsize = NonZeroUsize::new(8192).unwrap();
-/// Objects of up to so many bytes stay in the page cache after they were served, for the next mount. Of
-/// longer ones what was served is dropped: the kernel keeps the pages of the mounted file, and a second copy of them
-/// would push others out.
+/// Objects of up to so many bytes stay in the page cache after they were served, for the next
+/// mount. Of longer ones what was served is dropped: the kernel keeps the pages of the mounted
+/// file, and a second copy of them would push others out.
 const MOST_KEPT_BYTES: u64 = 64 << 20;
 /// Dropped at a time, in bytes.
 const DROP_BYTES: u64 = 8 << 20;
 
 /// Objects from this size on are read by one thread and hashed by another.
 const OVERLAP_BYTES: u64 = 16 << 20;
-/// Handed from one to the other: each time wakes a processor, which in a virtual machine can take 0.1 ms.
+/// Handed from one to the other: each time wakes a processor, which in a virtual machine can take
+/// 0.1 ms.
 const CHUNK_BYTES: usize = 4 << 20;
 
 /// The large objects that were verified, with their `stat` at that time.
@@ -53,8 +55,8 @@ impl Verified {
         Self { objects: Mutex::new(LruCache::new(REMEMBERED)), pieces: Pieces::new() }
     }
 
-    /// Reads all bytes of an object of `size` bytes, in the place of what is in the buffer, and verifies it unless that was
-    /// done before.
+    /// Reads all bytes of an object of `size` bytes, in the place of what is in the buffer, and
+    /// verifies it unless that was done before.
     pub(super) fn read_whole(
         &self,
         store: &LocalStore,
@@ -211,8 +213,8 @@ fn corrupt(error: StoreError) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, error)
 }
 
-/// An object that was opened to be read in place, and how it was then. What was served of a long one is dropped from
-/// the page cache, the rest when it is closed.
+/// An object that was opened to be read in place, and how it was then. What was served of a long
+/// one is dropped from the page cache, the rest when it is closed.
 pub(super) struct OpenObject {
     pub(super) file: File,
     pub(super) path: PathBuf,
@@ -233,8 +235,9 @@ impl OpenObject {
 
     fn unchanged(&self) -> io::Result<()> {
         let stat = sys::stat_open_file(&self.file, &self.path).map_err(from_sys)?;
-        // A changed number of names moves ctime too, and an object that the collector removed while it
-        // is open still has its bytes; only then the times say nothing, and it cannot be written by name.
+        // A changed number of names moves ctime too, and an object that the collector removed while
+        // it is open still has its bytes; only then the times say nothing, and it cannot be written
+        // by name.
         if stat.same_state(&self.stat) || (stat.nlink == 0 && stat.mtime == self.stat.mtime) {
             return Ok(());
         }
@@ -258,8 +261,8 @@ impl OpenObject {
     }
 }
 
-/// Where the [`DROP_BYTES`] begin that are dropped when these bytes of an object are read: one such piece behind, because
-/// reads of a sequential reader come a little out of order.
+/// Where the [`DROP_BYTES`] begin that are dropped when these bytes of an object are read: one such
+/// piece behind, because reads of a sequential reader come a little out of order.
 fn behind(object_bytes: u64, read: Range<u64>) -> Option<u64> {
     let piece = read.end / DROP_BYTES;
     let is_due = object_bytes > MOST_KEPT_BYTES && piece > read.start / DROP_BYTES;

@@ -38,8 +38,8 @@ pub enum BrowseError {
     },
 }
 
-/// A store's error as the mount understands it: gone, damaged, or as the system said. The text names
-/// the object and where it is.
+/// A store's error as the mount understands it: gone, damaged, or as the system said. The text
+/// names the object and where it is.
 pub(super) fn from_store(error: StoreError) -> io::Error {
     match error {
         StoreError::Missing { .. } => io::Error::new(io::ErrorKind::NotFound, error),

@@ -5,18 +5,18 @@
 //! <session>/<number>/home/me/project/…
 //! ```
 //!
-//! [`StoreTree`] answers the questions of [`nono_mount`] from the objects of one or more stores. What
-//! always holds:
+//! [`StoreTree`] answers the questions of [`nono_mount`] from the objects of one or more stores.
+//! What always holds:
 //! - Only the root and the session directories change. Everything below a snapshot's number follows
 //!   from hashes alone: its keys name objects and not snapshots, so they are the same for equal
 //!   subtrees of any snapshot, and stay valid when the snapshot they were first seen in is removed.
-//! - Equal [`StateId`](nono_mount::StateId)s are equal paths (or members of one hard-link group) with
-//!   equal entries in one store, subdirectories and the hard links in them included.
+//! - Equal [`StateId`](nono_mount::StateId)s are equal paths (or members of one hard-link group)
+//!   with equal entries in one store, subdirectories and the hard links in them included.
 //! - No byte is handed out before the object it is in was checked against its hash.
 //! - Nothing is ever written, no lock is taken that a writer could wait for, and no lock of our own
 //!   is held while a file is read.
-//! - Work is lazy: of a snapshot that nobody looks into, at most the first kilobytes of the manifest
-//!   are read. Decoded directories are not cached here; the mount keeps their lists.
+//! - Work is lazy: of a snapshot that nobody looks into, at most the first kilobytes of the
+//!   manifest are read. Decoded directories are not cached here; the mount keeps their lists.
 
 mod contents;
 mod error;

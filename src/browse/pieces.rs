@@ -1,9 +1,10 @@
 //! Long files, verified piece by piece while they are read.
 //!
-//! A piece is read into memory, verified, and served from there. Later, when it is no longer in memory, it is read
-//! in place, where the `stat` of the object has to be what it was when it was opened: an object is never written
-//! again. Who reads one piece after the other has the next ones verified ahead, by a thread for all files, so that
-//! hashing and copying go on at the same time. The same thread lets go of what is in memory when nobody reads.
+//! A piece is read into memory, verified, and served from there. Later, when it is no longer in
+//! memory, it is read in place, where the `stat` of the object has to be what it was when it was
+//! opened: an object is never written again. Who reads one piece after the other has the next ones
+//! verified ahead, by a thread for all files, so that hashing and copying go on at the same time.
+//! The same thread lets go of what is in memory when nobody reads.
 
 use std::collections::VecDeque;
 use std::io;
@@ -20,7 +21,8 @@ use crate::object::Midstates;
 use crate::sys;
 
 const PIECE_BYTES: u64 = Midstates::PIECE_BYTES;
-/// Pieces in memory, of all files together: for two readers in order, what they read and what is ahead.
+/// Pieces in memory, of all files together: for two readers in order, what they read and what is
+/// ahead.
 const PIECES_KEPT: usize = 10;
 /// Buffers kept besides: for two pieces that are verified at once.
 const MOST_SPARE: usize = 2;
@@ -39,7 +41,8 @@ pub(super) struct Pieces {
     jobs: OnceLock<mpsc::SyncSender<Job>>,
 }
 
-/// Pieces of a file that are to be verified, if it is still open. None, when somebody only has one in memory.
+/// Pieces of a file that are to be verified, if it is still open. None, when somebody only has one
+/// in memory.
 type Job = (Weak<LongFile>, Range<u64>);
 
 /// With the number of its file, and its own.
@@ -49,7 +52,8 @@ type KeptPiece = (u64, u64, Arc<Piece>);
 struct Kept {
     /// Newest last.
     pieces: VecDeque<KeptPiece>,
-    /// Buffers of some that are no longer kept: to take new memory costs the kernel as much as to copy a piece.
+    /// Buffers of some that are no longer kept: to take new memory costs the kernel as much as to
+    /// copy a piece.
     spare: Vec<Vec<u8>>,
     files_opened: u64,
 }
@@ -151,7 +155,8 @@ impl Kept {
 }
 
 impl Piece {
-    /// The bytes. Who comes while somebody loads them waits, but not for a thread that does not get a processor.
+    /// The bytes. Who comes while somebody loads them waits, but not for a thread that does not get
+    /// a processor.
     fn bytes(&self, load: impl FnOnce() -> io::Result<Vec<u8>>) -> io::Result<&[u8]> {
         if let Some(bytes) = self.bytes.get() {
             return Ok(bytes);
@@ -200,8 +205,8 @@ impl LongFile {
         Ok(bytes)
     }
 
-    /// Reads and verifies a piece and the next one at once. False when that has to be done one by one: somebody has or verifies
-    /// one of them, or something is wrong.
+    /// Reads and verifies a piece and the next one at once. False when that has to be done one by
+    /// one: somebody has or verifies one of them, or something is wrong.
     fn verify_two(&self, first: u64) -> bool {
         let numbers = [first, first + 1];
         if numbers.iter().any(|piece| self.is_verified(*piece)) {
@@ -248,7 +253,8 @@ impl LongFile {
         self.opened.drop_behind(start..start + bytes.len() as u64);
     }
 
-    /// A piece that is in memory, or comes there to be verified. `None` when it was verified and is no longer there.
+    /// A piece that is in memory, or comes there to be verified. `None` when it was verified and is
+    /// no longer there.
     fn in_memory(&self, piece: u64) -> Option<Arc<Piece>> {
         match self.is_verified(piece) {
             true => self.kept.lock().find(self.number, piece),
@@ -284,7 +290,8 @@ struct InPieces {
 }
 
 impl InPieces {
-    /// Somebody reads here: at the beginning of a piece, after the one before it, or half of the first one.
+    /// Somebody reads here: at the beginning of a piece, after the one before it, or half of the
+    /// first one.
     fn go_ahead(&self, offset: u64) {
         let (piece, within) = (offset / PIECE_BYTES, offset % PIECE_BYTES);
         let is_in_order = match piece.checked_sub(1) {

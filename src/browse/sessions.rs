@@ -3,7 +3,8 @@
 //! Looked up on the disk each time; what a manifest says is remembered as long as the file's `stat`
 //! stays. A session is a directory with a manifest. A name that could not be a folder in the mount
 //! (hidden, not UTF-8, `latest`) is no session. A baseline that is announced and not yet durable is
-//! shown: it is the same state before it is a snapshot as after, and every byte is checked in any case.
+//! shown: it is the same state before it is a snapshot as after, and every byte is checked in any
+//! case.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -43,7 +44,8 @@ struct SessionFacts {
     /// `None` for a manifest that cannot be read.
     started: Option<Timestamp>,
     is_shown: bool,
-    /// Whether it says the same as long as its `stat` stays, unlike one that could not be read just now.
+    /// Whether it says the same as long as its `stat` stays, unlike one that could not be read just
+    /// now.
     is_lasting: bool,
 }
 

@@ -30,8 +30,8 @@ pub(super) fn has_steps(session: &Path) -> bool {
 /// Names and targets of links, sorted by name.
 pub(super) type Links = Arc<[(String, String)]>;
 
-/// The links of the session that was looked at last: a program that lists them asks for each by name,
-/// and each must not read the session's manifest again.
+/// The links of the session that was looked at last: a program that lists them asks for each by
+/// name, and each must not read the session's manifest again.
 #[derive(Debug, Default)]
 pub(super) struct StepLinks {
     last: Mutex<Option<Known>>,

@@ -491,7 +491,8 @@ fn of_a_long_file_only_the_pieces_that_are_read_are_verified() {
         buffer.truncate(len);
         std::io::Result::Ok(buffer)
     };
-    // The middle, what spans two pieces, the end, and beyond it; the second time from memory or in place.
+    // The middle, what spans two pieces, the end, and beyond it; the second time from memory or in
+    // place.
     for _ in 0..2 {
         for (offset, len) in [
             (4 * PIECE, PIECE),

@@ -1,7 +1,7 @@
 //! What a coding agent needs inside of a run beside its profile: its own package, and our program.
 //!
-//! A package of npm lies in the home directory of its user as often as not, which no profile can name.
-//! Hooks call our program by its path. Both are only read.
+//! A package of npm lies in the home directory of its user as often as not, which no profile can
+//! name. Hooks call our program by its path. Both are only read.
 
 use std::ffi::OsString;
 use std::path::{Component, Path, PathBuf};

@@ -113,7 +113,8 @@ pub(super) enum Command {
         #[command(subcommand)]
         command: commands::agent::AgentCommand,
     },
-    /// Take a step at an event of a coding agent: what `nono agent install` writes into its configuration
+    /// Take a step at an event of a coding agent: what `nono agent install` writes into its
+    /// configuration
     Hook(commands::hook::HookArgs),
     /// Check what this machine offers, and say what mends what is wrong
     Doctor(commands::doctor::DoctorArgs),
@@ -121,7 +122,8 @@ pub(super) enum Command {
     Completions(commands::completions::CompletionsArgs),
     /// Write the manual as man pages
     Man(commands::completions::ManArgs),
-    /// Serve the past of this project to a coding agent (Model Context Protocol on stdin and stdout)
+    /// Serve the past of this project to a coding agent (Model Context Protocol on stdin and
+    /// stdout)
     #[cfg(feature = "mcp")]
     Mcp(commands::mcp::McpArgs),
     /// Undo what the last session here did, or a part of it

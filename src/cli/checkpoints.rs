@@ -1,8 +1,8 @@
 //! Checkpoints and steps from inside: a command asks its supervisor for a snapshot.
 //!
 //! The command cannot write the store, so `nono snapshot` inside of it sends one line to the
-//! supervisor's socket and gets one line back, both JSON. `nono hook` sends an event of an agent the
-//! same way. A client can only ask for one more snapshot of the recorded paths. A client is not
+//! supervisor's socket and gets one line back, both JSON. `nono hook` sends an event of an agent
+//! the same way. A client can only ask for one more snapshot of the recorded paths. A client is not
 //! trusted with more, and nobody waits for a slow client: a conversation has a deadline as a whole,
 //! and ends when the command has.
 
@@ -379,8 +379,8 @@ fn converse(socket: &Path, request: &Request) -> Result<Reply, CliError> {
     serde_json::from_str(&line).map_err(|error| lost(&error))
 }
 
-/// Inside: tells the supervisor of an event, and waits until its steps are taken or the deadline is over.
-/// What the supervisor has got by then, it handles all the same.
+/// Inside: tells the supervisor of an event, and waits until its steps are taken or the deadline is
+/// over. What the supervisor has got by then, it handles all the same.
 pub(super) fn tell(socket: &Path, event: &SpooledEvent) -> io::Result<()> {
     let deadline = Instant::now() + Duration::from_millis(event.deadline_ms);
     let stream = UnixStream::connect(socket)?;

@@ -72,8 +72,8 @@ pub(super) fn begin(root: &Path, settings: &Settings, context: &Context) -> Rete
     })
 }
 
-/// Takes steps of agents out of a store that is over its limit of space. The next collection frees what only
-/// they needed.
+/// Takes steps of agents out of a store that is over its limit of space. The next collection frees
+/// what only they needed.
 fn thin(root: &Path, settings: &Settings) -> Result<u64, CliError> {
     let guess = guess_usage(root)?;
     if settings.max_storage_bytes().is_none_or(|max| guess.bytes <= max) {

@@ -84,8 +84,8 @@ pub fn remote(surroundings: &Surroundings<'_>, name: &str) -> Result<NamedRemote
     }
 }
 
-/// Whether a word can be the name of a remote: a letter, then letters, digits, `-`, `_` and `.`. Ids
-/// of sessions that were recorded here begin with a digit, so the two are seldom confused.
+/// Whether a word can be the name of a remote: a letter, then letters, digits, `-`, `_` and `.`.
+/// Ids of sessions that were recorded here begin with a digit, so the two are seldom confused.
 pub fn is_remote_name(name: &str) -> bool {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
     name.starts_with(|c: char| c.is_ascii_alphabetic())

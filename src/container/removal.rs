@@ -1,8 +1,8 @@
 //! Removing snapshots of containers, with their images.
 //!
 //! The snapshot goes first and its image then, so a crash leaves an image without a snapshot, which
-//! `validate` finds and `cleanup` clears. A snapshot that is not the newest leaves its manifest as a
-//! tombstone; when the last snapshots go, the session goes.
+//! `validate` finds and `cleanup` clears. A snapshot that is not the newest leaves its manifest as
+//! a tombstone; when the last snapshots go, the session goes.
 
 use std::path::Path;
 

@@ -1,6 +1,7 @@
 //! Collection of garbage: removing sessions, and the objects that nothing needs any more.
 //!
-//! An object stays if a snapshot of a remaining session reaches it that was not removed. Always true:
+//! An object stays if a snapshot of a remaining session reaches it that was not removed. Always
+//! true:
 //!
 //! - Planning changes nothing, and what a plan announces is what applying it does, unless sessions
 //!   came or went in between: [`CleanupPlan::apply`] looks at everything again under the store's

@@ -1,9 +1,9 @@
 //! Removing single snapshots of a session.
 //!
 //! A removed snapshot leaves its manifest in place, so numbers never move and the chain verifies
-//! (`manifest/removed.rs`). Always true: that the session calls a snapshot removed is durable before
-//! any collection treats its objects as garbage, so a crash leaves the snapshot whole or removed.
-//! Nothing is freed here: the next [`CleanupPlan`](super::CleanupPlan) does that.
+//! (`manifest/removed.rs`). Always true: that the session calls a snapshot removed is durable
+//! before any collection treats its objects as garbage, so a crash leaves the snapshot whole or
+//! removed. Nothing is freed here: the next [`CleanupPlan`](super::CleanupPlan) does that.
 
 use std::path::PathBuf;
 
@@ -68,11 +68,11 @@ pub enum RemoveSnapshotError {
 }
 
 /// Removes snapshots from a session: from here on no list names them, and nothing keeps their
-/// objects. Waits until nobody else writes the session. Returns those that were removed now; one that
-/// was removed before is passed over. All of them go, or none.
+/// objects. Waits until nobody else writes the session. Returns those that were removed now; one
+/// that was removed before is passed over. All of them go, or none.
 ///
-/// Whether the first snapshot of a run may go is the caller's business; the newest of a session never
-/// goes.
+/// Whether the first snapshot of a run may go is the caller's business; the newest of a session
+/// never goes.
 ///
 /// # Errors
 /// As [`RemoveSnapshotError`] says. Nothing was removed then.

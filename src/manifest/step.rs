@@ -1,12 +1,12 @@
 //! What a step is: the field `step` of a snapshot's manifest.
 //!
 //! A step is a snapshot that a tool call of a coding agent made, or that was made because something
-//! changed between two calls. Its number is the number of its snapshot. The field says whose call it
-//! was, to which prompt it belongs, and what the call was in a few words.
+//! changed between two calls. Its number is the number of its snapshot. The field says whose call
+//! it was, to which prompt it belongs, and what the call was in a few words.
 //!
 //! Every text comes from the agent and is hostile until it is shown through
-//! [`Shown`](crate::path_text::Shown). Always true of a step that [`Step::bounded`] made: each text has
-//! at most the bytes that the constants here say, and all but the prompt are one line.
+//! [`Shown`](crate::path_text::Shown). Always true of a step that [`Step::bounded`] made: each text
+//! has at most the bytes that the constants here say, and all but the prompt are one line.
 
 use serde::{Deserialize, Serialize};
 
@@ -68,8 +68,8 @@ pub struct Step {
     /// The client's id of the subagent that made the call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub subagent: Option<String>,
-    /// Whether another call was at work meanwhile. What it wrote so far is in this step as well, and the
-    /// step is not the state before any call that began meanwhile.
+    /// Whether another call was at work meanwhile. What it wrote so far is in this step as well,
+    /// and the step is not the state before any call that began meanwhile.
     #[serde(default, skip_serializing_if = "is_false")]
     pub overlapped: bool,
     /// Whether the client says that the call failed.

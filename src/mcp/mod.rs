@@ -1,10 +1,11 @@
 //! What an agent may ask of its own history: the tools of `nono mcp`.
 //!
-//! A [`Workspace`] is the past of one project, the one around a directory. A tool is a name, arguments
-//! as JSON, and an [`Answer`] or a [`ToolError`]; no tool knows the protocol, which stands in
-//! [`serve`]. Always true: an agent sees the sessions of its project alone, and in them what lies in
-//! the project; every answer is bounded and says how to go on; what comes from the past is marked as
-//! data; arguments are untrusted; a restore names its paths and keeps the state before.
+//! A [`Workspace`] is the past of one project, the one around a directory. A tool is a name,
+//! arguments as JSON, and an [`Answer`] or a [`ToolError`]; no tool knows the protocol, which
+//! stands in [`serve`]. Always true: an agent sees the sessions of its project alone, and in them
+//! what lies in the project; every answer is bounded and says how to go on; what comes from the
+//! past is marked as data; arguments are untrusted; a restore names its paths and keeps the state
+//! before.
 
 mod changes;
 mod error;

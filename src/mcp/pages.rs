@@ -1,7 +1,7 @@
 //! Bounded answers: pages with a cursor, and the frame around what comes from the past.
 //!
-//! A cursor is a position that an answer gave out. It is opaque to a model and untrusted when it comes
-//! back: any other text is an error, and any position is in range or past the end.
+//! A cursor is a position that an answer gave out. It is opaque to a model and untrusted when it
+//! comes back: any other text is an error, and any position is in range or past the end.
 
 use std::io::{self, Write};
 

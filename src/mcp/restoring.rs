@@ -1,8 +1,8 @@
 //! `checkpoint`, `preview_restore` and `restore`: the tools that write.
 //!
-//! A restore takes paths of the project that are named one by one, never a whole state, never a glob,
-//! never what git keeps, and always takes a safety snapshot. It is refused while a run is at work on the
-//! paths, and where the settings switch it off.
+//! A restore takes paths of the project that are named one by one, never a whole state, never a
+//! glob, never what git keeps, and always takes a safety snapshot. It is refused while a run is at
+//! work on the paths, and where the settings switch it off.
 
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
@@ -47,8 +47,8 @@ enum Conflicts {
 }
 
 impl Workspace {
-    /// Records the state of the project: in the session of the agent that is at work here, else in an
-    /// open one, else in a new one.
+    /// Records the state of the project: in the session of the agent that is at work here, else in
+    /// an open one, else in a new one.
     pub(super) fn checkpoint(&self, arguments: &CheckpointArguments) -> Result<Answer, ToolError> {
         let label = arguments.checked()?;
         let (all, _) = self.sessions()?;
@@ -152,8 +152,8 @@ impl Workspace {
         Ok((named.manager, number, options))
     }
 
-    /// Takes names with the signs of globs for what they are: names. What lies below them is named one
-    /// by one, because a selection of paths would read them as globs.
+    /// Takes names with the signs of globs for what they are: names. What lies below them is named
+    /// one by one, because a selection of paths would read them as globs.
     fn name_exactly(
         &self,
         manager: &SnapshotManager,

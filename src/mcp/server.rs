@@ -1,8 +1,8 @@
 //! The protocol: a server of the Model Context Protocol on stdin and stdout (crate `rmcp`).
 //!
-//! Nothing else may write to stdout. A call works in a thread of its own, one call at a time, so the
-//! server answers pings and cancellations meanwhile. A failing tool is an answer that says so; a panic
-//! in one is an error of that call alone.
+//! Nothing else may write to stdout. A call works in a thread of its own, one call at a time, so
+//! the server answers pings and cancellations meanwhile. A failing tool is an answer that says so;
+//! a panic in one is an error of that call alone.
 
 use std::io;
 use std::sync::Arc;

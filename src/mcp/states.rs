@@ -41,8 +41,8 @@ impl State<'_> {
 }
 
 impl Workspace {
-    /// The state that a text names: `17` or `#17` of the session that is meant, `latest`, `baseline`,
-    /// `now`, or the same behind an id: `ID/17`, `ID#17`, `ID`.
+    /// The state that a text names: `17` or `#17` of the session that is meant, `latest`,
+    /// `baseline`, `now`, or the same behind an id: `ID/17`, `ID#17`, `ID`.
     pub(super) fn state(&self, given: Option<&str>) -> Result<Named, ToolError> {
         let given = given.unwrap_or(LATEST).trim();
         let is_word = |text: &str| {

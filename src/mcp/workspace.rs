@@ -56,7 +56,8 @@ impl Workspace {
     /// The project around a directory, the one that hooks record there.
     ///
     /// # Errors
-    /// A directory that is no project, such as the home directory, or a glob of the policy that is none.
+    /// A directory that is no project, such as the home directory, or a glob of the policy that is
+    /// none.
     pub fn around(
         directory: &Path,
         home: Option<&Path>,
@@ -130,8 +131,8 @@ impl Workspace {
         Ok(self.catalog.find(&found.session_id)?)
     }
 
-    /// The absolute path in the project that an argument means. Symlinks are not looked at: paths are
-    /// names in snapshots.
+    /// The absolute path in the project that an argument means. Symlinks are not looked at: paths
+    /// are names in snapshots.
     ///
     /// # Errors
     /// A path outside of the project, or none at all.

@@ -20,8 +20,8 @@ const VERSION: u8 = 1;
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Midstates(Box<[[u8; STATE_BYTES]]>);
 
-/// Where a tree names the [`Midstates`] of a file, if it does: a short file has none. The hash of the contents says all that they could, so two links are always
-/// equal.
+/// Where a tree names the [`Midstates`] of a file, if it does: a short file has none. The hash of
+/// the contents says all that they could, so two links are always equal.
 // Behind a pointer, because millions of entries have room for one and few have one.
 #[derive(Clone, Debug, Default)]
 pub struct MidstatesLink(Option<Box<ContentHash>>);

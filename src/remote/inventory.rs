@@ -89,9 +89,9 @@ impl SessionArchives {
         self.numbers().into_iter().filter_map(chain).collect()
     }
 
-    /// The snapshot on which a delta of `number` can depend, and the depth of that delta: the newest
-    /// older one that can be had, unless its chain is at its limit. `None`: the archive has to be
-    /// full.
+    /// The snapshot on which a delta of `number` can depend, and the depth of that delta: the
+    /// newest older one that can be had, unless its chain is at its limit. `None`: the archive has
+    /// to be full.
     pub fn parent_for(&self, number: u64) -> Option<u64> {
         let available = self.available();
         let newest = available.iter().rev().find(|(older, _)| *older < number);

@@ -2,8 +2,8 @@
 //!
 //! Of each snapshot there is one archive. A snapshot that can be had from the remote is not sent
 //! again, so a push that was cut off goes on where it stopped. A delta depends on the newest older
-//! snapshot that can be had there and is here too: its hashes come from this store, so a push needs no
-//! key and reads no archive.
+//! snapshot that can be had there and is here too: its hashes come from this store, so a push needs
+//! no key and reads no archive.
 
 use std::io;
 

@@ -172,8 +172,8 @@ pub struct SessionSummary {
     pub session_root: ContentHash,
 }
 
-/// A session, and maybe one snapshot of it: `ID` or `ID/N`, or a name in the place of the id. A step has
-/// the number of its snapshot, and `ID#N` means the same.
+/// A session, and maybe one snapshot of it: `ID` or `ID/N`, or a name in the place of the id. A
+/// step has the number of its snapshot, and `ID#N` means the same.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SnapshotId {
     /// Id or prefix of a session, or `latest`.

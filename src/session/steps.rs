@@ -1,7 +1,8 @@
 //! The steps of a session: what each tool call of an agent did, prompt by prompt.
 //!
 //! One session records one agent session ([`AgentSession`](crate::snapshot::AgentSession) in its
-//! manifest) or a run, in which agents may have made steps as well. Reading the list costs one file.
+//! manifest) or a run, in which agents may have made steps as well. Reading the list costs one
+//! file.
 
 use crate::snapshot::{ManifestError, SessionDir, SessionMetadata, StepEntry, StepPrompt};
 
@@ -27,8 +28,8 @@ pub fn steps_of(metadata: &SessionMetadata) -> Vec<StepEntry> {
     crate::snapshot::with_prompts(&metadata.steps)
 }
 
-/// Steps in groups of one prompt, in order. Steps that come back to an earlier prompt are a group of
-/// their own.
+/// Steps in groups of one prompt, in order. Steps that come back to an earlier prompt are a group
+/// of their own.
 pub fn by_prompt(steps: Vec<StepEntry>) -> Vec<PromptSteps> {
     let mut groups: Vec<PromptSteps> = Vec::new();
     for step in steps {

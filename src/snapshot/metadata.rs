@@ -101,8 +101,8 @@ pub struct SessionMetadata {
     /// Restores that were carried out, in order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub restores: Vec<RestoreRecord>,
-    /// Snapshots that were removed, in order. Their manifests stay; their objects may be gone. Never
-    /// the last one.
+    /// Snapshots that were removed, in order. Their manifests stay; their objects may be gone.
+    /// Never the last one.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub removed: Vec<RemovedSnapshot>,
     /// SHA-256 of the manifest file when it was first found that something else than this program

@@ -27,9 +27,9 @@ pub struct RestoreRecord {
     pub undoes_steps: bool,
 }
 
-/// Restores of the baseline, and those that took steps back, that nothing has reverted, oldest first. A restore of the safety
-/// snapshot of one reverts it, with all after it. A restore of another snapshot as a whole is a new
-/// decision.
+/// Restores of the baseline, and those that took steps back, that nothing has reverted, oldest
+/// first. A restore of the safety snapshot of one reverts it, with all after it. A restore of
+/// another snapshot as a whole is a new decision.
 pub fn standing(records: &[RestoreRecord]) -> Vec<RestoreRecord> {
     let mut standing: Vec<RestoreRecord> = Vec::new();
     for record in records {

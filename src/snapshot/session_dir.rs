@@ -246,8 +246,9 @@ impl SessionDir {
         Ok(found.map(|stat| stat.mtime))
     }
 
-    /// Numbers of the snapshots that the session holds, ascending: those that have a manifest, without
-    /// the removed ones. Where the session's manifest cannot be used, none counts as removed.
+    /// Numbers of the snapshots that the session holds, ascending: those that have a manifest,
+    /// without the removed ones. Where the session's manifest cannot be used, none counts as
+    /// removed.
     ///
     /// # Errors
     /// When the directory cannot be read.
@@ -348,8 +349,8 @@ impl SessionDir {
         }
     }
 
-    /// Notes beside the manifests of snapshots that they are about to be removed, durably. Only a repair
-    /// reads that, when it makes the session's manifest again.
+    /// Notes beside the manifests of snapshots that they are about to be removed, durably. Only a
+    /// repair reads that, when it makes the session's manifest again.
     ///
     /// # Errors
     /// When the directory cannot be written.
@@ -485,8 +486,8 @@ impl SessionDir {
     }
 
     /// All manifests in order, those of removed snapshots included, each checked against the one
-    /// before it and against the session's own list of them. Only one snapshot may be unlisted: it was published when a crash kept the
-    /// session's manifest from naming it.
+    /// before it and against the session's own list of them. Only one snapshot may be unlisted: it
+    /// was published when a crash kept the session's manifest from naming it.
     ///
     /// # Errors
     /// The first manifest that is missing, damaged or does not fit.

@@ -1,8 +1,8 @@
 //! The steps of a session, as its manifest lists them.
 //!
 //! A list of 500 steps must not read 500 manifests. So the session's manifest has an entry for each
-//! snapshot that is a step, as it has for labels: it follows from the snapshots, and `verify` compares.
-//! The text of a prompt stands only in the first entry of the prompt.
+//! snapshot that is a step, as it has for labels: it follows from the snapshots, and `verify`
+//! compares. The text of a prompt stands only in the first entry of the prompt.
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};

@@ -262,8 +262,9 @@ impl<'a> TempFile<'a> {
         &self.file
     }
 
-    /// Makes this file, which is empty, a clone of `source`: the two share their blocks. `Ok(false)`
-    /// where the file system cannot, or the two are on different ones; it is then still empty.
+    /// Makes this file, which is empty, a clone of `source`: the two share their blocks.
+    /// `Ok(false)` where the file system cannot, or the two are on different ones; it is then still
+    /// empty.
     ///
     /// # Errors
     /// When the disk is full or broken.

@@ -39,8 +39,8 @@ pub(super) struct DescribedSnapshot {
 }
 
 impl DescribedSnapshot {
-    /// The roots of all that has to be sound. What was removed still has ignore files by which later
-    /// snapshots may go.
+    /// The roots of all that has to be sound. What was removed still has ignore files by which
+    /// later snapshots may go.
     pub(super) fn roots(&self) -> impl Iterator<Item = ContentHash> {
         let is_held = self.removed.is_none();
         self.description.iter().flat_map(move |description| {

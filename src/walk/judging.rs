@@ -59,8 +59,8 @@ enum Fate {
 const IN: Fate = Fate::In { mode: Mode::Filtered, is_ignored: false };
 
 impl Inside<'_> {
-    /// The second half of `listing::list`, for some of the names: their verdicts. `known` tells the part
-    /// of an entry of this directory that earlier snapshots hold.
+    /// The second half of `listing::list`, for some of the names: their verdicts. `known` tells the
+    /// part of an entry of this directory that earlier snapshots hold.
     pub(crate) fn judge(&self, names: Vec<ListedName>, known: impl Fn(&[u8]) -> Known) -> Judged {
         let mut judged = Judged {
             entries: Vec::with_capacity(names.len()),

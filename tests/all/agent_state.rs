@@ -8,7 +8,8 @@ use serde_json::Value;
 
 use crate::fixture::Fixture;
 
-/// Files of each client as they lie in a home directory: the state, and what must never be recorded.
+/// Files of each client as they lie in a home directory: the state, and what must never be
+/// recorded.
 const CLIENTS: &[(&str, &[&str], &[&str])] = &[
     (
         "claude-code",

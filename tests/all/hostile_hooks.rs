@@ -1,5 +1,5 @@
-//! Hooks of agents among hostile events, in a spool with foreign things, and their configuration while
-//! others write it.
+//! Hooks of agents among hostile events, in a spool with foreign things, and their configuration
+//! while others write it.
 
 use std::fs;
 use std::io::Write;

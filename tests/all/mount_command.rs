@@ -40,7 +40,8 @@ impl Home {
     }
 
     fn command(&self, arguments: &[&str]) -> Command {
-        // Whoever started the tests may ignore signals (`nohup`, a job in the background), which is inherited.
+        // Whoever started the tests may ignore signals (`nohup`, a job in the background), which is
+        // inherited.
         let mut command = Command::new("env");
         command.args(["--default-signal=HUP", "--default-signal=INT"]);
         command.arg(env!("CARGO_BIN_EXE_nono")).args(arguments);

@@ -1,4 +1,5 @@
-//! Programs that others wrote, on a store that is mounted: each is a judge that knows nothing of us.
+//! Programs that others wrote, on a store that is mounted: each is a judge that knows nothing of
+//! us.
 
 use std::fs;
 use std::path::Path;

@@ -27,7 +27,8 @@ pub struct Travel {
 }
 
 impl Travel {
-    /// A session with so many snapshots of a tree of `files` files, `changed` of them new each time.
+    /// A session with so many snapshots of a tree of `files` files, `changed` of them new each
+    /// time.
     pub fn with(snapshots: usize, files: usize, changed: usize) -> Self {
         let fixture = Fixture::new();
         for file in 0..files {

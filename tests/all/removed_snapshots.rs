@@ -1,5 +1,5 @@
-//! Snapshots that are taken out of the middle of a session: what the commands say of them, and what a
-//! kill at any point of the removal leaves.
+//! Snapshots that are taken out of the middle of a session: what the commands say of them, and what
+//! a kill at any point of the removal leaves.
 
 use std::fs;
 use std::os::unix::process::ExitStatusExt;

@@ -128,8 +128,8 @@ impl Company {
         })
     }
 
-    /// Begins to answer a short message of the thread `asker`. 0: it is in another namespace, or the
-    /// message is long, so that it is better answered beside the program, on another processor.
+    /// Begins to answer a short message of the thread `asker`. 0: it is in another namespace, or
+    /// the message is long, so that it is better answered beside the program, on another processor.
     pub(crate) fn turn(self: &Arc<Self>, asker: u32) -> Turn<'_> {
         Turn { company: self, asker }
     }

@@ -9,10 +9,10 @@
 //! - A thread of its own pushes, because the kernel holds a page until a READ on it is answered.
 //! - No program waits for a push. The queue is short, and a push that does not fit is dropped.
 //!
-//! For a walker, a push begins with the answer that ends the list of a directory. Contents that come
-//! before that answer are lost, so a push that the kernel refuses is tried again for a moment. A
-//! reader can be as fast as the thread that pushes, so the thread keeps a little [ahead](LEAD) of the
-//! reader; the files between are read by asking.
+//! For a walker, a push begins with the answer that ends the list of a directory. Contents that
+//! come before that answer are lost, so a push that the kernel refuses is tried again for a moment.
+//! A reader can be as fast as the thread that pushes, so the thread keeps a little [ahead](LEAD) of
+//! the reader; the files between are read by asking.
 
 mod queue;
 

@@ -1,7 +1,7 @@
 //! The plain server: every request of the kernel becomes an answer. No part of it guesses.
 //!
-//! `filesystem` takes requests from `fuser`, `tree` finds what they ask for, `nodes` counts what the
-//! kernel knows, `reads` hands out bytes.
+//! `filesystem` takes requests from `fuser`, `tree` finds what they ask for, `nodes` counts what
+//! the kernel knows, `reads` hands out bytes.
 
 pub(crate) mod attributes;
 mod buffer;

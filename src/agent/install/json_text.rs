@@ -1,8 +1,8 @@
 //! Edits of JSON that a person wrote: only what has to change changes.
 //!
-//! A scanner finds where the values of a text are, comments and trailing commas allowed. An edit then
-//! inserts or removes text there, so that order, indentation, comments and odd spacing of everything else
-//! stay as they are, byte for byte.
+//! A scanner finds where the values of a text are, comments and trailing commas allowed. An edit
+//! then inserts or removes text there, so that order, indentation, comments and odd spacing of
+//! everything else stay as they are, byte for byte.
 
 use std::ops::Range;
 

@@ -1,12 +1,13 @@
 //! Our part in the configuration of coding agents: put in, taken out, looked at.
 //!
-//! Clients keep their configuration in files that people write, too. So an edit changes what it has to
-//! and nothing else, a copy of the file as it was lies beside it, and the new file takes the place of the old
-//! one at once. Installing twice changes nothing the second time. Uninstalling gives back the old file, byte for
-//! byte, if nobody has changed it since; else it takes out exactly what is ours.
+//! Clients keep their configuration in files that people write, too. So an edit changes what it has
+//! to and nothing else, a copy of the file as it was lies beside it, and the new file takes the
+//! place of the old one at once. Installing twice changes nothing the second time. Uninstalling
+//! gives back the old file, byte for byte, if nobody has changed it since; else it takes out
+//! exactly what is ours.
 //!
-//! Always true: no symlink is followed below the home directory or the project, because whoever works
-//! there may have made it; a file that is not understood is not touched.
+//! Always true: no symlink is followed below the home directory or the project, because whoever
+//! works there may have made it; a file that is not understood is not touched.
 
 mod entries;
 mod json_text;
@@ -160,7 +161,8 @@ pub fn plan_uninstall(request: &Request) -> Result<Vec<Edit>, InstallError> {
     for edit in edits.iter_mut().filter(|edit| edit.is_change) {
         let backup = read(&base, &backup_of(&edit.relative))
             .map_err(|source| in_file(&base.join(backup_of(&edit.relative)), source))?;
-        // The file is what installing made of the backup, with the server or without: nobody else wrote it.
+        // The file is what installing made of the backup, with the server or without: nobody else
+        // wrote it.
         let made_of = |with_server: bool| {
             let request = Request { with_server, ..request.clone() };
             made(&request, &edit.relative, backup.as_deref()).ok().flatten()

@@ -1,9 +1,9 @@
 //! `nono hook`: what a coding agent's configuration calls at each event of its session.
 //!
-//! It prints nothing and exits with 0, whatever happens: an agent must not notice it. The event goes to
-//! the supervisor of the run that the agent is in, or else into the spool of the store, from which a
-//! worker takes it ([`crate::agent`]). The hook waits for the worker until its deadline. What fails is
-//! noted in the log of the store.
+//! It prints nothing and exits with 0, whatever happens: an agent must not notice it. The event
+//! goes to the supervisor of the run that the agent is in, or else into the spool of the store,
+//! from which a worker takes it ([`crate::agent`]). The hook waits for the worker until its
+//! deadline. What fails is noted in the log of the store.
 
 use std::ffi::OsString;
 use std::io::Read;

@@ -1,9 +1,9 @@
 //! `nono mcp`: the past of this project as tools of a coding agent.
 //!
-//! Started by the agent's program, which owns stdin and stdout. Settings are read at each call, so a
-//! change of `mcp_restore` counts at once, and a mistake in the file switches restores off. Inside a
-//! recorded run the store is out of reach: there the supervisor answers what only reads, and takes
-//! checkpoints.
+//! Started by the agent's program, which owns stdin and stdout. Settings are read at each call, so
+//! a change of `mcp_restore` counts at once, and a mistake in the file switches restores off.
+//! Inside a recorded run the store is out of reach: there the supervisor answers what only reads,
+//! and takes checkpoints.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -94,8 +94,8 @@ impl Tools for Supervised {
     }
 }
 
-/// The supervisor's side: a call of the recorded command. It sees its own session, and what it is shown
-/// it could read when the run began; a restore could write where the walls do not let it.
+/// The supervisor's side: a call of the recorded command. It sees its own session, and what it is
+/// shown it could read when the run began; a restore could write where the walls do not let it.
 pub(in crate::cli) fn for_command(
     recording: &Recording,
     tool: &str,

@@ -1,5 +1,5 @@
-//! The changes of repositories, in a few lines about commits in place of hundreds about files: which
-//! change belongs to which repository is decided here, the sentences are in [`words`].
+//! The changes of repositories, in a few lines about commits in place of hundreds about files:
+//! which change belongs to which repository is decided here, the sentences are in [`words`].
 
 mod words;
 

@@ -1,6 +1,7 @@
 //! The step that changed a path last, for the change at the cursor.
 //!
-//! Looked up when the cursor rests, and kept: a look reads the path in each snapshot of the session.
+//! Looked up when the cursor rests, and kept: a look reads the path in each snapshot of the
+//! session.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -35,7 +36,8 @@ impl<'a> LastSteps<'a> {
         Self { session, store, entries, known: HashMap::new() }
     }
 
-    /// `step 17 · Bash · rm -rf src`, harmless for a terminal; `None` where no step changed the path.
+    /// `step 17 · Bash · rm -rf src`, harmless for a terminal; `None` where no step changed the
+    /// path.
     pub(super) fn of(&mut self, path: &Path) -> Option<String> {
         let newest = self.entries.last()?.number;
         if let Some(known) = self.known.get(path) {
@@ -43,7 +45,8 @@ impl<'a> LastSteps<'a> {
         }
         let sessions = std::slice::from_ref(self.session);
         let history = history_of(&[path.to_owned()], sessions, self.store);
-        // A state that comes back is the version that it was: the last snapshot where it began counts.
+        // A state that comes back is the version that it was: the last snapshot where it began
+        // counts.
         let began = |places: &[crate::history::Place]| {
             let numbers = || places.iter().map(|place| place.number).filter(|n| *n <= newest);
             let begins = |number: &u64| {

@@ -1,8 +1,8 @@
 //! Filling a volume through the engine: a tar stream into a container that was never started.
 //!
 //! It goes to the directory above the volume, because the engine gives the directory to which it
-//! unpacks no attributes. The stream carries nanoseconds and extended attributes as PAX records, which the engine sets,
-//! although its own streams do not have them.
+//! unpacks no attributes. The stream carries nanoseconds and extended attributes as PAX records,
+//! which the engine sets, although its own streams do not have them.
 
 use std::io::{self, Read, Write};
 

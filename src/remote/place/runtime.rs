@@ -1,7 +1,7 @@
 //! Everything asynchronous of this program's remotes: one thread that drives the network.
 //!
-//! Callers stay ordinary code: [`Runtime::wait`] runs a future in the calling thread, which looks ten
-//! times a second whether it is to stop.
+//! Callers stay ordinary code: [`Runtime::wait`] runs a future in the calling thread, which looks
+//! ten times a second whether it is to stop.
 
 use std::future::Future;
 use std::io;

@@ -1,9 +1,10 @@
 //! Storing an object whose length is not known, under a name that must be free.
 //!
-//! A short object is one conditional request. A long one is sent in parts to a name of its own in the
-//! folder `.incomplete`, then copied to its name on the condition that the name is free, and the first
-//! copy is removed. So a name has a whole object or none, and the first pusher wins. The upload is
-//! noted in [`uploads`](crate::remote::uploads), so the next push removes what a killed one left.
+//! A short object is one conditional request. A long one is sent in parts to a name of its own in
+//! the folder `.incomplete`, then copied to its name on the condition that the name is free, and
+//! the first copy is removed. So a name has a whole object or none, and the first pusher wins. The
+//! upload is noted in [`uploads`](crate::remote::uploads), so the next push removes what a killed
+//! one left.
 
 use std::collections::VecDeque;
 use std::io::{self, Write};

@@ -5,8 +5,8 @@ use similar::{MergeResolution, TextMerge};
 /// Longer texts are not merged.
 const MAX_BYTES: usize = 8 << 20;
 
-/// `ours` with what leads from `base` to `theirs`. `None`: the two changes touch each other, or one of the
-/// three is no text.
+/// `ours` with what leads from `base` to `theirs`. `None`: the two changes touch each other, or one
+/// of the three is no text.
 pub(super) fn merge(base: &[u8], ours: &[u8], theirs: &[u8]) -> Option<Vec<u8>> {
     let is_text = |bytes: &[u8]| bytes.len() <= MAX_BYTES && !bytes.contains(&0);
     if ![base, ours, theirs].into_iter().all(is_text) {
@@ -56,8 +56,9 @@ mod tests {
     }
 
     proptest! {
-        /// Lines that occur once, so that there is one way to see a change, and changes in blocks between which
-        /// a line stays: the merge is what replaying the one change on the other gives.
+        /// Lines that occur once, so that there is one way to see a change, and changes in blocks
+        /// between which a line stays: the merge is what replaying the one change on the other
+        /// gives.
         #[test]
         fn what_does_not_touch_is_merged_as_if_replayed(
             blocks in proptest::collection::vec((0..4u8, 1..3usize), 1..12),

@@ -1,13 +1,14 @@
 //! Taking back what single steps did, and nothing that came later.
 //!
-//! For each path that a step changed there are three states: the one before the step, the one after it,
-//! and the present one. Where the present one is the one after, the one before comes back. Where a text was
-//! changed since, the three are merged, if what the step did and what came later do not touch each other.
-//! Everything else is a conflict: the path stays as it is and is named. No file ever gets markers.
+//! For each path that a step changed there are three states: the one before the step, the one after
+//! it, and the present one. Where the present one is the one after, the one before comes back.
+//! Where a text was changed since, the three are merged, if what the step did and what came later
+//! do not touch each other. Everything else is a conflict: the path stays as it is and is named. No
+//! file ever gets markers.
 //!
-//! What comes of that is a tree, made of the present one. To reach it is an ordinary restore of a part: with
-//! plan, safety snapshot, staging and journal, so a crash is as safe as in any other. Git
-//! directories stay as they are: half of a commit is none.
+//! What comes of that is a tree, made of the present one. To reach it is an ordinary restore of a
+//! part: with plan, safety snapshot, staging and journal, so a crash is as safe as in any other.
+//! Git directories stay as they are: half of a commit is none.
 
 mod edit_tree;
 mod merge;
@@ -165,7 +166,8 @@ impl SnapshotManager {
         Err(RestoreError::NeverStill)
     }
 
-    /// The states that a restore needs, and the steps with the snapshots before them, the last step first.
+    /// The states that a restore needs, and the steps with the snapshots before them, the last step
+    /// first.
     fn step_states(&self, steps: &[u64]) -> Result<(States, Vec<StepStates>), RestoreError> {
         let numbers: BTreeSet<u64> = steps.iter().copied().collect();
         let listed = self.session().metadata()?.manifest_hashes;

@@ -269,8 +269,8 @@ impl SnapshotManager {
         }
     }
 
-    /// Takes a step, unless nothing changed. `settle` may change it when the state is captured: only then it is
-    /// known whether another call had begun.
+    /// Takes a step, unless nothing changed. `settle` may change it when the state is captured:
+    /// only then it is known whether another call had begun.
     ///
     /// # Errors
     /// As [`record_state`](Self::record_state).
@@ -285,15 +285,15 @@ impl SnapshotManager {
         self.take_if_changed(self.latest()?, request, settle)
     }
 
-    /// Takes a snapshot of the state that an undo of steps left, under the session's lock. Without it, the
-    /// session would take that state for a later change of somebody else.
+    /// Takes a snapshot of the state that an undo of steps left, under the session's lock. Without
+    /// it, the session would take that state for a later change of somebody else.
     pub(crate) fn record_undone(&self, step: Step) -> Result<(), SnapshotError> {
         let request = SnapshotRequest { step: Some(step), ..SnapshotRequest::default() };
         self.take(Some(&self.latest()?), request).map(drop)
     }
 
-    /// Captures the current state as a request says: the baseline of a session that has none yet, else a
-    /// further snapshot, or none where nothing changed.
+    /// Captures the current state as a request says: the baseline of a session that has none yet,
+    /// else a further snapshot, or none where nothing changed.
     ///
     /// # Errors
     /// [`CaptureError::OverBudget`] of a baseline, or a store that cannot be written.
@@ -357,7 +357,8 @@ impl SnapshotManager {
     /// The manifest of one snapshot.
     ///
     /// # Errors
-    /// [`SnapshotError::NoSuchSnapshot`], [`ManifestError::Removed`], or a manifest that cannot be used.
+    /// [`SnapshotError::NoSuchSnapshot`], [`ManifestError::Removed`], or a manifest that cannot be
+    /// used.
     pub fn load_manifest(&self, number: u64) -> Result<SnapshotManifest, SnapshotError> {
         self.session.refuse_removed(number)?;
         match self.session.manifest(number) {

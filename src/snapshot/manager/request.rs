@@ -10,8 +10,8 @@ pub struct SnapshotRequest {
     pub label: Option<String>,
     /// The tool call that it is a step of.
     pub step: Option<Step>,
-    /// Whether no snapshot is wanted where no path changed since the one before. A time that moved is no
-    /// change.
+    /// Whether no snapshot is wanted where no path changed since the one before. A time that moved
+    /// is no change.
     pub if_changed: bool,
 }
 

@@ -33,8 +33,8 @@ pub(in crate::cli) struct CreateArgs {
     /// Encrypt for the owner of a key: age1… or a public ssh key (repeatable)
     #[arg(long, short, value_name = "KEY")]
     recipient: Vec<String>,
-    /// Encrypt with the passphrase in the first line of this file; with --recipient it only opens the
-    /// parent
+    /// Encrypt with the passphrase in the first line of this file; with --recipient it only opens
+    /// the parent
     #[arg(long, value_name = "FILE")]
     passphrase_file: Option<PathBuf>,
     /// A file with keys that open the parent (repeatable)

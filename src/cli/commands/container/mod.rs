@@ -1,4 +1,5 @@
-//! `nono container`: snapshots of containers, with their volumes and changed files, and the way back.
+//! `nono container`: snapshots of containers, with their volumes and changed files, and the way
+//! back.
 
 mod cleanup;
 mod delete;
