@@ -57,8 +57,9 @@ pub(super) fn commit(
     number: u64,
     message: Option<&str>,
 ) -> Result<CommittedImage, ContainerError> {
-    let tag = format!("{session}.{number}");
     let store = store_id(root)?;
+    // Two stores may have sessions of one name.
+    let tag = format!("{session}.{number}-{store}");
     let labels =
         format!("LABEL {LABEL_SESSION}={session} {LABEL_SNAPSHOT}={number} {LABEL_STORE}={store}");
     let options = CommitContainerOptions {
@@ -156,11 +157,10 @@ pub fn remove_own(
         return Ok(ImageRemoval::InUse);
     }
     sys::before_request("remove image")?;
-    let reference = format!("{REPOSITORY}:{session}.{number}");
+    let begins = format!("{REPOSITORY}:{session}.{number}-");
     let tags = image.repo_tags.unwrap_or_default();
-    let is_tag = |tag: &String| tag.ends_with(&reference);
     // By its tag: a tag that somebody else gave the image keeps it.
-    let name = if tags.iter().any(is_tag) { reference.as_str() } else { id };
+    let name = tags.iter().find(|tag| tag.contains(&begins)).map_or(id, String::as_str);
     let options = None::<RemoveImageOptions>;
     let request = docker.client().remove_image(name, options, None);
     match docker.call(format_args!("remove image {name}"), Patience::Quick, request) {

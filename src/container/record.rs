@@ -138,7 +138,7 @@ pub struct ImageRecord {
 /// An image that a snapshot made of the container's own files.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CommittedImage {
-    /// Its tag: `nono/container:SESSION.N`.
+    /// Its tag: `nono/container:SESSION.N-STORE`.
     pub reference: String,
     /// The engine's id of the image: `sha256:…`.
     pub id: String,
