@@ -364,9 +364,12 @@ impl ThreadArgs {
 
 impl ThreadArgs {
     /// How objects are compressed, from the settings; as usual where these cannot be read.
-    pub(super) fn compression(&self) -> Result<Compression, CliError> {
-        let settings = Settings::load(&surroundings()?, &FlagSettings::default());
-        Ok(settings.map(|settings| settings.compression.value).unwrap_or_default())
+    /// Like the number of threads, no reason to keep from undoing.
+    pub(super) fn compression(&self) -> Compression {
+        let load =
+            |around| Settings::load(&around, &FlagSettings::default()).map_err(CliError::from);
+        let settings = surroundings().and_then(load);
+        settings.map(|settings| settings.compression.value).unwrap_or_default()
     }
 }
 

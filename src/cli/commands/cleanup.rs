@@ -83,7 +83,7 @@ pub(in crate::cli) fn run(args: &CleanupArgs, store: &StoreArgs, context: &Conte
     let options = CleanupOptions {
         orphans_at_once: args.all,
         compact,
-        compression: args.threads.compression()?,
+        compression: args.threads.compression(),
         // One that is named goes, pinned or not.
         spare_pinned: args.ids.is_empty(),
         threads,

@@ -84,7 +84,7 @@ impl<'a> Restoring<'a> {
     ) -> Result<Self, CliError> {
         let manager = SnapshotManager::open(session.path())?
             .with_threads(threads.count(context)?)
-            .with_compression(threads.compression()?);
+            .with_compression(threads.compression());
         let roots = session
             .manifest(number)
             .map_or_else(|_| manager.roots().to_vec(), |loaded| loaded.manifest.roots);

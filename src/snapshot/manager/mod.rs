@@ -287,6 +287,7 @@ impl SnapshotManager {
 
     /// Takes a snapshot of the state that an undo of steps left, under the session's lock. Without
     /// it, the session would take that state for a later change of somebody else.
+    #[cfg(feature = "cli")]
     pub(crate) fn record_undone(&self, step: Step) -> Result<(), SnapshotError> {
         let request = SnapshotRequest { step: Some(step), ..SnapshotRequest::default() };
         self.take(Some(&self.latest()?), request).map(drop)
