@@ -173,6 +173,41 @@ const EXAMPLES: &[(&str, [(&str, &str); 2])] = &[
     ),
     #[cfg(feature = "archive")]
     (
+        "archive create",
+        [
+            ("nono archive create latest -o state.tar.zst.age -r age1...", "one file, encrypted"),
+            (
+                "nono archive create latest -o next.tar.zst --parent state.tar.zst",
+                "what changed since",
+            ),
+        ],
+    ),
+    #[cfg(feature = "archive")]
+    (
+        "archive show",
+        [
+            ("nono archive show state.tar.zst.age -i key.txt", "what is in it"),
+            ("nono archive show state.tar.zst --json", "for a program"),
+        ],
+    ),
+    #[cfg(feature = "archive")]
+    (
+        "archive verify",
+        [
+            ("nono archive verify state.tar.zst.age -i key.txt", "every byte"),
+            ("nono archive verify state.tar.zst --json", "for a program"),
+        ],
+    ),
+    #[cfg(feature = "archive")]
+    (
+        "archive import",
+        [
+            ("nono archive import state.tar.zst", "a session of it"),
+            ("nono archive import state.tar.zst next.tar.zst", "a full one, and what came later"),
+        ],
+    ),
+    #[cfg(feature = "archive")]
+    (
         "push",
         [
             ("nono push", "the last session here, to the only remote"),
