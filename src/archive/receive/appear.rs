@@ -92,7 +92,7 @@ impl Receiver<'_> {
             }
             None => here.clone(),
         };
-        for (number, bytes) in self.manifests.range(count..=last) {
+        for (number, bytes) in self.manifests.range(count..).take_while(|it| *it.0 <= last) {
             session.publish_bytes(*number, bytes)?;
         }
         let mut removed = here.removed;
@@ -146,11 +146,12 @@ impl Receiver<'_> {
             }
             before = Some(loaded);
         }
+        let is_partial = !removed_now.is_empty();
         metadata.removed = removed_now;
         session.mark_removed(&metadata.removed)?;
         metadata.snapshot_count = metadata.manifest_hashes.len() as u64;
         metadata.steps.retain(|step| step.number < metadata.snapshot_count);
-        if metadata.snapshot_count != whole {
+        if metadata.snapshot_count != whole || is_partial {
             metadata.changes = match &ends {
                 [Some(first), Some(last)] => count_changes(&self.store, first, last, || true)?,
                 _ => None,
