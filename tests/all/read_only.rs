@@ -131,8 +131,12 @@ fn a_store_on_a_read_only_file_system_can_be_read() {
 fn a_store_on_a_read_only_file_system_can_be_mounted() {
     let fixture = Fixture::new();
     recorded(&fixture);
-    if !can_mount(&fixture) || !Path::new("/dev/fuse").exists() {
-        not_run("no mounts");
+    // It says itself why not.
+    if !can_mount(&fixture) {
+        return;
+    }
+    if !Path::new("/dev/fuse").exists() {
+        not_run("no /dev/fuse");
         return;
     }
     let at = fixture.path("home/at");
