@@ -3,6 +3,7 @@
 
 mod agent_install;
 mod agent_state;
+mod archives;
 mod attacks;
 mod comfort;
 mod completing;

@@ -1,0 +1,387 @@
+//! Archives in single files: made, opened by the ordinary programs, read back, and attacked.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use nono::object::ContentHash;
+use serde_json::Value;
+
+use crate::fixture::{Finished, Fixture};
+use crate::observe::{assert_same, observe};
+use crate::scene::Tree;
+
+/// Where a block of a tar file has its name, length and checksum.
+const BLOCK_BYTES: usize = 512;
+
+/// A session, a key, and a place for archives.
+struct Desk {
+    fixture: Fixture,
+    session: String,
+    key: String,
+    recipient: String,
+}
+
+impl Desk {
+    fn new() -> Self {
+        let fixture = Fixture::new();
+        fill(&fixture);
+        fixture.nono(&["snapshot"]).success();
+        let key = fixture.path("key.txt");
+        assert!(shell("age-keygen -o \"$1\"", &[&key]).0);
+        let text = fs::read_to_string(&key).unwrap();
+        let recipient = text.lines().find_map(|line| line.strip_prefix("# public key: ")).unwrap();
+        let (session, recipient) = (fixture.latest(), recipient.to_owned());
+        Self { fixture, session, key: key.to_str().unwrap().to_owned(), recipient }
+    }
+
+    fn at(&self, name: &str) -> String {
+        self.fixture.path(name).to_str().unwrap().to_owned()
+    }
+
+    fn create(&self, number: u64, name: &str, options: &[&str]) -> Value {
+        let (id, out) = (format!("{}/{number}", self.session), self.at(name));
+        let create = ["archive", "create", &id, "-o", &out, "--json"];
+        self.fixture.nono(&[&create, options].concat()).success().json()
+    }
+
+    fn import(&self, store: &str, files: &[&str]) -> Finished {
+        let files: Vec<_> = files.iter().map(|file| self.at(file)).collect();
+        let files = files.iter().map(String::as_str).collect();
+        let root = self.at(store);
+        let import = vec!["--root", &root, "archive", "import", "-i", &self.key, "--json"];
+        self.fixture.nono(&[import, files].concat())
+    }
+
+    fn root_of(&self, store: &Path, number: usize) -> Value {
+        let show = ["--root", store.to_str().unwrap(), "rollback", "show", &self.session, "--json"];
+        let shown = self.fixture.nono(&show).success().json();
+        let snapshots = shown["snapshots"].as_array().unwrap();
+        let number = Value::from(number);
+        snapshots.iter().find(|one| one["number"] == number).unwrap()["merkle_root"].clone()
+    }
+
+    /// The snapshot in a store of its own is the one here, and its files are these.
+    fn arrived(&self, store: &str, number: usize, files: &Tree) {
+        let (root, path) = (self.at(store), self.fixture.path(store));
+        assert_eq!(self.root_of(&path, number), self.root_of(&self.fixture.store(), number));
+        self.fixture.nono(&["--root", &root, "rollback", "verify", &self.session]).success();
+        let (id, to) = (format!("{}/{number}", self.session), self.at(&format!("{store}-copy")));
+        self.fixture.nono(&["--root", &root, "rollback", "restore", &id, "--to", &to]).success();
+        assert_same(files, &below(Path::new(&to)));
+    }
+
+    /// The archive is refused everywhere with exit 1 and these words, and leaves nothing.
+    #[track_caller]
+    fn refused(&self, name: &str, words: &[&str]) {
+        let outside = || {
+            let mut tree = observe(&self.fixture.path(""));
+            tree.retain(|path, _| !path.starts_with("refusing") && path != Path::new(""));
+            tree
+        };
+        let (before, file) = (outside(), self.at(name));
+        let verify = ["archive", "verify", &file, "-i", &self.key];
+        for done in [self.fixture.nono(&verify), self.import("refusing", &[name])] {
+            assert_eq!(done.code, 1, "{name}: {}{}", done.stdout, done.stderr);
+            assert!(!done.stderr.contains("panicked"), "{name}: {}", done.stderr);
+            assert!(words.iter().any(|it| done.stderr.contains(it)), "{name}: {}", done.stderr);
+            assert_eq!(done.stdout, "", "{name}");
+        }
+        self.is_empty("refusing");
+        assert_same(&before, &outside());
+    }
+
+    #[track_caller]
+    fn is_empty(&self, store: &str) {
+        let listed = fs::read_dir(self.fixture.path(store)).into_iter().flatten();
+        let names: Vec<_> =
+            listed.map(|it| it.unwrap().file_name().into_string().unwrap()).collect();
+        assert!(!names.iter().any(|name| name.starts_with("20")), "{names:?}");
+    }
+}
+
+/// A tree with every kind of entry.
+fn fill(fixture: &Fixture) {
+    let project = fixture.project();
+    let first = fixture.write("first", "1\n");
+    fixture.write("deep/er/file", vec![b'd'; 70_000]);
+    fixture.write(&format!("long/{0}/{0}", "n".repeat(200)), "long name");
+    fs::write(project.join(OsStr::from_bytes(b"not-\xff-utf8")), "bytes").unwrap();
+    fs::create_dir(project.join("empty")).unwrap();
+    symlink("deep/er", project.join("link")).unwrap();
+    symlink("t".repeat(150), project.join("long-link")).unwrap();
+    fs::hard_link(&first, project.join("deep/linked")).unwrap();
+    fs::set_permissions(&first, PermissionsExt::from_mode(0o4751)).unwrap();
+    fs::set_permissions(project.join("empty"), PermissionsExt::from_mode(0o1770)).unwrap();
+    let dress = "mkfifo fifo && setfattr -n user.note -v 'a=b%' first && \
+                 setfattr -n user.dir -v x deep && \
+                 touch -hd '2001-02-03 04:05:06.123456789' first link deep/er/file && \
+                 touch -d '1969-12-31 23:59:58.5 UTC' empty";
+    assert!(shell(&format!("cd \"$1\" && {dress}"), &[&project]).0);
+    for at in 0..20 {
+        fixture.write(&format!("many/{at}"), format!("{at}\n"));
+    }
+}
+
+/// What is below a directory, without the directory itself.
+fn below(root: &Path) -> Tree {
+    let mut tree = observe(root);
+    tree.remove(Path::new(""));
+    tree
+}
+
+/// Runs a script of the ordinary programs.
+fn shell(script: &str, arguments: &[&Path]) -> (bool, Vec<u8>) {
+    let script = format!("set -o pipefail; {script}");
+    let done = Command::new("bash").args(["-c", &script, "sh"]).args(arguments).output().unwrap();
+    (done.status.success(), done.stdout)
+}
+
+fn unpack(desk: &Desk, archive: &str, to: &str) -> PathBuf {
+    let (key, archive, to) = (&desk.key, desk.fixture.path(archive), desk.fixture.path(to));
+    fs::create_dir(&to).unwrap();
+    let script = "age -d -i \"$1\" \"$2\" | zstd -dq | tar -xp --xattrs -C \"$3\"";
+    assert!(shell(script, &[Path::new(key), &archive, &to]).0);
+    to
+}
+
+/// The bytes of the tar file in an archive that is not encrypted, without its end.
+fn tar_of(archive: &Path) -> Vec<u8> {
+    let (done, mut tar) = shell("zstd -dcq \"$1\"", &[archive]);
+    assert!(done && tar.ends_with(&[0; 2 * BLOCK_BYTES]));
+    tar.truncate(tar.len() - 2 * BLOCK_BYTES);
+    tar
+}
+
+/// A member of a tar file, whatever its name and declared length.
+fn member(path: &str, kind: u8, declared: u64, contents: &[u8]) -> Vec<u8> {
+    let mut block = vec![0; BLOCK_BYTES];
+    block[..path.len()].copy_from_slice(path.as_bytes());
+    block[100..108].copy_from_slice(b"0000644\0");
+    block[108..124].copy_from_slice(b"0000000\x000000000\0");
+    block[124..136].copy_from_slice(format!("{declared:011o}\0").as_bytes());
+    block[136..148].copy_from_slice(b"00000000000\0");
+    block[156] = kind;
+    block[257..265].copy_from_slice(b"ustar\x0000");
+    block[148..156].fill(b' ');
+    let sum: u32 = block.iter().map(|byte| u32::from(*byte)).sum();
+    block[148..156].copy_from_slice(format!("{sum:06o}\0 ").as_bytes());
+    block.extend(contents);
+    block.resize(block.len().next_multiple_of(BLOCK_BYTES), 0);
+    block
+}
+
+/// Compresses a tar file, with the end that it needs.
+fn pack(tar: &[u8], options: &str, to: &Path) {
+    let plain = to.with_extension("plain");
+    fs::write(&plain, [tar, &[0; 2 * BLOCK_BYTES]].concat()).unwrap();
+    assert!(shell(&format!("zstd -q {options} \"$1\" -o \"$2\""), &[&plain, to]).0);
+    fs::remove_file(plain).unwrap();
+}
+
+#[test]
+fn the_ordinary_programs_give_the_files_back_and_so_does_an_import() {
+    let desk = Desk::new();
+    let made = desk.create(0, "a.age", &["--recipient", &desk.recipient]);
+    assert_eq!(made["is_encrypted"], true);
+    let original = below(&desk.fixture.project());
+    assert!(original.values().any(|it| it.kind == "fifo"));
+    let out = unpack(&desk, "a.age", "out");
+    let project = desk.fixture.project();
+    let files = out.join("files").join(project.strip_prefix("/").unwrap());
+    assert_same(&original, &below(&files));
+    let report = desk.import("empty", &["a.age"]).success().json();
+    assert_eq!(report["sessions"][0]["session_id"], *desk.session);
+    assert_eq!(report["sessions"][0]["snapshots"], serde_json::json!([0]));
+    desk.arrived("empty", 0, &original);
+    let again = desk.import("empty", &["a.age"]).success().json();
+    assert_eq!(again["sessions"][0]["already_here"], serde_json::json!([0]));
+}
+
+#[test]
+fn a_delta_says_what_changed_and_needs_its_base() {
+    let desk = Desk::new();
+    let sealed = ["--recipient", &*desk.recipient];
+    desk.create(0, "base.age", &sealed);
+    desk.fixture.write("many/3", "changed");
+    desk.fixture.write("many/new", "new");
+    fs::remove_file(desk.fixture.project().join("many/7")).unwrap();
+    desk.fixture.nono(&["snapshot", "--session", &desk.session]).success();
+    let base = desk.at("base.age");
+    let parent = ["--parent", &base, "-i", &desk.key];
+    desk.create(1, "delta.age", &[&sealed[..], &parent[..]].concat());
+    let out = unpack(&desk, "delta.age", "out");
+    let delta = fs::read(out.join("meta/delta-manifest.json")).unwrap();
+    let delta: Value = serde_json::from_slice(&delta).unwrap();
+    assert_eq!(delta["parentId"], format!("{}/0", desk.session));
+    assert_eq!(delta["baseId"], format!("{}/0", desk.session));
+    assert_eq!(delta["chainDepth"], 1);
+    // 20 files, four more, and the second name of one of them.
+    let stats = &delta["stats"];
+    let counts = ["added", "modified", "removed", "unchanged", "totalFiles"].map(|it| &stats[it]);
+    assert_eq!(counts, [1, 1, 1, 23, 25]);
+    assert!(stats["bytesSaved"].as_u64().unwrap() > 70_000);
+    let hashes = &delta["resultHashes"];
+    assert_eq!(hashes["count"], 25);
+    let files = hashes["files"].as_object().unwrap();
+    let mut lines: Vec<_> =
+        files.iter().map(|(path, hash)| format!("{path}:{}", hash.as_str().unwrap())).collect();
+    lines.sort();
+    assert_eq!(lines.len(), 25);
+    let root_hash = ContentHash::of(lines.join("\n").as_bytes());
+    assert_eq!(hashes["rootHash"], format!("sha256:{root_hash}"));
+    let many = desk.fixture.project().join("many");
+    let path = |name: &str| many.join(name).strip_prefix("/").unwrap().to_str().unwrap().to_owned();
+    let hash = |text: &str| format!("sha256:{}", ContentHash::of(text.as_bytes()));
+    let wanted = serde_json::json!([
+        { "path": path("3"), "type": "modified", "hash": hash("changed"), "size": 7 },
+        { "path": path("7"), "type": "removed" },
+        { "path": path("new"), "type": "added", "hash": hash("new"), "size": 3 },
+    ]);
+    assert_eq!(delta["entries"], wanted);
+    assert_eq!(files[&path("new")], hash("new"));
+    let shown = desk.fixture.nono(&["archive", "show", &desk.at("delta.age"), "-i", &desk.key]);
+    assert!(shown.success().says(&format!("delta to {}/0", desk.session)));
+    // A full one when it is asked for.
+    let full = desk.create(1, "full.age", &[&sealed[..], &["--full"]].concat());
+    assert_eq!(full["stats"]["added"], 25);
+    let alone = desk.import("alone", &["delta.age"]);
+    alone.fails(1, &format!("the archive of {}/0 is needed", desk.session));
+    desk.is_empty("alone");
+    desk.import("both", &["base.age", "delta.age"]).success();
+    desk.arrived("both", 1, &below(&desk.fixture.project()));
+    desk.import("later", &["base.age"]).success();
+    desk.import("later", &["delta.age"]).success();
+    desk.arrived("later", 1, &below(&desk.fixture.project()));
+}
+
+#[test]
+fn a_passphrase_opens_what_it_sealed_and_no_other_does() {
+    let desk = Desk::new();
+    let (right, wrong) = (desk.at("right"), desk.at("wrong"));
+    fs::write(&right, "correct horse\n").unwrap();
+    fs::write(&wrong, "wrong horse\n").unwrap();
+    desk.create(0, "a.age", &["--passphrase-file", &right]);
+    let file = desk.at("a.age");
+    let verify = ["archive", "verify", &file];
+    let with = |options: &[&str]| desk.fixture.nono(&[&verify, options].concat());
+    assert!(with(&["--passphrase-file", &right]).success().says("intact"));
+    with(&["--passphrase-file", &wrong]).fails(1, "none of the given");
+    with(&[]).fails(1, "the archive is encrypted");
+    let root = desk.at("store");
+    let import = ["--root", &root, "archive", "import", &file, "--passphrase-file"];
+    desk.fixture.nono(&[&import[..], &[&wrong]].concat()).fails(1, "none of the given");
+    desk.is_empty("store");
+    desk.fixture.nono(&[&import[..], &[&right]].concat()).success();
+    desk.arrived("store", 0, &below(&desk.fixture.project()));
+}
+
+#[test]
+fn show_and_verify_say_what_an_archive_holds() {
+    let desk = Desk::new();
+    desk.create(0, "a.age", &["--recipient", &desk.recipient]);
+    let file = desk.at("a.age");
+    let of = |what| desk.fixture.nono(&["archive", what, &file, "-i", &desk.key, "--json"]);
+    let (shown, verified) = (of("show").success().json(), of("verify").success().json());
+    for said in [&shown, &verified] {
+        assert_eq!(said["id"], format!("{}/0", desk.session));
+        assert_eq!(said["parent"], Value::Null);
+        assert_eq!(said["chain_depth"], 0);
+        assert_eq!(said["is_encrypted"], true);
+        assert_eq!(said["merkle_root"], desk.root_of(&desk.fixture.store(), 0));
+        assert_eq!(said["stats"]["totalFiles"], 25);
+    }
+    // The second name of a file has no contents of its own.
+    assert_eq!(verified["files"], 24);
+}
+
+#[test]
+fn a_wrong_key_a_flipped_bit_and_a_missing_end_are_refused() {
+    let desk = Desk::new();
+    desk.create(0, "sealed.age", &["--recipient", &desk.recipient]);
+    desk.create(0, "plain", &[]);
+    let other = desk.fixture.path("other.txt");
+    assert!(shell("age-keygen -o \"$1\"", &[&other]).0);
+    let file = desk.at("sealed.age");
+    let verify = ["archive", "verify", &file, "-i", other.to_str().unwrap()];
+    desk.fixture.nono(&verify).fails(1, "none of the given");
+    let said = ["damaged", "none of the given", "refused", "cannot read the archive", "manifest"];
+    for name in ["sealed.age", "plain"] {
+        let whole = fs::read(desk.fixture.path(name)).unwrap();
+        for at in [0, 30, whole.len() / 3, whole.len() / 2, whole.len() - 1] {
+            let mut bytes = whole.clone();
+            bytes[at] ^= 4;
+            fs::write(desk.fixture.path("hurt"), bytes).unwrap();
+            desk.refused("hurt", &said);
+        }
+        for len in [0, 10, 100, whole.len() / 2, whole.len() - 1] {
+            fs::write(desk.fixture.path("hurt"), &whole[..len]).unwrap();
+            desk.refused("hurt", &said);
+        }
+        fs::write(desk.fixture.path("hurt"), [&whole[..], b"more"].concat()).unwrap();
+        desk.refused("hurt", &said);
+    }
+}
+
+#[test]
+fn what_is_not_an_archive_of_nono_is_refused_and_writes_nothing() {
+    let desk = Desk::new();
+    desk.create(0, "good", &[]);
+    let tar = tar_of(&desk.fixture.path("good"));
+    let bad = desk.fixture.path("bad");
+    let attempt = |tar: &[u8], words: &str| {
+        pack(tar, "", &bad);
+        desk.refused("bad", &[words]);
+        fs::remove_file(&bad).unwrap();
+    };
+    fs::write(&bad, "no archive").unwrap();
+    desk.refused("bad", &["neither encrypted"]);
+    fs::remove_file(&bad).unwrap();
+    attempt(&member("hello", b'0', 5, b"hello"), "is not where it has to be");
+    for path in ["../x", "files/../../x", "/x", "files//x", "files/./x", "meta/objects/../../x"] {
+        attempt(&[&tar[..], &member(path, b'0', 1, b"x")].concat(), "is no path of an archive");
+    }
+    let unannounced = member("files/unannounced", b'0', 1, b"x");
+    attempt(&[&tar[..], &unannounced].concat(), "is not announced so");
+    let dir = member("files/twice", b'5', 0, b"");
+    attempt(&[&tar[..], &dir, &dir].concat(), "is there twice");
+    attempt(&[&tar[..], &member("other/x", b'0', 1, b"x")].concat(), "is no part of an archive");
+    attempt(&[&tar[..], &member("files/x", b'L', 1, b"x")].concat(), "of a kind");
+    // Without its last member, which is a file.
+    attempt(&tar[..tar.len() - 2 * BLOCK_BYTES], "");
+    // The untouched archive, packed again, is a good one.
+    pack(&tar, "", &bad);
+    desk.import("good-store", &["bad"]).success();
+    desk.arrived("good-store", 0, &below(&desk.fixture.project()));
+}
+
+#[test]
+fn a_zip_bomb_is_refused() {
+    let desk = Desk::new();
+    desk.create(0, "good", &[]);
+    let tar = tar_of(&desk.fixture.path("good"));
+    let bomb = desk.fixture.path("bomb");
+    let attempt = |tar: &[u8], options: &str, words: &str| {
+        pack(tar, options, &bomb);
+        desk.refused("bomb", &[words]);
+        fs::remove_file(&bomb).unwrap();
+    };
+    let zeros = vec![0; 80 << 20];
+    let size = zeros.len() as u64;
+    attempt(&member("meta/session.json", b'0', size, &zeros), "", "has 83886080 bytes");
+    attempt(&member("meta/session.json", b'x', size, &zeros), "", "attributes of a file");
+    attempt(&[&tar[..], &zeros].concat(), "", "bytes behind its end");
+    let object = format!("meta/objects/{}", ContentHash::of(&zeros));
+    // Nothing names it: it is passed over by an import, and not kept.
+    pack(&[&tar[..], &member(&object, b'0', size, &zeros)].concat(), "", &bomb);
+    desk.import("passing", &["bomb"]).success();
+    let (_, kept) = shell("du -sk \"$1\" | cut -f1", &[&desk.fixture.path("passing")]);
+    let kept: u64 = String::from_utf8(kept).unwrap().trim().parse().unwrap();
+    assert!(kept < 10_000, "{kept} KiB");
+    fs::remove_file(&bomb).unwrap();
+    // A window that would take 128 MiB of memory.
+    attempt(&[&tar[..], &zeros, &zeros].concat(), "--long=27", "");
+}
