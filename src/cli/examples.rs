@@ -19,16 +19,6 @@ const CONTAINER_EXAMPLES: &[(&str, [(&str, &str); 2])] = &[];
 #[cfg(feature = "container")]
 const CONTAINER_EXAMPLES: &[(&str, [(&str, &str); 2])] = &[
     (
-        "container",
-        [
-            (
-                "nono container snapshot web -m 'before the upgrade'",
-                "the container web, with its volumes",
-            ),
-            ("nono container list web", "its snapshots"),
-        ],
-    ),
-    (
         "container snapshot",
         [
             (
