@@ -174,11 +174,15 @@ const OWN_CHANGING: [&str; 2] = ["checkpoint", "restore"];
 /// A longer path is none that a system call takes.
 const MAX_PATH_BYTES: usize = 4096;
 
+/// What our own server calls a tool, if the client's name of it means one of ours.
+pub(super) fn own_tool(tool: &str) -> Option<&str> {
+    ["mcp__nono__", "mcp_nono_", "nono_"].iter().find_map(|own| tool.strip_prefix(own))
+}
+
 /// Whether a tool may change files.
 fn may_change(tool: &str) -> bool {
     let tool = tool.to_ascii_lowercase();
-    let own = ["mcp__nono__", "mcp_nono_", "nono_"].iter().find_map(|own| tool.strip_prefix(own));
-    match own {
+    match own_tool(&tool) {
         Some(own) => OWN_CHANGING.contains(&own),
         None => !READING.contains(&tool.as_str()),
     }

@@ -17,6 +17,7 @@
 //! is called *overlapped* where another call may have been at work while it was captured.
 
 mod background;
+mod caller;
 mod event;
 #[cfg(feature = "cli")]
 pub mod install;
@@ -27,6 +28,7 @@ mod spool;
 mod state;
 mod title;
 
+pub use caller::Caller;
 pub use event::{Call, Client, Event, EventKind, parse};
 pub use journal::{Journal, Mishap};
 pub use place::project_of;

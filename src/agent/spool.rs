@@ -22,6 +22,7 @@ use serde::{Deserialize, Serialize};
 use super::event::Event;
 use super::state::AgentState;
 use crate::object::ContentHash;
+use crate::snapshot::AgentSession;
 use crate::sys::{self, Dir, FileLock};
 
 /// Name of the directory in the root directory of a store. Hidden, so it is no session.
@@ -84,6 +85,12 @@ pub struct Kept {
     last: String,
 }
 
+/// What the spool of an agent session is called.
+fn key_of(client: &str, session_id: &str) -> String {
+    let hash = ContentHash::of(session_id.as_bytes()).to_string();
+    format!("{client}-{}", &hash[..16])
+}
+
 impl Kept {
     /// Whether the session could not be begun a short while ago.
     pub fn is_refused(&self) -> bool {
@@ -108,8 +115,24 @@ impl Spool {
 
     /// What the spool of an agent session is called.
     pub fn key(event: &Event) -> String {
-        let hash = ContentHash::of(event.session_id.as_bytes()).to_string();
-        format!("{}-{}", event.client, &hash[..16])
+        key_of(&event.client, &event.session_id)
+    }
+
+    /// What the hooks of an agent session have told so far, events that wait for a worker included.
+    /// `None` where nothing is kept of it. Writes nothing and needs no lock.
+    pub fn told(root: &Path, agent: &AgentSession) -> Option<AgentState> {
+        let path = root.join(AGENTS).join(key_of(&agent.client, &agent.session_id));
+        let spool = Self { dir: Dir::open(&path).ok()? };
+        // Read before the state: an event that is handled meanwhile is in both, and known by name.
+        let names = spool.names().ok()?;
+        let waiting: Vec<_> = names.iter().map(|name| (name, spool.read(name))).collect();
+        let Kept { agent: mut state, last, .. } = spool.kept();
+        for (name, spooled) in waiting {
+            if let Some(spooled) = spooled.filter(|_| name.as_slice() > last.as_bytes()) {
+                state.advance(&spooled.event);
+            }
+        }
+        Some(state)
     }
 
     /// The spool of this name, made if it is missing.

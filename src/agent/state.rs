@@ -7,7 +7,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::event::{Call, Event, EventKind};
+use super::event::{Call, Event, EventKind, own_tool};
 use crate::snapshot::{Step, StepKind, StepPrompt};
 
 /// So many calls are kept as being at work; more are forgotten from the oldest on.
@@ -54,6 +54,21 @@ impl AgentState {
     pub fn resumed(prompts: u64) -> Self {
         let prompt = (prompts > 0).then(|| StepPrompt { number: prompts, text: String::new() });
         Self { prompt, ..Self::default() }
+    }
+
+    /// The last prompt.
+    pub fn prompt(&self) -> Option<&StepPrompt> {
+        self.prompt.as_ref()
+    }
+
+    /// A call of a tool of our own server that has begun and not ended, and the subagent that makes
+    /// it. `tool` is the server's own name of the tool.
+    pub(super) fn own_call(&self, tool: &str, title: &str) -> Option<(&Call, Option<&str>)> {
+        let is_it = |running: &&Running| {
+            own_tool(&running.call.tool) == Some(tool) && running.call.title == title
+        };
+        let running = self.running.iter().rfind(is_it)?;
+        Some((&running.call, running.subagent.as_deref()))
     }
 
     /// What an event asks for.

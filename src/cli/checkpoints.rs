@@ -6,7 +6,6 @@
 //! trusted with more, and nobody waits for a slow client: a conversation has a deadline as a whole,
 //! and ends when the command has.
 
-use std::collections::HashMap;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
@@ -18,7 +17,7 @@ use serde::{Deserialize, Serialize};
 
 use super::commands::snapshot::SnapshotReport;
 use super::error::CliError;
-use crate::agent::{AgentState, EventKind, Spool, SpooledEvent, record_actions};
+use crate::agent::{AgentState, EventKind, SpooledEvent, record_actions};
 use crate::path_text::Shown;
 use crate::sandbox::is_inside;
 use crate::session::{Recording, check_label};
@@ -163,8 +162,8 @@ impl Server {
 struct Served {
     checkpoints: u64,
     events: u64,
-    /// The agent sessions in the run.
-    agents: HashMap<String, AgentState>,
+    /// The agent sessions in the run, the one that was heard of last first.
+    agents: Vec<(AgentSession, AgentState)>,
 }
 
 impl Served {
@@ -177,20 +176,24 @@ impl Served {
         self.events += 1;
         let manager = recording.manager();
         let event = &spooled.event;
-        let key = Spool::key(event);
-        if !self.agents.contains_key(&key) {
-            if self.agents.len() == MOST_AGENTS {
+        let (client, session_id) = (event.client.clone(), event.session_id.clone());
+        let agent = AgentSession { client, session_id };
+        match self.agents.iter().position(|(known, _)| *known == agent) {
+            Some(known) => self.agents[..=known].rotate_right(1),
+            None if self.agents.len() == MOST_AGENTS => {
                 return Err(format!("{MOST_AGENTS} agent sessions are recorded, and that is all"));
             }
-            self.agents.insert(key.clone(), AgentState::default());
-            let mut metadata = manager.session().metadata().map_err(|error| error.to_string())?;
-            if metadata.agent.is_none() {
-                let (client, session_id) = (event.client.clone(), event.session_id.clone());
-                metadata.agent = Some(AgentSession { client, session_id });
-                manager.save_session_metadata(&metadata).map_err(|error| error.to_string())?;
+            None => {
+                let session = manager.session();
+                let mut metadata = session.metadata().map_err(|error| error.to_string())?;
+                if metadata.agent.is_none() {
+                    metadata.agent = Some(agent.clone());
+                    manager.save_session_metadata(&metadata).map_err(|error| error.to_string())?;
+                }
+                self.agents.insert(0, (agent, AgentState::default()));
             }
         }
-        let Some(state) = self.agents.get_mut(&key) else { return Ok(()) };
+        let Some((_, state)) = self.agents.first_mut() else { return Ok(()) };
         let actions = state.advance(event);
         let settle = |step: &mut Step| {
             if matches!(event.kind, EventKind::Before(_)) && spooled.is_released() {
@@ -219,7 +222,7 @@ impl Served {
         if is_checkpoint && self.checkpoints == MAX_CHECKPOINTS {
             return Err(too_many_checkpoints());
         }
-        let answer = super::commands::mcp::for_command(recording, tool, arguments);
+        let answer = super::commands::mcp::for_command(recording, tool, arguments, &self.agents);
         self.checkpoints += u64::from(is_checkpoint && answer.is_ok());
         answer.map_err(|error| error.to_string())
     }

@@ -227,6 +227,13 @@ impl From<RestoreError> for CliError {
                 Self::failed(error.to_string())
                     .with_hint("`nono rollback verify` says what else is damaged")
             }
+            RestoreError::StepNotApart { ref session, .. } => {
+                let id = session.file_name().unwrap_or_default().to_string_lossy().into_owned();
+                Self::failed(error.to_string()).with_hint(format!(
+                    "nono undo --prompt takes back all steps of a prompt, --to-step goes back to a \
+                     state; nono steps {id} says which are there"
+                ))
+            }
             RestoreError::NoSuchPath { .. } | RestoreError::NothingMatches { .. } => {
                 Self { is_about_selection: true, ..Self::failed(message) }
             }

@@ -3,15 +3,15 @@
 use serde::Deserialize;
 use serde_json::json;
 
-use super::pages::{Window, answer, page, position};
-use super::states::{Named, State};
+use super::pages::{Window, answer, fitting, page, position};
+use super::states::{Named, Older, State};
 use super::workspace::is_in_git;
 use super::{Answer, ToolError, Workspace};
 use crate::byte_path;
 use crate::cli::render::{
     DiffOptions, Palette, RenderError, change_mark, summary_line, write_patch,
 };
-use crate::diff::{self, ChangeSummary, Difference};
+use crate::diff::{self, Change, ChangeSummary, Difference};
 use crate::path_text::Shown;
 use crate::snapshot::NotCapturedSet;
 use crate::store::EitherSource;
@@ -42,21 +42,28 @@ pub(super) struct DiffArguments {
 impl Workspace {
     pub(super) fn show_changes(&self, arguments: &ChangesArguments) -> Result<Answer, ToolError> {
         let new = self.state(arguments.at.as_deref())?;
-        let Some(old) = self.older(arguments.since.as_deref(), &new)? else {
-            let head = format!("{} is the first state: nothing is before it.", new.name());
-            return Ok(answer(&head, "", None, json!({"to": new.name(), "changes": []})));
+        let older = self.older(arguments.since.as_deref(), &new)?;
+        let Some(old) = &older.state else {
+            let head = nothing_before(&new, &older);
+            let removed = &older.removed;
+            let data = json!({"to": new.name(), "removed_state": removed, "changes": []});
+            return Ok(answer(&head, "", None, data));
         };
         let (old_state, new_state) = (old.load()?, new.load()?);
         let found = self.differences(&old_state, &new_state)?;
         let changes: Vec<_> = found.iter().filter_map(Difference::change).collect();
         let summary = ChangeSummary::of(&changes);
-        let (changes, next) = page(changes, arguments.cursor.as_deref(), arguments.limit)?;
-        let mut recorded = String::new();
+        let line = |change: &Change| {
+            let path = self.named(change.path.as_os_str().as_encoded_bytes());
+            let mark = change_mark(change.change_type);
+            format!("{mark} {}\n", Shown::bytes(path.as_bytes()))
+        };
+        let cursor = arguments.cursor.as_deref();
+        let (changes, next) = page(changes, cursor, arguments.limit, line)?;
+        let recorded: String = changes.iter().map(line).collect();
         let mut listed = Vec::new();
         for change in &changes {
             let path = self.named(change.path.as_os_str().as_encoded_bytes());
-            let mark = change_mark(change.change_type);
-            recorded.push_str(&format!("{mark} {}\n", Shown::bytes(path.as_bytes())));
             listed.push(json!({
                 "path": path,
                 "change_type": change.change_type,
@@ -65,13 +72,15 @@ impl Workspace {
             }));
         }
         let head = format!(
-            "Changes from {} to {}: {}.",
+            "Changes from {} to {}: {}.{}",
             old.name(),
             new.name(),
-            summary_line(&summary, &Palette::plain())
+            summary_line(&summary, &Palette::plain()),
+            noted(&older)
         );
         let data = json!({
             "from": old.name(), "to": new.name(), "summary": summary, "changes": listed,
+            "removed_state": older.removed,
         });
         Ok(answer(&head, &recorded, next, data))
     }
@@ -80,9 +89,12 @@ impl Workspace {
         let from = position(arguments.cursor.as_deref())?.unwrap_or(0);
         let paths = self.paths(&arguments.paths)?;
         let new = self.state(arguments.to.as_deref())?;
-        let Some(old) = self.older(arguments.from.as_deref(), &new)? else {
-            let head = format!("{} is the first state: nothing is before it.", new.name());
-            return Ok(answer(&head, "", None, json!({"to": new.name(), "diff": ""})));
+        let older = self.older(arguments.from.as_deref(), &new)?;
+        let Some(old) = &older.state else {
+            let head = nothing_before(&new, &older);
+            let removed = &older.removed;
+            let data = json!({"to": new.name(), "removed_state": removed, "diff": ""});
+            return Ok(answer(&head, "", None, data));
         };
         let (old_state, new_state) = (old.load()?, new.load()?);
         let mut found = self.differences(&old_state, &new_state)?;
@@ -91,7 +103,9 @@ impl Workspace {
         }
         let (hidden, shown): (Vec<_>, Vec<_>) =
             found.into_iter().partition(|one| self.hides(&one.path));
-        let hidden: Vec<_> = hidden.iter().map(|one| self.named(&one.path)).collect();
+        let hidden_count = hidden.len();
+        let mut hidden: Vec<_> = hidden.iter().map(|one| self.named(&one.path)).collect();
+        hidden.truncate(fitting(hidden.iter().cloned(), Some(u64::MAX)));
         let source = EitherSource { first: old_state.source(), second: new_state.source() };
         let roots = [self.project.clone()];
         let mut options = DiffOptions::new(&source, &roots);
@@ -102,16 +116,17 @@ impl Workspace {
             written => written?,
         }
         let (patch, next) = window.finish();
-        let mut head = format!("Diff from {} to {}.", old.name(), new.name());
+        let mut head = format!("Diff from {} to {}.{}", old.name(), new.name(), noted(&older));
         if shown.is_empty() {
             head.push_str(" Nothing is different.");
         }
-        if !hidden.is_empty() {
-            let count = hidden.len();
-            head.push_str(&format!(" The contents of {count} changed files are not shown."));
+        if hidden_count > 0 {
+            head.push_str(&format!(" The contents of {hidden_count} changed files are not shown."));
         }
         let data = json!({
             "from": old.name(), "to": new.name(), "diff": patch, "not_shown": hidden,
+            "not_shown_count": hidden_count,
+            "removed_state": older.removed,
         });
         Ok(answer(&head, &patch, next, data))
     }
@@ -127,9 +142,9 @@ impl Workspace {
     }
 
     /// The older state: the one that is named, or the one before the newer.
-    fn older(&self, named: Option<&str>, new: &Named) -> Result<Option<Named>, ToolError> {
+    fn older(&self, named: Option<&str>, new: &Named) -> Result<Older, ToolError> {
         match named {
-            Some(named) => Ok(Some(self.state(Some(named))?)),
+            Some(named) => Ok(Older::named(self.state(Some(named))?)),
             None => new.before(),
         }
     }
@@ -147,4 +162,17 @@ impl Workspace {
         });
         Ok(found)
     }
+}
+
+/// What is said where there is no state to compare with.
+fn nothing_before(new: &Named, older: &Older) -> String {
+    match older.note() {
+        Some(note) => format!("Nothing is left to compare {} with. {note}", new.name()),
+        None => format!("{} is the first state: nothing is before it.", new.name()),
+    }
+}
+
+/// What has to be said of the older state, behind another sentence.
+fn noted(older: &Older) -> String {
+    older.note().map(|note| format!(" {note}")).unwrap_or_default()
 }

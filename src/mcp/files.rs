@@ -9,7 +9,7 @@ use super::pages::{PAGE_BYTES, Window, answer, page, position};
 use super::workspace::is_in_git;
 use super::{Answer, ToolError, Workspace};
 use crate::diff::{EntryState, Lookup};
-use crate::history::{Objects, find};
+use crate::history::{Found, Objects, find};
 use crate::object::Node;
 use crate::path_text::{Shown, encode};
 use crate::session::SessionSummary;
@@ -111,11 +111,11 @@ impl Workspace {
             }
             Node::Directory { tree } => {
                 let entries = read_tree(state.source(), &tree)?.into_entries();
-                let (entries, next) = page(entries, arguments.cursor.as_deref(), None)?;
                 let name = |entry: &crate::object::TreeEntry| {
                     let mark = if matches!(entry.node, Node::Directory { .. }) { "/" } else { "" };
                     format!("{}{mark}", encode(&entry.name))
                 };
+                let (entries, next) = page(entries, arguments.cursor.as_deref(), None, name)?;
                 let names: Vec<String> = entries.iter().map(name).collect();
                 also("entries", json!(names));
                 (format!("{shown} in {at}: a directory."), names.join("\n"), next)
@@ -145,8 +145,14 @@ impl Workspace {
         damaged.extend(unopened);
         found.retain(|found| self.holds(&found.path) && !is_in_git(&found.path));
         let count = found.len();
-        let (found, next) = page(found, arguments.cursor.as_deref(), arguments.limit)?;
-        let (mut recorded, mut listed) = (String::new(), Vec::new());
+        let line = |one: &Found| {
+            let (newest, path) = (&one.newest, self.named(&one.path));
+            let time = newest.timestamp;
+            format!("{newest}  {time:.0}  {}\n", Shown::bytes(path.as_bytes()))
+        };
+        let (found, next) = page(found, arguments.cursor.as_deref(), arguments.limit, line)?;
+        let recorded: String = found.iter().map(line).collect();
+        let mut listed = Vec::new();
         for one in &found {
             let path = self.named(&one.path);
             let (newest, oldest) = (one.newest.to_string(), one.oldest.to_string());
@@ -154,11 +160,6 @@ impl Workspace {
                 Node::File { size, .. } => Some(size),
                 _ => None,
             };
-            recorded.push_str(&format!(
-                "{newest}  {:.0}  {}\n",
-                one.newest.timestamp,
-                Shown::bytes(path.as_bytes())
-            ));
             listed.push(json!({
                 "path": path,
                 "kind": one.state.node.kind_name(),

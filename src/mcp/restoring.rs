@@ -10,16 +10,20 @@ use std::path::PathBuf;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::pages::{answer, items};
+use super::pages::{answer, page};
 use super::workspace::is_in_git;
-use super::{Answer, ToolError, Workspace};
+use super::{Answer, CHECKPOINT, ToolError, Workspace};
+use crate::agent::{AgentState, Caller, Spool};
 use crate::byte_path;
 use crate::cli::render::{Palette, change_mark, summary_line};
+use crate::diff::Change;
 use crate::path_text::Shown;
 use crate::progress::NoProgress;
-use crate::restore::{OnConflict, RestoreOptions, RestoreReport, Selection};
-use crate::session::{RecordRequest, Recording, SessionStatus, check_label, running_on, steps_of};
-use crate::snapshot::{SessionOrigin, SnapshotManager, SnapshotRequest, Step, StepKind, Taken};
+use crate::restore::{Conflict, OnConflict, RestoreOptions, RestoreReport, Selection, Skipped};
+use crate::session::{
+    RecordRequest, Recording, SessionStatus, SessionSummary, check_label, running_on, steps,
+};
+use crate::snapshot::{AgentSession, SessionOrigin, SnapshotManager, SnapshotRequest, Taken};
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -34,6 +38,10 @@ pub(super) struct RestoreArguments {
     paths: Vec<String>,
     #[serde(default)]
     on_conflict: Conflicts,
+    #[serde(default)]
+    cursor: Option<String>,
+    #[serde(default)]
+    limit: Option<u64>,
 }
 
 /// What to do about later changes of others.
@@ -52,20 +60,37 @@ impl Workspace {
     pub(super) fn checkpoint(&self, arguments: &CheckpointArguments) -> Result<Answer, ToolError> {
         let label = arguments.checked()?;
         let (all, _) = self.sessions()?;
-        let is_open = |session: &&crate::session::SessionSummary| {
+        let is_open = |session: &&SessionSummary| {
             session.status == SessionStatus::Open
                 && session.tracked_paths.iter().any(|tracked| self.project.starts_with(tracked))
         };
-        let open = all.iter().filter(is_open);
-        let Some(open) = open.max_by_key(|session| session.agent.is_some()) else {
-            return self.first_checkpoint(label);
-        };
+        let open: Vec<_> = all.iter().filter(is_open).collect();
+        let agents: Vec<_> = open.iter().filter_map(|session| self.told(session)).collect();
+        let caller = Caller::among(&agents, CHECKPOINT, &label);
+        let of_caller = open.iter().find(|session| {
+            session.agent.is_some() && session.agent.as_ref() == caller.as_ref().map(|it| &it.agent)
+        });
+        let Some(open) = of_caller.or(open.first()) else { return self.first_checkpoint(label) };
         let session = self.catalog.find(&open.session_id)?;
         let manager = SnapshotManager::open(session.path())?
             .with_budget(self.policy.budget)
             .with_compression(self.policy.compression)
             .with_threads(self.policy.threads);
-        take(&manager, label)
+        take(&manager, label, caller)
+    }
+
+    /// The agent session that a session records, and what its hooks have told.
+    fn told(&self, session: &SessionSummary) -> Option<(AgentSession, AgentState)> {
+        let agent = session.agent.clone()?;
+        // Without it, the number of the last prompt is that of the last step.
+        let resumed = || {
+            let session = self.catalog.find(&session.session_id).ok();
+            let steps = session.and_then(|session| steps(&session).ok()).unwrap_or_default();
+            let prompts = steps.iter().filter_map(|step| step.prompt.as_ref());
+            AgentState::resumed(prompts.map(|prompt| prompt.number).max().unwrap_or(0))
+        };
+        let state = Spool::told(self.catalog.root(), &agent).unwrap_or_else(resumed);
+        Some((agent, state))
     }
 
     fn first_checkpoint(&self, label: String) -> Result<Answer, ToolError> {
@@ -91,7 +116,8 @@ impl Workspace {
         let (manager, number, mut options) = self.asked(arguments)?;
         self.name_exactly(&manager, number, &mut options)?;
         let report = manager.plan_restore(number, &options)?;
-        Ok(self.report("A restore would do this", &report))
+        let page = Page { cursor: arguments.cursor.as_deref(), limit: arguments.limit };
+        self.report("A restore would do this", &report, page)
     }
 
     pub(super) fn restore(&self, arguments: &RestoreArguments) -> Result<Answer, ToolError> {
@@ -101,6 +127,11 @@ impl Workspace {
                  `nono rollback restore`"
                     .to_owned(),
             ));
+        }
+        if arguments.cursor.is_some() {
+            let reason =
+                "cursor: a restore has one page; preview_restore and show_changes have more";
+            return Err(ToolError::arguments(reason));
         }
         let (manager, number, mut options) = self.asked(arguments)?;
         let running = running_on(&self.catalog, &options.selection.paths, None)?;
@@ -116,7 +147,7 @@ impl Workspace {
             true => "Nothing was changed, because of conflicts; this is what was asked for",
             false => "Restored",
         };
-        Ok(self.report(head, &report))
+        self.report(head, &report, Page { cursor: None, limit: arguments.limit })
     }
 
     /// What is asked for, checked.
@@ -185,43 +216,42 @@ impl Workspace {
         Ok(())
     }
 
-    fn report(&self, head: &str, report: &RestoreReport) -> Answer {
-        let most = items(Some(u64::MAX));
-        let named = |path: &PathBuf| self.named(path.as_os_str().as_bytes());
-        let mut recorded = String::new();
-        for change in report.changes.iter().take(most) {
-            let mark = change_mark(change.change_type);
-            let path = named(&change.path);
-            recorded.push_str(&format!("{mark} {}\n", Shown::bytes(path.as_bytes())));
-        }
-        for conflict in report.conflicts.iter().take(most) {
-            let path = named(&conflict.path);
-            recorded.push_str(&format!("! changed later: {}\n", Shown::bytes(path.as_bytes())));
-        }
-        for skipped in report.skipped.iter().take(most) {
-            let (path, why) = (named(&skipped.path), &skipped.reason);
-            recorded.push_str(&format!("! skipped: {}: {why}\n", Shown::bytes(path.as_bytes())));
-        }
-        let left = report.changes.len().saturating_sub(most);
-        let more = if left == 0 { String::new() } else { format!(", {left} of them not listed") };
+    /// Says what a restore did or would do, as much as a page takes.
+    fn report(
+        &self,
+        head: &str,
+        report: &RestoreReport,
+        asked: Page<'_>,
+    ) -> Result<Answer, ToolError> {
+        let changes = report.changes.iter().map(Told::Change);
+        let conflicts = report.conflicts.iter().map(Told::Conflict);
+        let skipped = report.skipped.iter().map(Told::Skipped);
+        let all: Vec<_> = conflicts.chain(skipped).chain(changes).collect();
+        let count = all.len();
+        let line = |told: &Told<'_>| told.line(self);
+        let (told, next) = page(all, asked.cursor, asked.limit, line)?;
+        let recorded: String = told.iter().map(line).collect();
+        let left = count - told.len();
+        let more = match (&next, report.dry_run, report.safety_snapshot) {
+            (Some(_), false, Some(safety)) => {
+                let id = format!("{}/{safety}", report.session_id);
+                format!(
+                    " {left} more are not listed: show_changes with `since` {id:?} and `at` \"now\" \
+                     lists them."
+                )
+            }
+            (Some(_), false, None) => format!(" {left} more are not listed."),
+            _ => String::new(),
+        };
+        // A restore is not called again for its second page.
+        let next = next.filter(|_| report.dry_run);
         let summary = summary_line(&report.summary(), &Palette::plain());
         let safety = report.safety_snapshot.map(|safety| format!("{}/{safety}", report.session_id));
         let kept = safety.as_ref().map(|id| format!(" The state before is {id}."));
-        let head = format!("{head}: {summary}{more}.{}", kept.unwrap_or_default());
-        let changes =
-            report.changes.iter().take(most).map(
-                |change| json!({"path": named(&change.path), "change_type": change.change_type}),
-            );
-        let conflicts = report.conflicts.iter().take(most).map(|conflict| {
-            json!({
-                "path": named(&conflict.path),
-                "change_type": conflict.change_type,
-                "sessions": conflict.sessions,
-            })
-        });
-        let skipped = report.skipped.iter().take(most);
-        let skipped =
-            skipped.map(|skipped| json!({"path": named(&skipped.path), "reason": skipped.reason}));
+        let head = format!("{head}: {summary}.{}{more}", kept.unwrap_or_default());
+        let of = |kind: &str| -> Vec<Value> {
+            told.iter().filter(|told| told.kind() == kind).map(|told| told.value(self)).collect()
+        };
         let data = json!({
             "session_id": report.session_id,
             "at": format!("{}/{}", report.session_id, report.snapshot),
@@ -229,22 +259,89 @@ impl Workspace {
             "is_complete": report.is_complete(),
             "is_refused": report.is_refused(),
             "change_count": report.changes.len(),
-            "changes": changes.collect::<Vec<Value>>(),
-            "conflicts": conflicts.collect::<Vec<Value>>(),
-            "skipped": skipped.collect::<Vec<Value>>(),
+            "conflict_count": report.conflicts.len(),
+            "skipped_count": report.skipped.len(),
+            "changes": of(CHANGE),
+            "conflicts": of(CONFLICT),
+            "skipped": of(SKIPPED),
             "safety_snapshot": safety,
         });
-        answer(&head, &recorded, None, data)
+        Ok(answer(&head, &recorded, next, data))
     }
 }
 
-/// Records the present state in a session that is there, as the arguments of the tool say.
+/// The page that is asked for.
+#[derive(Clone, Copy)]
+struct Page<'a> {
+    cursor: Option<&'a str>,
+    limit: Option<u64>,
+}
+
+const CHANGE: &str = "change";
+const CONFLICT: &str = "conflict";
+const SKIPPED: &str = "skipped";
+
+/// A line of a report.
+enum Told<'a> {
+    Change(&'a Change),
+    Conflict(&'a Conflict),
+    Skipped(&'a Skipped),
+}
+
+impl Told<'_> {
+    fn kind(&self) -> &'static str {
+        match self {
+            Self::Change(_) => CHANGE,
+            Self::Conflict(_) => CONFLICT,
+            Self::Skipped(_) => SKIPPED,
+        }
+    }
+
+    fn path(&self, workspace: &Workspace) -> String {
+        let path = match self {
+            Self::Change(change) => &change.path,
+            Self::Conflict(conflict) => &conflict.path,
+            Self::Skipped(skipped) => &skipped.path,
+        };
+        workspace.named(path.as_os_str().as_bytes())
+    }
+
+    fn line(&self, workspace: &Workspace) -> String {
+        let path = self.path(workspace);
+        let path = Shown::bytes(path.as_bytes());
+        match self {
+            Self::Change(change) => format!("{} {path}\n", change_mark(change.change_type)),
+            Self::Conflict(_) => format!("! changed later: {path}\n"),
+            Self::Skipped(skipped) => format!("! skipped: {path}: {}\n", skipped.reason),
+        }
+    }
+
+    fn value(&self, workspace: &Workspace) -> Value {
+        let path = self.path(workspace);
+        match self {
+            Self::Change(change) => json!({"path": path, "change_type": change.change_type}),
+            Self::Conflict(conflict) => json!({
+                "path": path, "change_type": conflict.change_type, "sessions": conflict.sessions,
+            }),
+            Self::Skipped(skipped) => json!({"path": path, "reason": skipped.reason}),
+        }
+    }
+}
+
+/// Records the present state in a session that is there, as the arguments of the tool say. Of
+/// `agents` the one that was heard of last is the first.
 ///
 /// # Errors
 /// No label, or a state that cannot be recorded.
-pub fn checkpoint_in(manager: &SnapshotManager, arguments: Value) -> Result<Answer, ToolError> {
+pub fn checkpoint_in(
+    manager: &SnapshotManager,
+    arguments: Value,
+    agents: &[(AgentSession, AgentState)],
+) -> Result<Answer, ToolError> {
     let arguments: CheckpointArguments = super::tools::parsed(arguments)?;
-    take(manager, arguments.checked()?)
+    let label = arguments.checked()?;
+    let caller = Caller::among(agents, CHECKPOINT, &label);
+    take(manager, label, caller)
 }
 
 impl CheckpointArguments {
@@ -254,20 +351,14 @@ impl CheckpointArguments {
     }
 }
 
-/// In the session of an agent a checkpoint is a step of its last prompt.
-fn take(manager: &SnapshotManager, label: String) -> Result<Answer, ToolError> {
-    let metadata = manager.session().metadata()?;
-    let prompt = steps_of(&metadata).pop().and_then(|last| last.prompt);
-    let step = metadata.agent.map(|agent| Step {
-        kind: StepKind::Checkpoint,
-        agent: agent.client,
-        agent_session: agent.session_id,
-        prompt,
-        title: label.clone(),
-        ..Step::default()
-    });
-    let request =
-        SnapshotRequest { label: Some(label), step: step.map(Step::bounded), if_changed: false };
+/// In the session of an agent a checkpoint is a step of the prompt for which it was asked.
+fn take(
+    manager: &SnapshotManager,
+    label: String,
+    caller: Option<Caller>,
+) -> Result<Answer, ToolError> {
+    let step = caller.map(|caller| caller.checkpoint(&label));
+    let request = SnapshotRequest { label: Some(label), step, if_changed: false };
     let taken = manager.record_state(request)?;
     let summary = match &taken {
         Taken::Snapshot(_, comparison) => summary_line(&comparison.summary(), &Palette::plain()),

@@ -2,7 +2,8 @@
 
 use super::workspace::cut;
 use super::{ToolError, Workspace};
-use crate::snapshot::{LiveState, SnapshotManager, SnapshotManifest};
+use crate::session::CatalogError;
+use crate::snapshot::{LiveState, RemovedSnapshot, SnapshotManager, SnapshotManifest};
 use crate::store::ObjectSource;
 
 /// Words that name a state.
@@ -16,6 +17,15 @@ pub(super) struct Named {
     pub(super) manager: SnapshotManager,
     /// Number of the snapshot; `None` is now.
     pub(super) number: Option<u64>,
+}
+
+/// The older one of two states that are compared.
+#[derive(Debug)]
+pub(super) struct Older {
+    /// The nearest one that the session still holds; `None`: it holds none before.
+    pub(super) state: Option<Named>,
+    /// The state directly before, where it was removed.
+    pub(super) removed: Option<RemovedSnapshot>,
 }
 
 /// A state at hand.
@@ -65,13 +75,19 @@ impl Workspace {
             "" | LATEST => numbers.last().copied(),
             text => text.parse().ok().filter(|number| numbers.contains(number)),
         };
-        match number {
-            None if snapshot != NOW => Err(ToolError::Arguments(format!(
+        let asked: Option<u64> = snapshot.parse().ok();
+        let removed = asked.and_then(|asked| session.metadata().ok()?.removal(asked).cloned());
+        match (number, removed) {
+            (None, Some(removed)) => {
+                let session = session.id();
+                Err(CatalogError::SnapshotRemoved { session, removed }.into())
+            }
+            (None, None) if snapshot != NOW => Err(ToolError::Arguments(format!(
                 "session {} has no snapshot {:?}; list_steps names them",
                 session.id(),
                 cut(snapshot, 100)
             ))),
-            number => Ok(Named { manager, number }),
+            (number, _) => Ok(Named { manager, number }),
         }
     }
 }
@@ -104,13 +120,22 @@ impl Named {
         }
     }
 
-    /// The state before: the snapshot before this one. `None` of a baseline.
-    pub(super) fn before(&self) -> Result<Option<Self>, ToolError> {
-        let number = match self.number {
+    /// The state before: the snapshot before this one, or the nearest one before that where it was
+    /// removed.
+    pub(super) fn before(&self) -> Result<Older, ToolError> {
+        let parent = match self.number {
             Some(number) => self.manager.load_manifest(number)?.parent,
             None => Some(self.last()?.number),
         };
-        Ok(number.map(|number| Self { manager: self.manager.clone(), number: Some(number) }))
+        let session = self.manager.session();
+        let metadata = session.metadata()?;
+        let removed = parent.and_then(|parent| metadata.removal(parent).cloned());
+        let number = match &removed {
+            Some(removed) => session.held_before(removed.number)?,
+            None => parent,
+        };
+        let named = |number| Self { manager: self.manager.clone(), number: Some(number) };
+        Ok(Older { state: number.map(named), removed })
     }
 
     fn last(&self) -> Result<SnapshotManifest, ToolError> {
@@ -118,5 +143,26 @@ impl Named {
         let last = session.snapshot_numbers()?.last().copied();
         let last = last.ok_or_else(|| ToolError::arguments("the session has no snapshot yet"))?;
         Ok(self.manager.load_manifest(last)?)
+    }
+}
+
+impl Older {
+    /// The state that an argument names.
+    pub(super) fn named(state: Named) -> Self {
+        Self { state: Some(state), removed: None }
+    }
+
+    /// What an answer has to say of a state that was removed.
+    pub(super) fn note(&self) -> Option<String> {
+        let removed = self.removed.as_ref()?;
+        let number = removed.number;
+        let instead = match &self.state {
+            Some(state) => format!(
+                "{} is the nearest state before it, so changes of removed steps are in this, too",
+                state.name()
+            ),
+            None => "nothing before it is there either".to_owned(),
+        };
+        Some(format!("State {number} was {removed}; {instead}."))
     }
 }

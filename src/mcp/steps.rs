@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{json, to_value};
 
-use super::pages::{answer, cursor, items, position};
+use super::pages::{answer, cursor, fitting, most_items, position};
 use super::workspace::cut;
 use super::{Answer, ToolError, Workspace};
 use crate::cli::render::{Palette, summary_line};
@@ -66,17 +66,18 @@ impl Workspace {
         let mut numbers = session.snapshot_numbers()?;
         let count = numbers.len();
         numbers.retain(|number| before.is_none_or(|before| *number < before));
-        let wanted = numbers.len().saturating_sub(items(arguments.limit));
-        let page = numbers.split_off(wanted);
-        let next = (!numbers.is_empty()).then(|| page.first().copied().map(cursor)).flatten();
         let steps = steps_of(&metadata);
         let mut listed = Vec::new();
-        for number in page.into_iter().rev() {
-            match steps.binary_search_by_key(&number, |step| step.number) {
-                Ok(at) => listed.push(Listed::step(&session, &steps[at])),
-                Err(_) => listed.push(Listed::snapshot(&session, number)?),
-            }
+        for number in numbers.iter().rev().take(most_items(arguments.limit)) {
+            listed.push(match steps.binary_search_by_key(number, |step| step.number) {
+                Ok(at) => Listed::step(&session, &steps[at]),
+                Err(_) => Listed::snapshot(&session, *number)?,
+            });
         }
+        listed.truncate(fitting(listed.iter().map(Listed::text), arguments.limit));
+        let last = listed.last().map(|last| last.number);
+        let next = last.filter(|last| numbers.first().is_some_and(|first| first < last));
+        let next = next.map(cursor);
         let id = session.id();
         let head = format!(
             "Session {id} of {}: {count} states, newest first. A state is named by its id, or by \
@@ -160,6 +161,12 @@ impl Listed {
             failed: false,
             changes: None,
         })
+    }
+
+    /// All that comes from the past.
+    fn text(&self) -> String {
+        let prompt = self.prompt.as_ref().map(ToString::to_string).unwrap_or_default();
+        self.line() + &prompt
     }
 
     fn line(&self) -> String {

@@ -43,15 +43,15 @@ const STATE: &str =
     "a number from list_steps, an id like SESSION/17, `latest`, `baseline` or `now`";
 const CURSOR: Argument = optional("cursor", Kind::Text, "next_cursor of the page before");
 const LIMIT: Argument = optional("limit", Kind::Number, "items on a page, at most 200");
-const RESTORE: &[Argument] = &[
-    needed("at", Kind::Text, "the state to go back to: a number from list_steps, or SESSION/17"),
-    needed("paths", Kind::Texts, "files and directories of the project; no globs"),
-    optional(
-        "on_conflict",
-        Kind::OneOf(&["refuse", "keep_newer", "overwrite"]),
-        "what to do where somebody changed a path after the session ended; refuse is usual",
-    ),
-];
+const AT: Argument =
+    needed("at", Kind::Text, "the state to go back to: a number from list_steps, or SESSION/17");
+const PATHS: Argument =
+    needed("paths", Kind::Texts, "files and directories of the project; no globs");
+const ON_CONFLICT: Argument = optional(
+    "on_conflict",
+    Kind::OneOf(&["refuse", "keep_newer", "overwrite"]),
+    "what to do where somebody changed a path after the session ended; refuse is usual",
+);
 
 /// Name of the tool that records the present state.
 pub const CHECKPOINT: &str = "checkpoint";
@@ -141,7 +141,7 @@ pub const TOOLS: &[ToolInfo] = &[
     ToolInfo {
         name: "preview_restore",
         description: "Say what `restore` with the same arguments would change. Changes nothing.",
-        arguments: RESTORE,
+        arguments: &[AT, PATHS, ON_CONFLICT, CURSOR, LIMIT],
         is_read_only: true,
         is_destructive: false,
         is_served_inside: false,
@@ -153,7 +153,7 @@ pub const TOOLS: &[ToolInfo] = &[
         name: "restore",
         description: "Bring files and directories of the project back to a recorded state. The state \
                       before is kept, so a restore can itself be taken back.",
-        arguments: RESTORE,
+        arguments: &[AT, PATHS, ON_CONFLICT, LIMIT],
         is_read_only: false,
         is_destructive: true,
         is_served_inside: false,

@@ -10,7 +10,7 @@ use super::RestoreReport;
 use super::conflicts::Conflict;
 use super::journal::JournalError;
 use crate::path_text::{Shown, to_path};
-use crate::snapshot::{ManifestError, SnapshotError};
+use crate::snapshot::{ManifestError, RemovedSnapshot, SnapshotError};
 use crate::store::StoreError;
 use crate::sys;
 
@@ -118,6 +118,22 @@ pub enum RestoreError {
     Incomplete {
         /// The changes, and the skipped paths with their reasons.
         report: Box<RestoreReport>,
+    },
+    /// The state before a step was removed, and what the step did cannot be told from what the
+    /// removed step did.
+    #[error(
+        "what step {step} of session {} did cannot be told from what came before it, because step {} \
+         was {removed}",
+        Shown::path(session),
+        removed.number
+    )]
+    StepNotApart {
+        /// The session's directory.
+        session: PathBuf,
+        /// The step that was to be taken back.
+        step: u64,
+        /// The step before it, when and why it was removed.
+        removed: RemovedSnapshot,
     },
     /// A selected path is neither in the snapshot nor on the disk.
     #[error(

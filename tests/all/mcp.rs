@@ -12,7 +12,7 @@ use crate::fixture::Fixture;
 const PROGRAM: &str = env!("CARGO_BIN_EXE_nono");
 
 /// A conversation with a server.
-struct Client {
+pub struct Client {
     server: Child,
     input: Option<ChildStdin>,
     output: BufReader<ChildStdout>,
@@ -20,7 +20,7 @@ struct Client {
 }
 
 impl Client {
-    fn start(mut command: Command) -> Self {
+    pub fn start(mut command: Command) -> Self {
         let mut server = command
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -42,16 +42,16 @@ impl Client {
         client
     }
 
-    fn of(fixture: &Fixture) -> Self {
+    pub fn of(fixture: &Fixture) -> Self {
         Self::start(fixture.command(&["mcp"]))
     }
 
-    fn send(&mut self, line: &str) {
+    pub fn send(&mut self, line: &str) {
         writeln!(self.input.as_mut().unwrap(), "{line}").unwrap();
     }
 
     /// Sends a request and reads its answer. Every line must be one of the protocol.
-    fn ask(&mut self, method: &str, params: Value) -> Value {
+    pub fn ask(&mut self, method: &str, params: Value) -> Value {
         self.last += 1;
         let id = self.last;
         let request = json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params});
@@ -65,7 +65,7 @@ impl Client {
 
     /// Calls a tool that must succeed; what it says for programs.
     #[track_caller]
-    fn call(&mut self, tool: &str, arguments: Value) -> Value {
+    pub fn call(&mut self, tool: &str, arguments: Value) -> Value {
         let result = self.tool(tool, arguments);
         assert_ne!(result["isError"], true, "{result}");
         result["structuredContent"].clone()
@@ -73,20 +73,20 @@ impl Client {
 
     /// Calls a tool that must refuse; what it says.
     #[track_caller]
-    fn refused(&mut self, tool: &str, arguments: Value) -> String {
+    pub fn refused(&mut self, tool: &str, arguments: Value) -> String {
         let result = self.tool(tool, arguments);
         assert_eq!(result["isError"], true, "{result}");
         result["content"][0]["text"].as_str().unwrap().to_owned()
     }
 
-    fn tool(&mut self, tool: &str, arguments: Value) -> Value {
+    pub fn tool(&mut self, tool: &str, arguments: Value) -> Value {
         let answer = self.ask("tools/call", json!({"name": tool, "arguments": arguments}));
         assert!(answer["result"].is_object(), "{answer}");
         answer["result"].clone()
     }
 
     /// Ends the conversation; the server ends too, with nothing more to say.
-    fn end(mut self) {
+    pub fn end(mut self) {
         drop(self.input.take());
         let mut rest = String::new();
         std::io::Read::read_to_string(&mut self.output, &mut rest).unwrap();

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use clap::Args;
 use serde_json::Value;
 
+use crate::agent::AgentState;
 use crate::cli::Outcome;
 use crate::cli::args::{CaptureArgs, StoreArgs, home_dir, surroundings};
 use crate::cli::checkpoints;
@@ -21,6 +22,7 @@ use crate::mcp::{
     Answer, CHECKPOINT, Policy, ToolError, ToolInfo, Tools, Workspace, checkpoint_in, serve,
 };
 use crate::session::{Catalog, Recording};
+use crate::snapshot::AgentSession;
 use crate::sys;
 
 /// Arguments of `nono mcp`.
@@ -96,10 +98,12 @@ impl Tools for Supervised {
 
 /// The supervisor's side: a call of the recorded command. It sees its own session, and what it is
 /// shown it could read when the run began; a restore could write where the walls do not let it.
+/// `agents` are those that are at work in the run, the one that was heard of last first.
 pub(in crate::cli) fn for_command(
     recording: &Recording,
     tool: &str,
     arguments: Value,
+    agents: &[(AgentSession, AgentState)],
 ) -> Result<Answer, ToolError> {
     if ToolInfo::named(tool).is_some_and(|tool| !tool.is_served_inside) {
         return Err(ToolError::Refused(format!(
@@ -108,7 +112,7 @@ pub(in crate::cli) fn for_command(
         )));
     }
     if tool == CHECKPOINT {
-        return checkpoint_in(recording.manager(), arguments);
+        return checkpoint_in(recording.manager(), arguments, agents);
     }
     let policy = policy().map_err(|error| ToolError::Refused(error.to_string()))?;
     let session = recording.manager().session();

@@ -13,7 +13,7 @@ use crate::cli::error::CliError;
 use crate::cli::render::{Palette, summary_line};
 use crate::path_text::Shown;
 use crate::session::{PromptSteps, Purpose, by_prompt, steps_of};
-use crate::snapshot::{AgentSession, SessionMetadata, StepEntry, StepPrompt};
+use crate::snapshot::{AgentSession, RemovedSnapshot, SessionMetadata, StepEntry, StepPrompt};
 
 /// So many characters of a prompt and of a step are shown.
 const SHOWN_CHARS: usize = 72;
@@ -34,6 +34,8 @@ struct Report {
     session_id: String,
     agent: Option<AgentSession>,
     prompts: Vec<PromptReport>,
+    /// Steps whose states are gone, in order.
+    removed: Vec<RemovedSnapshot>,
 }
 
 #[derive(Serialize)]
@@ -52,7 +54,8 @@ pub(in crate::cli) fn run(args: &StepsArgs, store: &StoreArgs, context: &Context
     if args.json {
         let of = |PromptSteps { prompt, steps }| PromptReport { prompt, steps };
         let prompts = prompts.into_iter().map(of).collect();
-        let report = Report { session_id: session.id(), agent: metadata.agent, prompts };
+        let SessionMetadata { agent, removed, .. } = metadata;
+        let report = Report { session_id: session.id(), agent, prompts, removed };
         context.json(&report)?;
         return Ok(0);
     }
@@ -94,7 +97,7 @@ fn print(
             let space = " ".repeat(width - summary.width());
             let number = step.number;
             write!(out, "  {BOLD}#{number:<digits$}{BOLD:#}  {summary}{space}  ")?;
-            writeln!(out, "{}{}", changes(step), marks(step))?;
+            writeln!(out, "{}{}", changes(step), marks(step, metadata.removal(number)))?;
         }
     }
     out.flush()?;
@@ -113,13 +116,15 @@ fn changes(step: &StepEntry) -> String {
 }
 
 /// What has to be known before the step is believed.
-fn marks(step: &StepEntry) -> String {
+fn marks(step: &StepEntry, removed: Option<&RemovedSnapshot>) -> String {
     let subagent = step
         .subagent
         .as_deref()
         .map(|id| format!("  {DIM}subagent {}{DIM:#}", Shown::bytes(id.as_bytes())));
     let mark = |is: bool, word: &str| is.then(|| format!("  {YELLOW}{word}{YELLOW:#}"));
-    let marks = [mark(step.failed, "failed"), mark(step.overlapped, "overlapped"), subagent];
+    let removed = removed.map(|removed| format!("  {YELLOW}{removed}{YELLOW:#}"));
+    let marks =
+        [mark(step.failed, "failed"), mark(step.overlapped, "overlapped"), removed, subagent];
     marks.into_iter().flatten().collect()
 }
 

@@ -138,13 +138,13 @@ fn step_of(session: &SessionDir, number: u64) -> Result<StepEntry, CliError> {
     })
 }
 
-/// The agent's steps of a prompt: the user's own edits are none of them.
+/// The agent's steps of a prompt, removed ones included: they go with the next one that is there.
+/// The user's own edits are none of them.
 fn steps_of_prompt(session: &SessionDir, prompt: u64) -> Result<Vec<StepEntry>, CliError> {
     let metadata = session.metadata()?;
     let is_meant = |step: &StepEntry| {
         step.kind != StepKind::UserEdits
             && step.prompt.as_ref().is_some_and(|known| known.number == prompt)
-            && metadata.removal(step.number).is_none()
     };
     let steps: Vec<_> = steps_of(&metadata).into_iter().filter(is_meant).collect();
     if steps.is_empty() {

@@ -6,6 +6,9 @@
 //! do not touch each other. Everything else is a conflict: the path stays as it is and is named. No
 //! file ever gets markers.
 //!
+//! Thinning removes steps. Where all the steps between two states are to be taken back, the states
+//! of those in the middle are not needed. Where one of them is not, nothing is done.
+//!
 //! What comes of that is a tree, made of the present one. To reach it is an ordinary restore of a
 //! part: with plan, safety snapshot, staging and journal, so a crash is as safe as in any other.
 //! Git directories stay as they are: half of a commit is none.
@@ -87,7 +90,8 @@ impl SnapshotManager {
     /// # Errors
     /// [`RestoreError`].
     pub fn plan_step_undo(&self, steps: &[u64]) -> Result<StepUndoReport, RestoreError> {
-        let (states, steps) = self.step_states(steps)?;
+        let numbers = steps;
+        let (states, steps) = self.step_states(numbers)?;
         let overlay = OverlayStore::new(self.store());
         let (target, latest) = (&states.target.manifest, &states.latest);
         let current = self.capture_current(&overlay, target, latest, CacheUse::Read)?;
@@ -104,7 +108,7 @@ impl SnapshotManager {
             let Comparison { changes, touched } = planned.plan.changes.comparison();
             (restore.changes, restore.touched) = (changes, touched);
         }
-        Ok(report(&steps, wanted, restore))
+        Ok(report(numbers, wanted, restore))
     }
 
     /// Takes back what steps did. The state before is kept as a further snapshot of the session.
@@ -117,8 +121,9 @@ impl SnapshotManager {
         }
         let _session_lock = self.lock_session()?;
         let _store_lock = self.lock_store()?;
+        let numbers = steps;
         for _ in 0..ATTEMPTS {
-            let (states, steps) = self.step_states(steps)?;
+            let (states, steps) = self.step_states(numbers)?;
             let (target, latest) = (&states.target.manifest, &states.latest);
             let cache = CacheUse::ReadAndWrite;
             let current = self.capture_current(self.store(), target, latest, cache)?;
@@ -127,7 +132,7 @@ impl SnapshotManager {
             let number = target.number;
             if wanted.paths.is_empty() {
                 let restore = self.report(number, &options, false);
-                return Ok(report(&steps, wanted, restore));
+                return Ok(report(numbers, wanted, restore));
             }
             // What was merged must survive a crash as well as what it replaces.
             self.store().sync()?;
@@ -147,7 +152,7 @@ impl SnapshotManager {
             let target = &states.target.manifest;
             let (mut done, left) =
                 self.carry_out(prepared.planned.plan, target, &prepared.before)?;
-            if let Err(error) = self.record_undone(undo_of(&steps)) {
+            if let Err(error) = self.record_undone(undo_of(numbers, &steps)) {
                 tracing::warn!("the state after the undo is not recorded: {error}");
             }
             self.note(RestoreRecord {
@@ -161,32 +166,40 @@ impl SnapshotManager {
             (restore.changes, restore.touched) = (done.changes, done.touched);
             restore.skipped = left.skipped;
             super::plan::sort(&mut restore.skipped);
-            return Ok(report(&steps, wanted, restore));
+            return Ok(report(numbers, wanted, restore));
         }
         Err(RestoreError::NeverStill)
     }
 
     /// The states that a restore needs, and the steps with the snapshots before them, the last step
-    /// first.
+    /// first. Steps that were removed go with the next one that is held.
     fn step_states(&self, steps: &[u64]) -> Result<(States, Vec<StepStates>), RestoreError> {
         let numbers: BTreeSet<u64> = steps.iter().copied().collect();
-        let listed = self.session().metadata()?.manifest_hashes;
-        let load = |number| -> Result<LoadedManifest, RestoreError> {
-            self.session().refuse_removed(number)?;
-            Ok(self.session().listed_manifest(number, &listed)?)
-        };
+        let session = self.session();
+        let metadata = session.metadata()?;
+        let mut left = numbers.clone();
         let mut found = Vec::new();
-        for number in numbers.iter().rev() {
-            let after = load(*number)?.manifest;
-            let Some(parent) = after.parent else {
+        while let Some(number) = left.pop_last() {
+            session.refuse_removed(number)?;
+            let load = |number| session.listed_manifest(number, &metadata.manifest_hashes);
+            let after = load(number)?.manifest;
+            let mut before = after.parent;
+            while let Some(removed) = before.and_then(|before| metadata.removal(before)) {
+                if !left.remove(&removed.number) {
+                    let (session, removed) = (session.path().to_owned(), removed.clone());
+                    return Err(RestoreError::StepNotApart { session, step: number, removed });
+                }
+                before = load(removed.number)?.manifest.parent;
+            }
+            let Some(before) = before else {
                 return Err(SnapshotError::NoSuchSnapshot {
-                    session: self.session().path().to_owned(),
-                    number: *number,
+                    session: session.path().to_owned(),
+                    number,
                     last: None,
                 }
                 .into());
             };
-            found.push(StepStates { before: load(parent)?.manifest, after });
+            found.push(StepStates { before: load(before)?.manifest, after });
         }
         // Where nothing is asked for, the first state will do.
         let newest = numbers.last().copied().unwrap_or(0);
@@ -247,18 +260,17 @@ fn options_for(wanted: &Wanted) -> RestoreOptions {
     }
 }
 
-fn report(steps: &[StepStates], wanted: Wanted, restore: RestoreReport) -> StepUndoReport {
+fn report(steps: &[u64], wanted: Wanted, restore: RestoreReport) -> StepUndoReport {
     let Wanted { merged, conflicts: step_conflicts, .. } = wanted;
-    let mut steps: Vec<u64> = steps.iter().map(|step| step.after.number).collect();
-    steps.sort_unstable();
+    let steps = BTreeSet::from_iter(steps.iter().copied()).into_iter().collect();
     StepUndoReport { steps, merged, step_conflicts, restore }
 }
 
 /// What the snapshot after an undo says of itself.
-fn undo_of(steps: &[StepStates]) -> Step {
+fn undo_of(numbers: &[u64], steps: &[StepStates]) -> Step {
     let last = steps.first().and_then(|step| step.after.step.clone()).unwrap_or_default();
-    let mut numbers: Vec<_> = steps.iter().map(|step| step.after.number.to_string()).collect();
-    numbers.reverse();
+    let numbers: BTreeSet<u64> = numbers.iter().copied().collect();
+    let numbers: Vec<_> = numbers.iter().map(u64::to_string).collect();
     Step {
         kind: StepKind::UserEdits,
         agent: last.agent,
