@@ -34,7 +34,7 @@ struct Report {
     session_id: String,
     agent: Option<AgentSession>,
     prompts: Vec<PromptReport>,
-    /// Steps whose states are gone, in order.
+    /// Snapshots that were removed from the session, in order.
     removed: Vec<RemovedSnapshot>,
 }
 
