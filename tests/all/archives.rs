@@ -292,10 +292,10 @@ fn show_and_verify_say_what_an_archive_holds() {
         assert_eq!(said["chain_depth"], 0);
         assert_eq!(said["is_encrypted"], true);
         assert_eq!(said["merkle_root"], desk.root_of(&desk.fixture.store(), 0));
-        assert_eq!(said["stats"]["totalFiles"], 25);
+        assert_eq!(said["stats"]["total_files"], 25);
     }
     // The second name of a file has no contents of its own.
-    assert_eq!(verified["files"], 24);
+    assert_eq!(verified["file_count"], 24);
 }
 
 #[test]

@@ -67,9 +67,9 @@ pub(in crate::archive) enum DeltaEntryType {
     Removed,
 }
 
-/// Numbers of files.
+/// Numbers of files. Reports have the names of these fields, the document has them in camel case.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all(deserialize = "camelCase"))]
 pub struct DeltaStats {
     /// New files.
     pub added: u64,
@@ -83,6 +83,18 @@ pub struct DeltaStats {
     pub total_files: u64,
     /// Bytes of the unchanged files.
     pub bytes_saved: u64,
+}
+
+impl DeltaStats {
+    /// As they stand in the document.
+    pub(in crate::archive) fn in_document(&self) -> String {
+        let Self { added, modified, removed, unchanged, total_files, bytes_saved } = self;
+        format!(
+            "{{ \"added\": {added}, \"modified\": {modified}, \"removed\": {removed}, \
+             \"unchanged\": {unchanged}, \"totalFiles\": {total_files}, \
+             \"bytesSaved\": {bytes_saved} }}"
+        )
+    }
 }
 
 /// Adds lines up, in their order.

@@ -73,9 +73,9 @@ pub struct ArchiveSummary {
     #[serde(flatten)]
     pub head: ArchiveHead,
     /// Files whose contents are in it.
-    pub files: u64,
+    pub file_count: u64,
     /// Bytes of these contents.
-    pub bytes: u64,
+    pub content_bytes: u64,
 }
 
 /// An open archive.
@@ -208,7 +208,7 @@ impl<R: Read> ArchiveReader<R> {
     /// # Errors
     /// [`ArchiveError::Corrupt`], [`ArchiveError::Read`], [`ArchiveError::Cancelled`].
     pub fn verify(mut self, progress: &dyn Progress) -> Result<ArchiveSummary, ArchiveError> {
-        let (mut files, mut bytes) = (0, 0);
+        let (mut file_count, mut content_bytes) = (0, 0);
         while let Some(part) = self.next_part()? {
             if progress.is_cancelled() {
                 return Err(ArchiveError::Cancelled);
@@ -217,14 +217,14 @@ impl<R: Read> ArchiveReader<R> {
                 Part::Object(hash, _) => self.contents(&hash, progress, |_| Ok(()))?,
                 Part::File(hash, size) => {
                     self.contents(&hash, progress, |_| Ok(()))?;
-                    files += 1;
-                    bytes += size;
+                    file_count += 1;
+                    content_bytes += size;
                     progress.advance(1, 0);
                 }
                 Part::Snapshot(..) | Part::Other => {}
             }
         }
-        Ok(ArchiveSummary { head: self.head, files, bytes })
+        Ok(ArchiveSummary { head: self.head, file_count, content_bytes })
     }
 
     /// The next part; what is left of the one before is passed over. At the end, every file that

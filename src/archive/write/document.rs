@@ -60,7 +60,7 @@ impl Document<'_> {
             json(&self.parent),
             json(self.base),
             self.chain_depth,
-            json(&self.stats),
+            self.stats.in_document(),
         )
         .map_err(failed)?;
         write!(
