@@ -225,7 +225,10 @@ mod tests {
         let work = temp.path().join("w");
         fs::create_dir_all(work.join("d")).unwrap();
         fs::write(work.join("d/a"), "a").unwrap();
-        fs::write(work.join("b"), "b").unwrap();
+        // Most of it stays, or there is no delta.
+        for name in ["b", "c", "e", "f"] {
+            fs::write(work.join(name), name).unwrap();
+        }
         let place = temp.path().join("store/20260101-000000-1");
         let (tracked, exclusion) = ([work.clone()], ExclusionConfig::nothing());
         let manager = SnapshotManager::new(&place, &tracked, exclusion, Budget::default()).unwrap();

@@ -383,7 +383,8 @@ fn one_snapshot_comes_alone_with_the_archives_that_it_needs() {
     assert!(refused.stderr.contains(&named), "{}", refused.stderr);
     refused.fails(1, "not received");
     restore(&format!("{}/3", travel.session)).success();
-    assert_eq!(fs::read_to_string(copy.join(name(30))).unwrap(), text(30, 0));
+    assert_eq!(fs::read_to_string(copy.join(name(15))).unwrap(), text(15, 0));
+    assert_eq!(fs::read_to_string(copy.join(name(3))).unwrap(), text(3, 3));
 }
 
 #[test]

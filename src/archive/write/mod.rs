@@ -10,6 +10,7 @@ use std::io::{self, Write};
 
 use serde::Serialize;
 use tar::EntryType;
+use zstd::zstd_safe::CParameter;
 
 use self::document::{Document, add_up, entry_of};
 use self::members::{Member, Members};
@@ -29,6 +30,8 @@ use crate::store::{LocalStore, ReadLock};
 
 /// Step of reading contents, in bytes.
 const STEP_BYTES: usize = 1 << 20;
+/// Bytes that a thread compresses at once. Several times as much is in memory for each thread.
+const JOB_BYTES: u32 = 2 << 20;
 /// Level of compression: the usual one of `zstd`.
 const LEVEL: i32 = 3;
 
@@ -214,6 +217,7 @@ impl ArchivePlan {
         zstd.include_checksum(true).map_err(written)?;
         let threads = std::thread::available_parallelism().map_or(1, usize::from).min(8);
         zstd.multithread(threads as u32).map_err(written)?;
+        zstd.set_parameter(CParameter::JobSize(JOB_BYTES)).map_err(written)?;
         let mut members = Members { out: io::BufWriter::with_capacity(STEP_BYTES, zstd) };
         self.write_meta(&mut members)?;
         let files = self.sum.count.min(self.stats.added + self.stats.modified);
