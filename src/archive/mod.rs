@@ -11,7 +11,8 @@
 //!
 //! Always true:
 //!
-//! - Memory is bounded by the number of files, never by their sizes.
+//! - Memory is bounded by the number of directories and the longest of them, not by the number or
+//!   the sizes of files.
 //! - Every byte that comes into the store is hashed, and named by a tree below the Merkle root.
 //! - A session or a snapshot appears complete or not at all. A session that is there is completed;
 //!   where its history is another one, nothing is changed.
@@ -23,9 +24,10 @@ mod name;
 mod read;
 mod receive;
 mod rules;
+mod spill;
 mod write;
 
-pub use delta::{DeltaEntry, DeltaEntryType, DeltaManifest, DeltaStats, HashLines, ResultHashes};
+pub use delta::DeltaStats;
 pub use encryption::{Encryption, EncryptionError, Identities};
 pub use error::ArchiveError;
 pub use name::{ArchiveId, ArchiveKind, ArchiveName, ChainError, NameError, chain_of};
@@ -33,3 +35,21 @@ pub use read::{ArchiveHead, ArchiveReader, ArchiveSummary};
 pub use receive::{ReadOutcome, ReceiveReport, Receiver, Role};
 pub use rules::{FULL_SNAPSHOT_THRESHOLD, FullReason, MAX_CHAIN_DEPTH};
 pub use write::{ArchivePlan, ArchiveReport, Parent};
+
+/// A hash, shortened: nobody finds two objects with one.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+struct Short([u8; 16]);
+
+impl Short {
+    fn of(hash: &crate::object::ContentHash) -> Self {
+        let mut short = [0; 16];
+        short.copy_from_slice(&hash.as_bytes()[..16]);
+        Self(short)
+    }
+}
+
+impl std::fmt::Debug for Short {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&hex::encode(self.0))
+    }
+}

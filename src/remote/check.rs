@@ -98,8 +98,8 @@ pub fn check(
         };
         let read = ArchiveReader::open(source, identities).and_then(|it| it.verify(progress));
         match read {
-            Ok(ArchiveSummary { head, bytes, .. }) => {
-                report.bytes_checked += bytes;
+            Ok(ArchiveSummary { head, content_bytes, .. }) => {
+                report.bytes_checked += content_bytes;
                 match head.name() == *name {
                     true => drop(sound.insert(name, head)),
                     false => {

@@ -369,9 +369,22 @@ fn one_snapshot_comes_alone_with_the_archives_that_it_needs() {
     let all = travel.roots(&travel.fixture.store());
     let here = travel.roots(&root);
     assert_eq!(here.get(&3), all.get(&3));
-    travel
-        .nono(&["--root", root.to_str().unwrap(), "rollback", "verify", &travel.session])
-        .success();
+    let root = root.to_str().unwrap();
+    travel.nono(&["--root", root, "rollback", "verify", &travel.session]).success();
+    // The state from before is not here, and nothing takes its place unasked.
+    let copy = travel.fixture.path("copy");
+    let restore = |id: &str| {
+        let to = ["--to", copy.to_str().unwrap()];
+        travel.nono(&[&["--root", root, "rollback", "restore", id], &to[..]].concat())
+    };
+    let refused = restore(&travel.session);
+    assert!(!copy.exists());
+    let named = format!("these can be restored: {}/3\n", travel.session);
+    assert!(refused.stderr.contains(&named), "{}", refused.stderr);
+    refused.fails(1, "not received");
+    restore(&format!("{}/3", travel.session)).success();
+    assert_eq!(fs::read_to_string(copy.join(name(15))).unwrap(), text(15, 0));
+    assert_eq!(fs::read_to_string(copy.join(name(3))).unwrap(), text(3, 3));
 }
 
 #[test]

@@ -2,7 +2,8 @@
 
 mod stream;
 
-use std::collections::{HashMap, HashSet};
+use std::cmp::Ordering;
+use std::collections::HashSet;
 use std::io::{BufReader, Read};
 use std::path::Path;
 
@@ -11,9 +12,11 @@ use serde::Serialize;
 use tar::EntryType;
 
 use self::stream::{Contents, Member, Members};
-use super::delta::{DeltaManifest, DeltaStats};
+use super::delta::{DeltaEntry, DeltaManifest, DeltaStats, Reader};
 use super::name::{ArchiveId, ArchiveKind, ArchiveName};
-use super::{ArchiveError, Identities};
+use super::spill::Queue;
+use super::{ArchiveError, Identities, Short};
+use crate::byte_path;
 use crate::manifest::SnapshotManifest;
 use crate::object::{ContentHash, Hasher};
 use crate::path_text::decode;
@@ -70,9 +73,9 @@ pub struct ArchiveSummary {
     #[serde(flatten)]
     pub head: ArchiveHead,
     /// Files whose contents are in it.
-    pub files: u64,
+    pub file_count: u64,
     /// Bytes of these contents.
-    pub bytes: u64,
+    pub content_bytes: u64,
 }
 
 /// An open archive.
@@ -82,9 +85,13 @@ pub struct ArchiveReader<R: Read> {
     pub(super) session: SessionMetadata,
     /// The bytes of the snapshot's manifest.
     pub(super) snapshot: Vec<u8>,
-    /// The files whose contents have to follow: hash of the path → hash and length.
-    expected: HashMap<PathKey, (ContentHash, u64)>,
-    seen: HashSet<PathKey>,
+    /// The files whose contents have to follow, in this order.
+    expected: Queue<EXPECTED_BYTES>,
+    place: Place,
+    /// The path of the last member of `files/`.
+    last: Vec<u8>,
+    /// Objects that came.
+    objects: HashSet<Short>,
     buffer: Vec<u8>,
 }
 
@@ -94,13 +101,45 @@ impl<R: Read> std::fmt::Debug for ArchiveReader<R> {
     }
 }
 
-/// A path, shortened: nobody finds two with one hash.
-type PathKey = [u8; 16];
+/// The parts of an archive behind its head, in their order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Place {
+    Snapshots,
+    Objects,
+    Files,
+}
 
-fn key_of(path: &[u8]) -> PathKey {
-    let mut key = [0; 16];
-    key.copy_from_slice(&ContentHash::of(path).as_bytes()[..16]);
-    key
+/// Bytes of a file that has to follow: its shortened path, its hash, its length.
+const EXPECTED_BYTES: usize = 16 + 32 + 8;
+
+/// A file that has to follow.
+struct Expected {
+    path: Short,
+    hash: ContentHash,
+    size: u64,
+}
+
+impl Expected {
+    fn encode(&self) -> [u8; EXPECTED_BYTES] {
+        let mut record = [0; EXPECTED_BYTES];
+        record[..16].copy_from_slice(&self.path.0);
+        record[16..48].copy_from_slice(self.hash.as_bytes());
+        record[48..].copy_from_slice(&self.size.to_le_bytes());
+        record
+    }
+
+    fn decode(record: &[u8; EXPECTED_BYTES]) -> Self {
+        let (mut path, mut hash, mut size) = ([0; 16], [0; 32], [0; 8]);
+        path.copy_from_slice(&record[..16]);
+        hash.copy_from_slice(&record[16..48]);
+        size.copy_from_slice(&record[48..]);
+        let hash = ContentHash::from_bytes(hash);
+        Self { path: Short(path), hash, size: u64::from_le_bytes(size) }
+    }
+}
+
+fn short_path(path: &[u8]) -> Short {
+    Short::of(&ContentHash::of(path))
 }
 
 /// What comes behind the head, in this order.
@@ -129,7 +168,8 @@ impl<R: Read> ArchiveReader<R> {
         let manifest: SnapshotManifest =
             parse_manifest(&snapshot, Path::new("meta/snapshot.json"))?;
         manifest.validate(manifest.number).map_err(ArchiveError::corrupt)?;
-        let delta = delta_manifest(&mut members)?;
+        let mut expected = Queue::default();
+        let delta = delta_manifest(&mut members, &mut expected)?;
         let id = ArchiveId::new(&session.session_id, manifest.number)?;
         let belongs = |other: &ArchiveId| other.session() == id.session();
         let base_is_own = delta.base_id == id;
@@ -142,18 +182,6 @@ impl<R: Read> ArchiveReader<R> {
                 reason: format!("the parent or the base of {id} cannot be one"),
             });
         }
-        let mut expected = HashMap::new();
-        for entry in &delta.entries {
-            let path = decode(&entry.path);
-            if !path.split(|byte| *byte == b'/').all(crate::object::is_name) {
-                return Err(ArchiveError::corrupt(format!("{:?} is no path", entry.path)));
-            }
-            if let (Some(hash), Some(size)) = (entry.hash, entry.size)
-                && expected.insert(key_of(&path), (hash, size)).is_some()
-            {
-                return Err(ArchiveError::corrupt(format!("{:?} is there twice", entry.path)));
-            }
-        }
         let head = ArchiveHead {
             id,
             parent: delta.parent_id,
@@ -165,8 +193,9 @@ impl<R: Read> ArchiveReader<R> {
             stats: delta.stats,
             is_encrypted: members.is_encrypted,
         };
-        let (seen, buffer) = (HashSet::new(), Vec::new());
-        Ok(Self { head, members, session, snapshot, expected, seen, buffer })
+        let (place, last) = (Place::Snapshots, Vec::new());
+        let (objects, buffer) = (HashSet::new(), Vec::new());
+        Ok(Self { head, members, session, snapshot, expected, place, last, objects, buffer })
     }
 
     /// What it says of itself.
@@ -179,7 +208,7 @@ impl<R: Read> ArchiveReader<R> {
     /// # Errors
     /// [`ArchiveError::Corrupt`], [`ArchiveError::Read`], [`ArchiveError::Cancelled`].
     pub fn verify(mut self, progress: &dyn Progress) -> Result<ArchiveSummary, ArchiveError> {
-        let (mut files, mut bytes) = (0, 0);
+        let (mut file_count, mut content_bytes) = (0, 0);
         while let Some(part) = self.next_part()? {
             if progress.is_cancelled() {
                 return Err(ArchiveError::Cancelled);
@@ -188,58 +217,69 @@ impl<R: Read> ArchiveReader<R> {
                 Part::Object(hash, _) => self.contents(&hash, progress, |_| Ok(()))?,
                 Part::File(hash, size) => {
                     self.contents(&hash, progress, |_| Ok(()))?;
-                    files += 1;
-                    bytes += size;
+                    file_count += 1;
+                    content_bytes += size;
                     progress.advance(1, 0);
                 }
                 Part::Snapshot(..) | Part::Other => {}
             }
         }
-        Ok(ArchiveSummary { head: self.head, files, bytes })
+        Ok(ArchiveSummary { head: self.head, file_count, content_bytes })
     }
 
     /// The next part; what is left of the one before is passed over. At the end, every file that
     /// was announced has come.
     pub(super) fn next_part(&mut self) -> Result<Option<Part>, ArchiveError> {
         let Some(Member { path, kind, size }) = self.members.next()? else {
-            return match self.expected.len() {
-                0 => Ok(None),
-                missing => Err(ArchiveError::corrupt(format!("{missing} files are not in it"))),
+            return match self.expected.pop()? {
+                None => Ok(None),
+                Some(_) => Err(ArchiveError::corrupt("files are not in it")),
             };
         };
-        let shown = || crate::path_text::Shown::bytes(&path).to_string();
-        let key = key_of(&path);
-        if !self.seen.insert(key) {
-            return Err(ArchiveError::corrupt(format!("{} is there twice", shown())));
-        }
+        let corrupt = |reason: &str| {
+            let shown = crate::path_text::Shown::bytes(&path);
+            ArchiveError::corrupt(format!("{shown} {reason}"))
+        };
         let text = |prefix: &[u8]| std::str::from_utf8(path.strip_prefix(prefix)?).ok();
-        if let Some(file) = path.strip_prefix(b"files/") {
-            return match kind {
-                EntryType::Regular => match self.expected.remove(&key_of(file)) {
-                    Some((hash, announced)) if announced == size => {
-                        Ok(Some(Part::File(hash, size)))
+        let hash = || text(b"meta/objects/")?.parse::<ContentHash>().ok();
+        let number = || text(b"meta/snapshots/")?.strip_suffix(".json")?.parse::<u32>().ok();
+        let (place, part) = if let Some(file) = path.strip_prefix(b"files/") {
+            if byte_path::order(&self.last, file) != Ordering::Less {
+                return Err(corrupt("is there twice or out of order"));
+            }
+            self.last = file.to_vec();
+            let mut part = Part::Other;
+            if matches!(kind, EntryType::Regular | EntryType::Link) {
+                let next = self.expected.pop()?.map(|record| Expected::decode(&record));
+                let next = next.filter(|next| next.path == short_path(file));
+                let next = next.ok_or_else(|| corrupt("is not announced"))?;
+                if kind == EntryType::Regular {
+                    if next.size != size {
+                        return Err(corrupt("has another length than announced"));
                     }
-                    _ => Err(ArchiveError::corrupt(format!("{} is not announced so", shown()))),
-                },
-                EntryType::Link => match self.expected.remove(&key_of(file)) {
-                    Some(_) => Ok(Some(Part::Other)),
-                    None => Err(ArchiveError::corrupt(format!("{} is not announced", shown()))),
-                },
-                _ => Ok(Some(Part::Other)),
-            };
-        }
-        if kind == EntryType::Regular {
-            if let Some(hash) = text(b"meta/objects/").and_then(|hex| hex.parse().ok()) {
-                return Ok(Some(Part::Object(hash, size)));
+                    part = Part::File(next.hash, size);
+                }
             }
-            let number = text(b"meta/snapshots/").and_then(|it| it.strip_suffix(".json"));
-            if let Some(number) = number.and_then(|it| it.parse::<u32>().ok()) {
-                let mut bytes = Vec::new();
-                self.members.read_to(&mut bytes, MAX_DOCUMENT_BYTES)?;
-                return Ok(Some(Part::Snapshot(number.into(), bytes)));
+            (Place::Files, part)
+        } else if kind != EntryType::Regular {
+            return Err(corrupt("is no part of an archive"));
+        } else if let Some(hash) = hash() {
+            if !self.objects.insert(Short::of(&hash)) {
+                return Err(corrupt("is there twice"));
             }
+            (Place::Objects, Part::Object(hash, size))
+        } else if let Some(number) = number() {
+            let mut bytes = Vec::new();
+            self.members.read_to(&mut bytes, MAX_DOCUMENT_BYTES)?;
+            (Place::Snapshots, Part::Snapshot(number.into(), bytes))
+        } else {
+            return Err(corrupt("is no part of an archive"));
+        };
+        if place < self.place {
+            return Err(corrupt("is out of order"));
         }
-        Err(ArchiveError::corrupt(format!("{} is no part of an archive", shown())))
+        self.place = place;
+        Ok(Some(part))
     }
 
     /// Reads the bytes of the present part into memory, checked.
@@ -302,15 +342,34 @@ fn document<R: Read>(members: &mut Members<R>, path: &str) -> Result<Vec<u8>, Ar
     Ok(bytes)
 }
 
-fn delta_manifest<R: Read>(members: &mut Members<R>) -> Result<DeltaManifest, ArchiveError> {
+fn delta_manifest<R: Read>(
+    members: &mut Members<R>,
+    expected: &mut Queue<EXPECTED_BYTES>,
+) -> Result<DeltaManifest, ArchiveError> {
     const PATH: &str = "meta/delta-manifest.json";
     expect(members, PATH, MAX_DELTA_BYTES)?;
     let mut contents = BufReader::with_capacity(STEP_BYTES, Contents::new(members));
-    let parsed: Result<DeltaManifest, _> = serde_json::from_reader(&mut contents);
+    let mut last = Vec::new();
+    let mut entry = |DeltaEntry { path: text, hash, size, .. }: DeltaEntry| {
+        let path = decode(&text);
+        if !path.split(|byte| *byte == b'/').all(crate::object::is_name) {
+            return Err(ArchiveError::corrupt(format!("{text:?} is no path")));
+        }
+        if byte_path::order(&last, &path) != Ordering::Less {
+            return Err(ArchiveError::corrupt(format!("{text:?} is there twice or out of order")));
+        }
+        if let (Some(hash), Some(size)) = (hash, size) {
+            expected.push(Expected { path: short_path(&path), hash, size }.encode())?;
+        }
+        last = path;
+        Ok(())
+    };
+    let read = Reader { line: &mut |_, _| Ok(()), entry: &mut entry }.read(&mut contents);
     if let Some(error) = contents.get_mut().error.take() {
         return Err(error);
     }
-    let delta = parsed.map_err(|error| ArchiveError::corrupt(format!("{PATH}: {error}")))?;
-    delta.validate().map_err(|reason| ArchiveError::corrupt(format!("{PATH}: {reason}")))?;
-    Ok(delta)
+    read.map_err(|error| match error {
+        ArchiveError::Corrupt { reason } => ArchiveError::corrupt(format!("{PATH}: {reason}")),
+        error => error,
+    })
 }

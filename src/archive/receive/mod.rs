@@ -8,6 +8,7 @@
 //! ```
 
 mod appear;
+mod missing;
 mod needs;
 
 use std::collections::BTreeMap;
@@ -177,7 +178,8 @@ impl<'a> Receiver<'a> {
         self.need_ignore_files(number)?;
         self.read_parts(&mut reader)?;
         self.last_read = Some(head.clone());
-        let needs = head.parent.clone().filter(|_| !self.is_whole());
+        let is_whole = self.lacking()?.is_none();
+        let needs = head.parent.clone().filter(|_| !is_whole);
         Ok(ReadOutcome { head, needs })
     }
 
@@ -226,12 +228,17 @@ impl<'a> Receiver<'a> {
         self.progress.begin(Stage::Copy, None);
         let packer = Packer::new(&self.store, &self.lock);
         let mut are_manifests_read = false;
+        let mut have_files_begun = false;
         while let Some(part) = reader.next_part()? {
             if self.progress.is_cancelled() {
                 return Err(ArchiveError::Cancelled);
             }
             if !matches!(part, Part::Snapshot(..)) {
                 are_manifests_read = true;
+            }
+            if matches!(part, Part::File(..)) && !have_files_begun {
+                have_files_begun = true;
+                self.needs.files_begin()?;
             }
             match part {
                 Part::Snapshot(number, bytes) => {
@@ -254,19 +261,18 @@ impl<'a> Receiver<'a> {
                     }
                     self.manifests.entry(number).or_insert(bytes);
                 }
-                Part::Object(hash, size) if self.needs.has(&hash) => {
+                Part::Object(hash, size) if self.needs.has(&hash)? => {
                     let bytes = reader.bytes(&hash)?;
                     self.needs.came(&self.store, &hash, &bytes)?;
                     let stored = packer.write(&bytes)?;
                     self.objects_written += u64::from(stored.is_new);
                     self.bytes_written += if stored.is_new { size } else { 0 };
                 }
-                Part::File(hash, size) if self.needs.has(&hash) => {
-                    self.needs.check_size(&hash, size)?;
+                Part::File(hash, size) if self.needs.has_file(&hash, size)? => {
                     let is_new = take(reader, &packer, &self.store, &hash, size, self.progress)?;
                     self.objects_written += u64::from(is_new);
                     self.bytes_written += if is_new { size } else { 0 };
-                    self.needs.came_file(&hash);
+                    self.needs.came_file(&hash)?;
                     self.progress.advance(1, 0);
                 }
                 Part::Object(..) | Part::File(..) | Part::Other => {
@@ -283,19 +289,17 @@ impl<'a> Receiver<'a> {
         Ok(packer.finish()?)
     }
 
-    /// Whether nothing is missing: objects, and manifests of earlier snapshots.
-    fn is_whole(&self) -> bool {
-        self.lacking().is_none()
-    }
-
-    fn lacking(&self) -> Option<String> {
-        let last = self.targets.first().map(|head| head.id.number())?;
+    /// What is missing: objects, or manifests of earlier snapshots.
+    fn lacking(&self) -> Result<Option<String>, ArchiveError> {
+        let Some(last) = self.targets.first().map(|head| head.id.number()) else {
+            return Ok(None);
+        };
         let missing =
             (0..last).find(|it| *it >= self.here.len() as u64 && !self.manifests.contains_key(it));
-        match missing {
+        Ok(match missing {
             Some(number) => Some(format!("the manifest of snapshot {number}")),
-            None => self.needs.first().map(|hash| format!("object {hash}")),
-        }
+            None => self.needs.first()?.map(|hash| format!("object {hash}")),
+        })
     }
 
     /// Checks everything against the Merkle roots and the hashes of the files, makes it durable, and
@@ -305,9 +309,8 @@ impl<'a> Receiver<'a> {
     /// [`ArchiveError::Incomplete`], [`ArchiveError::Diverged`], or as [`ArchiveError`] says; then
     /// nothing appears.
     pub fn finish(self) -> Result<ReceiveReport, ArchiveError> {
-        if let (Some(last), false) = (&self.last_read, self.is_whole()) {
+        if let (Some(last), Some(lacking)) = (&self.last_read, self.lacking()?) {
             let Some(missing) = last.parent.clone() else {
-                let lacking = self.lacking().unwrap_or_default();
                 return Err(ArchiveError::corrupt(format!("{}: {lacking} is not in it", last.id)));
             };
             let id = self.targets.first().map_or_else(|| last.id.clone(), |head| head.id.clone());

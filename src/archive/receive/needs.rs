@@ -1,12 +1,13 @@
 //! What is still missing of a state: found from the Merkle root down, so that nothing is taken that
-//! no tree names.
+//! no tree names. Trees are few and held in memory; files are many and are not.
 
 use std::collections::{HashMap, HashSet};
 
-use crate::archive::ArchiveError;
+use super::missing::MissingFiles;
 use crate::archive::delta::{HASH_PREFIX, LineSum};
 use crate::archive::read::ArchiveHead;
 use crate::archive::write::Walk;
+use crate::archive::{ArchiveError, Short};
 use crate::object::{ContentHash, LinkGroups, Midstates, Node, RootTree, Tree};
 use crate::path_text::encode;
 use crate::progress::Progress;
@@ -29,14 +30,20 @@ enum Kind {
 #[derive(Debug, Default)]
 pub(super) struct Needs {
     missing: HashMap<ContentHash, Kind>,
-    seen: HashSet<ContentHash>,
+    files: MissingFiles,
+    /// All objects but files.
+    seen: HashSet<Short>,
     /// Midstates that a tree names → the file, and its length.
     midstates: HashMap<ContentHash, (ContentHash, u64)>,
 }
 
 impl Needs {
     /// Looks for everything below a root, and notes what the store does not have.
-    pub(super) fn need(&mut self, store: &LocalStore, root: ContentHash) -> Result<(), StoreError> {
+    pub(super) fn need(
+        &mut self,
+        store: &LocalStore,
+        root: ContentHash,
+    ) -> Result<(), ArchiveError> {
         self.look(store, vec![(root, Kind::Root)])
     }
 
@@ -44,15 +51,15 @@ impl Needs {
         &mut self,
         store: &LocalStore,
         mut pending: Vec<(ContentHash, Kind)>,
-    ) -> Result<(), StoreError> {
+    ) -> Result<(), ArchiveError> {
         while let Some((hash, kind)) = pending.pop() {
-            if !self.seen.insert(hash) {
-                continue;
-            }
             if let Kind::File(size) = kind {
                 if !store.contains(&hash, size)? {
-                    self.missing.insert(hash, kind);
+                    self.files.insert(hash, size)?;
                 }
+                continue;
+            }
+            if !self.seen.insert(Short::of(&hash)) {
                 continue;
             }
             match store.read(&hash, MAX_TREE_BYTES) {
@@ -60,7 +67,7 @@ impl Needs {
                 Err(StoreError::Missing { .. }) => {
                     self.missing.insert(hash, kind);
                 }
-                Err(error) => return Err(error),
+                Err(error) => return Err(error.into()),
             }
         }
         Ok(())
@@ -106,16 +113,36 @@ impl Needs {
         Ok(found)
     }
 
-    pub(super) fn has(&self, hash: &ContentHash) -> bool {
-        self.missing.contains_key(hash)
+    /// Whether an object is missing.
+    pub(super) fn has(&self, hash: &ContentHash) -> Result<bool, ArchiveError> {
+        Ok(self.missing.contains_key(hash) || self.files.get(hash)?.is_some())
+    }
+
+    /// Whether a file is missing. Refuses one of another length than its tree says.
+    pub(super) fn has_file(&self, hash: &ContentHash, size: u64) -> Result<bool, ArchiveError> {
+        match self.files.get(hash)? {
+            None => Ok(false),
+            Some(wanted) if wanted == size => Ok(true),
+            Some(_) => {
+                Err(ArchiveError::corrupt(format!("{hash} has another length than its tree says")))
+            }
+        }
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.missing.is_empty()
+        self.missing.is_empty() && self.files.is_empty()
     }
 
-    pub(super) fn first(&self) -> Option<&ContentHash> {
-        self.missing.keys().next()
+    pub(super) fn first(&self) -> Result<Option<ContentHash>, ArchiveError> {
+        match self.missing.keys().next() {
+            Some(hash) => Ok(Some(*hash)),
+            None => self.files.first(),
+        }
+    }
+
+    /// All objects of an archive but its files have come, and files will be looked for.
+    pub(super) fn files_begin(&mut self) -> Result<(), ArchiveError> {
+        self.files.merge()
     }
 
     /// A missing object has come, and its bytes have its hash.
@@ -125,28 +152,20 @@ impl Needs {
         hash: &ContentHash,
         bytes: &[u8],
     ) -> Result<(), ArchiveError> {
-        let Some(kind) = self.missing.get(hash).copied() else { return Ok(()) };
-        if let Kind::File(_) = kind {
-            self.check_size(hash, bytes.len() as u64)?;
+        if let Some(kind) = self.missing.get(hash).copied() {
+            let below = self.below(kind, hash, bytes);
+            let below = below.map_err(|error| ArchiveError::corrupt(error.to_string()))?;
+            self.missing.remove(hash);
+            self.look(store, below)?;
         }
-        let below = self.below(kind, hash, bytes);
-        let below = below.map_err(|error| ArchiveError::corrupt(error.to_string()))?;
-        self.missing.remove(hash);
-        Ok(self.look(store, below)?)
-    }
-
-    /// Whether contents have the length that the tree names.
-    pub(super) fn check_size(&self, hash: &ContentHash, size: u64) -> Result<(), ArchiveError> {
-        match self.missing.get(hash) {
-            Some(Kind::File(wanted)) if *wanted == size => Ok(()),
-            _ => {
-                Err(ArchiveError::corrupt(format!("{hash} has another length than its tree says")))
-            }
+        match self.has_file(hash, bytes.len() as u64)? {
+            true => self.came_file(hash),
+            false => Ok(()),
         }
     }
 
-    pub(super) fn came_file(&mut self, hash: &ContentHash) {
-        self.missing.remove(hash);
+    pub(super) fn came_file(&mut self, hash: &ContentHash) -> Result<(), ArchiveError> {
+        self.files.remove(hash)
     }
 
     /// Compares the files of a state with what its archive says of them.
@@ -164,7 +183,7 @@ impl Needs {
             )));
         }
         let mut sum = LineSum::default();
-        for found in Walk::new(store, &head.merkle_root, empty)? {
+        for found in Walk::of_lines(store, &head.merkle_root, empty)? {
             let (path, state) = found?;
             if let Node::File { hash, .. } = state.node {
                 sum.add(&encode(&path), &format!("{HASH_PREFIX}{hash}"));

@@ -8,6 +8,7 @@ use crate::archive::delta::{
     DeltaEntry, DeltaEntryType, DeltaStats, HASH_PREFIX, HashLines, LineSum,
 };
 use crate::archive::name::ArchiveId;
+use crate::diff::{Difference, EntryState, differences};
 use crate::object::{ContentHash, Node};
 use crate::path_text::encode;
 use crate::store::{ObjectSource, StoreError};
@@ -20,8 +21,8 @@ pub(super) struct Document<'a> {
     pub(super) base: &'a ArchiveId,
     pub(super) chain_depth: u32,
     pub(super) stats: DeltaStats,
-    /// The entries of a delta. `None`: every file is added.
-    pub(super) entries: Option<&'a [DeltaEntry]>,
+    /// The Merkle root of the parent. `None`: every file is added.
+    pub(super) parent_root: Option<ContentHash>,
     pub(super) sum: HashLines,
 }
 
@@ -31,7 +32,7 @@ pub(super) fn add_up(
     root: &ContentHash,
 ) -> Result<(HashLines, u64), StoreError> {
     let (mut sum, mut bytes) = (LineSum::default(), 0u64);
-    for found in Walk::new(store, root, Default::default())? {
+    for found in Walk::of_lines(store, root, Default::default())? {
         let (path, state) = found?;
         if let Node::File { hash, size, .. } = state.node {
             sum.add(&encode(&path), &format!("{HASH_PREFIX}{hash}"));
@@ -59,7 +60,7 @@ impl Document<'_> {
             json(&self.parent),
             json(self.base),
             self.chain_depth,
-            json(&self.stats),
+            self.stats.in_document(),
         )
         .map_err(failed)?;
         write!(
@@ -68,47 +69,73 @@ impl Document<'_> {
         )
         .map_err(failed)?;
         let mut before = "\n";
-        self.each_file(|path, hash, _| {
-            write!(out, "{before}{}: \"{HASH_PREFIX}{hash}\"", json(&&*encode(path)))?;
+        for found in Walk::of_lines(self.store, &self.merkle_root, Default::default())? {
+            let (path, state) = found?;
+            if let Node::File { hash, .. } = state.node {
+                let path = encode(&path);
+                write!(out, "{before}{}: \"{HASH_PREFIX}{hash}\"", json(&&*path))
+                    .map_err(failed)?;
+                before = ",\n";
+            }
+        }
+        out.write_all(b"\n} },\n\"entries\": [").map_err(failed)?;
+        let mut before = "\n";
+        self.each_entry(|entry| {
+            write!(out, "{before}{}", json(&entry))?;
             before = ",\n";
             Ok(())
         })?;
-        out.write_all(b"\n} },\n\"entries\": [").map_err(failed)?;
-        let mut before = "\n";
-        match self.entries {
-            Some(entries) => {
-                for entry in entries {
-                    write!(out, "{before}{}", json(entry)).map_err(failed)?;
-                    before = ",\n";
-                }
-            }
-            None => self.each_file(|path, hash, size| {
-                let entry = DeltaEntry {
-                    path: encode(path).into_owned(),
-                    entry_type: DeltaEntryType::Added,
-                    hash: Some(*hash),
-                    size: Some(size),
-                };
-                write!(out, "{before}{}", json(&entry))?;
-                before = ",\n";
-                Ok(())
-            })?,
-        }
         out.write_all(b"\n]\n}\n").map_err(failed)
     }
 
-    fn each_file(
+    fn each_entry(
         &self,
-        mut see: impl FnMut(&[u8], &ContentHash, u64) -> io::Result<()>,
+        mut see: impl FnMut(DeltaEntry) -> io::Result<()>,
     ) -> Result<(), ArchiveError> {
-        for found in Walk::new(self.store, &self.merkle_root, Default::default())? {
-            let (path, state) = found?;
-            if let Node::File { hash, size, .. } = state.node {
-                see(&path, &hash, size).map_err(ArchiveError::Write)?;
+        let Some(parent_root) = &self.parent_root else {
+            for found in Walk::of_paths(self.store, &self.merkle_root)? {
+                let (path, state) = found?;
+                if let Some(file) = file_of(&state) {
+                    see(entry(&path, DeltaEntryType::Added, Some(file)))
+                        .map_err(ArchiveError::Write)?;
+                }
+            }
+            return Ok(());
+        };
+        for found in differences(self.store, parent_root, &self.merkle_root)? {
+            if let Some(entry) = entry_of(&found?) {
+                see(entry).map_err(ArchiveError::Write)?;
             }
         }
         Ok(())
     }
+}
+
+/// The hash and the length of a file.
+fn file_of(state: &EntryState) -> Option<(ContentHash, u64)> {
+    match state.node {
+        Node::File { hash, size, .. } => Some((hash, size)),
+        _ => None,
+    }
+}
+
+/// The entry of a difference, unless it is none between files.
+pub(super) fn entry_of(found: &Difference) -> Option<DeltaEntry> {
+    let (old, new) =
+        (found.old.as_deref().and_then(file_of), found.new.as_deref().and_then(file_of));
+    let entry_type = match (old, new) {
+        (Some((old, _)), Some((new, _))) if old == new => return None,
+        (None, None) => return None,
+        (Some(_), Some(_)) => DeltaEntryType::Modified,
+        (None, Some(_)) => DeltaEntryType::Added,
+        (Some(_), None) => DeltaEntryType::Removed,
+    };
+    Some(entry(&found.path[1..], entry_type, new))
+}
+
+fn entry(path: &[u8], entry_type: DeltaEntryType, file: Option<(ContentHash, u64)>) -> DeltaEntry {
+    let path = encode(path).into_owned();
+    DeltaEntry { path, entry_type, hash: file.map(|it| it.0), size: file.map(|it| it.1) }
 }
 
 /// Counts what is written.

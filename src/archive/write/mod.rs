@@ -10,12 +10,13 @@ use std::io::{self, Write};
 
 use serde::Serialize;
 use tar::EntryType;
+use zstd::zstd_safe::CParameter;
 
-use self::document::{Document, add_up};
+use self::document::{Document, add_up, entry_of};
 use self::members::{Member, Members};
 use self::objects::Objects;
 pub(in crate::archive) use self::walk::Walk;
-use super::delta::{DeltaEntry, DeltaEntryType, DeltaStats, HashLines};
+use super::delta::{DeltaEntryType, DeltaStats, HashLines};
 use super::name::{ArchiveId, ArchiveKind, ArchiveName};
 use super::rules::{FullReason, MAX_CHAIN_DEPTH, is_mostly_changed};
 use super::{ArchiveError, Encryption};
@@ -23,13 +24,14 @@ use crate::diff::{EntryState, differences, links_of};
 use crate::layout;
 use crate::manifest::MAX_MANIFEST_BYTES;
 use crate::object::{Attributes, ContentHash, Hasher, Node};
-use crate::path_text::encode;
 use crate::progress::{Amount, Progress, Stage, wait_for};
 use crate::snapshot::{LoadedManifest, SessionDir};
 use crate::store::{LocalStore, ReadLock};
 
 /// Step of reading contents, in bytes.
 const STEP_BYTES: usize = 1 << 20;
+/// Bytes that a thread compresses at once. Several times as much is in memory for each thread.
+const JOB_BYTES: u32 = 2 << 20;
 /// Level of compression: the usual one of `zstd`.
 const LEVEL: i32 = 3;
 
@@ -66,7 +68,6 @@ pub struct ArchivePlan {
 struct Delta {
     parent: ArchiveId,
     parent_root: ContentHash,
-    entries: Vec<DeltaEntry>,
 }
 
 /// An archive that was written.
@@ -160,39 +161,19 @@ impl ArchivePlan {
         let parent_root =
             self.session.listed_manifest(parent.number, &listed)?.manifest.merkle_root;
         let mut stats = DeltaStats { total_files: self.sum.count, ..DeltaStats::default() };
-        let mut entries = Vec::new();
         let mut bytes = 0;
         for found in differences(&self.store, &parent_root, &self.snapshot.manifest.merkle_root)? {
-            let found = found?;
-            let file = |state: &Option<std::sync::Arc<EntryState>>| match state.as_deref() {
-                Some(EntryState { node: Node::File { hash, size, .. }, .. }) => {
-                    Some((*hash, *size))
-                }
-                _ => None,
-            };
-            let (entry_type, contents) = match (file(&found.old), file(&found.new)) {
-                (Some((old, _)), Some((new, _))) if old == new => continue,
-                (None, None) => continue,
-                (Some(_), Some(new)) => (DeltaEntryType::Modified, Some(new)),
-                (None, Some(new)) => (DeltaEntryType::Added, Some(new)),
-                (Some(_), None) => (DeltaEntryType::Removed, None),
-            };
-            *match entry_type {
+            let Some(entry) = entry_of(&found?) else { continue };
+            *match entry.entry_type {
                 DeltaEntryType::Added => &mut stats.added,
                 DeltaEntryType::Modified => &mut stats.modified,
                 DeltaEntryType::Removed => &mut stats.removed,
             } += 1;
-            bytes += contents.map_or(0, |(_, size)| size);
-            entries.push(DeltaEntry {
-                path: encode(&found.path[1..]).into_owned(),
-                entry_type,
-                hash: contents.map(|(hash, _)| hash),
-                size: contents.map(|(_, size)| size),
-            });
+            bytes += entry.size.unwrap_or(0);
         }
         stats.unchanged = stats.total_files - stats.added - stats.modified;
         stats.bytes_saved = all_bytes.saturating_sub(bytes);
-        Ok((Delta { parent: id, parent_root, entries }, stats, bytes))
+        Ok((Delta { parent: id, parent_root }, stats, bytes))
     }
 
     /// The name that the archive has to get.
@@ -236,6 +217,7 @@ impl ArchivePlan {
         zstd.include_checksum(true).map_err(written)?;
         let threads = std::thread::available_parallelism().map_or(1, usize::from).min(8);
         zstd.multithread(threads as u32).map_err(written)?;
+        zstd.set_parameter(CParameter::JobSize(JOB_BYTES)).map_err(written)?;
         let mut members = Members { out: io::BufWriter::with_capacity(STEP_BYTES, zstd) };
         self.write_meta(&mut members)?;
         let files = self.sum.count.min(self.stats.added + self.stats.modified);
@@ -274,7 +256,7 @@ impl ArchivePlan {
             base: &self.base,
             chain_depth: self.chain_depth,
             stats: self.stats,
-            entries: self.delta.as_ref().ok().map(|delta| &*delta.entries),
+            parent_root: self.delta.as_ref().ok().map(|delta| delta.parent_root),
             sum: self.sum,
         };
         let size = document.size()?;
@@ -318,13 +300,13 @@ impl ArchivePlan {
         let groups = links_of(&self.store, root)?;
         let groups = groups.groups().iter().enumerate();
         let mut links = Links {
-            groups: groups.flat_map(|(i, g)| g.iter().map(move |p| (p[1..].to_vec(), i))).collect(),
+            groups: groups.flat_map(|(i, g)| g.iter().map(move |p| (&p[1..], i))).collect(),
             first: HashMap::new(),
         };
         let mut buffer = vec![0; STEP_BYTES];
         match &self.delta {
             Err(_) => {
-                for found in Walk::new(&self.store, root, Default::default())? {
+                for found in Walk::of_paths(&self.store, root)? {
                     let (path, state) = found?;
                     self.write_one(members, &path, &state, &mut links, &mut buffer, progress)?;
                 }
@@ -355,7 +337,7 @@ impl ArchivePlan {
         members: &mut Members<W>,
         path: &[u8],
         state: &EntryState,
-        links: &mut Links,
+        links: &mut Links<'_>,
         buffer: &mut [u8],
         progress: &dyn Progress,
     ) -> Result<(), ArchiveError> {
@@ -424,9 +406,9 @@ impl ArchivePlan {
 }
 
 /// The hard links of a snapshot.
-struct Links {
+struct Links<'a> {
     /// Path → group.
-    groups: HashMap<Vec<u8>, usize>,
+    groups: HashMap<&'a [u8], usize>,
     /// The path of each group that came first.
     first: HashMap<usize, Vec<u8>>,
 }

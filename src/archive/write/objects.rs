@@ -3,6 +3,7 @@
 
 use std::collections::{HashMap, HashSet};
 
+use crate::archive::Short;
 use crate::object::{ContentHash, Node};
 use crate::store::{ObjectSource, StoreError, read_root_tree, read_tree};
 
@@ -18,7 +19,7 @@ enum Step {
 #[derive(Default)]
 pub(super) struct Objects {
     /// Those that the parent has, and those that were visited.
-    known: HashSet<ContentHash>,
+    known: HashSet<Short>,
     /// In the order in which they are done: each before those that name it.
     done: Vec<ContentHash>,
     /// Contents of files that a root names, with their lengths.
@@ -40,11 +41,13 @@ impl Objects {
                     self.done.push(hash);
                     continue;
                 }
-                Step::Root(hash) | Step::Tree(hash) if self.known.contains(&hash) => continue,
+                Step::Root(hash) | Step::Tree(hash) if self.known.contains(&Short::of(&hash)) => {
+                    continue;
+                }
                 Step::Root(hash) => {
                     let root = read_root_tree(store, &hash)?;
                     // Has nothing below it.
-                    let links = root.links.filter(|links| self.known.insert(*links));
+                    let links = root.links.filter(|links| self.known.insert(Short::of(links)));
                     self.done.extend(links);
                     (hash, root.entries.into_iter().map(|it| it.node).collect::<Vec<_>>())
                 }
@@ -53,7 +56,7 @@ impl Objects {
                     (hash, entries.into_iter().map(|entry| entry.node).collect())
                 }
             };
-            self.known.insert(hash);
+            self.known.insert(Short::of(&hash));
             pending.push(Step::Done(hash));
             for node in nodes {
                 match node {
@@ -76,8 +79,14 @@ impl Objects {
 
     /// The objects, each behind those that name it, and the contents.
     pub(super) fn finish(self) -> (Vec<ContentHash>, HashMap<ContentHash, u64>) {
-        let mut found = self.done;
+        let Self { done: mut found, mut files, .. } = self;
         found.reverse();
-        (found, self.files)
+        if !files.is_empty() {
+            // A file may have the bytes of a tree.
+            for hash in &found {
+                files.remove(hash);
+            }
+        }
+        (found, files)
     }
 }

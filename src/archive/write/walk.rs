@@ -1,17 +1,19 @@
-//! Everything in a snapshot, one path after the other, in the order of the lines of its files.
+//! Everything in a snapshot, one path after the other.
 
 use std::collections::HashSet;
 use std::vec;
 
+use crate::byte_path;
 use crate::diff::EntryState;
 use crate::object::{ContentHash, Node, TreeEntry};
 use crate::path_text::encode;
 use crate::store::{ObjectSource, StoreError, read_root_tree, read_tree};
 
-/// A walk through the trees of a snapshot: a directory stands before what is in it, and files stand
-/// in the order of the lines `path:sha256:HEX`. Holds the lists of the open directories alone.
+/// A walk through the trees of a snapshot: a directory stands before what is in it. Holds the lists
+/// of the open directories alone.
 pub(in crate::archive) struct Walk<'a> {
     store: &'a dyn ObjectSource,
+    order: Order,
     /// Directories that are not entered.
     skip: HashSet<ContentHash>,
     /// Path of each open directory, and what is left in it.
@@ -20,11 +22,38 @@ pub(in crate::archive) struct Walk<'a> {
     below: Option<(Vec<u8>, ContentHash)>,
 }
 
+/// The order of a walk.
+#[derive(Debug, Clone, Copy)]
+enum Order {
+    /// That of [`byte_path::order`]: a directory stands right before what is in it.
+    Paths,
+    /// Files stand in the order of the lines `path:sha256:HEX`.
+    Lines,
+}
+
 impl<'a> Walk<'a> {
-    pub(in crate::archive) fn new(
+    /// In the order of paths, as members of an archive are.
+    pub(in crate::archive) fn of_paths(
+        store: &'a dyn ObjectSource,
+        root: &ContentHash,
+    ) -> Result<Self, StoreError> {
+        Self::new(store, root, HashSet::new(), Order::Paths)
+    }
+
+    /// In the order of the lines of the files. Some directories are not entered.
+    pub(in crate::archive) fn of_lines(
         store: &'a dyn ObjectSource,
         root: &ContentHash,
         skip: HashSet<ContentHash>,
+    ) -> Result<Self, StoreError> {
+        Self::new(store, root, skip, Order::Lines)
+    }
+
+    fn new(
+        store: &'a dyn ObjectSource,
+        root: &ContentHash,
+        skip: HashSet<ContentHash>,
+        order: Order,
     ) -> Result<Self, StoreError> {
         let root = read_root_tree(store, root)?;
         let entries = root.entries.into_iter().map(|entry| TreeEntry {
@@ -33,23 +62,29 @@ impl<'a> Walk<'a> {
             attributes: entry.attributes,
             node: entry.node,
         });
-        let entries = sorted(entries.collect());
-        Ok(Self { store, skip, levels: vec![(Vec::new(), entries)], below: None })
+        let entries = order.sort(entries.collect());
+        Ok(Self { store, order, skip, levels: vec![(Vec::new(), entries)], below: None })
     }
 }
 
-/// Sorted as the lines of the files are: a name is followed by `/`, or by `:sha256:HEX`.
-fn sorted(mut entries: Vec<TreeEntry>) -> vec::IntoIter<TreeEntry> {
-    entries.sort_by_cached_key(|entry| {
-        let mut key = encode(&entry.name).into_owned();
-        match &entry.node {
-            Node::File { hash, .. } => key.push_str(&format!(":sha256:{hash}")),
-            Node::Directory { .. } => key.push('/'),
-            _ => key.push(':'),
+impl Order {
+    fn sort(self, mut entries: Vec<TreeEntry>) -> vec::IntoIter<TreeEntry> {
+        match self {
+            // Trees are sorted so; tracked paths are whole paths.
+            Self::Paths => entries.sort_by(|a, b| byte_path::order(&a.name, &b.name)),
+            // A name is followed by `/`, or by `:sha256:HEX`.
+            Self::Lines => entries.sort_by_cached_key(|entry| {
+                let mut key = encode(&entry.name).into_owned();
+                match &entry.node {
+                    Node::File { hash, .. } => key.push_str(&format!(":sha256:{hash}")),
+                    Node::Directory { .. } => key.push('/'),
+                    _ => key.push(':'),
+                }
+                key
+            }),
         }
-        key
-    });
-    entries.into_iter()
+        entries.into_iter()
+    }
 }
 
 impl Iterator for Walk<'_> {
@@ -61,7 +96,7 @@ impl Iterator for Walk<'_> {
             && !self.skip.contains(&tree)
         {
             match read_tree(self.store, &tree) {
-                Ok(tree) => self.levels.push((path, sorted(tree.into_entries()))),
+                Ok(tree) => self.levels.push((path, self.order.sort(tree.into_entries()))),
                 Err(error) => {
                     self.levels.clear();
                     return Some(Err(error));
@@ -74,7 +109,7 @@ impl Iterator for Walk<'_> {
                 self.levels.pop();
                 continue;
             };
-            let path = crate::byte_path::join(base, &name);
+            let path = byte_path::join(base, &name);
             if let Node::Directory { tree } = &node {
                 self.below = Some((path.clone(), *tree));
             }

@@ -15,7 +15,11 @@ use crate::cli::restoring::{ConflictArgs, PartArgs, Restoring, name_unstable};
 use crate::path_text::Shown;
 use crate::restore::{CopyReport, KeepBefore};
 use crate::session::{Purpose, SnapshotId};
+use crate::snapshot::SessionDir;
 use crate::sys;
+
+/// So many snapshots are named in an error.
+const MOST_SHOWN: usize = 8;
 
 /// Arguments of `nono rollback restore`.
 #[derive(Debug, Args)]
@@ -64,7 +68,8 @@ pub(in crate::cli) fn run(args: &RestoreArgs, store: &StoreArgs, context: &Conte
                 "--snapshot {a} and /{b} are different snapshots"
             )));
         }
-        (a, b) => a.or(b).unwrap_or(0),
+        (Some(number), _) | (None, Some(number)) => number,
+        (None, None) => baseline(&session)?,
     };
     let mut work = Restoring::new(&catalog, &session, number, &args.threads, context)?;
     work.options.selection = args.part.selection(&work.roots)?;
@@ -85,6 +90,20 @@ pub(in crate::cli) fn run(args: &RestoreArgs, store: &StoreArgs, context: &Conte
         work.options.keep_before = KeepBefore::Nothing;
     }
     if args.dry_run { work.dry_run(context) } else { work.run(true, context) }
+}
+
+/// The number of the baseline. Where the session does not hold it, nothing takes its place unasked:
+/// a later state is not the one from before the command.
+fn baseline(session: &SessionDir) -> Result<u64, CliError> {
+    const BASELINE: u64 = 0;
+    let Err(missing) = session.refuse_removed(BASELINE) else { return Ok(BASELINE) };
+    let held = session.snapshot_numbers()?;
+    let id = session.id();
+    let shown = held.iter().take(MOST_SHOWN).map(|number| format!("{id}/{number}"));
+    let shown = shown.collect::<Vec<_>>().join(", ");
+    let more = held.len().saturating_sub(MOST_SHOWN);
+    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    Err(CliError::from(missing).with_hint(format!("these can be restored: {shown}{more}")))
 }
 
 fn print_copy(report: &CopyReport, json: bool, context: &Context) -> Outcome {

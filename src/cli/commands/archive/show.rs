@@ -45,7 +45,7 @@ pub(in crate::cli) fn verify(args: &ShowArgs, context: &Context) -> Outcome {
         return Ok(0);
     }
     tell(&summary.head, context)?;
-    let (files, bytes) = (summary.files, byte_size(summary.bytes));
+    let (files, bytes) = (summary.file_count, byte_size(summary.content_bytes));
     writeln!(context.out(), "intact: {files} files, {bytes}")?;
     Ok(0)
 }

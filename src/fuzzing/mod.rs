@@ -5,6 +5,9 @@
 //! value encodes to the same bytes again, where there is one encoding; a checksum in front of a
 //! reader is put right first, because no fuzzer guesses one.
 
+#[cfg(feature = "archive")]
+mod archive;
+
 use std::path::Path;
 
 use crate::object::{ContentHash, LinkGroups, Midstates, RootTree, Tree};
@@ -14,6 +17,9 @@ use crate::snapshot::{NotCapturedSet, SessionMetadata, SnapshotManifest, parse_m
 use crate::stat_cache::StatCache;
 use crate::store::{BadDisk, LocalStore, ObjectSource};
 use crate::sys::Dir;
+
+#[cfg(feature = "archive")]
+pub use self::archive::archive;
 
 /// The list of a directory.
 pub fn tree(bytes: &[u8]) {

@@ -1,0 +1,263 @@
+//! Archives, from their members: what a fuzzer cannot guess is put right.
+//!
+//! A case is a list of members: kind, length of the name, name, what the declared length is off by,
+//! length, contents. In names and contents, `0xff` and a letter stand for what follows from others:
+//!
+//! - `h` and a number: the hash of the contents of that member, as text; `r`: as bytes. A member
+//!   comes before those whose hashes it has, as in an archive; a name may have its own member's.
+//! - `s`: the `rootHash` of the delta manifest that it is in.
+
+use std::io::Write;
+use std::path::Path;
+
+use crate::archive::{ArchiveReader, Identities, Receiver, Role};
+use crate::object::ContentHash;
+use crate::progress::NoProgress;
+use crate::snapshot::SessionDir;
+use crate::store::LocalStore;
+use crate::verify::{VerifyOptions, verify_session};
+
+const ESCAPE: u8 = 0xff;
+const BLOCK_BYTES: usize = 512;
+/// Longest name in a header.
+const NAME_BYTES: usize = 100;
+
+struct Member {
+    kind: u8,
+    name: Vec<u8>,
+    off_by: i8,
+    contents: Vec<u8>,
+}
+
+/// An archive: read, verified, and received into a store of its own.
+pub fn archive(bytes: &[u8]) {
+    let bytes = compressed(&tar(members(bytes)));
+    let keys = Identities::none();
+    let Ok(reader) = ArchiveReader::open(&*bytes, &keys) else { return };
+    let head = reader.head().clone();
+    let name = head.name();
+    assert_eq!(name.to_string().parse().as_ref(), Ok(&name));
+    if let Ok(summary) = reader.verify(&NoProgress) {
+        assert!(summary.file_count <= head.stats.added + head.stats.modified);
+    }
+    let root = std::env::temp_dir().join(format!("nono-fuzz-archive-{}", std::process::id()));
+    let _ = std::fs::remove_dir_all(&root);
+    let received = receive(&bytes, &root, head.id.session());
+    let place = root.join(head.id.session());
+    match received {
+        Err(_) => assert!(!place.exists(), "a part of a session has appeared"),
+        Ok(()) => {
+            let session = SessionDir::open(&place).expect("a session that appeared is one");
+            let store = LocalStore::open(&session.objects_path()).expect("with its store");
+            let report = verify_session(&session, &store, &VerifyOptions::default());
+            let report = report.expect("that can be verified");
+            assert!(report.ok, "{:?}", report.snapshots);
+        }
+    }
+    let _ = std::fs::remove_dir_all(&root);
+}
+
+fn receive(bytes: &[u8], root: &Path, session: &str) -> Result<(), crate::archive::ArchiveError> {
+    let mut receiver = Receiver::new(root, session, &NoProgress)?;
+    receiver.read(bytes, &Identities::none(), Role::Target)?;
+    receiver.finish().map(drop)
+}
+
+fn members(mut bytes: &[u8]) -> Vec<Member> {
+    let mut members = Vec::new();
+    while let Some(member) = next(&mut bytes) {
+        members.push(member);
+    }
+    for at in (0..members.len()).rev() {
+        let (before, after) = members.split_at_mut(at + 1);
+        let own = &mut before[at];
+        own.contents = filled(&own.contents, at + 1, after);
+        own.name = filled(&own.name, at, std::slice::from_ref(own));
+    }
+    members
+}
+
+fn next(bytes: &mut &[u8]) -> Option<Member> {
+    let (kind, name_len) = (take(bytes, 1)?[0], take(bytes, 1)?[0]);
+    let name = take(bytes, name_len.into())?.to_vec();
+    let off_by = take(bytes, 1)?[0].cast_signed();
+    let len = u16::from_le_bytes(take(bytes, 2)?.try_into().ok()?);
+    let contents = take(bytes, usize::from(len).min(bytes.len()))?.to_vec();
+    Some(Member { kind, name, off_by, contents })
+}
+
+fn take<'b>(bytes: &mut &'b [u8], len: usize) -> Option<&'b [u8]> {
+    let (taken, rest) = bytes.split_at_checked(len)?;
+    *bytes = rest;
+    Some(taken)
+}
+
+/// Puts in what follows from the members from number `first` on.
+fn filled(bytes: &[u8], first: usize, others: &[Member]) -> Vec<u8> {
+    let hash = |number: Option<&u8>| {
+        let other = others.get(usize::from(*number?).checked_sub(first)?)?;
+        Some(ContentHash::of(&other.contents))
+    };
+    let (mut out, mut sums, mut at) = (Vec::with_capacity(bytes.len()), Vec::new(), 0);
+    while let Some(byte) = bytes.get(at) {
+        let escape = bytes.get(at + 1).filter(|_| *byte == ESCAPE);
+        let hash = hash(bytes.get(at + 2));
+        at += match (escape, hash) {
+            (Some(b'h'), Some(hash)) => {
+                out.extend(hash.hex().bytes());
+                3
+            }
+            (Some(b'r'), Some(hash)) => {
+                out.extend(hash.as_bytes());
+                3
+            }
+            (Some(b's'), _) => {
+                sums.push(out.len());
+                out.extend([b'0'; ContentHash::HEX_LEN]);
+                2
+            }
+            _ => {
+                out.push(*byte);
+                1
+            }
+        };
+    }
+    if let (false, Some(sum)) = (sums.is_empty(), root_hash(&out)) {
+        for at in sums {
+            out[at..at + ContentHash::HEX_LEN].copy_from_slice(sum.hex().as_bytes());
+        }
+    }
+    out
+}
+
+/// The sum of the lines of a delta manifest.
+fn root_hash(document: &[u8]) -> Option<ContentHash> {
+    let document: serde_json::Value = serde_json::from_slice(document).ok()?;
+    let files = document.get("resultHashes")?.get("files")?.as_object()?;
+    let line =
+        |(path, hash): (&String, &serde_json::Value)| Some(format!("{path}:{}", hash.as_str()?));
+    let mut lines = files.iter().map(line).collect::<Option<Vec<_>>>()?;
+    lines.sort_unstable();
+    Some(ContentHash::of(lines.join("\n").as_bytes()))
+}
+
+fn tar(members: Vec<Member>) -> Vec<u8> {
+    let mut out = Vec::new();
+    for Member { kind, name, off_by, contents } in members {
+        let mut header = tar::Header::new_ustar();
+        let len = name.len().min(NAME_BYTES);
+        header.as_old_mut().name[..len].copy_from_slice(&name[..len]);
+        header.set_entry_type(tar::EntryType::new(kind));
+        header.set_size((contents.len() as u64).saturating_add_signed(off_by.into()));
+        header.set_cksum();
+        out.extend(header.as_bytes());
+        out.extend(contents);
+        out.resize(out.len().next_multiple_of(BLOCK_BYTES), 0);
+    }
+    out.resize(out.len() + 2 * BLOCK_BYTES, 0);
+    out
+}
+
+fn compressed(bytes: &[u8]) -> Vec<u8> {
+    let mut zstd = zstd::Encoder::new(Vec::new(), 1).expect("there is memory");
+    zstd.include_checksum(true).expect("there is memory");
+    zstd.write_all(bytes).and_then(|()| zstd.finish()).expect("there is memory")
+}
+
+/// Seeds: `NONO_FUZZ_SEEDS=fuzz/corpus/archive cargo test --features fuzzing fuzzing::archive`
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+    use crate::archive::{ArchivePlan, Encryption, Parent};
+    use crate::snapshot::{Budget, SnapshotManager};
+    use crate::walk::ExclusionConfig;
+
+    /// The case that becomes an archive: hashes that follow from others are taken out.
+    fn case(tar: &[u8]) -> Vec<u8> {
+        let mut members: Vec<Member> = Vec::new();
+        let mut rest = tar;
+        while rest[0] != 0 {
+            let header = tar::Header::from_byte_slice(&rest[..BLOCK_BYTES]);
+            let len = header.entry_size().unwrap() as usize;
+            members.push(Member {
+                kind: header.entry_type().as_byte(),
+                name: header.path_bytes().into_owned(),
+                off_by: 0,
+                contents: rest[BLOCK_BYTES..][..len].to_vec(),
+            });
+            rest = &rest[BLOCK_BYTES + len.next_multiple_of(BLOCK_BYTES)..];
+        }
+        let hashes: Vec<_> = members.iter().map(|it| ContentHash::of(&it.contents)).collect();
+        let mut out = Vec::new();
+        for (at, member) in members.iter_mut().enumerate() {
+            if let Some(sum) = root_hash(&member.contents) {
+                replace(&mut member.contents, sum.hex().as_bytes(), &[ESCAPE, b's']);
+            }
+            for (number, hash) in hashes.iter().enumerate().skip(at) {
+                let number = number as u8;
+                replace(&mut member.name, hash.hex().as_bytes(), &[ESCAPE, b'h', number]);
+                if usize::from(number) > at {
+                    let contents = &mut member.contents;
+                    replace(contents, hash.hex().as_bytes(), &[ESCAPE, b'h', number]);
+                    replace(contents, hash.as_bytes(), &[ESCAPE, b'r', number]);
+                }
+            }
+            out.extend([member.kind, member.name.len() as u8]);
+            out.extend(&member.name);
+            out.push(0);
+            out.extend((member.contents.len() as u16).to_le_bytes());
+            out.extend(&member.contents);
+        }
+        out
+    }
+
+    fn replace(bytes: &mut Vec<u8>, old: &[u8], new: &[u8]) {
+        while let Some(at) = bytes.windows(old.len()).position(|part| part == old) {
+            bytes.splice(at..at + old.len(), new.iter().copied());
+        }
+    }
+
+    #[test]
+    fn a_case_of_a_whole_archive_is_that_archive() {
+        let temp = tempfile::tempdir().unwrap();
+        let work = temp.path().join("w");
+        fs::create_dir_all(work.join("d")).unwrap();
+        fs::write(work.join("d/a"), "a").unwrap();
+        // Most of it stays, or there is no delta.
+        for name in ["b", "c", "e", "f"] {
+            fs::write(work.join(name), name).unwrap();
+        }
+        let place = temp.path().join("store/20260101-000000-1");
+        let (tracked, exclusion) = ([work.clone()], ExclusionConfig::nothing());
+        let manager = SnapshotManager::new(&place, &tracked, exclusion, Budget::default()).unwrap();
+        let session = SessionDir::open(&place).unwrap();
+        manager.create_baseline().unwrap();
+        fs::write(work.join("b"), "bb").unwrap();
+        fs::remove_file(work.join("d/a")).unwrap();
+        manager.create_incremental().unwrap();
+        let parent = Parent { number: 0, base: 0, depth: 0 };
+        for (number, parent, name) in
+            [(0, None, "full"), (1, None, "two"), (1, Some(parent), "delta")]
+        {
+            let plan = ArchivePlan::new(&session, number, parent, false, &NoProgress).unwrap();
+            let mut bytes = Vec::new();
+            plan.write(&Encryption::None, &mut bytes, &NoProgress).unwrap();
+            let plain = zstd::decode_all(&*bytes).unwrap();
+            let case = case(&plain);
+            assert!(case.len() < 4096, "{}", case.len());
+            let again = compressed(&tar(members(&case)));
+            let opened = ArchiveReader::open(&*again, &Identities::none()).unwrap();
+            assert_eq!(opened.head().id.number(), number);
+            opened.verify(&NoProgress).unwrap();
+            let root = temp.path().join(name);
+            let received = receive(&again, &root, &session.id());
+            assert_eq!(received.is_ok(), parent.is_none(), "{received:?}");
+            archive(&case);
+            if let Some(seeds) = std::env::var_os("NONO_FUZZ_SEEDS") {
+                fs::write(Path::new(&seeds).join(name), case).unwrap();
+            }
+        }
+    }
+}
