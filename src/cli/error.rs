@@ -67,7 +67,7 @@ impl CliError {
     }
 
     /// Says this instead.
-    fn saying(mut self, message: String) -> Self {
+    pub(super) fn saying(mut self, message: String) -> Self {
         self.message = message;
         self
     }

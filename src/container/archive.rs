@@ -7,7 +7,7 @@ use bollard::errors::Error as BollardError;
 use bollard::query_parameters::DownloadFromContainerOptions;
 use futures_util::{Stream, StreamExt};
 
-use super::docker::{Docker, SILENCE};
+use super::docker::Docker;
 use super::error::ContainerError;
 
 type Chunks = Pin<Box<dyn Stream<Item = Result<Vec<u8>, BollardError>>>>;
@@ -42,7 +42,7 @@ impl<'a> ArchiveReader<'a> {
 
     fn next_chunk(&mut self) -> Result<bool, ContainerError> {
         let next = self.chunks.next();
-        match self.docker.wait(&self.operation, SILENCE, next)? {
+        match self.docker.wait(&self.operation, next)? {
             None => Ok(false),
             Some(Ok(chunk)) => {
                 (self.chunk, self.at) = (chunk, 0);

@@ -1,6 +1,7 @@
 //! The connection to a container engine.
 //!
-//! Every call blocks, has a limit of time, and fails with an error that names its operation. The
+//! Every call blocks, has a limit of time, and fails with an error that names its operation. A call
+//! that may take long has a pulse beside it: an engine that is silent to a ping has failed. The
 //! engine is asked for its version first, so that an old daemon or Podman gets requests that it
 //! knows. No call is repeated: most change something.
 
@@ -18,29 +19,20 @@ use super::archive::ArchiveReader;
 use super::endpoint::Endpoint;
 use super::error::ContainerError;
 
-/// The limit of a call that only asks, or changes little.
+/// The limit of a call that only asks, or changes little, unless [`TIMEOUT_VARIABLE`] says another.
 const QUICK: Duration = Duration::from_secs(30);
 /// The limit of a call that writes much: an image, a large archive.
 const LONG: Duration = Duration::from_secs(3600);
-/// A stream without a byte for so long has failed.
-pub(super) const SILENCE: Duration = Duration::from_secs(120);
+/// Seconds that the engine may take for an answer.
+const TIMEOUT_VARIABLE: &str = "NONO_ENGINE_TIMEOUT";
 
 /// The limit of time of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Patience {
-    /// 30 seconds.
+    /// 30 seconds, or what `NONO_ENGINE_TIMEOUT` says.
     Quick,
-    /// An hour.
+    /// An hour, while the engine answers pings in the time of [`Quick`](Self::Quick).
     Long,
-}
-
-impl Patience {
-    fn limit(self) -> Duration {
-        match self {
-            Self::Quick => QUICK,
-            Self::Long => LONG,
-        }
-    }
 }
 
 /// A container engine that has answered.
@@ -51,6 +43,7 @@ pub struct Docker {
     endpoint: Endpoint,
     is_podman: bool,
     version: String,
+    quick: Duration,
 }
 
 impl Docker {
@@ -72,8 +65,9 @@ impl Docker {
         let client = client_of(&endpoint)?;
         let asked = client.clone();
         let version = asked.version();
-        let mut docker =
-            Self { client, runtime, endpoint, is_podman: false, version: String::new() };
+        let quick = timeout(&endpoint)?;
+        let (is_podman, empty) = (false, String::new());
+        let mut docker = Self { client, runtime, endpoint, is_podman, version: empty, quick };
         let found = docker.call("ask for its version", Patience::Quick, version)?;
         docker.is_podman = found
             .components
@@ -118,23 +112,51 @@ impl Docker {
         patience: Patience,
         request: impl Future<Output = Result<T, BollardError>>,
     ) -> Result<T, ContainerError> {
-        self.wait(&operation, patience.limit(), request)?
-            .map_err(|error| self.failed(&operation, error))
+        match patience {
+            Patience::Quick => {
+                let limited = async { tokio::time::timeout(self.quick, request).await };
+                let answer = self.runtime.block_on(limited);
+                answer.map_err(|_| self.silent(&operation))?
+            }
+            Patience::Long => self.wait(&operation, request)?,
+        }
+        .map_err(|error| self.failed(&operation, error))
     }
 
-    /// Waits for a future of the runtime, at most so long.
+    /// Waits for a future of the runtime, as long as the engine lives.
     pub(super) fn wait<T>(
         &self,
         operation: &dyn Display,
-        limit: Duration,
         future: impl Future<Output = T>,
     ) -> Result<T, ContainerError> {
-        let waited = self.runtime.block_on(async { tokio::time::timeout(limit, future).await });
-        waited.map_err(|_| ContainerError::TimedOut {
+        self.runtime.block_on(async {
+            tokio::select! {
+                // What has come is taken, even from an engine that is gone by now.
+                biased;
+                answer = future => Ok(answer),
+                error = self.no_pulse(operation) => Err(error),
+            }
+        })
+    }
+
+    /// Ends when the engine is silent to a ping.
+    async fn no_pulse(&self, operation: &dyn Display) -> ContainerError {
+        loop {
+            tokio::time::sleep(self.quick).await;
+            match tokio::time::timeout(self.quick, self.client.ping()).await {
+                Ok(Ok(_)) => {}
+                Ok(Err(error)) => return self.failed(operation, error),
+                Err(_) => return self.silent(operation),
+            }
+        }
+    }
+
+    fn silent(&self, operation: &dyn Display) -> ContainerError {
+        ContainerError::TimedOut {
             operation: operation.to_string(),
             endpoint: self.endpoint.url.clone(),
-            limit,
-        })
+            limit: self.quick,
+        }
     }
 
     /// The error of an operation.
@@ -210,6 +232,16 @@ impl Docker {
     pub fn archive(&self, container: &str, path: &str) -> ArchiveReader<'_> {
         ArchiveReader::new(self, container, path)
     }
+}
+
+fn timeout(endpoint: &Endpoint) -> Result<Duration, ContainerError> {
+    let Some(set) = std::env::var_os(TIMEOUT_VARIABLE).filter(|set| !set.is_empty()) else {
+        return Ok(QUICK);
+    };
+    let seconds = set.to_str().and_then(|set| set.parse::<u64>().ok());
+    let seconds = seconds.filter(|seconds| (1..=LONG.as_secs()).contains(seconds));
+    let reason = format!("{TIMEOUT_VARIABLE} is no number of seconds from 1 to {}", LONG.as_secs());
+    seconds.map(Duration::from_secs).ok_or_else(|| bad_endpoint(endpoint, &reason))
 }
 
 /// Requests have their limits in [`Docker::call`]; the client's own is the longest of them.

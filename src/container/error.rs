@@ -147,6 +147,18 @@ pub enum ContainerError {
         /// The reason.
         reason: String,
     },
+    /// A snapshot was begun, and is not there.
+    #[error("{cause}; {}", state_after(name, *image_may_stay, *is_paused))]
+    NotTaken {
+        /// The reason.
+        cause: Box<Self>,
+        /// The name of the container.
+        name: String,
+        /// Whether an image may be left without its snapshot.
+        image_may_stay: bool,
+        /// Whether the container may be paused; a watcher lets it go on then.
+        is_paused: bool,
+    },
     /// Somebody asked to stop.
     #[error("stopped; nothing was recorded")]
     Cancelled,
@@ -174,4 +186,16 @@ impl ContainerError {
     pub fn is_conflict(&self) -> bool {
         matches!(self, Self::Refused { status: 304 | 409, .. })
     }
+}
+
+fn state_after(name: &str, image_may_stay: bool, is_paused: bool) -> String {
+    let name = Shown::bytes(name.as_bytes());
+    let mut state = format!("no snapshot of {name} was recorded");
+    if image_may_stay {
+        state.push_str(", an image of it may be left until `nono container cleanup`");
+    }
+    if is_paused {
+        state.push_str(", and it may be paused: a process of nono waits to let it go on");
+    }
+    state
 }

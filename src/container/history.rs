@@ -56,7 +56,10 @@ impl ContainerHistory {
         let mut found = Vec::new();
         for session in Catalog::new(root.to_owned(), []).sessions()? {
             match session.metadata() {
-                Ok(metadata) if metadata.origin == SessionOrigin::Container => {
+                Ok(metadata)
+                    if metadata.origin == SessionOrigin::Container
+                        && metadata.container.is_some() =>
+                {
                     found.push(Self::open(session)?);
                 }
                 // Damage of other sessions is `verify`'s to report.

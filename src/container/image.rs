@@ -58,8 +58,7 @@ pub(super) fn commit(
     message: Option<&str>,
 ) -> Result<CommittedImage, ContainerError> {
     let store = store_id(root)?;
-    // Two stores may have sessions of one name.
-    let tag = format!("{session}.{number}-{store}");
+    let tag = tag(&store, session, number);
     let labels =
         format!("LABEL {LABEL_SESSION}={session} {LABEL_SNAPSHOT}={number} {LABEL_STORE}={store}");
     let options = CommitContainerOptions {
@@ -94,6 +93,16 @@ pub(super) fn commit(
         id: found.id.unwrap_or(made.id),
         size_bytes: u64::try_from(size).unwrap_or(0),
     })
+}
+
+/// Two stores may have sessions of one name.
+fn tag(store: &str, session: &str, number: u64) -> String {
+    format!("{session}.{number}-{store}")
+}
+
+/// The name of the image of a snapshot.
+pub(super) fn reference(root: &Path, session: &str, number: u64) -> Result<String, ContainerError> {
+    Ok(format!("{REPOSITORY}:{}", tag(&store_id(root)?, session, number)))
 }
 
 /// A store in the labels of its images: several stores may share one engine.

@@ -69,6 +69,8 @@ pub use retention::{ContainerPolicy, ExpiredSnapshot, SnapshotExpiry, SnapshotFa
 pub use snapshot::{SnapshotOptions, SnapshotReport, take_locked, take_snapshot};
 pub use validate::{ContainerProblem, ValidationReport, validate};
 
+use crate::snapshot::CONTAINER_PATHS;
+
 /// Label of an image of ours: the id of the session.
 pub const LABEL_SESSION: &str = "io.nono.session";
 /// Label of an image of ours: the number of the snapshot.
@@ -79,8 +81,8 @@ pub const LABEL_STORE: &str = "io.nono.store";
 pub const LABEL_RESTORED_FROM: &str = "io.nono.restored-from";
 
 /// The record in a snapshot.
-pub const RECORD_PATH: &str = "/container.json";
+pub const RECORD_PATH: &str = CONTAINER_PATHS[1];
 /// The volumes in a snapshot.
-pub const VOLUMES_PATH: &str = "/volumes";
+pub const VOLUMES_PATH: &str = CONTAINER_PATHS[2];
 /// The changed files in a snapshot.
-pub const CHANGES_PATH: &str = "/changes";
+pub const CHANGES_PATH: &str = CONTAINER_PATHS[0];

@@ -2,9 +2,9 @@
 //!
 //! Before the pause, nono writes a journal and starts a *watcher*: this program, with one end of a
 //! pipe. The pipe closes when nono ends in any way. Without the word that all is done, the watcher
-//! then takes the lock of the container and lets it go on. Where the watcher dies too, the next
-//! command does the same by the journal. A container that was paused before has no journal, and
-//! stays paused.
+//! then takes the lock of the container and lets it go on. It waits for an engine that is being
+//! started again. Where the watcher dies too, the next command does the same by the journal. A
+//! container that was paused before has no journal, and stays paused.
 //!
 //! ```text
 //! <root directory>/.containers/ID.lock     held exclusively while nono is at work on the container
@@ -16,6 +16,7 @@ use std::io::{Read, Write};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
+use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
@@ -28,6 +29,16 @@ use crate::sys::{self, Dir, FileLock};
 const PLACE: &str = ".containers";
 const JOURNAL: &str = ".paused";
 const MAX_JOURNAL_BYTES: u64 = 1 << 16;
+/// The watcher tries again so soon, and then ever more rarely.
+const FIRST_RETRY: Duration = Duration::from_millis(50);
+/// The longest wait between two attempts of the watcher.
+const LAST_RETRY: Duration = Duration::from_secs(5);
+/// The watcher leaves it to the next command when the engine is gone for so long.
+const WATCH_FOR: Duration = Duration::from_secs(24 * 60 * 60);
+/// A pause that the engine did not confirm may have its effect so long after the engine answers.
+const LATE_PAUSE: Duration = Duration::from_secs(10);
+/// What nono says on the pipe when the engine has confirmed the pause.
+const CONFIRMED: u8 = b'p';
 /// What nono says on the pipe when the container goes on.
 const DONE: u8 = b'd';
 
@@ -106,7 +117,7 @@ pub(super) struct Paused<'a> {
     docker: &'a Docker,
     root: PathBuf,
     container_id: String,
-    watcher: Child,
+    watcher: Option<Child>,
     pipe: Option<ChildStdin>,
     is_over: bool,
 }
@@ -152,15 +163,22 @@ impl<'a> Paused<'a> {
             docker,
             root: root.to_owned(),
             container_id: container_id.to_owned(),
-            watcher: child,
+            watcher: Some(child),
             pipe,
             is_over: false,
         };
         let done = sys::before_request("pause").map_err(ContainerError::from);
         match done.and_then(|()| docker.pause(container_id)) {
-            Ok(()) => Ok(paused),
+            Ok(()) => {
+                paused.say(CONFIRMED);
+                Ok(paused)
+            }
+            Err(error @ (ContainerError::TimedOut { .. } | ContainerError::Unreachable { .. })) => {
+                // The request may have its effect later: the watcher looks for that.
+                paused.is_over = true;
+                Err(error)
+            }
             Err(error) => {
-                // A call that ran out of time may have had its effect.
                 paused.finish()?;
                 Err(error)
             }
@@ -170,9 +188,16 @@ impl<'a> Paused<'a> {
     /// Lets the container go on.
     ///
     /// # Errors
-    /// When it cannot; the watcher tries on then.
+    /// When it cannot; the watcher does it as soon as the engine answers.
     pub(super) fn end(mut self) -> Result<(), ContainerError> {
         self.finish()
+    }
+
+    /// A watcher that is gone needs no word.
+    fn say(&mut self, word: u8) {
+        if let Some(pipe) = &mut self.pipe {
+            let _ = pipe.write_all(&[word]);
+        }
     }
 
     fn finish(&mut self) -> Result<(), ContainerError> {
@@ -182,11 +207,11 @@ impl<'a> Paused<'a> {
         sys::before_request("unpause")?;
         self.docker.unpause(&self.container_id)?;
         forget(&self.root, &self.container_id)?;
-        if let Some(mut pipe) = self.pipe.take() {
-            // A watcher that is gone needs no word.
-            let _ = pipe.write_all(&[DONE]);
+        self.say(DONE);
+        drop(self.pipe.take());
+        if let Some(mut watcher) = self.watcher.take() {
+            let _ = watcher.wait();
         }
-        let _ = self.watcher.wait();
         Ok(())
     }
 }
@@ -195,6 +220,11 @@ impl Drop for Paused<'_> {
     fn drop(&mut self) {
         if let Err(error) = self.finish() {
             tracing::warn!("the watcher goes on: {error}");
+        }
+        // Its sign for a watcher that is needed still; a long-lived caller wants no zombie of it.
+        drop(self.pipe.take());
+        if let Some(mut watcher) = self.watcher.take() {
+            let _ = std::thread::Builder::new().spawn(move || watcher.wait());
         }
     }
 }
@@ -227,10 +257,10 @@ fn forget(root: &Path, container_id: &str) -> Result<(), ContainerError> {
 }
 
 /// The work of the watcher: waits until the other end of standard input closes, and lets the
-/// container go on unless nono said that it does.
+/// container go on unless nono said that it does. While the engine does not answer, it tries again.
 ///
 /// # Errors
-/// When the container cannot be let go on.
+/// When the container could not be let go on for a day.
 pub fn watch(
     mut pipe: impl Read,
     root: &Path,
@@ -243,13 +273,51 @@ pub fn watch(
     if said.contains(&DONE) {
         return Ok(());
     }
+    let late = if said.contains(&CONFIRMED) { Duration::ZERO } else { LATE_PAUSE };
+    let (began, mut pause) = (Instant::now(), FIRST_RETRY);
+    let mut answered: Option<Instant> = None;
+    loop {
+        let is_last = answered.is_some_and(|at| at.elapsed() >= late) || late.is_zero();
+        match attempt(root, container_id, token, is_last) {
+            Ok(true) => return Ok(()),
+            Ok(false) => {
+                answered.get_or_insert_with(Instant::now);
+                pause = FIRST_RETRY;
+            }
+            Err(error) if began.elapsed() >= WATCH_FOR => return Err(error),
+            Err(_) => pause = LAST_RETRY.min(pause * 2),
+        }
+        std::thread::sleep(pause);
+    }
+}
+
+/// Lets the container go on; with `is_last` it is forgotten then. `true`: nothing is left to do.
+fn attempt(
+    root: &Path,
+    container_id: &str,
+    token: &str,
+    is_last: bool,
+) -> Result<bool, ContainerError> {
+    // Without the store there is nothing to lock.
+    if journal(root, container_id)?.is_none() {
+        return Ok(true);
+    }
     let _lock = FileLock::exclusive(&lock_path(root, container_id)?)?;
     match journal(root, container_id)? {
         // Another command was faster.
-        None => Ok(()),
-        Some(journal) if journal.token != token => Ok(()),
-        Some(journal) => go_on(root, &journal, None),
+        None => return Ok(true),
+        Some(journal) if journal.token != token => return Ok(true),
+        Some(journal) => unpause(&journal, None)?,
     }
+    if is_last {
+        forget(root, container_id)?;
+    }
+    Ok(is_last)
+}
+
+/// Whether nono paused the container and did not let it go on.
+pub(super) fn is_noted(root: &Path, container_id: &str) -> bool {
+    !matches!(journal(root, container_id), Ok(None))
 }
 
 fn journal(root: &Path, container_id: &str) -> Result<Option<Journal>, ContainerError> {
@@ -276,12 +344,16 @@ fn journal(root: &Path, container_id: &str) -> Result<Option<Journal>, Container
 }
 
 fn go_on(root: &Path, journal: &Journal, docker: Option<&Docker>) -> Result<(), ContainerError> {
+    unpause(journal, docker)?;
+    forget(root, &journal.container_id)
+}
+
+fn unpause(journal: &Journal, docker: Option<&Docker>) -> Result<(), ContainerError> {
     let endpoint = Endpoint { url: journal.endpoint.clone(), tls_dir: journal.tls_dir.clone() };
     match docker.filter(|docker| *docker.endpoint() == endpoint) {
-        Some(docker) => docker.unpause(&journal.container_id)?,
-        None => Docker::connect_to(endpoint)?.unpause(&journal.container_id)?,
+        Some(docker) => docker.unpause(&journal.container_id),
+        None => Docker::connect_to(endpoint)?.unpause(&journal.container_id),
     }
-    forget(root, &journal.container_id)
 }
 
 /// Lets a container go on that an interrupted nono left paused, under its lock.

@@ -1,8 +1,8 @@
 //! Removing snapshots of containers, with their images.
 //!
 //! The snapshot goes first and its image then, so a crash leaves an image without a snapshot, which
-//! `validate` finds and `cleanup` clears. A snapshot that is not the newest leaves its manifest as
-//! a tombstone; when the last snapshots go, the session goes.
+//! `validate` finds and `cleanup` clears. A snapshot leaves its manifest as a tombstone, the newest
+//! one too, so no number is given twice; when the last snapshots go, the session goes.
 
 use std::path::Path;
 
@@ -188,13 +188,6 @@ pub fn remove(
         let numbers: Vec<u64> = numbers.iter().map(|(number, _)| *number).collect();
         remove_snapshots(history.session(), &numbers, reason).map_err(|error| match error {
             RemoveSnapshotError::Manifest(error) => error.into(),
-            RemoveSnapshotError::Newest { number, .. } => refused(
-                history,
-                &format!(
-                    "{number} is its newest snapshot, which the next one builds on: take another \
-                     one first, or delete the whole history with --all"
-                ),
-            ),
             error => refused(history, &error.to_string()),
         })?;
     }

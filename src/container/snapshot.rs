@@ -2,7 +2,7 @@
 //!
 //! In this order: lock, pause, image, volumes, changed files, unpause, and only then the record and
 //! the snapshot's manifest. A failure on the way leaves no snapshot, removes the image that was
-//! made, and lets the container go on.
+//! made, and lets the container go on; where the engine does not allow that, the error says so.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -14,6 +14,7 @@ use super::describe::{Described, describe, gaps};
 use super::docker::Docker;
 use super::error::ContainerError;
 use super::history::ContainerHistory;
+use super::image::ImageRemoval;
 use super::pause::{self, Paused, Watcher};
 use super::record::{CommittedImage, ContainerRecord, ContainerState, RECORD_VERSION, Trigger};
 use super::tar_tree::Sink;
@@ -24,8 +25,8 @@ use crate::object::{Attributes, FileTime, LinkGroups, Node, RootEntry, RootTree,
 use crate::progress::{Progress, Stage};
 use crate::session::{RecordError, create_session};
 use crate::snapshot::{
-    Built, ContainerSession, ManifestError, SessionDir, SessionMetadata, SessionOrigin,
-    SnapshotError, SnapshotManager, VolumeSource,
+    Built, CONTAINER_PATHS, ContainerSession, ManifestError, SessionDir, SessionMetadata,
+    SessionOrigin, SnapshotError, SnapshotManager, VolumeSource,
 };
 use crate::store::{ObjectStore, Packer};
 use crate::sys::{self, Dir};
@@ -140,7 +141,7 @@ fn session_of(
     if let Some(history) = ContainerHistory::of_container(root, &described.id)? {
         return Ok((history.session().clone(), false));
     }
-    let paths = [CHANGES_PATH, RECORD_PATH, VOLUMES_PATH].map(PathBuf::from).to_vec();
+    let paths = CONTAINER_PATHS.map(PathBuf::from).to_vec();
     let mut metadata = SessionMetadata::new(String::new(), Vec::new(), paths);
     metadata.origin = SessionOrigin::Container;
     let config = described.inspected.config.as_ref();
@@ -188,7 +189,7 @@ struct Captured {
 
 impl Taking<'_> {
     fn run(&self, session: &SessionDir) -> Result<SnapshotReport, ContainerError> {
-        let paths = [CHANGES_PATH, RECORD_PATH, VOLUMES_PATH].map(Path::new);
+        let paths = CONTAINER_PATHS.map(Path::new);
         let manager = SnapshotManager::of_virtual_paths(session.clone(), &paths)?
             .with_progress(Arc::clone(&self.progress))
             .with_threads(self.options.threads);
@@ -205,11 +206,12 @@ impl Taking<'_> {
         self.progress.begin(Stage::Capture, None);
         let timestamp = Timestamp::now();
         let packer = Packer::new(manager.store(), &store_lock);
+        let Described { id, name, .. } = self.described;
         let is_running = self.described.state == ContainerState::Running;
         let paused = match is_running && self.options.pauses {
             true => {
-                let Described { id, name, .. } = self.described;
-                Some(Paused::begin(self.docker, self.root, id, name, &self.options.watcher)?)
+                let paused = Paused::begin(self.docker, self.root, id, name, &self.options.watcher);
+                Some(paused.map_err(|error| self.not_taken(error, false))?)
             }
             false => None,
         };
@@ -217,23 +219,19 @@ impl Taking<'_> {
         let mut captured = Captured::default();
         let outcome = self.capture(&manager, &packer, session, number, before, &mut captured);
         let went_on = paused.map_or(Ok(()), Paused::end);
-        let image = captured.image.clone();
         let published = outcome.and(went_on).and_then(|()| {
             let (built, record, totals) =
                 self.build(&packer, captured, timestamp, is_consistent)?;
             packer.finish()?;
-            let published = manager.publish_built(built, parent.as_ref());
-            match published {
-                // It is recorded all the same.
-                Ok(_) | Err(SnapshotError::ChangesUnknown { .. }) => Ok((record, totals)),
-                Err(error) => Err(error.into()),
-            }
+            manager.publish_built(built, parent.as_ref())?;
+            Ok((record, totals))
         });
         let (record, manifest) = match published {
             Ok(published) => published,
             Err(error) => {
-                self.take_image_back(image, &session.id(), number);
-                return Err(error);
+                let image_may_stay =
+                    self.options.takes_image && !self.take_image_back(&session.id(), number);
+                return Err(self.not_taken(error, image_may_stay));
             }
         };
         self.note(session, &record)?;
@@ -282,11 +280,22 @@ impl Taking<'_> {
         if self.progress.is_cancelled() { Err(ContainerError::Cancelled) } else { Ok(()) }
     }
 
-    /// Without its snapshot, the image is of no use.
-    fn take_image_back(&self, image: Option<CommittedImage>, session: &str, number: u64) {
-        let Some(image) = image else { return };
-        if let Err(error) = image::remove_own(self.docker, &image.id, session, number) {
-            tracing::warn!("image {} stays until `nono container cleanup`: {error}", image.id);
+    /// Without its snapshot, the image is of no use. By its tag: the engine may have made it after
+    /// nono gave up. `false`: it may be there.
+    fn take_image_back(&self, session: &str, number: u64) -> bool {
+        let removed = image::reference(self.root, session, number)
+            .and_then(|name| image::remove_own(self.docker, &name, session, number));
+        matches!(removed, Ok(ImageRemoval::Removed | ImageRemoval::Missing))
+    }
+
+    fn not_taken(&self, cause: ContainerError, image_may_stay: bool) -> ContainerError {
+        let is_paused = pause::is_noted(self.root, &self.described.id);
+        let name = self.described.name.clone();
+        match cause {
+            ContainerError::Cancelled if !image_may_stay && !is_paused => cause,
+            cause => {
+                ContainerError::NotTaken { cause: Box::new(cause), name, image_may_stay, is_paused }
+            }
         }
     }
 

@@ -27,7 +27,7 @@ pub enum RemoveSnapshotError {
         /// The number.
         number: u64,
     },
-    /// It is the newest one, on which the next one builds.
+    /// It is the newest one, from which the next one is made.
     #[error(
         "snapshot {number} is the newest of session {}, which always stays: remove the session instead",
         Shown::path(session)
@@ -37,6 +37,12 @@ pub enum RemoveSnapshotError {
         session: PathBuf,
         /// The number.
         number: u64,
+    },
+    /// The session would hold none.
+    #[error("session {} holds no other snapshot: remove the session instead", Shown::path(session))]
+    NoneLeft {
+        /// The session's directory.
+        session: PathBuf,
     },
     /// Somebody pinned the session, and nobody named the snapshot.
     #[error("session {} is pinned, so none of its snapshots goes by itself", Shown::path(session))]
@@ -71,8 +77,8 @@ pub enum RemoveSnapshotError {
 /// objects. Waits until nobody else writes the session. Returns those that were removed now; one
 /// that was removed before is passed over. All of them go, or none.
 ///
-/// Whether the first snapshot of a run may go is the caller's business; the newest of a session
-/// never goes.
+/// Whether the first snapshot of a run may go is the caller's business. One snapshot always stays:
+/// the newest one, where [the next one is made from it](crate::snapshot::SessionOrigin).
 ///
 /// # Errors
 /// As [`RemoveSnapshotError`] says. Nothing was removed then.
@@ -98,7 +104,7 @@ pub fn remove_snapshots(
     let removed_at = Timestamp::now();
     let mut removed: Vec<RemovedSnapshot> = Vec::new();
     for number in numbers.iter().copied() {
-        if newest == Some(number) {
+        if newest == Some(number) && metadata.origin.builds_on_newest() {
             return Err(RemoveSnapshotError::Newest { session: path(), number });
         }
         if number >= listed {
@@ -111,6 +117,9 @@ pub fn remove_snapshots(
     }
     if removed.is_empty() {
         return Ok(removed);
+    }
+    if (metadata.removed.len() + removed.len()) as u64 >= listed {
+        return Err(RemoveSnapshotError::NoneLeft { session: path() });
     }
     removed.sort_unstable_by_key(|removed| removed.number);
     let before = ends(session, &metadata);

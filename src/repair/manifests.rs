@@ -8,7 +8,8 @@ use crate::diff::count_changes;
 use crate::layout;
 use crate::object::ContentHash;
 use crate::snapshot::{
-    LoadedManifest, ManifestError, SessionDir, SessionMetadata, SnapshotKind, steps_of_chain,
+    CONTAINER_PATHS, LoadedManifest, ManifestError, SessionDir, SessionMetadata, SessionOrigin,
+    SnapshotKind, steps_of_chain,
 };
 use crate::store::LocalStore;
 use crate::sys::{self, Dir, FileKind};
@@ -286,7 +287,12 @@ fn rebuild(
             // Whether it was pinned is not known, and a pin can be taken away.
             metadata.pinned = true;
             metadata.snapshot_count = chain.len() as u64;
-            let earlier = chain.len().saturating_sub(1) as u64;
+            if metadata.tracked_paths == CONTAINER_PATHS.map(PathBuf::from) {
+                metadata.origin = SessionOrigin::Container;
+                metadata.ended = None;
+            }
+            let newest_stays = usize::from(metadata.origin.builds_on_newest());
+            let earlier = chain.len().saturating_sub(newest_stays) as u64;
             metadata.removed = (0..earlier).filter_map(|it| session.removed_note(it)).collect();
             let written = chain.iter().map(|loaded| loaded.manifest.totals.bytes_written);
             metadata.bytes_written = written.fold(0, u64::saturating_add);

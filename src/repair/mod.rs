@@ -26,6 +26,7 @@
 //! chain of snapshots, without what only it knew. One that was edited is replaced by a copy, or
 //! stays.
 
+mod container;
 mod copies;
 mod manifests;
 mod objects;
@@ -199,6 +200,7 @@ pub fn repair_session(
         if !has_progress {
             report.lost.extend(objects.lost(&not_given));
             manifests::count_again(session, store)?;
+            container::describe_again(session, store)?;
             return Ok((report, verified));
         }
     }

@@ -3,6 +3,9 @@
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
+/// The tracked paths of such a session, sorted: the changed files, the record, the volumes.
+pub(crate) const CONTAINER_PATHS: [&str; 3] = ["/changes", "/container.json", "/volumes"];
+
 /// The container of a session.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ContainerSession {

@@ -37,6 +37,12 @@ impl SessionOrigin {
     pub fn is_apart(self) -> bool {
         matches!(self, Self::AgentState | Self::Container)
     }
+
+    /// Whether the next snapshot is made from the newest one, which then cannot be removed alone. A
+    /// container's snapshot is made from the container.
+    pub fn builds_on_newest(self) -> bool {
+        self != Self::Container
+    }
 }
 
 /// A session: its command, its paths, and the roots of its snapshots.

@@ -39,6 +39,7 @@ pub use capture::CaptureError;
 #[cfg_attr(not(feature = "container"), allow(unused_imports, reason = "containers need them"))]
 pub(crate) use capture::NewCaches;
 pub(crate) use capture::{Capture, CaptureRequest, capture};
+pub(crate) use container_session::CONTAINER_PATHS;
 pub use container_session::{ContainerSession, Restoration, RestorationMode, VolumeSource};
 #[cfg(any(feature = "fuzzing", feature = "archive"))]
 pub(crate) use documents::parse as parse_manifest;

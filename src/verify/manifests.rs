@@ -216,10 +216,13 @@ impl Manifests {
         {
             reasons.push("its steps are not those of its snapshots".to_owned());
         }
-        // The last one of all has to be there.
+        // One has to be there: the last one, where the next one is made from it.
         let last = self.snapshots.last().map_or(0, |snapshot| snapshot.number);
+        let is_newest_gone = metadata.removed.last().is_some_and(|it| it.number >= last);
         if !metadata.removed.is_sorted_by(|a, b| a.number < b.number)
-            || metadata.removed.iter().any(|it| it.number >= count as u64 || it.number >= last)
+            || metadata.removed.iter().any(|it| it.number >= count as u64)
+            || (is_newest_gone && metadata.origin.builds_on_newest())
+            || metadata.removed.len() > last as usize
         {
             reasons.push("it calls snapshots removed that cannot be".to_owned());
         }

@@ -6,9 +6,8 @@ use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
 
-use super::take::captured;
+use super::take::{Why, captured};
 use super::{SnapshotError, SnapshotManager, SnapshotRequest};
-use crate::diff::Comparison;
 use crate::manifest::{NotCaptured, SnapshotManifest, Totals, TrackedRoot};
 use crate::object::ContentHash;
 use crate::snapshot::budget::Budget;
@@ -83,17 +82,16 @@ impl SnapshotManager {
         })
     }
 
-    /// Publishes a state of the virtual paths after the snapshot `parent`, under the locks of the
-    /// session and of the store.
+    /// Publishes and lists a state of the virtual paths after the snapshot `parent`, which may be
+    /// removed, under the locks of the session and of the store.
     ///
     /// # Errors
-    /// A store that cannot be written: there is no snapshot then. [`SnapshotError::ChangesUnknown`]
-    /// comes after it.
+    /// A store that cannot be written: there is no snapshot then.
     pub(crate) fn publish_built(
         &self,
         built: Built,
         parent: Option<&LoadedManifest>,
-    ) -> Result<(SnapshotManifest, Comparison), SnapshotError> {
+    ) -> Result<SnapshotManifest, SnapshotError> {
         let Built { timestamp, merkle_root, totals, not_captured, unstable, caches, label } = built;
         let capture = Capture {
             started: sys::coarse_now(),
@@ -106,6 +104,9 @@ impl SnapshotManager {
             caches,
         };
         let request = SnapshotRequest { label, ..SnapshotRequest::default() };
-        self.finish_taking(capture, parent, request, None)
+        let why = Why::Asked(request);
+        let published = self.publish(capture, parent, why, &self.roots)?;
+        self.record(None)?;
+        Ok(published.manifest)
     }
 }

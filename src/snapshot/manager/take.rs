@@ -285,7 +285,7 @@ impl SnapshotManager {
     }
 
     /// Makes everything captured durable, then lets the manifest appear.
-    fn publish(
+    pub(super) fn publish(
         &self,
         capture: Capture,
         parent: Option<&LoadedManifest>,
@@ -358,7 +358,7 @@ impl SnapshotManager {
     }
 
     /// Names published snapshots in the session's manifest.
-    fn record(&self, counted: Option<Counted>) -> Result<(), SnapshotError> {
+    pub(super) fn record(&self, counted: Option<Counted>) -> Result<(), SnapshotError> {
         let mut metadata = match self.session.metadata() {
             Ok(metadata) => metadata,
             Err(ManifestError::Missing { .. }) => SessionMetadata::new(

@@ -37,19 +37,27 @@ const APPLETS: [&str; 29] = [
     "sync", "touch", "true", "wc",
 ];
 
-/// The script of the warden. `$1` is the directory of the daemon, `$2` the image file.
+/// The script of the warden. `$1` is the directory of the daemon, `$2` the image file; the others
+/// are the command of the daemon.
 const WARDEN: &str = r#"
 set -e
-mkdir "$1/data" "$1/exec"
-mount -o loop,discard "$2" "$1/data"
+dir=$1
+mkdir "$dir/data" "$dir/exec"
+mount -o loop,discard "$2" "$dir/data"
 # From now on the loop device alone keeps the image.
 rm -f "$2"
-serve='dockerd --data-root "$1/data" --exec-root "$1/exec" -H "unix://$1/docker.sock" \
-    --pidfile "$1/pid" --iptables=false --bridge=none >>"$1/log" 2>&1 &
-    exec cat >/dev/null'
-unshare --mount --pid --fork --kill-child=KILL --mount-proc sh -c "$serve" sh "$1" || :
-umount "$1/data" || umount -l "$1/data"
-rm -rf "$1"
+shift 2
+# A daemon that ended is started again when a file asks for it.
+serve='dir=$1; shift
+    while :; do
+        rm -f "$dir/pid"
+        "$@" >>"$dir/log" 2>&1
+        until [ -e "$dir/again" ]; do sleep 0.02; done
+        rm "$dir/again"
+    done & exec cat >/dev/null'
+unshare --mount --pid --fork --kill-child=KILL --mount-proc sh -c "$serve" sh "$dir" "$@" || :
+umount "$dir/data" || umount -l "$dir/data"
+rm -rf "$dir"
 "#;
 
 /// A running daemon; it ends with the value, or with the process that holds it.
@@ -74,9 +82,24 @@ pub fn daemon() -> Option<&'static Daemon> {
     daemon
 }
 
+/// The command of a daemon.
+fn serve(dir: &Path) -> Vec<String> {
+    let dir = dir.display();
+    let words = format!(
+        "dockerd --data-root {dir}/data --exec-root {dir}/exec -H unix://{dir}/docker.sock \
+         --pidfile {dir}/pid --iptables=false --bridge=none"
+    );
+    words.split(' ').map(str::to_owned).collect()
+}
+
 impl Daemon {
     /// A daemon for one test alone, for example to stop it. `None` where none can be started.
     pub fn start() -> Option<Self> {
+        Self::start_with(&[])
+    }
+
+    /// The same with options of its own.
+    pub fn start_with(options: &[&str]) -> Option<Self> {
         let dir = tempfile::Builder::new().prefix("nono-docker-").tempdir_in("/var/tmp").unwrap();
         let image = tempfile::Builder::new().prefix("nono-docker-").tempfile_in("/dev/shm");
         let (_, image) = image.ok()?.keep().unwrap();
@@ -91,6 +114,7 @@ impl Daemon {
         open_to_all(&dir, 0o755);
         let mut command = Command::new("sh");
         command.args(["-c", WARDEN, "sh"]).arg(&dir).arg(&image);
+        command.args(serve(&dir)).args(options);
         // A Ctrl-C for the tests is none for the warden.
         command.stdin(Stdio::piped()).stdout(Stdio::null()).process_group(0);
         let mut warden = command.spawn().unwrap();
@@ -237,6 +261,13 @@ impl Daemon {
         self.until("the daemon is gone", || UnixStream::connect(self.socket()).is_err());
     }
 
+    /// Starts the daemon again after [`kill`](Self::kill).
+    pub fn restart(&self) {
+        fs::write(self.dir.join("again"), "").unwrap();
+        self.until("the daemon answers", || self.docker(&["version"]).code == 0);
+        open_to_all(&self.socket(), 0o666);
+    }
+
     /// Stops (`Signal::STOP`) or continues `dockerd`, so that no request is answered meanwhile.
     pub fn signal(&self, signal: Signal) {
         for pid in self.processes("dockerd") {
@@ -259,6 +290,16 @@ impl Daemon {
             }
         }
         found
+    }
+}
+
+impl Daemon {
+    /// Ends it where nothing drops it.
+    pub fn end(&'static self) {
+        for pid in self.processes("unshare") {
+            kill_process(pid, Signal::KILL).unwrap();
+        }
+        self.until("the daemon is gone", || !self.dir.exists());
     }
 }
 

@@ -2,5 +2,7 @@
 
 mod daemon;
 mod daemon_test;
+mod proxy;
 mod restore;
 mod snapshots;
+mod trouble;

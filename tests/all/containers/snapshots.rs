@@ -161,7 +161,7 @@ fn a_kill_at_any_step_leaves_no_container_paused_and_no_half_snapshot() {
 }
 
 #[test]
-fn a_deleted_snapshot_takes_its_image_and_the_newest_needs_all() {
+fn a_deleted_snapshot_takes_its_image_and_the_newest_its_number() {
     let Some(daemon) = daemon() else { return };
     let fixture = Fixture::new();
     let container = Container::run(daemon, "deleted", &[]);
@@ -172,16 +172,47 @@ fn a_deleted_snapshot_takes_its_image_and_the_newest_needs_all() {
     let delete =
         |more: &[&str]| daemon.nono(&fixture, &[&["container", "delete"][..], more].concat());
     assert_eq!(delete(&[name]).code, 2);
-    let newest = delete(&[&id(&second)]);
-    assert_eq!(newest.code, 1);
-    assert!(newest.stderr.contains("--all"), "{}", newest.stderr);
+    let session = first["session_id"].as_str().unwrap();
+    let verify = || daemon.nono(&fixture, &["rollback", "verify", session]).success();
+    // The newest one.
+    delete(&[&id(&second)]).success();
+    verify();
+    daemon.nono(&fixture, &["container", "show", &id(&second)]).fails(1, "removed by request");
+    daemon.nono(&fixture, &["rollback", "cleanup", "--yes"]).success();
+    assert_eq!(show(&fixture, name)["snapshot"], 0);
+    let third = snapshot(&fixture, &container, &[]);
+    assert_eq!(third["snapshot"], 2);
+    verify();
     delete(&[&id(&first)]).success();
     assert_ne!(daemon.docker(&["inspect", "--type=image", image]).code, 0);
-    let session = first["session_id"].as_str().unwrap();
-    daemon.nono(&fixture, &["rollback", "verify", session]).success();
+    verify();
+    // The only one that is held: its history goes, and the next one has an id of its own.
+    delete(&[&id(&third)]).success();
+    let list = daemon.nono(&fixture, &["container", "list", "--json"]).success().json();
+    assert_eq!(list, serde_json::json!([]));
+    let anew = snapshot(&fixture, &container, &[]);
+    assert_ne!(anew["session_id"], first["session_id"]);
     delete(&[name, "--all"]).success();
     let list = daemon.nono(&fixture, &["container", "list", "--json"]).success().json();
     assert_eq!(list, serde_json::json!([]));
+}
+
+#[test]
+fn a_repaired_history_knows_its_container_and_its_removed_snapshots() {
+    let Some(daemon) = daemon() else { return };
+    let fixture = Fixture::new();
+    let container = Container::run(daemon, "repaired", &["-v", "/data"]);
+    let first = snapshot(&fixture, &container, &["--no-image"]);
+    let second = snapshot(&fixture, &container, &["--no-image"]);
+    daemon.nono(&fixture, &["container", "delete", &id(&second)]).success();
+    let session = first["session_id"].as_str().unwrap();
+    let manifest = fixture.store().join(session).join("manifest.json");
+    fs::write(&manifest, "damaged").unwrap();
+    daemon.nono(&fixture, &["rollback", "verify", session, "--repair"]);
+    daemon.nono(&fixture, &["rollback", "verify", session]).success();
+    assert_eq!(show(&fixture, &container.name)["snapshot"], 0);
+    let third = snapshot(&fixture, &container, &["--no-image"]);
+    assert_eq!((&third["session_id"], &third["snapshot"]), (&first["session_id"], &2.into()));
 }
 
 #[test]

@@ -99,6 +99,7 @@ impl From<ContainerError> for CliError {
     fn from(error: ContainerError) -> Self {
         let failed = Self::failed(error.to_string());
         match error {
+            ContainerError::NotTaken { cause, .. } => Self::from(*cause).saying(failed.to_string()),
             ContainerError::Snapshot(error) => error.into(),
             ContainerError::Store(error) => error.into(),
             ContainerError::Manifest(error) => error.into(),
