@@ -5,7 +5,8 @@
 //! long or they are damaged, is hashed as a whole when it is opened and then read in place. That it
 //! was verified is remembered together with its `stat`, which also has to be the same after every
 //! later read: an object is never written again, so any other time or size means that somebody
-//! tampered with it.
+//! tampered with it. A long file that is made of chunks has no `stat` of its own, so its pieces are
+//! verified whenever they come into memory, and served from there alone.
 
 use std::cell::RefCell;
 use std::fs::File;
@@ -92,6 +93,9 @@ impl Verified {
             return in_memory();
         }
         let object = store.open_object(&key.hash).map_err(from_store)?;
+        if object.is_chunked() {
+            return self.open_chunked(store, object, content, size);
+        }
         let Some(file) = object.file() else {
             return in_memory();
         };
@@ -121,7 +125,7 @@ impl Verified {
         }
         let path = object.path().to_owned();
         let file = object.into_file().ok_or(io::ErrorKind::NotFound)?;
-        let opened = OpenObject { file, path, key: *key, stat };
+        let opened = OpenObject { place: Place::Own(file, stat), path, key: *key, size };
         if is_hashed_as_a_whole {
             opened.unchanged()?;
             self.objects.lock().put(*key, stat);
@@ -130,6 +134,36 @@ impl Verified {
             Some(midstates) => self.pieces.serve(opened, midstates),
             None => Arc::new(InPlace(opened)),
         })
+    }
+
+    /// Serves a long file that is made of chunks, piece by piece.
+    fn open_chunked(
+        &self,
+        store: &LocalStore,
+        object: ObjectFile,
+        content: &ContentKey,
+        size: u64,
+    ) -> io::Result<Arc<dyn Content>> {
+        let key = *content.object();
+        if object.size() != size {
+            return Err(wrong_size(store, &key, object.size(), size));
+        }
+        if !Midstates::are_kept_of(size) {
+            let mut bytes = Vec::new();
+            read_small(store, content, size, &mut bytes)?;
+            return Ok(Arc::new(InMemory(bytes.into())));
+        }
+        let named = content.midstates().and_then(|name| midstates_of(store, name, size));
+        let midstates = match named {
+            Some(midstates) => midstates,
+            None => {
+                let found = object.verify_with_midstates(&mut Transfer::unwatched(&mut Vec::new()));
+                found.map_err(from_store)?.ok_or_else(|| unlike_its_name(&key, object.path()))?
+            }
+        };
+        let path = object.path().to_owned();
+        let opened = OpenObject { place: Place::Chunked(object), path, key, size };
+        Ok(self.pieces.serve(opened, midstates))
     }
 }
 
@@ -216,10 +250,17 @@ fn corrupt(error: StoreError) -> io::Error {
 /// An object that was opened to be read in place, and how it was then. What was served of a long
 /// one is dropped from the page cache, the rest when it is closed.
 pub(super) struct OpenObject {
-    pub(super) file: File,
-    pub(super) path: PathBuf,
+    place: Place,
+    path: PathBuf,
     pub(super) key: ObjectKey,
-    pub(super) stat: Stat,
+    /// In bytes.
+    pub(super) size: u64,
+}
+
+enum Place {
+    /// A file, as it was when it was opened.
+    Own(File, Stat),
+    Chunked(ObjectFile),
 }
 
 impl OpenObject {
@@ -228,17 +269,31 @@ impl OpenObject {
     /// # Errors
     /// When it is not as it was when it was opened.
     pub(super) fn read_in_place(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
-        let len = sys::read_full_at(&self.file, buffer, offset)?;
+        let len = self.read_unverified(buffer, offset)?;
         self.unchanged()?;
         Ok(len)
     }
 
+    /// Reads bytes that are to be verified.
+    pub(super) fn read_unverified(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+        match &self.place {
+            Place::Own(file, _) => sys::read_full_at(file, buffer, offset),
+            Place::Chunked(object) => object.read_at(buffer, offset),
+        }
+    }
+
+    /// Whether bytes that were verified once can be [read in place](Self::read_in_place) later.
+    pub(super) fn stays_verified(&self) -> bool {
+        matches!(self.place, Place::Own(..))
+    }
+
     fn unchanged(&self) -> io::Result<()> {
-        let stat = sys::stat_open_file(&self.file, &self.path).map_err(from_sys)?;
+        let Place::Own(file, known) = &self.place else { return Err(self.unlike_its_name()) };
+        let stat = sys::stat_open_file(file, &self.path).map_err(from_sys)?;
         // A changed number of names moves ctime too, and an object that the collector removed while
         // it is open still has its bytes; only then the times say nothing, and it cannot be written
         // by name.
-        if stat.same_state(&self.stat) || (stat.nlink == 0 && stat.mtime == self.stat.mtime) {
+        if stat.same_state(known) || (stat.nlink == 0 && stat.mtime == known.mtime) {
             return Ok(());
         }
         Err(corrupt(StoreError::Corrupt {
@@ -255,8 +310,10 @@ impl OpenObject {
 
     /// Lets the page cache go of what lies behind these bytes, which were read.
     pub(super) fn drop_behind(&self, read: Range<u64>) {
-        if let Some(behind) = behind(self.stat.size, read) {
-            sys::drop_cached_pages(&self.file, behind, DROP_BYTES);
+        if let Place::Own(file, _) = &self.place
+            && let Some(behind) = behind(self.size, read)
+        {
+            sys::drop_cached_pages(file, behind, DROP_BYTES);
         }
     }
 }
@@ -271,8 +328,10 @@ fn behind(object_bytes: u64, read: Range<u64>) -> Option<u64> {
 
 impl Drop for OpenObject {
     fn drop(&mut self) {
-        if self.stat.size > MOST_KEPT_BYTES {
-            sys::drop_cached_pages(&self.file, 0, self.stat.size);
+        if let Place::Own(file, _) = &self.place
+            && self.size > MOST_KEPT_BYTES
+        {
+            sys::drop_cached_pages(file, 0, self.size);
         }
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! A piece is read into memory, verified, and served from there. Later, when it is no longer in
 //! memory, it is read in place, where the `stat` of the object has to be what it was when it was
-//! opened: an object is never written again. Who reads one piece after the other has the next ones
+//! opened: an object is never written again. One that is made of chunks is verified anew. Who reads one piece after the other has the next ones
 //! verified ahead, by a thread for all files, so that hashing and copying go on at the same time.
 //! The same thread lets go of what is in memory when nobody reads.
 
@@ -191,6 +191,11 @@ impl LongFile {
         self.bit(piece).is_some_and(|(word, bit)| word.load(Ordering::Relaxed) & bit != 0)
     }
 
+    /// Whether it was verified, or is in memory or on its way there.
+    fn is_at_hand(&self, piece: u64) -> bool {
+        self.is_verified(piece) || self.kept.lock().find(self.number, piece).is_some()
+    }
+
     fn piece(&self, piece: u64) -> Arc<Piece> {
         self.kept.lock().find_or_add(self.number, piece)
     }
@@ -236,17 +241,19 @@ impl LongFile {
     fn unverified(&self, piece: u64) -> io::Result<Vec<u8>> {
         let opened = &self.opened;
         let start = piece * PIECE_BYTES;
-        let len = opened.stat.size.saturating_sub(start).min(PIECE_BYTES) as usize;
+        let len = opened.size.saturating_sub(start).min(PIECE_BYTES) as usize;
         let mut bytes = self.kept.lock().spare.pop().unwrap_or_default();
         bytes.resize(len, 0);
-        match sys::read_full_at(&opened.file, &mut bytes, start)? {
+        match opened.read_unverified(&mut bytes, start)? {
             found if found == len => Ok(bytes),
             _ => Err(opened.unlike_its_name()),
         }
     }
 
     fn note_verified(&self, piece: u64, bytes: &[u8]) {
-        if let Some((word, bit)) = self.bit(piece) {
+        if self.opened.stays_verified()
+            && let Some((word, bit)) = self.bit(piece)
+        {
             word.fetch_or(bit, Ordering::Relaxed);
         }
         let start = piece * PIECE_BYTES;
@@ -295,11 +302,11 @@ impl InPieces {
     fn go_ahead(&self, offset: u64) {
         let (piece, within) = (offset / PIECE_BYTES, offset % PIECE_BYTES);
         let is_in_order = match piece.checked_sub(1) {
-            Some(before) => within == 0 && self.file.is_verified(before),
+            Some(before) => within == 0 && self.file.is_at_hand(before),
             None => within == PIECE_BYTES / 2,
         };
         let next = piece + 1..self.file.states.pieces().min(piece + 1 + PIECES_AHEAD);
-        if is_in_order && next.clone().any(|next| !self.file.is_verified(next)) {
+        if is_in_order && next.clone().any(|next| !self.file.is_at_hand(next)) {
             self.have_verified(next);
         }
     }
@@ -312,7 +319,7 @@ impl InPieces {
 
 impl Content for InPieces {
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
-        let left = self.file.opened.stat.size.saturating_sub(offset);
+        let left = self.file.opened.size.saturating_sub(offset);
         let len = usize::try_from(left).unwrap_or(usize::MAX).min(buffer.len());
         let mut done = 0;
         while done < len {
@@ -330,16 +337,16 @@ impl Content for InPieces {
 
     fn lend(&self, range: Range<u64>, borrower: &mut dyn FnMut(&[u8])) -> io::Result<bool> {
         let (piece, start) = (range.start / PIECE_BYTES, range.start % PIECE_BYTES);
-        let is_inside = range.start <= range.end && range.end <= self.file.opened.stat.size;
+        let is_inside = range.start <= range.end && range.end <= self.file.opened.size;
         let end = start + range.end.saturating_sub(range.start);
         if !is_inside || end > PIECE_BYTES {
             return Ok(false);
         }
-        let was_verified = self.file.is_verified(piece);
         let Some(in_memory) = self.file.in_memory(piece) else { return Ok(false) };
         self.go_ahead(range.start);
+        let was_there = in_memory.bytes.get().is_some();
         let bytes = in_memory.bytes(|| self.file.load(piece))?;
-        if !was_verified {
+        if !was_there {
             self.have_verified(0..0);
         }
         // No lock is held: the borrower may wait for another reader of this piece.
@@ -350,9 +357,7 @@ impl Content for InPieces {
 
     fn is_ready(&self, offset: u64, len: usize) -> bool {
         let last = offset.saturating_add((len as u64).saturating_sub(1)) / PIECE_BYTES;
-        let LongFile { number, kept, .. } = &*self.file;
         // One that is being verified is waited for: to wake another thread takes as long.
-        (offset / PIECE_BYTES..=last)
-            .all(|piece| self.file.is_verified(piece) || kept.lock().find(*number, piece).is_some())
+        (offset / PIECE_BYTES..=last).all(|piece| self.file.is_at_hand(piece))
     }
 }

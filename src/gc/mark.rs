@@ -1,8 +1,10 @@
 //! Which objects a session needs.
 //!
 //! Trees are walked from the Merkle roots of all sessions down, level by level, each once, many at
-//! a time on all cores. Contents of files are named and not read.
+//! a time on all cores. Contents of files are named and not read; of long ones that are lists of
+//! chunks, the lists are.
 
+use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
 
 use foldhash::fast::RandomState;
@@ -13,7 +15,7 @@ use super::{CleanupError, Unreadable};
 use crate::object::{ContentHash, Midstates, Node};
 use crate::progress::Progress;
 use crate::snapshot::{LoadedManifest, ManifestError, SessionDir};
-use crate::store::{LocalStore, StoreError, measure_root_tree, visit_tree};
+use crate::store::{LocalStore, MAX_PACKED_BYTES, StoreError, measure_root_tree, visit_tree};
 
 /// Lists that are read before what they name is noted: bounds the memory that they take.
 const BATCH: usize = 1024;
@@ -55,8 +57,15 @@ impl Reached {
         self.shard(&hash).lock().insert(hash, bytes);
     }
 
-    fn insert_if_new(&self, hash: ContentHash, bytes: u64) {
-        self.shard(&hash).lock().entry(hash).or_insert(bytes);
+    /// Whether it is new.
+    fn insert_if_new(&self, hash: ContentHash, bytes: u64) -> bool {
+        match self.shard(&hash).lock().entry(hash) {
+            Entry::Occupied(_) => false,
+            Entry::Vacant(vacant) => {
+                vacant.insert(bytes);
+                true
+            }
+        }
     }
 
     fn iter(&self) -> impl Iterator<Item = (ContentHash, u64)> {
@@ -234,8 +243,14 @@ impl Marks {
         let bytes = worker.read_list(store, step)?;
         self.reached.insert(step.hash, bytes);
         for (hash, bytes) in &worker.files {
-            if worker.recent.is_new(hash) {
-                self.reached.insert_if_new(*hash, *bytes);
+            if worker.recent.is_new(hash)
+                && self.reached.insert_if_new(*hash, *bytes)
+                && *bytes > MAX_PACKED_BYTES
+            {
+                // Their bytes are those of the file.
+                for chunk in store.chunks_of(hash)? {
+                    self.reached.insert_if_new(chunk, 0);
+                }
             }
         }
         Ok(std::mem::take(&mut worker.trees))

@@ -229,8 +229,8 @@ impl<'a> Contents<'a> {
         self.bytes_checked += imported.size;
         if imported.is_new {
             totals.objects_written += 1;
-            totals.bytes_written += imported.size;
         }
+        totals.bytes_written += imported.new_bytes;
         let midstates = match imported.midstates {
             Some(midstates) => MidstatesLink::to(self.write(&midstates.encode(), totals)?),
             None => MidstatesLink::NONE,

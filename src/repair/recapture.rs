@@ -126,6 +126,6 @@ impl ObjectStore for Sieve<'_> {
             let stat = sys::stat_open_file(source, &PathBuf::from("a file"))?;
             self.note(&hash, self.store.offer_file(&hash, source, &stat, transfer, self.lock)?);
         }
-        Ok(Imported { hash, size, is_new: false, midstates })
+        Ok(Imported { hash, size, is_new: false, new_bytes: 0, midstates })
     }
 }

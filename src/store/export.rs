@@ -52,14 +52,15 @@ fn export_first(
         return Err(StoreError::Corrupt { hash: *hash, path: object.path().to_owned(), reason });
     }
     let is_intact = match object.file() {
-        None => copy_small(&object, target, transfer)? == (*hash, size),
+        None if !object.is_chunked() => copy_small(&object, target, transfer)? == (*hash, size),
+        None => copy(&object, target, transfer)?.is(hash, size),
         Some(file) if size > REFLINK_BYTES && sys::reflink(file, target, object.path())? => {
             // The clone is checked, so that what is restored is what was checked.
             hash_object(target, size, object.is_sparse(), transfer)
                 .map_err(|error| error.at("read back", object.path()))?
                 .is(hash, size)
         }
-        Some(file) => copy(&object, file, target, transfer)?.is(hash, size),
+        Some(_) => copy(&object, target, transfer)?.is(hash, size),
     };
     if is_intact { Ok(()) } else { Err(object.corrupt()) }
 }
@@ -81,12 +82,14 @@ fn failed_write(from: &Path, source: io::Error) -> sys::Error {
 
 fn copy(
     object: &ObjectFile,
-    file: &File,
     target: &File,
     transfer: &mut Transfer<'_>,
 ) -> Result<Hashed, StoreError> {
-    let copied = hash_ranges(file, object.size(), object.is_sparse(), transfer, |offset, bytes| {
-        target.write_all_at(bytes, offset)
+    // Chunks know no holes that are shorter than they are.
+    let keeps_holes = object.is_sparse() && object.is_chunked();
+    let copied = hash_ranges(object, object.size(), transfer, |offset, bytes| match keeps_holes {
+        true => write_data(target, bytes, offset),
+        false => target.write_all_at(bytes, offset),
     });
     let copied = copied.map_err(|error| match error {
         RangeError::Read(source) => {
@@ -99,4 +102,22 @@ fn copy(
         target.set_len(copied.size).map_err(|error| failed_write(object.path(), error))?;
     }
     Ok(copied)
+}
+
+/// Blocks of a file system, in bytes.
+const BLOCK_BYTES: usize = 4096;
+
+/// Writes what is no block of zeros.
+fn write_data(target: &File, bytes: &[u8], offset: u64) -> io::Result<()> {
+    let is_data = |block: &&[u8]| block.iter().any(|byte| *byte != 0);
+    let blocks: Vec<_> = bytes.chunks(BLOCK_BYTES).collect();
+    let mut at = 0;
+    for same in blocks.chunk_by(|one, other| is_data(one) == is_data(other)) {
+        let len: usize = same.iter().map(|block| block.len()).sum();
+        if same.first().is_some_and(is_data) {
+            target.write_all_at(&bytes[at..at + len], offset + at as u64)?;
+        }
+        at += len;
+    }
+    Ok(())
 }

@@ -13,7 +13,7 @@ use std::path::Path;
 
 use super::local::{LocalStore, OBJECT_MODE};
 use super::transfer::{STEP_BYTES, Stopped};
-use super::{StoreError, Transfer};
+use super::{ObjectFile, StoreError, Stored, Transfer};
 use crate::object::{ContentHash, Midstates, PieceHasher};
 use crate::sys::{self, IoContext, TempFile};
 
@@ -29,6 +29,8 @@ pub struct Imported {
     pub size: u64,
     /// Whether the store did not have it.
     pub is_new: bool,
+    /// Bytes of contents that the store did not have: of long ones, some may be new and some not.
+    pub new_bytes: u64,
     /// The midstates of a long file. The store does not keep them: the caller that names them does.
     pub midstates: Option<Midstates>,
 }
@@ -52,7 +54,16 @@ impl Hashed {
     /// As what an import says of bytes that are stored.
     pub(super) fn imported(self, is_new: bool) -> Imported {
         let Self { hash, size, midstates } = self;
-        Imported { hash, size, is_new, midstates }
+        let new_bytes = if is_new { size } else { 0 };
+        Imported { hash, size, is_new, new_bytes, midstates }
+    }
+}
+
+impl Imported {
+    /// What is said of a file that was stored at once.
+    pub(super) fn small(stored: Stored, size: u64) -> Self {
+        let Stored { hash, is_new } = stored;
+        Hashed { hash, size, midstates: None }.imported(is_new)
     }
 }
 
@@ -95,8 +106,23 @@ fn import_small(
 ) -> Result<Imported, ImportError> {
     let bytes = transfer.read_small(source, size).map_err(ImportError::Source)?;
     let stored = super::ObjectStore::write(store, bytes)?;
-    let size = bytes.len() as u64;
-    Ok(Imported { hash: stored.hash, size, is_new: stored.is_new, midstates: None })
+    Ok(Imported::small(stored, bytes.len() as u64))
+}
+
+/// Stores a long file whose blocks the store can share. `None`: it cannot, or the file is short.
+pub(super) fn import_cloned(
+    store: &LocalStore,
+    source: &File,
+    size: u64,
+    transfer: &mut Transfer<'_>,
+) -> Result<Option<Imported>, ImportError> {
+    if size <= SMALL_BYTES {
+        return Ok(None);
+    }
+    let mut temp = TempFile::new(store.dir(), OBJECT_MODE)?;
+    let Some(hashed) = clone_to(&mut temp, store, source, transfer)? else { return Ok(None) };
+    let is_new = store.adopt(&temp, &hashed.hash, hashed.size)?;
+    Ok(Some(hashed.imported(is_new)))
 }
 
 fn import_large(
@@ -120,26 +146,103 @@ pub(super) fn copy_to_temp<'s>(
     transfer: &mut Transfer<'_>,
 ) -> Result<(TempFile<'s>, Hashed), ImportError> {
     let mut temp = TempFile::new(store.dir(), OBJECT_MODE)?;
-    let cloned = temp.clone_from_file(source)?;
-    let copied = if cloned {
-        let len = temp.file().metadata().at("look at", store.dir().path())?.len();
-        // Our own clone is read back: a failure is the store's, not the source's.
-        hash_object(temp.file(), len, true, transfer)
-            .map_err(|error| error.at("read back from", store.dir().path()))?
-    } else {
-        let copied = hash_ranges(source, size, sparse, transfer, |offset, bytes| {
-            temp.file().write_all_at(bytes, offset).at("write an object in", store.dir().path())
-        })
-        .map_err(|error| match error {
-            RangeError::Read(error) => ImportError::Source(error),
-            RangeError::Copy(error) => error.into(),
-            RangeError::Stopped => StoreError::Cancelled.into(),
-        })?;
-        // A hole at the end is made by the length alone.
-        temp.file().set_len(copied.size).at("write an object in", store.dir().path())?;
-        copied
+    let copied = match clone_to(&mut temp, store, source, transfer)? {
+        Some(cloned) => cloned,
+        None => write_to(&temp, store, &OpenFile { file: source, sparse }, size, transfer)?,
     };
     Ok((temp, copied))
+}
+
+/// Copies an object of another store into a file without a name, and says what arrived there.
+pub(super) fn copy_object_to_temp<'s>(
+    store: &'s LocalStore,
+    object: &ObjectFile,
+    transfer: &mut Transfer<'_>,
+) -> Result<(TempFile<'s>, Hashed), ImportError> {
+    let temp = TempFile::new(store.dir(), OBJECT_MODE)?;
+    let copied = write_to(&temp, store, object, object.size(), transfer)?;
+    Ok((temp, copied))
+}
+
+/// `None`: blocks cannot be shared.
+fn clone_to(
+    temp: &mut TempFile<'_>,
+    store: &LocalStore,
+    source: &File,
+    transfer: &mut Transfer<'_>,
+) -> Result<Option<Hashed>, ImportError> {
+    if !temp.clone_from_file(source)? {
+        return Ok(None);
+    }
+    let len = temp.file().metadata().at("look at", store.dir().path())?.len();
+    // Our own clone is read back: a failure is the store's, not the source's.
+    let hashed = hash_object(temp.file(), len, true, transfer);
+    Ok(Some(hashed.map_err(|error| error.at("read back from", store.dir().path()))?))
+}
+
+fn write_to(
+    temp: &TempFile<'_>,
+    store: &LocalStore,
+    source: &impl Source,
+    size: u64,
+    transfer: &mut Transfer<'_>,
+) -> Result<Hashed, ImportError> {
+    let path = store.dir().path();
+    let copied = hash_ranges(source, size, transfer, |offset, bytes| {
+        temp.file().write_all_at(bytes, offset).at("write an object in", path)
+    });
+    let copied = copied.map_err(|error| match error {
+        RangeError::Read(error) => ImportError::Source(error),
+        RangeError::Copy(error) => error.into(),
+        RangeError::Stopped => StoreError::Cancelled.into(),
+    })?;
+    // A hole at the end is made by the length alone.
+    temp.file().set_len(copied.size).at("write an object in", path)?;
+    Ok(copied)
+}
+
+/// Contents that are read at any place.
+pub(super) trait Source {
+    /// Reads until the buffer is full or the contents end.
+    ///
+    /// # Errors
+    /// As `pread`.
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize>;
+
+    /// As [`sys::allocated_ranges`].
+    ///
+    /// # Errors
+    /// As those of `visit`.
+    fn ranges<E: From<io::Error>>(
+        &self,
+        len: u64,
+        visit: impl FnMut(u64, u64, bool) -> Result<(), E>,
+    ) -> Result<(), E>;
+}
+
+/// A file that may have holes.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct OpenFile<'a> {
+    pub(super) file: &'a File,
+    /// Whether holes are looked for.
+    pub(super) sparse: bool,
+}
+
+impl Source for OpenFile<'_> {
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+        sys::read_full_at(self.file, buffer, offset)
+    }
+
+    fn ranges<E: From<io::Error>>(
+        &self,
+        len: u64,
+        mut visit: impl FnMut(u64, u64, bool) -> Result<(), E>,
+    ) -> Result<(), E> {
+        match self.sparse {
+            true => sys::allocated_ranges(self.file, len, visit),
+            false => visit(0, len, true),
+        }
+    }
 }
 
 /// Which side of a copy failed: to take the one for the other would blame the wrong file.
@@ -195,16 +298,15 @@ impl From<HashError> for ImportError {
 /// Hashes at most `len` bytes, giving those that are data to `copy`, and says how many were hashed:
 /// fewer when the file ends earlier. Holes count as the zeros that they read as.
 pub(super) fn hash_ranges<C>(
-    file: &File,
+    source: &impl Source,
     len: u64,
-    sparse: bool,
     transfer: &mut Transfer<'_>,
     mut copy: impl FnMut(u64, &[u8]) -> Result<(), C>,
 ) -> Result<Hashed, RangeError<C>> {
     transfer.buffer.resize(STEP_BYTES, 0);
     let mut hasher = PieceHasher::new();
     let mut hashed = 0;
-    let mut visit = |offset: u64, length: u64, is_data: bool| -> Result<(), RangeError<C>> {
+    source.ranges(len, |offset, length, is_data| -> Result<(), RangeError<C>> {
         if offset != hashed {
             // The file ended early in the range before.
             return Ok(());
@@ -221,7 +323,7 @@ pub(super) fn hash_ranges<C>(
                 continue;
             }
             let bytes = &mut transfer.buffer[..step];
-            let count = sys::read_full_at(file, bytes, hashed)?;
+            let count = source.read_at(bytes, hashed)?;
             hasher.update(&bytes[..count]);
             copy(hashed, &bytes[..count]).map_err(RangeError::Copy)?;
             hashed += count as u64;
@@ -230,12 +332,7 @@ pub(super) fn hash_ranges<C>(
             }
         }
         Ok(())
-    };
-    if sparse {
-        sys::allocated_ranges(file, len, visit)?;
-    } else {
-        visit(0, len, true)?;
-    }
+    })?;
     let (hash, midstates) = hasher.finish();
     Ok(Hashed { hash, size: hashed, midstates })
 }
@@ -247,7 +344,16 @@ pub(crate) fn hash_object(
     sparse: bool,
     transfer: &mut Transfer<'_>,
 ) -> Result<Hashed, HashError> {
-    match hash_ranges(file, len, sparse, transfer, |_, _| Ok::<_, Infallible>(())) {
+    hash_source(&OpenFile { file, sparse }, len, transfer)
+}
+
+/// As [`hash_object`], of any contents.
+pub(super) fn hash_source(
+    source: &impl Source,
+    len: u64,
+    transfer: &mut Transfer<'_>,
+) -> Result<Hashed, HashError> {
+    match hash_ranges(source, len, transfer, |_, _| Ok::<_, Infallible>(())) {
         Ok(hashed) => Ok(hashed),
         Err(RangeError::Read(error)) => Err(HashError::Read(error)),
         Err(RangeError::Stopped) => Err(HashError::Stopped),

@@ -52,6 +52,8 @@ impl ObjectStore for MemoryStore {
         let mut hasher = PieceHasher::new();
         hasher.update(bytes);
         let midstates = hasher.finish().1;
-        Ok(Imported { hash, size: bytes.len() as u64, is_new, midstates })
+        let size = bytes.len() as u64;
+        let new_bytes = if is_new { size } else { 0 };
+        Ok(Imported { hash, size, is_new, new_bytes, midstates })
     }
 }

@@ -13,11 +13,12 @@
 //!
 //! An object appears complete or not at all and is never written again. A reader checks its hash
 //! before using a byte of it. Small objects of a snapshot that has many share a pack,
-//! where they are compressed together.
+//! where they are compressed together. Long ones are cut into such where blocks cannot be shared.
 //! [`ObjectStore`] is the seam: on this disk ([`LocalStore`]), in memory ([`MemoryStore`], for
 //! tests), elsewhere later.
 
 mod account;
+mod chunks;
 mod compression;
 mod either;
 mod export;

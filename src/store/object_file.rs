@@ -5,6 +5,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use super::chunks::ChunkedFile;
+use super::import::{OpenFile, Source};
 use super::packs::{Pack, Span};
 use super::{StoreError, Transfer, import};
 use crate::object::{ContentHash, Midstates};
@@ -24,6 +26,7 @@ pub struct ObjectFile {
 enum Place {
     Own(File),
     Packed(Arc<Pack>, Span),
+    Chunked(ChunkedFile),
 }
 
 impl ObjectFile {
@@ -36,6 +39,17 @@ impl ObjectFile {
     pub(super) fn packed(pack: Arc<Pack>, span: Span, hash: ContentHash) -> Self {
         let (size, path) = (span.len(), pack.path().to_owned());
         Self { place: Place::Packed(pack, span), size, sparse: false, hash, path }
+    }
+
+    /// An object that is made of chunks, whose list is at `path`.
+    pub(super) fn chunked(file: ChunkedFile, hash: ContentHash, path: PathBuf) -> Self {
+        let (size, sparse) = (file.size(), file.is_sparse());
+        Self { place: Place::Chunked(file), size, sparse, hash, path }
+    }
+
+    /// Whether it is made of chunks.
+    pub(crate) fn is_chunked(&self) -> bool {
+        matches!(self.place, Place::Chunked(_))
     }
 
     /// Reads all bytes and compares their hash with the object's name.
@@ -51,14 +65,11 @@ impl ObjectFile {
         &self,
         transfer: &mut Transfer<'_>,
     ) -> Result<Option<Midstates>, StoreError> {
-        let file = match &self.place {
-            Place::Own(file) => file,
-            Place::Packed(..) => {
-                self.read_checked(self.size, transfer.buffer)?;
-                return Ok(None);
-            }
-        };
-        let found = import::hash_object(file, self.size, self.sparse, transfer)
+        if let Place::Packed(..) = self.place {
+            self.read_checked(self.size, transfer.buffer)?;
+            return Ok(None);
+        }
+        let found = import::hash_source(self, self.size, transfer)
             .map_err(|error| error.at("read", &self.path))?;
         if found.is(&self.hash, self.size) { Ok(found.midstates) } else { Err(self.corrupt()) }
     }
@@ -71,23 +82,19 @@ impl ObjectFile {
         }
     }
 
-    /// Its file, for positioned reads. `None` for one in a pack, which is small.
+    /// Its file, if it has one of its own.
     pub fn file(&self) -> Option<&File> {
         match &self.place {
             Place::Own(file) => Some(file),
-            Place::Packed(..) => None,
+            Place::Packed(..) | Place::Chunked(_) => None,
         }
     }
 
     /// As [`file`](Self::file), to be kept.
-    #[cfg_attr(
-        not(feature = "mount"),
-        allow(dead_code, reason = "only the mount keeps files open")
-    )]
     pub(crate) fn into_file(self) -> Option<File> {
         match self.place {
             Place::Own(file) => Some(file),
-            Place::Packed(..) => None,
+            Place::Packed(..) | Place::Chunked(_) => None,
         }
     }
 
@@ -99,6 +106,7 @@ impl ObjectFile {
         match &self.place {
             Place::Own(file) => sys::read_full_at(file, buffer, offset),
             Place::Packed(pack, span) => pack.read_at(*span, buffer, offset),
+            Place::Chunked(file) => file.read_at(buffer, offset),
         }
     }
 
@@ -109,9 +117,9 @@ impl ObjectFile {
     pub(crate) fn read_whole(&self, buffer: &mut Vec<u8>) -> Result<(), StoreError> {
         match &self.place {
             Place::Packed(pack, span) => pack.read(*span, buffer),
-            Place::Own(file) => {
+            Place::Own(_) | Place::Chunked(_) => {
                 buffer.resize(self.size as usize, 0);
-                let len = sys::read_full_at(file, buffer, 0).at("read", &self.path)?;
+                let len = self.read_at(buffer, 0).at("read", &self.path)?;
                 buffer.truncate(len);
                 Ok(())
             }
@@ -159,8 +167,26 @@ impl ObjectFile {
         self.sparse
     }
 
-    /// Where it is: its own file, or the pack that it is in.
+    /// Where it is: its own file, or the pack that it, or the list of its chunks, is in.
     pub fn path(&self) -> &Path {
         &self.path
+    }
+}
+
+impl Source for ObjectFile {
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+        self.read_at(buffer, offset)
+    }
+
+    fn ranges<E: From<io::Error>>(
+        &self,
+        len: u64,
+        mut visit: impl FnMut(u64, u64, bool) -> Result<(), E>,
+    ) -> Result<(), E> {
+        match &self.place {
+            Place::Own(file) => OpenFile { file, sparse: self.sparse }.ranges(len, visit),
+            Place::Packed(..) => visit(0, len, true),
+            Place::Chunked(file) => file.ranges(len, visit),
+        }
     }
 }

@@ -19,9 +19,10 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::path::PathBuf;
 
-use super::import::copy_to_temp;
+use super::import::{copy_object_to_temp, copy_to_temp};
 use super::listing::FoundObject;
 use super::local::{LocalStore, OBJECT_MODE, relative_name};
+use super::packs::Kind;
 use super::{ImportError, ObjectFile, StoreError, StoreLock, Transfer};
 use crate::layout;
 use crate::object::ContentHash;
@@ -83,6 +84,11 @@ impl LocalStore {
             }
             Err(error) => return Err(error),
         };
+        // What is stored from now on must not rely on its damaged chunks.
+        let damaged_chunks = match span.kind() {
+            Kind::Whole => Vec::new(),
+            Kind::ChunkList => self.damaged_chunks(hash),
+        };
         // Its neighbours stay where they are, so it is copied, and hidden.
         let mut bytes = Vec::new();
         match pack.read(span, &mut bytes) {
@@ -94,6 +100,9 @@ impl LocalStore {
         let path = quarantine.path_of(&aside);
         (&file).write_all(&bytes).at("write", &path)?;
         self.packs().drop_object(Some(&pack), hash);
+        for (pack, chunk) in damaged_chunks {
+            self.packs().drop_object(Some(&pack), &chunk);
+        }
         Ok(Some(path))
     }
 
@@ -136,6 +145,13 @@ impl LocalStore {
         transfer: &mut Transfer<'_>,
         lock: &StoreLock,
     ) -> Result<Offered, ImportError> {
+        if object.is_chunked() {
+            let (temp, found) = copy_object_to_temp(self, object, transfer)?;
+            return match found.is(&object.hash(), object.size()) {
+                true => Ok(self.put_in_place(&object.hash(), &temp)?),
+                false => Ok(Offered::Refused),
+            };
+        }
         match object.file() {
             Some(file) => {
                 let stat = stat_open_file(file, object.path())?;

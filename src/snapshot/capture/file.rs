@@ -107,11 +107,11 @@ impl Capturer<'_> {
                 return None;
             }
         };
-        let ReadFile { stat, hash, midstates, size, xattrs, is_new, is_stable } = read;
+        let ReadFile { stat, hash, midstates, size, xattrs, new_bytes, is_stable } = read;
         self.note_link(root, path, &stat);
         self.tally.file_read(counted, size);
-        if is_new {
-            self.object_written(size);
+        if let Some(bytes) = new_bytes {
+            self.object_written(bytes);
         }
         let cached = if is_stable {
             Some(CachedFile {
@@ -175,10 +175,11 @@ impl Capturer<'_> {
             let after = dir.stat_file(&file, &found.name)?;
             let is_stable = after.same_state(&before) && imported.size == before.size;
             if is_stable || attempt == READ_ATTEMPTS {
-                let Imported { hash, size, is_new, midstates } = imported;
+                let Imported { hash, size, is_new, new_bytes, midstates } = imported;
+                let new_bytes = is_new.then_some(new_bytes);
                 let midstates = self.store_midstates(midstates).map_err(ReadError::Store)?;
                 let stat = after;
-                return Ok(ReadFile { stat, hash, midstates, size, xattrs, is_new, is_stable });
+                return Ok(ReadFile { stat, hash, midstates, size, xattrs, new_bytes, is_stable });
             }
             attempt += 1;
             before = after;
@@ -253,7 +254,8 @@ struct ReadFile {
     midstates: MidstatesLink,
     size: u64,
     xattrs: Xattrs,
-    is_new: bool,
+    /// Of contents that were not stored before.
+    new_bytes: Option<u64>,
     is_stable: bool,
 }
 

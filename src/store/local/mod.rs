@@ -16,7 +16,7 @@ use super::compression::Compression;
 use super::guard::check_format;
 use super::import;
 use super::own::{OwnFiles, Patience};
-use super::packs::Packs;
+use super::packs::{Kind, Packs};
 use super::{ImportError, Imported, ObjectSource, ObjectStore, StoreError, Stored, Transfer};
 use crate::object::ContentHash;
 use crate::sys::{self, Dir, EarlyFlush};
@@ -123,6 +123,17 @@ impl LocalStore {
     }
 }
 
+impl LocalStore {
+    /// As [`contains`](ObjectStore::contains), of what is small: never a list of chunks.
+    pub(super) fn contains_chunk(&self, hash: &ContentHash, size: u64) -> Result<bool, StoreError> {
+        if !self.has_no_own(hash) && self.has_own(hash, size)? {
+            return Ok(true);
+        }
+        let packed = self.packs.find(&self.dir, hash, false)?;
+        Ok(packed.is_some_and(|(_, span)| span.kind() == Kind::Whole && span.len() == size))
+    }
+}
+
 impl ObjectSource for LocalStore {
     fn read(&self, hash: &ContentHash, max_bytes: u64) -> Result<Vec<u8>, StoreError> {
         let mut bytes = Vec::new();
@@ -138,7 +149,11 @@ impl ObjectStore for LocalStore {
             return Ok(true);
         }
         match self.packs.find(&self.dir, hash, false) {
-            Ok(packed) => Ok(packed.is_some_and(|(_, span)| span.len() == size)),
+            Ok(None) => Ok(false),
+            Ok(Some((pack, span))) => match span.kind() {
+                Kind::Whole => Ok(span.len() == size),
+                Kind::ChunkList => self.has_all_chunks(hash, size, &pack, span),
+            },
             // A fan-out directory that is not found cannot be relied on.
             Err(error) if error.is_damage() => Ok(false),
             Err(error) => Err(error),

@@ -1,11 +1,13 @@
 //! Opening and reading objects, which may be in several places.
 
 use std::fs::File;
+use std::sync::Arc;
 
 use rustix::io::Errno;
 
 use super::{LocalStore, relative_name};
 use crate::object::ContentHash;
+use crate::store::packs::{Kind, Pack, Span as PackSpan};
 use crate::store::{ObjectFile, StoreError, Transfer, export};
 use crate::sys::{Dir, FileKind};
 
@@ -25,6 +27,16 @@ impl LocalStore {
             Some(object) => Ok(object),
             None => self.open_packed(hash),
         }
+    }
+
+    /// Opens the file of its own that a chunk of so many bytes may have.
+    pub(in crate::store) fn open_own_file(
+        &self,
+        hash: &ContentHash,
+        size: u64,
+    ) -> Result<Option<File>, StoreError> {
+        let own = self.open_own(hash)?.filter(|object| object.size() == size);
+        Ok(own.and_then(ObjectFile::into_file))
     }
 
     /// Opens the file of its own that an object may have.
@@ -78,7 +90,23 @@ impl LocalStore {
             let path = self.dir.path_of(&relative_name(hash));
             return Err(StoreError::Missing { hash: *hash, path });
         };
-        Ok(ObjectFile::packed(pack, span, *hash))
+        self.open_in_pack(hash, pack, span)
+    }
+
+    /// Opens what a pack has under the name of an object.
+    fn open_in_pack(
+        &self,
+        hash: &ContentHash,
+        pack: Arc<Pack>,
+        span: PackSpan,
+    ) -> Result<ObjectFile, StoreError> {
+        match span.kind() {
+            Kind::Whole => Ok(ObjectFile::packed(pack, span, *hash)),
+            Kind::ChunkList => {
+                let file = self.open_chunked(hash, &pack, span)?;
+                Ok(ObjectFile::chunked(file, *hash, pack.path().to_owned()))
+            }
+        }
     }
 
     /// As [`read`](crate::store::ObjectSource::read), into a buffer that is used again and again.
@@ -125,12 +153,13 @@ impl LocalStore {
     pub(super) fn copies(
         &self,
         hash: &ContentHash,
-    ) -> Result<impl Iterator<Item = ObjectFile>, StoreError> {
+    ) -> Result<impl Iterator<Item = ObjectFile> + '_, StoreError> {
         self.forget_own();
         let own = self.open_own(hash).ok().flatten();
         let (packed, hash) = (self.packs.find_all(&self.dir, hash)?, *hash);
+        let packed = packed.into_iter();
         let packed =
-            packed.into_iter().map(move |(pack, span)| ObjectFile::packed(pack, span, hash));
+            packed.filter_map(move |(pack, span)| self.open_in_pack(&hash, pack, span).ok());
         Ok(own.into_iter().chain(packed))
     }
 

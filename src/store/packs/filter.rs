@@ -56,11 +56,11 @@ impl Filter {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::packs::{Entry, Span};
+    use crate::store::packs::{Entry, Kind, Span};
 
     fn entries(numbers: std::ops::Range<u32>) -> Vec<Entry> {
         let hash = |number: u32| ContentHash::of(&number.to_le_bytes());
-        numbers.map(|n| Entry { hash: hash(n), span: Span { offset: 0, len: 0 } }).collect()
+        numbers.map(|n| Entry { hash: hash(n), span: Span { offset: 0, len: 0, kind: Kind::Whole } }).collect()
     }
 
     #[test]

@@ -3,22 +3,24 @@
 //! ```text
 //! header    "nonopack", version                                                     16 bytes
 //! blocks    see `block.rs`; in them, one after the other,
-//!           records: for each object its hash, its length, its bytes                36 bytes + length
+//!           records: for each object its hash, its kind and length, its bytes       36 bytes + length
 //! index     fan-out: for each value of the first bits of a hash, how many entries
-//!           are not above it; then the entries, sorted: hash, place, length         4 × 2^bits, 44 each
+//!           are not above it; then the entries, sorted: hash, place,
+//!           kind and length                                                         4 × 2^bits, 44 each
 //!           for each block: length of its records, stored length, SHA-256           40 each
 //! trailer   place of the index, number of entries, number of blocks, bits,
 //!           version, "nonopack", SHA-256 of index and trailer up to here            64 bytes
 //! ```
 //!
-//! Numbers are little-endian. The index is for finding; the blocks alone tell as much, so that
+//! Numbers are little-endian. The highest bit of a length is the [`Kind`]. The index is for finding; the blocks alone tell as much, so that
 //! objects can be taken out of a pack that has lost its end.
 
 use super::block::{Listed, TABLE_ENTRY_BYTES};
 use crate::object::{ContentHash, Hasher};
+use crate::store::chunks::Head;
 
-/// Longest object in a pack, in bytes. A longer one is worth a file of its own: it can be cloned,
-/// and served in pieces.
+/// Longest object in a pack, in bytes. A longer one has a file of its own where blocks can be
+/// shared, and is a list of chunks elsewhere.
 pub(crate) const MAX_PACKED_BYTES: u64 = 128 * 1024;
 
 pub(super) const HEADER_BYTES: usize = 16;
@@ -36,6 +38,41 @@ const MAX_OBJECTS: u32 = 1 << 20;
 /// The same of blocks, which take 24 MiB in memory then.
 const MAX_BLOCKS: u32 = 1 << 20;
 
+/// What the bytes of a record are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// The object.
+    Whole,
+    /// The head of a list of the chunks that make up a long object: see `chunks`.
+    ChunkList,
+}
+
+impl Kind {
+    /// The bit of a length that says so.
+    const CHUNK_LIST: u32 = 1 << 31;
+
+    fn with_len(self, len: u32) -> u32 {
+        match self {
+            Self::Whole => len,
+            Self::ChunkList => len | Self::CHUNK_LIST,
+        }
+    }
+
+    fn and_len(number: u32) -> (Self, u32) {
+        let kind = if number & Self::CHUNK_LIST == 0 { Self::Whole } else { Self::ChunkList };
+        (kind, number & !Self::CHUNK_LIST)
+    }
+
+    /// Whether the bytes of a record are the ones that were written under a name. Those of a list
+    /// prove themselves; the name is proved by the bytes of all its chunks.
+    pub(super) fn is_intact(self, hash: &ContentHash, bytes: &[u8]) -> bool {
+        match self {
+            Self::Whole => ContentHash::of(bytes) == *hash,
+            Self::ChunkList => Head::is_intact(bytes),
+        }
+    }
+}
+
 /// Where an object lies in a pack.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Span {
@@ -43,6 +80,7 @@ pub(crate) struct Span {
     pub(super) offset: u64,
     /// In bytes.
     pub(super) len: u32,
+    pub(super) kind: Kind,
 }
 
 /// An object in the index.
@@ -53,9 +91,13 @@ pub(crate) struct Entry {
 }
 
 impl Span {
-    /// Length in bytes.
+    /// Length in bytes: of a list of chunks, that of its head.
     pub(crate) fn len(self) -> u64 {
         self.len.into()
+    }
+
+    pub(crate) fn kind(self) -> Kind {
+        self.kind
     }
 
     /// The place of its record.
@@ -76,28 +118,29 @@ impl Entry {
     }
 
     /// The record header in front of the object's bytes.
-    pub(super) fn record_header(hash: &ContentHash, len: u32) -> [u8; RECORD_BYTES] {
+    pub(super) fn record_header(hash: &ContentHash, kind: Kind, len: u32) -> [u8; RECORD_BYTES] {
         let mut header = [0; RECORD_BYTES];
         header[..HASH_BYTES].copy_from_slice(hash.as_bytes());
-        header[HASH_BYTES..].copy_from_slice(&len.to_le_bytes());
+        header[HASH_BYTES..].copy_from_slice(&kind.with_len(len).to_le_bytes());
         header
     }
 
     /// Reads what stands in front of an object; `None` if that cannot be one in a pack.
     pub(super) fn from_record(header: &[u8; RECORD_BYTES], offset: u64) -> Option<Self> {
-        let len = u32_at(header, HASH_BYTES);
-        let span = Span { offset: offset + RECORD_BYTES as u64, len };
+        let (kind, len) = Kind::and_len(u32_at(header, HASH_BYTES));
+        let span = Span { offset: offset + RECORD_BYTES as u64, len, kind };
         (u64::from(len) <= MAX_PACKED_BYTES).then(|| Self { hash: hash_at(header), span })
     }
 
     fn encode(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(self.hash.as_bytes());
         out.extend_from_slice(&self.span.offset.to_le_bytes());
-        out.extend_from_slice(&self.span.len.to_le_bytes());
+        out.extend_from_slice(&self.span.kind.with_len(self.span.len).to_le_bytes());
     }
 
     pub(super) fn decode(bytes: &[u8]) -> Self {
-        let span = Span { offset: u64_at(bytes, HASH_BYTES), len: u32_at(bytes, HASH_BYTES + 8) };
+        let (kind, len) = Kind::and_len(u32_at(bytes, HASH_BYTES + 8));
+        let span = Span { offset: u64_at(bytes, HASH_BYTES), len, kind };
         Self { hash: hash_at(bytes), span }
     }
 

@@ -45,7 +45,7 @@ use parking_lot::RwLock;
 use rayon::prelude::*;
 
 use cache::BlockCache;
-pub(crate) use format::{Entry, MAX_PACKED_BYTES, Span};
+pub(crate) use format::{Entry, Kind, MAX_PACKED_BYTES, Span};
 pub(crate) use pack::Pack;
 pub(crate) use packer::Packer;
 pub(crate) use rewrite::{Rewrite, SMALL_PACK_BYTES};
@@ -145,9 +145,17 @@ impl Packs {
         hash: &ContentHash,
     ) -> Result<Vec<(Arc<Pack>, Span)>, StoreError> {
         self.refresh(objects)?;
+        Ok(self.find_all_known(hash))
+    }
+
+    /// As [`find_all`](Self::find_all), of the packs that are known.
+    pub(super) fn find_all_known(&self, hash: &ContentHash) -> Vec<(Arc<Pack>, Span)> {
         let known = self.known.read();
+        if known.table.as_ref().is_some_and(|table| !table.contains_key(hash)) {
+            return Vec::new();
+        }
         let there = known.packs.iter().filter(|pack| !known.is_dropped(pack, hash));
-        Ok(there.filter_map(|pack| Some((pack.clone(), pack.find(hash).ok()??))).collect())
+        there.filter_map(|pack| Some((pack.clone(), pack.find(hash).ok()??))).collect()
     }
 
     /// Whether a pack that is known has an intact copy of an object.

@@ -83,6 +83,25 @@ impl LocalStore {
         }
     }
 
+    /// Puts what is said to be an object into a pack of its own.
+    #[cfg(test)]
+    pub(in crate::store) fn pack_one(
+        &self,
+        hash: &crate::object::ContentHash,
+        kind: super::Kind,
+        bytes: &[u8],
+    ) -> Result<(), StoreError> {
+        let mut pack = self.new_pack();
+        pack.append_and_write(hash, kind, bytes)?;
+        self.seal(pack)
+    }
+
+    /// From now on, an object counts as not being in any pack.
+    #[cfg(test)]
+    pub(in crate::store) fn drop_everywhere(&self, hash: &crate::object::ContentHash) {
+        self.packs().drop_object(None, hash);
+    }
+
     /// Moves every object that has a file of its own into one pack.
     #[cfg(test)]
     pub(crate) fn pack_all(&self) -> Result<(), StoreError> {
@@ -94,7 +113,7 @@ impl LocalStore {
         })?;
         let mut pack = self.new_pack();
         for hash in &own {
-            pack.append_and_write(hash, &self.read(hash, u64::MAX)?)?;
+            pack.append_and_write(hash, super::Kind::Whole, &self.read(hash, u64::MAX)?)?;
         }
         self.seal(pack)?;
         own.iter().try_for_each(|hash| Ok(self.dir().remove_file(&relative_name(hash))?))

@@ -283,7 +283,7 @@ impl Pack {
         buffer: &mut Vec<u8>,
     ) -> Result<bool, StoreError> {
         self.read(entry.span, buffer)?;
-        Ok(ContentHash::of(buffer) == entry.hash)
+        Ok(entry.span.kind.is_intact(&entry.hash, buffer))
     }
 
     /// The whole index, sorted by hash, after it was checked.

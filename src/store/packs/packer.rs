@@ -3,13 +3,16 @@
 use std::collections::HashMap;
 use std::collections::hash_map::Entry as MapEntry;
 use std::fs::File;
+use std::path::Path;
 
 use foldhash::fast::RandomState;
 use parking_lot::{Condvar, Mutex};
 
-use super::format::{MAX_PACKED_BYTES, Span};
+use super::format::{Kind, MAX_PACKED_BYTES, Span};
 use super::writer::{Chunk, Limits, PackWriter};
 use crate::object::ContentHash;
+use crate::store::chunks::{self, Chunked};
+use crate::store::import::import_cloned;
 use crate::store::own::Patience;
 use crate::store::{
     ImportError, Imported, LocalStore, ObjectSource, ObjectStore, StoreError, StoreLock, Stored,
@@ -104,7 +107,8 @@ impl<'s> Packer<'s> {
         if is_broken {
             return Err(broken(self.store));
         }
-        if !pack.has_file() && pending.len() < self.few_objects {
+        let are_few = !pack.has_file() && pending.len() < self.few_objects;
+        if are_few && !pack.has_chunk_list() {
             return pack
                 .unwritten()
                 .try_for_each(|(hash, bytes)| self.store.write_own(hash, bytes).map(drop));
@@ -120,7 +124,13 @@ impl<'s> Packer<'s> {
     }
 
     /// Adds an object to the pack that has the number `pack`, unless it is in there already.
-    fn add(&self, hash: &ContentHash, bytes: &[u8], pack: u64) -> Result<Added, StoreError> {
+    fn add(
+        &self,
+        hash: &ContentHash,
+        kind: Kind,
+        bytes: &[u8],
+        pack: u64,
+    ) -> Result<Added, StoreError> {
         let mut state = self.state.lock();
         let state = &mut *state;
         if state.is_broken {
@@ -131,10 +141,72 @@ impl<'s> Packer<'s> {
             // It may be in the one that was completed.
             MapEntry::Vacant(_) if state.completed != pack => Ok(Added::LookAgain),
             MapEntry::Vacant(vacant) => {
-                vacant.insert(state.pack.append(hash, bytes));
+                vacant.insert(state.pack.append(hash, kind, bytes));
                 Ok(Added::New)
             }
         }
+    }
+
+    /// Where the store is.
+    pub(crate) fn path(&self) -> &Path {
+        self.store.path()
+    }
+
+    /// Stores bytes of which the hash is known. Whether they are new.
+    pub(in crate::store) fn write_hashed(
+        &self,
+        hash: &ContentHash,
+        bytes: &[u8],
+    ) -> Result<bool, StoreError> {
+        self.write_as(hash, bytes.len() as u64, Kind::Whole, bytes)
+    }
+
+    /// Stores the object `hash` of `size` bytes as the list of its chunks, which are stored.
+    /// Whether it is new.
+    fn write_list(&self, hash: &ContentHash, size: u64, head: &[u8]) -> Result<bool, StoreError> {
+        self.write_as(hash, size, Kind::ChunkList, head)
+    }
+
+    fn write_as(
+        &self,
+        hash: &ContentHash,
+        size: u64,
+        kind: Kind,
+        bytes: &[u8],
+    ) -> Result<bool, StoreError> {
+        loop {
+            let pack = self.state.lock().completed;
+            if self.contains(hash, size)? {
+                return Ok(false);
+            }
+            match self.add(hash, kind, bytes, pack)? {
+                Added::New => break,
+                Added::Known => return Ok(false),
+                Added::LookAgain => {}
+            }
+        }
+        self.spill()?;
+        Ok(true)
+    }
+
+    pub(in crate::store) fn import_in_chunks(
+        &self,
+        source: &File,
+        size: u64,
+        sparse: bool,
+        transfer: &mut Transfer<'_>,
+    ) -> Result<Imported, ImportError> {
+        let Chunked { hashed, mut new_bytes, head } =
+            chunks::import(self, source, size, sparse, transfer)?;
+        if hashed.size <= MAX_PACKED_BYTES {
+            // It became short meanwhile.
+            return self.import(source, hashed.size, sparse, transfer);
+        }
+        let is_new = self.write_list(&hashed.hash, hashed.size, &head)?;
+        if is_new {
+            new_bytes += head.len() as u64;
+        }
+        Ok(Imported { new_bytes, ..hashed.imported(is_new) })
     }
 
     /// Writes what has come together, if that is enough.
@@ -195,7 +267,12 @@ impl ObjectSource for Packer<'_> {
             drop(state);
             return self.store.read(hash, max_bytes);
         };
-        let bytes = state.pack.read(*span, &state.writing)?;
+        let mut bytes = state.pack.read(*span, &state.writing)?;
+        if span.kind() == Kind::ChunkList {
+            drop(state);
+            let read = |chunk: &ContentHash| self.read(chunk, MAX_PACKED_BYTES);
+            bytes = chunks::assemble(hash, &bytes, max_bytes, self.path(), read)?;
+        }
         if ContentHash::of(&bytes) == *hash {
             return Ok(bytes);
         }
@@ -219,20 +296,8 @@ impl ObjectStore for Packer<'_> {
             return self.store.write(bytes);
         }
         let hash = ContentHash::of(bytes);
-        let known = Stored { hash, is_new: false };
-        loop {
-            let pack = self.state.lock().completed;
-            if self.contains(&hash, bytes.len() as u64)? {
-                return Ok(known);
-            }
-            match self.add(&hash, bytes, pack)? {
-                Added::New => break,
-                Added::Known => return Ok(known),
-                Added::LookAgain => {}
-            }
-        }
-        self.spill()?;
-        Ok(Stored { hash, is_new: true })
+        let is_new = self.write_hashed(&hash, bytes)?;
+        Ok(Stored { hash, is_new })
     }
 
     fn import(
@@ -242,11 +307,16 @@ impl ObjectStore for Packer<'_> {
         sparse: bool,
         transfer: &mut Transfer<'_>,
     ) -> Result<Imported, ImportError> {
-        if size > MAX_PACKED_BYTES {
-            return self.store.import(source, size, sparse, transfer);
+        if size <= MAX_PACKED_BYTES {
+            let bytes = transfer.read_small(source, size).map_err(ImportError::Source)?;
+            return Ok(Imported::small(self.write(bytes)?, bytes.len() as u64));
         }
-        let bytes = transfer.read_small(source, size).map_err(ImportError::Source)?;
-        let Stored { hash, is_new } = self.write(bytes)?;
-        Ok(Imported { hash, size: bytes.len() as u64, is_new, midstates: None })
+        match import_cloned(self.store, source, size, transfer)? {
+            Some(imported) => Ok(imported),
+            None if size > chunks::LONGEST_BYTES => {
+                self.store.import(source, size, sparse, transfer)
+            }
+            None => self.import_in_chunks(source, size, sparse, transfer),
+        }
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::block::BLOCK_HEADER_BYTES;
 use super::writer::{Limits, PackWriter};
-use super::{Entry, Pack};
+use super::{Entry, Kind, Pack};
 use crate::layout;
 use crate::object::ContentHash;
 use crate::store::compression::Compression;
@@ -140,7 +140,7 @@ struct Copy<'a> {
     /// The intact objects in new packs.
     copied: HashSet<ContentHash>,
     /// Objects whose bytes are not those of their names.
-    damaged: Vec<(ContentHash, Vec<u8>)>,
+    damaged: Vec<(ContentHash, Kind, Vec<u8>)>,
     /// Packs of which all is copied.
     done: Vec<&'a Pack>,
 }
@@ -158,10 +158,10 @@ impl<'a> Copy<'a> {
             if !pack.is_intact(entry, &mut bytes)? {
                 // One that was cut short keeps its length.
                 bytes.resize(entry.span.len as usize, 0);
-                self.damaged.push((entry.hash, bytes.clone()));
+                self.damaged.push((entry.hash, entry.span.kind, bytes.clone()));
                 continue;
             }
-            self.append(&entry.hash, &bytes)?;
+            self.append(&entry.hash, entry.span.kind, &bytes)?;
             self.copied.insert(entry.hash);
         }
         self.done.push(pack);
@@ -169,12 +169,12 @@ impl<'a> Copy<'a> {
         if self.writer.is_full(&Limits::default()) { self.replace() } else { Ok(()) }
     }
 
-    fn append(&mut self, hash: &ContentHash, bytes: &[u8]) -> Result<(), StoreError> {
+    fn append(&mut self, hash: &ContentHash, kind: Kind, bytes: &[u8]) -> Result<(), StoreError> {
         if self.writer.is_full(&Limits::default()) {
             std::mem::replace(&mut self.writer, PackWriter::new(self.objects, self.compression))
                 .seal()?;
         }
-        self.writer.append_and_write(hash, bytes)
+        self.writer.append_and_write(hash, kind, bytes)
     }
 
     /// Makes what was copied so far durable, and removes the packs that it came from.
@@ -194,9 +194,9 @@ impl<'a> Copy<'a> {
     }
 
     fn finish(mut self) -> Result<(), StoreError> {
-        for (hash, bytes) in std::mem::take(&mut self.damaged) {
+        for (hash, kind, bytes) in std::mem::take(&mut self.damaged) {
             if !self.copied.contains(&hash) {
-                self.append(&hash, &bytes)?;
+                self.append(&hash, kind, &bytes)?;
             }
         }
         if self.done.is_empty() { Ok(()) } else { self.replace() }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use super::block::{BLOCK_HEADER_BYTES, decode, lengths};
 use super::cache::BlockCache;
-use super::format::{Entry, HEADER_BYTES, RECORD_BYTES};
+use super::format::{Entry, HEADER_BYTES, Kind, RECORD_BYTES};
 use super::writer::Limits;
 use super::{Pack, Unreadable, packs_dir};
 use crate::layout;
@@ -219,7 +219,7 @@ impl LocalStore {
     ) -> Result<bool, StoreError> {
         let mut writer = self.new_pack();
         let (mut copied, mut buffer) = (HashSet::new(), Vec::new());
-        let is_all = for_each_intact(dir, name, &self.packs().cache, how, |hash, bytes| {
+        let is_all = for_each_intact(dir, name, &self.packs().cache, how, |hash, kind, bytes| {
             how.go_on()?;
             let is_there = salvaged.objects.contains(hash)
                 || copied.contains(hash)
@@ -227,7 +227,7 @@ impl LocalStore {
             if is_there {
                 return Ok(());
             }
-            writer.append_and_write(hash, bytes)?;
+            writer.append_and_write(hash, kind, bytes)?;
             copied.insert(*hash);
             if writer.is_full(&Limits::default()) {
                 std::mem::replace(&mut writer, self.new_pack()).seal()?;
@@ -252,7 +252,7 @@ fn for_each_intact(
     name: &[u8],
     cache: &Arc<BlockCache>,
     how: Salvaging<'_>,
-    mut take: impl FnMut(&ContentHash, &[u8]) -> Result<(), StoreError>,
+    mut take: impl FnMut(&ContentHash, Kind, &[u8]) -> Result<(), StoreError>,
 ) -> Result<bool, StoreError> {
     let (bytes, is_all) = read_what_can_be(packs, name, how)?;
     let (mut at, mut records) = (HEADER_BYTES, Vec::new());
@@ -279,7 +279,7 @@ fn for_each_intact(
     let mut bytes = Vec::new();
     for entry in pack.plausible_entries() {
         if pack.is_intact(&entry, &mut bytes).unwrap_or(false) {
-            take(&entry.hash, &bytes)?;
+            take(&entry.hash, entry.span.kind, &bytes)?;
         }
     }
     Ok(is_all)
@@ -290,7 +290,7 @@ fn for_each_intact(
 fn for_each_record(
     records: &[u8],
     how: Salvaging<'_>,
-    take: &mut impl FnMut(&ContentHash, &[u8]) -> Result<(), StoreError>,
+    take: &mut impl FnMut(&ContentHash, Kind, &[u8]) -> Result<(), StoreError>,
 ) -> Result<bool, StoreError> {
     how.go_on()?;
     let empty = ContentHash::of(b"");
@@ -300,15 +300,16 @@ fn for_each_record(
             let start = at + RECORD_BYTES;
             let content = records.get(start..start + entry.span.len as usize)?;
             // Without contents there is nothing to hash, and zeros look like that.
+            let kind = entry.span.kind;
             let is_intact = match content {
-                [] => entry.hash == empty,
-                content => ContentHash::of(content) == entry.hash,
+                [] => kind == Kind::Whole && entry.hash == empty,
+                content => kind.is_intact(&entry.hash, content),
             };
-            is_intact.then_some((entry.hash, content))
+            is_intact.then_some((entry.hash, kind, content))
         });
         match intact {
-            Some((hash, content)) => {
-                take(&hash, content)?;
+            Some((hash, kind, content)) => {
+                take(&hash, kind, content)?;
                 is_any = true;
                 at += RECORD_BYTES + content.len();
             }

@@ -5,7 +5,7 @@ use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
 use super::block::{BLOCK_BYTES, BLOCK_HEADER_BYTES, Listed, decode, encode};
-use super::format::{Entry, HEADER_BYTES, Span, encode_index, header};
+use super::format::{Entry, HEADER_BYTES, Kind, Span, encode_index, header};
 use super::{make_packs_dir, name_of};
 use crate::object::ContentHash;
 use crate::store::StoreError;
@@ -102,10 +102,10 @@ impl<'s> PackWriter<'s> {
     }
 
     /// Adds an object of at most [`MAX_PACKED_BYTES`](super::format::MAX_PACKED_BYTES).
-    pub(super) fn append(&mut self, hash: &ContentHash, bytes: &[u8]) -> Span {
+    pub(super) fn append(&mut self, hash: &ContentHash, kind: Kind, bytes: &[u8]) -> Span {
         let len = bytes.len() as u32;
-        self.buffer.extend_from_slice(&Entry::record_header(hash, len));
-        let span = Span { offset: self.buffer_at + self.buffer.len() as u64, len };
+        self.buffer.extend_from_slice(&Entry::record_header(hash, kind, len));
+        let span = Span { offset: self.buffer_at + self.buffer.len() as u64, len, kind };
         self.buffer.extend_from_slice(bytes);
         self.entries.push(Entry { hash: *hash, span });
         if self.buffer.len() - self.last_cut() >= BLOCK_BYTES {
@@ -137,9 +137,10 @@ impl<'s> PackWriter<'s> {
     pub(super) fn append_and_write(
         &mut self,
         hash: &ContentHash,
+        kind: Kind,
         bytes: &[u8],
     ) -> Result<(), StoreError> {
-        self.append(hash, bytes);
+        self.append(hash, kind, bytes);
         if !self.is_chunk_full() {
             return Ok(());
         }
@@ -152,6 +153,11 @@ impl<'s> PackWriter<'s> {
     /// Whether there is enough to be written.
     pub(super) fn is_chunk_full(&self) -> bool {
         self.last_cut() >= CHUNK_BYTES
+    }
+
+    /// Whether a list of chunks is among its objects: such a list is in packs only.
+    pub(super) fn has_chunk_list(&self) -> bool {
+        self.entries.iter().any(|entry| entry.span.kind == Kind::ChunkList)
     }
 
     /// Whether something was handed out to be written.

@@ -1,0 +1,227 @@
+//! Long contents on their way into packs: hashed as a whole by one thread, cut and stored by
+//! another.
+
+use std::fs::File;
+use std::panic::resume_unwind;
+use std::sync::mpsc;
+use std::thread;
+
+use super::cut::{LONGEST, SHORTEST, first, first_of_zeros};
+use super::{Head, MOST_PARTS, MOST_RUNS, Part, Run};
+use crate::object::{ContentHash, hash_each};
+use crate::store::import::{Hashed, OpenFile, RangeError, hash_ranges};
+use crate::store::packs::Packer;
+use crate::store::transfer::STEP_BYTES;
+use crate::store::{ImportError, StoreError, Transfer};
+use crate::sys;
+
+/// Longer contents may need more parts than a head has room for.
+pub(in crate::store) const LONGEST_BYTES: u64 =
+    MOST_PARTS as u64 * MOST_RUNS as u64 * SHORTEST as u64;
+
+/// From this length on, the contents are hashed by one thread and cut by another: to start one
+/// takes 0.1 ms.
+const OVERLAP_BYTES: u64 = 1 << 20;
+/// Buffers on their way between the two.
+const BUFFERS: usize = 3;
+
+/// Contents of which all chunks are stored, and their list is not.
+#[derive(Debug)]
+pub(in crate::store) struct Chunked {
+    pub(in crate::store) hashed: Hashed,
+    /// Bytes of chunks, and of parts of the list, that were not stored before.
+    pub(in crate::store) new_bytes: u64,
+    /// The head of the list, as it is in a pack.
+    pub(in crate::store) head: Vec<u8>,
+}
+
+/// Cuts the first `size` bytes of a file, and stores the chunks. Fewer where the file ends earlier.
+///
+/// # Errors
+/// As those of [`ObjectStore::import`](crate::store::ObjectStore::import).
+pub(in crate::store) fn import(
+    packer: &Packer<'_>,
+    source: &File,
+    size: u64,
+    sparse: bool,
+    transfer: &mut Transfer<'_>,
+) -> Result<Chunked, ImportError> {
+    let source = OpenFile { file: source, sparse };
+    let mut cutter = Cutter::new(packer);
+    let hashed = if size < OVERLAP_BYTES {
+        hash_ranges(&source, size, transfer, |offset, bytes| cutter.add(offset, bytes))
+    } else {
+        overlapped(&mut cutter, &source, size, transfer)
+    };
+    let hashed = hashed.map_err(|error| match error {
+        RangeError::Read(error) => ImportError::Source(error),
+        RangeError::Copy(error) => error.into(),
+        RangeError::Stopped => StoreError::Cancelled.into(),
+    })?;
+    let (head, new_bytes) = cutter.finish(hashed.size, sparse)?;
+    Ok(Chunked { hashed, new_bytes, head: head.encode() })
+}
+
+fn overlapped(
+    cutter: &mut Cutter<'_, '_>,
+    source: &OpenFile<'_>,
+    size: u64,
+    transfer: &mut Transfer<'_>,
+) -> Result<Hashed, RangeError<StoreError>> {
+    let path = cutter.packer.path().to_owned();
+    thread::scope(|scope| {
+        let (filled, to_cut) = mpsc::sync_channel::<(u64, Vec<u8>)>(BUFFERS);
+        let (emptied, to_fill) = mpsc::channel::<Vec<u8>>();
+        for _ in 0..BUFFERS {
+            // Its receiver is here.
+            let _ = emptied.send(Vec::with_capacity(STEP_BYTES));
+        }
+        let cutting = sys::spawn_scoped(scope, "nono-chunks", move || {
+            for (offset, bytes) in to_cut {
+                cutter.add(offset, &bytes)?;
+                // Nobody takes it when all is read.
+                let _ = emptied.send(bytes);
+            }
+            Ok(())
+        });
+        let cutting = cutting.map_err(|source| {
+            RangeError::Copy(sys::Error { operation: "store chunks in", path, source }.into())
+        })?;
+        // The other thread takes no more when it has failed, and says why at its end.
+        let hashed = hash_ranges(source, size, transfer, |offset, bytes| {
+            let mut buffer = to_fill.recv().map_err(drop)?;
+            buffer.clear();
+            buffer.extend_from_slice(bytes);
+            filled.send((offset, buffer)).map_err(drop)
+        });
+        drop(filled);
+        cutting.join().unwrap_or_else(|panic| resume_unwind(panic)).map_err(RangeError::Copy)?;
+        hashed.map_err(|error| match error {
+            RangeError::Read(error) => RangeError::Read(error),
+            // It ended without an error, so it took all.
+            RangeError::Copy(()) | RangeError::Stopped => RangeError::Stopped,
+        })
+    })
+}
+
+/// Contents that come in order, with gaps where there are holes.
+struct Cutter<'p, 's> {
+    packer: &'p Packer<'s>,
+    /// What came and was not cut yet.
+    rest: Vec<u8>,
+    /// Where the next bytes come.
+    at: u64,
+    runs: Vec<Run>,
+    parts: Vec<Part>,
+    new_bytes: u64,
+}
+
+impl<'p, 's> Cutter<'p, 's> {
+    fn new(packer: &'p Packer<'s>) -> Self {
+        let (rest, runs, parts) = (Vec::new(), Vec::new(), Vec::new());
+        Self { packer, rest, at: 0, runs, parts, new_bytes: 0 }
+    }
+
+    fn add(&mut self, offset: u64, bytes: &[u8]) -> Result<(), StoreError> {
+        self.add_zeros(offset.saturating_sub(self.at))?;
+        self.rest.extend_from_slice(bytes);
+        self.at += bytes.len() as u64;
+        self.cut(LONGEST)
+    }
+
+    fn add_zeros(&mut self, mut count: u64) -> Result<(), StoreError> {
+        self.at += count;
+        // What is left of the bytes before is cut as if the zeros were bytes as well.
+        let mut zeros = 0;
+        while count > 0 && zeros < self.rest.len() {
+            let step = count.min(LONGEST as u64);
+            self.rest.resize(self.rest.len() + step as usize, 0);
+            (count, zeros) = (count - step, zeros + step as usize);
+            self.cut(LONGEST)?;
+        }
+        if count > 0 { self.cut_zeros(count) } else { Ok(()) }
+    }
+
+    /// Adds zeros behind nothing but zeros: all chunks are the same.
+    fn cut_zeros(&mut self, count: u64) -> Result<(), StoreError> {
+        let (len, all) = (first_of_zeros() as u64, self.rest.len() as u64 + count);
+        let times = all.checked_sub(LONGEST as u64).map_or(0, |beyond| beyond / len + 1);
+        if times > 0 {
+            let zeros = vec![0; len as usize];
+            let hash = ContentHash::of(&zeros);
+            self.store(hash, &zeros)?;
+            let mut left = times;
+            while left > 0 {
+                let step = left.min(u32::MAX.into());
+                self.push(Run { hash, len: len as u32, times: step as u32 })?;
+                left -= step;
+            }
+        }
+        self.rest.clear();
+        self.rest.resize((all - times * len) as usize, 0);
+        Ok(())
+    }
+
+    /// Cuts off chunks as long as so many bytes are left.
+    fn cut(&mut self, least: usize) -> Result<(), StoreError> {
+        let rest = std::mem::take(&mut self.rest);
+        let (mut chunks, mut left) = (Vec::new(), &*rest);
+        while left.len() >= least.max(1) {
+            let (chunk, behind) = left.split_at(first(left));
+            chunks.push(chunk);
+            left = behind;
+        }
+        let mut hashes = vec![None; chunks.len()];
+        hash_each(chunks.iter().copied(), |number, hash| hashes[number] = Some(hash));
+        for (chunk, hash) in chunks.iter().zip(hashes) {
+            let hash = hash.unwrap_or_else(|| ContentHash::of(chunk));
+            self.store(hash, chunk)?;
+            self.push(Run { hash, len: chunk.len() as u32, times: 1 })?;
+        }
+        let done = rest.len() - left.len();
+        self.rest = rest;
+        self.rest.drain(..done);
+        Ok(())
+    }
+
+    fn store(&mut self, hash: ContentHash, chunk: &[u8]) -> Result<(), StoreError> {
+        if self.packer.write_hashed(&hash, chunk)? {
+            self.new_bytes += chunk.len() as u64;
+        }
+        Ok(())
+    }
+
+    fn push(&mut self, run: Run) -> Result<(), StoreError> {
+        if let Some(last) = self.runs.last_mut()
+            && (last.hash, last.len) == (run.hash, run.len)
+            && let Some(times) = last.times.checked_add(run.times)
+        {
+            last.times = times;
+            return Ok(());
+        }
+        if self.runs.len() == MOST_RUNS {
+            self.end_part()?;
+        }
+        self.runs.push(run);
+        Ok(())
+    }
+
+    fn end_part(&mut self) -> Result<(), StoreError> {
+        let mut bytes = Vec::with_capacity(self.runs.len() * super::RUN_BYTES);
+        self.runs.iter().for_each(|run| run.encode(&mut bytes));
+        let hash = ContentHash::of(&bytes);
+        self.store(hash, &bytes)?;
+        self.parts.push(Part { hash, size: self.runs.drain(..).map(|run| run.size()).sum() });
+        Ok(())
+    }
+
+    /// The list of contents of `size` bytes, and how many bytes were new.
+    fn finish(mut self, size: u64, sparse: bool) -> Result<(Head, u64), StoreError> {
+        self.add_zeros(size.saturating_sub(self.at))?;
+        self.cut(1)?;
+        if !self.runs.is_empty() {
+            self.end_part()?;
+        }
+        Ok((Head { size, sparse, parts: self.parts }, self.new_bytes))
+    }
+}

@@ -1,0 +1,302 @@
+use std::fs::File;
+use std::os::unix::fs::{FileExt, MetadataExt};
+
+use proptest::prelude::*;
+use tempfile::TempDir;
+
+use super::cut::{LONGEST, SHORTEST, first, first_of_zeros};
+use super::{Head, Part, Run};
+use crate::object::ContentHash;
+use crate::store::packs::{Kind, Packer};
+use crate::store::{
+    Imported, LocalStore, ObjectSource, ObjectStore, StoreError, Transfer, hash_object,
+};
+use crate::sys::stat_open_file;
+
+/// Bytes that repeat nowhere.
+fn noise(len: usize, mut seed: u64) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(len + 8);
+    while bytes.len() < len {
+        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        bytes.extend_from_slice(&(seed ^ (seed >> 29)).to_le_bytes());
+    }
+    bytes.truncate(len);
+    bytes
+}
+
+struct Lab {
+    temp: TempDir,
+    store: LocalStore,
+}
+
+impl Lab {
+    fn new() -> Self {
+        let temp = tempfile::tempdir().unwrap();
+        let store = LocalStore::create(&temp.path().join("objects")).unwrap();
+        Self { temp, store }
+    }
+
+    fn file(&self, bytes: &[u8]) -> File {
+        let path = self.temp.path().join("file");
+        std::fs::write(&path, bytes).unwrap();
+        File::open(path).unwrap()
+    }
+
+    /// Stores a file as a snapshot does that cannot share its blocks.
+    fn import(&self, file: &File, size: u64) -> Imported {
+        let sparse = stat_open_file(file, self.temp.path()).unwrap().is_sparse();
+        let lock = self.store.lock_shared().unwrap();
+        let packer = Packer::new(&self.store, &lock);
+        let mut buffer = Vec::new();
+        let mut transfer = Transfer::unwatched(&mut buffer);
+        let imported = packer.import_in_chunks(file, size, sparse, &mut transfer).unwrap();
+        packer.finish().unwrap();
+        imported
+    }
+
+    fn import_bytes(&self, bytes: &[u8]) -> Imported {
+        self.import(&self.file(bytes), bytes.len() as u64)
+    }
+
+    /// The object as a restore gives it back.
+    fn export(&self, imported: &Imported) -> Result<File, StoreError> {
+        let target = tempfile::tempfile_in(self.temp.path()).unwrap();
+        let mut buffer = Vec::new();
+        let mut transfer = Transfer::unwatched(&mut buffer);
+        self.store.export(&imported.hash, imported.size, &target, &mut transfer)?;
+        Ok(target)
+    }
+
+    fn verify(&self, imported: &Imported) -> Result<(), StoreError> {
+        let mut buffer = Vec::new();
+        self.store.open_object(&imported.hash)?.verify(&mut Transfer::unwatched(&mut buffer))
+    }
+
+    /// Bytes of all packs.
+    fn packed_bytes(&self) -> u64 {
+        self.store.all_packs().unwrap().iter().map(|pack| pack.bytes()).sum()
+    }
+
+    /// Puts an object into a pack of its own.
+    fn pack(&self, hash: &ContentHash, kind: Kind, bytes: &[u8]) {
+        self.store.pack_one(hash, kind, bytes).unwrap();
+    }
+}
+
+fn bytes_of(file: &File) -> Vec<u8> {
+    let mut bytes = vec![0; file.metadata().unwrap().len() as usize];
+    file.read_exact_at(&mut bytes, 0).unwrap();
+    bytes
+}
+
+#[test]
+fn a_long_file_comes_back_as_a_whole_and_in_parts() {
+    let lab = Lab::new();
+    for len in [129 << 10, 1 << 20, (1 << 20) + 1, 5_000_001] {
+        let bytes = noise(len, len as u64);
+        let imported = lab.import_bytes(&bytes);
+        assert_eq!((imported.hash, imported.size), (ContentHash::of(&bytes), len as u64));
+        assert!(imported.is_new && imported.new_bytes > imported.size);
+        assert_eq!(imported.midstates.is_some(), len > 1 << 20);
+        lab.verify(&imported).unwrap();
+        assert!(lab.store.contains(&imported.hash, imported.size).unwrap());
+        assert!(!lab.store.contains(&imported.hash, imported.size - 1).unwrap());
+        assert!(bytes_of(&lab.export(&imported).unwrap()) == bytes);
+        assert!(lab.store.read(&imported.hash, imported.size).unwrap() == bytes);
+        assert!(lab.store.read(&imported.hash, imported.size - 1).is_err());
+        let object = lab.store.open_object(&imported.hash).unwrap();
+        assert!(object.is_chunked() && object.file().is_none());
+        for (start, wanted) in [(0, 10), (len - 3, 10), (100_000, 70_000), (len, 5), (len + 9, 5)] {
+            let mut part = vec![0; wanted];
+            let count = object.read_at(&mut part, start as u64).unwrap();
+            let expected = &bytes[start.min(len)..(start + wanted).min(len)];
+            assert!(&part[..count] == expected, "{start} of {len}");
+        }
+    }
+}
+
+#[test]
+fn the_same_file_is_stored_once_and_a_small_change_costs_little() {
+    let lab = Lab::new();
+    let mut bytes = noise(8 << 20, 1);
+    assert!(lab.import_bytes(&bytes).is_new);
+    let again = lab.import_bytes(&bytes);
+    assert_eq!((again.is_new, again.new_bytes), (false, 0));
+    // Something is inserted at the front, a byte changes in the middle, and the end grows.
+    bytes.splice(0..0, *b"inserted");
+    bytes[4 << 20] ^= 1;
+    bytes.extend_from_slice(&noise(1000, 2));
+    let before = lab.packed_bytes();
+    let changed = lab.import_bytes(&bytes);
+    // Three places, and the cuts around each of them.
+    let most = 3 * 2 * LONGEST as u64 + 16_384;
+    assert!(changed.is_new && changed.new_bytes < most, "{}", changed.new_bytes);
+    assert!(lab.packed_bytes() - before < most);
+    assert!(bytes_of(&lab.export(&changed).unwrap()) == bytes);
+}
+
+#[test]
+fn holes_cost_nothing_stay_holes_and_are_the_zeros_that_they_read_as() {
+    let lab = Lab::new();
+    let path = lab.temp.path().join("sparse");
+    let file = File::options().create_new(true).read(true).write(true).open(&path).unwrap();
+    let ends = noise(200_000, 3);
+    let size = 3_u64 << 30;
+    file.write_all_at(&ends, 0).unwrap();
+    file.write_all_at(&ends, (1 << 30) + 12_345).unwrap();
+    file.set_len(size).unwrap();
+    let imported = lab.import(&file, size);
+    assert!(imported.new_bytes < 1 << 20, "{}", imported.new_bytes);
+    assert!(lab.packed_bytes() < 1 << 20);
+    lab.verify(&imported).unwrap();
+    let restored = lab.export(&imported).unwrap();
+    let metadata = restored.metadata().unwrap();
+    assert_eq!(metadata.len(), size);
+    assert!(metadata.blocks() * 512 < 2 << 20, "{} blocks", metadata.blocks());
+    let mut buffer = Vec::new();
+    let found = hash_object(&restored, size, true, &mut Transfer::unwatched(&mut buffer)).unwrap();
+    assert_eq!(found.hash, imported.hash);
+}
+
+#[test]
+fn a_hole_and_written_zeros_are_cut_at_the_same_places() {
+    for at in [0, 1, SHORTEST, 100_000, 3_000_000] {
+        let lab = Lab::new();
+        let mut bytes = noise(4 << 20, 4);
+        bytes[at..at + 1_000_000].fill(0);
+        let dense = lab.import_bytes(&bytes);
+        let path = lab.temp.path().join("holes");
+        let file = File::options().create_new(true).read(true).write(true).open(&path).unwrap();
+        file.write_all_at(&bytes[..at], 0).unwrap();
+        file.write_all_at(&bytes[at + 1_000_000..], (at + 1_000_000) as u64).unwrap();
+        // With one byte more it is another object of the same chunks, but for the last.
+        file.write_all_at(b"x", bytes.len() as u64).unwrap();
+        let sparse = lab.import(&file, bytes.len() as u64 + 1);
+        assert_ne!(sparse.hash, dense.hash);
+        assert!(sparse.new_bytes < 2 * LONGEST as u64 + 8192, "{at}: {}", sparse.new_bytes);
+        bytes.push(b'x');
+        assert!(bytes_of(&lab.export(&sparse).unwrap()) == bytes);
+    }
+}
+
+#[test]
+fn an_object_of_which_a_chunk_is_gone_is_damaged_and_is_stored_again() {
+    let lab = Lab::new();
+    let bytes = noise(2 << 20, 5);
+    let imported = lab.import_bytes(&bytes);
+    let chunk = lab.store.chunks_of(&imported.hash).unwrap().pop().unwrap();
+    lab.store.drop_everywhere(&chunk);
+    let error = lab.verify(&imported).unwrap_err();
+    assert!(error.is_damage() && error.to_string().contains("chunk"), "{error}");
+    assert!(!lab.store.contains(&imported.hash, imported.size).unwrap());
+    assert!(lab.export(&imported).is_err());
+    let again = lab.import_bytes(&bytes);
+    assert!(again.is_new && again.new_bytes < 2 * LONGEST as u64, "{}", again.new_bytes);
+    lab.verify(&again).unwrap();
+    assert!(bytes_of(&lab.export(&again).unwrap()) == bytes);
+}
+
+#[test]
+fn a_file_that_shrinks_while_it_is_read_is_stored_as_it_was_read() {
+    let lab = Lab::new();
+    let bytes = noise(1 << 20, 6);
+    let file = lab.file(&bytes);
+    let claimed = 3 << 20;
+    let imported = lab.import(&file, claimed);
+    assert_eq!((imported.hash, imported.size), (ContentHash::of(&bytes), 1 << 20));
+    lab.verify(&imported).unwrap();
+    let short = lab.file(&bytes[..1000]);
+    let imported = lab.import(&short, claimed);
+    assert_eq!(imported.hash, ContentHash::of(&bytes[..1000]));
+    assert!(!lab.store.has_list_of(&imported.hash));
+    assert_eq!(lab.store.read(&imported.hash, 1000).unwrap(), &bytes[..1000]);
+}
+
+#[test]
+fn a_list_that_lies_is_damage() {
+    let lab = Lab::new();
+    let chunk = noise(20_000, 7);
+    let run = Run { hash: ContentHash::of(&chunk), len: 20_000, times: 2 };
+    let contents = [&*chunk, &chunk].concat();
+    let encoded = |runs: &[Run]| {
+        let mut bytes = Vec::new();
+        runs.iter().for_each(|run| run.encode(&mut bytes));
+        bytes
+    };
+    let lists = |runs: &[Run], size: u64| {
+        let part = encoded(runs);
+        let parts = vec![Part { hash: ContentHash::of(&part), size }];
+        (part, Head { size, sparse: false, parts }.encode())
+    };
+    let honest = lists(&[run], 40_000);
+    let other = noise(40_000, 8);
+    // The contents that the name says, and a list.
+    let cases: [(&[u8], &(Vec<u8>, Vec<u8>), bool); 6] = [
+        (&contents, &honest, true),
+        (&other, &honest, false),
+        (&contents, &lists(&[Run { len: 19_999, ..run }], 39_998), false),
+        (&contents, &lists(&[Run { times: 3, ..run }], 40_000), false),
+        (&contents, &lists(&[Run { times: 0, ..run }], 0), false),
+        (&contents, &lists(&[Run { len: 10_000, times: 4, ..run }], 40_000), false),
+    ];
+    for (number, (contents, (part, head), is_right)) in cases.into_iter().enumerate() {
+        let lab = Lab::new();
+        lab.pack(&run.hash, Kind::Whole, &chunk);
+        lab.pack(&ContentHash::of(part), Kind::Whole, part);
+        let hash = ContentHash::of(contents);
+        lab.pack(&hash, Kind::ChunkList, head);
+        let read = lab.store.read(&hash, 1 << 20);
+        assert_eq!(read.is_ok(), is_right, "case {number}: {read:?}");
+        if let Err(error) = read {
+            assert!(error.is_damage(), "case {number}: {error}");
+        }
+    }
+    // A flipped bit in the head is seen before anything is read.
+    let mut head = honest.1;
+    head[3] ^= 1;
+    assert!(Head::is_intact(&lists(&[run], 40_000).1) && !Head::is_intact(&head));
+    lab.pack(&ContentHash::of(&contents), Kind::ChunkList, &head);
+    assert!(lab.store.read(&ContentHash::of(&contents), 1 << 20).unwrap_err().is_damage());
+    assert!(lab.store.chunks_of(&ContentHash::of(&contents)).is_err());
+}
+
+#[test]
+fn zeros_are_cut_into_chunks_of_one_length() {
+    let len = first_of_zeros();
+    assert!((SHORTEST..=LONGEST).contains(&len));
+    assert_eq!(first(&vec![0; 4 * LONGEST]), len);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
+
+    #[test]
+    fn any_contents_come_back(parts in prop::collection::vec(
+        (any::<u64>(), 1..200_000_usize, any::<bool>()), 1..6,
+    )) {
+        let lab = Lab::new();
+        let mut bytes = noise(LONGEST + 1, 9);
+        for (seed, len, is_zeros) in parts {
+            bytes.extend(if is_zeros { vec![0; len] } else { noise(len, seed) });
+        }
+        let imported = lab.import_bytes(&bytes);
+        prop_assert_eq!(imported.hash, ContentHash::of(&bytes));
+        prop_assert!(bytes_of(&lab.export(&imported).unwrap()) == bytes);
+    }
+
+    #[test]
+    fn a_head_is_read_as_it_was_written_and_any_bytes_are_one_or_none(
+        sizes in prop::collection::vec(0..1_u64 << 40, 0..20),
+        sparse in any::<bool>(),
+        bytes in prop::collection::vec(any::<u8>(), 0..300),
+    ) {
+        let parts: Vec<_> = sizes.iter().map(|size| {
+            Part { hash: ContentHash::of(&size.to_le_bytes()), size: *size }
+        }).collect();
+        let head = Head { size: sizes.iter().sum(), sparse, parts };
+        prop_assert_eq!(Head::decode(&head.encode()), Some(head));
+        if let Some(head) = Head::decode(&bytes) {
+            prop_assert_eq!(head.encode(), bytes);
+        }
+    }
+}
