@@ -12,6 +12,7 @@ use tempfile::TempDir;
 use super::{BrowseError, DirectoryKey, Scope, StoreTree};
 use crate::object::ContentHash;
 use crate::snapshot::{Budget, SessionMetadata, SnapshotManager};
+use crate::store::LocalStore;
 use crate::sys::Dir;
 use crate::walk::ExclusionConfig;
 
@@ -47,6 +48,11 @@ impl World {
         let dir = self.root.join(id);
         let exclusion = ExclusionConfig::default();
         SnapshotManager::new(&dir, paths, exclusion, Budget::default()).unwrap()
+    }
+
+    /// Long files get files of their own in the store, as where blocks are shared.
+    fn share_blocks(&self) {
+        LocalStore::open(&self.root.join("objects")).unwrap().unchunk_all().unwrap();
     }
 
     fn tree(&self) -> StoreTree {
@@ -402,6 +408,7 @@ fn wrong_bytes_are_never_read() {
     world.write("small", "small");
     world.write("large", &large);
     world.session("s").create_baseline().unwrap();
+    world.share_blocks();
     damage(&world, b"small", b"smalL");
     let mut other = large.clone();
     other[1_234_567] = b'L';
@@ -480,6 +487,7 @@ fn of_a_long_file_only_the_pieces_that_are_read_are_verified() {
     let right = long(10 * PIECE as u32 + 5);
     world.write("long", &right);
     world.session("s").create_baseline().unwrap();
+    world.share_blocks();
     let mut wrong = right.clone();
     wrong[7 * PIECE + 3] ^= 1;
     let path = damage(&world, &right, &wrong);
@@ -534,6 +542,7 @@ fn pieces_in_memory_are_lent_and_stay_as_they_are_while_they_are() {
     let right = long(40 * PIECE as u32 + 5);
     world.write("long", &right);
     world.session("s").create_baseline().unwrap();
+    world.share_blocks();
     let mut wrong = right.clone();
     wrong[39 * PIECE + 3] ^= 1;
     damage(&world, &right, &wrong);
@@ -579,6 +588,7 @@ fn one_open_long_file_is_read_by_many_at_once() {
     let bytes = long(20 * PIECE as u32 + 12_345);
     world.write("long", &bytes);
     world.session("s").create_baseline().unwrap();
+    world.share_blocks();
     let tree = world.tree();
     let (open, size) = open(&tree, world.inside("s/0", "long")).unwrap();
     std::thread::scope(|scope| {
@@ -634,6 +644,7 @@ fn a_tracked_file_is_verified_by_the_piece_too() {
     let right = long(5 << 20);
     let file = world.write("disk image", &right);
     world.session_of("s", &[file]).create_baseline().unwrap();
+    world.share_blocks();
     let mut wrong = right.clone();
     wrong[4 << 20] ^= 1;
     damage(&world, &right, &wrong);
@@ -643,6 +654,46 @@ fn a_tracked_file_is_verified_by_the_piece_too() {
     assert_eq!(open.read_at(&mut buffer, 0).unwrap(), 4 << 20);
     assert!(buffer == right[..4 << 20]);
     assert!(open.read_at(&mut buffer, 4 << 20).is_err());
+}
+
+/// Whatever byte of a pack changes, before a long file is opened or while it is open.
+#[test]
+fn of_a_long_file_that_is_made_of_chunks_no_wrong_byte_is_read() {
+    let world = World::new();
+    let right: Vec<u8> =
+        long(14 << 20).iter().zip(0_u32..).map(|(b, at)| b ^ (at >> 12) as u8).collect();
+    world.write("long", &right);
+    world.session("s").create_baseline().unwrap();
+    let packs = fs::read_dir(world.root.join("objects/packs")).unwrap();
+    let pack = packs.map(|entry| entry.unwrap().path()).next().unwrap();
+    fs::set_permissions(&pack, fs::Permissions::from_mode(0o600)).unwrap();
+    let whole = fs::read(&pack).unwrap();
+    let read_all = |open: &dyn nono_mount::Content| {
+        let (mut buffer, mut failed) = (vec![0; 100_000], 0);
+        for (expected, at) in right.chunks(buffer.len()).zip((0..).step_by(100_000)) {
+            match open.read_at(&mut buffer, at) {
+                Ok(len) => assert!(buffer[..len] == *expected, "wrong bytes at {at}"),
+                Err(error) => {
+                    assert_eq!(error.kind(), ErrorKind::InvalidData, "{error}");
+                    failed += 1;
+                }
+            }
+        }
+        failed
+    };
+    for place in 1..6 {
+        // An open pack keeps its file, so this changes what is read of it.
+        let (opened, _) = open(&world.tree(), world.inside("s/0", "long")).unwrap();
+        assert_eq!(read_all(&*opened), 0);
+        let mut other = whole.clone();
+        other[whole.len() / 8 * place] ^= 1;
+        fs::write(&pack, &other).unwrap();
+        read_all(&*opened);
+        let failed =
+            open(&world.tree(), world.inside("s/0", "long")).map(|(open, _)| read_all(&*open));
+        assert!(!matches!(failed, Ok(0)), "the change at {place} was not seen");
+        fs::write(&pack, &whole).unwrap();
+    }
 }
 
 #[test]
@@ -672,6 +723,7 @@ fn without_its_midstates_a_long_file_is_verified_as_a_whole() {
     let right = long(17_000_001);
     world.write("huge", &right);
     world.session("s").create_baseline().unwrap();
+    world.share_blocks();
     forget_midstates(&world, &right);
     let tree = world.tree();
     assert!(read(&tree, world.inside("s/0", "huge")).unwrap() == right);
@@ -690,6 +742,7 @@ fn very_large_files_are_verified_to_the_last_byte() {
     let mut bytes: Vec<u8> = (0..17_000_001_u32).map(|i| (i % 251) as u8).collect();
     world.write("huge", &bytes);
     world.session("s").create_baseline().unwrap();
+    world.share_blocks();
     let tree = world.tree();
     assert!(read(&tree, world.inside("s/0", "huge")).unwrap() == bytes);
     let right = bytes.clone();
@@ -727,6 +780,7 @@ fn an_object_that_changes_while_it_is_open_is_no_longer_read() {
     let (size, start) = (large.len() as u64, 1 << 20);
     world.write("large", &large);
     world.session("s").create_baseline().unwrap();
+    world.share_blocks();
     forget_midstates(&world, &large);
     let tree = world.tree();
     let (open, _) = open(&tree, world.inside("s/0", "large")).unwrap();

@@ -118,6 +118,10 @@ pub fn container_stats(root: &Path) -> Result<ContainerStats, ContainerError> {
             let image = history.record(number).ok().and_then(|record| record.image.committed);
             image_bytes += image.map_or(0, |image| image.size_bytes);
         }
+        if times.is_empty() {
+            // A snapshot was cut off.
+            continue;
+        }
         sessions.push(SessionStats {
             session_id: history.id(),
             container: history.container().name.clone(),

@@ -83,7 +83,10 @@ impl LocalStore {
     }
 
     /// Whether an object is a list of chunks somewhere.
-    #[cfg_attr(not(feature = "fuzzing"), allow(dead_code, reason = "only fuzzing asks"))]
+    #[cfg_attr(
+        not(any(test, feature = "fuzzing")),
+        allow(dead_code, reason = "only tests and fuzzing ask")
+    )]
     pub(crate) fn has_list_of(&self, hash: &ContentHash) -> bool {
         self.lists_of(hash).next().is_some()
     }
@@ -261,9 +264,7 @@ impl ChunkedFile {
                     Place::Packed(pack, span) => {
                         self.packs[pack as usize].read_at(span, part, within)?
                     }
-                    Place::Own(file) => {
-                        sys::read_full_at(&self.own[file as usize], part, within)?
-                    }
+                    Place::Own(file) => sys::read_full_at(&self.own[file as usize], part, within)?,
                 };
                 done += count;
                 if count < step {

@@ -117,9 +117,8 @@ impl Part {
     fn runs(&self, bytes: &[u8]) -> Result<Vec<Run>, &'static str> {
         let (runs, rest) = bytes.as_chunks::<RUN_BYTES>();
         let runs: Vec<_> = runs.iter().map(Run::decode).collect();
-        let is_possible = |run: &Run| {
-            (1..=MAX_PACKED_BYTES).contains(&u64::from(run.len)) && run.times > 0
-        };
+        let is_possible =
+            |run: &Run| (1..=MAX_PACKED_BYTES).contains(&u64::from(run.len)) && run.times > 0;
         if !rest.is_empty() || !runs.iter().all(is_possible) {
             return Err(NO_LIST);
         }
@@ -170,9 +169,11 @@ impl From<StoreError> for Unlisted {
 impl Unlisted {
     fn at(self, hash: &ContentHash, path: &std::path::Path) -> StoreError {
         match self {
-            Self::Wrong(reason) => {
-                StoreError::Corrupt { hash: *hash, path: path.to_owned(), reason: reason.to_owned() }
-            }
+            Self::Wrong(reason) => StoreError::Corrupt {
+                hash: *hash,
+                path: path.to_owned(),
+                reason: reason.to_owned(),
+            },
             Self::Store(error) => error,
         }
     }

@@ -60,7 +60,9 @@ mod tests {
 
     fn entries(numbers: std::ops::Range<u32>) -> Vec<Entry> {
         let hash = |number: u32| ContentHash::of(&number.to_le_bytes());
-        numbers.map(|n| Entry { hash: hash(n), span: Span { offset: 0, len: 0, kind: Kind::Whole } }).collect()
+        numbers
+            .map(|n| Entry { hash: hash(n), span: Span { offset: 0, len: 0, kind: Kind::Whole } })
+            .collect()
     }
 
     #[test]

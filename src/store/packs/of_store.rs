@@ -102,6 +102,27 @@ impl LocalStore {
         self.packs().drop_object(None, hash);
     }
 
+    /// Gives every object that is a list of chunks a file of its own, as it has one where blocks
+    /// are shared.
+    #[cfg(test)]
+    pub(crate) fn unchunk_all(&self) -> Result<(), StoreError> {
+        for pack in self.all_packs()? {
+            for entry in pack.entries()? {
+                if entry.span.kind() != super::Kind::ChunkList {
+                    continue;
+                }
+                let (object, mut buffer) = (self.open_object(&entry.hash)?, Vec::new());
+                let mut transfer = crate::store::Transfer::unwatched(&mut buffer);
+                match crate::store::import::copy_object_to_temp(self, &object, &mut transfer) {
+                    Ok((temp, found)) => self.adopt(&temp, &found.hash, found.size)?,
+                    Err(crate::store::ImportError::Store(error)) => return Err(error),
+                    Err(crate::store::ImportError::Source(error)) => panic!("{error}"),
+                };
+            }
+        }
+        Ok(())
+    }
+
     /// Moves every object that has a file of its own into one pack.
     #[cfg(test)]
     pub(crate) fn pack_all(&self) -> Result<(), StoreError> {

@@ -47,14 +47,15 @@ mount -o loop,discard "$2" "$dir/data"
 # From now on the loop device alone keeps the image.
 rm -f "$2"
 shift 2
-# A daemon that ended is started again when a file asks for it.
+# A daemon that ended is started again when a file asks for it. The shell stays: it reaps what the
+# daemon leaves behind.
 serve='dir=$1; shift
     while :; do
         rm -f "$dir/pid"
         "$@" >>"$dir/log" 2>&1
         until [ -e "$dir/again" ]; do sleep 0.02; done
         rm "$dir/again"
-    done & exec cat >/dev/null'
+    done & cat >/dev/null; exit 0'
 unshare --mount --pid --fork --kill-child=KILL --mount-proc sh -c "$serve" sh "$dir" "$@" || :
 umount "$dir/data" || umount -l "$dir/data"
 rm -rf "$dir"

@@ -60,9 +60,9 @@ pub(super) fn run(args: &ListArgs, root: &Path, context: &Context) -> Outcome {
                 || history.id() == wanted
                 || (wanted.len() >= 12 && container.container_id.starts_with(wanted))
         });
-        if is_wanted {
-            report.push(session(&history)?);
-        }
+        // A snapshot that was cut off leaves a session without any.
+        let session = if is_wanted { Some(session(&history)?) } else { None };
+        report.extend(session.filter(|session| !session.snapshots.is_empty()));
     }
     if let (Some(wanted), true) = (&args.container, report.is_empty()) {
         let wanted = Shown::bytes(wanted.as_bytes());
