@@ -5,6 +5,7 @@ mod agent_install;
 mod agent_state;
 mod archives;
 mod attacks;
+mod chunks;
 mod comfort;
 mod completing;
 mod configuring;

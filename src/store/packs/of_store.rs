@@ -102,25 +102,24 @@ impl LocalStore {
         self.packs().drop_object(None, hash);
     }
 
-    /// Gives every object that is a list of chunks a file of its own, as it has one where blocks
-    /// are shared.
+    /// Gives every object a file of its own, as where blocks are shared and few objects are small.
     #[cfg(test)]
-    pub(crate) fn unchunk_all(&self) -> Result<(), StoreError> {
+    pub(crate) fn unpack_all(&self) -> Result<(), StoreError> {
+        use crate::store::ImportError;
         for pack in self.all_packs()? {
             for entry in pack.entries()? {
-                if entry.span.kind() != super::Kind::ChunkList {
-                    continue;
-                }
                 let (object, mut buffer) = (self.open_object(&entry.hash)?, Vec::new());
                 let mut transfer = crate::store::Transfer::unwatched(&mut buffer);
                 match crate::store::import::copy_object_to_temp(self, &object, &mut transfer) {
                     Ok((temp, found)) => self.adopt(&temp, &found.hash, found.size)?,
-                    Err(crate::store::ImportError::Store(error)) => return Err(error),
-                    Err(crate::store::ImportError::Source(error)) => panic!("{error}"),
+                    Err(ImportError::Store(error)) => return Err(error),
+                    Err(ImportError::Source(error)) => panic!("{error}"),
                 };
             }
+            let name = [crate::layout::PACKS.as_bytes(), b"/", pack.name()].concat();
+            self.dir().remove_file(&name)?;
         }
-        Ok(())
+        self.packs().refresh(self.dir())
     }
 
     /// Moves every object that has a file of its own into one pack.

@@ -122,7 +122,7 @@ fn with_very_long_file(lab: &Lab) -> (SnapshotManager, PathBuf, u64) {
     fs::write(lab.work().join("sub/long"), &bytes).unwrap();
     let manager = lab.manager("long");
     manager.create_baseline().unwrap();
-    manager.store().unchunk_all().unwrap();
+    manager.store().unpack_all().unwrap();
     let object = manager.store().object_path(&ContentHash::of(&bytes));
     (manager, object, LEN)
 }

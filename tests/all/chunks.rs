@@ -1,0 +1,187 @@
+//! Long files that are stored in chunks: everything that is true of other files is true of them.
+//!
+//! Only where the file system cannot share blocks: elsewhere the tests say that they did not run.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use crate::fixture::Fixture;
+use crate::not_run::not_run;
+use crate::observe::{assert_same, observe};
+
+const LEN: usize = 6 << 20;
+
+/// Bytes that repeat nowhere and do not compress.
+fn noise(len: usize, mut seed: u64) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(len + 8);
+    while bytes.len() < len {
+        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        bytes.extend_from_slice(&(seed ^ (seed >> 29)).to_le_bytes());
+    }
+    bytes.truncate(len);
+    bytes
+}
+
+fn snapshot(fixture: &Fixture) -> String {
+    let taken = fixture.nono(&["snapshot", "--json"]).success().json();
+    taken["session_id"].as_str().unwrap().to_owned()
+}
+
+/// A project with a long file that was recorded in chunks. `None`: it was not, because blocks are
+/// shared here.
+fn recorded() -> Option<(Fixture, Vec<u8>, String)> {
+    let fixture = Fixture::new();
+    let bytes = noise(LEN, 1);
+    fixture.write("long", &bytes);
+    fixture.write("short", "short");
+    let session = snapshot(&fixture);
+    let is_own = own_file(&fixture, &bytes).exists();
+    if is_own {
+        not_run("the file system shares blocks, so nothing is cut into chunks");
+        return None;
+    }
+    Some((fixture, bytes, session))
+}
+
+fn own_file(fixture: &Fixture, bytes: &[u8]) -> PathBuf {
+    let name = nono::object::ContentHash::of(bytes).hex();
+    fixture.store().join("objects").join(&name[..2]).join(&name[2..])
+}
+
+/// Bytes of all that the store has.
+fn stored_bytes(dir: &Path) -> u64 {
+    let entries = fs::read_dir(dir).unwrap().map(|entry| entry.unwrap());
+    entries
+        .map(|entry| match entry.file_type().unwrap().is_dir() {
+            true => stored_bytes(&entry.path()),
+            false => entry.metadata().unwrap().len(),
+        })
+        .sum()
+}
+
+fn flip_byte(pack: &Path, at: usize) {
+    let mut bytes = fs::read(pack).unwrap();
+    bytes[at] ^= 1;
+    fs::set_permissions(pack, PermissionsExt::from_mode(0o600)).unwrap();
+    fs::write(pack, bytes).unwrap();
+}
+
+#[test]
+fn versions_of_a_long_file_share_what_did_not_change_and_all_come_back() {
+    let Some((fixture, mut bytes, session)) = recorded() else { return };
+    let objects = fixture.store().join("objects");
+    let mut versions = vec![bytes.clone()];
+    let before = stored_bytes(&objects);
+    for version in 2..6 {
+        bytes.splice(1000..1000, noise(100, version));
+        bytes.extend(noise(10_000, version));
+        fixture.write("long", &bytes);
+        fixture.nono(&["snapshot", "--session", &session]).success();
+        versions.push(bytes.clone());
+    }
+    let added = stored_bytes(&objects) - before;
+    assert!(added < 4 * 600_000, "{added} bytes for four small changes");
+    fixture.nono(&["rollback", "verify", &session]).success();
+    for (number, version) in versions.iter().enumerate() {
+        fixture.nono(&["rollback", "restore", &format!("{session}/{number}"), "--force"]).success();
+        assert!(fs::read(fixture.project().join("long")).unwrap() == *version, "{number}");
+    }
+    let shown = fixture.nono(&["rollback", "diff", &format!("{session}/0"), &session]);
+    assert!(shown.stdout.contains("long"), "{}", shown.stdout);
+}
+
+#[test]
+fn a_cleanup_keeps_the_chunks_that_are_needed_and_frees_the_others() {
+    let Some((fixture, first, old)) = recorded() else { return };
+    let mut second = first.clone();
+    second.truncate(LEN / 2);
+    second.extend(noise(LEN / 2, 7));
+    fixture.write("long", &second);
+    let new = snapshot(&fixture);
+    let objects = fixture.store().join("objects");
+    let before = stored_bytes(&objects);
+    fixture.nono(&["rollback", "cleanup", "--yes", &old]).success();
+    fixture.nono(&["rollback", "cleanup", "--yes", "--compact"]).success();
+    let after = stored_bytes(&objects);
+    let freed = before - after;
+    assert!(freed > LEN as u64 / 2 - 300_000 && freed < LEN as u64 / 2 + 300_000, "{freed}");
+    fixture.nono(&["rollback", "verify", &new]).success();
+    fs::remove_file(fixture.project().join("long")).unwrap();
+    fixture.nono(&["rollback", "restore", &new]).success();
+    assert!(fs::read(fixture.project().join("long")).unwrap() == second);
+    // The rest goes with its session.
+    fixture.nono(&["rollback", "cleanup", "--yes", &new]).success();
+    assert!(stored_bytes(&objects) < 100_000, "{}", stored_bytes(&objects));
+}
+
+#[test]
+fn a_damaged_chunk_is_found_named_and_mended_from_the_project() {
+    let Some((fixture, bytes, session)) = recorded() else { return };
+    let [pack] = &fixture.packs()[..] else { panic!("{:?}", fixture.packs()) };
+    flip_byte(pack, LEN / 2);
+    let found = fixture.nono(&["rollback", "verify", &session]);
+    assert!(found.says("long"), "{}", found.stdout);
+    fixture.nono(&["rollback", "verify", &session]).fails(1, "");
+    // What cannot be proved is not given back.
+    let moved = fixture.project().join("moved");
+    fs::rename(fixture.project().join("long"), &moved).unwrap();
+    let restored = fixture.nono(&["rollback", "restore", &session, "--force", "long"]);
+    assert!(!fixture.project().join("long").exists(), "{}", restored.stderr);
+    fs::rename(&moved, fixture.project().join("long")).unwrap();
+    fixture.nono(&["rollback", "verify", "--repair", &session]).success();
+    fixture.nono(&["rollback", "verify", &session]).success();
+    fs::remove_file(fixture.project().join("long")).unwrap();
+    fixture.nono(&["rollback", "restore", &session]).success();
+    assert!(fs::read(fixture.project().join("long")).unwrap() == bytes);
+}
+
+#[test]
+fn a_new_snapshot_does_not_rely_on_a_chunk_that_was_found_damaged() {
+    let Some((fixture, mut bytes, session)) = recorded() else { return };
+    let [pack] = &fixture.packs()[..] else { panic!("{:?}", fixture.packs()) };
+    flip_byte(pack, LEN / 2);
+    // Nothing has the old contents any more; the new ones have the chunk that is damaged.
+    bytes.extend_from_slice(b"and more");
+    fixture.write("long", &bytes);
+    let repaired = fixture.nono(&["rollback", "verify", "--repair", &session]);
+    assert!(repaired.says("long"), "{}", repaired.stdout);
+    let new = snapshot(&fixture);
+    fixture.nono(&["rollback", "verify", &new]).success();
+    fs::remove_file(fixture.project().join("long")).unwrap();
+    fixture.nono(&["rollback", "restore", &new, "--force"]).success();
+    assert!(fs::read(fixture.project().join("long")).unwrap() == bytes);
+}
+
+#[test]
+fn a_pack_that_lost_its_index_gives_its_long_files_back() {
+    let Some((fixture, _, session)) = recorded() else { return };
+    let before = observe(&fixture.project());
+    let [pack] = &fixture.packs()[..] else { panic!("{:?}", fixture.packs()) };
+    let whole = fs::read(pack).unwrap();
+    fs::set_permissions(pack, PermissionsExt::from_mode(0o600)).unwrap();
+    fs::write(pack, &whole[..whole.len() - 100]).unwrap();
+    fs::remove_file(fixture.project().join("long")).unwrap();
+    fixture.nono(&["rollback", "verify", "--repair", &session]).success();
+    fixture.nono(&["rollback", "restore", &session]).success();
+    assert_same(&before, &observe(&fixture.project()));
+}
+
+/// The programs in the documentation, one after the other.
+#[test]
+fn the_documentation_puts_a_long_file_together_without_nono() {
+    let Some((fixture, bytes, _)) = recorded() else { return };
+    let [pack] = &fixture.packs()[..] else { panic!("{:?}", fixture.packs()) };
+    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/format.md");
+    let page = fs::read_to_string(page).unwrap();
+    let mut programs = page.split("```python\n").skip(1).map(|rest| rest.split("```").next());
+    let target = fixture.path("taken-out");
+    fs::create_dir(&target).unwrap();
+    for arguments in [vec![pack, &target], vec![&target]] {
+        let program = programs.next().flatten().unwrap();
+        let mut python = std::process::Command::new("python3");
+        assert!(python.args(["-c", program]).args(arguments).status().unwrap().success());
+    }
+    let name = nono::object::ContentHash::of(&bytes).hex();
+    assert!(fs::read(target.join(name)).unwrap() == bytes);
+}
