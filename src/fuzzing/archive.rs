@@ -168,6 +168,7 @@ fn compressed(bytes: &[u8]) -> Vec<u8> {
 
 /// Seeds: `NONO_FUZZ_SEEDS=fuzz/corpus/archive cargo test --features fuzzing fuzzing::archive`
 #[cfg(test)]
+#[allow(clippy::disallowed_methods, reason = "tests make files")]
 mod tests {
     use std::fs;
 
