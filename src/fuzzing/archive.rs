@@ -15,6 +15,7 @@ use crate::object::ContentHash;
 use crate::progress::NoProgress;
 use crate::snapshot::SessionDir;
 use crate::store::LocalStore;
+use crate::sys::Dir;
 use crate::verify::{VerifyOptions, verify_session};
 
 const ESCAPE: u8 = 0xff;
@@ -40,12 +41,13 @@ pub fn archive(bytes: &[u8]) {
     if let Ok(summary) = reader.verify(&NoProgress) {
         assert!(summary.file_count <= head.stats.added + head.stats.modified);
     }
-    let root = std::env::temp_dir().join(format!("nono-fuzz-archive-{}", std::process::id()));
-    let _ = std::fs::remove_dir_all(&root);
+    let temp = Dir::open(&std::env::temp_dir()).expect("there is a directory for it");
+    let name = format!("nono-fuzz-archive-{}", std::process::id());
+    let root = temp.path_of(name.as_bytes());
     let received = receive(&bytes, &root, head.id.session());
     let place = root.join(head.id.session());
     match received {
-        Err(_) => assert!(!place.exists(), "a part of a session has appeared"),
+        Err(_) => assert!(Dir::open(&place).is_err(), "a part of a session has appeared"),
         Ok(()) => {
             let session = SessionDir::open(&place).expect("a session that appeared is one");
             let store = LocalStore::open(&session.objects_path()).expect("with its store");
@@ -54,7 +56,7 @@ pub fn archive(bytes: &[u8]) {
             assert!(report.ok, "{:?}", report.snapshots);
         }
     }
-    let _ = std::fs::remove_dir_all(&root);
+    let _ = temp.remove_dir_all(name.as_bytes());
 }
 
 fn receive(bytes: &[u8], root: &Path, session: &str) -> Result<(), crate::archive::ArchiveError> {
@@ -166,6 +168,7 @@ fn compressed(bytes: &[u8]) -> Vec<u8> {
 
 /// Seeds: `NONO_FUZZ_SEEDS=fuzz/corpus/archive cargo test --features fuzzing fuzzing::archive`
 #[cfg(test)]
+#[allow(clippy::disallowed_methods, reason = "tests make files")]
 mod tests {
     use std::fs;
 
