@@ -6,22 +6,11 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-use crate::fixture::Fixture;
+use crate::fixture::{Fixture, noise};
 use crate::not_run::not_run;
 use crate::observe::{assert_same, observe};
 
 const LEN: usize = 6 << 20;
-
-/// Bytes that repeat nowhere and do not compress.
-fn noise(len: usize, mut seed: u64) -> Vec<u8> {
-    let mut bytes = Vec::with_capacity(len + 8);
-    while bytes.len() < len {
-        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        bytes.extend_from_slice(&(seed ^ (seed >> 29)).to_le_bytes());
-    }
-    bytes.truncate(len);
-    bytes
-}
 
 fn snapshot(fixture: &Fixture) -> String {
     let taken = fixture.nono(&["snapshot", "--json"]).success().json();

@@ -10,7 +10,7 @@ use nono::snapshot::{Budget, SnapshotManager};
 use nono::walk::ExclusionConfig;
 use rustix::fs::{Mode, OFlags, mkdirat, openat};
 
-use crate::fixture::Fixture;
+use crate::fixture::{Fixture, noise};
 use crate::not_run::not_run;
 use crate::observe::{assert_same, observe};
 
@@ -170,14 +170,7 @@ fn a_full_disk_stops_a_snapshot_and_a_restore_and_changes_nothing() {
     let project = disk.mount_point.join("project");
     fs::create_dir(&project).unwrap();
     // Contents that no two files share, and that do not compress: each takes its space in the store.
-    let content = |seed: u64| {
-        let mut state = seed;
-        let words = std::iter::repeat_with(|| {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-            (state >> 32) as u32
-        });
-        words.take(6 << 18).flat_map(u32::to_le_bytes).collect::<Vec<u8>>()
-    };
+    let content = |seed| noise(6 << 20, seed);
     fs::write(project.join("a"), content(1)).unwrap();
     let store = disk.mount_point.join("store");
     let store = store.to_str().unwrap();

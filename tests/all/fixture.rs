@@ -234,6 +234,15 @@ impl Fixture {
     }
 }
 
+/// Bytes that repeat nowhere and do not compress, so that they take their space in a store.
+pub fn noise(len: usize, mut seed: u64) -> Vec<u8> {
+    let words = std::iter::repeat_with(|| {
+        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (seed >> 32) as u32
+    });
+    words.take(len.div_ceil(4)).flat_map(u32::to_le_bytes).take(len).collect()
+}
+
 /// Waits until what was written is old enough for a stat cache: the clock that stamps files ticks
 /// at least every 10 ms.
 pub fn settle() {

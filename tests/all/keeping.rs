@@ -6,7 +6,7 @@ use std::process::Stdio;
 
 use serde_json::{Value, json};
 
-use crate::fixture::{Fixture, finished};
+use crate::fixture::{Fixture, finished, noise};
 use crate::retention::{age, ids, record, sorted};
 use crate::terminal::Terminal;
 
@@ -192,16 +192,16 @@ fn a_question_that_is_declined_is_no_error() {
 #[test]
 fn usage_counts_every_byte_once() {
     let fixture = Fixture::new();
-    fixture.write("shared", vec![b's'; 1 << 20]);
+    fixture.write("shared", noise(1 << 20, 1));
     let mut all = Vec::new();
     for number in 0..2u8 {
-        fixture.write("own", vec![number; 1 << 19]);
+        fixture.write("own", noise(1 << 19, 2 + u64::from(number)));
         all.push(record(&fixture, &[], &format!("{number}")).0);
     }
     let other = fixture.path("other");
     fs::create_dir(&other).unwrap();
     fs::copy(fixture.project().join("shared"), other.join("copy")).unwrap();
-    fs::write(other.join("big"), vec![9; 2 << 20]).unwrap();
+    fs::write(other.join("big"), noise(2 << 20, 9)).unwrap();
     fixture.nono(&["snapshot", other.to_str().unwrap()]).success();
     let usage = fixture.nono(&["rollback", "usage", "--json"]).success().json();
     let number = |value: &Value| value.as_u64().unwrap();

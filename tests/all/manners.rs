@@ -68,7 +68,7 @@ fn stopped_at(
     finished(child.wait_with_output().unwrap()).success();
 }
 
-/// So long that each is an object with a file of its own, and almost all of that a hole.
+/// Long files, and almost all of each a hole.
 fn many_files(fixture: &Fixture) {
     for index in 0..400 {
         let path = fixture.write(&format!("d{}/f{index}", index % 10), format!("{index}"));
@@ -85,18 +85,18 @@ fn lock_of_store(fixture: &Fixture) -> File {
 fn a_command_has_as_many_workers_as_it_is_told() {
     let fixture = Fixture::in_memory();
     many_files(&fixture);
-    // Each file passes at least four points, so that this one is well inside of the capture.
+    // Each file passes a point, so that this one is well inside of the capture.
     let capturing = |wanted| move |pid| assert_workers(pid, "capture-", wanted);
     let (file, variable) = ([("NONO_THREADS", "")], [("NONO_THREADS", "5")]);
-    stopped_at(&fixture, &["snapshot", "--threads", "3"], &variable, "500:stop", capturing(3));
+    stopped_at(&fixture, &["snapshot", "--threads", "3"], &variable, "200:stop", capturing(3));
     let run = ["run", "--rollback", "--no-sandbox", "--", "true"];
     fs::remove_dir_all(fixture.store()).unwrap();
-    stopped_at(&fixture, &run, &variable, "500:stop", capturing(5));
+    stopped_at(&fixture, &run, &variable, "200:stop", capturing(5));
     fs::create_dir_all(fixture.path("home/.config/nono")).unwrap();
     let config = fixture.path("home/.config/nono/config.toml");
     fs::write(&config, "[rollback]\nthreads = 4\n").unwrap();
     fs::remove_dir_all(fixture.store()).unwrap();
-    stopped_at(&fixture, &["snapshot"], &file, "500:stop", capturing(4));
+    stopped_at(&fixture, &["snapshot"], &file, "200:stop", capturing(4));
     // Everything is staged again, with some points for each file.
     for index in 0..10 {
         fs::remove_dir_all(fixture.project().join(format!("d{index}"))).unwrap();

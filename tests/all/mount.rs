@@ -312,8 +312,10 @@ fn a_damaged_piece_of_a_long_file_is_an_error_until_somebody_mends_it() {
     };
     let hash = nono::object::ContentHash::of(&right).hex();
     let object = world.base.join("store/objects").join(&hash[..2]).join(&hash[2..]);
+    // A file of its own, which comes before its chunks where it was cut into such.
     let put = |bytes: &[u8]| {
-        fs::remove_file(&object).unwrap();
+        fs::create_dir_all(object.parent().unwrap()).unwrap();
+        let _ = fs::remove_file(&object);
         fs::write(&object, bytes).unwrap();
     };
     let mut wrong = right.clone();

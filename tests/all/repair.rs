@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use nono::object::ContentHash;
+use nono::store::{FoundObject, LocalStore, ObjectSource, StoreError};
 use serde_json::Value;
 
 use crate::fixture::{Finished, Fixture, settle};
@@ -160,12 +161,31 @@ fn long(byte: u8) -> Vec<u8> {
     vec![byte; (5 << 20) + 1]
 }
 
+/// Gives all objects files of their own, as where blocks are shared.
+fn unpack(fixture: &Fixture) {
+    let objects = fixture.store().join("objects");
+    let store = LocalStore::open(&objects).unwrap();
+    let mut all = Vec::new();
+    let note = |found: FoundObject| {
+        all.push(found.hash);
+        Ok::<_, StoreError>(())
+    };
+    store.for_each_object(note).unwrap();
+    for hash in all {
+        let (name, bytes) = (hash.hex(), store.read(&hash, 1 << 30).unwrap());
+        fs::create_dir_all(objects.join(&name[..2])).unwrap();
+        fs::write(objects.join(&name[..2]).join(&name[2..]), bytes).unwrap();
+    }
+    fixture.packs().iter().for_each(|pack| fs::remove_file(pack).unwrap());
+}
+
 #[test]
 fn midstates_are_made_again_from_the_contents() {
     let fixture = Fixture::new();
     fixture.write("long", long(1));
     fixture.nono(&["snapshot"]).success();
     fixture.write("long", "short");
+    unpack(&fixture);
     let [midstates] = &objects_that_begin(&fixture, b"nonomids")[..] else { panic!() };
     let right = fs::read(midstates).unwrap();
     for damage in [None, Some(b"nonomids".as_slice())] {
@@ -190,6 +210,7 @@ fn midstates_that_are_gone_are_stored_again_by_the_next_snapshot() {
     settle();
     fixture.nono(&["snapshot"]).success();
     fixture.nono(&["snapshot"]).success();
+    unpack(&fixture);
     let [midstates] = &objects_that_begin(&fixture, b"nonomids")[..] else { panic!() };
     fs::remove_file(midstates).unwrap();
     let taken = fixture.nono(&["snapshot"]).success();
@@ -205,6 +226,7 @@ fn midstates_go_with_the_last_session_that_needs_them() {
         fixture.write("long", long(byte));
         fixture.nono(&["snapshot"]).success();
     }
+    unpack(&fixture);
     assert_eq!(objects_that_begin(&fixture, b"nonomids").len(), 2);
     fixture.nono(&["rollback", "cleanup", "--keep", "1", "--yes"]).success();
     assert_eq!(objects_that_begin(&fixture, b"nonomids").len(), 1);

@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 
 use serde_json::Value;
 
-use crate::fixture::{Finished, Fixture, finished};
+use crate::fixture::{Finished, Fixture, finished, noise};
 
 pub fn ids(fixture: &Fixture) -> Vec<String> {
     let list = fixture.nono(&["rollback", "list", "--all", "--json"]).success().json();
@@ -166,10 +166,10 @@ fn the_too_old_go_and_the_newest_of_a_project_and_running_ones_stay() {
 fn space_counts_what_deletion_really_frees() {
     let fixture = Fixture::new();
     // Shared by all sessions, so that removing one does not free it.
-    fixture.write("shared", vec![b's'; 3 << 20]);
+    fixture.write("shared", noise(3 << 20, 9));
     let mut all = Vec::new();
-    for number in 0..4u8 {
-        fixture.write("own", vec![number; 1 << 20]);
+    for number in 0..4 {
+        fixture.write("own", noise(1 << 20, number));
         all.push(record(&fixture, &[], &format!("{number}")).0);
     }
     // 3 MiB are shared, and each session needs 1 MiB more: two of them fit.

@@ -7,7 +7,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-use crate::fixture::{Fixture, finished};
+use crate::fixture::{Fixture, finished, noise};
 use crate::not_run::{needs_root, not_run};
 use crate::observe::{assert_same, observe};
 use crate::small_disk::SmallDisk;
@@ -135,7 +135,7 @@ fn a_full_store_stops_a_restore_before_it_changes_anything() {
     let before = observe(&fixture.project());
     fixture.nono(&["snapshot"]).success();
     // The present state does not fit into the safety snapshot.
-    fixture.write("a", vec![7; 3 << 20]);
+    fixture.write("a", noise(3 << 20, 7));
     let changed = observe(&fixture.project());
     fixture.nono(&["rollback", "restore", "latest"]).fails(1, "pace");
     fixture.nono(&["snapshot", "--session", "latest"]).fails(1, "pace");

@@ -231,7 +231,8 @@ fn a_list_that_lies_is_damage() {
     let honest = lists(&[run], 40_000);
     let other = noise(40_000, 8);
     // The contents that the name says, and a list.
-    let cases: [(&[u8], &(Vec<u8>, Vec<u8>), bool); 6] = [
+    type Case<'a> = (&'a [u8], &'a (Vec<u8>, Vec<u8>), bool);
+    let cases: [Case<'_>; 6] = [
         (&contents, &honest, true),
         (&other, &honest, false),
         (&contents, &lists(&[Run { len: 19_999, ..run }], 39_998), false),
