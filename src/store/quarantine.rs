@@ -87,7 +87,7 @@ impl LocalStore {
         // What is stored from now on must not rely on its damaged chunks.
         let damaged_chunks = match span.kind() {
             Kind::Whole => Vec::new(),
-            Kind::ChunkList => self.damaged_chunks(hash),
+            Kind::ChunkList => self.damaged_chunks(hash)?,
         };
         // Its neighbours stay where they are, so it is copied, and hidden.
         let mut bytes = Vec::new();

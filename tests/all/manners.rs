@@ -72,7 +72,7 @@ fn stopped_at(
 fn many_files(fixture: &Fixture) {
     for index in 0..400 {
         let path = fixture.write(&format!("d{}/f{index}", index % 10), format!("{index}"));
-        File::options().write(true).open(path).unwrap().set_len(256 << 10).unwrap();
+        File::options().write(true).open(path).unwrap().set_len(300 << 10).unwrap();
     }
 }
 

@@ -191,8 +191,8 @@ fn space_counts_what_deletion_really_frees() {
     let (_, run) = record(&fixture, &limit, "again");
     assert!(!run.stderr.contains("removed"), "{}", run.stderr);
     // The newest session's objects stay, whatever the limit.
-    let (last, _) = record(&fixture, &["--max-storage-gb", "0.000001"], "least");
-    assert_eq!(ids(&fixture), [last]);
+    let (last, run) = record(&fixture, &["--max-storage-gb", "0.000001"], "least");
+    assert_eq!(ids(&fixture), [last], "{}", run.stderr);
     fixture.nono(&["rollback", "restore", "latest"]).success();
 }
 

@@ -69,7 +69,7 @@ impl LocalStore {
     /// When a list cannot be read: what it names is not known then.
     pub(crate) fn chunks_of(&self, hash: &ContentHash) -> Result<Vec<ContentHash>, StoreError> {
         let mut named = Vec::new();
-        for (pack, span) in self.lists_of(hash) {
+        for (pack, span) in self.lists_of(hash)? {
             let head = self.listed(hash, &pack, span)?;
             named.extend(head.parts.iter().map(|part| part.hash));
             named.extend(self.runs(hash, &head, pack.path())?.iter().map(|run| run.hash));
@@ -77,9 +77,10 @@ impl LocalStore {
         Ok(named)
     }
 
-    fn lists_of(&self, hash: &ContentHash) -> impl Iterator<Item = (Arc<Pack>, Span)> + use<> {
-        let found = self.packs().find_all_known(hash).into_iter();
-        found.filter(|(_, span)| span.kind() == Kind::ChunkList)
+    fn lists_of(&self, hash: &ContentHash) -> Result<Vec<(Arc<Pack>, Span)>, StoreError> {
+        let mut found = self.packs().find_each(self.dir(), hash)?;
+        found.retain(|(_, span)| span.kind() == Kind::ChunkList);
+        Ok(found)
     }
 
     /// Whether an object is a list of chunks somewhere.
@@ -88,7 +89,7 @@ impl LocalStore {
         allow(dead_code, reason = "only tests and fuzzing ask")
     )]
     pub(crate) fn has_list_of(&self, hash: &ContentHash) -> bool {
-        self.lists_of(hash).next().is_some()
+        self.lists_of(hash).is_ok_and(|lists| !lists.is_empty())
     }
 
     /// Whether a list of an object of `size` bytes is whole, and all its chunks are there. They are
@@ -196,12 +197,15 @@ impl LocalStore {
 
     /// The damaged chunks of an object, and parts of its list, each with its pack. Where a chunk
     /// has a file of its own, that is in the way, and not here.
+    ///
+    /// # Errors
+    /// When the packs cannot be listed.
     pub(in crate::store) fn damaged_chunks(
         &self,
         hash: &ContentHash,
-    ) -> Vec<(Arc<Pack>, ContentHash)> {
+    ) -> Result<Vec<(Arc<Pack>, ContentHash)>, StoreError> {
         let (mut damaged, mut buffer) = (Vec::new(), Vec::new());
-        for (pack, span) in self.lists_of(hash) {
+        for (pack, span) in self.lists_of(hash)? {
             let Ok(head) = self.listed(hash, &pack, span) else { continue };
             let mut named: Vec<_> = head.parts.iter().map(|part| part.hash).collect();
             // Those behind a damaged part stay: nobody can tell them.
@@ -213,14 +217,14 @@ impl LocalStore {
             named.sort_unstable();
             named.dedup();
             for hash in named {
-                for (pack, _) in self.packs().find_all_known(&hash) {
+                for (pack, _) in self.packs().find_all(self.dir(), &hash)? {
                     if matches!(pack.holds_intact(&hash, &mut buffer), Ok(false)) {
                         damaged.push((pack, hash));
                     }
                 }
             }
         }
-        damaged
+        Ok(damaged)
     }
 }
 

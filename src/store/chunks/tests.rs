@@ -196,6 +196,17 @@ fn an_object_of_which_a_chunk_is_gone_is_damaged_and_is_stored_again() {
     assert!(bytes_of(&lab.export(&again).unwrap()) == bytes);
 }
 
+/// The collector asks before anybody has looked which packs there are.
+#[test]
+fn what_a_list_names_is_known_to_a_store_that_was_just_opened() {
+    let lab = Lab::new();
+    let imported = lab.import_bytes(&noise(1 << 20, 10));
+    let named = lab.store.chunks_of(&imported.hash).unwrap();
+    assert!(named.len() > 1 << 3);
+    let other = LocalStore::open(lab.store.path()).unwrap();
+    assert_eq!(other.chunks_of(&imported.hash).unwrap(), named);
+}
+
 #[test]
 fn a_file_that_shrinks_while_it_is_read_is_stored_as_it_was_read() {
     let lab = Lab::new();

@@ -145,17 +145,30 @@ impl Packs {
         hash: &ContentHash,
     ) -> Result<Vec<(Arc<Pack>, Span)>, StoreError> {
         self.refresh(objects)?;
-        Ok(self.find_all_known(hash))
+        let known = self.known.read();
+        let there = known.packs.iter().filter(|pack| !known.is_dropped(pack, hash));
+        Ok(there.filter_map(|pack| Some((pack.clone(), pack.find(hash).ok()??))).collect())
     }
 
-    /// As [`find_all`](Self::find_all), of the packs that are known.
-    pub(super) fn find_all_known(&self, hash: &ContentHash) -> Vec<(Arc<Pack>, Span)> {
+    /// All packs that have an object, of those that are known.
+    ///
+    /// # Errors
+    /// When the packs cannot be listed, or one of them cannot tell.
+    pub(super) fn find_each(
+        &self,
+        objects: &Dir,
+        hash: &ContentHash,
+    ) -> Result<Vec<(Arc<Pack>, Span)>, StoreError> {
+        self.load(objects)?;
         let known = self.known.read();
         if known.table.as_ref().is_some_and(|table| !table.contains_key(hash)) {
-            return Vec::new();
+            return Ok(Vec::new());
         }
-        let there = known.packs.iter().filter(|pack| !known.is_dropped(pack, hash));
-        there.filter_map(|pack| Some((pack.clone(), pack.find(hash).ok()??))).collect()
+        let mut found = Vec::new();
+        for pack in known.packs.iter().filter(|pack| !known.is_dropped(pack, hash)) {
+            found.extend(pack.find(hash)?.map(|span| (pack.clone(), span)));
+        }
+        Ok(found)
     }
 
     /// Whether a pack that is known has an intact copy of an object.
