@@ -174,7 +174,7 @@ const OWN_CHANGING: [&str; 2] = ["checkpoint", "restore"];
 /// A longer path is none that a system call takes.
 const MAX_PATH_BYTES: usize = 4096;
 
-/// What our own server calls a tool, if the client's name of it means one of ours.
+/// The name that our own server gives a tool, if the client's name of it means one of ours.
 pub(super) fn own_tool(tool: &str) -> Option<&str> {
     ["mcp__nono__", "mcp_nono_", "nono_"].iter().find_map(|own| tool.strip_prefix(own))
 }

@@ -85,7 +85,7 @@ pub struct Kept {
     last: String,
 }
 
-/// What the spool of an agent session is called.
+/// The name of the spool of an agent session.
 fn key_of(client: &str, session_id: &str) -> String {
     let hash = ContentHash::of(session_id.as_bytes()).to_string();
     format!("{client}-{}", &hash[..16])
@@ -113,12 +113,12 @@ impl Spool {
         Self::open(root, &Self::key(event))
     }
 
-    /// What the spool of an agent session is called.
+    /// The name of the spool of an agent session.
     pub fn key(event: &Event) -> String {
         key_of(&event.client, &event.session_id)
     }
 
-    /// What the hooks of an agent session have told so far, events that wait for a worker included.
+    /// The state that the hooks of an agent session told of, waiting events included.
     /// `None` where nothing is kept of it. Writes nothing and needs no lock.
     pub fn told(root: &Path, agent: &AgentSession) -> Option<AgentState> {
         let path = root.join(AGENTS).join(key_of(&agent.client, &agent.session_id));

@@ -14,13 +14,13 @@ const HELD_BYTES: usize = 1 << 20;
 #[derive(Debug, Default)]
 pub(super) struct Queue<const N: usize> {
     spilled: Option<Spilled>,
-    /// What is in the file.
+    /// Bytes in the file.
     written: u64,
-    /// What was read of it.
+    /// Bytes that were read of it.
     read: u64,
-    /// What comes behind the file; once reading began, what is read next.
+    /// The bytes behind the file; once reading began, the next ones.
     held: Vec<u8>,
-    /// What comes behind the file, once reading began.
+    /// The bytes behind the file, once reading began.
     last: Option<Vec<u8>>,
     at: usize,
 }

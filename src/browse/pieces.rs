@@ -2,9 +2,10 @@
 //!
 //! A piece is read into memory, verified, and served from there. Later, when it is no longer in
 //! memory, it is read in place, where the `stat` of the object has to be what it was when it was
-//! opened: an object is never written again. One that is made of chunks is verified anew. Who reads one piece after the other has the next ones
-//! verified ahead, by a thread for all files, so that hashing and copying go on at the same time.
-//! The same thread lets go of what is in memory when nobody reads.
+//! opened: an object is never written again. One that is made of chunks is verified anew. The next
+//! pieces of who reads one after the other are verified ahead, by a thread for all files, so that
+//! hashing and copying go on at the same time. The same thread lets go of what is in memory when
+//! nobody reads.
 
 use std::collections::VecDeque;
 use std::io;

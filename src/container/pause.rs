@@ -37,9 +37,9 @@ const LAST_RETRY: Duration = Duration::from_secs(5);
 const WATCH_FOR: Duration = Duration::from_secs(24 * 60 * 60);
 /// A pause that the engine did not confirm may have its effect so long after the engine answers.
 const LATE_PAUSE: Duration = Duration::from_secs(10);
-/// What nono says on the pipe when the engine has confirmed the pause.
+/// The word of nono on the pipe when the engine has confirmed the pause.
 const CONFIRMED: u8 = b'p';
-/// What nono says on the pipe when the container goes on.
+/// The word of nono on the pipe when the container goes on.
 const DONE: u8 = b'd';
 
 /// The program that watches: `PROGRAM ARGUMENTS… ROOT ID TOKEN`.

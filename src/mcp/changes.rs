@@ -164,7 +164,7 @@ impl Workspace {
     }
 }
 
-/// What is said where there is no state to compare with.
+/// The answer where there is no state to compare with.
 fn nothing_before(new: &Named, older: &Older) -> String {
     match older.note() {
         Some(note) => format!("Nothing is left to compare {} with. {note}", new.name()),
@@ -172,7 +172,7 @@ fn nothing_before(new: &Named, older: &Older) -> String {
     }
 }
 
-/// What has to be said of the older state, behind another sentence.
+/// The note on the older state, behind another sentence.
 fn noted(older: &Older) -> String {
     older.note().map(|note| format!(" {note}")).unwrap_or_default()
 }

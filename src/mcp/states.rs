@@ -152,7 +152,7 @@ impl Older {
         Self { state: Some(state), removed: None }
     }
 
-    /// What an answer has to say of a state that was removed.
+    /// The note of an answer on a state that was removed.
     pub(super) fn note(&self) -> Option<String> {
         let removed = self.removed.as_ref()?;
         let number = removed.number;

@@ -60,7 +60,7 @@ impl Hashed {
 }
 
 impl Imported {
-    /// What is said of a file that was stored at once.
+    /// The import of a file that was stored at once.
     pub(super) fn small(stored: Stored, size: u64) -> Self {
         let Stored { hash, is_new } = stored;
         Hashed { hash, size, midstates: None }.imported(is_new)

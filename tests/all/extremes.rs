@@ -169,7 +169,7 @@ fn a_full_disk_stops_a_snapshot_and_a_restore_and_changes_nothing() {
     let Some(disk) = SmallDisk::new(&fixture.path(""), "ext4", 24) else { return };
     let project = disk.mount_point.join("project");
     fs::create_dir(&project).unwrap();
-    // Contents that no two files share, and that do not compress: each takes its space in the store.
+    // No two files share contents, and none compresses: each takes its space in the store.
     let content = |seed| noise(6 << 20, seed);
     fs::write(project.join("a"), content(1)).unwrap();
     let store = disk.mount_point.join("store");

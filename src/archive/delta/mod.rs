@@ -44,7 +44,7 @@ pub(in crate::archive) struct HashLines {
 pub(in crate::archive) struct DeltaEntry {
     /// The absolute path without its first slash, in the text form of [`crate::path_text`].
     pub(in crate::archive) path: String,
-    /// What happens to it.
+    /// The change of it.
     #[serde(rename = "type")]
     pub(in crate::archive) entry_type: DeltaEntryType,
     /// Hash of the contents; `None` of a removed file.
@@ -55,7 +55,7 @@ pub(in crate::archive) struct DeltaEntry {
     pub(in crate::archive) size: Option<u64>,
 }
 
-/// What happens to a file.
+/// The change of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(in crate::archive) enum DeltaEntryType {

@@ -12,7 +12,7 @@ use super::{
 use crate::archive::{ArchiveError, MAX_CHAIN_DEPTH};
 use crate::object::ContentHash;
 
-/// Who gets the lines of the document while it is read.
+/// A reader of the document, and the receivers of its lines.
 pub(in crate::archive) struct Reader<'a> {
     /// Gets the path and the hash of each file of the state, in the order of the lines.
     pub(in crate::archive) line: &'a mut dyn FnMut(&str, &ContentHash) -> Result<(), ArchiveError>,
@@ -46,7 +46,7 @@ struct Entries {
     removed: u64,
 }
 
-/// What the document declares of the whole state.
+/// The declarations of the document about the whole state.
 struct Declared {
     lines: HashLines,
     count: u64,

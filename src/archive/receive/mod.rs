@@ -289,7 +289,7 @@ impl<'a> Receiver<'a> {
         Ok(packer.finish()?)
     }
 
-    /// What is missing: objects, or manifests of earlier snapshots.
+    /// The missing things: objects, or manifests of earlier snapshots.
     fn lacking(&self) -> Result<Option<String>, ArchiveError> {
         let Some(last) = self.targets.first().map(|head| head.id.number()) else {
             return Ok(None);

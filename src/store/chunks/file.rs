@@ -11,8 +11,8 @@ use foldhash::fast::RandomState;
 use super::cut::first_of_zeros;
 use super::{Head, NO_LIST, OTHER_LENGTH, Run, Unlisted, runs_of};
 use crate::object::ContentHash;
-use crate::store::packs::{Kind, MAX_PACKED_BYTES, Pack, Span};
-use crate::store::{LocalStore, ObjectSource, StoreError};
+use crate::store::packs::{Kind, Pack, Span};
+use crate::store::{LocalStore, StoreError};
 use crate::sys;
 
 /// An open object that is made of chunks. What is read is unchecked.
@@ -58,7 +58,7 @@ impl LocalStore {
     }
 
     fn runs(&self, hash: &ContentHash, head: &Head, path: &Path) -> Result<Vec<Run>, StoreError> {
-        let runs = runs_of(head, |part| self.read(part, MAX_PACKED_BYTES));
+        let runs = runs_of(head, |part| self.read_unlisted(part));
         runs.map_err(|error| error.at(hash, path))
     }
 
@@ -210,7 +210,7 @@ impl LocalStore {
             let mut named: Vec<_> = head.parts.iter().map(|part| part.hash).collect();
             // Those behind a damaged part stay: nobody can tell them.
             for part in &head.parts {
-                let bytes = self.read(&part.hash, MAX_PACKED_BYTES);
+                let bytes = self.read_unlisted(&part.hash);
                 let runs = bytes.ok().and_then(|bytes| part.runs(&bytes).ok());
                 named.extend(runs.into_iter().flatten().map(|run| run.hash));
             }

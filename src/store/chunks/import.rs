@@ -107,7 +107,7 @@ fn overlapped(
 /// Contents that come in order, with gaps where there are holes.
 struct Cutter<'p, 's> {
     packer: &'p Packer<'s>,
-    /// What came and was not cut yet.
+    /// The bytes that came and were not cut yet.
     rest: Vec<u8>,
     /// Where the next bytes come.
     at: u64,

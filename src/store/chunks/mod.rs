@@ -47,7 +47,7 @@ const SPARSE: u64 = 1 << 63;
 const NO_LIST: &str = "it is no list of chunks";
 const OTHER_LENGTH: &str = "a part of its list of chunks makes another length than is said";
 
-/// What a pack has under the name of a long object.
+/// The record that a pack has under the name of a long object.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Head {
     /// Length of the object in bytes.
@@ -155,7 +155,7 @@ fn hash_and_number(bytes: &[u8; HASH_BYTES + 8]) -> (ContentHash, u64) {
 /// Why a list of chunks gives no contents.
 #[derive(Debug)]
 enum Unlisted {
-    /// What it says contradicts itself.
+    /// The list contradicts itself.
     Wrong(&'static str),
     Store(StoreError),
 }

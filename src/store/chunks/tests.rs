@@ -273,6 +273,23 @@ fn a_list_that_lies_is_damage() {
 }
 
 #[test]
+fn a_list_that_names_itself_or_another_list_is_damage() {
+    let hashes = [ContentHash::of(b"one"), ContentHash::of(b"other")];
+    for [first, second] in [[hashes[0]; 2], hashes] {
+        let lab = Lab::new();
+        for (name, part) in [(first, second), (second, first)] {
+            let parts = vec![Part { hash: part, size: 200_000 }];
+            let head = Head { size: 200_000, sparse: false, parts }.encode();
+            lab.pack(&name, Kind::ChunkList, &head);
+        }
+        assert!(lab.store.read(&first, 1 << 20).unwrap_err().is_damage());
+        assert!(lab.store.chunks_of(&first).unwrap_err().is_damage());
+        assert!(!lab.store.contains(&first, 200_000).unwrap());
+        assert!(lab.store.damaged_chunks(&first).unwrap().is_empty());
+    }
+}
+
+#[test]
 fn zeros_are_cut_into_chunks_of_one_length() {
     let len = first_of_zeros();
     assert!((SHORTEST..=LONGEST).contains(&len));

@@ -7,7 +7,7 @@ use rustix::io::Errno;
 
 use super::{LocalStore, relative_name};
 use crate::object::ContentHash;
-use crate::store::packs::{Kind, Pack, Span as PackSpan};
+use crate::store::packs::{Kind, MAX_PACKED_BYTES, Pack, Span as PackSpan};
 use crate::store::{ObjectFile, StoreError, Transfer, export};
 use crate::sys::{Dir, FileKind};
 
@@ -27,6 +27,35 @@ impl LocalStore {
             Some(object) => Ok(object),
             None => self.open_packed(hash),
         }
+    }
+
+    /// Reads an intact copy of a part of a list of chunks, which is no list itself: a store may
+    /// have lists that name each other.
+    ///
+    /// # Errors
+    /// [`StoreError::Missing`] when there is none, or when the packs cannot be listed.
+    pub(in crate::store) fn read_unlisted(
+        &self,
+        hash: &ContentHash,
+    ) -> Result<Vec<u8>, StoreError> {
+        let mut bytes = Vec::new();
+        let own = if self.has_no_own(hash) { None } else { self.open_own(hash).ok().flatten() };
+        let known = self.packs.find(&self.dir, hash, true)?;
+        let is_read = |object: ObjectFile, bytes: &mut Vec<u8>| {
+            object.read_checked(MAX_PACKED_BYTES, bytes).is_ok()
+        };
+        let packed = |(pack, span): (Arc<Pack>, PackSpan)| {
+            let is_whole = span.kind() == Kind::Whole;
+            is_whole.then(|| ObjectFile::packed(pack, span, *hash))
+        };
+        if own.into_iter().chain(known.and_then(packed)).any(|object| is_read(object, &mut bytes)) {
+            return Ok(bytes);
+        }
+        let all = self.packs.find_all(&self.dir, hash)?;
+        if all.into_iter().filter_map(packed).any(|object| is_read(object, &mut bytes)) {
+            return Ok(bytes);
+        }
+        Err(StoreError::Missing { hash: *hash, path: self.dir.path_of(&relative_name(hash)) })
     }
 
     /// Opens the file of its own that a chunk of so many bytes may have.

@@ -12,8 +12,9 @@
 //!           version, "nonopack", SHA-256 of index and trailer up to here            64 bytes
 //! ```
 //!
-//! Numbers are little-endian. The highest bit of a length is the [`Kind`]. The index is for finding; the blocks alone tell as much, so that
-//! objects can be taken out of a pack that has lost its end.
+//! Numbers are little-endian. The highest bit of a length is the [`Kind`]. The index is for
+//! finding; the blocks alone tell as much, so that objects can be taken out of a pack that has lost
+//! its end.
 
 use super::block::{Listed, TABLE_ENTRY_BYTES};
 use crate::object::{ContentHash, Hasher};
@@ -38,7 +39,7 @@ const MAX_OBJECTS: u32 = 1 << 20;
 /// The same of blocks, which take 24 MiB in memory then.
 const MAX_BLOCKS: u32 = 1 << 20;
 
-/// What the bytes of a record are.
+/// The meaning of the bytes of a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// The object.

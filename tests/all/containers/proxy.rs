@@ -10,7 +10,7 @@ use std::thread;
 
 use tempfile::TempDir;
 
-/// What happens at the request.
+/// The event at the request.
 pub enum At {
     /// Nothing goes on, in no direction and on no connection, until [`Proxy::release`].
     Stall,
