@@ -21,10 +21,12 @@ use super::render::byte_size;
 use crate::config::Settings;
 use crate::gc::{
     CleanupOptions, CleanupPlan, StorageUsage, guess_usage, measure_usage, note_floor,
-    remove_snapshots, withdraw,
+    pack_long_files, remove_snapshots, withdraw,
 };
+use crate::progress::NoProgress;
 use crate::session::{Catalog, Expired, Expiry, RetentionPolicy, SessionFacts, thinned_steps};
 use crate::snapshot::{RemovalReason, SessionDir, SessionOrigin};
+use crate::store::Compression;
 use crate::sys;
 
 /// So many withdrawn sessions are collected at once.
@@ -114,12 +116,15 @@ fn try_begin(root: &Path, settings: &Settings) -> Result<Retention, CliError> {
         return Ok(Retention { collecting: None });
     }
     let (root, threads) = (root.to_owned(), settings.threads());
+    let compression = settings.compression.value;
     let (go, begin) = mpsc::channel();
     let collect = move || {
         sys::lower_priority();
         match begin.recv_timeout(STARTING) {
             Err(RecvTimeoutError::Disconnected) => Ok(Removed::default()),
-            Ok(()) | Err(RecvTimeoutError::Timeout) => collect(&root, &policy, threads),
+            Ok(()) | Err(RecvTimeoutError::Timeout) => {
+                collect(&root, &policy, compression, threads)
+            }
         }
     };
     // Without a thread, the next one does it.
@@ -186,8 +191,16 @@ fn withdraw_expired(root: &Path, settings: &Settings) -> Result<Vec<Expired>, Cl
 }
 
 /// Removes what takes too much space, and the objects of all that was removed.
-fn collect(root: &Path, policy: &RetentionPolicy, threads: usize) -> Result<Removed, CliError> {
-    let options = CleanupOptions { threads, spare_pinned: true, ..CleanupOptions::default() };
+fn collect(
+    root: &Path,
+    policy: &RetentionPolicy,
+    compression: Compression,
+    threads: usize,
+) -> Result<Removed, CliError> {
+    let base = CleanupOptions::default();
+    let options = CleanupOptions { threads, compression, spare_pinned: true, ..base };
+    // No session goes for space that compression gives.
+    pack_long_files(root, compression, &NoProgress)?;
     let sessions = list(root)?;
     let (mut expired, usage) = expired(root, policy, &sessions, &options)?;
     if let Some(usage) = usage {

@@ -113,6 +113,11 @@ impl CleanupPlan {
         if store.is_some() {
             usage::note(&root, survey.remaining_bytes());
         }
+        if let (true, Some((store, lock))) = (options.compact, store) {
+            // Others may use the store meanwhile.
+            drop(lock);
+            store.pack_long_files(options.progress)?;
+        }
         Ok(survey.report(report))
     }
 }

@@ -25,6 +25,7 @@ mod alone;
 mod apply;
 mod holdings;
 mod mark;
+mod pack;
 mod packs;
 mod plan;
 mod store_root;
@@ -47,6 +48,7 @@ use crate::store::{Compression, StoreError};
 use crate::sys;
 
 pub use holdings::{Holdings, measure_holdings};
+pub use pack::pack_long_files;
 pub use plan::CleanupPlan;
 pub use tombstone::{RemoveSnapshotError, remove_snapshots};
 pub use usage::{StorageUsage, UsageGuess, guess_usage, measure_usage, note_floor};
@@ -64,7 +66,8 @@ pub struct CleanupOptions<'a> {
     /// written.
     pub orphans_at_once: bool,
     /// Whether every pack is rewritten that holds something unneeded, or would be smaller if it
-    /// was compressed. Otherwise only those are in which a fifth or more is unneeded.
+    /// was compressed, and long files that were stored plain are packed. Otherwise only those packs
+    /// are in which a fifth or more is unneeded.
     pub compact: bool,
     /// How what is rewritten is compressed.
     pub compression: Compression,

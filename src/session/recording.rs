@@ -1,8 +1,11 @@
 //! Making sessions, and recording what a command does from its start to its end.
 
 use std::ffi::OsString;
+use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 
@@ -10,6 +13,7 @@ use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
 use crate::diff::{Change, Comparison};
+use crate::gc::pack_long_files;
 use crate::layout;
 use crate::object::ContentHash;
 use crate::path_text::encode;
@@ -85,8 +89,52 @@ pub struct Recorded {
     pub session_root: ContentHash,
 }
 
-/// Work that makes a baseline durable.
-type Flush = JoinHandle<Result<(), SnapshotError>>;
+/// Work on a baseline beside the command: it becomes durable, then small.
+#[derive(Debug)]
+struct Background {
+    thread: JoinHandle<Result<(), SnapshotError>>,
+    stop: Arc<Stop>,
+}
+
+/// Ends the second part of the work; nobody ends the first.
+#[derive(Debug, Default)]
+struct Stop(AtomicBool);
+
+impl Progress for Stop {
+    fn advance(&self, _entries: u64, _bytes: u64) {}
+
+    fn is_cancelled(&self) -> bool {
+        self.0.load(Relaxed)
+    }
+}
+
+impl Background {
+    fn start(
+        root: PathBuf,
+        compression: Compression,
+        work: impl FnOnce() -> Result<(), SnapshotError> + Send + 'static,
+    ) -> io::Result<Self> {
+        let stop = Arc::new(Stop::default());
+        let asked = Arc::clone(&stop);
+        let thread = sys::spawn("publish", move || {
+            sys::lower_priority();
+            work()?;
+            // The next one does it.
+            if let Err(error) = pack_long_files(&root, compression, &*asked) {
+                tracing::warn!("long files are not packed: {error}");
+            }
+            Ok(())
+        })?;
+        Ok(Self { thread, stop })
+    }
+
+    /// Waits until the baseline is durable.
+    fn finish(self) -> Result<(), SnapshotError> {
+        self.stop.0.store(true, Relaxed);
+        // A panic there goes on here.
+        self.thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    }
+}
 
 /// A session that is being recorded. Dropped without [`finish`](Self::finish), it is interrupted:
 /// its baseline stays, and it can be restored.
@@ -96,8 +144,7 @@ pub struct Recording {
     begun: SessionMetadata,
     manager: SnapshotManager,
     baseline: SnapshotManifest,
-    /// Makes the baseline durable.
-    flush: Option<Flush>,
+    flush: Option<Background>,
     _running: Option<FileLock>,
 }
 
@@ -151,12 +198,8 @@ impl Recording {
             let pending = manager.begin_baseline()?;
             let baseline = pending.manifest().clone();
             let (hand_over, handed_over) = mpsc::sync_channel::<PendingBaseline>(1);
-            let publish = move || {
-                // Beside the command.
-                sys::lower_priority();
-                handed_over.into_iter().try_for_each(PendingBaseline::publish)
-            };
-            let flush = sys::spawn("publish", publish)
+            let publish = move || handed_over.into_iter().try_for_each(PendingBaseline::publish);
+            let flush = Background::start(request.root.clone(), request.compression, publish)
                 .inspect_err(|error| tracing::debug!("the command waits for the disk: {error}"))
                 .ok();
             // Without a thread, nobody takes it.
@@ -171,7 +214,9 @@ impl Recording {
         request: &RecordRequest,
         agent: Option<AgentSession>,
         progress: Arc<dyn Progress + Send>,
-        take: impl FnOnce(&SnapshotManager) -> Result<(SnapshotManifest, Option<Flush>), SnapshotError>,
+        take: impl FnOnce(
+            &SnapshotManager,
+        ) -> Result<(SnapshotManifest, Option<Background>), SnapshotError>,
     ) -> Result<Self, RecordError> {
         let root = sys::plain_absolute(&request.root, &sys::current_dir()?);
         // Refuse before anything is made.
@@ -267,9 +312,7 @@ impl Recording {
     /// When the state cannot be captured; the session then stays interrupted.
     pub fn finish(mut self, exit_code: Option<i32>) -> Result<Recorded, RecordError> {
         if let Some(flush) = self.flush.take() {
-            // A panic there goes on here.
-            let flushed = flush.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-            flushed.or_else(|error| self.look_again(error))?;
+            flush.finish().or_else(|error| self.look_again(error))?;
         }
         let (manifest, comparison) = match self.manager.create_incremental_compared() {
             Ok((manifest, comparison)) => (manifest, Some(comparison)),

@@ -59,7 +59,7 @@ pub(crate) use own::MOST_OWN;
 #[cfg(test)]
 pub(crate) use own::READING_LOOKS;
 pub(crate) use packs::{
-    BadDisk, Entry as PackEntry, MAX_PACKED_BYTES, Pack, Packer, Rewrite as PackRewrite,
+    BadDisk, Entry as PackEntry, LongFiles, MAX_PACKED_BYTES, Pack, Packer, Rewrite as PackRewrite,
     SMALL_PACK_BYTES,
 };
 pub use quarantine::{Offered, Quarantined};

@@ -173,3 +173,75 @@ fn the_documentation_puts_a_long_file_together_without_nono() {
     let name = nono::object::ContentHash::of(&bytes).hex();
     assert!(fs::read(target.join(name)).unwrap() == bytes);
 }
+
+/// What the first run of a project stored, before anything was packed.
+fn ran(fixture: &Fixture, script: &str) {
+    let run = ["run", "--rollback", "--no-sandbox", "--no-rollback-prompt", "--", "sh", "-c"];
+    fixture.nono(&[&run[..], &[script]].concat()).success();
+}
+
+#[test]
+fn a_first_run_packs_long_files_while_its_command_is_at_work() {
+    // Whether blocks are shared.
+    let Some(_) = recorded() else { return };
+    let fixture = Fixture::new();
+    let bytes = noise(LEN, 2);
+    fixture.write("long", &bytes);
+    let own = own_file(&fixture, &bytes);
+    let own = own.to_str().unwrap();
+    // The command sees the file of the state before, and waits until it is packed.
+    let wait = "while [ -e \"$0\" ]; do read -t 0.05 nothing < /dev/zero || :; done";
+    let script = format!("echo changed > long; timeout 60 bash -c '{wait}' {own}");
+    ran(&fixture, &script);
+    assert!(!fixture.packs().is_empty());
+    fixture.nono(&["rollback", "verify"]).success();
+    fixture.nono(&["undo", "--yes"]).success();
+    assert!(fs::read(fixture.project().join("long")).unwrap() == bytes);
+}
+
+#[test]
+fn what_no_command_waited_for_is_packed_by_a_cleanup_that_compacts() {
+    let Some(_) = recorded() else { return };
+    let fixture = Fixture::new();
+    let bytes = noise(LEN, 3);
+    fixture.write("long", &bytes);
+    ran(&fixture, "true");
+    fixture.nono(&["rollback", "cleanup", "--yes", "--compact"]).success();
+    assert!(!own_file(&fixture, &bytes).exists() && !fixture.packs().is_empty());
+    fs::remove_file(fixture.project().join("long")).unwrap();
+    fixture.nono(&["rollback", "restore", "latest", "--force"]).success();
+    assert!(fs::read(fixture.project().join("long")).unwrap() == bytes);
+}
+
+#[test]
+fn a_kill_while_long_files_are_packed_loses_nothing() {
+    let Some(_) = recorded() else { return };
+    for round in 0..8_u64 {
+        let fixture = Fixture::new();
+        let contents: Vec<_> = (0..8).map(|number| noise(1 << 20, 100 + number)).collect();
+        for (number, bytes) in contents.iter().enumerate() {
+            fixture.write(&format!("long{number}"), bytes);
+        }
+        let last = own_file(&fixture, contents.last().unwrap());
+        // From before anything is packed to when all is.
+        let supervisor = "$(awk '/^PPid/ {print $2}' /proc/$PPID/status)";
+        let kill = format!("sleep 0.{:02}; kill -KILL {supervisor}; sleep 600", 6 * round);
+        let script = match round {
+            7 => {
+                format!("timeout 60 bash -c 'while [ -e {} ]; do :; done'; {kill}", last.display())
+            }
+            _ => kill,
+        };
+        let run = ["run", "--rollback", "--no-sandbox", "--", "sh", "-c", &script];
+        assert_eq!(fixture.nono(&run).code, -1);
+        for number in 0..8 {
+            fs::remove_file(fixture.project().join(format!("long{number}"))).unwrap();
+        }
+        fixture.nono(&["rollback", "verify"]).success();
+        fixture.nono(&["rollback", "restore", "latest", "--force"]).success();
+        for (number, bytes) in contents.iter().enumerate() {
+            let path = fixture.project().join(format!("long{number}"));
+            assert!(fs::read(path).unwrap() == *bytes, "{number} in round {round}");
+        }
+    }
+}

@@ -22,8 +22,8 @@ use crate::snapshot::reserve;
 use crate::snapshot::restore_log::RestoreRecord;
 use crate::snapshot::session_dir::{LoadedManifest, ManifestError};
 use crate::snapshot::steps::{StepEntry, push as push_step};
-use crate::stat_cache::{CountedOn, StoreState};
-use crate::store::{LocalStore, ObjectStore, Packer, StoreLock};
+use crate::stat_cache::{CountedOn, StoreState, has_cache};
+use crate::store::{LocalStore, LongFiles, ObjectStore, Packer, StoreLock};
 
 /// The purpose of a snapshot.
 pub(super) enum Why {
@@ -43,7 +43,8 @@ impl SnapshotManager {
     ) -> Result<(SnapshotManifest, Comparison), SnapshotError> {
         // Held until the manifest is published: the collector sees all of the snapshot or nothing.
         let store_lock = self.lock_store()?;
-        let capture = self.capture_next(parent, Some(&self.store), &store_lock)?;
+        let capture =
+            self.capture_next(parent, Some(&self.store), LongFiles::Packed, &store_lock)?;
         self.finish_taking(capture, parent, request, None)
     }
 
@@ -55,7 +56,8 @@ impl SnapshotManager {
         settle: &dyn Fn(&mut Step),
     ) -> Result<Taken, SnapshotError> {
         let store_lock = self.lock_store()?;
-        let capture = self.capture_next(Some(&parent), Some(&self.store), &store_lock)?;
+        let capture =
+            self.capture_next(Some(&parent), Some(&self.store), LongFiles::Packed, &store_lock)?;
         let differences = match capture.merkle_root == parent.manifest.merkle_root {
             true => Vec::new(),
             false => {
@@ -105,9 +107,10 @@ impl SnapshotManager {
         &self,
         parent: Option<&LoadedManifest>,
         flushed: Option<&LocalStore>,
+        long_files: LongFiles,
         lock: &StoreLock,
     ) -> Result<Capture, SnapshotError> {
-        let packer = Packer::new(&self.store, lock);
+        let packer = Packer::new(&self.store, lock).storing_long_files(long_files);
         let captured = captured(CaptureRequest {
             store: &packer,
             flushed,
@@ -134,7 +137,9 @@ impl SnapshotManager {
         let session_lock = self.lock_session()?;
         self.refuse_second_baseline()?;
         let store_lock = self.lock_store()?;
-        let capture = self.capture_next(None, None, &store_lock)?;
+        // Of a project that is known, most is stored already, or differs a little from what is.
+        let long_files = if self.is_known() { LongFiles::Packed } else { LongFiles::Plain };
+        let capture = self.capture_next(None, None, long_files, &store_lock)?;
         let (manifest, caches) =
             described(capture, None, Why::Asked(SnapshotRequest::default()), &self.roots);
         self.session.announce(&manifest)?;
@@ -264,6 +269,12 @@ impl SnapshotManager {
         let holds = Box::new(|hash: &ContentHash, size: u64| self.holds(hash, size));
         let store = StoreState { generation, counted_on, holds };
         Ok(Some(CacheLocation { index, store, account }))
+    }
+
+    /// Whether a stat cache tells of earlier snapshots of what is tracked.
+    fn is_known(&self) -> bool {
+        let Some(index) = &self.index else { return false };
+        self.roots.iter().any(|root| has_cache(index, &root.path))
     }
 
     /// Makes room on the disk of the store for what cannot wait. `false`: there is nothing to give.

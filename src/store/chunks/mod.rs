@@ -22,6 +22,7 @@
 mod cut;
 mod file;
 mod import;
+mod pack_own;
 #[cfg(test)]
 #[allow(clippy::disallowed_methods, reason = "tests look at the disk from outside")]
 mod tests;

@@ -5,11 +5,13 @@ use proptest::prelude::*;
 use tempfile::TempDir;
 
 use super::cut::{LONGEST, SHORTEST, first, first_of_zeros};
+use super::pack_own::PackedOwn;
 use super::{Head, Part, Run};
 use crate::object::ContentHash;
-use crate::store::packs::{Kind, Packer};
+use crate::progress::NoProgress;
+use crate::store::packs::{Kind, LongFiles, Packer};
 use crate::store::{
-    Imported, LocalStore, ObjectSource, ObjectStore, StoreError, Transfer, hash_object,
+    Imported, LocalStore, ObjectSource, ObjectStore, StopsAt, StoreError, Transfer, hash_object,
 };
 use crate::sys::stat_open_file;
 
@@ -287,6 +289,109 @@ fn a_list_that_names_itself_or_another_list_is_damage() {
         assert!(!lab.store.contains(&first, 200_000).unwrap());
         assert!(lab.store.damaged_chunks(&first).unwrap().is_empty());
     }
+}
+
+impl Lab {
+    /// Stores a file as a first baseline does.
+    fn import_plain(&self, file: &File, size: u64) -> Imported {
+        let sparse = stat_open_file(file, self.temp.path()).unwrap().is_sparse();
+        let lock = self.store.lock_shared().unwrap();
+        let packer = Packer::new(&self.store, &lock).storing_long_files(LongFiles::Plain);
+        let mut buffer = Vec::new();
+        let mut transfer = Transfer::unwatched(&mut buffer);
+        let imported = packer.import(file, size, sparse, &mut transfer).unwrap();
+        packer.finish().unwrap();
+        imported
+    }
+
+    fn has_own_file(&self, imported: &Imported) -> bool {
+        self.store.open_own_file(&imported.hash, imported.size).unwrap().is_some()
+    }
+
+    fn pack_long_files(&self) -> PackedOwn {
+        self.store.pack_all_long(&NoProgress).unwrap()
+    }
+}
+
+#[test]
+fn long_files_that_were_stored_plain_are_packed_and_come_back() {
+    let lab = Lab::new();
+    let contents = [noise(LONGEST + 1, 20), b"compressible ".repeat(400_000), noise(3 << 20, 21)];
+    let mut plain: Vec<_> = contents
+        .iter()
+        .map(|bytes| lab.import_plain(&lab.file(bytes), bytes.len() as u64))
+        .collect();
+    let path = lab.temp.path().join("sparse");
+    let sparse = File::options().create_new(true).read(true).write(true).open(&path).unwrap();
+    sparse.write_all_at(&contents[0], 5 << 20).unwrap();
+    sparse.set_len(64 << 20).unwrap();
+    plain.push(lab.import_plain(&sparse, 64 << 20));
+    let small = lab.import_plain(&lab.file(b"small"), 5);
+    assert!(plain.iter().all(|it| it.is_new && it.new_bytes == it.size && lab.has_own_file(it)));
+
+    let bytes = plain.iter().map(|it| it.size).sum();
+    assert_eq!(lab.pack_long_files(), PackedOwn { files: 4, bytes });
+    assert!(lab.has_own_file(&small));
+    for (imported, contents) in plain.iter().zip(contents.iter().map(Some).chain([None])) {
+        assert!(!lab.has_own_file(imported) && lab.store.has_list_of(&imported.hash));
+        assert!(lab.store.contains(&imported.hash, imported.size).unwrap());
+        lab.verify(imported).unwrap();
+        let restored = lab.export(imported).unwrap();
+        match contents {
+            Some(contents) => assert!(bytes_of(&restored) == *contents),
+            None => assert!(restored.metadata().unwrap().blocks() * 512 < 2 << 20),
+        }
+    }
+    assert_eq!(lab.pack_long_files(), PackedOwn::default());
+    // It is known now, whoever stores it.
+    let again = lab.import_plain(&lab.file(&contents[1]), contents[1].len() as u64);
+    assert!(!again.is_new && !lab.has_own_file(&again));
+}
+
+#[test]
+fn a_damaged_file_is_not_packed_and_one_whose_chunks_are_damaged_stays() {
+    let lab = Lab::new();
+    let [flipped, sound, behind] = [30, 31, 32].map(|seed| noise(1 << 20, seed));
+    let import = |bytes: &[u8]| lab.import_plain(&lab.file(bytes), bytes.len() as u64);
+    let imported = [import(&flipped), import(&sound), import(&behind)];
+    let hex = imported[0].hash.hex();
+    let own = lab.store.path().join(&hex[..2]).join(&hex[2..]);
+    std::fs::set_permissions(&own, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
+    let file = File::options().write(true).open(&own).unwrap();
+    file.write_all_at(&[flipped[500_000] ^ 1], 500_000).unwrap();
+    // A pack has one of its chunks already, with other bytes.
+    let other = Lab::new();
+    let listed = other.import_bytes(&behind);
+    let chunk = other.store.chunks_of(&listed.hash).unwrap().pop().unwrap();
+    let mut bytes = other.store.read(&chunk, 1 << 20).unwrap();
+    bytes[7] ^= 1;
+    lab.pack(&chunk, Kind::Whole, &bytes);
+
+    assert_eq!(lab.pack_long_files(), PackedOwn { files: 1, bytes: 1 << 20 });
+    assert_eq!(imported.each_ref().map(|it| lab.has_own_file(it)), [true, false, true]);
+    assert!(lab.verify(&imported[0]).unwrap_err().is_damage());
+    lab.verify(&imported[1]).unwrap();
+    lab.verify(&imported[2]).unwrap();
+}
+
+#[test]
+fn who_stops_packing_leaves_every_object_as_it_was() {
+    let lab = Lab::new();
+    let bytes = noise(4 << 20, 40);
+    let imported = lab.import_plain(&lab.file(&bytes), bytes.len() as u64);
+    assert_eq!(lab.store.pack_all_long(&StopsAt::new(0)).unwrap(), PackedOwn::default());
+    assert!(lab.has_own_file(&imported) && !lab.store.has_list_of(&imported.hash));
+    // The collector is at work.
+    let lock = lab.store.lock_exclusive().unwrap();
+    assert_eq!(lab.pack_long_files(), PackedOwn::default());
+    drop(lock);
+    // A crash before the file was removed.
+    lab.import_bytes(&bytes);
+    assert!(lab.has_own_file(&imported));
+    lab.import(&lab.file(&bytes), imported.size);
+    assert_eq!(lab.pack_long_files().files, 1);
+    assert!(!lab.has_own_file(&imported));
+    lab.verify(&imported).unwrap();
 }
 
 #[test]

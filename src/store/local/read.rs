@@ -114,7 +114,14 @@ impl LocalStore {
         self.open_packed(hash)
     }
 
-    pub(super) fn open_packed(&self, hash: &ContentHash) -> Result<ObjectFile, StoreError> {
+    /// Opens the copy of an object that is in a pack.
+    ///
+    /// # Errors
+    /// [`StoreError::Missing`] when there is none.
+    pub(in crate::store) fn open_packed(
+        &self,
+        hash: &ContentHash,
+    ) -> Result<ObjectFile, StoreError> {
         let Some((pack, span)) = self.packs.find(&self.dir, hash, true)? else {
             let path = self.dir.path_of(&relative_name(hash));
             return Err(StoreError::Missing { hash: *hash, path });

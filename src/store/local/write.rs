@@ -155,7 +155,8 @@ impl LocalStore {
         Ok(stat.is_some_and(|stat| stat.kind == FileKind::File && stat.size == size))
     }
 
-    /// Removes an object. Only the collector may, under the exclusive lock.
+    /// Removes the file of its own that an object has. Only the collector may, under the exclusive
+    /// lock, unless the object is in a pack too.
     ///
     /// # Errors
     /// When it cannot be removed; one that is gone is fine.

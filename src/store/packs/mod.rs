@@ -47,7 +47,7 @@ use rayon::prelude::*;
 use cache::BlockCache;
 pub(crate) use format::{Entry, Kind, MAX_PACKED_BYTES, Span};
 pub(crate) use pack::Pack;
-pub(crate) use packer::Packer;
+pub(crate) use packer::{LongFiles, Packer};
 pub(crate) use rewrite::{Rewrite, SMALL_PACK_BYTES};
 pub(crate) use salvage::BadDisk;
 use writer::PackWriter;

@@ -12,13 +12,23 @@ use super::format::{Kind, MAX_PACKED_BYTES, Span};
 use super::writer::{Chunk, Limits, PackWriter};
 use crate::object::ContentHash;
 use crate::store::chunks::{self, Chunked};
-use crate::store::import::import_cloned;
+use crate::store::import::{copy_to_temp, import_cloned};
 use crate::store::own::Patience;
 use crate::store::{
     ImportError, Imported, LocalStore, ObjectSource, ObjectStore, StoreError, StoreLock, Stored,
     Transfer,
 };
 use crate::sys;
+
+/// How the contents of long files are stored where blocks cannot be shared.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum LongFiles {
+    /// In chunks, compressed.
+    Packed,
+    /// As they are, because somebody waits: compression takes longer than all the rest. They are
+    /// [packed](LocalStore::pack_long_files) when nobody does.
+    Plain,
+}
 
 /// A store on disk in which new small objects come into packs. They are in the store once
 /// [`finish`](Self::finish) has returned; a packer dropped without it leaves nothing.
@@ -28,6 +38,7 @@ pub(crate) struct Packer<'s> {
     lock: &'s StoreLock,
     limits: Limits,
     few_objects: usize,
+    long_files: LongFiles,
     patience: Patience,
     _forget: ForgetOwn<'s>,
     state: Mutex<State<'s>>,
@@ -93,7 +104,14 @@ impl<'s> Packer<'s> {
         };
         let (patience, _forget) = (Patience::of_storing(), ForgetOwn(store));
         let (state, written) = (Mutex::new(state), Condvar::new());
-        Self { store, lock, limits, few_objects, patience, _forget, state, written }
+        let long_files = LongFiles::Packed;
+        Self { store, lock, limits, few_objects, long_files, patience, _forget, state, written }
+    }
+
+    /// Says how long files are stored; else they are packed.
+    #[must_use]
+    pub(crate) fn storing_long_files(self, long_files: LongFiles) -> Self {
+        Self { long_files, ..self }
     }
 
     /// Makes all objects part of the store. They are not durable before [`LocalStore::sync`].
@@ -209,6 +227,55 @@ impl<'s> Packer<'s> {
         Ok(Imported { new_bytes, ..hashed.imported(is_new) })
     }
 
+    /// Stores an object that has a file of its own once more, in chunks. `false`: the file has other
+    /// bytes.
+    ///
+    /// # Errors
+    /// When the file cannot be read, or the store not be written; [`StoreError::Cancelled`].
+    pub(in crate::store) fn pack_own(
+        &self,
+        hash: &ContentHash,
+        file: &File,
+        size: u64,
+        sparse: bool,
+        transfer: &mut Transfer<'_>,
+    ) -> Result<bool, StoreError> {
+        let chunked = chunks::import(self, file, size, sparse, transfer);
+        let Chunked { hashed, head, .. } = chunked.map_err(|error| match error {
+            ImportError::Store(error) => error,
+            ImportError::Source(source) => {
+                let path = self.store.path().to_owned();
+                sys::Error { operation: "read an object in", path, source }.into()
+            }
+        })?;
+        if !hashed.is(hash, size) {
+            return Ok(false);
+        }
+        loop {
+            let pack = self.state.lock().completed;
+            match self.add(hash, Kind::ChunkList, &head, pack)? {
+                Added::New | Added::Known => break,
+                Added::LookAgain => {}
+            }
+        }
+        self.spill()?;
+        Ok(true)
+    }
+
+    fn import_plain(
+        &self,
+        source: &File,
+        size: u64,
+        sparse: bool,
+        transfer: &mut Transfer<'_>,
+    ) -> Result<Imported, ImportError> {
+        let (temp, copied) = copy_to_temp(self.store, source, size, sparse, transfer)?;
+        // As a list of chunks, of another project.
+        let is_known = ObjectStore::contains(self.store, &copied.hash, copied.size)?;
+        let is_new = !is_known && self.store.adopt(&temp, &copied.hash, copied.size)?;
+        Ok(copied.imported(is_new))
+    }
+
     /// Writes what has come together, if that is enough.
     fn spill(&self) -> Result<(), StoreError> {
         let mut state = self.state.lock();
@@ -315,6 +382,9 @@ impl ObjectStore for Packer<'_> {
             Some(imported) => Ok(imported),
             None if size > chunks::LONGEST_BYTES => {
                 self.store.import(source, size, sparse, transfer)
+            }
+            None if self.long_files == LongFiles::Plain => {
+                self.import_plain(source, size, sparse, transfer)
             }
             None => self.import_in_chunks(source, size, sparse, transfer),
         }
