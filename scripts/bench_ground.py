@@ -177,3 +177,10 @@ class Results:
     def median(self, work, system):
         values = self.values.get(work, {}).get(system)
         return statistics.median(values) if values else None
+
+
+def disk_bytes(directory):
+    """Bytes that a directory takes on the disk."""
+    done = subprocess.run(["du", "-s", "--block-size=1", str(directory)], check=True,
+                          stdout=subprocess.PIPE)
+    return int(done.stdout.split()[0])
