@@ -24,6 +24,7 @@
 mod alone;
 mod apply;
 mod holdings;
+mod largest;
 mod mark;
 mod packs;
 mod plan;
@@ -46,7 +47,8 @@ use crate::snapshot::ManifestError;
 use crate::store::{Compression, StoreError};
 use crate::sys;
 
-pub use holdings::{Holdings, measure_holdings};
+pub use holdings::{Bytes, Holdings, SessionHoldings, measure_holdings};
+pub use largest::LargePath;
 pub use plan::CleanupPlan;
 pub use tombstone::{RemoveSnapshotError, remove_snapshots};
 pub use usage::{StorageUsage, UsageGuess, guess_usage, measure_usage, note_floor};

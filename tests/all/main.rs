@@ -79,5 +79,6 @@ mod trouble;
 mod undo;
 mod undo_steps;
 mod unstable;
+mod usage;
 mod views;
 mod wrong_use;
