@@ -26,6 +26,7 @@ mod hints;
 mod hooks;
 mod hostile;
 mod hostile_hooks;
+mod hostile_mcp;
 mod ignoring;
 mod ignoring_property;
 mod importing;
