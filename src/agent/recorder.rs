@@ -28,8 +28,13 @@ pub enum RecordStepError {
         place: String,
     },
     /// The session could not be begun.
-    #[error(transparent)]
-    Record(#[from] RecordError),
+    #[error("{project} is not recorded: {source}")]
+    Begin {
+        /// The project, as it is shown.
+        project: String,
+        /// Why not.
+        source: RecordError,
+    },
     /// A step could not be taken.
     #[error(transparent)]
     Snapshot(#[from] SnapshotError),
@@ -135,12 +140,14 @@ impl Recorder {
         let home = std::env::home_dir();
         let project = project_of(cwd, home.as_deref())
             .ok_or_else(|| RecordStepError::NoProject { place: Shown::path(cwd).to_string() })?;
+        let shown = Shown::path(&project).to_string();
         let request = RecordRequest {
             tracked_paths: vec![project],
             command: vec![event.client.clone().into()],
             ..self.request.clone()
         };
-        Ok(Recording::start_agent(&request, agent, Arc::new(NoProgress))?)
+        Recording::start_agent(&request, agent, Arc::new(NoProgress))
+            .map_err(|source| RecordStepError::Begin { project: shown, source })
     }
 }
 

@@ -22,12 +22,17 @@ impl std::fmt::Debug for Surroundings<'_> {
     }
 }
 
-/// The base directories of the XDG specification, with their defaults below the home directory.
-const XDG: &[(&str, &str)] = &[
+/// Directories that a variable moves, with their defaults below the home directory: the base
+/// directories of the XDG specification, and those of coding agents.
+const MOVABLE: &[(&str, &str)] = &[
     ("XDG_CONFIG_HOME", ".config"),
     ("XDG_CACHE_HOME", ".cache"),
     ("XDG_DATA_HOME", ".local/share"),
     ("XDG_STATE_HOME", ".local/state"),
+    ("CLAUDE_CONFIG_DIR", ".claude"),
+    ("CODEX_HOME", ".codex"),
+    // It stands for the home directory itself.
+    ("GEMINI_CLI_HOME", ""),
 ];
 
 impl Surroundings<'_> {
@@ -66,7 +71,7 @@ pub fn expand(text: &str, surroundings: &Surroundings<'_>) -> Result<Option<Path
             if name.is_empty() || !name.bytes().all(is_word) {
                 return wrong("a variable is written $NAME or ${NAME}, and a / follows");
             }
-            match XDG.iter().find(|(known, _)| *known == name) {
+            match MOVABLE.iter().find(|(known, _)| *known == name) {
                 Some((_, default)) => surroundings.xdg(name, default),
                 None if name == "HOME" => surroundings.home.clone(),
                 None => surroundings.directory(name),
@@ -102,6 +107,8 @@ mod tests {
             ("$XDG_CONFIG_HOME/x", Some("/home/me/.config/x")),
             ("$XDG_DATA_HOME/x", Some("/home/me/.local/share/x")),
             ("$CODEX_HOME", Some("/opt/codex")),
+            ("$CLAUDE_CONFIG_DIR/agents", Some("/home/me/.claude/agents")),
+            ("$GEMINI_CLI_HOME/.gemini", Some("/home/me/.gemini")),
             ("$NOT_SET/x", None),
             ("src/../lib", Some("/work/lib")),
             (".", Some("/work")),

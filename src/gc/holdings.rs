@@ -5,120 +5,229 @@
 //! if all of its sessions went, and all numbers add up to what the store holds.
 
 use std::collections::HashMap;
+use std::iter::Sum;
+use std::ops::AddAssign;
 use std::path::Path;
 
 use foldhash::fast::RandomState;
+use serde::Serialize;
 
+use super::largest::{self, LargePath, Largest};
 use super::mark::Marks;
 use super::store_root::{ObjectsPlace, StoreRoot};
 use super::{CleanupError, CleanupOptions};
 use crate::object::ContentHash;
 use crate::progress::Stage;
 use crate::snapshot::SessionDir;
-use crate::store::LocalStore;
+use crate::store::{FoundObject, LocalStore};
 
-/// The contents of a store, by owner. Bytes of objects on the disk, added up.
+/// Bytes of objects.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct Bytes {
+    /// As they are on the disk; of a packed object, its share of what it is compressed with.
+    pub stored: u64,
+    /// Uncompressed.
+    pub plain: u64,
+}
+
+impl AddAssign for Bytes {
+    fn add_assign(&mut self, other: Self) {
+        self.stored = self.stored.saturating_add(other.stored);
+        self.plain = self.plain.saturating_add(other.plain);
+    }
+}
+
+impl Sum for Bytes {
+    fn sum<I: Iterator<Item = Self>>(all: I) -> Self {
+        all.fold(Self::default(), |mut sum, bytes| {
+            sum += bytes;
+            sum
+        })
+    }
+}
+
+impl From<&FoundObject> for Bytes {
+    fn from(found: &FoundObject) -> Self {
+        Self { stored: found.size, plain: found.plain_bytes }
+    }
+}
+
+/// What one session holds.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct SessionHoldings {
+    /// What no other session needs: its removal alone frees so much.
+    pub own: Bytes,
+    /// All that it needs.
+    pub needed: Bytes,
+}
+
+/// The contents of a store, by owner.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Holdings {
-    /// All objects, as they are stored.
-    pub total_bytes: u64,
-    /// The same, uncompressed.
-    pub plain_bytes: u64,
+    /// All objects.
+    pub total: Bytes,
     /// Objects that sessions of several projects need.
-    pub shared_bytes: u64,
+    pub shared: Bytes,
     /// Objects that no session needs: the next cleanup frees most of them.
-    pub unneeded_bytes: u64,
-    /// For each session as given: of what no other session needs.
-    pub session_bytes: Vec<u64>,
-    /// For each project: of what no other project needs, its sessions' own included.
-    pub project_bytes: HashMap<String, u64>,
+    pub unneeded: Bytes,
+    /// For each session as given.
+    pub sessions: Vec<SessionHoldings>,
+    /// For each project: what no other project needs, its sessions' own included.
+    pub projects: HashMap<String, Bytes>,
+    /// The paths that take the most space, the largest first, as many as were asked for.
+    pub largest_paths: Vec<LargePath>,
 }
 
-/// The owners of an object.
+/// An object, and who needs it.
 #[derive(Clone, Copy)]
-struct Needed {
-    /// The project, unless there are several.
-    project: Option<usize>,
-    /// The session, unless there are several.
-    session: Option<usize>,
+struct Object {
+    /// In all places where it lies.
+    bytes: Bytes,
+    need: Need,
 }
 
-/// Finds out what sessions hold, each with its project. Looks at every list of every session.
-/// Changes nothing and needs no lock.
+/// Who needs an object: a number of a project and one of a session, or several of them.
+#[derive(Clone, Copy)]
+enum Need {
+    None,
+    Session { project: u32, session: u32 },
+    Project { project: u32 },
+    Several,
+}
+
+impl Need {
+    fn and(self, of_project: u32, of_session: u32) -> Self {
+        match self {
+            Self::None => Self::Session { project: of_project, session: of_session },
+            Self::Session { project, .. } | Self::Project { project } if project == of_project => {
+                Self::Project { project }
+            }
+            _ => Self::Several,
+        }
+    }
+}
+
+/// Finds out what sessions hold, each with its project, and which paths take the most space. Looks
+/// at every list of every session. Changes nothing and needs no lock.
 ///
 /// # Errors
 /// [`CleanupError::DamagedSession`] when a session cannot be read completely.
 pub fn measure_holdings(
     root: &Path,
     sessions: &[(SessionDir, String)],
+    path_count: usize,
     options: &CleanupOptions<'_>,
 ) -> Result<Holdings, CleanupError> {
     let root = StoreRoot::open(root)?;
-    options.pool()?.install(|| measure(&root, sessions, options))
+    options.pool()?.install(|| measure(&root, sessions, path_count, options))
 }
 
 fn measure(
     root: &StoreRoot,
     sessions: &[(SessionDir, String)],
+    path_count: usize,
     options: &CleanupOptions<'_>,
 ) -> Result<Holdings, CleanupError> {
+    let mut projects: HashMap<&str, u32> = HashMap::new();
+    let project_of = sessions.iter().map(|(_, project)| {
+        let next = projects.len() as u32;
+        *projects.entry(project).or_insert(next)
+    });
+    let project_of: Vec<u32> = project_of.collect();
+    let mut by_project = vec![Bytes::default(); projects.len()];
+    let mut holdings = Holdings {
+        sessions: vec![SessionHoldings::default(); sessions.len()],
+        ..Holdings::default()
+    };
+    let mut largest = Largest::new(path_count);
+    let mut objects = match &root.store {
+        Some((store, _)) => {
+            options.progress.begin(Stage::ListObjects, None);
+            list(store, options)?
+        }
+        None => Objects::default(),
+    };
     options.progress.begin(Stage::ReadLists, None);
-    let mut projects: HashMap<&str, usize> = HashMap::new();
-    let project_of: Vec<usize> = sessions
-        .iter()
-        .map(|(_, project)| {
-            let next = projects.len();
-            *projects.entry(project).or_insert(next)
-        })
-        .collect();
-    let mut holdings = Holdings { session_bytes: vec![0; sessions.len()], ..Holdings::default() };
-    let mut by_project = vec![0u64; projects.len()];
-    let mut needed: HashMap<ContentHash, Needed, RandomState> = HashMap::default();
+    let mut sharing = Vec::new();
     for (index, (session, _)) in sessions.iter().enumerate() {
-        let (project, own) = (project_of[index], Some(index));
+        let (project, number) = (project_of[index], index as u32);
         match (root.place(session)?, &root.store) {
             (ObjectsPlace::Shared, Some((store, _))) => {
+                sharing.push(session);
                 let mut marks = Marks::default();
                 marks.keep(store, &[session], options.progress)?;
                 for hash in marks.beyond(&Marks::default()) {
-                    let first = Needed { project: Some(project), session: own };
-                    let known = needed.entry(hash).or_insert(first);
-                    known.session = known.session.filter(|known| *known == index);
-                    known.project = known.project.filter(|known| *known == project);
+                    if let Some(object) = objects.get_mut(&hash) {
+                        object.need = object.need.and(project, number);
+                        holdings.sessions[index].needed += object.bytes;
+                    }
                 }
             }
             (ObjectsPlace::Own, _) => {
-                LocalStore::open(&session.objects_path())?.for_each_object(|found| {
-                    holdings.total_bytes += found.size;
-                    holdings.plain_bytes += found.plain_bytes;
-                    holdings.session_bytes[index] += found.size;
-                    by_project[project] += found.size;
-                    Ok::<_, CleanupError>(())
-                })?;
+                let store = LocalStore::open(&session.objects_path())?;
+                let objects = list(&store, options)?;
+                let bytes = objects.values().map(|object| object.bytes).sum();
+                holdings.total += bytes;
+                holdings.sessions[index] = SessionHoldings { own: bytes, needed: bytes };
+                by_project[project as usize] += bytes;
+                search(&store, &[session], &objects, options, &mut largest)?;
             }
             _ => {}
         }
     }
     if let Some((store, _)) = &root.store {
-        options.progress.begin(Stage::ListObjects, None);
-        store.for_each_object(|found| {
-            options.progress.advance(1, 0);
-            holdings.total_bytes += found.size;
-            holdings.plain_bytes += found.plain_bytes;
-            match needed.get(&found.hash) {
-                None => holdings.unneeded_bytes += found.size,
-                Some(Needed { project: None, .. }) => holdings.shared_bytes += found.size,
-                Some(Needed { project: Some(project), session }) => {
-                    by_project[*project] += found.size;
-                    if let Some(session) = session {
-                        holdings.session_bytes[*session] += found.size;
-                    }
-                }
-            }
-            Ok::<_, CleanupError>(())
-        })?;
+        search(store, &sharing, &objects, options, &mut largest)?;
     }
-    let named = projects.into_iter().map(|(name, index)| (name.to_owned(), by_project[index]));
-    holdings.project_bytes = named.collect();
+    for Object { bytes, need } in objects.into_values() {
+        holdings.total += bytes;
+        match need {
+            Need::None => holdings.unneeded += bytes,
+            Need::Several => holdings.shared += bytes,
+            Need::Project { project } => by_project[project as usize] += bytes,
+            Need::Session { project, session } => {
+                by_project[project as usize] += bytes;
+                holdings.sessions[session as usize].own += bytes;
+            }
+        }
+    }
+    let named =
+        projects.into_iter().map(|(name, index)| (name.to_owned(), by_project[index as usize]));
+    holdings.projects = named.collect();
+    holdings.largest_paths = largest.into_paths();
     Ok(holdings)
+}
+
+type Objects = HashMap<ContentHash, Object, RandomState>;
+
+/// The objects of a store.
+fn list(store: &LocalStore, options: &CleanupOptions<'_>) -> Result<Objects, CleanupError> {
+    let mut objects = Objects::default();
+    store.for_each_object(|found| {
+        options.progress.advance(1, 0);
+        let none = Object { bytes: Bytes::default(), need: Need::None };
+        objects.entry(found.hash).or_insert(none).bytes += Bytes::from(&found);
+        Ok::<_, CleanupError>(())
+    })?;
+    Ok(objects)
+}
+
+/// Looks for the largest paths of sessions that share a store.
+fn search(
+    store: &LocalStore,
+    sessions: &[&SessionDir],
+    objects: &Objects,
+    options: &CleanupOptions<'_>,
+    largest: &mut Largest,
+) -> Result<(), CleanupError> {
+    if !largest.has_room() {
+        return Ok(());
+    }
+    let mut roots = Vec::new();
+    for session in sessions {
+        for number in session.snapshot_numbers()? {
+            roots.push(session.manifest(number)?.manifest.merkle_root);
+        }
+    }
+    let bytes_of = |hash: &ContentHash| objects.get(hash).map(|object| object.bytes);
+    largest::search(store, roots.into_iter(), &bytes_of, options, largest)
 }

@@ -24,6 +24,7 @@
 mod alone;
 mod apply;
 mod holdings;
+mod largest;
 mod mark;
 mod pack;
 mod packs;
@@ -47,7 +48,8 @@ use crate::snapshot::ManifestError;
 use crate::store::{Compression, StoreError};
 use crate::sys;
 
-pub use holdings::{Holdings, measure_holdings};
+pub use holdings::{Bytes, Holdings, SessionHoldings, measure_holdings};
+pub use largest::LargePath;
 pub use pack::pack_long_files;
 pub use plan::CleanupPlan;
 pub use tombstone::{RemoveSnapshotError, remove_snapshots};

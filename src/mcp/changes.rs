@@ -41,6 +41,8 @@ pub(super) struct DiffArguments {
 
 impl Workspace {
     pub(super) fn show_changes(&self, arguments: &ChangesArguments) -> Result<Answer, ToolError> {
+        // A wrong cursor is one also where there is nothing to list.
+        position(arguments.cursor.as_deref())?;
         let new = self.state(arguments.at.as_deref())?;
         let older = self.older(arguments.since.as_deref(), &new)?;
         let Some(old) = &older.state else {

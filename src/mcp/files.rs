@@ -10,7 +10,7 @@ use super::workspace::is_in_git;
 use super::{Answer, ToolError, Workspace};
 use crate::diff::{EntryState, Lookup};
 use crate::history::{Found, Objects, find};
-use crate::object::Node;
+use crate::object::{Node, TreeEntry};
 use crate::path_text::{Shown, encode};
 use crate::session::SessionSummary;
 use crate::snapshot::NotCapturedSet;
@@ -105,20 +105,23 @@ impl Workspace {
                 }
             }
             Node::Symlink { target } => {
-                let target = encode(&target).into_owned();
-                also("target", json!(target));
+                also("target", json!(encode(&target)));
+                let target = Shown::bytes(&target).to_string();
                 (format!("{shown} in {at}: a symlink, not followed."), target, None)
             }
             Node::Directory { tree } => {
                 let entries = read_tree(state.source(), &tree)?.into_entries();
-                let name = |entry: &crate::object::TreeEntry| {
-                    let mark = if matches!(entry.node, Node::Directory { .. }) { "/" } else { "" };
-                    format!("{}{mark}", encode(&entry.name))
+                let mark = |entry: &TreeEntry| match entry.node {
+                    Node::Directory { .. } => "/",
+                    _ => "",
                 };
-                let (entries, next) = page(entries, arguments.cursor.as_deref(), None, name)?;
-                let names: Vec<String> = entries.iter().map(name).collect();
-                also("entries", json!(names));
-                (format!("{shown} in {at}: a directory."), names.join("\n"), next)
+                let line =
+                    |entry: &TreeEntry| format!("{}{}\n", Shown::bytes(&entry.name), mark(entry));
+                let (entries, next) = page(entries, arguments.cursor.as_deref(), None, line)?;
+                let name = |entry: &TreeEntry| format!("{}{}", encode(&entry.name), mark(entry));
+                also("entries", json!(entries.iter().map(name).collect::<Vec<_>>()));
+                let listed: String = entries.iter().map(line).collect();
+                (format!("{shown} in {at}: a directory."), listed, next)
             }
             other => (format!("{shown} in {at}: a {}.", other.kind_name()), String::new(), None),
         };
@@ -129,7 +132,9 @@ impl Workspace {
         let mut window = Window::new(from);
         // A page that is full says so itself.
         let _ = std::io::Write::write_all(&mut window, contents);
-        debug_assert!(window.is_full() || contents.len() as u64 <= from + PAGE_BYTES as u64);
+        debug_assert!(
+            window.is_full() || contents.len() as u64 <= from.saturating_add(PAGE_BYTES as u64)
+        );
         window.finish()
     }
 

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use serde_json::Value;
 
-use crate::fixture::Fixture;
+use crate::fixture::{Finished, Fixture, finished};
 use crate::hooks::{quiet, start};
 
 const CLAUDE: &str = ".claude/settings.json";
@@ -88,6 +88,110 @@ fn installing_twice_changes_nothing_and_uninstalling_gives_back_every_byte() {
         run("uninstall", &[]);
         assert_eq!(home(&fixture), before);
     }
+}
+
+/// nono with a variable of a client.
+fn nono_with(fixture: &Fixture, variable: &str, value: &str, arguments: &[&str]) -> Finished {
+    finished(fixture.command(arguments).env(variable, value).output().unwrap())
+}
+
+#[test]
+fn the_variables_of_the_clients_are_followed() {
+    for (client, variable, hooks, servers) in [
+        ("claude-code", "CLAUDE_CONFIG_DIR", "settings.json", ".claude.json"),
+        ("codex", "CODEX_HOME", "hooks.json", "config.toml"),
+        ("gemini", "GEMINI_CLI_HOME", ".gemini/settings.json", ".gemini/settings.json"),
+        ("opencode", "XDG_CONFIG_HOME", "opencode/plugin/nono.js", "opencode/opencode.json"),
+    ] {
+        let fixture = Fixture::new();
+        let other = fixture.path("home/other/place");
+        let run =
+            |arguments: &[&str]| nono_with(&fixture, variable, other.to_str().unwrap(), arguments);
+        if client == "codex" {
+            run(&["agent", "install", client]).fails(1, "codex does not start without it");
+            fs::create_dir_all(&other).unwrap();
+        }
+        run(&["agent", "install", client, "--mcp", "--dry-run"]).success();
+        assert_eq!(home(&fixture), []);
+        run(&["agent", "install", client, "--mcp"]).success();
+        let mut made: Vec<_> = home(&fixture).into_iter().map(|(path, _)| path).collect();
+        let mut expected = vec![other.join(hooks), other.join(servers)];
+        expected.dedup();
+        made.sort();
+        expected.sort();
+        assert_eq!(made, expected);
+        let status = run(&["agent", "status", "--json"]).success().json();
+        let agents = status["agents"].as_array().unwrap();
+        let agent = agents.iter().find(|agent| agent["client"] == client).unwrap();
+        assert_eq!(agent["present"], true);
+        assert_eq!(agent["files"][0]["path"], expected_path(&other.join(hooks)), "{agent}");
+        assert_eq!(agent["files"][0]["state"], "installed", "{agent}");
+        assert!(run(&["doctor"]).stdout.contains(&format!("{client} with hooks")));
+        // Without the variable, these files are nobody's.
+        let elsewhere = fixture.nono(&["agent", "uninstall", client]).success();
+        assert!(elsewhere.stderr.contains("nothing to change"), "{}", elsewhere.stderr);
+        run(&["agent", "uninstall", client]).success();
+        assert_eq!(home(&fixture), []);
+    }
+}
+
+fn expected_path(path: &std::path::Path) -> Value {
+    path.to_str().unwrap().into()
+}
+
+#[test]
+fn a_variable_that_names_no_directory_is_refused_and_told() {
+    let fixture = Fixture::new();
+    let program = fixture.path("bin/codex");
+    fs::create_dir_all(program.parent().unwrap()).unwrap();
+    fs::write(&program, "#!/bin/sh\n").unwrap();
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+    for (client, variable, value, why) in [
+        ("claude-code", "CLAUDE_CONFIG_DIR", "", "unset it"),
+        ("claude-code", "CLAUDE_CONFIG_DIR", "~/other", "relative"),
+        ("codex", "CODEX_HOME", "other", "relative"),
+        ("gemini", "GEMINI_CLI_HOME", "./other", "relative"),
+        ("opencode", "XDG_CONFIG_HOME", "other", "relative"),
+    ] {
+        nono_with(&fixture, variable, value, &["agent", "install", client]).fails(1, why);
+        nono_with(&fixture, variable, value, &["agent", "uninstall", client]).fails(1, variable);
+        // The files of a project do not depend on it.
+        let project = ["agent", "install", client, "--project", "--dry-run"];
+        nono_with(&fixture, variable, value, &project).success();
+    }
+    for client in ["codex", "gemini", "opencode"] {
+        let variable = match client {
+            "codex" => "CODEX_HOME",
+            "gemini" => "GEMINI_CLI_HOME",
+            _ => "XDG_CONFIG_HOME",
+        };
+        nono_with(&fixture, variable, "", &["agent", "install", client]).success();
+        assert!(home(&fixture).iter().any(|(path, _)| path.to_str().unwrap().contains(client)));
+    }
+    let path = std::env::join_paths([program.parent().unwrap(), "/usr/bin".as_ref()]).unwrap();
+    let told = |arguments: &[&str]| {
+        let mut command = fixture.command(arguments);
+        finished(command.env("PATH", &path).env("CODEX_HOME", "/nowhere").output().unwrap())
+    };
+    let status = told(&["agent", "status"]);
+    assert_eq!(status.code, 1);
+    assert!(status.stdout.contains("CODEX_HOME"), "{}", status.stdout);
+    assert!(told(&["doctor"]).stdout.contains("CODEX_HOME"));
+}
+
+#[test]
+fn the_server_goes_into_the_file_that_claude_code_reads_and_leaves_the_other_one_too() {
+    let fixture = Fixture::new();
+    let old = home_file(&fixture, ".claude.json", "{}");
+    fixture.nono(&["agent", "install", "claude-code", "--mcp"]).success();
+    assert!(fs::read_to_string(&old).unwrap().contains("\"nono\""));
+    // Where this file is, the client reads no other.
+    let new = home_file(&fixture, ".claude/.config.json", "{\"numStartups\": 3}");
+    fixture.nono(&["agent", "install", "claude-code", "--mcp"]).success();
+    assert!(fs::read_to_string(&new).unwrap().contains("\"nono\""));
+    fixture.nono(&["agent", "uninstall", "claude-code"]).success();
+    assert_eq!(fs::read_to_string(&old).unwrap(), "{}");
+    assert_eq!(fs::read_to_string(&new).unwrap(), "{\"numStartups\": 3}");
 }
 
 #[test]

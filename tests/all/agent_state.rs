@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-use crate::fixture::Fixture;
+use crate::fixture::{Fixture, finished};
 
 /// Files of each client as they lie in a home directory: the state, and what must never be
 /// recorded.
@@ -150,6 +150,40 @@ fn the_state_of_each_client_is_recorded_and_its_credentials_are_named_and_left_o
             let is_named = left_out.iter().any(|left| path.starts_with(left));
             assert!(is_named, "{name} is not in {left_out:?}");
         }
+    }
+}
+
+#[test]
+fn the_state_is_where_a_variable_of_the_client_says() {
+    for (client, variable, usual, secret) in [
+        (0, "CLAUDE_CONFIG_DIR", ".claude", ".claude.json"),
+        (1, "CODEX_HOME", ".codex", "auth.json"),
+        (2, "GEMINI_CLI_HOME", "", ".gemini/oauth_creds.json"),
+        (3, "XDG_CONFIG_HOME", ".config", "opencode/node_modules/p/index.js"),
+    ] {
+        let fixture = with_client(client);
+        let (name, state, _) = CLIENTS[client];
+        // One that is not in use has other files.
+        put(&home(&fixture), &format!("moved/{secret}"));
+        let moved: Vec<String> = state
+            .iter()
+            .map(|path| {
+                format!("moved/{}", path.strip_prefix(usual).unwrap().trim_start_matches('/'))
+            })
+            .collect();
+        for path in &moved {
+            put(&home(&fixture), path);
+        }
+        let run = |value: &str| {
+            let mut command = fixture.command(&["snapshot", "--agent", name, "--json"]);
+            finished(command.env(variable, value).output().unwrap())
+        };
+        let report = run(home(&fixture).join("moved").to_str().unwrap()).success().json();
+        let id = report[0]["session_id"].as_str().unwrap();
+        let mut expected = moved.clone();
+        expected.sort();
+        assert_eq!(recorded(&fixture, id), expected);
+        run("moved").fails(1, "relative");
     }
 }
 

@@ -81,6 +81,23 @@ fn versions_of_a_long_file_share_what_did_not_change_and_all_come_back() {
 }
 
 #[test]
+fn the_largest_files_count_each_chunk_of_their_versions_once() {
+    let Some((fixture, mut bytes, _)) = recorded() else { return };
+    for at in 1..4 {
+        bytes[at << 20] ^= 1;
+        fixture.write("long", &bytes);
+        snapshot(&fixture);
+    }
+    let usage = fixture.nono(&["rollback", "usage", "--json"]).success().json();
+    let long = &usage["largest_paths"][0];
+    assert_eq!(long["path"], fixture.project().join("long").to_str().unwrap());
+    assert_eq!(long["versions"], 4);
+    let plain = long["plain_bytes"].as_u64().unwrap();
+    assert!((LEN as u64..2 * LEN as u64).contains(&plain), "{usage}");
+    assert!(plain <= usage["plain_bytes"].as_u64().unwrap());
+}
+
+#[test]
 fn a_cleanup_keeps_the_chunks_that_are_needed_and_frees_the_others() {
     let Some((fixture, first, old)) = recorded() else { return };
     let mut second = first.clone();

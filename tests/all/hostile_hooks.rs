@@ -135,6 +135,35 @@ fn what_a_shell_left_behind_writes_late_and_a_restore_of_the_agent_is_a_step() {
 }
 
 #[test]
+fn a_project_that_is_too_large_is_looked_at_once_and_the_log_says_so() {
+    let fixture = Fixture::new();
+    for number in 0..50 {
+        fixture.write(&format!("file-{number}"), "x");
+    }
+    fixture.nono(&["config", "set", "max_entries", "20"]).success();
+    let agent = Agent::new(&fixture, "claude-code");
+    agent.hook("SessionStart", &json!({"source": "startup"}));
+    for number in 0..5 {
+        agent.shell(&format!("echo {number} > file-0"));
+    }
+    agent.end();
+    // Each try would list the whole project again.
+    let log = fs::read_to_string(fixture.store().join(".agents/log")).unwrap();
+    assert_eq!(log.lines().count(), 1, "{log}");
+    assert!(log.contains("max_entries") && log.contains("project"), "{log}");
+    for command in [&["status"][..], &["doctor"], &["agent", "status"]] {
+        let said = fixture.nono(command);
+        assert!(said.says("max_entries"), "{command:?}: {} {}", said.stdout, said.stderr);
+    }
+    // With more room, the next session is recorded.
+    fixture.nono(&["config", "set", "max_entries", "1000"]).success();
+    let agent = Agent::new(&fixture, "codex");
+    agent.hook("SessionStart", &json!({}));
+    agent.shell("echo more > file-0");
+    assert_eq!(steps(&fixture).len(), 1);
+}
+
+#[test]
 fn a_project_is_the_top_of_the_work_tree_and_never_a_home_directory() {
     let fixture = Fixture::new();
     fs::create_dir_all(fixture.project().join(".git/info")).unwrap();

@@ -56,10 +56,8 @@ impl Client {
         let id = self.last;
         let request = json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params});
         self.send(&request.to_string());
-        let mut line = String::new();
-        self.output.read_line(&mut line).unwrap();
-        let answer: Value = serde_json::from_str(&line).unwrap_or_else(|e| panic!("{e}: {line}"));
-        assert_eq!((&answer["jsonrpc"], &answer["id"]), (&json!("2.0"), &json!(id)));
+        let answer = self.read();
+        assert_eq!(answer["id"], id, "{answer}");
         answer
     }
 
@@ -83,6 +81,44 @@ impl Client {
         let answer = self.ask("tools/call", json!({"name": tool, "arguments": arguments}));
         assert!(answer["result"].is_object(), "{answer}");
         answer["result"].clone()
+    }
+
+    /// Sends bytes that may be no message, and gives the answers that come before that to a ping.
+    /// Each line must be one of the protocol.
+    #[track_caller]
+    pub fn answers_to(&mut self, bytes: &[u8]) -> Vec<Value> {
+        let input = self.input.as_mut().unwrap();
+        input.write_all(bytes).unwrap();
+        input.write_all(b"\n").unwrap();
+        self.last += 1;
+        let id = json!(format!("ping {}", self.last));
+        self.send(&json!({"jsonrpc": "2.0", "id": id, "method": "ping"}).to_string());
+        let mut answers = Vec::new();
+        loop {
+            let answer = self.read();
+            if answer["id"] == id {
+                return answers;
+            }
+            answers.push(answer);
+        }
+    }
+
+    /// The next message of the server.
+    #[track_caller]
+    pub fn read(&mut self) -> Value {
+        let mut line = String::new();
+        self.output.read_line(&mut line).unwrap();
+        let answer: Value = serde_json::from_str(&line).unwrap_or_else(|e| panic!("{e}: {line}"));
+        assert_eq!(answer["jsonrpc"], "2.0", "{line}");
+        answer
+    }
+
+    /// The most memory that the server had at any time, in bytes.
+    pub fn peak_memory(&self) -> u64 {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.server.id())).unwrap();
+        let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+        let kib: u64 = peak.trim().trim_end_matches(" kB").parse().unwrap();
+        kib << 10
     }
 
     /// Ends the conversation; the server ends too, with nothing more to say.

@@ -212,7 +212,7 @@ fn what_only_thinned_steps_needed_is_freed() {
 }
 
 #[test]
-fn a_pinned_session_and_named_states_keep_their_steps() {
+fn a_pinned_session_keeps_its_steps() {
     let fixture = Fixture::new();
     let agent = three_prompts(&fixture);
     agent.end();
@@ -226,6 +226,35 @@ fn a_pinned_session_and_named_states_keep_their_steps() {
     agent.hook("SessionStart", &json!({"source": "resume"}));
     agent.end();
     assert_eq!(removed(&fixture), [1, 2, 4, 5]);
+}
+
+#[test]
+fn a_state_with_a_name_stays_where_its_neighbours_go() {
+    let fixture = Fixture::new();
+    fixture.write("log", "0\n");
+    fixture.write("large", noise(64 << 10));
+    let agent = Agent::new(&fixture, "claude-code");
+    agent.hook("SessionStart", &json!({"source": "startup"}));
+    agent.prompt("one");
+    agent.shell("echo 1 >> log");
+    let id = fixture.latest();
+    fixture.nono(&["snapshot", "--session", &id, "-m", "works"]).success();
+    agent.shell("echo 3 >> log");
+    agent.shell("echo 4 >> log");
+    agent.turn_end();
+    agent.prompt("two");
+    agent.shell("echo 5 >> log");
+    agent.end();
+    let list = fixture.nono(&["rollback", "list", "--json"]).success().json();
+    assert_eq!(list[0]["labels"], json!([{"number": 2, "label": "works"}]));
+    age(&fixture.session(), hours);
+    limit(&fixture, "0.00001");
+    agent.hook("SessionStart", &json!({"source": "resume"}));
+    agent.end();
+    assert_eq!(removed(&fixture), [1, 3]);
+    let read = fixture.nono(&["rollback", "cat", "works", "log"]);
+    assert_eq!(read.success().stdout, "0\n1\n");
+    fixture.nono(&["rollback", "verify"]).success();
 }
 
 #[test]

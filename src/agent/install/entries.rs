@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use serde_json::{Value, json};
 
 use super::json_text::{self, JsonTextError, Key};
-use super::{InstallError, Part, Scope};
+use super::{InstallError, Part, Place, Scope};
 use crate::agent::Client;
 
 /// Seconds after which a client gives a hook up; far above its own deadline.
@@ -33,46 +33,57 @@ pub(super) enum Form {
 /// A file of a client's configuration.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct File {
-    /// Below the home directory or the project.
+    /// Below the base of the place.
     pub(super) path: PathBuf,
     pub(super) form: Form,
     pub(super) part: Part,
 }
 
-/// The files of a client.
-pub(super) fn files(client: Client, scope: Scope, base: &Path) -> Vec<File> {
-    let file = |path: &str, form, part| File { path: path.into(), form, part };
-    let is_user = scope == Scope::User;
+/// The files of a client that it reads.
+pub(super) fn files(client: Client, place: &Place) -> Vec<File> {
+    with_alternatives(client, place).into_iter().map(|(file, _)| file).collect()
+}
+
+/// Files that held our part if another file was there then, or was not.
+pub(super) fn other_files(client: Client, place: &Place) -> Vec<File> {
+    with_alternatives(client, place).into_iter().filter_map(|(_, other)| other).collect()
+}
+
+/// Each file of a client, and the one that takes its place under other circumstances.
+fn with_alternatives(client: Client, place: &Place) -> Vec<(File, Option<File>)> {
+    let Place { scope, base, top, dir } = place;
+    let is_user = *scope == Scope::User;
+    let hooks = |name: &str, form| (File { path: dir.join(name), form, part: Part::Hooks }, None);
+    let servers = |path: PathBuf, form| File { path, form, part: Part::Server };
+    // The first one, if it is there.
+    let either = |first: PathBuf, second: PathBuf, key| {
+        let is_there = crate::sys::identity(&base.join(&first)).is_some();
+        let (read, other) = if is_there { (first, second) } else { (second, first) };
+        let form = Form::JsonServers(key);
+        (servers(read, form), Some(servers(other, form)))
+    };
     match client {
-        Client::ClaudeCode => {
-            let settings =
-                if is_user { ".claude/settings.json" } else { ".claude/settings.local.json" };
-            let servers = if is_user { ".claude.json" } else { ".mcp.json" };
-            vec![
-                file(settings, Form::Hooks, Part::Hooks),
-                file(servers, Form::JsonServers("mcpServers"), Part::Server),
-            ]
-        }
+        Client::ClaudeCode if is_user => vec![
+            hooks("settings.json", Form::Hooks),
+            either(dir.join(".config.json"), top.join(".claude.json"), "mcpServers"),
+        ],
+        Client::ClaudeCode => vec![
+            hooks("settings.local.json", Form::Hooks),
+            (servers(top.join(".mcp.json"), Form::JsonServers("mcpServers")), None),
+        ],
         Client::Codex => vec![
-            file(".codex/hooks.json", Form::Hooks, Part::Hooks),
-            file(".codex/config.toml", Form::TomlServers, Part::Server),
+            hooks("hooks.json", Form::Hooks),
+            (servers(dir.join("config.toml"), Form::TomlServers), None),
         ],
         Client::Gemini => vec![
-            file(".gemini/settings.json", Form::Hooks, Part::Hooks),
-            file(".gemini/settings.json", Form::JsonServers("mcpServers"), Part::Server),
+            hooks("settings.json", Form::Hooks),
+            (servers(dir.join("settings.json"), Form::JsonServers("mcpServers")), None),
         ],
         Client::OpenCode => {
-            let (dir, config) = match is_user {
-                true => (".config/opencode/", ".config/opencode/"),
-                false => (".opencode/", ""),
-            };
-            // The one that is there.
-            let commented = format!("{config}opencode.jsonc");
-            let is_commented = crate::sys::identity(&base.join(&commented)).is_some();
-            let config = if is_commented { commented } else { format!("{config}opencode.json") };
+            let config = if is_user { dir } else { top };
             vec![
-                file(&format!("{dir}plugin/nono.js"), Form::Plugin, Part::Hooks),
-                file(&config, Form::JsonServers("mcp"), Part::Server),
+                hooks("plugin/nono.js", Form::Plugin),
+                either(config.join("opencode.jsonc"), config.join("opencode.json"), "mcp"),
             ]
         }
     }

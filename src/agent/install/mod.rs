@@ -6,11 +6,13 @@
 //! gives back the old file, byte for byte, if nobody has changed it since; else it takes out
 //! exactly what is ours.
 //!
-//! Always true: no symlink is followed below the home directory or the project, because whoever
-//! works there may have made it; a file that is not understood is not touched.
+//! Always true: no symlink is followed below the home directory, the project, or the directory that
+//! a variable of the client names, because whoever works there may have made it; a file that is not
+//! understood is not touched.
 
 mod entries;
 mod json_text;
+mod place;
 
 use std::path::{Path, PathBuf};
 
@@ -22,6 +24,7 @@ use crate::sys::{self, Dir, FileKind};
 
 pub use entries::State;
 pub use json_text::JsonTextError;
+pub use place::Place;
 
 /// Behind the name of a file: the file as it was before.
 const BACKUP: &str = ".before-nono";
@@ -58,6 +61,16 @@ pub enum InstallError {
     /// Somebody else wrote the file meanwhile.
     #[error("it was changed meanwhile; try again")]
     Changed,
+    /// A variable of the client names no directory.
+    #[error("{name} is {:?}: {why}", Shown::path(value).to_string())]
+    Variable {
+        /// The variable.
+        name: &'static str,
+        /// What it holds.
+        value: PathBuf,
+        /// What is wrong with that.
+        why: &'static str,
+    },
 }
 
 /// Whose configuration.
@@ -85,10 +98,8 @@ pub enum Part {
 pub struct Request {
     /// The client.
     pub client: Client,
-    /// Whose configuration.
-    pub scope: Scope,
-    /// The home directory, or the project.
-    pub base: PathBuf,
+    /// Where its configuration lies.
+    pub place: Place,
     /// The program that hooks call.
     pub program: PathBuf,
     /// Whether the MCP server is wanted, too.
@@ -135,13 +146,26 @@ pub struct Found {
     pub problem: Option<String>,
 }
 
+impl Found {
+    /// The hooks of a user whose configuration has no place.
+    pub fn nowhere(home: &Path, why: &InstallError) -> Self {
+        let path = match why {
+            InstallError::Variable { value, .. } => value.clone(),
+            _ => home.to_owned(),
+        };
+        let (state, problem) = (State::Missing, Some(why.to_string()));
+        Self { part: Part::Hooks, scope: Scope::User, path, state, problem }
+    }
+}
+
 /// What installing would change. Nothing is changed.
 ///
 /// # Errors
 /// When a file cannot be read or is not understood.
 pub fn plan_install(request: &Request) -> Result<Vec<Edit>, InstallError> {
     let program = &request.program;
-    plan(request, |edit, form, text| {
+    let files = entries::files(request.client, &request.place);
+    plan(request, files, |edit, form, text| {
         let is_wanted = edit.parts.last() == Some(&Part::Hooks) || request.with_server;
         if !is_wanted {
             return Ok(Some(text.to_owned()));
@@ -155,11 +179,13 @@ pub fn plan_install(request: &Request) -> Result<Vec<Edit>, InstallError> {
 /// # Errors
 /// When a file cannot be read or is not understood.
 pub fn plan_uninstall(request: &Request) -> Result<Vec<Edit>, InstallError> {
+    let base = &request.place.base;
+    let mut files = entries::files(request.client, &request.place);
+    files.extend(entries::other_files(request.client, &request.place));
     let mut edits =
-        plan(request, |_, form, text| entries::without_ours(request.client, form, text))?;
-    let base = sys::real_path(&request.base)?;
+        plan(request, files, |_, form, text| entries::without_ours(request.client, form, text))?;
     for edit in edits.iter_mut().filter(|edit| edit.is_change) {
-        let backup = read(&base, &backup_of(&edit.relative))
+        let backup = read(base, &backup_of(&edit.relative))
             .map_err(|source| in_file(&base.join(backup_of(&edit.relative)), source))?;
         // The file is what installing made of the backup, with the server or without: nobody else
         // wrote it.
@@ -183,7 +209,9 @@ fn made(
     before: Option<&[u8]>,
 ) -> Result<Option<Vec<u8>>, InstallError> {
     let mut text = text_of(before)?.to_owned();
-    for file in entries::files(request.client, request.scope, &request.base) {
+    let mut files = entries::files(request.client, &request.place);
+    files.extend(entries::other_files(request.client, &request.place));
+    for file in files {
         let is_wanted = file.part == Part::Hooks || request.with_server;
         if file.path == relative && is_wanted {
             text = entries::with_ours(request.client, file.form, &text, &request.program)?;
@@ -194,16 +222,17 @@ fn made(
 
 fn plan(
     request: &Request,
+    files: Vec<entries::File>,
     change: impl Fn(&Edit, entries::Form, &str) -> Result<Option<String>, InstallError>,
 ) -> Result<Vec<Edit>, InstallError> {
-    let base = sys::real_path(&request.base)?;
+    let base = &request.place.base;
     let mut edits: Vec<Edit> = Vec::new();
-    for file in entries::files(request.client, request.scope, &base) {
+    for file in files {
         let path = base.join(&file.path);
         let at = match edits.iter().position(|edit| edit.relative == file.path) {
             Some(at) => at,
             None => {
-                let before = read(&base, &file.path).map_err(|error| in_file(&path, error))?;
+                let before = read(base, &file.path).map_err(|error| in_file(&path, error))?;
                 edits.push(Edit {
                     client: request.client.name(),
                     parts: Vec::new(),
@@ -241,19 +270,18 @@ pub fn apply(
     edits: &mut [Edit],
     keeps_backup: bool,
 ) -> Result<(), InstallError> {
-    let base = sys::real_path(&request.base)?;
     for edit in edits.iter_mut().filter(|edit| edit.is_change) {
         let path = edit.path.clone();
-        write(&base, edit, keeps_backup).map_err(|error| in_file(&path, error))?;
+        write(&request.place.base, edit, keeps_backup).map_err(|error| in_file(&path, error))?;
     }
     Ok(())
 }
 
 /// Looks at the files of a client.
 pub fn look(request: &Request) -> Vec<Found> {
-    let Ok(base) = sys::real_path(&request.base) else { return Vec::new() };
+    let Place { scope, base, .. } = &request.place;
     let found = |file: entries::File| {
-        let read = read(&base, &file.path).and_then(|bytes| {
+        let read = read(base, &file.path).and_then(|bytes| {
             Ok(entries::state(
                 request.client,
                 file.form,
@@ -266,21 +294,21 @@ pub fn look(request: &Request) -> Vec<Found> {
             Err(error) => (State::Missing, Some(error.to_string())),
         };
         let path = base.join(&file.path);
-        Found { part: file.part, scope: request.scope, path, state, problem }
+        Found { part: file.part, scope: *scope, path, state, problem }
     };
-    entries::files(request.client, request.scope, &base).into_iter().map(found).collect()
+    entries::files(request.client, &request.place).into_iter().map(found).collect()
 }
 
-/// Whether a client is used here: it has a directory, or its program is found.
-pub fn is_present(client: Client, home: &Path) -> bool {
-    let (dir, program) = match client {
-        Client::ClaudeCode => (".claude", "claude"),
-        Client::Codex => (".codex", "codex"),
-        Client::Gemini => (".gemini", "gemini"),
-        Client::OpenCode => (".config/opencode", "opencode"),
+/// Whether the program of a client is found here.
+pub fn has_program(client: Client) -> bool {
+    let program = match client {
+        Client::ClaudeCode => "claude",
+        Client::Codex => "codex",
+        Client::Gemini => "gemini",
+        Client::OpenCode => "opencode",
     };
     let search = std::env::var_os("PATH").unwrap_or_default();
-    sys::leads_to_dir(&home.join(dir)) || sys::find_program(program.as_ref(), &search).is_some()
+    sys::find_program(program.as_ref(), &search).is_some()
 }
 
 fn in_file(path: &Path, source: InstallError) -> InstallError {

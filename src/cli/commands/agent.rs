@@ -9,7 +9,7 @@ use ignore::gitignore::{Gitignore, GitignoreBuilder};
 use serde::Serialize;
 
 use crate::agent::install::{
-    Edit, Found, InstallError, Part, Request, Scope, State, apply, is_present, look, plan_install,
+    Edit, Found, InstallError, Part, Place, Request, State, apply, has_program, look, plan_install,
     plan_uninstall,
 };
 use crate::agent::{Client, Journal, Mishap, project_of};
@@ -86,7 +86,10 @@ struct Report {
 fn change(args: &InstallArgs, installs: bool, context: &Context) -> Outcome {
     let home = home_dir()?;
     let clients = match args.clients.as_slice() {
-        [] => Client::ALL.into_iter().filter(|client| is_present(*client, &home)).collect(),
+        [] => Client::ALL
+            .into_iter()
+            .filter(|client| is_present(*client, &place_of_user(*client, &home)))
+            .collect(),
         named => named.to_vec(),
     };
     if clients.is_empty() {
@@ -95,29 +98,23 @@ fn change(args: &InstallArgs, installs: bool, context: &Context) -> Outcome {
             Client::ALL.map(Client::name).join(" | ")
         )));
     }
-    let scope = if args.project { Scope::Project } else { Scope::User };
-    let base = match args.project {
-        true => project(&home)?.ok_or_else(|| {
+    let project = match args.project {
+        true => Some(project(&home)?.ok_or_else(|| {
             CliError::failed(
                 "this directory is no project of its own: it holds your home directory",
             )
             .with_hint("nono agent install (without --project) is for all projects")
-        })?,
-        false => home.clone(),
+        })?),
+        false => None,
     };
-    for client in clients.iter().filter(|_| !args.project && installs) {
-        warn_of_other_place(*client, &home, context);
-    }
     let mut planned = Vec::new();
     // All are understood before the first one is changed.
     for client in clients {
-        let request = Request {
-            client,
-            scope,
-            base: base.clone(),
-            program: this_program()?,
-            with_server: args.mcp,
+        let place = match &project {
+            Some(project) => Place::of_project(client, project)?,
+            None => place_of_user(client, &home)?,
         };
+        let request = Request { client, place, program: this_program()?, with_server: args.mcp };
         let edits = match installs {
             true => plan_install(&request)?,
             false => plan_uninstall(&request)?,
@@ -161,10 +158,11 @@ fn change(args: &InstallArgs, installs: bool, context: &Context) -> Outcome {
         }
         _ => {}
     }
-    if installs && args.project && sys::identity(&base.join(".git")).is_some() {
+    let in_git = project.filter(|top| installs && sys::identity(&top.join(".git")).is_some());
+    if let Some(top) = in_git {
         let is_new = |edit: &&Edit| edit.is_change && edit.is_whole;
-        for edit in files.iter().filter(is_new).filter(|it| !is_ignored(&base, &it.path)) {
-            let path = Shown::path(edit.path.strip_prefix(&base).unwrap_or(&edit.path)).to_string();
+        for edit in files.iter().filter(is_new).filter(|it| !is_ignored(&top, &it.path)) {
+            let path = Shown::path(edit.path.strip_prefix(&top).unwrap_or(&edit.path)).to_string();
             context.say(format_args!(
                 "git does not ignore {path}: a line in .git/info/exclude keeps it out of commits"
             ));
@@ -181,23 +179,14 @@ fn project(home: &Path) -> Result<Option<PathBuf>, CliError> {
     Ok(project_of(&sys::current_dir()?, Some(home)))
 }
 
-/// Some clients look elsewhere for their configuration where a variable says so.
-fn warn_of_other_place(client: Client, home: &Path, context: &Context) {
-    let places: &[(&str, &str)] = match client {
-        Client::ClaudeCode => &[("CLAUDE_CONFIG_DIR", ".claude")],
-        Client::Codex => &[("CODEX_HOME", ".codex")],
-        Client::Gemini => &[],
-        Client::OpenCode => &[("XDG_CONFIG_HOME", ".config"), ("OPENCODE_CONFIG_DIR", "")],
-    };
-    for (variable, usual) in places {
-        let named = std::env::var_os(variable).filter(|place| !place.is_empty());
-        if named.is_some_and(|place| usual.is_empty() || home.join(usual) != Path::new(&place)) {
-            let client = client.name();
-            context.warn(format_args!(
-                "{variable} is set: sessions of {client} that see it read other files than these"
-            ));
-        }
-    }
+/// Where a client looks for the configuration of this user.
+fn place_of_user(client: Client, home: &Path) -> Result<Place, InstallError> {
+    Place::of_user(client, home, &|name| std::env::var_os(name))
+}
+
+/// Whether a client is used here: it has a directory, or its program is found.
+fn is_present(client: Client, place: &Result<Place, InstallError>) -> bool {
+    place.as_ref().is_ok_and(Place::is_there) || has_program(client)
 }
 
 /// Whether git ignores a file of a work tree.
@@ -254,17 +243,26 @@ impl AgentStatus {
 pub(in crate::cli) fn all() -> Result<Vec<AgentStatus>, CliError> {
     let home = home_dir()?;
     let program = this_program()?;
+    let project = project(&home)?;
     let of = |client: Client| {
-        let user = (Scope::User, home.clone());
-        let project = project(&home)?.map(|project| (Scope::Project, project));
-        let files = [user].into_iter().chain(project).flat_map(|(scope, base)| {
-            let program = program.clone();
-            look(&Request { client, scope, base, program, with_server: true })
-        });
-        let present = is_present(client, &home);
-        Ok(AgentStatus { client: client.name(), present, files: files.collect() })
+        let user = place_of_user(client, &home);
+        let present = is_present(client, &user);
+        let project = project.as_deref().map(|project| Place::of_project(client, project));
+        let mut files = Vec::new();
+        for place in [user].into_iter().chain(project) {
+            match place {
+                Ok(place) => {
+                    let program = program.clone();
+                    files.extend(look(&Request { client, place, program, with_server: true }));
+                }
+                // It matters to who uses the client.
+                Err(error) if present => files.push(Found::nowhere(&home, &error)),
+                Err(_) => {}
+            }
+        }
+        AgentStatus { client: client.name(), present, files }
     };
-    Client::ALL.into_iter().map(of).collect()
+    Ok(Client::ALL.into_iter().map(of).collect())
 }
 
 /// What went wrong in hooks lately.

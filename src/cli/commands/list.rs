@@ -1,19 +1,23 @@
 //! `nono rollback list`: the recorded sessions, by project.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::io::Write;
 use std::path::PathBuf;
 use std::{cmp::Reverse, fmt::Write as _};
 
 use clap::Args;
 use jiff::{Timestamp, Zoned};
+use serde::Serialize;
 
 use super::quoted;
+use super::usage::session_holdings;
 use crate::cli::Outcome;
 use crate::cli::args::{StoreArgs, real_home};
 use crate::cli::context::{BOLD, Context, DIM, RED, YELLOW};
 use crate::cli::error::CliError;
-use crate::cli::render::{Palette, columns, project_name, relative_time, summary_line};
+use crate::cli::progress::Bar;
+use crate::cli::render::{Palette, byte_size, columns, project_name, relative_time, summary_line};
+use crate::gc::{CleanupOptions, SessionHoldings};
 use crate::path_text::Shown;
 use crate::session::{SessionStatus, SessionSummary};
 use crate::snapshot::{Recency, SnapshotLabel};
@@ -38,9 +42,23 @@ pub(in crate::cli) struct ListArgs {
     /// All sessions, however many, also those whose command changed nothing
     #[arg(long)]
     all: bool,
+    /// Measure what each session alone needs, as `nono rollback usage` does
+    #[arg(long)]
+    sizes: bool,
     /// Print all sessions as JSON, unless --path or --recent says less
     #[arg(long)]
     json: bool,
+}
+
+/// A session, and what it holds.
+#[derive(Serialize)]
+struct Sized<'a> {
+    #[serde(flatten)]
+    session: &'a SessionSummary,
+    /// The bytes that its removal alone frees.
+    own_bytes: Option<u64>,
+    /// The bytes of all that it needs.
+    needed_bytes: Option<u64>,
 }
 
 /// The sessions that a list omits.
@@ -53,7 +71,8 @@ struct Hidden {
 pub(in crate::cli) fn run(args: &ListArgs, store: &StoreArgs, context: &Context) -> Outcome {
     let mut sessions = Vec::new();
     let mut is_complete = true;
-    for session in store.catalog()?.sessions()? {
+    let catalog = store.catalog()?;
+    for session in catalog.sessions()? {
         match SessionSummary::of(&session) {
             Ok(summary) => sessions.push(summary),
             // Removed since it was listed.
@@ -87,12 +106,34 @@ pub(in crate::cli) fn run(args: &ListArgs, store: &StoreArgs, context: &Context)
     };
     sessions.truncate(limit);
     hidden.older -= sessions.len();
-    if args.json {
+    let mut held = HashMap::new();
+    if args.sizes {
+        let bar = Bar::new(context, "looking at what sessions take");
+        let options = CleanupOptions { progress: &*bar, ..CleanupOptions::default() };
+        let measured = session_holdings(&catalog, &options);
+        bar.finish();
+        match measured {
+            Ok(measured) => held = measured,
+            Err(error) if error.is_stopped() => return Err(error),
+            Err(error) => {
+                is_complete = false;
+                context.warn(format_args!("there are no sizes: {error}"));
+            }
+        }
+    }
+    if args.json && args.sizes {
+        let sized = sessions.iter().map(|session| {
+            let held = held.get(&session.session_id);
+            let own_bytes = held.map(|held| held.own.stored);
+            Sized { session, own_bytes, needed_bytes: held.map(|held| held.needed.stored) }
+        });
+        context.json(&sized.collect::<Vec<_>>())?;
+    } else if args.json {
         context.json(&sessions)?;
     } else if is_empty && is_complete {
         context.say("no sessions; record one: nono run --rollback -- COMMAND");
     } else {
-        print(&sessions, &counts, context)?;
+        print(&sessions, &held, &counts, context)?;
         hidden.say(context);
     }
     Ok(u8::from(!is_complete))
@@ -139,6 +180,7 @@ struct Row<'a> {
 
 fn print(
     sessions: &[SessionSummary],
+    held: &HashMap<String, SessionHoldings>,
     counts: &BTreeMap<String, usize>,
     context: &Context,
 ) -> Result<(), CliError> {
@@ -147,7 +189,7 @@ fn print(
         session,
         time: relative_time(session.started, &now),
         command: command(session),
-        rest: rest(session),
+        rest: rest(session, held.get(&session.session_id)),
     };
     let rows: Vec<Row<'_>> = sessions.iter().map(row).collect();
     let widest = |of: &dyn Fn(&Row<'_>) -> usize| rows.iter().map(of).max().unwrap_or(0);
@@ -208,7 +250,7 @@ fn print(
 }
 
 /// The changes, and the peculiarities of a session.
-fn rest(session: &SessionSummary) -> (String, usize) {
+fn rest(session: &SessionSummary, held: Option<&SessionHoldings>) -> (String, usize) {
     let changes = |palette: &Palette| match session.status {
         SessionStatus::Running if session.snapshot_count < 2 => {
             "changes not recorded yet".to_owned()
@@ -235,7 +277,8 @@ fn rest(session: &SessionSummary) -> (String, usize) {
     let undone = session.undone.then(|| (DIM, "undone".to_owned()));
     let pinned = session.pinned.then(|| (YELLOW, "pinned".to_owned()));
     let label = session.label.as_deref().map(|label| (BOLD, quoted(label).trim().to_owned()));
-    for (style, word) in [status, undone, pinned, label].into_iter().flatten() {
+    let size = held.map(|held| (DIM, format!("{} of its own", byte_size(held.own.stored))));
+    for (style, word) in [status, undone, pinned, label, size].into_iter().flatten() {
         let _ = write!(plain, "  {word}");
         let _ = write!(styled, "  {style}{word}{style:#}");
     }

@@ -1,8 +1,8 @@
 //! `nono rollback usage`: how much space sessions take, by project.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use serde::Serialize;
@@ -13,10 +13,9 @@ use crate::cli::context::{BOLD, Context, DIM};
 use crate::cli::error::CliError;
 use crate::cli::progress::Bar;
 use crate::cli::render::{byte_size, project_name};
-use crate::gc::{CleanupOptions, measure_holdings};
-use crate::path_text::serde_paths;
+use crate::gc::{Bytes, CleanupOptions, Holdings, SessionHoldings, measure_holdings};
+use crate::path_text::{Shown, serde_path, serde_paths};
 use crate::session::{Catalog, SessionSummary};
-use crate::snapshot::SessionDir;
 
 /// Arguments of `nono rollback usage`.
 #[derive(Debug, Args)]
@@ -28,17 +27,24 @@ pub(in crate::cli) struct UsageArgs {
     json: bool,
 }
 
+/// So many of the largest paths are named.
+const NAMED_PATHS: usize = 10;
+
 /// Bytes of objects on the disk.
 #[derive(Debug, Default, Serialize)]
 struct Report {
     total_bytes: u64,
     /// The bytes of all objects, uncompressed.
     plain_bytes: u64,
+    /// The uncompressed bytes for each one on the disk; `None` where there is none.
+    ratio: Option<f64>,
     /// The bytes that sessions of several projects need.
     shared_bytes: u64,
     /// The bytes that no session needs.
     unneeded_bytes: u64,
     projects: Vec<ProjectReport>,
+    /// The files whose versions take the most space, the largest first.
+    largest_paths: Vec<PathReport>,
 }
 
 #[derive(Debug, Serialize)]
@@ -47,6 +53,8 @@ struct ProjectReport {
     tracked_paths: Vec<PathBuf>,
     /// The bytes that the removal of all sessions of the project frees.
     bytes: u64,
+    /// The same, uncompressed.
+    plain_bytes: u64,
     /// Newest first.
     sessions: Vec<SessionReport>,
 }
@@ -56,7 +64,25 @@ struct SessionReport {
     session_id: String,
     /// The bytes that the removal of this session alone frees.
     bytes: u64,
+    /// The same, uncompressed.
+    plain_bytes: u64,
+    /// The bytes of all that it needs, also of what other sessions need.
+    needed_bytes: u64,
+    /// The same, uncompressed.
+    needed_plain_bytes: u64,
     pinned: bool,
+}
+
+#[derive(Debug, Serialize)]
+struct PathReport {
+    #[serde(with = "serde_path")]
+    path: PathBuf,
+    /// The bytes of its contents in all snapshots.
+    bytes: u64,
+    /// The same, uncompressed.
+    plain_bytes: u64,
+    /// Number of different contents.
+    versions: usize,
 }
 
 pub(in crate::cli) fn run(args: &UsageArgs, store: &StoreArgs, context: &Context) -> Outcome {
@@ -69,10 +95,14 @@ pub(in crate::cli) fn run(args: &UsageArgs, store: &StoreArgs, context: &Context
         .roots()
         .iter()
         .filter(|root| Catalog::is_store(root))
-        .try_for_each(|root| add(root.clone(), &options, &mut report));
+        .try_for_each(|root| add(root, &options, &mut report));
     bar.finish();
     measured?;
     report.projects.sort_by_key(|project| std::cmp::Reverse(project.bytes));
+    report.largest_paths.sort_by_key(|path| std::cmp::Reverse(path.bytes));
+    report.largest_paths.truncate(NAMED_PATHS);
+    report.ratio =
+        (report.total_bytes > 0).then(|| report.plain_bytes as f64 / report.total_bytes as f64);
     if args.json {
         context.json(&report)?;
     } else {
@@ -81,55 +111,111 @@ pub(in crate::cli) fn run(args: &UsageArgs, store: &StoreArgs, context: &Context
     Ok(0)
 }
 
-/// Adds what one store holds.
-fn add(root: PathBuf, options: &CleanupOptions<'_>, report: &mut Report) -> Result<(), CliError> {
-    let mut summaries = Vec::new();
-    for session in Catalog::new(root.clone(), []).sessions()? {
+/// What the sessions of one store hold, the oldest first, and what the store does.
+fn measure(
+    root: &Path,
+    path_count: usize,
+    options: &CleanupOptions<'_>,
+) -> Result<(Vec<SessionSummary>, Holdings), CliError> {
+    let (mut sessions, mut summaries) = (Vec::new(), Vec::new());
+    for session in Catalog::new(root.to_owned(), []).sessions()? {
         match SessionSummary::of(&session) {
-            Ok(summary) => summaries.push((session, summary)),
+            Ok(summary) => {
+                sessions.push((session, summary.project()));
+                summaries.push(summary);
+            }
             Err(_) if session.is_gone() => {}
             Err(error) => return Err(error.into()),
         }
     }
-    let named =
-        |(session, summary): &(SessionDir, SessionSummary)| (session.clone(), summary.project());
-    let sessions: Vec<_> = summaries.iter().map(named).collect();
-    let holdings = measure_holdings(&root, &sessions, options)?;
-    report.total_bytes += holdings.total_bytes;
-    report.plain_bytes += holdings.plain_bytes;
-    report.shared_bytes += holdings.shared_bytes;
-    report.unneeded_bytes += holdings.unneeded_bytes;
+    let holdings = measure_holdings(root, &sessions, path_count, options)?;
+    Ok((summaries, holdings))
+}
+
+/// What each session of some stores holds, by its id.
+pub(super) fn session_holdings(
+    catalog: &Catalog,
+    options: &CleanupOptions<'_>,
+) -> Result<HashMap<String, SessionHoldings>, CliError> {
+    let mut held = HashMap::new();
+    for root in catalog.roots().iter().filter(|root| Catalog::is_store(root)) {
+        let (summaries, holdings) = measure(root, 0, options)?;
+        let ids = summaries.into_iter().map(|summary| summary.session_id);
+        held.extend(ids.zip(holdings.sessions));
+    }
+    Ok(held)
+}
+
+/// Adds what one store holds.
+fn add(root: &Path, options: &CleanupOptions<'_>, report: &mut Report) -> Result<(), CliError> {
+    let (summaries, holdings) = measure(root, NAMED_PATHS, options)?;
+    report.total_bytes += holdings.total.stored;
+    report.plain_bytes += holdings.total.plain;
+    report.shared_bytes += holdings.shared.stored;
+    report.unneeded_bytes += holdings.unneeded.stored;
     let mut projects: BTreeMap<String, ProjectReport> = BTreeMap::new();
-    for ((_, summary), bytes) in summaries.into_iter().zip(&holdings.session_bytes).rev() {
+    for (summary, held) in summaries.into_iter().zip(&holdings.sessions).rev() {
         let name = summary.project();
-        let of_project = holdings.project_bytes.get(&name).copied().unwrap_or(0);
+        let of_project = holdings.projects.get(&name).copied().unwrap_or_default();
         let SessionSummary { session_id, pinned, tracked_paths, .. } = summary;
         let project = projects.entry(name).or_insert_with(|| ProjectReport {
             tracked_paths,
-            bytes: of_project,
+            bytes: of_project.stored,
+            plain_bytes: of_project.plain,
             sessions: Vec::new(),
         });
-        project.sessions.push(SessionReport { session_id, bytes: *bytes, pinned });
+        let SessionHoldings { own, needed } = *held;
+        project.sessions.push(SessionReport {
+            session_id,
+            bytes: own.stored,
+            plain_bytes: own.plain,
+            needed_bytes: needed.stored,
+            needed_plain_bytes: needed.plain,
+            pinned,
+        });
     }
     report.projects.extend(projects.into_values());
+    let paths = holdings.largest_paths.into_iter().map(|large| {
+        let Bytes { stored: bytes, plain: plain_bytes } = large.bytes;
+        PathReport { path: large.path, bytes, plain_bytes, versions: large.versions }
+    });
+    report.largest_paths.extend(paths);
     Ok(())
+}
+
+/// A size, and what it is uncompressed where that is more.
+fn sizes(bytes: u64, plain: u64) -> String {
+    match plain > bytes {
+        true => format!("{}, {} uncompressed", byte_size(bytes), byte_size(plain)),
+        false => byte_size(bytes),
+    }
 }
 
 fn print(report: &Report, context: &Context) -> Result<(), CliError> {
     let home = real_home();
     let mut out = context.out();
-    for ProjectReport { tracked_paths, bytes, sessions } in &report.projects {
-        let size = byte_size(*bytes);
-        writeln!(out, "{BOLD}{}{BOLD:#}  {size}", project_name(tracked_paths, home.as_deref()))?;
-        for SessionReport { session_id, bytes, pinned } in sessions {
-            let pinned = if *pinned { "  pinned" } else { "" };
-            writeln!(out, "  {session_id}  {}{pinned}", byte_size(*bytes))?;
+    for ProjectReport { tracked_paths, bytes, plain_bytes, sessions } in &report.projects {
+        let name = project_name(tracked_paths, home.as_deref());
+        writeln!(out, "{BOLD}{name}{BOLD:#}  {}", sizes(*bytes, *plain_bytes))?;
+        for session in sessions {
+            let SessionReport { session_id, bytes, plain_bytes, needed_bytes, .. } = session;
+            let pinned = if session.pinned { "  pinned" } else { "" };
+            let (own, needed) = (sizes(*bytes, *plain_bytes), byte_size(*needed_bytes));
+            writeln!(out, "  {session_id}  {own} {DIM}of {needed}{DIM:#}{pinned}")?;
         }
+    }
+    if !report.largest_paths.is_empty() {
+        writeln!(out, "{BOLD}largest files, with all their versions{BOLD:#}")?;
+    }
+    for PathReport { path, bytes, plain_bytes, versions } in &report.largest_paths {
+        let path = Shown::path(path);
+        let versions =
+            if *versions == 1 { String::new() } else { format!(", {versions} versions") };
+        writeln!(out, "  {path}  {}{versions}", sizes(*bytes, *plain_bytes))?;
     }
     let Report { total_bytes, plain_bytes, shared_bytes, unneeded_bytes, .. } = report;
     let total = byte_size(*total_bytes);
-    if plain_bytes > total_bytes && *total_bytes > 0 {
-        let ratio = *plain_bytes as f64 / *total_bytes as f64;
+    if let Some(ratio) = report.ratio.filter(|_| plain_bytes > total_bytes) {
         writeln!(out, "in all {total}, {} uncompressed ({ratio:.1} ×)", byte_size(*plain_bytes))?;
     } else {
         writeln!(out, "in all {total}")?;

@@ -9,7 +9,9 @@ use std::path::PathBuf;
 use serde::Serialize;
 
 use super::{SnapshotArgs, SnapshotReport, report_missing, report_unstable};
+use crate::agent::install::Place;
 use crate::cli::Outcome;
+use crate::cli::agent_grants::client_of;
 use crate::cli::args::surroundings;
 use crate::cli::context::{BOLD, Context};
 use crate::cli::error::CliError;
@@ -114,9 +116,14 @@ fn detected(name: &str, surroundings: &Surroundings<'_>) -> Result<Vec<Detected>
     };
     let mut found = Vec::new();
     for name in names {
-        let profile = library.find(&name)?.profile;
-        let state = AgentState::of(&profile, surroundings)?;
+        let profile = library.find(&name)?;
+        let state = AgentState::of(&profile.profile, surroundings)?;
         if !state.is_empty() {
+            let client = client_of(&profile);
+            if let (Some(client), Some(home)) = (client, &surroundings.home) {
+                // Where a variable misleads the agent, this is not the state that it has.
+                Place::of_user(client, home, surroundings.variable)?;
+            }
             // A profile of yours may extend the built-in one: the same paths, once.
             let is_same = |known: &Detected| known.state.paths == state.paths;
             if !found.iter().any(is_same) {
