@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 
-use super::{KeyArgs, place, reader, text_of};
+use super::reader;
 use crate::archive::{ArchiveError, ArchivePlan, ArchiveReport, Encryption, FullReason, Parent};
 use crate::cli::Outcome;
 use crate::cli::args::StoreArgs;
@@ -12,8 +12,11 @@ use crate::cli::context::Context;
 use crate::cli::error::CliError;
 use crate::cli::progress::Bar;
 use crate::cli::render::byte_size;
+use crate::cli::sealing::{UnsealArgs, encryption_of, identities};
+use crate::config::RemoteEncryption;
 use crate::path_text::Shown;
 use crate::session::{Purpose, SnapshotId};
+use crate::sys::Dir;
 
 /// Arguments of `nono archive create`.
 #[derive(Debug, Args)]
@@ -58,11 +61,8 @@ pub(in crate::cli) fn run(args: &CreateArgs, store: &StoreArgs, context: &Contex
     }
     let encryption = match (&*args.recipient, &args.passphrase_file) {
         ([], None) => Encryption::None,
-        ([], Some(path)) => Encryption::with_passphrase(&text_of(path)?)
-            .map_err(|error| CliError::failed(format!("{}: {error}", Shown::path(path))))?,
-        (keys, _) => {
-            Encryption::to_recipients(keys).map_err(|error| CliError::usage(error.to_string()))?
-        }
+        ([], Some(path)) => encryption_of(&RemoteEncryption::PassphraseFile(path.clone()))?,
+        (keys, _) => encryption_of(&RemoteEncryption::Recipients(keys.to_vec()))?,
     };
     let parent = match &args.parent {
         Some(path) => Some(parent(args, path, &session.id())?),
@@ -105,6 +105,16 @@ pub(in crate::cli) fn run(args: &CreateArgs, store: &StoreArgs, context: &Contex
     Ok(0)
 }
 
+/// The directory of a file, and its name there.
+fn place(path: &Path) -> Result<(Dir, Vec<u8>), CliError> {
+    let name = path.file_name().ok_or_else(|| CliError::usage("a file has a name"))?;
+    let dir = match path.parent() {
+        Some(dir) if !dir.as_os_str().is_empty() => dir,
+        _ => Path::new("."),
+    };
+    Ok((Dir::open(dir)?, name.as_encoded_bytes().to_vec()))
+}
+
 fn failed(error: &CliError) -> ArchiveError {
     ArchiveError::Write(std::io::Error::other(error.to_string()))
 }
@@ -112,8 +122,8 @@ fn failed(error: &CliError) -> ArchiveError {
 /// What the archive of the parent says.
 fn parent(args: &CreateArgs, path: &Path, session: &str) -> Result<Parent, CliError> {
     let CreateArgs { identity, passphrase_file, .. } = args;
-    let keys = KeyArgs { identity: identity.clone(), passphrase_file: passphrase_file.clone() };
-    let open = reader(path, &keys.identities()?)?;
+    let keys = UnsealArgs { identity: identity.clone(), passphrase_file: passphrase_file.clone() };
+    let open = reader(path, &identities(&keys, None)?)?;
     let head = open.head();
     if head.id.session() != session {
         return Err(CliError::failed(format!(
