@@ -173,7 +173,7 @@ mod tests {
     use std::fs;
 
     use super::*;
-    use crate::archive::{ArchivePlan, Encryption, Parent};
+    use crate::archive::{ArchivePlan, Encryption, FullReason, Parent};
     use crate::snapshot::{Budget, SnapshotManager};
     use crate::walk::ExclusionConfig;
 
@@ -241,10 +241,11 @@ mod tests {
         fs::remove_file(work.join("d/a")).unwrap();
         manager.create_incremental().unwrap();
         let parent = Parent { number: 0, base: 0, depth: 0 };
+        let full = Err(FullReason::NoParent);
         for (number, parent, name) in
-            [(0, None, "full"), (1, None, "two"), (1, Some(parent), "delta")]
+            [(0, full, "full"), (1, full, "two"), (1, Ok(parent), "delta")]
         {
-            let plan = ArchivePlan::new(&session, number, parent, false, &NoProgress).unwrap();
+            let plan = ArchivePlan::new(&session, number, parent, &NoProgress).unwrap();
             let mut bytes = Vec::new();
             plan.write(&Encryption::None, &mut bytes, &NoProgress).unwrap();
             let plain = zstd::decode_all(&*bytes).unwrap();
@@ -256,7 +257,7 @@ mod tests {
             opened.verify(&NoProgress).unwrap();
             let root = temp.path().join(name);
             let received = receive(&again, &root, &session.id());
-            assert_eq!(received.is_ok(), parent.is_none(), "{received:?}");
+            assert_eq!(received.is_ok(), parent.is_err(), "{received:?}");
             archive(&case);
             if let Some(seeds) = std::env::var_os("NONO_FUZZ_SEEDS") {
                 fs::write(Path::new(&seeds).join(name), case).unwrap();

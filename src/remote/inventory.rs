@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::place::Stored;
 use crate::archive::{
-    ArchiveId, ArchiveKind, ArchiveName, ChainError, MAX_CHAIN_DEPTH, NameError, chain_of,
+    ArchiveId, ArchiveKind, ArchiveName, ChainError, FullReason, NameError, Parent, chain_of,
 };
 
 /// The archives of one session.
@@ -89,13 +89,23 @@ impl SessionArchives {
         self.numbers().into_iter().filter_map(chain).collect()
     }
 
-    /// The snapshot on which a delta of `number` can depend, and the depth of that delta: the
-    /// newest older one that can be had, unless its chain is at its limit. `None`: the archive has
-    /// to be full.
-    pub fn parent_for(&self, number: u64) -> Option<u64> {
+    /// The archive on which a delta of `number` can depend: that of the newest older snapshot that
+    /// can be had and is `here`, in the store that knows its hashes.
+    ///
+    /// # Errors
+    /// Why the archive has to be full.
+    pub fn parent_for(&self, number: u64, here: &[u64]) -> Result<Parent, FullReason> {
         let available = self.available();
-        let newest = available.iter().rev().find(|(older, _)| *older < number);
-        newest.filter(|(_, len)| *len <= MAX_CHAIN_DEPTH as usize).map(|(older, _)| *older)
+        let mut older = available.iter().rev().filter(|(older, _)| *older < number).peekable();
+        if older.peek().is_none() {
+            return Err(FullReason::NoParent);
+        }
+        let newest = older.find(|(older, _)| here.contains(older));
+        let (parent, len) = *newest.ok_or(FullReason::ParentNotHere)?;
+        let chain = self.id(parent).ok().and_then(|id| self.chain(&id).ok());
+        let base = chain.and_then(|chain| Some(chain.last()?.id.number()));
+        let base = base.ok_or(FullReason::NoParent)?;
+        Ok(Parent { number: parent, base, depth: (len - 1) as u32 })
     }
 
     /// The archives that can go when only these snapshots are wanted: what no chain of a wanted one
@@ -153,20 +163,25 @@ mod tests {
             "6-delta-5.tar.zst",
         ]);
         assert_eq!(held.available(), [(0, 1), (1, 2), (3, 3), (4, 1)]);
-        assert_eq!(held.parent_for(7), Some(4), "6 cannot be had");
-        assert_eq!(held.parent_for(3), Some(1));
-        assert_eq!(held.parent_for(0), None);
+        let all: Vec<u64> = (0..10).collect();
+        let parent = |number, base, depth| Ok(Parent { number, base, depth });
+        assert_eq!(held.parent_for(7, &all), parent(4, 4, 0), "6 cannot be had");
+        assert_eq!(held.parent_for(3, &all), parent(1, 0, 1));
+        assert_eq!(held.parent_for(0, &all), Err(FullReason::NoParent));
+        // The hashes of the others are unknown here.
+        assert_eq!(held.parent_for(7, &[1, 5, 6]), parent(1, 0, 1));
+        assert_eq!(held.parent_for(7, &[2, 7]), Err(FullReason::ParentNotHere));
     }
 
     #[test]
-    fn the_eleventh_delta_is_full_again() {
+    fn a_parent_is_as_deep_as_its_chain() {
         let mut names = vec!["0-full.tar.zst".to_owned()];
         for number in 1..=10 {
-            assert_eq!(session(&names).parent_for(number), Some(number - 1));
+            let parent = session(&names).parent_for(number, &[number - 1]).unwrap();
+            assert_eq!(parent, Parent { number: number - 1, base: 0, depth: number as u32 - 1 });
             names.push(format!("{number}-delta-{}.tar.zst", number - 1));
         }
         assert_eq!(session(&names).available().last(), Some(&(10, 11)));
-        assert_eq!(session(&names).parent_for(11), None);
     }
 
     #[test]

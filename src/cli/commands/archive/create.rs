@@ -65,12 +65,13 @@ pub(in crate::cli) fn run(args: &CreateArgs, store: &StoreArgs, context: &Contex
         (keys, _) => encryption_of(&RemoteEncryption::Recipients(keys.to_vec()))?,
     };
     let parent = match &args.parent {
-        Some(path) => Some(parent(args, path, &session.id())?),
-        None => None,
+        Some(path) => Ok(parent(args, path, &session.id())?),
+        None if args.full => Err(FullReason::Asked),
+        None => Err(FullReason::NoParent),
     };
     let bar = Bar::new(context, "archiving");
     let written = (|| {
-        let plan = ArchivePlan::new(&session, number, parent, args.full, &*bar)?;
+        let plan = ArchivePlan::new(&session, number, parent, &*bar)?;
         if is_stdout {
             return plan.write(&encryption, context.out_bytes(), &*bar);
         }
@@ -136,16 +137,16 @@ fn parent(args: &CreateArgs, path: &Path, session: &str) -> Result<Parent, CliEr
     Ok(Parent { number: head.id.number(), base, depth: head.chain_depth })
 }
 
+/// Why an archive is full, if somebody might expect a delta.
+pub(in crate::cli::commands) fn because(reason: FullReason) -> String {
+    reason.words().map(|words| format!(", because {words}")).unwrap_or_default()
+}
+
 fn tell(report: &ArchiveReport, context: &Context) {
     let stats = report.stats;
     match (report.full, &report.parent) {
         (Some(reason), _) => {
-            let why = match reason {
-                FullReason::MostChanged => ", because most files changed",
-                FullReason::ChainDepth => ", because the chain is 10 deltas deep",
-                FullReason::Asked | FullReason::NoParent => "",
-            };
-            context.say(format_args!("{}: full archive{why}", report.id));
+            context.say(format_args!("{}: full archive{}", report.id, because(reason)));
         }
         (None, Some(parent)) => {
             context.say(format_args!("{}: delta to {parent}", report.id));

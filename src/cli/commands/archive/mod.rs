@@ -4,6 +4,7 @@ mod create;
 mod import;
 mod show;
 
+pub(in crate::cli::commands) use create::because;
 use std::io::{self, Read};
 use std::path::Path;
 
