@@ -1,12 +1,16 @@
 //! Ctrl-C during a push and a pull: nothing half-made, and the next one goes on.
 
 use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::{Travel, pull};
 use crate::fixture::{Finished, finished};
 use crate::object_server::ObjectServer;
+
+/// Far less than the patience with a server that is silent, and than its repetitions.
+const PROMPT: Duration = Duration::from_secs(30);
 
 /// Interrupts a command while the server owes it an answer to its request number `request`.
 fn interrupted(mut command: Command, server: &ObjectServer, request: usize) -> Finished {
@@ -16,7 +20,9 @@ fn interrupted(mut command: Command, server: &ObjectServer, request: usize) -> F
     // The work goes on up to its next request, which nobody answers.
     let paused = server.pause();
     kill_process(Pid::from_child(&child), Signal::INT).unwrap();
+    let asked = Instant::now();
     let done = finished(child.wait_with_output().unwrap());
+    assert!(asked.elapsed() < PROMPT, "it waited for the server");
     drop(paused);
     done
 }
@@ -63,7 +69,10 @@ fn ctrl_c_stops_a_pull_and_nothing_appears() {
         let mut command = travel.fixture.command_to_be_signalled(&pull);
         travel.server().allow(&mut command);
         let stopped = interrupted(command, travel.server(), request);
-        let words = format!("stopped: nothing new of session {} is here", travel.session);
+        let words = match request {
+            1 => "stopped".to_owned(),
+            _ => format!("stopped: nothing new of session {} is here", travel.session),
+        };
         stopped.fails(130, &words);
         assert!(!root.join(&travel.session).exists());
     }
