@@ -2,6 +2,7 @@
 //! verified, cleaned up.
 
 mod after_run;
+mod azure;
 mod cleaning;
 mod interrupting;
 mod killing;
