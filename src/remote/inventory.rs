@@ -139,6 +139,8 @@ impl SessionArchives {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     fn session<T: AsRef<str>>(names: &[T]) -> SessionArchives {
@@ -199,5 +201,58 @@ mod tests {
         assert_eq!(numbers(&held.removable(&BTreeSet::new())), [5, 4, 3, 2, 1, 0]);
         let broken = session(&["0-full.tar.zst", "1-delta-0.tar.zst", "3-delta-2.tar.zst"]);
         assert_eq!(numbers(&broken.removable(&BTreeSet::new())), [1, 0], "3 may be mended");
+    }
+
+    /// Archives of a session, whatever their chains: each is full, or a delta to a lower number.
+    fn any_archives() -> impl Strategy<Value = BTreeSet<String>> {
+        let archive = (0u64..14, 0u64..16, any::<bool>()).prop_map(|(number, parent, sealed)| {
+            let end = if sealed { ".tar.zst.age" } else { ".tar.zst" };
+            match parent < number {
+                true => format!("{number}-delta-{parent}{end}"),
+                false => format!("{number}-full{end}"),
+            }
+        });
+        prop::collection::btree_set(archive, 1..24)
+    }
+
+    proptest! {
+        #[test]
+        fn a_cleanup_takes_nothing_that_a_kept_snapshot_needs_and_all_else(
+            names in any_archives(),
+            keep in 0usize..6,
+        ) {
+            let held = session(&names.iter().collect::<Vec<_>>());
+            let had: Vec<u64> = held.available().iter().map(|(number, _)| *number).collect();
+            let kept: BTreeSet<u64> = had.iter().rev().take(keep).copied().collect();
+            let removable = held.removable(&kept);
+            let key = |name: &ArchiveName| name.to_string().rsplit('/').next().unwrap().to_owned();
+            // A cleanup that is cut off anywhere.
+            let mut left = names.clone();
+            for gone in &removable {
+                prop_assert!(left.remove(&key(gone)), "{gone} goes twice");
+                let now = left.iter().collect::<Vec<_>>();
+                if now.is_empty() {
+                    prop_assert!(kept.is_empty());
+                    continue;
+                }
+                let now = session(&now);
+                let has = |number: &u64| now.available().iter().any(|(known, _)| known == number);
+                prop_assert!(kept.iter().all(has), "{kept:?} is not in {left:?}");
+                let below = |number: &&u64| **number < gone.id.number();
+                prop_assert!(had.iter().filter(below).all(has), "{left:?} without {gone}");
+            }
+            // What cannot be had may be mended.
+            let broken = |name: &&ArchiveName| held.chain(&name.id).is_err();
+            for (name, _) in held.all().filter(|(name, _)| broken(name)) {
+                prop_assert!(left.contains(&key(name)), "{name} is gone");
+            }
+            if !held.all().any(|(name, _)| broken(&name)) {
+                let chains = kept.iter().flat_map(|number| {
+                    held.chain(&held.id(*number).unwrap()).unwrap()
+                });
+                let needed: BTreeSet<String> = chains.map(key).collect();
+                prop_assert_eq!(left, needed);
+            }
+        }
     }
 }
