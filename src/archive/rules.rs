@@ -17,10 +17,24 @@ pub enum FullReason {
     Asked,
     /// There is no archive to which it could be a delta.
     NoParent,
+    /// There are such archives, and none of their snapshots is in the store.
+    ParentNotHere,
     /// The chain of deltas has its greatest depth.
     ChainDepth,
     /// So many files changed that a delta saves little.
     MostChanged,
+}
+
+impl FullReason {
+    /// The reason for a person who might expect a delta; nothing where nobody does.
+    pub fn words(self) -> Option<&'static str> {
+        match self {
+            Self::Asked | Self::NoParent => None,
+            Self::ParentNotHere => Some("the snapshots before it are not in this store"),
+            Self::ChainDepth => Some("the chain is 10 deltas deep"),
+            Self::MostChanged => Some("most files changed"),
+        }
+    }
 }
 
 /// Whether so many files changed that the archive is full again: (added + modified + removed) of

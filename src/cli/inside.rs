@@ -11,6 +11,8 @@ use std::io::ErrorKind;
 
 use super::args::{Arguments, Command, Rollback};
 use super::checkpoints::SOCKET_VARIABLE;
+#[cfg(feature = "archive")]
+use super::commands::archive::ArchiveCommand;
 use super::error::CliError;
 use crate::sandbox::is_inside;
 use crate::session::Catalog;
@@ -66,7 +68,12 @@ fn need(command: &Command) -> Named {
             Command::Container { .. } => Named(Need::Writing, "container"),
             Command::Import(_) => Named(Need::Writing, "import"),
             #[cfg(feature = "archive")]
-            Command::Archive { .. } => Named(Need::Writing, "archive"),
+            Command::Archive { command } => match command {
+                ArchiveCommand::Create(_) => Named(Need::Reading, "archive create"),
+                ArchiveCommand::Import(_) => Named(Need::Writing, "archive import"),
+                // They work on a file.
+                ArchiveCommand::Show(_) | ArchiveCommand::Verify(_) => Named(Need::Nothing, ""),
+            },
             _ => Named(Need::Nothing, ""),
         };
     };

@@ -36,7 +36,7 @@ pub(super) struct SealArgs {
 #[command(next_help_heading = "Decryption")]
 pub(super) struct UnsealArgs {
     /// Decrypt with the identities in this file: of age, or a private ssh key (repeatable)
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, short, value_name = "FILE")]
     pub(super) identity: Vec<PathBuf>,
     /// Decrypt by the passphrase in the first line of a file
     #[arg(long, value_name = "FILE")]

@@ -9,6 +9,7 @@
 
 use std::io::Write;
 use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use crate::archive::{ArchiveReader, Identities, Receiver, Role};
 use crate::object::ContentHash;
@@ -42,7 +43,9 @@ pub fn archive(bytes: &[u8]) {
         assert!(summary.file_count <= head.stats.added + head.stats.modified);
     }
     let temp = Dir::open(&std::env::temp_dir()).expect("there is a directory for it");
-    let name = format!("nono-fuzz-archive-{}", std::process::id());
+    static CASES: AtomicU64 = AtomicU64::new(0);
+    let number = CASES.fetch_add(1, Relaxed);
+    let name = format!("nono-fuzz-archive-{}-{number}", std::process::id());
     let root = temp.path_of(name.as_bytes());
     let received = receive(&bytes, &root, head.id.session());
     let place = root.join(head.id.session());
@@ -173,7 +176,7 @@ mod tests {
     use std::fs;
 
     use super::*;
-    use crate::archive::{ArchivePlan, Encryption, Parent};
+    use crate::archive::{ArchivePlan, Encryption, FullReason, Parent};
     use crate::snapshot::{Budget, SnapshotManager};
     use crate::walk::ExclusionConfig;
 
@@ -241,10 +244,11 @@ mod tests {
         fs::remove_file(work.join("d/a")).unwrap();
         manager.create_incremental().unwrap();
         let parent = Parent { number: 0, base: 0, depth: 0 };
+        let full = Err(FullReason::NoParent);
         for (number, parent, name) in
-            [(0, None, "full"), (1, None, "two"), (1, Some(parent), "delta")]
+            [(0, full, "full"), (1, full, "two"), (1, Ok(parent), "delta")]
         {
-            let plan = ArchivePlan::new(&session, number, parent, false, &NoProgress).unwrap();
+            let plan = ArchivePlan::new(&session, number, parent, &NoProgress).unwrap();
             let mut bytes = Vec::new();
             plan.write(&Encryption::None, &mut bytes, &NoProgress).unwrap();
             let plain = zstd::decode_all(&*bytes).unwrap();
@@ -256,11 +260,91 @@ mod tests {
             opened.verify(&NoProgress).unwrap();
             let root = temp.path().join(name);
             let received = receive(&again, &root, &session.id());
-            assert_eq!(received.is_ok(), parent.is_none(), "{received:?}");
+            assert_eq!(received.is_ok(), parent.is_err(), "{received:?}");
             archive(&case);
             if let Some(seeds) = std::env::var_os("NONO_FUZZ_SEEDS") {
                 fs::write(Path::new(&seeds).join(name), case).unwrap();
             }
         }
+    }
+
+    /// How many cases a run of the tests tries; `NONO_MUTATIONS` says another number.
+    const MUTATIONS: u64 = 1_000;
+
+    /// Numbers that are the same in each run (xorshift).
+    struct Numbers(u64);
+
+    impl Numbers {
+        fn below(&mut self, end: usize) -> usize {
+            self.0 ^= self.0 << 13;
+            self.0 ^= self.0 >> 7;
+            self.0 ^= self.0 << 17;
+            (self.0 % end.max(1) as u64) as usize
+        }
+
+        /// A part of some bytes.
+        fn part(&mut self, bytes: &[u8]) -> std::ops::Range<usize> {
+            let start = self.below(bytes.len());
+            start..(start + 1 + self.below(40)).min(bytes.len())
+        }
+
+        /// Changes some bytes as somebody might who wants a reader to stumble.
+        fn mutate(&mut self, bytes: &mut Vec<u8>, others: &[Vec<u8>]) {
+            for _ in 0..=self.below(3) {
+                if bytes.is_empty() {
+                    return;
+                }
+                let at = self.below(bytes.len());
+                let part = self.part(bytes);
+                match self.below(7) {
+                    0 => bytes[at] ^= 1 << self.below(8),
+                    1 => bytes[at] = [0, 1, b'/', b'.', b'9', 0x7f, 0x80, 0xff][self.below(8)],
+                    2 => drop(bytes.drain(part)),
+                    3 => drop(bytes.splice(at..at, bytes[part].to_vec())),
+                    4 => bytes.truncate(at),
+                    5 => {
+                        let other = &others[self.below(others.len())];
+                        let part = self.part(other);
+                        bytes.splice(at..at, other[part].iter().copied());
+                    }
+                    _ => {
+                        // A number of a document becomes a great one.
+                        let digit = bytes[at..].iter().position(u8::is_ascii_digit);
+                        bytes[at + digit.unwrap_or(0)] = b'9';
+                        bytes.splice(at..at, *b"184467440737095516");
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn changed_archives_are_errors_or_archives() {
+        let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/corpus/archive");
+        let mut files: Vec<_> =
+            fs::read_dir(corpus).unwrap().map(|entry| entry.unwrap().path()).collect();
+        files.sort();
+        let seeds: Vec<_> = files.iter().map(|path| fs::read(path).unwrap()).collect();
+        let tars: Vec<_> = seeds.iter().map(|seed| tar(members(seed))).collect();
+        let (mut numbers, mut opened) = (Numbers(88_172_645_463_325_252), 0u64);
+        let wanted = std::env::var("NONO_MUTATIONS").ok().and_then(|text| text.parse().ok());
+        for _ in 0..wanted.unwrap_or(MUTATIONS) {
+            // Members with right hashes and headers.
+            let mut case = seeds[numbers.below(seeds.len())].clone();
+            numbers.mutate(&mut case, &seeds);
+            archive(&case);
+            // The bytes of a tar file, and those of the compressed one.
+            let mut bytes = tars[numbers.below(tars.len())].clone();
+            numbers.mutate(&mut bytes, &tars);
+            let mut bytes = compressed(&bytes);
+            if numbers.below(4) == 0 {
+                numbers.mutate(&mut bytes, &tars);
+            }
+            if let Ok(reader) = ArchiveReader::open(&*bytes, &Identities::none()) {
+                opened += 1;
+                let _ = reader.verify(&NoProgress);
+            }
+        }
+        assert!(opened > 0, "no case comes beyond the head of an archive");
     }
 }

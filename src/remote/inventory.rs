@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::place::Stored;
 use crate::archive::{
-    ArchiveId, ArchiveKind, ArchiveName, ChainError, MAX_CHAIN_DEPTH, NameError, chain_of,
+    ArchiveId, ArchiveKind, ArchiveName, ChainError, FullReason, NameError, Parent, chain_of,
 };
 
 /// The archives of one session.
@@ -89,13 +89,23 @@ impl SessionArchives {
         self.numbers().into_iter().filter_map(chain).collect()
     }
 
-    /// The snapshot on which a delta of `number` can depend, and the depth of that delta: the
-    /// newest older one that can be had, unless its chain is at its limit. `None`: the archive has
-    /// to be full.
-    pub fn parent_for(&self, number: u64) -> Option<u64> {
+    /// The archive on which a delta of `number` can depend: that of the newest older snapshot that
+    /// can be had and is `here`, in the store that knows its hashes.
+    ///
+    /// # Errors
+    /// Why the archive has to be full.
+    pub fn parent_for(&self, number: u64, here: &[u64]) -> Result<Parent, FullReason> {
         let available = self.available();
-        let newest = available.iter().rev().find(|(older, _)| *older < number);
-        newest.filter(|(_, len)| *len <= MAX_CHAIN_DEPTH as usize).map(|(older, _)| *older)
+        let mut older = available.iter().rev().filter(|(older, _)| *older < number).peekable();
+        if older.peek().is_none() {
+            return Err(FullReason::NoParent);
+        }
+        let newest = older.find(|(older, _)| here.contains(older));
+        let (parent, len) = *newest.ok_or(FullReason::ParentNotHere)?;
+        let chain = self.id(parent).ok().and_then(|id| self.chain(&id).ok());
+        let base = chain.and_then(|chain| Some(chain.last()?.id.number()));
+        let base = base.ok_or(FullReason::NoParent)?;
+        Ok(Parent { number: parent, base, depth: (len - 1) as u32 })
     }
 
     /// The archives that can go when only these snapshots are wanted: what no chain of a wanted one
@@ -129,6 +139,8 @@ impl SessionArchives {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     fn session<T: AsRef<str>>(names: &[T]) -> SessionArchives {
@@ -153,20 +165,25 @@ mod tests {
             "6-delta-5.tar.zst",
         ]);
         assert_eq!(held.available(), [(0, 1), (1, 2), (3, 3), (4, 1)]);
-        assert_eq!(held.parent_for(7), Some(4), "6 cannot be had");
-        assert_eq!(held.parent_for(3), Some(1));
-        assert_eq!(held.parent_for(0), None);
+        let all: Vec<u64> = (0..10).collect();
+        let parent = |number, base, depth| Ok(Parent { number, base, depth });
+        assert_eq!(held.parent_for(7, &all), parent(4, 4, 0), "6 cannot be had");
+        assert_eq!(held.parent_for(3, &all), parent(1, 0, 1));
+        assert_eq!(held.parent_for(0, &all), Err(FullReason::NoParent));
+        // The hashes of the others are unknown here.
+        assert_eq!(held.parent_for(7, &[1, 5, 6]), parent(1, 0, 1));
+        assert_eq!(held.parent_for(7, &[2, 7]), Err(FullReason::ParentNotHere));
     }
 
     #[test]
-    fn the_eleventh_delta_is_full_again() {
+    fn a_parent_is_as_deep_as_its_chain() {
         let mut names = vec!["0-full.tar.zst".to_owned()];
         for number in 1..=10 {
-            assert_eq!(session(&names).parent_for(number), Some(number - 1));
+            let parent = session(&names).parent_for(number, &[number - 1]).unwrap();
+            assert_eq!(parent, Parent { number: number - 1, base: 0, depth: number as u32 - 1 });
             names.push(format!("{number}-delta-{}.tar.zst", number - 1));
         }
         assert_eq!(session(&names).available().last(), Some(&(10, 11)));
-        assert_eq!(session(&names).parent_for(11), None);
     }
 
     #[test]
@@ -184,5 +201,58 @@ mod tests {
         assert_eq!(numbers(&held.removable(&BTreeSet::new())), [5, 4, 3, 2, 1, 0]);
         let broken = session(&["0-full.tar.zst", "1-delta-0.tar.zst", "3-delta-2.tar.zst"]);
         assert_eq!(numbers(&broken.removable(&BTreeSet::new())), [1, 0], "3 may be mended");
+    }
+
+    /// Archives of a session, whatever their chains: each is full, or a delta to a lower number.
+    fn any_archives() -> impl Strategy<Value = BTreeSet<String>> {
+        let archive = (0u64..14, 0u64..16, any::<bool>()).prop_map(|(number, parent, sealed)| {
+            let end = if sealed { ".tar.zst.age" } else { ".tar.zst" };
+            match parent < number {
+                true => format!("{number}-delta-{parent}{end}"),
+                false => format!("{number}-full{end}"),
+            }
+        });
+        prop::collection::btree_set(archive, 1..24)
+    }
+
+    proptest! {
+        #[test]
+        fn a_cleanup_takes_nothing_that_a_kept_snapshot_needs_and_all_else(
+            names in any_archives(),
+            keep in 0usize..6,
+        ) {
+            let held = session(&names.iter().collect::<Vec<_>>());
+            let had: Vec<u64> = held.available().iter().map(|(number, _)| *number).collect();
+            let kept: BTreeSet<u64> = had.iter().rev().take(keep).copied().collect();
+            let removable = held.removable(&kept);
+            let key = |name: &ArchiveName| name.to_string().rsplit('/').next().unwrap().to_owned();
+            // A cleanup that is cut off anywhere.
+            let mut left = names.clone();
+            for gone in &removable {
+                prop_assert!(left.remove(&key(gone)), "{gone} goes twice");
+                let now = left.iter().collect::<Vec<_>>();
+                if now.is_empty() {
+                    prop_assert!(kept.is_empty());
+                    continue;
+                }
+                let now = session(&now);
+                let has = |number: &u64| now.available().iter().any(|(known, _)| known == number);
+                prop_assert!(kept.iter().all(has), "{kept:?} is not in {left:?}");
+                let below = |number: &&u64| **number < gone.id.number();
+                prop_assert!(had.iter().filter(below).all(has), "{left:?} without {gone}");
+            }
+            // What cannot be had may be mended.
+            let broken = |name: &&ArchiveName| held.chain(&name.id).is_err();
+            for (name, _) in held.all().filter(|(name, _)| broken(name)) {
+                prop_assert!(left.contains(&key(name)), "{name} is gone");
+            }
+            if !held.all().any(|(name, _)| broken(&name)) {
+                let chains = kept.iter().flat_map(|number| {
+                    held.chain(&held.id(*number).unwrap()).unwrap()
+                });
+                let needed: BTreeSet<String> = chains.map(key).collect();
+                prop_assert_eq!(left, needed);
+            }
+        }
     }
 }

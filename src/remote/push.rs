@@ -12,7 +12,7 @@ use serde::Serialize;
 use super::error::RemoteError;
 use super::inventory::{Inventory, SessionArchives};
 use super::place::Place;
-use crate::archive::{ArchiveError, ArchivePlan, ArchiveReport, Encryption, Parent};
+use crate::archive::{ArchiveError, ArchivePlan, ArchiveReport, Encryption, FullReason};
 use crate::progress::{Amount, Progress, Stage};
 use crate::session::last_of_each_prompt;
 use crate::snapshot::{ManifestError, SessionDir, SessionMetadata, StepKind};
@@ -135,19 +135,14 @@ impl Pushing<'_> {
         Ok(self.held.chain(&id).is_ok_and(|chain| !full || chain.len() == 1))
     }
 
-    /// The archive on which one of `number` can depend.
-    fn parent(&self, number: u64) -> Option<Parent> {
-        let parent = self.held.parent_for(number).filter(|parent| self.here.contains(parent))?;
-        let chain = self.held.chain(&self.held.id(parent).ok()?).ok()?;
-        let base = chain.last()?.id.number();
-        Some(Parent { number: parent, base, depth: u32::try_from(chain.len() - 1).ok()? })
-    }
-
     /// Stores one archive; `None` if its name was taken meanwhile.
     fn store(&self, number: u64, full: bool) -> Result<Option<ArchiveReport>, RemoteError> {
         let Self { place, request, progress, .. } = *self;
-        let parent = self.parent(number).filter(|_| !full);
-        let plan = ArchivePlan::new(request.session, number, parent, full, progress)?;
+        let parent = match full {
+            true => Err(FullReason::Asked),
+            false => self.held.parent_for(number, &self.here),
+        };
+        let plan = ArchivePlan::new(request.session, number, parent, progress)?;
         let key = plan.name(request.encryption.is_some()).to_string();
         let (mut report, mut failed) = (None, None);
         let mut source =

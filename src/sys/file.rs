@@ -127,6 +127,19 @@ pub(crate) fn try_open_device(path: &Path) -> Result<()> {
     Ok(())
 }
 
+/// Opens a file that a person named, for reading: symlinks are followed, and a pipe is waited for.
+/// Nothing but the file itself need be readable, not even its directory.
+///
+/// # Errors
+/// ENOENT, EACCES, EISDIR.
+pub(crate) fn open_named(path: &Path) -> Result<File> {
+    let file = File::open(path).at("open", path)?;
+    match stat_open_file(&file, path)?.kind {
+        super::FileKind::Directory => Err(Errno::ISDIR).at("open", path),
+        _ => Ok(file),
+    }
+}
+
 /// Opens the device that swallows what is written, and has nothing to read.
 ///
 /// # Errors

@@ -389,3 +389,25 @@ fn a_zip_bomb_is_refused() {
     let kept: u64 = String::from_utf8(kept).unwrap().trim().parse().unwrap();
     assert!(kept < 10_000, "{kept} KiB");
 }
+
+#[test]
+fn an_archive_comes_through_a_symlink_and_a_pipe_but_an_import_reads_twice() {
+    let desk = Desk::new();
+    desk.create(0, "good", &[]);
+    let good = desk.fixture.path("good");
+    symlink("good", desk.fixture.path("link")).unwrap();
+    desk.fixture.nono(&["archive", "verify", &desk.at("link")]).success();
+    desk.import("linked", &["link"]).success();
+    let piped = |command: &str| {
+        let script = format!("\"$0\" archive {command} <(cat \"$1\")");
+        let nono = desk.fixture.command(&[]);
+        let mut bash = Command::new("bash");
+        bash.args(["-c", &script]).arg(nono.get_program()).arg(&good);
+        bash.env("HOME", desk.fixture.path("home"));
+        crate::fixture::finished(bash.output().unwrap())
+    };
+    assert!(piped("verify").success().says("intact"));
+    piped("import").fails(2, "read twice");
+    desk.fixture.nono(&["archive", "verify", &desk.at("")]).fails(1, "Is a directory");
+    desk.fixture.nono(&["archive", "show", &desk.at("none")]).fails(1, "No such file");
+}

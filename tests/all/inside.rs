@@ -149,3 +149,34 @@ fn outside_and_without_walls_nothing_is_said_to_be_inside() {
     let lost = crate::fixture::finished(command.output().unwrap());
     lost.fails(1, "unset NONO_SOCKET");
 }
+
+#[test]
+fn an_archive_is_shown_and_verified_inside_where_only_its_file_can_be_read() {
+    let fixture = fixture();
+    let (apart, passphrase) = (fixture.path("apart"), fixture.path("apart/passphrase"));
+    fs::create_dir(&apart).unwrap();
+    fs::write(&passphrase, "correct horse\n").unwrap();
+    let (sealed, link) = (fixture.path("apart/a.age"), fixture.project().join("link"));
+    let [sealed, passphrase] = [&sealed, &passphrase].map(|path| path.to_str().unwrap());
+    let id = format!("{}/0", fixture.latest());
+    let create = ["archive", "create", &id, "-o", sealed, "--passphrase-file", passphrase];
+    fixture.nono(&create).success();
+    std::os::unix::fs::symlink(sealed, &link).unwrap();
+    let reading = ["run", "--read", sealed, "--read", passphrase, "--", "sh", "-c"];
+    for (command, file) in [("show", sealed), ("verify", sealed), ("verify", "link")] {
+        let script = format!(
+            "{PROGRAM} archive {command} {file} --passphrase-file {passphrase} --json; echo ended $?; \
+             ls {}",
+            apart.to_str().unwrap()
+        );
+        let done = fixture.nono(&[&reading[..], &[&script]].concat());
+        assert!(done.stdout.contains("ended 0"), "{command}: {}{}", done.stdout, done.stderr);
+        assert!(done.stdout.contains(&id), "{}", done.stdout);
+        // The directory itself stayed closed.
+        assert!(done.stderr.contains("ls: "), "{}", done.stderr);
+    }
+    let script = format!("{PROGRAM} archive import {sealed}; echo ended $?");
+    let refused = fixture.nono(&[&reading[..], &[&script]].concat());
+    assert!(refused.stdout.contains("ended 1"), "{}", refused.stdout);
+    assert!(refused.stderr.contains("use `nono archive import` outside"), "{}", refused.stderr);
+}

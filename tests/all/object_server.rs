@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 
+use rustix::process::{Pid, Signal};
+
 use crate::not_run::not_run;
 
 /// What the server takes for credentials. No output of the program may repeat the second.
@@ -83,9 +85,28 @@ impl ObjectServer {
         self.requests.recv_timeout(patience).expect("a request within a minute")
     }
 
+    /// Lets it answer nothing, until what is returned is dropped.
+    pub fn pause(&self) -> Paused<'_> {
+        self.signal(Signal::STOP);
+        Paused(self)
+    }
+
+    fn signal(&self, signal: Signal) {
+        rustix::process::kill_process(Pid::from_child(&self.process), signal).unwrap();
+    }
+
     /// Forgets the requests so far.
     pub fn forget_requests(&self) {
         while self.requests.try_recv().is_ok() {}
+    }
+}
+
+/// A server that answers nothing.
+pub struct Paused<'a>(&'a ObjectServer);
+
+impl Drop for Paused<'_> {
+    fn drop(&mut self) {
+        self.0.signal(Signal::CONT);
     }
 }
 

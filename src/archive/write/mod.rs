@@ -96,16 +96,15 @@ pub struct ArchiveReport {
 }
 
 impl ArchivePlan {
-    /// Plans the archive of a snapshot. With a parent that the store still holds, it is a delta,
-    /// unless `full` or a rule says otherwise.
+    /// Plans the archive of a snapshot: a delta to a parent that the store holds, unless a rule says
+    /// otherwise, or a full one for a reason.
     ///
     /// # Errors
     /// When the snapshot was removed or is damaged; [`ArchiveError::NoParent`].
     pub fn new(
         session: &SessionDir,
         number: u64,
-        parent: Option<Parent>,
-        full: bool,
+        parent: Result<Parent, FullReason>,
         progress: &dyn Progress,
     ) -> Result<Self, ArchiveError> {
         session.refuse_removed(number)?;
@@ -126,16 +125,22 @@ impl ArchivePlan {
             id,
             chain_depth: 0,
             snapshot,
-            delta: Err(if full { FullReason::Asked } else { FullReason::NoParent }),
+            delta: Err(FullReason::NoParent),
             stats: whole,
             sum,
             content_bytes: all_bytes,
         };
-        let Some(parent) = parent.filter(|_| !full) else { return Ok(plan) };
-        if parent.depth >= MAX_CHAIN_DEPTH {
-            plan.delta = Err(FullReason::ChainDepth);
-            return Ok(plan);
-        }
+        let parent = parent.and_then(|parent| match parent.depth < MAX_CHAIN_DEPTH {
+            true => Ok(parent),
+            false => Err(FullReason::ChainDepth),
+        });
+        let parent = match parent {
+            Ok(parent) => parent,
+            Err(reason) => {
+                plan.delta = Err(reason);
+                return Ok(plan);
+            }
+        };
         let (delta, stats, bytes) = plan.compare(parent, all_bytes)?;
         if is_mostly_changed(&stats) {
             plan.delta = Err(FullReason::MostChanged);

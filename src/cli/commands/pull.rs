@@ -82,7 +82,13 @@ pub(in crate::cli) fn run(args: &PullArgs, store: &StoreArgs, context: &Context)
             Ok(pulled) => report.sessions.push(pulled),
             Err(error) if error.is_cancelled() => {
                 bar.finish();
-                return Err(CliError::stopped("stopped: the sessions before this one are here"));
+                return Err(CliError::stopped(format!(
+                    "stopped: nothing new of session {id} is here, and the same pull fetches it{}",
+                    match report.sessions.len() {
+                        0 => "",
+                        _ => "; the sessions before it are here",
+                    }
+                )));
             }
             Err(error) => {
                 report.failed.push(Failed { session_id: id.clone(), error: error.to_string() });
@@ -147,9 +153,10 @@ fn tell(report: &Report, is_json: bool, context: &Context) {
         let (new, here) = (received.snapshots.len(), received.already_here.len());
         if !is_json {
             let what = match (received.is_new_session, new) {
+                (true, 1) => "1 snapshot".to_owned(),
                 (true, _) => format!("{new} snapshots"),
-                (false, 0) => format!("nothing new, {here} snapshots were here"),
-                (false, _) => format!("{new} more snapshots, {here} were here"),
+                (false, 0) => format!("nothing new, {here} here already"),
+                (false, _) => format!("{new} more, {here} here already"),
             };
             let size = byte_size(received.bytes_written);
             context.say(format_args!("{id}: {what}, {size} new, verified"));

@@ -4,6 +4,7 @@ use clap::Args;
 use jiff::Timestamp;
 use serde::Serialize;
 
+use super::archive::because;
 use crate::archive::ArchiveError;
 use crate::cli::Outcome;
 use crate::cli::after_run;
@@ -191,9 +192,15 @@ fn tell(report: &Report, context: &Context) {
             "  Changes: +{} added, ~{} modified{removed}, {} unchanged",
             written.added, written.modified, written.unchanged
         ));
-        if archive.full.is_none() {
-            context
-                .say(format_args!("  Saved: {} vs full snapshot", byte_size(written.bytes_saved)));
+        match archive.full {
+            Some(reason) if reason.words().is_some() => {
+                context.say(format_args!("  Full archive{}", because(reason)));
+            }
+            Some(_) => {}
+            None => {
+                let saved = byte_size(written.bytes_saved);
+                context.say(format_args!("  Saved: {saved} vs full snapshot"));
+            }
         }
         let words =
             if archive.is_encrypted { "Encrypted & stored" } else { "Stored, not encrypted" };

@@ -8,6 +8,7 @@
 
 use std::collections::VecDeque;
 use std::io::{self, Write};
+use std::time::Duration;
 
 use bytes::Bytes;
 use object_store::multipart::PartId;
@@ -23,6 +24,9 @@ use crate::sys;
 
 /// Bytes of a part. 10,000 parts are the most that S3 takes, so an object has at most 80 GiB.
 const PART_BYTES: usize = 8 << 20;
+/// Longest time for the removal of an upload that ends early. What is left then, the next push
+/// removes.
+const CLEARING: Duration = Duration::from_secs(3);
 /// So many parts are on the way at once.
 const IN_FLIGHT: usize = 3;
 
@@ -190,12 +194,15 @@ impl Drop for Upload<'_> {
         }
         let store = self.shared_store();
         let upload = long.noted.upload().to_owned();
-        let cleared = self.cloud.runtime.finish(async {
+        let clear = async {
             // Refused after the completion, when nothing is left to end.
             let _ = store.abort_multipart(&long.staged, &upload).await;
             store.delete(&long.staged).await
-        });
-        if matches!(cleared, Ok(()) | Err(object_store::Error::NotFound { .. })) {
+        };
+        // Somebody may have stopped the push because nothing answers.
+        let cleared =
+            self.cloud.runtime.finish(async { tokio::time::timeout(CLEARING, clear).await });
+        if matches!(cleared, Ok(Ok(()) | Err(object_store::Error::NotFound { .. }))) {
             long.noted.forget();
         }
     }

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 
-use super::{KeyArgs, place, reader, text_of};
+use super::reader;
 use crate::archive::{ArchiveError, ArchivePlan, ArchiveReport, Encryption, FullReason, Parent};
 use crate::cli::Outcome;
 use crate::cli::args::StoreArgs;
@@ -12,8 +12,11 @@ use crate::cli::context::Context;
 use crate::cli::error::CliError;
 use crate::cli::progress::Bar;
 use crate::cli::render::byte_size;
+use crate::cli::sealing::{UnsealArgs, encryption_of, identities};
+use crate::config::RemoteEncryption;
 use crate::path_text::Shown;
 use crate::session::{Purpose, SnapshotId};
+use crate::sys::Dir;
 
 /// Arguments of `nono archive create`.
 #[derive(Debug, Args)]
@@ -58,19 +61,17 @@ pub(in crate::cli) fn run(args: &CreateArgs, store: &StoreArgs, context: &Contex
     }
     let encryption = match (&*args.recipient, &args.passphrase_file) {
         ([], None) => Encryption::None,
-        ([], Some(path)) => Encryption::with_passphrase(&text_of(path)?)
-            .map_err(|error| CliError::failed(format!("{}: {error}", Shown::path(path))))?,
-        (keys, _) => {
-            Encryption::to_recipients(keys).map_err(|error| CliError::usage(error.to_string()))?
-        }
+        ([], Some(path)) => encryption_of(&RemoteEncryption::PassphraseFile(path.clone()))?,
+        (keys, _) => encryption_of(&RemoteEncryption::Recipients(keys.to_vec()))?,
     };
     let parent = match &args.parent {
-        Some(path) => Some(parent(args, path, &session.id())?),
-        None => None,
+        Some(path) => Ok(parent(args, path, &session.id())?),
+        None if args.full => Err(FullReason::Asked),
+        None => Err(FullReason::NoParent),
     };
     let bar = Bar::new(context, "archiving");
     let written = (|| {
-        let plan = ArchivePlan::new(&session, number, parent, args.full, &*bar)?;
+        let plan = ArchivePlan::new(&session, number, parent, &*bar)?;
         if is_stdout {
             return plan.write(&encryption, context.out_bytes(), &*bar);
         }
@@ -105,6 +106,16 @@ pub(in crate::cli) fn run(args: &CreateArgs, store: &StoreArgs, context: &Contex
     Ok(0)
 }
 
+/// The directory of a file, and its name there.
+fn place(path: &Path) -> Result<(Dir, Vec<u8>), CliError> {
+    let name = path.file_name().ok_or_else(|| CliError::usage("a file has a name"))?;
+    let dir = match path.parent() {
+        Some(dir) if !dir.as_os_str().is_empty() => dir,
+        _ => Path::new("."),
+    };
+    Ok((Dir::open(dir)?, name.as_encoded_bytes().to_vec()))
+}
+
 fn failed(error: &CliError) -> ArchiveError {
     ArchiveError::Write(std::io::Error::other(error.to_string()))
 }
@@ -112,8 +123,8 @@ fn failed(error: &CliError) -> ArchiveError {
 /// What the archive of the parent says.
 fn parent(args: &CreateArgs, path: &Path, session: &str) -> Result<Parent, CliError> {
     let CreateArgs { identity, passphrase_file, .. } = args;
-    let keys = KeyArgs { identity: identity.clone(), passphrase_file: passphrase_file.clone() };
-    let open = reader(path, &keys.identities()?)?;
+    let keys = UnsealArgs { identity: identity.clone(), passphrase_file: passphrase_file.clone() };
+    let open = reader(path, &identities(&keys, None)?)?;
     let head = open.head();
     if head.id.session() != session {
         return Err(CliError::failed(format!(
@@ -126,16 +137,16 @@ fn parent(args: &CreateArgs, path: &Path, session: &str) -> Result<Parent, CliEr
     Ok(Parent { number: head.id.number(), base, depth: head.chain_depth })
 }
 
+/// Why an archive is full, if somebody might expect a delta.
+pub(in crate::cli::commands) fn because(reason: FullReason) -> String {
+    reason.words().map(|words| format!(", because {words}")).unwrap_or_default()
+}
+
 fn tell(report: &ArchiveReport, context: &Context) {
     let stats = report.stats;
     match (report.full, &report.parent) {
         (Some(reason), _) => {
-            let why = match reason {
-                FullReason::MostChanged => ", because most files changed",
-                FullReason::ChainDepth => ", because the chain is 10 deltas deep",
-                FullReason::Asked | FullReason::NoParent => "",
-            };
-            context.say(format_args!("{}: full archive{why}", report.id));
+            context.say(format_args!("{}: full archive{}", report.id, because(reason)));
         }
         (None, Some(parent)) => {
             context.say(format_args!("{}: delta to {parent}", report.id));

@@ -6,13 +6,15 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use serde::Serialize;
 
-use super::{KeyArgs, of_file, open, reader};
+use super::{of_file, open, reader};
 use crate::archive::{ReceiveReport, Receiver, Role};
 use crate::cli::Outcome;
 use crate::cli::args::StoreArgs;
 use crate::cli::context::Context;
 use crate::cli::error::CliError;
 use crate::cli::progress::Bar;
+use crate::cli::sealing::{UnsealArgs, identities};
+use crate::sys::{self, FileKind};
 
 /// Arguments of `nono archive import`.
 #[derive(Debug, Args)]
@@ -21,7 +23,7 @@ pub(in crate::cli) struct ImportArgs {
     #[arg(value_name = "FILE", required = true)]
     files: Vec<PathBuf>,
     #[command(flatten)]
-    keys: KeyArgs,
+    keys: UnsealArgs,
     /// Print the report as JSON
     #[arg(long)]
     json: bool,
@@ -32,13 +34,19 @@ struct Report {
     sessions: Vec<ReceiveReport>,
 }
 
+/// Whether a second reading begins anew.
+fn is_file(path: &Path) -> Result<bool, CliError> {
+    let open = sys::open_named(path)?;
+    Ok(sys::stat_open_file(&open, path)?.kind == FileKind::File)
+}
+
 pub(in crate::cli) fn run(args: &ImportArgs, store: &StoreArgs, context: &Context) -> Outcome {
     let catalog = store.catalog()?;
-    let keys = args.keys.identities()?;
+    let keys = identities(&args.keys, None)?;
     // Session → number → file: the contents say what a file is, whatever its name.
     let mut found: BTreeMap<String, BTreeMap<u64, &Path>> = BTreeMap::new();
     for file in &args.files {
-        if file == Path::new("-") {
+        if file == Path::new("-") || !is_file(file)? {
             return Err(CliError::usage("an archive is read twice: give a file"));
         }
         let id = reader(file, &keys)?.head().id.clone();

@@ -5,12 +5,13 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::{KeyArgs, of_file, reader};
+use super::{of_file, reader};
 use crate::archive::ArchiveHead;
 use crate::cli::Outcome;
 use crate::cli::context::Context;
 use crate::cli::progress::Bar;
 use crate::cli::render::byte_size;
+use crate::cli::sealing::{UnsealArgs, identities};
 
 /// Arguments of `nono archive show` and `nono archive verify`.
 #[derive(Debug, Args)]
@@ -19,14 +20,14 @@ pub(in crate::cli) struct ShowArgs {
     #[arg(value_name = "FILE")]
     file: PathBuf,
     #[command(flatten)]
-    keys: KeyArgs,
+    keys: UnsealArgs,
     /// Print the report as JSON
     #[arg(long)]
     json: bool,
 }
 
 pub(in crate::cli) fn show(args: &ShowArgs, context: &Context) -> Outcome {
-    let open = reader(&args.file, &args.keys.identities()?)?;
+    let open = reader(&args.file, &identities(&args.keys, None)?)?;
     match args.json {
         true => context.json(open.head())?,
         false => tell(open.head(), context)?,
@@ -35,7 +36,7 @@ pub(in crate::cli) fn show(args: &ShowArgs, context: &Context) -> Outcome {
 }
 
 pub(in crate::cli) fn verify(args: &ShowArgs, context: &Context) -> Outcome {
-    let open = reader(&args.file, &args.keys.identities()?)?;
+    let open = reader(&args.file, &identities(&args.keys, None)?)?;
     let bar = Bar::new(context, "verifying");
     let verified = open.verify(&*bar);
     bar.finish();
