@@ -182,8 +182,8 @@ pub fn remove(
     if held.iter().all(goes) {
         let withdrawn = withdraw(root, &[history.session().clone()]);
         let withdrawn = withdrawn.map_err(|error| refused(history, &error.to_string()))?;
-        if withdrawn.session_ids.is_empty() {
-            return Err(refused(history, "it is at work or pinned"));
+        if let Some(skipped) = withdrawn.skipped.first() {
+            return Err(refused(history, &skipped.reason.to_string()));
         }
         report.sessions_removed.push(history.id());
     } else {
@@ -198,7 +198,7 @@ pub fn remove(
     for ((number, reason), image) in numbers.iter().zip(images) {
         let mut image_removal = None;
         if let (Some(image), Some(docker)) = (&image, docker) {
-            match image::remove_own(docker, &image.id, &history.id(), *number) {
+            match image::remove_own(docker, root, &image.id, &history.id(), *number) {
                 Ok(outcome) => image_removal = Some(outcome),
                 Err(error) => report.problems.push(error.to_string()),
             }
@@ -268,7 +268,7 @@ pub fn cleanup(
     if let Some(docker) = docker {
         for image in stray_images(root, docker)? {
             if !dry_run {
-                match image::remove_own(docker, &image.id, &image.session, image.snapshot) {
+                match image::remove_own(docker, root, &image.id, &image.session, image.snapshot) {
                     Ok(ImageRemoval::Removed | ImageRemoval::Missing) => {}
                     Ok(outcome) => {
                         report.problems.push(format!("image {} stays: {outcome:?}", image.id));
@@ -307,6 +307,7 @@ fn remove_empty(
     let withdrawn = withdraw(root, &[history.session().clone()]);
     let withdrawn = withdrawn.map_err(|error| refused(history, &error.to_string()))?;
     report.sessions_removed.extend(withdrawn.session_ids);
+    // One that is at work or pinned by now stays for good reason.
     Ok(())
 }
 

@@ -284,7 +284,7 @@ impl Taking<'_> {
     /// nono gave up. `false`: it may be there.
     fn take_image_back(&self, session: &str, number: u64) -> bool {
         let removed = image::reference(self.root, session, number)
-            .and_then(|name| image::remove_own(self.docker, &name, session, number));
+            .and_then(|name| image::remove_own(self.docker, self.root, &name, session, number));
         matches!(removed, Ok(ImageRemoval::Removed | ImageRemoval::Missing))
     }
 

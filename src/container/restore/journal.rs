@@ -11,11 +11,12 @@ use serde::{Deserialize, Serialize};
 
 use super::RestoreError;
 use crate::container::{ContainerError, ContainerHistory};
+use crate::layout::CONTAINER_RESTORE_JOURNAL;
 use crate::path_text::Shown;
 use crate::snapshot::{RestorationMode, SessionDir};
 use crate::sys::FileLock;
 
-const JOURNAL: &[u8] = b"container-restore.journal";
+const JOURNAL: &[u8] = CONTAINER_RESTORE_JOURNAL.as_bytes();
 const LOCK: &str = "container-restore.lock";
 const VERSION: u32 = 1;
 const MAX_BYTES: u64 = 1 << 20;

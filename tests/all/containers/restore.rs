@@ -13,19 +13,19 @@ use super::daemon::{Container, Daemon, daemon};
 use crate::fixture::Fixture;
 use crate::observe::observe;
 
-/// A container with a volume, ports and a network, and a snapshot of it.
-struct Scene {
-    daemon: &'static Daemon,
-    fixture: Fixture,
-    container: Container,
-    volume: String,
+/// A container with two volumes and files of its own, and a store.
+pub(super) struct Scene {
+    pub(super) daemon: &'static Daemon,
+    pub(super) fixture: Fixture,
+    pub(super) container: Container,
+    pub(super) volume: String,
 }
 
 /// Not stopped for ten seconds, as a process that ignores SIGTERM is.
 const STOPS_AT_ONCE: [&str; 2] = ["--stop-signal", "KILL"];
 
 impl Scene {
-    fn new(daemon: &'static Daemon, options: &[&str]) -> Self {
+    pub(super) fn new(daemon: &'static Daemon, options: &[&str]) -> Self {
         let volume = daemon.unique("data");
         let mount = format!("{volume}:/data");
         let mut all = vec!["-v", &*mount, "-v", "/anonymous", "-e", "COLOUR=blue"];
@@ -38,7 +38,7 @@ impl Scene {
     }
 
     /// Takes a snapshot; its id with its number.
-    fn snapshot(&self) -> String {
+    pub(super) fn snapshot(&self) -> String {
         self.snapshot_from(None)
     }
 
@@ -67,22 +67,22 @@ impl Scene {
     }
 
     /// Makes the second state, after the snapshot.
-    fn change(&self) {
+    pub(super) fn change(&self) {
         self.container.sh("echo second >/data/file; echo second >/own; rm /anonymous/file");
     }
 
-    fn restore(&self, id: &str, arguments: &[&str]) -> Value {
+    pub(super) fn restore(&self, id: &str, arguments: &[&str]) -> Value {
         let mut all = vec!["container", "restore", id, "--json"];
         all.extend(arguments);
         self.daemon.nono(&self.fixture, &all).success().json()
     }
 
-    fn source(&self) -> std::path::PathBuf {
+    pub(super) fn source(&self) -> std::path::PathBuf {
         self.daemon.volume_dir(&self.volume)
     }
 
     /// Removes what a restore made.
-    fn remove(&self, report: &Value) {
+    pub(super) fn remove(&self, report: &Value) {
         self.daemon.docker(&["rm", "-f", report["container_id"].as_str().unwrap()]);
         for volume in report["volumes"].as_array().unwrap() {
             self.daemon.docker(&["volume", "rm", volume["name"].as_str().unwrap()]);
@@ -111,7 +111,7 @@ fn fill(dir: &Path) {
     assert!(status.unwrap().success());
 }
 
-fn volume_at(report: &Value, destination: &str) -> String {
+pub(super) fn volume_at(report: &Value, destination: &str) -> String {
     let volumes = report["volumes"].as_array().unwrap();
     let found = volumes.iter().find(|volume| volume["destination"] == destination).unwrap();
     found["name"].as_str().unwrap().to_owned()

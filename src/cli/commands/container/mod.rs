@@ -131,6 +131,10 @@ impl From<ContainerError> for CliError {
             ContainerError::NoSuchContainer { .. } => {
                 failed.with_hint("`docker ps --all` shows all containers")
             }
+            ContainerError::NotRemoved { .. } => failed.with_hint(
+                "`nono rollback unpin ID` releases a pinned session, and `nono container resume \
+                 ID` ends a restore",
+            ),
             ContainerError::OtherSource { .. } => {
                 failed.with_hint("run nono with the same rights as for the earlier snapshots")
             }
