@@ -44,6 +44,29 @@ impl Engine {
         words.split(' ').map(str::to_owned).collect()
     }
 
+    /// Options with which containers live on without the engine.
+    pub fn live_restore(self) -> &'static [&'static str] {
+        match self {
+            Self::Docker => &["--live-restore"],
+            // They always do.
+            Self::Podman => &[],
+        }
+    }
+
+    /// Seconds in which it answers any quick request, also on a busy machine. Podman starts other
+    /// programs to tell its version.
+    pub fn answers_within_seconds(self) -> u64 {
+        match self {
+            Self::Docker => 1,
+            Self::Podman => 8,
+        }
+    }
+
+    /// Whether health checks run: Podman leaves them to timers of systemd.
+    pub fn checks_health(self) -> bool {
+        self == Self::Docker || Path::new("/run/systemd/system").exists()
+    }
+
     /// Variables of the command. Podman reads files that they name; they are written here.
     pub fn settings(self, dir: &Path) -> Vec<(&'static str, PathBuf)> {
         if self == Self::Docker {
