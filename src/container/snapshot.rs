@@ -391,6 +391,13 @@ impl Taking<'_> {
             let lost =
                 ["times below a second", "sockets", "extended attributes but security.capability"];
             not_captured.extend(lost.map(|what| format!("{what} of the files in volumes")));
+            if self.docker.is_podman() {
+                not_captured.push("owners of the files in volumes".to_owned());
+            }
+        }
+        // Changed files always come in a stream, in which all belong to the container's user.
+        if changes.is_some() && self.docker.is_podman() {
+            not_captured.push("owners of the changed files".to_owned());
         }
         if !is_consistent {
             warnings.push(

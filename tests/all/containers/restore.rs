@@ -144,6 +144,25 @@ fn a_new_container_has_the_state_of_the_snapshot_and_the_original_stays() {
     scene.remove(&report);
 }
 
+/// An engine may give a new volume an owner of its own at the first start.
+#[test]
+fn the_root_of_a_volume_keeps_its_owner_and_mode() {
+    let Some(daemon) = daemon() else { return };
+    let scene = Scene::new(daemon, &[]);
+    std::os::unix::fs::chown(scene.source(), Some(999), Some(998)).unwrap();
+    std::fs::set_permissions(scene.source(), std::fs::Permissions::from_mode(0o700)).unwrap();
+    let id = scene.snapshot();
+    let report = scene.restore(&id, &[]);
+    assert_eq!(daemon.state(report["name"].as_str().unwrap()).as_deref(), Some("running"));
+    let root = std::fs::metadata(daemon.volume_dir(&volume_at(&report, "/data"))).unwrap();
+    assert_eq!((root.uid(), root.gid(), root.mode() & 0o7777), (999, 998, 0o700));
+    // Its next snapshot reads the volume as the first one did.
+    let taken = ["container", "snapshot", report["name"].as_str().unwrap(), "--json"];
+    let taken = daemon.nono(&scene.fixture, &taken).success().json();
+    assert_eq!(taken["volume_source"], "directory");
+    scene.remove(&report);
+}
+
 #[test]
 fn a_dry_run_makes_nothing() {
     let Some(daemon) = daemon() else { return };
