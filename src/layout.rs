@@ -29,6 +29,8 @@ pub(crate) const REMOVED_NOTE: &str = "removed.json";
 pub(crate) const SNAPSHOTS: &str = "snapshots";
 /// The journal of a restore, in its session.
 pub(crate) const RESTORE_JOURNAL: &str = "restore.journal";
+/// The journal of a restore of a container, in its session.
+pub(crate) const CONTAINER_RESTORE_JOURNAL: &str = "container-restore.journal";
 /// Damaged files that a repair found: of objects, in their directory; of manifests, in their
 /// session.
 pub(crate) const QUARANTINE: &str = "quarantine";

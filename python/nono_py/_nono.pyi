@@ -875,6 +875,15 @@ class _ContainerEngine:
         progress: _Tell,
         stop: Optional[_Stop],
     ) -> str: ...
+    def diff(self, older: str, newer: Optional[str]) -> str: ...
+    def resume(
+        self,
+        container: Optional[str],
+        abort: bool,
+        health_seconds: float,
+        progress: _Tell,
+        stop: Optional[_Stop],
+    ) -> str: ...
     def delete(self, snapshot: str, all: bool) -> str: ...
     def cleanup(
         self,

@@ -259,6 +259,47 @@ class ContainerSnapshots:
             )  # fmt: skip
         )
 
+    def diff(self, older: str, newer: Optional[str] = None) -> Mapping[str, Any]:
+        """What differs between two snapshots: configuration, volumes, changed files.
+
+        Without ``newer`` it is the latest snapshot of the same history. The result is the report of
+        ``nono container diff --json``: ``configuration`` and ``changes`` are lists.
+        """
+        return _document(self._engine.diff(older, newer))
+
+    async def diff_async(self, older: str, newer: Optional[str] = None) -> Mapping[str, Any]:
+        """As :meth:`diff`."""
+        return await asyncio.to_thread(self.diff, older, newer)
+
+    def resume(
+        self,
+        container: Optional[str] = None,
+        *,
+        abort: bool = False,
+        health_seconds: float = 5,
+        progress: _Tell = None,
+    ) -> List[Mapping[str, Any]]:
+        """Finishes restores that were interrupted, or with ``abort=True`` takes them back.
+
+        ``container`` names one history; without it, every interrupted restore is ended. A restore
+        that had not made everything is taken back. The result is the list of reports of ``nono
+        container resume --json``, empty where nothing was interrupted.
+        """
+        return self._resume(container, abort, health_seconds, progress, None)
+
+    async def resume_async(
+        self,
+        container: Optional[str] = None,
+        *,
+        abort: bool = False,
+        health_seconds: float = 5,
+        progress: _Tell = None,
+    ) -> List[Mapping[str, Any]]:
+        """As :meth:`resume`. ``progress`` is called in another thread."""
+        return await _in_thread(
+            partial(self._resume, container, abort, health_seconds, progress)
+        )
+
     def delete(self, snapshot: str, *, all: bool = False) -> Mapping[str, Any]:
         """Removes the snapshot ``SESSION/N``, or with ``all=True`` a whole history.
 
@@ -393,6 +434,19 @@ class ContainerSnapshots:
             warnings=tuple(document["warnings"]),
             details=document,
         )
+
+
+    def _resume(
+        self,
+        container: Optional[str],
+        abort: bool,
+        health_seconds: float,
+        progress: _Tell,
+        stop: Optional[_Stop],
+    ) -> List[Mapping[str, Any]]:
+        text = self._engine.resume(container, abort, health_seconds, progress, stop)
+        reports: List[Mapping[str, Any]] = json.loads(text)
+        return reports
 
 
 def _document(text: str) -> Mapping[str, Any]:

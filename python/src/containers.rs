@@ -11,7 +11,8 @@ use std::time::Duration;
 
 use jiff::SignedDuration;
 use nono::container::restore::{
-    HealthCheck, Job, RestoreOptions, RestoreReport, Way, plan, restore,
+    Direction, HealthCheck, Job, RestoreOptions, RestoreReport, ResumeReport, Way, interrupted,
+    plan, restore, resume,
 };
 use nono::container::{
     self, ContainerError, ContainerHistory, ContainerPolicy, ContainerRecord, Docker, Endpoint,
@@ -214,9 +215,7 @@ impl ContainerEngine {
             (false, Some(volumes)) => Way::VolumesOnly(volumes),
             (false, None) => Way::New,
         };
-        let time = Duration::try_from_secs_f64(health_seconds)
-            .map_err(|error| PyValueError::new_err(format!("health_seconds: {error}")))?;
-        let health = HealthCheck { time, command: health_command };
+        let health = HealthCheck { time: seconds(health_seconds)?, command: health_command };
         let options = RestoreOptions { way, name, start, health };
         call_telling(py, "restore", &self.root, progress, |counter| {
             attach(stop.as_ref(), &counter);
@@ -243,6 +242,59 @@ impl ContainerEngine {
                 Ok(container::take_locked(&docker, &self.root, id, &options, progress)?.snapshot)
             };
             json(&restore(job, &options, &safety)?)
+        })
+    }
+
+    fn diff(&self, py: Python<'_>, older: &str, newer: Option<&str>) -> PyResult<String> {
+        call(py, "diff", &self.root, |_| {
+            let older = self.find(older)?;
+            let newer = match newer {
+                Some(newer) => self.find(newer)?,
+                None => self.find(&older.history.id())?,
+            };
+            json(&container::compare(&older, &newer)?)
+        })
+    }
+
+    /// Ends the interrupted restores of one history, or of all. Every one is tried; then the first
+    /// failure is raised.
+    fn resume(
+        &self,
+        py: Python<'_>,
+        container: Option<&str>,
+        abort: bool,
+        health_seconds: f64,
+        progress: Option<Py<PyAny>>,
+        stop: Option<Py<Stop>>,
+    ) -> PyResult<String> {
+        let check = HealthCheck { time: seconds(health_seconds)?, command: None };
+        let direction = if abort { Direction::TakeBack } else { Direction::Finish };
+        call_telling(py, "resume", &self.root, progress, |counter| {
+            attach(stop.as_ref(), &counter);
+            let histories = match container {
+                None => ContainerHistory::all(&self.root)?,
+                Some(name) => vec![self.find(name)?.history],
+            };
+            let mut reports: Vec<ResumeReport> = Vec::new();
+            let mut failure = None;
+            let mut docker = None;
+            for history in histories {
+                if interrupted(&history)?.is_none() {
+                    continue;
+                }
+                let docker = match &mut docker {
+                    Some(docker) => docker,
+                    none => none.insert(self.connect()?),
+                };
+                match resume(docker, &history, direction, &check, &*counter) {
+                    Ok(report) => reports.extend(report),
+                    Err(error) => failure = failure.or(Some(error)),
+                }
+            }
+            match failure {
+                Some(error) => Err(error.into()),
+                None => json(&reports),
+            }
         })
     }
 
@@ -326,6 +378,11 @@ pub(crate) fn watch_paused(
 
 fn one(history: &ContainerHistory, number: u64) -> Result<Listed, ContainerError> {
     Ok(Listed { session_id: history.id(), snapshot: number, record: history.record(number)? })
+}
+
+fn seconds(value: f64) -> PyResult<Duration> {
+    let time = Duration::try_from_secs_f64(value);
+    time.map_err(|error| PyValueError::new_err(format!("health_seconds: {error}")))
 }
 
 fn attach(stop: Option<&Py<Stop>>, counter: &Arc<Counter>) {

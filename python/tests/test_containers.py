@@ -110,6 +110,55 @@ def test_a_replacement_takes_the_place_if_it_is_healthy(
         docker.run("rm", "-f", "-v", good.details["kept_as"])
 
 
+def test_two_snapshots_are_compared(snapshots: ContainerSnapshots, docker: Dockerd, container: str) -> None:
+    first = snapshots.snapshot(container)
+    docker.sh(container, "echo second > /data/file; echo new > /more")
+    second = snapshots.snapshot(container)
+    report = snapshots.diff(first.id)
+    assert (report["older"], report["newer"]) == (first.id, second.id)
+    kinds = {change["path"]: change["kind"] for change in report["changes"]}
+    assert kinds[f"/volumes/{container}-data/file"] == "modified"
+    assert kinds["/changes/more"] == "created"
+    assert report["configuration"] == []
+    assert asyncio.run(snapshots.diff_async(first.id, second.id)) == report
+    assert snapshots.diff(first.id, first.id)["changes"] == []
+    with pytest.raises(NonoError, match="no container snapshot nobody"):
+        snapshots.diff(first.id, "nobody")
+
+
+@pytest.mark.parametrize("abort", [False, True])
+def test_a_killed_replacement_is_finished_or_taken_back(
+    snapshots: ContainerSnapshots, docker: Dockerd, container: str, abort: bool
+) -> None:
+    taken = snapshots.snapshot(container)
+    docker.sh(container, "echo second > /data/file")
+    old = docker.inspect(container)["Id"]
+    assert snapshots.resume() == []
+    script = (
+        "import sys; from nono_py.containers import ContainerSnapshots;"
+        "ContainerSnapshots(sys.argv[1], sys.argv[2]).restore(sys.argv[3], replace=True)"
+    )
+    killed = subprocess.run(
+        [sys.executable, "-c", script, snapshots.root, docker.host, taken.id],
+        env={**os.environ, "NONO_FAIL_POINT": "name=container-replace-name"},
+    )
+    assert killed.returncode == -signal.SIGKILL
+    with pytest.raises(NonoError, match="was interrupted"):
+        snapshots.restore(taken.id)
+    if abort:
+        [report] = asyncio.run(snapshots.resume_async(container, abort=True))
+    else:
+        [report] = snapshots.resume(health_seconds=0)
+    assert report["is_finished"] is not abort
+    assert report["mode"] == "replace" and report["name"] == container
+    assert docker.state(container) == "running"
+    assert (docker.inspect(container)["Id"] == old) is abort
+    assert docker.sh(container, "cat /data/file") == ("second" if abort else "first")
+    assert asyncio.run(snapshots.resume_async()) == []
+    if not abort:
+        docker.run("rm", "-f", "-v", old)
+
+
 def test_snapshots_are_counted_checked_and_removed(
     snapshots: ContainerSnapshots, container: str
 ) -> None:

@@ -1,8 +1,13 @@
 //! Limits of container snapshots: the table `[containers]` of `config.toml`. A limit of 0 is none.
 
-use super::settings::{FILE_NAME, read_containers};
+use serde_json::{Value, json};
+
+use super::settings::{FILE_NAME, Origin, Setting, read_containers};
 use super::strict::strict_table;
 use super::{ConfigError, Surroundings, config_dir};
+
+/// The keys of these limits in a list of settings begin so.
+pub const CONTAINERS_PREFIX: &str = "containers.";
 
 /// Bytes of a gigabyte, as `nono` shows sizes.
 const BYTES_PER_GB: f64 = (1u64 << 30) as f64;
@@ -41,15 +46,52 @@ impl ContainerLimits {
     /// # Errors
     /// A file that is not valid.
     pub fn load(surroundings: &Surroundings<'_>) -> Result<Self, ConfigError> {
-        let file = config_dir(surroundings).map(|dir| dir.join(FILE_NAME));
-        let table = match file {
-            Some(file) => read_containers(&file)?,
-            None => ContainersTable::default(),
-        };
-        Self::of(table)
+        Self::of(&table(surroundings)?)
     }
 
-    pub(super) fn of(table: ContainersTable) -> Result<Self, ConfigError> {
+    /// The limits, one after the other. Their keys begin with [`CONTAINERS_PREFIX`].
+    ///
+    /// # Errors
+    /// A file that is not valid.
+    pub fn list(surroundings: &Surroundings<'_>) -> Result<Vec<Setting>, ConfigError> {
+        let table = table(surroundings)?;
+        let limits = Self::of(&table)?;
+        let setting = |key, value: Value, is_in_file, flag| Setting {
+            key,
+            value,
+            origin: if is_in_file { Origin::File } else { Origin::Default },
+            flag,
+            variable: None,
+        };
+        Ok(vec![
+            setting(
+                "containers.max_age_days",
+                json!(limits.max_age_days),
+                table.max_age_days.is_some(),
+                "--max-age-days",
+            ),
+            setting(
+                "containers.max_per_container",
+                json!(limits.max_per_container),
+                table.max_per_container.is_some(),
+                "--max-per-container",
+            ),
+            setting(
+                "containers.max_snapshots",
+                json!(limits.max_snapshots),
+                table.max_snapshots.is_some(),
+                "--max-snapshots",
+            ),
+            setting(
+                "containers.max_storage_gb",
+                json!(limits.max_storage_gb),
+                table.max_storage_gb.is_some(),
+                "--max-storage-gb",
+            ),
+        ])
+    }
+
+    pub(super) fn of(table: &ContainersTable) -> Result<Self, ConfigError> {
         let usual = Self::default();
         let limits = Self {
             max_age_days: table.max_age_days.unwrap_or(usual.max_age_days),
@@ -69,5 +111,13 @@ impl ContainerLimits {
     pub fn max_bytes(&self) -> Option<u64> {
         // A value that is too large for the type is no limit either; the cast saturates.
         (self.max_storage_gb > 0.0).then_some((self.max_storage_gb * BYTES_PER_GB) as u64)
+    }
+}
+
+/// The table in the file. A file that does not exist says nothing.
+fn table(surroundings: &Surroundings<'_>) -> Result<ContainersTable, ConfigError> {
+    match config_dir(surroundings) {
+        Some(dir) => read_containers(&dir.join(FILE_NAME)),
+        None => Ok(ContainersTable::default()),
     }
 }

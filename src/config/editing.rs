@@ -15,6 +15,8 @@ use crate::sys::{self, Dir};
 
 /// Name of the table with the settings, and its older name.
 const TABLES: [&str; 2] = ["rollback", "undo"];
+/// Name of the table with the limits of containers. Its keys are named with it.
+const CONTAINERS: &str = "containers";
 
 /// The configuration file as it is now.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -101,13 +103,15 @@ impl ConfigFile {
         let document: DocumentMut = text.parse().map_err(|error: toml_edit::TomlError| {
             ConfigError::invalid(&origin, error.message())
         })?;
-        let key = TABLES
-            .iter()
-            .find_map(|table| key.strip_prefix(table)?.strip_prefix('.'))
-            .unwrap_or(key);
+        let in_table = |table: &str| key.strip_prefix(table)?.strip_prefix('.');
+        let usual = TABLES.iter().find(|name| document.contains_key(name)).unwrap_or(&TABLES[0]);
+        let (table, key) = match in_table(CONTAINERS) {
+            Some(key) => (CONTAINERS, key),
+            None => (*usual, TABLES.iter().find_map(|table| in_table(table)).unwrap_or(key)),
+        };
         let mut refused = None;
         for value in candidates(values) {
-            let changed = changed(document.clone(), key, value);
+            let changed = changed(document.clone(), table, key, value);
             match Settings::check(&format!("{key} in {origin}"), &changed) {
                 Ok(()) => return Ok(changed),
                 // The form of the value says best what is wrong with it.
@@ -131,8 +135,7 @@ fn candidates(values: &[String]) -> Vec<Value> {
 }
 
 /// The text of a document with one setting changed.
-fn changed(mut document: DocumentMut, key: &str, mut value: Value) -> String {
-    let name = TABLES.iter().find(|name| document.contains_key(name)).unwrap_or(&TABLES[0]);
+fn changed(mut document: DocumentMut, name: &str, key: &str, mut value: Value) -> String {
     let table = document.entry(name).or_insert_with(|| Item::Table(Table::new()));
     if let Some(table) = table.as_table_like_mut() {
         match table.get_mut(key) {
@@ -172,6 +175,24 @@ mod tests {
             set("rollback = { threads = 1 }\n", "threads", &["2"]).unwrap(),
             "rollback = { threads = 2 }\n"
         );
+    }
+
+    #[test]
+    fn limits_of_containers_have_a_table_of_their_own() {
+        let key = "containers.max_age_days";
+        assert_eq!(set("", key, &["3"]).unwrap(), "[containers]\nmax_age_days = 3\n");
+        let text = "[undo]\nmax_age_days = 1\n\n[containers]\nmax_age_days = 2 # mine\n";
+        assert_eq!(set(text, key, &["3"]).unwrap(), text.replace("= 2", "= 3"));
+        assert_eq!(set(text, "max_age_days", &["9"]).unwrap(), text.replace("= 1", "= 9"));
+        for (key, value, reason) in [
+            ("containers.max_age_day", "3", "did you mean \"max_age_days\"?"),
+            ("containers.max_snapshots", "-1", "-1"),
+            ("containers.max_storage_gb", "-1", "no size"),
+            ("containers.threads", "1", "unknown key"),
+        ] {
+            let error = set(text, key, &[value]).unwrap_err();
+            assert!(error.contains(reason), "{key}: {error}");
+        }
     }
 
     #[test]

@@ -25,7 +25,7 @@ mod strict;
 use std::path::PathBuf;
 
 pub use agent_state::AgentState;
-pub use containers::ContainerLimits;
+pub use containers::{CONTAINERS_PREFIX, ContainerLimits};
 pub use document::ConfigError;
 pub use editing::ConfigFile;
 pub use environment::{EnvironmentRules, apply_rules};

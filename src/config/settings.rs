@@ -11,7 +11,7 @@ use std::str::FromStr;
 use serde::Serialize;
 use serde_json::json;
 
-use super::containers::{ContainerLimits, ContainersTable};
+use super::containers::{CONTAINERS_PREFIX, ContainerLimits, ContainersTable};
 use super::document;
 use super::profile::RollbackRules;
 use super::remotes::RemoteTables;
@@ -207,7 +207,7 @@ impl Settings {
     pub(super) fn check(origin: &str, text: &str) -> Result<(), ConfigError> {
         let mut whole = document::parse_toml::<ConfigTable>(origin, text)?;
         whole.check_remotes()?;
-        ContainerLimits::of(whole.containers.unwrap_or_default())?;
+        ContainerLimits::of(&whole.containers.unwrap_or_default())?;
         let table = whole.rollback.unwrap_or_default();
         let nowhere = Surroundings { home: None, current_dir: PathBuf::new(), variable: &|_| None };
         Self::of(table, None, &nowhere, &FlagSettings::default()).map(drop)
@@ -405,6 +405,8 @@ pub fn zero_means(key: &str) -> Option<&'static str> {
             Some("no limit")
         }
         "threads" => Some("one for each core"),
+        // All of them are limits.
+        key if key.starts_with(CONTAINERS_PREFIX) => Some("no limit"),
         _ => None,
     }
 }

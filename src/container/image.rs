@@ -59,8 +59,10 @@ pub(super) fn commit(
 ) -> Result<CommittedImage, ContainerError> {
     let store = store_id(root)?;
     let tag = tag(&store, session, number);
-    let labels =
-        format!("LABEL {LABEL_SESSION}={session} {LABEL_SNAPSHOT}={number} {LABEL_STORE}={store}");
+    // A line for each: Podman takes the rest of a line for one value.
+    let labels = format!(
+        "LABEL {LABEL_SESSION}={session}\nLABEL {LABEL_SNAPSHOT}={number}\nLABEL {LABEL_STORE}={store}"
+    );
     let options = CommitContainerOptions {
         container: Some(container_id.to_owned()),
         repo: Some(REPOSITORY.to_owned()),
@@ -71,7 +73,7 @@ pub(super) fn commit(
         ..CommitContainerOptions::default()
     };
     // What a killed snapshot left under this tag, which would lose its name to the new image.
-    remove_own(docker, &format!("{REPOSITORY}:{tag}"), session, number)?;
+    remove_own(docker, root, &format!("{REPOSITORY}:{tag}"), session, number)?;
     sys::before_request("commit")?;
     let operation = format!("make an image of container {container_id}");
     let request = docker.client().commit_container(options, ContainerConfig::default());
@@ -134,12 +136,14 @@ pub fn own_images(docker: &Docker) -> Result<Vec<OwnImage>, ContainerError> {
     Ok(images.into_iter().filter_map(of).collect())
 }
 
-/// Removes an image, if it is ours and no container uses it.
+/// Removes an image, if this store made it and no container uses it. A history that was pulled from
+/// a remote names images of another store.
 ///
 /// # Errors
 /// As [`Docker::call`].
 pub fn remove_own(
     docker: &Docker,
+    root: &Path,
     id: &str,
     session: &str,
     number: u64,
@@ -152,7 +156,8 @@ pub fn remove_own(
     };
     let labels = image.config.and_then(|config| config.labels).unwrap_or_default();
     let is = |label: &str, value: &str| labels.get(label).is_some_and(|found| found == value);
-    if !is(LABEL_SESSION, session) || !is(LABEL_SNAPSHOT, &number.to_string()) {
+    let is_of_snapshot = is(LABEL_SESSION, session) && is(LABEL_SNAPSHOT, &number.to_string());
+    if !is_of_snapshot || !is(LABEL_STORE, &store_id(root)?) {
         return Ok(ImageRemoval::NotOurs);
     }
     let using = HashMap::from([("ancestor".to_owned(), vec![id.to_owned()])]);
@@ -162,8 +167,12 @@ pub fn remove_own(
         ..ListContainersOptions::default()
     };
     let request = docker.client().list_containers(Some(options));
-    if !docker.call("list the containers", Patience::Quick, request)?.is_empty() {
-        return Ok(ImageRemoval::InUse);
+    match docker.call("list the containers", Patience::Quick, request) {
+        Ok(using) if using.is_empty() => {}
+        Ok(_) => return Ok(ImageRemoval::InUse),
+        // One of them has a state that Podman alone knows; it refuses by itself what is used.
+        Err(ContainerError::InvalidAnswer { .. }) => {}
+        Err(error) => return Err(error),
     }
     sys::before_request("remove image")?;
     let begins = format!("{REPOSITORY}:{session}.{number}-");

@@ -34,6 +34,7 @@
 
 mod archive;
 mod changes;
+mod compare;
 mod describe;
 mod docker;
 mod endpoint;
@@ -51,6 +52,7 @@ mod validate;
 mod volumes;
 
 pub use archive::ArchiveReader;
+pub use compare::{ContainerDiff, FieldChange, compare};
 pub use docker::{Docker, Patience};
 pub use endpoint::Endpoint;
 pub use error::ContainerError;

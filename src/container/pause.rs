@@ -94,9 +94,17 @@ pub fn lock(
     lock.ok_or(ContainerError::Cancelled)
 }
 
+/// Keeps others from a container, unless somebody is at work on it.
+pub(super) fn try_lock(
+    root: &Path,
+    container_id: &str,
+) -> Result<Option<FileLock>, ContainerError> {
+    Ok(FileLock::try_exclusive(&lock_path(root, container_id)?)?)
+}
+
 /// Whether somebody is at work on a container.
 pub(super) fn is_busy(root: &Path, container_id: &str) -> Result<bool, ContainerError> {
-    Ok(FileLock::try_exclusive(&lock_path(root, container_id)?)?.is_none())
+    Ok(try_lock(root, container_id)?.is_none())
 }
 
 fn lock_path(root: &Path, container_id: &str) -> Result<PathBuf, ContainerError> {

@@ -40,7 +40,7 @@ pub struct RemovedState {
 pub struct RemovalReport {
     /// The snapshots that are gone.
     pub removed: Vec<RemovedState>,
-    /// Sessions that are gone with their last snapshots.
+    /// Sessions that are gone: with their last snapshots, or because they had none.
     pub sessions_removed: Vec<String>,
     /// Images of ours without a snapshot that are gone.
     pub stray_images_removed: Vec<String>,
@@ -182,8 +182,8 @@ pub fn remove(
     if held.iter().all(goes) {
         let withdrawn = withdraw(root, &[history.session().clone()]);
         let withdrawn = withdrawn.map_err(|error| refused(history, &error.to_string()))?;
-        if withdrawn.session_ids.is_empty() {
-            return Err(refused(history, "it is at work or pinned"));
+        if let Some(skipped) = withdrawn.skipped.first() {
+            return Err(refused(history, &skipped.reason.to_string()));
         }
         report.sessions_removed.push(history.id());
     } else {
@@ -198,7 +198,7 @@ pub fn remove(
     for ((number, reason), image) in numbers.iter().zip(images) {
         let mut image_removal = None;
         if let (Some(image), Some(docker)) = (&image, docker) {
-            match image::remove_own(docker, &image.id, &history.id(), *number) {
+            match image::remove_own(docker, root, &image.id, &history.id(), *number) {
                 Ok(outcome) => image_removal = Some(outcome),
                 Err(error) => report.problems.push(error.to_string()),
             }
@@ -218,8 +218,8 @@ fn refused(history: &ContainerHistory, reason: &str) -> ContainerError {
     ContainerError::NotRemoved { session: history.id(), reason: reason.to_owned() }
 }
 
-/// Removes what a policy lets go, and images of ours without a snapshot. With `dry_run` nothing is
-/// changed.
+/// Removes what a policy lets go, sessions that have no snapshot, and images of ours without a
+/// snapshot. With `dry_run` nothing is changed.
 ///
 /// # Errors
 /// When the sessions cannot be read. What stays is in the report.
@@ -233,6 +233,12 @@ pub fn cleanup(
     let mut report = RemovalReport { dry_run, ..RemovalReport::default() };
     let expired = expired(root, policy, Timestamp::now())?;
     for history in ContainerHistory::all(root)? {
+        if history.numbers()?.is_empty() {
+            if let Err(error) = remove_empty(root, &history, &mut report) {
+                report.problems.push(error.to_string());
+            }
+            continue;
+        }
         let of_session = expired.iter().filter(|expired| expired.session_id == history.id());
         let numbers: Vec<_> =
             of_session.map(|expired| (expired.number, Some(expired.reason))).collect();
@@ -262,7 +268,7 @@ pub fn cleanup(
     if let Some(docker) = docker {
         for image in stray_images(root, docker)? {
             if !dry_run {
-                match image::remove_own(docker, &image.id, &image.session, image.snapshot) {
+                match image::remove_own(docker, root, &image.id, &image.session, image.snapshot) {
                     Ok(ImageRemoval::Removed | ImageRemoval::Missing) => {}
                     Ok(outcome) => {
                         report.problems.push(format!("image {} stays: {outcome:?}", image.id));
@@ -278,6 +284,31 @@ pub fn cleanup(
         }
     }
     Ok(report)
+}
+
+/// Removes a session without a snapshot: one that was cut off before its first was taken. A session
+/// whose first snapshot is being taken stays, and so does a pinned one.
+fn remove_empty(
+    root: &Path,
+    history: &ContainerHistory,
+    report: &mut RemovalReport,
+) -> Result<(), ContainerError> {
+    let Some(_lock) = pause::try_lock(root, &history.container().container_id)? else {
+        return Ok(());
+    };
+    // Its first snapshot may have appeared before the lock.
+    if !history.numbers()?.is_empty() || history.metadata().pinned {
+        return Ok(());
+    }
+    if report.dry_run {
+        report.sessions_removed.push(history.id());
+        return Ok(());
+    }
+    let withdrawn = withdraw(root, &[history.session().clone()]);
+    let withdrawn = withdrawn.map_err(|error| refused(history, &error.to_string()))?;
+    report.sessions_removed.extend(withdrawn.session_ids);
+    // One that is at work or pinned by now stays for good reason.
+    Ok(())
 }
 
 /// Images of ours whose snapshot is not in this store and was in it, or never appeared: those with

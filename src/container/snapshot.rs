@@ -284,7 +284,7 @@ impl Taking<'_> {
     /// nono gave up. `false`: it may be there.
     fn take_image_back(&self, session: &str, number: u64) -> bool {
         let removed = image::reference(self.root, session, number)
-            .and_then(|name| image::remove_own(self.docker, &name, session, number));
+            .and_then(|name| image::remove_own(self.docker, self.root, &name, session, number));
         matches!(removed, Ok(ImageRemoval::Removed | ImageRemoval::Missing))
     }
 
@@ -391,6 +391,13 @@ impl Taking<'_> {
             let lost =
                 ["times below a second", "sockets", "extended attributes but security.capability"];
             not_captured.extend(lost.map(|what| format!("{what} of the files in volumes")));
+            if self.docker.is_podman() {
+                not_captured.push("owners of the files in volumes".to_owned());
+            }
+        }
+        // Changed files always come in a stream, in which all belong to the container's user.
+        if changes.is_some() && self.docker.is_podman() {
+            not_captured.push("owners of the changed files".to_owned());
         }
         if !is_consistent {
             warnings.push(

@@ -136,11 +136,11 @@ fn relative_path(path: &[u8]) -> Result<Vec<u8>, TarError> {
         return Err(bad());
     }
     let mut components = path.split(|byte| *byte == b'/').filter(|part| *part != b".");
-    // The last component of the asked path.
+    // The last component of the asked path. Podman leaves it empty where a file system begins: its
+    // volumes have the paths `/` and `/file` unless the container runs.
     match components.next() {
         None => return Ok(Vec::new()),
-        Some(b"") if path == b"" => return Ok(Vec::new()),
-        Some(top) if is_name(top) => {}
+        Some(top) if top.is_empty() || is_name(top) => {}
         Some(_) => return Err(bad()),
     }
     let below: Vec<&[u8]> = components.collect();

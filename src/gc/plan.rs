@@ -11,7 +11,7 @@ use crate::snapshot::{ManifestError, SessionDir};
 fn reason_to_stay(session: &SessionDir) -> Result<Option<SkipReason>, ManifestError> {
     Ok(if session.is_running()? {
         Some(SkipReason::Running)
-    } else if session.has_restore_journal()? {
+    } else if session.is_needed_by_restore()? {
         Some(SkipReason::RestoreInterrupted)
     } else {
         None

@@ -93,7 +93,7 @@ pub fn remove_snapshots(
     if metadata.altered.is_some() {
         return Err(RemoveSnapshotError::Altered { session: path() });
     }
-    if session.has_restore_journal()? {
+    if session.is_needed_by_restore()? {
         return Err(RemoveSnapshotError::RestoreInterrupted { session: path() });
     }
     if reason.spares_pinned() && metadata.pinned {

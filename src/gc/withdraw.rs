@@ -70,7 +70,7 @@ fn try_claim(session: &SessionDir, spare_pinned: bool) -> Result<Claim, Manifest
     }
     // Not waited for: its holder may be waiting for the store's lock.
     let Some(lock) = session.try_lock()? else { return Ok(Claim::Refused(SkipReason::Busy)) };
-    if session.has_restore_journal()? {
+    if session.is_needed_by_restore()? {
         return Ok(Claim::Refused(SkipReason::RestoreInterrupted));
     }
     // Under the lock, without which nobody pins it.

@@ -150,6 +150,16 @@ impl SessionDir {
         Ok(self.dir()?.try_stat(layout::RESTORE_JOURNAL.as_bytes())?.is_some())
     }
 
+    /// Whether a restore needs the session with all of its snapshots: one of files or of a container
+    /// is at work, or was interrupted.
+    ///
+    /// # Errors
+    /// When the directory cannot be looked at.
+    pub fn is_needed_by_restore(&self) -> Result<bool, ManifestError> {
+        let journal = layout::CONTAINER_RESTORE_JOURNAL.as_bytes();
+        Ok(self.has_restore_journal()? || self.dir()?.try_stat(journal)?.is_some())
+    }
+
     /// Whether a restore was interrupted, so that it has to be finished or taken back.
     ///
     /// # Errors

@@ -85,6 +85,51 @@ fn a_setting_is_changed_and_comments_stay() {
 }
 
 #[test]
+fn limits_of_containers_are_shown_and_set() {
+    let fixture = Fixture::new();
+    let shown = fixture.nono(&["config", "show"]).success().stdout;
+    let (_, limits) = shown.split_once("\n[containers]\n").unwrap();
+    let usual: Vec<_> = limits.lines().map(|line| line.split("  #").next().unwrap()).collect();
+    let expected = [
+        "max_age_days = 7",
+        "max_per_container = 10",
+        "max_snapshots = 100",
+        "max_storage_gb = 10.0",
+    ];
+    assert_eq!(usual, expected);
+    set(&fixture, &["max_age_days", "30"]).success();
+    for (key, value) in [
+        ("containers.max_age_days", "3"),
+        ("containers.max_per_container", "4"),
+        ("containers.max_snapshots", "50"),
+        ("containers.max_storage_gb", "2.5"),
+    ] {
+        let told = set(&fixture, &[key, value]).success();
+        let line = format!("{} = {value}", key.strip_prefix("containers.").unwrap());
+        assert!(told.stderr.contains(&line), "{}", told.stderr);
+    }
+    let text = fs::read_to_string(config(&fixture)).unwrap();
+    assert_eq!(
+        text,
+        "[rollback]\nmax_age_days = 30\n\n[containers]\nmax_age_days = 3\n\
+         max_per_container = 4\nmax_snapshots = 50\nmax_storage_gb = 2.5\n"
+    );
+    let shown = fixture.nono(&["config", "show"]).success().stdout;
+    assert!(shown.contains("\nmax_storage_gb = 2.5  # file; 0: no limit\n"), "{shown}");
+    let settings = fixture.nono(&["config", "show", "--json"]).success().json();
+    let settings = settings["settings"].as_array().unwrap();
+    let of = |key: &str| settings.iter().find(|one| one["key"] == key).unwrap().clone();
+    assert_eq!(of("containers.max_age_days")["value"], 3);
+    assert_eq!(of("containers.max_age_days")["origin"], "file");
+    assert_eq!(of("max_age_days")["value"], 30);
+    // What is shown can be the file.
+    fs::write(config(&fixture), &shown).unwrap();
+    assert!(fixture.nono(&["config", "show"]).success().stdout.contains("max_snapshots = 50"));
+    set(&fixture, &["containers.max_storage_gb", "-1"]).fails(2, "no size");
+    set(&fixture, &["containers.max_snapshot", "1"]).fails(2, "did you mean \"max_snapshots\"?");
+}
+
+#[test]
 fn an_edit_is_checked_before_it_counts() {
     let fixture = Fixture::new();
     // All settings are there to be uncommented.

@@ -16,7 +16,10 @@ use crate::cli::args::{CaptureArgs, LimitArgs, StoreArgs, ThreadArgs, surroundin
 use crate::cli::context::{Context, DIM};
 use crate::cli::error::CliError;
 use crate::cli::signals::{self, Taken};
-use crate::config::{ConfigFile, FlagSettings, Origin, Setting, Settings, zero_means};
+use crate::config::{
+    CONTAINERS_PREFIX, ConfigFile, ContainerLimits, FlagSettings, Origin, Setting, Settings,
+    zero_means,
+};
 use crate::path_text::{Shown, serde_path};
 use crate::sys;
 
@@ -77,7 +80,9 @@ pub(in crate::cli) fn run(
 
 fn show(args: &ShowArgs, store: &StoreArgs, context: &Context) -> Outcome {
     let flags = args.threads.flags(args.limits.flags(args.capture.flags()));
-    let settings = Settings::load(&surroundings()?, &flags)?;
+    let surroundings = surroundings()?;
+    let settings = Settings::load(&surroundings, &flags)?;
+    let containers = ContainerLimits::list(&surroundings)?;
     let root = Setting {
         key: "root",
         value: Shown::path(store.catalog()?.root()).to_string().into(),
@@ -87,7 +92,7 @@ fn show(args: &ShowArgs, store: &StoreArgs, context: &Context) -> Outcome {
     };
     let file = settings.file.as_deref().unwrap_or(Path::new(""));
     if args.json {
-        let settings = [root].into_iter().chain(settings.list()).collect();
+        let settings = [root].into_iter().chain(settings.list()).chain(containers).collect();
         context.json(&Report { file, settings })?;
         return Ok(0);
     }
@@ -99,20 +104,25 @@ fn show(args: &ShowArgs, store: &StoreArgs, context: &Context) -> Outcome {
     for setting in settings.list() {
         writeln!(out, "{}  {DIM}# {}{DIM:#}", line(&setting), remark(&setting))?;
     }
+    writeln!(out, "\n[containers]")?;
+    for setting in containers {
+        writeln!(out, "{}  {DIM}# {}{DIM:#}", line(&setting), remark(&setting))?;
+    }
     Ok(0)
 }
 
 /// `max_sessions = 10`, as the configuration file has it.
 fn line(setting: &Setting) -> String {
+    let key = setting.key.strip_prefix(CONTAINERS_PREFIX).unwrap_or(setting.key);
     let value = match &setting.value {
         Value::Array(values) => {
             values.iter().filter_map(Value::as_str).collect::<toml_edit::Array>().into()
         }
         Value::String(text) => toml_edit::Value::from(text),
         // Numbers and truth are written alike.
-        other => return format!("{} = {other}", setting.key),
+        other => return format!("{key} = {other}"),
     };
-    format!("{} = {value}", setting.key)
+    format!("{key} = {value}")
 }
 
 /// Where a value comes from, and what a 0 means.
@@ -135,9 +145,16 @@ fn set(args: &SetArgs, context: &Context) -> Outcome {
     let surroundings = surroundings()?;
     let file = ConfigFile::load(&surroundings)?;
     file.save(&file.with_setting(&args.key, &args.value)?)?;
-    let key = args.key.rsplit('.').next().unwrap_or_default();
-    let settings = Settings::load(&surroundings, &FlagSettings::default())?;
-    for setting in settings.list().iter().filter(|setting| setting.key == key) {
+    let is_of_container = args.key.starts_with(CONTAINERS_PREFIX);
+    let key = match is_of_container {
+        true => &args.key,
+        false => args.key.rsplit('.').next().unwrap_or_default(),
+    };
+    let settings = match is_of_container {
+        true => ContainerLimits::list(&surroundings)?,
+        false => Settings::load(&surroundings, &FlagSettings::default())?.list(),
+    };
+    for setting in settings.iter().filter(|setting| setting.key == key) {
         context.say(format_args!("{}: {}", Shown::path(&file.path), line(setting)));
         if setting.origin == Origin::Environment {
             let variable = from(setting);
@@ -184,8 +201,9 @@ fn template() -> Result<String, CliError> {
     };
     let settings = Settings::load(&nobody, &FlagSettings::default())?;
     let line = |setting: &Setting| format!("# {}  # {}\n", line(setting), remark(setting));
-    let lines: String = settings.list().iter().map(line).collect();
-    Ok(format!("[rollback]\n{lines}"))
+    let lines = |settings: &[Setting]| settings.iter().map(line).collect::<String>();
+    let containers = lines(&ContainerLimits::list(&nobody)?);
+    Ok(format!("[rollback]\n{}\n[containers]\n{containers}", lines(&settings.list())))
 }
 
 /// Lets a person edit a file. As with git, a shell reads what the variable says.

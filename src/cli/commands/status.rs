@@ -77,6 +77,9 @@ struct Interrupted {
     restores: Vec<String>,
     /// Sessions here whose end was not recorded.
     runs: Vec<String>,
+    /// Restores of containers that have to be finished or taken back.
+    #[cfg(feature = "container")]
+    container_restores: Vec<crate::container::restore::Interrupted>,
 }
 
 pub(in crate::cli) fn run(args: &StatusArgs, store: &StoreArgs, context: &Context) -> Outcome {
@@ -116,6 +119,8 @@ pub(in crate::cli) fn run(args: &StatusArgs, store: &StoreArgs, context: &Contex
         interrupted: Interrupted {
             restores: interrupted(&catalog)?.iter().map(|session| session.id()).collect(),
             runs: here.iter().filter(is_interrupted).map(|s| s.session_id.clone()).collect(),
+            #[cfg(feature = "container")]
+            container_restores: container_restores(&catalog, context)?,
         },
         mishaps: super::agent::mishaps(store)?,
         #[cfg(feature = "archive")]
@@ -129,6 +134,18 @@ pub(in crate::cli) fn run(args: &StatusArgs, store: &StoreArgs, context: &Contex
         print(&report, context)?;
     }
     Ok(0)
+}
+
+/// Those that can be read; damage of the others is told.
+#[cfg(feature = "container")]
+fn container_restores(
+    catalog: &Catalog,
+    context: &Context,
+) -> Result<Vec<crate::container::restore::Interrupted>, CliError> {
+    let (waiting, damaged): (Vec<_>, Vec<_>) =
+        crate::container::restore::unfinished(catalog.root())?.into_iter().partition(Result::is_ok);
+    damaged.into_iter().filter_map(Result::err).for_each(|error| context.warn(error));
+    Ok(waiting.into_iter().flatten().collect())
 }
 
 /// The present differences from the last ordinary snapshot of a session; from its baseline if it is
@@ -215,9 +232,18 @@ fn print(report: &Report, context: &Context) -> Result<(), CliError> {
     for mount in &report.mounts {
         writeln!(out, "mounted: {mount}")?;
     }
-    let Interrupted { restores, runs } = &report.interrupted;
+    let Interrupted { restores, runs, .. } = &report.interrupted;
     for id in restores {
         writeln!(out, "interrupted restore: {id}  (to finish it: nono rollback resume {id})")?;
+    }
+    #[cfg(feature = "container")]
+    for waiting in &report.interrupted.container_restores {
+        let (id, name) = (&waiting.session_id, Shown::bytes(waiting.name.as_bytes()));
+        writeln!(
+            out,
+            "interrupted restore of container {name}: {id}  (to finish it: nono container resume \
+             {id})"
+        )?;
     }
     for id in runs {
         writeln!(out, "interrupted run: {id}  (what it did: nono rollback show {id})")?;

@@ -35,6 +35,7 @@ pub(super) fn request(record: &ContainerRecord, plan: &ContainerPlan, read_only:
     if !read_only {
         host.readonly_rootfs = Some(false);
     }
+    name_limits(&mut host);
     mount(record, plan, &mut host, read_only);
     let mode = host.network_mode.clone().unwrap_or_default();
     let mut labels = config.labels.unwrap_or_default();
@@ -76,6 +77,16 @@ pub(super) fn request(record: &ContainerRecord, plan: &ContainerPlan, read_only:
         }),
     };
     Request { body, more_networks }
+}
+
+/// Podman describes a limit as `RLIMIT_NOFILE`, and takes it as `nofile` alone, as Docker does.
+fn name_limits(host: &mut HostConfig) {
+    for limit in host.ulimits.iter_mut().flatten() {
+        let name = limit.name.as_deref().and_then(|name| name.strip_prefix("RLIMIT_"));
+        if let Some(name) = name.map(str::to_lowercase) {
+            limit.name = Some(name);
+        }
+    }
 }
 
 /// Volumes become mounts of the planned ones; everything else stays as it was.

@@ -75,6 +75,12 @@ pub enum RestoreError {
         /// The id of the session.
         session: String,
     },
+    /// The engine keeps the restart policy of the original.
+    #[error(
+        "this engine cannot change a restart policy, so the stopped original would start again \
+         with it: restore into a new container instead (without --replace)"
+    )]
+    NoPolicyChange,
     /// Somebody asked to stop.
     #[error("stopped; nothing was restored")]
     Cancelled,

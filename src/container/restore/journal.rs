@@ -3,15 +3,20 @@
 //! It is written, durably, before anything is made, and again when all is made and checked. What
 //! was done after that, the engine itself shows.
 
+use std::fmt;
+use std::path::Path;
+
 use bollard::models::RestartPolicy;
 use serde::{Deserialize, Serialize};
 
 use super::RestoreError;
 use crate::container::{ContainerError, ContainerHistory};
+use crate::layout::CONTAINER_RESTORE_JOURNAL;
+use crate::path_text::Shown;
 use crate::snapshot::{RestorationMode, SessionDir};
 use crate::sys::FileLock;
 
-const JOURNAL: &[u8] = b"container-restore.journal";
+const JOURNAL: &[u8] = CONTAINER_RESTORE_JOURNAL.as_bytes();
 const LOCK: &str = "container-restore.lock";
 const VERSION: u32 = 1;
 const MAX_BYTES: u64 = 1 << 20;
@@ -68,7 +73,7 @@ pub(super) struct InPlace {
     pub(super) safety_snapshot: u64,
 }
 
-/// A restore that was interrupted.
+/// A restore that was interrupted. Its text is a sentence with the commands that end it.
 #[derive(Debug, Clone, Serialize)]
 pub struct Interrupted {
     /// The id of the session.
@@ -79,6 +84,19 @@ pub struct Interrupted {
     pub mode: RestorationMode,
     /// The name of the container.
     pub name: String,
+}
+
+impl fmt::Display for Interrupted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { session_id, snapshot, name, .. } = self;
+        let name = Shown::bytes(name.as_bytes());
+        write!(
+            f,
+            "a restore of container {name} from {session_id}/{snapshot} was interrupted: finish it \
+             with `nono container resume {session_id}`, or take it back with `nono container \
+             resume {session_id} --abort`"
+        )
+    }
 }
 
 /// The restore of a session that was interrupted, or is under way.
@@ -92,6 +110,29 @@ pub fn interrupted(history: &ContainerHistory) -> Result<Option<Interrupted>, Re
         mode: journal.mode,
         name: journal.name,
     }))
+}
+
+/// The restores below the root directory of a store that were interrupted and wait for
+/// [`resume()`](super::resume()). A restore that is under way is none of them. In the place of one
+/// whose journal cannot be read stands the error.
+///
+/// # Errors
+/// When the sessions cannot be listed.
+pub fn unfinished(root: &Path) -> Result<Vec<Result<Interrupted, RestoreError>>, RestoreError> {
+    let mut found = Vec::new();
+    for history in ContainerHistory::all(root)? {
+        let waiting = match interrupted(&history) {
+            Ok(None) => continue,
+            waiting => waiting.and_then(|waiting| match lock(history.session()) {
+                Err(RestoreError::Busy { .. }) => Ok(None),
+                Err(error) => Err(error),
+                // It may have come to its end meanwhile.
+                Ok(_lock) => Ok(waiting.and(interrupted(&history)?)),
+            }),
+        };
+        found.extend(waiting.transpose());
+    }
+    Ok(found)
 }
 
 /// Takes the lock of restores of a session.

@@ -87,7 +87,8 @@ pub(super) fn make(job: Job<'_>, plan: &ContainerPlan, name: &str) -> Result<Mad
     let mut not_made = Vec::new();
     let mut through_engine = Vec::new();
     for volume in plan.new_volumes() {
-        create_volume(job, &volume)?;
+        let contents = plan.filled().find(|(filled, _)| filled.name == volume);
+        create_volume(job, &volume, contents.map(|(_, tree)| tree))?;
     }
     sys::before_request("container-restore-fill")?;
     for (volume, tree) in plan.filled() {
@@ -121,10 +122,19 @@ pub(super) fn make(job: Job<'_>, plan: &ContainerPlan, name: &str) -> Result<Mad
     Ok(Made { id, not_made })
 }
 
-fn create_volume(job: Job<'_>, name: &str) -> Result<(), RestoreError> {
+fn create_volume(job: Job<'_>, name: &str, tree: Option<&str>) -> Result<(), RestoreError> {
     sys::before_request("container-restore-volume")?;
     let labels = [(LABEL_RESTORED_FROM.to_owned(), job.snapshot())];
+    let mut options = None;
+    if let Some(tree) = tree.filter(|_| job.docker.is_podman()) {
+        let (root, _) = job.history.volume(job.number, tree)?;
+        // At the first start Podman gives the root of a volume the owner that it has in the image,
+        // unless the volume was made with an owner.
+        let owner = format!("uid={},gid={}", root.uid, root.gid);
+        options = Some([(reach::OWNER_OPTION.to_owned(), owner)].into_iter().collect());
+    }
     let request = VolumeCreateRequest {
+        driver_opts: options,
         name: Some(name.to_owned()),
         labels: Some(labels.into_iter().collect()),
         ..Default::default()

@@ -45,7 +45,7 @@ use crate::sys::FileLock;
 pub use error::RestoreError;
 pub use health::{Health, HealthCheck};
 pub use in_place::SafetySnapshot;
-pub use journal::{Interrupted, interrupted};
+pub use journal::{Interrupted, interrupted, unfinished};
 pub use kept::{KeptContainer, kept_containers, remove_kept};
 pub use plan::{ContainerPlan, PlannedPort, PlannedVolume, plan};
 pub use resume::{Direction, ResumeReport, resume};

@@ -1,6 +1,6 @@
 //! The plan of a restore. Making one asks the engine and changes nothing.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use bollard::models::{ContainerInspectResponse, ContainerSummary, PortMap};
 use bollard::query_parameters::{InspectNetworkOptions, ListContainersOptions};
@@ -126,7 +126,7 @@ pub fn plan(job: Job<'_>, options: &RestoreOptions) -> Result<ContainerPlan, Res
         refuse_used(job, &plan)?;
         return Ok(plan);
     }
-    let containers = all_containers(job.docker)?;
+    let containers = active_containers(job.docker)?;
     if options.way == Way::Replace {
         let Some(original) = &original else {
             let reason =
@@ -154,11 +154,18 @@ pub(super) fn state_of(found: &ContainerInspectResponse) -> String {
     status.map(|status| status.to_string()).unwrap_or_default()
 }
 
-/// All containers of the engine, stopped ones included.
-fn all_containers(docker: &Docker) -> Result<Vec<ContainerSummary>, ContainerError> {
-    let options = ListContainersOptions { all: true, ..Default::default() };
-    let request = docker.client().list_containers(Some(options));
-    docker.call("list the containers", Patience::Quick, request)
+/// The containers that hold ports and volumes now: those that run or are paused. The engine is not
+/// asked for others, because Podman has states of its own for them.
+fn active_containers(docker: &Docker) -> Result<Vec<ContainerSummary>, ContainerError> {
+    let mut found: Vec<ContainerSummary> = Vec::new();
+    let paused = HashMap::from([("status".to_owned(), vec!["paused".to_owned()])]);
+    // Docker lists paused ones among the running, Podman does not.
+    for filters in [None, Some(paused)] {
+        let options = ListContainersOptions { filters, ..Default::default() };
+        let request = docker.client().list_containers(Some(options));
+        found.extend(docker.call("list the containers", Patience::Quick, request)?);
+    }
+    Ok(found)
 }
 
 fn refuse_unreplaceable(found: &ContainerInspectResponse, name: &str) -> Result<(), String> {
@@ -353,7 +360,7 @@ fn chosen_volumes(
 
 /// A running container would see its files vanish, and write between them.
 fn refuse_used(job: Job<'_>, plan: &ContainerPlan) -> Result<(), RestoreError> {
-    for container in all_containers(job.docker)? {
+    for container in active_containers(job.docker)? {
         let is_active = container.state.is_some_and(|state| {
             matches!(&*state.to_string(), "running" | "paused" | "restarting")
         });

@@ -187,15 +187,35 @@ fn no_restart() -> RestartPolicy {
     RestartPolicy { name: Some(RestartPolicyNameEnum::NO), ..Default::default() }
 }
 
+/// Gives a container another restart policy, unless it has it. Podman before version 5 has no such
+/// request.
 fn set_restart_policy(
     docker: &Docker,
     id: &str,
     policy: RestartPolicy,
 ) -> Result<(), RestoreError> {
+    let present = docker.inspect(id)?.host_config.and_then(|host| host.restart_policy);
+    if is_same(&present.unwrap_or_else(no_restart), &policy) {
+        return Ok(());
+    }
     let body = ContainerUpdateBody { restart_policy: Some(policy), ..Default::default() };
     let request = docker.client().update_container(id, body);
     let operation = format_args!("change the restart policy of container {id}");
-    Ok(docker.call(operation, Patience::Quick, request)?)
+    match docker.call(operation, Patience::Quick, request) {
+        // The container itself was just there.
+        Err(error) if error.is_not_found() => Err(RestoreError::NoPolicyChange),
+        answer => Ok(answer?),
+    }
+}
+
+/// Engines write "no restart" in several ways.
+fn is_same(one: &RestartPolicy, other: &RestartPolicy) -> bool {
+    let name = |policy: &RestartPolicy| match policy.name {
+        None | Some(RestartPolicyNameEnum::EMPTY) => RestartPolicyNameEnum::NO,
+        Some(name) => name,
+    };
+    let retries = |policy: &RestartPolicy| policy.maximum_retry_count.unwrap_or(0);
+    name(one) == name(other) && retries(one) == retries(other)
 }
 
 /// Names a container, unless it has the name.

@@ -1,10 +1,11 @@
-//! A Docker daemon of the tests' own: socket, data root and exec root in a temporary directory, and
-//! all data on an ext4 image in memory.
+//! A container engine of the tests' own: socket, data root and exec root in a temporary directory,
+//! and all data on an ext4 image in memory. `engine.rs` says which engine it is.
 //!
 //! The daemon is started once for the test binary, and lazily. A shell beside it, the *warden*,
 //! holds the other end of a pipe. When the test process ends, in any way, the pipe closes: the
 //! daemon and all containers are killed with their process namespace, and the image is unmounted.
-//! The volumes' directories are visible outside, as those of any local daemon are.
+//! A paused container goes on before: with version 1 of control groups, what stands still does not
+//! die. The volumes' directories are visible outside, as those of any local daemon are.
 
 #![allow(dead_code, reason = "the tests of one subject need few parts")]
 
@@ -21,6 +22,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
+use super::engine::Engine;
 use crate::fixture::{Finished, Fixture, finished};
 use crate::not_run::{needs_root, not_run};
 
@@ -47,16 +49,28 @@ mount -o loop,discard "$2" "$dir/data"
 # From now on the loop device alone keeps the image.
 rm -f "$2"
 shift 2
+# Lets every container of the directory $1 go on, whatever its engine knows of it.
+thaw='for id in $(ls "$1/data/containers" "$1/data/overlay-containers" 2>/dev/null); do
+    find /sys/fs/cgroup -path "*$id*" -name freezer.state | while read -r state; do
+        echo THAWED >"$state"
+    done
+done'
 # A daemon that ended is started again when a file asks for it. The shell stays: it reaps what the
-# daemon leaves behind.
-serve='dir=$1; shift
+# daemon leaves behind. At the end it kills all others, and then what stands still can die.
+serve='dir=$1; thaw=$2; shift 2
     while :; do
         rm -f "$dir/pid"
         "$@" >>"$dir/log" 2>&1
         until [ -e "$dir/again" ]; do sleep 0.02; done
         rm "$dir/again"
-    done & cat >/dev/null; exit 0'
-unshare --mount --pid --fork --kill-child=KILL --mount-proc sh -c "$serve" sh "$dir" "$@" || :
+    done & cat >/dev/null; kill -KILL -1; sh -c "$thaw" sh "$dir"; exit 0'
+unshare --mount --pid --fork --kill-child=KILL --mount-proc \
+    sh -c "$serve" sh "$dir" "$thaw" "$@" || :
+# The namespace was killed from outside.
+sh -c "$thaw" sh "$dir" || :
+for id in $(ls "$dir/data/containers" "$dir/data/overlay-containers" 2>/dev/null); do
+    find /sys/fs/cgroup -depth -type d -path "*$id*" -exec rmdir {} + 2>/dev/null || :
+done
 umount "$dir/data" || umount -l "$dir/data"
 rm -rf "$dir"
 "#;
@@ -64,6 +78,7 @@ rm -rf "$dir"
 /// A running daemon; it ends with the value, or with the process that holds it.
 pub struct Daemon {
     dir: PathBuf,
+    engine: Engine,
     warden: Child,
     /// Never written to: its end is the end of the daemon.
     alive: Option<ChildStdin>,
@@ -73,24 +88,14 @@ pub struct Daemon {
 pub fn daemon() -> Option<&'static Daemon> {
     static SHARED: OnceLock<Option<Daemon>> = OnceLock::new();
     if !rustix::process::geteuid().is_root() {
-        needs_root("starts a Docker daemon");
+        needs_root("starts a container engine");
         return None;
     }
     let daemon = SHARED.get_or_init(Daemon::start).as_ref();
     if daemon.is_none() {
-        not_run("no Docker daemon can be started");
+        not_run("no container engine can be started");
     }
     daemon
-}
-
-/// The command of a daemon.
-fn serve(dir: &Path) -> Vec<String> {
-    let dir = dir.display();
-    let words = format!(
-        "dockerd --data-root {dir}/data --exec-root {dir}/exec -H unix://{dir}/docker.sock \
-         --pidfile {dir}/pid --iptables=false --bridge=none"
-    );
-    words.split(' ').map(str::to_owned).collect()
 }
 
 impl Daemon {
@@ -101,6 +106,7 @@ impl Daemon {
 
     /// The same with options of its own.
     pub fn start_with(options: &[&str]) -> Option<Self> {
+        let engine = Engine::chosen();
         let dir = tempfile::Builder::new().prefix("nono-docker-").tempdir_in("/var/tmp").unwrap();
         let image = tempfile::Builder::new().prefix("nono-docker-").tempfile_in("/dev/shm");
         let (_, image) = image.ok()?.keep().unwrap();
@@ -115,15 +121,15 @@ impl Daemon {
         open_to_all(&dir, 0o755);
         let mut command = Command::new("sh");
         command.args(["-c", WARDEN, "sh"]).arg(&dir).arg(&image);
-        command.args(serve(&dir)).args(options);
+        command.args(engine.command(&dir)).args(options).envs(engine.settings(&dir));
         // A Ctrl-C for the tests is none for the warden.
         command.stdin(Stdio::piped()).stdout(Stdio::null()).process_group(0);
         let mut warden = command.spawn().unwrap();
         let alive = warden.stdin.take();
-        let mut daemon = Self { dir, warden, alive };
+        let mut daemon = Self { dir, engine, warden, alive };
         if !daemon.becomes_ready() {
             let log = fs::read_to_string(daemon.dir.join("log")).unwrap_or_default();
-            eprintln!("no Docker daemon: {log}");
+            eprintln!("no {engine:?}: {log}");
             return None;
         }
         // An ordinary user in the tests talks to the daemon, too; it has no access to volumes.
@@ -139,7 +145,7 @@ impl Daemon {
             if UnixStream::connect(self.socket()).is_ok() && self.docker(&["version"]).code == 0 {
                 return true;
             }
-            assert!(started.elapsed() < LIMIT, "dockerd does not answer");
+            assert!(started.elapsed() < LIMIT, "the engine does not answer");
             std::thread::sleep(Duration::from_millis(10));
         }
         false
@@ -170,6 +176,11 @@ impl Daemon {
         let mut import = import.spawn().unwrap();
         import.stdin.take().unwrap().write_all(&tar.stdout).unwrap();
         assert!(import.wait().unwrap().success());
+    }
+
+    /// The engine behind the socket.
+    pub fn engine(&self) -> Engine {
+        self.engine
     }
 
     pub fn socket(&self) -> PathBuf {
@@ -252,10 +263,10 @@ impl Daemon {
         finished(self.command(fixture, arguments).output().unwrap())
     }
 
-    /// Kills `dockerd` alone, as a crash would; its containers die with their supervisor or stay.
+    /// Kills the engine alone, as a crash would; its containers die with their supervisor or stay.
     pub fn kill(&self) {
-        let children = self.processes("dockerd");
-        assert!(!children.is_empty(), "dockerd does not run");
+        let children = self.processes(self.engine.program());
+        assert!(!children.is_empty(), "the engine does not run");
         for pid in children {
             kill_process(pid, Signal::KILL).unwrap();
         }
@@ -269,9 +280,9 @@ impl Daemon {
         open_to_all(&self.socket(), 0o666);
     }
 
-    /// Stops (`Signal::STOP`) or continues `dockerd`, so that no request is answered meanwhile.
+    /// Stops (`Signal::STOP`) or continues the engine, so that no request is answered meanwhile.
     pub fn signal(&self, signal: Signal) {
-        for pid in self.processes("dockerd") {
+        for pid in self.processes(self.engine.program()) {
             kill_process(pid, signal).unwrap();
         }
     }
@@ -312,7 +323,14 @@ impl Drop for Daemon {
     fn drop(&mut self) {
         // End of file for the warden.
         drop(self.alive.take());
-        let _ = self.warden.wait();
+        let started = Instant::now();
+        while self.warden.try_wait().is_ok_and(|ended| ended.is_none()) {
+            if started.elapsed() >= LIMIT {
+                eprintln!("the warden of {} does not end", self.dir.display());
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
     }
 }
 
@@ -327,7 +345,19 @@ impl Container {
     /// `-v /data`, `-v /host:/bound`, `-e A=b`, `--health-cmd …`.
     #[track_caller]
     pub fn run(daemon: &'static Daemon, name: &str, options: &[&str]) -> Self {
-        Self::made(daemon, "run", name, options, &["sleep", "1000000"])
+        Self::made(daemon, IMAGE, "run", name, options, &["sleep", "1000000"])
+    }
+
+    /// The same of another image, with a command of its own.
+    #[track_caller]
+    pub fn run_image(
+        daemon: &'static Daemon,
+        image: &str,
+        name: &str,
+        options: &[&str],
+        command: &[&str],
+    ) -> Self {
+        Self::made(daemon, image, "run", name, options, command)
     }
 
     /// The same with a command of its own.
@@ -338,18 +368,19 @@ impl Container {
         options: &[&str],
         command: &[&str],
     ) -> Self {
-        Self::made(daemon, "run", name, options, command)
+        Self::made(daemon, IMAGE, "run", name, options, command)
     }
 
     /// A container that was created and never started.
     #[track_caller]
     pub fn create(daemon: &'static Daemon, name: &str, options: &[&str]) -> Self {
-        Self::made(daemon, "create", name, options, &["sleep", "1000000"])
+        Self::made(daemon, IMAGE, "create", name, options, &["sleep", "1000000"])
     }
 
     #[track_caller]
     fn made(
         daemon: &'static Daemon,
+        image: &str,
         verb: &str,
         name: &str,
         options: &[&str],
@@ -365,7 +396,7 @@ impl Container {
             arguments.extend(["--network", "none"]);
         }
         arguments.extend(options);
-        arguments.push(IMAGE);
+        arguments.push(image);
         arguments.extend(command);
         daemon.run(&arguments);
         Self { daemon, name }

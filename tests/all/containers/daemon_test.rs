@@ -1,6 +1,7 @@
 //! The fixture itself: what the other tests of containers rely on.
 
-use super::daemon::{Container, Daemon, daemon};
+use super::daemon::{Container, Daemon, IMAGE, daemon};
+use crate::not_run::not_run;
 
 #[test]
 fn a_container_runs_writes_its_volumes_is_paused_and_goes_on() {
@@ -23,6 +24,9 @@ fn a_container_runs_writes_its_volumes_is_paused_and_goes_on() {
 #[test]
 fn a_health_check_reports_a_healthy_and_an_unhealthy_container() {
     let Some(daemon) = daemon() else { return };
+    if !daemon.engine().checks_health() {
+        return not_run("health checks of this engine need systemd");
+    }
     let options =
         ["--health-cmd", "test -e /ok", "--health-interval", "100ms", "--health-retries", "2"];
     let container = Container::run(daemon, "health", &options);
@@ -38,20 +42,36 @@ fn a_daemon_and_its_containers_end_with_their_value() {
         return;
     }
     let own = Daemon::start().unwrap();
-    own.run(&[
-        "run",
-        "-d",
-        "--name",
-        "one",
-        "--network",
-        "none",
-        super::daemon::IMAGE,
-        "sleep",
-        "9",
-    ]);
+    own.run(&["run", "-d", "--name", "one", "--network", "none", IMAGE, "sleep", "9"]);
     let socket = own.socket();
     let dir = socket.parent().unwrap().to_owned();
     assert!(socket.exists());
     drop(own);
     assert!(!dir.exists());
+}
+
+/// With version 1 of control groups a process that stands still does not die: a warden that only
+/// killed would wait for ever, and the process would stay.
+#[test]
+fn a_paused_container_ends_with_its_daemon_too() {
+    if daemon().is_none() {
+        return;
+    }
+    let own = Daemon::start().unwrap();
+    let paused = ["run", "-d", "--name", "still", "--network", "none", IMAGE, "sleep", "1000000"];
+    let id = own.run(&paused);
+    own.run(&["pause", "still"]);
+    let processes = || -> Vec<String> {
+        let of_container = |entry: &std::fs::DirEntry| {
+            let groups = std::fs::read_to_string(entry.path().join("cgroup"));
+            groups.is_ok_and(|groups| groups.contains(&id))
+        };
+        let listed = std::fs::read_dir("/proc").unwrap().flatten().filter(of_container);
+        listed.map(|entry| entry.file_name().into_string().unwrap()).collect()
+    };
+    assert!(!processes().is_empty());
+    let dir = own.socket().parent().unwrap().to_owned();
+    drop(own);
+    assert!(!dir.exists());
+    assert_eq!(processes(), Vec::<String>::new());
 }

@@ -1,8 +1,13 @@
-//! Containers of a real Docker daemon: its fixture, and the tests by subject.
+//! Containers of a real engine: its fixture, and the tests by subject.
 
 mod daemon;
 mod daemon_test;
+mod databases;
+mod engine;
 mod proxy;
+mod replacing;
 mod restore;
 mod snapshots;
+mod travelling;
 mod trouble;
+mod unfinished;

@@ -13,19 +13,19 @@ use super::daemon::{Container, Daemon, daemon};
 use crate::fixture::Fixture;
 use crate::observe::observe;
 
-/// A container with a volume, ports and a network, and a snapshot of it.
-struct Scene {
-    daemon: &'static Daemon,
-    fixture: Fixture,
-    container: Container,
-    volume: String,
+/// A container with two volumes and files of its own, and a store.
+pub(super) struct Scene {
+    pub(super) daemon: &'static Daemon,
+    pub(super) fixture: Fixture,
+    pub(super) container: Container,
+    pub(super) volume: String,
 }
 
 /// Not stopped for ten seconds, as a process that ignores SIGTERM is.
 const STOPS_AT_ONCE: [&str; 2] = ["--stop-signal", "KILL"];
 
 impl Scene {
-    fn new(daemon: &'static Daemon, options: &[&str]) -> Self {
+    pub(super) fn new(daemon: &'static Daemon, options: &[&str]) -> Self {
         let volume = daemon.unique("data");
         let mount = format!("{volume}:/data");
         let mut all = vec!["-v", &*mount, "-v", "/anonymous", "-e", "COLOUR=blue"];
@@ -38,7 +38,7 @@ impl Scene {
     }
 
     /// Takes a snapshot; its id with its number.
-    fn snapshot(&self) -> String {
+    pub(super) fn snapshot(&self) -> String {
         self.snapshot_from(None)
     }
 
@@ -67,22 +67,22 @@ impl Scene {
     }
 
     /// Makes the second state, after the snapshot.
-    fn change(&self) {
+    pub(super) fn change(&self) {
         self.container.sh("echo second >/data/file; echo second >/own; rm /anonymous/file");
     }
 
-    fn restore(&self, id: &str, arguments: &[&str]) -> Value {
+    pub(super) fn restore(&self, id: &str, arguments: &[&str]) -> Value {
         let mut all = vec!["container", "restore", id, "--json"];
         all.extend(arguments);
         self.daemon.nono(&self.fixture, &all).success().json()
     }
 
-    fn source(&self) -> std::path::PathBuf {
+    pub(super) fn source(&self) -> std::path::PathBuf {
         self.daemon.volume_dir(&self.volume)
     }
 
     /// Removes what a restore made.
-    fn remove(&self, report: &Value) {
+    pub(super) fn remove(&self, report: &Value) {
         self.daemon.docker(&["rm", "-f", report["container_id"].as_str().unwrap()]);
         for volume in report["volumes"].as_array().unwrap() {
             self.daemon.docker(&["volume", "rm", volume["name"].as_str().unwrap()]);
@@ -111,7 +111,7 @@ fn fill(dir: &Path) {
     assert!(status.unwrap().success());
 }
 
-fn volume_at(report: &Value, destination: &str) -> String {
+pub(super) fn volume_at(report: &Value, destination: &str) -> String {
     let volumes = report["volumes"].as_array().unwrap();
     let found = volumes.iter().find(|volume| volume["destination"] == destination).unwrap();
     found["name"].as_str().unwrap().to_owned()
@@ -141,6 +141,25 @@ fn a_new_container_has_the_state_of_the_snapshot_and_the_original_stays() {
     assert_eq!(volume_at(&again, "/data"), format!("{volume}-2"));
     assert_eq!(daemon.state(again["name"].as_str().unwrap()).as_deref(), Some("created"));
     scene.remove(&again);
+    scene.remove(&report);
+}
+
+/// An engine may give a new volume an owner of its own at the first start.
+#[test]
+fn the_root_of_a_volume_keeps_its_owner_and_mode() {
+    let Some(daemon) = daemon() else { return };
+    let scene = Scene::new(daemon, &[]);
+    std::os::unix::fs::chown(scene.source(), Some(999), Some(998)).unwrap();
+    std::fs::set_permissions(scene.source(), std::fs::Permissions::from_mode(0o700)).unwrap();
+    let id = scene.snapshot();
+    let report = scene.restore(&id, &[]);
+    assert_eq!(daemon.state(report["name"].as_str().unwrap()).as_deref(), Some("running"));
+    let root = std::fs::metadata(daemon.volume_dir(&volume_at(&report, "/data"))).unwrap();
+    assert_eq!((root.uid(), root.gid(), root.mode() & 0o7777), (999, 998, 0o700));
+    // Its next snapshot reads the volume as the first one did.
+    let taken = ["container", "snapshot", report["name"].as_str().unwrap(), "--json"];
+    let taken = daemon.nono(&scene.fixture, &taken).success().json();
+    assert_eq!(taken["volume_source"], "directory");
     scene.remove(&report);
 }
 

@@ -3,15 +3,15 @@
 use serde_json::{Value, json};
 
 use super::daemon::{Container, Daemon, daemon};
+use super::engine::Engine;
 use super::proxy::{At, Proxy};
 use crate::fixture::{Finished, Fixture, finished};
 
-/// Seconds after which a silent engine has failed, in place of 30.
-const TIMEOUT: (&str, &str) = ("NONO_ENGINE_TIMEOUT", "1");
-
+/// Runs nono, for which a silent engine has failed soon, and not after 30 seconds.
 fn through(proxy: &Proxy, fixture: &Fixture, arguments: &[&str]) -> Finished {
     let mut command = proxy.lead(fixture.command(arguments));
-    finished(command.env(TIMEOUT.0, TIMEOUT.1).output().unwrap())
+    let seconds = Engine::chosen().answers_within_seconds();
+    finished(command.env("NONO_ENGINE_TIMEOUT", seconds.to_string()).output().unwrap())
 }
 
 #[track_caller]
@@ -69,7 +69,7 @@ fn a_container_goes_on_after_an_engine_that_stalls_at_any_request() {
         let fixture = Fixture::new();
         let proxy = Proxy::start(&daemon.socket(), request, At::Stall);
         let arguments = ["container", "snapshot", &container.name, "--through-engine"];
-        let done = through(&proxy, &fixture, &arguments).fails(1, "gave no answer within 1 s");
+        let done = through(&proxy, &fixture, &arguments).fails(1, "gave no answer within");
         assert!(done.says("no snapshot of"), "{request}: {}", done.stderr);
         assert!(
             done.says("it may be paused: a process of nono waits"),
@@ -97,7 +97,7 @@ fn a_container_goes_on_after_an_engine_that_was_killed_and_started_again() {
     if daemon().is_none() {
         return;
     }
-    let Some(own) = Daemon::start_with(&["--live-restore"]) else { return };
+    let Some(own) = Daemon::start_with(Engine::chosen().live_restore()) else { return };
     let own: &'static Daemon = Box::leak(Box::new(own));
     let container = Container::run(own, "restarted", &["-v", "/data"]);
     container.sh("echo x >/data/x");

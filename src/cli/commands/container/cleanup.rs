@@ -134,6 +134,10 @@ pub(super) fn print_removed(report: &RemovalReport, context: &Context) -> Result
         };
         writeln!(out, "{verb} {}/{}{image}{why}", state.session_id, state.snapshot)?;
     }
+    let is_of_state = |id: &&String| report.removed.iter().any(|state| state.session_id == **id);
+    for id in report.sessions_removed.iter().filter(|id| !is_of_state(id)) {
+        writeln!(out, "{verb} {id}: it has no snapshot")?;
+    }
     for image in &report.stray_images_removed {
         writeln!(out, "{verb} image {image}: it has no snapshot")?;
     }

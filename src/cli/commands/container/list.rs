@@ -11,6 +11,7 @@ use crate::cli::Outcome;
 use crate::cli::context::{BOLD, Context, DIM};
 use crate::cli::error::CliError;
 use crate::cli::render::{absolute_time, byte_size};
+use crate::container::restore::unfinished;
 use crate::container::{ContainerHistory, Trigger};
 use crate::path_text::Shown;
 use crate::snapshot::Restoration;
@@ -34,6 +35,8 @@ struct SessionReport {
     pinned: bool,
     snapshots: Vec<SnapshotLine>,
     restorations: Vec<Restoration>,
+    /// Whether a restore was interrupted, and waits for `nono container resume`.
+    restore_interrupted: bool,
 }
 
 #[derive(Debug, Serialize)]
@@ -53,6 +56,8 @@ struct SnapshotLine {
 
 pub(super) fn run(args: &ListArgs, root: &Path, context: &Context) -> Outcome {
     let mut report = Vec::new();
+    // A journal that cannot be read was told already.
+    let waiting: Vec<_> = unfinished(root)?.into_iter().flatten().map(|it| it.session_id).collect();
     for history in ContainerHistory::all(root)? {
         let container = history.container();
         let is_wanted = args.container.as_deref().is_none_or(|wanted| {
@@ -61,7 +66,7 @@ pub(super) fn run(args: &ListArgs, root: &Path, context: &Context) -> Outcome {
                 || (wanted.len() >= 12 && container.container_id.starts_with(wanted))
         });
         // A snapshot that was cut off leaves a session without any.
-        let session = if is_wanted { Some(session(&history)?) } else { None };
+        let session = if is_wanted { Some(session(&history, &waiting)?) } else { None };
         report.extend(session.filter(|session| !session.snapshots.is_empty()));
     }
     if let (Some(wanted), true) = (&args.container, report.is_empty()) {
@@ -77,7 +82,7 @@ pub(super) fn run(args: &ListArgs, root: &Path, context: &Context) -> Outcome {
     Ok(0)
 }
 
-fn session(history: &ContainerHistory) -> Result<SessionReport, CliError> {
+fn session(history: &ContainerHistory, waiting: &[String]) -> Result<SessionReport, CliError> {
     let mut snapshots = Vec::new();
     for number in history.numbers()? {
         let manifest = history.manifest(number)?;
@@ -105,6 +110,7 @@ fn session(history: &ContainerHistory) -> Result<SessionReport, CliError> {
         pinned: history.metadata().pinned,
         snapshots,
         restorations: container.restorations.clone(),
+        restore_interrupted: waiting.contains(&history.id()),
     })
 }
 
@@ -129,6 +135,10 @@ fn print(report: &[SessionReport], context: &Context) -> Result<(), CliError> {
                 line.volume_count,
                 byte_size(line.total_bytes),
             )?;
+        }
+        if session.restore_interrupted {
+            let id = &session.session_id;
+            writeln!(out, "  interrupted restore  (to finish it: nono container resume {id})")?;
         }
         for done in &session.restorations {
             let name = Shown::bytes(done.name.as_bytes()).to_string();

@@ -13,7 +13,7 @@ mod stats;
 mod validate;
 pub(in crate::cli) mod watch;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Subcommand;
 
@@ -21,7 +21,7 @@ use crate::cli::Outcome;
 use crate::cli::args::StoreArgs;
 use crate::cli::context::Context;
 use crate::cli::error::CliError;
-use crate::container::restore::RestoreError;
+use crate::container::restore::{RestoreError, unfinished};
 use crate::container::{ContainerError, Docker, recover};
 
 /// The subcommands.
@@ -66,6 +66,10 @@ pub(in crate::cli) fn run(
             )),
         }
     }
+    // The command that ends it tells its outcome itself.
+    if !matches!(command, ContainerCommand::Resume(_)) {
+        tell_unfinished(&root, context)?;
+    }
     match command {
         ContainerCommand::Snapshot(args) => snapshot::run(args, &root, context),
         ContainerCommand::List(args) => list::run(args, &root, context),
@@ -78,6 +82,16 @@ pub(in crate::cli) fn run(
         ContainerCommand::Stats(args) => stats::run(args, &root, context),
         ContainerCommand::Validate(args) => validate::run(args, &root, context),
     }
+}
+
+fn tell_unfinished(root: &Path, context: &Context) -> Result<(), CliError> {
+    for waiting in unfinished(root)? {
+        match waiting {
+            Ok(waiting) => context.warn(waiting),
+            Err(error) => context.warn(error),
+        }
+    }
+    Ok(())
 }
 
 fn root(store: &StoreArgs) -> Result<PathBuf, CliError> {
@@ -117,6 +131,10 @@ impl From<ContainerError> for CliError {
             ContainerError::NoSuchContainer { .. } => {
                 failed.with_hint("`docker ps --all` shows all containers")
             }
+            ContainerError::NotRemoved { .. } => failed.with_hint(
+                "`nono rollback unpin ID` releases a pinned session, and `nono container resume \
+                 ID` ends a restore",
+            ),
             ContainerError::OtherSource { .. } => {
                 failed.with_hint("run nono with the same rights as for the earlier snapshots")
             }

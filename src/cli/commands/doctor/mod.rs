@@ -56,6 +56,8 @@ pub(in crate::cli) fn run(args: &DoctorArgs, store: &StoreArgs, context: &Contex
     findings.extend(store::space(&catalog));
     findings.push(store::reflink(&catalog));
     findings.extend(store::sessions(&catalog)?);
+    #[cfg(feature = "container")]
+    findings.extend(store::container_restores(&catalog)?);
     #[cfg(feature = "archive")]
     findings.extend(pushes());
     if args.json {

@@ -6,6 +6,8 @@ use super::Finding;
 use crate::cli::error::CliError;
 use crate::cli::render::byte_size;
 use crate::cli::state_before;
+#[cfg(feature = "container")]
+use crate::container::restore::{Interrupted, RestoreError, unfinished};
 use crate::path_text::Shown;
 use crate::session::{Catalog, SessionStatus};
 use crate::sys::{self, Dir, IoContext, TempFile};
@@ -113,4 +115,25 @@ pub(super) fn sessions(catalog: &Catalog) -> Result<Vec<Finding>, CliError> {
         findings.push(Finding::fine(WHAT, format!("{}, none interrupted", sessions.len())));
     }
     Ok(findings)
+}
+
+/// Restores of containers that wait for their end.
+#[cfg(feature = "container")]
+pub(super) fn container_restores(catalog: &Catalog) -> Result<Vec<Finding>, CliError> {
+    const WHAT: &str = "container restores";
+    let finding = |waiting| match waiting {
+        Ok(Interrupted { session_id, snapshot, name, .. }) => {
+            let name = Shown::bytes(name.as_bytes());
+            Finding::wrong(
+                WHAT,
+                format!("that of {name} from {session_id}/{snapshot} was interrupted"),
+                format!("nono container resume {session_id} (to take it back: --abort)"),
+            )
+        }
+        Err(error) => {
+            let error: RestoreError = error;
+            Finding::wrong(WHAT, error.to_string(), "see what the message names")
+        }
+    };
+    Ok(unfinished(catalog.root())?.into_iter().map(finding).collect())
 }
