@@ -6,7 +6,9 @@
 //! another snapshot, or the safety snapshot is no conflict, while an edit made after the command is
 //! one until somebody decides about it, also if it was left alone (and hence recorded by a safety
 //! snapshot) before. A path whose time alone moved since is none: its bytes are known. In a session
-//! that is open, running or interrupted, later changes are its own.
+//! that is open, running or interrupted, later changes are its own. An undo is about what the session
+//! did: what it did not change is in conflict with nothing and stays. And of a session of snapshots
+//! that were taken by hand, it guards what is newer than the last of them.
 
 use std::cmp::Ordering;
 use std::ffi::OsString;
@@ -23,8 +25,8 @@ use crate::byte_path;
 use crate::diff::{self, ChangeType, Difference, Differences, EntryState};
 use crate::git::Move;
 use crate::object::ContentHash;
-use crate::path_text::serde_path;
-use crate::snapshot::{LoadedManifest, NotCapturedSet, SnapshotKind};
+use crate::path_text::{serde_path, to_path};
+use crate::snapshot::{LoadedManifest, NotCapturedSet, SnapshotKind, SnapshotManifest};
 use crate::store::{ObjectSource, StoreError};
 
 /// A path that was changed after the session's last snapshot.
@@ -97,6 +99,44 @@ impl Conflicts {
     }
 }
 
+/// Takes out of the conflicts what the session itself did not change between two states, and says
+/// which paths these are: git directories as a whole.
+pub(super) fn take_foreign(
+    conflicts: &mut AllConflicts,
+    store: &dyn ObjectSource,
+    before: &ContentHash,
+    after: &ContentHash,
+) -> Result<Vec<PathBuf>, StoreError> {
+    let mut foreign = Vec::new();
+    let mut own = Alongside::new(diff::differences(store, before, after)?);
+    let mut paths = Conflicts::default();
+    for (path, change_type) in conflicts.paths.iter() {
+        match own.at(&path)? {
+            Some(_) => paths.push(&path, *change_type),
+            None => foreign.push(PathBuf::from(OsString::from_vec(path))),
+        }
+    }
+    conflicts.paths = paths;
+    if !conflicts.repositories.is_empty() {
+        let mut touched = vec![false; conflicts.repositories.len()];
+        for difference in diff::differences(store, before, after)? {
+            let path = difference?.path;
+            for (touched, repository) in touched.iter_mut().zip(&conflicts.repositories) {
+                *touched |= to_path(&path).starts_with(&repository.path);
+            }
+        }
+        let mut touched = touched.into_iter();
+        conflicts.repositories.retain(|repository| {
+            let is_own = touched.next().unwrap_or(true);
+            if !is_own {
+                foreign.push(repository.path.clone());
+            }
+            is_own
+        });
+    }
+    Ok(foreign)
+}
+
 /// The treatment of conflicts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -131,6 +171,12 @@ impl<'a> Alongside<'a> {
     }
 }
 
+/// The last snapshot that no restore took.
+pub(super) fn last_ordinary(chain: &[LoadedManifest]) -> Option<&SnapshotManifest> {
+    let last = chain.iter().rev().find(|loaded| loaded.manifest.kind == SnapshotKind::Ordinary);
+    last.map(|loaded| &loaded.manifest)
+}
+
 /// The paths of a plan that are in conflict, sorted by path.
 pub(super) fn conflicts(
     store: &dyn ObjectSource,
@@ -138,10 +184,7 @@ pub(super) fn conflicts(
     current_root: &ContentHash,
     plan: &RestorePlan,
 ) -> Result<Conflicts, StoreError> {
-    let last = chain.iter().rev().find(|loaded| loaded.manifest.kind == SnapshotKind::Ordinary);
-    let Some(last) = last.map(|loaded| &loaded.manifest) else {
-        return Ok(Conflicts::default());
-    };
+    let Some(last) = last_ordinary(chain) else { return Ok(Conflicts::default()) };
     let unknown = NotCapturedSet::new(last);
     let mut later = Alongside::new(diff::differences(store, &last.merkle_root, current_root)?);
     let mut restored = Vec::new();

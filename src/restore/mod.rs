@@ -96,6 +96,9 @@ pub struct RestoreReport {
     pub directory_times: u64,
     /// Paths with later changes that the restore would undo, too.
     pub conflicts: Vec<Conflict>,
+    /// Paths that were changed later, and not by the session that is undone: they stay.
+    #[serde(default, with = "serde_paths")]
+    pub spared: Vec<PathBuf>,
     /// Git directories among the changes, and what HEAD and the refs of each did.
     pub repositories: Vec<RepositoryChange>,
     /// The treatment of them.
@@ -162,6 +165,10 @@ pub struct RestoreOptions {
     pub takes_back: bool,
     /// Leave git directories as they are: commits, branches and the index stay.
     pub keep_commits: bool,
+    /// Whether what the session did is meant, and not the state of the snapshot: a path that was
+    /// changed later and not by the session stays, and is no conflict. Of an open session of
+    /// snapshots, what is newer than the last of them is a later change.
+    pub is_undo: bool,
 }
 
 impl RestoreOptions {
@@ -175,6 +182,8 @@ impl RestoreOptions {
 struct Planned {
     plan: RestorePlan,
     conflicts: AllConflicts,
+    /// The paths that others changed.
+    spared: Vec<PathBuf>,
     repositories: Vec<RepositoryChange>,
     /// The paths that stay because nothing of them is kept.
     not_kept: Vec<Skipped>,
@@ -250,7 +259,7 @@ impl SnapshotManager {
         let (target, latest) = (&states.target.manifest, &states.latest);
         let current = self.capture_current(&overlay, target, latest, CacheUse::Read)?;
         let (root, left_out) = (&current.merkle_root, &current.not_captured);
-        let Planned { plan, conflicts, repositories, .. } =
+        let Planned { plan, conflicts, spared, repositories, .. } =
             self.planned(&overlay, &states, root, left_out, options, &HashSet::new())?;
         let directory_times = plan.directory_times();
         // The actions go at once: they take more than all the rest.
@@ -263,6 +272,7 @@ impl SnapshotManager {
             touched,
             directory_times,
             conflicts: conflicts.told(),
+            spared,
             repositories,
             skipped,
             rebuildable,
@@ -314,6 +324,7 @@ impl SnapshotManager {
         let skipped;
         (skipped, report.not_kept) = planned.left();
         report.conflicts = planned.conflicts.told();
+        report.spared = std::mem::take(&mut planned.spared);
         report.repositories = std::mem::take(&mut planned.repositories);
         let plan = &planned.plan;
         // For the times of some directories alone, nobody writes to a full disk.
@@ -351,6 +362,7 @@ impl SnapshotManager {
             touched: Vec::new(),
             directory_times: 0,
             conflicts: Vec::new(),
+            spared: Vec::new(),
             repositories: Vec::new(),
             on_conflict: options.on_conflict,
             skipped: Vec::new(),
@@ -441,9 +453,13 @@ impl SnapshotManager {
             let is_meant = |path: &[u8]| !repositories.has(path);
             plan.narrow(|path, _| is_meant(path), |path, _| is_meant(path), &HashSet::new());
         }
-        let is_completed = self.session().metadata()?.ended.is_some();
-        let conflicts = if is_completed {
-            let chain = &states.chain;
+        let chain = &states.chain;
+        let last = conflicts::last_ordinary(chain);
+        let metadata = self.session().metadata()?;
+        let is_guarded = options.is_undo
+            && metadata.origin == SessionOrigin::Snapshot
+            && last.is_some_and(|last| last.number != target.number);
+        let mut conflicts = if metadata.ended.is_some() || is_guarded {
             let mut paths = conflicts::conflicts(source, chain, current_root, &plan)?;
             let repositories =
                 repositories.conflicts(source, chain, current_root, &plan, &mut paths)?;
@@ -451,13 +467,23 @@ impl SnapshotManager {
         } else {
             AllConflicts::default()
         };
-        if options.on_conflict == OnConflict::KeepNewer && !conflicts.is_empty() {
-            let left = conflicts.paths.iter().map(|(path, _)| path);
-            let whole: HashSet<&[u8]> =
-                conflicts.repositories.iter().map(|c| c.path.as_os_str().as_bytes()).collect();
+        let (mut left, mut spared) = (HashSet::new(), Vec::new());
+        match (options.on_conflict, last) {
+            (OnConflict::KeepNewer, _) => {
+                left.extend(conflicts.paths.iter().map(|(path, _)| path));
+                left.extend(conflicts.repositories.iter().map(|c| bytes_of(&c.path)));
+            }
+            (OnConflict::Refuse, Some(last)) if options.is_undo && !conflicts.is_empty() => {
+                let (before, after) = (&target.merkle_root, &last.merkle_root);
+                spared = conflicts::take_foreign(&mut conflicts, source, before, after)?;
+                left.extend(spared.iter().map(|path| bytes_of(path)));
+            }
+            _ => {}
+        }
+        if !left.is_empty() {
             let stays =
-                |path: &[u8]| repositories.of_path(path).is_some_and(|dir| whole.contains(dir));
-            plan.narrow(|path, _| !stays(path), |path, _| !stays(path), &left.collect());
+                |path: &[u8]| repositories.of_path(path).is_some_and(|dir| left.contains(dir));
+            plan.narrow(|path, _| !stays(path), |path, _| !stays(path), &left);
         }
         let not_kept = plan.leave_unkept(unkept);
         let changed = repositories.changes(source, current_root, target, &plan, &selected)?;
@@ -468,8 +494,12 @@ impl SnapshotManager {
         }
         plan.detach_foreign_links(&diff::links_of(source, current_root)?, &mut places)?;
         plan.link(&diff::links_of(source, &target.merkle_root)?);
-        Ok(Planned { plan, conflicts, repositories: changed, not_kept })
+        Ok(Planned { plan, conflicts, spared, repositories: changed, not_kept })
     }
+}
+
+fn bytes_of(path: &Path) -> Vec<u8> {
+    path.as_os_str().as_bytes().to_vec()
 }
 
 /// The files of a restore that kept changing while the snapshot read them.

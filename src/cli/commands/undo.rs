@@ -23,7 +23,7 @@ use crate::cli::restoring::{
 use crate::diff::Comparison;
 use crate::restore::{OnConflict, RestoreReport};
 use crate::session::{History, Place, Purpose, SessionSummary};
-use crate::snapshot::SessionDir;
+use crate::snapshot::{SessionDir, SessionOrigin, SnapshotKind};
 
 /// `nono undo`, with a subcommand or by itself.
 #[derive(Debug, Args)]
@@ -114,6 +114,7 @@ pub(in crate::cli) fn run(args: &UndoArgs, store: &StoreArgs, context: &Context)
         let mut work = Restoring::new(&catalog, session, 0, &args.threads, context)?;
         work.options.selection = args.part.selection(&work.roots)?;
         work.options.keep_commits = args.conflicts.keep_commits;
+        work.options.is_undo = true;
         match work.plan(context) {
             // Where something of it cannot be undone, an earlier session is not meant.
             Ok(plan) if plan.changes.is_empty() && plan.is_complete() => {}
@@ -125,6 +126,27 @@ pub(in crate::cli) fn run(args: &UndoArgs, store: &StoreArgs, context: &Context)
         }
     }
     Err(unknown.unwrap_or_else(|| nothing_left(&history)))
+}
+
+/// Of a session of snapshots, the way to the last of them where more than that would go.
+fn say_last_snapshot(
+    session: &SessionDir,
+    report: &RestoreReport,
+    context: &Context,
+) -> Result<(), CliError> {
+    if !report.is_refused() || session.metadata()?.origin != SessionOrigin::Snapshot {
+        return Ok(());
+    }
+    for number in session.snapshot_numbers()?.into_iter().rev() {
+        if session.manifest(number)?.manifest.kind == SnapshotKind::Ordinary {
+            let id = session.id();
+            context.say(format_args!(
+                "  back to the last snapshot: nono rollback restore {id}/{number}"
+            ));
+            break;
+        }
+    }
+    Ok(())
 }
 
 /// Asks about a plan, and carries it out.
@@ -157,6 +179,7 @@ fn undo(
             introduce(summary, &work, context);
             preview(&plan, &work.roots, context)?;
             print_outcome(&plan, work.is_whole(), AskedBy::Undo, &work.roots, context);
+            say_last_snapshot(session, &plan, context)?;
         }
         return Ok(u8::from(!plan.is_complete()));
     }
@@ -164,7 +187,11 @@ fn undo(
         if !args.json {
             introduce(summary, &work, context);
         }
-        return work.run(true, context);
+        let done = work.run(true, context);
+        if !args.json && work.options.on_conflict == OnConflict::Refuse {
+            say_last_snapshot(session, &plan, context)?;
+        }
+        return done;
     }
     introduce(summary, &work, context);
     preview(&plan, &work.roots, context)?;

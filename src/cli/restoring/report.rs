@@ -105,6 +105,7 @@ pub(in crate::cli) fn print_outcome(
         let what = if count == 1 { "path was" } else { "paths were" };
         context.say(format_args!("{count} newer {what} left as they are"));
     }
+    say_spared(&report.spared, roots, context);
     say_rebuildable(&report.rebuildable, context);
     report_lost(&report.lost, context);
     let lost = report.lost_for_good().count();
@@ -181,6 +182,29 @@ pub(super) fn print_conflicts(report: &RestoreReport, roots: &[PathBuf], context
     if let Some(more) = report.conflicts.len().checked_sub(named).filter(|more| *more > 0) {
         context.warn(format_args!("{more} more were changed after the session (--json names all)"));
     }
+}
+
+/// Says what stays because the undone session did not change it.
+fn say_spared(spared: &[PathBuf], roots: &[PathBuf], context: &Context) {
+    const NAMED: usize = 3;
+    if spared.is_empty() {
+        return;
+    }
+    let inside = |path: &PathBuf| {
+        roots.iter().find_map(|root| path.strip_prefix(root).ok().map(Path::to_owned))
+    };
+    let named = spared.iter().take(context.at_most(NAMED));
+    let named: Vec<_> = named
+        .map(|path| Shown::path(&inside(path).unwrap_or_else(|| path.clone())).to_string())
+        .collect();
+    let others = match spared.len() - named.len() {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    context.say(format_args!(
+        "changed later, and not by the session, so it stays: {}{others}",
+        named.join(", ")
+    ));
 }
 
 /// The changes of a restore, and the paths that it left.
