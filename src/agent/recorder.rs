@@ -33,7 +33,7 @@ pub enum RecordStepError {
         /// The project, as it is shown.
         project: String,
         /// Why not.
-        source: RecordError,
+        source: Box<RecordError>,
     },
     /// A step could not be taken.
     #[error(transparent)]
@@ -147,7 +147,7 @@ impl Recorder {
             ..self.request.clone()
         };
         Recording::start_agent(&request, agent, Arc::new(NoProgress))
-            .map_err(|source| RecordStepError::Begin { project: shown, source })
+            .map_err(|error| RecordStepError::Begin { project: shown, source: Box::new(error) })
     }
 }
 

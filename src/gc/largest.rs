@@ -33,7 +33,16 @@ pub struct LargePath {
 pub(super) struct Largest {
     room: usize,
     /// The smallest of them comes out first.
-    found: BinaryHeap<Reverse<(u64, Vec<u8>, u64, usize)>>,
+    found: BinaryHeap<Reverse<Ranked>>,
+}
+
+/// A path, in the order of the space that it takes.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct Ranked {
+    stored: u64,
+    path: Vec<u8>,
+    plain: u64,
+    versions: usize,
 }
 
 impl Largest {
@@ -48,12 +57,13 @@ impl Largest {
     }
 
     fn add(&mut self, path: impl FnOnce() -> Vec<u8>, bytes: Bytes, versions: usize) {
-        let least = self.found.peek().map_or(0, |Reverse((bytes, ..))| *bytes);
+        let least = self.found.peek().map_or(0, |Reverse(least)| least.stored);
         let is_full = self.found.len() == self.room;
-        if bytes.stored == 0 || (is_full && bytes.stored <= least) {
+        let Bytes { stored, plain } = bytes;
+        if stored == 0 || (is_full && stored <= least) {
             return;
         }
-        self.found.push(Reverse((bytes.stored, path(), bytes.plain, versions)));
+        self.found.push(Reverse(Ranked { stored, path: path(), plain, versions }));
         if self.found.len() > self.room {
             self.found.pop();
         }
@@ -62,11 +72,10 @@ impl Largest {
     /// The largest first.
     pub(super) fn into_paths(self) -> Vec<LargePath> {
         let sorted = self.found.into_sorted_vec().into_iter();
-        let path =
-            |Reverse((stored, path, plain, versions)): Reverse<(u64, Vec<u8>, u64, usize)>| {
-                let path = to_path(&path).to_owned();
-                LargePath { path, bytes: Bytes { stored, plain }, versions }
-            };
+        let path = |Reverse(Ranked { stored, path, plain, versions })| {
+            let path = to_path(&path).to_owned();
+            LargePath { path, bytes: Bytes { stored, plain }, versions }
+        };
         sorted.map(path).collect()
     }
 }
@@ -87,22 +96,10 @@ impl Versions {
     fn add(&mut self, node: &Node) {
         match node {
             Node::File { hash, size, midstates } => {
-                if self.files.last().is_none_or(|(last, _)| last != hash) {
-                    let is_full = self.files.len() == self.files.capacity();
-                    if is_full {
-                        compact(&mut self.files);
-                        compact(&mut self.beside);
-                    }
-                    self.files.push((*hash, *size));
-                    self.beside.extend(midstates.name());
-                }
+                add(&mut self.files, (*hash, *size));
+                midstates.name().into_iter().for_each(|name| add(&mut self.beside, name));
             }
-            Node::Directory { tree } if self.trees.last() != Some(tree) => {
-                if self.trees.len() == self.trees.capacity() {
-                    compact(&mut self.trees);
-                }
-                self.trees.push(*tree);
-            }
+            Node::Directory { tree } => add(&mut self.trees, *tree),
             _ => {}
         }
     }
@@ -112,6 +109,19 @@ impl Versions {
         self.beside.extend(other.beside);
         self.trees.extend(other.trees);
     }
+}
+
+/// Adds a value, unless it is the last one. Takes at most twice the space of the distinct ones.
+fn add<T: Ord>(values: &mut Vec<T>, value: T) {
+    if values.last() == Some(&value) {
+        return;
+    }
+    if values.len() == values.capacity() {
+        compact(values);
+        // So that the next time is as far away as there are values.
+        values.reserve(values.len());
+    }
+    values.push(value);
 }
 
 /// Keeps each once.

@@ -90,6 +90,22 @@ fn installing_twice_changes_nothing_and_uninstalling_gives_back_every_byte() {
     }
 }
 
+#[test]
+fn without_a_name_the_agents_that_are_used_here_get_hooks() {
+    let fixture = Fixture::new();
+    // No client of this machine is found.
+    let run = |arguments: &[&str]| nono_with(&fixture, "PATH", "/nowhere", arguments);
+    run(&["agent", "install"]).fails(1, "no coding agent was found here");
+    fs::create_dir_all(fixture.path("home/.codex")).unwrap();
+    fs::create_dir_all(fixture.path("home/.config/opencode")).unwrap();
+    run(&["agent", "install"]).success();
+    let made: Vec<_> = home(&fixture).into_iter().map(|(path, _)| path).collect();
+    let expected = [".codex/hooks.json", ".config/opencode/plugin/nono.js"];
+    assert_eq!(made, expected.map(|name| fixture.path("home").join(name)));
+    run(&["agent", "uninstall"]).success();
+    assert_eq!(home(&fixture), []);
+}
+
 /// nono with a variable of a client.
 fn nono_with(fixture: &Fixture, variable: &str, value: &str, arguments: &[&str]) -> Finished {
     finished(fixture.command(arguments).env(variable, value).output().unwrap())

@@ -4,7 +4,10 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 
+use serde_json::json;
+
 use crate::fixture::Fixture;
+use crate::hooks::Agent;
 use crate::terminal::{Terminal, eventually};
 
 const NONO: &str = env!("CARGO_BIN_EXE_nono");
@@ -78,6 +81,25 @@ fn the_review_shows_what_changed_and_enter_keeps_it() {
     terminal.wait_for("nono rollback restore");
     terminal.wait_for("ended with 7");
     assert_untouched(&fixture);
+}
+
+#[test]
+fn the_review_names_the_step_that_changed_the_path_at_the_cursor_last() {
+    let fixture = fixture();
+    let agent = Agent::new(&fixture, "claude-code");
+    agent.hook("SessionStart", &json!({"source": "startup"}));
+    agent.prompt("tidy up");
+    agent.shell("echo 1 > changed");
+    agent.shell("rm deleted");
+    agent.shell("echo 2 > changed");
+    agent.end();
+    let terminal = shell(&fixture, "");
+    terminal.line(&format!("{NONO} rollback review latest"));
+    terminal.wait_for("step 3 · Bash · echo 2 > changed");
+    terminal.keys(&["Down"]);
+    terminal.wait_for("step 2 · Bash · rm deleted");
+    end(&terminal, &["Enter"]);
+    assert_eq!(fs::read_to_string(fixture.project().join("changed")).unwrap(), "2\n");
 }
 
 #[test]
