@@ -116,7 +116,7 @@ def test_two_snapshots_are_compared(snapshots: ContainerSnapshots, docker: Docke
     second = snapshots.snapshot(container)
     report = snapshots.diff(first.id)
     assert (report["older"], report["newer"]) == (first.id, second.id)
-    kinds = {change["path"]: change["kind"] for change in report["changes"]}
+    kinds = {change["path"]: change["change_type"] for change in report["changes"]}
     assert kinds[f"/volumes/{container}-data/file"] == "modified"
     assert kinds["/changes/more"] == "created"
     assert report["configuration"] == []
