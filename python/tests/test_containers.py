@@ -110,13 +110,15 @@ def test_a_replacement_takes_the_place_if_it_is_healthy(
         docker.run("rm", "-f", "-v", good.details["kept_as"])
 
 
-def test_two_snapshots_are_compared(snapshots: ContainerSnapshots, docker: Dockerd, container: str) -> None:
+def test_two_snapshots_are_compared(
+    snapshots: ContainerSnapshots, docker: Dockerd, container: str
+) -> None:
     first = snapshots.snapshot(container)
     docker.sh(container, "echo second > /data/file; echo new > /more")
     second = snapshots.snapshot(container)
     report = snapshots.diff(first.id)
     assert (report["older"], report["newer"]) == (first.id, second.id)
-    kinds = {change["path"]: change["kind"] for change in report["changes"]}
+    kinds = {change["path"]: change["change_type"] for change in report["changes"]}
     assert kinds[f"/volumes/{container}-data/file"] == "modified"
     assert kinds["/changes/more"] == "created"
     assert report["configuration"] == []

@@ -234,8 +234,13 @@ impl Taking<'_> {
                 return Err(self.not_taken(error, image_may_stay));
             }
         };
-        self.note(session, &record)?;
-        Ok(self.report(session, number, record, manifest))
+        let noted = self.note(session, &record);
+        let mut report = self.report(session, number, record, manifest);
+        if let Err(error) = noted {
+            // The snapshot is there all the same.
+            report.warnings.push(format!("the name of the container was not noted: {error}"));
+        }
+        Ok(report)
     }
 
     fn capture(

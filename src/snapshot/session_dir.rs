@@ -392,10 +392,28 @@ impl SessionDir {
     ) -> Result<ContentHash, ManifestError> {
         let snapshots = self.dir()?.open_dir(layout::SNAPSHOTS.as_bytes())?;
         let dir = make_snapshot_dir(&snapshots, manifest.number)?;
-        let hash = write(&dir, manifest)?;
+        let written = write(&dir, manifest);
         dir.remove_unfinished(layout::MANIFEST.as_bytes());
-        snapshots.sync()?;
-        Ok(hash)
+        let published = written.and_then(|hash| {
+            snapshots.sync()?;
+            Ok(hash)
+        });
+        if published.is_err() {
+            // The name may be there, and nothing promises that it stays.
+            let _ = dir.remove_file(layout::MANIFEST.as_bytes());
+        }
+        published
+    }
+
+    /// Takes back a snapshot that was published and is not listed.
+    ///
+    /// # Errors
+    /// When the directory cannot be written.
+    #[cfg_attr(not(feature = "container"), allow(dead_code, reason = "containers need it"))]
+    pub(super) fn unpublish(&self, number: u64) -> Result<(), ManifestError> {
+        let dir = self.dir()?.open_beneath(format!("{}/{number}", layout::SNAPSHOTS).as_bytes())?;
+        dir.remove_file(layout::MANIFEST.as_bytes())?;
+        Ok(dir.sync()?)
     }
 
     /// Publishes a snapshot whose manifest came from elsewhere, byte for byte.

@@ -106,7 +106,16 @@ impl SnapshotManager {
         let request = SnapshotRequest { label, ..SnapshotRequest::default() };
         let why = Why::Asked(request);
         let published = self.publish(capture, parent, why, &self.roots)?;
-        self.record(None)?;
+        let number = published.manifest.number;
+        if let Err(error) = self.record(None) {
+            let listed = self.session.metadata().map(|metadata| metadata.snapshot_count);
+            if !listed.is_ok_and(|count| count > number) {
+                self.session.unpublish(number)?;
+                return Err(error);
+            }
+            // Its own manifest is durable, and the list is made again from it after a power failure.
+            tracing::warn!("the session's manifest may not be durable: {error}");
+        }
         Ok(published.manifest)
     }
 }

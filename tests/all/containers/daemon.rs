@@ -395,6 +395,10 @@ impl Container {
         if !options.iter().any(|option| option.starts_with("--network")) {
             arguments.extend(["--network", "none"]);
         }
+        // Podman gives a process that ignores a request to end ten seconds, also for a removal.
+        if daemon.engine == Engine::Podman && !options.contains(&"--stop-signal") {
+            arguments.extend(["--stop-signal", "KILL"]);
+        }
         arguments.extend(options);
         arguments.push(image);
         arguments.extend(command);

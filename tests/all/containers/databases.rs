@@ -28,7 +28,8 @@ i=0
     while :; do
         i=$((i + 1))
         echo "BEGIN IMMEDIATE;"
-        echo "INSERT INTO entry VALUES ($i, randomblob(2000)); UPDATE total SET count = count + 1;"
+        echo "INSERT INTO entry VALUES ($i, randomblob(2000));"
+        echo "UPDATE total SET count = count + 1;"
         echo "COMMIT;"
         echo ".system echo $i >>/acknowledged/log"
     done
@@ -48,7 +49,8 @@ const LOAD: &str = r#"
 
 const TABLES: &str = "PRAGMA journal_mode = WAL; \
     CREATE TABLE entry (id INTEGER PRIMARY KEY, body BLOB); CREATE INDEX by_body ON entry (body); \
-    CREATE TABLE total (count INTEGER); INSERT INTO total VALUES (0); CREATE TABLE load (body BLOB);";
+    CREATE TABLE total (count INTEGER); INSERT INTO total VALUES (0); \
+    CREATE TABLE load (body BLOB);";
 
 /// Makes the image: busybox, and the `sqlite3` of this machine with its libraries. `false`, and said
 /// so, where there is none.

@@ -57,7 +57,7 @@ impl Engine {
     /// programs to tell its version.
     pub fn answers_within_seconds(self) -> u64 {
         match self {
-            Self::Docker => 1,
+            Self::Docker => 2,
             Self::Podman => 8,
         }
     }

@@ -161,3 +161,41 @@ fn the_next_command_lets_a_container_go_on_when_the_watcher_is_dead_too() {
     assert_eq!(next.json(), Value::Array(Vec::new()));
     assert_eq!(container.state().as_deref(), Some("running"));
 }
+
+/// A store that fails at any of its calls: no snapshot is half there, and the container runs.
+#[test]
+fn an_error_of_the_disk_at_any_step_leaves_a_whole_snapshot_or_none() {
+    let Some(daemon) = daemon() else { return };
+    let container = Container::run(daemon, "failing", &["-v", "/data"]);
+    container.sh("echo x >/data/x; echo y >/etc/y");
+    let run = |point: &str| {
+        let fixture = Fixture::in_memory();
+        let arguments = ["container", "snapshot", &container.name, "--no-image"];
+        let mut command = daemon.command(&fixture, &arguments);
+        let output = command.env("NONO_FAIL_POINT", point).output().unwrap();
+        (fixture, output)
+    };
+    let is_there = |point: u32| run(&point.to_string()).1.status.code().is_none();
+    let mut last = 1;
+    while is_there(last * 2) {
+        last *= 2;
+    }
+    let mut failed = 0;
+    // Every call has a point before it and one after it.
+    for point in (1..last * 2).step_by(2) {
+        let (fixture, output) = run(&format!("{point}:EIO"));
+        let code = output.status.code().expect("it ends by itself");
+        daemon.until("it runs", || container.state().as_deref() == Some("running"));
+        let list = daemon.nono(&fixture, &["container", "list", "--json"]).success().json();
+        let held = list.as_array().unwrap().iter();
+        let held: usize = held.map(|one| one["snapshots"].as_array().unwrap().len()).sum();
+        let told = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(held, usize::from(code == 0), "{point}: {code} {told}");
+        daemon.nono(&fixture, &["rollback", "verify", "--all"]).success();
+        if code != 0 {
+            failed += 1;
+            assert!(told.contains("error"), "{point}: {told}");
+        }
+    }
+    assert!(failed > 5, "only {failed} of {last} points failed");
+}
