@@ -371,7 +371,7 @@ impl SessionSummary {
             origin: metadata.origin,
             status,
             changes: metadata.changes,
-            undone: is_undone(&metadata.restores),
+            undone: is_undone(&metadata.restores, metadata.snapshot_count),
             disk_size: metadata.bytes_written,
         }
     }

@@ -46,10 +46,12 @@ pub fn standing(records: &[RestoreRecord]) -> Vec<RestoreRecord> {
     standing
 }
 
-/// Whether what the session did is undone: its baseline was brought back as a whole, and that
-/// stands.
-pub fn is_undone(records: &[RestoreRecord]) -> bool {
-    standing(records).iter().any(|record| !record.is_partial)
+/// Whether what the session did is undone: its baseline was brought back as a whole, that stands,
+/// and nothing was recorded since. `snapshot_count` is that of the session.
+pub fn is_undone(records: &[RestoreRecord], snapshot_count: u64) -> bool {
+    let last_safety = records.iter().filter_map(|record| record.safety_snapshot).max();
+    let is_newer_there = last_safety.is_some_and(|last| last + 1 < snapshot_count);
+    !is_newer_there && standing(records).iter().any(|record| !record.is_partial)
 }
 
 #[cfg(test)]
@@ -73,29 +75,33 @@ mod tests {
 
     #[test]
     fn a_session_is_undone_until_that_is_taken_back() {
-        assert!(!is_undone(&[]));
-        assert!(is_undone(&[record(0, 2)]));
-        assert!(!is_undone(&[record(0, 2), record(2, 3)]));
-        assert!(is_undone(&[record(0, 2), record(2, 3), record(0, 4)]));
-        assert!(is_undone(&[record(0, None)]), "also where nothing was kept of the state before");
-        assert!(!is_undone(&[record(0, 2), record(1, 3)]), "the state after was brought back");
+        assert!(!is_undone(&[], 2));
+        assert!(is_undone(&[record(0, 2)], 3));
+        assert!(!is_undone(&[record(0, 2)], 4), "more was recorded since");
+        assert!(!is_undone(&[record(0, 2), record(2, 3)], 4));
+        assert!(is_undone(&[record(0, 2), record(2, 3), record(0, 4)], 5));
+        assert!(
+            is_undone(&[record(0, None)], 2),
+            "also where nothing was kept of the state before"
+        );
+        assert!(!is_undone(&[record(0, 2), record(1, 3)], 4), "the state after was brought back");
     }
 
     #[test]
     fn a_part_stands_and_does_not_make_the_session_undone() {
         let records = [part(record(0, 2))];
         assert_eq!(standing(&records), records);
-        assert!(!is_undone(&records));
+        assert!(!is_undone(&records, 3));
         assert!(standing(&[records[0], record(2, 3)]).is_empty());
         let undone = [record(0, 2), part(record(2, 3))];
-        assert!(is_undone(&undone), "a part of what was before took nothing back");
+        assert!(is_undone(&undone, 4), "a part of what was before took nothing back");
     }
 
     #[test]
     fn steps_that_were_taken_back_stand_and_are_a_part() {
         let steps = RestoreRecord { undoes_steps: true, ..part(record(7, 9)) };
         assert_eq!(standing(&[steps]), [steps]);
-        assert!(!is_undone(&[steps]));
+        assert!(!is_undone(&[steps], 3));
         assert!(standing(&[steps, record(9, 10)]).is_empty());
     }
 

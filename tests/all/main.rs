@@ -78,6 +78,7 @@ mod thinning;
 mod touched;
 mod trouble;
 mod undo;
+mod undo_scope;
 mod undo_steps;
 mod unstable;
 mod usage;
