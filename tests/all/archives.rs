@@ -174,6 +174,16 @@ fn member(path: &str, kind: u8, declared: u64, contents: &[u8]) -> Vec<u8> {
     block
 }
 
+/// A symlink as a member of a tar file.
+fn link(path: &str, target: &str) -> Vec<u8> {
+    let mut block = member(path, b'2', 0, b"");
+    block[157..157 + target.len()].copy_from_slice(target.as_bytes());
+    block[148..156].fill(b' ');
+    let sum: u32 = block.iter().map(|byte| u32::from(*byte)).sum();
+    block[148..156].copy_from_slice(format!("{sum:06o}\0 ").as_bytes());
+    block
+}
+
 /// Compresses a tar file, with the end that it needs.
 fn pack(tar: &[u8], options: &str, to: &Path) {
     let plain = to.with_extension("plain");
@@ -348,6 +358,12 @@ fn what_is_not_an_archive_of_nono_is_refused_and_writes_nothing() {
     attempt(&[&tar[..], &unannounced].concat(), "is not announced");
     let dir = member("files/zz-twice", b'5', 0, b"");
     attempt(&[&tar[..], &dir, &dir].concat(), "is there twice");
+    let link = link("files/zz", "/etc");
+    let inside = member("files/zz/passwd", b'0', 1, b"x");
+    attempt(&[&tar[..], &link, &inside].concat(), "is not announced");
+    // The last member, which is a file, once more.
+    let last = &tar[tar.len() - 2 * BLOCK_BYTES..];
+    attempt(&[&tar[..], last].concat(), "is there twice");
     attempt(&[&tar[..], &member("other/x", b'0', 1, b"x")].concat(), "is no part of an archive");
     attempt(&[&tar[..], &member("files/x", b'L', 1, b"x")].concat(), "of a kind");
     // Without its last member, which is a file.

@@ -56,6 +56,7 @@ mod profiles;
 mod proof;
 mod read_only;
 mod readme;
+mod reference;
 mod remote_places;
 mod remotes;
 mod removed_snapshots;

@@ -317,7 +317,10 @@ impl<'a> Receiver<'a> {
             return Err(ArchiveError::Incomplete { id, missing });
         }
         for target in &self.targets {
-            self.needs.check_state(&self.store, target)?;
+            let number = target.id.number();
+            let bytes = self.manifests.get(&number).map(Vec::as_slice).unwrap_or_default();
+            let manifest = parse_manifest(bytes, Path::new("meta/snapshot.json"))?;
+            self.needs.check_state(&self.store, target, &manifest)?;
         }
         self.needs.make_midstates(&self.store, self.progress)?;
         self.progress.begin(Stage::Flush, None::<Amount>);

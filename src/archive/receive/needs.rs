@@ -8,8 +8,9 @@ use crate::archive::delta::{HASH_PREFIX, LineSum};
 use crate::archive::read::ArchiveHead;
 use crate::archive::write::Walk;
 use crate::archive::{ArchiveError, Short};
+use crate::manifest::{SnapshotManifest, Totals};
 use crate::object::{ContentHash, LinkGroups, Midstates, Node, RootTree, Tree};
-use crate::path_text::encode;
+use crate::path_text::{Shown, encode};
 use crate::progress::Progress;
 use crate::store::{
     LocalStore, MAX_TREE_BYTES, ObjectSource, ObjectStore, StoreError, Transfer, read_root_tree,
@@ -168,18 +169,34 @@ impl Needs {
         self.files.remove(hash)
     }
 
-    /// Compares the files of a state with what its archive says of them.
+    /// Compares a state with what its archive and its manifest say of it.
     pub(super) fn check_state(
         &self,
         store: &LocalStore,
         head: &ArchiveHead,
+        manifest: &SnapshotManifest,
     ) -> Result<(), ArchiveError> {
-        let (count, empty) = count_files(store, &head.merkle_root)?;
+        let (held, empty) = count(store, &head.merkle_root)?;
         // First, because a few trees can name more paths than anybody can visit.
-        if count != head.stats.total_files {
+        if held.files != head.stats.total_files {
             return Err(ArchiveError::corrupt(format!(
-                "{} declares {} files and has {count}",
-                head.id, head.stats.total_files
+                "{} declares {} files and has {}",
+                head.id, head.stats.total_files, held.files
+            )));
+        }
+        let Totals { file_count, entry_count, total_bytes, .. } = manifest.totals;
+        if held != (Count { files: file_count, entries: entry_count, bytes: total_bytes }) {
+            let id = &head.id;
+            return Err(ArchiveError::corrupt(format!("the totals of {id} are not its trees'")));
+        }
+        let is_tracked = |path: &[u8]| {
+            manifest.roots.iter().any(|root| root.path.as_os_str().as_encoded_bytes() == path)
+        };
+        let entries = read_root_tree(store, &head.merkle_root)?.entries;
+        if let Some(entry) = entries.iter().find(|entry| !is_tracked(&entry.path)) {
+            let (id, path) = (&head.id, Shown::bytes(&entry.path));
+            return Err(ArchiveError::corrupt(format!(
+                "{id} holds {path}, which it does not track"
             )));
         }
         let mut sum = LineSum::default();
@@ -221,21 +238,45 @@ impl Needs {
     }
 }
 
-/// The number of files below a root, and the trees without any. Visits each tree once, however
-/// often it is named.
-fn count_files(
+/// What is below a directory, added up.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct Count {
+    files: u64,
+    entries: u64,
+    bytes: u64,
+}
+
+impl Count {
+    fn and(self, other: Self) -> Self {
+        Self {
+            files: self.files.saturating_add(other.files),
+            entries: self.entries.saturating_add(other.entries),
+            bytes: self.bytes.saturating_add(other.bytes),
+        }
+    }
+}
+
+/// What is below a root, and the trees without any file. Visits each tree once, however often it is
+/// named.
+fn count(
     store: &LocalStore,
     root: &ContentHash,
-) -> Result<(u64, HashSet<ContentHash>), StoreError> {
-    let mut counts: HashMap<ContentHash, u64> = HashMap::new();
+) -> Result<(Count, HashSet<ContentHash>), StoreError> {
+    let mut counts: HashMap<ContentHash, Count> = HashMap::new();
     let children = |nodes: Vec<Node>| {
-        let is_file = |node: &&Node| matches!(node, Node::File { .. });
-        let files = nodes.iter().filter(is_file).count() as u64;
-        let trees = nodes.iter().filter_map(|node| match node {
-            Node::Directory { tree } => Some(*tree),
-            _ => None,
-        });
-        (files, trees.collect::<Vec<_>>())
+        let mut own = Count::default();
+        let mut trees = Vec::new();
+        for node in nodes {
+            own.entries += 1;
+            match node {
+                Node::File { size, .. } => {
+                    own = own.and(Count { files: 1, entries: 0, bytes: size });
+                }
+                Node::Directory { tree } => trees.push(tree),
+                _ => {}
+            }
+        }
+        (own, trees)
     };
     let entries = read_root_tree(store, root)?.entries;
     let (own, tops) = children(entries.into_iter().map(|entry| entry.node).collect());
@@ -246,16 +287,15 @@ fn count_files(
             continue;
         }
         let entries = read_tree(store, &hash)?.into_entries();
-        let (files, trees) = children(entries.into_iter().map(|entry| entry.node).collect());
+        let (own, trees) = children(entries.into_iter().map(|entry| entry.node).collect());
         let before = pending.len();
         pending.extend(trees.iter().filter(|tree| !counts.contains_key(*tree)));
         if pending.len() == before {
-            let below = trees.iter().map(|tree| counts[tree]);
-            counts.insert(hash, below.fold(files, u64::saturating_add));
+            counts.insert(hash, trees.iter().map(|tree| counts[tree]).fold(own, Count::and));
             pending.pop();
         }
     }
-    let all = tops.iter().map(|tree| counts[tree]).fold(own, u64::saturating_add);
-    let empty = counts.into_iter().filter(|(_, count)| *count == 0).map(|(hash, _)| hash);
+    let all = tops.iter().map(|tree| counts[tree]).fold(own, Count::and);
+    let empty = counts.into_iter().filter(|(_, held)| held.files == 0).map(|(hash, _)| hash);
     Ok((all, empty.collect()))
 }

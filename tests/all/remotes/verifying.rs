@@ -61,3 +61,40 @@ fn a_damaged_or_foreign_archive_and_a_wrong_key_are_named() {
         assert!(!root.join(&travel.session).exists());
     }
 }
+
+#[test]
+fn an_archive_under_another_name_and_parents_in_a_circle_give_no_snapshot() {
+    let travel = Travel::with(4, 20, 1);
+    let place = travel.plain_directory("disk");
+    travel.push("disk");
+    let session = place.join(&travel.session);
+    let archive = |name: &str| session.join(format!("{name}.tar.zst"));
+    // The first delta in the place of the second one, and chains without a beginning.
+    fs::copy(archive("1-delta-0"), archive("2-delta-1")).unwrap();
+    for circle in ["7-delta-7", "8-delta-9", "9-delta-8", "6-delta-5"] {
+        fs::copy(archive("3-delta-2"), archive(circle)).unwrap();
+    }
+    let verified = travel.verify("disk");
+    assert_eq!(verified.code, 1, "{}", verified.stderr);
+    let report = verified.json();
+    let problems = report["problems"].as_array().unwrap();
+    let of = |number: u64| {
+        let of = problems.iter().filter(|problem| problem["snapshot"] == number);
+        of.map(|problem| problem["kind"].as_str().unwrap()).collect::<Vec<_>>()
+    };
+    assert_eq!(of(2), ["wrong_name", "broken_chain"], "{report:#}");
+    assert_eq!(of(3), ["broken_chain"], "{report:#}");
+    assert!(of(0).is_empty() && of(1).is_empty(), "{report:#}");
+    assert!(of(6).contains(&"broken_chain"), "{report:#}");
+    for number in [2, 3, 6, 7, 8, 9] {
+        let root = travel.fixture.path("circle");
+        let pulled = travel.pull("disk", &root, &format!("{}/{number}", travel.session));
+        assert_eq!(pulled.code, 1, "{number}: {}", pulled.stderr);
+        assert!(!pulled.stderr.contains("panicked"), "{}", pulled.stderr);
+        assert!(!root.join(&travel.session).exists(), "{number}");
+    }
+    // What is sound comes all the same, and is named apart from the rest.
+    let root = travel.fixture.path("sound");
+    assert_eq!(travel.pull("disk", &root, &travel.session).code, 1);
+    assert_eq!(travel.roots(&root).keys().copied().collect::<Vec<_>>(), [0, 1]);
+}

@@ -1,0 +1,156 @@
+//! `docs/reference.md` and the other documents against the help of each command: whatever they
+//! name is there.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::Path;
+
+use crate::fixture::Fixture;
+
+/// Options that documents have by their short forms.
+const SHORT: [(&str, &str); 5] = [
+    ("--message", "-m"),
+    ("--output", "-o"),
+    ("--patch", "-p"),
+    ("--quiet", "-q"),
+    ("--verbose", "-v"),
+];
+
+/// Words of each command → its options.
+type Commands = BTreeMap<Vec<String>, BTreeSet<String>>;
+
+/// Options that a text names.
+fn options(text: &str) -> BTreeSet<String> {
+    let is_part = |c: char| c.is_ascii_alphanumeric() || c == '-';
+    let words = text.split(|c: char| !is_part(c));
+    let named = words.filter(|word| word.len() > 3 && word.starts_with("--"));
+    named.map(|word| word.trim_end_matches('-').to_owned()).collect()
+}
+
+/// All commands below one, by their helps.
+fn collect(fixture: &Fixture, words: &[String], commands: &mut Commands) {
+    let arguments: Vec<_> = words.iter().map(String::as_str).chain(["--help"]).collect();
+    let help = fixture.nono(&arguments).success().stdout;
+    commands.insert(words.to_vec(), options(&help));
+    let below = help.split("\nCommands:\n").nth(1).unwrap_or_default();
+    for line in below.lines().take_while(|line| !line.is_empty()) {
+        // Names stand two columns in, and what is said of them further.
+        let Some(line) = line.strip_prefix("  ").filter(|line| !line.starts_with(' ')) else {
+            continue;
+        };
+        let name = line.split_whitespace().next().unwrap();
+        if name != "help" {
+            collect(fixture, &[words, &[name.to_owned()]].concat(), commands);
+        }
+    }
+}
+
+/// The command that a line of a shell begins with, if it is one of nono.
+fn command_of<'a>(line: &str, commands: &'a Commands) -> Option<(&'a Vec<String>, String)> {
+    let (_, rest) = line.split_once("nono ")?;
+    let (mut words, mut last) = (Vec::new(), commands.get_key_value(&Vec::new())?);
+    for word in rest.split_whitespace() {
+        words.push(word.to_owned());
+        match commands.get_key_value(&words) {
+            Some(known) => last = known,
+            None => break,
+        }
+    }
+    // What stands behind `--` is somebody else's.
+    let own = rest.split(" -- ").next().unwrap_or_default();
+    Some((last.0, own.to_owned()))
+}
+
+/// The code in a document: spans, and lines of blocks.
+fn code(document: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    let mut is_block = false;
+    // A span may go on in the next line.
+    let mut prose = String::new();
+    for line in document.lines() {
+        if line.starts_with("```") {
+            is_block = !is_block;
+        } else if is_block {
+            found.push(line.split(" # ").next().unwrap().to_owned());
+        } else {
+            prose.push_str(line);
+            prose.push(if line.is_empty() { '\n' } else { ' ' });
+        }
+    }
+    for paragraph in prose.lines() {
+        found.extend(paragraph.split('`').skip(1).step_by(2).map(str::to_owned));
+    }
+    found
+}
+
+#[test]
+fn documents_name_commands_and_options_that_are_there() {
+    let fixture = Fixture::new();
+    let mut commands = Commands::new();
+    collect(&fixture, &[], &mut commands);
+    assert!(commands.len() > 50, "{}", commands.len());
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut documents = vec![root.join("README.md")];
+    documents.extend(fs::read_dir(root.join("docs")).unwrap().map(|entry| entry.unwrap().path()));
+    let mut wrong = Vec::new();
+    let mut checked = 0;
+    for path in documents.iter().filter(|path| path.extension().is_some_and(|end| end == "md")) {
+        let name = path.file_name().unwrap().to_str().unwrap();
+        for text in code(&fs::read_to_string(path).unwrap()) {
+            let Some((words, own)) = command_of(&text, &commands) else { continue };
+            // A span may name several commands: `nono a | b`.
+            let known: BTreeSet<_> = match text.contains(" | ") || text.contains(" \\| ") {
+                true => commands.values().flatten().collect(),
+                false => commands[words].iter().collect(),
+            };
+            for option in options(&own) {
+                checked += 1;
+                if !known.contains(&option) {
+                    wrong.push(format!(
+                        "{name}: `{text}`: {option} is none of `nono {}`",
+                        words.join(" ")
+                    ));
+                }
+            }
+        }
+    }
+    assert!(checked > 100, "{checked}");
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+#[test]
+fn the_reference_knows_every_command_and_every_option() {
+    let fixture = Fixture::new();
+    let mut commands = Commands::new();
+    collect(&fixture, &[], &mut commands);
+    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs");
+    let mut text = String::new();
+    for entry in fs::read_dir(docs).unwrap() {
+        text.push_str(&fs::read_to_string(entry.unwrap().path()).unwrap());
+    }
+    let documented = options(&text);
+    let every: BTreeSet<_> = commands.values().flatten().cloned().collect();
+    // In a document, the short form of an option may stand for it.
+    let has_short = |option: &&String| {
+        let short = SHORT.iter().find(|(long, _)| long == option).map(|(_, short)| short);
+        short.is_some_and(|short| {
+            [format!("`{short}"), format!(" {short} ")].iter().any(|form| text.contains(form))
+        })
+    };
+    let missing: Vec<_> =
+        every.difference(&documented).filter(|option| !has_short(option)).collect();
+    assert!(missing.is_empty(), "no document names {missing:?}");
+    let code: Vec<_> = code(&text);
+    let named = |words: &Vec<String>| {
+        let last = words.last().unwrap();
+        // Each command of `nono rollback` is one of `nono undo`, too.
+        let first = if words.len() > 1 && words[0] == "undo" { "rollback" } else { &words[0] };
+        code.iter().any(|code| {
+            let mut parts = code.split(|c: char| !c.is_ascii_alphanumeric() && c != '-');
+            code.contains(&format!("nono {first}")) && parts.any(|part| part == last)
+        })
+    };
+    let missing: Vec<_> =
+        commands.keys().filter(|words| !words.is_empty() && !named(words)).collect();
+    assert!(missing.is_empty(), "no document names {missing:?}");
+}

@@ -1,0 +1,39 @@
+//! The progress line of a push, on a real terminal.
+
+use super::Travel;
+use crate::terminal::Terminal;
+
+#[test]
+fn a_push_on_a_terminal_shows_counts_a_rate_and_an_estimate_and_then_what_it_did() {
+    let Some(travel) = Travel::with(1, 20, 0).with_server() else { return };
+    // Several times what the network holds, behind many small files.
+    travel.fixture.write("z", crate::fixture::noise(60 << 20, 1));
+    travel.snapshot();
+    travel.cloud("cloud");
+    let (id, secret) = (crate::object_server::KEY_ID, crate::object_server::SECRET);
+    travel.server().forget_requests();
+    let terminal = Terminal::start(
+        &travel.fixture.path("tmux"),
+        &travel.fixture.project(),
+        &travel.fixture.path("home"),
+        &format!(
+            "env AWS_ACCESS_KEY_ID={id} AWS_SECRET_ACCESS_KEY={secret} {} push cloud {}/1; exec cat",
+            env!("CARGO_BIN_EXE_nono"),
+            travel.session
+        ),
+    );
+    // With the first part, there is something to count.
+    let is_part = |line: &str| line.contains("partNumber=");
+    while !is_part(&travel.server().next_request()) {}
+    let paused = travel.server().pause();
+    terminal.wait_until("counts, a rate and an estimate", |screen| {
+        let line = screen.lines().find(|line| line.contains("pushing: sending ["));
+        line.is_some_and(|line| {
+            [" of 21 files", "/s", " left"].iter().all(|part| line.contains(part))
+        })
+    });
+    drop(paused);
+    terminal.wait_for("Encrypted & stored");
+    // The line is gone then.
+    assert!(!terminal.screen().contains("sending ["), "{}", terminal.screen());
+}
