@@ -66,6 +66,8 @@ struct CopyOut<'a> {
     linked: HashMap<usize, Vec<u8>>,
     made: Vec<Made>,
     made_names: HashSet<Vec<u8>>,
+    /// The directory of the last file, with its path in the copy: the next is mostly in it too.
+    last: Option<(Vec<u8>, Rc<Dir>)>,
     /// Paths of the snapshot that kept changing while it read them.
     unstable: HashSet<&'a [u8]>,
     report: CopyReport,
@@ -111,6 +113,7 @@ impl SnapshotManager {
             linked: HashMap::new(),
             made: Vec::new(),
             made_names: HashSet::new(),
+            last: None,
             unstable: manifest.unstable.iter().map(|path| path.as_os_str().as_bytes()).collect(),
             report: CopyReport {
                 session_id: self.session().id(),
@@ -227,6 +230,9 @@ impl CopyOut<'_> {
         path: &[u8],
         name: &[u8],
     ) -> Result<Option<Rc<Dir>>, RestoreError> {
+        if let Some((_, dir)) = self.last.as_ref().filter(|(last, _)| last == name) {
+            return Ok(Some(Rc::clone(dir)));
+        }
         let mut dir = Rc::clone(&self.top);
         let root = read_root_tree(self.manager.store(), &manifest.merkle_root)?;
         let mut lookup = Lookup::new(self.manager.store(), &root);
@@ -256,6 +262,7 @@ impl CopyOut<'_> {
                 self.will_finish(made, state);
             }
         }
+        self.last = Some((name.to_vec(), Rc::clone(&dir)));
         Ok(Some(dir))
     }
 
@@ -332,7 +339,14 @@ impl CopyOut<'_> {
             Ok(denied) => denied,
             Err(error) => {
                 let _ = dir.remove_file(&temporary);
-                return Err(error);
+                return match error {
+                    // The others are whole.
+                    RestoreError::Content { source, .. } if source.is_damage() => {
+                        self.skip(name, &source.to_string());
+                        Ok(())
+                    }
+                    error => Err(error),
+                };
             }
         };
         if let Some(group) = group {

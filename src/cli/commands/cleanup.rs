@@ -2,16 +2,18 @@
 //!
 //! Without a selection, what the limits of the settings let go.
 
+use std::borrow::Cow;
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::io::Write;
+use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
 use clap::Args;
 use jiff::{SignedDuration, Timestamp};
 
 use crate::cli::Outcome;
-use crate::cli::args::{LimitArgs, StoreArgs, ThreadArgs, surroundings};
+use crate::cli::args::{LimitArgs, StoreArgs, ThreadArgs, named_project, surroundings};
 use crate::cli::context::{Context, DIM, YELLOW};
 use crate::cli::error::CliError;
 use crate::cli::progress::Bar;
@@ -19,6 +21,7 @@ use crate::cli::render::byte_size;
 use crate::cli::retention;
 use crate::config::{FlagSettings, Settings};
 use crate::gc::{CleanupError, CleanupOptions, CleanupPlan, CleanupReport, Unreadable};
+use crate::path_text::{Shown, encode};
 use crate::session::{Catalog, Expired, SessionStatus};
 use crate::snapshot::{Recency, SessionDir, SessionMetadata};
 
@@ -28,10 +31,10 @@ pub(in crate::cli) struct CleanupArgs {
     /// Sessions to remove: ids, or prefixes that only one has
     #[arg(value_name = "ID")]
     ids: Vec<String>,
-    /// Keep the newest N sessions, remove the others
+    /// Keep the newest N sessions of each project, remove the others, whichever directory this is
     #[arg(long, value_name = "N")]
     keep: Option<usize>,
-    /// Remove sessions that began more than so many days ago
+    /// Remove sessions of all projects that began more than so many days ago
     #[arg(long, value_name = "DAYS")]
     older_than: Option<u32>,
     /// Remove all sessions but pinned ones, and what interrupted work left, however young, if
@@ -78,6 +81,7 @@ pub(in crate::cli) fn run(args: &CleanupArgs, store: &StoreArgs, context: &Conte
         context.say("nothing was removed");
         return Ok(0);
     }
+    let described: HashMap<String, String> = chosen.iter().filter_map(described).collect();
     let bar = Bar::new(context, "cleaning up");
     let compact = args.compact;
     let options = CleanupOptions {
@@ -96,7 +100,7 @@ pub(in crate::cli) fn run(args: &CleanupArgs, store: &StoreArgs, context: &Conte
     if args.json {
         context.json(&report)?;
     } else if failure.is_none() || !report.is_empty() || !report.sessions_skipped.is_empty() {
-        print(&report, args.all, context)?;
+        print(&report, &described, args.all, context)?;
     }
     if let Some(error) = failure {
         return Err(error);
@@ -169,7 +173,7 @@ fn choose(
             .and_then(|metadata| Ok((SessionStatus::of(&session, &metadata)?, metadata)));
         match dating {
             Ok((_, SessionMetadata { pinned: true, .. })) => pinned += 1,
-            Ok((status, metadata)) => dated.push((metadata.started, status, session)),
+            Ok((status, metadata)) => dated.push((metadata, status, session)),
             // Somebody else removed it.
             Err(_) if session.is_gone() => {}
             Err(error) => {
@@ -183,19 +187,30 @@ fn choose(
     }
     say_pinned(pinned, context);
     let now = Timestamp::now();
-    dated.sort_by_cached_key(|(started, _, session)| {
-        Reverse(Recency::new(*started, session.id(), now))
+    dated.sort_by_cached_key(|(metadata, _, session)| {
+        Reverse(Recency::new(metadata.started, session.id(), now))
     });
     let oldest = args
         .older_than
         .map(|days| Timestamp::now() - SignedDuration::from_hours(i64::from(days) * 24));
     let keep = args.keep.unwrap_or(0);
-    let chosen = dated.into_iter().enumerate().filter(|(index, (started, status, _))| {
-        *index >= keep
-            && oldest.is_none_or(|oldest| *started < oldest)
+    let mut newer: HashMap<String, usize> = HashMap::new();
+    let chosen = dated.into_iter().filter(|(metadata, status, _)| {
+        let newer = newer.entry(project_of(metadata)).or_default();
+        *newer += 1;
+        *newer > keep
+            && oldest.is_none_or(|oldest| metadata.started < oldest)
             && *status != SessionStatus::Running
     });
-    Ok((chosen.map(|(_, (_, _, session))| session).collect(), has_unknown))
+    Ok((chosen.map(|(_, _, session)| session).collect(), has_unknown))
+}
+
+/// The text that the sessions of a project share, or the snapshots of a container.
+fn project_of(metadata: &SessionMetadata) -> String {
+    let container = metadata.container.as_ref().map(|container| &*container.container_id);
+    let paths = metadata.tracked_paths.iter().map(|path| encode(path.as_os_str().as_bytes()));
+    let parts = container.map(Cow::from).into_iter().chain(paths);
+    parts.collect::<Vec<_>>().join(", ")
 }
 
 /// Pinned sessions stay unless they are named.
@@ -277,12 +292,32 @@ fn clean_roots(
     Ok(())
 }
 
-/// `all`: objects that no session names had to go at once.
-fn print(report: &CleanupReport, all: bool, context: &Context) -> Result<(), CliError> {
+/// A session's id, and its project and command, as long as it is there.
+fn described(session: &SessionDir) -> Option<(String, String)> {
+    let metadata = session.metadata().ok()?;
+    let project = match &metadata.container {
+        Some(container) => format!("container {}", Shown::bytes(container.name.as_bytes())),
+        None => named_project(&metadata.tracked_paths),
+    };
+    let command = match metadata.command.is_empty() {
+        true => String::new(),
+        false => format!(": {}", Shown::bytes(metadata.command.join(" ").as_bytes())),
+    };
+    Some((session.id(), format!("{project}{command}")))
+}
+
+/// `described`: the sessions by their ids. `all`: objects that no session names had to go at once.
+fn print(
+    report: &CleanupReport,
+    described: &HashMap<String, String>,
+    all: bool,
+    context: &Context,
+) -> Result<(), CliError> {
     let mut out = context.out();
     let verb = if report.dry_run { "would remove" } else { "removed" };
     for session in &report.sessions_removed {
-        writeln!(out, "{verb} {session}")?;
+        let what = described.get(session).map(|what| format!("  {DIM}{what}{DIM:#}"));
+        writeln!(out, "{verb} {session}{}", what.unwrap_or_default())?;
     }
     for skipped in &report.sessions_skipped {
         writeln!(out, "{YELLOW}kept{YELLOW:#} {}: {}", skipped.session_id, skipped.reason)?;

@@ -22,7 +22,7 @@ use crate::cli::restoring::{
 };
 use crate::diff::Comparison;
 use crate::restore::{OnConflict, RestoreReport};
-use crate::session::{History, Place, Purpose, SessionSummary};
+use crate::session::{Catalog, History, Place, Purpose, SessionSummary};
 use crate::snapshot::{SessionDir, SessionOrigin, SnapshotKind};
 
 /// `nono undo`, with a subcommand or by itself.
@@ -66,6 +66,18 @@ impl UndoArgs {
     /// Whether somebody is asked before anything changes.
     pub(super) fn asks(&self) -> bool {
         !self.yes && !self.dry_run
+    }
+
+    /// A word that is no path may be meant as a session.
+    fn hint_at_session(&self, error: CliError, catalog: &Catalog) -> CliError {
+        let [word] = &*self.part.paths else { return error };
+        match word.to_str().map(|word| catalog.find(word)) {
+            Some(Ok(session)) => error.with_hint(format!(
+                "a session is undone by its id: nono rollback restore {}",
+                session.id()
+            )),
+            _ => error,
+        }
     }
 
     /// Refuses a word that is a subcommand: behind other arguments it would be a path.
@@ -125,7 +137,8 @@ pub(in crate::cli) fn run(args: &UndoArgs, store: &StoreArgs, context: &Context)
             Err(error) => return Err(error),
         }
     }
-    Err(unknown.unwrap_or_else(|| nothing_left(&history)))
+    Err(unknown
+        .map_or_else(|| nothing_left(&history), |error| args.hint_at_session(error, &catalog)))
 }
 
 /// Of a session of snapshots, the way to the last of them where more than that would go.

@@ -162,4 +162,10 @@ fn tell(report: &ArchiveReport, context: &Context) {
     }
     let stored = if report.is_encrypted { "Encrypted & stored" } else { "Stored in plain text" };
     context.say(format_args!("  {stored} ({})", byte_size(report.archive_bytes)));
+    if !report.is_encrypted {
+        context.warn(
+            "whoever has this file can read all of the project, secrets such as .env too \
+             (--recipient or --passphrase-file encrypts)",
+        );
+    }
 }
