@@ -205,6 +205,19 @@ fn a_repair_takes_a_damaged_chunk_alone_and_the_next_snapshot_that_has_it_mends_
 }
 
 #[test]
+fn an_archive_of_damaged_contents_is_refused_and_names_the_file() {
+    let Some((fixture, _, session)) = recorded() else { return };
+    let [pack] = &fixture.packs()[..] else { panic!("{:?}", fixture.packs()) };
+    flip_byte(pack, LEN / 2);
+    let archive = fixture.path("archives");
+    fs::create_dir(&archive).unwrap();
+    let to = archive.to_str().unwrap();
+    let created = fixture.nono(&["archive", "create", &session, "--output", to]);
+    assert_eq!(created.code, 1, "{}", created.stderr);
+    assert!(created.stderr.contains("/long"), "{}", created.stderr);
+}
+
+#[test]
 fn a_repair_takes_a_missing_chunk_from_another_version_of_the_file() {
     let Some((fixture, old, session)) = recorded() else { return };
     let [pack] = &fixture.packs()[..] else { panic!("{:?}", fixture.packs()) };
@@ -281,10 +294,15 @@ fn a_first_run_packs_long_files_while_its_command_is_at_work() {
 fn what_no_command_waited_for_is_packed_by_a_cleanup_that_compacts() {
     let Some(_) = recorded() else { return };
     let fixture = Fixture::new();
-    let bytes = noise(LEN, 3);
+    let bytes = [noise(LEN, 3), noise(LEN, 3)].concat();
     fixture.write("long", &bytes);
     ran(&fixture, "true");
-    fixture.nono(&["rollback", "cleanup", "--yes", "--compact"]).success();
+    let objects = fixture.store().join("objects");
+    let before = stored_bytes(&objects);
+    let cleaned = fixture.nono(&["rollback", "cleanup", "--yes", "--compact", "--json"]).success();
+    let shrunk = cleaned.json()["bytes_shrunk"].as_u64().unwrap();
+    let difference = before.abs_diff(stored_bytes(&objects)).abs_diff(shrunk);
+    assert!(shrunk > 0 && difference < 10_000, "{shrunk}, {difference}");
     assert!(!own_file(&fixture, &bytes).exists() && !fixture.packs().is_empty());
     fs::remove_file(fixture.project().join("long")).unwrap();
     fixture.nono(&["rollback", "restore", "latest", "--force"]).success();
