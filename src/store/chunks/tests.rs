@@ -391,7 +391,7 @@ fn a_repair_reads_no_list_that_makes_more_than_its_file_has() {
     let bytes = noise(300_000, 61);
     std::fs::write(work.join("file"), &bytes).unwrap();
     let (rules, budget) = (ExclusionConfig::default(), Budget::default());
-    let manager = SnapshotManager::new(&session, &[work.clone()], rules, budget).unwrap();
+    let manager = SnapshotManager::new(&session, &[work], rules, budget).unwrap();
     manager.create_baseline().unwrap();
     let lab = Lab { temp, store: LocalStore::open(&session.join("objects")).unwrap() };
     let lock = lab.store.lock_exclusive().unwrap();
