@@ -1,8 +1,10 @@
 //! Failures of archives.
 
 use std::io;
+use std::path::PathBuf;
 
 use super::name::ArchiveId;
+use crate::path_text::Shown;
 use crate::snapshot::{ManifestError, SnapshotError};
 use crate::store::StoreError;
 use crate::sys;
@@ -72,6 +74,14 @@ pub enum ArchiveError {
     /// The store could not be used.
     #[error(transparent)]
     Store(StoreError),
+    /// The contents of a file could not be read from the store.
+    #[error("cannot read the contents of {}: {source}", Shown::path(path))]
+    Contents {
+        /// The file.
+        path: PathBuf,
+        /// The defect.
+        source: StoreError,
+    },
     /// A file system call failed.
     #[error(transparent)]
     Io(#[from] sys::Error),

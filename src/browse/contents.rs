@@ -14,7 +14,7 @@ use std::io;
 use std::num::NonZeroUsize;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, mpsc};
+use std::sync::{Arc, OnceLock, mpsc};
 use std::thread;
 
 use lru::LruCache;
@@ -60,7 +60,7 @@ impl Verified {
     /// verifies it unless that was done before.
     pub(super) fn read_whole(
         &self,
-        store: &LocalStore,
+        store: &Arc<LocalStore>,
         content: &ContentKey,
         size: u64,
         buffer: &mut Vec<u8>,
@@ -76,28 +76,41 @@ impl Verified {
         Ok(())
     }
 
-    /// Opens an object of `size` bytes and verifies it unless that was done before.
+    /// Opens an object of `size` bytes and verifies it unless that was done before. Where the copy
+    /// that is found first is damaged, another one is served.
     pub(super) fn open(
         &self,
-        store: &LocalStore,
+        store: &Arc<LocalStore>,
+        content: &ContentKey,
+        size: u64,
+    ) -> io::Result<Arc<dyn Content>> {
+        if size <= SMALL_BYTES {
+            return in_memory(store, content, size);
+        }
+        let hash = &content.object().hash;
+        let first = store.open_object(hash).map_err(from_store);
+        let damage = match first.and_then(|object| self.open_copy(store, object, content, size)) {
+            Err(error) => error,
+            opened => return opened,
+        };
+        let intact = store.open_intact(hash, size, &mut Transfer::unwatched(&mut Vec::new()));
+        let Ok(intact) = intact else { return Err(damage) };
+        self.open_copy(store, intact, content, size)
+    }
+
+    fn open_copy(
+        &self,
+        store: &Arc<LocalStore>,
+        object: ObjectFile,
         content: &ContentKey,
         size: u64,
     ) -> io::Result<Arc<dyn Content>> {
         let key = content.object();
-        let in_memory = || {
-            let mut bytes = Vec::new();
-            read_small(store, content, size, &mut bytes)?;
-            Ok(Arc::new(InMemory(bytes.into())) as Arc<dyn Content>)
-        };
-        if size <= SMALL_BYTES {
-            return in_memory();
-        }
-        let object = store.open_object(&key.hash).map_err(from_store)?;
         if object.is_chunked() {
             return self.open_chunked(store, object, content, size);
         }
         let Some(file) = object.file() else {
-            return in_memory();
+            return in_memory(store, content, size);
         };
         let stat = sys::stat_open_file(file, object.path()).map_err(from_sys)?;
         if stat.size != size {
@@ -125,7 +138,7 @@ impl Verified {
         }
         let path = object.path().to_owned();
         let file = object.into_file().ok_or(io::ErrorKind::NotFound)?;
-        let opened = OpenObject { place: Place::Own(file, stat), path, key: *key, size };
+        let opened = OpenObject::new(store, Place::Own(file, stat), path, *key, size);
         if is_hashed_as_a_whole {
             opened.unchanged()?;
             self.objects.lock().put(*key, stat);
@@ -139,7 +152,7 @@ impl Verified {
     /// Serves a long file that is made of chunks, piece by piece.
     fn open_chunked(
         &self,
-        store: &LocalStore,
+        store: &Arc<LocalStore>,
         object: ObjectFile,
         content: &ContentKey,
         size: u64,
@@ -149,9 +162,7 @@ impl Verified {
             return Err(wrong_size(store, &key, object.size(), size));
         }
         if !Midstates::are_kept_of(size) {
-            let mut bytes = Vec::new();
-            read_small(store, content, size, &mut bytes)?;
-            return Ok(Arc::new(InMemory(bytes.into())));
+            return in_memory(store, content, size);
         }
         let named = content.midstates().and_then(|name| midstates_of(store, name, size));
         let midstates = match named {
@@ -162,9 +173,16 @@ impl Verified {
             }
         };
         let path = object.path().to_owned();
-        let opened = OpenObject { place: Place::Chunked(object), path, key, size };
+        let opened = OpenObject::new(store, Place::Chunked(object), path, key, size);
         Ok(self.pieces.serve(opened, midstates))
     }
+}
+
+/// Reads and verifies a small file, to be served from memory.
+fn in_memory(store: &LocalStore, content: &ContentKey, size: u64) -> io::Result<Arc<dyn Content>> {
+    let mut bytes = Vec::new();
+    read_small(store, content, size, &mut bytes)?;
+    Ok(Arc::new(InMemory(bytes.into())))
 }
 
 /// Midstates that can be used. Without them a file is verified as a whole.
@@ -255,6 +273,9 @@ pub(super) struct OpenObject {
     pub(super) key: ObjectKey,
     /// In bytes.
     pub(super) size: u64,
+    store: Arc<LocalStore>,
+    /// An intact copy, if that was looked for and there is one.
+    other: OnceLock<Option<ObjectFile>>,
 }
 
 enum Place {
@@ -264,6 +285,27 @@ enum Place {
 }
 
 impl OpenObject {
+    fn new(
+        store: &Arc<LocalStore>,
+        place: Place,
+        path: PathBuf,
+        key: ObjectKey,
+        size: u64,
+    ) -> Self {
+        Self { place, path, key, size, store: Arc::clone(store), other: OnceLock::new() }
+    }
+
+    /// As [`read_unverified`](Self::read_unverified), from another copy, which was intact. `None`:
+    /// there is none.
+    pub(super) fn read_other(&self, buffer: &mut [u8], offset: u64) -> Option<io::Result<usize>> {
+        let other = self.other.get_or_init(|| {
+            let mut buffer = Vec::new();
+            let mut transfer = Transfer::unwatched(&mut buffer);
+            self.store.open_intact(&self.key.hash, self.size, &mut transfer).ok()
+        });
+        other.as_ref().map(|other| other.read_at(buffer, offset))
+    }
+
     /// Reads bytes that were verified before.
     ///
     /// # Errors

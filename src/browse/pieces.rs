@@ -201,14 +201,30 @@ impl LongFile {
         self.kept.lock().find_or_add(self.number, piece)
     }
 
-    /// Reads a piece and verifies it.
+    /// Reads a piece and verifies it. Where the copy that is open is damaged, from another one.
     fn load(&self, piece: u64) -> io::Result<Vec<u8>> {
-        let bytes = self.unverified(piece)?;
-        if !self.states.verifies(piece, &bytes, &self.opened.key.hash) {
-            return Err(self.opened.unlike_its_name());
+        let damage = match self.unverified(piece) {
+            Ok(bytes) if self.is_right(piece, &bytes) => {
+                self.note_verified(piece, &bytes);
+                return Ok(bytes);
+            }
+            Ok(_) => self.opened.unlike_its_name(),
+            Err(error) => error,
+        };
+        // It is never read in place.
+        let mut bytes = vec![0; self.len_of(piece)];
+        match self.opened.read_other(&mut bytes, piece * PIECE_BYTES) {
+            Some(Ok(len)) if len == bytes.len() && self.is_right(piece, &bytes) => Ok(bytes),
+            _ => Err(damage),
         }
-        self.note_verified(piece, &bytes);
-        Ok(bytes)
+    }
+
+    fn is_right(&self, piece: u64, bytes: &[u8]) -> bool {
+        self.states.verifies(piece, bytes, &self.opened.key.hash)
+    }
+
+    fn len_of(&self, piece: u64) -> usize {
+        self.opened.size.saturating_sub(piece * PIECE_BYTES).min(PIECE_BYTES) as usize
     }
 
     /// Reads and verifies a piece and the next one at once. False when that has to be done one by
@@ -241,8 +257,7 @@ impl LongFile {
 
     fn unverified(&self, piece: u64) -> io::Result<Vec<u8>> {
         let opened = &self.opened;
-        let start = piece * PIECE_BYTES;
-        let len = opened.size.saturating_sub(start).min(PIECE_BYTES) as usize;
+        let (start, len) = (piece * PIECE_BYTES, self.len_of(piece));
         let mut bytes = self.kept.lock().spare.pop().unwrap_or_default();
         bytes.resize(len, 0);
         match opened.read_unverified(&mut bytes, start)? {

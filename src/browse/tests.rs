@@ -700,6 +700,36 @@ fn of_a_long_file_that_is_made_of_chunks_no_wrong_byte_is_read() {
     }
 }
 
+/// Whether it has midstates, or is verified as a whole.
+#[test]
+fn a_long_file_of_which_a_pack_has_damaged_chunks_is_read_from_another_pack() {
+    for len in [14 << 20, 500_000] {
+        let world = World::new();
+        let right: Vec<u8> =
+            long(len).iter().zip(0_u32..).map(|(b, at)| b ^ (at >> 12) as u8).collect();
+        world.write("long", &right);
+        world.session("s").create_baseline().unwrap();
+        let packs = world.root.join("objects/packs");
+        let Some(pack) = fs::read_dir(&packs).unwrap().map(|it| it.unwrap().path()).next() else {
+            panic!("nothing was packed")
+        };
+        fs::copy(&pack, packs.join("0123456789abcdef0123456789abcdef")).unwrap();
+        let (opened, _) = open(&world.tree(), world.inside("s/0", "long")).unwrap();
+        fs::set_permissions(&pack, fs::Permissions::from_mode(0o600)).unwrap();
+        // The one that was changed last is asked first.
+        let mut bytes = fs::read(&pack).unwrap();
+        let whole = bytes.len();
+        (1..6).for_each(|place| bytes[whole / 8 * place] ^= 1);
+        fs::write(&pack, &bytes).unwrap();
+        let (opened_later, _) = open(&world.tree(), world.inside("s/0", "long")).unwrap();
+        for opened in [opened, opened_later] {
+            let mut read = vec![0; right.len()];
+            assert_eq!(opened.read_at(&mut read, 0).unwrap(), read.len());
+            assert!(read == right);
+        }
+    }
+}
+
 #[test]
 fn pieces_of_many_long_files_are_read_at_once() {
     const LEN: u32 = (6 << 20) + 77;

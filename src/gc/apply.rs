@@ -90,6 +90,11 @@ impl CleanupPlan {
         let surveying = options.when_alone(&kept);
         let survey = pool.install(|| Survey::new(&root, &gone, &kept, &surveying))?;
 
+        let mut shrunk = survey.file_bytes();
+        let mut packs_before = 0;
+        if let Some((store, _)) = &store {
+            packs_before = pack_bytes(store)?;
+        }
         // From here on things change.
         let mut hidden: Vec<Box<[u8]>> = Vec::new();
         for leftover in &leftovers {
@@ -116,10 +121,17 @@ impl CleanupPlan {
         if let (true, Some((store, lock))) = (options.compact, store) {
             // Others may use the store meanwhile.
             drop(lock);
-            store.pack_long_files(options.progress)?;
+            shrunk += store.pack_long_files(options.progress)?.bytes;
         }
+        let packs_after = root.store.as_ref().map_or(Ok(0), |(store, _)| pack_bytes(store))?;
+        report.bytes_shrunk = shrunk.saturating_add(packs_before).saturating_sub(packs_after);
         Ok(survey.report(report))
     }
+}
+
+/// Bytes of all packs.
+fn pack_bytes(store: &LocalStore) -> Result<u64, StoreError> {
+    Ok(store.all_packs()?.iter().map(|pack| pack.bytes()).sum())
 }
 
 fn remove_garbage(

@@ -131,6 +131,9 @@ pub struct CleanupReport {
     pub objects_removed: u64,
     /// Lengths of those objects in bytes, added up.
     pub bytes_freed: u64,
+    /// Bytes by which the files of the store became smaller: also where packs were compressed,
+    /// copies went, or long files were packed. Nobody can foresee it, so 0 in a plan.
+    pub bytes_shrunk: u64,
     /// Objects that nothing needs and that are younger than the grace time.
     pub objects_kept_young: u64,
     /// Lengths of those objects in bytes, added up.

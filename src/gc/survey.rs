@@ -153,6 +153,13 @@ impl Survey {
         self.garbage.iter().chain(&self.packs.garbage).chain(aside)
     }
 
+    /// Bytes of the files that go, packs not among them.
+    pub(super) fn file_bytes(&self) -> u64 {
+        let aside = self.quarantined.iter().map(|quarantined| quarantined.object.size);
+        let garbage = self.garbage.iter().map(|found| found.size);
+        garbage.chain(aside).fold(self.own_bytes, u64::saturating_add)
+    }
+
     /// Bytes of the shared objects that stay, without what only waits for its pack to be rewritten.
     pub(super) fn remaining_bytes(&self) -> u64 {
         // Lists tell lengths without compression.

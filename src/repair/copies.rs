@@ -208,6 +208,38 @@ impl LivePaths {
         Ok(None)
     }
 
+    /// Stores the chunks that a long object lacks, as far as the files at its paths have them: these
+    /// may be other versions. The path of the file that made the object whole.
+    pub(super) fn fill(
+        &self,
+        store: &LocalStore,
+        damaged: &DamagedObject,
+        transfer: &mut Transfer<'_>,
+        lock: &StoreLock,
+    ) -> Result<Option<PathBuf>, RepairError> {
+        let UsedAs::Contents { size } = damaged.used_as else { return Ok(None) };
+        if !store.lacks_chunks(&damaged.hash, size)? {
+            return Ok(None);
+        }
+        for path in &damaged.paths {
+            let Ok((file, stat)) = self.open(path) else { continue };
+            if stat.kind != FileKind::File {
+                continue;
+            }
+            match store.fill_missing_chunks(&damaged.hash, size, &file, &stat, transfer, lock) {
+                Ok(false) => {}
+                Ok(true) => match store.open_intact(&damaged.hash, size, transfer) {
+                    Ok(_) => return Ok(Some(path.clone())),
+                    Err(error) if error.is_damage() || error.is_bad_disk() => {}
+                    Err(error) => return Err(error.into()),
+                },
+                Err(ImportError::Source(error)) => tracing::debug!("another version: {error}"),
+                Err(ImportError::Store(error)) => return Err(error.into()),
+            }
+        }
+        Ok(None)
+    }
+
     /// Opens a file of a tracked path, through no symlink.
     fn open(&self, path: &Path) -> sys::Result<(std::fs::File, sys::Stat)> {
         let outside = || sys::Error {

@@ -29,7 +29,7 @@ enum Confirmed {
 /// A copy that the store took, and where it put aside what had the name before.
 pub(super) struct Found {
     from: Source,
-    aside: Option<PathBuf>,
+    aside: Vec<PathBuf>,
 }
 
 pub(super) struct Objects<'a> {
@@ -109,6 +109,9 @@ impl<'a> Objects<'a> {
                     self.wanted.insert(damaged.hash, damaged.used_as);
                     // Behind a file of its own there may be an intact one in a pack.
                     let behind = self.store.open_object(&damaged.hash).and_then(|object| {
+                        if !damaged.used_as.may_have(object.size()) {
+                            return Err(object.corrupt());
+                        }
                         object.verify(&mut Transfer::new(&mut buffer, &progress))?;
                         Ok(object.path().to_owned())
                     });
@@ -135,6 +138,9 @@ impl<'a> Objects<'a> {
                     self.wanted.insert(damaged.hash, damaged.used_as);
                     self.on_bad_disk.insert(damaged.hash, reason);
                     let behind = self.store.open_behind(&damaged.hash).and_then(|object| {
+                        if !damaged.used_as.may_have(object.size()) {
+                            return Err(object.corrupt());
+                        }
                         object.verify(&mut Transfer::new(&mut buffer, &progress))?;
                         Ok(object.path().to_owned())
                     });
@@ -156,6 +162,10 @@ impl<'a> Objects<'a> {
                 continue;
             }
             let mut transfer = Transfer::new(&mut buffer, &progress);
+            if let Some(path) = live.fill(self.store, damaged, &mut transfer, &lock)? {
+                self.is_repaired(damaged.hash, Source::File { path });
+                continue;
+            }
             let copy = match put_aside.offer(self.store, damaged, &mut transfer, &lock)? {
                 None => others.offer(self.store, damaged, &mut transfer, &lock)?,
                 found => found,
@@ -209,10 +219,10 @@ impl<'a> Objects<'a> {
         transfer: &mut Transfer<'_>,
     ) -> Result<Confirmed, StoreError> {
         let object = match self.store.open_object(&damaged.hash) {
-            // The length in a list only decides whether it is worth the time to hash holes.
+            // The length in a list only decides whether it is worth the time to hash holes, or a chunk that comes again and again.
             Ok(object)
                 if !damaged.used_as.may_have(object.size())
-                    && object.is_sparse()
+                    && (object.is_sparse() || object.is_chunked())
                     && object.size() > MAX_TREE_BYTES =>
             {
                 return Ok(Confirmed::Damaged);

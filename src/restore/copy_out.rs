@@ -199,20 +199,20 @@ impl SnapshotManager {
         let mut lookup = Lookup::new(self.store(), &root);
         for path in selected.named().flatten() {
             let Some(state) = lookup.find(path)? else { continue };
-            let Node::File { hash, .. } = state.node else {
+            let Node::File { hash, size, .. } = state.node else {
                 return Err(RestoreError::NotAFile {
                     path: to_path(path).to_owned(),
                     kind: state.node.kind_name(),
                 });
             };
-            return self.checked_object(&hash);
+            return self.checked_object(&hash, size);
         }
         Err(RestoreError::NoSuchPath { path: path.to_owned(), snapshot: number })
     }
 
-    fn checked_object(&self, hash: &ContentHash) -> Result<ObjectFile, RestoreError> {
+    fn checked_object(&self, hash: &ContentHash, size: u64) -> Result<ObjectFile, RestoreError> {
         let progress = Uncounted(self.progress());
-        Ok(self.store().open_intact(hash, &mut Transfer::new(&mut Vec::new(), &progress))?)
+        Ok(self.store().open_intact(hash, size, &mut Transfer::new(&mut Vec::new(), &progress))?)
     }
 }
 

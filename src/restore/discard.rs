@@ -155,13 +155,14 @@ fn what_is_not_stored(
         for listed in dir.names()? {
             let mut transfer = Transfer::new(&mut buffer, &progress);
             let inside = byte_path::join(&relative, &listed.name);
-            let is_stored = match dir.stat(&listed.name)?.kind {
+            let stat = dir.stat(&listed.name)?;
+            let is_stored = match stat.kind {
                 FileKind::Directory => {
                     pending.push(inside);
                     continue;
                 }
                 FileKind::File => match hash_file(&dir, &listed.name, &mut transfer)? {
-                    Some(hash) => is_intact(store, &hash, &mut transfer)?,
+                    Some(hash) => is_intact(store, &hash, stat.size, &mut transfer)?,
                     None => false,
                 },
                 // Links and the like are recorded in trees only, and small enough to be looked at.
@@ -178,9 +179,10 @@ fn what_is_not_stored(
 fn is_intact(
     store: &LocalStore,
     hash: &ContentHash,
+    size: u64,
     transfer: &mut Transfer<'_>,
 ) -> Result<bool, StoreError> {
-    match store.open_object(hash).and_then(|object| object.verify(transfer)) {
+    match store.open_intact(hash, size, transfer) {
         Err(StoreError::Cancelled) => Err(StoreError::Cancelled),
         verified => Ok(verified.is_ok()),
     }

@@ -6,7 +6,6 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use super::import::{Hashed, RangeError, hash_object, hash_ranges};
-use super::packs::MAX_PACKED_BYTES;
 use super::{LocalStore, ObjectFile};
 use super::{StoreError, Transfer};
 use crate::object::ContentHash;
@@ -16,8 +15,7 @@ use crate::sys;
 const REFLINK_BYTES: u64 = 256 * 1024;
 
 /// Fills the empty file `target` with an object. After a return without an error, the bytes in the
-/// file have the object's hash. Any intact copy of an object that is small enough for a pack will
-/// do.
+/// file have the object's hash. Any intact copy of the object will do.
 pub(super) fn export(
     store: &LocalStore,
     hash: &ContentHash,
@@ -25,42 +23,39 @@ pub(super) fn export(
     target: &File,
     transfer: &mut Transfer<'_>,
 ) -> Result<(), StoreError> {
-    let damage = match export_first(store, hash, size, target, transfer) {
-        Err(error) if (error.is_damage() || error.is_bad_disk()) && size <= MAX_PACKED_BYTES => {
-            error
-        }
+    let first = store.open_object(hash);
+    let damage = match first.and_then(|object| export_copy(&object, size, target, transfer)) {
+        Err(error) if error.is_damage() || error.is_bad_disk() => error,
         exported => return exported,
     };
-    let Ok(()) = store.read_any_intact(hash, size, transfer.buffer) else { return Err(damage) };
-    if transfer.buffer.len() as u64 != size {
-        return Err(damage);
+    for copy in store.copies(hash)?.filter(|copy| copy.size() == size) {
+        target.set_len(0).map_err(|source| failed_write(store.path(), source))?;
+        match export_copy(&copy, size, target, transfer) {
+            Err(error) if error.is_damage() || error.is_bad_disk() => {}
+            exported => return exported,
+        }
     }
-    let written = target.set_len(0).and_then(|()| target.write_all_at(transfer.buffer, 0));
-    written.map_err(|source| failed_write(store.path(), source).into())
+    Err(damage)
 }
 
-fn export_first(
-    store: &LocalStore,
-    hash: &ContentHash,
+fn export_copy(
+    object: &ObjectFile,
     size: u64,
     target: &File,
     transfer: &mut Transfer<'_>,
 ) -> Result<(), StoreError> {
-    let object = store.open_object(hash)?;
-    if object.size() != size {
-        let reason = format!("it has {} bytes instead of {size}", object.size());
-        return Err(StoreError::Corrupt { hash: *hash, path: object.path().to_owned(), reason });
-    }
+    let hash = &object.hash();
+    object.check_size(size)?;
     let is_intact = match object.file() {
-        None if !object.is_chunked() => copy_small(&object, target, transfer)? == (*hash, size),
-        None => copy(&object, target, transfer)?.is(hash, size),
+        None if !object.is_chunked() => copy_small(object, target, transfer)? == (*hash, size),
+        None => copy(object, target, transfer)?.is(hash, size),
         Some(file) if size > REFLINK_BYTES && sys::reflink(file, target, object.path())? => {
             // The clone is checked, so that what is restored is what was checked.
             hash_object(target, size, object.is_sparse(), transfer)
                 .map_err(|error| error.at("read back", object.path()))?
                 .is(hash, size)
         }
-        Some(_) => copy(&object, target, transfer)?.is(hash, size),
+        Some(_) => copy(object, target, transfer)?.is(hash, size),
     };
     if is_intact { Ok(()) } else { Err(object.corrupt()) }
 }

@@ -74,6 +74,18 @@ impl ObjectFile {
         if found.is(&self.hash, self.size) { Ok(found.midstates) } else { Err(self.corrupt()) }
     }
 
+    /// Compares its length with the one that an entry says.
+    ///
+    /// # Errors
+    /// [`StoreError::Corrupt`] when it is another one.
+    pub(crate) fn check_size(&self, size: u64) -> Result<(), StoreError> {
+        if self.size == size {
+            return Ok(());
+        }
+        let reason = format!("it has {} bytes instead of {size}", self.size);
+        Err(StoreError::Corrupt { hash: self.hash, path: self.path.clone(), reason })
+    }
+
     pub(crate) fn corrupt(&self) -> StoreError {
         StoreError::Corrupt {
             hash: self.hash,

@@ -22,7 +22,7 @@ use std::path::PathBuf;
 use super::import::{copy_object_to_temp, copy_to_temp};
 use super::listing::FoundObject;
 use super::local::{LocalStore, OBJECT_MODE, relative_name};
-use super::packs::Kind;
+use super::packs::{Kind, Pack, Span};
 use super::{ImportError, ObjectFile, StoreError, StoreLock, Transfer};
 use crate::layout;
 use crate::object::ContentHash;
@@ -34,8 +34,8 @@ const HASH_DIGITS: usize = 64;
 /// The outcome for an offered copy of an object.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Offered {
-    /// It is the object, and has its name now. The file that had the name before is at this path.
-    Taken(Option<PathBuf>),
+    /// It is the object, and has its name now. What was damaged of it before is at these paths.
+    Taken(Vec<PathBuf>),
     /// It has other bytes.
     Refused,
 }
@@ -49,10 +49,11 @@ pub struct Quarantined {
 }
 
 impl LocalStore {
-    /// Moves whatever has the name of an object into quarantine, and says where it is now. `None`:
-    /// nothing has the name. Out of a pack it is copied, and hidden until
-    /// `purge_packs` takes it away. A writer must not be at work, because it may count on the
-    /// object: hold the store's lock exclusively, and begin a new generation before.
+    /// Moves whatever has the name of an object into quarantine, and says where it is now. None:
+    /// nothing has the name. Out of a pack it is copied, and hidden until `purge_packs` takes it
+    /// away. Of a long object with damaged chunks, these go, and the list stays. A writer must not
+    /// be at work, because it may count on the object: hold the store's lock exclusively, and begin
+    /// a new generation before.
     ///
     /// # Errors
     /// When it cannot be moved; it is then where it was.
@@ -60,50 +61,65 @@ impl LocalStore {
         &self,
         hash: &ContentHash,
         _lock: &StoreLock,
-    ) -> Result<Option<PathBuf>, StoreError> {
+    ) -> Result<Vec<PathBuf>, StoreError> {
         self.set_aside(hash)
     }
 
-    pub(super) fn set_aside(&self, hash: &ContentHash) -> Result<Option<PathBuf>, StoreError> {
-        let name = relative_name(hash);
-        let random = hex::encode(&crate::sys::random_bytes()?[..8]);
-        let aside = format!("{hash}-{random}").into_bytes();
+    pub(super) fn set_aside(&self, hash: &ContentHash) -> Result<Vec<PathBuf>, StoreError> {
         self.forget_own();
-        if self.dir().try_stat(&name)?.is_some() {
-            let quarantine = self.make_quarantine()?;
-            self.dir().rename_new(&name, &quarantine, &aside)?;
-            return Ok(Some(quarantine.path_of(&aside)));
+        if let Some(path) = self.move_aside(hash)? {
+            return Ok(vec![path]);
         }
         let (pack, span) = match self.packs().find(self.dir(), hash, true) {
             Ok(Some(found)) => found,
-            Ok(None) => return Ok(None),
+            Ok(None) => return Ok(Vec::new()),
             // Nobody can tell where it is.
             Err(error) if error.is_damage() => {
                 self.packs().drop_object(None, hash);
-                return Ok(None);
+                return Ok(Vec::new());
             }
             Err(error) => return Err(error),
         };
-        // What is stored from now on must not rely on its damaged chunks.
-        let damaged_chunks = match span.kind() {
-            Kind::Whole => Vec::new(),
-            Kind::ChunkList => self.damaged_chunks(hash)?,
-        };
-        // Its neighbours stay where they are, so it is copied, and hidden.
+        let mut aside = Vec::new();
+        if span.kind() == Kind::ChunkList {
+            if let Some(chunks) = self.set_chunks_aside(hash, &pack, span)? {
+                return Ok(chunks);
+            }
+            aside = self.set_parts_aside(hash, &pack, span)?;
+        }
+        aside.push(self.copy_aside(hash, &pack, span)?);
+        Ok(aside)
+    }
+
+    /// Moves the file of its own that an object may have.
+    pub(super) fn move_aside(&self, hash: &ContentHash) -> Result<Option<PathBuf>, StoreError> {
+        let name = relative_name(hash);
+        if self.dir().try_stat(&name)?.is_none() {
+            return Ok(None);
+        }
+        let (quarantine, aside) = (self.make_quarantine()?, name_aside(hash)?);
+        self.dir().rename_new(&name, &quarantine, &aside)?;
+        Ok(Some(quarantine.path_of(&aside)))
+    }
+
+    /// Copies an object out of a pack, where its neighbours stay, and hides it there.
+    pub(super) fn copy_aside(
+        &self,
+        hash: &ContentHash,
+        pack: &Pack,
+        span: Span,
+    ) -> Result<PathBuf, StoreError> {
         let mut bytes = Vec::new();
         match pack.read(span, &mut bytes) {
             Err(error) if error.is_bad_disk() => bytes.clear(),
             read => read?,
         }
-        let quarantine = self.make_quarantine()?;
+        let (quarantine, aside) = (self.make_quarantine()?, name_aside(hash)?);
         let file = quarantine.create_file(&aside, OBJECT_MODE)?;
         let path = quarantine.path_of(&aside);
         (&file).write_all(&bytes).at("write", &path)?;
-        self.packs().drop_object(Some(&pack), hash);
-        for (pack, chunk) in damaged_chunks {
-            self.packs().drop_object(Some(&pack), &chunk);
-        }
-        Ok(Some(path))
+        self.packs().drop_object(Some(pack), hash);
+        Ok(path)
     }
 
     pub(super) fn make_quarantine(&self) -> Result<Dir, StoreError> {
@@ -272,6 +288,12 @@ impl LocalStore {
     }
 }
 
+/// A name in quarantine that nothing has.
+fn name_aside(hash: &ContentHash) -> Result<Vec<u8>, StoreError> {
+    let random = hex::encode(&crate::sys::random_bytes()?[..8]);
+    Ok(format!("{hash}-{random}").into_bytes())
+}
+
 #[cfg(test)]
 #[allow(clippy::disallowed_methods, reason = "tests look at the disk from outside")]
 mod tests {
@@ -299,8 +321,9 @@ mod tests {
         assert_eq!(offer(b"evil"), Offered::Refused);
         assert_eq!(std::fs::read(&path).unwrap(), b"baad");
         assert_eq!(store.offer_bytes(&hash, b"evil", &lock).unwrap(), Offered::Refused);
-        let Offered::Taken(Some(aside)) = offer(b"good") else { panic!() };
-        assert_eq!(std::fs::read(&aside).unwrap(), b"baad");
+        let Offered::Taken(aside) = offer(b"good") else { panic!() };
+        let [aside] = &aside[..] else { panic!("{aside:?}") };
+        assert_eq!(std::fs::read(aside).unwrap(), b"baad");
         assert_eq!(store.read(&hash, 4).unwrap(), b"good");
         let found = store.quarantined().unwrap();
         assert_eq!(found.len(), 1);
@@ -316,7 +339,10 @@ mod tests {
         let lock = store.lock_exclusive().unwrap();
         let hash = ContentHash::of(b"x");
         std::fs::create_dir_all(store.object_path(&hash).join("inside")).unwrap();
-        assert!(matches!(store.offer_bytes(&hash, b"x", &lock).unwrap(), Offered::Taken(Some(_))));
+        let Offered::Taken(aside) = store.offer_bytes(&hash, b"x", &lock).unwrap() else {
+            panic!()
+        };
+        assert_eq!(aside.len(), 1);
         assert_eq!(store.read(&hash, 1).unwrap(), b"x");
         store.remove_quarantined(&store.quarantined().unwrap()[0], &lock).unwrap();
         assert!(store.quarantined().unwrap().is_empty());

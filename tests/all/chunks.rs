@@ -158,6 +158,80 @@ fn a_new_snapshot_does_not_rely_on_a_chunk_that_was_found_damaged() {
     assert!(fs::read(fixture.project().join("long")).unwrap() == bytes);
 }
 
+/// The short names of what is in quarantine.
+fn quarantined(fixture: &Fixture) -> Vec<PathBuf> {
+    let Ok(names) = fs::read_dir(fixture.store().join("objects/quarantine")) else {
+        return Vec::new();
+    };
+    names.map(|entry| entry.unwrap().path()).collect()
+}
+
+#[test]
+fn a_repair_takes_a_damaged_chunk_alone_and_the_next_snapshot_that_has_it_mends_the_old_version() {
+    let Some((fixture, old, session)) = recorded() else { return };
+    let [pack] = &fixture.packs()[..] else { panic!("{:?}", fixture.packs()) };
+    let before = stored_bytes(&fixture.store().join("objects/packs"));
+    flip_byte(pack, LEN / 2);
+    fs::remove_file(fixture.project().join("long")).unwrap();
+    let repaired = fixture.nono(&["rollback", "verify", "--repair", &session]);
+    assert_eq!(repaired.code, 1);
+    assert!(repaired.says("lost for good") && repaired.says("long"), "{}", repaired.stdout);
+    // The chunk alone is set aside, with all its bytes.
+    let [aside] = &quarantined(&fixture)[..] else { panic!("{:?}", quarantined(&fixture)) };
+    let damaged = fs::read(aside).unwrap();
+    assert!((16_000..=128 << 10).contains(&damaged.len()), "{}", damaged.len());
+    let differing = |window: &[u8]| window.iter().zip(&damaged).filter(|(a, b)| a != b).count();
+    assert!(
+        old.windows(damaged.len())
+            .any(|window| window[..32] == damaged[..32] && differing(window) == 1)
+    );
+    let gone = before - stored_bytes(&fixture.store().join("objects/packs"));
+    assert!(gone < damaged.len() as u64 + 10_000, "{gone}");
+    // Again, and the collector: nothing more goes.
+    fixture.nono(&["rollback", "verify", "--repair", &session]).fails(1, "");
+    fixture.nono(&["rollback", "cleanup", "--yes", "--compact"]).success();
+    fixture.nono(&["rollback", "usage"]).success();
+    assert_eq!(quarantined(&fixture).len(), 1);
+    // Another version, that has the chunk.
+    let mut new = old.clone();
+    new.push(b'x');
+    fixture.write("long", &new);
+    snapshot(&fixture);
+    fixture.nono(&["rollback", "verify", &session]).success();
+    let again = fixture.nono(&["rollback", "verify", "--repair", &session]).success();
+    assert!(!again.says("lost for good"), "{}", again.stdout);
+    fixture.nono(&["rollback", "restore", &session, "--force"]).success();
+    assert!(fs::read(fixture.project().join("long")).unwrap() == old);
+}
+
+#[test]
+fn an_archive_of_damaged_contents_is_refused_and_names_the_file() {
+    let Some((fixture, _, session)) = recorded() else { return };
+    let [pack] = &fixture.packs()[..] else { panic!("{:?}", fixture.packs()) };
+    flip_byte(pack, LEN / 2);
+    let archive = fixture.path("archives");
+    fs::create_dir(&archive).unwrap();
+    let to = archive.to_str().unwrap();
+    let created = fixture.nono(&["archive", "create", &session, "--output", to]);
+    assert_eq!(created.code, 1, "{}", created.stderr);
+    assert!(created.stderr.contains("/long"), "{}", created.stderr);
+}
+
+#[test]
+fn a_repair_takes_a_missing_chunk_from_another_version_of_the_file() {
+    let Some((fixture, old, session)) = recorded() else { return };
+    let [pack] = &fixture.packs()[..] else { panic!("{:?}", fixture.packs()) };
+    flip_byte(pack, LEN / 2);
+    let mut new = old.clone();
+    new.push(b'x');
+    fixture.write("long", &new);
+    fixture.nono(&["rollback", "verify", "--repair", &session]).success();
+    fixture.nono(&["rollback", "verify", &session]).success();
+    assert!(!own_file(&fixture, &old).exists());
+    fixture.nono(&["rollback", "restore", &session, "--force"]).success();
+    assert!(fs::read(fixture.project().join("long")).unwrap() == old);
+}
+
 #[test]
 fn a_pack_that_lost_its_index_gives_its_long_files_back() {
     let Some((fixture, _, session)) = recorded() else { return };
@@ -220,10 +294,15 @@ fn a_first_run_packs_long_files_while_its_command_is_at_work() {
 fn what_no_command_waited_for_is_packed_by_a_cleanup_that_compacts() {
     let Some(_) = recorded() else { return };
     let fixture = Fixture::new();
-    let bytes = noise(LEN, 3);
+    let bytes = [noise(LEN, 3), noise(LEN, 3)].concat();
     fixture.write("long", &bytes);
     ran(&fixture, "true");
-    fixture.nono(&["rollback", "cleanup", "--yes", "--compact"]).success();
+    let objects = fixture.store().join("objects");
+    let before = stored_bytes(&objects);
+    let cleaned = fixture.nono(&["rollback", "cleanup", "--yes", "--compact", "--json"]).success();
+    let shrunk = cleaned.json()["bytes_shrunk"].as_u64().unwrap();
+    let difference = before.abs_diff(stored_bytes(&objects)).abs_diff(shrunk);
+    assert!(shrunk > 0 && difference < 10_000, "{shrunk}, {difference}");
     assert!(!own_file(&fixture, &bytes).exists() && !fixture.packs().is_empty());
     fs::remove_file(fixture.project().join("long")).unwrap();
     fixture.nono(&["rollback", "restore", "latest", "--force"]).success();

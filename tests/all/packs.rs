@@ -99,7 +99,8 @@ fn what_is_unneeded_in_a_pack_goes_when_it_is_a_fifth_of_it_or_at_once_where_tha
     assert_eq!(fixture.packs().len(), 2);
     let report = cleanup(&fixture, &[&first, "--compact"]);
     for (field, value) in report.as_object().unwrap() {
-        assert!(field == "dry_run" || planned[field] == *value, "{planned} {report}");
+        let is_of_one = ["dry_run", "bytes_shrunk"].contains(&field.as_str());
+        assert!(is_of_one || planned[field] == *value, "{planned} {report}");
     }
     assert_eq!(report["objects_removed"], left, "{report}");
     assert_eq!(report["objects_kept_packed"], 0);

@@ -178,7 +178,8 @@ fn an_object_that_vanished_is_named_where_nobody_can_lock() {
     fs::remove_file(fixture.store().join("objects/.lock")).unwrap();
     let to = fixture.path("home/copy");
     let run = |arguments: &[&str]| where_the_store_is_read_only(&fixture, "exec \"$@\"", arguments);
-    run(&["rollback", "restore", "latest", "--to", to.to_str().unwrap()]).fails(1, &object);
+    let copied = run(&["rollback", "restore", "latest", "--to", to.to_str().unwrap()]);
+    assert!(copied.fails(1, "not copied").says(&object));
     run(&["rollback", "cat", "latest", "dir/file"]).fails(1, &object);
     assert!(!to.join("dir/file").exists());
 }

@@ -227,6 +227,7 @@ impl Needs {
                 continue;
             }
             let object = store.open_object(hash)?;
+            object.check_size(*size)?;
             let mut transfer = Transfer::new(&mut buffer, progress);
             let made = object.verify_with_midstates(&mut transfer)?.map(|it| it.encode());
             let stored = made.map(|bytes| store.write(&bytes)).transpose()?;

@@ -24,9 +24,10 @@ use crate::diff::{EntryState, differences, links_of};
 use crate::layout;
 use crate::manifest::MAX_MANIFEST_BYTES;
 use crate::object::{Attributes, ContentHash, Hasher, Node};
+use crate::path_text::to_path;
 use crate::progress::{Amount, Progress, Stage, wait_for};
 use crate::snapshot::{LoadedManifest, SessionDir};
-use crate::store::{LocalStore, ReadLock};
+use crate::store::{LocalStore, ReadLock, StoreError};
 
 /// Step of reading contents, in bytes.
 const STEP_BYTES: usize = 1 << 20;
@@ -382,7 +383,10 @@ impl ArchivePlan {
         };
         member.size = *size;
         members.begin(&member).map_err(written)?;
-        let object = self.store.open_object(hash)?;
+        let unreadable =
+            |source: StoreError| ArchiveError::Contents { path: to_path(path).to_owned(), source };
+        let object = self.store.open_object(hash).map_err(unreadable)?;
+        object.check_size(*size).map_err(unreadable)?;
         let mut hasher = Hasher::new();
         let mut at = 0;
         while at < *size {
@@ -392,10 +396,10 @@ impl ArchivePlan {
             let step = (*size - at).min(buffer.len() as u64) as usize;
             let read = object.read_at(&mut buffer[..step], at).map_err(|source| {
                 let path = object.path().to_owned();
-                crate::sys::Error { operation: "read", path, source }
+                unreadable(crate::sys::Error { operation: "read", path, source }.into())
             })?;
             if read < step {
-                return Err(object.corrupt().into());
+                return Err(unreadable(object.corrupt()));
             }
             hasher.update(&buffer[..step]);
             members.out.write_all(&buffer[..step]).map_err(written)?;
@@ -403,7 +407,7 @@ impl ArchivePlan {
             progress.advance(0, step as u64);
         }
         if hasher.finish() != *hash {
-            return Err(object.corrupt().into());
+            return Err(unreadable(object.corrupt()));
         }
         progress.advance(1, 0);
         members.end(*size).map_err(written)

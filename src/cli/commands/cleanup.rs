@@ -284,6 +284,7 @@ fn clean_roots(
         total.sessions_skipped.extend(report.sessions_skipped);
         total.objects_removed += report.objects_removed;
         total.bytes_freed += report.bytes_freed;
+        total.bytes_shrunk += report.bytes_shrunk;
         total.objects_kept_young += report.objects_kept_young;
         total.bytes_kept_young += report.bytes_kept_young;
         total.objects_kept_packed += report.objects_kept_packed;
@@ -325,6 +326,10 @@ fn print(
     let verb = if report.dry_run { "would free" } else { "freed" };
     let size = byte_size(report.bytes_freed);
     writeln!(out, "{verb} {size} in {} objects", report.objects_removed)?;
+    if report.bytes_shrunk > report.bytes_freed {
+        let size = byte_size(report.bytes_shrunk);
+        writeln!(out, "the store became {size} smaller: what stays takes less space")?;
+    }
     if report.objects_kept_young > 0 {
         let size = byte_size(report.bytes_kept_young);
         let why = match all {

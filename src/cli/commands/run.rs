@@ -166,13 +166,6 @@ impl Job<'_> {
                 Shown::path(&path)
             ));
         }
-        // A denial looks like a broken disk to whoever does not know of the walls.
-        if let (Ok(Ended { code: code @ 1..=127, .. }), Some(_)) = (&supervised, policy) {
-            context.say(format_args!(
-                "exit code {code} inside walls: --allow DIR lets the command write in more places, \
-                 --read PATH read, --no-sandbox takes the walls away"
-            ));
-        }
         // A failing command names its own reason: the kernel reports a denial to nobody else.
         supervised.map_err(|error| not_started(&args.command[0], &error))
     }

@@ -123,9 +123,9 @@ fn write(
             return Ok(());
         }
         let object = match (&entry.state.node, &entry.link_to) {
-            (Node::File { hash, .. }, None) => {
+            (Node::File { hash, size, .. }, None) => {
                 let mut transfer = Transfer::new(&mut buffer, progress);
-                Some(contents.store.open_intact(hash, &mut transfer)?)
+                Some(contents.store.open_intact(hash, *size, &mut transfer)?)
             }
             _ => None,
         };

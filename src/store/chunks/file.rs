@@ -12,7 +12,7 @@ use super::cut::first_of_zeros;
 use super::{Head, NO_LIST, OTHER_LENGTH, Run, Unlisted, runs_of};
 use crate::object::ContentHash;
 use crate::store::packs::{Kind, Pack, Span};
-use crate::store::{LocalStore, StoreError};
+use crate::store::{LocalStore, ObjectFile, StoreError};
 use crate::sys;
 
 /// An open object that is made of chunks. What is read is unchecked.
@@ -23,6 +23,15 @@ pub(in crate::store) struct ChunkedFile {
     runs: Box<[Placed]>,
     packs: Vec<Arc<Pack>>,
     own: Vec<File>,
+}
+
+/// Which of several copies of a chunk are read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::store) enum Choice {
+    /// The ones that are found first.
+    First,
+    /// Intact ones. To find these out, all are read.
+    Intact,
 }
 
 /// A run with its place in the contents, and that of its chunk in the store.
@@ -51,13 +60,23 @@ impl Placed {
 
 impl LocalStore {
     /// The list behind a record of the kind [`Kind::ChunkList`].
-    fn listed(&self, hash: &ContentHash, pack: &Pack, span: Span) -> Result<Head, StoreError> {
+    pub(super) fn listed(
+        &self,
+        hash: &ContentHash,
+        pack: &Pack,
+        span: Span,
+    ) -> Result<Head, StoreError> {
         let mut bytes = Vec::new();
         pack.read(span, &mut bytes)?;
         Head::decode(&bytes).ok_or_else(|| Unlisted::Wrong(NO_LIST).at(hash, pack.path()))
     }
 
-    fn runs(&self, hash: &ContentHash, head: &Head, path: &Path) -> Result<Vec<Run>, StoreError> {
+    pub(super) fn runs(
+        &self,
+        hash: &ContentHash,
+        head: &Head,
+        path: &Path,
+    ) -> Result<Vec<Run>, StoreError> {
         let runs = runs_of(head, |part| self.read_unlisted(part));
         runs.map_err(|error| error.at(hash, path))
     }
@@ -77,7 +96,10 @@ impl LocalStore {
         Ok(named)
     }
 
-    fn lists_of(&self, hash: &ContentHash) -> Result<Vec<(Arc<Pack>, Span)>, StoreError> {
+    pub(super) fn lists_of(
+        &self,
+        hash: &ContentHash,
+    ) -> Result<Vec<(Arc<Pack>, Span)>, StoreError> {
         let mut found = self.packs().find_each(self.dir(), hash)?;
         found.retain(|(_, span)| span.kind() == Kind::ChunkList);
         Ok(found)
@@ -130,6 +152,7 @@ impl LocalStore {
         hash: &ContentHash,
         pack: &Pack,
         span: Span,
+        choice: Choice,
     ) -> Result<ChunkedFile, StoreError> {
         let head = self.listed(hash, pack, span)?;
         let listed = self.runs(hash, &head, pack.path()).map_err(|error| match error {
@@ -151,7 +174,7 @@ impl LocalStore {
                 Some((known_len, place)) if *known_len == len => *place,
                 Some(_) => return Err(Unlisted::Wrong(OTHER_LENGTH).at(hash, pack.path())),
                 None => {
-                    let found = self.place_of(&chunk, len, &mut file)?;
+                    let found = self.place_of(&chunk, len, choice, &mut file)?;
                     let place = found.ok_or_else(|| lacks(hash, &chunk, pack.path()))?;
                     known.insert(chunk, (len, place));
                     place
@@ -170,20 +193,21 @@ impl LocalStore {
         &self,
         chunk: &ContentHash,
         len: u32,
+        choice: Choice,
         file: &mut ChunkedFile,
     ) -> Result<Option<Place>, StoreError> {
         if len as usize == first_of_zeros() && *chunk == hash_of_zeros() {
             return Ok(Some(Place::Zeros));
         }
-        if !self.has_no_own(chunk)
-            && let Some(own) = self.open_own_file(chunk, len.into())?
-        {
+        if let Some(own) = self.own_file_of(chunk, len, choice)? {
             file.own.push(own);
             return Ok(Some(Place::Own(file.own.len() as u32 - 1)));
         }
-        let Some((pack, span)) = self.packs().find(self.dir(), chunk, true)? else {
-            return Ok(None);
+        let found = match choice {
+            Choice::First => self.packs().find(self.dir(), chunk, true)?,
+            Choice::Intact => self.find_intact(chunk, len)?,
         };
+        let Some((pack, span)) = found else { return Ok(None) };
         if span.kind() != Kind::Whole || span.len() != u64::from(len) {
             return Ok(None);
         }
@@ -195,36 +219,24 @@ impl LocalStore {
         Ok(Some(Place::Packed(number as u32, span)))
     }
 
-    /// The damaged chunks of an object, and parts of its list, each with its pack. Where a chunk
-    /// has a file of its own, that is in the way, and not here.
-    ///
-    /// # Errors
-    /// When the packs cannot be listed.
-    pub(in crate::store) fn damaged_chunks(
+    fn own_file_of(
         &self,
-        hash: &ContentHash,
-    ) -> Result<Vec<(Arc<Pack>, ContentHash)>, StoreError> {
-        let (mut damaged, mut buffer) = (Vec::new(), Vec::new());
-        for (pack, span) in self.lists_of(hash)? {
-            let Ok(head) = self.listed(hash, &pack, span) else { continue };
-            let mut named: Vec<_> = head.parts.iter().map(|part| part.hash).collect();
-            // Those behind a damaged part stay: nobody can tell them.
-            for part in &head.parts {
-                let bytes = self.read_unlisted(&part.hash);
-                let runs = bytes.ok().and_then(|bytes| part.runs(&bytes).ok());
-                named.extend(runs.into_iter().flatten().map(|run| run.hash));
-            }
-            named.sort_unstable();
-            named.dedup();
-            for hash in named {
-                for (pack, _) in self.packs().find_all(self.dir(), &hash)? {
-                    if matches!(pack.holds_intact(&hash, &mut buffer), Ok(false)) {
-                        damaged.push((pack, hash));
-                    }
-                }
+        chunk: &ContentHash,
+        len: u32,
+        choice: Choice,
+    ) -> Result<Option<File>, StoreError> {
+        match choice {
+            Choice::First if self.has_no_own(chunk) => Ok(None),
+            Choice::First => self.open_own_file(chunk, len.into()),
+            Choice::Intact => {
+                let own = self.open_own(chunk).ok().flatten();
+                let own = own.filter(|own| own.size() == u64::from(len));
+                let is_intact = own
+                    .as_ref()
+                    .is_some_and(|own| own.read_checked(len.into(), &mut Vec::new()).is_ok());
+                Ok(own.filter(|_| is_intact).and_then(ObjectFile::into_file))
             }
         }
-        Ok(damaged)
     }
 }
 

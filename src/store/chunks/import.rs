@@ -1,6 +1,7 @@
 //! Long contents on their way into packs: hashed as a whole by one thread, cut and stored by
 //! another.
 
+use std::collections::HashSet;
 use std::fs::File;
 use std::panic::resume_unwind;
 use std::sync::mpsc;
@@ -53,13 +54,38 @@ pub(in crate::store) fn import(
     } else {
         overlapped(&mut cutter, &source, size, transfer)
     };
-    let hashed = hashed.map_err(|error| match error {
+    let hashed = hashed.map_err(failure)?;
+    let (head, new_bytes) = cutter.finish(hashed.size, sparse)?;
+    Ok(Chunked { hashed, new_bytes, head: head.encode() })
+}
+
+/// Cuts the first `size` bytes of a file, stores those of the chunks that are wanted, and takes
+/// these out of the set.
+///
+/// # Errors
+/// As [`import`].
+pub(super) fn fill(
+    packer: &Packer<'_>,
+    wanted: &mut HashSet<ContentHash>,
+    source: &File,
+    size: u64,
+    sparse: bool,
+    transfer: &mut Transfer<'_>,
+) -> Result<(), ImportError> {
+    let source = OpenFile { file: source, sparse };
+    let mut cutter = Cutter { wanted: Some(wanted), ..Cutter::new(packer) };
+    let hashed = hash_ranges(&source, size, transfer, |offset, bytes| cutter.add(offset, bytes));
+    let hashed = hashed.map_err(failure)?;
+    cutter.finish(hashed.size, sparse)?;
+    Ok(())
+}
+
+fn failure(error: RangeError<StoreError>) -> ImportError {
+    match error {
         RangeError::Read(error) => ImportError::Source(error),
         RangeError::Copy(error) => error.into(),
         RangeError::Stopped => StoreError::Cancelled.into(),
-    })?;
-    let (head, new_bytes) = cutter.finish(hashed.size, sparse)?;
-    Ok(Chunked { hashed, new_bytes, head: head.encode() })
+    }
 }
 
 fn overlapped(
@@ -114,12 +140,14 @@ struct Cutter<'p, 's> {
     runs: Vec<Run>,
     parts: Vec<Part>,
     new_bytes: u64,
+    /// If not all chunks are to be stored: those that are, and are not yet.
+    wanted: Option<&'p mut HashSet<ContentHash>>,
 }
 
 impl<'p, 's> Cutter<'p, 's> {
     fn new(packer: &'p Packer<'s>) -> Self {
         let (rest, runs, parts) = (Vec::new(), Vec::new(), Vec::new());
-        Self { packer, rest, at: 0, runs, parts, new_bytes: 0 }
+        Self { packer, rest, at: 0, runs, parts, new_bytes: 0, wanted: None }
     }
 
     fn add(&mut self, offset: u64, bytes: &[u8]) -> Result<(), StoreError> {
@@ -185,6 +213,9 @@ impl<'p, 's> Cutter<'p, 's> {
     }
 
     fn store(&mut self, hash: ContentHash, chunk: &[u8]) -> Result<(), StoreError> {
+        if self.wanted.as_mut().is_some_and(|wanted| !wanted.remove(&hash)) {
+            return Ok(());
+        }
         if self.packer.write_hashed(&hash, chunk)? {
             self.new_bytes += chunk.len() as u64;
         }

@@ -19,6 +19,7 @@
 //! same. So the midstates that a tree names serve also here, to verify a piece while it is read.
 //! A file of its own with the same name is read before a list: a repair puts one there.
 
+mod aside;
 mod cut;
 mod file;
 mod import;
@@ -31,7 +32,7 @@ use super::StoreError;
 use super::packs::MAX_PACKED_BYTES;
 use crate::object::ContentHash;
 
-pub(super) use file::ChunkedFile;
+pub(super) use file::{Choice, ChunkedFile};
 pub(super) use import::{Chunked, LONGEST_BYTES, import};
 
 const HASH_BYTES: usize = 32;

@@ -94,8 +94,13 @@ impl LocalStore {
         self.sync()?;
         let mut done = PackedOwn::default();
         for (hash, size) in packed {
-            let mut transfer = Transfer::new(&mut buffer, progress);
-            match self.open_packed(hash).and_then(|object| object.verify(&mut transfer)) {
+            // Whoever stopped now would leave both.
+            let mut transfer = Transfer::unwatched(&mut buffer);
+            let verified = self.open_packed(hash).and_then(|object| {
+                object.check_size(size)?;
+                object.verify(&mut transfer)
+            });
+            match verified {
                 Ok(()) => self.remove(hash, lock)?,
                 // A chunk that was there before is not what it should be.
                 Err(error) if error.is_damage() => {

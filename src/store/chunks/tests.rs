@@ -9,11 +9,14 @@ use super::pack_own::PackedOwn;
 use super::{Head, Part, Run};
 use crate::object::ContentHash;
 use crate::progress::NoProgress;
+use crate::repair::{RepairOptions, repair_session};
+use crate::snapshot::{Budget, SessionDir, SnapshotManager};
 use crate::store::packs::{Kind, LongFiles, Packer};
 use crate::store::{
     Imported, LocalStore, ObjectSource, ObjectStore, StopsAt, StoreError, Transfer, hash_object,
 };
 use crate::sys::stat_open_file;
+use crate::walk::ExclusionConfig;
 
 /// Bytes that repeat nowhere.
 fn noise(len: usize, mut seed: u64) -> Vec<u8> {
@@ -287,7 +290,135 @@ fn a_list_that_names_itself_or_another_list_is_damage() {
         assert!(lab.store.read(&first, 1 << 20).unwrap_err().is_damage());
         assert!(lab.store.chunks_of(&first).unwrap_err().is_damage());
         assert!(!lab.store.contains(&first, 200_000).unwrap());
-        assert!(lab.store.damaged_chunks(&first).unwrap().is_empty());
+        let (pack, span) = lab.store.packs().find(lab.store.dir(), &first, true).unwrap().unwrap();
+        assert!(lab.store.set_chunks_aside(&first, &pack, span).unwrap().is_none());
+    }
+}
+
+impl Lab {
+    /// Every way to read all of an object gives its bytes.
+    #[track_caller]
+    fn gives(&self, imported: &Imported, bytes: &[u8]) {
+        // As a process that knows nothing of the others.
+        let store = LocalStore::open(self.store.path()).unwrap();
+        let lab = Self { temp: tempfile::tempdir().unwrap(), store };
+        assert!(bytes_of(&lab.export(imported).unwrap()) == bytes);
+        assert!(lab.store.read(&imported.hash, imported.size).unwrap() == bytes);
+        let mut buffer = Vec::new();
+        let mut transfer = Transfer::unwatched(&mut buffer);
+        let opened = lab.store.open_intact(&imported.hash, imported.size, &mut transfer).unwrap();
+        opened.verify(&mut transfer).unwrap();
+    }
+
+    fn pack_flipped(&self, chunk: &ContentHash) {
+        let mut bytes = self.store.read(chunk, 1 << 20).unwrap();
+        bytes[5] ^= 1;
+        self.pack(chunk, Kind::Whole, &bytes);
+    }
+}
+
+#[test]
+fn a_damaged_copy_of_a_chunk_is_passed_over_where_another_pack_has_an_intact_one() {
+    let (lab, bytes) = (Lab::new(), noise(2 << 20, 50));
+    let imported = lab.import_bytes(&bytes);
+    let chunks = lab.store.chunks_of(&imported.hash).unwrap();
+    // Packs of the same tick of the clock are asked in any order.
+    while lab.verify(&imported).is_ok() {
+        assert!(lab.store.all_packs().unwrap().len() < 1000);
+        lab.pack_flipped(&chunks[1]);
+    }
+    lab.gives(&imported, &bytes);
+    // Each pack has a damaged one, and another.
+    let lab = Lab::new();
+    let imported = lab.import_bytes(&bytes);
+    let good = lab.store.read(&chunks[1], 1 << 20).unwrap();
+    lab.pack_flipped(&chunks[1]);
+    lab.pack_flipped(&chunks[2]);
+    lab.pack(&chunks[1], Kind::Whole, &good);
+    lab.gives(&imported, &bytes);
+}
+
+#[test]
+fn a_bad_list_or_file_is_passed_over_where_another_pack_has_a_good_list() {
+    let bytes = noise(1 << 20, 51);
+    let chunk = noise(20_000, 7);
+    let run = Run { hash: ContentHash::of(&chunk), len: 20_000, times: 2 };
+    let mut part = Vec::new();
+    run.encode(&mut part);
+    let parts = vec![Part { hash: ContentHash::of(&part), size: 40_000 }];
+    let lying = Head { size: 40_000, sparse: false, parts }.encode();
+    let mut flipped = lying.clone();
+    flipped[3] ^= 1;
+    for head in [&lying, &flipped] {
+        let lab = Lab::new();
+        let imported = lab.import_bytes(&bytes);
+        lab.pack(&run.hash, Kind::Whole, &chunk);
+        lab.pack(&ContentHash::of(&part), Kind::Whole, &part);
+        lab.pack(&imported.hash, Kind::ChunkList, head);
+        lab.gives(&imported, &bytes);
+    }
+    // A file of its own with other bytes.
+    let lab = Lab::new();
+    let imported = lab.import_bytes(&bytes);
+    let hex = imported.hash.hex();
+    let own = lab.store.path().join(&hex[..2]).join(&hex[2..]);
+    std::fs::create_dir_all(own.parent().unwrap()).unwrap();
+    let mut other = bytes.clone();
+    other[500_000] ^= 1;
+    std::fs::write(own, other).unwrap();
+    lab.gives(&imported, &bytes);
+}
+
+#[test]
+fn a_list_that_makes_more_than_is_asked_for_is_not_read() {
+    let lab = Lab::new();
+    let hash = ContentHash::of(&noise(300_000, 61));
+    lab.pack_endless(&hash);
+    let mut buffer = Vec::new();
+    let mut transfer = Transfer::unwatched(&mut buffer);
+    assert!(lab.store.open_intact(&hash, 300_000, &mut transfer).unwrap_err().is_damage());
+    let target = tempfile::tempfile_in(lab.temp.path()).unwrap();
+    assert!(lab.store.export(&hash, 300_000, &target, &mut transfer).unwrap_err().is_damage());
+    assert!(lab.store.read(&hash, 300_000).unwrap_err().is_damage());
+}
+
+/// As long as a verification does not read it, a repair must not either.
+#[test]
+fn a_repair_reads_no_list_that_makes_more_than_its_file_has() {
+    let temp = tempfile::tempdir().unwrap();
+    let [work, session] = ["work", "session"].map(|name| temp.path().join(name));
+    std::fs::create_dir(&work).unwrap();
+    let bytes = noise(300_000, 61);
+    std::fs::write(work.join("file"), &bytes).unwrap();
+    let (rules, budget) = (ExclusionConfig::default(), Budget::default());
+    let manager = SnapshotManager::new(&session, &[work], rules, budget).unwrap();
+    manager.create_baseline().unwrap();
+    let lab = Lab { temp, store: LocalStore::open(&session.join("objects")).unwrap() };
+    let lock = lab.store.lock_exclusive().unwrap();
+    let hash = ContentHash::of(&bytes);
+    lab.store.quarantine(&hash, &lock).unwrap();
+    lab.store.purge_packs(&lock).unwrap();
+    drop(lock);
+    lab.pack_endless(&hash);
+    let session = SessionDir::open(&session).unwrap();
+    let (report, verified) =
+        repair_session(&session, &lab.store, &RepairOptions::default()).unwrap();
+    assert!(verified.ok && report.lost.is_empty(), "{report:?}");
+    assert!(lab.store.read(&hash, 300_000).unwrap() == bytes);
+}
+
+impl Lab {
+    /// Packs a list under this name whose contents it takes a century to hash.
+    fn pack_endless(&self, hash: &ContentHash) {
+        let chunk = noise(100_000, 60);
+        let run = Run { hash: ContentHash::of(&chunk), len: 100_000, times: u32::MAX };
+        let mut part = Vec::new();
+        (0..3000).for_each(|_| run.encode(&mut part));
+        let size = run.size() * 3000;
+        let parts = vec![Part { hash: ContentHash::of(&part), size }];
+        self.pack(&run.hash, Kind::Whole, &chunk);
+        self.pack(&ContentHash::of(&part), Kind::Whole, &part);
+        self.pack(hash, Kind::ChunkList, &Head { size, sparse: false, parts }.encode());
     }
 }
 

@@ -7,6 +7,7 @@ use rustix::io::Errno;
 
 use super::{LocalStore, relative_name};
 use crate::object::ContentHash;
+use crate::store::chunks::Choice;
 use crate::store::packs::{Kind, MAX_PACKED_BYTES, Pack, Span as PackSpan};
 use crate::store::{ObjectFile, StoreError, Transfer, export};
 use crate::sys::{Dir, FileKind};
@@ -69,7 +70,10 @@ impl LocalStore {
     }
 
     /// Opens the file of its own that an object may have.
-    pub(super) fn open_own(&self, hash: &ContentHash) -> Result<Option<ObjectFile>, StoreError> {
+    pub(in crate::store) fn open_own(
+        &self,
+        hash: &ContentHash,
+    ) -> Result<Option<ObjectFile>, StoreError> {
         Self::open_file_of(hash, &self.dir, &relative_name(hash))
     }
 
@@ -126,7 +130,7 @@ impl LocalStore {
             let path = self.dir.path_of(&relative_name(hash));
             return Err(StoreError::Missing { hash: *hash, path });
         };
-        self.open_in_pack(hash, pack, span)
+        self.open_in_pack(hash, pack, span, Choice::First)
     }
 
     /// Opens what a pack has under the name of an object.
@@ -135,11 +139,12 @@ impl LocalStore {
         hash: &ContentHash,
         pack: Arc<Pack>,
         span: PackSpan,
+        choice: Choice,
     ) -> Result<ObjectFile, StoreError> {
         match span.kind() {
             Kind::Whole => Ok(ObjectFile::packed(pack, span, *hash)),
             Kind::ChunkList => {
-                let file = self.open_chunked(hash, &pack, span)?;
+                let file = self.open_chunked(hash, &pack, span, choice)?;
                 Ok(ObjectFile::chunked(file, *hash, pack.path().to_owned()))
             }
         }
@@ -182,11 +187,12 @@ impl LocalStore {
     }
 
     /// All copies of an object, in the order in which they are asked for it: it may have been
-    /// stored anew, by a process that this one knows nothing of, or be in several packs.
+    /// stored anew, by a process that this one knows nothing of, or be in several packs. Lists are
+    /// opened with intact chunks, each from wherever there is one.
     ///
     /// # Errors
     /// When the packs cannot be listed.
-    pub(super) fn copies(
+    pub(in crate::store) fn copies(
         &self,
         hash: &ContentHash,
     ) -> Result<impl Iterator<Item = ObjectFile> + '_, StoreError> {
@@ -194,8 +200,9 @@ impl LocalStore {
         let own = self.open_own(hash).ok().flatten();
         let (packed, hash) = (self.packs.find_all(&self.dir, hash)?, *hash);
         let packed = packed.into_iter();
-        let packed =
-            packed.filter_map(move |(pack, span)| self.open_in_pack(&hash, pack, span).ok());
+        let packed = packed.filter_map(move |(pack, span)| {
+            self.open_in_pack(&hash, pack, span, Choice::Intact).ok()
+        });
         Ok(own.into_iter().chain(packed))
     }
 
@@ -216,8 +223,9 @@ impl LocalStore {
         Err(StoreError::Missing { hash: *hash, path: self.dir.path_of(&relative_name(hash)) })
     }
 
-    /// Opens an object after all its bytes were checked; where there are several copies, an intact
-    /// one.
+    /// Opens an object of `size` bytes after all of them were checked; where there are several
+    /// copies, an intact one. What has another length is not read: it may claim one that nobody can
+    /// read to the end.
     ///
     /// # Errors
     /// What is wrong with the copy that is found first, if none is intact;
@@ -225,9 +233,11 @@ impl LocalStore {
     pub(crate) fn open_intact(
         &self,
         hash: &ContentHash,
+        size: u64,
         transfer: &mut Transfer<'_>,
     ) -> Result<ObjectFile, StoreError> {
         let mut verified = |object: ObjectFile| {
+            object.check_size(size)?;
             object.verify(transfer)?;
             Ok(object)
         };

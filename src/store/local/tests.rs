@@ -47,7 +47,8 @@ fn a_cancel_while_a_damaged_object_is_looked_at_again_is_no_damage() {
         look(&mut Transfer::new(&mut Vec::new(), &StopsWhenAsked::after(times)))
     };
     let look = |transfer: &mut Transfer<'_>| store.open_object(&hash)?.verify(transfer);
-    let open = |transfer: &mut Transfer<'_>| store.open_intact(&hash, transfer).map(|_| ());
+    let open =
+        |transfer: &mut Transfer<'_>| store.open_intact(&hash, 3 << 20, transfer).map(|_| ());
     let is_damage = |result| matches!(result, Err(StoreError::Corrupt { .. }));
     let once = (0..).find(|times| is_damage(watched(*times, &look))).unwrap();
     assert!(once > 0);
