@@ -131,6 +131,7 @@ impl RestoreReport {
             touched: Vec::new(),
             directory_times: 0,
             conflicts: Vec::new(),
+            spared: Vec::new(),
             on_conflict: options.on_conflict,
             skipped: copied.skipped.clone(),
             rebuildable: Vec::new(),
