@@ -321,6 +321,15 @@ fn a_damaged_piece_of_a_long_file_is_an_error_until_somebody_mends_it() {
     let mut wrong = right.clone();
     wrong[4 * PIECE + 5] ^= 1;
     put(&wrong);
+    // Its chunks would be another copy.
+    for pack in fs::read_dir(world.base.join("store/objects/packs")).into_iter().flatten() {
+        let pack = pack.unwrap().path();
+        let mut bytes = fs::read(&pack).unwrap();
+        let middle = bytes.len() / 2;
+        bytes[middle] ^= 1;
+        fs::set_permissions(&pack, PermissionsExt::from_mode(0o600)).unwrap();
+        fs::write(&pack, bytes).unwrap();
+    }
     let file = fs::File::open(world.past("0").join("long")).unwrap();
     let mut buffer = vec![0; PIECE];
     // Not the piece before the damaged one, as the kernel reads ahead.
