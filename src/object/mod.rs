@@ -28,4 +28,4 @@ pub use tree::{
     Attributes, Device, FORMAT_VERSION, FileTime, MAX_NAME_BYTES, MAX_PATH_BYTES, MODE_MASK, Node,
     Tree, TreeEntry, XattrPair, Xattrs, encode_entry, is_name,
 };
-pub(crate) use tree::{read_entry, write_entry};
+pub(crate) use tree::{is_tree, read_entry, write_entry};

@@ -142,6 +142,11 @@ pub struct Tree {
     entries: Vec<TreeEntry>,
 }
 
+/// Whether these may be the bytes of a [`Tree`]: they begin like one.
+pub(crate) fn is_tree(bytes: &[u8]) -> bool {
+    bytes.starts_with(MAGIC)
+}
+
 impl Tree {
     /// Sorts the entries; of two with one name the first stays, so that what is encoded can always
     /// be decoded.

@@ -331,6 +331,41 @@ fn whoever_has_opened_a_pack_reads_on_and_whoever_locks_counts_on_nothing_that_i
 }
 
 #[test]
+fn trees_and_contents_lie_in_different_blocks_also_after_a_rewrite() {
+    let lab = Lab::new();
+    let mut objects = Vec::new();
+    for number in 0..1500_u32 {
+        let name = number.to_le_bytes();
+        objects.push([&b"nonotree"[..], &name, &[1; 500]].concat());
+        objects.push([&name[..], &[2; 4000]].concat());
+    }
+    let hashes = lab.pack(&objects);
+    let trees: HashSet<_> = hashes.iter().step_by(2).copied().collect();
+    let check = || {
+        assert!(lab.lost(&hashes, &objects).is_empty());
+        let [pack] = &lab.other().all_packs().unwrap()[..] else { panic!("one pack") };
+        let entries = pack.entries().unwrap();
+        let mut mixed = 0;
+        for block in pack.blocks() {
+            let within = entries.iter().filter(|entry| {
+                (block.plain_at..block.plain_end()).contains(&entry.span.record_at())
+            });
+            let kinds: HashSet<_> = within.map(|entry| trees.contains(&entry.hash)).collect();
+            mixed += usize::from(kinds.len() != 1);
+        }
+        assert_eq!(mixed, 0);
+        // 6 MiB of contents, and less than 1 MiB of trees.
+        assert!(pack.blocks().len() > 40);
+    };
+    check();
+    let lock = lab.store.lock_exclusive().unwrap();
+    let pack = lab.store.all_packs().unwrap()[0].clone();
+    let kept = pack.entries().unwrap();
+    lab.store.rewrite_packs(&[Rewrite { pack, kept }], &lock).unwrap();
+    check();
+}
+
+#[test]
 fn a_pack_of_a_newer_version_is_refused_and_left_alone() {
     let lab = Lab::new();
     let objects = objects(50);

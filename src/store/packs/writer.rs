@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::block::{BLOCK_BYTES, BLOCK_HEADER_BYTES, Listed, decode, encode};
 use super::format::{Entry, HEADER_BYTES, Kind, Span, encode_index, header};
 use super::{make_packs_dir, name_of};
-use crate::object::ContentHash;
+use crate::object::{ContentHash, is_tree};
 use crate::store::StoreError;
 use crate::store::compression::Compression;
 use crate::store::local::OBJECT_MODE;
@@ -43,16 +43,71 @@ pub(super) struct PackWriter<'s> {
     /// From the first chunk on.
     temp: Option<Arc<TempFile<'s>>>,
     entries: Vec<Entry>,
-    /// Records that were not handed out.
-    buffer: Vec<u8>,
-    /// Where full blocks end in the buffer.
-    cuts: Vec<usize>,
-    /// The place of the buffer's first byte.
-    buffer_at: u64,
+    contents: Stream,
+    /// Whoever reads trees alone decompresses no contents.
+    trees: Stream,
     /// Where the next block comes in the file.
     file_at: u64,
     /// In the order in which they lie in the file.
     blocks: Vec<Placed>,
+}
+
+/// Records that share blocks, and were not handed out.
+#[derive(Debug)]
+struct Stream {
+    buffer: Vec<u8>,
+    /// Where full blocks end in the buffer.
+    cuts: Vec<usize>,
+    /// The place of the buffer's first byte.
+    at: u64,
+}
+
+/// The place of the first tree. Places are only counted, and no pack has so many contents.
+const TREES_AT: u64 = 1 << 48;
+
+impl Stream {
+    fn new(at: u64) -> Self {
+        let buffer = Vec::with_capacity(CHUNK_BYTES + CHUNK_BYTES / 4);
+        Self { buffer, cuts: Vec::new(), at }
+    }
+
+    fn append(&mut self, hash: &ContentHash, kind: Kind, bytes: &[u8]) -> Span {
+        let len = bytes.len() as u32;
+        self.buffer.extend_from_slice(&Entry::record_header(hash, kind, len));
+        let span = Span { offset: self.at + self.buffer.len() as u64, len, kind };
+        self.buffer.extend_from_slice(bytes);
+        if self.buffer.len() - self.last_cut() >= BLOCK_BYTES {
+            self.cuts.push(self.buffer.len());
+        }
+        span
+    }
+
+    /// Where the last full block in the buffer ends.
+    fn last_cut(&self) -> usize {
+        self.cuts.last().copied().unwrap_or(0)
+    }
+
+    /// Takes full blocks or, without one, all there is: the place of the first record, the records,
+    /// and where the blocks end. `empty` is the next buffer.
+    fn take(&mut self, mut empty: Vec<u8>) -> (u64, Vec<u8>, Vec<usize>) {
+        let end = if self.cuts.is_empty() { self.buffer.len() } else { self.last_cut() };
+        let mut cuts = std::mem::take(&mut self.cuts);
+        if cuts.is_empty() && end > 0 {
+            cuts.push(end);
+        }
+        empty.clear();
+        empty.extend_from_slice(&self.buffer[end..]);
+        let mut records = std::mem::replace(&mut self.buffer, empty);
+        records.truncate(end);
+        let came_at = self.at;
+        self.at += end as u64;
+        (came_at, records, cuts)
+    }
+
+    /// The bytes of an object that is in the buffer.
+    fn part(&self, span: Span) -> Option<&[u8]> {
+        part(&self.buffer, self.at, span)
+    }
 }
 
 /// A block with its places.
@@ -93,9 +148,8 @@ impl<'s> PackWriter<'s> {
             compression,
             temp: None,
             entries: Vec::new(),
-            buffer: Vec::with_capacity(CHUNK_BYTES + CHUNK_BYTES / 4),
-            cuts: Vec::new(),
-            buffer_at: 0,
+            contents: Stream::new(0),
+            trees: Stream::new(TREES_AT),
             file_at: HEADER_BYTES as u64,
             blocks: Vec::new(),
         }
@@ -103,20 +157,10 @@ impl<'s> PackWriter<'s> {
 
     /// Adds an object of at most [`MAX_PACKED_BYTES`](super::format::MAX_PACKED_BYTES).
     pub(super) fn append(&mut self, hash: &ContentHash, kind: Kind, bytes: &[u8]) -> Span {
-        let len = bytes.len() as u32;
-        self.buffer.extend_from_slice(&Entry::record_header(hash, kind, len));
-        let span = Span { offset: self.buffer_at + self.buffer.len() as u64, len, kind };
-        self.buffer.extend_from_slice(bytes);
+        let stream = if is_tree(bytes) { &mut self.trees } else { &mut self.contents };
+        let span = stream.append(hash, kind, bytes);
         self.entries.push(Entry { hash: *hash, span });
-        if self.buffer.len() - self.last_cut() >= BLOCK_BYTES {
-            self.cuts.push(self.buffer.len());
-        }
         span
-    }
-
-    /// Where the last full block in the buffer ends.
-    fn last_cut(&self) -> usize {
-        self.cuts.last().copied().unwrap_or(0)
     }
 
     /// Whether nothing was appended.
@@ -126,8 +170,8 @@ impl<'s> PackWriter<'s> {
 
     /// Whether it is complete.
     pub(super) fn is_full(&self, limits: &Limits) -> bool {
-        self.file_at + self.buffer.len() as u64 >= limits.bytes
-            || self.entries.len() >= limits.objects
+        let waiting = self.contents.buffer.len() + self.trees.buffer.len();
+        self.file_at + waiting as u64 >= limits.bytes || self.entries.len() >= limits.objects
     }
 
     /// As [`append`](Self::append), where nobody else does.
@@ -152,7 +196,7 @@ impl<'s> PackWriter<'s> {
 
     /// Whether there is enough to be written.
     pub(super) fn is_chunk_full(&self) -> bool {
-        self.last_cut() >= CHUNK_BYTES
+        self.contents.last_cut().max(self.trees.last_cut()) >= CHUNK_BYTES
     }
 
     /// Whether a list of chunks is among its objects: such a list is in packs only.
@@ -165,24 +209,19 @@ impl<'s> PackWriter<'s> {
         self.temp.is_some()
     }
 
-    /// Hands out what is to be written next: full blocks or, without one, all there is. `empty`
-    /// takes its place.
+    /// Hands out what is to be written next: full blocks or, without one, all there is of contents
+    /// or of trees. `empty` takes its place.
     ///
     /// # Errors
     /// When the file cannot be made.
-    pub(super) fn take_chunk(&mut self, mut empty: Vec<u8>) -> Result<Chunk<'s>, StoreError> {
+    pub(super) fn take_chunk(&mut self, empty: Vec<u8>) -> Result<Chunk<'s>, StoreError> {
         let temp = self.file()?;
-        let end = if self.cuts.is_empty() { self.buffer.len() } else { self.last_cut() };
-        let mut cuts = std::mem::take(&mut self.cuts);
-        if cuts.is_empty() && end > 0 {
-            cuts.push(end);
-        }
-        empty.clear();
-        empty.extend_from_slice(&self.buffer[end..]);
-        let mut records = std::mem::replace(&mut self.buffer, empty);
-        records.truncate(end);
-        let came_at = self.buffer_at;
-        self.buffer_at += end as u64;
+        let (contents, trees) = (&mut self.contents, &mut self.trees);
+        let stream = match trees.last_cut() > contents.last_cut() || contents.buffer.is_empty() {
+            true => trees,
+            false => contents,
+        };
+        let (came_at, records, cuts) = stream.take(empty);
         let (records, compression) = (Arc::new(records), self.compression);
         Ok(Chunk { temp, came_at, records, cuts, compression })
     }
@@ -213,7 +252,7 @@ impl<'s> PackWriter<'s> {
 
     /// The bytes of an object that is not handed out yet.
     fn in_buffer(&self, span: Span) -> Option<&[u8]> {
-        part(&self.buffer, self.buffer_at, span)
+        self.contents.part(span).or_else(|| self.trees.part(span))
     }
 
     /// Reads an object that was appended. `writing` is what was handed out and may not be written
@@ -251,7 +290,7 @@ impl<'s> PackWriter<'s> {
     /// # Errors
     /// When the disk is full or broken; there is no pack then.
     pub(super) fn seal(mut self) -> Result<[u8; 16], StoreError> {
-        while !self.buffer.is_empty() {
+        while !(self.contents.buffer.is_empty() && self.trees.buffer.is_empty()) {
             let chunk = self.take_chunk(Vec::new())?;
             let packed = chunk.compress();
             let at = self.place(&packed);
@@ -285,7 +324,8 @@ impl<'s> PackWriter<'s> {
         moved.sort_unstable();
         let mut entries = std::mem::take(&mut self.entries);
         let mut at = 0;
-        // Entries are in the order in which they came, and each lies in a block.
+        entries.sort_unstable_by_key(|entry| entry.span.offset);
+        // They are in the order of the places now, and each lies in a block.
         for Entry { span, .. } in &mut entries {
             while moved.get(at + 1).is_some_and(|(came_at, _)| *came_at <= span.record_at()) {
                 at += 1;
