@@ -46,7 +46,7 @@ pub struct StepPrompt {
 /// What a snapshot of a step says beside what any snapshot says.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Step {
-    /// What it holds.
+    /// The kind of the changes that it holds.
     #[serde(default)]
     pub kind: StepKind,
     /// The client: `claude-code`, `codex`, `gemini`, `opencode`, or another name.

@@ -208,8 +208,8 @@ impl LivePaths {
         Ok(None)
     }
 
-    /// Stores the chunks that a long object lacks, as far as the files at its paths have them: these
-    /// may be other versions. The path of the file that made the object whole.
+    /// Stores the chunks that a long object lacks, as far as the files at its paths have them:
+    /// these may be other versions. The path of the file that made the object whole.
     pub(super) fn fill(
         &self,
         store: &LocalStore,

@@ -219,7 +219,8 @@ impl<'a> Objects<'a> {
         transfer: &mut Transfer<'_>,
     ) -> Result<Confirmed, StoreError> {
         let object = match self.store.open_object(&damaged.hash) {
-            // The length in a list only decides whether it is worth the time to hash holes, or a chunk that comes again and again.
+            // The length in a list only decides whether it is worth the time to hash holes, or a
+            // chunk that comes again and again.
             Ok(object)
                 if !damaged.used_as.may_have(object.size())
                     && (object.is_sparse() || object.is_chunked())

@@ -6,9 +6,9 @@
 //! another snapshot, or the safety snapshot is no conflict, while an edit made after the command is
 //! one until somebody decides about it, also if it was left alone (and hence recorded by a safety
 //! snapshot) before. A path whose time alone moved since is none: its bytes are known. In a session
-//! that is open, running or interrupted, later changes are its own. An undo is about what the session
-//! did: what it did not change is in conflict with nothing and stays. And of a session of snapshots
-//! that were taken by hand, it guards what is newer than the last of them.
+//! that is open, running or interrupted, later changes are its own. An undo is about the changes of
+//! the session: a path without one is in conflict with nothing and stays. And of a session of
+//! snapshots that were taken by hand, it guards what is newer than the last of them.
 
 use std::cmp::Ordering;
 use std::ffi::OsString;

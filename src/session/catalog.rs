@@ -391,10 +391,15 @@ impl SessionSummary {
 
     /// The tracked paths as one text, by which sessions are grouped.
     pub fn project(&self) -> String {
-        use std::os::unix::ffi::OsStrExt;
-        let paths = self.tracked_paths.iter().map(|path| encode(path.as_os_str().as_bytes()));
-        paths.collect::<Vec<_>>().join(", ")
+        project_of(&self.tracked_paths)
     }
+}
+
+/// Tracked paths as one text, by which sessions are grouped.
+pub fn project_of(tracked_paths: &[PathBuf]) -> String {
+    use std::os::unix::ffi::OsStrExt;
+    let paths = tracked_paths.iter().map(|path| encode(path.as_os_str().as_bytes()));
+    paths.collect::<Vec<_>>().join(", ")
 }
 
 impl SessionStatus {

@@ -150,8 +150,8 @@ impl SessionDir {
         Ok(self.dir()?.try_stat(layout::RESTORE_JOURNAL.as_bytes())?.is_some())
     }
 
-    /// Whether a restore needs the session with all of its snapshots: one of files or of a container
-    /// is at work, or was interrupted.
+    /// Whether a restore needs the session with all of its snapshots: one of files or of a
+    /// container is at work, or was interrupted.
     ///
     /// # Errors
     /// When the directory cannot be looked at.

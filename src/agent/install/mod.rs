@@ -68,7 +68,7 @@ pub enum InstallError {
         name: &'static str,
         /// What it holds.
         value: PathBuf,
-        /// What is wrong with that.
+        /// The reason.
         why: &'static str,
     },
 }

@@ -34,7 +34,7 @@ pub struct Place {
 }
 
 impl Place {
-    /// That of one project.
+    /// The configuration of one project.
     ///
     /// # Errors
     /// When the project is not there.
@@ -46,7 +46,7 @@ impl Place {
         Ok(Self::below(Scope::Project, &sys::real_path(project)?, PathBuf::new(), dir))
     }
 
-    /// That of the user whose home directory and environment these are.
+    /// The configuration of the user whose home directory and environment these are.
     ///
     /// # Errors
     /// When the home directory is not there, or a variable names no directory.

@@ -239,7 +239,7 @@ impl Needs {
     }
 }
 
-/// What is below a directory, added up.
+/// The entries below a directory, added up.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct Count {
     files: u64,
@@ -257,8 +257,8 @@ impl Count {
     }
 }
 
-/// What is below a root, and the trees without any file. Visits each tree once, however often it is
-/// named.
+/// Counts the entries below a root, and the trees without any file. Visits each tree once, however
+/// often it is named.
 fn count(
     store: &LocalStore,
     root: &ContentHash,

@@ -97,8 +97,8 @@ pub struct ArchiveReport {
 }
 
 impl ArchivePlan {
-    /// Plans the archive of a snapshot: a delta to a parent that the store holds, unless a rule says
-    /// otherwise, or a full one for a reason.
+    /// Plans the archive of a snapshot: a delta to a parent that the store holds, unless a rule
+    /// says otherwise, or a full one for a reason.
     ///
     /// # Errors
     /// When the snapshot was removed or is damaged; [`ArchiveError::NoParent`].

@@ -2,11 +2,9 @@
 //!
 //! Without a selection, what the limits of the settings let go.
 
-use std::borrow::Cow;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
 use std::io::Write;
-use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
 use clap::Args;
@@ -21,8 +19,8 @@ use crate::cli::render::byte_size;
 use crate::cli::retention;
 use crate::config::{FlagSettings, Settings};
 use crate::gc::{CleanupError, CleanupOptions, CleanupPlan, CleanupReport, Unreadable};
-use crate::path_text::{Shown, encode};
-use crate::session::{Catalog, Expired, SessionStatus};
+use crate::path_text::Shown;
+use crate::session::{Catalog, Expired, SessionStatus, project_of};
 use crate::snapshot::{Recency, SessionDir, SessionMetadata};
 
 /// Arguments of `nono rollback cleanup`.
@@ -196,7 +194,7 @@ fn choose(
     let keep = args.keep.unwrap_or(0);
     let mut newer: HashMap<String, usize> = HashMap::new();
     let chosen = dated.into_iter().filter(|(metadata, status, _)| {
-        let newer = newer.entry(project_of(metadata)).or_default();
+        let newer = newer.entry(group_of(metadata)).or_default();
         *newer += 1;
         *newer > keep
             && oldest.is_none_or(|oldest| metadata.started < oldest)
@@ -206,11 +204,11 @@ fn choose(
 }
 
 /// The text that the sessions of a project share, or the snapshots of a container.
-fn project_of(metadata: &SessionMetadata) -> String {
-    let container = metadata.container.as_ref().map(|container| &*container.container_id);
-    let paths = metadata.tracked_paths.iter().map(|path| encode(path.as_os_str().as_bytes()));
-    let parts = container.map(Cow::from).into_iter().chain(paths);
-    parts.collect::<Vec<_>>().join(", ")
+fn group_of(metadata: &SessionMetadata) -> String {
+    match &metadata.container {
+        Some(container) => container.container_id.clone(),
+        None => project_of(&metadata.tracked_paths),
+    }
 }
 
 /// Pinned sessions stay unless they are named.

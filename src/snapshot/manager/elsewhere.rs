@@ -113,7 +113,7 @@ impl SnapshotManager {
                 self.session.unpublish(number)?;
                 return Err(error);
             }
-            // Its own manifest is durable, and the list is made again from it after a power failure.
+            // Its own manifest is durable. After a power failure the list is made again from it.
             tracing::warn!("the session's manifest may not be durable: {error}");
         }
         Ok(published.manifest)

@@ -94,8 +94,11 @@ impl LocalStore {
         self.sync()?;
         let mut done = PackedOwn::default();
         for (hash, size) in packed {
-            // Whoever stopped now would leave both.
-            let mut transfer = Transfer::unwatched(&mut buffer);
+            // A stop now would leave both. It has to wait for a batch, and not for a longer file.
+            let mut transfer = match size > BATCH_BYTES {
+                true => Transfer::new(&mut buffer, progress),
+                false => Transfer::unwatched(&mut buffer),
+            };
             let verified = self.open_packed(hash).and_then(|object| {
                 object.check_size(size)?;
                 object.verify(&mut transfer)

@@ -227,8 +227,8 @@ impl<'s> Packer<'s> {
         Ok(Imported { new_bytes, ..hashed.imported(is_new) })
     }
 
-    /// Stores an object that has a file of its own once more, in chunks. `false`: the file has other
-    /// bytes.
+    /// Stores an object that has a file of its own once more, in chunks. `false`: the file has
+    /// other bytes.
     ///
     /// # Errors
     /// When the file cannot be read, or the store not be written; [`StoreError::Cancelled`].

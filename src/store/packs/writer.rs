@@ -44,7 +44,7 @@ pub(super) struct PackWriter<'s> {
     temp: Option<Arc<TempFile<'s>>>,
     entries: Vec<Entry>,
     contents: Stream,
-    /// Whoever reads trees alone decompresses no contents.
+    /// A reader of trees alone decompresses no contents.
     trees: Stream,
     /// Where the next block comes in the file.
     file_at: u64,
