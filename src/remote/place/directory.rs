@@ -7,6 +7,7 @@ use std::io::{self, BufWriter, Read, Write};
 use std::path::{Path, PathBuf};
 
 use super::{Backend, Source, Stored};
+use crate::archive::ArchiveId;
 use crate::path_text::Shown;
 use crate::progress::Progress;
 use crate::remote::error::RemoteError;
@@ -14,8 +15,6 @@ use crate::sys::{self, Dir, FileKind, TempFile};
 
 /// Bytes that are written at once.
 const BUFFER_BYTES: usize = 1 << 18;
-/// Begins the name of a file that is being written, where a file system has no unnamed files.
-const UNFINISHED: &[u8] = b".tmp-";
 /// Permissions of archives: for their owner alone.
 const MODE: u16 = 0o600;
 
@@ -192,9 +191,13 @@ impl Backend for Directory {
             if progress.is_cancelled() {
                 return Err(RemoteError::Cancelled);
             }
+            // Others may have folders here, and files with similar names in them.
+            if ArchiveId::new(&folder, 0).is_err() {
+                continue;
+            }
             let Ok(dir) = self.root.open_dir(folder.as_bytes()) else { continue };
             for entry in dir.names()? {
-                if entry.name.starts_with(UNFINISHED) && is_old(&dir, &entry.name) {
+                if TempFile::is_name(&entry.name) && is_left(&dir, &entry.name) {
                     // Another pusher may have been faster.
                     let _ = dir.remove_file(&entry.name);
                 }
@@ -204,10 +207,14 @@ impl Backend for Directory {
     }
 }
 
-/// Whether a file was last written more than a day ago: no push writes it any more.
-fn is_old(dir: &Dir, name: &[u8]) -> bool {
+/// Whether a file is as a push makes it, and was last written more than a day ago: no push writes
+/// it any more.
+fn is_left(dir: &Dir, name: &[u8]) -> bool {
     const DAY_NS: i128 = 24 * 3600 * 1_000_000_000;
     let Ok(Some(stat)) = dir.try_stat(name) else { return false };
+    if stat.kind != FileKind::File || stat.mode != MODE || stat.uid != sys::effective_uid() {
+        return false;
+    }
     jiff::Timestamp::now().as_nanosecond() - i128::from(stat.mtime.seconds) * 1_000_000_000 > DAY_NS
 }
 

@@ -6,6 +6,7 @@ mod azure;
 mod cleaning;
 mod interrupting;
 mod killing;
+mod meeting;
 mod progress;
 mod pulling;
 mod pushing;

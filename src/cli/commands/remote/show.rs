@@ -10,9 +10,9 @@ use crate::cli::Outcome;
 use crate::cli::context::{BOLD, Context, YELLOW};
 use crate::cli::progress::Bar;
 use crate::cli::render::byte_size;
-use crate::cli::sealing::{Target, encryption_words};
+use crate::cli::sealing::{Target, counted, encryption_words};
 use crate::path_text::Shown;
-use crate::remote::{Inventory, SessionArchives};
+use crate::remote::SessionArchives;
 
 /// Arguments of `nono remote show`.
 #[derive(Debug, Args)]
@@ -36,6 +36,8 @@ struct Report {
     sessions: Vec<Session>,
     /// Names at the place that are no archives.
     foreign: Vec<String>,
+    /// Archives that are not encrypted, where those of the remote are. Nobody reads them.
+    unencrypted: Vec<String>,
 }
 
 #[derive(Serialize)]
@@ -59,9 +61,9 @@ pub(in crate::cli) fn run(args: &ShowArgs, context: &Context) -> Outcome {
     let target = Target::find(Some(&args.remote))?;
     let place = target.open(false)?;
     let bar = Bar::new(context, "looking at the remote");
-    let listed = place.list("", &*bar);
+    let inventory = target.inventory(&place, &*bar);
     bar.finish();
-    let inventory = Inventory::of(listed?);
+    let inventory = inventory?;
     let sessions: Vec<Session> =
         inventory.sessions.iter().map(|(id, archives)| session(id, archives)).collect();
     let report = Report {
@@ -72,6 +74,7 @@ pub(in crate::cli) fn run(args: &ShowArgs, context: &Context) -> Outcome {
         archive_count: inventory.sessions.values().map(|held| held.all().count() as u64).sum(),
         sessions,
         foreign: inventory.foreign,
+        unencrypted: inventory.unencrypted,
     };
     if args.json {
         context.json(&report)?;
@@ -108,12 +111,13 @@ fn print(report: &Report, context: &Context) -> std::io::Result<()> {
     if let Some(words) = words {
         writeln!(out, "  {words}")?;
     }
-    let (count, size) = (report.archive_count, byte_size(report.size_bytes));
-    writeln!(out, "  {} sessions, {count} archives, {size}", report.sessions.len())?;
+    let (count, size) = (counted(report.archive_count, "archive"), byte_size(report.size_bytes));
+    writeln!(out, "  {}, {count}, {size}", counted(report.sessions.len() as u64, "session"))?;
     for session in &report.sessions {
         let id = Shown::bytes(session.session_id.as_bytes());
         let whole = session.snapshots.iter().filter(|snapshot| snapshot.problem.is_none()).count();
-        writeln!(out, "{id}  {whole} snapshots, {}", byte_size(session.size_bytes))?;
+        let whole = counted(whole as u64, "snapshot");
+        writeln!(out, "{id}  {whole}, {}", byte_size(session.size_bytes))?;
         for snapshot in &session.snapshots {
             if let Some(problem) = &snapshot.problem {
                 let problem = Shown::bytes(problem.as_bytes());
@@ -124,6 +128,10 @@ fn print(report: &Report, context: &Context) -> std::io::Result<()> {
                 )?;
             }
         }
+    }
+    for key in &report.unencrypted {
+        let key = Shown::bytes(key.as_bytes());
+        writeln!(out, "{YELLOW}not encrypted, so none of this remote's{YELLOW:#}: {key}")?;
     }
     for key in &report.foreign {
         writeln!(out, "no archive: {}", Shown::bytes(key.as_bytes()))?;
