@@ -26,8 +26,10 @@ pub struct SessionArchives {
 pub struct Inventory {
     /// By session id.
     pub sessions: BTreeMap<String, SessionArchives>,
-    /// What is no archive: by its name, or by its length.
+    /// Names that are no archives.
     pub foreign: Vec<String>,
+    /// Names of archives that are too short to be some. They count as missing.
+    pub cut_off: Vec<ArchiveName>,
     /// Archives that are not encrypted, where all of them have to be.
     pub unencrypted: Vec<String>,
 }
@@ -44,7 +46,7 @@ impl Inventory {
                     let session = session.or_insert_with(|| SessionArchives::none(id));
                     session.archives.insert(name, size_bytes);
                 }
-                Ok(_) => inventory.foreign.push(format!("{key} ({size_bytes} bytes)")),
+                Ok(name) => inventory.cut_off.push(name),
                 Err(_) => inventory.foreign.push(key),
             }
         }

@@ -88,7 +88,7 @@ pub fn push(
 ) -> Result<(), RemoteError> {
     let id = request.session.id();
     let here = request.session.snapshot_numbers().map_err(ArchiveError::from)?;
-    let held = held(place, &id, progress)?;
+    let held = held(place, &id, request.encryption, progress)?;
     let chain = request.session.chain().map_err(ArchiveError::from)?;
     let chain = chain.iter().map(|one| one.hash).collect();
     let mut pushing = Pushing { place, request, id, here, chain, held, progress };
@@ -130,7 +130,7 @@ impl Pushing<'_> {
                 break;
             }
             let new = self.store(number, full)?;
-            self.held = held(self.place, &self.id, self.progress)?;
+            self.held = held(self.place, &self.id, self.request.encryption, self.progress)?;
             self.agree_on(number, new.as_ref())?;
             stored = new.or(stored);
             full |= !self.is_had(number, full)?;
@@ -231,9 +231,17 @@ impl Progress for Sending<'_> {
     }
 }
 
-/// The archives of one session at a place.
-fn held(place: &Place, id: &str, progress: &dyn Progress) -> Result<SessionArchives, RemoteError> {
+/// The archives of one session at a place. Where new ones are encrypted, others do not count.
+fn held(
+    place: &Place,
+    id: &str,
+    encryption: &Encryption,
+    progress: &dyn Progress,
+) -> Result<SessionArchives, RemoteError> {
     let mut inventory = Inventory::of(place.list(id, progress)?);
+    if encryption.is_some() {
+        inventory = inventory.encrypted_only();
+    }
     let none = || SessionArchives::none(id.to_owned());
     Ok(inventory.sessions.remove(id).unwrap_or_else(none))
 }

@@ -7,7 +7,7 @@ use std::io::{self, BufWriter, Read, Write};
 use std::path::{Path, PathBuf};
 
 use super::{Backend, Source, Stored};
-use crate::archive::ArchiveId;
+use crate::archive::ArchiveName;
 use crate::path_text::Shown;
 use crate::progress::Progress;
 use crate::remote::error::RemoteError;
@@ -191,12 +191,17 @@ impl Backend for Directory {
             if progress.is_cancelled() {
                 return Err(RemoteError::Cancelled);
             }
+            let Ok(dir) = self.root.open_dir(folder.as_bytes()) else { continue };
+            let names = dir.names()?;
             // Others may have folders here, and files with similar names in them.
-            if ArchiveId::new(&folder, 0).is_err() {
+            let is_archive = |name: &[u8]| {
+                let key = str::from_utf8(name).map(|name| format!("{folder}/{name}"));
+                key.is_ok_and(|key| key.parse::<ArchiveName>().is_ok())
+            };
+            if !names.iter().any(|entry| is_archive(&entry.name)) {
                 continue;
             }
-            let Ok(dir) = self.root.open_dir(folder.as_bytes()) else { continue };
-            for entry in dir.names()? {
+            for entry in names {
                 if TempFile::is_name(&entry.name) && is_left(&dir, &entry.name) {
                     // Another pusher may have been faster.
                     let _ = dir.remove_file(&entry.name);

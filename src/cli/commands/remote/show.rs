@@ -34,6 +34,8 @@ struct Report {
     size_bytes: u64,
     archive_count: u64,
     sessions: Vec<Session>,
+    /// Archives that were cut off at their beginning. They count as missing.
+    cut_off: Vec<String>,
     /// Names at the place that are no archives.
     foreign: Vec<String>,
     /// Archives that are not encrypted, where those of the remote are. Nobody reads them.
@@ -73,6 +75,7 @@ pub(in crate::cli) fn run(args: &ShowArgs, context: &Context) -> Outcome {
         size_bytes: sessions.iter().map(|session| session.size_bytes).sum(),
         archive_count: inventory.sessions.values().map(|held| held.all().count() as u64).sum(),
         sessions,
+        cut_off: inventory.cut_off.iter().map(ToString::to_string).collect(),
         foreign: inventory.foreign,
         unencrypted: inventory.unencrypted,
     };
@@ -128,6 +131,9 @@ fn print(report: &Report, context: &Context) -> std::io::Result<()> {
                 )?;
             }
         }
+    }
+    for key in &report.cut_off {
+        writeln!(out, "{YELLOW}cut off{YELLOW:#}: {}", Shown::bytes(key.as_bytes()))?;
     }
     for key in &report.unencrypted {
         let key = Shown::bytes(key.as_bytes());

@@ -72,6 +72,8 @@ pub(in crate::cli) fn run(args: &VerifyArgs, context: &Context) -> Outcome {
         report.problems.extend(checked.problems);
     }
     bar.finish();
+    let cut_off = inventory.cut_off.iter().filter(|name| is_asked(&name.id.session().to_owned()));
+    report.problems.extend(cut_off.map(RemoteProblem::cut_off));
     report.unencrypted = inventory.unencrypted;
     report.ok = report.problems.is_empty() && report.unencrypted.is_empty();
     report.foreign = inventory.foreign;
