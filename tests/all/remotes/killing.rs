@@ -30,7 +30,7 @@ fn a_push_that_is_killed_at_any_moment_harms_nothing_and_the_next_one_completes(
 
 #[test]
 fn a_pull_that_is_killed_at_any_moment_leaves_a_store_that_verifies_and_the_next_one_completes() {
-    let travel = Travel::with(6, 20, 1);
+    let travel = Travel::with(4, 20, 1);
     travel.directory("disk");
     travel.push("disk");
     let mut moments = 0;
