@@ -3,8 +3,9 @@
 //! Before the pause, nono writes a journal and starts a *watcher*: this program, with one end of a
 //! pipe. The pipe closes when nono ends in any way. Without the word that all is done, the watcher
 //! then takes the lock of the container and lets it go on. It waits for an engine that is being
-//! started again. Where the watcher dies too, the next command does the same by the journal. A
-//! container that was paused before has no journal, and stays paused.
+//! started again. It knows the journal by heart, in case somebody removes the store meanwhile. Where
+//! the watcher dies too, the next command does the same by the journal. A container that was paused
+//! before has no journal, and stays paused.
 //!
 //! ```text
 //! <root directory>/.containers/ID.lock     held exclusively while nono is at work on the container
@@ -275,6 +276,7 @@ pub fn watch(
     container_id: &str,
     token: &str,
 ) -> Result<(), ContainerError> {
+    let held = journal(root, container_id)?.filter(|journal| journal.token == token);
     let mut said = Vec::new();
     // A pipe that breaks has closed.
     let _ = pipe.by_ref().take(16).read_to_end(&mut said);
@@ -286,7 +288,7 @@ pub fn watch(
     let mut answered: Option<Instant> = None;
     loop {
         let is_last = answered.is_some_and(|at| at.elapsed() >= late) || late.is_zero();
-        match attempt(root, container_id, token, is_last) {
+        match attempt(root, container_id, token, held.as_ref(), is_last) {
             Ok(true) => return Ok(()),
             Ok(false) => {
                 answered.get_or_insert_with(Instant::now);
@@ -300,15 +302,20 @@ pub fn watch(
 }
 
 /// Lets the container go on; with `is_last` it is forgotten then. `true`: nothing is left to do.
+/// `held` is the journal as it was at the start.
 fn attempt(
     root: &Path,
     container_id: &str,
     token: &str,
+    held: Option<&Journal>,
     is_last: bool,
 ) -> Result<bool, ContainerError> {
-    // Without the store there is nothing to lock.
     if journal(root, container_id)?.is_none() {
-        return Ok(true);
+        // Without the store there is nothing to lock, and no other command knows of the pause.
+        return match held {
+            Some(held) if is_removed(root)? => unpause(held, None).map(|()| is_last),
+            _ => Ok(true),
+        };
     }
     let _lock = FileLock::exclusive(&lock_path(root, container_id)?)?;
     match journal(root, container_id)? {
@@ -326,6 +333,15 @@ fn attempt(
 /// Whether nono paused the container and did not let it go on.
 pub(super) fn is_noted(root: &Path, container_id: &str) -> bool {
     !matches!(journal(root, container_id), Ok(None))
+}
+
+/// Whether no journal can be there, because the store is gone.
+fn is_removed(root: &Path) -> Result<bool, ContainerError> {
+    match Dir::open(&place(root)) {
+        Ok(_) => Ok(false),
+        Err(error) if error.is_gone() => Ok(true),
+        Err(error) => Err(error.into()),
+    }
 }
 
 fn journal(root: &Path, container_id: &str) -> Result<Option<Journal>, ContainerError> {
