@@ -3,9 +3,10 @@
 //! Before the pause, nono writes a journal and starts a *watcher*: this program, with one end of a
 //! pipe. The pipe closes when nono ends in any way. Without the word that all is done, the watcher
 //! then takes the lock of the container and lets it go on. It waits for an engine that is being
-//! started again. Where the watcher dies too, the next command does the same by the journal. A
-//! container that was paused before has no journal, and stays paused. The journal has the endpoint,
-//! the name, and a word of its own.
+//! started again. It knows the journal by heart, in case somebody removes the storage meanwhile.
+//! Where the watcher dies too, the next command does the same by the journal, which has the
+//! endpoint, the name and a word of its own. A container that was paused before has no journal, and
+//! stays paused.
 
 use std::ffi::OsString;
 use std::io::{Read, Write};
@@ -223,6 +224,7 @@ pub fn watch(
     container_id: &str,
     token: &str,
 ) -> Result<(), ContainerError> {
+    let held = journal(storage, container_id)?.filter(|journal| journal.token == token);
     let mut said = Vec::new();
     // A pipe that breaks has closed.
     let _ = pipe.by_ref().take(16).read_to_end(&mut said);
@@ -234,7 +236,7 @@ pub fn watch(
     let mut answered: Option<Instant> = None;
     loop {
         let is_last = answered.is_some_and(|at| at.elapsed() >= late) || late.is_zero();
-        match attempt(storage, container_id, token, is_last) {
+        match attempt(storage, container_id, token, held.as_ref(), is_last) {
             Ok(true) => return Ok(()),
             Ok(false) => {
                 answered.get_or_insert_with(Instant::now);
@@ -248,15 +250,20 @@ pub fn watch(
 }
 
 /// Lets the container go on; with `is_last` it is forgotten then. `true`: nothing is left to do.
+/// `held` is the journal as it was at the start.
 fn attempt(
     storage: &dyn SnapshotStorage,
     container_id: &str,
     token: &str,
+    held: Option<&Journal>,
     is_last: bool,
 ) -> Result<bool, ContainerError> {
-    // Without the storage there is nothing to lock.
     if journal(storage, container_id)?.is_none() {
-        return Ok(true);
+        // Without the storage there is nothing to lock, and no other command knows of the pause.
+        return match held {
+            Some(held) if !storage.is_there()? => unpause(held, None).map(|()| is_last),
+            _ => Ok(true),
+        };
     }
     let _lock = lock(storage, container_id, &NoProgress)?;
     match journal(storage, container_id)? {

@@ -110,6 +110,13 @@ impl SnapshotStorage for LocalStorage {
         Ok(ContentHash::of(real.as_os_str().as_bytes()).hex()[..16].to_owned())
     }
 
+    fn is_there(&self) -> Result<bool, ContainerError> {
+        match Dir::open(&self.containers()) {
+            Err(error) if error.is_gone() => Ok(false),
+            dir => Ok(dir.map(|_| true)?),
+        }
+    }
+
     fn histories(&self) -> Result<Vec<HistoryFacts>, ContainerError> {
         let sessions = Catalog::new(self.root.clone(), []).sessions()?;
         let readable = sessions

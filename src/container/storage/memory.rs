@@ -98,6 +98,10 @@ impl SnapshotStorage for MemoryStorage {
         Ok(self.id.clone())
     }
 
+    fn is_there(&self) -> Result<bool, ContainerError> {
+        Ok(true)
+    }
+
     fn histories(&self) -> Result<Vec<HistoryFacts>, ContainerError> {
         Ok(self.state.lock().histories.values().map(|history| history.facts.clone()).collect())
     }

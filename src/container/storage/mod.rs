@@ -46,6 +46,12 @@ pub trait SnapshotStorage: fmt::Debug + Send + Sync {
     /// When the storage cannot be reached.
     fn id(&self) -> Result<String, ContainerError>;
 
+    /// Whether it is there still: somebody may remove it at any time.
+    ///
+    /// # Errors
+    /// When that cannot be told.
+    fn is_there(&self) -> Result<bool, ContainerError>;
+
     /// All histories, in any order. One that is damaged is none: damage is `verify`'s to report.
     ///
     /// # Errors
