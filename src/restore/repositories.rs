@@ -75,9 +75,9 @@ impl Repositories {
             let now = read_root_tree(source, current_root)?;
             let then = read_root_tree(source, &target.merkle_root)?;
             let (mut now, mut then) = (GitDirs::new(source, &now), GitDirs::new(source, &then));
-            for path in plan.paths() {
-                dirs.extend(now.of(path)?);
-                dirs.extend(then.of(path)?);
+            for dir in plan.directories() {
+                dirs.extend(now.of(dir)?);
+                dirs.extend(then.of(dir)?);
             }
         }
         Ok(Self { dirs })
