@@ -80,7 +80,8 @@ pub(super) fn run(args: &CleanupArgs, storage: &LocalStorage, context: &Context)
         let verb = if args.dry_run { "would remove" } else { "removed" };
         for name in &kept_removed {
             let name = Shown::bytes(name.as_bytes());
-            writeln!(context.out(), "{verb} container {name}: it was replaced by a restore")?;
+            let mut out = context.out_done(args.dry_run);
+            writeln!(out, "{verb} container {name}: it was replaced by a restore")?;
         }
     }
     report.problems.iter().for_each(|problem| context.warn(problem));
@@ -122,7 +123,7 @@ fn reason(reason: SnapshotExpiry) -> &'static str {
 }
 
 pub(super) fn print_removed(report: &RemovalReport, context: &Context) -> Result<(), CliError> {
-    let mut out = context.out();
+    let mut out = context.out_done(report.dry_run);
     let verb = if report.dry_run { "would remove" } else { "removed" };
     for state in &report.removed {
         let why = state.reason.map(|why| format!(": {}", reason(why))).unwrap_or_default();
@@ -144,5 +145,5 @@ pub(super) fn print_removed(report: &RemovalReport, context: &Context) -> Result
     if !report.removed.is_empty() && !report.dry_run {
         context.say("`nono rollback cleanup` frees the space in the store");
     }
-    Ok(())
+    Ok(out.flush()?)
 }
