@@ -134,7 +134,9 @@ fn directory_of(
             return Ok(Ok(path));
         }
     }
-    Ok(Err("it is not the directory that the container sees".to_owned()))
+    Ok(Err("the container sees another directory there; a volume with options of its own is \
+            mounted only while its container runs: start it then"
+        .to_owned()))
 }
 
 /// Writes back most of it while the container runs, so that it stands still for a shorter time.
