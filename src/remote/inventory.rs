@@ -150,9 +150,10 @@ impl SessionArchives {
 
     /// The archives that can go when only these snapshots are wanted: what no chain of a wanted one
     /// needs. A delta comes before what it depends on, so that a removal that is cut off breaks
-    /// nothing. Archives that cannot be had stay, with all that is left of their chains. A name does
-    /// not tell which of several archives of one snapshot is sound: all of a wanted snapshot stay,
-    /// and of what it needs those that differ in their encryption alone.
+    /// nothing. Archives that cannot be had stay, with all that is left of their chains.
+    ///
+    /// A name does not tell which of several archives of one snapshot is sound: all of a wanted
+    /// snapshot stay, and of what it needs those that differ in their encryption alone.
     pub fn removable(&self, wanted: &BTreeSet<u64>) -> Vec<&ArchiveName> {
         let mut needed: BTreeSet<&ArchiveName> = BTreeSet::new();
         for name in self.archives.keys() {
@@ -305,8 +306,10 @@ mod tests {
                 let mut needed: BTreeSet<String> = BTreeSet::new();
                 for number in &kept {
                     let twin = |name: &str| name.split_once(".tar").unwrap().0.to_owned();
-                    let chained: BTreeSet<String> = chain(*number).iter().map(|it| twin(&key(it))).collect();
-                    needed.extend(names.iter().filter(|name| chained.contains(&twin(name))).cloned());
+                    let chained = chain(*number).into_iter().map(|name| twin(&key(name)));
+                    let chained: BTreeSet<String> = chained.collect();
+                    let is_twin = |name: &&String| chained.contains(&twin(name));
+                    needed.extend(names.iter().filter(is_twin).cloned());
                     for (name, _) in held.all().filter(|(name, _)| name.id.number() == *number) {
                         needed.insert(key(name));
                         if let ArchiveKind::Delta { parent } = name.kind {

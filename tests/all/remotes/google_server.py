@@ -1,7 +1,7 @@
 """A server of Google Cloud Storage for tests: the calls of the XML API that archives need.
 
-As https://cloud.google.com/storage/docs/xml-api documents them: list (version 2, in pages), get with
-a range, put and copy with `x-goog-if-generation-match`, delete, and uploads in parts. One bucket,
+As https://cloud.google.com/storage/docs/xml-api documents them: list (version 2, in pages), get
+with a range, put and copy with `x-goog-if-generation-match`, delete, and uploads in parts. One bucket,
 in memory; nothing is asked about who calls. Prints its port, then a line for each request.
 """
 
@@ -12,7 +12,7 @@ import threading
 from email.utils import formatdate
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import parse_qs, unquote, urlsplit
-from xml.sax.saxutils import escape
+from xml.sax.saxutils import escape, unescape
 
 BUCKET = "bucket"
 # As the server has it: every part but the last one is at least as long.
@@ -46,7 +46,8 @@ class Handler(BaseHTTPRequestHandler):
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
         print(f"{self.command} {self.path} HTTP/1.1", flush=True)
         parts = urlsplit(self.path)
-        query = {key: value[0] for key, value in parse_qs(parts.query, keep_blank_values=True).items()}
+        pairs = parse_qs(parts.query, keep_blank_values=True)
+        query = {key: values[0] for key, values in pairs.items()}
         _, bucket, *name = unquote(parts.path).split("/", 2)
         try:
             if bucket != BUCKET:
@@ -82,17 +83,18 @@ class Handler(BaseHTTPRequestHandler):
             f"<ETag>{escape(etag(objects[name][1]))}</ETag></Contents>"
             for name in names[:PAGE])
         more = len(names) > PAGE
-        token = f"<NextContinuationToken>{escape(names[PAGE - 1])}</NextContinuationToken>" if more else ""
-        text = (f"<ListBucketResult><Name>{BUCKET}</Name><IsTruncated>{str(more).lower()}</IsTruncated>"
-                f"{contents}{token}</ListBucketResult>")
+        token = f"<NextContinuationToken>{escape(names[PAGE - 1])}</NextContinuationToken>"
+        text = (f"<ListBucketResult><Name>{BUCKET}</Name>"
+                f"<IsTruncated>{str(more).lower()}</IsTruncated>"
+                f"{contents}{token if more else ''}</ListBucketResult>")
         self.answer(200, text.encode(), Content_Type="application/xml")
 
     def object(self, name, query, body):
         if self.command == "POST" and "uploads" in query:
             upload = f"upload-{next(generations)}"
             uploads[upload] = (name, {})
-            text = (f"<InitiateMultipartUploadResult><Bucket>{BUCKET}</Bucket><Key>{escape(name)}</Key>"
-                    f"<UploadId>{upload}</UploadId></InitiateMultipartUploadResult>")
+            text = (f"<InitiateMultipartUploadResult><Bucket>{BUCKET}</Bucket>"
+                    f"<Key>{escape(name)}</Key><UploadId>{upload}</UploadId></InitiateMultipartUploadResult>")
             self.answer(200, text.encode())
         elif "uploadId" in query:
             self.part(name, query, body)
@@ -131,12 +133,11 @@ class Handler(BaseHTTPRequestHandler):
             del uploads[upload]
             self.answer(204)
         elif self.command == "POST":
-            listed = re.findall(r"<PartNumber>(\d+)</PartNumber>\s*<ETag>([^<]+)</ETag>", body.decode())
-            listed = listed or [(number, tag) for tag, number in re.findall(
-                r"<ETag>([^<]+)</ETag>\s*<PartNumber>(\d+)</PartNumber>", body.decode())]
-            chosen = [parts.get(int(number), b"") for number, _ in listed]
-            tags = [tag.replace("&quot;", '"') for _, tag in listed]
-            if not listed or tags != [etag(part) for part in chosen]:
+            numbers = re.findall(r"<PartNumber>(\d+)</PartNumber>", body.decode())
+            tags = [unescape(tag, {"&quot;": '"'})
+                    for tag in re.findall(r"<ETag>([^<]+)</ETag>", body.decode())]
+            chosen = [parts.get(int(number), b"") for number in numbers]
+            if not numbers or tags != [etag(part) for part in chosen]:
                 raise Refused(400, "InvalidPart")
             if any(len(part) < LEAST_PART_BYTES for part in chosen[:-1]):
                 raise Refused(400, "EntityTooSmall")
