@@ -313,7 +313,9 @@ mod tests {
                     for (name, _) in held.all().filter(|(name, _)| name.id.number() == *number) {
                         needed.insert(key(name));
                         if let ArchiveKind::Delta { parent } = name.kind {
-                            needed.extend(chain(parent).into_iter().map(key));
+                            // It may be missing: a full archive beside the delta does without.
+                            let below = held.chain(&held.id(parent).unwrap());
+                            needed.extend(below.unwrap_or_default().into_iter().map(key));
                         }
                     }
                 }
