@@ -209,12 +209,12 @@ fn an_archive_of_damaged_contents_is_refused_and_names_the_file() {
     let Some((fixture, _, session)) = recorded() else { return };
     let [pack] = &fixture.packs()[..] else { panic!("{:?}", fixture.packs()) };
     flip_byte(pack, LEN / 2);
-    let archive = fixture.path("archives");
-    fs::create_dir(&archive).unwrap();
+    let archive = fixture.path("archive");
     let to = archive.to_str().unwrap();
     let created = fixture.nono(&["archive", "create", &session, "--output", to]);
     assert_eq!(created.code, 1, "{}", created.stderr);
     assert!(created.stderr.contains("/long"), "{}", created.stderr);
+    assert!(!archive.exists());
 }
 
 #[test]

@@ -83,7 +83,8 @@ class Handler(BaseHTTPRequestHandler):
             f"<ETag>{escape(etag(objects[name][1]))}</ETag></Contents>"
             for name in names[:PAGE])
         more = len(names) > PAGE
-        token = f"<NextContinuationToken>{escape(names[PAGE - 1])}</NextContinuationToken>"
+        last = escape(names[PAGE - 1]) if more else ""
+        token = f"<NextContinuationToken>{last}</NextContinuationToken>"
         text = (f"<ListBucketResult><Name>{BUCKET}</Name>"
                 f"<IsTruncated>{str(more).lower()}</IsTruncated>"
                 f"{contents}{token if more else ''}</ListBucketResult>")
@@ -164,10 +165,16 @@ class Handler(BaseHTTPRequestHandler):
                     Last_Modified=formatdate(usegmt=True), **headers)
 
 
-server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-server.daemon_threads = True
-# A client that was killed is no failure.
-server.handle_error = lambda *_: None
+class Server(ThreadingHTTPServer):
+    daemon_threads = True
+
+    def handle_error(self, request, client):
+        # A client that was killed is no failure.
+        if not isinstance(sys.exc_info()[1], ConnectionError):
+            super().handle_error(request, client)
+
+
+server = Server(("127.0.0.1", 0), Handler)
 print(server.server_port, flush=True)
 sys.stdout.flush()
 server.serve_forever()
