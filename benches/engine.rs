@@ -16,8 +16,7 @@ use nono::object::{
     hash_each,
 };
 use nono::stat_cache::{
-    CachedDirectory, CachedFile, CountedOn, FilesRecord, StatCache, StatCacheWriter, StatKey,
-    StoreState,
+    CachedDirectory, CachedFile, CountedOn, StatCache, StatCacheWriter, StatKey, StoreState,
 };
 use nono::store::{FanOut, FanOuts};
 use nono::sys::Dir;
@@ -184,10 +183,9 @@ fn stat_cache(criterion: &mut Criterion) {
         })
         .collect();
     let written = || {
-        let mut writer = StatCacheWriter::new(&index, tracked, &store).expect("a file");
+        let mut writer = StatCacheWriter::new(&index, tracked, &store, start).expect("a file");
         for (path, directory) in &directories {
-            let files = FilesRecord::new(&directory.files, start);
-            writer.add(path, &directory.tree, &files).expect("it is written");
+            writer.add(path, directory).expect("it is written");
         }
         writer
     };
@@ -217,12 +215,11 @@ fn stat_cache(criterion: &mut Criterion) {
     // The work of a capture in an unchanged directory.
     group.bench_function("copy every directory", |bencher| {
         bencher.iter_batched(
-            || StatCacheWriter::new(&index, tracked, &store).expect("a file"),
+            || StatCacheWriter::new(&index, tracked, &store, start).expect("a file"),
             |mut writer| {
                 for (path, _) in &directories {
                     let known = cache.directory(path).expect("it was added");
-                    let files = FilesRecord::new(&known.files, start);
-                    writer.add(path, &known.tree, &files).expect("it is written");
+                    writer.add(path, &known).expect("it is written");
                 }
                 writer
             },

@@ -30,7 +30,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use self::counted_on::Doubtful;
 pub use self::counted_on::{CountedOn, Holds, StoreState};
 use self::fields::{Fields, put_bytes};
-pub use self::writer::{FilesRecord, StatCacheWriter};
+pub use self::writer::StatCacheWriter;
 use crate::object::{ContentHash, FileTime, Midstates, MidstatesLink, Xattrs};
 use crate::path_text::to_path;
 #[cfg(any(test, feature = "fuzzing"))]

@@ -68,9 +68,9 @@ fn saved(start: FileTime, content: &CachedDirectory) -> (tempfile::TempDir, Dir)
 }
 
 fn save(index: &Dir, start: FileTime, content: &CachedDirectory, end: &CountedOn) {
-    let mut writer = StatCacheWriter::new(index, Path::new("/p"), &store(GENERATION)).unwrap();
-    let files = FilesRecord::new(&content.files, start);
-    writer.add(b"a/b", &content.tree, &files).unwrap();
+    let mut writer =
+        StatCacheWriter::new(index, Path::new("/p"), &store(GENERATION), start).unwrap();
+    writer.add(b"a/b", content).unwrap();
     writer.commit(end).unwrap();
 }
 

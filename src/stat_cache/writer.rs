@@ -4,20 +4,22 @@ use std::io::{self, Write};
 use std::path::Path;
 
 use super::fields::{put_bytes, put_key, put_u32, put_xattrs};
-use super::{CachedFile, CountedOn, StoreState, file_name, header};
+use super::{CachedDirectory, CachedFile, CountedOn, StoreState, file_name, header};
 use crate::layout;
-use crate::object::{ContentHash, FileTime, Hasher, Midstates};
+use crate::object::{FileTime, Hasher, Midstates};
 use crate::sys::{self, Dir, IoContext};
 
 /// Writes the next cache, one directory at a time in any order, and puts it in place at the end.
 pub struct StatCacheWriter {
     out: io::BufWriter<std::fs::File>,
     hasher: Hasher,
+    start: FileTime,
     /// As it was when it began.
     counted_on: CountedOn,
     index: Dir,
     name: Vec<u8>,
     temp: Vec<u8>,
+    record: Vec<u8>,
 }
 
 impl std::fmt::Debug for StatCacheWriter {
@@ -26,41 +28,17 @@ impl std::fmt::Debug for StatCacheWriter {
     }
 }
 
-/// The files of a directory in the form of the cache, without what is racy. To make that of a long
-/// directory takes milliseconds, so it needs no writer.
-#[derive(Debug)]
-pub struct FilesRecord(Vec<u8>);
-
-impl FilesRecord {
-    /// Of files that are sorted by name. `start` is the kernel's coarse time before the walk began.
-    pub fn new(files: &[(Box<[u8]>, CachedFile)], start: FileTime) -> Self {
-        let is_settled = |file: &CachedFile| {
-            let is_complete =
-                file.midstates.name().is_some() || !Midstates::are_kept_of(file.key.size);
-            is_complete && !file.key.is_racy(start)
-        };
-        let settled = || files.iter().filter(|(_, file)| is_settled(file));
-        let mut record = Vec::new();
-        put_u32(&mut record, settled().count());
-        for (name, file) in settled() {
-            put_bytes(&mut record, name);
-            put_key(&mut record, &file.key);
-            record.extend_from_slice(file.hash.as_bytes());
-            if let Some(midstates) = file.midstates.name() {
-                record.extend_from_slice(midstates.as_bytes());
-            }
-            put_xattrs(&mut record, &file.xattrs);
-        }
-        Self(record)
-    }
-}
-
 impl StatCacheWriter {
-    /// Begins a cache.
+    /// Begins a cache. `start` is the kernel's coarse time before the walk began.
     ///
     /// # Errors
     /// When the file cannot be made.
-    pub fn new(index: &Dir, tracked_path: &Path, store: &StoreState<'_>) -> sys::Result<Self> {
+    pub fn new(
+        index: &Dir,
+        tracked_path: &Path,
+        store: &StoreState<'_>,
+        start: FileTime,
+    ) -> sys::Result<Self> {
         let index = index.open_beneath(b"")?;
         let name = file_name(tracked_path);
         let temp = [&*name, layout::new_name()?.as_bytes()].concat();
@@ -68,10 +46,12 @@ impl StatCacheWriter {
         let mut writer = Self {
             out: io::BufWriter::with_capacity(1 << 17, file),
             hasher: Hasher::new(),
+            start,
             counted_on: store.counted_on.clone(),
             index,
             name,
             temp,
+            record: Vec::new(),
         };
         writer.put(&header(tracked_path, &store.generation))?;
         Ok(writer)
@@ -82,23 +62,37 @@ impl StatCacheWriter {
         self.out.write_all(bytes).at("write", &self.index.path_of(&self.name))
     }
 
-    /// Adds a directory.
+    /// Adds a directory, leaving out what is racy.
     ///
     /// # Errors
     /// When the disk is full.
-    pub fn add(
-        &mut self,
-        relative: &[u8],
-        tree: &ContentHash,
-        files: &FilesRecord,
-    ) -> sys::Result<()> {
-        let mut front = vec![0; 4];
-        put_bytes(&mut front, relative);
-        front.extend_from_slice(tree.as_bytes());
-        let len = (front.len() - 4 + files.0.len()) as u32;
-        front[..4].copy_from_slice(&len.to_le_bytes());
-        self.put(&front)?;
-        self.put(&files.0)
+    pub fn add(&mut self, relative: &[u8], directory: &CachedDirectory) -> sys::Result<()> {
+        let mut record = std::mem::take(&mut self.record);
+        record.clear();
+        record.extend_from_slice(&[0; 4]);
+        put_bytes(&mut record, relative);
+        record.extend_from_slice(directory.tree.as_bytes());
+        let is_settled = |file: &CachedFile| {
+            let is_complete =
+                file.midstates.name().is_some() || !Midstates::are_kept_of(file.key.size);
+            is_complete && !file.key.is_racy(self.start)
+        };
+        let settled = || directory.files.iter().filter(|(_, file)| is_settled(file));
+        put_u32(&mut record, settled().count());
+        for (name, file) in settled() {
+            put_bytes(&mut record, name);
+            put_key(&mut record, &file.key);
+            record.extend_from_slice(file.hash.as_bytes());
+            if let Some(midstates) = file.midstates.name() {
+                record.extend_from_slice(midstates.as_bytes());
+            }
+            put_xattrs(&mut record, &file.xattrs);
+        }
+        let len = (record.len() - 4) as u32;
+        record[..4].copy_from_slice(&len.to_le_bytes());
+        let written = self.put(&record);
+        self.record = record;
+        written
     }
 
     /// Puts the new cache in place of the old one. Only after everything it names is durable in the

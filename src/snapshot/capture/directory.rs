@@ -12,7 +12,7 @@ use crate::manifest::{LeftOutTally, NotCapturedReason};
 use crate::object::{ContentHash, Midstates, Node, Tree, TreeEntry, Xattrs};
 use crate::snapshot::ignore_rules::{InheritedRules, RootRules, RulesInside, store_file};
 use crate::snapshot::known::KnownDir;
-use crate::stat_cache::{CachedDirectory, CachedFile, FilesRecord, StatKey};
+use crate::stat_cache::{CachedDirectory, CachedFile, StatKey};
 use crate::sys::{self, Dir, FileKind, ListedName, Stat};
 use crate::walk::{self, Databases, FoundEntry, IgnoreFile, Known, Mode, Repository};
 
@@ -24,7 +24,7 @@ const BATCH_BYTES: u64 = 4 << 20;
 /// Names of a directory that one thread looks at: so many that handing them to another is cheap.
 const PART_NAMES: usize = 1024;
 
-/// From so many entries on, two threads make the lists of a directory.
+/// From so many entries on, two threads put the lists of a directory in order.
 const LONG_LIST: usize = 4096;
 
 /// Files of one directory that one thread will read.
@@ -439,28 +439,25 @@ impl Capturer<'_> {
         if !was_counted {
             self.tally.add_directory();
         }
-        let writer = self.writers.get(node.root);
         let is_long = entries.len() >= LONG_LIST;
-        let listed = || {
+        let encode = || {
             let bytes = Tree::new(entries).encode();
             (ContentHash::of(&bytes), bytes)
         };
-        let mut cached = || {
-            // It consists of sorted runs, which a stable sort makes use of.
-            cached_files.sort_by(|a, b| a.0.cmp(&b.0));
-            writer.map(|_| FilesRecord::new(&cached_files, self.start))
-        };
-        // By the end of a capture a long list is all that is left to do.
-        let ((tree, bytes), cached) =
-            if is_long { rayon::join(listed, cached) } else { (listed(), cached()) };
+        // They consist of sorted runs, which a stable sort makes use of.
+        let mut sort = || cached_files.sort_by(|a, b| a.0.cmp(&b.0));
+        // By the end of a capture a long list may be all that is left to do.
+        let ((tree, bytes), ()) =
+            if is_long { rayon::join(encode, sort) } else { (encode(), sort()) };
         if state.cached_tree != Some(tree) || !self.is_stored(node, &tree, bytes.len() as u64) {
             let stored = self.request.store.write(&bytes)?;
             if stored.is_new {
                 self.object_written(bytes.len() as u64);
             }
         }
-        if let (Some(writer), Some(files)) = (writer, cached) {
-            writer.lock().add(&node.relative, &tree, &files)?;
+        if let Some(writer) = self.writers.get(node.root) {
+            let directory = CachedDirectory { tree, files: cached_files };
+            writer.lock().add(&node.relative, &directory)?;
         }
         let attributes = attributes(&node.stat, state.xattrs);
         match &node.parent {

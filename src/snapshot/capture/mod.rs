@@ -224,7 +224,7 @@ fn capture_once(
             let CacheLocation { index, store, account } = location;
             caches.push(StatCache::load(index, &root.path, store));
             if account.is_some() {
-                let writer = StatCacheWriter::new(index, &root.path, store)?;
+                let writer = StatCacheWriter::new(index, &root.path, store, start)?;
                 writers.push(Mutex::new(writer));
             }
         } else {
