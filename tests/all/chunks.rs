@@ -33,7 +33,7 @@ fn recorded() -> Option<(Fixture, Vec<u8>, String)> {
     Some((fixture, bytes, session))
 }
 
-pub fn own_file(fixture: &Fixture, bytes: &[u8]) -> PathBuf {
+fn own_file(fixture: &Fixture, bytes: &[u8]) -> PathBuf {
     let name = nono::object::ContentHash::of(bytes).hex();
     fixture.store().join("objects").join(&name[..2]).join(&name[2..])
 }

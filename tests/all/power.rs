@@ -16,7 +16,6 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{CWD, RenameFlags};
 
-use crate::chunks::own_file;
 use crate::fixture::{Fixture, noise};
 use crate::scene::{Scene, as_strs, contents};
 
@@ -363,29 +362,6 @@ fn after_a_power_failure_while_chunks_are_removed_the_other_version_is_whole() {
     scene.go_through("cleanup of chunks", &cleanup, Flushes::All, &RESUME, 3).unwrap();
 }
 
-/// A long file with a file of its own in the store, as a first run leaves it.
-fn plain_long_file() -> Scene {
-    let mut scene = Scene::in_fixture(Fixture::in_memory());
-    scene.fixture.nono(&["rollback", "cleanup", "--all", "--yes"]).success();
-    let bytes = noise(400 << 10, 6);
-    scene.fixture.write("long", &bytes);
-    let run = ["run", "--rollback", "--no-sandbox", "--no-rollback-prompt", "--", "true"];
-    scene.fixture.nono(&run).success();
-    assert!(own_file(&scene.fixture, &bytes).exists());
-    scene.old = scene.tree();
-    scene.keep();
-    scene
-}
-
-#[test]
-fn after_a_power_failure_while_a_long_file_is_packed_it_is_there_in_one_way_or_the_other() {
-    let scene = plain_long_file();
-    let compact = ["rollback", "cleanup", "--compact", "--yes"];
-    scene.go_through("packing", &compact, Flushes::All, &RESUME, 3).unwrap();
-    scene.fixture.nono(&compact).success();
-    assert!(!scene.fixture.packs().is_empty());
-}
-
 /// The test of the tests: a program that did not flush would be found out.
 #[test]
 fn a_flush_that_is_left_out_is_found_out() {
@@ -404,8 +380,4 @@ fn a_flush_that_is_left_out_is_found_out() {
     let cleanup = ["rollback", "cleanup", "--compact", "--yes", &other];
     let trouble = scene.go_through("mutant", &cleanup, Flushes::Without("sync-all"), &RESUME, 8);
     trouble.expect_err("packs went before the new ones were flushed, and nobody noticed");
-    let compact = ["rollback", "cleanup", "--compact", "--yes"];
-    let mutant = Flushes::Without("sync-all");
-    let trouble = plain_long_file().go_through("mutant", &compact, mutant, &RESUME, 8);
-    trouble.expect_err("a long file went before its chunks were flushed, and nobody noticed");
 }
