@@ -89,6 +89,36 @@ pub enum ContainerError {
         /// The text that was asked for.
         id: String,
     },
+    /// Several histories are of a container with this name.
+    #[error(
+        "{} histories are of a container {name}: {}. Name one by its id",
+        ids.len(),
+        ids.join(", ")
+    )]
+    AmbiguousName {
+        /// The name.
+        name: String,
+        /// The ids of the histories, oldest first.
+        ids: Vec<String>,
+    },
+    /// The id of a store is not what nono wrote.
+    #[error(
+        "the id of the store in {} is damaged: no image of a snapshot is made or removed",
+        Shown::path(path)
+    )]
+    BadStorageId {
+        /// Where it is.
+        path: PathBuf,
+    },
+    /// A text is no name of a container.
+    #[error(
+        "{name:?} is no name of a container: a letter or digit, then letters, digits, `_`, `.` \
+         and `-`"
+    )]
+    BadName {
+        /// The text.
+        name: String,
+    },
     /// A session is not one of a container.
     #[error("session {id} is no history of a container")]
     NotAContainer {
@@ -114,6 +144,17 @@ pub enum ContainerError {
         number: u64,
         /// The missing part.
         part: String,
+    },
+    /// The journal of a pause cannot be used.
+    #[error(
+        "the journal of the pause of container {container} is damaged: {reason}; unpause the \
+         container, and remove the file {container}.paused from `.containers` in the store"
+    )]
+    BadPauseJournal {
+        /// The engine's id of the container.
+        container: String,
+        /// The defect.
+        reason: String,
     },
     /// Volumes were captured from their directories, and these cannot be read now.
     #[error(
@@ -180,6 +221,11 @@ impl ContainerError {
     /// Whether the daemon says that the thing is not there.
     pub fn is_not_found(&self) -> bool {
         matches!(self, Self::Refused { status: 404, .. } | Self::NoSuchContainer { .. })
+    }
+
+    /// Whether a snapshot was there and was removed.
+    pub fn is_removal(&self) -> bool {
+        matches!(self, Self::Manifest(ManifestError::Removed { .. }))
     }
 
     /// Whether the daemon says that the thing is in another state, or is in use.

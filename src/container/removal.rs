@@ -4,8 +4,6 @@
 //! `validate` finds and `cleanup` clears. A snapshot leaves its manifest as a tombstone, the newest
 //! one too, so no number is given twice; when the last snapshots go, the session goes.
 
-use std::path::Path;
-
 use jiff::Timestamp;
 use serde::Serialize;
 
@@ -16,7 +14,7 @@ use super::image::{self, ImageRemoval, OwnImage};
 use super::pause;
 use super::record::CommittedImage;
 use super::retention::{ContainerPolicy, ExpiredSnapshot, SnapshotExpiry, SnapshotFacts};
-use crate::gc::{RemoveSnapshotError, remove_snapshots, withdraw};
+use super::storage::{Guarded, SnapshotStorage};
 use crate::progress::Progress;
 use crate::snapshot::RemovalReason;
 
@@ -85,7 +83,7 @@ pub struct SessionStats {
 }
 
 /// The facts of one session, for the policy.
-fn facts_of(history: &ContainerHistory) -> Result<Vec<SnapshotFacts>, ContainerError> {
+fn facts_of(history: &ContainerHistory<'_>) -> Result<Vec<SnapshotFacts>, ContainerError> {
     let mut facts = Vec::new();
     for number in history.numbers()? {
         let manifest = history.manifest(number)?;
@@ -96,7 +94,7 @@ fn facts_of(history: &ContainerHistory) -> Result<Vec<SnapshotFacts>, ContainerE
             number,
             taken: manifest.timestamp,
             bytes: manifest.totals.bytes_written + image.map_or(0, |image| image.size_bytes),
-            is_pinned: history.metadata().pinned,
+            is_pinned: history.is_pinned(),
         });
     }
     Ok(facts)
@@ -106,9 +104,9 @@ fn facts_of(history: &ContainerHistory) -> Result<Vec<SnapshotFacts>, ContainerE
 ///
 /// # Errors
 /// When a session cannot be read.
-pub fn container_stats(root: &Path) -> Result<ContainerStats, ContainerError> {
+pub fn container_stats(storage: &dyn SnapshotStorage) -> Result<ContainerStats, ContainerError> {
     let mut sessions = Vec::new();
-    for history in ContainerHistory::all(root)? {
+    for history in ContainerHistory::all(storage)? {
         let (mut store_bytes, mut image_bytes) = (0, 0);
         let mut times = Vec::new();
         for number in history.numbers()? {
@@ -142,21 +140,25 @@ pub fn container_stats(root: &Path) -> Result<ContainerStats, ContainerError> {
     })
 }
 
+fn all_facts(storage: &dyn SnapshotStorage) -> Result<Vec<SnapshotFacts>, ContainerError> {
+    let mut facts = Vec::new();
+    for history in ContainerHistory::all(storage)? {
+        facts.extend(facts_of(&history)?);
+    }
+    Ok(facts)
+}
+
 /// The snapshots that a policy lets go now.
 ///
 /// # Errors
 /// When a session cannot be read.
 pub fn expired(
-    root: &Path,
+    storage: &dyn SnapshotStorage,
     policy: &ContainerPolicy,
     now: Timestamp,
 ) -> Result<Vec<ExpiredSnapshot>, ContainerError> {
-    let mut facts = Vec::new();
-    for history in ContainerHistory::all(root)? {
-        facts.extend(facts_of(&history)?);
-    }
-    let bytes = facts.iter().map(|facts| facts.bytes).sum();
-    Ok(policy.expired(&facts, now, bytes))
+    let facts = all_facts(storage)?;
+    Ok(policy.expired(&facts, now))
 }
 
 /// Removes snapshots of one session: all of it where `numbers` are all that it holds. `docker`: the
@@ -165,14 +167,14 @@ pub fn expired(
 /// # Errors
 /// When the session is at work or cannot be written. Nothing was removed then.
 pub fn remove(
-    root: &Path,
-    history: &ContainerHistory,
+    history: &ContainerHistory<'_>,
     numbers: &[(u64, Option<SnapshotExpiry>)],
     docker: Option<&Docker>,
     progress: &dyn Progress,
     report: &mut RemovalReport,
 ) -> Result<(), ContainerError> {
-    let _lock = pause::lock(root, &history.container().container_id, progress)?;
+    let storage = history.storage();
+    let _lock = pause::lock(storage, &history.container().container_id, progress)?;
     let held = history.numbers()?;
     let images: Vec<Option<CommittedImage>> = numbers
         .iter()
@@ -180,25 +182,21 @@ pub fn remove(
         .collect();
     let goes = |number: &u64| numbers.iter().any(|(gone, _)| gone == number);
     if held.iter().all(goes) {
-        let withdrawn = withdraw(root, &[history.session().clone()]);
-        let withdrawn = withdrawn.map_err(|error| refused(history, &error.to_string()))?;
-        if let Some(skipped) = withdrawn.skipped.first() {
-            return Err(refused(history, &skipped.reason.to_string()));
+        if let Some(reason) = storage.remove(&history.id())? {
+            return Err(ContainerError::NotRemoved { session: history.id(), reason });
         }
         report.sessions_removed.push(history.id());
     } else {
         let by_request = numbers.iter().any(|(_, reason)| reason.is_none());
         let reason = if by_request { RemovalReason::Asked } else { RemovalReason::Retention };
         let numbers: Vec<u64> = numbers.iter().map(|(number, _)| *number).collect();
-        remove_snapshots(history.session(), &numbers, reason).map_err(|error| match error {
-            RemoveSnapshotError::Manifest(error) => error.into(),
-            error => refused(history, &error.to_string()),
-        })?;
+        storage.remove_snapshots(&history.id(), &numbers, reason)?;
     }
+    let store = storage.id()?;
     for ((number, reason), image) in numbers.iter().zip(images) {
         let mut image_removal = None;
         if let (Some(image), Some(docker)) = (&image, docker) {
-            match image::remove_own(docker, root, &image.id, &history.id(), *number) {
+            match image::remove_own(docker, &store, &image.id, &history.id(), *number) {
                 Ok(outcome) => image_removal = Some(outcome),
                 Err(error) => report.problems.push(error.to_string()),
             }
@@ -214,27 +212,26 @@ pub fn remove(
     Ok(())
 }
 
-fn refused(history: &ContainerHistory, reason: &str) -> ContainerError {
-    ContainerError::NotRemoved { session: history.id(), reason: reason.to_owned() }
-}
-
 /// Removes what a policy lets go, sessions that have no snapshot, and images of ours without a
 /// snapshot. With `dry_run` nothing is changed.
 ///
 /// # Errors
 /// When the sessions cannot be read. What stays is in the report.
 pub fn cleanup(
-    root: &Path,
+    storage: &dyn SnapshotStorage,
     policy: &ContainerPolicy,
     docker: Option<&Docker>,
     dry_run: bool,
     progress: &dyn Progress,
 ) -> Result<RemovalReport, ContainerError> {
     let mut report = RemovalReport { dry_run, ..RemovalReport::default() };
-    let expired = expired(root, policy, Timestamp::now())?;
-    for history in ContainerHistory::all(root)? {
+    let facts = all_facts(storage)?;
+    let expired = policy.expired(&facts, Timestamp::now());
+    report.problems.extend(too_large(policy, &facts, &expired));
+    report.problems.extend(storage.damaged()?.iter().map(ToString::to_string));
+    for history in ContainerHistory::all(storage)? {
         if history.numbers()?.is_empty() {
-            if let Err(error) = remove_empty(root, &history, &mut report) {
+            if let Err(error) = remove_empty(&history, &mut report) {
                 report.problems.push(error.to_string());
             }
             continue;
@@ -261,14 +258,20 @@ pub fn cleanup(
             }
             continue;
         }
-        if let Err(error) = remove(root, &history, &numbers, docker, progress, &mut report) {
+        if let Err(error) = remove(&history, &numbers, docker, progress, &mut report) {
             report.problems.push(error.to_string());
         }
     }
     if let Some(docker) = docker {
-        for image in stray_images(root, docker)? {
+        for image in stray_images(storage, docker)? {
             if !dry_run {
-                match image::remove_own(docker, root, &image.id, &image.session, image.snapshot) {
+                match image::remove_own(
+                    docker,
+                    &image.store,
+                    &image.id,
+                    &image.session,
+                    image.snapshot,
+                ) {
                     Ok(ImageRemoval::Removed | ImageRemoval::Missing) => {}
                     Ok(outcome) => {
                         report.problems.push(format!("image {} stays: {outcome:?}", image.id));
@@ -286,42 +289,67 @@ pub fn cleanup(
     Ok(report)
 }
 
+/// That no removal reaches the limit of space.
+fn too_large(
+    policy: &ContainerPolicy,
+    facts: &[SnapshotFacts],
+    expired: &[ExpiredSnapshot],
+) -> Option<String> {
+    let goes = |facts: &&SnapshotFacts| {
+        expired
+            .iter()
+            .any(|gone| (&gone.session_id, gone.number) == (&facts.session_id, facts.number))
+    };
+    let left: u64 = facts.iter().filter(|facts| !goes(facts)).map(|facts| facts.bytes).sum();
+    let max = policy.max_bytes.filter(|max| left > *max)?;
+    Some(format!(
+        "snapshots of containers take {left} bytes, over the limit of {max} (max_storage_gb): the \
+         newest and pinned ones stay, and no other is worth removing"
+    ))
+}
+
 /// Removes a session without a snapshot: one that was cut off before its first was taken. A session
 /// whose first snapshot is being taken stays, and so does a pinned one.
 fn remove_empty(
-    root: &Path,
-    history: &ContainerHistory,
+    history: &ContainerHistory<'_>,
     report: &mut RemovalReport,
 ) -> Result<(), ContainerError> {
-    let Some(_lock) = pause::try_lock(root, &history.container().container_id)? else {
-        return Ok(());
-    };
+    let storage = history.storage();
+    let container = Guarded::Container(&history.container().container_id);
+    let Some(_lock) = storage.try_lock(container)? else { return Ok(()) };
     // Its first snapshot may have appeared before the lock.
-    if !history.numbers()?.is_empty() || history.metadata().pinned {
+    if !history.numbers()?.is_empty() || history.is_pinned() {
         return Ok(());
     }
     if report.dry_run {
         report.sessions_removed.push(history.id());
         return Ok(());
     }
-    let withdrawn = withdraw(root, &[history.session().clone()]);
-    let withdrawn = withdrawn.map_err(|error| refused(history, &error.to_string()))?;
-    report.sessions_removed.extend(withdrawn.session_ids);
     // One that is at work or pinned by now stays for good reason.
+    if storage.remove(&history.id())?.is_none() {
+        report.sessions_removed.push(history.id());
+    }
     Ok(())
 }
 
-/// Images of ours whose snapshot is not in this store and was in it, or never appeared: those with
-/// the label of a session that this store has, or had a moment ago. An image of another store is
-/// left alone where its session cannot be told from one of ours.
+/// Images of this storage whose snapshot was removed or never appeared.
 ///
 /// # Errors
 /// As [`own_images`](super::own_images).
-pub fn stray_images(root: &Path, docker: &Docker) -> Result<Vec<OwnImage>, ContainerError> {
-    let histories = ContainerHistory::all(root)?;
+pub fn stray_images(
+    storage: &dyn SnapshotStorage,
+    docker: &Docker,
+) -> Result<Vec<OwnImage>, ContainerError> {
     let mut strays = Vec::new();
+    if !storage.is_there()? {
+        return Ok(strays);
+    }
+    let histories = ContainerHistory::all(storage)?;
+    let damaged = storage.damaged()?;
+    let store = storage.id()?;
     for image in image::own_images(docker)? {
-        if image.store != image::store_id(root)? {
+        // A history that cannot be read may have all its snapshots.
+        if image.store != store || damaged.iter().any(|damaged| damaged.id == image.session) {
             continue;
         }
         let history = histories.iter().find(|history| history.id() == image.session);
@@ -331,7 +359,10 @@ pub fn stray_images(root: &Path, docker: &Docker) -> Result<Vec<OwnImage>, Conta
         };
         // One that is being made has its lock held.
         let is_busy = match history {
-            Some(history) => pause::is_busy(root, &history.container().container_id)?,
+            Some(history) => {
+                let container = Guarded::Container(&history.container().container_id);
+                storage.try_lock(container)?.is_none()
+            }
             None => false,
         };
         if !is_known && !is_busy {

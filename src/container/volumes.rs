@@ -14,13 +14,14 @@ use super::VOLUMES_PATH;
 use super::docker::{Docker, Patience};
 use super::error::ContainerError;
 use super::record::MountRecord;
+use super::storage::SnapshotDraft;
 use super::tar_tree::{self, Sink};
 use crate::byte_path;
 use crate::manifest::{NotCaptured, Totals};
 use crate::object::{Attributes, Node, TreeEntry};
 use crate::path_text::to_path;
-use crate::snapshot::{NewCaches, SnapshotManager, VolumeSource};
-use crate::store::{ObjectStore, read_links, read_root_tree};
+use crate::snapshot::VolumeSource;
+use crate::store::{read_links, read_root_tree};
 use crate::sys::{self, Dir, FileTime};
 
 /// A volume that is written to may change between two looks.
@@ -35,7 +36,6 @@ pub(super) struct Parts {
     pub(super) totals: Totals,
     pub(super) not_captured: Vec<NotCaptured>,
     pub(super) unstable: Vec<PathBuf>,
-    pub(super) caches: NewCaches,
 }
 
 impl Parts {
@@ -134,13 +134,42 @@ fn directory_of(
             return Ok(Ok(path));
         }
     }
-    Ok(Err("it is not the directory that the container sees".to_owned()))
+    Ok(Err("the container sees another directory there; a volume with options of its own is \
+            mounted only while its container runs: start it then"
+        .to_owned()))
+}
+
+/// Writes back most of it while the container runs, so that it stands still for a shorter time.
+pub(super) fn flush_early(docker: &Docker, mounts: &[MountRecord]) {
+    let volumes = mounts.iter().filter(|mount| mount.tree.is_some());
+    let paths: Vec<&Path> =
+        volumes.filter_map(|mount| mount.source.as_deref().map(Path::new)).collect();
+    if docker.endpoint().is_local()
+        && let Err(error) = flush(&paths)
+    {
+        tracing::debug!("volumes are flushed later: {error}");
+    }
+}
+
+/// Writes back what programs changed through mappings of files. A file system notes the time of
+/// such a change at the first one after a page was written back. So the stat cache sees the next
+/// one, and this one is among the bytes that are read now.
+fn flush(paths: &[&Path]) -> Result<(), ContainerError> {
+    let mut flushed = Vec::new();
+    for path in paths {
+        let dir = Dir::open(path)?;
+        let device = dir.stat_self()?.dev;
+        if !flushed.contains(&device) {
+            dir.sync_file_system()?;
+            flushed.push(device);
+        }
+    }
+    Ok(())
 }
 
 /// Captures volumes from their directories.
 pub(super) fn from_directories(
-    manager: &SnapshotManager,
-    store: &dyn ObjectStore,
+    draft: &dyn SnapshotDraft,
     located: &[Located<'_>],
 ) -> Result<Parts, ContainerError> {
     let mut names: Vec<(&Path, &str)> = Vec::new();
@@ -151,7 +180,9 @@ pub(super) fn from_directories(
     }
     names.sort_by(|a, b| a.0.as_os_str().as_bytes().cmp(b.0.as_os_str().as_bytes()));
     let paths: Vec<&Path> = names.iter().map(|(path, _)| *path).collect();
-    let captured = manager.capture_elsewhere(store, &paths)?;
+    flush(&paths)?;
+    let captured = draft.capture(&paths)?;
+    let store = draft.objects();
     let root = read_root_tree(store, &captured.merkle_root)?;
     let links = read_links(store, root.links.as_ref())?;
     let virtual_path = |path: &[u8]| -> Option<Vec<u8>> {
@@ -169,7 +200,7 @@ pub(super) fn from_directories(
         let path = virtual_path(path.as_os_str().as_bytes());
         path.map(|path| to_path(&path).to_owned())
     };
-    let mut parts = Parts { caches: captured.caches, ..Parts::default() };
+    let mut parts = Parts::default();
     parts.add_totals(&captured.totals);
     for entry in root.entries {
         let Some((_, name)) =

@@ -3,6 +3,7 @@
 
 mod agent_install;
 mod agent_state;
+mod archive_copies;
 mod archives;
 mod attacks;
 mod chunks;
@@ -54,6 +55,7 @@ mod power;
 mod preflight;
 mod profiles;
 mod proof;
+mod quiet;
 mod read_only;
 mod readme;
 mod reference;
@@ -79,6 +81,7 @@ mod thinning;
 mod touched;
 mod trouble;
 mod undo;
+mod undo_in_part;
 mod undo_scope;
 mod undo_steps;
 mod unstable;

@@ -13,12 +13,12 @@ use crate::cli::Outcome;
 use crate::cli::args::StoreArgs;
 use crate::cli::args::named_project;
 use crate::cli::context::{BOLD, Context, YELLOW};
-use crate::cli::error::CliError;
+use crate::cli::error::{CliError, moved_hint};
 use crate::cli::render::{Palette, relative_time, summary_line};
 use crate::cli::restoring::{command, write_preview};
 use crate::diff::{self, Change, ChangeSummary};
 use crate::path_text::{Shown, serde_path};
-use crate::session::{Catalog, NotHere, Place, Purpose, SessionStatus, SessionSummary};
+use crate::session::{Catalog, Moved, NotHere, Place, Purpose, SessionStatus, SessionSummary};
 use crate::session::{newest, sessions_here};
 use crate::snapshot::{NotCapturedSet, SnapshotKind, SnapshotManager};
 
@@ -39,6 +39,8 @@ struct Report {
     session: Option<SessionSummary>,
     /// The present differences from its last snapshot.
     since: Option<Since>,
+    /// Without a session: the recorded project that was moved here, and its newest session.
+    moved: Option<MovedProject>,
     /// Projects below the directory, if the sessions of several are there.
     below: Vec<String>,
     /// Sessions whose command is running, here or elsewhere.
@@ -53,6 +55,13 @@ struct Report {
     failed_pushes: Vec<crate::remote::PushFailure>,
     /// Sessions that cannot be read.
     unreadable: Vec<String>,
+}
+
+#[derive(Serialize)]
+struct MovedProject {
+    #[serde(flatten)]
+    moved: Moved,
+    session_id: String,
 }
 
 #[derive(Serialize)]
@@ -101,7 +110,15 @@ pub(in crate::cli) fn run(args: &StatusArgs, store: &StoreArgs, context: &Contex
     let is_interrupted = |session: &&&SessionSummary| {
         session.status == SessionStatus::Interrupted && !session.undone
     };
+    let moved = match (session, below.is_empty()) {
+        (None, true) => catalog.moved_here(&place.directory, &listed.sessions, Timestamp::now()),
+        _ => None,
+    };
     let report = Report {
+        moved: moved.map(|(session, moved)| {
+            let session_id = session.session_id.clone();
+            MovedProject { moved, session_id }
+        }),
         session: session.cloned(),
         since: since.flatten(),
         below,
@@ -142,8 +159,9 @@ fn container_restores(
     catalog: &Catalog,
     context: &Context,
 ) -> Result<Vec<crate::container::restore::Interrupted>, CliError> {
+    let storage = crate::container::LocalStorage::new(catalog.root().to_owned());
     let (waiting, damaged): (Vec<_>, Vec<_>) =
-        crate::container::restore::unfinished(catalog.root())?.into_iter().partition(Result::is_ok);
+        crate::container::restore::unfinished(&storage)?.into_iter().partition(Result::is_ok);
     damaged.into_iter().filter_map(Result::err).for_each(|error| context.warn(error));
     Ok(waiting.into_iter().flatten().collect())
 }
@@ -158,7 +176,8 @@ fn since(catalog: &Catalog, session: &SessionSummary) -> Result<Option<Since>, C
     }
     // An undo leaves the baseline behind.
     let first = numbers.first().copied().unwrap_or(0);
-    numbers.retain(|number| !session.undone || *number == first);
+    let is_undone = session.undone || session.partly_undone;
+    numbers.retain(|number| !is_undone || *number == first);
     let manager = SnapshotManager::open(dir.path())?;
     let mut last = manager.load_manifest(first)?;
     for number in numbers.into_iter().rev() {
@@ -185,6 +204,9 @@ fn print(report: &Report, context: &Context) -> Result<(), CliError> {
     match &report.session {
         None => {
             writeln!(out, "no session has recorded {directory}")?;
+            if let Some(MovedProject { moved, session_id }) = &report.moved {
+                writeln!(out, "  {}", moved_hint(moved, session_id))?;
+            }
             for project in &report.below {
                 writeln!(out, "  below: {}", Shown::bytes(project.as_bytes()))?;
             }
@@ -202,15 +224,15 @@ fn print(report: &Report, context: &Context) -> Result<(), CliError> {
                 None => "changes not counted".to_owned(),
             };
             let is_ended = session.status == SessionStatus::Completed;
-            let undone = if session.undone { "  (undone)" } else { "" };
+            let undone = session.undone_word().map(|word| format!("  ({word})"));
             if is_ended || session.has_changes() {
-                writeln!(out, "  it changed: {changed}{undone}")?;
-            } else if session.undone {
-                writeln!(out, " {undone}")?;
+                writeln!(out, "  it changed: {changed}{}", undone.unwrap_or_default())?;
+            } else if let Some(undone) = undone {
+                writeln!(out, "{undone}")?;
             }
             if let Some(Since { snapshot, changes, .. }) = &report.since {
-                let none = if changes.is_empty() { "nothing" } else { "" };
-                writeln!(out, "different now from snapshot {id}/{snapshot}: {none}")?;
+                let none = if changes.is_empty() { " nothing" } else { "" };
+                writeln!(out, "different now from snapshot {id}/{snapshot}:{none}")?;
                 let (git, files): (Vec<_>, Vec<_>) =
                     changes.iter().cloned().partition(Change::is_in_git);
                 if !files.is_empty() {

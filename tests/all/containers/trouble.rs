@@ -85,6 +85,11 @@ fn a_container_goes_on_after_an_engine_that_stalls_at_any_request() {
         };
         daemon.until("the journal is gone", is_over);
         holds_nothing(daemon, &fixture);
+        if request == "/commit" && daemon.engine() == Engine::Docker {
+            // The engine makes it, although nobody waits for it any more.
+            let is_found = || daemon.nono(&fixture, &["container", "validate"]).code == 1;
+            daemon.until("the late image is there", is_found);
+        }
         daemon.nono(&fixture, &["container", "cleanup"]).success();
         daemon.nono(&fixture, &["container", "validate"]).success();
     }
@@ -162,6 +167,23 @@ fn the_next_command_lets_a_container_go_on_when_the_watcher_is_dead_too() {
     assert_eq!(container.state().as_deref(), Some("running"));
 }
 
+/// Somebody removes the store while the container is paused, and nono is killed: the watcher knows
+/// what it read at its start.
+#[test]
+fn a_container_goes_on_when_its_store_is_removed_and_nono_killed() {
+    let Some(daemon) = daemon() else { return };
+    let container = Container::run(daemon, "bereft", &[]);
+    let fixture = Fixture::new();
+    let journals = fixture.store().join(".containers");
+    let remove = At::Do(Box::new(move || std::fs::remove_dir_all(&journals).unwrap()));
+    let proxy = Proxy::start(&daemon.socket(), "/commit", remove);
+    let mut command = proxy.lead(fixture.command(&["container", "snapshot", &container.name]));
+    command.env("NONO_FAIL_POINT", "name=volumes");
+    assert_eq!(command.output().unwrap().status.code(), None, "killed");
+    assert!(proxy.is_met());
+    daemon.until("it goes on", || container.state().as_deref() == Some("running"));
+}
+
 /// A store that fails at any of its calls: no snapshot is half there, and the container runs.
 #[test]
 fn an_error_of_the_disk_at_any_step_leaves_a_whole_snapshot_or_none() {
@@ -175,7 +197,12 @@ fn an_error_of_the_disk_at_any_step_leaves_a_whole_snapshot_or_none() {
         let output = command.env("NONO_FAIL_POINT", point).output().unwrap();
         (fixture, output)
     };
-    let is_there = |point: u32| run(&point.to_string()).1.status.code().is_none();
+    let is_there = |point: u32| {
+        // The store stays until the watcher needs it no more.
+        let (_fixture, output) = run(&point.to_string());
+        daemon.until("it goes on", || container.state().as_deref() == Some("running"));
+        output.status.code().is_none()
+    };
     let mut last = 1;
     while is_there(last * 2) {
         last *= 2;
