@@ -47,12 +47,12 @@ pub(crate) use documents::parse as parse_manifest;
 pub(crate) use documents::parse_session;
 pub(crate) use ignore_rules::RootRules;
 pub(crate) use known::KnownState;
+pub(crate) use manager::CacheUse;
 #[cfg_attr(
     not(feature = "container"),
     allow(unused_imports, reason = "containers are built so")
 )]
-pub(crate) use manager::Built;
-pub(crate) use manager::CacheUse;
+pub(crate) use manager::{Built, capture_whole, whole_roots};
 pub use manager::{LiveState, SnapshotError, SnapshotManager, SnapshotRequest, Taken};
 pub use metadata::{SessionMetadata, SessionOrigin};
 pub use pending::PendingBaseline;

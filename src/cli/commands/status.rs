@@ -142,8 +142,9 @@ fn container_restores(
     catalog: &Catalog,
     context: &Context,
 ) -> Result<Vec<crate::container::restore::Interrupted>, CliError> {
+    let storage = crate::container::LocalStorage::new(catalog.root().to_owned());
     let (waiting, damaged): (Vec<_>, Vec<_>) =
-        crate::container::restore::unfinished(catalog.root())?.into_iter().partition(Result::is_ok);
+        crate::container::restore::unfinished(&storage)?.into_iter().partition(Result::is_ok);
     damaged.into_iter().filter_map(Result::err).for_each(|error| context.warn(error));
     Ok(waiting.into_iter().flatten().collect())
 }

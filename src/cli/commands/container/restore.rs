@@ -7,13 +7,14 @@ use std::time::Duration;
 use clap::Args;
 
 use crate::cli::Outcome;
-use crate::cli::args::StoreArgs;
 use crate::cli::context::{BOLD, Context};
 use crate::cli::progress::Bar;
 use crate::container::restore::{
     HealthCheck, Job, RestoreError, RestoreOptions, RestoreReport, Way, plan, restore,
 };
-use crate::container::{ContainerHistory, Docker, SnapshotOptions, Trigger, Watcher, take_locked};
+use crate::container::{
+    ContainerHistory, Docker, LocalStorage, SnapshotOptions, Trigger, Watcher, take_locked,
+};
 use crate::path_text::Shown;
 use crate::snapshot::RestorationMode;
 
@@ -66,9 +67,12 @@ impl RestoreArgs {
     }
 }
 
-pub(in crate::cli) fn run(args: &RestoreArgs, store: &StoreArgs, context: &Context) -> Outcome {
-    let catalog = store.catalog()?;
-    let picked = ContainerHistory::find(catalog.root(), &args.id)?;
+pub(in crate::cli) fn run(
+    args: &RestoreArgs,
+    storage: &LocalStorage,
+    context: &Context,
+) -> Outcome {
+    let picked = ContainerHistory::find(storage, &args.id)?;
     let docker = Docker::connect()?;
     let options = args.options();
     let bar = Bar::new(context, "restoring");
@@ -76,7 +80,7 @@ pub(in crate::cli) fn run(args: &RestoreArgs, store: &StoreArgs, context: &Conte
         Job { docker: &docker, history: &picked.history, number: picked.number, progress: &*bar };
     let snapshot = safety_snapshot(format!("before the restore of {}", args.id));
     let safety = |container: &str| -> Result<u64, RestoreError> {
-        let taken = take_locked(&docker, catalog.root(), container, &snapshot, bar.clone())?;
+        let taken = take_locked(&docker, storage, container, &snapshot, bar.clone())?;
         Ok(taken.snapshot)
     };
     let report = if args.dry_run {
