@@ -2,19 +2,20 @@
 //!
 //! Never merged: each directory is cleared and filled. The state before is in a safety snapshot, so
 //! both directions can be repeated after a crash.
+//!
+//! Always true: a volume is cleared only after a look at it and at its users, in that moment. The
+//! state that goes is known: recorded since nobody could write it, or our own filling. After a crash
+//! nobody knows, so the present state is recorded first.
 
 use super::contents::Contents;
 use super::journal::{self, InPlace, Journal, Step};
 use super::plan::ContainerPlan;
-use super::{Job, RestoreError, RestoreReport, compare, fill_directory, reach};
+use super::{Extent, Job, RestoreError, RestoreReport, SafetySnapshot};
+use super::{compare, fill_directory, reach, recorded, survey, users};
 use crate::container::ContainerHistory;
 use crate::progress::NoProgress;
 use crate::snapshot::RestorationMode;
 use crate::sys::{self, Dir};
-
-/// Takes a snapshot of a container before its volumes change: given its id, returns the number in
-/// the same session.
-pub type SafetySnapshot<'a> = dyn Fn(&str) -> Result<u64, RestoreError> + 'a;
 
 pub(super) fn restore(
     job: Job<'_>,
@@ -29,11 +30,7 @@ pub(super) fn restore(
     }
     // Refused before anything changes.
     opened(job, &in_place)?;
-    in_place.safety_snapshot = safety(&plan.original_id)?;
-    let history = job.history.reopened()?;
-    for (_, tree, _) in &in_place.volumes {
-        Contents::read(&history, in_place.safety_snapshot, tree)?;
-    }
+    in_place.safety_snapshot = record(job, &in_place, safety)?;
     let journal = Journal {
         version: 0,
         snapshot: job.number,
@@ -48,18 +45,10 @@ pub(super) fn restore(
         in_place: Some(in_place.clone()),
     };
     journal::write(job.history, &journal)?;
-    let not_made = match forward(job, &journal) {
+    let mut is_changed = false;
+    let not_made = match forward(job, &journal, &mut is_changed) {
         Ok(not_made) => not_made,
-        Err(cause) => {
-            return Err(match back(job, &journal) {
-                Ok(()) => cause,
-                Err(failure) => RestoreError::HalfDone {
-                    cause: cause.into(),
-                    failure: failure.into(),
-                    session: job.history.id(),
-                },
-            });
-        }
+        Err(cause) => return Err(way_back(job, &journal, &in_place, cause, is_changed, safety)),
     };
     Ok(RestoreReport {
         dry_run: false,
@@ -70,23 +59,99 @@ pub(super) fn restore(
     })
 }
 
-/// Gives the volumes the state of the snapshot; then the restore is complete.
-pub(super) fn forward(job: Job<'_>, journal: &Journal) -> Result<Vec<String>, RestoreError> {
+/// Ends an interrupted restore. Returns the snapshot of the state that was there.
+pub(super) fn resume(
+    job: Job<'_>,
+    journal: &Journal,
+    is_forward: bool,
+    safety: &SafetySnapshot<'_>,
+) -> Result<u64, RestoreError> {
     let in_place = part(job, journal)?;
-    let not_made = put(job, job.history, job.number, in_place)?;
+    check(job, job.history, job.number, in_place)?;
+    let found = record(job, in_place, safety)?;
+    match is_forward {
+        true => drop(forward(job, journal, &mut false)?),
+        false => back(job, journal)?,
+    }
+    Ok(found)
+}
+
+/// Gives the volumes the state of the snapshot; then the restore is complete. `is_changed`: whether
+/// a volume may be another than before.
+fn forward(
+    job: Job<'_>,
+    journal: &Journal,
+    is_changed: &mut bool,
+) -> Result<Vec<String>, RestoreError> {
+    let in_place = part(job, journal)?;
+    let not_made = put(job, job.history, job.number, in_place, is_changed)?;
     job.note(RestorationMode::VolumesOnly, &in_place.container, &journal.name)?;
     journal::remove(job.history)?;
     Ok(not_made)
 }
 
 /// Gives the volumes their state before, out of the safety snapshot.
-pub(super) fn back(job: Job<'_>, journal: &Journal) -> Result<(), RestoreError> {
+fn back(job: Job<'_>, journal: &Journal) -> Result<(), RestoreError> {
     let in_place = part(job, journal)?;
     let history = job.history.reopened()?;
     // Nobody stops the way back.
     let job = Job { progress: &NoProgress, ..job };
-    put(job, &history, in_place.safety_snapshot, in_place)?;
+    put(job, &history, in_place.safety_snapshot, in_place, &mut false)?;
     journal::remove(job.history)
+}
+
+/// The error of a restore that failed, after the way back.
+fn way_back(
+    job: Job<'_>,
+    journal: &Journal,
+    in_place: &InPlace,
+    cause: RestoreError,
+    is_changed: bool,
+    safety: &SafetySnapshot<'_>,
+) -> RestoreError {
+    let session = job.history.id();
+    let half_done = |cause: RestoreError, failure: RestoreError| RestoreError::HalfDone {
+        cause: cause.into(),
+        failure: failure.into(),
+        session: session.clone(),
+    };
+    if !is_changed {
+        return match journal::remove(job.history) {
+            Ok(()) => cause.taken_back(),
+            Err(failure) => half_done(cause, failure),
+        };
+    }
+    // A user that came meanwhile is the cause of whatever was seen.
+    if let Err(in_use @ RestoreError::InUse { .. }) = users::refuse(job, in_place.names()) {
+        let safety = format!("{session}/{}", in_place.safety_snapshot);
+        return RestoreError::Between { cause: in_use.into(), safety, session };
+    }
+    // Somebody wrote there, and is gone.
+    if matches!(cause, RestoreError::Different { .. })
+        && let Err(failure) = record(job, in_place, safety)
+    {
+        return half_done(cause, failure);
+    }
+    match back(job, journal) {
+        Ok(()) => cause.taken_back(),
+        Err(failure) => half_done(cause, failure),
+    }
+}
+
+/// Takes a snapshot of the volumes as they are, whole; its number.
+fn record(
+    job: Job<'_>,
+    in_place: &InPlace,
+    safety: &SafetySnapshot<'_>,
+) -> Result<u64, RestoreError> {
+    let taken = safety(&in_place.container, Extent::Volumes)?;
+    let history = job.history.reopened()?;
+    let trees: Vec<&str> = in_place.volumes.iter().map(|(_, tree, _)| &**tree).collect();
+    recorded::whole_from_directories(&history, taken.number, &trees)?;
+    for tree in trees {
+        Contents::read(&history, taken.number, tree)?;
+    }
+    Ok(taken.number)
 }
 
 fn part<'j>(job: Job<'_>, journal: &'j Journal) -> Result<&'j InPlace, RestoreError> {
@@ -104,22 +169,44 @@ fn opened(job: Job<'_>, in_place: &InPlace) -> Result<Vec<Dir>, RestoreError> {
     in_place.volumes.iter().map(open).collect()
 }
 
+/// Refuses volumes that cannot get the state of a snapshot now. Changes nothing of them.
+fn check(
+    job: Job<'_>,
+    history: &ContainerHistory<'_>,
+    number: u64,
+    in_place: &InPlace,
+) -> Result<Vec<Dir>, RestoreError> {
+    users::refuse(job, in_place.names())?;
+    let dirs = opened(job, in_place)?;
+    for (dir, (volume, tree, _)) in dirs.iter().zip(&in_place.volumes) {
+        survey::refuse(job, volume, dir, &Contents::read(history, number, tree)?)?;
+    }
+    Ok(dirs)
+}
+
 fn put(
     job: Job<'_>,
     history: &ContainerHistory<'_>,
     number: u64,
     in_place: &InPlace,
+    is_changed: &mut bool,
 ) -> Result<Vec<String>, RestoreError> {
     let mut not_made = Vec::new();
-    let dirs = opened(job, in_place)?;
+    let dirs = check(job, history, number, in_place)?;
+    let record = history.record(number)?;
     for (dir, (volume, tree, _)) in dirs.iter().zip(&in_place.volumes) {
         let contents = Contents::read(history, number, tree)?;
+        let names = (&**volume, &*record.name);
         sys::before_request("container-volume-clear")?;
-        fill_directory::clear(dir)?;
+        users::refuse(job, [&**volume])?;
+        *is_changed = true;
+        fill_directory::clear(dir).map_err(|e| e.of_volume("clear", names, None))?;
         sys::before_request("container-volume-fill")?;
-        not_made.extend(fill_directory::fill(&contents, dir, job.progress)?);
+        let filled = fill_directory::fill(&contents, dir, job.progress);
+        not_made.extend(filled.map_err(|e| e.of_volume("fill", names, Some(dir)))?);
         sys::before_request("container-volume-check")?;
-        compare::directory(&contents, volume, dir, job.progress)?;
+        let compared = compare::directory(&contents, volume, dir, job.progress);
+        compared.map_err(|e| e.of_volume("check", names, None))?;
     }
     Ok(not_made)
 }

@@ -67,6 +67,13 @@ pub(super) struct InPlace {
     pub(super) safety_snapshot: u64,
 }
 
+impl InPlace {
+    /// The names of the volumes.
+    pub(super) fn names(&self) -> impl Iterator<Item = &str> {
+        self.volumes.iter().map(|(name, _, _)| &**name)
+    }
+}
+
 /// A restore that was interrupted. Its text is a sentence with the commands that end it.
 #[derive(Debug, Clone, Serialize)]
 pub struct Interrupted {

@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use super::health::HealthCheck;
 use super::journal::{self, Step};
-use super::{Health, Job, RestoreError, in_place, make, replace};
+use super::{Health, Job, RestoreError, SafetySnapshot, in_place, make, replace};
 use crate::container::{ContainerHistory, Docker};
 use crate::progress::Progress;
 use crate::snapshot::RestorationMode;
@@ -33,9 +33,15 @@ pub struct ResumeReport {
     pub is_finished: bool,
     /// The proof of a replacement.
     pub health: Option<Health>,
+    /// The new container of a restore that was taken back, if it had worked: stopped, and kept with
+    /// its volumes under this name.
+    pub kept_as: Option<String>,
+    /// The snapshot of the volumes as the interrupted restore, and whoever came then, left them.
+    pub safety_snapshot: Option<u64>,
 }
 
-/// Finishes the interrupted restore of a history, or takes it back. `None`: there is none.
+/// Finishes the interrupted restore of a history, or takes it back. `None`: there is none. Whatever
+/// may have been written since the interruption is kept, or recorded by `safety` before it goes.
 ///
 /// # Errors
 /// [`RestoreError`]; it can be tried again then.
@@ -44,6 +50,7 @@ pub fn resume(
     history: &ContainerHistory<'_>,
     direction: Direction,
     check: &HealthCheck,
+    safety: &SafetySnapshot<'_>,
     progress: &dyn Progress,
 ) -> Result<Option<ResumeReport>, RestoreError> {
     let unlocked = Job { docker, history, number: 0, progress };
@@ -52,6 +59,10 @@ pub fn resume(
     let Some(journal) = journal::read(history)? else { return Ok(None) };
     let _objects = history.storage().hold_objects(&history.id())?;
     let job = Job { docker, history, number: journal.snapshot, progress };
+    let _replaced = match &journal.original {
+        Some(original) => job.lock_other(&original.id)?,
+        None => None,
+    };
     let mut report = ResumeReport {
         session_id: history.id(),
         snapshot: journal.snapshot,
@@ -59,23 +70,29 @@ pub fn resume(
         name: journal.name.clone(),
         is_finished: false,
         health: None,
+        kept_as: None,
+        safety_snapshot: None,
     };
     let is_forward = direction == Direction::Finish && journal.step == Step::Ready;
     match (journal.mode, is_forward) {
-        (RestorationMode::VolumesOnly, true) => {
-            in_place::forward(job, &journal)?;
-            report.is_finished = true;
+        (RestorationMode::VolumesOnly, is_forward) => {
+            let found = in_place::resume(job, &journal, is_forward, safety)?;
+            report.safety_snapshot = Some(found);
+            report.is_finished = is_forward;
         }
-        (RestorationMode::VolumesOnly, false) => in_place::back(job, &journal)?,
         (RestorationMode::Replace, true) => {
+            let has_worked = make::has_worked(job, &journal)?;
             let health = replace::forward(job, &journal, check)?;
             report.is_finished = health.is_healthy;
             if !health.is_healthy {
-                replace::back(job, &journal)?;
+                report.kept_as = replace::back(job, &journal, has_worked)?;
             }
             report.health = Some(health);
         }
-        (RestorationMode::Replace, false) => replace::back(job, &journal)?,
+        (RestorationMode::Replace, false) => {
+            let has_worked = make::has_worked(job, &journal)?;
+            report.kept_as = replace::back(job, &journal, has_worked)?;
+        }
         (RestorationMode::New, true) => {
             if let (Some(id), true) = (&journal.new_id, journal.start) {
                 make::start(docker, id)?;
@@ -87,7 +104,10 @@ pub fn resume(
             report.is_finished = true;
         }
         (RestorationMode::New, false) => {
-            make::remove_new(job, &journal)?;
+            match make::has_worked(job, &journal)? {
+                true => report.kept_as = make::put_aside(job, &journal)?,
+                false => make::remove_new(job, &journal)?,
+            }
             journal::remove(history)?;
         }
     }

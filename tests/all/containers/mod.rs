@@ -4,6 +4,8 @@ mod daemon;
 mod daemon_test;
 mod databases;
 mod engine;
+mod in_place;
+mod keeping;
 mod proxy;
 mod replacing;
 mod restore;

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use clap::Args;
 
+use super::restore::safety_snapshot;
 use crate::cli::Outcome;
 use crate::cli::context::Context;
 use crate::cli::error::CliError;
@@ -49,7 +50,9 @@ pub(in crate::cli) fn run(args: &ResumeArgs, storage: &LocalStorage, context: &C
         let bar = Bar::new(context, "restoring");
         for history in &waiting {
             // The outcome of each is reported, whatever the outcome of another.
-            match resume(&docker, history, direction, &check, &*bar) {
+            let message = format!("before the resume of a restore of {}", history.container().name);
+            let safety = safety_snapshot(&docker, storage, message, bar.clone());
+            match resume(&docker, history, direction, &check, &safety, &*bar) {
                 Ok(report) => reports.extend(report),
                 Err(error) => failures.push(error.into()),
             }
@@ -84,8 +87,17 @@ fn tell(report: &ResumeReport, context: &Context) {
         let finding = Shown::bytes(health.finding.as_bytes());
         context.warn(format_args!("the new container is not healthy: {finding}"));
     }
+    if let Some(number) = report.safety_snapshot {
+        context.say(format_args!("the volumes as they were found are in {session_id}/{number}"));
+    }
     if report.is_finished {
         context.say(format_args!("the restore of {name} from {session_id}/{snapshot} is complete"));
+    } else if let Some(kept) = &report.kept_as {
+        let kept = Shown::bytes(kept.as_bytes());
+        context.say(format_args!(
+            "the restore of {name} is taken back; the new container had run, so it is kept with \
+             its volumes, stopped, as {kept}"
+        ));
     } else {
         context.say(format_args!("the restore of {name} is taken back: all is as it was before"));
     }
