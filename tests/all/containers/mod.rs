@@ -10,6 +10,7 @@ mod proxy;
 mod replacing;
 mod restore;
 mod snapshots;
+mod storages;
 mod travelling;
 mod trouble;
 mod unfinished;
