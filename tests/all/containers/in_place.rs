@@ -320,12 +320,12 @@ fn leave_free(daemon: &Daemon, bytes: u64, inodes: u64) {
         let told = stat.args(["-f", "-c", format]).arg(&dir).output().unwrap();
         String::from_utf8(told.stdout).unwrap().trim().parse().unwrap()
     };
+    let mut long = File::options().append(true).create(true).open(dir.join("long")).unwrap();
     let mut count = 0;
     while free("%d") > inodes {
         count += 1;
         std::fs::write(dir.join(format!("f{count}")), "").unwrap();
     }
-    let mut long = File::options().append(true).create(true).open(dir.join("long")).unwrap();
     while free("%f") * free("%S") > bytes {
         long.write_all(&vec![7; 1 << 20]).unwrap();
         long.sync_all().unwrap();
@@ -359,7 +359,7 @@ fn a_full_disk_of_the_engine_is_named_with_its_volume() {
     let id = scene.snapshot();
     std::fs::remove_file(scene.source().join("big")).unwrap();
     daemon.run(&["stop", &scene.container.name]);
-    leave_free(daemon, 12 << 20, 0);
+    leave_free(daemon, 12 << 20, u64::MAX);
     let before = observe(&scene.source());
     let new = daemon.unique("full");
     for way in [&["--volumes-only", &*scene.volume][..], &["--name", &new], &["--replace"]] {

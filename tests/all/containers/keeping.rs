@@ -196,7 +196,7 @@ fn a_second_replacement_replaces_the_container_that_has_the_place() {
     // Nobody has the place: there is nothing to replace.
     daemon.run(&["rm", "-f", name]);
     let again = [&["container", "restore", &id][..], &REPLACE].concat();
-    daemon.nono(&scene.fixture, &again).fails(1, &kept(&first));
+    daemon.nono(&scene.fixture, &again).fails(1, &kept(&second));
     for report in [&first, &second] {
         daemon.run(&["rm", "-f", "-v", &kept(report)]);
         scene.remove(report);
