@@ -13,6 +13,7 @@ use super::plan::ContainerPlan;
 use super::{Extent, Job, RestoreError, RestoreReport, SafetySnapshot};
 use super::{compare, fill_directory, reach, recorded, survey, users};
 use crate::container::ContainerHistory;
+use crate::path_text::Shown;
 use crate::progress::NoProgress;
 use crate::snapshot::RestorationMode;
 use crate::sys::{self, Dir};
@@ -22,14 +23,21 @@ pub(super) fn restore(
     plan: ContainerPlan,
     safety: &SafetySnapshot<'_>,
 ) -> Result<RestoreReport, RestoreError> {
-    let mut in_place =
-        InPlace { container: plan.original_id.clone(), volumes: Vec::new(), safety_snapshot: 0 };
+    let mut in_place = InPlace {
+        container: plan.original_id.clone(),
+        volumes: Vec::new(),
+        directories: Vec::new(),
+        safety_snapshot: 0,
+    };
     for (volume, tree) in plan.filled() {
         let names = (volume.name.clone(), tree.to_owned(), volume.destination.clone());
         in_place.volumes.push(names);
     }
     // Refused before anything changes.
-    opened(job, &in_place)?;
+    for dir in opened(job, &in_place)? {
+        let stat = dir.stat_self()?;
+        in_place.directories.push((stat.dev, stat.ino));
+    }
     in_place.safety_snapshot = record(job, &in_place, safety)?;
     let journal = Journal {
         version: 0,
@@ -67,7 +75,17 @@ pub(super) fn resume(
     safety: &SafetySnapshot<'_>,
 ) -> Result<u64, RestoreError> {
     let in_place = part(job, journal)?;
-    check(job, job.history, job.number, in_place)?;
+    for dir in check(job, job.history, job.number, in_place)? {
+        let space = dir.space()?;
+        // The engine needs one to show the container.
+        if space.inodes > 0 && space.free_inodes == 0 {
+            let place = Shown::path(dir.path());
+            let reason = format!(
+                "no inode is free on the file system of {place}: remove a file there, and try again"
+            );
+            return Err(RestoreError::Refused { snapshot: job.snapshot(), reason });
+        }
+    }
     let found = record(job, in_place, safety)?;
     match is_forward {
         true => drop(forward(job, journal, &mut false)?),
@@ -162,11 +180,19 @@ fn part<'j>(job: Job<'_>, journal: &'j Journal) -> Result<&'j InPlace, RestoreEr
 }
 
 fn opened(job: Job<'_>, in_place: &InPlace) -> Result<Vec<Dir>, RestoreError> {
-    let open = |(volume, _, destination): &(String, String, String)| {
-        reach::proved_directory(job.docker, volume, &in_place.container, destination)
-            .map_err(|reason| RestoreError::OutOfReach { volume: volume.clone(), reason })
-    };
-    in_place.volumes.iter().map(open).collect()
+    let mut dirs = Vec::new();
+    for (at, (volume, _, destination)) in in_place.volumes.iter().enumerate() {
+        let out_of_reach = |reason| RestoreError::OutOfReach { volume: volume.clone(), reason };
+        let dir = reach::directory(job.docker, volume).map_err(out_of_reach)?;
+        let stat = dir.stat_self()?;
+        let is_proved = in_place.directories.get(at) == Some(&(stat.dev, stat.ino));
+        dirs.push(match is_proved {
+            true => dir,
+            false => reach::proved_directory(job.docker, volume, &in_place.container, destination)
+                .map_err(out_of_reach)?,
+        });
+    }
+    Ok(dirs)
 }
 
 /// Refuses volumes that cannot get the state of a snapshot now. Changes nothing of them.
