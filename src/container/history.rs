@@ -86,10 +86,12 @@ impl<'s> ContainerHistory<'s> {
     }
 
     /// Finds what a user names: `ID`, `ID/N`, or the name or id of a container in the place of
-    /// `ID`, which means its newest history. Without a number it is the latest snapshot.
+    /// `ID`. Without a number it is the latest snapshot. A name that several histories have means
+    /// none of them: a container may have got the name of another.
     ///
     /// # Errors
-    /// [`ContainerError::NoSuchHistory`], or a history that cannot be read.
+    /// [`ContainerError::NoSuchHistory`], [`ContainerError::AmbiguousName`], or a history that
+    /// cannot be read.
     pub fn find(
         storage: &'s dyn SnapshotStorage,
         text: &str,
@@ -105,18 +107,16 @@ impl<'s> ContainerHistory<'s> {
                 || (wanted.len() >= 12 && container.container_id.starts_with(wanted))
         };
         let begins = |history: &Self| !wanted.is_empty() && history.id().starts_with(wanted);
-        let at = match all.iter().position(is_id) {
-            Some(at) => at,
-            None => match all.iter().rposition(is_of_container) {
-                Some(at) => at,
-                None => {
-                    let mut matching = (0..all.len()).filter(|at| begins(&all[*at]));
-                    match (matching.next(), matching.next()) {
-                        (Some(at), None) => at,
-                        _ => return Err(unknown()),
-                    }
-                }
-            },
+        let having = |is: &dyn Fn(&Self) -> bool| -> Vec<usize> {
+            (0..all.len()).filter(|at| is(&all[*at])).collect()
+        };
+        let at = match (&having(&is_id)[..], &having(&is_of_container)[..], &having(&begins)[..]) {
+            ([at], ..) | ([], [at], _) | ([], [], [at]) => *at,
+            ([], several @ [_, _, ..], _) => {
+                let ids = several.iter().map(|at| all[*at].id()).collect();
+                return Err(ContainerError::AmbiguousName { name: wanted.to_owned(), ids });
+            }
+            _ => return Err(unknown()),
         };
         let history = all.swap_remove(at);
         let number = match id.snapshot.as_deref() {

@@ -145,6 +145,14 @@ pub fn container_stats(storage: &dyn SnapshotStorage) -> Result<ContainerStats, 
     })
 }
 
+fn all_facts(storage: &dyn SnapshotStorage) -> Result<Vec<SnapshotFacts>, ContainerError> {
+    let mut facts = Vec::new();
+    for history in ContainerHistory::all(storage)? {
+        facts.extend(facts_of(&history)?);
+    }
+    Ok(facts)
+}
+
 /// The snapshots that a policy lets go now.
 ///
 /// # Errors
@@ -154,12 +162,8 @@ pub fn expired(
     policy: &ContainerPolicy,
     now: Timestamp,
 ) -> Result<Vec<ExpiredSnapshot>, ContainerError> {
-    let mut facts = Vec::new();
-    for history in ContainerHistory::all(storage)? {
-        facts.extend(facts_of(&history)?);
-    }
-    let bytes = facts.iter().map(|facts| facts.bytes).sum();
-    Ok(policy.expired(&facts, now, bytes))
+    let facts = all_facts(storage)?;
+    Ok(policy.expired(&facts, now))
 }
 
 /// Removes snapshots of one session: all of it where `numbers` are all that it holds. `docker`: the
@@ -226,7 +230,9 @@ pub fn cleanup(
     progress: &dyn Progress,
 ) -> Result<RemovalReport, ContainerError> {
     let mut report = RemovalReport { dry_run, ..RemovalReport::default() };
-    let expired = expired(storage, policy, Timestamp::now())?;
+    let facts = all_facts(storage)?;
+    let expired = policy.expired(&facts, Timestamp::now());
+    report.problems.extend(too_large(policy, &facts, &expired));
     for history in ContainerHistory::all(storage)? {
         if history.numbers()?.is_empty() {
             if let Err(error) = remove_empty(&history, &mut report) {
@@ -280,6 +286,25 @@ pub fn cleanup(
         }
     }
     Ok(report)
+}
+
+/// That no removal reaches the limit of space.
+fn too_large(
+    policy: &ContainerPolicy,
+    facts: &[SnapshotFacts],
+    expired: &[ExpiredSnapshot],
+) -> Option<String> {
+    let goes = |facts: &&SnapshotFacts| {
+        expired
+            .iter()
+            .any(|gone| (&gone.session_id, gone.number) == (&facts.session_id, facts.number))
+    };
+    let left: u64 = facts.iter().filter(|facts| !goes(facts)).map(|facts| facts.bytes).sum();
+    let max = policy.max_bytes.filter(|max| left > *max)?;
+    Some(format!(
+        "snapshots of containers take {left} bytes, over the limit of {max} (max_storage_gb): the \
+         newest and pinned ones stay, and no other is worth removing"
+    ))
 }
 
 /// Removes a session without a snapshot: one that was cut off before its first was taken. A session

@@ -42,6 +42,8 @@ pub struct CopyReport {
     pub written_count: u64,
     /// Bytes of their contents.
     pub written_bytes: u64,
+    /// Those of them that took the place of something, of which nothing is kept.
+    pub overwritten_count: u64,
     /// The paths that are not in the copy, and why. Paths are those of the copy.
     pub skipped: Vec<Skipped>,
     /// Files that kept changing while the snapshot read them: each copy is what was read, which may
@@ -80,7 +82,8 @@ impl SnapshotManager {
     /// Writes the selected paths of a snapshot below `to`, which is made if it is missing. With one
     /// tracked directory its contents stand right in `to`, else whole paths do. Existing paths
     /// stay, unless `overwrite` says otherwise; an existing directory gets more in it, and with
-    /// `overwrite` the attributes of the snapshot, if it is selected.
+    /// `overwrite` the attributes of the snapshot, if it is selected. Nothing is kept of what is
+    /// overwritten, so that is refused in a tracked path.
     ///
     /// # Errors
     /// [`RestoreError`]; the paths that are copied by then stay ([`RestoreError::CopyUnfinished`]).
@@ -98,6 +101,11 @@ impl SnapshotManager {
         }
         let _store_lock = self.lock_store_for_reading()?;
         let manifest = &self.states(number)?.target.manifest;
+        let mut tracked = manifest.roots.iter().map(|root| &root.path);
+        if let Some(tracked) = tracked.find(|root| overwrite && real.starts_with(root)) {
+            let (to, tracked) = (to.to_owned(), tracked.clone());
+            return Err(RestoreError::CopyOverProject { to, tracked });
+        }
         let selected = Selected::new(selection, &manifest.roots)?;
         let roots = [&manifest.merkle_root];
         check_selection(self.store(), &selected, &roots, number)?;
@@ -120,6 +128,7 @@ impl SnapshotManager {
                 snapshot: number,
                 to: to.to_owned(),
                 written_count: 0,
+                overwritten_count: 0,
                 written_bytes: 0,
                 skipped: Vec::new(),
                 unstable: Vec::new(),
@@ -305,13 +314,13 @@ impl CopyOut<'_> {
         let (parent, last) = byte_path::split(name);
         let above = &path[..path.len() - name.len() + parent.len()];
         let Some(dir) = self.directory(manifest, above, parent)? else { return Ok(()) };
-        match dir.try_stat(last)? {
+        let is_taken = match dir.try_stat(last)? {
             Some(stat) if !self.overwrite || stat.kind == FileKind::Directory => {
                 self.skip(name, EXISTS);
                 return Ok(());
             }
-            _ => {}
-        }
+            found => found.is_some(),
+        };
         let group = self.links.get(path).copied();
         let first = group.and_then(|group| self.linked.get(&group));
         let temporary = self.temporary.clone();
@@ -358,6 +367,7 @@ impl CopyOut<'_> {
             self.report.unstable.push(shown);
         }
         self.report.written_count += 1;
+        self.report.overwritten_count += u64::from(is_taken);
         self.report.written_bytes += state.bytes();
         Ok(())
     }

@@ -165,6 +165,18 @@ pub enum RestoreError {
         /// The store, or the session.
         store: PathBuf,
     },
+    /// A copy would overwrite files of the project, and nothing of them would be kept.
+    #[error(
+        "cannot copy over files in {}: it lies in {}, and a copy keeps nothing that it overwrites",
+        Shown::path(to),
+        Shown::path(tracked)
+    )]
+    CopyOverProject {
+        /// Where the copy was to be.
+        to: PathBuf,
+        /// The tracked path.
+        tracked: PathBuf,
+    },
     /// A copy came to a part of its end.
     #[error("{cause}; {written_count} files were copied to {} before that", Shown::path(to))]
     CopyUnfinished {

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use super::catalog::{Catalog, CatalogError};
 use crate::diff;
-use crate::snapshot::{NotCapturedSet, SessionDir, SnapshotKind};
+use crate::snapshot::{NotCapturedSet, SessionDir, SnapshotKind, SnapshotManifest};
 
 /// The sessions that changed each of the paths after `session` recorded its last state, oldest
 /// first. A session that cannot be read is not named; nothing depends on it.
@@ -26,7 +26,10 @@ pub fn changed_since<'a>(
     // There may be millions, and nobody to ask.
     let mut rest = Some(paths);
     let mut paths: HashSet<&[u8]> = HashSet::new();
-    let ended = session.metadata()?.ended;
+    let ended = match session.metadata()?.ended {
+        Some(ended) => Some(ended),
+        None => last_ordinary(session)?.map(|last| last.timestamp),
+    };
     for other in catalog.sessions()? {
         if other.path() == session.path() {
             continue;
@@ -49,19 +52,23 @@ pub fn changed_since<'a>(
     Ok(found)
 }
 
+/// The last snapshot of a session that no restore took.
+fn last_ordinary(session: &SessionDir) -> Result<Option<SnapshotManifest>, CatalogError> {
+    for number in session.snapshot_numbers()?.into_iter().rev() {
+        let manifest = session.manifest(number)?.manifest;
+        if manifest.kind == SnapshotKind::Ordinary {
+            return Ok(Some(manifest));
+        }
+    }
+    Ok(None)
+}
+
 /// The differences between a session's first state and its last ordinary one.
 fn changed_in(session: &SessionDir) -> Result<Vec<Vec<u8>>, CatalogError> {
     let numbers = session.snapshot_numbers()?;
     let Some(first) = numbers.first() else { return Ok(Vec::new()) };
     let baseline = session.manifest(*first)?.manifest;
-    let mut last = None;
-    for number in numbers.into_iter().rev() {
-        let manifest = session.manifest(number)?.manifest;
-        if manifest.kind == SnapshotKind::Ordinary {
-            last = Some(manifest);
-            break;
-        }
-    }
+    let last = last_ordinary(session)?;
     let Some(last) = last else { return Ok(Vec::new()) };
     let store = Catalog::store_of(session)?;
     let differences = diff::compare(&store, &baseline.merkle_root, &last.merkle_root)?;

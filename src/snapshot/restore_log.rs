@@ -25,6 +25,21 @@ pub struct RestoreRecord {
     /// Whether what single steps did was taken back; `snapshot` is then the last of these steps.
     #[serde(default, skip_serializing_if = "is_false")]
     pub undoes_steps: bool,
+    /// Whether paths that were asked for stayed as they were: newer ones that were kept, or paths
+    /// that could not be restored.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub left_some: bool,
+}
+
+/// How much of a session is undone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Undone {
+    /// Not all of it was asked for.
+    No,
+    /// All of it was asked for, and some paths stayed.
+    Partly,
+    /// All of it.
+    Wholly,
 }
 
 /// Restores of the baseline, and those that took steps back, that nothing has reverted, oldest
@@ -46,12 +61,20 @@ pub fn standing(records: &[RestoreRecord]) -> Vec<RestoreRecord> {
     standing
 }
 
-/// Whether what the session did is undone: its baseline was brought back as a whole, that stands,
-/// and nothing was recorded since. `snapshot_count` is that of the session.
-pub fn is_undone(records: &[RestoreRecord], snapshot_count: u64) -> bool {
+/// How much of what the session did is undone: its baseline was brought back as a whole, that
+/// stands, and nothing was recorded since. `snapshot_count` is that of the session.
+pub fn undone(records: &[RestoreRecord], snapshot_count: u64) -> Undone {
     let last_safety = records.iter().filter_map(|record| record.safety_snapshot).max();
-    let is_newer_there = last_safety.is_some_and(|last| last + 1 < snapshot_count);
-    !is_newer_there && standing(records).iter().any(|record| !record.is_partial)
+    if last_safety.is_some_and(|last| last + 1 < snapshot_count) {
+        return Undone::No;
+    }
+    let mut standing = standing(records);
+    standing.retain(|record| !record.is_partial);
+    match standing.as_slice() {
+        [] => Undone::No,
+        whole if whole.iter().all(|record| record.left_some) => Undone::Partly,
+        _ => Undone::Wholly,
+    }
 }
 
 #[cfg(test)]
@@ -66,7 +89,12 @@ mod tests {
             safety_snapshot,
             is_partial: false,
             undoes_steps: false,
+            left_some: false,
         }
+    }
+
+    fn is_undone(records: &[RestoreRecord], snapshot_count: u64) -> bool {
+        undone(records, snapshot_count) == Undone::Wholly
     }
 
     fn part(record: RestoreRecord) -> RestoreRecord {
@@ -95,6 +123,17 @@ mod tests {
         assert!(standing(&[records[0], record(2, 3)]).is_empty());
         let undone = [record(0, 2), part(record(2, 3))];
         assert!(is_undone(&undone, 4), "a part of what was before took nothing back");
+    }
+
+    #[test]
+    fn a_restore_that_left_something_undoes_a_session_partly_until_the_rest_is_undone() {
+        let left = |record| RestoreRecord { left_some: true, ..record };
+        assert_eq!(undone(&[left(record(0, 2))], 3), Undone::Partly);
+        assert_eq!(undone(&[left(record(0, 2)), left(record(0, 3))], 4), Undone::Partly);
+        assert_eq!(undone(&[left(record(0, 2)), record(0, 3)], 4), Undone::Wholly);
+        assert_eq!(undone(&[left(record(0, 2)), record(2, 3)], 4), Undone::No);
+        assert_eq!(undone(&[left(record(0, 2))], 4), Undone::No, "more was recorded since");
+        assert_eq!(undone(&[left(part(record(0, 2)))], 3), Undone::No);
     }
 
     #[test]

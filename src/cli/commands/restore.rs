@@ -21,6 +21,9 @@ use crate::sys;
 /// So many snapshots are named in an error.
 const MOST_SHOWN: usize = 8;
 
+/// So many paths are named that are not in a copy.
+const NAMED_SKIPPED: usize = 20;
+
 /// Arguments of `nono rollback restore`.
 #[derive(Debug, Args)]
 pub(in crate::cli) struct RestoreArgs {
@@ -110,19 +113,38 @@ fn print_copy(report: &CopyReport, json: bool, context: &Context) -> Outcome {
     if json {
         context.json(report)?;
     } else {
-        let mut out = context.out();
-        for skipped in &report.skipped {
+        let mut out = context.out_done(false);
+        let named = context.at_most(NAMED_SKIPPED);
+        for skipped in report.skipped.iter().take(named) {
             let path = Shown::path(&skipped.path);
             writeln!(out, "{YELLOW}! skipped{YELLOW:#}     {path}: {}", skipped.reason)?;
         }
+        if let Some(more @ 1..) = report.skipped.len().checked_sub(named) {
+            writeln!(out, "{YELLOW}! skipped{YELLOW:#}     {more} more (-v names all)")?;
+        }
+        out.flush()?;
         let CopyReport { session_id, snapshot, written_count, .. } = report;
         let size = byte_size(report.written_bytes);
         let to = Shown::path(&report.to);
+        let files = if *written_count == 1 { "file" } else { "files" };
         context.say(format_args!(
-            "copied {written_count} files of {session_id}/{snapshot} to {to}, {size}"
+            "copied {written_count} {files} of {session_id}/{snapshot} to {to}, {size}"
         ));
+        match report.overwritten_count {
+            0 => {}
+            1 => context.say("1 of them took the place of another file, which is kept nowhere"),
+            count => context.say(format_args!(
+                "{count} of them took the place of other files, which are kept nowhere"
+            )),
+        }
         if !report.skipped.is_empty() {
-            context.warn(format_args!("{} paths were not copied", report.skipped.len()));
+            let first = &report.skipped[0];
+            context.fall_short(format_args!(
+                "{} paths were not copied, the first is {}: {}",
+                report.skipped.len(),
+                Shown::path(&first.path),
+                first.reason
+            ));
         }
         name_unstable(&report.unstable, context);
     }

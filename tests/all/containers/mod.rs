@@ -6,6 +6,7 @@ mod databases;
 mod engine;
 mod in_place;
 mod keeping;
+mod oddities;
 mod proxy;
 mod replacing;
 mod restore;

@@ -125,13 +125,13 @@ fn print_kept(kept: &KeptReport, is_dry_run: bool, context: &Context) -> std::io
     let name = Shown::bytes(kept.name.as_bytes());
     let verb = if is_dry_run { "would remove" } else { "removed" };
     let reason = &kept.reason;
+    let mut out = context.out_done(is_dry_run);
     match (kept.outcome, &kept.snapshot) {
-        (KeptOutcome::Removed, Some(snapshot)) => writeln!(
-            context.out(),
-            "{verb} container {name}: {reason}; {snapshot} has its last state"
-        ),
+        (KeptOutcome::Removed, Some(snapshot)) => {
+            writeln!(out, "{verb} container {name}: {reason}; {snapshot} has its last state")
+        }
         (KeptOutcome::Removed, None) => {
-            writeln!(context.out(), "{verb} container {name}, after a snapshot of it: {reason}")
+            writeln!(out, "{verb} container {name}, after a snapshot of it: {reason}")
         }
         (KeptOutcome::InUse, _) => {
             context
@@ -152,7 +152,7 @@ fn reason(reason: SnapshotExpiry) -> &'static str {
 }
 
 pub(super) fn print_removed(report: &RemovalReport, context: &Context) -> Result<(), CliError> {
-    let mut out = context.out();
+    let mut out = context.out_done(report.dry_run);
     let verb = if report.dry_run { "would remove" } else { "removed" };
     for state in &report.removed {
         let why = state.reason.map(|why| format!(": {}", reason(why))).unwrap_or_default();
@@ -174,5 +174,5 @@ pub(super) fn print_removed(report: &RemovalReport, context: &Context) -> Result
     if !report.removed.is_empty() && !report.dry_run {
         context.say("`nono rollback cleanup` frees the space in the store");
     }
-    Ok(())
+    Ok(out.flush()?)
 }

@@ -119,7 +119,7 @@ impl From<ContainerError> for CliError {
             ContainerError::BadEndpoint { .. } | ContainerError::Unreachable { .. } => {
                 failed.with_hint("check that the engine runs; DOCKER_HOST names its socket")
             }
-            ContainerError::NoSuchHistory { .. } => {
+            ContainerError::NoSuchHistory { .. } | ContainerError::AmbiguousName { .. } => {
                 failed.with_hint("`nono container list` shows all snapshots")
             }
             ContainerError::NoSuchContainer { .. } => {

@@ -128,7 +128,7 @@ fn shown(text: &str) -> Shown<'_> {
 
 fn print(report: &RestoreReport, context: &Context) -> std::io::Result<()> {
     let plan = &report.plan;
-    let mut out = context.out();
+    let mut out = context.out_done(report.dry_run);
     let (name, snapshot) = (shown(&plan.name), format!("{}/{}", plan.session_id, plan.snapshot));
     let would = if report.dry_run { "would be " } else { "" };
     for volume in &plan.volumes {
@@ -161,11 +161,11 @@ fn print(report: &RestoreReport, context: &Context) -> std::io::Result<()> {
     if let Some(health) = &report.health {
         let (check, finding) = (shown(&health.check), shown(&health.finding));
         if !health.is_healthy {
-            context.warn(format_args!(
+            context.fall_short(format_args!(
                 "the new container is not healthy ({check}): {finding}; {name} is again what it \
                  was"
             ));
-            return Ok(());
+            return out.flush();
         }
         context.say(format_args!("healthy ({check}): {finding}"));
     }
@@ -185,5 +185,6 @@ fn print(report: &RestoreReport, context: &Context) -> std::io::Result<()> {
         (false, RestorationMode::Replace) => "replaced by",
         (false, RestorationMode::VolumesOnly) => "has volumes of",
     };
-    writeln!(out, "{BOLD}{name}{BOLD:#} {done} {snapshot}")
+    writeln!(out, "{BOLD}{name}{BOLD:#} {done} {snapshot}")?;
+    out.flush()
 }

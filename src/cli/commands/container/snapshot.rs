@@ -87,7 +87,7 @@ pub(super) fn run(args: &SnapshotArgs, storage: &LocalStorage, context: &Context
 }
 
 fn print(report: &SnapshotReport, context: &Context) -> Result<(), CliError> {
-    let mut out = context.out();
+    let mut out = context.out_done(false);
     let SnapshotReport { session_id, snapshot, file_count, total_bytes, bytes_written, .. } =
         report;
     let name = Shown::bytes(report.container.as_bytes()).to_string();
@@ -105,7 +105,7 @@ fn print(report: &SnapshotReport, context: &Context) -> Result<(), CliError> {
         byte_size(*total_bytes),
         byte_size(*bytes_written)
     )?;
-    Ok(())
+    Ok(out.flush()?)
 }
 
 /// A snapshot that was taken counts, whatever comes of the older ones.
