@@ -132,6 +132,18 @@ pub enum RestoreError {
         /// The id of the session.
         session: String,
     },
+    /// There is nothing to go back to.
+    #[error(
+        "the original container of {name} is gone, so nothing is taken back: `nono container resume \
+         {session}` lets the new one have its place, and `nono container resume {session} --give-up` \
+         forgets the restore and leaves all as it is"
+    )]
+    OriginalGone {
+        /// Its name.
+        name: String,
+        /// The id of the session.
+        session: String,
+    },
     /// A kept container stays.
     #[error("container {name} stays: {reason}")]
     NotRemoved {

@@ -10,13 +10,13 @@
 use super::contents::Contents;
 use super::journal::{self, InPlace, Journal, Step};
 use super::plan::ContainerPlan;
-use super::{Extent, Job, RestoreError, RestoreReport, SafetySnapshot};
+use super::{Extent, Job, RestoreError, RestoreReport, Safety, SafetySnapshot};
 use super::{compare, fill_directory, reach, recorded, survey, users};
-use crate::container::ContainerHistory;
+use crate::container::{ContainerError, ContainerHistory, StorageLock};
 use crate::path_text::Shown;
 use crate::progress::NoProgress;
 use crate::snapshot::RestorationMode;
-use crate::sys::{self, Dir};
+use crate::sys::{self, Dir, FileLock};
 
 pub(super) fn restore(
     job: Job<'_>,
@@ -34,11 +34,21 @@ pub(super) fn restore(
         in_place.volumes.push(names);
     }
     // Refused before anything changes.
-    for dir in opened(job, &in_place)? {
+    let dirs = opened(job, &in_place)?;
+    let _volumes = locked(job, &dirs)?;
+    for dir in &dirs {
         let stat = dir.stat_self()?;
         in_place.directories.push((stat.dev, stat.ino));
     }
-    in_place.safety_snapshot = record(job, &in_place, safety)?;
+    let taken = record(job, &in_place, safety)?;
+    if taken.session_id != job.history.id() {
+        // The way back looks in this one.
+        return Err(RestoreError::BadJournal {
+            session: taken.session_id,
+            reason: "it took the snapshot of a container of another history".to_owned(),
+        });
+    }
+    in_place.safety_snapshot = taken.number;
     let journal = Journal {
         version: 0,
         snapshot: job.number,
@@ -73,8 +83,11 @@ pub(super) fn resume(
     journal: &Journal,
     is_forward: bool,
     safety: &SafetySnapshot<'_>,
-) -> Result<u64, RestoreError> {
-    let in_place = part(job, journal)?;
+) -> Result<Safety, RestoreError> {
+    let (in_place, _witness) = witnessed(job, part(job, journal)?)?;
+    let in_place = &in_place;
+    users::refuse(job, in_place.names())?;
+    let _volumes = locked(job, &opened(job, in_place)?)?;
     for dir in check(job, job.history, job.number, in_place)? {
         let space = dir.space()?;
         // The engine needs one to show the container.
@@ -87,9 +100,10 @@ pub(super) fn resume(
         }
     }
     let found = record(job, in_place, safety)?;
+    let journal = Journal { in_place: Some(in_place.clone()), ..journal.clone() };
     match is_forward {
-        true => drop(forward(job, journal, &mut false)?),
-        false => back(job, journal)?,
+        true => drop(forward(job, &journal, &mut false)?),
+        false => back(job, &journal)?,
     }
     Ok(found)
 }
@@ -156,20 +170,79 @@ fn way_back(
     }
 }
 
-/// Takes a snapshot of the volumes as they are, whole; its number.
+/// Takes a snapshot of the volumes as they are, whole.
 fn record(
     job: Job<'_>,
     in_place: &InPlace,
     safety: &SafetySnapshot<'_>,
-) -> Result<u64, RestoreError> {
+) -> Result<Safety, RestoreError> {
     let taken = safety(&in_place.container, Extent::Volumes)?;
-    let history = job.history.reopened()?;
-    let trees: Vec<&str> = in_place.volumes.iter().map(|(_, tree, _)| &**tree).collect();
-    recorded::whole_from_directories(&history, taken.number, &trees)?;
-    for tree in trees {
+    // Another history where another container has the volumes now.
+    let history = ContainerHistory::open(job.history.storage(), &taken.session_id)?;
+    let record = history.record(taken.number)?;
+    let mut trees = Vec::new();
+    for volume in in_place.names() {
+        let mut mounts = record.mounts.iter();
+        let mount = mounts.find(|mount| mount.volume.as_deref() == Some(volume));
+        let tree = mount.and_then(|mount| mount.tree.as_deref());
+        let tree = tree.ok_or_else(|| RestoreError::Refused {
+            snapshot: job.snapshot(),
+            reason: format!("volume {volume} is not in the snapshot before it is cleared"),
+        })?;
         Contents::read(&history, taken.number, tree)?;
+        trees.push(tree);
     }
-    Ok(taken.number)
+    recorded::whole_from_directories(&history, taken.number, &trees)?;
+    Ok(taken)
+}
+
+/// The volumes of an interrupted restore with a container that shows them: the one that it was
+/// about, or, where that is gone, another that has them all. Its lock is held.
+fn witnessed(
+    job: Job<'_>,
+    in_place: &InPlace,
+) -> Result<(InPlace, Option<StorageLock>), RestoreError> {
+    match job.docker.inspect(&in_place.container) {
+        Err(ContainerError::NoSuchContainer { .. }) => {}
+        found => {
+            found?;
+            return Ok((in_place.clone(), None));
+        }
+    }
+    for container in users::all_containers(job.docker)? {
+        let place_of = |volume: &str| {
+            let mut mounts = container.mounts.iter().flatten();
+            let mount = mounts.find(|mount| mount.name.as_deref() == Some(volume))?;
+            mount.destination.clone()
+        };
+        let seen = in_place
+            .volumes
+            .iter()
+            .map(|(volume, tree, _)| Some((volume.clone(), tree.clone(), place_of(volume)?)));
+        let (Some(volumes), Some(id)) = (seen.collect(), &container.id) else { continue };
+        let seen = InPlace { container: id.clone(), volumes, ..in_place.clone() };
+        return Ok((seen, job.lock_other(id)?));
+    }
+    let volumes = in_place.volumes.iter();
+    let options = volumes.map(|(volume, _, place)| format!("--volume {volume}:{place} "));
+    let reason = format!(
+        "its container is gone, and no other has its volumes: make one with `docker create \
+         {}IMAGE`, and try again",
+        options.collect::<String>()
+    );
+    Err(RestoreError::Refused { snapshot: job.snapshot(), reason })
+}
+
+/// Keeps other restores from these directories: of any container, and from any store.
+fn locked(job: Job<'_>, dirs: &[Dir]) -> Result<Vec<FileLock>, RestoreError> {
+    let mut locks = Vec::new();
+    for dir in dirs {
+        locks.push(FileLock::try_exclusive_of(dir)?.ok_or_else(|| RestoreError::Refused {
+            snapshot: job.snapshot(),
+            reason: format!("another restore is at work in {}", Shown::path(dir.path())),
+        })?);
+    }
+    Ok(locks)
 }
 
 fn part<'j>(job: Job<'_>, journal: &'j Journal) -> Result<&'j InPlace, RestoreError> {

@@ -13,7 +13,9 @@ pub use super::ports::PlannedPort;
 use super::{
     Job, RestoreError, RestoreOptions, Way, journal, kept, names, ports, reach, survey, users,
 };
-use crate::container::{ContainerError, ContainerRecord, Docker, MountKind, MountRecord, Patience};
+use crate::container::{
+    ContainerError, ContainerHistory, ContainerRecord, Docker, MountKind, MountRecord, Patience,
+};
 use crate::snapshot::{RestorationMode, VolumeSource};
 
 /// Attempts to find a name that is free.
@@ -272,7 +274,10 @@ fn new_volumes(
         let is_new = mount.tree.is_some() || *way != Way::Replace;
         let name = match named.get(original) {
             Some(name) => name.clone(),
-            None if is_new => free_volume(job, &record.name, original, mount)?,
+            None if is_new => {
+                let is_taken = |name: &str| named.values().any(|taken| taken == name);
+                free_volume(job, &record.name, original, mount, is_taken)?
+            }
             None => original.to_owned(),
         };
         named.insert(original, name.clone());
@@ -293,11 +298,15 @@ fn free_volume(
     container: &str,
     original: &str,
     mount: &MountRecord,
+    is_taken: impl Fn(&str) -> bool,
 ) -> Result<String, RestoreError> {
     let session = job.history.id();
     let place = mount.tree.as_deref().unwrap_or(&mount.destination);
     for attempt in 1..ATTEMPTS {
         let name = names::volume(container, original, place, (&session, job.number), attempt);
+        if is_taken(&name) {
+            continue;
+        }
         let request = job.docker.client().inspect_volume(&name);
         match job.docker.call(format_args!("look for volume {name}"), Patience::Quick, request) {
             Err(error) if error.is_not_found() => return Ok(name),
@@ -383,6 +392,21 @@ fn chosen_volumes(
 /// Refuses what a restore in place would refuse.
 fn check_in_place(job: Job<'_>, plan: &ContainerPlan) -> Result<(), RestoreError> {
     users::refuse(job, plan.volumes.iter().map(|volume| &*volume.name))?;
+    for history in ContainerHistory::all(job.history.storage())? {
+        // A damaged journal is told by every command.
+        let Ok(Some(other)) = journal::read(&history) else { continue };
+        let names = other.in_place.iter().flat_map(|in_place| in_place.names());
+        let is_meant = |name: &&str| plan.volumes.iter().any(|volume| volume.name == *name);
+        if let Some(volume) = names.into_iter().find(is_meant) {
+            let session = history.id();
+            let reason = format!(
+                "a restore of volume {volume} for container {} is not at its end: type `nono \
+                 container resume {session}` first",
+                other.name
+            );
+            return Err(RestoreError::Refused { snapshot: job.snapshot(), reason });
+        }
+    }
     for (volume, tree) in plan.filled() {
         let (name, container) = (&volume.name, &plan.original_id);
         let dir = reach::seen_directory(job.docker, name, container, &volume.destination);

@@ -10,7 +10,9 @@
 //! state. After a crash the new container may have worked for somebody: then it is kept, too. The restart policy matters: an original with `always` would come back with the engine and
 //! take the ports.
 
-use bollard::models::{ContainerUpdateBody, RestartPolicy, RestartPolicyNameEnum};
+use bollard::models::{
+    ContainerInspectResponse, ContainerUpdateBody, RestartPolicy, RestartPolicyNameEnum,
+};
 use bollard::query_parameters::{RenameContainerOptions, StopContainerOptions};
 use jiff::Zoned;
 
@@ -120,12 +122,16 @@ pub(super) fn forward(
         return Err(unusable(job));
     };
     let docker = job.docker;
-    sys::before_request("container-replace-policy")?;
-    set_restart_policy(docker, &original.id, no_restart())?;
-    sys::before_request("container-replace-park")?;
-    rename(docker, &original.id, &original.kept_as)?;
-    sys::before_request("container-replace-stop")?;
-    stop(docker, &original.id)?;
+    let is_there = original_of(job, original)?.is_some();
+    // Somebody may have removed it since an interruption: the new one has its place then.
+    if is_there {
+        sys::before_request("container-replace-policy")?;
+        set_restart_policy(docker, &original.id, no_restart())?;
+        sys::before_request("container-replace-park")?;
+        rename(docker, &original.id, &original.kept_as)?;
+        sys::before_request("container-replace-stop")?;
+        stop(docker, &original.id)?;
+    }
     sys::before_request("container-replace-name")?;
     rename(docker, new, &journal.name)?;
     sys::before_request("container-replace-start")?;
@@ -142,7 +148,9 @@ pub(super) fn forward(
         return Ok(health);
     }
     sys::before_request("container-replace-note")?;
-    kept::put_aside(job, &original.id, &original.kept_as, new)?;
+    if is_there {
+        kept::put_aside(job, &original.id, &original.kept_as, new)?;
+    }
     let noted = job.history.reopened()?;
     let is_noted = |id: &str| noted.container().restorations.iter().any(|r| r.container_id == id);
     if !is_noted(new) {
@@ -162,6 +170,13 @@ pub(super) fn back(
 ) -> Result<Option<String>, RestoreError> {
     let Some(original) = &journal.original else { return Err(unusable(job)) };
     let docker = job.docker;
+    let Some(found) = original_of(job, original)? else {
+        // Nothing goes for a state that cannot come back.
+        return Err(RestoreError::OriginalGone {
+            name: original.name.clone(),
+            session: job.history.id(),
+        });
+    };
     sys::before_request("container-back-remove")?;
     // Its name, its ports and its addresses are needed.
     let kept = match has_worked {
@@ -171,7 +186,6 @@ pub(super) fn back(
     if let (Some(name), Some(new)) = (&kept, &journal.new_id) {
         kept::put_aside(job, new, name, &original.id)?;
     }
-    let found = docker.inspect(&original.id)?;
     if name_of(&found) == Some(&original.kept_as) && state_of(&found) == "running" {
         // An earlier request to stop it may be under way: it would end after its start.
         stop(docker, &original.id)?;
@@ -190,6 +204,16 @@ pub(super) fn back(
     }
     journal::remove(job.history)?;
     Ok(kept)
+}
+
+fn original_of(
+    job: Job<'_>,
+    original: &Original,
+) -> Result<Option<ContainerInspectResponse>, RestoreError> {
+    match job.docker.inspect(&original.id) {
+        Err(ContainerError::NoSuchContainer { .. }) => Ok(None),
+        found => Ok(Some(found?)),
+    }
 }
 
 fn unusable(job: Job<'_>) -> RestoreError {

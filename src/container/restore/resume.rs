@@ -16,6 +16,8 @@ pub enum Direction {
     Finish,
     /// The state before the restore.
     TakeBack,
+    /// All stays as it is now, and the restore is forgotten.
+    GiveUp,
 }
 
 /// The outcome of [`resume`].
@@ -37,7 +39,9 @@ pub struct ResumeReport {
     /// its volumes under this name.
     pub kept_as: Option<String>,
     /// The snapshot of the volumes as the interrupted restore, and whoever came then, left them.
-    pub safety_snapshot: Option<u64>,
+    pub safety_snapshot: Option<String>,
+    /// Whether the restore was only forgotten.
+    pub is_given_up: bool,
 }
 
 /// Finishes the interrupted restore of a history, or takes it back. `None`: there is none. Whatever
@@ -72,12 +76,18 @@ pub fn resume(
         health: None,
         kept_as: None,
         safety_snapshot: None,
+        is_given_up: false,
     };
+    if direction == Direction::GiveUp {
+        journal::remove(history)?;
+        report.is_given_up = true;
+        return Ok(Some(report));
+    }
     let is_forward = direction == Direction::Finish && journal.step == Step::Ready;
     match (journal.mode, is_forward) {
         (RestorationMode::VolumesOnly, is_forward) => {
             let found = in_place::resume(job, &journal, is_forward, safety)?;
-            report.safety_snapshot = Some(found);
+            report.safety_snapshot = Some(format!("{}/{}", found.session_id, found.number));
             report.is_finished = is_forward;
         }
         (RestorationMode::Replace, true) => {

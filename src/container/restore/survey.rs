@@ -9,10 +9,13 @@ use crate::byte_path;
 use crate::object::Node;
 use crate::path_text::Shown;
 use crate::restore::SURELY_COPIED_BYTES;
-use crate::sys::{Dir, FileKind};
+use crate::sys::{Dir, FileKind, Stat};
 
 /// The unit of `stat` for the space of a file.
 const BLOCK_BYTES: u64 = 512;
+
+/// The obstacle that would take its own safety snapshot along.
+const STORE: &str = "the store of nono: move it to another place";
 
 /// What a directory gives back when it is cleared.
 #[derive(Debug, Default)]
@@ -72,6 +75,12 @@ fn look(job: Job<'_>, volume: &str, top: &Dir) -> Result<Freed, RestoreError> {
         RestoreError::Refused { snapshot: job.snapshot(), reason }
     };
     let own = top.stat_self()?;
+    let store = job.history.storage().directory().map(Dir::open).transpose()?;
+    let store = store.map(|dir| dir.stat_self()).transpose()?.map(|stat| (stat.dev, stat.ino));
+    let is_store = |stat: &Stat| store == Some((stat.dev, stat.ino));
+    if is_store(&own) {
+        return Err(refused(b"", STORE));
+    }
     let mut freed = Freed::default();
     let mut linked = HashSet::new();
     if let Some(obstacle) = top.inode(b".")?.frozen() {
@@ -88,6 +97,9 @@ fn look(job: Job<'_>, volume: &str, top: &Dir) -> Result<Freed, RestoreError> {
             let below = byte_path::join(&path, &listed.name);
             if let Some(obstacle) = dir.obstacle(&listed.name) {
                 return Err(refused(&below, obstacle));
+            }
+            if is_store(&stat) {
+                return Err(refused(&below, STORE));
             }
             if stat.dev != own.dev {
                 return Err(refused(&below, "on another file system"));

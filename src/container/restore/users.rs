@@ -24,6 +24,13 @@ pub(super) fn active_containers(docker: &Docker) -> Result<Vec<ContainerSummary>
     Ok(found)
 }
 
+/// All containers, whatever they do now.
+pub(super) fn all_containers(docker: &Docker) -> Result<Vec<ContainerSummary>, ContainerError> {
+    let options = ListContainersOptions { all: true, ..Default::default() };
+    let request = docker.client().list_containers(Some(options));
+    docker.call("list the containers", Patience::Quick, request)
+}
+
 /// Refuses to work on volumes that a container uses now, by name or by a path of the machine.
 ///
 /// # Errors

@@ -110,6 +110,10 @@ impl SnapshotStorage for LocalStorage {
         Ok(ContentHash::of(real.as_os_str().as_bytes()).hex()[..16].to_owned())
     }
 
+    fn directory(&self) -> Option<&Path> {
+        Some(&self.root)
+    }
+
     fn is_there(&self) -> Result<bool, ContainerError> {
         match Dir::open(&self.containers()) {
             Err(error) if error.is_gone() => Ok(false),

@@ -72,11 +72,10 @@ fn killed_at(scene: &Scene, id: &str, step: &str) {
 
 /// A file of the volume in the snapshot that a report names.
 #[track_caller]
-fn recorded(scene: &Scene, id: &str, number: &Value, file: &str) -> String {
-    assert!(number.is_u64(), "no snapshot: {number}");
-    let snapshot = format!("{}/{number}", id.split('/').next().unwrap());
+fn recorded(scene: &Scene, snapshot: &Value, file: &str) -> String {
+    let snapshot = snapshot.as_str().unwrap();
     let path = format!("/volumes/{}/{file}", scene.volume);
-    scene.daemon.nono(&scene.fixture, &["rollback", "cat", &snapshot, &path]).success().stdout
+    scene.daemon.nono(&scene.fixture, &["rollback", "cat", snapshot, &path]).success().stdout
 }
 
 #[test]
@@ -99,8 +98,8 @@ fn resume_refuses_a_running_container_and_records_what_was_written_since_the_cra
         resume.extend(aborts.then_some("--abort"));
         let report = daemon.nono(&scene.fixture, &resume).success().json();
         assert_eq!(report[0]["is_finished"], !aborts);
-        let number = &report[0]["safety_snapshot"];
-        assert_eq!(recorded(&scene, &id, number, "precious"), "precious\n");
+        let found = &report[0]["safety_snapshot"];
+        assert_eq!(recorded(&scene, found, "precious"), "precious\n");
         assert!(!scene.source().join("precious").exists());
         if aborts {
             assert_eq!(observe(&scene.source()), second);
@@ -170,7 +169,7 @@ fn a_container_that_is_started_during_the_filling_keeps_what_it_writes() {
     let resume = ["container", "resume", "--abort", "--json"];
     let report = daemon.nono(&scene.fixture, &resume).success().json();
     assert_eq!(observe(&scene.source()), second);
-    assert_eq!(recorded(&scene, &id, &report[0]["safety_snapshot"], "live"), "live\n");
+    assert_eq!(recorded(&scene, &report[0]["safety_snapshot"], "live"), "live\n");
 }
 
 /// It is over when nono looks again; only the comparison tells.
@@ -189,7 +188,8 @@ fn what_a_short_container_writes_during_the_filling_is_recorded_before_the_way_b
     assert_eq!(observe(&scene.source()), second);
     let list = daemon.nono(&scene.fixture, &["container", "list", "--json"]).success().json();
     let last = list[0]["snapshots"].as_array().unwrap().last().unwrap()["snapshot"].clone();
-    assert_eq!(recorded(&scene, &id, &last, "short"), "short\n");
+    let last = format!("{}/{last}", id.split('/').next().unwrap());
+    assert_eq!(recorded(&scene, &last.into(), "short"), "short\n");
 }
 
 /// A stream carries little of a file; what stands in its place now has all.
@@ -309,6 +309,81 @@ fn a_planned_restore_in_place_leaves_no_trace() {
     // What a restore would refuse, a plan refuses.
     killed_at(&scene, &id, "container-volume-fill");
     in_place(&scene, &id, &["--dry-run"]).fails(1, "container resume");
+}
+
+/// The safety snapshot would go with the volume.
+#[test]
+fn a_volume_that_holds_the_store_is_not_cleared() {
+    let Some(daemon) = daemon() else { return };
+    let scene = Scene::new(daemon, &[]);
+    let store = scene.source().join("home/rollbacks");
+    let nono = |arguments: &[&str]| {
+        let mut command = daemon.command(&scene.fixture, arguments);
+        finished(command.env("NONO_ROOT", &store).output().unwrap())
+    };
+    let name = &*scene.container.name;
+    nono(&["container", "snapshot", name, "--no-image"]).success();
+    daemon.run(&["stop", name]);
+    std::fs::write(scene.source().join("later"), "later").unwrap();
+    let arguments = ["container", "restore", name, "--volumes-only", &scene.volume];
+    for more in [&["--dry-run"][..], &[]] {
+        let told = nono(&[&arguments[..], more].concat()).fails(1, "the store of nono");
+        assert!(told.says("home/rollbacks"), "{}", told.stderr);
+    }
+    assert!(scene.source().join("later").exists());
+    nono(&["rollback", "verify", "--all"]).success();
+}
+
+#[test]
+fn two_restores_of_one_volume_do_not_meet() {
+    let Some(daemon) = daemon() else { return };
+    let (scene, id) = stopped(daemon);
+    let second = observe(&scene.source());
+    let mount = format!("{}:/other", scene.volume);
+    let other = Container::create(daemon, "sharing", &["-v", &mount]);
+    let restore = || {
+        let arguments = ["container", "restore", &other.name, "--volumes-only", &scene.volume];
+        daemon.nono(&scene.fixture, &arguments)
+    };
+    let taken = ["container", "snapshot", &other.name, "--no-image"];
+    daemon.nono(&scene.fixture, &taken).success();
+    held_at(&scene, &id, "container-volume-fill", || {
+        restore().fails(1, "is not at its end");
+    })
+    .success();
+    // Another store knows nothing of the first one's journal.
+    let elsewhere = crate::fixture::Fixture::in_memory();
+    daemon.nono(&elsewhere, &taken).success();
+    let arguments = ["container", "restore", &other.name, "--volumes-only", &scene.volume];
+    held_at(&scene, &id, "container-volume-fill", || {
+        daemon.nono(&elsewhere, &arguments).fails(1, "another restore is at work");
+    })
+    .success();
+    killed_at(&scene, &id, "container-volume-fill");
+    let told = restore().fails(1, "is not at its end");
+    assert!(told.says(&format!("container resume {}", id.split('/').next().unwrap())));
+    daemon.nono(&scene.fixture, &["container", "resume", "--abort"]).success();
+    assert_ne!(observe(&scene.source()), second, "that was the state before the first of three");
+    restore().success();
+    assert_eq!(observe(&scene.source()), second);
+}
+
+#[test]
+fn an_interrupted_restore_whose_container_is_gone_is_ended_through_another() {
+    let Some(daemon) = daemon() else { return };
+    let (scene, id) = stopped(daemon);
+    let second = observe(&scene.source());
+    killed_at(&scene, &id, "container-volume-check");
+    daemon.run(&["rm", &scene.container.name]);
+    let resume = ["container", "resume", "--abort"];
+    let told = daemon.nono(&scene.fixture, &resume).fails(1, "docker create");
+    let option = format!("--volume {}:/data", scene.volume);
+    assert!(told.says(&option), "{}", told.stderr);
+    let mount = format!("{}:/elsewhere", scene.volume);
+    let _other = Container::create(daemon, "witness", &["-v", &mount]);
+    daemon.nono(&scene.fixture, &resume).success();
+    assert_eq!(observe(&scene.source()), second);
+    is_over(&scene);
 }
 
 /// Fills the file system of a daemon until this much is left.

@@ -340,3 +340,57 @@ fn a_container_beside_the_original_that_has_worked_is_kept_by_an_abort() {
         daemon.run(&["volume", "rm", &volume]);
     }
 }
+
+/// The new one works, so somebody tidied the old one away.
+#[test]
+fn a_replacement_without_its_original_is_never_removed() {
+    let Some(daemon) = daemon() else { return };
+    for way in ["finish", "give up"] {
+        let scene = Scene::new(daemon, &[]);
+        let name = &*scene.container.name;
+        let id = scene.snapshot();
+        let session = id.split('/').next().unwrap();
+        let old = id_of(daemon, name);
+        kill_at(&scene, &id, "container-replace-health");
+        let new = id_of(daemon, name);
+        daemon.sh(name, "echo days >/data/work");
+        daemon.run(&["rm", "-v", &old]);
+        let nono = |arguments: &[&str]| daemon.nono(&scene.fixture, arguments);
+        nono(&["container", "resume", "--abort"]).fails(1, "--give-up");
+        assert_eq!(id_of(daemon, name), new);
+        let end: &[&str] = match way {
+            "finish" => &["container", "resume", "--health-seconds", "0"],
+            _ => &["container", "resume", session, "--give-up"],
+        };
+        nono(end).success();
+        assert_eq!(id_of(daemon, name), new);
+        assert_eq!(daemon.sh(name, "cat /data/work"), "days");
+        assert!(!nono(&["container", "list"]).success().says("container resume"));
+    }
+}
+
+#[test]
+fn volumes_with_like_names_come_back_apart() {
+    let Some(daemon) = daemon() else { return };
+    let fixture = Fixture::in_memory();
+    let long = |end: &str| daemon.unique(&"v".repeat(80)) + end;
+    let (one, two) = (long("-one"), long("-two"));
+    let mounts = [&one, &two].map(|volume| format!("{volume}:/{}", &volume[81..]));
+    let options = ["-v", "/a/b", "-v", "/a-b", "-v", &mounts[0], "-v", &mounts[1]];
+    let container = Container::run(daemon, "alike", &options);
+    let places = ["/a/b", "/a-b", &mounts[0][one.len() + 1..], &mounts[1][two.len() + 1..]];
+    for place in places {
+        container.sh(&format!("echo {place} >{place}/f"));
+    }
+    daemon.nono(&fixture, &["container", "snapshot", &container.name]).success();
+    let restore = ["container", "restore", &container.name, "--json"];
+    let report = daemon.nono(&fixture, &restore).success().json();
+    let new = report["name"].as_str().unwrap();
+    for place in places {
+        assert_eq!(daemon.sh(new, &format!("cat {place}/f")), place);
+    }
+    daemon.run(&["rm", "-f", new]);
+    for volume in report["volumes"].as_array().unwrap() {
+        daemon.run(&["volume", "rm", volume["name"].as_str().unwrap()]);
+    }
+}

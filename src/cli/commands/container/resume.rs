@@ -22,6 +22,9 @@ pub(in crate::cli) struct ResumeArgs {
     /// Take the restore back instead of finishing it
     #[arg(long)]
     abort: bool,
+    /// Forget the restore, and leave containers and volumes as they are now
+    #[arg(long, conflicts_with = "abort", requires = "id")]
+    give_up: bool,
     /// Time in which a replacement has to prove that it works, in seconds
     #[arg(long, value_name = "N", default_value_t = 5)]
     health_seconds: u64,
@@ -41,7 +44,11 @@ pub(in crate::cli) fn run(args: &ResumeArgs, storage: &LocalStorage, context: &C
             waiting.push(history);
         }
     }
-    let direction = if args.abort { Direction::TakeBack } else { Direction::Finish };
+    let direction = match (args.abort, args.give_up) {
+        (true, _) => Direction::TakeBack,
+        (_, true) => Direction::GiveUp,
+        _ => Direction::Finish,
+    };
     let check = HealthCheck { time: Duration::from_secs(args.health_seconds), command: None };
     let mut reports: Vec<ResumeReport> = Vec::new();
     let mut failures: Vec<CliError> = Vec::new();
@@ -76,7 +83,8 @@ pub(in crate::cli) fn run(args: &ResumeArgs, storage: &LocalStorage, context: &C
     if waiting.is_empty() && !args.json {
         context.say("no restore of a container was interrupted");
     }
-    let is_unfinished = |report: &ResumeReport| !args.abort && !report.is_finished;
+    let is_unfinished =
+        |report: &ResumeReport| direction == Direction::Finish && !report.is_finished;
     Ok(u8::from(reports.iter().any(is_unfinished)))
 }
 
@@ -87,8 +95,14 @@ fn tell(report: &ResumeReport, context: &Context) {
         let finding = Shown::bytes(health.finding.as_bytes());
         context.warn(format_args!("the new container is not healthy: {finding}"));
     }
-    if let Some(number) = report.safety_snapshot {
-        context.say(format_args!("the volumes as they were found are in {session_id}/{number}"));
+    if let Some(found) = &report.safety_snapshot {
+        context.say(format_args!("the volumes as they were found are in {found}"));
+    }
+    if report.is_given_up {
+        context.say(format_args!(
+            "the restore of {name} is forgotten: containers and volumes are as it left them"
+        ));
+        return;
     }
     if report.is_finished {
         context.say(format_args!("the restore of {name} from {session_id}/{snapshot} is complete"));
