@@ -138,7 +138,10 @@ fn an_original_is_kept_for_the_greatest_age_and_recorded_before_it_goes() {
     assert_eq!(young["kept_containers"][0]["outcome"], "young");
     assert_eq!(daemon.state(kept).as_deref(), Some("exited"));
     // No limit takes the history that the list lies with.
-    let tight = [&CLEANUP[..], &["--max-storage-gb", "0.000000001"]].concat();
+    let newer = Container::run(daemon, "newer", &[]);
+    let taken = ["container", "snapshot", &newer.name, "--no-image"];
+    daemon.nono(&scene.fixture, &taken).success();
+    let tight = [&CLEANUP[..], &["--max-snapshots", "1"]].concat();
     daemon.nono(&scene.fixture, &tight).success();
     assert_eq!(cleaned(&scene)["kept_containers"][0]["outcome"], "young");
     age(&scene, &id);
