@@ -101,6 +101,15 @@ pub enum ContainerError {
         /// The ids of the histories, oldest first.
         ids: Vec<String>,
     },
+    /// The id of a store is not what nono wrote.
+    #[error(
+        "the id of the store in {} is damaged: no image of a snapshot is made or removed",
+        Shown::path(path)
+    )]
+    BadStorageId {
+        /// Where it is.
+        path: PathBuf,
+    },
     /// A text is no name of a container.
     #[error(
         "{name:?} is no name of a container: a letter or digit, then letters, digits, `_`, `.` \

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 
 use super::error::ContainerError;
-use super::record::{ContainerRecord, MAX_RECORD_BYTES};
+use super::record::{ContainerRecord, MAX_RECORD_BYTES, Trigger};
 use super::storage::{HistoryFacts, SnapshotStorage};
 use super::{CHANGES_PATH, RECORD_PATH, VOLUMES_PATH};
 use crate::object::{Attributes, ContentHash, Node};
@@ -83,6 +83,28 @@ impl<'s> ContainerHistory<'s> {
     ) -> Result<Option<Self>, ContainerError> {
         let all = Self::all(storage)?;
         Ok(all.into_iter().rev().find(|history| history.container().container_id == container_id))
+    }
+
+    /// As [`find`](Self::find), of whole ids and names alone: for what cannot be taken back.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn find_whole(
+        storage: &'s dyn SnapshotStorage,
+        text: &str,
+    ) -> Result<Picked<'s>, ContainerError> {
+        let picked = Self::find(storage, text)?;
+        let id: SnapshotId = text.parse().unwrap_or_else(|never| match never {});
+        let history = &picked.history;
+        let container = history.container();
+        let names = [&history.facts.id, &container.name, &container.container_id];
+        let number = id.snapshot.filter(|number| number != "latest");
+        let is_whole = names.contains(&&id.session)
+            && number.is_none_or(|number| number == picked.number.to_string());
+        match is_whole {
+            true => Ok(picked),
+            false => Err(ContainerError::NoSuchHistory { id: text.to_owned() }),
+        }
     }
 
     /// Finds what a user names: `ID`, `ID/N`, or the name or id of a container in the place of
@@ -168,13 +190,18 @@ impl<'s> ContainerHistory<'s> {
         self.storage.numbers(&self.facts.id)
     }
 
-    /// The newest snapshot.
+    /// The newest snapshot that somebody asked for; without one, the newest.
     ///
     /// # Errors
     /// When the history cannot be read, or holds none.
     pub fn latest(&self) -> Result<u64, ContainerError> {
-        let last = self.numbers()?.last().copied();
-        last.ok_or_else(|| ContainerError::NoSuchHistory { id: self.id() })
+        let numbers = self.numbers()?;
+        let is_asked_for = |number: &&u64| {
+            let record = self.record(**number);
+            record.map_or(true, |record| record.trigger != Trigger::BeforeRestore)
+        };
+        let last = numbers.iter().rev().find(is_asked_for).or(numbers.last());
+        last.copied().ok_or_else(|| ContainerError::NoSuchHistory { id: self.id() })
     }
 
     /// The manifest of a snapshot.

@@ -233,6 +233,7 @@ pub fn cleanup(
     let facts = all_facts(storage)?;
     let expired = policy.expired(&facts, Timestamp::now());
     report.problems.extend(too_large(policy, &facts, &expired));
+    report.problems.extend(storage.damaged()?.iter().map(ToString::to_string));
     for history in ContainerHistory::all(storage)? {
         if history.numbers()?.is_empty() {
             if let Err(error) = remove_empty(&history, &mut report) {
@@ -267,10 +268,15 @@ pub fn cleanup(
         }
     }
     if let Some(docker) = docker {
-        let store = storage.id()?;
         for image in stray_images(storage, docker)? {
             if !dry_run {
-                match image::remove_own(docker, &store, &image.id, &image.session, image.snapshot) {
+                match image::remove_own(
+                    docker,
+                    &image.store,
+                    &image.id,
+                    &image.session,
+                    image.snapshot,
+                ) {
                     Ok(ImageRemoval::Removed | ImageRemoval::Missing) => {}
                     Ok(outcome) => {
                         report.problems.push(format!("image {} stays: {outcome:?}", image.id));
@@ -331,9 +337,7 @@ fn remove_empty(
     Ok(())
 }
 
-/// Images of ours whose snapshot is not in this store and was in it, or never appeared: those with
-/// the label of a session that this store has, or had a moment ago. An image of another store is
-/// left alone where its session cannot be told from one of ours.
+/// Images of this storage whose snapshot was removed or never appeared.
 ///
 /// # Errors
 /// As [`own_images`](super::own_images).
@@ -341,11 +345,16 @@ pub fn stray_images(
     storage: &dyn SnapshotStorage,
     docker: &Docker,
 ) -> Result<Vec<OwnImage>, ContainerError> {
-    let histories = ContainerHistory::all(storage)?;
-    let store = storage.id()?;
     let mut strays = Vec::new();
+    if !storage.is_there()? {
+        return Ok(strays);
+    }
+    let histories = ContainerHistory::all(storage)?;
+    let damaged = storage.damaged()?;
+    let store = storage.id()?;
     for image in image::own_images(docker)? {
-        if image.store != store {
+        // A history that cannot be read may have all its snapshots.
+        if image.store != store || damaged.iter().any(|damaged| damaged.id == image.session) {
             continue;
         }
         let history = histories.iter().find(|history| history.id() == image.session);

@@ -15,7 +15,7 @@ use super::docker::Docker;
 use super::error::ContainerError;
 use super::history::ContainerHistory;
 use super::image::ImageRemoval;
-use super::pause::{self, Paused, Watcher};
+use super::pause::{self, Paused, Stillness, Watcher};
 use super::record::{CommittedImage, ContainerRecord, ContainerState, RECORD_VERSION, Trigger};
 use super::storage::{Effort, SnapshotDraft, SnapshotState, SnapshotStorage};
 use super::tar_tree::Sink;
@@ -226,9 +226,11 @@ impl Taking<'_> {
         if is_running && paused.is_none() {
             writers.insert(0, name.clone());
         }
-        let went_on = paused.map_or(Ok(()), Paused::end);
-        let Captured { image, source, volumes, changes } =
-            captured.and_then(|captured| went_on.map(|()| captured))?;
+        let went_on = paused.map_or(Ok(Stillness::Kept), Paused::end);
+        let Captured { image, source, volumes, changes } = captured?;
+        if went_on? == Stillness::Broken {
+            writers.insert(0, name.clone());
+        }
         let record = self.record(image, source, changes.as_ref(), captured_at, &writers);
         let state = top::build(draft.objects(), &record, volumes, changes)?;
         Ok((state, record))
@@ -319,8 +321,12 @@ impl Taking<'_> {
             not_captured.push("the list of the files that differ from the image".to_owned());
         }
         if source == Some(VolumeSource::Archive) {
-            let lost =
-                ["times below a second", "sockets", "extended attributes but security.capability"];
+            let lost = [
+                "times below a second",
+                "sockets",
+                "holes",
+                "extended attributes but security.capability",
+            ];
             not_captured.extend(lost.map(|what| format!("{what} of the files in volumes")));
             if self.docker.is_podman() {
                 not_captured.push("owners of the files in volumes".to_owned());
@@ -332,7 +338,8 @@ impl Taking<'_> {
         }
         if writers.contains(name) {
             warnings.push(
-                "the container was running: its files may be from different moments".to_owned(),
+                "the container was running meanwhile: its files may be from different moments"
+                    .to_owned(),
             );
         }
         warnings.extend(writers.iter().filter(|writer| *writer != name).map(|writer| {

@@ -27,7 +27,8 @@ use crate::sys::{self, Dir, FileTime};
 /// A volume that is written to may change between two looks.
 const LOOKS: usize = 5;
 /// Why a directory is not that of a volume.
-pub(super) const NOT_SEEN: &str = "it is not the directory that the container sees";
+pub(super) const NOT_SEEN: &str = "the container sees another directory there; a volume with options of its own is mounted only \
+     while its container runs: start it then";
 
 /// Parts of a snapshot that are in the store.
 #[derive(Debug, Default)]

@@ -7,7 +7,8 @@ use std::process::{Command, Stdio};
 use serde_json::Value;
 
 use super::daemon::{Container, Daemon, daemon};
-use crate::fixture::Fixture;
+use super::proxy::{At, Proxy};
+use crate::fixture::{Fixture, finished};
 
 #[track_caller]
 fn snapshot(daemon: &Daemon, fixture: &Fixture, name: &str, more: &[&str]) -> Value {
@@ -214,4 +215,106 @@ fn a_changed_file_whose_name_is_no_text_is_captured() {
     assert_eq!(read(b"bad\xffname"), "one");
     assert_eq!(read(b"bad\xfename"), "two");
     assert_eq!(read(b"dir\xff/file"), "deep");
+}
+
+/// A disk that is not mounted, another machine with the same engine: the path is the same.
+#[test]
+fn another_store_at_the_same_path_leaves_the_images_of_the_first() {
+    let Some(daemon) = daemon() else { return };
+    let fixture = Fixture::new();
+    let container = Container::run(daemon, "moved", &[]);
+    let taken = snapshot(daemon, &fixture, &container.name, &[]);
+    let image = taken["image"]["reference"].as_str().unwrap();
+    let (store, aside) = (fixture.store(), fixture.store().with_extension("aside"));
+    std::fs::rename(&store, &aside).unwrap();
+    let other = Container::run(daemon, "other", &[]);
+    for _ in 0..2 {
+        daemon.nono(&fixture, &["container", "validate"]).success();
+        daemon.nono(&fixture, &["container", "cleanup"]).success();
+        daemon.run(&["image", "inspect", image]);
+        snapshot(daemon, &fixture, &other.name, &[]);
+    }
+    daemon.nono(&fixture, &["container", "delete", &other.name, "--all"]).success();
+    std::fs::remove_dir_all(&store).unwrap();
+    std::fs::rename(&aside, &store).unwrap();
+    daemon.nono(&fixture, &["container", "validate"]).success();
+    daemon.nono(&fixture, &["container", "delete", &container.name, "--all"]).success();
+    assert_ne!(daemon.docker(&["image", "inspect", image]).code, 0);
+}
+
+#[test]
+fn a_damaged_history_is_named_and_keeps_its_images_until_it_is_repaired() {
+    let Some(daemon) = daemon() else { return };
+    let fixture = Fixture::new();
+    let container = Container::run(daemon, "damaged", &[]);
+    let taken = snapshot(daemon, &fixture, &container.name, &[]);
+    let session = taken["session_id"].as_str().unwrap();
+    let manifest = fixture.store().join(session).join("manifest.json");
+    let whole = std::fs::read(&manifest).unwrap();
+    std::fs::write(&manifest, &whole[..whole.len() - 20]).unwrap();
+    for command in ["list", "validate", "cleanup"] {
+        let told = daemon.nono(&fixture, &["container", command]);
+        assert_eq!(told.code, 1, "{command}: {}{}", told.stdout, told.stderr);
+        assert!(
+            [&told.stdout, &told.stderr].iter().any(|text| text.contains(session)),
+            "{command}"
+        );
+    }
+    daemon.nono(&fixture, &["rollback", "verify", "--repair", session]);
+    daemon.nono(&fixture, &["container", "validate"]).success();
+    let listed = daemon.nono(&fixture, &["container", "list", "--json"]).success().json();
+    assert_eq!(listed[0]["snapshots"][0]["has_image"], true);
+}
+
+#[test]
+fn a_cleanup_of_sessions_leaves_the_histories_of_containers() {
+    let Some(daemon) = daemon() else { return };
+    let fixture = Fixture::new();
+    let container = Container::run(daemon, "aged", &[]);
+    let taken = snapshot(daemon, &fixture, &container.name, &[]);
+    for arguments in [["--keep", "0"], ["--older-than", "0"]] {
+        let arguments = [&["rollback", "cleanup", "--yes"][..], &arguments].concat();
+        let done = daemon.nono(&fixture, &arguments).success();
+        assert!(done.says("histories of containers stay"), "{}", done.stderr);
+    }
+    daemon.nono(&fixture, &["container", "show", &id(&taken)]).success();
+    let session = taken["session_id"].as_str().unwrap();
+    daemon.nono(&fixture, &["container", "delete", &session[..1], "--all"]).fails(1, "there is no");
+    daemon.nono(&fixture, &["container", "validate"]).success();
+}
+
+#[test]
+fn a_volume_at_a_path_that_is_written_oddly_comes_back() {
+    let Some(daemon) = daemon() else { return };
+    let fixture = Fixture::new();
+    let [one, two, three] = ["one", "two", "three"].map(|name| daemon.unique(name));
+    let (slash, dots) = (format!("{one}:/data/"), format!("{two}:/x/../more"));
+    let mount = format!("type=volume,source={three},target=/third/");
+    let options = ["-v", &slash, "-v", &dots, "--mount", &mount];
+    let container = Container::run(daemon, "slashed", &options);
+    container.sh("echo 1 >/data/f; echo 2 >/more/f; echo 3 >/third/f");
+    let taken = snapshot(daemon, &fixture, &container.name, &[]);
+    container.sh("echo changed | tee /data/f /more/f >/third/f");
+    let report = daemon.nono(&fixture, &["container", "restore", &id(&taken), "--json"]);
+    let report = report.success().json();
+    let name = report["name"].as_str().unwrap();
+    assert_eq!(daemon.sh(name, "cat /data/f /more/f /third/f"), "1\n2\n3");
+    daemon.run(&["rm", "-f", name]);
+}
+
+/// Somebody else lets the container go on in the middle.
+#[test]
+fn a_pause_that_was_broken_is_not_called_consistent() {
+    let Some(daemon) = daemon() else { return };
+    let fixture = Fixture::new();
+    let container = Container::run(daemon, "woken", &[]);
+    let name = container.name.clone();
+    let wake = At::Do(Box::new(move || drop(daemon.run(&["unpause", &name]))));
+    let proxy = Proxy::start(&daemon.socket(), "/changes", wake);
+    let arguments = ["container", "snapshot", &container.name, "--json"];
+    let command = proxy.lead(fixture.command(&arguments)).output().unwrap();
+    let taken = finished(command).success().json();
+    assert!(proxy.is_met());
+    assert_eq!(taken["is_consistent"], false);
+    assert!(taken["warnings"].to_string().contains("different moments"));
 }

@@ -129,9 +129,10 @@ impl From<ContainerError> for CliError {
                 "`nono rollback unpin ID` releases a pinned session, and `nono container resume \
                  ID` ends a restore",
             ),
-            ContainerError::OtherSource { .. } => {
-                failed.with_hint("run nono with the same rights as for the earlier snapshots")
-            }
+            ContainerError::OtherSource { .. } => failed.with_hint(
+                "earlier snapshots had other rights, or the container ran: a history keeps to \
+                     one source of volumes",
+            ),
             ContainerError::WrongState { .. } => {
                 failed.with_hint("running, paused, stopped and created containers can be captured")
             }
