@@ -77,18 +77,21 @@ pub(super) fn restore(
     })
 }
 
-/// Ends an interrupted restore. Returns the snapshot of the state that was there.
+/// Ends an interrupted restore. Returns the snapshot of the state that was there, and the entries
+/// that are not made.
 pub(super) fn resume(
     job: Job<'_>,
     journal: &Journal,
     is_forward: bool,
     safety: &SafetySnapshot<'_>,
-) -> Result<Safety, RestoreError> {
+) -> Result<(Safety, Vec<String>), RestoreError> {
     let (in_place, _witness) = witnessed(job, part(job, journal)?)?;
     let in_place = &in_place;
     users::refuse(job, in_place.names())?;
     let _volumes = locked(job, &opened(job, in_place)?)?;
-    for dir in check(job, job.history, job.number, in_place)? {
+    let history = job.history.reopened()?;
+    let number = if is_forward { job.number } else { in_place.safety_snapshot };
+    for dir in check(job, &history, number, in_place)? {
         let space = dir.space()?;
         // The engine needs one to show the container.
         if space.inodes > 0 && space.free_inodes == 0 {
@@ -101,11 +104,11 @@ pub(super) fn resume(
     }
     let found = record(job, in_place, safety)?;
     let journal = Journal { in_place: Some(in_place.clone()), ..journal.clone() };
-    match is_forward {
-        true => drop(forward(job, &journal, &mut false)?),
+    let not_made = match is_forward {
+        true => forward(job, &journal, &mut false)?,
         false => back(job, &journal)?,
-    }
-    Ok(found)
+    };
+    Ok((found, not_made))
 }
 
 /// Gives the volumes the state of the snapshot; then the restore is complete. `is_changed`: whether
@@ -123,13 +126,14 @@ fn forward(
 }
 
 /// Gives the volumes their state before, out of the safety snapshot.
-fn back(job: Job<'_>, journal: &Journal) -> Result<(), RestoreError> {
+fn back(job: Job<'_>, journal: &Journal) -> Result<Vec<String>, RestoreError> {
     let in_place = part(job, journal)?;
     let history = job.history.reopened()?;
     // Nobody stops the way back.
     let job = Job { progress: &NoProgress, ..job };
-    put(job, &history, in_place.safety_snapshot, in_place, &mut false)?;
-    journal::remove(job.history)
+    let not_made = put(job, &history, in_place.safety_snapshot, in_place, &mut false)?;
+    journal::remove(job.history)?;
+    Ok(not_made)
 }
 
 /// The error of a restore that failed, after the way back.
@@ -165,7 +169,7 @@ fn way_back(
         return half_done(cause, failure);
     }
     match back(job, journal) {
-        Ok(()) => cause.taken_back(),
+        Ok(_) => cause.taken_back(),
         Err(failure) => half_done(cause, failure),
     }
 }

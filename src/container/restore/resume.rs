@@ -40,6 +40,8 @@ pub struct ResumeReport {
     pub kept_as: Option<String>,
     /// The snapshot of the volumes as the interrupted restore, and whoever came then, left them.
     pub safety_snapshot: Option<String>,
+    /// Entries that were not made: sockets and devices, as `VOLUME: PATH`.
+    pub not_made: Vec<String>,
     /// Whether the restore was only forgotten.
     pub is_given_up: bool,
 }
@@ -76,6 +78,7 @@ pub fn resume(
         health: None,
         kept_as: None,
         safety_snapshot: None,
+        not_made: Vec::new(),
         is_given_up: false,
     };
     if direction == Direction::GiveUp {
@@ -86,7 +89,8 @@ pub fn resume(
     let is_forward = direction == Direction::Finish && journal.step == Step::Ready;
     match (journal.mode, is_forward) {
         (RestorationMode::VolumesOnly, is_forward) => {
-            let found = in_place::resume(job, &journal, is_forward, safety)?;
+            let (found, not_made) = in_place::resume(job, &journal, is_forward, safety)?;
+            report.not_made = not_made;
             report.safety_snapshot = Some(format!("{}/{}", found.session_id, found.number));
             report.is_finished = is_forward;
         }

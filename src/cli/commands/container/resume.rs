@@ -98,6 +98,10 @@ fn tell(report: &ResumeReport, context: &Context) {
     if let Some(found) = &report.safety_snapshot {
         context.say(format_args!("the volumes as they were found are in {found}"));
     }
+    for entry in &report.not_made {
+        let entry = Shown::bytes(entry.as_bytes());
+        context.warn(format_args!("{entry}: this user cannot make sockets and devices"));
+    }
     if report.is_given_up {
         context.say(format_args!(
             "the restore of {name} is forgotten: containers and volumes are as it left them"
