@@ -3,6 +3,7 @@
 mod daemon;
 mod daemon_test;
 mod databases;
+mod endpoints;
 mod engine;
 mod in_place;
 mod keeping;
