@@ -5,6 +5,8 @@ mod daemon_test;
 mod databases;
 mod endpoints;
 mod engine;
+mod in_place;
+mod keeping;
 mod oddities;
 mod proxy;
 mod replacing;
