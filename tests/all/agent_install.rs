@@ -3,6 +3,7 @@
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::PathBuf;
+use std::process::Command;
 
 use serde_json::Value;
 
@@ -275,4 +276,30 @@ fn a_symlink_is_not_followed_and_what_is_no_json_is_not_touched() {
     fixture.nono(&["agent", "install", "gemini", "claude-code"]).fails(1, "line 3 is no JSON");
     assert_eq!(fs::read_to_string(broken).unwrap(), "{\n  \"a\": 1,\n  oops\n}\n");
     assert_eq!(fs::read_to_string(gemini).unwrap(), "{}");
+}
+
+#[test]
+fn a_dry_run_shows_what_would_be_written_as_a_patch_that_makes_it() {
+    let fixture = Fixture::new();
+    home_file(&fixture, CLAUDE, "{\n  \"model\": \"opus\"\n}\n");
+    let dry = fixture.nono(&["agent", "install", "claude-code", "gemini", "--dry-run"]).success();
+    assert!(dry.stdout.contains("-  \"model\": \"opus\""), "{}", dry.stdout);
+    assert!(
+        dry.stdout.contains("+++ b/") && dry.stdout.contains("--- /dev/null"),
+        "{}",
+        dry.stdout
+    );
+    let patch = fixture.path("patch");
+    fs::write(&patch, &dry.stdout).unwrap();
+    let mut apply = Command::new("patch");
+    apply.args(["-s", "-p1", "-d", "/", "-i"]).arg(&patch);
+    assert!(apply.status().unwrap().success());
+    let by_patch = home(&fixture);
+    fixture.nono(&["agent", "install", "claude-code", "gemini"]).fails(0, "nothing to change");
+    assert_eq!(home(&fixture), by_patch);
+    let removal = fixture.nono(&["agent", "uninstall", "gemini", "--dry-run"]).success();
+    assert!(removal.stdout.contains("-{"), "{}", removal.stdout);
+    assert_eq!(home(&fixture), by_patch);
+    let json = fixture.nono(&["agent", "uninstall", "gemini", "--dry-run", "--json"]).success();
+    assert_eq!(json.json()["dry_run"], true);
 }

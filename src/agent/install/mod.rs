@@ -30,6 +30,8 @@ pub use place::Place;
 const BACKUP: &str = ".before-nono";
 /// Longer files are no configuration.
 const MAX_BYTES: u64 = 64 << 20;
+/// Permissions of a file that is made.
+pub const NEW_FILE_MODE: u16 = 0o600;
 
 /// Why a configuration is not changed.
 #[derive(Debug, thiserror::Error)]
@@ -128,6 +130,18 @@ pub struct Edit {
     before: Option<Vec<u8>>,
     #[serde(skip)]
     after: Option<Vec<u8>>,
+}
+
+impl Edit {
+    /// The text before; `None`: there is no file.
+    pub fn before(&self) -> Option<&[u8]> {
+        self.before.as_deref()
+    }
+
+    /// The text afterwards; `None`: there is no file.
+    pub fn after(&self) -> Option<&[u8]> {
+        self.after.as_deref()
+    }
 }
 
 /// How a file of a client is.
@@ -368,7 +382,7 @@ fn write(base: &Path, edit: &mut Edit, keeps_backup: bool) -> Result<(), Install
     if read(base, &edit.relative)? != edit.before {
         return Err(InstallError::Changed);
     }
-    let mode = dir.try_stat(name)?.map_or(0o600, |stat| stat.mode & 0o777);
+    let mode = dir.try_stat(name)?.map_or(NEW_FILE_MODE, |stat| stat.mode & 0o777);
     let has_backup = dir.try_stat(&backup)?.is_some();
     if let Some(before) = edit.before.as_ref().filter(|_| keeps_backup && !has_backup) {
         dir.replace_file(&backup, before, mode, true)?;

@@ -1,5 +1,7 @@
 //! `nono agent`: our hooks and our server in the configuration of coding agents.
 
+mod preview;
+
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
@@ -149,6 +151,9 @@ fn change(args: &InstallArgs, installs: bool, context: &Context) -> Outcome {
         };
         let before = edit.backup.as_ref().map(|backup| format!(" (before: {backup})"));
         context.say(format_args!("{client}: {path}: {done}{}", before.unwrap_or_default()));
+    }
+    if args.dry_run {
+        preview::write_preview(&files, context)?;
     }
     match (changed, installs) {
         (0, true) => context.say("nothing to change: the hooks are there"),
