@@ -66,7 +66,8 @@ impl Past {
         let recency = |summary: &SessionSummary| {
             crate::snapshot::Recency::new(summary.started, summary.session_id.as_str(), now)
         };
-        let newest = self.summaries.iter().max_by_key(|summary| recency(summary))?;
+        let recorded = self.summaries.iter().filter(|summary| !summary.received);
+        let newest = recorded.max_by_key(|summary| recency(summary))?;
         self.sessions.iter().find(|session| session.id() == newest.session_id)
     }
 }

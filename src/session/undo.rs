@@ -122,6 +122,7 @@ impl History {
     ) -> Result<Option<String>, ManifestError> {
         let is_run = |other: &&SessionSummary| {
             other.started > record.at
+                && !other.received
                 && other.origin == SessionOrigin::Run
                 && other.overlaps(of.tracked_paths.iter().map(PathBuf::as_path))
         };

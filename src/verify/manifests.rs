@@ -12,6 +12,7 @@ use super::VerifyError;
 use super::report::Problem;
 use crate::layout;
 use crate::object::ContentHash;
+use crate::path_text::Shown;
 use crate::snapshot::{
     LoadedManifest, MANIFEST_VERSION, ManifestError, RemovedSnapshot, SessionDir, SessionMetadata,
     SnapshotKind, SnapshotLabel, SnapshotManifest, StepEntry, Totals, with_prompts,
@@ -193,6 +194,15 @@ impl Manifests {
         };
         let is_missing = |label: &SnapshotLabel| !labels.contains_key(&label.number);
         let mut reasons = Vec::new();
+        // A program that uses the library may go on with other paths in a session of its own.
+        let tracks = |path: &[u8]| {
+            metadata.tracked_paths.iter().any(|own| own.as_os_str().as_bytes() == path)
+        };
+        let mut paths = listed.values().flat_map(|it| &it.paths).filter(|_| metadata.received);
+        if let Some(path) = paths.find(|path| !tracks(path)) {
+            let path = Shown::bytes(path);
+            reasons.push(format!("its snapshots hold {path}, which it does not track"));
+        }
         if !metadata.labels.is_sorted_by(|a, b| a.number < b.number)
             || metadata.labels.iter().any(is_wrong)
             || listed.values().filter_map(|it| it.label.as_ref()).any(is_missing)

@@ -17,6 +17,9 @@ use crate::store::{
     read_tree,
 };
 
+/// A state of more entries is refused: a few trees can name more than anybody can visit.
+const MAX_ENTRIES: u64 = 1 << 28;
+
 /// The kinds of objects that are missing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
@@ -183,6 +186,11 @@ impl Needs {
                 "{} declares {} files and has {}",
                 head.id, head.stats.total_files, held.files
             )));
+        }
+        // Directories are no files, and a few trees can name more of them than anybody can visit.
+        if held.entries > MAX_ENTRIES {
+            let reason = format!("{} has {} entries", head.id, held.entries);
+            return Err(ArchiveError::TooLarge { reason });
         }
         let Totals { file_count, entry_count, total_bytes, .. } = manifest.totals;
         if held != (Count { files: file_count, entries: entry_count, bytes: total_bytes }) {

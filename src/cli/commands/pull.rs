@@ -167,7 +167,8 @@ fn tell(report: &Report, is_json: bool, context: &Context) {
                 (false, _) => format!("{new} more, {here} here already"),
             };
             let size = byte_size(received.bytes_written);
-            context.say(format_args!("{id}: {what}, {size} new, verified"));
+            let proved = if new > 0 { ", verified" } else { "" };
+            context.say(format_args!("{id}: {what}, {size} new{proved}"));
         }
         for missing in &session.not_pulled {
             let reason = Shown::bytes(missing.reason.as_bytes());

@@ -396,6 +396,7 @@ impl SnapshotManager {
                 metadata.removed = current.removed;
                 metadata.altered = current.altered;
                 metadata.pinned = current.pinned;
+                metadata.received = current.received;
             }
             Err(ManifestError::Missing { .. }) => {
                 metadata.merkle_roots.clear();
