@@ -88,7 +88,7 @@ pub fn pull(
                     !needs
                 });
                 if open.len() == before {
-                    return Err(error.into());
+                    return Err((*error).into());
                 }
             }
             Err(Failed::Whole(error)) => return Err(error),
@@ -107,7 +107,7 @@ struct Pulling<'a> {
 
 enum Failed {
     /// One archive is of no use.
-    Archive { name: ArchiveName, error: ArchiveError },
+    Archive { name: ArchiveName, error: Box<ArchiveError> },
     /// Nothing can be fetched.
     Whole(RemoteError),
 }
@@ -232,7 +232,7 @@ fn failed(name: ArchiveName, error: ArchiveError) -> Failed {
         | ArchiveError::NoChain { .. }
         | ArchiveError::TooLarge { .. }
         | ArchiveError::WrongKey
-        | ArchiveError::Encrypted => Failed::Archive { name, error },
+        | ArchiveError::Encrypted => Failed::Archive { name, error: Box::new(error) },
         other => Failed::Whole(other.into()),
     }
 }
