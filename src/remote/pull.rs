@@ -107,7 +107,7 @@ struct Pulling<'a> {
 
 enum Failed {
     /// One archive is of no use.
-    Archive { name: ArchiveName, error: ArchiveError },
+    Archive { name: Box<ArchiveName>, error: ArchiveError },
     /// Nothing can be fetched.
     Whole(RemoteError),
 }
@@ -212,9 +212,7 @@ impl Pulling<'_> {
                 }
                 Err(error) => {
                     let broken = failure.error(&key, &self.place.address().to_string());
-                    return Err(
-                        broken.map_or_else(|| failed((*name).clone(), error), Failed::Whole)
-                    );
+                    return Err(broken.map_or_else(|| failed(name, error), Failed::Whole));
                 }
             }
         }
@@ -225,14 +223,14 @@ impl Pulling<'_> {
 }
 
 /// Whether an archive is of no use, or nothing can be fetched.
-fn failed(name: ArchiveName, error: ArchiveError) -> Failed {
+fn failed(name: &ArchiveName, error: ArchiveError) -> Failed {
     match error {
         ArchiveError::Corrupt { .. }
         | ArchiveError::Read(_)
         | ArchiveError::NoChain { .. }
         | ArchiveError::TooLarge { .. }
         | ArchiveError::WrongKey
-        | ArchiveError::Encrypted => Failed::Archive { name, error },
+        | ArchiveError::Encrypted => Failed::Archive { name: Box::new(name.clone()), error },
         other => Failed::Whole(other.into()),
     }
 }
