@@ -19,6 +19,7 @@ use super::staging::skipped;
 use crate::byte_path;
 use crate::diff::Lookup;
 use crate::diff::{self, EntryState};
+use crate::manifest::TrackedRoot;
 use crate::object::{ContentHash, Node, RootTree};
 use crate::path_text::{serde_path, serde_paths, to_path};
 use crate::progress::{Stage, Uncounted};
@@ -27,6 +28,8 @@ use crate::store::{ObjectFile, Transfer, read_root_tree, read_tree};
 use crate::sys::{self, Dir, FileKind};
 
 const EXISTS: &str = "something is there already";
+const TRACKED: &str = "the session records this path: a restore without a place of its own replaces \
+                       it, after a safety snapshot";
 
 /// The paths that were copied out of a snapshot.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -42,12 +45,22 @@ pub struct CopyReport {
     pub written_count: u64,
     /// Bytes of their contents.
     pub written_bytes: u64,
+    /// How many of them replaced what was there before, which is not kept.
+    #[serde(default)]
+    pub replaced_count: u64,
     /// The paths that are not in the copy, and why. Paths are those of the copy.
     pub skipped: Vec<Skipped>,
     /// Files that kept changing while the snapshot read them: each copy is what was read, which may
     /// be a state that the file never had. Paths are those of the copy.
     #[serde(with = "serde_paths")]
     pub unstable: Vec<PathBuf>,
+}
+
+impl CopyReport {
+    /// How many paths stayed as they were because something was there.
+    pub fn existing_count(&self) -> usize {
+        self.skipped.iter().filter(|skipped| skipped.reason == EXISTS).count()
+    }
 }
 
 /// A directory of the copy that was made, or is overwritten, with what it gets when all is in it.
@@ -57,9 +70,16 @@ struct Made {
     state: EntryState,
 }
 
+/// The tracked path that is this path or lies above it.
+fn tracked_around<'a>(path: &Path, roots: &'a [TrackedRoot]) -> Option<&'a Path> {
+    roots.iter().map(|root| root.path.as_path()).find(|root| path.starts_with(root))
+}
+
 struct CopyOut<'a> {
     manager: &'a SnapshotManager,
     top: Rc<Dir>,
+    /// Where `top` really is.
+    real: PathBuf,
     overwrite: bool,
     /// The group of hard links that a path is in, and the name in the copy that each has first.
     links: HashMap<Vec<u8>, usize>,
@@ -80,7 +100,9 @@ impl SnapshotManager {
     /// Writes the selected paths of a snapshot below `to`, which is made if it is missing. With one
     /// tracked directory its contents stand right in `to`, else whole paths do. Existing paths
     /// stay, unless `overwrite` says otherwise; an existing directory gets more in it, and with
-    /// `overwrite` the attributes of the snapshot, if it is selected.
+    /// `overwrite` the attributes of the snapshot, if it is selected. Nothing that `overwrite`
+    /// replaces is kept, so it replaces nothing in the tracked paths: there a restore does, after a
+    /// safety snapshot.
     ///
     /// # Errors
     /// [`RestoreError`]; the paths that are copied by then stay ([`RestoreError::CopyUnfinished`]).
@@ -98,6 +120,10 @@ impl SnapshotManager {
         }
         let _store_lock = self.lock_store_for_reading()?;
         let manifest = &self.states(number)?.target.manifest;
+        if overwrite && let Some(root) = tracked_around(&real, &manifest.roots) {
+            let (to, project) = (to.to_owned(), root.to_owned());
+            return Err(RestoreError::CopyOverProject { to, project });
+        }
         let selected = Selected::new(selection, &manifest.roots)?;
         let roots = [&manifest.merkle_root];
         check_selection(self.store(), &selected, &roots, number)?;
@@ -108,6 +134,7 @@ impl SnapshotManager {
         let mut copy = CopyOut {
             manager: self,
             top: Rc::new(Dir::open(to)?),
+            real,
             overwrite,
             links: links.flat_map(|(i, g)| g.iter().map(move |p| (p.to_vec(), i))).collect(),
             linked: HashMap::new(),
@@ -121,6 +148,7 @@ impl SnapshotManager {
                 to: to.to_owned(),
                 written_count: 0,
                 written_bytes: 0,
+                replaced_count: 0,
                 skipped: Vec::new(),
                 unstable: Vec::new(),
             },
@@ -305,13 +333,19 @@ impl CopyOut<'_> {
         let (parent, last) = byte_path::split(name);
         let above = &path[..path.len() - name.len() + parent.len()];
         let Some(dir) = self.directory(manifest, above, parent)? else { return Ok(()) };
-        match dir.try_stat(last)? {
+        let replaces = match dir.try_stat(last)? {
             Some(stat) if !self.overwrite || stat.kind == FileKind::Directory => {
                 self.skip(name, EXISTS);
                 return Ok(());
             }
-            _ => {}
-        }
+            Some(_)
+                if tracked_around(&self.real.join(to_path(name)), &manifest.roots).is_some() =>
+            {
+                self.skip(name, TRACKED);
+                return Ok(());
+            }
+            found => found.is_some(),
+        };
         let group = self.links.get(path).copied();
         let first = group.and_then(|group| self.linked.get(&group));
         let temporary = self.temporary.clone();
@@ -358,6 +392,7 @@ impl CopyOut<'_> {
             self.report.unstable.push(shown);
         }
         self.report.written_count += 1;
+        self.report.replaced_count += u64::from(replaces);
         self.report.written_bytes += state.bytes();
         Ok(())
     }

@@ -4,12 +4,15 @@ use std::collections::{BTreeMap, HashSet};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use super::catalog::{Catalog, CatalogError};
+use jiff::Timestamp;
+
+use super::catalog::{Catalog, CatalogError, SessionSummary};
 use crate::diff;
-use crate::snapshot::{NotCapturedSet, SessionDir, SnapshotKind};
+use crate::snapshot::{ManifestError, NotCapturedSet, SessionDir, SnapshotKind};
 
 /// The sessions that changed each of the paths after `session` recorded its last state, oldest
-/// first. A session that cannot be read is not named; nothing depends on it.
+/// first. A session that is undone left nothing behind. A session that cannot be read is not named;
+/// nothing depends on it.
 ///
 /// # Errors
 /// When the sessions cannot be listed.
@@ -26,16 +29,13 @@ pub fn changed_since<'a>(
     // There may be millions, and nobody to ask.
     let mut rest = Some(paths);
     let mut paths: HashSet<&[u8]> = HashSet::new();
-    let ended = session.metadata()?.ended;
+    let known = last_recorded(session)?;
     for other in catalog.sessions()? {
         if other.path() == session.path() {
             continue;
         }
         // The last state of this session already includes earlier changes.
-        let is_later = other.metadata().is_ok_and(|metadata| {
-            ended.is_none_or(|ended| metadata.ended.is_none_or(|end| end > ended))
-        });
-        if !is_later {
+        if !may_have_changed_since(&other, known).unwrap_or(false) {
             continue;
         }
         paths.extend(rest.take().into_iter().flatten());
@@ -47,6 +47,31 @@ pub fn changed_since<'a>(
         }
     }
     Ok(found)
+}
+
+/// When a session recorded the last state that is its own, and no restore's.
+fn last_recorded(session: &SessionDir) -> Result<Option<Timestamp>, ManifestError> {
+    if let Some(ended) = session.metadata()?.ended {
+        return Ok(Some(ended));
+    }
+    for number in session.snapshot_numbers()?.into_iter().rev() {
+        let manifest = session.manifest(number)?.manifest;
+        if manifest.kind == SnapshotKind::Ordinary {
+            return Ok(Some(manifest.timestamp));
+        }
+    }
+    Ok(None)
+}
+
+fn may_have_changed_since(
+    other: &SessionDir,
+    known: Option<Timestamp>,
+) -> Result<bool, ManifestError> {
+    let is_later = known.is_none_or(|known| match last_recorded(other) {
+        Ok(last) => last.is_none_or(|last| last > known),
+        Err(_) => false,
+    });
+    Ok(is_later && !SessionSummary::of(other)?.undone)
 }
 
 /// The differences between a session's first state and its last ordinary one.

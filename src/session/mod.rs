@@ -16,6 +16,7 @@ mod together;
 mod undo;
 
 pub use attribution::changed_since;
+pub(crate) use catalog::LATEST;
 pub use catalog::{Catalog, CatalogError, SessionStatus, SessionSummary, SnapshotId, project_of};
 pub use here::{Listed, NotHere, Place, Purpose, Unreadable, newest, sessions_here};
 pub use names::{LabelError, MAX_LABEL_BYTES, check_label};

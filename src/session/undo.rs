@@ -11,7 +11,7 @@ use jiff::Timestamp;
 use super::catalog::{Catalog, CatalogError, SessionSummary};
 use super::here::{Place, sessions_here};
 use crate::snapshot::{
-    ManifestError, RestoreRecord, SessionDir, SessionOrigin, SnapshotKind, standing,
+    ManifestError, RestoreRecord, SessionDir, SessionOrigin, SnapshotKind, StepKind, standing,
 };
 
 /// The sessions here, newest first, with what was restored of them.
@@ -141,6 +141,10 @@ impl History {
                 } else {
                     manifest.parent
                 };
+                // So is the state that a later undo of steps left, which was taken back before.
+                if manifest.step.as_ref().is_some_and(|step| step.kind == StepKind::Undo) {
+                    continue;
+                }
                 let before = before.map(|number| session.manifest(number)).transpose()?;
                 let is_new = before.is_none_or(|b| b.manifest.merkle_root != manifest.merkle_root);
                 if manifest.kind == SnapshotKind::Ordinary && is_new {

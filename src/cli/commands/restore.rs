@@ -1,22 +1,25 @@
 //! `nono rollback restore`: the way back.
 
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 
 use crate::cli::Outcome;
 use crate::cli::args::{StoreArgs, ThreadArgs};
-use crate::cli::context::{Context, YELLOW};
+use crate::cli::context::{Context, DIM, YELLOW};
 use crate::cli::error::CliError;
 use crate::cli::progress::Bar;
 use crate::cli::render::byte_size;
 use crate::cli::restoring::{ConflictArgs, PartArgs, Restoring, name_unstable};
 use crate::path_text::Shown;
-use crate::restore::{CopyReport, KeepBefore};
-use crate::session::{Purpose, SnapshotId};
+use crate::restore::{CopyReport, KeepBefore, RestoreError};
+use crate::session::{Catalog, Purpose, SnapshotId};
 use crate::snapshot::SessionDir;
 use crate::sys;
+
+/// So many paths that a copy left are named one by one.
+const MOST_SKIPPED: usize = 20;
 
 /// So many snapshots are named in an error.
 const MOST_SHOWN: usize = 8;
@@ -75,6 +78,9 @@ pub(in crate::cli) fn run(args: &RestoreArgs, store: &StoreArgs, context: &Conte
     work.options.selection = args.part.selection(&work.roots)?;
     if let Some(to) = &args.to {
         let to = sys::plain_absolute(to, &sys::current_dir()?);
+        if args.conflicts.force {
+            refuse_projects(&to, &catalog)?;
+        }
         let bar = Bar::new(context, "restoring");
         let manager = work.manager.clone().with_progress(bar.clone());
         let selection = &work.options.selection;
@@ -90,6 +96,20 @@ pub(in crate::cli) fn run(args: &RestoreArgs, store: &StoreArgs, context: &Conte
         work.options.keep_before = KeepBefore::Nothing;
     }
     if args.dry_run { work.dry_run(context) } else { work.run(true, context) }
+}
+
+/// Refuses a place in any recorded project, where a copy would overwrite what no snapshot holds.
+fn refuse_projects(to: &Path, catalog: &Catalog) -> Result<(), CliError> {
+    let real = sys::real_or_future_path(to);
+    let sessions = catalog.listed()?.sessions;
+    let mut tracked = sessions.iter().flat_map(|session| &session.tracked_paths);
+    match tracked.find(|tracked| real.starts_with(tracked)) {
+        None => Ok(()),
+        Some(project) => {
+            let (to, project) = (to.to_owned(), project.clone());
+            Err(RestoreError::CopyOverProject { to, project }.into())
+        }
+    }
 }
 
 /// The number of the baseline. Where the session does not hold it, nothing takes its place unasked:
@@ -111,18 +131,38 @@ fn print_copy(report: &CopyReport, json: bool, context: &Context) -> Outcome {
         context.json(report)?;
     } else {
         let mut out = context.out();
-        for skipped in &report.skipped {
+        let (named, more) =
+            report.skipped.split_at(report.skipped.len().min(context.at_most(MOST_SKIPPED)));
+        for skipped in named {
             let path = Shown::path(&skipped.path);
             writeln!(out, "{YELLOW}! skipped{YELLOW:#}     {path}: {}", skipped.reason)?;
         }
-        let CopyReport { session_id, snapshot, written_count, .. } = report;
+        if !more.is_empty() {
+            writeln!(out, "{DIM}and {} more (-v names all){DIM:#}", more.len())?;
+        }
+        out.flush()?;
+        let CopyReport { session_id, snapshot, written_count, replaced_count, .. } = report;
         let size = byte_size(report.written_bytes);
         let to = Shown::path(&report.to);
+        let files = if *written_count == 1 { "file" } else { "files" };
         context.say(format_args!(
-            "copied {written_count} files of {session_id}/{snapshot} to {to}, {size}"
+            "copied {written_count} {files} of {session_id}/{snapshot} to {to}, {size}"
         ));
-        if !report.skipped.is_empty() {
-            context.warn(format_args!("{} paths were not copied", report.skipped.len()));
+        match replaced_count {
+            0 => {}
+            1 => context.say("1 of them replaced what was there before, which is not kept"),
+            count => context.say(format_args!(
+                "{count} of them replaced what was there before, which is not kept"
+            )),
+        }
+        let force = match report.existing_count() {
+            0 => "",
+            _ => " (--force overwrites what is there)",
+        };
+        match report.skipped.len() {
+            0 => {}
+            1 => context.warn(format_args!("1 path was not copied{force}")),
+            count => context.warn(format_args!("{count} paths were not copied{force}")),
         }
         name_unstable(&report.unstable, context);
     }
