@@ -54,7 +54,8 @@ pub fn decode(text: &str) -> Vec<u8> {
 }
 
 fn has_escape(bytes: &[u8]) -> bool {
-    (0..bytes.len()).any(|at| bytes[at] == b'\\' && escape_at(&bytes[at..]).is_some())
+    // Nearly no path has a backslash.
+    bytes.contains(&b'\\') && (0..bytes.len()).any(|at| escape_at(&bytes[at..]).is_some())
 }
 
 /// The byte that `\xNN` at the start of `bytes` stands for.

@@ -16,7 +16,7 @@ use nono::container::restore::{
 };
 use nono::container::{
     self, ContainerError, ContainerHistory, ContainerPolicy, ContainerRecord, Docker, Endpoint,
-    Picked, RemovalReport, SnapshotOptions, Trigger, Watcher,
+    LocalStorage, Picked, RemovalReport, SnapshotOptions, Trigger, Watcher,
 };
 use parking_lot::Mutex;
 use pyo3::exceptions::PyValueError;
@@ -78,7 +78,7 @@ struct Listed {
 /// The histories of one store, and the engine of their containers.
 #[pyclass(frozen, name = "_ContainerEngine", module = "nono_py")]
 pub(crate) struct ContainerEngine {
-    root: PathBuf,
+    storage: LocalStorage,
     docker_host: Option<String>,
     threads: usize,
     watcher: Watcher,
@@ -92,8 +92,8 @@ impl ContainerEngine {
         }
     }
 
-    fn find(&self, snapshot: &str) -> Result<Picked, ContainerError> {
-        ContainerHistory::find(&self.root, snapshot)
+    fn find(&self, snapshot: &str) -> Result<Picked<'_>, ContainerError> {
+        ContainerHistory::find(&self.storage, snapshot)
     }
 
     fn options(&self) -> SnapshotOptions {
@@ -128,13 +128,15 @@ impl ContainerEngine {
         let [program, arguments @ ..] = &watcher[..] else {
             return Err(PyValueError::new_err("the watcher has no program"));
         };
-        let watcher = Watcher { program: program.into(), arguments: arguments.to_vec() };
-        Ok(Self { root, docker_host, threads: threads.0, watcher })
+        let arguments = arguments.iter().cloned().chain([root.clone().into()]).collect();
+        let watcher = Watcher { program: program.into(), arguments };
+        let storage = LocalStorage::new(root);
+        Ok(Self { storage, docker_host, threads: threads.0, watcher })
     }
 
     #[getter]
     fn root(&self) -> PathBuf {
-        self.root.clone()
+        self.storage.root().to_owned()
     }
 
     #[allow(clippy::too_many_arguments, reason = "named arguments on the Python side")]
@@ -161,17 +163,17 @@ impl ContainerEngine {
             takes_files,
             ..self.options()
         };
-        call_telling(py, "snapshot", &self.root, progress, |counter| {
+        call_telling(py, "snapshot", self.storage.root(), progress, |counter| {
             attach(stop.as_ref(), &counter);
             let docker = self.connect()?;
-            json(&container::take_snapshot(&docker, &self.root, container, &options, counter)?)
+            json(&container::take_snapshot(&docker, &self.storage, container, &options, counter)?)
         })
     }
 
     fn list(&self, py: Python<'_>, container: Option<&str>) -> PyResult<String> {
-        call(py, "list", &self.root, |_| {
+        call(py, "list", self.storage.root(), |_| {
             let histories = match container {
-                None => ContainerHistory::all(&self.root)?,
+                None => ContainerHistory::all(&self.storage)?,
                 Some(name) => vec![self.find(name)?.history],
             };
             let mut listed = Vec::new();
@@ -185,7 +187,7 @@ impl ContainerEngine {
     }
 
     fn show(&self, py: Python<'_>, snapshot: &str) -> PyResult<String> {
-        quick(py, "show", &self.root, || {
+        quick(py, "show", self.storage.root(), || {
             let picked = self.find(snapshot)?;
             json(&one(&picked.history, picked.number)?)
         })
@@ -217,10 +219,10 @@ impl ContainerEngine {
         };
         let health = HealthCheck { time: seconds(health_seconds)?, command: health_command };
         let options = RestoreOptions { way, name, start, health };
-        call_telling(py, "restore", &self.root, progress, |counter| {
+        call_telling(py, "restore", self.storage.root(), progress, |counter| {
             attach(stop.as_ref(), &counter);
             let docker = self.connect()?;
-            container::recover(&self.root)?;
+            container::recover(&self.storage)?;
             let Picked { history, number, .. } = self.find(snapshot)?;
             let progress = &*counter;
             let job = Job { docker: &docker, history: &history, number, progress };
@@ -239,14 +241,14 @@ impl ContainerEngine {
                     ..self.options()
                 };
                 let progress = Arc::clone(&counter);
-                Ok(container::take_locked(&docker, &self.root, id, &options, progress)?.snapshot)
+                Ok(container::take_locked(&docker, &self.storage, id, &options, progress)?.snapshot)
             };
             json(&restore(job, &options, &safety)?)
         })
     }
 
     fn diff(&self, py: Python<'_>, older: &str, newer: Option<&str>) -> PyResult<String> {
-        call(py, "diff", &self.root, |_| {
+        call(py, "diff", self.storage.root(), |_| {
             let older = self.find(older)?;
             let newer = match newer {
                 Some(newer) => self.find(newer)?,
@@ -269,10 +271,10 @@ impl ContainerEngine {
     ) -> PyResult<String> {
         let check = HealthCheck { time: seconds(health_seconds)?, command: None };
         let direction = if abort { Direction::TakeBack } else { Direction::Finish };
-        call_telling(py, "resume", &self.root, progress, |counter| {
+        call_telling(py, "resume", self.storage.root(), progress, |counter| {
             attach(stop.as_ref(), &counter);
             let histories = match container {
-                None => ContainerHistory::all(&self.root)?,
+                None => ContainerHistory::all(&self.storage)?,
                 Some(name) => vec![self.find(name)?.history],
             };
             let mut reports: Vec<ResumeReport> = Vec::new();
@@ -299,7 +301,7 @@ impl ContainerEngine {
     }
 
     fn delete(&self, py: Python<'_>, snapshot: &str, all: bool) -> PyResult<String> {
-        call(py, "delete", &self.root, |counter| {
+        call(py, "delete", self.storage.root(), |counter| {
             let picked = self.find(snapshot)?;
             if picked.is_named == all {
                 let text = "a deletion names one snapshot, SESSION/N, or a history with all=True";
@@ -309,8 +311,8 @@ impl ContainerEngine {
             let numbers: Vec<_> = numbers.into_iter().map(|number| (number, None)).collect();
             let docker = self.connect()?;
             let mut report = RemovalReport::default();
-            let (root, history) = (&self.root, &picked.history);
-            container::remove(root, history, &numbers, Some(&docker), &*counter, &mut report)?;
+            let history = &picked.history;
+            container::remove(history, &numbers, Some(&docker), &*counter, &mut report)?;
             json(&report)
         })
     }
@@ -336,19 +338,21 @@ impl ContainerEngine {
             max_snapshots: count(max_snapshots),
             max_bytes: count(max_bytes),
         };
-        call(py, "cleanup", &self.root, |counter| {
+        call(py, "cleanup", self.storage.root(), |counter| {
             let docker = self.connect()?;
-            container::recover(&self.root)?;
-            json(&container::cleanup(&self.root, &policy, Some(&docker), dry_run, &*counter)?)
+            container::recover(&self.storage)?;
+            json(&container::cleanup(&self.storage, &policy, Some(&docker), dry_run, &*counter)?)
         })
     }
 
     fn stats(&self, py: Python<'_>) -> PyResult<String> {
-        call(py, "stats", &self.root, |_| json(&container::container_stats(&self.root)?))
+        call(py, "stats", self.storage.root(), |_| {
+            json(&container::container_stats(&self.storage)?)
+        })
     }
 
     fn validate(&self, py: Python<'_>, snapshot: Option<&str>) -> PyResult<String> {
-        call(py, "validate", &self.root, |_| {
+        call(py, "validate", self.storage.root(), |_| {
             let docker = self.connect()?;
             let picked = snapshot.map(|snapshot| self.find(snapshot)).transpose()?;
             let id = picked.as_ref().map(|picked| picked.history.id());
@@ -356,7 +360,7 @@ impl ContainerEngine {
                 let number = picked.is_named.then_some(picked.number);
                 (id, number)
             });
-            json(&container::validate(&self.root, &docker, only)?)
+            json(&container::validate(&self.storage, &docker, only)?)
         })
     }
 }
@@ -371,12 +375,13 @@ pub(crate) fn watch_paused(
     container_id: &str,
     token: &str,
 ) -> PyResult<()> {
-    quick(py, "watch", &root, || {
-        Ok(container::watch(io::stdin().lock(), &root, container_id, token)?)
+    let storage = LocalStorage::new(root);
+    quick(py, "watch", storage.root(), || {
+        Ok(container::watch(io::stdin().lock(), &storage, container_id, token)?)
     })
 }
 
-fn one(history: &ContainerHistory, number: u64) -> Result<Listed, ContainerError> {
+fn one(history: &ContainerHistory<'_>, number: u64) -> Result<Listed, ContainerError> {
     Ok(Listed { session_id: history.id(), snapshot: number, record: history.record(number)? })
 }
 

@@ -147,6 +147,12 @@ impl Context {
         Box::new(StripStream::new(buffered))
     }
 
+    /// What a command did: nothing where nothing but errors is wanted. `is_asked`: the text itself
+    /// was asked for, as by `--dry-run`.
+    pub(super) fn out_done(&self, is_asked: bool) -> Box<dyn Write> {
+        if self.is_quiet && !is_asked { Box::new(io::sink()) } else { self.out_long() }
+    }
+
     /// Data that must arrive byte for byte, such as a patch.
     pub(super) fn out_bytes(&self) -> impl Write + use<> {
         io::BufWriter::new(self.stdout())
@@ -188,6 +194,21 @@ impl Context {
         }
         let text = self.offered(text);
         let _ = writeln!(self.stderr(), "nono: {YELLOW}warning:{YELLOW:#} {text}");
+    }
+
+    /// Says why a result is not all that was asked for: where nothing but errors is wanted, an
+    /// error.
+    pub(super) fn fall_short(&self, text: impl std::fmt::Display) {
+        if !self.is_quiet {
+            return self.warn(text);
+        }
+        let text = self.offered(text);
+        let _ = writeln!(self.stderr(), "nono: {RED}error:{RED:#} {text}");
+    }
+
+    /// Whether nothing but errors is wanted.
+    pub(super) fn is_quiet(&self) -> bool {
+        self.is_quiet
     }
 
     /// Says why a command failed, unless its reader has gone.

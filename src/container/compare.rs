@@ -41,14 +41,14 @@ pub struct FieldChange {
 ///
 /// # Errors
 /// When one of them is damaged.
-pub fn compare(older: &Picked, newer: &Picked) -> Result<ContainerDiff, ContainerError> {
+pub fn compare(older: &Picked<'_>, newer: &Picked<'_>) -> Result<ContainerDiff, ContainerError> {
     let (old, new) = (older.history.manifest(older.number)?, newer.history.manifest(newer.number)?);
-    let differences = diff::compare(newer.history.store(), &old.merkle_root, &new.merkle_root)?;
+    let differences = diff::compare(newer.history.objects(), &old.merkle_root, &new.merkle_root)?;
     let comparison =
         Comparison::of(&differences, &NotCapturedSet::new(&old), &NotCapturedSet::new(&new));
     let mut changes = comparison.changes;
     changes.retain(|change| change.path != Path::new(RECORD_PATH));
-    let id = |picked: &Picked| format!("{}/{}", picked.history.id(), picked.number);
+    let id = |picked: &Picked<'_>| format!("{}/{}", picked.history.id(), picked.number);
     Ok(ContainerDiff {
         older: id(older),
         newer: id(newer),
@@ -57,7 +57,7 @@ pub fn compare(older: &Picked, newer: &Picked) -> Result<ContainerDiff, Containe
     })
 }
 
-fn fields_of(picked: &Picked) -> Result<BTreeMap<String, Value>, ContainerError> {
+fn fields_of(picked: &Picked<'_>) -> Result<BTreeMap<String, Value>, ContainerError> {
     let record = picked.history.record(picked.number)?;
     fields(&record).map_err(|error| ContainerError::BadRecord {
         session: picked.history.id(),

@@ -115,6 +115,17 @@ pub enum ContainerError {
         /// The missing part.
         part: String,
     },
+    /// The journal of a pause cannot be used.
+    #[error(
+        "the journal of the pause of container {container} is damaged: {reason}; unpause the \
+         container, and remove the file {container}.paused from `.containers` in the store"
+    )]
+    BadPauseJournal {
+        /// The engine's id of the container.
+        container: String,
+        /// The defect.
+        reason: String,
+    },
     /// Volumes were captured from their directories, and these cannot be read now.
     #[error(
         "the volumes of {name} were captured from their directories before, and {} cannot be read \
@@ -180,6 +191,11 @@ impl ContainerError {
     /// Whether the daemon says that the thing is not there.
     pub fn is_not_found(&self) -> bool {
         matches!(self, Self::Refused { status: 404, .. } | Self::NoSuchContainer { .. })
+    }
+
+    /// Whether a snapshot was there and was removed.
+    pub fn is_removal(&self) -> bool {
+        matches!(self, Self::Manifest(ManifestError::Removed { .. }))
     }
 
     /// Whether the daemon says that the thing is in another state, or is in use.

@@ -1,100 +1,106 @@
-//! The session of a container: found, and read.
+//! The history of a container: found, and read.
 
-use std::path::Path;
+use std::fmt;
+use std::sync::Arc;
+
+use jiff::Timestamp;
 
 use super::error::ContainerError;
 use super::record::{ContainerRecord, MAX_RECORD_BYTES};
+use super::storage::{HistoryFacts, SnapshotStorage};
 use super::{CHANGES_PATH, RECORD_PATH, VOLUMES_PATH};
 use crate::object::{Attributes, ContentHash, Node};
-use crate::session::{Catalog, CatalogError, SnapshotId};
-use crate::snapshot::{
-    ContainerSession, Recency, Restoration, SessionDir, SessionMetadata, SessionOrigin,
-    SnapshotManifest,
-};
-use crate::store::{LocalStore, ObjectSource, read_root_tree, read_tree};
+use crate::session::{CatalogError, SnapshotId};
+use crate::snapshot::{ContainerSession, Recency, Restoration, SnapshotManifest};
+use crate::store::{FileSource, read_root_tree, read_tree};
 
-/// The session of one container.
-#[derive(Debug)]
-pub struct ContainerHistory {
-    session: SessionDir,
-    store: LocalStore,
-    metadata: SessionMetadata,
-    container: ContainerSession,
+/// The history of one container in a storage.
+pub struct ContainerHistory<'s> {
+    storage: &'s dyn SnapshotStorage,
+    objects: Arc<dyn FileSource>,
+    facts: HistoryFacts,
 }
 
-/// A session of a container, and the number of one of its snapshots.
+impl fmt::Debug for ContainerHistory<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ContainerHistory").field("facts", &self.facts).finish_non_exhaustive()
+    }
+}
+
+/// The history of a container, and the number of one of its snapshots.
 #[derive(Debug)]
-pub struct Picked {
-    /// The session.
-    pub history: ContainerHistory,
+pub struct Picked<'s> {
+    /// The history.
+    pub history: ContainerHistory<'s>,
     /// The snapshot that was named; without one, the latest.
     pub number: u64,
     /// Whether a snapshot was named.
     pub is_named: bool,
 }
 
-impl ContainerHistory {
-    /// Opens a session.
+impl<'s> ContainerHistory<'s> {
+    /// Opens a history.
     ///
     /// # Errors
-    /// [`ContainerError::NotAContainer`], or a session that cannot be read.
-    pub fn open(session: SessionDir) -> Result<Self, ContainerError> {
-        let metadata = session.metadata()?;
-        let container = match (metadata.origin, &metadata.container) {
-            (SessionOrigin::Container, Some(container)) => container.clone(),
-            _ => return Err(ContainerError::NotAContainer { id: session.id() }),
-        };
-        let store = LocalStore::open(&session.objects_path())?;
-        Ok(Self { session, store, metadata, container })
+    /// [`ContainerError::NotAContainer`], or a history that cannot be read.
+    pub fn open(storage: &'s dyn SnapshotStorage, id: &str) -> Result<Self, ContainerError> {
+        Self::of_facts(storage, storage.facts(id)?)
     }
 
-    /// All sessions of containers below the root directory of a store, oldest first.
+    fn of_facts(
+        storage: &'s dyn SnapshotStorage,
+        facts: HistoryFacts,
+    ) -> Result<Self, ContainerError> {
+        Ok(Self { storage, objects: storage.objects(&facts.id)?, facts })
+    }
+
+    /// The same with the facts of now.
     ///
     /// # Errors
-    /// When a session cannot be read.
-    pub fn all(root: &Path) -> Result<Vec<Self>, ContainerError> {
-        let mut found = Vec::new();
-        for session in Catalog::new(root.to_owned(), []).sessions()? {
-            match session.metadata() {
-                Ok(metadata)
-                    if metadata.origin == SessionOrigin::Container
-                        && metadata.container.is_some() =>
-                {
-                    found.push(Self::open(session)?);
-                }
-                // Damage of other sessions is `verify`'s to report.
-                _ => {}
-            }
-        }
-        let now = jiff::Timestamp::now();
-        found.sort_by_cached_key(|history| {
-            Recency::new(history.metadata.started, history.id(), now)
-        });
-        Ok(found)
+    /// As [`open`](Self::open).
+    pub fn reopened(&self) -> Result<Self, ContainerError> {
+        Self::open(self.storage, &self.facts.id)
     }
 
-    /// The session of the container with this id of the engine, if there is one.
+    /// All histories of a storage, oldest first.
+    ///
+    /// # Errors
+    /// When one cannot be read.
+    pub fn all(storage: &'s dyn SnapshotStorage) -> Result<Vec<Self>, ContainerError> {
+        let mut facts = storage.histories()?;
+        let now = Timestamp::now();
+        facts.sort_by_cached_key(|facts| Recency::new(facts.started, &*facts.id, now));
+        facts.into_iter().map(|facts| Self::of_facts(storage, facts)).collect()
+    }
+
+    /// The history of the container with this id of the engine, if there is one.
     ///
     /// # Errors
     /// As [`all`](Self::all).
-    pub fn of_container(root: &Path, container_id: &str) -> Result<Option<Self>, ContainerError> {
-        let all = Self::all(root)?;
-        Ok(all.into_iter().rev().find(|history| history.container.container_id == container_id))
+    pub fn of_container(
+        storage: &'s dyn SnapshotStorage,
+        container_id: &str,
+    ) -> Result<Option<Self>, ContainerError> {
+        let all = Self::all(storage)?;
+        Ok(all.into_iter().rev().find(|history| history.container().container_id == container_id))
     }
 
     /// Finds what a user names: `ID`, `ID/N`, or the name or id of a container in the place of
-    /// `ID`, which means its newest session. Without a number it is the latest snapshot.
+    /// `ID`, which means its newest history. Without a number it is the latest snapshot.
     ///
     /// # Errors
-    /// [`ContainerError::NoSuchHistory`], or a session that cannot be read.
-    pub fn find(root: &Path, text: &str) -> Result<Picked, ContainerError> {
+    /// [`ContainerError::NoSuchHistory`], or a history that cannot be read.
+    pub fn find(
+        storage: &'s dyn SnapshotStorage,
+        text: &str,
+    ) -> Result<Picked<'s>, ContainerError> {
         let unknown = || ContainerError::NoSuchHistory { id: text.to_owned() };
         let id: SnapshotId = text.parse().unwrap_or_else(|never| match never {});
-        let mut all = Self::all(root)?;
+        let mut all = Self::all(storage)?;
         let wanted = id.session.as_str();
         let is_id = |history: &Self| history.id() == wanted;
         let is_of_container = |history: &Self| {
-            let container = &history.container;
+            let container = history.container();
             container.name == wanted
                 || (wanted.len() >= 12 && container.container_id.starts_with(wanted))
         };
@@ -117,9 +123,11 @@ impl ContainerHistory {
             None | Some("latest") => history.latest()?,
             Some(number) => {
                 let number: u64 = number.parse().map_err(|_| unknown())?;
-                history.session.refuse_removed(number)?;
                 if !history.numbers()?.contains(&number) {
-                    return Err(unknown());
+                    return Err(match history.manifest(number) {
+                        Err(removed) if removed.is_removal() => removed,
+                        _ => unknown(),
+                    });
                 }
                 number
             }
@@ -127,56 +135,54 @@ impl ContainerHistory {
         Ok(Picked { history, number, is_named: id.snapshot.is_some() })
     }
 
-    /// The session's id.
+    /// Its id.
     pub fn id(&self) -> String {
-        self.session.id()
+        self.facts.id.clone()
     }
 
-    /// The session.
-    pub fn session(&self) -> &SessionDir {
-        &self.session
+    /// Where it lies.
+    pub fn storage(&self) -> &'s dyn SnapshotStorage {
+        self.storage
     }
 
-    /// The objects of the session.
-    pub fn store(&self) -> &LocalStore {
-        &self.store
+    /// Its objects.
+    pub fn objects(&self) -> &dyn FileSource {
+        &*self.objects
     }
 
-    /// The session's manifest when the history was opened.
-    pub fn metadata(&self) -> &SessionMetadata {
-        &self.metadata
+    /// Whether somebody keeps it from every limit.
+    pub fn is_pinned(&self) -> bool {
+        self.facts.is_pinned
     }
 
-    /// The container of the session.
+    /// Its container, when the history was opened.
     pub fn container(&self) -> &ContainerSession {
-        &self.container
+        &self.facts.container
     }
 
-    /// Numbers of the snapshots that the session holds, ascending.
+    /// Numbers of the snapshots that it holds, ascending.
     ///
     /// # Errors
-    /// When the session cannot be read.
+    /// When the history cannot be read.
     pub fn numbers(&self) -> Result<Vec<u64>, ContainerError> {
-        Ok(self.session.snapshot_numbers()?)
+        self.storage.numbers(&self.facts.id)
     }
 
     /// The newest snapshot.
     ///
     /// # Errors
-    /// When the session cannot be read, or holds none.
+    /// When the history cannot be read, or holds none.
     pub fn latest(&self) -> Result<u64, ContainerError> {
         let last = self.numbers()?.last().copied();
         last.ok_or_else(|| ContainerError::NoSuchHistory { id: self.id() })
     }
 
-    /// The manifest of a snapshot, checked against the session's list.
+    /// The manifest of a snapshot.
     ///
     /// # Errors
     /// When it is damaged or was removed.
     pub fn manifest(&self, number: u64) -> Result<SnapshotManifest, ContainerError> {
-        self.session.refuse_removed(number)?;
-        let listed = &self.metadata.manifest_hashes;
-        Ok(self.session.listed_manifest(number, listed)?.manifest)
+        self.storage.manifest(&self.facts.id, number)
     }
 
     /// The record of a snapshot, its bytes checked against their hash.
@@ -192,7 +198,7 @@ impl ContainerHistory {
         if size > MAX_RECORD_BYTES {
             return Err(bad(format!("it has {size} bytes")));
         }
-        let bytes = self.store.read(&hash, size)?;
+        let bytes = self.objects.read(&hash, size)?;
         ContainerRecord::decode(&bytes).map_err(bad)
     }
 
@@ -209,7 +215,7 @@ impl ContainerHistory {
         let part = || format!("volume {name}");
         let (_, node) = self.root_entry(number, VOLUMES_PATH)?;
         let Node::Directory { tree } = node else { return Err(self.no_part(number, part())) };
-        let tree = read_tree(&self.store, &tree)?;
+        let tree = read_tree(self.objects(), &tree)?;
         match tree.get(name.as_bytes()) {
             Some(entry) => match entry.node {
                 Node::Directory { tree } => Ok((entry.attributes.clone(), tree)),
@@ -233,7 +239,7 @@ impl ContainerHistory {
 
     fn root_entry(&self, number: u64, path: &str) -> Result<(Attributes, Node), ContainerError> {
         let manifest = self.manifest(number)?;
-        let root = read_root_tree(&self.store, &manifest.merkle_root)?;
+        let root = read_root_tree(self.objects(), &manifest.merkle_root)?;
         let entry = root.entries.into_iter().find(|entry| *entry.path == *path.as_bytes());
         match entry {
             Some(entry) => Ok((entry.attributes, entry.node)),
@@ -245,17 +251,14 @@ impl ContainerHistory {
         ContainerError::NoSuchPart { session: self.id(), number, part }
     }
 
-    /// Notes a restoration in the session's manifest, durably.
+    /// Notes a restoration in the facts of the container, durably.
     ///
     /// # Errors
-    /// When the session cannot be written; its manifest is then as it was.
+    /// When they cannot be written; they are then as they were.
     pub fn note_restoration(&self, done: Restoration) -> Result<(), ContainerError> {
-        let _lock = self.session.lock()?;
-        let mut metadata = self.session.metadata()?;
-        let id = self.id();
-        let container = metadata.container.as_mut().ok_or(ContainerError::NotAContainer { id })?;
-        container.restorations.push(done);
-        Ok(self.session.save_metadata(&metadata)?)
+        let note =
+            &mut |container: &mut ContainerSession| container.restorations.push(done.clone());
+        self.storage.update(&self.facts.id, note)
     }
 }
 

@@ -1,8 +1,6 @@
 //! Images of ours: made of a container, and removed when nothing uses them.
 
 use std::collections::HashMap;
-use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
 
 use bollard::models::{ContainerConfig, ImageSummary};
 use bollard::query_parameters::{
@@ -13,7 +11,6 @@ use super::docker::{Docker, Patience};
 use super::error::ContainerError;
 use super::record::CommittedImage;
 use super::{LABEL_SESSION, LABEL_SNAPSHOT, LABEL_STORE};
-use crate::object::ContentHash;
 use crate::sys;
 
 /// The repository of the tags.
@@ -28,7 +25,7 @@ pub struct OwnImage {
     pub session: String,
     /// The number of the snapshot.
     pub snapshot: u64,
-    /// The store of the session.
+    /// The [id](super::SnapshotStorage::id) of the storage of the session.
     pub store: String,
     /// Length of all its layers, those of the original image included, in bytes.
     pub size_bytes: u64,
@@ -51,14 +48,13 @@ pub enum ImageRemoval {
 /// Makes an image of a container's own files, without a pause: the caller has paused it.
 pub(super) fn commit(
     docker: &Docker,
-    root: &Path,
+    store: &str,
     container_id: &str,
     session: &str,
     number: u64,
     message: Option<&str>,
 ) -> Result<CommittedImage, ContainerError> {
-    let store = store_id(root)?;
-    let tag = tag(&store, session, number);
+    let tag = tag(store, session, number);
     // A line for each: Podman takes the rest of a line for one value.
     let labels = format!(
         "LABEL {LABEL_SESSION}={session}\nLABEL {LABEL_SNAPSHOT}={number}\nLABEL {LABEL_STORE}={store}"
@@ -73,7 +69,7 @@ pub(super) fn commit(
         ..CommitContainerOptions::default()
     };
     // What a killed snapshot left under this tag, which would lose its name to the new image.
-    remove_own(docker, root, &format!("{REPOSITORY}:{tag}"), session, number)?;
+    remove_own(docker, store, &format!("{REPOSITORY}:{tag}"), session, number)?;
     sys::before_request("commit")?;
     let operation = format!("make an image of container {container_id}");
     let request = docker.client().commit_container(options, ContainerConfig::default());
@@ -103,14 +99,8 @@ fn tag(store: &str, session: &str, number: u64) -> String {
 }
 
 /// The name of the image of a snapshot.
-pub(super) fn reference(root: &Path, session: &str, number: u64) -> Result<String, ContainerError> {
-    Ok(format!("{REPOSITORY}:{}", tag(&store_id(root)?, session, number)))
-}
-
-/// A store in the labels of its images: several stores may share one engine.
-pub(super) fn store_id(root: &Path) -> Result<String, ContainerError> {
-    let real = sys::real_path(root)?;
-    Ok(ContentHash::of(real.as_os_str().as_bytes()).hex()[..16].to_owned())
+pub(super) fn reference(store: &str, session: &str, number: u64) -> String {
+    format!("{REPOSITORY}:{}", tag(store, session, number))
 }
 
 /// All images of ours that the engine has.
@@ -136,14 +126,14 @@ pub fn own_images(docker: &Docker) -> Result<Vec<OwnImage>, ContainerError> {
     Ok(images.into_iter().filter_map(of).collect())
 }
 
-/// Removes an image, if this store made it and no container uses it. A history that was pulled from
+/// Removes an image, if the [store](super::SnapshotStorage::id) made it and no container uses it. A history that was pulled from
 /// a remote names images of another store.
 ///
 /// # Errors
 /// As [`Docker::call`].
 pub fn remove_own(
     docker: &Docker,
-    root: &Path,
+    store: &str,
     id: &str,
     session: &str,
     number: u64,
@@ -157,7 +147,7 @@ pub fn remove_own(
     let labels = image.config.and_then(|config| config.labels).unwrap_or_default();
     let is = |label: &str, value: &str| labels.get(label).is_some_and(|found| found == value);
     let is_of_snapshot = is(LABEL_SESSION, session) && is(LABEL_SNAPSHOT, &number.to_string());
-    if !is_of_snapshot || !is(LABEL_STORE, &store_id(root)?) {
+    if !is_of_snapshot || !is(LABEL_STORE, store) {
         return Ok(ImageRemoval::NotOurs);
     }
     let using = HashMap::from([("ancestor".to_owned(), vec![id.to_owned()])]);

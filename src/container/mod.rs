@@ -17,12 +17,14 @@
 //!   current thread, stays inside. [`Docker::call`] runs one request of `bollard`, with a limit of
 //!   time and an error that names the operation. [`Docker::archive`] reads files of a container as
 //!   a tar stream.
-//! - [`ContainerHistory`] is a session of a container. [`ContainerHistory::find`] takes what a user
+//! - [`SnapshotStorage`] is where histories lie: [`LocalStorage`] is a store on this disk. Nothing
+//!   else here knows a path, a session or an object store.
+//! - [`ContainerHistory`] is the history of a container. [`ContainerHistory::find`] takes what a user
 //!   types (`ID`, `ID/N`, `NAME`, `NAME/N`); [`record`](ContainerHistory::record) reads the record
 //!   of a snapshot; [`volume`](ContainerHistory::volume) and
 //!   [`changes`](ContainerHistory::changes) give the tree object of a volume and of the changed
 //!   files, to be read with [`read_tree`](crate::store::read_tree) from
-//!   [`store`](ContainerHistory::store).
+//!   [`objects`](ContainerHistory::objects).
 //! - [`ContainerSession`](crate::snapshot::ContainerSession), in the session's manifest, holds the
 //!   facts that change after a snapshot: the name, the source of the volumes' contents, and each
 //!   restoration. [`ContainerHistory::note_restoration`] adds one under the session's lock. A new
@@ -47,7 +49,9 @@ mod removal;
 pub mod restore;
 mod retention;
 mod snapshot;
+mod storage;
 mod tar_tree;
+mod top;
 mod validate;
 mod volumes;
 
@@ -69,6 +73,10 @@ pub use removal::{
 };
 pub use retention::{ContainerPolicy, ExpiredSnapshot, SnapshotExpiry, SnapshotFacts};
 pub use snapshot::{SnapshotOptions, SnapshotReport, take_locked, take_snapshot};
+pub use storage::{
+    CapturedDirectories, Document, DraftWork, Effort, Guarded, HistoryFacts, LocalStorage,
+    MemoryStorage, SnapshotDraft, SnapshotState, SnapshotStorage, StorageLock,
+};
 pub use validate::{ContainerProblem, ValidationReport, validate};
 
 use crate::snapshot::CONTAINER_PATHS;

@@ -4,8 +4,6 @@
 //! `validate` finds and `cleanup` clears. A snapshot leaves its manifest as a tombstone, the newest
 //! one too, so no number is given twice; when the last snapshots go, the session goes.
 
-use std::path::Path;
-
 use jiff::Timestamp;
 use serde::Serialize;
 
@@ -16,7 +14,7 @@ use super::image::{self, ImageRemoval, OwnImage};
 use super::pause;
 use super::record::CommittedImage;
 use super::retention::{ContainerPolicy, ExpiredSnapshot, SnapshotExpiry, SnapshotFacts};
-use crate::gc::{RemoveSnapshotError, remove_snapshots, withdraw};
+use super::storage::{Guarded, SnapshotStorage};
 use crate::progress::Progress;
 use crate::snapshot::RemovalReason;
 
@@ -85,7 +83,7 @@ pub struct SessionStats {
 }
 
 /// The facts of one session, for the policy.
-fn facts_of(history: &ContainerHistory) -> Result<Vec<SnapshotFacts>, ContainerError> {
+fn facts_of(history: &ContainerHistory<'_>) -> Result<Vec<SnapshotFacts>, ContainerError> {
     let mut facts = Vec::new();
     for number in history.numbers()? {
         let manifest = history.manifest(number)?;
@@ -96,7 +94,7 @@ fn facts_of(history: &ContainerHistory) -> Result<Vec<SnapshotFacts>, ContainerE
             number,
             taken: manifest.timestamp,
             bytes: manifest.totals.bytes_written + image.map_or(0, |image| image.size_bytes),
-            is_pinned: history.metadata().pinned,
+            is_pinned: history.is_pinned(),
         });
     }
     Ok(facts)
@@ -106,9 +104,9 @@ fn facts_of(history: &ContainerHistory) -> Result<Vec<SnapshotFacts>, ContainerE
 ///
 /// # Errors
 /// When a session cannot be read.
-pub fn container_stats(root: &Path) -> Result<ContainerStats, ContainerError> {
+pub fn container_stats(storage: &dyn SnapshotStorage) -> Result<ContainerStats, ContainerError> {
     let mut sessions = Vec::new();
-    for history in ContainerHistory::all(root)? {
+    for history in ContainerHistory::all(storage)? {
         let (mut store_bytes, mut image_bytes) = (0, 0);
         let mut times = Vec::new();
         for number in history.numbers()? {
@@ -147,12 +145,12 @@ pub fn container_stats(root: &Path) -> Result<ContainerStats, ContainerError> {
 /// # Errors
 /// When a session cannot be read.
 pub fn expired(
-    root: &Path,
+    storage: &dyn SnapshotStorage,
     policy: &ContainerPolicy,
     now: Timestamp,
 ) -> Result<Vec<ExpiredSnapshot>, ContainerError> {
     let mut facts = Vec::new();
-    for history in ContainerHistory::all(root)? {
+    for history in ContainerHistory::all(storage)? {
         facts.extend(facts_of(&history)?);
     }
     let bytes = facts.iter().map(|facts| facts.bytes).sum();
@@ -165,14 +163,14 @@ pub fn expired(
 /// # Errors
 /// When the session is at work or cannot be written. Nothing was removed then.
 pub fn remove(
-    root: &Path,
-    history: &ContainerHistory,
+    history: &ContainerHistory<'_>,
     numbers: &[(u64, Option<SnapshotExpiry>)],
     docker: Option<&Docker>,
     progress: &dyn Progress,
     report: &mut RemovalReport,
 ) -> Result<(), ContainerError> {
-    let _lock = pause::lock(root, &history.container().container_id, progress)?;
+    let storage = history.storage();
+    let _lock = pause::lock(storage, &history.container().container_id, progress)?;
     let held = history.numbers()?;
     let images: Vec<Option<CommittedImage>> = numbers
         .iter()
@@ -180,25 +178,21 @@ pub fn remove(
         .collect();
     let goes = |number: &u64| numbers.iter().any(|(gone, _)| gone == number);
     if held.iter().all(goes) {
-        let withdrawn = withdraw(root, &[history.session().clone()]);
-        let withdrawn = withdrawn.map_err(|error| refused(history, &error.to_string()))?;
-        if let Some(skipped) = withdrawn.skipped.first() {
-            return Err(refused(history, &skipped.reason.to_string()));
+        if let Some(reason) = storage.remove(&history.id())? {
+            return Err(ContainerError::NotRemoved { session: history.id(), reason });
         }
         report.sessions_removed.push(history.id());
     } else {
         let by_request = numbers.iter().any(|(_, reason)| reason.is_none());
         let reason = if by_request { RemovalReason::Asked } else { RemovalReason::Retention };
         let numbers: Vec<u64> = numbers.iter().map(|(number, _)| *number).collect();
-        remove_snapshots(history.session(), &numbers, reason).map_err(|error| match error {
-            RemoveSnapshotError::Manifest(error) => error.into(),
-            error => refused(history, &error.to_string()),
-        })?;
+        storage.remove_snapshots(&history.id(), &numbers, reason)?;
     }
+    let store = storage.id()?;
     for ((number, reason), image) in numbers.iter().zip(images) {
         let mut image_removal = None;
         if let (Some(image), Some(docker)) = (&image, docker) {
-            match image::remove_own(docker, root, &image.id, &history.id(), *number) {
+            match image::remove_own(docker, &store, &image.id, &history.id(), *number) {
                 Ok(outcome) => image_removal = Some(outcome),
                 Err(error) => report.problems.push(error.to_string()),
             }
@@ -214,27 +208,23 @@ pub fn remove(
     Ok(())
 }
 
-fn refused(history: &ContainerHistory, reason: &str) -> ContainerError {
-    ContainerError::NotRemoved { session: history.id(), reason: reason.to_owned() }
-}
-
 /// Removes what a policy lets go, sessions that have no snapshot, and images of ours without a
 /// snapshot. With `dry_run` nothing is changed.
 ///
 /// # Errors
 /// When the sessions cannot be read. What stays is in the report.
 pub fn cleanup(
-    root: &Path,
+    storage: &dyn SnapshotStorage,
     policy: &ContainerPolicy,
     docker: Option<&Docker>,
     dry_run: bool,
     progress: &dyn Progress,
 ) -> Result<RemovalReport, ContainerError> {
     let mut report = RemovalReport { dry_run, ..RemovalReport::default() };
-    let expired = expired(root, policy, Timestamp::now())?;
-    for history in ContainerHistory::all(root)? {
+    let expired = expired(storage, policy, Timestamp::now())?;
+    for history in ContainerHistory::all(storage)? {
         if history.numbers()?.is_empty() {
-            if let Err(error) = remove_empty(root, &history, &mut report) {
+            if let Err(error) = remove_empty(&history, &mut report) {
                 report.problems.push(error.to_string());
             }
             continue;
@@ -261,14 +251,15 @@ pub fn cleanup(
             }
             continue;
         }
-        if let Err(error) = remove(root, &history, &numbers, docker, progress, &mut report) {
+        if let Err(error) = remove(&history, &numbers, docker, progress, &mut report) {
             report.problems.push(error.to_string());
         }
     }
     if let Some(docker) = docker {
-        for image in stray_images(root, docker)? {
+        let store = storage.id()?;
+        for image in stray_images(storage, docker)? {
             if !dry_run {
-                match image::remove_own(docker, root, &image.id, &image.session, image.snapshot) {
+                match image::remove_own(docker, &store, &image.id, &image.session, image.snapshot) {
                     Ok(ImageRemoval::Removed | ImageRemoval::Missing) => {}
                     Ok(outcome) => {
                         report.problems.push(format!("image {} stays: {outcome:?}", image.id));
@@ -289,25 +280,24 @@ pub fn cleanup(
 /// Removes a session without a snapshot: one that was cut off before its first was taken. A session
 /// whose first snapshot is being taken stays, and so does a pinned one.
 fn remove_empty(
-    root: &Path,
-    history: &ContainerHistory,
+    history: &ContainerHistory<'_>,
     report: &mut RemovalReport,
 ) -> Result<(), ContainerError> {
-    let Some(_lock) = pause::try_lock(root, &history.container().container_id)? else {
-        return Ok(());
-    };
+    let storage = history.storage();
+    let container = Guarded::Container(&history.container().container_id);
+    let Some(_lock) = storage.try_lock(container)? else { return Ok(()) };
     // Its first snapshot may have appeared before the lock.
-    if !history.numbers()?.is_empty() || history.metadata().pinned {
+    if !history.numbers()?.is_empty() || history.is_pinned() {
         return Ok(());
     }
     if report.dry_run {
         report.sessions_removed.push(history.id());
         return Ok(());
     }
-    let withdrawn = withdraw(root, &[history.session().clone()]);
-    let withdrawn = withdrawn.map_err(|error| refused(history, &error.to_string()))?;
-    report.sessions_removed.extend(withdrawn.session_ids);
     // One that is at work or pinned by now stays for good reason.
+    if storage.remove(&history.id())?.is_none() {
+        report.sessions_removed.push(history.id());
+    }
     Ok(())
 }
 
@@ -317,11 +307,15 @@ fn remove_empty(
 ///
 /// # Errors
 /// As [`own_images`](super::own_images).
-pub fn stray_images(root: &Path, docker: &Docker) -> Result<Vec<OwnImage>, ContainerError> {
-    let histories = ContainerHistory::all(root)?;
+pub fn stray_images(
+    storage: &dyn SnapshotStorage,
+    docker: &Docker,
+) -> Result<Vec<OwnImage>, ContainerError> {
+    let histories = ContainerHistory::all(storage)?;
+    let store = storage.id()?;
     let mut strays = Vec::new();
     for image in image::own_images(docker)? {
-        if image.store != image::store_id(root)? {
+        if image.store != store {
             continue;
         }
         let history = histories.iter().find(|history| history.id() == image.session);
@@ -331,7 +325,10 @@ pub fn stray_images(root: &Path, docker: &Docker) -> Result<Vec<OwnImage>, Conta
         };
         // One that is being made has its lock held.
         let is_busy = match history {
-            Some(history) => pause::is_busy(root, &history.container().container_id)?,
+            Some(history) => {
+                let container = Guarded::Container(&history.container().container_id);
+                storage.try_lock(container)?.is_none()
+            }
             None => false,
         };
         if !is_known && !is_busy {

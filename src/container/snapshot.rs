@@ -4,7 +4,7 @@
 //! the snapshot's manifest. A failure on the way leaves no snapshot, removes the image that was
 //! made, and lets the container go on; where the engine does not allow that, the error says so.
 
-use std::path::{Path, PathBuf};
+use std::cell::Cell;
 use std::sync::Arc;
 
 use jiff::Timestamp;
@@ -17,19 +17,14 @@ use super::history::ContainerHistory;
 use super::image::ImageRemoval;
 use super::pause::{self, Paused, Watcher};
 use super::record::{CommittedImage, ContainerRecord, ContainerState, RECORD_VERSION, Trigger};
+use super::storage::{Effort, SnapshotDraft, SnapshotState, SnapshotStorage};
 use super::tar_tree::Sink;
 use super::volumes::{self, Parts};
-use super::{CHANGES_PATH, RECORD_PATH, VOLUMES_PATH, changes, image};
-use crate::manifest::{NotCaptured, NotCapturedReason};
-use crate::object::{Attributes, FileTime, LinkGroups, Node, RootEntry, RootTree, Tree, Xattrs};
+use super::{changes, image, top};
+use crate::manifest::NotCaptured;
 use crate::progress::{Progress, Stage};
-use crate::session::{RecordError, create_session};
-use crate::snapshot::{
-    Built, CONTAINER_PATHS, ContainerSession, ManifestError, SessionDir, SessionMetadata,
-    SessionOrigin, SnapshotError, SnapshotManager, VolumeSource,
-};
-use crate::store::{ObjectStore, Packer};
-use crate::sys::{self, Dir};
+use crate::snapshot::{ContainerSession, SnapshotManifest, VolumeSource};
+use crate::sys;
 
 /// How a snapshot is wanted.
 #[derive(Debug, Clone)]
@@ -91,24 +86,23 @@ pub struct SnapshotReport {
     pub warnings: Vec<String>,
 }
 
-/// Takes a snapshot of a container, by its name or id, into the store in `root`. When this returns,
-/// the snapshot is durable.
+/// Takes a snapshot of a container, by its name or id, into a storage. When this returns, the
+/// snapshot is durable.
 ///
 /// # Errors
 /// As [`ContainerError`] says. There is no snapshot then, and the container is as it was.
 pub fn take_snapshot(
     docker: &Docker,
-    root: &Path,
+    storage: &dyn SnapshotStorage,
     name: &str,
     options: &SnapshotOptions,
     progress: Arc<dyn Progress + Send>,
 ) -> Result<SnapshotReport, ContainerError> {
     // Refused before anything is made.
     let id = describe(docker, name)?.id;
-    sys::create_private_dir(root)?;
-    let _lock = pause::lock(root, &id, &*progress)?;
-    pause::recover_one(root, &id, docker)?;
-    take_locked(docker, root, &id, options, progress)
+    let _lock = pause::lock(storage, &id, &*progress)?;
+    pause::recover_one(storage, &id, docker)?;
+    take_locked(docker, storage, &id, options, progress)
 }
 
 /// As [`take_snapshot`], under the container's lock.
@@ -117,65 +111,52 @@ pub fn take_snapshot(
 /// As there.
 pub fn take_locked(
     docker: &Docker,
-    root: &Path,
+    storage: &dyn SnapshotStorage,
     id: &str,
     options: &SnapshotOptions,
     progress: Arc<dyn Progress + Send>,
 ) -> Result<SnapshotReport, ContainerError> {
     // Another snapshot may have run meanwhile, and the container may be in another state.
     let described = describe(docker, id)?;
-    let (session, is_new) = session_of(docker, root, &described)?;
-    let taken = Taking { docker, root, described: &described, options, progress }.run(&session);
-    if taken.is_err() && is_new && session.manifest_numbers()?.is_empty() {
-        discard(root, &session)?;
+    let (history, is_new) = match ContainerHistory::of_container(storage, &described.id)? {
+        Some(history) => (history, false),
+        None => {
+            let created = storage.create(container_of(docker, &described))?;
+            (ContainerHistory::open(storage, &created)?, true)
+        }
+    };
+    let effort = Effort { threads: options.threads, progress };
+    let (history, described) = (&history, &described);
+    let image_of = Cell::new(None);
+    let taken = Taking { docker, history, described, options, effort, image_of }.run();
+    if taken.is_err() && is_new && history.numbers()?.is_empty() {
+        storage.remove(&history.id())?;
     }
     taken
 }
 
-/// The session of a container; made when there is none.
-fn session_of(
-    docker: &Docker,
-    root: &Path,
-    described: &Described,
-) -> Result<(SessionDir, bool), ContainerError> {
-    if let Some(history) = ContainerHistory::of_container(root, &described.id)? {
-        return Ok((history.session().clone(), false));
-    }
-    let paths = CONTAINER_PATHS.map(PathBuf::from).to_vec();
-    let mut metadata = SessionMetadata::new(String::new(), Vec::new(), paths);
-    metadata.origin = SessionOrigin::Container;
+/// The container of a new history.
+fn container_of(docker: &Docker, described: &Described) -> ContainerSession {
     let config = described.inspected.config.as_ref();
     let labels = config.and_then(|config| config.labels.as_ref());
-    metadata.container = Some(ContainerSession {
+    ContainerSession {
         container_id: described.id.clone(),
         name: described.name.clone(),
         endpoint: docker.endpoint().url.clone(),
         volume_source: None,
         restored_from: labels.and_then(|labels| labels.get(super::LABEL_RESTORED_FROM).cloned()),
         restorations: Vec::new(),
-    });
-    match create_session(root, metadata) {
-        Ok((session, _)) => Ok((session, true)),
-        Err(RecordError::Snapshot(error)) => Err(error.into()),
-        Err(RecordError::Io(error)) => Err(error.into()),
-        Err(RecordError::BaselineNotDurable { source, .. }) => Err(source.into()),
     }
-}
-
-fn discard(root: &Path, session: &SessionDir) -> Result<(), ContainerError> {
-    let dir = Dir::open(root)?;
-    let hidden = format!("{}{}", crate::layout::REMOVED_PREFIX, session.id());
-    dir.rename_new(session.id().as_bytes(), &dir, hidden.as_bytes())?;
-    dir.remove_dir_all(hidden.as_bytes())?;
-    Ok(())
 }
 
 struct Taking<'a> {
     docker: &'a Docker,
-    root: &'a Path,
+    history: &'a ContainerHistory<'a>,
     described: &'a Described,
     options: &'a SnapshotOptions,
-    progress: Arc<dyn Progress + Send>,
+    effort: Effort,
+    /// The number of the snapshot, once an image of it may be there.
+    image_of: Cell<Option<u64>>,
 }
 
 /// Everything that stands still while it is captured.
@@ -188,54 +169,30 @@ struct Captured {
 }
 
 impl Taking<'_> {
-    fn run(&self, session: &SessionDir) -> Result<SnapshotReport, ContainerError> {
-        let paths = CONTAINER_PATHS.map(Path::new);
-        let manager = SnapshotManager::of_virtual_paths(session.clone(), &paths)?
-            .with_progress(Arc::clone(&self.progress))
-            .with_threads(self.options.threads);
-        let _session_lock = manager.lock_session()?;
-        // Held until the manifest is published: the collector sees all of it or nothing.
-        let store_lock = manager.lock_store()?;
-        let parent = match manager.latest() {
-            Ok(parent) => Some(parent),
-            Err(SnapshotError::NoBaseline { .. }) => None,
-            Err(error) => return Err(error.into()),
-        };
-        let number = parent.as_ref().map_or(0, |parent| parent.manifest.number + 1);
-        let before = session.metadata()?.container.and_then(|container| container.volume_source);
-        self.progress.begin(Stage::Capture, None);
-        let timestamp = Timestamp::now();
-        let packer = Packer::new(manager.store(), &store_lock);
-        let Described { id, name, .. } = self.described;
-        let is_running = self.described.state == ContainerState::Running;
-        let paused = match is_running && self.options.pauses {
-            true => {
-                let paused = Paused::begin(self.docker, self.root, id, name, &self.options.watcher);
-                Some(paused.map_err(|error| self.not_taken(error, false))?)
-            }
-            false => None,
-        };
-        let is_consistent = !is_running || paused.is_some();
-        let mut captured = Captured::default();
-        let outcome = self.capture(&manager, &packer, session, number, before, &mut captured);
-        let went_on = paused.map_or(Ok(()), Paused::end);
-        let published = outcome.and(went_on).and_then(|()| {
-            let (built, record, totals) =
-                self.build(&packer, captured, timestamp, is_consistent)?;
-            packer.finish()?;
-            manager.publish_built(built, parent.as_ref())?;
-            Ok((record, totals))
+    fn run(&self) -> Result<SnapshotReport, ContainerError> {
+        let storage = self.history.storage();
+        let (mut is_begun, mut record) = (false, None);
+        let added = storage.add(&self.history.id(), &self.effort, &mut |draft| {
+            is_begun = true;
+            let (state, put) = self.put(draft)?;
+            record = Some(put);
+            Ok(state)
         });
-        let (record, manifest) = match published {
-            Ok(published) => published,
-            Err(error) => {
-                let image_may_stay =
-                    self.options.takes_image && !self.take_image_back(&session.id(), number);
-                return Err(self.not_taken(error, image_may_stay));
-            }
+        let manifest = match added {
+            Ok(manifest) => manifest,
+            Err(error) if is_begun => return Err(self.not_taken(error)),
+            Err(error) => return Err(error),
         };
-        let noted = self.note(session, &record);
-        let mut report = self.report(session, number, record, manifest);
+        let record = match record {
+            Some(record) => record,
+            None => self.history.record(manifest.number)?,
+        };
+        let noted = storage.update(&self.history.id(), &mut |container| {
+            container.name.clone_from(&record.name);
+            container.endpoint.clone_from(&self.docker.endpoint().url);
+            container.volume_source = record.volume_source.or(container.volume_source);
+        });
+        let mut report = self.report(record, manifest);
         if let Err(error) = noted {
             // The snapshot is there all the same.
             report.warnings.push(format!("the name of the container was not noted: {error}"));
@@ -243,32 +200,55 @@ impl Taking<'_> {
         Ok(report)
     }
 
-    fn capture(
+    /// Captures the container, lets it go on, and builds the top of the snapshot.
+    fn put(
         &self,
-        manager: &SnapshotManager,
-        store: &dyn ObjectStore,
-        session: &SessionDir,
-        number: u64,
-        before: Option<VolumeSource>,
-        captured: &mut Captured,
-    ) -> Result<(), ContainerError> {
+        draft: &dyn SnapshotDraft,
+    ) -> Result<(SnapshotState, ContainerRecord), ContainerError> {
+        let Described { id, name, .. } = self.described;
+        self.effort.progress.begin(Stage::Capture, None);
+        let captured_at = Timestamp::now();
+        let is_running = self.described.state == ContainerState::Running;
+        let paused = match is_running && self.options.pauses {
+            true => {
+                let storage = self.history.storage();
+                let watcher = &self.options.watcher;
+                Some(Paused::begin(self.docker, storage, id, name, watcher)?)
+            }
+            false => None,
+        };
+        let is_consistent = !is_running || paused.is_some();
+        let captured = self.capture(draft);
+        let went_on = paused.map_or(Ok(()), Paused::end);
+        let Captured { image, source, volumes, changes } =
+            captured.and_then(|captured| went_on.map(|()| captured))?;
+        let record = self.record(image, source, changes.as_ref(), captured_at, is_consistent);
+        let state = top::build(draft.objects(), &record, volumes, changes)?;
+        Ok((state, record))
+    }
+
+    fn capture(&self, draft: &dyn SnapshotDraft) -> Result<Captured, ContainerError> {
         let Described { id, name, mounts, .. } = self.described;
+        let mut captured = Captured::default();
         if self.options.takes_image {
+            let (store, session) = (self.history.storage().id()?, self.history.id());
             let message = self.options.message.as_deref();
-            captured.image =
-                Some(image::commit(self.docker, self.root, id, &session.id(), number, message)?);
+            let number = draft.number();
+            self.image_of.set(Some(number));
+            let image = image::commit(self.docker, &store, id, &session, number, message)?;
+            captured.image = Some(image);
         }
         self.go_on()?;
-        let spool = Dir::open(manager.store().path())?;
-        let sink = Sink { store, spool: &spool, progress: &*self.progress };
+        let progress = &*self.effort.progress;
+        let sink = Sink { store: draft.objects(), spool: draft.spool(), progress };
         sys::before_request("volumes")?;
         let mut seen = std::collections::HashSet::new();
         let each = mounts.iter().filter(|mount| seen.insert(mount.tree.clone()));
         let located = volumes::locate(self.docker, id, each)?;
-        let wanted = before.or(self.options.volume_source);
-        captured.source = volumes::choose(&located, name, wanted)?;
+        let before = self.history.container().volume_source;
+        captured.source = volumes::choose(&located, name, before.or(self.options.volume_source))?;
         captured.volumes = match captured.source {
-            Some(VolumeSource::Directory) => volumes::from_directories(manager, store, &located)?,
+            Some(VolumeSource::Directory) => volumes::from_directories(draft, &located)?,
             Some(VolumeSource::Archive) => {
                 volumes::from_archives(self.docker, id, &sink, &located, mounts)?
             }
@@ -278,23 +258,20 @@ impl Taking<'_> {
         if self.options.takes_files {
             captured.changes = Some(changes::capture(self.docker, id, mounts, &sink)?);
         }
-        self.go_on()
+        self.go_on()?;
+        Ok(captured)
     }
 
     fn go_on(&self) -> Result<(), ContainerError> {
-        if self.progress.is_cancelled() { Err(ContainerError::Cancelled) } else { Ok(()) }
+        let is_cancelled = self.effort.progress.is_cancelled();
+        if is_cancelled { Err(ContainerError::Cancelled) } else { Ok(()) }
     }
 
-    /// Without its snapshot, the image is of no use. By its tag: the engine may have made it after
-    /// nono gave up. `false`: it may be there.
-    fn take_image_back(&self, session: &str, number: u64) -> bool {
-        let removed = image::reference(self.root, session, number)
-            .and_then(|name| image::remove_own(self.docker, self.root, &name, session, number));
-        matches!(removed, Ok(ImageRemoval::Removed | ImageRemoval::Missing))
-    }
-
-    fn not_taken(&self, cause: ContainerError, image_may_stay: bool) -> ContainerError {
-        let is_paused = pause::is_noted(self.root, &self.described.id);
+    /// The error of a snapshot that was begun and is not there.
+    fn not_taken(&self, cause: ContainerError) -> ContainerError {
+        let image_may_stay =
+            self.image_of.get().is_some_and(|number| !self.take_image_back(number));
+        let is_paused = pause::is_noted(self.history.storage(), &self.described.id);
         let name = self.described.name.clone();
         match cause {
             ContainerError::Cancelled if !image_may_stay && !is_paused => cause,
@@ -304,76 +281,15 @@ impl Taking<'_> {
         }
     }
 
-    /// Stores the record and the top of the snapshot.
-    fn build(
-        &self,
-        store: &dyn ObjectStore,
-        captured: Captured,
-        timestamp: Timestamp,
-        is_consistent: bool,
-    ) -> Result<(Built, ContainerRecord, Vec<NotCaptured>), ContainerError> {
-        let Captured { image, source, volumes, changes } = captured;
-        let record = self.record(image, source, changes.as_ref(), timestamp, is_consistent);
-        let bytes = record.encode().map_err(|reason| ContainerError::InvalidAnswer {
-            operation: "write the record".to_owned(),
-            reason,
-        })?;
-        let own = attributes(0o700, timestamp);
-        let mut parts = volumes;
-        let tree = Tree::new(std::mem::take(&mut parts.entries)).encode();
-        let volumes = Node::Directory { tree: count(store, &tree, &mut parts)? };
-        let size = bytes.len() as u64;
-        let hash = count(store, &bytes, &mut parts)?;
-        parts.totals.file_count += 1;
-        parts.totals.total_bytes += size;
-        parts.totals.entry_count += 2;
-        let mut entries = Vec::new();
-        match changes {
-            Some(mut changes) => {
-                parts.add_totals(&changes.parts.totals);
-                parts.links.append(&mut changes.parts.links);
-                parts.not_captured.append(&mut changes.parts.not_captured);
-                let (attributes, node) = (changes.attributes, changes.node);
-                entries.push(RootEntry { path: CHANGES_PATH.as_bytes().into(), attributes, node });
-            }
-            None => {
-                let rule = "the caller: the changed files were not wanted".to_owned();
-                parts.not_captured.push(NotCaptured {
-                    path: CHANGES_PATH.into(),
-                    reason: NotCapturedReason::Excluded { rule },
-                    state: None,
-                });
-            }
-        }
-        entries.push(RootEntry {
-            path: RECORD_PATH.as_bytes().into(),
-            attributes: attributes(0o600, timestamp),
-            node: Node::file(size, hash),
+    /// Without its snapshot, the image is of no use. By its tag: the engine may have made it after
+    /// nono gave up. `false`: it may be there.
+    fn take_image_back(&self, number: u64) -> bool {
+        let session = self.history.id();
+        let removed = self.history.storage().id().and_then(|store| {
+            let name = image::reference(&store, &session, number);
+            image::remove_own(self.docker, &store, &name, &session, number)
         });
-        entries.push(RootEntry {
-            path: VOLUMES_PATH.as_bytes().into(),
-            attributes: own,
-            node: volumes,
-        });
-        let links = LinkGroups::new(std::mem::take(&mut parts.links));
-        let links = match links.is_empty() {
-            true => None,
-            false => Some(count(store, &links.encode(), &mut parts)?),
-        };
-        let merkle_root = count(store, &RootTree { entries, links }.encode(), &mut parts)?;
-        parts.not_captured.sort_by(|a, b| a.path.as_os_str().cmp(b.path.as_os_str()));
-        parts.unstable.sort();
-        let not_captured = parts.not_captured.clone();
-        let built = Built {
-            timestamp,
-            merkle_root,
-            totals: parts.totals,
-            not_captured: parts.not_captured,
-            unstable: parts.unstable,
-            caches: parts.caches,
-            label: self.options.message.clone(),
-        };
-        Ok((built, record, not_captured))
+        matches!(removed, Ok(ImageRemoval::Removed | ImageRemoval::Missing))
     }
 
     fn record(
@@ -436,28 +352,11 @@ impl Taking<'_> {
         }
     }
 
-    /// Notes the facts that may change in the session's manifest, under its lock.
-    fn note(&self, session: &SessionDir, record: &ContainerRecord) -> Result<(), ManifestError> {
-        let mut metadata = session.metadata()?;
-        if let Some(container) = &mut metadata.container {
-            container.name.clone_from(&record.name);
-            container.endpoint.clone_from(&self.docker.endpoint().url);
-            container.volume_source = record.volume_source.or(container.volume_source);
-        }
-        session.save_metadata(&metadata)
-    }
-
-    fn report(
-        &self,
-        session: &SessionDir,
-        number: u64,
-        record: ContainerRecord,
-        not_captured: Vec<NotCaptured>,
-    ) -> SnapshotReport {
-        let totals = session.manifest(number).map(|loaded| loaded.manifest.totals);
-        let totals = totals.unwrap_or_default();
+    fn report(&self, record: ContainerRecord, manifest: SnapshotManifest) -> SnapshotReport {
+        let SnapshotManifest { number, totals, mut not_captured, .. } = manifest;
+        not_captured.retain(|left| left.reason.is_problem());
         SnapshotReport {
-            session_id: session.id(),
+            session_id: self.history.id(),
             snapshot: number,
             volume_count: record.volumes().count() as u64,
             container: record.name,
@@ -471,27 +370,8 @@ impl Taking<'_> {
             bytes_written: totals.bytes_written,
             is_consistent: record.is_consistent,
             not_captured: record.not_captured,
-            unreadable: not_captured.into_iter().filter(|left| left.reason.is_problem()).collect(),
+            unreadable: not_captured,
             warnings: record.warnings,
         }
     }
-}
-
-fn count(
-    store: &dyn ObjectStore,
-    bytes: &[u8],
-    parts: &mut Parts,
-) -> Result<crate::object::ContentHash, ContainerError> {
-    let stored = store.write(bytes)?;
-    if stored.is_new {
-        parts.totals.objects_written += 1;
-        parts.totals.bytes_written += bytes.len() as u64;
-    }
-    Ok(stored.hash)
-}
-
-fn attributes(mode: u16, timestamp: Timestamp) -> Attributes {
-    let mtime = FileTime { seconds: timestamp.as_second(), nanoseconds: 0 };
-    let (uid, gid) = (sys::effective_uid(), sys::effective_gid());
-    Attributes { mode, uid, gid, mtime, xattrs: Xattrs::default() }
 }

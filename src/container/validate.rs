@@ -2,14 +2,13 @@
 //!
 //! The bytes of files are `verify`'s to prove; this looks at what only containers have.
 
-use std::path::Path;
-
 use serde::Serialize;
 
 use super::docker::{Docker, Patience};
 use super::error::ContainerError;
 use super::history::ContainerHistory;
 use super::removal::stray_images;
+use super::storage::SnapshotStorage;
 
 /// A defect.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -36,12 +35,12 @@ pub struct ValidationReport {
 /// # Errors
 /// When the sessions cannot be listed, or the engine does not answer. Defects are in the report.
 pub fn validate(
-    root: &Path,
+    storage: &dyn SnapshotStorage,
     docker: &Docker,
     only: Option<(&str, Option<u64>)>,
 ) -> Result<ValidationReport, ContainerError> {
     let mut report = ValidationReport::default();
-    for history in ContainerHistory::all(root)? {
+    for history in ContainerHistory::all(storage)? {
         if only.is_some_and(|(id, _)| id != history.id()) {
             continue;
         }
@@ -87,7 +86,7 @@ pub fn validate(
         }
     }
     if only.is_none() {
-        report.problems.extend(stray_images(root, docker)?.into_iter().map(|image| {
+        report.problems.extend(stray_images(storage, docker)?.into_iter().map(|image| {
             ContainerProblem {
                 subject: image.id,
                 problem: format!(

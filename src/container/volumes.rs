@@ -14,13 +14,14 @@ use super::VOLUMES_PATH;
 use super::docker::{Docker, Patience};
 use super::error::ContainerError;
 use super::record::MountRecord;
+use super::storage::SnapshotDraft;
 use super::tar_tree::{self, Sink};
 use crate::byte_path;
 use crate::manifest::{NotCaptured, Totals};
 use crate::object::{Attributes, Node, TreeEntry};
 use crate::path_text::to_path;
-use crate::snapshot::{NewCaches, SnapshotManager, VolumeSource};
-use crate::store::{ObjectStore, read_links, read_root_tree};
+use crate::snapshot::VolumeSource;
+use crate::store::{read_links, read_root_tree};
 use crate::sys::{self, Dir, FileTime};
 
 /// A volume that is written to may change between two looks.
@@ -35,7 +36,6 @@ pub(super) struct Parts {
     pub(super) totals: Totals,
     pub(super) not_captured: Vec<NotCaptured>,
     pub(super) unstable: Vec<PathBuf>,
-    pub(super) caches: NewCaches,
 }
 
 impl Parts {
@@ -139,8 +139,7 @@ fn directory_of(
 
 /// Captures volumes from their directories.
 pub(super) fn from_directories(
-    manager: &SnapshotManager,
-    store: &dyn ObjectStore,
+    draft: &dyn SnapshotDraft,
     located: &[Located<'_>],
 ) -> Result<Parts, ContainerError> {
     let mut names: Vec<(&Path, &str)> = Vec::new();
@@ -151,7 +150,8 @@ pub(super) fn from_directories(
     }
     names.sort_by(|a, b| a.0.as_os_str().as_bytes().cmp(b.0.as_os_str().as_bytes()));
     let paths: Vec<&Path> = names.iter().map(|(path, _)| *path).collect();
-    let captured = manager.capture_elsewhere(store, &paths)?;
+    let captured = draft.capture(&paths)?;
+    let store = draft.objects();
     let root = read_root_tree(store, &captured.merkle_root)?;
     let links = read_links(store, root.links.as_ref())?;
     let virtual_path = |path: &[u8]| -> Option<Vec<u8>> {
@@ -169,7 +169,7 @@ pub(super) fn from_directories(
         let path = virtual_path(path.as_os_str().as_bytes());
         path.map(|path| to_path(&path).to_owned())
     };
-    let mut parts = Parts { caches: captured.caches, ..Parts::default() };
+    let mut parts = Parts::default();
     parts.add_totals(&captured.totals);
     for entry in root.entries {
         let Some((_, name)) =

@@ -56,13 +56,14 @@ pub(crate) fn apply(inode: &Inode, target: &Attributes, node: &Node) -> sys::Res
             Err(error) => return Err(error),
         }
     }
-    match inode.frozen() {
-        // Not for want of rights.
-        Some(cause) if !denied.is_empty() => {
-            Ok(vec![format!("its attributes could not be set: it is {cause}")])
-        }
-        _ => Ok(denied),
+    if denied.is_empty() {
+        return Ok(denied);
     }
+    // Maybe not for want of rights.
+    Ok(match inode.frozen() {
+        Some(cause) => vec![format!("its attributes could not be set: it is {cause}")],
+        None => denied,
+    })
 }
 
 /// Why a time could not be set.

@@ -202,7 +202,11 @@ pub(super) fn conflicts(
     let changes = plan.changes.iter().filter(|(_, told)| told.change_type().is_some());
     for (path, _) in changes {
         let Some(difference) = later.at(&path)? else { continue };
-        let is_known = difference.old.is_some() || unknown.reason(&path).is_none();
+        // Of a directory that could not be read, only its place was known.
+        let is_known = match unknown.reason(&path) {
+            Some(reason) => difference.old.is_some() && !reason.is_problem(),
+            None => true,
+        };
         let (true, Some(change_type)) = (is_known, difference.change_type()) else { continue };
         let mut is_explained = false;
         for restored in &mut restored {

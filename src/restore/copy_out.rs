@@ -19,8 +19,8 @@ use super::staging::skipped;
 use crate::byte_path;
 use crate::diff::Lookup;
 use crate::diff::{self, EntryState};
-use crate::manifest::TrackedRoot;
 use crate::object::{ContentHash, Node, RootTree};
+use crate::manifest::TrackedRoot;
 use crate::path_text::{serde_path, serde_paths, to_path};
 use crate::progress::{Stage, Uncounted};
 use crate::snapshot::{SnapshotManager, SnapshotManifest, store_paths};
@@ -28,8 +28,7 @@ use crate::store::{ObjectFile, Transfer, read_root_tree, read_tree};
 use crate::sys::{self, Dir, FileKind};
 
 const EXISTS: &str = "something is there already";
-const TRACKED: &str = "the session records this path: a restore without a place of its own replaces \
-                       it, after a safety snapshot";
+const TRACKED: &str = "the session records this path, and a copy keeps nothing that it overwrites";
 
 /// The paths that were copied out of a snapshot.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -45,22 +44,14 @@ pub struct CopyReport {
     pub written_count: u64,
     /// Bytes of their contents.
     pub written_bytes: u64,
-    /// How many of them replaced what was there before, which is not kept.
-    #[serde(default)]
-    pub replaced_count: u64,
+    /// Those of them that took the place of something, of which nothing is kept.
+    pub overwritten_count: u64,
     /// The paths that are not in the copy, and why. Paths are those of the copy.
     pub skipped: Vec<Skipped>,
     /// Files that kept changing while the snapshot read them: each copy is what was read, which may
     /// be a state that the file never had. Paths are those of the copy.
     #[serde(with = "serde_paths")]
     pub unstable: Vec<PathBuf>,
-}
-
-impl CopyReport {
-    /// How many paths stayed as they were because something was there.
-    pub fn existing_count(&self) -> usize {
-        self.skipped.iter().filter(|skipped| skipped.reason == EXISTS).count()
-    }
 }
 
 /// A directory of the copy that was made, or is overwritten, with what it gets when all is in it.
@@ -100,9 +91,8 @@ impl SnapshotManager {
     /// Writes the selected paths of a snapshot below `to`, which is made if it is missing. With one
     /// tracked directory its contents stand right in `to`, else whole paths do. Existing paths
     /// stay, unless `overwrite` says otherwise; an existing directory gets more in it, and with
-    /// `overwrite` the attributes of the snapshot, if it is selected. Nothing that `overwrite`
-    /// replaces is kept, so it replaces nothing in the tracked paths: there a restore does, after a
-    /// safety snapshot.
+    /// `overwrite` the attributes of the snapshot, if it is selected. Nothing is kept of what is
+    /// overwritten, so that is refused in a tracked path.
     ///
     /// # Errors
     /// [`RestoreError`]; the paths that are copied by then stay ([`RestoreError::CopyUnfinished`]).
@@ -120,9 +110,9 @@ impl SnapshotManager {
         }
         let _store_lock = self.lock_store_for_reading()?;
         let manifest = &self.states(number)?.target.manifest;
-        if overwrite && let Some(root) = tracked_around(&real, &manifest.roots) {
-            let (to, project) = (to.to_owned(), root.to_owned());
-            return Err(RestoreError::CopyOverProject { to, project });
+        if let Some(tracked) = tracked_around(&real, &manifest.roots).filter(|_| overwrite) {
+            let (to, tracked) = (to.to_owned(), tracked.to_owned());
+            return Err(RestoreError::CopyOverProject { to, tracked });
         }
         let selected = Selected::new(selection, &manifest.roots)?;
         let roots = [&manifest.merkle_root];
@@ -147,8 +137,8 @@ impl SnapshotManager {
                 snapshot: number,
                 to: to.to_owned(),
                 written_count: 0,
+                overwritten_count: 0,
                 written_bytes: 0,
-                replaced_count: 0,
                 skipped: Vec::new(),
                 unstable: Vec::new(),
             },
@@ -333,7 +323,7 @@ impl CopyOut<'_> {
         let (parent, last) = byte_path::split(name);
         let above = &path[..path.len() - name.len() + parent.len()];
         let Some(dir) = self.directory(manifest, above, parent)? else { return Ok(()) };
-        let replaces = match dir.try_stat(last)? {
+        let is_taken = match dir.try_stat(last)? {
             Some(stat) if !self.overwrite || stat.kind == FileKind::Directory => {
                 self.skip(name, EXISTS);
                 return Ok(());
@@ -392,7 +382,7 @@ impl CopyOut<'_> {
             self.report.unstable.push(shown);
         }
         self.report.written_count += 1;
-        self.report.replaced_count += u64::from(replaces);
+        self.report.overwritten_count += u64::from(is_taken);
         self.report.written_bytes += state.bytes();
         Ok(())
     }

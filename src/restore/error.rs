@@ -165,18 +165,17 @@ pub enum RestoreError {
         /// The store, or the session.
         store: PathBuf,
     },
-    /// A copy would overwrite files of a recorded project, of which nothing would be kept.
+    /// A copy would overwrite files of the project, and nothing of them would be kept.
     #[error(
-        "cannot overwrite files in {} with a copy: it is in the recorded project {}, and nothing of \
-         what is there would be kept",
+        "cannot copy over files in {}: it lies in {}, and a copy keeps nothing that it overwrites",
         Shown::path(to),
-        Shown::path(project)
+        Shown::path(tracked)
     )]
     CopyOverProject {
         /// Where the copy was to be.
         to: PathBuf,
         /// The tracked path.
-        project: PathBuf,
+        tracked: PathBuf,
     },
     /// A copy came to a part of its end.
     #[error("{cause}; {written_count} files were copied to {} before that", Shown::path(to))]

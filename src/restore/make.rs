@@ -4,7 +4,7 @@ use super::RestoreError;
 use super::attributes;
 use crate::diff::EntryState;
 use crate::object::Node;
-use crate::store::{LocalStore, Transfer};
+use crate::store::{FileSource, Transfer};
 use crate::sys::{Dir, Inode};
 
 const PERMISSIONS: u16 = 0o777;
@@ -20,7 +20,7 @@ pub(crate) struct Made {
 
 /// Makes a file, symlink or FIFO under a name that is free. The path is for messages.
 pub(crate) fn make(
-    store: &LocalStore,
+    store: &dyn FileSource,
     dir: &Dir,
     name: &[u8],
     state: &EntryState,

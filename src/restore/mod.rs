@@ -17,6 +17,7 @@ mod conflicts;
 mod copy_out;
 mod discard;
 mod error;
+mod extent;
 mod journal;
 mod make;
 mod narrow;
@@ -171,13 +172,6 @@ pub struct RestoreOptions {
     pub is_undo: bool,
 }
 
-impl RestoreOptions {
-    /// Whether all is meant that the snapshot stands for.
-    fn is_whole(&self) -> bool {
-        self.takes_back || self.selection.is_everything()
-    }
-}
-
 /// A plan, and what it would undo that the session did not do.
 struct Planned {
     plan: RestorePlan,
@@ -311,12 +305,13 @@ impl SnapshotManager {
         self.refuse_container(number)?;
         let states = self.states(number)?;
         let Prepared { mut planned, before, is_store_full } = self.prepare(&states, options)?;
-        let record = |safety_snapshot| RestoreRecord {
+        let record = |safety_snapshot, left_some| RestoreRecord {
             at: Timestamp::now(),
             snapshot: number,
             safety_snapshot,
             is_partial: !options.is_whole(),
             undoes_steps: false,
+            left_some,
         };
         let mut report = RestoreReport { is_store_full, ..self.report(number, options, false) };
         report.rebuildable = std::mem::take(&mut planned.plan.rebuildable);
@@ -332,7 +327,7 @@ impl SnapshotManager {
         if is_refused(options, &planned.conflicts) || is_done {
             if options.takes_back && !is_refused(options, &planned.conflicts) {
                 // Somebody did it by other means; else it would be the last undo for ever.
-                self.note(record(None));
+                self.note(record(None, false));
             }
             report.skipped = skipped;
             plan::sort(&mut report.skipped);
@@ -343,12 +338,13 @@ impl SnapshotManager {
         // The journal has it too, for whoever finishes the restore after a crash.
         planned.plan.skipped = skipped;
         let (mut done, left) = self.carry_out(planned.plan, &states.target.manifest, &before)?;
-        self.note(record(before.safety));
         left.retain_made(&mut done);
         (report.changes, report.touched) = (done.changes, done.touched);
         report.unstable = unstable_among(&report.changes, &states.target.manifest);
         report.skipped = left.skipped;
         plan::sort(&mut report.skipped);
+        let left_some = self.has_left_some(&report, &states.target.manifest);
+        self.note(record(before.safety, left_some));
         Ok(report)
     }
 
@@ -459,7 +455,8 @@ impl SnapshotManager {
         let is_guarded = options.is_undo
             && metadata.origin == SessionOrigin::Snapshot
             && last.is_some_and(|last| last.number != target.number);
-        let mut conflicts = if metadata.ended.is_some() || is_guarded {
+        let has_later_changes = metadata.ended.is_some() || is_guarded;
+        let mut conflicts = if has_later_changes {
             let mut paths = conflicts::conflicts(source, chain, current_root, &plan)?;
             let repositories =
                 repositories.conflicts(source, chain, current_root, &plan, &mut paths)?;
@@ -468,17 +465,19 @@ impl SnapshotManager {
             AllConflicts::default()
         };
         let (mut left, mut spared) = (HashSet::new(), Vec::new());
-        match (options.on_conflict, last) {
-            (OnConflict::KeepNewer, _) => {
-                left.extend(conflicts.paths.iter().map(|(path, _)| path));
-                left.extend(conflicts.repositories.iter().map(|c| bytes_of(&c.path)));
-            }
-            (OnConflict::Refuse, Some(last)) if options.is_undo && !conflicts.is_empty() => {
-                let (before, after) = (&target.merkle_root, &last.merkle_root);
+        let is_about_session =
+            options.is_undo && has_later_changes && options.on_conflict != OnConflict::Overwrite;
+        if let (true, Some(last)) = (is_about_session, last) {
+            let (before, after) = (&target.merkle_root, &last.merkle_root);
+            left.extend(repositories.unchanged_between(source, before, after)?);
+            if !conflicts.is_empty() {
                 spared = conflicts::take_foreign(&mut conflicts, source, before, after)?;
                 left.extend(spared.iter().map(|path| bytes_of(path)));
             }
-            _ => {}
+        }
+        if options.on_conflict == OnConflict::KeepNewer {
+            left.extend(conflicts.paths.iter().map(|(path, _)| path));
+            left.extend(conflicts.repositories.iter().map(|c| bytes_of(&c.path)));
         }
         if !left.is_empty() {
             let stays =

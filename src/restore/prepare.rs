@@ -85,7 +85,7 @@ impl SnapshotManager {
         let (started, root) = (current.started, current.merkle_root);
         let mut before = Before { safety: None, started, links: LinkGroups::default() };
         if !is_refused(options, &planned.conflicts) && !planned.plan.is_empty() {
-            let is_part = !options.is_whole();
+            let is_part = options.is_narrowed(&planned);
             let only = if is_part { planned.plan.changes.paths() } else { Vec::new() };
             before.safety = Some(self.safety_snapshot(states, current, only)?);
             before.links = diff::links_of(self.store(), &root)?;

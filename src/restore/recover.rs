@@ -144,6 +144,7 @@ impl SnapshotManager {
                     is_partial: !safety.restores_only.is_empty(),
                     // The journal does not say; the safety snapshot brings back what was there.
                     undoes_steps: false,
+                    left_some: false,
                 });
                 let mut done = work.into_comparison();
                 left.retain_made(&mut done);

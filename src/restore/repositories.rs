@@ -75,9 +75,9 @@ impl Repositories {
             let now = read_root_tree(source, current_root)?;
             let then = read_root_tree(source, &target.merkle_root)?;
             let (mut now, mut then) = (GitDirs::new(source, &now), GitDirs::new(source, &then));
-            for path in plan.paths() {
-                dirs.extend(now.of(path)?);
-                dirs.extend(then.of(path)?);
+            for dir in plan.directories() {
+                dirs.extend(now.of(dir)?);
+                dirs.extend(then.of(dir)?);
             }
         }
         Ok(Self { dirs })
@@ -139,6 +139,26 @@ impl Repositories {
             }
         }
         Ok(found)
+    }
+
+    /// The git directories of the plan that are the same in two snapshots. git's own writes since
+    /// are in nobody's way, and what a user staged is the user's work.
+    pub(super) fn unchanged_between(
+        &self,
+        source: &dyn ObjectSource,
+        before: &ContentHash,
+        after: &ContentHash,
+    ) -> Result<Vec<Vec<u8>>, StoreError> {
+        let (before, after) = (read_root_tree(source, before)?, read_root_tree(source, after)?);
+        let (mut before, mut after) = (Lookup::new(source, &before), Lookup::new(source, &after));
+        let mut unchanged = Vec::new();
+        for git_dir in &self.dirs {
+            let (old, new) = (before.find(git_dir)?, after.find(git_dir)?);
+            if old.is_some_and(|old| new.is_some_and(|new| old.node == new.node)) {
+                unchanged.push(git_dir.clone());
+            }
+        }
+        Ok(unchanged)
     }
 
     /// Takes the conflicts in git directories out of `paths`, and returns those that somebody has

@@ -4,11 +4,9 @@ use std::collections::{BTreeMap, HashSet};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use jiff::Timestamp;
-
 use super::catalog::{Catalog, CatalogError, SessionSummary};
 use crate::diff;
-use crate::snapshot::{ManifestError, NotCapturedSet, SessionDir, SnapshotKind};
+use crate::snapshot::{NotCapturedSet, SessionDir, SnapshotKind, SnapshotManifest};
 
 /// The sessions that changed each of the paths after `session` recorded its last state, oldest
 /// first. A session that is undone left nothing behind. A session that cannot be read is not named;
@@ -29,13 +27,19 @@ pub fn changed_since<'a>(
     // There may be millions, and nobody to ask.
     let mut rest = Some(paths);
     let mut paths: HashSet<&[u8]> = HashSet::new();
-    let known = last_recorded(session)?;
+    let ended = match session.metadata()?.ended {
+        Some(ended) => Some(ended),
+        None => last_ordinary(session)?.map(|last| last.timestamp),
+    };
     for other in catalog.sessions()? {
         if other.path() == session.path() {
             continue;
         }
         // The last state of this session already includes earlier changes.
-        if !may_have_changed_since(&other, known).unwrap_or(false) {
+        let is_later = other.metadata().is_ok_and(|metadata| {
+            ended.is_none_or(|ended| metadata.ended.is_none_or(|end| end > ended))
+        });
+        if !is_later || SessionSummary::of(&other).is_ok_and(|other| other.undone) {
             continue;
         }
         paths.extend(rest.take().into_iter().flatten());
@@ -49,29 +53,15 @@ pub fn changed_since<'a>(
     Ok(found)
 }
 
-/// When a session recorded the last state that is its own, and no restore's.
-fn last_recorded(session: &SessionDir) -> Result<Option<Timestamp>, ManifestError> {
-    if let Some(ended) = session.metadata()?.ended {
-        return Ok(Some(ended));
-    }
+/// The last snapshot of a session that no restore took.
+fn last_ordinary(session: &SessionDir) -> Result<Option<SnapshotManifest>, CatalogError> {
     for number in session.snapshot_numbers()?.into_iter().rev() {
         let manifest = session.manifest(number)?.manifest;
         if manifest.kind == SnapshotKind::Ordinary {
-            return Ok(Some(manifest.timestamp));
+            return Ok(Some(manifest));
         }
     }
     Ok(None)
-}
-
-fn may_have_changed_since(
-    other: &SessionDir,
-    known: Option<Timestamp>,
-) -> Result<bool, ManifestError> {
-    let is_later = known.is_none_or(|known| match last_recorded(other) {
-        Ok(last) => last.is_none_or(|last| last > known),
-        Err(_) => false,
-    });
-    Ok(is_later && !SessionSummary::of(other)?.undone)
 }
 
 /// The differences between a session's first state and its last ordinary one.
@@ -79,14 +69,7 @@ fn changed_in(session: &SessionDir) -> Result<Vec<Vec<u8>>, CatalogError> {
     let numbers = session.snapshot_numbers()?;
     let Some(first) = numbers.first() else { return Ok(Vec::new()) };
     let baseline = session.manifest(*first)?.manifest;
-    let mut last = None;
-    for number in numbers.into_iter().rev() {
-        let manifest = session.manifest(number)?.manifest;
-        if manifest.kind == SnapshotKind::Ordinary {
-            last = Some(manifest);
-            break;
-        }
-    }
+    let last = last_ordinary(session)?;
     let Some(last) = last else { return Ok(Vec::new()) };
     let store = Catalog::store_of(session)?;
     let differences = diff::compare(&store, &baseline.merkle_root, &last.merkle_root)?;

@@ -10,11 +10,11 @@ use crate::diff::ChangeSummary;
 use crate::layout;
 use crate::object::{ContentHash, Node};
 use crate::path_text::{Shown, encode, serde_paths};
-use crate::snapshot::settle;
 use crate::snapshot::{
     AgentSession, ManifestError, RemovedSnapshot, SessionDir, SessionMetadata, SessionOrigin,
-    SnapshotLabel, is_undone,
+    SnapshotLabel, Undone,
 };
+use crate::snapshot::{settle, undone};
 use crate::store::{LocalStore, StoreError, read_root_tree};
 use crate::sys::{self, Dir, FileKind};
 
@@ -169,6 +169,8 @@ pub struct SessionSummary {
     pub changes: Option<ChangeSummary>,
     /// Whether all of that is undone: its baseline was brought back, and that stands.
     pub undone: bool,
+    /// Whether that is undone but for some paths, which stayed as they were.
+    pub partly_undone: bool,
     /// Bytes that the session added to the store when it was recorded.
     pub disk_size: u64,
     /// Commits to the session as its manifest describes it, and to all its snapshots. Noted
@@ -355,6 +357,7 @@ impl SessionSummary {
         metadata: SessionMetadata,
         status: SessionStatus,
     ) -> Self {
+        let undone = undone(&metadata.restores, metadata.snapshot_count);
         let mut held_labels = metadata.labels.clone();
         held_labels.retain(|label| metadata.removal(label.number).is_none());
         Self {
@@ -376,7 +379,8 @@ impl SessionSummary {
             origin: metadata.origin,
             status,
             changes: metadata.changes,
-            undone: is_undone(&metadata.restores, metadata.snapshot_count),
+            undone: undone == Undone::Wholly,
+            partly_undone: undone == Undone::Partly,
             disk_size: metadata.bytes_written,
         }
     }
@@ -384,6 +388,15 @@ impl SessionSummary {
     /// Whether something that is recorded changed; also where nobody can tell.
     pub fn has_changes(&self) -> bool {
         self.changes.is_none_or(|changes| changes.total() > 0)
+    }
+
+    /// How much of it is undone, in a word; `None` for nothing.
+    pub fn undone_word(&self) -> Option<&'static str> {
+        match (self.undone, self.partly_undone) {
+            (true, _) => Some("undone"),
+            (false, true) => Some("partly undone"),
+            (false, false) => None,
+        }
     }
 
     /// Whether the session has to do with a path: it tracks it, something above, or something

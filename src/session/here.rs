@@ -311,6 +311,7 @@ mod tests {
             status: SessionStatus::Completed,
             changes: Some(ChangeSummary { created, ..ChangeSummary::default() }),
             undone: false,
+            partly_undone: false,
             disk_size: 0,
             session_root: ContentHash::of(b""),
         }

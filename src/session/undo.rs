@@ -1,7 +1,7 @@
 //! The meaning of `undo` and `redo` in a directory: which session, which snapshot.
 //!
-//! All of it follows from the sessions: which of them are here, and which restores of their
-//! baselines still [stand](crate::snapshot::standing). So nothing can contradict them, whoever
+//! All of it follows from the sessions: which of them are here, and which restores of them
+//! still [stand](crate::snapshot::standing). So nothing can contradict them, whoever
 //! restored what by which command, and there is nothing to be lost.
 
 use std::path::PathBuf;
@@ -22,7 +22,7 @@ pub struct History {
     all: Vec<SessionSummary>,
 }
 
-/// The last undo that nobody took back.
+/// The last restore that nobody took back.
 #[derive(Debug)]
 pub struct Redo {
     /// Its session.
@@ -31,6 +31,8 @@ pub struct Redo {
     pub safety_snapshot: u64,
     /// Whether it was of a part.
     pub is_partial: bool,
+    /// Whether it undid a session, or a part of one: what it restored was the baseline.
+    pub is_undo: bool,
 }
 
 /// Why nothing can be done again.
@@ -109,8 +111,9 @@ impl History {
         if let Some(by) = self.recorded_since(&record, summary)? {
             return Ok(Err(NoRedo::Cleared { by, session_id, safety_snapshot }));
         }
+        let is_undo = record.snapshot == 0 && !record.undoes_steps;
         let (session, is_partial) = (session.clone(), record.is_partial);
-        Ok(Ok(Redo { session, safety_snapshot, is_partial }))
+        Ok(Ok(Redo { session, safety_snapshot, is_partial, is_undo }))
     }
 
     /// The session that has something new of the same files since a restore, if there is one: a run

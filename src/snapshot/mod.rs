@@ -47,18 +47,18 @@ pub(crate) use documents::parse as parse_manifest;
 pub(crate) use documents::parse_session;
 pub(crate) use ignore_rules::RootRules;
 pub(crate) use known::KnownState;
+pub(crate) use manager::CacheUse;
 #[cfg_attr(
     not(feature = "container"),
     allow(unused_imports, reason = "containers are built so")
 )]
-pub(crate) use manager::Built;
-pub(crate) use manager::CacheUse;
+pub(crate) use manager::{Built, capture_whole, whole_roots};
 pub use manager::{LiveState, SnapshotError, SnapshotManager, SnapshotRequest, Taken};
 pub use metadata::{SessionMetadata, SessionOrigin};
 pub use pending::PendingBaseline;
 pub(crate) use pending::{Settled, settle};
 pub use recency::Recency;
-pub use restore_log::{RestoreRecord, is_undone, standing};
+pub use restore_log::{RestoreRecord, Undone, standing, undone};
 pub(crate) use roots::OpenPath;
 pub use roots::{TrackedPathError, resolve_roots};
 pub use session_dir::{LoadedManifest, ManifestError, SessionDir};

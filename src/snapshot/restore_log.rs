@@ -25,33 +25,53 @@ pub struct RestoreRecord {
     /// Whether what single steps did was taken back; `snapshot` is then the last of these steps.
     #[serde(default, skip_serializing_if = "is_false")]
     pub undoes_steps: bool,
+    /// Whether paths that were asked for stayed as they were: newer ones that were kept, or paths
+    /// that could not be restored.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub left_some: bool,
 }
 
-/// Restores of the baseline, and those that took steps back, that nothing has reverted, oldest
-/// first. A restore of the safety snapshot of one reverts it, with all after it. A restore of
-/// another snapshot as a whole is a new decision.
+/// How much of a session is undone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Undone {
+    /// Not all of it was asked for.
+    No,
+    /// All of it was asked for, and some paths stayed.
+    Partly,
+    /// All of it.
+    Wholly,
+}
+
+/// Restores that nothing has reverted, oldest first. A restore of the safety snapshot of one, as a
+/// whole, reverts it, with all after it.
 pub fn standing(records: &[RestoreRecord]) -> Vec<RestoreRecord> {
     let mut standing: Vec<RestoreRecord> = Vec::new();
     for record in records {
-        let taken_back = standing.iter().position(|s| s.safety_snapshot == Some(record.snapshot));
-        match (taken_back, record) {
-            (_, RestoreRecord { snapshot: 0, .. } | RestoreRecord { undoes_steps: true, .. }) => {
-                standing.push(*record);
-            }
-            (_, RestoreRecord { is_partial: true, .. }) => {}
-            (Some(at), _) => standing.truncate(at),
-            (None, _) => standing.clear(),
+        let reverted = standing.iter().position(|s| s.safety_snapshot == Some(record.snapshot));
+        match reverted {
+            Some(at) if !record.is_partial && !record.undoes_steps => standing.truncate(at),
+            _ => standing.push(*record),
         }
     }
     standing
 }
 
-/// Whether what the session did is undone: its baseline was brought back as a whole, that stands,
-/// and nothing was recorded since. `snapshot_count` is that of the session.
-pub fn is_undone(records: &[RestoreRecord], snapshot_count: u64) -> bool {
+/// How much of what the session did is undone: its baseline was brought back as a whole, that
+/// stands, and nothing was recorded since. `snapshot_count` is that of the session.
+pub fn undone(records: &[RestoreRecord], snapshot_count: u64) -> Undone {
     let last_safety = records.iter().filter_map(|record| record.safety_snapshot).max();
-    let is_newer_there = last_safety.is_some_and(|last| last + 1 < snapshot_count);
-    !is_newer_there && standing(records).iter().any(|record| !record.is_partial)
+    if last_safety.is_some_and(|last| last + 1 < snapshot_count) {
+        return Undone::No;
+    }
+    let mut whole = standing(records);
+    whole.retain(|record| !record.is_partial);
+    // A restore of another snapshot as a whole is a new decision.
+    let decided = whole.iter().rposition(|record| record.snapshot != 0).map_or(0, |at| at + 1);
+    match &whole[decided..] {
+        [] => Undone::No,
+        undone if undone.iter().all(|record| record.left_some) => Undone::Partly,
+        _ => Undone::Wholly,
+    }
 }
 
 #[cfg(test)]
@@ -66,7 +86,12 @@ mod tests {
             safety_snapshot,
             is_partial: false,
             undoes_steps: false,
+            left_some: false,
         }
+    }
+
+    fn is_undone(records: &[RestoreRecord], snapshot_count: u64) -> bool {
+        undone(records, snapshot_count) == Undone::Wholly
     }
 
     fn part(record: RestoreRecord) -> RestoreRecord {
@@ -98,11 +123,34 @@ mod tests {
     }
 
     #[test]
+    fn a_restore_that_left_something_undoes_a_session_partly_until_the_rest_is_undone() {
+        let left = |record| RestoreRecord { left_some: true, ..record };
+        assert_eq!(undone(&[left(record(0, 2))], 3), Undone::Partly);
+        assert_eq!(undone(&[left(record(0, 2)), left(record(0, 3))], 4), Undone::Partly);
+        assert_eq!(undone(&[left(record(0, 2)), record(0, 3)], 4), Undone::Wholly);
+        assert_eq!(undone(&[left(record(0, 2)), record(2, 3)], 4), Undone::No);
+        assert_eq!(undone(&[left(record(0, 2))], 4), Undone::No, "more was recorded since");
+        assert_eq!(undone(&[left(part(record(0, 2)))], 3), Undone::No);
+    }
+
+    #[test]
     fn steps_that_were_taken_back_stand_and_are_a_part() {
         let steps = RestoreRecord { undoes_steps: true, ..part(record(7, 9)) };
         assert_eq!(standing(&[steps]), [steps]);
         assert!(!is_undone(&[steps], 3));
         assert!(standing(&[steps, record(9, 10)]).is_empty());
+    }
+
+    #[test]
+    fn a_restore_of_any_snapshot_stands_until_it_is_reverted() {
+        let records = [record(0, 2), record(1, 3)];
+        assert_eq!(standing(&records), records);
+        assert!(!is_undone(&records, 4));
+        let reverted = [records[0], records[1], record(3, 4)];
+        assert_eq!(standing(&reverted), records[..1]);
+        assert!(is_undone(&reverted, 5));
+        let part_of_it = [records[0], part(record(2, 3))];
+        assert_eq!(standing(&part_of_it), part_of_it);
     }
 
     #[test]

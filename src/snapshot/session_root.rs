@@ -149,6 +149,7 @@ mod tests {
             safety_snapshot: Some(2),
             is_partial: false,
             undoes_steps: false,
+            left_some: false,
         }];
         let mut earlier = later.clone();
         earlier.manifest_hashes.pop();

@@ -9,6 +9,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 use zstd::bulk::{Compressor, Decompressor};
+use zstd::zstd_safe::WriteBuf;
 
 /// How much work is spent on a small store.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -60,15 +61,25 @@ impl Compression {
 
 /// Fills `plain` with what was compressed. `false`: these are not so many compressed bytes.
 pub(super) fn decompress(stored: &[u8], plain: &mut [u8]) -> bool {
-    let decompressed = DECOMPRESSOR.with_borrow_mut(|kept| {
+    decompress_to(stored, plain) == Some(plain.len())
+}
+
+/// The `len` bytes that were compressed, in new memory that is written once. `None`: these are not
+/// so many compressed bytes.
+pub(super) fn decompressed(stored: &[u8], len: usize) -> Option<Vec<u8>> {
+    let mut plain = Vec::with_capacity(len);
+    (decompress_to(stored, &mut plain) == Some(len)).then_some(plain)
+}
+
+/// All of it goes into this memory, and no window beside it.
+fn decompress_to(stored: &[u8], plain: &mut (impl WriteBuf + ?Sized)) -> Option<usize> {
+    DECOMPRESSOR.with_borrow_mut(|kept| {
         let decompressor = match kept {
             Some(decompressor) => decompressor,
             None => kept.insert(Decompressor::new().ok()?),
         };
-        // All of it goes into this memory, and no window beside it.
         decompressor.decompress_to_buffer(stored, plain).ok()
-    });
-    decompressed == Some(plain.len())
+    })
 }
 
 impl fmt::Display for Compression {
@@ -111,6 +122,10 @@ mod tests {
             let mut plain = vec![0; text.len()];
             assert!(decompress(&out[6..], &mut plain));
             assert_eq!(plain, text);
+            assert_eq!(decompressed(&out[6..], text.len()), Some(text.clone()));
+            for other in [text.len() - 1, text.len() + 1] {
+                assert_eq!(decompressed(&out[6..], other), None, "another length than declared");
+            }
             assert!(!decompress(&out[6..], &mut plain[1..]), "more than there is room for");
             assert!(!decompress(&out[6..], &mut vec![0; text.len() + 1]), "less than was declared");
             assert!(!decompress(&out[6..out.len() - 1], &mut plain));

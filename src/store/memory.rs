@@ -2,12 +2,17 @@
 
 use std::collections::HashMap;
 use std::fs::File;
-use std::path::PathBuf;
+use std::io::{Cursor, Read};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
 
 use parking_lot::Mutex;
 
-use super::{ImportError, Imported, ObjectSource, ObjectStore, StoreError, Stored, Transfer};
+use super::{
+    FileSource, ImportError, Imported, ObjectSource, ObjectStore, StoreError, Stored, Transfer,
+};
 use crate::object::{ContentHash, PieceHasher};
+use crate::sys::IoContext;
 
 /// Objects in a map.
 #[derive(Debug, Default)]
@@ -26,6 +31,28 @@ impl ObjectSource for MemoryStore {
     fn read(&self, hash: &ContentHash, _max_bytes: u64) -> Result<Vec<u8>, StoreError> {
         let missing = || StoreError::Missing { hash: *hash, path: PathBuf::from("memory") };
         self.objects.lock().get(hash).cloned().ok_or_else(missing)
+    }
+}
+
+impl FileSource for MemoryStore {
+    fn export(
+        &self,
+        hash: &ContentHash,
+        size: u64,
+        target: &File,
+        _transfer: &mut Transfer<'_>,
+    ) -> Result<(), StoreError> {
+        let path = Path::new("memory");
+        Ok(target.write_all_at(&self.read(hash, size)?, 0).at("write an object of", path)?)
+    }
+
+    fn open_checked(
+        &self,
+        hash: &ContentHash,
+        size: u64,
+        _transfer: &mut Transfer<'_>,
+    ) -> Result<Box<dyn Read>, StoreError> {
+        Ok(Box::new(Cursor::new(self.read(hash, size)?)))
     }
 }
 

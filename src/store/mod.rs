@@ -36,6 +36,7 @@ mod state;
 mod transfer;
 
 use std::fs::File;
+use std::io::Read;
 use std::path::PathBuf;
 
 use rustix::io::Errno;
@@ -181,6 +182,34 @@ pub trait ObjectSource: Send + Sync {
     /// # Errors
     /// [`StoreError::Missing`], [`StoreError::Corrupt`], or a failed read.
     fn read(&self, hash: &ContentHash, max_bytes: u64) -> Result<Vec<u8>, StoreError>;
+}
+
+/// Gives objects of any length back, without holding them in memory.
+pub trait FileSource: ObjectSource {
+    /// Fills the empty file `target` with an object of `size` bytes. Every byte is checked before
+    /// this returns.
+    ///
+    /// # Errors
+    /// [`StoreError::Missing`], [`StoreError::Corrupt`], a disk that is full, or
+    /// [`StoreError::Cancelled`].
+    fn export(
+        &self,
+        hash: &ContentHash,
+        size: u64,
+        target: &File,
+        transfer: &mut Transfer<'_>,
+    ) -> Result<(), StoreError>;
+
+    /// Opens an object of `size` bytes, from its start, after all of them were checked.
+    ///
+    /// # Errors
+    /// [`StoreError::Missing`], [`StoreError::Corrupt`], or [`StoreError::Cancelled`].
+    fn open_checked(
+        &self,
+        hash: &ContentHash,
+        size: u64,
+        transfer: &mut Transfer<'_>,
+    ) -> Result<Box<dyn Read>, StoreError>;
 }
 
 /// Keeps objects.

@@ -179,9 +179,27 @@ impl ObjectFile {
         self.sparse
     }
 
+    /// Its bytes from the start.
+    pub(super) fn into_reader(self) -> impl io::Read {
+        ObjectReader { object: self, at: 0 }
+    }
+
     /// Where it is: its own file, or the pack that it, or the list of its chunks, is in.
     pub fn path(&self) -> &Path {
         &self.path
+    }
+}
+
+struct ObjectReader {
+    object: ObjectFile,
+    at: u64,
+}
+
+impl io::Read for ObjectReader {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let len = self.object.read_at(buffer, self.at)?;
+        self.at += len as u64;
+        Ok(len)
     }
 }
 

@@ -142,7 +142,7 @@ fn what_is_offered_names_the_store_as_the_command_did() {
     let (_, offered) = offered.unwrap_or_else(|| panic!("{}", told.stderr));
     let nono = fixture.command(&[]);
     let mut shell = Command::new("sh");
-    shell.arg("-c").arg(format!("{} {offered}", env!("CARGO_BIN_EXE_nono"))).env_clear();
+    shell.arg("-c").arg(format!("{} {offered} --yes", env!("CARGO_BIN_EXE_nono"))).env_clear();
     shell.envs(nono.get_envs().filter_map(|(key, value)| Some((key, value?))));
     let shell = shell.current_dir(fixture.project());
     crate::fixture::finished(shell.output().unwrap()).success();

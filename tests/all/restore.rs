@@ -265,7 +265,8 @@ fn a_copy_is_written_elsewhere_without_the_original_and_overwrites_nothing() {
     fs::write(copy.join("a"), "mine").unwrap();
     run(&["--to", "copy"]).fails(1, "were not copied");
     assert_eq!(fs::read(copy.join("a")).unwrap(), b"mine");
-    run(&["--to", "copy", "a", "--force"]).success();
+    let forced = run(&["--to", "copy", "a", "--force"]).success();
+    assert!(forced.says("1 of them took the place of another file"), "{}", forced.stderr);
     assert_eq!(fs::read(copy.join("a")).unwrap(), b"a");
     run(&["--to", "part", "dir/file"]).success();
     assert_eq!(fs::read(home.join("part/dir/file")).unwrap(), b"1");
@@ -577,4 +578,34 @@ fn programs_that_run_are_restored_and_run_on() {
         child.kill().unwrap();
         child.wait().unwrap();
     }
+}
+
+#[test]
+fn a_copy_overwrites_nothing_in_the_project_because_it_keeps_nothing() {
+    let fixture = Fixture::new();
+    fixture.write("a", "1");
+    fixture.record("echo 2 > a").success();
+    fixture.write("a", "precious");
+    symlink(fixture.project(), fixture.path("link")).unwrap();
+    for place in [".", "sub", "../link"] {
+        let arguments = ["rollback", "restore", "latest", "--to", place, "--force"];
+        fixture.nono(&arguments).fails(1, "a copy keeps nothing that it overwrites");
+    }
+    assert_eq!(fs::read(fixture.project().join("a")).unwrap(), b"precious");
+    assert!(!fixture.project().join("sub").exists());
+    fixture.nono(&["rollback", "restore", "latest", "--to", "old"]).success();
+    assert_eq!(fs::read(fixture.project().join("old/a")).unwrap(), b"1");
+}
+
+#[test]
+fn a_copy_into_a_place_with_many_of_its_paths_names_a_few() {
+    let fixture = Fixture::new();
+    for number in 0..30 {
+        fixture.write(&number.to_string(), "x");
+    }
+    fixture.nono(&["snapshot"]).success();
+    fixture.nono(&["rollback", "restore", "--to", "../copy"]).success();
+    let again = fixture.nono(&["rollback", "restore", "--to", "../copy"]).fails(1, "30 paths");
+    assert_eq!(again.stdout.lines().count(), 21, "{}", again.stdout);
+    assert!(again.says("10 more"), "{}", again.stdout);
 }

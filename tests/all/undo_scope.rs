@@ -128,3 +128,18 @@ fn an_undo_of_snapshots_guards_what_none_of_them_holds() {
     fixture.nono(&["undo", "--yes"]).success();
     assert_eq!(text(&fixture, "essay").unwrap(), "one");
 }
+
+#[test]
+fn a_later_change_is_not_laid_to_a_session_that_ended_before_the_last_snapshot() {
+    let fixture = Fixture::new();
+    fixture.write("a", "aaa");
+    fixture.record("rm a").success();
+    let earlier = fixture.latest();
+    fixture.nono(&["undo", "--yes"]).success();
+    fixture.nono(&["snapshot"]).success();
+    fixture.write("a", "mine");
+    fixture.nono(&["snapshot", "--session", "latest"]).success();
+    fixture.write("a", "mine again");
+    let refused = fixture.nono(&["undo", "--yes"]).fails(1, "a was changed after the session");
+    assert!(!refused.says(&earlier), "{}", refused.stderr);
+}

@@ -1,6 +1,9 @@
-//! `meta/delta-manifest.json` as a stream: written twice, first to learn its length.
+//! `meta/delta-manifest.json` as a stream. A tar file says the length of a member before it, so the
+//! lines are counted where their files are counted anyway.
 
 use std::io::{self, Write};
+
+use serde::Serialize;
 
 use super::walk::Walk;
 use crate::archive::ArchiveError;
@@ -23,69 +26,113 @@ pub(super) struct Document<'a> {
     pub(super) stats: DeltaStats,
     /// The Merkle root of the parent. `None`: every file is added.
     pub(super) parent_root: Option<ContentHash>,
-    pub(super) sum: HashLines,
+    pub(super) state: &'a State,
+    pub(super) entries: Lines,
 }
 
-/// Adds the files of a snapshot up: their lines, and their bytes.
-pub(super) fn add_up(
-    store: &dyn ObjectSource,
-    root: &ContentHash,
-) -> Result<(HashLines, u64), StoreError> {
-    let (mut sum, mut bytes) = (LineSum::default(), 0u64);
-    for found in Walk::of_lines(store, root, Default::default())? {
-        let (path, state) = found?;
-        if let Node::File { hash, size, .. } = state.node {
-            sum.add(&encode(&path), &format!("{HASH_PREFIX}{hash}"));
-            bytes = bytes.saturating_add(size);
-        }
+/// Lines of a list of the document.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Lines {
+    count: u64,
+    /// Without what stands between them.
+    bytes: u64,
+}
+
+impl Lines {
+    fn add(&mut self, line: &[u8]) {
+        self.count += 1;
+        self.bytes += line.len() as u64;
     }
-    Ok((sum.finish(), bytes))
+
+    /// The line of an entry, for who only counts them.
+    pub(super) fn add_entry(&mut self, entry: &DeltaEntry, buffer: &mut Vec<u8>) {
+        entry_line(entry, buffer);
+        self.add(buffer);
+    }
+
+    /// Length of a list of these lines.
+    fn list_bytes(self) -> u64 {
+        self.bytes + self.count * FIRST.len() as u64 + self.count.saturating_sub(1)
+    }
+}
+
+/// Stands before the first line of a list.
+const FIRST: &str = "\n";
+/// Stands before each other line.
+const NEXT: &str = ",\n";
+
+/// All files of a snapshot, added up.
+#[derive(Debug)]
+pub(super) struct State {
+    pub(super) sum: HashLines,
+    /// Bytes of the contents.
+    pub(super) bytes: u64,
+    lines: Lines,
+    /// The entries, were every file an added one.
+    pub(super) added: Lines,
+}
+
+impl State {
+    pub(super) fn of(store: &dyn ObjectSource, root: &ContentHash) -> Result<Self, StoreError> {
+        let (mut sum, mut bytes) = (LineSum::default(), 0u64);
+        let (mut lines, mut added) = (Lines::default(), Lines::default());
+        let mut buffer = Vec::new();
+        for found in Walk::of_lines(store, root, Default::default())? {
+            let (path, state) = found?;
+            let Some(file) = file_of(&state) else { continue };
+            sum.add(&encode(&path), &format!("{HASH_PREFIX}{}", file.0));
+            bytes = bytes.saturating_add(file.1);
+            hash_line(&path, &file.0, &mut buffer);
+            lines.add(&buffer);
+            added.add_entry(&entry(&path, DeltaEntryType::Added, Some(file)), &mut buffer);
+        }
+        Ok(Self { sum: sum.finish(), bytes, lines, added })
+    }
 }
 
 impl Document<'_> {
     /// Its length in bytes.
-    pub(super) fn size(&self) -> Result<u64, ArchiveError> {
-        let mut counter = Counter(0);
-        self.write(&mut counter)?;
-        Ok(counter.0)
+    pub(super) fn size(&self) -> u64 {
+        let parts = [self.head(), BETWEEN.to_owned(), END.to_owned()];
+        let lists = self.state.lines.list_bytes() + self.entries.list_bytes();
+        lists + parts.iter().map(|part| part.len() as u64).sum::<u64>()
     }
 
-    pub(super) fn write(&self, out: &mut impl Write) -> Result<(), ArchiveError> {
-        let json = |value: &dyn erased::Json| value.text();
-        let failed = ArchiveError::Write;
-        let HashLines { count, root_hash } = self.sum;
-        write!(
-            out,
-            "{{\n\"parentId\": {},\n\"baseId\": {},\n\"chainDepth\": {},\n\"stats\": {},\n",
+    fn head(&self) -> String {
+        let HashLines { count, root_hash } = self.state.sum;
+        format!(
+            "{{\n\"parentId\": {},\n\"baseId\": {},\n\"chainDepth\": {},\n\"stats\": {},\n\
+             \"resultHashes\": {{ \"count\": {count}, \"rootHash\": \"{HASH_PREFIX}{root_hash}\", \
+             \"files\": {{",
             json(&self.parent),
             json(self.base),
             self.chain_depth,
             self.stats.in_document(),
         )
-        .map_err(failed)?;
-        write!(
-            out,
-            "\"resultHashes\": {{ \"count\": {count}, \"rootHash\": \"{HASH_PREFIX}{root_hash}\", \"files\": {{"
-        )
-        .map_err(failed)?;
-        let mut before = "\n";
+    }
+
+    pub(super) fn write(&self, out: &mut impl Write) -> Result<(), ArchiveError> {
+        let failed = ArchiveError::Write;
+        out.write_all(self.head().as_bytes()).map_err(failed)?;
+        let (mut before, mut buffer) = (FIRST, Vec::new());
         for found in Walk::of_lines(self.store, &self.merkle_root, Default::default())? {
             let (path, state) = found?;
-            if let Node::File { hash, .. } = state.node {
-                let path = encode(&path);
-                write!(out, "{before}{}: \"{HASH_PREFIX}{hash}\"", json(&&*path))
-                    .map_err(failed)?;
-                before = ",\n";
+            if let Some((hash, _)) = file_of(&state) {
+                hash_line(&path, &hash, &mut buffer);
+                out.write_all(before.as_bytes()).map_err(failed)?;
+                out.write_all(&buffer).map_err(failed)?;
+                before = NEXT;
             }
         }
-        out.write_all(b"\n} },\n\"entries\": [").map_err(failed)?;
-        let mut before = "\n";
+        out.write_all(BETWEEN.as_bytes()).map_err(failed)?;
+        let mut before = FIRST;
         self.each_entry(|entry| {
-            write!(out, "{before}{}", json(&entry))?;
-            before = ",\n";
-            Ok(())
+            entry_line(&entry, &mut buffer);
+            out.write_all(before.as_bytes())?;
+            before = NEXT;
+            out.write_all(&buffer)
         })?;
-        out.write_all(b"\n]\n}\n").map_err(failed)
+        out.write_all(END.as_bytes()).map_err(failed)
     }
 
     fn each_entry(
@@ -138,30 +185,28 @@ fn entry(path: &[u8], entry_type: DeltaEntryType, file: Option<(ContentHash, u64
     DeltaEntry { path, entry_type, hash: file.map(|it| it.0), size: file.map(|it| it.1) }
 }
 
-/// Counts what is written.
-struct Counter(u64);
+/// Stands between the two lists.
+const BETWEEN: &str = "\n} },\n\"entries\": [";
+const END: &str = "\n]\n}\n";
 
-impl Write for Counter {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0 += bytes.len() as u64;
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
+/// The line of a file in `resultHashes`.
+fn hash_line(path: &[u8], hash: &ContentHash, line: &mut Vec<u8>) {
+    line.clear();
+    write_json(&*encode(path), line);
+    // Writing to memory cannot fail.
+    let _ = write!(line, ": \"{HASH_PREFIX}{hash}\"");
 }
 
-/// JSON of any value, as one line.
-mod erased {
-    pub(super) trait Json {
-        fn text(&self) -> String;
-    }
+fn entry_line(entry: &DeltaEntry, line: &mut Vec<u8>) {
+    line.clear();
+    write_json(entry, line);
+}
 
-    impl<T: serde::Serialize> Json for T {
-        fn text(&self) -> String {
-            // Strings and numbers alone: this cannot fail.
-            serde_json::to_string(self).unwrap_or_default()
-        }
-    }
+fn write_json(value: &(impl Serialize + ?Sized), out: &mut Vec<u8>) {
+    // Strings and numbers alone: this cannot fail.
+    let _ = serde_json::to_writer(out, value);
+}
+
+fn json(value: &impl Serialize) -> String {
+    serde_json::to_string(value).unwrap_or_default()
 }

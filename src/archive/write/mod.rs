@@ -1,8 +1,10 @@
 //! Writing an archive: the plan, then one stream.
 
+mod contents;
 mod document;
 mod members;
 mod objects;
+mod pipe;
 mod walk;
 
 use std::collections::HashMap;
@@ -12,25 +14,24 @@ use serde::Serialize;
 use tar::EntryType;
 use zstd::zstd_safe::CParameter;
 
-use self::document::{Document, add_up, entry_of};
+use self::contents::{Contents, File};
+use self::document::{Document, Lines, State, entry_of};
 use self::members::{Member, Members};
 use self::objects::Objects;
+use self::pipe::{Pipe, through_pipe};
 pub(in crate::archive) use self::walk::Walk;
-use super::delta::{DeltaEntryType, DeltaStats, HashLines};
+use super::delta::{DeltaEntryType, DeltaStats};
 use super::name::{ArchiveId, ArchiveKind, ArchiveName};
 use super::rules::{FullReason, MAX_CHAIN_DEPTH, is_mostly_changed};
 use super::{ArchiveError, Encryption};
 use crate::diff::{EntryState, differences, links_of};
 use crate::layout;
 use crate::manifest::MAX_MANIFEST_BYTES;
-use crate::object::{Attributes, ContentHash, Hasher, Node};
-use crate::path_text::to_path;
+use crate::object::{Attributes, ContentHash, Node};
 use crate::progress::{Amount, Progress, Stage, wait_for};
 use crate::snapshot::{LoadedManifest, SessionDir};
-use crate::store::{LocalStore, ReadLock, StoreError};
+use crate::store::{LocalStore, ObjectSource, ReadLock};
 
-/// Step of reading contents, in bytes.
-const STEP_BYTES: usize = 1 << 20;
 /// Bytes that a thread compresses at once. Several times as much is in memory for each thread.
 const JOB_BYTES: u32 = 2 << 20;
 /// Level of compression: the usual one of `zstd`.
@@ -60,7 +61,9 @@ pub struct ArchivePlan {
     snapshot: LoadedManifest,
     delta: Result<Delta, FullReason>,
     stats: DeltaStats,
-    sum: HashLines,
+    state: State,
+    /// Lines of the changes in the document.
+    entries: Lines,
     content_bytes: u64,
 }
 
@@ -115,9 +118,8 @@ impl ArchivePlan {
         let lock = wait_for(progress, || store.try_lock_for_reading())?;
         let lock = lock.ok_or(ArchiveError::Cancelled)?;
         let snapshot = session.listed_manifest(number, &metadata.manifest_hashes)?;
-        let (sum, all_bytes) = add_up(&store, &snapshot.manifest.merkle_root)?;
-        let whole =
-            DeltaStats { added: sum.count, total_files: sum.count, ..DeltaStats::default() };
+        let state = State::of(&store, &snapshot.manifest.merkle_root)?;
+        let (added, total_files) = (state.sum.count, state.sum.count);
         let mut plan = Self {
             session: session.clone(),
             store,
@@ -127,9 +129,10 @@ impl ArchivePlan {
             chain_depth: 0,
             snapshot,
             delta: Err(FullReason::NoParent),
-            stats: whole,
-            sum,
-            content_bytes: all_bytes,
+            stats: DeltaStats { added, total_files, ..DeltaStats::default() },
+            entries: state.added,
+            content_bytes: state.bytes,
+            state,
         };
         let parent = parent.and_then(|parent| match parent.depth < MAX_CHAIN_DEPTH {
             true => Ok(parent),
@@ -142,22 +145,20 @@ impl ArchivePlan {
                 return Ok(plan);
             }
         };
-        let (delta, stats, bytes) = plan.compare(parent, all_bytes)?;
+        let (delta, stats, entries, bytes) = plan.compare(parent)?;
         if is_mostly_changed(&stats) {
             plan.delta = Err(FullReason::MostChanged);
             return Ok(plan);
         }
         plan.base = ArchiveId::new(&session.id(), parent.base)?;
         plan.chain_depth = parent.depth + 1;
-        (plan.delta, plan.stats, plan.content_bytes) = (Ok(delta), stats, bytes);
+        (plan.delta, plan.stats, plan.entries) = (Ok(delta), stats, entries);
+        plan.content_bytes = bytes;
         Ok(plan)
     }
 
-    fn compare(
-        &self,
-        parent: Parent,
-        all_bytes: u64,
-    ) -> Result<(Delta, DeltaStats, u64), ArchiveError> {
+    /// The difference to a parent, its counts, the lines of its changes, and the bytes in them.
+    fn compare(&self, parent: Parent) -> Result<(Delta, DeltaStats, Lines, u64), ArchiveError> {
         let id = ArchiveId::new(self.id.session(), parent.number)?;
         if parent.number >= self.id.number() || self.session.refuse_removed(parent.number).is_err()
         {
@@ -166,8 +167,8 @@ impl ArchivePlan {
         let listed = self.session.metadata()?.manifest_hashes;
         let parent_root =
             self.session.listed_manifest(parent.number, &listed)?.manifest.merkle_root;
-        let mut stats = DeltaStats { total_files: self.sum.count, ..DeltaStats::default() };
-        let mut bytes = 0;
+        let mut stats = DeltaStats { total_files: self.state.sum.count, ..DeltaStats::default() };
+        let (mut lines, mut buffer, mut bytes) = (Lines::default(), Vec::new(), 0);
         for found in differences(&self.store, &parent_root, &self.snapshot.manifest.merkle_root)? {
             let Some(entry) = entry_of(&found?) else { continue };
             *match entry.entry_type {
@@ -175,11 +176,12 @@ impl ArchivePlan {
                 DeltaEntryType::Modified => &mut stats.modified,
                 DeltaEntryType::Removed => &mut stats.removed,
             } += 1;
+            lines.add_entry(&entry, &mut buffer);
             bytes += entry.size.unwrap_or(0);
         }
         stats.unchanged = stats.total_files - stats.added - stats.modified;
-        stats.bytes_saved = all_bytes.saturating_sub(bytes);
-        Ok((Delta { parent: id, parent_root }, stats, bytes))
+        stats.bytes_saved = self.state.bytes.saturating_sub(bytes);
+        Ok((Delta { parent: id, parent_root }, stats, lines, bytes))
     }
 
     /// The name that the archive has to get.
@@ -224,14 +226,7 @@ impl ArchivePlan {
         let threads = std::thread::available_parallelism().map_or(1, usize::from).min(8);
         zstd.multithread(threads as u32).map_err(written)?;
         zstd.set_parameter(CParameter::JobSize(JOB_BYTES)).map_err(written)?;
-        let mut members = Members { out: io::BufWriter::with_capacity(STEP_BYTES, zstd) };
-        self.write_meta(&mut members)?;
-        let files = self.sum.count.min(self.stats.added + self.stats.modified);
-        let expected = Amount { entries: files, bytes: self.content_bytes };
-        progress.begin(Stage::ReadContents, Some(expected));
-        self.write_files(&mut members, progress)?;
-        let zstd = members.finish().map_err(written)?;
-        let zstd = zstd.into_inner().map_err(|error| written(error.into_error()))?;
+        through_pipe(|pipe| self.write_members(pipe, progress), &mut zstd)?;
         let mut counted = zstd.finish().and_then(|sealed| sealed.finish()).map_err(written)?;
         counted.out.flush().map_err(written)?;
         Ok(ArchiveReport {
@@ -246,6 +241,17 @@ impl ArchivePlan {
             archive_bytes: counted.bytes,
             is_encrypted: encryption.is_some(),
         })
+    }
+
+    fn write_members(&self, pipe: &mut Pipe, progress: &dyn Progress) -> Result<(), ArchiveError> {
+        let mut members = Members { out: pipe };
+        self.write_meta(&mut members)?;
+        let files = self.state.sum.count.min(self.stats.added + self.stats.modified);
+        let expected = Amount { entries: files, bytes: self.content_bytes };
+        progress.begin(Stage::ReadContents, Some(expected));
+        self.write_files(&mut members, progress)?;
+        members.finish().map_err(ArchiveError::Write)?;
+        Ok(())
     }
 
     fn write_meta<W: Write>(&self, members: &mut Members<W>) -> Result<(), ArchiveError> {
@@ -263,9 +269,10 @@ impl ArchivePlan {
             chain_depth: self.chain_depth,
             stats: self.stats,
             parent_root: self.delta.as_ref().ok().map(|delta| delta.parent_root),
-            sum: self.sum,
+            state: &self.state,
+            entries: self.entries,
         };
-        let size = document.size()?;
+        let size = document.size();
         members.begin_document("meta/delta-manifest.json", size).map_err(written)?;
         document.write(&mut members.out)?;
         members.end(size).map_err(written)?;
@@ -290,8 +297,7 @@ impl ArchivePlan {
         }
         let (lists, files) = objects.finish();
         for hash in lists.iter().chain(files.keys()) {
-            let bytes =
-                crate::store::ObjectSource::read(&self.store, hash, super::read::MAX_OBJECT_BYTES)?;
+            let bytes = self.store.read(hash, super::read::MAX_OBJECT_BYTES)?;
             members.document(&format!("meta/objects/{hash}"), &bytes).map_err(written)?;
         }
         Ok(())
@@ -309,12 +315,12 @@ impl ArchivePlan {
             groups: groups.flat_map(|(i, g)| g.iter().map(move |p| (&p[1..], i))).collect(),
             first: HashMap::new(),
         };
-        let mut buffer = vec![0; STEP_BYTES];
+        let mut contents = Contents::new(&self.store, progress);
         match &self.delta {
             Err(_) => {
                 for found in Walk::of_paths(&self.store, root)? {
                     let (path, state) = found?;
-                    self.write_one(members, &path, &state, &mut links, &mut buffer, progress)?;
+                    write_one(members, &path, &state, &mut links, &mut contents)?;
                 }
             }
             Ok(delta) => {
@@ -330,88 +336,61 @@ impl ArchivePlan {
                     };
                     if !is_same_file {
                         let path = &found.path[1..];
-                        self.write_one(members, path, new, &mut links, &mut buffer, progress)?;
+                        write_one(members, path, new, &mut links, &mut contents)?;
                     }
                 }
             }
         }
         Ok(())
     }
+}
 
-    fn write_one<W: Write>(
-        &self,
-        members: &mut Members<W>,
-        path: &[u8],
-        state: &EntryState,
-        links: &mut Links<'_>,
-        buffer: &mut [u8],
-        progress: &dyn Progress,
-    ) -> Result<(), ArchiveError> {
-        if progress.is_cancelled() {
-            return Err(ArchiveError::Cancelled);
-        }
-        let written = ArchiveError::Write;
-        let name = [b"files/", path].concat();
-        let none = Attributes::default();
-        let (kind, target, device) = match &state.node {
-            Node::File { .. } => (EntryType::Regular, &b""[..], None),
-            Node::Directory { .. } => (EntryType::Directory, &b""[..], None),
-            Node::Symlink { target } => (EntryType::Symlink, &**target, None),
-            Node::Fifo => (EntryType::Fifo, &b""[..], None),
-            // No tar file has sockets.
-            Node::Socket => return Ok(()),
-            Node::CharDevice(at) => (EntryType::Char, &b""[..], Some((at.major, at.minor))),
-            Node::BlockDevice(at) => (EntryType::Block, &b""[..], Some((at.major, at.minor))),
-        };
-        if device.is_some_and(|(major, minor)| major.max(minor) > 0o7_777_777) {
-            return Ok(());
-        }
-        let mut member =
-            Member { path: &name, kind, size: 0, target, device, attributes: &state.attributes };
-        let is_file = matches!(state.node, Node::File { .. });
-        let group = links.groups.get(path).copied().filter(|_| is_file);
-        if let Some(first) = group.and_then(|group| links.first.get(&group)) {
-            let target = [b"files/", &**first].concat();
-            member = Member { kind: EntryType::Link, target: &target, attributes: &none, ..member };
-            return members.begin(&member).map_err(written);
-        }
-        if let Some(group) = group {
-            links.first.insert(group, path.to_vec());
-        }
-        let Node::File { hash, size, .. } = &state.node else {
-            return members.begin(&member).map_err(written);
-        };
-        member.size = *size;
-        members.begin(&member).map_err(written)?;
-        let unreadable =
-            |source: StoreError| ArchiveError::Contents { path: to_path(path).to_owned(), source };
-        let object = self.store.open_object(hash).map_err(unreadable)?;
-        object.check_size(*size).map_err(unreadable)?;
-        let mut hasher = Hasher::new();
-        let mut at = 0;
-        while at < *size {
-            if at > 0 && progress.is_cancelled() {
-                return Err(ArchiveError::Cancelled);
-            }
-            let step = (*size - at).min(buffer.len() as u64) as usize;
-            let read = object.read_at(&mut buffer[..step], at).map_err(|source| {
-                let path = object.path().to_owned();
-                unreadable(crate::sys::Error { operation: "read", path, source }.into())
-            })?;
-            if read < step {
-                return Err(unreadable(object.corrupt()));
-            }
-            hasher.update(&buffer[..step]);
-            members.out.write_all(&buffer[..step]).map_err(written)?;
-            at += step as u64;
-            progress.advance(0, step as u64);
-        }
-        if hasher.finish() != *hash {
-            return Err(unreadable(object.corrupt()));
-        }
-        progress.advance(1, 0);
-        members.end(*size).map_err(written)
+/// Writes the member of one path.
+fn write_one<W: Write>(
+    members: &mut Members<W>,
+    path: &[u8],
+    state: &EntryState,
+    links: &mut Links<'_>,
+    contents: &mut Contents<'_>,
+) -> Result<(), ArchiveError> {
+    if contents.progress.is_cancelled() {
+        return Err(ArchiveError::Cancelled);
     }
+    let written = ArchiveError::Write;
+    let name = [b"files/", path].concat();
+    let none = Attributes::default();
+    let (kind, target, device) = match &state.node {
+        Node::File { .. } => (EntryType::Regular, &b""[..], None),
+        Node::Directory { .. } => (EntryType::Directory, &b""[..], None),
+        Node::Symlink { target } => (EntryType::Symlink, &**target, None),
+        Node::Fifo => (EntryType::Fifo, &b""[..], None),
+        // No tar file has sockets.
+        Node::Socket => return Ok(()),
+        Node::CharDevice(at) => (EntryType::Char, &b""[..], Some((at.major, at.minor))),
+        Node::BlockDevice(at) => (EntryType::Block, &b""[..], Some((at.major, at.minor))),
+    };
+    if device.is_some_and(|(major, minor)| major.max(minor) > 0o7_777_777) {
+        return Ok(());
+    }
+    let mut member =
+        Member { path: &name, kind, size: 0, target, device, attributes: &state.attributes };
+    let is_file = matches!(state.node, Node::File { .. });
+    let group = links.groups.get(path).copied().filter(|_| is_file);
+    if let Some(first) = group.and_then(|group| links.first.get(&group)) {
+        let target = [b"files/", &**first].concat();
+        member = Member { kind: EntryType::Link, target: &target, attributes: &none, ..member };
+        return members.begin(&member).map_err(written);
+    }
+    if let Some(group) = group {
+        links.first.insert(group, path.to_vec());
+    }
+    let Node::File { hash, size, midstates } = &state.node else {
+        return members.begin(&member).map_err(written);
+    };
+    member.size = *size;
+    members.begin(&member).map_err(written)?;
+    contents.copy(&File { path, hash: *hash, size: *size, midstates }, &mut members.out)?;
+    members.end(*size).map_err(written)
 }
 
 /// The hard links of a snapshot.

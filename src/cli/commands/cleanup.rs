@@ -313,13 +313,16 @@ fn print(
     all: bool,
     context: &Context,
 ) -> Result<(), CliError> {
-    let mut out = context.out();
+    let mut out = context.out_done(report.dry_run);
     let verb = if report.dry_run { "would remove" } else { "removed" };
     for session in &report.sessions_removed {
         let what = described.get(session).map(|what| format!("  {DIM}{what}{DIM:#}"));
         writeln!(out, "{verb} {session}{}", what.unwrap_or_default())?;
     }
     for skipped in &report.sessions_skipped {
+        if context.is_quiet() {
+            context.fall_short(format_args!("kept {}: {}", skipped.session_id, skipped.reason));
+        }
         writeln!(out, "{YELLOW}kept{YELLOW:#} {}: {}", skipped.session_id, skipped.reason)?;
     }
     let verb = if report.dry_run { "would free" } else { "freed" };
@@ -348,7 +351,7 @@ fn print(
              --compact frees them{DIM:#}"
         )?;
     }
-    Ok(())
+    Ok(out.flush()?)
 }
 
 impl From<CleanupError> for CliError {

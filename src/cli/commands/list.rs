@@ -274,7 +274,7 @@ fn rest(session: &SessionSummary, held: Option<&SessionHoldings>) -> (String, us
         (SessionStatus::Interrupted, _) => Some((RED, session.status.word().to_owned())),
         _ => Some((YELLOW, session.status.word().to_owned())),
     };
-    let undone = session.undone.then(|| (DIM, "undone".to_owned()));
+    let undone = session.undone_word().map(|word| (DIM, word.to_owned()));
     let pinned = session.pinned.then(|| (YELLOW, "pinned".to_owned()));
     let label = session.label.as_deref().map(|label| (BOLD, quoted(label).trim().to_owned()));
     let size = held.map(|held| (DIM, format!("{} of its own", byte_size(held.own.stored))));

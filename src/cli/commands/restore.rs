@@ -7,7 +7,7 @@ use clap::Args;
 
 use crate::cli::Outcome;
 use crate::cli::args::{StoreArgs, ThreadArgs};
-use crate::cli::context::{Context, DIM, YELLOW};
+use crate::cli::context::{Context, YELLOW};
 use crate::cli::error::CliError;
 use crate::cli::progress::Bar;
 use crate::cli::render::byte_size;
@@ -18,11 +18,11 @@ use crate::session::{Catalog, Purpose, SnapshotId};
 use crate::snapshot::SessionDir;
 use crate::sys;
 
-/// So many paths that a copy left are named one by one.
-const MOST_SKIPPED: usize = 20;
-
 /// So many snapshots are named in an error.
 const MOST_SHOWN: usize = 8;
+
+/// So many paths are named that are not in a copy.
+const NAMED_SKIPPED: usize = 20;
 
 /// Arguments of `nono rollback restore`.
 #[derive(Debug, Args)]
@@ -105,9 +105,9 @@ fn refuse_projects(to: &Path, catalog: &Catalog) -> Result<(), CliError> {
     let mut tracked = sessions.iter().flat_map(|session| &session.tracked_paths);
     match tracked.find(|tracked| real.starts_with(tracked)) {
         None => Ok(()),
-        Some(project) => {
-            let (to, project) = (to.to_owned(), project.clone());
-            Err(RestoreError::CopyOverProject { to, project }.into())
+        Some(tracked) => {
+            let (to, tracked) = (to.to_owned(), tracked.clone());
+            Err(RestoreError::CopyOverProject { to, tracked }.into())
         }
     }
 }
@@ -130,39 +130,38 @@ fn print_copy(report: &CopyReport, json: bool, context: &Context) -> Outcome {
     if json {
         context.json(report)?;
     } else {
-        let mut out = context.out();
-        let (named, more) =
-            report.skipped.split_at(report.skipped.len().min(context.at_most(MOST_SKIPPED)));
-        for skipped in named {
+        let mut out = context.out_done(false);
+        let named = context.at_most(NAMED_SKIPPED);
+        for skipped in report.skipped.iter().take(named) {
             let path = Shown::path(&skipped.path);
             writeln!(out, "{YELLOW}! skipped{YELLOW:#}     {path}: {}", skipped.reason)?;
         }
-        if !more.is_empty() {
-            writeln!(out, "{DIM}and {} more (-v names all){DIM:#}", more.len())?;
+        if let Some(more @ 1..) = report.skipped.len().checked_sub(named) {
+            writeln!(out, "{YELLOW}! skipped{YELLOW:#}     {more} more (-v names all)")?;
         }
         out.flush()?;
-        let CopyReport { session_id, snapshot, written_count, replaced_count, .. } = report;
+        let CopyReport { session_id, snapshot, written_count, .. } = report;
         let size = byte_size(report.written_bytes);
         let to = Shown::path(&report.to);
         let files = if *written_count == 1 { "file" } else { "files" };
         context.say(format_args!(
             "copied {written_count} {files} of {session_id}/{snapshot} to {to}, {size}"
         ));
-        match replaced_count {
+        match report.overwritten_count {
             0 => {}
-            1 => context.say("1 of them replaced what was there before, which is not kept"),
+            1 => context.say("1 of them took the place of another file, which is kept nowhere"),
             count => context.say(format_args!(
-                "{count} of them replaced what was there before, which is not kept"
+                "{count} of them took the place of other files, which are kept nowhere"
             )),
         }
-        let force = match report.existing_count() {
-            0 => "",
-            _ => " (--force overwrites what is there)",
-        };
-        match report.skipped.len() {
-            0 => {}
-            1 => context.warn(format_args!("1 path was not copied{force}")),
-            count => context.warn(format_args!("{count} paths were not copied{force}")),
+        if !report.skipped.is_empty() {
+            let first = &report.skipped[0];
+            context.fall_short(format_args!(
+                "{} paths were not copied, the first is {}: {}",
+                report.skipped.len(),
+                Shown::path(&first.path),
+                first.reason
+            ));
         }
         name_unstable(&report.unstable, context);
     }

@@ -124,7 +124,8 @@ pub(super) fn interrupted(catalog: &Catalog) -> Result<Vec<SessionDir>, CliError
 
 fn print(report: &RecoveryReport, roots: &[PathBuf], context: &Context) -> Result<(), CliError> {
     let palette = Palette::coloured();
-    print_changes(&report.changes, &report.skipped, &Repositories::default(), roots, context)?;
+    let repositories = Repositories::default();
+    print_changes(&report.changes, &report.skipped, &repositories, roots, false, context)?;
     let session = &report.session_id;
     let id = format!("{BOLD}{session}/{}{BOLD:#}", report.snapshot);
     match report.outcome {

@@ -253,7 +253,12 @@ fn print(report: &SnapshotReport, json: bool, context: &Context) -> Outcome {
         context.json(report)?;
         return Ok(code);
     }
-    let mut out = context.out();
+    if code != 0 && context.is_quiet() {
+        let id = &report.session_id;
+        context
+            .fall_short(format_args!("some paths could not be recorded (nono rollback show {id})"));
+    }
+    let mut out = context.out_done(false);
     let SnapshotReport { session_id, number, file_count, total_bytes, changes, .. } = report;
     write!(out, "{BOLD}{session_id}/{number}{BOLD:#}  {file_count} files, ")?;
     write!(out, "{}", byte_size(*total_bytes))?;
@@ -262,6 +267,7 @@ fn print(report: &SnapshotReport, json: bool, context: &Context) -> Outcome {
         write!(out, ", {}", summary_line(&summary, &Palette::coloured()))?;
     }
     writeln!(out)?;
+    out.flush()?;
     Ok(code)
 }
 

@@ -142,8 +142,9 @@ fn container_restores(
     catalog: &Catalog,
     context: &Context,
 ) -> Result<Vec<crate::container::restore::Interrupted>, CliError> {
+    let storage = crate::container::LocalStorage::new(catalog.root().to_owned());
     let (waiting, damaged): (Vec<_>, Vec<_>) =
-        crate::container::restore::unfinished(catalog.root())?.into_iter().partition(Result::is_ok);
+        crate::container::restore::unfinished(&storage)?.into_iter().partition(Result::is_ok);
     damaged.into_iter().filter_map(Result::err).for_each(|error| context.warn(error));
     Ok(waiting.into_iter().flatten().collect())
 }
@@ -158,7 +159,8 @@ fn since(catalog: &Catalog, session: &SessionSummary) -> Result<Option<Since>, C
     }
     // An undo leaves the baseline behind.
     let first = numbers.first().copied().unwrap_or(0);
-    numbers.retain(|number| !session.undone || *number == first);
+    let is_undone = session.undone || session.partly_undone;
+    numbers.retain(|number| !is_undone || *number == first);
     let manager = SnapshotManager::open(dir.path())?;
     let mut last = manager.load_manifest(first)?;
     for number in numbers.into_iter().rev() {
@@ -202,15 +204,15 @@ fn print(report: &Report, context: &Context) -> Result<(), CliError> {
                 None => "changes not counted".to_owned(),
             };
             let is_ended = session.status == SessionStatus::Completed;
-            let undone = if session.undone { "  (undone)" } else { "" };
+            let undone = session.undone_word().map(|word| format!("  ({word})"));
             if is_ended || session.has_changes() {
-                writeln!(out, "  it changed: {changed}{undone}")?;
-            } else if session.undone {
-                writeln!(out, " {undone}")?;
+                writeln!(out, "  it changed: {changed}{}", undone.unwrap_or_default())?;
+            } else if let Some(undone) = undone {
+                writeln!(out, "{undone}")?;
             }
             if let Some(Since { snapshot, changes, .. }) = &report.since {
-                let none = if changes.is_empty() { "nothing" } else { "" };
-                writeln!(out, "different now from snapshot {id}/{snapshot}: {none}")?;
+                let none = if changes.is_empty() { " nothing" } else { "" };
+                writeln!(out, "different now from snapshot {id}/{snapshot}:{none}")?;
                 let (git, files): (Vec<_>, Vec<_>) =
                     changes.iter().cloned().partition(Change::is_in_git);
                 if !files.is_empty() {

@@ -23,7 +23,7 @@ use crate::cli::restoring::{
     write_preview,
 };
 use crate::diff::Comparison;
-use crate::restore::{OnConflict, RestoreReport};
+use crate::restore::RestoreReport;
 use crate::session::{
     Catalog, CatalogError, History, LATEST, Place, Purpose, SessionSummary, SnapshotId,
 };
@@ -170,7 +170,12 @@ pub(in crate::cli) fn run(args: &UndoArgs, store: &StoreArgs, context: &Context)
     for (summary, session) in history.to_undo() {
         match planned(args, &args.part, session, &catalog, context) {
             // Where something of it cannot be undone, an earlier session is not meant.
-            Ok((_, plan)) if plan.changes.is_empty() && plan.is_complete() => {}
+            Ok((work, plan)) if plan.changes.is_empty() && plan.is_complete() => {
+                // Newer changes are passed over by a user who kept them before.
+                if plan.has_kept_newer() && !summary.partly_undone {
+                    return undo(args, (summary, session), work, plan, context);
+                }
+            }
             Ok((work, plan)) => return undo(args, (summary, session), work, plan, context),
             Err(error) if error.is_about_selection() => {
                 unknown.get_or_insert(error);
@@ -196,6 +201,7 @@ fn planned<'a>(
     let mut work = Restoring::new(catalog, session, 0, &args.threads, context)?;
     work.options.selection = part.selection(&work.roots)?;
     work.options.keep_commits = args.conflicts.keep_commits;
+    work.options.on_conflict = args.conflicts.on_conflict();
     work.options.is_undo = true;
     let plan = work.plan(context)?;
     Ok((work, plan))
@@ -211,7 +217,7 @@ fn undo_named(
     args.refuse_without_terminal(context)?;
     let summary = SessionSummary::of(session)?;
     let (work, plan) = planned(args, &args.part.behind_first(), session, catalog, context)?;
-    if plan.changes.is_empty() && plan.is_complete() {
+    if plan.changes.is_empty() && plan.is_complete() && !plan.has_kept_newer() {
         let id = session.id();
         return Err(CliError::failed(format!("nothing of session {id} is left to undo"))
             .with_hint(format!("nono rollback show {id}")));
@@ -240,6 +246,13 @@ fn say_last_snapshot(
     Ok(())
 }
 
+/// Of a session whose newer changes were kept before, the way to the session before it.
+fn say_session_before(summary: &SessionSummary, is_refused: bool, context: &Context) {
+    if is_refused && summary.partly_undone {
+        context.say("  leave them, and undo the session before: nono undo --keep-newer");
+    }
+}
+
 /// Asks about a plan, and carries it out.
 fn undo(
     args: &UndoArgs,
@@ -249,7 +262,6 @@ fn undo(
     context: &Context,
 ) -> Outcome {
     work.asked_by = AskedBy::Undo;
-    work.options.on_conflict = args.conflicts.on_conflict();
     work.force = args.conflicts.force;
     work.is_for_program = args.json;
     // A conflict that is not asked about here is not asked about later.
@@ -261,9 +273,8 @@ fn undo(
              rollback list)"
         ));
     }
+    let is_refused = plan.is_refused();
     if args.dry_run {
-        let on_conflict = work.options.on_conflict;
-        let plan = if on_conflict == OnConflict::Refuse { plan } else { work.plan(context)? };
         if args.json {
             context.json(&plan)?;
         } else {
@@ -271,6 +282,7 @@ fn undo(
             preview(&plan, &work.roots, context)?;
             print_outcome(&plan, work.is_whole(), AskedBy::Undo, &work.roots, context);
             say_last_snapshot(session, &plan, context)?;
+            say_session_before(summary, is_refused, context);
         }
         return Ok(u8::from(!plan.is_complete()));
     }
@@ -279,14 +291,15 @@ fn undo(
             introduce(summary, &work, context);
         }
         let done = work.run(true, context);
-        if !args.json && work.options.on_conflict == OnConflict::Refuse {
+        if !args.json {
             say_last_snapshot(session, &plan, context)?;
+            say_session_before(summary, is_refused, context);
         }
         return done;
     }
     introduce(summary, &work, context);
     preview(&plan, &work.roots, context)?;
-    let is_yes = if plan.is_refused() && work.options.on_conflict == OnConflict::Refuse {
+    let is_yes = if is_refused {
         let answer = work.ask_about(&plan, context)?;
         work.options.on_conflict = answer.unwrap_or_default();
         answer.is_some()

@@ -148,7 +148,8 @@ fn show_changes(
 ) -> Result<(), CliError> {
     // What stays is named with its reason afterwards.
     let changes = &report.restore.changes;
-    print_changes(changes, &[], &Repositories::default(), &work.roots, context)
+    let is_asked = report.restore.dry_run;
+    print_changes(changes, &[], &Repositories::default(), &work.roots, is_asked, context)
 }
 
 fn nothing_changed(work: &Restoring<'_>, context: &Context) -> u8 {
@@ -194,7 +195,7 @@ fn print(report: &StepUndoReport, work: &Restoring<'_>, json: bool, context: &Co
     }
     let restore = &report.restore;
     show_changes(report, work, context)?;
-    let mut out = context.out();
+    let mut out = context.out_done(restore.dry_run);
     let inside = |path| {
         let roots = &work.roots;
         let path: &std::path::Path = path;
@@ -207,9 +208,16 @@ fn print(report: &StepUndoReport, work: &Restoring<'_>, json: bool, context: &Co
     let id = work.manager.session().id();
     for conflict in &report.step_conflicts {
         let path = inside(&conflict.path);
+        if context.is_quiet() {
+            context.fall_short(format_args!("{path} was left: {}", conflict.reason));
+        }
         writeln!(out, "{YELLOW}! left{YELLOW:#}  {path}: {}", conflict.reason)?;
     }
     for skipped in &restore.skipped {
+        if context.is_quiet() {
+            let path = inside(&skipped.path);
+            context.fall_short(format_args!("{path} was left: {}", skipped.reason));
+        }
         writeln!(out, "{YELLOW}! left{YELLOW:#}  {}: {}", inside(&skipped.path), skipped.reason)?;
     }
     out.flush()?;

@@ -191,8 +191,10 @@ fn verify_store(
 }
 
 fn print(reports: &[Report], context: &Context) -> Result<(), CliError> {
-    let mut out = context.out();
-    for Report { verified, repair, .. } in reports {
+    let mut out = context.out_long();
+    let is_worth_a_word =
+        |report: &&Report| !context.is_quiet() || !report.verified.ok || report.repair.is_some();
+    for Report { verified, repair, .. } in reports.iter().filter(is_worth_a_word) {
         let verdict = match repair {
             _ if !verified.ok => format!("{RED}DAMAGED{RED:#}"),
             Some(_) => format!("{GREEN}repaired{GREEN:#}"),
@@ -220,7 +222,7 @@ fn print(reports: &[Report], context: &Context) -> Result<(), CliError> {
     if reports.is_empty() {
         context.say("no sessions to verify");
     }
-    Ok(())
+    Ok(out.flush()?)
 }
 
 /// Says for what the root vouches that was noted elsewhere, and for what not.

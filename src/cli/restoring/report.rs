@@ -31,19 +31,31 @@ pub(in crate::cli) enum AskedBy {
     Restore,
     /// `undo`.
     Undo,
-    /// `redo`.
+    /// `redo` of an undo.
     Redo,
+    /// `redo` of another restore.
+    RedoOfRestore,
 }
 
 impl AskedBy {
-    /// The command that reverts it.
-    fn way_back(self, session: &str, safety: u64) -> String {
+    /// The command that reverts it. `is_here`: the current directory is one of the project.
+    fn way_back(self, session: &str, safety: u64, is_here: bool) -> String {
         match self {
-            Self::Restore => format!("undo this: nono rollback restore {session}/{safety}"),
-            Self::Undo => "take this back: nono redo".to_owned(),
-            Self::Redo => "undo it again: nono undo".to_owned(),
+            Self::Restore | Self::Undo if is_here => "take this back: nono redo".to_owned(),
+            Self::Redo if is_here => "undo it again: nono undo".to_owned(),
+            _ => format!("undo this: nono rollback restore {session}/{safety}"),
         }
     }
+}
+
+/// Whether commands without an id mean this project in the current directory.
+fn is_here(roots: &[PathBuf]) -> bool {
+    let Ok(here) = sys::current_or_former_dir() else { return false };
+    let is_file_here = |root: &Path| {
+        root.parent() == Some(&*here)
+            && !matches!(sys::kind_of(root), Ok(Some(sys::FileKind::Directory)))
+    };
+    roots.iter().any(|root| here.starts_with(root) || is_file_here(root))
 }
 
 /// Says what is about to be restored.
@@ -62,7 +74,9 @@ pub(in crate::cli) fn print_outcome(
 ) {
     let palette = Palette::coloured();
     let project = named_project(roots);
-    print_conflicts(report, roots, context);
+    if report.is_refused() || !context.is_quiet() {
+        print_conflicts(report, roots, context);
+    }
     let id = format!("{BOLD}{}/{}{BOLD:#}", report.session_id, report.snapshot);
     let repositories = Repositories::restored(&report.repositories, roots);
     let mut summary = repositories.summary(&report.changes, &report.touched, &palette);
@@ -71,9 +85,12 @@ pub(in crate::cli) fn print_outcome(
         summary = format!("{summary}, {} {directories} touched", report.directory_times);
     }
     if report.is_refused() {
-        context.say(format_args!(
-            "nothing was changed in {project}: later changes would be undone as well"
-        ));
+        let refused =
+            format!("nothing was changed in {project}: later changes would be undone as well");
+        if context.is_quiet() {
+            return context.fall_short(format_args!("{refused} (--force, --keep-newer)"));
+        }
+        context.say(refused);
         let kept = match report.keep_before {
             KeepBefore::Snapshot => "they are kept in a safety snapshot, or left as they are",
             KeepBefore::Nothing => "they are not kept",
@@ -100,10 +117,16 @@ pub(in crate::cli) fn print_outcome(
     for line in repositories.said(told) {
         context.say(format_args!("  {line}"));
     }
-    if report.on_conflict == OnConflict::KeepNewer && !report.conflicts.is_empty() {
-        let count = report.conflicts.len();
-        let what = if count == 1 { "path was" } else { "paths were" };
-        context.say(format_args!("{count} newer {what} left as they are"));
+    if report.has_kept_newer() {
+        let what = match report.conflicts.len() {
+            1 => "1 newer path was left as it is".to_owned(),
+            count => format!("{count} newer paths were left as they are"),
+        };
+        let way = match asked_by {
+            AskedBy::Undo if is_done => " (to undo that too: nono undo --force)",
+            _ => "",
+        };
+        context.say(format_args!("{what}{way}"));
     }
     say_spared(&report.spared, roots, context);
     say_rebuildable(&report.rebuildable, context);
@@ -120,6 +143,7 @@ pub(in crate::cli) fn print_outcome(
         let count = report.skipped.len();
         let what = if count == 1 { "path is not as it was" } else { "paths are not as they were" };
         context.warn(format_args!("{count} {what} in {id}, see above"));
+        offer_to_open(&report.skipped, context);
     }
     name_unstable(&report.unstable, context);
     if !report.not_kept.is_empty() {
@@ -129,7 +153,7 @@ pub(in crate::cli) fn print_outcome(
         say_if_directory_is_gone(context);
     }
     if let Some(safety) = report.safety_snapshot {
-        let way_back = asked_by.way_back(&report.session_id, safety);
+        let way_back = asked_by.way_back(&report.session_id, safety, is_here(roots));
         context.say(format_args!("in {project}, {way_back}"));
     } else if is_done {
         let why = match report.keep_before {
@@ -146,7 +170,7 @@ pub(in crate::cli) fn print_outcome(
 /// Names what was left, where the output is not for a list.
 pub(super) fn warn_of_skipped(skipped: &[Skipped], context: &Context) {
     for Skipped { path, reason } in skipped {
-        context.warn(format_args!("skipped {}: {reason}", Shown::path(path)));
+        context.fall_short(format_args!("skipped {}: {reason}", Shown::path(path)));
     }
 }
 
@@ -169,7 +193,7 @@ pub(super) fn print_conflicts(report: &RestoreReport, roots: &[PathBuf], context
         let path = Shown::path(inside.unwrap_or(&conflict.path));
         if let Some(repository) = &conflict.repository {
             let text = conflict_text(&conflict.path, repository);
-            context.warn(format_args!("{path}: {text}"));
+            context.fall_short(format_args!("{path}: {text}"));
             continue;
         }
         let who = match conflict.sessions.as_slice() {
@@ -177,7 +201,7 @@ pub(super) fn print_conflicts(report: &RestoreReport, roots: &[PathBuf], context
             sessions => format!(", by session {}", sessions.join(", ")),
         };
         let what = change_word(conflict.change_type);
-        context.warn(format_args!("{path} was changed after the session ({what}{who})"));
+        context.fall_short(format_args!("{path} was changed after the session ({what}{who})"));
     }
     if let Some(more) = report.conflicts.len().checked_sub(named).filter(|more| *more > 0) {
         context.warn(format_args!("{more} more were changed after the session (--json names all)"));
@@ -214,19 +238,26 @@ pub(in crate::cli) fn print_report(
     context: &Context,
 ) -> Result<(), CliError> {
     let repositories = Repositories::restored(&report.repositories, roots);
-    print_changes(&report.changes, &report.skipped, &repositories, roots, context)
+    let is_asked = report.dry_run;
+    print_changes(&report.changes, &report.skipped, &repositories, roots, is_asked, context)
 }
 
-/// The changes of a restore, or of the recovery of one, and the paths that it left.
+/// The changes of a restore, or of the recovery of one, and the paths that it left. `is_asked`: they
+/// are what the command is for.
 pub(in crate::cli) fn print_changes(
     changes: &[Change],
     skipped: &[Skipped],
     repositories: &Repositories,
     roots: &[PathBuf],
+    is_asked: bool,
     context: &Context,
 ) -> Result<(), CliError> {
+    if context.is_quiet() && !is_asked {
+        warn_of_skipped(skipped, context);
+        return Ok(());
+    }
     let palette = Palette::coloured();
-    let mut out = context.out_long();
+    let mut out = context.out_done(is_asked);
     for change in repositories.outside(changes) {
         writeln!(out, "{}", change_line(change, roots, &palette))?;
     }
@@ -238,6 +269,30 @@ pub(in crate::cli) fn print_changes(
         writeln!(out, "{YELLOW}! skipped{YELLOW:#}     {path}: {}", skipped.reason)?;
     }
     Ok(out.flush()?)
+}
+
+/// Names the command that makes paths of this user readable again, which a restore cannot look at.
+fn offer_to_open(skipped: &[Skipped], context: &Context) {
+    let closed = skipped.iter().map(|skipped| &*skipped.path).filter(|path| is_closed(path));
+    let words: Vec<_> = closed.filter_map(shell_word).collect();
+    if !words.is_empty() && words.len() <= NAMED_PATHS {
+        let words = words.join(" ");
+        context.say(format_args!("  make them readable, then repeat this: chmod u+rwX {words}"));
+    }
+}
+
+/// Whether a path is this user's, who may not read it.
+fn is_closed(path: &Path) -> bool {
+    use std::os::unix::ffi::OsStrExt;
+    let (Some(above), Some(name)) = (path.parent(), path.file_name()) else { return false };
+    let stat = sys::Dir::open(above).and_then(|dir| dir.try_stat(name.as_bytes()));
+    let Ok(Some(stat)) = stat else { return false };
+    let needed = match stat.kind {
+        sys::FileKind::Directory => 0o500,
+        sys::FileKind::File => 0o400,
+        _ => 0,
+    };
+    stat.uid == sys::effective_uid() && stat.mode & needed != needed
 }
 
 /// Names the ways to restore what the store has no space to keep.

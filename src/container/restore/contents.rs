@@ -8,12 +8,11 @@ use crate::byte_path;
 use crate::diff::{self, EntryState};
 use crate::object::Node;
 use crate::progress::Progress;
-use crate::store::{LocalStore, read_tree};
+use crate::store::{FileSource, read_tree};
 
 /// A volume of a snapshot.
-#[derive(Debug)]
 pub(super) struct Contents<'a> {
-    pub(super) store: &'a LocalStore,
+    pub(super) store: &'a dyn FileSource,
     /// The name of the volume below `/volumes`.
     pub(super) tree: String,
     root: EntryState,
@@ -37,13 +36,13 @@ pub(super) fn is_never_made(node: &Node) -> bool {
 
 impl<'a> Contents<'a> {
     pub(super) fn read(
-        history: &'a ContainerHistory,
+        history: &'a ContainerHistory<'_>,
         number: u64,
         tree: &str,
     ) -> Result<Self, RestoreError> {
         let (attributes, hash) = history.volume(number, tree)?;
         let root = history.manifest(number)?.merkle_root;
-        let store = history.store();
+        let store = history.objects();
         let prefix = format!("{VOLUMES_PATH}/{tree}/");
         let mut links = HashMap::new();
         for (group, paths) in diff::links_of(store, &root)?.groups().iter().enumerate() {

@@ -18,7 +18,7 @@ use crate::diff::EntryState;
 use crate::object::Node;
 use crate::path_text::to_path;
 use crate::progress::Progress;
-use crate::store::{ObjectFile, Transfer};
+use crate::store::Transfer;
 use crate::sys::{self, FileTime};
 
 /// The bytes that one message of the channel carries.
@@ -125,7 +125,7 @@ fn write(
         let object = match (&entry.state.node, &entry.link_to) {
             (Node::File { hash, size, .. }, None) => {
                 let mut transfer = Transfer::new(&mut buffer, progress);
-                Some(contents.store.open_intact(hash, *size, &mut transfer)?)
+                Some(contents.store.open_checked(hash, *size, &mut transfer)?)
             }
             _ => None,
         };
@@ -139,7 +139,7 @@ fn append(
     builder: &mut tar::Builder<Channel>,
     name: &str,
     entry: &Entry,
-    object: Option<ObjectFile>,
+    object: Option<Box<dyn Read>>,
 ) -> io::Result<()> {
     let EntryState { attributes, node } = &entry.state;
     let mut records = Vec::new();
@@ -177,7 +177,7 @@ fn append(
         (Node::File { size, .. }, Some(object)) => {
             header.set_entry_type(tar::EntryType::Regular);
             header.set_size(*size);
-            builder.append_data(&mut header, path, ObjectReader { object, at: 0 })
+            builder.append_data(&mut header, path, object)
         }
         (Node::Fifo, _) => {
             header.set_entry_type(tar::EntryType::Fifo);
@@ -187,19 +187,6 @@ fn append(
             header.set_entry_type(tar::EntryType::Directory);
             builder.append_data(&mut header, path, io::empty())
         }
-    }
-}
-
-struct ObjectReader {
-    object: ObjectFile,
-    at: u64,
-}
-
-impl Read for ObjectReader {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let len = self.object.read_at(buffer, self.at)?;
-        self.at += len as u64;
-        Ok(len)
     }
 }
 

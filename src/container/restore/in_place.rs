@@ -21,7 +21,6 @@ pub(super) fn restore(
     plan: ContainerPlan,
     safety: &SafetySnapshot<'_>,
 ) -> Result<RestoreReport, RestoreError> {
-    let session = job.history.session();
     let mut in_place =
         InPlace { container: plan.original_id.clone(), volumes: Vec::new(), safety_snapshot: 0 };
     for (volume, tree) in plan.filled() {
@@ -31,7 +30,7 @@ pub(super) fn restore(
     // Refused before anything changes.
     opened(job, &in_place)?;
     in_place.safety_snapshot = safety(&plan.original_id)?;
-    let history = journal::reopened(job.history)?;
+    let history = job.history.reopened()?;
     for (_, tree, _) in &in_place.volumes {
         Contents::read(&history, in_place.safety_snapshot, tree)?;
     }
@@ -48,7 +47,7 @@ pub(super) fn restore(
         original: None,
         in_place: Some(in_place.clone()),
     };
-    journal::write(session, &journal)?;
+    journal::write(job.history, &journal)?;
     let not_made = match forward(job, &journal) {
         Ok(not_made) => not_made,
         Err(cause) => {
@@ -57,7 +56,7 @@ pub(super) fn restore(
                 Err(failure) => RestoreError::HalfDone {
                     cause: cause.into(),
                     failure: failure.into(),
-                    session: session.id(),
+                    session: job.history.id(),
                 },
             });
         }
@@ -76,18 +75,18 @@ pub(super) fn forward(job: Job<'_>, journal: &Journal) -> Result<Vec<String>, Re
     let in_place = part(job, journal)?;
     let not_made = put(job, job.history, job.number, in_place)?;
     job.note(RestorationMode::VolumesOnly, &in_place.container, &journal.name)?;
-    journal::remove(job.history.session())?;
+    journal::remove(job.history)?;
     Ok(not_made)
 }
 
 /// Gives the volumes their state before, out of the safety snapshot.
 pub(super) fn back(job: Job<'_>, journal: &Journal) -> Result<(), RestoreError> {
     let in_place = part(job, journal)?;
-    let history = journal::reopened(job.history)?;
+    let history = job.history.reopened()?;
     // Nobody stops the way back.
     let job = Job { progress: &NoProgress, ..job };
     put(job, &history, in_place.safety_snapshot, in_place)?;
-    journal::remove(job.history.session())
+    journal::remove(job.history)
 }
 
 fn part<'j>(job: Job<'_>, journal: &'j Journal) -> Result<&'j InPlace, RestoreError> {
@@ -107,7 +106,7 @@ fn opened(job: Job<'_>, in_place: &InPlace) -> Result<Vec<Dir>, RestoreError> {
 
 fn put(
     job: Job<'_>,
-    history: &ContainerHistory,
+    history: &ContainerHistory<'_>,
     number: u64,
     in_place: &InPlace,
 ) -> Result<Vec<String>, RestoreError> {

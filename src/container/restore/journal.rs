@@ -1,25 +1,19 @@
-//! The journal of a restore: a document in the session that tells the next command how to finish.
+//! The journal of a restore: a document of the history that tells the next command how to finish.
 //!
 //! It is written, durably, before anything is made, and again when all is made and checked. What
 //! was done after that, the engine itself shows.
 
 use std::fmt;
-use std::path::Path;
 
 use bollard::models::RestartPolicy;
 use serde::{Deserialize, Serialize};
 
 use super::RestoreError;
-use crate::container::{ContainerError, ContainerHistory};
-use crate::layout::CONTAINER_RESTORE_JOURNAL;
+use crate::container::{ContainerHistory, Document, Guarded, SnapshotStorage, StorageLock};
 use crate::path_text::Shown;
-use crate::snapshot::{RestorationMode, SessionDir};
-use crate::sys::FileLock;
+use crate::snapshot::RestorationMode;
 
-const JOURNAL: &[u8] = CONTAINER_RESTORE_JOURNAL.as_bytes();
-const LOCK: &str = "container-restore.lock";
 const VERSION: u32 = 1;
-const MAX_BYTES: u64 = 1 << 20;
 
 /// A restore that is under way, or was interrupted.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -103,8 +97,8 @@ impl fmt::Display for Interrupted {
 ///
 /// # Errors
 /// When the journal cannot be read.
-pub fn interrupted(history: &ContainerHistory) -> Result<Option<Interrupted>, RestoreError> {
-    Ok(read(history.session())?.map(|journal| Interrupted {
+pub fn interrupted(history: &ContainerHistory<'_>) -> Result<Option<Interrupted>, RestoreError> {
+    Ok(read(history)?.map(|journal| Interrupted {
         session_id: history.id(),
         snapshot: journal.snapshot,
         mode: journal.mode,
@@ -112,18 +106,20 @@ pub fn interrupted(history: &ContainerHistory) -> Result<Option<Interrupted>, Re
     }))
 }
 
-/// The restores below the root directory of a store that were interrupted and wait for
+/// The restores of a storage that were interrupted and wait for
 /// [`resume()`](super::resume()). A restore that is under way is none of them. In the place of one
 /// whose journal cannot be read stands the error.
 ///
 /// # Errors
 /// When the sessions cannot be listed.
-pub fn unfinished(root: &Path) -> Result<Vec<Result<Interrupted, RestoreError>>, RestoreError> {
+pub fn unfinished(
+    storage: &dyn SnapshotStorage,
+) -> Result<Vec<Result<Interrupted, RestoreError>>, RestoreError> {
     let mut found = Vec::new();
-    for history in ContainerHistory::all(root)? {
+    for history in ContainerHistory::all(storage)? {
         let waiting = match interrupted(&history) {
             Ok(None) => continue,
-            waiting => waiting.and_then(|waiting| match lock(history.session()) {
+            waiting => waiting.and_then(|waiting| match lock(&history) {
                 Err(RestoreError::Busy { .. }) => Ok(None),
                 Err(error) => Err(error),
                 // It may have come to its end meanwhile.
@@ -135,29 +131,26 @@ pub fn unfinished(root: &Path) -> Result<Vec<Result<Interrupted, RestoreError>>,
     Ok(found)
 }
 
-/// Takes the lock of restores of a session.
-pub(super) fn lock(session: &SessionDir) -> Result<FileLock, RestoreError> {
-    let path = session.path().join(LOCK);
-    let locked = FileLock::try_exclusive(&path)?;
-    locked.ok_or_else(|| RestoreError::Busy { session: session.id() })
+/// Takes the lock of restores of a history.
+pub(super) fn lock(history: &ContainerHistory<'_>) -> Result<StorageLock, RestoreError> {
+    let id = history.id();
+    let locked = history.storage().try_lock(Guarded::Restores(&id))?;
+    locked.ok_or(RestoreError::Busy { session: id })
 }
 
-pub(super) fn refuse_interrupted(session: &SessionDir) -> Result<(), RestoreError> {
-    match read(session)? {
+pub(super) fn refuse_interrupted(history: &ContainerHistory<'_>) -> Result<(), RestoreError> {
+    match read(history)? {
         None => Ok(()),
         Some(journal) => {
-            Err(RestoreError::Interrupted { session: session.id(), name: journal.name })
+            Err(RestoreError::Interrupted { session: history.id(), name: journal.name })
         }
     }
 }
 
-pub(super) fn read(session: &SessionDir) -> Result<Option<Journal>, RestoreError> {
-    let dir = session.dir()?;
-    if dir.try_stat(JOURNAL)?.is_none() {
-        return Ok(None);
-    }
-    let bytes = dir.read(JOURNAL, MAX_BYTES)?;
-    let bad = |reason: String| RestoreError::BadJournal { session: session.id(), reason };
+pub(super) fn read(history: &ContainerHistory<'_>) -> Result<Option<Journal>, RestoreError> {
+    let id = history.id();
+    let Some(bytes) = history.storage().read(Document::Restore(&id))? else { return Ok(None) };
+    let bad = |reason: String| RestoreError::BadJournal { session: id.clone(), reason };
     let journal: Journal = serde_json::from_slice(&bytes).map_err(|e| bad(e.to_string()))?;
     if journal.version > VERSION {
         return Err(bad(format!("it has version {}", journal.version)));
@@ -166,27 +159,16 @@ pub(super) fn read(session: &SessionDir) -> Result<Option<Journal>, RestoreError
 }
 
 /// Writes the journal, durably.
-pub(super) fn write(session: &SessionDir, journal: &Journal) -> Result<(), RestoreError> {
+pub(super) fn write(history: &ContainerHistory<'_>, journal: &Journal) -> Result<(), RestoreError> {
     let journal = Journal { version: VERSION, ..journal.clone() };
     let bytes = serde_json::to_vec_pretty(&journal).map_err(|error| RestoreError::BadJournal {
-        session: session.id(),
+        session: history.id(),
         reason: error.to_string(),
     })?;
-    session.dir()?.replace_file(JOURNAL, &bytes, 0o600, true)?;
-    Ok(())
+    Ok(history.storage().write(Document::Restore(&history.id()), Some(&bytes))?)
 }
 
 /// Removes the journal: the restore is complete, or taken back.
-pub(super) fn remove(session: &SessionDir) -> Result<(), RestoreError> {
-    let dir = session.dir()?;
-    if dir.try_stat(JOURNAL)?.is_some() {
-        dir.remove_file(JOURNAL)?;
-        dir.sync()?;
-    }
-    Ok(())
-}
-
-/// Reads a session anew: its list of snapshots has grown.
-pub(super) fn reopened(history: &ContainerHistory) -> Result<ContainerHistory, ContainerError> {
-    ContainerHistory::open(SessionDir::open(history.session().path())?)
+pub(super) fn remove(history: &ContainerHistory<'_>) -> Result<(), RestoreError> {
+    Ok(history.storage().write(Document::Restore(&history.id()), None)?)
 }

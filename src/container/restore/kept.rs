@@ -5,11 +5,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::{RestoreError, plan};
-use crate::container::{ContainerError, ContainerHistory, Docker, Patience};
-use crate::snapshot::SessionDir;
-
-const KEPT: &[u8] = b"kept-containers.json";
-const MAX_BYTES: u64 = 1 << 20;
+use crate::container::{ContainerError, ContainerHistory, Docker, Document, Patience};
 
 /// The original of a replacement.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -24,12 +20,17 @@ pub struct KeptContainer {
     pub at: Timestamp,
 }
 
-/// The kept originals of a session, oldest first. Some may be gone from the engine.
+/// The kept originals of a history, oldest first. Some may be gone from the engine.
 ///
 /// # Errors
 /// When the list cannot be read.
-pub fn kept_containers(history: &ContainerHistory) -> Result<Vec<KeptContainer>, RestoreError> {
-    read(history.session())
+pub fn kept_containers(history: &ContainerHistory<'_>) -> Result<Vec<KeptContainer>, RestoreError> {
+    let id = history.id();
+    let Some(bytes) = history.storage().read(Document::Kept(&id))? else { return Ok(Vec::new()) };
+    serde_json::from_slice(&bytes).map_err(|error| RestoreError::BadJournal {
+        session: id.clone(),
+        reason: format!("its list of kept containers: {error}"),
+    })
 }
 
 /// Removes a kept original from the engine, with its anonymous volumes, and from the list. A
@@ -40,7 +41,7 @@ pub fn kept_containers(history: &ContainerHistory) -> Result<Vec<KeptContainer>,
 /// When the engine refuses; the list is then as it was.
 pub fn remove_kept(
     docker: &Docker,
-    history: &ContainerHistory,
+    history: &ContainerHistory<'_>,
     kept: &KeptContainer,
 ) -> Result<bool, RestoreError> {
     let is_removed = match docker.inspect(&kept.id) {
@@ -55,37 +56,24 @@ pub fn remove_kept(
             true
         }
     };
-    let mut list = read(history.session())?;
+    let mut list = kept_containers(history)?;
     list.retain(|other| other.id != kept.id);
-    write(history.session(), &list)?;
+    write(history, &list)?;
     Ok(is_removed)
 }
 
 /// Adds an original to the list, once.
-pub(super) fn add(session: &SessionDir, kept: KeptContainer) -> Result<(), RestoreError> {
-    let mut list = read(session)?;
+pub(super) fn add(history: &ContainerHistory<'_>, kept: KeptContainer) -> Result<(), RestoreError> {
+    let mut list = kept_containers(history)?;
     list.retain(|other| other.id != kept.id);
     list.push(kept);
-    write(session, &list)
+    write(history, &list)
 }
 
-fn read(session: &SessionDir) -> Result<Vec<KeptContainer>, RestoreError> {
-    let dir = session.dir()?;
-    if dir.try_stat(KEPT)?.is_none() {
-        return Ok(Vec::new());
-    }
-    let bytes = dir.read(KEPT, MAX_BYTES)?;
-    serde_json::from_slice(&bytes).map_err(|error| RestoreError::BadJournal {
-        session: session.id(),
-        reason: format!("its list of kept containers: {error}"),
-    })
-}
-
-fn write(session: &SessionDir, list: &[KeptContainer]) -> Result<(), RestoreError> {
+fn write(history: &ContainerHistory<'_>, list: &[KeptContainer]) -> Result<(), RestoreError> {
     let bytes = serde_json::to_vec_pretty(list).map_err(|error| RestoreError::BadJournal {
-        session: session.id(),
+        session: history.id(),
         reason: error.to_string(),
     })?;
-    session.dir()?.replace_file(KEPT, &bytes, 0o600, true)?;
-    Ok(())
+    Ok(history.storage().write(Document::Kept(&history.id()), Some(&bytes))?)
 }

@@ -27,7 +27,6 @@ pub(super) fn beside(
     plan: ContainerPlan,
     options: &RestoreOptions,
 ) -> Result<RestoreReport, RestoreError> {
-    let session = job.history.session();
     let mut journal = Journal {
         version: 0,
         snapshot: job.number,
@@ -41,11 +40,11 @@ pub(super) fn beside(
         original: None,
         in_place: None,
     };
-    journal::write(session, &journal)?;
+    journal::write(job.history, &journal)?;
     let made = make(job, &plan, &plan.name).and_then(|made| {
         journal.step = Step::Ready;
         journal.new_id = Some(made.id.clone());
-        journal::write(session, &journal)?;
+        journal::write(job.history, &journal)?;
         if options.start {
             start(job.docker, &made.id)?;
         }
@@ -57,7 +56,7 @@ pub(super) fn beside(
         Ok(made) => made,
         Err(cause) => return Err(taken_back(job, &journal, cause)),
     };
-    journal::remove(session)?;
+    journal::remove(job.history)?;
     Ok(RestoreReport {
         dry_run: false,
         published: published(job.docker, &made.id)?,
@@ -70,13 +69,12 @@ pub(super) fn beside(
 
 /// The error after what was made is gone again.
 pub(super) fn taken_back(job: Job<'_>, journal: &Journal, cause: RestoreError) -> RestoreError {
-    let session = job.history.session();
-    match remove_new(job, journal).and_then(|()| journal::remove(session)) {
+    match remove_new(job, journal).and_then(|()| journal::remove(job.history)) {
         Ok(()) => cause,
         Err(failure) => RestoreError::HalfDone {
             cause: cause.into(),
             failure: failure.into(),
-            session: session.id(),
+            session: job.history.id(),
         },
     }
 }

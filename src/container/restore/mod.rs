@@ -9,7 +9,7 @@
 //!
 //! Always true: planning changes nothing. A container starts only after its volumes were read back
 //! and compared with the snapshot, in everything that the source of the reading carries. A failure
-//! takes back what was made. Before the first change a journal exists in the session
+//! takes back what was made. Before the first change a journal exists beside the history
 //! (`journal.rs`); after a crash [`resume()`] finishes the work or takes it back, and until then no
 //! other restore of the session begins. Every step goes by the engine's ids, so a step that was
 //! done already is done once.
@@ -31,16 +31,17 @@ mod ports;
 mod reach;
 mod replace;
 mod resume;
+#[cfg(test)]
+mod tests;
 
 use std::time::Duration;
 
 use jiff::Timestamp;
 use serde::Serialize;
 
-use super::{ContainerHistory, Docker};
+use super::{ContainerHistory, Docker, StorageLock};
 use crate::progress::Progress;
 use crate::snapshot::{Restoration, RestorationMode};
-use crate::sys::FileLock;
 
 pub use error::RestoreError;
 pub use health::{Health, HealthCheck};
@@ -142,8 +143,8 @@ impl RestoreReport {
 pub struct Job<'a> {
     /// The engine.
     pub docker: &'a Docker,
-    /// The session.
-    pub history: &'a ContainerHistory,
+    /// The history.
+    pub history: &'a ContainerHistory<'a>,
     /// The snapshot.
     pub number: u64,
     /// Told about the work, and asked whether to stop.
@@ -169,16 +170,15 @@ pub fn restore(
     options: &RestoreOptions,
     safety: &SafetySnapshot<'_>,
 ) -> Result<RestoreReport, RestoreError> {
-    let session = job.history.session();
     // The container itself changes: no snapshot may be taken of it meanwhile.
     let _container = match options.way {
         Way::New => None,
         _ => Some(job.lock_container()?),
     };
-    let _restoring = journal::lock(session)?;
-    journal::refuse_interrupted(session)?;
+    let _restoring = journal::lock(job.history)?;
+    journal::refuse_interrupted(job.history)?;
     // Nothing may be collected between the plan and the last byte.
-    let _store_lock = job.history.store().lock_shared().map_err(super::ContainerError::from)?;
+    let _objects = job.history.storage().hold_objects(&job.history.id())?;
     let plan = plan(job, options)?;
     match &options.way {
         Way::New => make::beside(job, plan, options),
@@ -193,11 +193,9 @@ impl Job<'_> {
         format!("{}/{}", self.history.id(), self.number)
     }
 
-    fn lock_container(&self) -> Result<FileLock, RestoreError> {
-        let root = self.history.session().path().parent();
-        let root = root.unwrap_or_else(|| self.history.session().path());
+    fn lock_container(&self) -> Result<StorageLock, RestoreError> {
         let id = &self.history.container().container_id;
-        Ok(super::lock(root, id, self.progress)?)
+        Ok(super::lock(self.history.storage(), id, self.progress)?)
     }
 
     /// Notes that the restore is complete.

@@ -30,13 +30,12 @@ pub(super) fn replace(
     plan: ContainerPlan,
     options: &RestoreOptions,
 ) -> Result<RestoreReport, RestoreError> {
-    let session = job.history.session();
     let mut journal = begun(job, &plan)?;
-    journal::write(session, &journal)?;
+    journal::write(job.history, &journal)?;
     let made = make(job, &plan, &journal.working_name).and_then(|made| {
         journal.step = Step::Ready;
         journal.new_id = Some(made.id.clone());
-        journal::write(session, &journal)?;
+        journal::write(job.history, &journal)?;
         Ok(made)
     });
     let made = match made {
@@ -51,7 +50,7 @@ pub(super) fn replace(
                 Err(failure) => RestoreError::HalfDone {
                     cause: cause.into(),
                     failure: failure.into(),
-                    session: session.id(),
+                    session: job.history.id(),
                 },
             });
         }
@@ -143,13 +142,13 @@ pub(super) fn forward(
         replaced_by: new.clone(),
         at: Timestamp::now(),
     };
-    kept::add(job.history.session(), kept)?;
-    let noted = journal::reopened(job.history)?;
+    kept::add(job.history, kept)?;
+    let noted = job.history.reopened()?;
     let is_noted = |id: &str| noted.container().restorations.iter().any(|r| r.container_id == id);
     if !is_noted(new) {
         job.note(RestorationMode::Replace, new, &journal.name)?;
     }
-    journal::remove(job.history.session())?;
+    journal::remove(job.history)?;
     sys::before_request("container-replace-end")?;
     Ok(health)
 }
@@ -173,7 +172,7 @@ pub(super) fn back(job: Job<'_>, journal: &Journal) -> Result<(), RestoreError> 
     if original.was_paused && state_of(&docker.inspect(&original.id)?) != "paused" {
         docker.pause(&original.id)?;
     }
-    journal::remove(job.history.session())
+    journal::remove(job.history)
 }
 
 fn unusable(job: Job<'_>) -> RestoreError {

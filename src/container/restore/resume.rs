@@ -35,23 +35,22 @@ pub struct ResumeReport {
     pub health: Option<Health>,
 }
 
-/// Finishes the interrupted restore of a session, or takes it back. `None`: there is none.
+/// Finishes the interrupted restore of a history, or takes it back. `None`: there is none.
 ///
 /// # Errors
 /// [`RestoreError`]; it can be tried again then.
 pub fn resume(
     docker: &Docker,
-    history: &ContainerHistory,
+    history: &ContainerHistory<'_>,
     direction: Direction,
     check: &HealthCheck,
     progress: &dyn Progress,
 ) -> Result<Option<ResumeReport>, RestoreError> {
-    let session = history.session();
     let unlocked = Job { docker, history, number: 0, progress };
     let _container = unlocked.lock_container()?;
-    let _restoring = journal::lock(session)?;
-    let Some(journal) = journal::read(session)? else { return Ok(None) };
-    let _store_lock = history.store().lock_shared()?;
+    let _restoring = journal::lock(history)?;
+    let Some(journal) = journal::read(history)? else { return Ok(None) };
+    let _objects = history.storage().hold_objects(&history.id())?;
     let job = Job { docker, history, number: journal.snapshot, progress };
     let mut report = ResumeReport {
         session_id: history.id(),
@@ -84,12 +83,12 @@ pub fn resume(
             if let Some(id) = &journal.new_id {
                 job.note(journal.mode, id, &journal.name)?;
             }
-            journal::remove(session)?;
+            journal::remove(history)?;
             report.is_finished = true;
         }
         (RestorationMode::New, false) => {
             make::remove_new(job, &journal)?;
-            journal::remove(session)?;
+            journal::remove(history)?;
         }
     }
     Ok(Some(report))

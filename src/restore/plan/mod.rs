@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use super::packed::PackedPaths;
 use crate::byte_path;
 use crate::diff::{Comparison, EntryState, Lost, Told};
-use crate::object::Attributes;
+use crate::object::{Attributes, Node};
 use crate::path_text::serde_path;
 
 pub(super) use planner::plan;
@@ -90,15 +90,24 @@ impl RestorePlan {
         self.actions.directory_attributes.iter().filter(is_time_alone).count() as u64
     }
 
-    /// Every path that it does something about or leaves, some more than once.
-    pub(super) fn paths(&self) -> impl Iterator<Item = &[u8]> {
+    /// The directories that it changes, and those in which it changes something. Some come again.
+    pub(super) fn directories(&self) -> impl Iterator<Item = &[u8]> {
+        fn above(path: &[u8]) -> &[u8] {
+            byte_path::split(path).0
+        }
         let actions = &self.actions;
-        let removed = actions.removals.iter().map(|removal| &removal.path);
-        let put = actions.puts.iter().map(|put| &put.path);
-        let attributes = actions.attributes.iter().chain(&actions.directory_attributes);
-        let acted = removed.chain(put).chain(&actions.directories);
-        let acted = acted.chain(attributes.map(|attribute| &attribute.path)).map(Vec::as_slice);
-        acted.chain(self.skipped.iter().map(|skipped| skipped.path.as_os_str().as_bytes()))
+        let removed = actions.removals.iter().map(|removal| match removal.current.node {
+            Node::Directory { .. } => removal.path.as_slice(),
+            _ => above(&removal.path),
+        });
+        // There may be a hundred thousand, and neighbours are in the same directory.
+        let put = actions.puts.chunk_by(Put::is_beside).filter_map(|beside| beside.first());
+        let put = put.map(|put| above(&put.path));
+        let made = actions.directories.iter().map(Vec::as_slice);
+        let set = actions.attributes.iter().map(|attribute| above(&attribute.path));
+        let also_set = actions.directory_attributes.iter().map(|attribute| &*attribute.path);
+        let skipped = self.skipped.iter().map(|skipped| skipped.path.as_os_str().as_bytes());
+        removed.chain(put).chain(made).chain(set).chain(also_set).chain(skipped)
     }
 
     /// The topmost path that changes.

@@ -4,6 +4,7 @@
 //! directory, so that one rename puts all of it in place. Everything else has a name of its own
 //! there.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
 use std::os::unix::ffi::OsStrExt;
 
@@ -18,6 +19,8 @@ use crate::sys::{self, Dir, FileKind, MountId};
 
 /// So many files of one directory are made by one worker, one after the other.
 const JOB_FILES: usize = 128;
+/// Or so many bytes, and the one more file that makes them.
+const JOB_BYTES: u64 = 8 << 20;
 
 /// Where everything of a plan is staged. Making one changes nothing.
 pub(in crate::restore) struct Layout {
@@ -63,6 +66,8 @@ pub(super) struct Job {
     pub(super) parent: Vec<u8>,
     /// Indexes in the puts of the plan.
     pub(super) files: Vec<usize>,
+    /// Of the contents of all of them.
+    pub(super) bytes: u64,
 }
 
 impl Layout {
@@ -139,7 +144,9 @@ impl Layout {
         tree.map_or_else(|| staged.name(), |_| byte_path::split(path).1.to_vec())
     }
 
-    /// All puts that are no further names of others, by the directory in which they are made.
+    /// All puts that are no further names of others, by the directory in which they are made. Jobs
+    /// with a long file come first, the longest of all at the beginning: a worker that begins it
+    /// last is the only one at work in the end.
     pub(super) fn jobs(&self, plan: &RestorePlan) -> Vec<Job> {
         let mut by_parent = BTreeMap::<(usize, Vec<u8>), Vec<usize>>::new();
         let mut next = 0;
@@ -152,12 +159,21 @@ impl Layout {
         }
         let mut jobs = Vec::with_capacity(by_parent.len());
         for ((area, parent), files) in by_parent {
-            jobs.extend(files.chunks(JOB_FILES).map(|files| Job {
-                area,
-                parent: parent.clone(),
-                files: files.to_vec(),
-            }));
+            let mut files = files.into_iter().peekable();
+            while files.peek().is_some() {
+                let mut job = Job { area, parent: parent.clone(), files: Vec::new(), bytes: 0 };
+                while job.files.len() < JOB_FILES
+                    && job.bytes < JOB_BYTES
+                    && let Some(file) = files.next()
+                {
+                    job.files.push(file);
+                    job.bytes += plan.actions.puts[file].bytes();
+                }
+                jobs.push(job);
+            }
         }
+        // The others stay in the order in which their contents lie in the store.
+        jobs.sort_by_key(|job| Reverse(job.bytes.checked_sub(JOB_BYTES)));
         jobs
     }
 

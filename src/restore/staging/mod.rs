@@ -10,6 +10,7 @@
 
 mod layout;
 
+use std::cell::RefCell;
 use std::path::PathBuf;
 use std::rc::Rc;
 
@@ -58,8 +59,14 @@ pub(super) fn stage(
         .build()?;
     let jobs = layout.jobs(&plan);
     let made = EarlyFlush::during(&staging.dirs, |flush| {
-        let make = |buffer: &mut Vec<u8>, job: &Job| staging.files(job, progress, flush, buffer);
-        pool.install(|| jobs.par_iter().map_init(Vec::new, make).collect::<Result<Vec<_>, _>>())
+        thread_local! {
+            static BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+        }
+        let make =
+            |job| BUFFER.with_borrow_mut(|buffer| staging.files(job, progress, flush, buffer));
+        // Jobs are taken one by one: none waits for a worker that is at a long file.
+        let jobs = jobs.par_iter().with_max_len(1);
+        pool.install(|| jobs.map(make).collect::<Result<Vec<_>, _>>())
     })??;
     let mut inodes = vec![0; plan.actions.puts.len()];
     let mut skipped = Vec::new();

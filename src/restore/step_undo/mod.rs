@@ -161,6 +161,7 @@ impl SnapshotManager {
                 safety_snapshot: prepared.before.safety,
                 is_partial: true,
                 undoes_steps: true,
+                left_some: false,
             });
             left.retain_made(&mut done);
             (restore.changes, restore.touched) = (done.changes, done.touched);

@@ -10,8 +10,9 @@ use super::take::{Why, captured};
 use super::{SnapshotError, SnapshotManager, SnapshotRequest};
 use crate::manifest::{NotCaptured, SnapshotManifest, Totals, TrackedRoot};
 use crate::object::ContentHash;
+use crate::progress::Progress;
 use crate::snapshot::budget::Budget;
-use crate::snapshot::capture::{Capture, CaptureRequest, NewCaches};
+use crate::snapshot::capture::{CacheLocation, Capture, CaptureRequest, NewCaches};
 use crate::snapshot::ignore_rules::RootRules;
 use crate::snapshot::session_dir::{LoadedManifest, SessionDir};
 use crate::store::ObjectStore;
@@ -37,11 +38,35 @@ fn everything() -> ExclusionConfig {
     ExclusionConfig { use_gitignore: false, ..ExclusionConfig::default() }
 }
 
-fn tracked(paths: &[&Path]) -> Vec<TrackedRoot> {
+/// Paths that are tracked with everything in them.
+pub(crate) fn whole_roots(paths: &[&Path]) -> Vec<TrackedRoot> {
     paths
         .iter()
         .map(|path| TrackedRoot { path: (*path).to_owned(), exclusion: everything() })
         .collect()
+}
+
+/// Captures directories of this disk whole.
+pub(crate) fn capture_whole(
+    store: &dyn ObjectStore,
+    paths: &[&Path],
+    cache: Option<CacheLocation<'_>>,
+    progress: &dyn Progress,
+    threads: usize,
+) -> Result<Capture, SnapshotError> {
+    captured(CaptureRequest {
+        store,
+        flushed: None,
+        roots: &whole_roots(paths),
+        budget: Budget::UNLIMITED,
+        is_baseline: true,
+        rules: vec![RootRules::Recorded(None); paths.len()],
+        known: Vec::new(),
+        cache,
+        progress,
+        expected: None,
+        threads,
+    })
 }
 
 impl SnapshotManager {
@@ -54,7 +79,7 @@ impl SnapshotManager {
         session: SessionDir,
         paths: &[&Path],
     ) -> Result<Self, SnapshotError> {
-        Self::assemble(session, tracked(paths), Budget::UNLIMITED)
+        Self::assemble(session, whole_roots(paths), Budget::UNLIMITED)
     }
 
     /// Captures directories of this disk whole, with their stat caches, for a snapshot of virtual
@@ -67,19 +92,7 @@ impl SnapshotManager {
         store: &dyn ObjectStore,
         paths: &[&Path],
     ) -> Result<Capture, SnapshotError> {
-        captured(CaptureRequest {
-            store,
-            flushed: None,
-            roots: &tracked(paths),
-            budget: Budget::UNLIMITED,
-            is_baseline: true,
-            rules: vec![RootRules::Recorded(None); paths.len()],
-            known: Vec::new(),
-            cache: self.cache_location(true)?,
-            progress: &*self.progress,
-            expected: None,
-            threads: self.threads,
-        })
+        capture_whole(store, paths, self.cache_location(true)?, &*self.progress, self.threads)
     }
 
     /// Publishes and lists a state of the virtual paths after the snapshot `parent`, which may be

@@ -10,7 +10,7 @@ mod take;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-pub(crate) use self::elsewhere::Built;
+pub(crate) use self::elsewhere::{Built, capture_whole, whole_roots};
 pub use self::error::SnapshotError;
 pub use self::live::LiveState;
 pub use self::request::{SnapshotRequest, Taken};

@@ -5,6 +5,7 @@ mod read;
 mod write;
 
 use std::fs::File;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -17,7 +18,9 @@ use super::guard::check_format;
 use super::import;
 use super::own::{OwnFiles, Patience};
 use super::packs::{Kind, Packs};
-use super::{ImportError, Imported, ObjectSource, ObjectStore, StoreError, Stored, Transfer};
+use super::{
+    FileSource, ImportError, Imported, ObjectSource, ObjectStore, StoreError, Stored, Transfer,
+};
 use crate::object::ContentHash;
 use crate::sys::{self, Dir, EarlyFlush};
 
@@ -139,6 +142,28 @@ impl ObjectSource for LocalStore {
         let mut bytes = Vec::new();
         self.read_into(hash, max_bytes, &mut bytes)?;
         Ok(bytes)
+    }
+}
+
+impl FileSource for LocalStore {
+    /// Holes stay holes, and blocks are shared where the file system can.
+    fn export(
+        &self,
+        hash: &ContentHash,
+        size: u64,
+        target: &File,
+        transfer: &mut Transfer<'_>,
+    ) -> Result<(), StoreError> {
+        self.export(hash, size, target, transfer)
+    }
+
+    fn open_checked(
+        &self,
+        hash: &ContentHash,
+        size: u64,
+        transfer: &mut Transfer<'_>,
+    ) -> Result<Box<dyn Read>, StoreError> {
+        Ok(Box::new(self.open_intact(hash, size, transfer)?.into_reader()))
     }
 }
 

@@ -192,7 +192,7 @@ impl LocalStore {
     ///
     /// # Errors
     /// When the packs cannot be listed.
-    pub(in crate::store) fn copies(
+    pub(crate) fn copies(
         &self,
         hash: &ContentHash,
     ) -> Result<impl Iterator<Item = ObjectFile> + '_, StoreError> {

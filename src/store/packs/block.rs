@@ -11,7 +11,7 @@
 
 use super::format::{HEADER_BYTES, MAX_PACKED_BYTES, RECORD_BYTES};
 use crate::object::ContentHash;
-use crate::store::compression::{Compression, decompress};
+use crate::store::compression::{Compression, decompress, decompressed};
 
 pub(super) const MAGIC: &[u8; 4] = b"nblk";
 pub(super) const BLOCK_HEADER_BYTES: usize = 12;
@@ -132,4 +132,10 @@ pub(super) fn decode(stored: &[u8], plain: &mut [u8]) -> bool {
         return true;
     }
     decompress(stored, plain)
+}
+
+/// As [`decode`], into new memory.
+pub(super) fn decoded(stored: &[u8], plain: u32) -> Option<Vec<u8>> {
+    let len = plain as usize;
+    if stored.len() == len { Some(stored.to_vec()) } else { decompressed(stored, len) }
 }

@@ -10,7 +10,7 @@ use std::sync::{Arc, OnceLock};
 
 use rustix::io::Errno;
 
-use super::block::{BLOCK_HEADER_BYTES, Block, Listed, TABLE_ENTRY_BYTES, decode};
+use super::block::{BLOCK_HEADER_BYTES, Block, Listed, TABLE_ENTRY_BYTES, decoded};
 use super::cache::{BlockCache, new_pack};
 use super::filter::Filter;
 use super::format::{
@@ -166,18 +166,15 @@ impl Pack {
         thread_local! {
             static STORED: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
         }
-        // Both lengths are bounded.
-        let mut records = vec![0; block.plain as usize];
-        let is_told = STORED.with_borrow_mut(|stored| {
+        let records = STORED.with_borrow_mut(|stored| {
+            // Both lengths are bounded.
             stored.resize(block.stored as usize, 0);
             let at = block.file_at + BLOCK_HEADER_BYTES as u64;
             let len = sys::read_full_at(&self.file, stored, at)?;
-            io::Result::Ok(len == stored.len() && decode(stored, &mut records))
+            let is_whole = len == stored.len();
+            io::Result::Ok(is_whole.then(|| decoded(stored, block.plain)).flatten())
         })?;
-        if !is_told {
-            return Ok(Arc::default());
-        }
-        let records = Arc::new(records);
+        let Some(records) = records.map(Arc::new) else { return Ok(Arc::default()) };
         self.cache.put(key, records.clone());
         Ok(records)
     }

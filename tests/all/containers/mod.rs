@@ -8,6 +8,7 @@ mod proxy;
 mod replacing;
 mod restore;
 mod snapshots;
+mod storages;
 mod travelling;
 mod trouble;
 mod unfinished;

@@ -5,7 +5,9 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
 
-use nono::container::{Docker, Endpoint, SnapshotOptions, Trigger, Watcher, take_snapshot};
+use nono::container::{
+    Docker, Endpoint, LocalStorage, SnapshotOptions, Trigger, Watcher, take_snapshot,
+};
 use nono::snapshot::VolumeSource;
 use serde_json::Value;
 
@@ -60,7 +62,7 @@ impl Scene {
             watcher,
             threads: 0,
         };
-        let (store, name) = (self.fixture.store(), &self.container.name);
+        let (store, name) = (LocalStorage::new(self.fixture.store()), &self.container.name);
         let progress = Arc::new(nono::progress::NoProgress);
         let taken = take_snapshot(&docker, &store, name, &options, progress).unwrap();
         format!("{}/{}", taken.session_id, taken.snapshot)

@@ -1,7 +1,6 @@
 //! `nono container cleanup`.
 
 use std::io::Write;
-use std::path::Path;
 
 use clap::Args;
 use jiff::SignedDuration;
@@ -16,7 +15,8 @@ use crate::cli::progress::Bar;
 use crate::config::ContainerLimits;
 use crate::container::restore::{kept_containers, remove_kept};
 use crate::container::{
-    ContainerHistory, ContainerPolicy, Docker, ImageRemoval, RemovalReport, SnapshotExpiry, cleanup,
+    ContainerHistory, ContainerPolicy, Docker, ImageRemoval, LocalStorage, RemovalReport,
+    SnapshotExpiry, cleanup,
 };
 use crate::path_text::Shown;
 
@@ -55,7 +55,7 @@ pub(super) fn policy(limits: &ContainerLimits) -> ContainerPolicy {
     }
 }
 
-pub(super) fn run(args: &CleanupArgs, root: &Path, context: &Context) -> Outcome {
+pub(super) fn run(args: &CleanupArgs, storage: &LocalStorage, context: &Context) -> Outcome {
     let mut limits = ContainerLimits::load(&surroundings()?)?;
     limits.max_age_days = args.max_age_days.unwrap_or(limits.max_age_days);
     limits.max_per_container = args.max_per_container.unwrap_or(limits.max_per_container);
@@ -66,11 +66,11 @@ pub(super) fn run(args: &CleanupArgs, root: &Path, context: &Context) -> Outcome
     }
     let docker = engine_if_any(context);
     let bar = Bar::new(context, "removing snapshots");
-    let cleaned = cleanup(root, &policy(&limits), docker.as_ref(), args.dry_run, &*bar);
+    let cleaned = cleanup(storage, &policy(&limits), docker.as_ref(), args.dry_run, &*bar);
     bar.finish();
     let report = cleaned?;
     let kept_removed = match &docker {
-        Some(docker) => remove_kept_originals(docker, root, args.dry_run)?,
+        Some(docker) => remove_kept_originals(docker, storage, args.dry_run)?,
         None => Vec::new(),
     };
     if args.json {
@@ -80,7 +80,8 @@ pub(super) fn run(args: &CleanupArgs, root: &Path, context: &Context) -> Outcome
         let verb = if args.dry_run { "would remove" } else { "removed" };
         for name in &kept_removed {
             let name = Shown::bytes(name.as_bytes());
-            writeln!(context.out(), "{verb} container {name}: it was replaced by a restore")?;
+            let mut out = context.out_done(args.dry_run);
+            writeln!(out, "{verb} container {name}: it was replaced by a restore")?;
         }
     }
     report.problems.iter().for_each(|problem| context.warn(problem));
@@ -98,11 +99,11 @@ struct Cleaned<'a> {
 /// Removes the stopped originals of replacements; their names.
 fn remove_kept_originals(
     docker: &Docker,
-    root: &Path,
+    storage: &LocalStorage,
     is_dry_run: bool,
 ) -> Result<Vec<String>, CliError> {
     let mut names = Vec::new();
-    for history in ContainerHistory::all(root)? {
+    for history in ContainerHistory::all(storage)? {
         for kept in kept_containers(&history)? {
             if is_dry_run || remove_kept(docker, &history, &kept)? {
                 names.push(kept.name);
@@ -122,7 +123,7 @@ fn reason(reason: SnapshotExpiry) -> &'static str {
 }
 
 pub(super) fn print_removed(report: &RemovalReport, context: &Context) -> Result<(), CliError> {
-    let mut out = context.out();
+    let mut out = context.out_done(report.dry_run);
     let verb = if report.dry_run { "would remove" } else { "removed" };
     for state in &report.removed {
         let why = state.reason.map(|why| format!(": {}", reason(why))).unwrap_or_default();
@@ -144,5 +145,5 @@ pub(super) fn print_removed(report: &RemovalReport, context: &Context) -> Result
     if !report.removed.is_empty() && !report.dry_run {
         context.say("`nono rollback cleanup` frees the space in the store");
     }
-    Ok(())
+    Ok(out.flush()?)
 }

@@ -1,7 +1,5 @@
 //! `nono container delete`.
 
-use std::path::Path;
-
 use clap::Args;
 
 use super::cleanup::print_removed;
@@ -10,7 +8,7 @@ use crate::cli::Outcome;
 use crate::cli::context::Context;
 use crate::cli::error::CliError;
 use crate::cli::progress::Bar;
-use crate::container::{ContainerHistory, RemovalReport, remove};
+use crate::container::{ContainerHistory, LocalStorage, RemovalReport, remove};
 
 /// Arguments of `nono container delete`.
 #[derive(Debug, Args)]
@@ -25,8 +23,8 @@ pub(in crate::cli) struct DeleteArgs {
     json: bool,
 }
 
-pub(super) fn run(args: &DeleteArgs, root: &Path, context: &Context) -> Outcome {
-    let picked = ContainerHistory::find(root, &args.id)?;
+pub(super) fn run(args: &DeleteArgs, storage: &LocalStorage, context: &Context) -> Outcome {
+    let picked = ContainerHistory::find(storage, &args.id)?;
     let numbers = match (picked.is_named, args.all) {
         (true, false) => vec![picked.number],
         (false, true) => picked.history.numbers()?,
@@ -47,7 +45,7 @@ pub(super) fn run(args: &DeleteArgs, root: &Path, context: &Context) -> Outcome 
     let numbers: Vec<_> = numbers.into_iter().map(|number| (number, None)).collect();
     let mut report = RemovalReport::default();
     let bar = Bar::new(context, "removing snapshots");
-    let removed = remove(root, &picked.history, &numbers, docker.as_ref(), &*bar, &mut report);
+    let removed = remove(&picked.history, &numbers, docker.as_ref(), &*bar, &mut report);
     bar.finish();
     removed?;
     if args.json {

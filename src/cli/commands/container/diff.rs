@@ -1,7 +1,6 @@
 //! `nono container diff`.
 
 use std::io::Write;
-use std::path::Path;
 
 use clap::Args;
 use serde_json::Value;
@@ -10,7 +9,7 @@ use crate::cli::Outcome;
 use crate::cli::context::{BOLD, Context};
 use crate::cli::error::CliError;
 use crate::cli::render::{Palette, change_line};
-use crate::container::{ContainerDiff, ContainerHistory, FieldChange, compare};
+use crate::container::{ContainerDiff, ContainerHistory, FieldChange, LocalStorage, compare};
 use crate::path_text::Shown;
 
 /// Arguments of `nono container diff`.
@@ -25,11 +24,11 @@ pub(in crate::cli) struct DiffArgs {
     json: bool,
 }
 
-pub(super) fn run(args: &DiffArgs, root: &Path, context: &Context) -> Outcome {
-    let older = ContainerHistory::find(root, &args.older)?;
+pub(super) fn run(args: &DiffArgs, storage: &LocalStorage, context: &Context) -> Outcome {
+    let older = ContainerHistory::find(storage, &args.older)?;
     let newer = match &args.newer {
-        Some(newer) => ContainerHistory::find(root, newer)?,
-        None => ContainerHistory::find(root, &older.history.id())?,
+        Some(newer) => ContainerHistory::find(storage, newer)?,
+        None => ContainerHistory::find(storage, &older.history.id())?,
     };
     let report = compare(&older, &newer)?;
     if args.json {

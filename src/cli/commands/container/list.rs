@@ -1,7 +1,6 @@
 //! `nono container list`.
 
 use std::io::Write;
-use std::path::Path;
 
 use clap::Args;
 use jiff::{Timestamp, Zoned};
@@ -12,7 +11,7 @@ use crate::cli::context::{BOLD, Context, DIM};
 use crate::cli::error::CliError;
 use crate::cli::render::{absolute_time, byte_size};
 use crate::container::restore::unfinished;
-use crate::container::{ContainerHistory, Trigger};
+use crate::container::{ContainerHistory, LocalStorage, Trigger};
 use crate::path_text::Shown;
 use crate::snapshot::Restoration;
 
@@ -54,11 +53,12 @@ struct SnapshotLine {
     bytes_written: u64,
 }
 
-pub(super) fn run(args: &ListArgs, root: &Path, context: &Context) -> Outcome {
+pub(super) fn run(args: &ListArgs, storage: &LocalStorage, context: &Context) -> Outcome {
     let mut report = Vec::new();
     // A journal that cannot be read was told already.
-    let waiting: Vec<_> = unfinished(root)?.into_iter().flatten().map(|it| it.session_id).collect();
-    for history in ContainerHistory::all(root)? {
+    let waiting: Vec<_> =
+        unfinished(storage)?.into_iter().flatten().map(|it| it.session_id).collect();
+    for history in ContainerHistory::all(storage)? {
         let container = history.container();
         let is_wanted = args.container.as_deref().is_none_or(|wanted| {
             container.name == wanted
@@ -82,7 +82,7 @@ pub(super) fn run(args: &ListArgs, root: &Path, context: &Context) -> Outcome {
     Ok(0)
 }
 
-fn session(history: &ContainerHistory, waiting: &[String]) -> Result<SessionReport, CliError> {
+fn session(history: &ContainerHistory<'_>, waiting: &[String]) -> Result<SessionReport, CliError> {
     let mut snapshots = Vec::new();
     for number in history.numbers()? {
         let manifest = history.manifest(number)?;
@@ -107,7 +107,7 @@ fn session(history: &ContainerHistory, waiting: &[String]) -> Result<SessionRepo
         container: container.name.clone(),
         container_id: container.container_id.clone(),
         restored_from: container.restored_from.clone(),
-        pinned: history.metadata().pinned,
+        pinned: history.is_pinned(),
         snapshots,
         restorations: container.restorations.clone(),
         restore_interrupted: waiting.contains(&history.id()),

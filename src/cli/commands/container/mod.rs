@@ -13,8 +13,6 @@ mod stats;
 mod validate;
 pub(in crate::cli) mod watch;
 
-use std::path::{Path, PathBuf};
-
 use clap::Subcommand;
 
 use crate::cli::Outcome;
@@ -22,7 +20,7 @@ use crate::cli::args::StoreArgs;
 use crate::cli::context::Context;
 use crate::cli::error::CliError;
 use crate::container::restore::{RestoreError, unfinished};
-use crate::container::{ContainerError, Docker, recover};
+use crate::container::{ContainerError, Docker, LocalStorage, recover};
 
 /// The subcommands.
 #[derive(Debug, Subcommand)]
@@ -54,8 +52,8 @@ pub(in crate::cli) fn run(
     store: &StoreArgs,
     context: &Context,
 ) -> Outcome {
-    let root = root(store)?;
-    for left in recover(&root)? {
+    let storage = LocalStorage::new(store.catalog()?.root().to_owned());
+    for left in recover(&storage)? {
         let name = crate::path_text::Shown::bytes(left.name.as_bytes()).to_string();
         match left.problem {
             None => context.warn(format_args!(
@@ -68,34 +66,30 @@ pub(in crate::cli) fn run(
     }
     // The command that ends it tells its outcome itself.
     if !matches!(command, ContainerCommand::Resume(_)) {
-        tell_unfinished(&root, context)?;
+        tell_unfinished(&storage, context)?;
     }
     match command {
-        ContainerCommand::Snapshot(args) => snapshot::run(args, &root, context),
-        ContainerCommand::List(args) => list::run(args, &root, context),
-        ContainerCommand::Show(args) => show::run(args, &root, context),
-        ContainerCommand::Diff(args) => diff::run(args, &root, context),
-        ContainerCommand::Restore(args) => restore::run(args, store, context),
-        ContainerCommand::Resume(args) => resume::run(args, store, context),
-        ContainerCommand::Delete(args) => delete::run(args, &root, context),
-        ContainerCommand::Cleanup(args) => cleanup::run(args, &root, context),
-        ContainerCommand::Stats(args) => stats::run(args, &root, context),
-        ContainerCommand::Validate(args) => validate::run(args, &root, context),
+        ContainerCommand::Snapshot(args) => snapshot::run(args, &storage, context),
+        ContainerCommand::List(args) => list::run(args, &storage, context),
+        ContainerCommand::Show(args) => show::run(args, &storage, context),
+        ContainerCommand::Diff(args) => diff::run(args, &storage, context),
+        ContainerCommand::Restore(args) => restore::run(args, &storage, context),
+        ContainerCommand::Resume(args) => resume::run(args, &storage, context),
+        ContainerCommand::Delete(args) => delete::run(args, &storage, context),
+        ContainerCommand::Cleanup(args) => cleanup::run(args, &storage, context),
+        ContainerCommand::Stats(args) => stats::run(args, &storage, context),
+        ContainerCommand::Validate(args) => validate::run(args, &storage, context),
     }
 }
 
-fn tell_unfinished(root: &Path, context: &Context) -> Result<(), CliError> {
-    for waiting in unfinished(root)? {
+fn tell_unfinished(storage: &LocalStorage, context: &Context) -> Result<(), CliError> {
+    for waiting in unfinished(storage)? {
         match waiting {
             Ok(waiting) => context.warn(waiting),
             Err(error) => context.warn(error),
         }
     }
     Ok(())
-}
-
-fn root(store: &StoreArgs) -> Result<PathBuf, CliError> {
-    Ok(store.catalog()?.root().to_owned())
 }
 
 /// The engine, where a command can do without.

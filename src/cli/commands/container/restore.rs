@@ -7,13 +7,14 @@ use std::time::Duration;
 use clap::Args;
 
 use crate::cli::Outcome;
-use crate::cli::args::StoreArgs;
 use crate::cli::context::{BOLD, Context};
 use crate::cli::progress::Bar;
 use crate::container::restore::{
     HealthCheck, Job, RestoreError, RestoreOptions, RestoreReport, Way, plan, restore,
 };
-use crate::container::{ContainerHistory, Docker, SnapshotOptions, Trigger, Watcher, take_locked};
+use crate::container::{
+    ContainerHistory, Docker, LocalStorage, SnapshotOptions, Trigger, Watcher, take_locked,
+};
 use crate::path_text::Shown;
 use crate::snapshot::RestorationMode;
 
@@ -66,9 +67,12 @@ impl RestoreArgs {
     }
 }
 
-pub(in crate::cli) fn run(args: &RestoreArgs, store: &StoreArgs, context: &Context) -> Outcome {
-    let catalog = store.catalog()?;
-    let picked = ContainerHistory::find(catalog.root(), &args.id)?;
+pub(in crate::cli) fn run(
+    args: &RestoreArgs,
+    storage: &LocalStorage,
+    context: &Context,
+) -> Outcome {
+    let picked = ContainerHistory::find(storage, &args.id)?;
     let docker = Docker::connect()?;
     let options = args.options();
     let bar = Bar::new(context, "restoring");
@@ -76,7 +80,7 @@ pub(in crate::cli) fn run(args: &RestoreArgs, store: &StoreArgs, context: &Conte
         Job { docker: &docker, history: &picked.history, number: picked.number, progress: &*bar };
     let snapshot = safety_snapshot(format!("before the restore of {}", args.id));
     let safety = |container: &str| -> Result<u64, RestoreError> {
-        let taken = take_locked(&docker, catalog.root(), container, &snapshot, bar.clone())?;
+        let taken = take_locked(&docker, storage, container, &snapshot, bar.clone())?;
         Ok(taken.snapshot)
     };
     let report = if args.dry_run {
@@ -116,7 +120,7 @@ fn shown(text: &str) -> Shown<'_> {
 
 fn print(report: &RestoreReport, context: &Context) -> std::io::Result<()> {
     let plan = &report.plan;
-    let mut out = context.out();
+    let mut out = context.out_done(report.dry_run);
     let (name, snapshot) = (shown(&plan.name), format!("{}/{}", plan.session_id, plan.snapshot));
     let would = if report.dry_run { "would be " } else { "" };
     for volume in &plan.volumes {
@@ -149,11 +153,11 @@ fn print(report: &RestoreReport, context: &Context) -> std::io::Result<()> {
     if let Some(health) = &report.health {
         let (check, finding) = (shown(&health.check), shown(&health.finding));
         if !health.is_healthy {
-            context.warn(format_args!(
+            context.fall_short(format_args!(
                 "the new container is not healthy ({check}): {finding}; {name} is again what it \
                  was"
             ));
-            return Ok(());
+            return out.flush();
         }
         context.say(format_args!("healthy ({check}): {finding}"));
     }
@@ -172,5 +176,6 @@ fn print(report: &RestoreReport, context: &Context) -> std::io::Result<()> {
         (false, RestorationMode::Replace) => "replaced by",
         (false, RestorationMode::VolumesOnly) => "has volumes of",
     };
-    writeln!(out, "{BOLD}{name}{BOLD:#} {done} {snapshot}")
+    writeln!(out, "{BOLD}{name}{BOLD:#} {done} {snapshot}")?;
+    out.flush()
 }

@@ -5,12 +5,11 @@ use std::time::Duration;
 use clap::Args;
 
 use crate::cli::Outcome;
-use crate::cli::args::StoreArgs;
 use crate::cli::context::Context;
 use crate::cli::error::CliError;
 use crate::cli::progress::Bar;
 use crate::container::restore::{Direction, HealthCheck, ResumeReport, interrupted, resume};
-use crate::container::{ContainerHistory, Docker};
+use crate::container::{ContainerHistory, Docker, LocalStorage};
 use crate::path_text::Shown;
 
 /// Arguments of `nono container resume`.
@@ -30,11 +29,10 @@ pub(in crate::cli) struct ResumeArgs {
     json: bool,
 }
 
-pub(in crate::cli) fn run(args: &ResumeArgs, store: &StoreArgs, context: &Context) -> Outcome {
-    let catalog = store.catalog()?;
+pub(in crate::cli) fn run(args: &ResumeArgs, storage: &LocalStorage, context: &Context) -> Outcome {
     let histories = match &args.id {
-        Some(id) => vec![ContainerHistory::find(catalog.root(), id)?.history],
-        None => ContainerHistory::all(catalog.root())?,
+        Some(id) => vec![ContainerHistory::find(storage, id)?.history],
+        None => ContainerHistory::all(storage)?,
     };
     let mut waiting = Vec::new();
     for history in histories {

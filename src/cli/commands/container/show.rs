@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::io::Write;
-use std::path::Path;
 
 use clap::Args;
 use jiff::Zoned;
@@ -12,7 +11,7 @@ use crate::cli::Outcome;
 use crate::cli::context::{BOLD, Context, DIM};
 use crate::cli::error::CliError;
 use crate::cli::render::{absolute_time, byte_size};
-use crate::container::{ContainerHistory, ContainerRecord, MountKind};
+use crate::container::{ContainerHistory, ContainerRecord, LocalStorage, MountKind};
 use crate::object::ContentHash;
 use crate::path_text::Shown;
 use crate::snapshot::{ContainerSession, NotCaptured, Totals};
@@ -40,8 +39,8 @@ struct Report {
     session: ContainerSession,
 }
 
-pub(super) fn run(args: &ShowArgs, root: &Path, context: &Context) -> Outcome {
-    let picked = ContainerHistory::find(root, &args.id)?;
+pub(super) fn run(args: &ShowArgs, storage: &LocalStorage, context: &Context) -> Outcome {
+    let picked = ContainerHistory::find(storage, &args.id)?;
     let (history, number) = (picked.history, picked.number);
     let manifest = history.manifest(number)?;
     let record = history.record(number)?;

@@ -1,7 +1,6 @@
 //! `nono container snapshot`.
 
 use std::io::Write;
-use std::path::Path;
 
 use clap::Args;
 
@@ -14,7 +13,8 @@ use crate::cli::progress::Bar;
 use crate::cli::render::byte_size;
 use crate::config::ContainerLimits;
 use crate::container::{
-    Docker, RemovalReport, SnapshotOptions, SnapshotReport, Trigger, cleanup, take_snapshot,
+    Docker, LocalStorage, RemovalReport, SnapshotOptions, SnapshotReport, Trigger, cleanup,
+    take_snapshot,
 };
 use crate::path_text::Shown;
 use crate::progress::NoProgress;
@@ -53,7 +53,7 @@ pub(in crate::cli) struct SnapshotArgs {
     json: bool,
 }
 
-pub(super) fn run(args: &SnapshotArgs, root: &Path, context: &Context) -> Outcome {
+pub(super) fn run(args: &SnapshotArgs, storage: &LocalStorage, context: &Context) -> Outcome {
     let threads = args.threads.count(context)?;
     let docker = Docker::connect()?;
     let options = SnapshotOptions {
@@ -64,11 +64,11 @@ pub(super) fn run(args: &SnapshotArgs, root: &Path, context: &Context) -> Outcom
         takes_image: !args.no_image,
         takes_files: !args.no_files,
         volume_source: args.through_engine.then_some(VolumeSource::Archive),
-        watcher: watcher()?,
+        watcher: watcher(storage)?,
         threads,
     };
     let bar = Bar::new(context, "recording the container");
-    let taken = take_snapshot(&docker, root, &args.container, &options, bar.clone());
+    let taken = take_snapshot(&docker, storage, &args.container, &options, bar.clone());
     bar.finish();
     let report = taken?;
     if args.json {
@@ -82,12 +82,12 @@ pub(super) fn run(args: &SnapshotArgs, root: &Path, context: &Context) -> Outcom
     for left in report.unreadable.iter().take(context.at_most(10)) {
         context.warn(format_args!("not captured: {}: {}", Shown::path(&left.path), left.reason));
     }
-    keep_within_limits(root, &docker, context);
+    keep_within_limits(storage, &docker, context);
     Ok(u8::from(!report.unreadable.is_empty()))
 }
 
 fn print(report: &SnapshotReport, context: &Context) -> Result<(), CliError> {
-    let mut out = context.out();
+    let mut out = context.out_done(false);
     let SnapshotReport { session_id, snapshot, file_count, total_bytes, bytes_written, .. } =
         report;
     let name = Shown::bytes(report.container.as_bytes()).to_string();
@@ -105,15 +105,15 @@ fn print(report: &SnapshotReport, context: &Context) -> Result<(), CliError> {
         byte_size(*total_bytes),
         byte_size(*bytes_written)
     )?;
-    Ok(())
+    Ok(out.flush()?)
 }
 
 /// A snapshot that was taken counts, whatever comes of the older ones.
-fn keep_within_limits(root: &Path, docker: &Docker, context: &Context) {
+fn keep_within_limits(storage: &LocalStorage, docker: &Docker, context: &Context) {
     let limits = surroundings().and_then(|found| Ok(ContainerLimits::load(&found)?));
     let cleaned = limits.and_then(|limits| {
         let policy = super::cleanup::policy(&limits);
-        Ok(cleanup(root, &policy, Some(docker), false, &NoProgress)?)
+        Ok(cleanup(storage, &policy, Some(docker), false, &NoProgress)?)
     });
     match cleaned {
         Ok(RemovalReport { removed, problems, .. }) => {

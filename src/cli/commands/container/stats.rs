@@ -1,7 +1,6 @@
 //! `nono container stats`.
 
 use std::io::Write;
-use std::path::Path;
 
 use clap::Args;
 use jiff::Zoned;
@@ -9,7 +8,7 @@ use jiff::Zoned;
 use crate::cli::Outcome;
 use crate::cli::context::{BOLD, Context};
 use crate::cli::render::{absolute_time, byte_size};
-use crate::container::container_stats;
+use crate::container::{LocalStorage, container_stats};
 use crate::path_text::Shown;
 
 /// Arguments of `nono container stats`.
@@ -20,8 +19,8 @@ pub(in crate::cli) struct StatsArgs {
     json: bool,
 }
 
-pub(super) fn run(args: &StatsArgs, root: &Path, context: &Context) -> Outcome {
-    let stats = container_stats(root)?;
+pub(super) fn run(args: &StatsArgs, storage: &LocalStorage, context: &Context) -> Outcome {
+    let stats = container_stats(storage)?;
     if args.json {
         context.json(&stats)?;
         return Ok(0);

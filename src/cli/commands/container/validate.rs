@@ -1,13 +1,12 @@
 //! `nono container validate`.
 
 use std::io::Write;
-use std::path::Path;
 
 use clap::Args;
 
 use crate::cli::Outcome;
 use crate::cli::context::Context;
-use crate::container::{ContainerHistory, Docker, validate};
+use crate::container::{ContainerHistory, Docker, LocalStorage, validate};
 use crate::path_text::Shown;
 
 /// Arguments of `nono container validate`.
@@ -20,13 +19,13 @@ pub(in crate::cli) struct ValidateArgs {
     json: bool,
 }
 
-pub(super) fn run(args: &ValidateArgs, root: &Path, context: &Context) -> Outcome {
-    let picked = args.id.as_ref().map(|id| ContainerHistory::find(root, id)).transpose()?;
+pub(super) fn run(args: &ValidateArgs, storage: &LocalStorage, context: &Context) -> Outcome {
+    let picked = args.id.as_ref().map(|id| ContainerHistory::find(storage, id)).transpose()?;
     let named =
         picked.map(|picked| (picked.history.id(), picked.is_named.then_some(picked.number)));
     let docker = Docker::connect()?;
     let only = named.as_ref().map(|(id, number)| (id.as_str(), *number));
-    let report = validate(root, &docker, only)?;
+    let report = validate(storage, &docker, only)?;
     if args.json {
         context.json(&report)?;
     } else {

@@ -11,7 +11,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use crate::cli::Outcome;
 use crate::cli::error::CliError;
 use crate::cli::signals::{self, Taken};
-use crate::container::{Watcher, watch};
+use crate::container::{LocalStorage, Watcher, watch};
 
 /// The name of the hidden command.
 pub(in crate::cli) const NAME: &str = "__container-watch";
@@ -28,16 +28,17 @@ pub(in crate::cli) struct WatchArgs {
 }
 
 /// The program that watches: this one.
-pub(super) fn watcher() -> Result<Watcher, CliError> {
+pub(super) fn watcher(storage: &LocalStorage) -> Result<Watcher, CliError> {
     let program = std::env::current_exe()
         .map_err(|error| CliError::failed(format!("cannot find this program: {error}")))?;
-    Ok(Watcher { program, arguments: vec![NAME.into()] })
+    Ok(Watcher { program, arguments: vec![NAME.into(), storage.root().into()] })
 }
 
 pub(in crate::cli) fn run(args: &WatchArgs) -> Outcome {
     // What ends nono is not meant for the watcher, which ends after it.
     let ignored = Arc::new(AtomicBool::new(false));
     let _taken = Taken::raising(&[SIGINT, SIGTERM, SIGHUP], &ignored).map_err(signals::refused)?;
-    watch(io::stdin().lock(), &args.root, &args.container_id, &args.token)?;
+    let storage = LocalStorage::new(args.root.clone());
+    watch(io::stdin().lock(), &storage, &args.container_id, &args.token)?;
     Ok(0)
 }

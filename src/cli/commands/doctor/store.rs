@@ -7,6 +7,8 @@ use crate::cli::error::CliError;
 use crate::cli::render::byte_size;
 use crate::cli::state_before;
 #[cfg(feature = "container")]
+use crate::container::LocalStorage;
+#[cfg(feature = "container")]
 use crate::container::restore::{Interrupted, RestoreError, unfinished};
 use crate::path_text::Shown;
 use crate::session::{Catalog, SessionStatus, SessionSummary};
@@ -134,5 +136,6 @@ pub(super) fn container_restores(catalog: &Catalog) -> Result<Vec<Finding>, CliE
             Finding::wrong(WHAT, error.to_string(), "see what the message names")
         }
     };
-    Ok(unfinished(catalog.root())?.into_iter().map(finding).collect())
+    let storage = LocalStorage::new(catalog.root().to_owned());
+    Ok(unfinished(&storage)?.into_iter().map(finding).collect())
 }

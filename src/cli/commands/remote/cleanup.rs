@@ -112,10 +112,11 @@ pub(in crate::cli) fn run(args: &CleanupArgs, context: &Context) -> Outcome {
         context.json(&report)?;
         return Ok(0);
     }
-    let mut out = context.out();
+    let mut out = context.out_done(args.dry_run);
     for key in &report.removed {
         writeln!(out, "{}", Shown::bytes(key.as_bytes()))?;
     }
+    out.flush()?;
     let words = if args.dry_run { "would be removed" } else { "removed" };
     context.say(format_args!(
         "{} archives {words}, {}; {} older ones stay because a kept snapshot needs them",

@@ -98,12 +98,13 @@ pub(super) fn run(
         context.json(&reports)?;
         return Ok(code);
     }
-    let mut out = context.out();
+    let mut out = context.out_done(false);
     for AgentReport { agent, snapshot, .. } in &reports {
         let SnapshotReport { session_id, number, file_count, total_bytes, .. } = snapshot;
         let size = byte_size(*total_bytes);
         writeln!(out, "{BOLD}{session_id}/{number}{BOLD:#}  {agent}, {file_count} files, {size}")?;
     }
+    out.flush()?;
     Ok(code)
 }
 
