@@ -8,6 +8,9 @@ use std::sync::Arc;
 
 use age::secrecy::SecretString;
 
+use super::mark::Mark;
+use crate::object::ContentHash;
+
 /// The work that a passphrase may ask of a reader, as a power of two: about 8 seconds here, more
 /// than any program asks.
 const MAX_WORK_FACTOR: u8 = 22;
@@ -46,6 +49,9 @@ pub enum EncryptionError {
         /// The text, cut where it is long.
         text: String,
     },
+    /// A private key was given as a recipient. It is not repeated.
+    #[error("this is a private key; a recipient is the public one, age1… (age-keygen -y FILE)")]
+    PrivateKey,
     /// A file holds no identity.
     #[error("it holds no identity: AGE-SECRET-KEY-1… or a private ssh key without a passphrase")]
     NoIdentity,
@@ -72,6 +78,9 @@ impl Encryption {
             if text.is_empty() || text.starts_with('#') {
                 continue;
             }
+            if is_private_key(text) {
+                return Err(EncryptionError::PrivateKey);
+            }
             let no = || EncryptionError::NoRecipient { text: text.chars().take(80).collect() };
             let key: Box<dyn age::Recipient + Send + Sync> = if text.starts_with("ssh-") {
                 Box::new(text.parse::<age::ssh::Recipient>().map_err(|_| no())?)
@@ -94,19 +103,30 @@ impl Encryption {
         Ok(Self::Passphrase(passphrase(text)?))
     }
 
+    /// What opens archives that are encrypted so, where the same secret does both.
+    pub(crate) fn identities(&self) -> Identities {
+        let mut identities = Identities::none();
+        if let Self::Passphrase(phrase) = self {
+            identities.add_phrase(phrase.clone());
+        }
+        identities
+    }
+
     /// Whether anything is encrypted.
     pub fn is_some(&self) -> bool {
         !matches!(self, Self::None)
     }
 
-    /// What is written through the result comes out encrypted, if it shall be.
-    pub(super) fn wrap<W: Write>(&self, out: W) -> io::Result<Sealing<W>> {
+    /// What is written through the result comes out encrypted, if it shall be. `manifest` marks the
+    /// archive where the header has room for it.
+    pub(super) fn wrap<W: Write>(&self, manifest: ContentHash, out: W) -> io::Result<Sealing<W>> {
         let encryptor = match self {
             Self::None => return Ok(Sealing::Plain(out)),
             Self::Passphrase(phrase) => age::Encryptor::with_user_passphrase(phrase.clone()),
             Self::Recipients(keys) => {
+                let mark = Mark(manifest);
                 let keys = keys.iter().map(|key| &*key.0 as &dyn age::Recipient);
-                age::Encryptor::with_recipients(keys)
+                age::Encryptor::with_recipients(keys.chain([&mark as &dyn age::Recipient]))
                     .map_err(|error| io::Error::other(error.to_string()))?
             }
         };
@@ -197,15 +217,27 @@ impl Identities {
     /// # Errors
     /// [`EncryptionError::NoPassphrase`].
     pub fn add_passphrase(&mut self, text: &str) -> Result<(), EncryptionError> {
-        let mut identity = age::scrypt::Identity::new(passphrase(text)?);
+        self.add_phrase(passphrase(text)?);
+        Ok(())
+    }
+
+    fn add_phrase(&mut self, phrase: SecretString) {
+        let mut identity = age::scrypt::Identity::new(phrase);
         identity.set_max_work_factor(MAX_WORK_FACTOR);
         self.keys.push(Arc::new(identity));
-        Ok(())
     }
 
     pub(super) fn keys(&self) -> impl Iterator<Item = &dyn age::Identity> {
         self.keys.iter().map(|key| &**key as &dyn age::Identity)
     }
+}
+
+/// Whether a text is a private key, which no message may repeat.
+pub fn is_private_key(text: &str) -> bool {
+    let text = text.trim_start();
+    ["AGE-SECRET-KEY", "AGE-PLUGIN-", "-----BEGIN"]
+        .iter()
+        .any(|begin| text.get(..begin.len()).is_some_and(|it| it.eq_ignore_ascii_case(begin)))
 }
 
 fn passphrase(text: &str) -> Result<SecretString, EncryptionError> {

@@ -26,7 +26,7 @@ pub enum ArchiveError {
         reason: String,
     },
     /// It is encrypted, and there is no key.
-    #[error("the archive is encrypted: name an identity or a passphrase")]
+    #[error("the archive is encrypted: --identity FILE or --passphrase-file FILE opens it")]
     Encrypted,
     /// None of the keys opens it.
     #[error("none of the given identities or passphrases opens the archive")]
@@ -63,6 +63,14 @@ pub enum ArchiveError {
     #[error("snapshot {parent} is not in this store, so there is no delta to it: use --full")]
     NoParent {
         /// The snapshot.
+        parent: ArchiveId,
+    },
+    /// A delta was asked for to its own snapshot, or to a younger one.
+    #[error("a delta of {id} needs an older snapshot than {parent} as its parent")]
+    ParentNotOlder {
+        /// The snapshot.
+        id: ArchiveId,
+        /// The one in the archive that was named.
         parent: ArchiveId,
     },
     /// The session's id cannot be part of a name.

@@ -20,6 +20,7 @@
 mod delta;
 mod encryption;
 mod error;
+mod mark;
 mod name;
 mod read;
 mod receive;
@@ -28,8 +29,9 @@ mod spill;
 mod write;
 
 pub use delta::DeltaStats;
-pub use encryption::{Encryption, EncryptionError, Identities};
+pub use encryption::{Encryption, EncryptionError, Identities, is_private_key};
 pub use error::ArchiveError;
+pub use mark::snapshot_in;
 pub use name::{ArchiveId, ArchiveKind, ArchiveName, ChainError, NameError, chain_of};
 pub use read::{ArchiveHead, ArchiveReader, ArchiveSummary};
 pub use receive::{ReadOutcome, ReceiveReport, Receiver, Role};

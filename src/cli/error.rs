@@ -7,15 +7,17 @@ use jiff::Zoned;
 
 use super::args::named_project;
 use super::render::{RenderError, relative_time};
+use super::shell_word::shell_word;
 use crate::agent::SpoolError;
 use crate::config::ConfigError;
 use crate::history::HistoryError;
 use crate::import::ImportSessionError;
+use crate::path_text::Shown;
 #[cfg(feature = "archive")]
 use crate::remote::{AddressError, RemoteError};
 use crate::repair::RepairError;
 use crate::restore::RestoreError;
-use crate::session::{CatalogError, RecordError, SessionSummary};
+use crate::session::{CatalogError, Moved, RecordError, SessionSummary};
 use crate::snapshot::{CaptureError, ManifestError, SnapshotError, TrackedPathError};
 use crate::store::StoreError;
 use crate::sys;
@@ -112,6 +114,10 @@ impl From<CatalogError> for CliError {
             CatalogError::Empty { .. } => {
                 failed.with_hint("record one: nono run --rollback -- COMMAND")
             }
+            CatalogError::NoneHere { elsewhere, moved: Some(moved), .. } => {
+                let hint = moved_hint(moved, &elsewhere.session_id);
+                failed.with_hint(hint)
+            }
             CatalogError::NoneHere { elsewhere, .. } => {
                 let SessionSummary { session_id, started, tracked_paths, .. } = &**elsewhere;
                 let when = relative_time(*started, &Zoned::now());
@@ -135,6 +141,20 @@ impl From<CatalogError> for CliError {
             _ => failed,
         }
     }
+}
+
+/// The ways to the past of a project that was moved.
+pub(super) fn moved_hint(moved: &Moved, session: &str) -> String {
+    let [from, to] = [&moved.from, &moved.to].map(|path| Shown::path(path).to_string());
+    let words = [&moved.to, &moved.from].map(|path| shell_word(path));
+    let back = match words {
+        [Some(to), Some(from)] => format!("to undo it, move it back (mv {to} {from}), or copy"),
+        _ => "to undo it, move it back, or copy".to_owned(),
+    };
+    format!(
+        "{to} was {from} when session {session} recorded it: nono rollback show {session}; {back} \
+         its old state: nono rollback restore {session} --to DIR"
+    )
 }
 
 impl From<SnapshotError> for CliError {

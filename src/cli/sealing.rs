@@ -7,10 +7,11 @@ use clap::Args;
 
 use super::args::surroundings;
 use super::error::CliError;
-use crate::archive::{Encryption, Identities};
+use crate::archive::{Encryption, Identities, is_private_key};
 use crate::config::{self, NamedRemote, RemoteEncryption, is_remote_name};
 use crate::path_text::Shown;
-use crate::remote::{Address, Place};
+use crate::progress::Progress;
+use crate::remote::{Address, Inventory, Place, SessionArchives};
 use crate::sys;
 
 /// A longer file with keys is not read, in bytes.
@@ -111,6 +112,7 @@ impl Target {
             .into_iter()
             .find(|remote| Address::parse(&remote.url).is_ok_and(|known| known == address));
         let encryption = same.map(|remote| remote.encryption);
+        encryption.iter().try_for_each(refuse_private_keys)?;
         Ok(Self { name: address.to_string(), address, encryption })
     }
 
@@ -124,16 +126,72 @@ impl Target {
     }
 
     fn named(remote: NamedRemote) -> Result<Self, CliError> {
+        refuse_private_keys(&remote.encryption)?;
         let address = Address::parse(&remote.url).map_err(|error| {
             CliError::usage(format!("the remote {} in the configuration: {error}", remote.name))
         })?;
         Ok(Self { name: remote.name, address, encryption: Some(remote.encryption) })
     }
 
+    /// All archives there. Where the remote's are encrypted, others are set apart.
+    pub(super) fn inventory(
+        &self,
+        place: &Place,
+        progress: &dyn Progress,
+    ) -> Result<Inventory, CliError> {
+        let inventory = Inventory::of(place.list("", progress)?);
+        Ok(match &self.encryption {
+            None | Some(RemoteEncryption::Plaintext) => inventory,
+            Some(_) => inventory.encrypted_only(),
+        })
+    }
+
+    /// Refuses to read sessions whose archives are all encrypted, where no key is given.
+    pub(super) fn needs_key<'a>(
+        &self,
+        mut held: impl Iterator<Item = &'a SessionArchives>,
+        keys: &Identities,
+    ) -> Result<(), CliError> {
+        let is_sealed = |held: &SessionArchives| {
+            held.all().next().is_some() && held.all().all(|(name, _)| name.is_encrypted)
+        };
+        if !keys.is_empty() || !held.by_ref().any(is_sealed) {
+            return Ok(());
+        }
+        let words = match &self.encryption {
+            Some(RemoteEncryption::Recipients(_)) => {
+                self.encryption.as_ref().map(encryption_words).unwrap_or_default()
+            }
+            _ => "encrypted".to_owned(),
+        };
+        Err(CliError::failed(format!("the archives of {} are {words}", self.name))
+            .with_hint("--identity FILE or --passphrase-file FILE opens them"))
+    }
+
     /// Opens it. With `make`, the directory of a path is made; one that has a name was made then.
     pub(super) fn open(&self, make: bool) -> Result<Place, CliError> {
         let makes = make && Address::is_meant_by(&self.name);
         Ok(Place::open(&self.address, makes)?)
+    }
+}
+
+/// A number with its word.
+pub(super) fn counted(number: u64, word: &str) -> String {
+    let end = if number == 1 { "" } else { "s" };
+    format!("{number} {word}{end}")
+}
+
+/// Refuses settings in which a private key stands for a public one. The key is not repeated.
+///
+/// # Errors
+/// A recipient is a private key.
+pub(super) fn refuse_private_keys(encryption: &RemoteEncryption) -> Result<(), CliError> {
+    match encryption {
+        RemoteEncryption::Recipients(keys) if keys.iter().any(|key| is_private_key(key)) => {
+            Err(CliError::usage("a recipient of the remote is a private key")
+                .with_hint("put the public one into its settings, age1… (age-keygen -y FILE)"))
+        }
+        _ => Ok(()),
     }
 }
 

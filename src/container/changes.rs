@@ -16,8 +16,9 @@ use super::record::{ChangedFiles, MountRecord};
 use super::tar_tree::{self, Sink, TarTree, assemble};
 use super::volumes::Parts;
 use crate::byte_path;
-use crate::manifest::Totals;
+use crate::manifest::{NotCaptured, NotCapturedReason, Totals};
 use crate::object::{Attributes, Node, is_name};
+use crate::path_text::to_path;
 use crate::sys;
 
 /// The changed files in the store.
@@ -94,6 +95,10 @@ pub(super) fn capture(
         if whole.as_ref().is_some_and(|whole| byte_path::is_in(path, whole)) {
             continue;
         }
+        if path.windows(UNKNOWN.len()).any(|part| part == UNKNOWN) {
+            collected.add_unnamed(path, *is_added)?;
+            continue;
+        }
         let holds_mount = mounted.iter().any(|mount| byte_path::is_in(mount, path));
         let takes_all = *is_added && !holds_mount;
         if collected.add(path, takes_all)? && takes_all {
@@ -101,6 +106,19 @@ pub(super) fn capture(
         }
     }
     collected.finish(listed)
+}
+
+/// The engine's list has this character for each byte of a name that is no UTF-8.
+const UNKNOWN: &[u8] = "\u{fffd}".as_bytes();
+
+/// A path as the engine's list has it.
+fn as_listed(path: &[u8]) -> Vec<u8> {
+    let mut listed = Vec::new();
+    for chunk in path.utf8_chunks() {
+        listed.extend_from_slice(chunk.valid().as_bytes());
+        listed.extend(chunk.invalid().iter().flat_map(|_| UNKNOWN));
+    }
+    listed
 }
 
 struct Collected<'a> {
@@ -143,6 +161,46 @@ impl<'a> Collected<'a> {
         }
         self.entries.insert(path.to_vec(), (attributes, node));
         Ok(true)
+    }
+
+    /// Adds what may be meant by a path with a name that the engine's list cannot tell: out of the
+    /// stream of the last directory above that it can tell. With everything below it if `whole`.
+    fn add_unnamed(&mut self, listed: &[u8], whole: bool) -> Result<(), ContainerError> {
+        let components: Vec<&[u8]> = byte_path::components(listed).collect();
+        let told = components.iter().take_while(|name| !name.windows(3).any(|it| it == UNKNOWN));
+        let above: Vec<u8> = told.copied().collect::<Vec<_>>().join(&b'/');
+        let absolute = format!("/{}", String::from_utf8_lossy(&above));
+        let wants = |path: &[u8]| {
+            let path = as_listed(&byte_path::join(&above, path));
+            let is_above = byte_path::is_in(listed, &path);
+            is_above || (whole && byte_path::is_in(&path, listed))
+        };
+        let stream = self.docker.archive(self.container_id, &absolute);
+        let failed = |error: tar_tree::TarError| error.of(self.container_id, &absolute);
+        let read = tar_tree::read_each(stream, self.sink, &wants).map_err(failed)?;
+        self.parts.add_totals(&read.totals);
+        let in_container = |path: &[u8]| byte_path::join(&above, path);
+        let in_snapshot = |path: &[u8]| {
+            byte_path::join(CHANGES_PATH.as_bytes(), &in_container(path)).into_boxed_slice()
+        };
+        for (first, more) in read.links {
+            let names = [first].into_iter().chain(more);
+            self.parts.links.push(names.map(|name| in_snapshot(&name)).collect());
+        }
+        let mut is_found = false;
+        for (path, entry) in read.entries.into_iter().filter(|(path, _)| !path.is_empty()) {
+            let path = in_container(&path);
+            is_found |= as_listed(&path) == listed;
+            self.entries.entry(path).or_insert(entry);
+        }
+        if !is_found {
+            let path = byte_path::join(CHANGES_PATH.as_bytes(), listed);
+            let error = "the engine's list does not tell its name".to_owned();
+            let reason = NotCapturedReason::Unreadable { error };
+            let path = to_path(&path).to_owned();
+            self.parts.not_captured.push(NotCaptured { path, reason, state: None });
+        }
+        Ok(())
     }
 
     fn finish(mut self, listed: ChangedFiles) -> Result<Changes, ContainerError> {

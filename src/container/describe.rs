@@ -1,8 +1,9 @@
 //! From the engine's description of a container to the parts of its record.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
-use bollard::models::{ContainerInspectResponse, MountPoint};
+use bollard::models::{ContainerInspectResponse, ContainerSummary, MountPoint};
+use bollard::query_parameters::ListContainersOptions;
 
 use super::docker::{Docker, Patience};
 use super::error::ContainerError;
@@ -135,11 +136,48 @@ fn add_tmpfs(inspected: &ContainerInspectResponse, mounts: &mut Vec<MountRecord>
 }
 
 fn name_trees(mounts: &mut [MountRecord]) {
+    // One that is mounted at several places has one tree.
+    let mut known: HashMap<String, String> = HashMap::new();
     for mount in mounts.iter_mut().filter(|mount| mount.kind.is_volume()) {
         if let Some(volume) = &mount.volume {
-            mount.tree = Some(tree_name(mount.kind, volume, &mount.destination));
+            let tree = known
+                .entry(volume.clone())
+                .or_insert_with(|| tree_name(mount.kind, volume, &mount.destination));
+            mount.tree = Some(tree.clone());
         }
     }
+}
+
+/// Names of the other containers that run with a volume of this one, and can write there: none of
+/// them stands still while this one does.
+pub(super) fn other_writers(
+    docker: &Docker,
+    described: &Described,
+) -> Result<Vec<String>, ContainerError> {
+    let volumes: Vec<String> =
+        described.mounts.iter().filter_map(|mount| mount.volume.clone()).collect();
+    if volumes.is_empty() {
+        return Ok(Vec::new());
+    }
+    let of_volumes = HashMap::from([("volume".to_owned(), volumes.clone())]);
+    let options = ListContainersOptions { filters: Some(of_volumes), ..Default::default() };
+    let request = docker.client().list_containers(Some(options));
+    let listed = docker.call("list the containers", Patience::Quick, request)?;
+    let writes = |container: &ContainerSummary| {
+        let is_running = container.state.is_some_and(|state| state.to_string() == "running");
+        let mut mounts = container.mounts.iter().flatten();
+        let is_shared = mounts.any(|mount| {
+            mount.rw.unwrap_or(true) && mount.name.as_ref().is_some_and(|n| volumes.contains(n))
+        });
+        is_running && is_shared && container.id.as_deref() != Some(&*described.id)
+    };
+    let name = |container: &ContainerSummary| {
+        let name = container.names.iter().flatten().next().or(container.id.as_ref());
+        name.map_or_else(String::new, |name| name.trim_start_matches('/').to_owned())
+    };
+    let mut names: Vec<String> = listed.iter().filter(|c| writes(c)).map(name).collect();
+    names.sort();
+    Ok(names)
 }
 
 /// What a snapshot of the container does not hold, and what a restore elsewhere would miss.

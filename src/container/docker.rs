@@ -188,8 +188,14 @@ impl Docker {
     /// The engine's description of a container, by name or id.
     ///
     /// # Errors
-    /// [`ContainerError::NoSuchContainer`], and as [`call`](Self::call).
+    /// [`ContainerError::NoSuchContainer`], [`ContainerError::BadName`], and as
+    /// [`call`](Self::call).
     pub fn inspect(&self, name: &str) -> Result<ContainerInspectResponse, ContainerError> {
+        // As `docker` itself shows it. Anything else would be another part of the request.
+        let name = name.strip_prefix('/').unwrap_or(name);
+        if !is_name(name) {
+            return Err(ContainerError::BadName { name: name.to_owned() });
+        }
         let request = self.client.inspect_container(name, None::<InspectContainerOptions>);
         match self.call(format_args!("look at container {name}"), Patience::Quick, request) {
             Err(error) if error.is_not_found() => {
@@ -232,6 +238,13 @@ impl Docker {
     pub fn archive(&self, container: &str, path: &str) -> ArchiveReader<'_> {
         ArchiveReader::new(self, container, path)
     }
+}
+
+/// Whether an engine takes the text for a name or an id.
+fn is_name(text: &str) -> bool {
+    let is_inner = |byte: u8| byte.is_ascii_alphanumeric() || b"_.-".contains(&byte);
+    text.bytes().next().is_some_and(|byte| byte.is_ascii_alphanumeric())
+        && text.bytes().all(is_inner)
 }
 
 fn timeout(endpoint: &Endpoint) -> Result<Duration, ContainerError> {

@@ -89,6 +89,36 @@ pub enum ContainerError {
         /// The text that was asked for.
         id: String,
     },
+    /// Several histories are of a container with this name.
+    #[error(
+        "{} histories are of a container {name}: {}. Name one by its id",
+        ids.len(),
+        ids.join(", ")
+    )]
+    AmbiguousName {
+        /// The name.
+        name: String,
+        /// The ids of the histories, oldest first.
+        ids: Vec<String>,
+    },
+    /// The id of a store is not what nono wrote.
+    #[error(
+        "the id of the store in {} is damaged: no image of a snapshot is made or removed",
+        Shown::path(path)
+    )]
+    BadStorageId {
+        /// Where it is.
+        path: PathBuf,
+    },
+    /// A text is no name of a container.
+    #[error(
+        "{name:?} is no name of a container: a letter or digit, then letters, digits, `_`, `.` \
+         and `-`"
+    )]
+    BadName {
+        /// The text.
+        name: String,
+    },
     /// A session is not one of a container.
     #[error("session {id} is no history of a container")]
     NotAContainer {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 
 use super::error::ContainerError;
-use super::record::{ContainerRecord, MAX_RECORD_BYTES};
+use super::record::{ContainerRecord, MAX_RECORD_BYTES, Trigger};
 use super::storage::{HistoryFacts, SnapshotStorage};
 use super::{CHANGES_PATH, RECORD_PATH, VOLUMES_PATH};
 use crate::object::{Attributes, ContentHash, Node};
@@ -85,11 +85,35 @@ impl<'s> ContainerHistory<'s> {
         Ok(all.into_iter().rev().find(|history| history.container().container_id == container_id))
     }
 
-    /// Finds what a user names: `ID`, `ID/N`, or the name or id of a container in the place of
-    /// `ID`, which means its newest history. Without a number it is the latest snapshot.
+    /// As [`find`](Self::find), of whole ids and names alone: for what cannot be taken back.
     ///
     /// # Errors
-    /// [`ContainerError::NoSuchHistory`], or a history that cannot be read.
+    /// As there.
+    pub fn find_whole(
+        storage: &'s dyn SnapshotStorage,
+        text: &str,
+    ) -> Result<Picked<'s>, ContainerError> {
+        let picked = Self::find(storage, text)?;
+        let id: SnapshotId = text.parse().unwrap_or_else(|never| match never {});
+        let history = &picked.history;
+        let container = history.container();
+        let names = [&history.facts.id, &container.name, &container.container_id];
+        let number = id.snapshot.filter(|number| number != "latest");
+        let is_whole = names.contains(&&id.session)
+            && number.is_none_or(|number| number == picked.number.to_string());
+        match is_whole {
+            true => Ok(picked),
+            false => Err(ContainerError::NoSuchHistory { id: text.to_owned() }),
+        }
+    }
+
+    /// Finds what a user names: `ID`, `ID/N`, or the name or id of a container in the place of
+    /// `ID`. Without a number it is the latest snapshot. A name that several histories have means
+    /// none of them: a container may have got the name of another.
+    ///
+    /// # Errors
+    /// [`ContainerError::NoSuchHistory`], [`ContainerError::AmbiguousName`], or a history that
+    /// cannot be read.
     pub fn find(
         storage: &'s dyn SnapshotStorage,
         text: &str,
@@ -105,18 +129,16 @@ impl<'s> ContainerHistory<'s> {
                 || (wanted.len() >= 12 && container.container_id.starts_with(wanted))
         };
         let begins = |history: &Self| !wanted.is_empty() && history.id().starts_with(wanted);
-        let at = match all.iter().position(is_id) {
-            Some(at) => at,
-            None => match all.iter().rposition(is_of_container) {
-                Some(at) => at,
-                None => {
-                    let mut matching = (0..all.len()).filter(|at| begins(&all[*at]));
-                    match (matching.next(), matching.next()) {
-                        (Some(at), None) => at,
-                        _ => return Err(unknown()),
-                    }
-                }
-            },
+        let having = |is: &dyn Fn(&Self) -> bool| -> Vec<usize> {
+            (0..all.len()).filter(|at| is(&all[*at])).collect()
+        };
+        let at = match (&having(&is_id)[..], &having(&is_of_container)[..], &having(&begins)[..]) {
+            ([at], ..) | ([], [at], _) | ([], [], [at]) => *at,
+            ([], several @ [_, _, ..], _) => {
+                let ids = several.iter().map(|at| all[*at].id()).collect();
+                return Err(ContainerError::AmbiguousName { name: wanted.to_owned(), ids });
+            }
+            _ => return Err(unknown()),
         };
         let history = all.swap_remove(at);
         let number = match id.snapshot.as_deref() {
@@ -168,13 +190,18 @@ impl<'s> ContainerHistory<'s> {
         self.storage.numbers(&self.facts.id)
     }
 
-    /// The newest snapshot.
+    /// The newest snapshot that somebody asked for; without one, the newest.
     ///
     /// # Errors
     /// When the history cannot be read, or holds none.
     pub fn latest(&self) -> Result<u64, ContainerError> {
-        let last = self.numbers()?.last().copied();
-        last.ok_or_else(|| ContainerError::NoSuchHistory { id: self.id() })
+        let numbers = self.numbers()?;
+        let is_asked_for = |number: &&u64| {
+            let record = self.record(**number);
+            record.map_or(true, |record| record.trigger != Trigger::BeforeRestore)
+        };
+        let last = numbers.iter().rev().find(is_asked_for).or(numbers.last());
+        last.copied().ok_or_else(|| ContainerError::NoSuchHistory { id: self.id() })
     }
 
     /// The manifest of a snapshot.

@@ -27,6 +27,8 @@ pub struct OwnImage {
     pub snapshot: u64,
     /// The [id](super::SnapshotStorage::id) of the storage of the session.
     pub store: String,
+    /// Its tag, which names the session, the snapshot and the store.
+    pub reference: String,
     /// Length of all its layers, those of the original image included, in bytes.
     pub size_bytes: u64,
 }
@@ -103,6 +105,12 @@ pub(super) fn reference(store: &str, session: &str, number: u64) -> String {
     format!("{REPOSITORY}:{}", tag(store, session, number))
 }
 
+/// The tag with this name among those of an image. Podman puts the machine before it.
+fn own_tag(tags: &[String], reference: &str) -> Option<String> {
+    let is_it = |tag: &&String| tag.strip_prefix("localhost/").unwrap_or(tag) == reference;
+    tags.iter().find(is_it).cloned()
+}
+
 /// All images of ours that the engine has.
 ///
 /// # Errors
@@ -113,15 +121,13 @@ pub fn own_images(docker: &Docker) -> Result<Vec<OwnImage>, ContainerError> {
     let request = docker.client().list_images(Some(options));
     let images = docker.call("list the images", Patience::Quick, request)?;
     let of = |image: ImageSummary| {
-        // Images that somebody built on one of ours bear its labels too.
-        let is_tagged = |tag: &String| tag.contains(REPOSITORY);
-        Some(OwnImage {
-            session: image.labels.get(LABEL_SESSION)?.clone(),
-            snapshot: image.labels.get(LABEL_SNAPSHOT)?.parse().ok()?,
-            store: image.labels.get(LABEL_STORE).cloned().unwrap_or_default(),
-            size_bytes: u64::try_from(image.size).unwrap_or(0),
-            id: image.repo_tags.iter().any(is_tagged).then_some(image.id)?,
-        })
+        let session = image.labels.get(LABEL_SESSION)?.clone();
+        let snapshot = image.labels.get(LABEL_SNAPSHOT)?.parse().ok()?;
+        let store = image.labels.get(LABEL_STORE).cloned().unwrap_or_default();
+        // Images that somebody made of one of ours bear its labels, and another tag.
+        let reference = own_tag(&image.repo_tags, &reference(&store, &session, snapshot))?;
+        let size_bytes = u64::try_from(image.size).unwrap_or(0);
+        Some(OwnImage { id: image.id, session, snapshot, store, reference, size_bytes })
     };
     Ok(images.into_iter().filter_map(of).collect())
 }
@@ -147,9 +153,12 @@ pub fn remove_own(
     let labels = image.config.and_then(|config| config.labels).unwrap_or_default();
     let is = |label: &str, value: &str| labels.get(label).is_some_and(|found| found == value);
     let is_of_snapshot = is(LABEL_SESSION, session) && is(LABEL_SNAPSHOT, &number.to_string());
-    if !is_of_snapshot || !is(LABEL_STORE, store) {
+    // By its tag alone: another one keeps the image for somebody else.
+    let tags = image.repo_tags.unwrap_or_default();
+    let name = own_tag(&tags, &reference(store, session, number));
+    let Some(name) = name.filter(|_| is_of_snapshot && is(LABEL_STORE, store)) else {
         return Ok(ImageRemoval::NotOurs);
-    }
+    };
     let using = HashMap::from([("ancestor".to_owned(), vec![id.to_owned()])]);
     let options = ListContainersOptions {
         all: true,
@@ -165,12 +174,8 @@ pub fn remove_own(
         Err(error) => return Err(error),
     }
     sys::before_request("remove image")?;
-    let begins = format!("{REPOSITORY}:{session}.{number}-");
-    let tags = image.repo_tags.unwrap_or_default();
-    // By its tag: a tag that somebody else gave the image keeps it.
-    let name = tags.iter().find(|tag| tag.contains(&begins)).map_or(id, String::as_str);
     let options = None::<RemoveImageOptions>;
-    let request = docker.client().remove_image(name, options, None);
+    let request = docker.client().remove_image(&name, options, None);
     match docker.call(format_args!("remove image {name}"), Patience::Quick, request) {
         Ok(_) => Ok(ImageRemoval::Removed),
         Err(error) if error.is_not_found() => Ok(ImageRemoval::Missing),

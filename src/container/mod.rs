@@ -74,8 +74,8 @@ pub use removal::{
 pub use retention::{ContainerPolicy, ExpiredSnapshot, SnapshotExpiry, SnapshotFacts};
 pub use snapshot::{SnapshotOptions, SnapshotReport, take_locked, take_snapshot};
 pub use storage::{
-    CapturedDirectories, Document, DraftWork, Effort, Guarded, HistoryFacts, LocalStorage,
-    MemoryStorage, SnapshotDraft, SnapshotState, SnapshotStorage, StorageLock,
+    CapturedDirectories, DamagedHistory, Document, DraftWork, Effort, Guarded, HistoryFacts,
+    LocalStorage, MemoryStorage, SnapshotDraft, SnapshotState, SnapshotStorage, StorageLock,
 };
 pub use validate::{ContainerProblem, ValidationReport, validate};
 

@@ -140,6 +140,14 @@ pub fn container_stats(storage: &dyn SnapshotStorage) -> Result<ContainerStats, 
     })
 }
 
+fn all_facts(storage: &dyn SnapshotStorage) -> Result<Vec<SnapshotFacts>, ContainerError> {
+    let mut facts = Vec::new();
+    for history in ContainerHistory::all(storage)? {
+        facts.extend(facts_of(&history)?);
+    }
+    Ok(facts)
+}
+
 /// The snapshots that a policy lets go now.
 ///
 /// # Errors
@@ -149,12 +157,8 @@ pub fn expired(
     policy: &ContainerPolicy,
     now: Timestamp,
 ) -> Result<Vec<ExpiredSnapshot>, ContainerError> {
-    let mut facts = Vec::new();
-    for history in ContainerHistory::all(storage)? {
-        facts.extend(facts_of(&history)?);
-    }
-    let bytes = facts.iter().map(|facts| facts.bytes).sum();
-    Ok(policy.expired(&facts, now, bytes))
+    let facts = all_facts(storage)?;
+    Ok(policy.expired(&facts, now))
 }
 
 /// Removes snapshots of one session: all of it where `numbers` are all that it holds. `docker`: the
@@ -221,7 +225,10 @@ pub fn cleanup(
     progress: &dyn Progress,
 ) -> Result<RemovalReport, ContainerError> {
     let mut report = RemovalReport { dry_run, ..RemovalReport::default() };
-    let expired = expired(storage, policy, Timestamp::now())?;
+    let facts = all_facts(storage)?;
+    let expired = policy.expired(&facts, Timestamp::now());
+    report.problems.extend(too_large(policy, &facts, &expired));
+    report.problems.extend(storage.damaged()?.iter().map(ToString::to_string));
     for history in ContainerHistory::all(storage)? {
         if history.numbers()?.is_empty() {
             if let Err(error) = remove_empty(&history, &mut report) {
@@ -256,10 +263,15 @@ pub fn cleanup(
         }
     }
     if let Some(docker) = docker {
-        let store = storage.id()?;
         for image in stray_images(storage, docker)? {
             if !dry_run {
-                match image::remove_own(docker, &store, &image.id, &image.session, image.snapshot) {
+                match image::remove_own(
+                    docker,
+                    &image.store,
+                    &image.id,
+                    &image.session,
+                    image.snapshot,
+                ) {
                     Ok(ImageRemoval::Removed | ImageRemoval::Missing) => {}
                     Ok(outcome) => {
                         report.problems.push(format!("image {} stays: {outcome:?}", image.id));
@@ -275,6 +287,25 @@ pub fn cleanup(
         }
     }
     Ok(report)
+}
+
+/// That no removal reaches the limit of space.
+fn too_large(
+    policy: &ContainerPolicy,
+    facts: &[SnapshotFacts],
+    expired: &[ExpiredSnapshot],
+) -> Option<String> {
+    let goes = |facts: &&SnapshotFacts| {
+        expired
+            .iter()
+            .any(|gone| (&gone.session_id, gone.number) == (&facts.session_id, facts.number))
+    };
+    let left: u64 = facts.iter().filter(|facts| !goes(facts)).map(|facts| facts.bytes).sum();
+    let max = policy.max_bytes.filter(|max| left > *max)?;
+    Some(format!(
+        "snapshots of containers take {left} bytes, over the limit of {max} (max_storage_gb): the \
+         newest and pinned ones stay, and no other is worth removing"
+    ))
 }
 
 /// Removes a session without a snapshot: one that was cut off before its first was taken. A session
@@ -301,9 +332,7 @@ fn remove_empty(
     Ok(())
 }
 
-/// Images of ours whose snapshot is not in this store and was in it, or never appeared: those with
-/// the label of a session that this store has, or had a moment ago. An image of another store is
-/// left alone where its session cannot be told from one of ours.
+/// Images of this storage whose snapshot was removed or never appeared.
 ///
 /// # Errors
 /// As [`own_images`](super::own_images).
@@ -311,11 +340,16 @@ pub fn stray_images(
     storage: &dyn SnapshotStorage,
     docker: &Docker,
 ) -> Result<Vec<OwnImage>, ContainerError> {
-    let histories = ContainerHistory::all(storage)?;
-    let store = storage.id()?;
     let mut strays = Vec::new();
+    if !storage.is_there()? {
+        return Ok(strays);
+    }
+    let histories = ContainerHistory::all(storage)?;
+    let damaged = storage.damaged()?;
+    let store = storage.id()?;
     for image in image::own_images(docker)? {
-        if image.store != store {
+        // A history that cannot be read may have all its snapshots.
+        if image.store != store || damaged.iter().any(|damaged| damaged.id == image.session) {
             continue;
         }
         let history = histories.iter().find(|history| history.id() == image.session);

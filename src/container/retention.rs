@@ -2,8 +2,10 @@
 //!
 //! Pure: from facts about snapshots and a time to a list of those that go, each with the reason, in
 //! order. First age, then count, then bytes; of equals the oldest goes first. The newest snapshot
-//! of a container goes by age or for space alone with all the others of its container: the next one
-//! builds on it. Pinned sessions lose nothing.
+//! of a container goes by age or for space alone with all the others of its container. The newest
+//! of all goes by age alone, because somebody may be about to need it. Where it and pinned sessions
+//! are over the limit of space by themselves, nothing goes for space: it would not help. Pinned
+//! sessions lose nothing.
 
 use std::collections::BTreeMap;
 
@@ -76,13 +78,8 @@ pub enum SnapshotExpiry {
 }
 
 impl ContainerPolicy {
-    /// The snapshots that go. `bytes`: what all of them take now.
-    pub fn expired(
-        &self,
-        snapshots: &[SnapshotFacts],
-        now: Timestamp,
-        bytes: u64,
-    ) -> Vec<ExpiredSnapshot> {
+    /// The snapshots that go.
+    pub fn expired(&self, snapshots: &[SnapshotFacts], now: Timestamp) -> Vec<ExpiredSnapshot> {
         let mut order: Vec<&SnapshotFacts> = snapshots.iter().collect();
         order.sort_by(|a, b| {
             (a.taken, &a.session_id, a.number).cmp(&(b.taken, &b.session_id, b.number))
@@ -94,6 +91,9 @@ impl ContainerPolicy {
         for held in left.values_mut() {
             held.sort_by_key(|facts| facts.number);
         }
+        // One from the future is not newer than one of now: a clock was wrong.
+        let newest = order.iter().max_by_key(|facts| (facts.taken <= now, facts.taken)).copied();
+        let bytes = snapshots.iter().map(|facts| facts.bytes).sum();
         let mut going = Going { left, expired: Vec::new(), bytes };
         for facts in order.iter().filter(|facts| !facts.is_pinned) {
             if self.max_age.is_some_and(|max| now.duration_since(facts.taken) > max)
@@ -111,14 +111,18 @@ impl ContainerPolicy {
                 going.remove(facts, SnapshotExpiry::TooManyOfContainer);
             }
         }
-        for facts in order.iter().filter(|facts| !facts.is_pinned) {
+        let stays = |facts: &SnapshotFacts| facts.is_pinned || newest == Some(facts);
+        for facts in order.iter().filter(|facts| !stays(facts)) {
             if self.max_snapshots.is_some_and(|max| going.count() > max) && going.may_go_last(facts)
             {
                 going.remove(facts, SnapshotExpiry::TooMany);
             }
         }
-        for facts in order.iter().filter(|facts| !facts.is_pinned) {
-            if self.max_bytes.is_some_and(|max| going.bytes > max) && going.may_go_last(facts) {
+        let staying = order.iter().filter(|facts| going.is_held(facts) && stays(facts));
+        let least_bytes: u64 = staying.map(|facts| facts.bytes).sum();
+        let max_bytes = self.max_bytes.filter(|max| least_bytes <= *max);
+        for facts in order.iter().filter(|facts| !stays(facts)) {
+            if max_bytes.is_some_and(|max| going.bytes > max) && going.may_go_last(facts) {
                 going.remove(facts, SnapshotExpiry::TooLarge);
             }
         }
@@ -206,25 +210,25 @@ mod tests {
         let now = Timestamp::now();
         let mut all: Vec<_> = (0..5).map(|n| at("a", n, 30 - 5 * n as i64, now)).collect();
         all.extend([at("b", 0, 4, now), at("b", 1, 3, now)]);
-        let expired = policy().expired(&all, now, 0);
+        let expired = policy().expired(&all, now);
         assert_eq!(
             gone(&expired),
             [("a", 0, TooOld), ("a", 1, TooOld), ("a", 2, TooManyOfContainer), ("a", 3, TooMany),]
         );
         // What goes does not depend on the order of the facts.
         all.reverse();
-        assert_eq!(policy().expired(&all, now, 0), expired);
+        assert_eq!(policy().expired(&all, now), expired);
     }
 
     #[test]
     fn a_session_whose_snapshots_are_all_too_old_goes_whole_and_a_pinned_one_stays() {
         let now = Timestamp::now();
         let mut all = vec![at("a", 0, 50, now), at("a", 1, 40, now)];
-        assert_eq!(policy().expired(&all, now, 0).len(), 2);
+        assert_eq!(policy().expired(&all, now).len(), 2);
         all.push(at("a", 2, 1, now));
-        assert_eq!(policy().expired(&all, now, 0).len(), 2);
+        assert_eq!(policy().expired(&all, now).len(), 2);
         all.iter_mut().for_each(|facts| facts.is_pinned = true);
-        assert!(policy().expired(&all, now, 0).is_empty());
+        assert!(policy().expired(&all, now).is_empty());
     }
 
     #[test]
@@ -232,10 +236,24 @@ mod tests {
         let now = Timestamp::now();
         let all = [at("a", 0, 9, now), at("b", 0, 8, now), at("b", 1, 7, now)];
         let policy = ContainerPolicy { max_bytes: Some(15), ..ContainerPolicy::default() };
-        let expired = policy.expired(&all, now, 30);
+        let expired = policy.expired(&all, now);
         assert_eq!(
             gone(&expired),
             [("a", 0, SnapshotExpiry::TooLarge), ("b", 0, SnapshotExpiry::TooLarge)]
         );
+    }
+
+    #[test]
+    fn a_newest_snapshot_that_alone_is_too_large_stays_and_nothing_goes_in_vain() {
+        let now = Timestamp::now();
+        let mut all = [at("a", 0, 9, now), at("b", 0, 8, now), at("c", 0, 1, now)];
+        let policy = ContainerPolicy { max_bytes: Some(5), ..ContainerPolicy::default() };
+        assert!(policy.expired(&all, now).is_empty());
+        let policy = ContainerPolicy { max_snapshots: Some(0), max_bytes: Some(10), ..policy };
+        assert_eq!(policy.expired(&all, now).len(), 2);
+        // A clock that was ahead makes no snapshot newer than the one of now.
+        all[0].taken = now + SignedDuration::from_hours(5);
+        let expired = policy.expired(&all, now);
+        assert!(expired.iter().all(|gone| gone.session_id != "c"), "{expired:?}");
     }
 }

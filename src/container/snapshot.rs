@@ -10,12 +10,12 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use serde::Serialize;
 
-use super::describe::{Described, describe, gaps};
+use super::describe::{Described, describe, gaps, other_writers};
 use super::docker::Docker;
 use super::error::ContainerError;
 use super::history::ContainerHistory;
 use super::image::ImageRemoval;
-use super::pause::{self, Paused, Watcher};
+use super::pause::{self, Paused, Stillness, Watcher};
 use super::record::{CommittedImage, ContainerRecord, ContainerState, RECORD_VERSION, Trigger};
 use super::storage::{Effort, SnapshotDraft, SnapshotState, SnapshotStorage};
 use super::tar_tree::Sink;
@@ -211,18 +211,27 @@ impl Taking<'_> {
         let is_running = self.described.state == ContainerState::Running;
         let paused = match is_running && self.options.pauses {
             true => {
+                volumes::flush_early(self.docker, &self.described.mounts);
                 let storage = self.history.storage();
                 let watcher = &self.options.watcher;
                 Some(Paused::begin(self.docker, storage, id, name, watcher)?)
             }
             false => None,
         };
-        let is_consistent = !is_running || paused.is_some();
-        let captured = self.capture(draft);
-        let went_on = paused.map_or(Ok(()), Paused::end);
-        let Captured { image, source, volumes, changes } =
-            captured.and_then(|captured| went_on.map(|()| captured))?;
-        let record = self.record(image, source, changes.as_ref(), captured_at, is_consistent);
+        let mut writers = Vec::new();
+        let captured = other_writers(self.docker, self.described).and_then(|others| {
+            writers = others;
+            self.capture(draft)
+        });
+        if is_running && paused.is_none() {
+            writers.insert(0, name.clone());
+        }
+        let went_on = paused.map_or(Ok(Stillness::Kept), Paused::end);
+        let Captured { image, source, volumes, changes } = captured?;
+        if went_on? == Stillness::Broken {
+            writers.insert(0, name.clone());
+        }
+        let record = self.record(image, source, changes.as_ref(), captured_at, &writers);
         let state = top::build(draft.objects(), &record, volumes, changes)?;
         Ok((state, record))
     }
@@ -298,7 +307,7 @@ impl Taking<'_> {
         source: Option<VolumeSource>,
         changes: Option<&changes::Changes>,
         captured_at: Timestamp,
-        is_consistent: bool,
+        writers: &[String],
     ) -> ContainerRecord {
         let Described { id, name, state, image, networks, mounts, inspected } = self.described;
         let (mut not_captured, mut warnings) = gaps(self.described);
@@ -309,8 +318,12 @@ impl Taking<'_> {
             not_captured.push("the list of the files that differ from the image".to_owned());
         }
         if source == Some(VolumeSource::Archive) {
-            let lost =
-                ["times below a second", "sockets", "extended attributes but security.capability"];
+            let lost = [
+                "times below a second",
+                "sockets",
+                "holes",
+                "extended attributes but security.capability",
+            ];
             not_captured.extend(lost.map(|what| format!("{what} of the files in volumes")));
             if self.docker.is_podman() {
                 not_captured.push("owners of the files in volumes".to_owned());
@@ -320,11 +333,18 @@ impl Taking<'_> {
         if changes.is_some() && self.docker.is_podman() {
             not_captured.push("owners of the changed files".to_owned());
         }
-        if !is_consistent {
+        if writers.contains(name) {
             warnings.push(
-                "the container was running: its files may be from different moments".to_owned(),
+                "the container was running meanwhile: its files may be from different moments"
+                    .to_owned(),
             );
         }
+        warnings.extend(writers.iter().filter(|writer| *writer != name).map(|writer| {
+            format!(
+                "container {writer} was running with a volume of this one: files of the volume may \
+                 be from different moments"
+            )
+        }));
         let mut image = image.clone();
         image.committed = committed;
         let settings = inspected.network_settings.as_ref();
@@ -337,7 +357,7 @@ impl Taking<'_> {
             run_id: self.options.run_id.clone(),
             message: self.options.message.clone(),
             state: *state,
-            is_consistent,
+            is_consistent: writers.is_empty(),
             engine: self.docker.engine(),
             image,
             config: inspected.config.clone().unwrap_or_default(),

@@ -100,6 +100,15 @@ pub(super) fn read(
     sink: &Sink<'_>,
     wants: &dyn Fn(&[u8]) -> bool,
 ) -> Result<TarTree, TarError> {
+    read_each(source, sink, wants)?.finish()
+}
+
+/// As [`read`], without the trees: each wanted path by itself.
+pub(super) fn read_each<'a>(
+    source: impl Read,
+    sink: &'a Sink<'a>,
+    wants: &dyn Fn(&[u8]) -> bool,
+) -> Result<Reading<'a>, TarError> {
     let mut archive = tar::Archive::new(source);
     let mut reading = Reading {
         sink,
@@ -125,7 +134,7 @@ pub(super) fn read(
             break;
         }
     }
-    reading.finish()
+    Ok(reading)
 }
 
 /// The path below the asked one.
@@ -150,13 +159,14 @@ fn relative_path(path: &[u8]) -> Result<Vec<u8>, TarError> {
     }
 }
 
-struct Reading<'a> {
+/// The wanted entries of a stream.
+pub(super) struct Reading<'a> {
     sink: &'a Sink<'a>,
     /// By relative path; a directory has the empty tree until the end.
-    entries: BTreeMap<Vec<u8>, (Attributes, Node)>,
+    pub(super) entries: BTreeMap<Vec<u8>, (Attributes, Node)>,
     /// Further names of files, by the first.
-    links: HashMap<Vec<u8>, Vec<Vec<u8>>>,
-    totals: Totals,
+    pub(super) links: HashMap<Vec<u8>, Vec<Vec<u8>>>,
+    pub(super) totals: Totals,
 }
 
 impl Reading<'_> {

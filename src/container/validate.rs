@@ -86,6 +86,12 @@ pub fn validate(
         }
     }
     if only.is_none() {
+        report.problems.extend(
+            storage.damaged()?.into_iter().map(|damaged| ContainerProblem {
+                problem: damaged.to_string(),
+                subject: damaged.id,
+            }),
+        );
         report.problems.extend(stray_images(storage, docker)?.into_iter().map(|image| {
             ContainerProblem {
                 subject: image.id,

@@ -134,7 +134,37 @@ fn directory_of(
             return Ok(Ok(path));
         }
     }
-    Ok(Err("it is not the directory that the container sees".to_owned()))
+    Ok(Err("the container sees another directory there; a volume with options of its own is \
+            mounted only while its container runs: start it then"
+        .to_owned()))
+}
+
+/// Writes back most of it while the container runs, so that it stands still for a shorter time.
+pub(super) fn flush_early(docker: &Docker, mounts: &[MountRecord]) {
+    let volumes = mounts.iter().filter(|mount| mount.tree.is_some());
+    let paths: Vec<&Path> =
+        volumes.filter_map(|mount| mount.source.as_deref().map(Path::new)).collect();
+    if docker.endpoint().is_local()
+        && let Err(error) = flush(&paths)
+    {
+        tracing::debug!("volumes are flushed later: {error}");
+    }
+}
+
+/// Writes back what programs changed through mappings of files. A file system notes the time of
+/// such a change at the first one after a page was written back. So the stat cache sees the next
+/// one, and this one is among the bytes that are read now.
+fn flush(paths: &[&Path]) -> Result<(), ContainerError> {
+    let mut flushed = Vec::new();
+    for path in paths {
+        let dir = Dir::open(path)?;
+        let device = dir.stat_self()?.dev;
+        if !flushed.contains(&device) {
+            dir.sync_file_system()?;
+            flushed.push(device);
+        }
+    }
+    Ok(())
 }
 
 /// Captures volumes from their directories.
@@ -150,6 +180,7 @@ pub(super) fn from_directories(
     }
     names.sort_by(|a, b| a.0.as_os_str().as_bytes().cmp(b.0.as_os_str().as_bytes()));
     let paths: Vec<&Path> = names.iter().map(|(path, _)| *path).collect();
+    flush(&paths)?;
     let captured = draft.capture(&paths)?;
     let store = draft.objects();
     let root = read_root_tree(store, &captured.merkle_root)?;

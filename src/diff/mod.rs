@@ -338,9 +338,9 @@ pub fn relative_to_roots<'a>(path: &'a [u8], roots: &[PathBuf]) -> &'a [u8] {
         [first, others @ ..] => {
             let first = first.as_os_str().as_bytes();
             let holds = |dir: &&[u8]| {
-                others.iter().all(|root| {
-                    byte_path::relative_to(root.as_os_str().as_bytes(), dir).is_some()
-                })
+                others
+                    .iter()
+                    .all(|root| byte_path::relative_to(root.as_os_str().as_bytes(), dir).is_some())
             };
             byte_path::ancestors(first).filter(holds).last().unwrap_or(b"")
         }

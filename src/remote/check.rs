@@ -43,6 +43,19 @@ pub struct RemoteProblem {
     pub reason: String,
 }
 
+impl RemoteProblem {
+    /// Of an archive that is too short to be one.
+    pub fn cut_off(archive: &ArchiveName) -> Self {
+        Self {
+            kind: RemoteProblemKind::DamagedArchive,
+            session_id: archive.id.session().to_owned(),
+            snapshot: archive.id.number(),
+            archive: Some(archive.to_string()),
+            reason: "it was cut off at its beginning".to_owned(),
+        }
+    }
+}
+
 /// The check of one session.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct CheckReport {

@@ -63,6 +63,35 @@ pub enum RemoteError {
         /// What is missing.
         reason: String,
     },
+    /// Another store went on with the session.
+    #[error(
+        "session {session} goes on differently at {place}: its snapshot {number} there is not the \
+         one here, and nothing is replaced, here or there; {advice}"
+    )]
+    Diverged {
+        /// The session.
+        session: String,
+        /// The newest snapshot that both have, and that differs.
+        number: u64,
+        /// The address.
+        place: String,
+        /// What keeps both histories.
+        advice: String,
+    },
+    /// The name of an archive is taken by what is none.
+    #[error(
+        "{} at {place} is no archive that can be used ({}): remove it, then push again",
+        Shown::bytes(archive.as_bytes()),
+        Shown::bytes(reason.as_bytes())
+    )]
+    Unusable {
+        /// The name.
+        archive: String,
+        /// The address.
+        place: String,
+        /// The defect.
+        reason: String,
+    },
     /// An archive could not be written or read.
     #[error(transparent)]
     Archive(#[from] ArchiveError),

@@ -10,6 +10,9 @@ use crate::archive::{
     ArchiveId, ArchiveKind, ArchiveName, ChainError, FullReason, NameError, Parent, chain_of,
 };
 
+/// What is shorter is no archive, in bytes: an upload or a copy that was cut off.
+const LEAST_BYTES: u64 = 64;
+
 /// The archives of one session.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SessionArchives {
@@ -25,6 +28,10 @@ pub struct Inventory {
     pub sessions: BTreeMap<String, SessionArchives>,
     /// Names that are no archives.
     pub foreign: Vec<String>,
+    /// Names of archives that are too short to be some. They count as missing.
+    pub cut_off: Vec<ArchiveName>,
+    /// Archives that are not encrypted, where all of them have to be.
+    pub unencrypted: Vec<String>,
 }
 
 impl Inventory {
@@ -33,16 +40,33 @@ impl Inventory {
         let mut inventory = Self::default();
         for Stored { key, size_bytes } in stored {
             match key.parse::<ArchiveName>() {
-                Ok(name) => {
+                Ok(name) if size_bytes >= LEAST_BYTES => {
                     let id = name.id.session().to_owned();
                     let session = inventory.sessions.entry(id.clone());
                     let session = session.or_insert_with(|| SessionArchives::none(id));
                     session.archives.insert(name, size_bytes);
                 }
+                Ok(name) => inventory.cut_off.push(name),
                 Err(_) => inventory.foreign.push(key),
             }
         }
         inventory
+    }
+
+    /// Takes the archives out that are not encrypted: at a place whose archives all are, somebody
+    /// else has put them there.
+    #[must_use]
+    pub fn encrypted_only(mut self) -> Self {
+        for held in self.sessions.values_mut() {
+            held.archives.retain(|name, _| {
+                if !name.is_encrypted {
+                    self.unencrypted.push(name.to_string());
+                }
+                name.is_encrypted
+            });
+        }
+        self.sessions.retain(|_, held| !held.archives.is_empty());
+        self
     }
 }
 
@@ -55,6 +79,22 @@ impl SessionArchives {
     /// All archives with their lengths in bytes, by number.
     pub fn all(&self) -> impl DoubleEndedIterator<Item = (&ArchiveName, u64)> {
         self.archives.iter().map(|(name, size_bytes)| (name, *size_bytes))
+    }
+
+    /// The archives of one snapshot, but for the one of a name.
+    #[must_use]
+    pub fn only(&self, number: u64, but: Option<&str>) -> Self {
+        let is_wanted = |name: &&ArchiveName| {
+            name.id.number() == number && but.is_none_or(|but| name.to_string() != but)
+        };
+        let archives = self.archives.iter().filter(|(name, _)| is_wanted(name));
+        let archives = archives.map(|(name, size_bytes)| (name.clone(), *size_bytes)).collect();
+        Self { session: self.session.clone(), archives }
+    }
+
+    /// Forgets an archive that is of no use.
+    pub fn forget(&mut self, name: &ArchiveName) {
+        self.archives.remove(name);
     }
 
     /// Bytes of all archives.
@@ -111,12 +151,27 @@ impl SessionArchives {
     /// The archives that can go when only these snapshots are wanted: what no chain of a wanted one
     /// needs. A delta comes before what it depends on, so that a removal that is cut off breaks
     /// nothing. Archives that cannot be had stay, with all that is left of their chains.
+    ///
+    /// A name does not tell which of several archives of one snapshot is sound: all of a wanted
+    /// snapshot stay, and of what it needs those that differ in their encryption alone.
     pub fn removable(&self, wanted: &BTreeSet<u64>) -> Vec<&ArchiveName> {
         let mut needed: BTreeSet<&ArchiveName> = BTreeSet::new();
         for name in self.archives.keys() {
             let number = name.id.number();
             match self.chain(&name.id) {
-                Ok(chain) if wanted.contains(&number) => needed.extend(chain),
+                Ok(chain) if wanted.contains(&number) => {
+                    needed.insert(name);
+                    needed.extend(self.archives.keys().filter(|other| {
+                        let is_twin =
+                            |name: &&ArchiveName| name.id == other.id && name.kind == other.kind;
+                        chain.iter().any(is_twin)
+                    }));
+                    if let ArchiveKind::Delta { parent } = name.kind
+                        && let Ok(below) = self.id(parent)
+                    {
+                        needed.extend(self.chain(&below).unwrap_or_default());
+                    }
+                }
                 Ok(_) => {}
                 Err(_) => needed.extend(self.rest_of_chain(name)),
             }
@@ -145,7 +200,7 @@ mod tests {
 
     fn session<T: AsRef<str>>(names: &[T]) -> SessionArchives {
         let key = |name: &T| format!("20260101-000000-1/{}", name.as_ref());
-        let stored = |name: &T| Stored { key: key(name), size_bytes: 1 };
+        let stored = |name: &T| Stored { key: key(name), size_bytes: LEAST_BYTES };
         let inventory = Inventory::of(names.iter().map(stored).collect());
         assert!(inventory.foreign.is_empty(), "{:?}", inventory.foreign);
         inventory.sessions.into_values().next().unwrap()
@@ -247,10 +302,21 @@ mod tests {
                 prop_assert!(left.contains(&key(name)), "{name} is gone");
             }
             if !held.all().any(|(name, _)| broken(&name)) {
-                let chains = kept.iter().flat_map(|number| {
-                    held.chain(&held.id(*number).unwrap()).unwrap()
-                });
-                let needed: BTreeSet<String> = chains.map(key).collect();
+                let chain = |number: u64| held.chain(&held.id(number).unwrap()).unwrap();
+                let mut needed: BTreeSet<String> = BTreeSet::new();
+                for number in &kept {
+                    let twin = |name: &str| name.split_once(".tar").unwrap().0.to_owned();
+                    let chained = chain(*number).into_iter().map(|name| twin(&key(name)));
+                    let chained: BTreeSet<String> = chained.collect();
+                    let is_twin = |name: &&String| chained.contains(&twin(name));
+                    needed.extend(names.iter().filter(is_twin).cloned());
+                    for (name, _) in held.all().filter(|(name, _)| name.id.number() == *number) {
+                        needed.insert(key(name));
+                        if let ArchiveKind::Delta { parent } = name.kind {
+                            needed.extend(chain(parent).into_iter().map(key));
+                        }
+                    }
+                }
                 prop_assert_eq!(left, needed);
             }
         }

@@ -12,6 +12,7 @@
 //! - Work ends soon after [`Progress`](crate::progress::Progress) asks for it.
 
 mod address;
+mod agreement;
 mod check;
 mod error;
 mod failures;

@@ -9,12 +9,14 @@ use std::path::Path;
 
 use serde::Serialize;
 
+use super::agreement::{Agreement, compare};
 use super::error::RemoteError;
 use super::inventory::SessionArchives;
 use super::place::Place;
 use super::watched::Failure;
-use crate::archive::{ArchiveError, Identities, ReceiveReport, Receiver, Role};
+use crate::archive::{ArchiveError, ArchiveName, Identities, ReceiveReport, Receiver, Role};
 use crate::progress::{Progress, Stage};
+use crate::snapshot::SessionDir;
 
 /// A snapshot that could not be fetched.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -52,7 +54,8 @@ pub fn pull(
     identities: &Identities,
     progress: &dyn Progress,
 ) -> Result<PullReport, RemoteError> {
-    let pulling = Pulling { place, held, session, root, identities, progress };
+    let mut pulling = Pulling { place, held: held.clone(), session, root, identities, progress };
+    pulling.agree()?;
     let mut open = wanted.cloned().unwrap_or_else(|| held.numbers());
     let mut not_pulled = pulling.take_out_unavailable(&mut open)?;
     loop {
@@ -68,7 +71,12 @@ pub fn pull(
                 not_pulled.sort_by_key(|one| one.snapshot);
                 return Ok(PullReport { received, archives_read, not_pulled });
             }
-            Err(Failed::Archive { number, error }) => {
+            Err(Failed::Archive { name, error }) => {
+                let number = name.id.number();
+                if pulling.has_other_than(&name) {
+                    pulling.held.forget(&name);
+                    continue;
+                }
                 let before = open.len();
                 let reason = format!("the archive of snapshot {number}: {error}");
                 open.retain(|target| {
@@ -90,7 +98,7 @@ pub fn pull(
 
 struct Pulling<'a> {
     place: &'a Place,
-    held: &'a SessionArchives,
+    held: SessionArchives,
     session: &'a str,
     root: &'a Path,
     identities: &'a Identities,
@@ -99,7 +107,7 @@ struct Pulling<'a> {
 
 enum Failed {
     /// One archive is of no use.
-    Archive { number: u64, error: ArchiveError },
+    Archive { name: ArchiveName, error: ArchiveError },
     /// Nothing can be fetched.
     Whole(RemoteError),
 }
@@ -131,6 +139,31 @@ impl Pulling<'_> {
         }
         open.retain(|number| not_pulled.iter().all(|one| one.snapshot != *number));
         Ok(not_pulled)
+    }
+
+    /// Refuses a session that is another one than the one here.
+    fn agree(&self) -> Result<(), RemoteError> {
+        let Ok(here) = SessionDir::open(&self.root.join(self.session)) else { return Ok(()) };
+        // What is wrong with it, the receiver says.
+        let Ok(chain) = here.chain() else { return Ok(()) };
+        let hashes: Vec<_> = chain.iter().map(|one| one.hash).collect();
+        match compare(self.place, &self.held, &hashes, self.identities, self.progress)? {
+            Agreement::Other(number) => Err(RemoteError::Diverged {
+                session: self.session.to_owned(),
+                number,
+                place: self.place.address().to_string(),
+                advice: "`nono --root DIR pull …` fetches that one into a store of its own"
+                    .to_owned(),
+            }),
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether a snapshot can be had without one of its archives.
+    fn has_other_than(&self, name: &ArchiveName) -> bool {
+        let mut held = self.held.clone();
+        held.forget(name);
+        held.chain(&name.id).is_ok()
     }
 
     /// Whether the archive of `number` is in the chain of a target.
@@ -179,7 +212,9 @@ impl Pulling<'_> {
                 }
                 Err(error) => {
                     let broken = failure.error(&key, &self.place.address().to_string());
-                    return Err(broken.map_or_else(|| failed(number, error), Failed::Whole));
+                    return Err(
+                        broken.map_or_else(|| failed((*name).clone(), error), Failed::Whole)
+                    );
                 }
             }
         }
@@ -190,14 +225,14 @@ impl Pulling<'_> {
 }
 
 /// Whether an archive is of no use, or nothing can be fetched.
-fn failed(number: u64, error: ArchiveError) -> Failed {
+fn failed(name: ArchiveName, error: ArchiveError) -> Failed {
     match error {
         ArchiveError::Corrupt { .. }
         | ArchiveError::Read(_)
         | ArchiveError::NoChain { .. }
         | ArchiveError::TooLarge { .. }
         | ArchiveError::WrongKey
-        | ArchiveError::Encrypted => Failed::Archive { number, error },
+        | ArchiveError::Encrypted => Failed::Archive { name, error },
         other => Failed::Whole(other.into()),
     }
 }

@@ -3,16 +3,18 @@
 //! Of each snapshot there is one archive. A snapshot that can be had from the remote is not sent
 //! again, so a push that was cut off goes on where it stopped. A delta depends on the newest older
 //! snapshot that can be had there and is here too: its hashes come from this store, so a push needs
-//! no key and reads no archive.
+//! no key. It reads the beginning of one archive, to see that the session there is the one here.
 
 use std::io;
 
 use serde::Serialize;
 
+use super::agreement::{Agreement, compare};
 use super::error::RemoteError;
 use super::inventory::{Inventory, SessionArchives};
 use super::place::Place;
 use crate::archive::{ArchiveError, ArchivePlan, ArchiveReport, Encryption, FullReason};
+use crate::object::ContentHash;
 use crate::progress::{Amount, Progress, Stage};
 use crate::session::last_of_each_prompt;
 use crate::snapshot::{ManifestError, SessionDir, SessionMetadata, StepKind};
@@ -86,8 +88,11 @@ pub fn push(
 ) -> Result<(), RemoteError> {
     let id = request.session.id();
     let here = request.session.snapshot_numbers().map_err(ArchiveError::from)?;
-    let held = held(place, &id, progress)?;
-    let mut pushing = Pushing { place, request, id, here, held, progress };
+    let held = held(place, &id, request.encryption, progress)?;
+    let chain = request.session.chain().map_err(ArchiveError::from)?;
+    let chain = chain.iter().map(|one| one.hash).collect();
+    let mut pushing = Pushing { place, request, id, here, chain, held, progress };
+    pushing.agree(&pushing.held)?;
     for number in request.numbers.iter().copied() {
         if progress.is_cancelled() {
             return Err(RemoteError::Cancelled);
@@ -108,6 +113,8 @@ struct Pushing<'a> {
     id: String,
     /// The snapshots of the session in this store.
     here: Vec<u64>,
+    /// The hashes of their manifests, and of those of removed ones.
+    chain: Vec<ContentHash>,
     /// Its archives at the place, as last listed.
     held: SessionArchives,
     progress: &'a dyn Progress,
@@ -122,11 +129,52 @@ impl Pushing<'_> {
             if self.is_had(number, full)? {
                 break;
             }
-            stored = self.store(number, full)?.or(stored);
-            self.held = held(self.place, &self.id, self.progress)?;
+            let new = self.store(number, full)?;
+            self.held = held(self.place, &self.id, self.request.encryption, self.progress)?;
+            self.agree_on(number, new.as_ref())?;
+            stored = new.or(stored);
             full |= !self.is_had(number, full)?;
         }
+        if !self.is_had(number, self.request.full)? {
+            let archive = format!("{}/{number}-full…", self.id);
+            let reason = "its length is not that of an archive".to_owned();
+            return Err(self.unusable(archive, reason));
+        }
         Ok(stored)
+    }
+
+    /// Refuses to go on with a session that is another one there.
+    fn agree(&self, held: &SessionArchives) -> Result<(), RemoteError> {
+        let Self { place, chain, progress, .. } = self;
+        let identities = self.request.encryption.identities();
+        match compare(place, held, chain, &identities, *progress)? {
+            Agreement::Same | Agreement::Unknown => Ok(()),
+            Agreement::Unusable { archive, reason } => Err(self.unusable(archive, reason)),
+            Agreement::Other(number) => Err(RemoteError::Diverged {
+                session: self.id.clone(),
+                number,
+                place: place.address().to_string(),
+                advice: format!(
+                    "`nono push ADDRESS {}` with the address of another folder keeps this one, too",
+                    self.id
+                ),
+            }),
+        }
+    }
+
+    /// As [`agree`](Self::agree), about one snapshot of which another pusher may have stored an
+    /// archive meanwhile. An archive that was stored just now is taken back then.
+    fn agree_on(&self, number: u64, new: Option<&ArchiveReport>) -> Result<(), RemoteError> {
+        let others = self.held.only(number, new.map(|it| it.name.as_str()));
+        let agreed = self.agree(&others);
+        if let (Err(RemoteError::Diverged { .. }), Some(new)) = (&agreed, new) {
+            self.place.remove(&new.name, self.progress)?;
+        }
+        agreed
+    }
+
+    fn unusable(&self, archive: String, reason: String) -> RemoteError {
+        RemoteError::Unusable { archive, place: self.place.address().to_string(), reason }
     }
 
     /// Whether the place can give the snapshot back; with `full`, by one archive.
@@ -183,9 +231,17 @@ impl Progress for Sending<'_> {
     }
 }
 
-/// The archives of one session at a place.
-fn held(place: &Place, id: &str, progress: &dyn Progress) -> Result<SessionArchives, RemoteError> {
+/// The archives of one session at a place. Where new ones are encrypted, others do not count.
+fn held(
+    place: &Place,
+    id: &str,
+    encryption: &Encryption,
+    progress: &dyn Progress,
+) -> Result<SessionArchives, RemoteError> {
     let mut inventory = Inventory::of(place.list(id, progress)?);
+    if encryption.is_some() {
+        inventory = inventory.encrypted_only();
+    }
     let none = || SessionArchives::none(id.to_owned());
     Ok(inventory.sessions.remove(id).unwrap_or_else(none))
 }

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
+use super::moved::Moved;
 use super::names;
 use crate::diff::ChangeSummary;
 use crate::layout;
@@ -76,6 +77,8 @@ pub enum CatalogError {
         directory: PathBuf,
         /// The newest session of the store that may have changed something.
         elsewhere: Box<SessionSummary>,
+        /// For a directory that was moved since: `elsewhere` is the newest session of it.
+        moved: Option<Moved>,
     },
     /// Sessions of several projects are below the directory.
     #[error("several projects are below {}: {}", Shown::path(directory), shown_list(projects))]

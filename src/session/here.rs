@@ -232,13 +232,15 @@ impl Catalog {
         let all: Vec<_> = sessions.iter().filter(is_project).collect();
         let changed = all.iter().filter(|session| session.may_have_changed());
         let newest = changed.max_by_key(|session| session.recency(now));
-        match newest.or(all.iter().max_by_key(|session| session.recency(now))) {
-            None => CatalogError::Empty { root: self.root().to_owned() },
-            Some(session) => CatalogError::NoneHere {
-                directory: place.directory.clone(),
-                elsewhere: Box::new((*session).clone()),
-            },
-        }
+        let Some(newest) = newest.or(all.iter().max_by_key(|session| session.recency(now))) else {
+            return CatalogError::Empty { root: self.root().to_owned() };
+        };
+        let (elsewhere, moved) = match self.moved_here(&place.directory, sessions, now) {
+            Some((session, moved)) => (session, Some(moved)),
+            None => (*newest, None),
+        };
+        let (directory, elsewhere) = (place.directory.clone(), Box::new(elsewhere.clone()));
+        CatalogError::NoneHere { directory, elsewhere, moved }
     }
 
     /// Finds a session as [`find`](Self::find) does, but `latest` is the one that is meant here.

@@ -6,6 +6,7 @@
 mod attribution;
 mod catalog;
 mod here;
+mod moved;
 mod names;
 mod recording;
 mod retention;
@@ -19,6 +20,7 @@ pub use attribution::changed_since;
 pub(crate) use catalog::LATEST;
 pub use catalog::{Catalog, CatalogError, SessionStatus, SessionSummary, SnapshotId, project_of};
 pub use here::{Listed, NotHere, Place, Purpose, Unreadable, newest, sessions_here};
+pub use moved::Moved;
 pub use names::{LabelError, MAX_LABEL_BYTES, check_label};
 pub use recording::{
     RecordError, RecordRequest, Recorded, Recording, create_session, new_session_dir,

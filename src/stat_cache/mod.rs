@@ -31,6 +31,7 @@ use self::counted_on::Doubtful;
 pub use self::counted_on::{CountedOn, Holds, StoreState};
 use self::fields::{Fields, put_bytes};
 pub use self::writer::StatCacheWriter;
+use crate::byte_path;
 use crate::object::{ContentHash, FileTime, Midstates, MidstatesLink, Xattrs};
 use crate::path_text::to_path;
 #[cfg(any(test, feature = "fuzzing"))]
@@ -130,6 +131,9 @@ fn file_name(tracked_path: &Path) -> Vec<u8> {
     format!("{}{SUFFIX}", ContentHash::of(tracked_path.as_os_str().as_bytes())).into_bytes()
 }
 
+/// The place of the generation in it.
+const GENERATION: Range<usize> = 10..26;
+
 /// First bytes of a cache that is valid for a tracked path and a generation of the store.
 fn header(tracked_path: &Path, generation: &[u8; 16]) -> Vec<u8> {
     let path = tracked_path.as_os_str().as_bytes();
@@ -145,6 +149,27 @@ fn header(tracked_path: &Path, generation: &[u8; 16]) -> Vec<u8> {
 /// Whether there is a cache of a tracked path, valid or not.
 pub fn has_cache(index: &Dir, tracked_path: &Path) -> bool {
     matches!(index.try_stat(&file_name(tracked_path)), Ok(Some(_)))
+}
+
+/// Files of a tracked path, by relative path, in the states in which they were read last: at most
+/// `most` of them. That is so whatever became of their objects.
+pub fn known_files(index: &Dir, tracked_path: &Path, most: usize) -> Vec<(Vec<u8>, StatKey)> {
+    let bytes = index.read(&file_name(tracked_path), MAX_CACHE_BYTES).unwrap_or_default();
+    let generation = bytes.get(GENERATION).and_then(|bytes| <[u8; 16]>::try_from(bytes).ok());
+    let parsed = generation.and_then(|of| StatCache::parse(bytes, tracked_path, &of));
+    let Some((cache, _)) = parsed else { return Vec::new() };
+    let mut directories: Vec<&[u8]> = cache.directories.keys().map(|path| &**path).collect();
+    directories.sort_unstable();
+    let mut known = Vec::new();
+    for relative in directories {
+        for (name, file) in cache.directory(relative).into_iter().flat_map(|found| found.files) {
+            if known.len() == most {
+                return known;
+            }
+            known.push((byte_path::join(relative, &name), file.key));
+        }
+    }
+    known
 }
 
 /// Whether a name in the index is that of a cache.

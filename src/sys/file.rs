@@ -127,6 +127,16 @@ pub(crate) fn try_open_device(path: &Path) -> Result<()> {
     Ok(())
 }
 
+/// Opens a pipe or a device that a person named, for writing. Waits for the reader of a pipe.
+///
+/// # Errors
+/// As `open`.
+pub(crate) fn open_to_write(path: &Path) -> Result<File> {
+    let flags = OFlags::WRONLY | OFlags::NOCTTY | OFlags::CLOEXEC;
+    let fd = rustix::fs::open(path, flags, Mode::empty()).at("open", path)?;
+    Ok(fd.into())
+}
+
 /// Opens a file that a person named, for reading: symlinks are followed, and a pipe is waited for.
 /// Nothing but the file itself need be readable, not even its directory.
 ///
@@ -253,6 +263,12 @@ impl<'a> TempFile<'a> {
         })
         .at("make a file in", dir.path())?;
         Ok(Self { file: fd.into(), dir, name: None })
+    }
+
+    /// Whether a name has the form of a temporary one.
+    pub(crate) fn is_name(name: &[u8]) -> bool {
+        let digits = name.strip_prefix(b".tmp-").unwrap_or_default();
+        digits.len() == 32 && digits.iter().all(|it| matches!(it, b'0'..=b'9' | b'a'..=b'f'))
     }
 
     /// The fallback with a temporary name.

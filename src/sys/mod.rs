@@ -42,8 +42,8 @@ pub use error::{Error, Result};
 pub(crate) use fail_point::before_request;
 pub(crate) use file::{
     TempFile, allocated_ranges, drop_cached_pages, open_log, open_named, open_nowhere,
-    read_full_at, read_kernel_file, reflink, stat_open_file, try_open_device, will_read_in_order,
-    write_kernel_file,
+    open_to_write, read_full_at, read_kernel_file, reflink, stat_open_file, try_open_device,
+    will_read_in_order, write_kernel_file,
 };
 pub(crate) use inode::Inode;
 pub use lock::FileLock;

@@ -212,39 +212,6 @@ fn the_ordinary_programs_give_the_files_back_and_so_does_an_import() {
 }
 
 #[test]
-fn an_archive_has_the_intact_copy_of_what_the_store_has_twice() {
-    let desk = Desk::new();
-    let long = crate::fixture::noise(5 << 20, 1);
-    desk.fixture.write("long", &long);
-    desk.fixture.nono(&["snapshot", "--session", &desk.session]).success();
-    // What lies in packs gets a damaged copy in front of it, cut off or changed near its end.
-    let objects = desk.fixture.store().join("objects");
-    for contents in [&b"3\n"[..], &[b'd'; 70_000], &long] {
-        let name = ContentHash::of(contents).to_string();
-        let own = objects.join(&name[..2]).join(&name[2..]);
-        assert!(!own.exists(), "{name} has a file of its own");
-        fs::create_dir_all(own.parent().unwrap()).unwrap();
-        let (mut changed, last) = (contents.to_vec(), contents.len() - 1);
-        changed[last] ^= 1;
-        for damaged in [&changed[..], &contents[..last]] {
-            fs::write(&own, damaged).unwrap();
-            desk.create(1, "a", &[]);
-            desk.fixture.nono(&["archive", "verify", &desk.at("a")]).success();
-        }
-    }
-    desk.import("there", &["a"]).success();
-    desk.arrived("there", 1, &below(&desk.fixture.project()));
-    // Without any intact copy, the file is named.
-    for pack in fs::read_dir(objects.join("packs")).unwrap() {
-        fs::remove_file(pack.unwrap().path()).unwrap();
-    }
-    let out = desk.at("b");
-    let create = ["archive", "create", &format!("{}/1", desk.session), "-o", &out];
-    desk.fixture.nono(&create).fails(1, "missing");
-    assert!(!Path::new(&out).exists());
-}
-
-#[test]
 fn a_delta_says_what_changed_and_needs_its_base() {
     let desk = Desk::new();
     let sealed = ["--recipient", &*desk.recipient];

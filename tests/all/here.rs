@@ -3,9 +3,9 @@
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Stdio};
+use std::process::{Child, Command, Stdio};
 
-use crate::fixture::{Finished, Fixture, finished};
+use crate::fixture::{Finished, Fixture, finished, settle};
 use crate::held::{Held, Waiting};
 
 /// Projects in the home directory of a fixture, one store.
@@ -361,4 +361,40 @@ fn a_restore_of_files_on_which_a_run_is_at_work_is_refused_without_a_terminal() 
     projects.nono("q1", &["rollback", "restore", &first, "--force"]).success();
     assert_eq!(projects.read("q1/sub/deep"), "q1");
     held.release();
+}
+
+#[test]
+fn a_project_that_was_moved_is_named_with_its_old_place_and_a_copy_of_it_is_not() {
+    let projects = Projects::new();
+    settle();
+    let id = projects.record("q1", "echo changed > file");
+    projects.record("q2", "echo changed > file");
+    let mut copy = Command::new("cp");
+    copy.arg("-a").args([projects.dir("q1"), projects.dir("copy")]);
+    assert!(copy.status().unwrap().success());
+    fs::rename(projects.dir("q1"), projects.dir("moved")).unwrap();
+    let (old, new) = (projects.dir("q1"), projects.dir("moved"));
+    let back = format!("mv {} {}", new.display(), old.display());
+    for dir in ["moved", "moved/sub"] {
+        for arguments in [
+            &["undo", "--yes"][..],
+            &["redo"],
+            &["rollback", "show"],
+            &["rollback", "restore"],
+            &["rollback", "diff"],
+            &["log"],
+        ] {
+            let refused = projects.nono(dir, arguments).fails(1, &back);
+            assert!(refused.says(&format!("nono rollback show {id}")), "{}", refused.stderr);
+        }
+        assert!(projects.nono(dir, &["status"]).success().says(&back));
+        let status = projects.nono(dir, &["status", "--json"]).success().json();
+        assert_eq!(status["moved"]["session_id"], id);
+        assert_eq!(status["moved"]["to"], new.to_str().unwrap());
+    }
+    let elsewhere = projects.nono("copy", &["undo", "--yes"]).fails(1, "no session has recorded");
+    assert!(!elsewhere.says("mv "), "{}", elsewhere.stderr);
+    fs::rename(new, old).unwrap();
+    projects.nono("q1", &["undo", "--yes"]).success();
+    assert_eq!(projects.read("q1/file"), "q1");
 }

@@ -3,6 +3,7 @@
 
 mod agent_install;
 mod agent_state;
+mod archive_copies;
 mod archives;
 mod attacks;
 mod chunks;

@@ -11,6 +11,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 use tar::EntryType;
 
+pub(super) use self::stream::AGE_MAGIC;
 use self::stream::{Contents, Member, Members};
 use super::delta::{DeltaEntry, DeltaManifest, DeltaStats, Reader};
 use super::name::{ArchiveId, ArchiveKind, ArchiveName};
@@ -315,6 +316,16 @@ impl<R: Read> ArchiveReader<R> {
         }
         if hasher.finish() == *hash { Ok(()) } else { Err(wrong(hash)) }
     }
+}
+
+/// The hash of the manifest of the snapshot in an archive.
+pub(super) fn manifest_hash(
+    source: impl Read,
+    identities: &Identities,
+) -> Result<ContentHash, ArchiveError> {
+    let mut members = Members::open(source, identities)?;
+    document(&mut members, "meta/session.json")?;
+    Ok(ContentHash::of(&document(&mut members, "meta/snapshot.json")?))
 }
 
 fn wrong(hash: &ContentHash) -> ArchiveError {

@@ -9,7 +9,7 @@ use tar::{EntryType, Header, PaxExtensions};
 
 use super::super::{ArchiveError, Identities};
 
-const AGE_MAGIC: &[u8] = b"age-encryption.org/v1";
+pub(in crate::archive) const AGE_MAGIC: &[u8] = b"age-encryption.org/v1";
 const ZSTD_MAGIC: &[u8] = &[0x28, 0xb5, 0x2f, 0xfd];
 /// Largest window of the compression, as a power of two: 32 MiB.
 const MAX_WINDOW_LOG: u32 = 25;
@@ -211,7 +211,8 @@ impl<R: Read> Members<R> {
     }
 
     fn skip(&mut self) -> Result<(), ArchiveError> {
-        self.left += std::mem::take(&mut self.padding);
+        // A declared length may be the longest that there is.
+        self.left = self.left.saturating_add(std::mem::take(&mut self.padding));
         let mut buffer = [0; 16 * 1024];
         while self.left > 0 {
             self.read_some(&mut buffer)?;

@@ -160,8 +160,10 @@ impl ArchivePlan {
     /// The difference to a parent, its counts, the lines of its changes, and the bytes in them.
     fn compare(&self, parent: Parent) -> Result<(Delta, DeltaStats, Lines, u64), ArchiveError> {
         let id = ArchiveId::new(self.id.session(), parent.number)?;
-        if parent.number >= self.id.number() || self.session.refuse_removed(parent.number).is_err()
-        {
+        if parent.number >= self.id.number() {
+            return Err(ArchiveError::ParentNotOlder { id: self.id.clone(), parent: id });
+        }
+        if self.session.refuse_removed(parent.number).is_err() {
             return Err(ArchiveError::NoParent { parent: id });
         }
         let listed = self.session.metadata()?.manifest_hashes;
@@ -220,7 +222,8 @@ impl ArchivePlan {
         progress: &dyn Progress,
     ) -> Result<ArchiveReport, ArchiveError> {
         let written = ArchiveError::Write;
-        let sealed = encryption.wrap(Counted { out, bytes: 0 }).map_err(written)?;
+        let counted = Counted { out, bytes: 0 };
+        let sealed = encryption.wrap(self.snapshot.hash, counted).map_err(written)?;
         let mut zstd = zstd::Encoder::new(sealed, LEVEL).map_err(written)?;
         zstd.include_checksum(true).map_err(written)?;
         let threads = std::thread::available_parallelism().map_or(1, usize::from).min(8);

@@ -21,7 +21,7 @@ use crate::config::{FlagSettings, Settings};
 use crate::gc::{CleanupError, CleanupOptions, CleanupPlan, CleanupReport, Unreadable};
 use crate::path_text::Shown;
 use crate::session::{Catalog, Expired, Purpose, SessionStatus, project_of};
-use crate::snapshot::{Recency, SessionDir, SessionMetadata};
+use crate::snapshot::{Recency, SessionDir, SessionMetadata, SessionOrigin};
 
 /// Arguments of `nono rollback cleanup`.
 #[derive(Debug, Args)]
@@ -29,10 +29,12 @@ pub(in crate::cli) struct CleanupArgs {
     /// Sessions to remove: ids, prefixes that only one has, or `latest`, the newest one here
     #[arg(value_name = "ID")]
     ids: Vec<String>,
-    /// Keep the newest N sessions of each project, remove the others, whichever directory this is
+    /// Keep the newest N sessions of each project, remove the others, whichever directory this is;
+    /// histories of containers stay
     #[arg(long, value_name = "N")]
     keep: Option<usize>,
-    /// Remove sessions of all projects that began more than so many days ago
+    /// Remove sessions of all projects that began more than so many days ago; histories of
+    /// containers stay
     #[arg(long, value_name = "DAYS")]
     older_than: Option<u32>,
     /// Remove all sessions but pinned ones, and what interrupted work left, however young, if
@@ -164,7 +166,7 @@ fn choose(
         say_pinned(pinned.len(), context);
         return Ok((chosen, false));
     }
-    let mut pinned = 0;
+    let (mut pinned, mut containers) = (0, 0);
     let (mut dated, mut has_unknown) = (Vec::new(), false);
     for session in catalog.sessions()? {
         let dating = session
@@ -172,6 +174,8 @@ fn choose(
             .and_then(|metadata| Ok((SessionStatus::of(&session, &metadata)?, metadata)));
         match dating {
             Ok((_, SessionMetadata { pinned: true, .. })) => pinned += 1,
+            // It lives as long as its container: its beginning says nothing of its snapshots.
+            Ok((_, metadata)) if metadata.origin == SessionOrigin::Container => containers += 1,
             Ok((status, metadata)) => dated.push((metadata, status, session)),
             // Somebody else removed it.
             Err(_) if session.is_gone() => {}
@@ -185,6 +189,11 @@ fn choose(
         }
     }
     say_pinned(pinned, context);
+    if containers > 0 {
+        context.say(format_args!(
+            "{containers} histories of containers stay (nono container cleanup has their limits)"
+        ));
+    }
     let now = Timestamp::now();
     dated.sort_by_cached_key(|(metadata, _, session)| {
         Reverse(Recency::new(metadata.started, session.id(), now))
@@ -195,21 +204,13 @@ fn choose(
     let keep = args.keep.unwrap_or(0);
     let mut newer: HashMap<String, usize> = HashMap::new();
     let chosen = dated.into_iter().filter(|(metadata, status, _)| {
-        let newer = newer.entry(group_of(metadata)).or_default();
+        let newer = newer.entry(project_of(&metadata.tracked_paths)).or_default();
         *newer += 1;
         *newer > keep
             && oldest.is_none_or(|oldest| metadata.started < oldest)
             && *status != SessionStatus::Running
     });
     Ok((chosen.map(|(_, _, session)| session).collect(), has_unknown))
-}
-
-/// The text that the sessions of a project share, or the snapshots of a container.
-fn group_of(metadata: &SessionMetadata) -> String {
-    match &metadata.container {
-        Some(container) => container.container_id.clone(),
-        None => project_of(&metadata.tracked_paths),
-    }
 }
 
 /// Pinned sessions stay unless they are named.

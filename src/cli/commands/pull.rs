@@ -20,7 +20,7 @@ use crate::remote::{Inventory, PullReport, pull};
 pub(in crate::cli) struct PullArgs {
     /// A remote (a name, a URL, a path) [default: the only one], then sessions or snapshots: ID or
     /// ID/N
-    #[arg(value_name = "REMOTE|ID", required_unless_present = "all")]
+    #[arg(value_name = "REMOTE|ID")]
     words: Vec<String>,
     /// Pull all sessions of the remote
     #[arg(long)]
@@ -59,7 +59,7 @@ pub(in crate::cli) fn run(args: &PullArgs, store: &StoreArgs, context: &Context)
     if args.all != ids.is_empty() {
         return Err(match args.all {
             true => CliError::usage("--all means every session: name none"),
-            false => CliError::usage("name a session, or give --all")
+            false => CliError::usage("name a session, or give --all for every one")
                 .with_hint("`nono remote show NAME` lists the sessions of a remote"),
         });
     }
@@ -67,11 +67,14 @@ pub(in crate::cli) fn run(args: &PullArgs, store: &StoreArgs, context: &Context)
     let identities = identities(&args.unseal, target.encryption.as_ref())?;
     let place = target.open(false)?;
     let bar = Bar::new(context, "pulling");
-    let inventory = Inventory::of(place.list("", &*bar)?);
+    let inventory = target.inventory(&place, &*bar)?;
     let wanted = match args.all {
         true => inventory.sessions.keys().map(|id| (id.clone(), None)).collect(),
         false => wanted(ids, &inventory, &target)?,
     };
+    let asked = |id: &String| wanted.contains_key(id);
+    let held = inventory.sessions.iter().filter(|(id, _)| asked(id)).map(|(_, held)| held);
+    target.needs_key(held, &identities)?;
     let url = place.address().to_string();
     let mut report =
         Report { remote: target.name.clone(), url, sessions: Vec::new(), failed: Vec::new() };
@@ -96,6 +99,11 @@ pub(in crate::cli) fn run(args: &PullArgs, store: &StoreArgs, context: &Context)
         }
     }
     bar.finish();
+    for key in &inventory.unencrypted {
+        let key = Shown::bytes(key.as_bytes());
+        context
+            .warn(format_args!("{key} is not encrypted, so it is none of this remote's: not read"));
+    }
     if args.json {
         context.json(&report)?;
     }

@@ -112,8 +112,9 @@ fn run_here(args: &PushArgs, store: &StoreArgs, context: &Context) -> Outcome {
             let Ok(id) = id.parse::<SnapshotId>();
             catalog.find_snapshot_from(&id, Purpose::Looking).map_err(|error| match error {
                 // The first word may have been meant as a remote.
-                error if remote.is_none() && args.words.len() > 1 => CliError::from(error)
-                    .with_hint("`nono remote list` shows the remotes that have a name"),
+                error if remote.is_none() => CliError::from(error).with_hint(
+                    "neither a session nor a remote; `nono remote list` shows the remotes",
+                ),
                 error => error.into(),
             })
         };

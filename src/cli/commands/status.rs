@@ -13,12 +13,12 @@ use crate::cli::Outcome;
 use crate::cli::args::StoreArgs;
 use crate::cli::args::named_project;
 use crate::cli::context::{BOLD, Context, YELLOW};
-use crate::cli::error::CliError;
+use crate::cli::error::{CliError, moved_hint};
 use crate::cli::render::{Palette, relative_time, summary_line};
 use crate::cli::restoring::{command, write_preview};
 use crate::diff::{self, Change, ChangeSummary};
 use crate::path_text::{Shown, serde_path};
-use crate::session::{Catalog, NotHere, Place, Purpose, SessionStatus, SessionSummary};
+use crate::session::{Catalog, Moved, NotHere, Place, Purpose, SessionStatus, SessionSummary};
 use crate::session::{newest, sessions_here};
 use crate::snapshot::{NotCapturedSet, SnapshotKind, SnapshotManager};
 
@@ -39,6 +39,8 @@ struct Report {
     session: Option<SessionSummary>,
     /// The present differences from its last snapshot.
     since: Option<Since>,
+    /// Without a session: the recorded project that was moved here, and its newest session.
+    moved: Option<MovedProject>,
     /// Projects below the directory, if the sessions of several are there.
     below: Vec<String>,
     /// Sessions whose command is running, here or elsewhere.
@@ -53,6 +55,13 @@ struct Report {
     failed_pushes: Vec<crate::remote::PushFailure>,
     /// Sessions that cannot be read.
     unreadable: Vec<String>,
+}
+
+#[derive(Serialize)]
+struct MovedProject {
+    #[serde(flatten)]
+    moved: Moved,
+    session_id: String,
 }
 
 #[derive(Serialize)]
@@ -101,7 +110,15 @@ pub(in crate::cli) fn run(args: &StatusArgs, store: &StoreArgs, context: &Contex
     let is_interrupted = |session: &&&SessionSummary| {
         session.status == SessionStatus::Interrupted && !session.undone
     };
+    let moved = match (session, below.is_empty()) {
+        (None, true) => catalog.moved_here(&place.directory, &listed.sessions, Timestamp::now()),
+        _ => None,
+    };
     let report = Report {
+        moved: moved.map(|(session, moved)| {
+            let session_id = session.session_id.clone();
+            MovedProject { moved, session_id }
+        }),
         session: session.cloned(),
         since: since.flatten(),
         below,
@@ -187,6 +204,9 @@ fn print(report: &Report, context: &Context) -> Result<(), CliError> {
     match &report.session {
         None => {
             writeln!(out, "no session has recorded {directory}")?;
+            if let Some(MovedProject { moved, session_id }) = &report.moved {
+                writeln!(out, "  {}", moved_hint(moved, session_id))?;
+            }
             for project in &report.below {
                 writeln!(out, "  below: {}", Shown::bytes(project.as_bytes()))?;
             }

@@ -1,6 +1,7 @@
 //! Histories in a store on this disk: a history is a session of it.
 //!
 //! ```text
+//! <root directory>/.containers/id               the id of the storage
 //! <root directory>/.containers/ID.lock          held while nono is at work on the container
 //! <root directory>/.containers/ID.paused        Document::Pause
 //! <session>/container-restore.journal           Document::Restore
@@ -9,18 +10,16 @@
 //! ```
 
 use std::cell::RefCell;
-use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::{
-    CapturedDirectories, Document, DraftWork, Effort, Guarded, HistoryFacts, SnapshotDraft,
-    SnapshotState, SnapshotStorage, StorageLock,
+    CapturedDirectories, DamagedHistory, Document, DraftWork, Effort, Guarded, HistoryFacts,
+    SnapshotDraft, SnapshotState, SnapshotStorage, StorageLock,
 };
 use crate::container::error::ContainerError;
 use crate::gc::{RemoveSnapshotError, remove_snapshots, withdraw};
 use crate::layout;
-use crate::object::ContentHash;
 use crate::session::{Catalog, RecordError, create_session};
 use crate::snapshot::{
     Built, CONTAINER_PATHS, ContainerSession, ManifestError, NewCaches, RemovalReason, SessionDir,
@@ -31,6 +30,7 @@ use crate::sys::{self, Dir, FileLock};
 
 const CONTAINERS: &str = ".containers";
 const PAUSED: &str = ".paused";
+const ID: &str = "id";
 const KEPT: &[u8] = b"kept-containers.json";
 const RESTORE_LOCK: &str = "container-restore.lock";
 /// Longer documents are refused.
@@ -104,10 +104,17 @@ fn facts_of(id: String, metadata: SessionMetadata) -> Option<HistoryFacts> {
 }
 
 impl SnapshotStorage for LocalStorage {
-    /// A digest of its place.
+    /// Random, and in a file: at the same path may be another store, on this machine or another.
     fn id(&self) -> Result<String, ContainerError> {
-        let real = sys::real_path(&self.root)?;
-        Ok(ContentHash::of(real.as_os_str().as_bytes()).hex()[..16].to_owned())
+        let path = self.containers().join(ID);
+        let id = &hex::encode(sys::random_bytes()?)[..16];
+        sys::create_private_file(&path, id.as_bytes())?;
+        let bytes = Dir::open(&self.containers())?.read(ID.as_bytes(), 64)?;
+        let is_id = bytes.len() == 16 && bytes.iter().all(u8::is_ascii_hexdigit);
+        match String::from_utf8(bytes) {
+            Ok(id) if is_id => Ok(id),
+            _ => Err(ContainerError::BadStorageId { path }),
+        }
     }
 
     fn is_there(&self) -> Result<bool, ContainerError> {
@@ -123,6 +130,21 @@ impl SnapshotStorage for LocalStorage {
             .into_iter()
             .filter_map(|session| facts_of(session.id(), session.metadata().ok()?));
         Ok(readable.collect())
+    }
+
+    fn damaged(&self) -> Result<Vec<DamagedHistory>, ContainerError> {
+        let sessions = Catalog::new(self.root.clone(), []).sessions()?;
+        let damage = |session: SessionDir| {
+            let reason = match session.metadata() {
+                Err(_) if session.is_gone() => return None,
+                Err(error) => error.to_string(),
+                Ok(metadata) if metadata.origin != SessionOrigin::Container => return None,
+                Ok(metadata) if metadata.container.is_some() => return None,
+                Ok(_) => "it does not say of which container it is".to_owned(),
+            };
+            Some(DamagedHistory { id: session.id(), reason })
+        };
+        Ok(sessions.into_iter().filter_map(damage).collect())
     }
 
     fn facts(&self, history: &str) -> Result<HistoryFacts, ContainerError> {

@@ -8,8 +8,8 @@ use jiff::Timestamp;
 use parking_lot::Mutex;
 
 use super::{
-    CapturedDirectories, Document, DraftWork, Effort, Guarded, HistoryFacts, SnapshotDraft,
-    SnapshotStorage, StorageLock,
+    CapturedDirectories, DamagedHistory, Document, DraftWork, Effort, Guarded, HistoryFacts,
+    SnapshotDraft, SnapshotStorage, StorageLock,
 };
 use crate::container::error::ContainerError;
 use crate::snapshot::{
@@ -104,6 +104,10 @@ impl SnapshotStorage for MemoryStorage {
 
     fn histories(&self) -> Result<Vec<HistoryFacts>, ContainerError> {
         Ok(self.state.lock().histories.values().map(|history| history.facts.clone()).collect())
+    }
+
+    fn damaged(&self) -> Result<Vec<DamagedHistory>, ContainerError> {
+        Ok(Vec::new())
     }
 
     fn facts(&self, history: &str) -> Result<HistoryFacts, ContainerError> {

@@ -52,11 +52,17 @@ pub trait SnapshotStorage: fmt::Debug + Send + Sync {
     /// When that cannot be told.
     fn is_there(&self) -> Result<bool, ContainerError>;
 
-    /// All histories, in any order. One that is damaged is none: damage is `verify`'s to report.
+    /// All histories, in any order, without the [damaged](Self::damaged) ones.
     ///
     /// # Errors
     /// When they cannot be listed.
     fn histories(&self) -> Result<Vec<HistoryFacts>, ContainerError>;
+
+    /// What cannot be read, and is or may be a history. Nothing of it may be taken for garbage.
+    ///
+    /// # Errors
+    /// When they cannot be listed.
+    fn damaged(&self) -> Result<Vec<DamagedHistory>, ContainerError>;
 
     /// The present facts of a history.
     ///
@@ -241,6 +247,26 @@ pub struct HistoryFacts {
     pub is_pinned: bool,
     /// Its container.
     pub container: ContainerSession,
+}
+
+/// What cannot be read, and is or may be a history.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DamagedHistory {
+    /// Its id.
+    pub id: String,
+    /// The defect.
+    pub reason: String,
+}
+
+impl fmt::Display for DamagedHistory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { id, reason } = self;
+        write!(
+            f,
+            "session {id}, which may be a history of a container, cannot be read: {reason} \
+             (`nono rollback verify --repair {id}` mends what can be mended)"
+        )
+    }
 }
 
 /// A small document beside snapshots.

@@ -13,8 +13,8 @@ use tempfile::TempDir;
 use super::*;
 use crate::container::volumes::Parts;
 use crate::container::{
-    ContainerHistory, ContainerPolicy, ContainerRecord, RemovalReport, cleanup, compare, remove,
-    top,
+    ContainerHistory, ContainerPolicy, ContainerRecord, RemovalReport, Trigger, cleanup, compare,
+    remove, top,
 };
 use crate::object::{ContentHash, TreeEntry};
 use crate::progress::NoProgress;
@@ -309,6 +309,37 @@ fn a_history_is_found_by_its_id_its_container_and_a_prefix() {
 }
 
 #[test]
+fn a_name_alone_is_no_snapshot_that_a_restore_took_for_safety() {
+    for lab in labs() {
+        let id = lab.with_snapshots(2);
+        let volume = volume("before the restore");
+        let work = &mut |draft: &dyn SnapshotDraft| {
+            let state = put(draft, volume.path(), "blue")?;
+            let record = ContainerRecord { trigger: Trigger::BeforeRestore, ..record("blue") };
+            let top = top::build(draft.objects(), &record, Parts::default(), None)?;
+            Ok(SnapshotState { merkle_root: top.merkle_root, ..state })
+        };
+        assert_eq!(lab.storage.add(&id, &effort(), work).unwrap().number, 2);
+        let found = |text| ContainerHistory::find(&*lab.storage, text).unwrap().number;
+        assert_eq!((found("web"), found("web/latest"), found("web/2")), (1, 1, 2));
+    }
+}
+
+#[test]
+fn what_cannot_be_taken_back_needs_a_whole_id() {
+    for lab in labs() {
+        let id = lab.with_snapshots(2);
+        let find = |text: &str| ContainerHistory::find_whole(&*lab.storage, text);
+        for text in [&id[..4], &format!("{}/1", &id[..4]), "web/01", &CONTAINER[..12]] {
+            assert!(find(text).is_err(), "{text}");
+        }
+        for text in ["web", "web/1", &id, CONTAINER, &format!("{id}/latest")] {
+            assert_eq!(find(text).unwrap().number, 1, "{text}");
+        }
+    }
+}
+
+#[test]
 fn a_cleanup_keeps_to_the_limits_and_spares_pins() {
     for lab in labs() {
         let id = lab.with_snapshots(3);
@@ -382,6 +413,10 @@ fn two_stores_have_names_of_their_own() {
         storage.id().unwrap()
     });
     assert_ne!(ids[0], ids[1]);
+    // Another store at the place of the first: an unmounted disk, another machine.
+    std::fs::remove_dir_all(places[0].path()).unwrap();
+    std::fs::create_dir(places[0].path()).unwrap();
+    assert_ne!(LocalStorage::new(places[0].path().to_owned()).id().unwrap(), ids[0]);
 }
 
 #[test]

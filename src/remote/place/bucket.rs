@@ -12,6 +12,7 @@ use super::masking::masked;
 use super::runtime::Runtime;
 use super::upload::Upload;
 use super::{Backend, Source, Stored};
+use crate::path_text::Shown;
 use crate::progress::Progress;
 use crate::remote::address::Bucket;
 use crate::remote::error::RemoteError;
@@ -61,7 +62,12 @@ impl Cloud {
         {
             return RemoteError::Missing { object: object.to_owned(), place: self.place.clone() };
         }
-        let reason = masked(&error.to_string(), &self.client.secrets);
+        let mut reason = masked(&error.to_string(), &self.client.secrets);
+        if let object_store::Error::InvalidPath { .. } = &error {
+            // The client gives no list at all then.
+            let words = "move that object away with the provider's own tool";
+            reason = format!("{}; {words}", Shown::bytes(reason.as_bytes()));
+        }
         RemoteError::Failed {
             operation,
             object: object.to_owned(),

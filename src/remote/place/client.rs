@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use object_store::aws::{AmazonS3Builder, AmazonS3ConfigKey, S3CopyIfNotExists};
 use object_store::azure::MicrosoftAzureBuilder;
-use object_store::gcp::GoogleCloudStorageBuilder;
+use object_store::gcp::{GoogleCloudStorageBuilder, GoogleConfigKey};
 use object_store::multipart::MultipartStore;
 use object_store::{BackoffConfig, ClientOptions, ObjectStore, RetryConfig};
 
@@ -42,14 +42,13 @@ pub(super) fn connect(bucket: &Bucket) -> Result<Client, String> {
     let words = |error: object_store::Error| error.to_string();
     let store: Arc<dyn PartStore> = match bucket.provider {
         Provider::S3 => Arc::new(s3(bucket, &mut secrets)?.build().map_err(words)?),
-        Provider::Google => Arc::new(
-            GoogleCloudStorageBuilder::from_env()
-                .with_url(&bucket.url)
-                .with_client_options(options())
-                .with_retry(retry())
-                .build()
-                .map_err(words)?,
-        ),
+        Provider::Google => {
+            let builder = GoogleCloudStorageBuilder::from_env().with_url(&bucket.url);
+            let is_plain = is_without_tls(builder.get_config_value(&GoogleConfigKey::BaseUrl));
+            let options = options().with_allow_http(is_plain);
+            let builder = builder.with_client_options(options).with_retry(retry());
+            Arc::new(builder.build().map_err(words)?)
+        }
         Provider::Azure => Arc::new(
             MicrosoftAzureBuilder::from_env()
                 .with_url(&bucket.url)
@@ -89,12 +88,15 @@ fn s3(bucket: &Bucket, secrets: &mut Vec<String>) -> Result<AmazonS3Builder, Str
     }
     let endpoint = builder.get_config_value(&AmazonS3ConfigKey::S3Endpoint);
     let endpoint = endpoint.or_else(|| builder.get_config_value(&AmazonS3ConfigKey::Endpoint));
-    // Whoever names an address without TLS means it.
-    let is_plain = endpoint.is_some_and(|endpoint| endpoint.starts_with("http://"));
     Ok(builder
-        .with_client_options(options().with_allow_http(is_plain))
+        .with_client_options(options().with_allow_http(is_without_tls(endpoint)))
         .with_copy_if_not_exists(S3CopyIfNotExists::Multipart)
         .with_retry(retry()))
+}
+
+/// Whether an address of a server is without TLS: whoever names one so means it.
+fn is_without_tls(endpoint: Option<String>) -> bool {
+    endpoint.is_some_and(|endpoint| endpoint.starts_with("http://"))
 }
 
 fn options() -> ClientOptions {

@@ -7,6 +7,7 @@ use std::io::{self, BufWriter, Read, Write};
 use std::path::{Path, PathBuf};
 
 use super::{Backend, Source, Stored};
+use crate::archive::ArchiveName;
 use crate::path_text::Shown;
 use crate::progress::Progress;
 use crate::remote::error::RemoteError;
@@ -14,8 +15,6 @@ use crate::sys::{self, Dir, FileKind, TempFile};
 
 /// Bytes that are written at once.
 const BUFFER_BYTES: usize = 1 << 18;
-/// Begins the name of a file that is being written, where a file system has no unnamed files.
-const UNFINISHED: &[u8] = b".tmp-";
 /// Permissions of archives: for their owner alone.
 const MODE: u16 = 0o600;
 
@@ -193,8 +192,17 @@ impl Backend for Directory {
                 return Err(RemoteError::Cancelled);
             }
             let Ok(dir) = self.root.open_dir(folder.as_bytes()) else { continue };
-            for entry in dir.names()? {
-                if entry.name.starts_with(UNFINISHED) && is_old(&dir, &entry.name) {
+            let names = dir.names()?;
+            // Others may have folders here, and files with similar names in them.
+            let is_archive = |name: &[u8]| {
+                let key = str::from_utf8(name).map(|name| format!("{folder}/{name}"));
+                key.is_ok_and(|key| key.parse::<ArchiveName>().is_ok())
+            };
+            if !names.iter().any(|entry| is_archive(&entry.name)) {
+                continue;
+            }
+            for entry in names {
+                if TempFile::is_name(&entry.name) && is_left(&dir, &entry.name) {
                     // Another pusher may have been faster.
                     let _ = dir.remove_file(&entry.name);
                 }
@@ -204,10 +212,14 @@ impl Backend for Directory {
     }
 }
 
-/// Whether a file was last written more than a day ago: no push writes it any more.
-fn is_old(dir: &Dir, name: &[u8]) -> bool {
+/// Whether a file is as a push makes it, and was last written more than a day ago: no push writes
+/// it any more.
+fn is_left(dir: &Dir, name: &[u8]) -> bool {
     const DAY_NS: i128 = 24 * 3600 * 1_000_000_000;
     let Ok(Some(stat)) = dir.try_stat(name) else { return false };
+    if stat.kind != FileKind::File || stat.mode != MODE || stat.uid != sys::effective_uid() {
+        return false;
+    }
     jiff::Timestamp::now().as_nanosecond() - i128::from(stat.mtime.seconds) * 1_000_000_000 > DAY_NS
 }
 

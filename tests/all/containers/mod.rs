@@ -4,6 +4,7 @@ mod daemon;
 mod daemon_test;
 mod databases;
 mod engine;
+mod oddities;
 mod proxy;
 mod replacing;
 mod restore;

@@ -115,7 +115,7 @@ fn a_container_of_azure_takes_archives_and_gives_them_back() {
     let pull = ["--root", root.to_str().unwrap(), "pull", "blue", &travel.session];
     nono(&[&pull[..], &identity].concat()).success();
     assert_eq!(travel.roots(&root), travel.roots(&travel.fixture.store()));
-    nono(&["remote", "cleanup", "blue", "--keep-sessions", "0"]).success();
+    nono(&["remote", "cleanup", "blue", "--keep-sessions", "0", "--yes"]).success();
     assert_eq!(outcomes(), ["stored"; 4]);
     nono(&["push", "az://nowhere/x", &travel.session, "--plaintext"]).fails(1, "az://nowhere/x");
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::{Travel, archives, pull};
 #[test]
 fn a_push_that_is_killed_at_any_moment_harms_nothing_and_the_next_one_completes() {
-    let travel = Travel::with(3, 20, 1);
+    let travel = Travel::with(6, 20, 1);
     let mut moments = 0;
     for point in 1.. {
         let remote = format!("disk{point}");
@@ -17,7 +17,7 @@ fn a_push_that_is_killed_at_any_moment_harms_nothing_and_the_next_one_completes(
         let killed = push.env("NONO_FAIL_POINT", point.to_string()).output().unwrap();
         travel.verify(&remote).success();
         travel.push(&remote);
-        assert_eq!(archives(&place, &travel.session).len(), 3, "at point {point}");
+        assert_eq!(archives(&place, &travel.session).len(), 6, "at point {point}");
         travel.verify(&remote).success();
         fs::remove_dir_all(&place).unwrap();
         moments += 1;
@@ -25,12 +25,12 @@ fn a_push_that_is_killed_at_any_moment_harms_nothing_and_the_next_one_completes(
             break;
         }
     }
-    assert!(moments > 15, "{moments}");
+    assert!(moments > 30, "{moments}");
 }
 
 #[test]
 fn a_pull_that_is_killed_at_any_moment_leaves_a_store_that_verifies_and_the_next_one_completes() {
-    let travel = Travel::with(3, 20, 1);
+    let travel = Travel::with(4, 20, 1);
     travel.directory("disk");
     travel.push("disk");
     let mut moments = 0;
@@ -52,16 +52,19 @@ fn a_pull_that_is_killed_at_any_moment_leaves_a_store_that_verifies_and_the_next
             break;
         }
     }
-    assert!(moments > 15, "{moments}");
+    assert!(moments > 30, "{moments}");
 }
 
 #[test]
-fn a_push_to_s3_that_is_killed_at_any_request_is_completed_by_the_next_one() {
+fn a_push_to_s3_that_is_killed_thirty_times_is_completed_by_the_next_one() {
     let Some(travel) = Travel::with(3, 20, 1).with_server() else { return };
     // More than one part: the parts of a killed upload have to go.
     travel.large();
-    for request in 1..=12 {
-        let remote = format!("cloud{request}");
+    let mut killed = 0;
+    for attempt in 0..30 {
+        // At each request of a push, and a while after it that differs.
+        let (request, late) = (1 + attempt % 15, Duration::from_millis(attempt as u64 / 15 * 3));
+        let remote = format!("cloud{attempt}");
         let url = travel.server().url(&remote);
         travel.nono(&["remote", "add", &remote, &url, "--plaintext"]).success();
         travel.server().forget_requests();
@@ -70,14 +73,16 @@ fn a_push_to_s3_that_is_killed_at_any_request_is_completed_by_the_next_one() {
         for _ in 0..request {
             travel.server().next_request();
         }
+        std::thread::sleep(late);
         push.kill().unwrap();
-        push.wait().unwrap();
+        killed += u64::from(push.wait().unwrap().signal() == Some(9));
         travel.nono(&["remote", "verify", &remote]).success();
         travel.push(&remote);
         travel.nono(&["remote", "verify", &remote]).success();
         let left = travel.notes_of_uploads();
         assert_eq!(left, 0, "notes of uploads are left after request {request}");
     }
+    assert!(killed >= 28, "only {killed} pushes did not end before");
 }
 
 #[test]

@@ -4,8 +4,10 @@
 mod after_run;
 mod azure;
 mod cleaning;
+mod google;
 mod interrupting;
 mod killing;
+mod meeting;
 mod progress;
 mod pulling;
 mod pushing;
@@ -25,7 +27,7 @@ use crate::fixture::{Finished, Fixture, finished};
 use crate::object_server::{ObjectServer, SECRET};
 
 /// Files of the tree that changes from snapshot to snapshot.
-const FILES: usize = 1_000;
+const FILES: usize = 10_000;
 /// Files that change: one in a hundred.
 const CHANGED: usize = FILES / 100;
 

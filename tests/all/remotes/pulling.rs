@@ -34,34 +34,3 @@ fn one_snapshot_comes_alone_with_the_archives_that_it_needs() {
     assert_eq!(fs::read_to_string(copy.join(name(15))).unwrap(), text(15, 0));
     assert_eq!(fs::read_to_string(copy.join(name(3))).unwrap(), text(3, 3));
 }
-
-#[test]
-fn two_machines_that_go_on_with_one_session_do_not_overwrite_each_other() {
-    let travel = Travel::with(2, 20, 1);
-    let place = travel.directory("disk");
-    travel.push("disk");
-    let other = travel.fixture.path("other");
-    travel.pull("disk", &other, &travel.session).success();
-    let there = |arguments: &[&str]| {
-        travel.nono(&[&["--root", other.to_str().unwrap()], arguments].concat())
-    };
-    travel.fixture.write("theirs", "x");
-    there(&["snapshot", "--session", &travel.session]).success();
-    travel.fixture.write("ours", "x");
-    travel.snapshot();
-    assert_ne!(travel.roots(&other)[&2], travel.roots(&travel.fixture.store())[&2]);
-    travel.push("disk");
-    let stored = fs::read(place.join(&travel.session).join("2-delta-1.tar.zst.age")).unwrap();
-    // The name is taken.
-    let pushed = there(&["push", "disk", &travel.session, "--json"]).success().json();
-    assert_eq!(pushed["snapshots"][2]["outcome"], "already_there", "{pushed:#}");
-    assert_eq!(
-        fs::read(place.join(&travel.session).join("2-delta-1.tar.zst.age")).unwrap(),
-        stored
-    );
-    travel.snapshot();
-    travel.push("disk");
-    let theirs = travel.roots(&other);
-    travel.pull("disk", &other, &travel.session).fails(1, "is another one");
-    assert_eq!(travel.roots(&other), theirs);
-}

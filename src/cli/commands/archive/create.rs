@@ -1,5 +1,7 @@
 //! `nono archive create`: a snapshot becomes one file.
 
+use std::fs::File;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
@@ -16,7 +18,10 @@ use crate::cli::sealing::{UnsealArgs, encryption_of, identities};
 use crate::config::RemoteEncryption;
 use crate::path_text::Shown;
 use crate::session::{Purpose, SnapshotId};
-use crate::sys::Dir;
+use crate::sys::{self, Dir, FileKind, TempFile};
+
+/// Permissions of an archive: for its owner alone.
+const MODE: u16 = 0o600;
 
 /// Arguments of `nono archive create`.
 #[derive(Debug, Args)]
@@ -24,12 +29,15 @@ pub(in crate::cli) struct CreateArgs {
     /// A snapshot; without /N it is the newest of the session
     #[arg(value_name = "ID[/N]")]
     id: SnapshotId,
-    /// Write the archive here; - is the standard output
+    /// Write the archive here; - is the standard output, and a pipe or a device gets it, too
     #[arg(long, short, value_name = "FILE")]
     output: PathBuf,
     /// Write only the difference to the snapshot in this archive
     #[arg(long, value_name = "FILE", conflicts_with = "full")]
     parent: Option<PathBuf>,
+    /// Replace a file that is there, unless it is the parent
+    #[arg(long)]
+    force: bool,
     /// Write everything
     #[arg(long)]
     full: bool,
@@ -69,31 +77,13 @@ pub(in crate::cli) fn run(args: &CreateArgs, store: &StoreArgs, context: &Contex
         None if args.full => Err(FullReason::Asked),
         None => Err(FullReason::NoParent),
     };
+    let output = if is_stdout { None } else { Some(Output::find(args)?) };
     let bar = Bar::new(context, "archiving");
     let written = (|| {
         let plan = ArchivePlan::new(&session, number, parent, &*bar)?;
-        if is_stdout {
-            return plan.write(&encryption, context.out_bytes(), &*bar);
-        }
-        let (dir, name) = place(&args.output).map_err(|error| failed(&error))?;
-        let mut report = None;
-        let mut failure = None;
-        // The file gets its name when it is complete.
-        let replaced = dir.replace_file_with(&name, 0o600, true, |file| {
-            match plan.write(&encryption, file, &*bar) {
-                Ok(written) => report = Some(written),
-                Err(error) => {
-                    failure = Some(error);
-                    return Err(std::io::Error::other("the archive was not written"));
-                }
-            }
-            Ok(())
-        });
-        match (failure, replaced, report) {
-            (Some(error), ..) => Err(error),
-            (None, Err(error), _) => Err(error.into()),
-            (None, Ok(()), Some(report)) => Ok(report),
-            (None, Ok(()), None) => Err(ArchiveError::Cancelled),
+        match &output {
+            None => plan.write(&encryption, context.out_bytes(), &*bar),
+            Some(output) => output.write(|file| plan.write(&encryption, file, &*bar)),
         }
     })();
     bar.finish();
@@ -106,6 +96,82 @@ pub(in crate::cli) fn run(args: &CreateArgs, store: &StoreArgs, context: &Contex
     Ok(0)
 }
 
+/// Where an archive goes.
+enum Output {
+    /// A name that is free. It appears when the archive is complete.
+    New { dir: Dir, name: Vec<u8> },
+    /// A file that the archive replaces when it is complete.
+    Replaced { dir: Dir, name: Vec<u8> },
+    /// A pipe or a device.
+    Stream(File),
+}
+
+impl Output {
+    fn find(args: &CreateArgs) -> Result<Self, CliError> {
+        let path = &args.output;
+        let (dir, name) = place(path)?;
+        let Some(stat) = dir.try_stat(&name)? else { return Ok(Self::New { dir, name }) };
+        match stat.kind {
+            FileKind::Fifo | FileKind::CharDevice => Ok(Self::Stream(sys::open_to_write(path)?)),
+            FileKind::File => {
+                let parent = args.parent.as_ref().map(|parent| sys::open_named(parent));
+                let parent = parent.transpose()?;
+                let parent = parent.map(|file| sys::stat_open_file(&file, path)).transpose()?;
+                if parent.is_some_and(|it| (it.dev, it.ino) == (stat.dev, stat.ino)) {
+                    let message =
+                        format!("{} is the parent, which the delta needs", Shown::path(path));
+                    return Err(CliError::usage(message));
+                }
+                match args.force {
+                    true => Ok(Self::Replaced { dir, name }),
+                    false => {
+                        Err(CliError::failed(format!("{} is there already", Shown::path(path)))
+                            .with_hint("--force replaces it"))
+                    }
+                }
+            }
+            _ => Err(CliError::failed(format!(
+                "{} is there already, and is no file, pipe or device",
+                Shown::path(path)
+            ))),
+        }
+    }
+
+    /// Lets the archive appear, if `write` writes all of it.
+    fn write(
+        &self,
+        write: impl FnOnce(&mut File) -> Result<ArchiveReport, ArchiveError>,
+    ) -> Result<ArchiveReport, ArchiveError> {
+        match self {
+            Self::New { dir, name } => {
+                let temp = TempFile::new(dir, MODE)?;
+                let mut file = temp.file().try_clone().map_err(ArchiveError::Write)?;
+                let report = write(&mut file)?;
+                file.sync_all().map_err(ArchiveError::Write)?;
+                if !temp.persist(dir, name)? {
+                    return Err(ArchiveError::Write(io::ErrorKind::AlreadyExists.into()));
+                }
+                dir.sync()?;
+                Ok(report)
+            }
+            Self::Replaced { dir, name } => {
+                let mut outcome = Err(ArchiveError::Cancelled);
+                let replaced = dir.replace_file_with(name, MODE, true, |file| {
+                    outcome = write(file);
+                    match &outcome {
+                        Ok(_) => Ok(()),
+                        Err(_) => Err(io::Error::other("the archive was not written")),
+                    }
+                });
+                let report = outcome?;
+                replaced?;
+                Ok(report)
+            }
+            Self::Stream(file) => write(&mut file.try_clone().map_err(ArchiveError::Write)?),
+        }
+    }
+}
+
 /// The directory of a file, and its name there.
 fn place(path: &Path) -> Result<(Dir, Vec<u8>), CliError> {
     let name = path.file_name().ok_or_else(|| CliError::usage("a file has a name"))?;
@@ -114,10 +180,6 @@ fn place(path: &Path) -> Result<(Dir, Vec<u8>), CliError> {
         _ => Path::new("."),
     };
     Ok((Dir::open(dir)?, name.as_encoded_bytes().to_vec()))
-}
-
-fn failed(error: &CliError) -> ArchiveError {
-    ArchiveError::Write(std::io::Error::other(error.to_string()))
 }
 
 /// What the archive of the parent says.

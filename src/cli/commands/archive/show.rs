@@ -11,7 +11,7 @@ use crate::cli::Outcome;
 use crate::cli::context::Context;
 use crate::cli::progress::Bar;
 use crate::cli::render::byte_size;
-use crate::cli::sealing::{UnsealArgs, identities};
+use crate::cli::sealing::{UnsealArgs, counted, identities};
 
 /// Arguments of `nono archive show` and `nono archive verify`.
 #[derive(Debug, Args)]
@@ -46,8 +46,13 @@ pub(in crate::cli) fn verify(args: &ShowArgs, context: &Context) -> Outcome {
         return Ok(0);
     }
     tell(&summary.head, context)?;
-    let (files, bytes) = (summary.file_count, byte_size(summary.content_bytes));
-    writeln!(context.out(), "intact: {files} files, {bytes}")?;
+    // Of hard links, the first name has the contents.
+    let stats = summary.head.stats;
+    let links = (stats.added + stats.modified).saturating_sub(summary.file_count);
+    let links =
+        if links > 0 { format!(" and {}", counted(links, "hard link")) } else { String::new() };
+    let (files, bytes) = (counted(summary.file_count, "file"), byte_size(summary.content_bytes));
+    writeln!(context.out(), "intact: {files}{links}, {bytes}")?;
     Ok(0)
 }
 

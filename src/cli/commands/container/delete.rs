@@ -24,7 +24,7 @@ pub(in crate::cli) struct DeleteArgs {
 }
 
 pub(super) fn run(args: &DeleteArgs, storage: &LocalStorage, context: &Context) -> Outcome {
-    let picked = ContainerHistory::find(storage, &args.id)?;
+    let picked = ContainerHistory::find_whole(storage, &args.id)?;
     let numbers = match (picked.is_named, args.all) {
         (true, false) => vec![picked.number],
         (false, true) => picked.history.numbers()?,

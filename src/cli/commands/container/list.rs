@@ -11,7 +11,7 @@ use crate::cli::context::{BOLD, Context, DIM};
 use crate::cli::error::CliError;
 use crate::cli::render::{absolute_time, byte_size};
 use crate::container::restore::unfinished;
-use crate::container::{ContainerHistory, LocalStorage, Trigger};
+use crate::container::{ContainerHistory, LocalStorage, SnapshotStorage, Trigger};
 use crate::path_text::Shown;
 use crate::snapshot::Restoration;
 
@@ -79,7 +79,9 @@ pub(super) fn run(args: &ListArgs, storage: &LocalStorage, context: &Context) ->
         context.page();
         print(&report, context)?;
     }
-    Ok(0)
+    let damaged = storage.damaged()?;
+    damaged.iter().for_each(|damaged| context.warn(damaged));
+    Ok(u8::from(!damaged.is_empty()))
 }
 
 fn session(history: &ContainerHistory<'_>, waiting: &[String]) -> Result<SessionReport, CliError> {

@@ -119,7 +119,7 @@ impl From<ContainerError> for CliError {
             ContainerError::BadEndpoint { .. } | ContainerError::Unreachable { .. } => {
                 failed.with_hint("check that the engine runs; DOCKER_HOST names its socket")
             }
-            ContainerError::NoSuchHistory { .. } => {
+            ContainerError::NoSuchHistory { .. } | ContainerError::AmbiguousName { .. } => {
                 failed.with_hint("`nono container list` shows all snapshots")
             }
             ContainerError::NoSuchContainer { .. } => {
@@ -129,9 +129,10 @@ impl From<ContainerError> for CliError {
                 "`nono rollback unpin ID` releases a pinned session, and `nono container resume \
                  ID` ends a restore",
             ),
-            ContainerError::OtherSource { .. } => {
-                failed.with_hint("run nono with the same rights as for the earlier snapshots")
-            }
+            ContainerError::OtherSource { .. } => failed.with_hint(
+                "earlier snapshots had other rights, or the container ran: a history keeps to \
+                     one source of volumes",
+            ),
             ContainerError::WrongState { .. } => {
                 failed.with_hint("running, paused, stopped and created containers can be captured")
             }

@@ -12,10 +12,9 @@ use crate::cli::context::Context;
 use crate::cli::error::CliError;
 use crate::cli::progress::Bar;
 use crate::cli::render::byte_size;
-use crate::cli::sealing::Target;
+use crate::cli::sealing::{Target, counted};
 use crate::path_text::Shown;
 use crate::progress::{Amount, Progress, Stage};
-use crate::remote::Inventory;
 
 /// Arguments of `nono remote cleanup`.
 #[derive(Debug, Args)]
@@ -29,12 +28,16 @@ pub(in crate::cli) struct CleanupArgs {
     /// Keep so many snapshots of each session, the newest ones
     #[arg(long, value_name = "N", required_unless_present = "keep_sessions")]
     keep: Option<usize>,
-    /// Keep so many sessions, the newest ones
+    /// Keep so many sessions of all projects together, the newest ones by the time in their ids;
+    /// sessions whose ids have none stay
     #[arg(long, value_name = "N", conflicts_with = "ids")]
     keep_sessions: Option<usize>,
     /// Say what would go, and remove nothing
-    #[arg(long)]
+    #[arg(long, conflicts_with = "yes")]
     dry_run: bool,
+    /// Remove without asking
+    #[arg(long, short)]
+    yes: bool,
     /// Print the report as JSON
     #[arg(long)]
     json: bool,
@@ -57,15 +60,26 @@ pub(in crate::cli) fn run(args: &CleanupArgs, context: &Context) -> Outcome {
     if !args.dry_run {
         place.clear_leftovers(&*bar)?;
     }
-    let inventory = Inventory::of(place.list("", &*bar)?);
+    let inventory = target.inventory(&place, &*bar)?;
     if let Some(id) = args.ids.iter().find(|id| !inventory.sessions.contains_key(*id)) {
         let id = Shown::bytes(id.as_bytes());
         return Err(CliError::failed(format!("the remote has no session {id}"))
             .with_hint(format!("`nono remote show {}` lists the whole ids", target.name)));
     }
     let (mut going, mut needed) = (Vec::new(), Vec::new());
-    let newest: BTreeSet<&String> =
-        inventory.sessions.keys().rev().take(args.keep_sessions.unwrap_or(usize::MAX)).collect();
+    let (dated, undated): (Vec<_>, Vec<_>) =
+        inventory.sessions.keys().partition(|id| tells_time(id));
+    let keep_sessions = args.keep_sessions.unwrap_or(usize::MAX);
+    let mut newest: BTreeSet<&String> = dated.into_iter().rev().take(keep_sessions).collect();
+    if args.keep_sessions.is_some() {
+        for id in &undated {
+            let id = Shown::bytes(id.as_bytes());
+            context.say(format_args!(
+                "session {id} stays: its id has no time; name it to clean it up"
+            ));
+        }
+    }
+    newest.extend(undated);
     for (id, held) in &inventory.sessions {
         if !args.ids.is_empty() && !args.ids.contains(id) {
             continue;
@@ -86,6 +100,11 @@ pub(in crate::cli) fn run(args: &CleanupArgs, context: &Context) -> Outcome {
         // Newest first: a delta goes before what it depends on.
         let goes = held.all().rev().filter(|(name, _)| removable.contains(name));
         going.extend(goes.map(|(name, size_bytes)| (name.to_string(), size_bytes)));
+    }
+    if !args.dry_run && !args.yes && !going.is_empty() && !confirm(&going, context)? {
+        bar.finish();
+        context.say("nothing was removed");
+        return Ok(0);
     }
     let expected = Amount { entries: going.len() as u64, bytes: 0 };
     bar.begin(Stage::Remove, Some(expected));
@@ -119,10 +138,30 @@ pub(in crate::cli) fn run(args: &CleanupArgs, context: &Context) -> Outcome {
     out.flush()?;
     let words = if args.dry_run { "would be removed" } else { "removed" };
     context.say(format_args!(
-        "{} archives {words}, {}; {} older ones stay because a kept snapshot needs them",
-        report.removed.len(),
+        "{} {words}, {}; {} older ones stay because a kept snapshot needs them",
+        counted(report.removed.len() as u64, "archive"),
         byte_size(report.bytes_freed),
         report.needed.len()
     ));
     Ok(0)
+}
+
+/// Whether an id begins with a time, as those that nono gives: `YYYYMMDD-HHMMSS-…`.
+fn tells_time(id: &str) -> bool {
+    let mut parts = id.split('-');
+    let mut are_digits = |count| {
+        parts.next().is_some_and(|it| it.len() == count && it.bytes().all(|b| b.is_ascii_digit()))
+    };
+    are_digits(8) && are_digits(6) && parts.next().is_some()
+}
+
+/// Asks whether these archives may go.
+fn confirm(going: &[(String, u64)], context: &Context) -> Result<bool, CliError> {
+    let archives = counted(going.len() as u64, "archive");
+    if !context.stdin_is_terminal {
+        let message =
+            format!("nothing was removed: {archives} would be, and there is nobody to ask");
+        return Err(CliError::failed(message).with_hint("--yes removes, --dry-run only looks"));
+    }
+    context.confirm(&format!("remove {archives} for good?"))
 }

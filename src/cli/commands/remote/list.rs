@@ -7,7 +7,7 @@ use clap::Args;
 use crate::cli::Outcome;
 use crate::cli::args::surroundings;
 use crate::cli::context::{BOLD, Context};
-use crate::cli::sealing::encryption_words;
+use crate::cli::sealing::{encryption_words, refuse_private_keys};
 use crate::config;
 use crate::path_text::Shown;
 
@@ -21,6 +21,7 @@ pub(in crate::cli) struct ListArgs {
 
 pub(in crate::cli) fn run(args: &ListArgs, context: &Context) -> Outcome {
     let remotes = config::remotes(&surroundings()?)?;
+    remotes.iter().try_for_each(|remote| refuse_private_keys(&remote.encryption))?;
     if args.json {
         context.json(&remotes)?;
         return Ok(0);

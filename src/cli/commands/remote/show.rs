@@ -10,9 +10,9 @@ use crate::cli::Outcome;
 use crate::cli::context::{BOLD, Context, YELLOW};
 use crate::cli::progress::Bar;
 use crate::cli::render::byte_size;
-use crate::cli::sealing::{Target, encryption_words};
+use crate::cli::sealing::{Target, counted, encryption_words};
 use crate::path_text::Shown;
-use crate::remote::{Inventory, SessionArchives};
+use crate::remote::SessionArchives;
 
 /// Arguments of `nono remote show`.
 #[derive(Debug, Args)]
@@ -34,8 +34,12 @@ struct Report {
     size_bytes: u64,
     archive_count: u64,
     sessions: Vec<Session>,
+    /// Archives that were cut off at their beginning. They count as missing.
+    cut_off: Vec<String>,
     /// Names at the place that are no archives.
     foreign: Vec<String>,
+    /// Archives that are not encrypted, where those of the remote are. Nobody reads them.
+    unencrypted: Vec<String>,
 }
 
 #[derive(Serialize)]
@@ -59,9 +63,9 @@ pub(in crate::cli) fn run(args: &ShowArgs, context: &Context) -> Outcome {
     let target = Target::find(Some(&args.remote))?;
     let place = target.open(false)?;
     let bar = Bar::new(context, "looking at the remote");
-    let listed = place.list("", &*bar);
+    let inventory = target.inventory(&place, &*bar);
     bar.finish();
-    let inventory = Inventory::of(listed?);
+    let inventory = inventory?;
     let sessions: Vec<Session> =
         inventory.sessions.iter().map(|(id, archives)| session(id, archives)).collect();
     let report = Report {
@@ -71,7 +75,9 @@ pub(in crate::cli) fn run(args: &ShowArgs, context: &Context) -> Outcome {
         size_bytes: sessions.iter().map(|session| session.size_bytes).sum(),
         archive_count: inventory.sessions.values().map(|held| held.all().count() as u64).sum(),
         sessions,
+        cut_off: inventory.cut_off.iter().map(ToString::to_string).collect(),
         foreign: inventory.foreign,
+        unencrypted: inventory.unencrypted,
     };
     if args.json {
         context.json(&report)?;
@@ -108,12 +114,13 @@ fn print(report: &Report, context: &Context) -> std::io::Result<()> {
     if let Some(words) = words {
         writeln!(out, "  {words}")?;
     }
-    let (count, size) = (report.archive_count, byte_size(report.size_bytes));
-    writeln!(out, "  {} sessions, {count} archives, {size}", report.sessions.len())?;
+    let (count, size) = (counted(report.archive_count, "archive"), byte_size(report.size_bytes));
+    writeln!(out, "  {}, {count}, {size}", counted(report.sessions.len() as u64, "session"))?;
     for session in &report.sessions {
         let id = Shown::bytes(session.session_id.as_bytes());
         let whole = session.snapshots.iter().filter(|snapshot| snapshot.problem.is_none()).count();
-        writeln!(out, "{id}  {whole} snapshots, {}", byte_size(session.size_bytes))?;
+        let whole = counted(whole as u64, "snapshot");
+        writeln!(out, "{id}  {whole}, {}", byte_size(session.size_bytes))?;
         for snapshot in &session.snapshots {
             if let Some(problem) = &snapshot.problem {
                 let problem = Shown::bytes(problem.as_bytes());
@@ -124,6 +131,13 @@ fn print(report: &Report, context: &Context) -> std::io::Result<()> {
                 )?;
             }
         }
+    }
+    for key in &report.cut_off {
+        writeln!(out, "{YELLOW}cut off{YELLOW:#}: {}", Shown::bytes(key.as_bytes()))?;
+    }
+    for key in &report.unencrypted {
+        let key = Shown::bytes(key.as_bytes());
+        writeln!(out, "{YELLOW}not encrypted, so none of this remote's{YELLOW:#}: {key}")?;
     }
     for key in &report.foreign {
         writeln!(out, "no archive: {}", Shown::bytes(key.as_bytes()))?;

@@ -10,9 +10,9 @@ use crate::cli::context::{Context, RED};
 use crate::cli::error::CliError;
 use crate::cli::progress::Bar;
 use crate::cli::render::byte_size;
-use crate::cli::sealing::{Target, UnsealArgs, identities};
+use crate::cli::sealing::{Target, UnsealArgs, counted, identities};
 use crate::path_text::Shown;
-use crate::remote::{Inventory, RemoteProblem, check};
+use crate::remote::{RemoteProblem, RemoteProblemKind, check};
 
 /// So many problems are named.
 const NAMED: usize = 50;
@@ -45,6 +45,8 @@ struct Report {
     problems: Vec<RemoteProblem>,
     /// Names at the place that are no archives.
     foreign: Vec<String>,
+    /// Archives that are not encrypted, where those of the remote are. They are not read.
+    unencrypted: Vec<String>,
 }
 
 pub(in crate::cli) fn run(args: &VerifyArgs, context: &Context) -> Outcome {
@@ -52,16 +54,16 @@ pub(in crate::cli) fn run(args: &VerifyArgs, context: &Context) -> Outcome {
     let identities = identities(&args.unseal, target.encryption.as_ref())?;
     let place = target.open(false)?;
     let bar = Bar::new(context, "verifying the remote");
-    let inventory = Inventory::of(place.list("", &*bar)?);
+    let mut inventory = target.inventory(&place, &*bar)?;
     if let Some(id) = args.ids.iter().find(|id| !inventory.sessions.contains_key(*id)) {
         let id = Shown::bytes(id.as_bytes());
         return Err(CliError::failed(format!("the remote has no session {id}")));
     }
+    let is_asked = |id: &String| args.ids.is_empty() || args.ids.contains(id);
+    inventory.sessions.retain(|id, _| is_asked(id));
+    target.needs_key(inventory.sessions.values(), &identities)?;
     let mut report = Report { remote: target.name.clone(), ..Report::default() };
     for (id, held) in &inventory.sessions {
-        if !args.ids.is_empty() && !args.ids.contains(id) {
-            continue;
-        }
         let checked = check(&place, id, held, &identities, &*bar)?;
         report.session_count += 1;
         report.snapshot_count += checked.available.len() as u64;
@@ -70,7 +72,10 @@ pub(in crate::cli) fn run(args: &VerifyArgs, context: &Context) -> Outcome {
         report.problems.extend(checked.problems);
     }
     bar.finish();
-    report.ok = report.problems.is_empty();
+    let cut_off = inventory.cut_off.iter().filter(|name| is_asked(&name.id.session().to_owned()));
+    report.problems.extend(cut_off.map(RemoteProblem::cut_off));
+    report.unencrypted = inventory.unencrypted;
+    report.ok = report.problems.is_empty() && report.unencrypted.is_empty();
     report.foreign = inventory.foreign;
     if args.json {
         context.json(&report)?;
@@ -95,15 +100,28 @@ fn print(report: &Report, context: &Context) -> std::io::Result<()> {
     if let more @ 1.. = report.problems.len().saturating_sub(context.at_most(NAMED)) {
         writeln!(out, "and {more} more")?;
     }
+    for key in &report.unencrypted {
+        let key = Shown::bytes(key.as_bytes());
+        writeln!(
+            out,
+            "{RED}{key}{RED:#}: not encrypted, so it is none of this remote's: not read"
+        )?;
+    }
     for key in &report.foreign {
         writeln!(out, "no archive: {}", Shown::bytes(key.as_bytes()))?;
     }
     writeln!(
         out,
-        "{} archives read, {}; {} snapshots of {} sessions can be had",
-        report.archives_checked,
+        "{} read, {}; {} of {} can be had",
+        counted(report.archives_checked, "archive"),
         byte_size(report.bytes_checked),
-        report.snapshot_count,
-        report.session_count
-    )
+        counted(report.snapshot_count, "snapshot"),
+        counted(report.session_count, "session")
+    )?;
+    let of_no_use =
+        |it: &&RemoteProblem| it.archive.is_some() && it.kind == RemoteProblemKind::DamagedArchive;
+    if report.problems.iter().any(|problem| of_no_use(&problem)) {
+        context.say("remove damaged archives, then push again: `nono push` stores what is missing");
+    }
+    Ok(())
 }

@@ -1,0 +1,320 @@
+//! Snapshots of containers that are not plain: shared volumes, odd names, mappings, foreign images.
+
+use std::fs::File;
+use std::io::Write;
+use std::process::{Command, Stdio};
+
+use serde_json::Value;
+
+use super::daemon::{Container, Daemon, daemon};
+use super::proxy::{At, Proxy};
+use crate::fixture::{Fixture, finished};
+
+#[track_caller]
+fn snapshot(daemon: &Daemon, fixture: &Fixture, name: &str, more: &[&str]) -> Value {
+    let arguments = [&["container", "snapshot", name, "--json"][..], more].concat();
+    daemon.nono(fixture, &arguments).success().json()
+}
+
+fn id(report: &Value) -> String {
+    format!("{}/{}", report["session_id"].as_str().unwrap(), report["snapshot"])
+}
+
+/// Maps a file and changes its first bytes at each line of its input.
+const MAPPING: &str = "
+import mmap, os, sys
+f = os.open(sys.argv[1], os.O_RDWR)
+m = mmap.mmap(f, 4096)
+for line in sys.stdin:
+    m[0:4] = line.strip().encode()
+    print('done', flush=True)
+";
+
+/// A page that is dirty already gives its file no new time: LMDB and others write so.
+#[test]
+fn a_change_through_a_mapping_is_in_the_next_snapshot() {
+    use std::io::{BufRead, BufReader};
+    let Some(daemon) = daemon() else { return };
+    let fixture = Fixture::new();
+    let volume = daemon.unique("mapped");
+    let container = Container::run(daemon, "mapped", &["-v", &format!("{volume}:/data")]);
+    let file = daemon.volume_dir(&volume).join("db");
+    File::create(&file).unwrap().write_all(&[0; 4096]).unwrap();
+    let mut program = Command::new("python3");
+    program.args(["-c", MAPPING]).arg(&file).stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut program = program.spawn().unwrap();
+    let mut lines = BufReader::new(program.stdout.take().unwrap()).lines();
+    let mut write = |text: &str| {
+        writeln!(program.stdin.as_mut().unwrap(), "{text}").unwrap();
+        assert_eq!(lines.next().unwrap().unwrap(), "done");
+    };
+    write("ONE1");
+    let first = snapshot(daemon, &fixture, &container.name, &["--no-image"]);
+    write("TWO2");
+    let second = snapshot(daemon, &fixture, &container.name, &["--no-image"]);
+    program.kill().unwrap();
+    program.wait().unwrap();
+    let held = |report: &Value| {
+        let path = format!("/volumes/{volume}/db");
+        let done = daemon.nono(&fixture, &["rollback", "cat", &id(report), &path]).success();
+        done.stdout[..4].to_owned()
+    };
+    assert_eq!((&*held(&first), &*held(&second)), ("ONE1", "TWO2"));
+}
+
+#[test]
+fn the_snapshot_just_taken_stays_when_it_is_over_the_limit_of_space() {
+    let Some(daemon) = daemon() else { return };
+    let fixture = Fixture::new();
+    let container = Container::run(daemon, "large", &["-v", "/data"]);
+    let small = ["config", "set", "containers.max_storage_gb", "0.0000001"];
+    fixture.nono(&small).success();
+    for number in 0..2 {
+        container.sh(&format!("echo {number} >/data/file"));
+        let arguments = ["container", "snapshot", &container.name, "--json"];
+        let done = daemon.nono(&fixture, &arguments).success();
+        assert_eq!(done.json()["snapshot"], number);
+        assert!(done.says("over the limit"), "{}", done.stderr);
+    }
+    let list = daemon.nono(&fixture, &["container", "list", "--json"]).success().json();
+    assert_eq!(list[0]["snapshots"].as_array().unwrap().len(), 2);
+    daemon.nono(&fixture, &["container", "cleanup"]).fails(1, "over the limit");
+    daemon.nono(&fixture, &["container", "validate"]).success();
+}
+
+#[test]
+fn a_name_that_two_histories_have_means_none_of_them() {
+    let Some(daemon) = daemon() else { return };
+    let fixture = Fixture::new();
+    let [blue, green] = ["blue", "green"].map(|name| Container::run(daemon, name, &[]));
+    let of_blue = snapshot(daemon, &fixture, &blue.name, &["--no-image"]);
+    let of_green = snapshot(daemon, &fixture, &green.name, &["--no-image"]);
+    let aside = daemon.unique("aside");
+    daemon.run(&["rename", &blue.name, &aside]);
+    daemon.run(&["rename", &green.name, &blue.name]);
+    snapshot(daemon, &fixture, &blue.name, &["--no-image"]);
+    for command in ["show", "delete", "restore", "validate"] {
+        let arguments = ["container", command, &format!("{}/0", blue.name)];
+        let refused = daemon.nono(&fixture, &arguments).fails(1, "2 histories");
+        for report in [&of_blue, &of_green] {
+            assert!(refused.says(report["session_id"].as_str().unwrap()), "{}", refused.stderr);
+        }
+    }
+    let shown = daemon.nono(&fixture, &["container", "show", &id(&of_blue), "--json"]).success();
+    assert_eq!(shown.json()["record"]["name"], blue.name);
+    daemon.run(&["rename", &blue.name, &green.name]);
+    daemon.run(&["rename", &aside, &blue.name]);
+}
+
+#[test]
+fn what_is_no_name_of_a_container_is_refused_before_the_engine_is_asked() {
+    let Some(daemon) = daemon() else { return };
+    let fixture = Fixture::new();
+    let container = Container::run(daemon, "plain", &[]);
+    let name = &container.name;
+    let [query, slash] = [format!("{name}/json?x=1"), format!("{name}/")];
+    for text in [&*query, &slash, "", ".", "%77eb", "we\nb", "../images"] {
+        daemon.nono(&fixture, &["container", "snapshot", text]).fails(1, "no name of a container");
+    }
+    // The engine itself shows names so.
+    snapshot(daemon, &fixture, &format!("/{name}"), &["--no-image"]);
+}
+
+/// The labels of an image go on to all that is made of it.
+#[test]
+fn an_image_that_somebody_made_of_a_restored_container_is_left_alone() {
+    let Some(daemon) = daemon() else { return };
+    let fixture = Fixture::new();
+    let container = Container::run(daemon, "labelled", &[]);
+    let taken = snapshot(daemon, &fixture, &container.name, &[]);
+    let own = taken["image"]["reference"].as_str().unwrap();
+    let name = daemon.unique("copy");
+    let restore = ["container", "restore", &id(&taken), "--name", &name];
+    daemon.nono(&fixture, &restore).success();
+    daemon.sh(&name, "echo work >/own");
+    let tags = ["nono/container:mybackup", "me/nono/container-tools:1"];
+    for tag in tags {
+        daemon.run(&["commit", &name, tag]);
+    }
+    daemon.run(&["rm", "-f", &name]);
+    daemon.nono(&fixture, &["container", "delete", &container.name, "--all"]).success();
+    daemon.nono(&fixture, &["container", "validate"]).success();
+    daemon.nono(&fixture, &["container", "cleanup"]).success();
+    assert_ne!(daemon.docker(&["image", "inspect", own]).code, 0);
+    for tag in tags {
+        daemon.run(&["image", "inspect", tag]);
+        daemon.run(&["rmi", tag]);
+    }
+}
+
+#[test]
+fn an_anonymous_volume_at_two_places_has_one_tree() {
+    let Some(daemon) = daemon() else { return };
+    let fixture = Fixture::new();
+    let volume = format!("{:064x}", 0xabcd);
+    daemon.run(&["volume", "create", &volume]);
+    let [one, two] = ["/one", "/two"].map(|place| format!("{volume}:{place}"));
+    let container = Container::run(daemon, "twice", &["-v", &one, "-v", &two]);
+    container.sh("echo shared >/one/file");
+    for more in [&["--no-image"][..], &["--no-image", "--through-engine"]] {
+        let fixture = if more.len() == 1 { &fixture } else { &Fixture::new() };
+        let taken = snapshot(daemon, fixture, &container.name, more);
+        assert_eq!(taken["volume_count"], 1);
+        let report = ["container", "restore", &id(&taken), "--json"];
+        let report = daemon.nono(fixture, &report).success().json();
+        let name = report["name"].as_str().unwrap();
+        daemon.sh(name, "echo more >>/two/file");
+        assert_eq!(daemon.sh(name, "cat /one/file"), "shared\nmore");
+        daemon.run(&["rm", "-f", name]);
+    }
+    drop(container);
+    daemon.docker(&["volume", "rm", &volume]);
+}
+
+#[test]
+fn a_volume_that_another_running_container_writes_is_not_called_consistent() {
+    let Some(daemon) = daemon() else { return };
+    let fixture = Fixture::new();
+    let volume = daemon.unique("shared");
+    let [writes, reads] = [format!("{volume}:/x"), format!("{volume}:/x:ro")];
+    let container = Container::run(daemon, "shares", &["-v", &writes]);
+    let reader = Container::run(daemon, "reads", &["-v", &reads]);
+    let taken = snapshot(daemon, &fixture, &container.name, &["--no-image"]);
+    assert_eq!(taken["is_consistent"], true, "{}", taken["warnings"]);
+    let writer = Container::run(daemon, "writes", &["-v", &writes]);
+    let taken = snapshot(daemon, &fixture, &container.name, &["--no-image"]);
+    assert_eq!(taken["is_consistent"], false);
+    let warnings = taken["warnings"].to_string();
+    assert!(warnings.contains(&writer.name), "{warnings}");
+    assert!(!warnings.contains(&reader.name), "{warnings}");
+    daemon.run(&["pause", &writer.name]);
+    let taken = snapshot(daemon, &fixture, &container.name, &["--no-image"]);
+    assert_eq!(taken["is_consistent"], true, "{}", taken["warnings"]);
+}
+
+/// The list of the engine has one character for each byte that is no text.
+#[test]
+fn a_changed_file_whose_name_is_no_text_is_captured() {
+    let Some(daemon) = daemon() else { return };
+    let fixture = Fixture::new();
+    let container = Container::run(daemon, "named", &[]);
+    container.sh(
+        r#"cd /etc; printf one >"$(printf 'bad\377name')"; printf two >"$(printf 'bad\376name')"
+        mkdir "$(printf 'dir\377')"; printf deep >"$(printf 'dir\377')/file""#,
+    );
+    let taken = snapshot(daemon, &fixture, &container.name, &["--no-image"]);
+    let outside = tempfile::tempdir().unwrap();
+    let place = outside.path().join("out");
+    let restore = ["rollback", "restore", &id(&taken), "--to", place.to_str().unwrap()];
+    daemon.nono(&fixture, &restore);
+    let etc = place.join("changes/etc");
+    let read = |name: &[u8]| {
+        use std::os::unix::ffi::OsStrExt;
+        std::fs::read_to_string(etc.join(std::ffi::OsStr::from_bytes(name))).unwrap()
+    };
+    assert_eq!(read(b"bad\xffname"), "one");
+    assert_eq!(read(b"bad\xfename"), "two");
+    assert_eq!(read(b"dir\xff/file"), "deep");
+}
+
+/// A disk that is not mounted, another machine with the same engine: the path is the same.
+#[test]
+fn another_store_at_the_same_path_leaves_the_images_of_the_first() {
+    let Some(daemon) = daemon() else { return };
+    let fixture = Fixture::new();
+    let container = Container::run(daemon, "moved", &[]);
+    let taken = snapshot(daemon, &fixture, &container.name, &[]);
+    let image = taken["image"]["reference"].as_str().unwrap();
+    let (store, aside) = (fixture.store(), fixture.store().with_extension("aside"));
+    std::fs::rename(&store, &aside).unwrap();
+    let other = Container::run(daemon, "other", &[]);
+    for _ in 0..2 {
+        daemon.nono(&fixture, &["container", "validate"]).success();
+        daemon.nono(&fixture, &["container", "cleanup"]).success();
+        daemon.run(&["image", "inspect", image]);
+        snapshot(daemon, &fixture, &other.name, &[]);
+    }
+    daemon.nono(&fixture, &["container", "delete", &other.name, "--all"]).success();
+    std::fs::remove_dir_all(&store).unwrap();
+    std::fs::rename(&aside, &store).unwrap();
+    daemon.nono(&fixture, &["container", "validate"]).success();
+    daemon.nono(&fixture, &["container", "delete", &container.name, "--all"]).success();
+    assert_ne!(daemon.docker(&["image", "inspect", image]).code, 0);
+}
+
+#[test]
+fn a_damaged_history_is_named_and_keeps_its_images_until_it_is_repaired() {
+    let Some(daemon) = daemon() else { return };
+    let fixture = Fixture::new();
+    let container = Container::run(daemon, "damaged", &[]);
+    let taken = snapshot(daemon, &fixture, &container.name, &[]);
+    let session = taken["session_id"].as_str().unwrap();
+    let manifest = fixture.store().join(session).join("manifest.json");
+    let whole = std::fs::read(&manifest).unwrap();
+    std::fs::write(&manifest, &whole[..whole.len() - 20]).unwrap();
+    for command in ["list", "validate", "cleanup"] {
+        let told = daemon.nono(&fixture, &["container", command]);
+        assert_eq!(told.code, 1, "{command}: {}{}", told.stdout, told.stderr);
+        assert!(
+            [&told.stdout, &told.stderr].iter().any(|text| text.contains(session)),
+            "{command}"
+        );
+    }
+    daemon.nono(&fixture, &["rollback", "verify", "--repair", session]);
+    daemon.nono(&fixture, &["container", "validate"]).success();
+    let listed = daemon.nono(&fixture, &["container", "list", "--json"]).success().json();
+    assert_eq!(listed[0]["snapshots"][0]["has_image"], true);
+}
+
+#[test]
+fn a_cleanup_of_sessions_leaves_the_histories_of_containers() {
+    let Some(daemon) = daemon() else { return };
+    let fixture = Fixture::new();
+    let container = Container::run(daemon, "aged", &[]);
+    let taken = snapshot(daemon, &fixture, &container.name, &[]);
+    for arguments in [["--keep", "0"], ["--older-than", "0"]] {
+        let arguments = [&["rollback", "cleanup", "--yes"][..], &arguments].concat();
+        let done = daemon.nono(&fixture, &arguments).success();
+        assert!(done.says("histories of containers stay"), "{}", done.stderr);
+    }
+    daemon.nono(&fixture, &["container", "show", &id(&taken)]).success();
+    let session = taken["session_id"].as_str().unwrap();
+    daemon.nono(&fixture, &["container", "delete", &session[..1], "--all"]).fails(1, "there is no");
+    daemon.nono(&fixture, &["container", "validate"]).success();
+}
+
+#[test]
+fn a_volume_at_a_path_that_is_written_oddly_comes_back() {
+    let Some(daemon) = daemon() else { return };
+    let fixture = Fixture::new();
+    let [one, two, three] = ["one", "two", "three"].map(|name| daemon.unique(name));
+    let (slash, dots) = (format!("{one}:/data/"), format!("{two}:/x/../more"));
+    let mount = format!("type=volume,source={three},target=/third/");
+    let options = ["-v", &slash, "-v", &dots, "--mount", &mount];
+    let container = Container::run(daemon, "slashed", &options);
+    container.sh("echo 1 >/data/f; echo 2 >/more/f; echo 3 >/third/f");
+    let taken = snapshot(daemon, &fixture, &container.name, &[]);
+    container.sh("echo changed | tee /data/f /more/f >/third/f");
+    let report = daemon.nono(&fixture, &["container", "restore", &id(&taken), "--json"]);
+    let report = report.success().json();
+    let name = report["name"].as_str().unwrap();
+    assert_eq!(daemon.sh(name, "cat /data/f /more/f /third/f"), "1\n2\n3");
+    daemon.run(&["rm", "-f", name]);
+}
+
+/// Somebody else lets the container go on in the middle.
+#[test]
+fn a_pause_that_was_broken_is_not_called_consistent() {
+    let Some(daemon) = daemon() else { return };
+    let fixture = Fixture::new();
+    let container = Container::run(daemon, "woken", &[]);
+    let name = container.name.clone();
+    let wake = At::Do(Box::new(move || drop(daemon.run(&["unpause", &name]))));
+    let proxy = Proxy::start(&daemon.socket(), "/changes", wake);
+    let arguments = ["container", "snapshot", &container.name, "--json"];
+    let command = proxy.lead(fixture.command(&arguments)).output().unwrap();
+    let taken = finished(command).success().json();
+    assert!(proxy.is_met());
+    assert_eq!(taken["is_consistent"], false);
+    assert!(taken["warnings"].to_string().contains("different moments"));
+}
