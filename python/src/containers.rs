@@ -11,8 +11,8 @@ use std::time::Duration;
 
 use jiff::SignedDuration;
 use nono::container::restore::{
-    Direction, HealthCheck, Job, RestoreOptions, RestoreReport, ResumeReport, Way, interrupted,
-    plan, restore, resume,
+    Direction, Extent, HealthCheck, Job, RestoreError, RestoreOptions, RestoreReport, ResumeReport,
+    Safety, Way, interrupted, plan, restore, resume,
 };
 use nono::container::{
     self, ContainerError, ContainerHistory, ContainerPolicy, ContainerRecord, Docker, Endpoint,
@@ -107,6 +107,27 @@ impl ContainerEngine {
             volume_source: None,
             watcher: self.watcher.clone(),
             threads: self.threads,
+        }
+    }
+
+    /// Takes snapshots of stopped containers before something of them goes.
+    fn safety_snapshot<'a>(
+        &'a self,
+        docker: &'a Docker,
+        message: String,
+        counter: &'a Arc<Counter>,
+    ) -> impl Fn(&str, Extent) -> Result<Safety, RestoreError> + 'a {
+        move |id, extent| {
+            let options = SnapshotOptions {
+                trigger: Trigger::BeforeRestore,
+                message: Some(message.clone()),
+                takes_image: extent == Extent::Whole,
+                takes_files: extent == Extent::Whole,
+                ..self.options()
+            };
+            let progress = Arc::clone(counter);
+            let taken = container::take_locked(docker, &self.storage, id, &options, progress)?;
+            Ok(Safety { session_id: taken.session_id, number: taken.snapshot })
         }
     }
 }
@@ -229,20 +250,8 @@ impl ContainerEngine {
             if dry_run {
                 return json(&RestoreReport::dry_run(plan(job, &options)?));
             }
-            let safety = |id: &str| {
-                let trigger = Trigger::BeforeRestore;
-                let message = Some(format!("before the restore of {}/{number}", history.id()));
-                // The container is stopped, and nothing of it but its volumes changes.
-                let options = SnapshotOptions {
-                    trigger,
-                    message,
-                    takes_image: false,
-                    takes_files: false,
-                    ..self.options()
-                };
-                let progress = Arc::clone(&counter);
-                Ok(container::take_locked(&docker, &self.storage, id, &options, progress)?.snapshot)
-            };
+            let message = format!("before the restore of {}/{number}", history.id());
+            let safety = self.safety_snapshot(&docker, message, &counter);
             json(&restore(job, &options, &safety)?)
         })
     }
@@ -288,7 +297,10 @@ impl ContainerEngine {
                     Some(docker) => docker,
                     none => none.insert(self.connect()?),
                 };
-                match resume(docker, &history, direction, &check, &*counter) {
+                let name = &history.container().name;
+                let message = format!("before the resume of a restore of {name}");
+                let safety = self.safety_snapshot(docker, message, &counter);
+                match resume(docker, &history, direction, &check, &safety, &*counter) {
                     Ok(report) => reports.extend(report),
                     Err(error) => failure = failure.or(Some(error)),
                 }

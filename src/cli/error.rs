@@ -118,6 +118,14 @@ impl From<CatalogError> for CliError {
                 let hint = moved_hint(moved, &elsewhere.session_id);
                 failed.with_hint(hint)
             }
+            CatalogError::NoneHere { elsewhere, .. } if elsewhere.received => {
+                let SessionSummary { session_id, tracked_paths, .. } = &**elsewhere;
+                let project = named_project(tracked_paths);
+                Self::failed(format!("{error} or a directory above it")).with_hint(format!(
+                    "session {session_id} ({project}) came in an archive, so only its id means \
+                     it: nono rollback show {session_id}"
+                ))
+            }
             CatalogError::NoneHere { elsewhere, .. } => {
                 let SessionSummary { session_id, started, tracked_paths, .. } = &**elsewhere;
                 let when = relative_time(*started, &Zoned::now());

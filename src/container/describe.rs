@@ -205,5 +205,8 @@ pub(super) fn gaps(described: &Described) -> (Vec<String>, Vec<String>) {
             MountKind::Volume | MountKind::Anonymous => {}
         }
     }
+    if described.mounts.iter().any(|mount| mount.kind.is_volume()) {
+        not_captured.push("flags of the files in volumes (chattr)".to_owned());
+    }
     (not_captured, warnings)
 }

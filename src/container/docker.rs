@@ -180,7 +180,8 @@ impl Docker {
                 ContainerError::InvalidAnswer { operation, reason: error.to_string() }
             }
             error => {
-                ContainerError::Unreachable { operation, endpoint, reason: with_causes(&error) }
+                let reason = of_certificates(&self.endpoint, with_causes(&error));
+                ContainerError::Unreachable { operation, endpoint, reason }
             }
         }
     }
@@ -283,6 +284,26 @@ fn with_tls(url: &str, dir: &Path, seconds: u64) -> Result<bollard::Docker, Boll
     let [ca, cert, key] = ["ca.pem", "cert.pem", "key.pem"].map(|name| dir.join(name));
     let version = bollard::API_DEFAULT_VERSION;
     bollard::Docker::connect_with_ssl(url, &key, &cert, &ca, seconds, version)
+}
+
+/// TLS itself says that a certificate is refused, and not which.
+fn of_certificates(endpoint: &Endpoint, reason: String) -> String {
+    let Some(dir) = endpoint.tls_dir.as_deref() else { return reason };
+    let file = |name: &str| crate::path_text::Shown::path(&dir.join(name)).to_string();
+    let is = |words: &str| reason.contains(words);
+    if is("received fatal alert") && (is("Certificate") || is("UnknownCA")) {
+        let cert = file("cert.pem");
+        return format!(
+            "it refuses the certificate {cert}, which is expired or of another authority ({reason})"
+        );
+    }
+    if is("invalid peer certificate") {
+        return format!(
+            "its certificate is not one of the authority {} ({reason})",
+            file("ca.pem")
+        );
+    }
+    reason
 }
 
 fn bad_endpoint(endpoint: &Endpoint, reason: &dyn Display) -> ContainerError {

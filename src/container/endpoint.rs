@@ -143,7 +143,8 @@ fn current_context(config: &Path) -> Result<Option<String>, ContainerError> {
         current_context: Option<String>,
     }
     let Some(bytes) = read(config, "config.json")? else { return Ok(None) };
-    let parsed: Config = serde_json::from_slice(&bytes).map_err(|error| bad(config, &error))?;
+    let parsed: Config =
+        serde_json::from_slice(&bytes).map_err(|error| bad(&config.join("config.json"), &error))?;
     Ok(parsed.current_context.filter(|context| !context.is_empty()))
 }
 

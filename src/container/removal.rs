@@ -13,6 +13,7 @@ use super::history::ContainerHistory;
 use super::image::{self, ImageRemoval, OwnImage};
 use super::pause;
 use super::record::CommittedImage;
+use super::restore::kept_containers;
 use super::retention::{ContainerPolicy, ExpiredSnapshot, SnapshotExpiry, SnapshotFacts};
 use super::storage::{Guarded, SnapshotStorage};
 use crate::progress::Progress;
@@ -85,7 +86,11 @@ pub struct SessionStats {
 /// The facts of one session, for the policy.
 fn facts_of(history: &ContainerHistory<'_>) -> Result<Vec<SnapshotFacts>, ContainerError> {
     let mut facts = Vec::new();
-    for number in history.numbers()? {
+    let numbers = history.numbers()?;
+    // The list of kept containers lies with the history, so the history stays as long.
+    let keeps = kept_containers(history).map_or(true, |kept| !kept.is_empty());
+    let newest = numbers.last().copied().filter(|_| keeps);
+    for number in numbers {
         let manifest = history.manifest(number)?;
         // A damaged record has no image that could be counted.
         let image = history.record(number).ok().and_then(|record| record.image.committed);
@@ -94,7 +99,7 @@ fn facts_of(history: &ContainerHistory<'_>) -> Result<Vec<SnapshotFacts>, Contai
             number,
             taken: manifest.timestamp,
             bytes: manifest.totals.bytes_written + image.map_or(0, |image| image.size_bytes),
-            is_pinned: history.is_pinned(),
+            is_pinned: history.is_pinned() || newest == Some(number),
         });
     }
     Ok(facts)

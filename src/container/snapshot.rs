@@ -190,7 +190,7 @@ impl Taking<'_> {
         let noted = storage.update(&self.history.id(), &mut |container| {
             container.name.clone_from(&record.name);
             container.endpoint.clone_from(&self.docker.endpoint().url);
-            container.volume_source = record.volume_source.or(container.volume_source);
+            container.volume_source = container.volume_source.or(record.volume_source);
         });
         let mut report = self.report(record, manifest);
         if let Err(error) = noted {
@@ -254,7 +254,10 @@ impl Taking<'_> {
         let mut seen = std::collections::HashSet::new();
         let each = mounts.iter().filter(|mount| seen.insert(mount.tree.clone()));
         let located = volumes::locate(self.docker, id, each)?;
-        let before = self.history.container().volume_source;
+        let before = self.history.container().volume_source.filter(|source| {
+            // What a restore is about to replace is recorded as fully as it can be.
+            self.options.trigger != Trigger::BeforeRestore || *source == VolumeSource::Directory
+        });
         captured.source = volumes::choose(&located, name, before.or(self.options.volume_source))?;
         captured.volumes = match captured.source {
             Some(VolumeSource::Directory) => volumes::from_directories(draft, &located)?,

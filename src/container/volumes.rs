@@ -26,6 +26,9 @@ use crate::sys::{self, Dir, FileTime};
 
 /// A volume that is written to may change between two looks.
 const LOOKS: usize = 5;
+/// Why a directory is not that of a volume.
+pub(super) const NOT_SEEN: &str = "the container sees another directory there; a volume with options of its own is mounted only \
+     while its container runs: start it then";
 
 /// Parts of a snapshot that are in the store.
 #[derive(Debug, Default)]
@@ -115,10 +118,24 @@ fn directory_of(
         Ok(opened) => opened,
         Err(error) => return Ok(Err(error.to_string())),
     };
+    if sees(docker, container_id, &mount.destination, &dir)? {
+        return Ok(Ok(path));
+    }
+    Ok(Err(NOT_SEEN.to_owned()))
+}
+
+/// Whether the engine sees this directory at a path of a container: its time and its mode are
+/// there. Changes nothing.
+pub(super) fn sees(
+    docker: &Docker,
+    container_id: &str,
+    destination: &str,
+    dir: &Dir,
+) -> Result<bool, ContainerError> {
     for _ in 0..LOOKS {
-        let options = ContainerArchiveInfoOptions { path: mount.destination.clone() };
+        let options = ContainerArchiveInfoOptions { path: destination.to_owned() };
         let request = docker.client().get_container_archive_info(container_id, Some(options));
-        let operation = format!("look at {} of container {container_id}", mount.destination);
+        let operation = format!("look at {destination} of container {container_id}");
         let there = docker.call(&operation, Patience::Quick, request)?;
         let time = there.modification_time.and_then(|time| time.parse::<Timestamp>().ok());
         let mtime = time.map(|time| {
@@ -131,12 +148,10 @@ fn directory_of(
         let here = dir.stat_self()?;
         let same_mode = u32::from(here.mode) & 0o777 == there.file_mode & 0o777;
         if mtime == Some(here.mtime) && same_mode {
-            return Ok(Ok(path));
+            return Ok(true);
         }
     }
-    Ok(Err("the container sees another directory there; a volume with options of its own is \
-            mounted only while its container runs: start it then"
-        .to_owned()))
+    Ok(false)
 }
 
 /// Writes back most of it while the container runs, so that it stands still for a shorter time.

@@ -76,7 +76,7 @@ pub use selection::Selection;
 #[cfg(feature = "cli")]
 pub use step_undo::{StepConflict, StepUndoReport};
 #[cfg(feature = "container")]
-pub(crate) use {attributes::apply as apply_attributes, make::make};
+pub(crate) use {attributes::apply as apply_attributes, make::make, staging::SURELY_COPIED_BYTES};
 
 /// The result of a restore, or of a dry run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

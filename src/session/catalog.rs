@@ -154,6 +154,8 @@ pub struct SessionSummary {
     pub label: Option<String>,
     /// Whether retention never removes it.
     pub pinned: bool,
+    /// Whether an archive brought it: only its id means it.
+    pub received: bool,
     /// Snapshots that have a label, in order.
     pub labels: Vec<SnapshotLabel>,
     /// The agent session that it records.
@@ -375,6 +377,7 @@ impl SessionSummary {
             removed: metadata.removed,
             label: metadata.label,
             pinned: metadata.pinned,
+            received: metadata.received,
             labels: held_labels,
             agent: metadata.agent,
             step_count: metadata.steps.len() as u64,

@@ -89,8 +89,10 @@ pub fn sessions_here<'a>(
         };
         let tracks = |session: &&SessionSummary| {
             let mut tracked = session.tracked_paths.iter();
-            // A command in ~/.claude is not about the identity of the agent.
+            // A command in ~/.claude is not about the identity of the agent. And the writer of an
+            // archive chooses its paths and times: `undo` must not bring its contents here.
             !session.origin.is_apart()
+                && !session.received
                 && (tracked.any(|tracked| is_here(tracked)) || has_file(session))
         };
         let mut found: Vec<_> = sessions.iter().filter(tracks).collect();
@@ -235,6 +237,13 @@ impl Catalog {
         let Some(newest) = newest.or(all.iter().max_by_key(|session| session.recency(now))) else {
             return CatalogError::Empty { root: self.root().to_owned() };
         };
+        let received = |session: &&&SessionSummary| {
+            session.received && session.tracked_paths.iter().any(|path| place.is_below(path))
+        };
+        if let Some(received) = all.iter().filter(received).max_by_key(|it| it.recency(now)) {
+            let (directory, elsewhere) = (place.directory.clone(), Box::new((*received).clone()));
+            return CatalogError::NoneHere { directory, elsewhere, moved: None };
+        }
         let (elsewhere, moved) = match self.moved_here(&place.directory, sessions, now) {
             Some((session, moved)) => (session, Some(moved)),
             None => (*newest, None),
@@ -297,6 +306,7 @@ mod tests {
         SessionSummary {
             label: None,
             pinned: false,
+            received: false,
             session_id: id.to_owned(),
             started: Timestamp::from_second(second).unwrap(),
             ended: None,

@@ -118,15 +118,19 @@ pub struct SessionMetadata {
     pub altered: Option<ContentHash>,
     /// Whether somebody pinned the session: retention never removes it. No part of the session
     /// root, so that a root that was noted before stays valid.
-    #[serde(default, skip_serializing_if = "is_unpinned")]
+    #[serde(default, skip_serializing_if = "is_unset")]
     pub pinned: bool,
+    /// Whether an archive brought the session: somebody else may have written it, so only its id
+    /// means it. No fact of the session, as a pin is none.
+    #[serde(default, skip_serializing_if = "is_unset")]
+    pub received: bool,
     /// Fields of programs that know more.
     #[serde(flatten)]
     pub extra: BTreeMap<String, serde_json::Value>,
 }
 
-fn is_unpinned(pinned: &bool) -> bool {
-    !pinned
+fn is_unset(flag: &bool) -> bool {
+    !flag
 }
 
 fn current_version() -> u32 {
@@ -160,6 +164,7 @@ impl SessionMetadata {
             removed: Vec::new(),
             altered: None,
             pinned: false,
+            received: false,
             extra: BTreeMap::new(),
         }
     }

@@ -23,7 +23,7 @@ use crate::object::ContentHash;
 
 /// The fields that follow from the snapshots, describe the file and not the session, or may change
 /// at any time.
-const NO_FACTS: [&str; 13] = [
+const NO_FACTS: [&str; 14] = [
     "snapshot_count",
     "merkle_roots",
     "manifest_hashes",
@@ -37,6 +37,7 @@ const NO_FACTS: [&str; 13] = [
     "removed",
     "altered",
     "pinned",
+    "received",
 ];
 
 /// Commits to the facts of a session, without its snapshots.

@@ -303,18 +303,7 @@ pub(super) fn hash_ranges<C>(
     transfer: &mut Transfer<'_>,
     mut copy: impl FnMut(u64, &[u8]) -> Result<(), C>,
 ) -> Result<Hashed, RangeError<C>> {
-    hash_steps(source, len, 0, transfer, |offset, buffer| copy(offset, buffer))
-}
-
-/// As [`hash_ranges`], with `room` bytes of no meaning in front of those that are read. `take` may
-/// leave another buffer for the next ones.
-pub(super) fn hash_steps<C>(
-    source: &impl Source,
-    len: u64,
-    room: usize,
-    transfer: &mut Transfer<'_>,
-    mut take: impl FnMut(u64, &mut Vec<u8>) -> Result<(), C>,
-) -> Result<Hashed, RangeError<C>> {
+    transfer.buffer.resize(STEP_BYTES, 0);
     let mut hasher = PieceHasher::new();
     let mut hashed = 0;
     source.ranges(len, |offset, length, is_data| -> Result<(), RangeError<C>> {
@@ -333,11 +322,10 @@ pub(super) fn hash_steps<C>(
                 hashed += step as u64;
                 continue;
             }
-            transfer.buffer.resize(room + step, 0);
-            let count = source.read_at(&mut transfer.buffer[room..], hashed)?;
-            transfer.buffer.truncate(room + count);
-            hasher.update(&transfer.buffer[room..]);
-            take(hashed, transfer.buffer).map_err(RangeError::Copy)?;
+            let bytes = &mut transfer.buffer[..step];
+            let count = source.read_at(bytes, hashed)?;
+            hasher.update(&bytes[..count]);
+            copy(hashed, &bytes[..count]).map_err(RangeError::Copy)?;
             hashed += count as u64;
             if count < step {
                 break;

@@ -1,4 +1,5 @@
-//! Files that nobody may change, whoever they are: immutable and append-only ones (`chattr`).
+//! Files that nobody may change, whoever they are: immutable and append-only ones (`chattr`), and
+//! those on which another file system is mounted.
 //!
 //! The kernel answers EPERM there, as it does to whoever is not the owner, which would send people
 //! looking for rights that they have.
@@ -49,6 +50,22 @@ fn cause_at(fd: impl AsFd, name: &[u8], flags: AtFlags) -> Option<&'static str> 
         Some("append-only (chattr -a changes that)")
     } else {
         None
+    }
+}
+
+#[cfg(feature = "container")]
+impl Dir {
+    /// Why nobody can remove this name, or a name in it, if that is so: in words after "it is".
+    pub(crate) fn obstacle(&self, name: &[u8]) -> Option<&'static str> {
+        #[cfg(target_os = "linux")]
+        {
+            let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT;
+            let found = rustix::fs::statx(self, name, flags, StatxFlags::empty()).ok()?;
+            if found.stx_attributes.contains(StatxAttributes::MOUNT_ROOT) {
+                return Some("a place where another file system is mounted (umount changes that)");
+            }
+        }
+        cause_at(self, name, AtFlags::SYMLINK_NOFOLLOW)
     }
 }
 

@@ -427,3 +427,78 @@ fn an_archive_comes_through_a_symlink_and_a_pipe_but_an_import_reads_twice() {
     desk.fixture.nono(&["archive", "verify", &desk.at("")]).fails(1, "Is a directory");
     desk.fixture.nono(&["archive", "show", &desk.at("none")]).fails(1, "No such file");
 }
+
+/// A run with two snapshots, and an archive of each that is not encrypted.
+fn run_in_archives() -> Desk {
+    let mut desk = Desk::new();
+    let run = ["run", "--rollback", "--no-rollback-prompt", "--", "sh", "-c", "echo new >new"];
+    desk.fixture.nono(&run).success();
+    desk.session = desk.fixture.latest();
+    for (number, name) in [(0, "0.tar.zst"), (1, "1.tar.zst")] {
+        desk.create(number, name, &["--full"]);
+    }
+    desk
+}
+
+/// An archive with other bytes in its first text of this kind, as many as before.
+fn forged(desk: &Desk, name: &str, from: &str, to: &str, forged: &str) {
+    assert_eq!(from.len(), to.len());
+    let mut tar = tar_of(&desk.fixture.path(name));
+    let at = tar.windows(from.len()).position(|window| window == from.as_bytes()).unwrap();
+    tar[at..at + to.len()].copy_from_slice(to.as_bytes());
+    pack(&tar, "", &desk.fixture.path(forged));
+}
+
+#[test]
+fn a_received_session_is_meant_by_its_id_alone() {
+    let desk = run_in_archives();
+    let report = desk.import("there", &["0.tar.zst", "1.tar.zst"]).success().json();
+    assert_eq!(report["sessions"][0]["is_new_session"], true, "{report}");
+    let root = desk.at("there");
+    let there = |words: &[&str]| desk.fixture.nono(&[&["--root", &root], words].concat());
+    for words in [&["undo", "--yes"][..], &["rollback", "restore", "latest"], &["redo"]] {
+        let refused = there(words);
+        assert_eq!(refused.code, 1, "{words:?}: {}", refused.stderr);
+        assert!(refused.says("came in an archive"), "{words:?}: {}", refused.stderr);
+    }
+    assert!(desk.fixture.path("project/new").exists());
+    let list = there(&["rollback", "list", "--json"]).success().json();
+    assert_eq!(list[0]["received"], true);
+    assert!(there(&["rollback", "show", &desk.session]).success().stdout.contains("received"));
+    there(&["rollback", "restore", &desk.session]).success();
+    assert!(!desk.fixture.path("project/new").exists());
+    // What was recorded here is as before.
+    let list = desk.fixture.nono(&["rollback", "list", "--json"]).success().json();
+    assert_eq!(list[0]["received"], false);
+}
+
+#[test]
+fn a_session_that_tracks_other_paths_than_its_snapshots_is_refused() {
+    let desk = run_in_archives();
+    // The session stands before the manifests of its snapshots.
+    forged(&desk, "0.tar.zst", "/project\"", "/harmles\"", "forged.tar.zst");
+    let refused = desk.import("there", &["forged.tar.zst"]);
+    refused.fails(1, "which the session does not");
+    desk.is_empty("there");
+}
+
+#[test]
+fn an_archive_changes_no_fact_of_a_session_that_is_here() {
+    let desk = run_in_archives();
+    desk.import("there", &["0.tar.zst"]).success();
+    let (root, session) = (desk.at("there"), desk.session.clone());
+    let show = ["--root", &root, "rollback", "show", &session, "--json"];
+    let before = desk.fixture.nono(&show).success().json();
+    for (from, to) in
+        [("\"exit_code\": 0", "\"exit_code\": 7"), ("\"ended\": \"20", "\"ended\": \"19")]
+    {
+        forged(&desk, "1.tar.zst", from, to, "forged.tar.zst");
+        desk.import("there", &["forged.tar.zst"]).fails(1, "its end is another one");
+        assert_eq!(desk.fixture.nono(&show).success().json(), before);
+        fs::remove_file(desk.fixture.path("forged.tar.zst")).unwrap();
+    }
+    desk.import("there", &["1.tar.zst"]).success();
+    let after = desk.fixture.nono(&show).success().json();
+    assert_eq!(after["snapshots"].as_array().unwrap().len(), 2);
+    assert_eq!(after["changes"]["created"], 1);
+}

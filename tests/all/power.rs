@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{CWD, RenameFlags};
 
-use crate::fixture::Fixture;
+use crate::fixture::{Fixture, noise};
 use crate::scene::{Scene, as_strs, contents};
 
 /// An operation of the log.
@@ -329,6 +329,37 @@ fn after_a_power_failure_while_packs_are_rewritten_the_other_sessions_are_whole(
     let (scene, other) = shared_pack();
     let cleanup = ["rollback", "cleanup", "--compact", "--yes", &other];
     scene.go_through("cleanup of packs", &cleanup, Flushes::All, &RESUME, 3).unwrap();
+}
+
+/// Two versions of a file that is stored in chunks, and the session of the first one.
+fn two_versions_of_a_long_file() -> (Scene, String) {
+    let mut scene = Scene::in_fixture(Fixture::in_memory());
+    let mut bytes = noise(400 << 10, 5);
+    scene.fixture.write("long", &bytes);
+    let first = scene.fixture.nono(&["snapshot", "--json"]).success().json();
+    bytes[200 << 10] ^= 1;
+    scene.fixture.write("long", &bytes);
+    scene.fixture.nono(&["snapshot"]).success();
+    assert!(!scene.fixture.packs().is_empty());
+    scene.old = scene.tree();
+    scene.keep();
+    (scene, first["session_id"].as_str().unwrap().to_owned())
+}
+
+#[test]
+fn after_a_power_failure_in_a_capture_of_a_long_file_no_list_lacks_a_chunk() {
+    let (mut scene, _) = two_versions_of_a_long_file();
+    scene.fixture.write("long", noise(500 << 10, 5));
+    scene.old = scene.tree();
+    scene.keep();
+    scene.go_through("long file", &["snapshot"], Flushes::All, &RESUME, 3).unwrap();
+}
+
+#[test]
+fn after_a_power_failure_while_chunks_are_removed_the_other_version_is_whole() {
+    let (scene, first) = two_versions_of_a_long_file();
+    let cleanup = ["rollback", "cleanup", "--compact", "--yes", &first];
+    scene.go_through("cleanup of chunks", &cleanup, Flushes::All, &RESUME, 3).unwrap();
 }
 
 /// The test of the tests: a program that did not flush would be found out.

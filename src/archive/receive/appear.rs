@@ -1,10 +1,12 @@
 //! What was received becomes visible: a new session under its name, or more snapshots of one.
 
+use std::path::PathBuf;
+
 use jiff::Timestamp;
 
 use super::{ReceiveReport, Receiver};
 use crate::archive::ArchiveError;
-use crate::diff::count_changes;
+use crate::diff::{ChangeSummary, count_changes};
 use crate::layout;
 use crate::manifest::{RemovalReason, RemovedSnapshot, SnapshotKind, SnapshotManifest};
 use crate::progress::wait_for;
@@ -44,7 +46,7 @@ impl Receiver<'_> {
                 session.publish_bytes(*number, bytes)?;
             }
             let facts = self.facts.clone().ok_or_else(|| ArchiveError::corrupt("no session"))?;
-            let mut metadata = SessionMetadata { pinned: true, ..facts };
+            let mut metadata = SessionMetadata { pinned: true, received: true, ..facts };
             let removed = std::mem::take(&mut metadata.removed);
             metadata.restores.clear();
             self.list(&session, &mut metadata, removed)?;
@@ -81,14 +83,18 @@ impl Receiver<'_> {
                 "a restore of it was interrupted: finish it first (nono rollback resume)",
             );
         }
+        if session.is_running()? {
+            return diverged("its command is still running here: pull when it has ended");
+        }
         let count = self.here.len() as u64;
         let mut metadata = match self.facts.clone().filter(|_| last >= count) {
             // The archive knows how it went on.
             Some(facts) => {
-                if facts.started != here.started || facts.command != here.command {
-                    return diverged("its command or its begin is another one");
+                if let Some(other) = other_fact(&here, &facts) {
+                    return diverged(&format!("{other} in the archive"));
                 }
-                SessionMetadata { pinned: here.pinned, restores: here.restores.clone(), ..facts }
+                let SessionMetadata { pinned, received, .. } = here;
+                SessionMetadata { pinned, received, restores: here.restores.clone(), ..facts }
             }
             None => here.clone(),
         };
@@ -111,7 +117,6 @@ impl Receiver<'_> {
     ) -> Result<(), ArchiveError> {
         metadata.session_id = self.session.clone();
         metadata.altered = None;
-        let whole = metadata.snapshot_count;
         metadata.merkle_roots.clear();
         metadata.manifest_hashes.clear();
         metadata.labels.clear();
@@ -122,6 +127,7 @@ impl Receiver<'_> {
         for number in session.manifest_numbers()? {
             let loaded = session.manifest(number)?;
             session.check_link(before.as_ref(), &loaded, metadata)?;
+            check_roots(metadata, &loaded.manifest)?;
             let written = loaded.manifest.totals.bytes_written;
             metadata.bytes_written = metadata.bytes_written.saturating_add(written);
             metadata.merkle_roots.push(loaded.manifest.merkle_root);
@@ -146,17 +152,54 @@ impl Receiver<'_> {
             }
             before = Some(loaded);
         }
-        let is_partial = !removed_now.is_empty();
         metadata.removed = removed_now;
         session.mark_removed(&metadata.removed)?;
         metadata.snapshot_count = metadata.manifest_hashes.len() as u64;
         metadata.steps.retain(|step| step.number < metadata.snapshot_count);
-        if metadata.snapshot_count != whole || is_partial {
-            metadata.changes = match &ends {
-                [Some(first), Some(last)] => count_changes(&self.store, first, last, || true)?,
-                _ => None,
-            };
-        }
+        // Counted and not believed.
+        metadata.changes = match &ends {
+            [Some(first), Some(last)] => count_changes(&self.store, first, last, || true)?,
+            [Some(_), None] if metadata.snapshot_count == 1 => Some(ChangeSummary::default()),
+            _ => None,
+        };
         Ok(())
+    }
+}
+
+/// The fact of a session here that an archive of it contradicts. A session goes on: it ends, and
+/// tracks more paths. What is past stays as it was recorded.
+fn other_fact(here: &SessionMetadata, facts: &SessionMetadata) -> Option<&'static str> {
+    // A client resumes the session of an agent after its end.
+    let has_ended = here.ended.is_some() && here.agent.is_none();
+    if facts.started != here.started || facts.command != here.command {
+        return Some("its command or its begin is another one");
+    }
+    if facts.label != here.label || facts.origin != here.origin || facts.agent != here.agent {
+        return Some("its name or its maker is another one");
+    }
+    if has_ended && (facts.ended != here.ended || facts.exit_code != here.exit_code) {
+        return Some("its end is another one");
+    }
+    if has_ended && facts.network_events != here.network_events {
+        return Some("its network events are others");
+    }
+    let tracks = |path| facts.tracked_paths.contains(path);
+    (!here.tracked_paths.iter().all(tracks)).then_some("its tracked paths are others")
+}
+
+/// An undo changes what the manifests track, and is asked for where the session tracks: they have
+/// to agree.
+fn check_roots(
+    metadata: &SessionMetadata,
+    manifest: &SnapshotManifest,
+) -> Result<(), ArchiveError> {
+    let is_foreign = |path: &PathBuf| !metadata.tracked_paths.contains(path);
+    match manifest.roots.iter().map(|root| &root.path).find(|path| is_foreign(path)) {
+        Some(path) => Err(ArchiveError::corrupt(format!(
+            "snapshot {} tracks {}, which the session does not",
+            manifest.number,
+            path.display()
+        ))),
+        None => Ok(()),
     }
 }

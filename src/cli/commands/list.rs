@@ -276,9 +276,10 @@ fn rest(session: &SessionSummary, held: Option<&SessionHoldings>) -> (String, us
     };
     let undone = session.undone_word().map(|word| (DIM, word.to_owned()));
     let pinned = session.pinned.then(|| (YELLOW, "pinned".to_owned()));
+    let received = session.received.then(|| (YELLOW, "received".to_owned()));
     let label = session.label.as_deref().map(|label| (BOLD, quoted(label).trim().to_owned()));
     let size = held.map(|held| (DIM, format!("{} of its own", byte_size(held.own.stored))));
-    for (style, word) in [status, undone, pinned, label, size].into_iter().flatten() {
+    for (style, word) in [status, undone, pinned, received, label, size].into_iter().flatten() {
         let _ = write!(plain, "  {word}");
         let _ = write!(styled, "  {style}{word}{style:#}");
     }

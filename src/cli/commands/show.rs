@@ -245,9 +245,10 @@ fn print(report: &Report, context: &Context) -> Result<(), CliError> {
     let exit = session.exit_code.map_or(String::new(), |code| format!(", exit code {code}"));
     let label = session.label.as_deref().map(quoted).unwrap_or_default();
     let pinned = if session.pinned { ", pinned" } else { "" };
+    let received = if session.received { ", received in an archive" } else { "" };
     writeln!(
         out,
-        "{BOLD}{}{BOLD:#}{label}  {}{exit}{pinned}",
+        "{BOLD}{}{BOLD:#}{label}  {}{exit}{pinned}{received}",
         session.session_id,
         session.status.word()
     )?;

@@ -7,14 +7,14 @@ use std::collections::HashMap;
 use std::io::Read;
 
 use super::RestoreError;
-use super::contents::{Contents, is_never_made};
+use super::contents::{Contents, is_special};
 use crate::byte_path;
 use crate::container::{ContainerError, Docker};
 use crate::diff::EntryState;
 use crate::object::{Attributes, ContentHash, Hasher, Node, Xattrs};
 use crate::path_text::Shown;
 use crate::progress::Progress;
-use crate::sys::{Dir, FileKind, FileTime, Stat, read_full_at};
+use crate::sys::{Device, Dir, FileKind, FileTime, Stat, read_full_at};
 
 /// The one extended attribute that a tar stream of the engine has.
 const CAPABILITY: &[u8] = b"security.capability";
@@ -44,6 +44,9 @@ enum Kind {
     Directory,
     Symlink(Vec<u8>),
     Fifo,
+    Socket,
+    CharDevice(Device),
+    BlockDevice(Device),
     Other,
 }
 
@@ -56,9 +59,7 @@ impl<'a> Expected<'a> {
     ) -> Result<Self, RestoreError> {
         let mut entries = HashMap::new();
         contents.walk(progress, |entry| {
-            if !is_never_made(&entry.state.node) {
-                entries.insert(entry.path, (entry.state, entry.link_to));
-            }
+            entries.insert(entry.path, (entry.state, entry.link_to));
             Ok(())
         })?;
         Ok(Self { volume, entries, is_archive })
@@ -83,7 +84,9 @@ impl<'a> Expected<'a> {
             (Node::Directory { .. }, _) => Kind::Directory,
             (Node::Symlink { target }, _) => Kind::Symlink(target.to_vec()),
             (Node::Fifo, _) => Kind::Fifo,
-            _ => Kind::Other,
+            (Node::Socket, _) => Kind::Socket,
+            (Node::CharDevice(device), _) => Kind::CharDevice(*device),
+            (Node::BlockDevice(device), _) => Kind::BlockDevice(*device),
         };
         if kind != found.kind {
             let reason = match (&kind, &found.kind) {
@@ -135,9 +138,12 @@ impl<'a> Expected<'a> {
     }
 
     fn finish(self) -> Result<u64, RestoreError> {
-        let missing = self.entries.keys().find(|path| !self.is_archive || !path.is_empty());
-        match missing {
-            Some(path) => Err(self.differs(path, "it is missing")),
+        // The filling told the sockets and devices that it did not make.
+        let is_missing = |(path, (state, _)): &(&Vec<u8>, &(EntryState, Option<Vec<u8>>))| {
+            !is_special(&state.node) && (!self.is_archive || !path.is_empty())
+        };
+        match self.entries.iter().find(is_missing) {
+            Some((path, _)) => Err(self.differs(path, "it is missing")),
             None => Ok(0),
         }
     }
@@ -188,11 +194,16 @@ pub(super) fn directory(
                 names_of.insert((stat.dev, stat.ino), path.clone());
                 Kind::Symlink(dir.read_link(name)?)
             }
-            FileKind::Fifo => {
+            kind => {
                 names_of.insert((stat.dev, stat.ino), path.clone());
-                Kind::Fifo
+                match kind {
+                    FileKind::Fifo => Kind::Fifo,
+                    FileKind::Socket => Kind::Socket,
+                    FileKind::CharDevice => Kind::CharDevice(stat.device),
+                    FileKind::BlockDevice => Kind::BlockDevice(stat.device),
+                    _ => Kind::Other,
+                }
             }
-            _ => Kind::Other,
         };
         progress.advance(1, 0);
         expected.found(&path, &Found { kind, attributes })?;

@@ -29,8 +29,8 @@ pub(super) struct Entry {
     pub(super) link_to: Option<Vec<u8>>,
 }
 
-/// Whether nothing makes such an entry again.
-pub(super) fn is_never_made(node: &Node) -> bool {
+/// Whether it is a socket or a device: only a directory can get it back, and not everybody makes one.
+pub(super) fn is_special(node: &Node) -> bool {
     matches!(node, Node::Socket | Node::CharDevice(_) | Node::BlockDevice(_))
 }
 

@@ -11,7 +11,7 @@ use futures_util::stream;
 use tokio::sync::mpsc;
 
 use super::RestoreError;
-use super::contents::{Contents, Entry, is_never_made};
+use super::contents::{Contents, Entry, is_special};
 use super::fill_directory::shown;
 use crate::container::docker::{Docker, Patience};
 use crate::diff::EntryState;
@@ -118,7 +118,7 @@ fn write(
         sys::Error { operation: "send the contents of", path, source }.into()
     };
     contents.walk(progress, |entry| {
-        if is_never_made(&entry.state.node) {
+        if is_special(&entry.state.node) {
             not_made.push(shown(contents, &entry.path));
             return Ok(());
         }

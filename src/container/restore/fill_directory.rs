@@ -1,16 +1,19 @@
 //! Filling a volume through its directory: everything that the store records of files comes back.
 
+use std::collections::HashSet;
+
 use super::RestoreError;
-use super::contents::{Contents, is_never_made};
+use super::contents::{Contents, is_special};
 use crate::byte_path;
 use crate::diff::EntryState;
 use crate::object::Node;
 use crate::progress::Progress;
 use crate::restore::{apply_attributes, make};
 use crate::store::Transfer;
-use crate::sys::{Dir, FileKind};
+use crate::sys::{Device, Dir, FileKind};
 
-/// Fills an empty directory. Returns the entries that are not made. Durable on success.
+/// Fills an empty directory. Returns the entries that are not made: sockets and devices where this
+/// user may not. Durable on success.
 pub(super) fn fill(
     contents: &Contents<'_>,
     top: &Dir,
@@ -18,6 +21,7 @@ pub(super) fn fill(
 ) -> Result<Vec<String>, RestoreError> {
     let mut directories: Vec<(Vec<u8>, EntryState)> = Vec::new();
     let mut not_made = Vec::new();
+    let mut missing: HashSet<Vec<u8>> = HashSet::new();
     let mut buffer = Vec::new();
     // The last parent: entries of one directory follow each other but for its subdirectories.
     let mut open: Option<(Vec<u8>, Dir)> = None;
@@ -31,14 +35,19 @@ pub(super) fn fill(
             open = Some((parent.to_vec(), top.open_beneath(parent)?));
         }
         let Some((_, dir)) = &open else { return Ok(()) };
-        if is_never_made(&entry.state.node) {
-            not_made.push(shown(contents, &entry.path));
-            return Ok(());
-        }
         match (&entry.state.node, &entry.link_to) {
             (Node::Directory { .. }, _) => {
                 dir.make_dir(name, 0o700)?;
                 directories.push((entry.path, entry.state));
+            }
+            (_, Some(first)) if missing.contains(first) => {
+                not_made.push(shown(contents, &entry.path));
+            }
+            (node, None) if is_special(node) => {
+                if !make_special(dir, name, &entry.state)? {
+                    not_made.push(shown(contents, &entry.path));
+                    missing.insert(entry.path);
+                }
             }
             (_, Some(first)) => {
                 let (first_parent, first_name) = byte_path::split(first);
@@ -59,6 +68,22 @@ pub(super) fn fill(
     }
     top.sync_file_system()?;
     Ok(not_made)
+}
+
+/// Makes a socket or a device; `false` where this user may not.
+fn make_special(dir: &Dir, name: &[u8], state: &EntryState) -> Result<bool, RestoreError> {
+    let nothing = Device { major: 0, minor: 0 };
+    let (kind, device) = match &state.node {
+        Node::CharDevice(device) => (FileKind::CharDevice, *device),
+        Node::BlockDevice(device) => (FileKind::BlockDevice, *device),
+        _ => (FileKind::Socket, nothing),
+    };
+    match dir.make_node(name, kind, device) {
+        Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => return Ok(false),
+        made => made?,
+    }
+    apply_attributes(&dir.inode(name)?, &state.attributes, &state.node)?;
+    Ok(true)
 }
 
 /// Removes everything in a directory, through no symlink.

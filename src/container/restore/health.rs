@@ -42,11 +42,13 @@ pub struct Health {
     pub finding: String,
 }
 
-/// Waits until a started container has proved that it works, or that it does not.
+/// Waits until a started container has proved that it works, or that it does not. `restarts`: how
+/// often the engine had restarted it before.
 pub(super) fn wait(
     docker: &Docker,
     id: &str,
     check: &HealthCheck,
+    restarts: i64,
     progress: &dyn Progress,
 ) -> Result<Health, RestoreError> {
     let started = Instant::now();
@@ -65,7 +67,7 @@ pub(super) fn wait(
             return Err(RestoreError::Cancelled);
         }
         let found = docker.inspect(id)?;
-        if let Some(finding) = ended(&found) {
+        if let Some(finding) = ended(&found, restarts) {
             return health(false, finding);
         }
         let is_over = started.elapsed() >= limit;
@@ -98,9 +100,9 @@ pub(super) fn wait(
 }
 
 /// How a container ended that should run.
-fn ended(found: &ContainerInspectResponse) -> Option<String> {
+fn ended(found: &ContainerInspectResponse, restarts: i64) -> Option<String> {
     let state = found.state.as_ref()?;
-    if found.restart_count.unwrap_or(0) > 0 {
+    if found.restart_count.unwrap_or(0) > restarts {
         return Some(format!("it ended with {} and was restarted", state.exit_code.unwrap_or(0)));
     }
     let is_running = state.running.unwrap_or(false) && !state.restarting.unwrap_or(false);

@@ -64,7 +64,18 @@ pub(super) struct InPlace {
     pub(super) container: String,
     /// Name, name of the contents in the snapshot, and path in the container.
     pub(super) volumes: Vec<(String, String, String)>,
+    /// Device and inode of the directory of each: what was proved stays so, and an engine on a full
+    /// disk proves nothing.
+    #[serde(default)]
+    pub(super) directories: Vec<(u64, u64)>,
     pub(super) safety_snapshot: u64,
+}
+
+impl InPlace {
+    /// The names of the volumes.
+    pub(super) fn names(&self) -> impl Iterator<Item = &str> {
+        self.volumes.iter().map(|(name, _, _)| &**name)
+    }
 }
 
 /// A restore that was interrupted. Its text is a sentence with the commands that end it.

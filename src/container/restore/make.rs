@@ -1,6 +1,6 @@
 //! Making a container and its volumes: created, filled, read back, and not started before.
 
-use bollard::models::{NetworkConnectRequest, VolumeCreateRequest};
+use bollard::models::{ContainerInspectResponse, NetworkConnectRequest, VolumeCreateRequest};
 use bollard::query_parameters::{
     CreateContainerOptions, RemoveContainerOptions, RemoveVolumeOptions, StartContainerOptions,
 };
@@ -8,9 +8,9 @@ use bollard::query_parameters::{
 use super::contents::Contents;
 use super::create::{self, Request};
 use super::journal::{self, Journal, Step};
-use super::plan::ContainerPlan;
+use super::plan::{self, ContainerPlan};
 use super::{Job, RestoreError, RestoreOptions, RestoreReport, compare};
-use super::{fill_archive, fill_directory, reach};
+use super::{fill_archive, fill_directory, reach, replace};
 use crate::container::{ContainerError, ContainerRecord, Docker, LABEL_RESTORED_FROM, Patience};
 use crate::snapshot::RestorationMode;
 use crate::sys;
@@ -70,7 +70,7 @@ pub(super) fn beside(
 /// The error after what was made is gone again.
 pub(super) fn taken_back(job: Job<'_>, journal: &Journal, cause: RestoreError) -> RestoreError {
     match remove_new(job, journal).and_then(|()| journal::remove(job.history)) {
-        Ok(()) => cause,
+        Ok(()) => cause.taken_back(),
         Err(failure) => RestoreError::HalfDone {
             cause: cause.into(),
             failure: failure.into(),
@@ -93,8 +93,11 @@ pub(super) fn make(job: Job<'_>, plan: &ContainerPlan, name: &str) -> Result<Mad
         let contents = Contents::read(job.history, job.number, tree)?;
         match reach::directory(job.docker, &volume.name) {
             Ok(dir) => {
-                not_made.extend(fill_directory::fill(&contents, &dir, job.progress)?);
-                compare::directory(&contents, &volume.name, &dir, job.progress)?;
+                let names = (&*volume.name, name);
+                let filled = fill_directory::fill(&contents, &dir, job.progress);
+                not_made.extend(filled.map_err(|e| e.of_volume("fill", names, Some(&dir)))?);
+                let compared = compare::directory(&contents, &volume.name, &dir, job.progress);
+                compared.map_err(|e| e.of_volume("check", names, None))?;
             }
             Err(_) => through_engine.push((volume, contents)),
         }
@@ -105,7 +108,8 @@ pub(super) fn make(job: Job<'_>, plan: &ContainerPlan, name: &str) -> Result<Mad
     let mut id = create(job, &record, plan, name, !has_read_only)?;
     for (volume, contents) in &through_engine {
         let path = &volume.destination;
-        not_made.extend(fill_archive::fill(contents, job.docker, &id, path, job.progress)?);
+        let filled = fill_archive::fill(contents, job.docker, &id, path, job.progress);
+        not_made.extend(filled.map_err(|e| e.of_volume("fill", (&volume.name, name), None))?);
     }
     sys::before_request("container-restore-check")?;
     for (volume, contents) in &through_engine {
@@ -181,18 +185,46 @@ pub(super) fn start(docker: &Docker, id: &str) -> Result<(), RestoreError> {
     }
 }
 
+/// The container that a restore made, if it is there.
+fn made_by(
+    job: Job<'_>,
+    journal: &Journal,
+) -> Result<Option<ContainerInspectResponse>, RestoreError> {
+    let name = journal.new_id.as_deref().unwrap_or(&journal.working_name);
+    let found = match job.docker.inspect(name) {
+        Err(ContainerError::NoSuchContainer { .. }) => return Ok(None),
+        found => found?,
+    };
+    let labels = found.config.as_ref().and_then(|config| config.labels.as_ref());
+    let origin = labels.and_then(|labels| labels.get(LABEL_RESTORED_FROM));
+    Ok((origin == Some(&job.snapshot())).then_some(found))
+}
+
+/// Whether the container that a restore made was ever started: it may have worked since.
+pub(super) fn has_worked(job: Job<'_>, journal: &Journal) -> Result<bool, RestoreError> {
+    Ok(made_by(job, journal)?.is_some_and(|found| plan::has_run(&found)))
+}
+
+/// Puts the container that a restore made out of the way, and keeps it with its volumes: stopped,
+/// under its first name. Returns that name, if it is there. Can be repeated.
+pub(super) fn put_aside(job: Job<'_>, journal: &Journal) -> Result<Option<String>, RestoreError> {
+    let Some(found) = made_by(job, journal)? else { return Ok(None) };
+    let id = found.id.as_deref().unwrap_or(&journal.working_name);
+    let no_restart = replace::no_restart();
+    match replace::set_restart_policy(job.docker, id, no_restart) {
+        // It stays stopped, then, until the engine is started again.
+        Err(RestoreError::NoPolicyChange) => {}
+        done => done?,
+    }
+    replace::stop(job.docker, id)?;
+    replace::rename(job.docker, id, &journal.working_name)?;
+    Ok(Some(journal.working_name.clone()))
+}
+
 /// Removes what a restore made, and nothing else.
 pub(super) fn remove_new(job: Job<'_>, journal: &Journal) -> Result<(), RestoreError> {
-    let name = journal.new_id.as_deref().unwrap_or(&journal.working_name);
-    match job.docker.inspect(name) {
-        Err(ContainerError::NoSuchContainer { .. }) => {}
-        Err(error) => return Err(error.into()),
-        Ok(found) => {
-            let labels = found.config.and_then(|config| config.labels).unwrap_or_default();
-            if labels.get(LABEL_RESTORED_FROM) == Some(&job.snapshot()) {
-                remove_container(job.docker, found.id.as_deref().unwrap_or(name))?;
-            }
-        }
+    if let Some(found) = made_by(job, journal)? {
+        remove_container(job.docker, found.id.as_deref().unwrap_or(&journal.working_name))?;
     }
     for volume in &journal.volumes {
         remove_volume(job, volume)?;

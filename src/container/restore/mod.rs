@@ -9,7 +9,8 @@
 //!
 //! Always true: planning changes nothing. A container starts only after its volumes were read back
 //! and compared with the snapshot, in everything that the source of the reading carries. A failure
-//! takes back what was made. Before the first change a journal exists beside the history
+//! takes back what was made. Nothing is cleared or removed that somebody may have written and that
+//! is in no snapshot: what is not known is recorded first ([`SafetySnapshot`]), or kept. Before the first change a journal exists beside the history
 //! (`journal.rs`); after a crash [`resume()`] finishes the work or takes it back, and until then no
 //! other restore of the session begins. Every step goes by the engine's ids, so a step that was
 //! done already is done once.
@@ -29,10 +30,13 @@ mod names;
 mod plan;
 mod ports;
 mod reach;
+mod recorded;
 mod replace;
 mod resume;
+mod survey;
 #[cfg(test)]
 mod tests;
+mod users;
 
 use std::time::Duration;
 
@@ -45,11 +49,32 @@ use crate::snapshot::{Restoration, RestorationMode};
 
 pub use error::RestoreError;
 pub use health::{Health, HealthCheck};
-pub use in_place::SafetySnapshot;
 pub use journal::{Interrupted, interrupted, unfinished};
-pub use kept::{KeptContainer, kept_containers, remove_kept};
+pub use kept::{KeptContainer, KeptOutcome, KeptReport, clean_kept, kept_containers};
 pub use plan::{ContainerPlan, PlannedPort, PlannedVolume, plan};
 pub use resume::{Direction, ResumeReport, resume};
+
+/// Takes a snapshot of a container, by the engine's id, before something of it goes. It is called
+/// under the lock of the container.
+pub type SafetySnapshot<'a> = dyn Fn(&str, Extent) -> Result<Safety, RestoreError> + 'a;
+
+/// The parts of a container that a safety snapshot has to hold. The container stands still.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Extent {
+    /// Its volumes: nothing else is about to go.
+    Volumes,
+    /// All of it: an image, its volumes, its changed files.
+    Whole,
+}
+
+/// A safety snapshot.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Safety {
+    /// The id of the session.
+    pub session_id: String,
+    /// The number of the snapshot.
+    pub number: u64,
+}
 
 /// The way of a restore.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -161,7 +186,7 @@ impl std::fmt::Debug for Job<'_> {
 }
 
 /// Restores a snapshot of a container. `safety` takes a snapshot of the original before its volumes
-/// change; it is called under the lock of the container.
+/// change.
 ///
 /// # Errors
 /// [`RestoreError`]. Unless it is [`RestoreError::HalfDone`], everything is as before then.
@@ -176,7 +201,10 @@ pub fn restore(
         _ => Some(job.lock_container()?),
     };
     let _restoring = journal::lock(job.history)?;
-    journal::refuse_interrupted(job.history)?;
+    let _replaced = match options.way {
+        Way::Replace => job.lock_other(&kept::holder(job)?)?,
+        _ => None,
+    };
     // Nothing may be collected between the plan and the last byte.
     let _objects = job.history.storage().hold_objects(&job.history.id())?;
     let plan = plan(job, options)?;
@@ -196,6 +224,14 @@ impl Job<'_> {
     fn lock_container(&self) -> Result<StorageLock, RestoreError> {
         let id = &self.history.container().container_id;
         Ok(super::lock(self.history.storage(), id, self.progress)?)
+    }
+
+    /// Locks a container, unless it is that of the history, whose lock is held.
+    fn lock_other(&self, id: &str) -> Result<Option<StorageLock>, RestoreError> {
+        if id == self.history.container().container_id {
+            return Ok(None);
+        }
+        Ok(Some(super::lock(self.history.storage(), id, self.progress)?))
     }
 
     /// Notes that the restore is complete.

@@ -1,16 +1,22 @@
-//! The plan of a restore. Making one asks the engine and changes nothing.
+//! The plan of a restore. Making one asks the engine and changes nothing. What a restore would
+//! refuse before its first change, the plan refuses.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 
-use bollard::models::{ContainerInspectResponse, ContainerSummary, PortMap};
-use bollard::query_parameters::{InspectNetworkOptions, ListContainersOptions};
+use bollard::models::{ContainerInspectResponse, PortMap};
+use bollard::query_parameters::InspectNetworkOptions;
 use jiff::Zoned;
 use serde::Serialize;
 
+use super::contents::Contents;
 pub use super::ports::PlannedPort;
-use super::{Job, RestoreError, RestoreOptions, Way, names, ports};
-use crate::container::{ContainerError, ContainerRecord, Docker, MountKind, MountRecord, Patience};
-use crate::snapshot::RestorationMode;
+use super::{
+    Job, RestoreError, RestoreOptions, Way, journal, kept, names, ports, reach, survey, users,
+};
+use crate::container::{
+    ContainerError, ContainerHistory, ContainerRecord, Docker, MountKind, MountRecord, Patience,
+};
+use crate::snapshot::{RestorationMode, VolumeSource};
 
 /// Attempts to find a name that is free.
 const ATTEMPTS: u32 = 1000;
@@ -24,11 +30,11 @@ pub struct ContainerPlan {
     pub snapshot: u64,
     /// The way.
     pub mode: RestorationMode,
-    /// The engine's id of the recorded container.
+    /// The engine's id of the recorded container, or of the one that a restore put in its place.
     pub original_id: String,
-    /// The name of the recorded container now, or in the snapshot if it is gone.
+    /// The name of that container now, or in the snapshot if it is gone.
     pub original_name: String,
-    /// The state of the recorded container now; `None` if it is gone.
+    /// The state of that container now; `None` if it is gone.
     pub original_state: Option<String>,
     /// The name of the container with the restored state.
     pub name: String,
@@ -89,21 +95,25 @@ impl ContainerPlan {
 /// # Errors
 /// [`RestoreError::Refused`] with the obstacle, or a failure of the engine or of the session.
 pub fn plan(job: Job<'_>, options: &RestoreOptions) -> Result<ContainerPlan, RestoreError> {
+    journal::refuse_interrupted(job.history)?;
     let record = job.history.record(job.number)?;
     let refused = |reason: String| RestoreError::Refused { snapshot: job.snapshot(), reason };
-    let original = match job.docker.inspect(&record.container_id) {
+    let original_id = match options.way {
+        Way::Replace => kept::holder(job)?,
+        _ => record.container_id.clone(),
+    };
+    let original = match job.docker.inspect(&original_id) {
         Ok(found) => Some(found),
         Err(ContainerError::NoSuchContainer { .. }) => None,
         Err(error) => return Err(error.into()),
     };
-    let original_name = original.as_ref().and_then(|found| found.name.as_deref());
-    let original_name = original_name.map_or(&*record.name, |name| name.trim_start_matches('/'));
+    let original_name = original.as_ref().and_then(name_of).unwrap_or(&record.name);
     let state = original.as_ref().map(state_of);
     let mut plan = ContainerPlan {
         session_id: job.history.id(),
         snapshot: job.number,
         mode: options.way.mode(),
-        original_id: record.container_id.clone(),
+        original_id,
         original_name: original_name.to_owned(),
         original_state: state.clone(),
         name: original_name.to_owned(),
@@ -122,11 +132,26 @@ pub fn plan(job: Job<'_>, options: &RestoreOptions) -> Result<ContainerPlan, Res
             let reason = format!("container {original_name} is {state}: stop it first");
             return Err(refused(reason));
         }
+        if let Some(kept) = kept::parked(job, &record.container_id)? {
+            let reason = format!(
+                "its container was replaced by a restore, and its volumes are those of {}: take a \
+                 snapshot of the container that has its place",
+                kept.name
+            );
+            return Err(refused(reason));
+        }
         plan.volumes = chosen_volumes(&record, wanted).map_err(refused)?;
-        refuse_used(job, &plan)?;
+        check_in_place(job, &plan)?;
+        if record.volume_source == Some(VolumeSource::Archive) {
+            plan.warnings.push(
+                "the snapshot came through the engine: extended attributes, ACLs, sockets and \
+                 times below a second of the present files are in the snapshot before alone"
+                    .to_owned(),
+            );
+        }
         return Ok(plan);
     }
-    let containers = active_containers(job.docker)?;
+    let containers = users::active_containers(job.docker)?;
     if options.way == Way::Replace {
         let Some(original) = &original else {
             let reason =
@@ -142,7 +167,7 @@ pub fn plan(job: Job<'_>, options: &RestoreOptions) -> Result<ContainerPlan, Res
     plan.volumes = new_volumes(job, &record, &options.way)?;
     warn(&record, &mut plan);
     refuse_missing_networks(job, &record)?;
-    let replaced = (options.way == Way::Replace).then_some(&*record.container_id);
+    let replaced = (options.way == Way::Replace).then_some(&*plan.original_id);
     let held = ports::held(&containers, |id| Some(id) == replaced);
     let bindings = record.host_config.port_bindings.clone().unwrap_or_default();
     (plan.port_bindings, plan.ports) = ports::planned(&bindings, &held);
@@ -154,18 +179,17 @@ pub(super) fn state_of(found: &ContainerInspectResponse) -> String {
     status.map(|status| status.to_string()).unwrap_or_default()
 }
 
-/// The containers that hold ports and volumes now: those that run or are paused. The engine is not
-/// asked for others, because Podman has states of its own for them.
-fn active_containers(docker: &Docker) -> Result<Vec<ContainerSummary>, ContainerError> {
-    let mut found: Vec<ContainerSummary> = Vec::new();
-    let paused = HashMap::from([("status".to_owned(), vec!["paused".to_owned()])]);
-    // Docker lists paused ones among the running, Podman does not.
-    for filters in [None, Some(paused)] {
-        let options = ListContainersOptions { filters, ..Default::default() };
-        let request = docker.client().list_containers(Some(options));
-        found.extend(docker.call("list the containers", Patience::Quick, request)?);
-    }
-    Ok(found)
+/// Whether a container was ever started.
+pub(super) fn has_run(found: &ContainerInspectResponse) -> bool {
+    // The engine's word for never.
+    const NEVER: &str = "0001-01-01T00:00:00Z";
+    let started = found.state.as_ref().and_then(|state| state.started_at.as_deref());
+    started.is_some_and(|started| !started.is_empty() && started != NEVER)
+}
+
+/// The name of a container, without a slash.
+pub(super) fn name_of(found: &ContainerInspectResponse) -> Option<&str> {
+    found.name.as_deref().map(|name| name.trim_start_matches('/'))
 }
 
 fn refuse_unreplaceable(found: &ContainerInspectResponse, name: &str) -> Result<(), String> {
@@ -250,7 +274,10 @@ fn new_volumes(
         let is_new = mount.tree.is_some() || *way != Way::Replace;
         let name = match named.get(original) {
             Some(name) => name.clone(),
-            None if is_new => free_volume(job, &record.name, original, mount)?,
+            None if is_new => {
+                let is_taken = |name: &str| named.values().any(|taken| taken == name);
+                free_volume(job, &record.name, original, mount, is_taken)?
+            }
             None => original.to_owned(),
         };
         named.insert(original, name.clone());
@@ -271,11 +298,15 @@ fn free_volume(
     container: &str,
     original: &str,
     mount: &MountRecord,
+    is_taken: impl Fn(&str) -> bool,
 ) -> Result<String, RestoreError> {
     let session = job.history.id();
     let place = mount.tree.as_deref().unwrap_or(&mount.destination);
     for attempt in 1..ATTEMPTS {
         let name = names::volume(container, original, place, (&session, job.number), attempt);
+        if is_taken(&name) {
+            continue;
+        }
         let request = job.docker.client().inspect_volume(&name);
         match job.docker.call(format_args!("look for volume {name}"), Patience::Quick, request) {
             Err(error) if error.is_not_found() => return Ok(name),
@@ -358,23 +389,36 @@ fn chosen_volumes(
     Ok(chosen)
 }
 
-/// A running container would see its files vanish, and write between them.
-fn refuse_used(job: Job<'_>, plan: &ContainerPlan) -> Result<(), RestoreError> {
-    for container in active_containers(job.docker)? {
-        let is_active = container.state.is_some_and(|state| {
-            matches!(&*state.to_string(), "running" | "paused" | "restarting")
-        });
-        let uses = |volume: &&PlannedVolume| {
-            let mut mounts = container.mounts.iter().flatten();
-            mounts.any(|mount| mount.name.as_deref() == Some(&volume.name))
-        };
-        if let Some(volume) = plan.volumes.iter().find(uses).filter(|_| is_active) {
-            let name = container.names.iter().flatten().next();
-            let name = name.map_or("?", |name| name.trim_start_matches('/'));
-            let reason =
-                format!("container {name} is using volume {} now: stop it first", volume.name);
+/// Refuses what a restore in place would refuse.
+fn check_in_place(job: Job<'_>, plan: &ContainerPlan) -> Result<(), RestoreError> {
+    users::refuse(job, plan.volumes.iter().map(|volume| &*volume.name))?;
+    for history in ContainerHistory::all(job.history.storage())? {
+        // A damaged journal is told by every command.
+        let Ok(Some(other)) = journal::read(&history) else { continue };
+        let names = other.in_place.iter().flat_map(|in_place| in_place.names());
+        let is_meant = |name: &&str| plan.volumes.iter().any(|volume| volume.name == *name);
+        if let Some(volume) = names.into_iter().find(is_meant) {
+            let session = history.id();
+            let reason = format!(
+                "a restore of volume {volume} for container {} is not at its end: type `nono \
+                 container resume {session}` first",
+                other.name
+            );
             return Err(RestoreError::Refused { snapshot: job.snapshot(), reason });
         }
+    }
+    for (volume, tree) in plan.filled() {
+        let (name, container) = (&volume.name, &plan.original_id);
+        let dir = reach::seen_directory(job.docker, name, container, &volume.destination);
+        let dir = dir.map_err(|reason| RestoreError::Refused {
+            snapshot: job.snapshot(),
+            reason: format!(
+                "the directory of volume {name} is out of reach: {reason}; restore into a new \
+                 container instead (without --volumes-only)"
+            ),
+        })?;
+        let contents = Contents::read(job.history, job.number, tree)?;
+        survey::refuse(job, name, &dir, &contents)?;
     }
     Ok(())
 }

@@ -1,7 +1,8 @@
 //! The directory of a volume on this machine, where nono may write it.
 
+use crate::container::volumes::{NOT_SEEN, sees};
 use crate::container::{Docker, Patience};
-use crate::sys::{self, Dir};
+use crate::sys::{self, Dir, FileTime};
 
 /// The option with the owner of a volume.
 pub(super) const OWNER_OPTION: &str = "o";
@@ -29,8 +30,28 @@ pub(super) fn directory(docker: &Docker, volume: &str) -> Result<Dir, String> {
     Dir::open_no_symlinks(found.mountpoint.as_ref()).map_err(|error| error.to_string())
 }
 
-/// Opens the directory of a volume that a container has at `destination`, and makes sure that the
-/// engine sees the same directory: a socket may lead to another machine.
+/// Opens the directory of a volume that a container has at `destination`, where the engine seems to
+/// see the same directory. Changes nothing.
+///
+/// # Errors
+/// Why it is out of reach, in words.
+pub(super) fn seen_directory(
+    docker: &Docker,
+    volume: &str,
+    container: &str,
+    destination: &str,
+) -> Result<Dir, String> {
+    let dir = directory(docker, volume)?;
+    match sees(docker, container, destination, &dir) {
+        Ok(true) => Ok(dir),
+        Ok(false) => Err(NOT_SEEN.to_owned()),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+/// The same with a proof: a socket may lead to another machine, whose directory has the same name
+/// and comes from the same snapshot. So the directory has a random time for a moment, which the
+/// engine has to see. That needs no room on a full disk.
 ///
 /// # Errors
 /// Why it is out of reach, in words.
@@ -41,23 +62,22 @@ pub(super) fn proved_directory(
     destination: &str,
 ) -> Result<Dir, String> {
     let dir = directory(docker, volume)?;
-    let random = sys::random_bytes().map_err(|error| error.to_string())?;
-    let probe = format!(".nono-probe-{}", hex::encode(random));
-    let before = dir.stat_self().map_err(|error| error.to_string())?;
-    drop(dir.create_file(probe.as_bytes(), 0o600).map_err(|error| error.to_string())?);
-    let path = format!("{}/{probe}", destination.trim_end_matches('/'));
-    let request = docker.client().get_container_archive_info(
-        container,
-        Some(bollard::query_parameters::ContainerArchiveInfoOptions { path }),
-    );
-    let seen = docker.call("look at a file of the volume", Patience::Quick, request);
-    dir.remove_file(probe.as_bytes()).map_err(|error| error.to_string())?;
-    let inode = dir.inode(b".").map_err(|error| error.to_string())?;
-    inode.set_mtime(before.mtime).map_err(|error| error.to_string())?;
+    let words = |error: sys::Error| error.to_string();
+    let before = dir.stat_self().map_err(words)?.mtime;
+    let inode = dir.inode(b".").map_err(words)?;
+    let [a, b, c, d, e, f, g, h, ..] = sys::random_bytes().map_err(words)?;
+    let mark = FileTime {
+        // A time that every file system can keep.
+        seconds: i64::from(u32::from_le_bytes([a, b, c, d]) >> 1),
+        nanoseconds: u32::from_le_bytes([e, f, g, h]) % 1_000_000_000,
+    };
+    inode.set_mtime(mark).map_err(words)?;
+    let seen = sees(docker, container, destination, &dir);
+    inode.set_mtime(before).map_err(words)?;
     match seen {
-        Ok(_) => Ok(dir),
-        Err(error) if error.is_not_found() => {
-            Err("the engine has another directory of that name, on another machine".to_owned())
+        Ok(true) => Ok(dir),
+        Ok(false) => {
+            Err("the engine has another directory of that name, on another machine".into())
         }
         Err(error) => Err(error.to_string()),
     }

@@ -7,18 +7,20 @@
 //! 2. the new container gets its name, is started, and has to prove that it works.
 //!
 //! If it does not, it is removed, and the original gets back its name, its restart policy and its
-//! state. The restart policy matters: an original with `always` would come back with the engine and
+//! state. After a crash the new container may have worked for somebody: then it is kept, too. The restart policy matters: an original with `always` would come back with the engine and
 //! take the ports.
 
-use bollard::models::{ContainerUpdateBody, RestartPolicy, RestartPolicyNameEnum};
+use bollard::models::{
+    ContainerInspectResponse, ContainerUpdateBody, RestartPolicy, RestartPolicyNameEnum,
+};
 use bollard::query_parameters::{RenameContainerOptions, StopContainerOptions};
-use jiff::{Timestamp, Zoned};
+use jiff::Zoned;
 
 use super::health::{self, Health, HealthCheck};
 use super::journal::{self, Journal, Original, Step};
-use super::kept::{self, KeptContainer};
+use super::kept;
 use super::make::{self, make};
-use super::plan::{ContainerPlan, state_of};
+use super::plan::{ContainerPlan, name_of, state_of};
 use super::{Job, RestoreError, RestoreOptions, RestoreReport, names};
 use crate::container::{ContainerError, Docker, Patience};
 use crate::snapshot::RestorationMode;
@@ -45,8 +47,8 @@ pub(super) fn replace(
     let health = match forward(job, &journal, &options.health) {
         Ok(health) => health,
         Err(cause) => {
-            return Err(match back(job, &journal) {
-                Ok(()) => cause,
+            return Err(match back(job, &journal, false) {
+                Ok(_) => cause.taken_back(),
                 Err(failure) => RestoreError::HalfDone {
                     cause: cause.into(),
                     failure: failure.into(),
@@ -62,7 +64,7 @@ pub(super) fn replace(
         ..RestoreReport::dry_run(plan)
     };
     if !health.is_healthy {
-        back(job, &journal)?;
+        back(job, &journal, false)?;
         return Ok(report);
     }
     report.published = make::published(job.docker, &made.id)?;
@@ -120,29 +122,35 @@ pub(super) fn forward(
         return Err(unusable(job));
     };
     let docker = job.docker;
-    sys::before_request("container-replace-policy")?;
-    set_restart_policy(docker, &original.id, no_restart())?;
-    sys::before_request("container-replace-park")?;
-    rename(docker, &original.id, &original.kept_as)?;
-    sys::before_request("container-replace-stop")?;
-    stop(docker, &original.id)?;
+    let is_there = original_of(job, original)?.is_some();
+    // Somebody may have removed it since an interruption: the new one has its place then.
+    if is_there {
+        sys::before_request("container-replace-policy")?;
+        set_restart_policy(docker, &original.id, no_restart())?;
+        sys::before_request("container-replace-park")?;
+        rename(docker, &original.id, &original.kept_as)?;
+        sys::before_request("container-replace-stop")?;
+        stop(docker, &original.id)?;
+    }
     sys::before_request("container-replace-name")?;
     rename(docker, new, &journal.name)?;
     sys::before_request("container-replace-start")?;
+    let found = docker.inspect(new)?;
+    // A start by hand begins the count anew.
+    let restarts = match state_of(&found).as_str() {
+        "running" => found.restart_count.unwrap_or(0),
+        _ => 0,
+    };
     make::start(docker, new)?;
     sys::before_request("container-replace-health")?;
-    let health = health::wait(docker, new, check, job.progress)?;
+    let health = health::wait(docker, new, check, restarts, job.progress)?;
     if !health.is_healthy {
         return Ok(health);
     }
     sys::before_request("container-replace-note")?;
-    let kept = KeptContainer {
-        id: original.id.clone(),
-        name: original.kept_as.clone(),
-        replaced_by: new.clone(),
-        at: Timestamp::now(),
-    };
-    kept::add(job.history, kept)?;
+    if is_there {
+        kept::put_aside(job, &original.id, &original.kept_as, new)?;
+    }
     let noted = job.history.reopened()?;
     let is_noted = |id: &str| noted.container().restorations.iter().any(|r| r.container_id == id);
     if !is_noted(new) {
@@ -153,13 +161,35 @@ pub(super) fn forward(
     Ok(health)
 }
 
-/// Brings the original back as it was, and removes the new container and its volumes.
-pub(super) fn back(job: Job<'_>, journal: &Journal) -> Result<(), RestoreError> {
+/// Brings the original back as it was. The new container and its volumes are removed; one that has
+/// worked for somebody is kept, and its name is returned.
+pub(super) fn back(
+    job: Job<'_>,
+    journal: &Journal,
+    has_worked: bool,
+) -> Result<Option<String>, RestoreError> {
     let Some(original) = &journal.original else { return Err(unusable(job)) };
     let docker = job.docker;
+    let Some(found) = original_of(job, original)? else {
+        // Nothing goes for a state that cannot come back.
+        return Err(RestoreError::OriginalGone {
+            name: original.name.clone(),
+            session: job.history.id(),
+        });
+    };
     sys::before_request("container-back-remove")?;
     // Its name, its ports and its addresses are needed.
-    make::remove_new(job, journal)?;
+    let kept = match has_worked {
+        true => make::put_aside(job, journal)?,
+        false => make::remove_new(job, journal).map(|()| None)?,
+    };
+    if let (Some(name), Some(new)) = (&kept, &journal.new_id) {
+        kept::put_aside(job, new, name, &original.id)?;
+    }
+    if name_of(&found) == Some(&original.kept_as) && state_of(&found) == "running" {
+        // An earlier request to stop it may be under way: it would end after its start.
+        stop(docker, &original.id)?;
+    }
     sys::before_request("container-back-name")?;
     rename(docker, &original.id, &original.name)?;
     sys::before_request("container-back-policy")?;
@@ -172,7 +202,18 @@ pub(super) fn back(job: Job<'_>, journal: &Journal) -> Result<(), RestoreError> 
     if original.was_paused && state_of(&docker.inspect(&original.id)?) != "paused" {
         docker.pause(&original.id)?;
     }
-    journal::remove(job.history)
+    journal::remove(job.history)?;
+    Ok(kept)
+}
+
+fn original_of(
+    job: Job<'_>,
+    original: &Original,
+) -> Result<Option<ContainerInspectResponse>, RestoreError> {
+    match job.docker.inspect(&original.id) {
+        Err(ContainerError::NoSuchContainer { .. }) => Ok(None),
+        found => Ok(Some(found?)),
+    }
 }
 
 fn unusable(job: Job<'_>) -> RestoreError {
@@ -182,13 +223,13 @@ fn unusable(job: Job<'_>) -> RestoreError {
     }
 }
 
-fn no_restart() -> RestartPolicy {
+pub(super) fn no_restart() -> RestartPolicy {
     RestartPolicy { name: Some(RestartPolicyNameEnum::NO), ..Default::default() }
 }
 
 /// Gives a container another restart policy, unless it has it. Podman before version 5 has no such
 /// request.
-fn set_restart_policy(
+pub(super) fn set_restart_policy(
     docker: &Docker,
     id: &str,
     policy: RestartPolicy,
@@ -218,9 +259,9 @@ fn is_same(one: &RestartPolicy, other: &RestartPolicy) -> bool {
 }
 
 /// Names a container, unless it has the name.
-fn rename(docker: &Docker, id: &str, name: &str) -> Result<(), RestoreError> {
+pub(super) fn rename(docker: &Docker, id: &str, name: &str) -> Result<(), RestoreError> {
     let found = docker.inspect(id)?;
-    if found.name.as_deref().map(|old| old.trim_start_matches('/')) == Some(name) {
+    if name_of(&found) == Some(name) {
         return Ok(());
     }
     let options = RenameContainerOptions { name: name.to_owned() };
@@ -230,7 +271,7 @@ fn rename(docker: &Docker, id: &str, name: &str) -> Result<(), RestoreError> {
 }
 
 /// Stops a container, unless it is stopped. A paused one goes on first: it could not stop.
-fn stop(docker: &Docker, id: &str) -> Result<(), RestoreError> {
+pub(super) fn stop(docker: &Docker, id: &str) -> Result<(), RestoreError> {
     docker.unpause(id)?;
     let request = docker.client().stop_container(id, None::<StopContainerOptions>);
     match docker.call(format_args!("stop container {id}"), Patience::Long, request) {

@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use super::health::HealthCheck;
 use super::journal::{self, Step};
-use super::{Health, Job, RestoreError, in_place, make, replace};
+use super::{Health, Job, RestoreError, SafetySnapshot, in_place, make, replace};
 use crate::container::{ContainerHistory, Docker};
 use crate::progress::Progress;
 use crate::snapshot::RestorationMode;
@@ -16,6 +16,8 @@ pub enum Direction {
     Finish,
     /// The state before the restore.
     TakeBack,
+    /// All stays as it is now, and the restore is forgotten.
+    GiveUp,
 }
 
 /// The outcome of [`resume`].
@@ -33,9 +35,19 @@ pub struct ResumeReport {
     pub is_finished: bool,
     /// The proof of a replacement.
     pub health: Option<Health>,
+    /// The new container of a restore that was taken back, if it had worked: stopped, and kept with
+    /// its volumes under this name.
+    pub kept_as: Option<String>,
+    /// The snapshot of the volumes as the interrupted restore, and whoever came then, left them.
+    pub safety_snapshot: Option<String>,
+    /// Entries that were not made: sockets and devices, as `VOLUME: PATH`.
+    pub not_made: Vec<String>,
+    /// Whether the restore was only forgotten.
+    pub is_given_up: bool,
 }
 
-/// Finishes the interrupted restore of a history, or takes it back. `None`: there is none.
+/// Finishes the interrupted restore of a history, or takes it back. `None`: there is none. Whatever
+/// may have been written since the interruption is kept, or recorded by `safety` before it goes.
 ///
 /// # Errors
 /// [`RestoreError`]; it can be tried again then.
@@ -44,6 +56,7 @@ pub fn resume(
     history: &ContainerHistory<'_>,
     direction: Direction,
     check: &HealthCheck,
+    safety: &SafetySnapshot<'_>,
     progress: &dyn Progress,
 ) -> Result<Option<ResumeReport>, RestoreError> {
     let unlocked = Job { docker, history, number: 0, progress };
@@ -52,6 +65,10 @@ pub fn resume(
     let Some(journal) = journal::read(history)? else { return Ok(None) };
     let _objects = history.storage().hold_objects(&history.id())?;
     let job = Job { docker, history, number: journal.snapshot, progress };
+    let _replaced = match &journal.original {
+        Some(original) => job.lock_other(&original.id)?,
+        None => None,
+    };
     let mut report = ResumeReport {
         session_id: history.id(),
         snapshot: journal.snapshot,
@@ -59,23 +76,37 @@ pub fn resume(
         name: journal.name.clone(),
         is_finished: false,
         health: None,
+        kept_as: None,
+        safety_snapshot: None,
+        not_made: Vec::new(),
+        is_given_up: false,
     };
+    if direction == Direction::GiveUp {
+        journal::remove(history)?;
+        report.is_given_up = true;
+        return Ok(Some(report));
+    }
     let is_forward = direction == Direction::Finish && journal.step == Step::Ready;
     match (journal.mode, is_forward) {
-        (RestorationMode::VolumesOnly, true) => {
-            in_place::forward(job, &journal)?;
-            report.is_finished = true;
+        (RestorationMode::VolumesOnly, is_forward) => {
+            let (found, not_made) = in_place::resume(job, &journal, is_forward, safety)?;
+            report.not_made = not_made;
+            report.safety_snapshot = Some(format!("{}/{}", found.session_id, found.number));
+            report.is_finished = is_forward;
         }
-        (RestorationMode::VolumesOnly, false) => in_place::back(job, &journal)?,
         (RestorationMode::Replace, true) => {
+            let has_worked = make::has_worked(job, &journal)?;
             let health = replace::forward(job, &journal, check)?;
             report.is_finished = health.is_healthy;
             if !health.is_healthy {
-                replace::back(job, &journal)?;
+                report.kept_as = replace::back(job, &journal, has_worked)?;
             }
             report.health = Some(health);
         }
-        (RestorationMode::Replace, false) => replace::back(job, &journal)?,
+        (RestorationMode::Replace, false) => {
+            let has_worked = make::has_worked(job, &journal)?;
+            report.kept_as = replace::back(job, &journal, has_worked)?;
+        }
         (RestorationMode::New, true) => {
             if let (Some(id), true) = (&journal.new_id, journal.start) {
                 make::start(docker, id)?;
@@ -87,7 +118,10 @@ pub fn resume(
             report.is_finished = true;
         }
         (RestorationMode::New, false) => {
-            make::remove_new(job, &journal)?;
+            match make::has_worked(job, &journal)? {
+                true => report.kept_as = make::put_aside(job, &journal)?,
+                false => make::remove_new(job, &journal)?,
+            }
             journal::remove(history)?;
         }
     }

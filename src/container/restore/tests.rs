@@ -88,6 +88,7 @@ fn a_kept_original_is_listed_once() {
             name: name.to_owned(),
             replaced_by: "bb".to_owned(),
             at: Timestamp::now(),
+            started_at: String::new(),
         };
         kept::add(&history, original("before")).unwrap();
         kept::add(&history, original("after")).unwrap();

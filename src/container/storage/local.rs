@@ -117,6 +117,10 @@ impl SnapshotStorage for LocalStorage {
         }
     }
 
+    fn directory(&self) -> Option<&Path> {
+        Some(&self.root)
+    }
+
     fn is_there(&self) -> Result<bool, ContainerError> {
         match Dir::open(&self.containers()) {
             Err(error) if error.is_gone() => Ok(false),

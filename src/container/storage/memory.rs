@@ -98,6 +98,10 @@ impl SnapshotStorage for MemoryStorage {
         Ok(self.id.clone())
     }
 
+    fn directory(&self) -> Option<&Path> {
+        None
+    }
+
     fn is_there(&self) -> Result<bool, ContainerError> {
         Ok(true)
     }

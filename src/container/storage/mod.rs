@@ -46,6 +46,9 @@ pub trait SnapshotStorage: fmt::Debug + Send + Sync {
     /// When the storage cannot be reached.
     fn id(&self) -> Result<String, ContainerError>;
 
+    /// Its directory on this machine, if it has one: nothing that contains it may be cleared.
+    fn directory(&self) -> Option<&Path>;
+
     /// Whether it is there still: somebody may remove it at any time.
     ///
     /// # Errors

@@ -167,7 +167,7 @@ impl Layout {
                     && let Some(file) = files.next()
                 {
                     job.files.push(file);
-                    job.bytes += plan.actions.puts[file].bytes();
+                    job.bytes = job.bytes.saturating_add(plan.actions.puts[file].bytes());
                 }
                 jobs.push(job);
             }

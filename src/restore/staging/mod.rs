@@ -32,7 +32,7 @@ pub(super) use layout::Layout;
 use layout::{Berth, Job, PutPlace};
 
 /// Files of at most so many bytes are never cloned.
-const SURELY_COPIED_BYTES: u64 = 256 * 1024;
+pub(crate) const SURELY_COPIED_BYTES: u64 = 256 * 1024;
 
 /// Makes and checks every new inode of a plan, and returns the steps that put them in place. On an
 /// error nothing but the staging directories has changed.

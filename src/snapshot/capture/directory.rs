@@ -24,6 +24,9 @@ const BATCH_BYTES: u64 = 4 << 20;
 /// Names of a directory that one thread looks at: so many that handing them to another is cheap.
 const PART_NAMES: usize = 1024;
 
+/// From so many entries on, two threads put the lists of a directory in order.
+const LONG_LIST: usize = 4096;
+
 /// Files of one directory that one thread will read.
 #[derive(Default)]
 struct Batch {
@@ -436,8 +439,16 @@ impl Capturer<'_> {
         if !was_counted {
             self.tally.add_directory();
         }
-        let bytes = Tree::new(entries).encode();
-        let tree = ContentHash::of(&bytes);
+        let is_long = entries.len() >= LONG_LIST;
+        let encode = || {
+            let bytes = Tree::new(entries).encode();
+            (ContentHash::of(&bytes), bytes)
+        };
+        // They consist of sorted runs, which a stable sort makes use of.
+        let mut sort = || cached_files.sort_by(|a, b| a.0.cmp(&b.0));
+        // By the end of a capture a long list may be all that is left to do.
+        let ((tree, bytes), ()) =
+            if is_long { rayon::join(encode, sort) } else { (encode(), sort()) };
         if state.cached_tree != Some(tree) || !self.is_stored(node, &tree, bytes.len() as u64) {
             let stored = self.request.store.write(&bytes)?;
             if stored.is_new {
@@ -445,8 +456,6 @@ impl Capturer<'_> {
             }
         }
         if let Some(writer) = self.writers.get(node.root) {
-            // It consists of sorted runs, which a stable sort makes use of.
-            cached_files.sort_by(|a, b| a.0.cmp(&b.0));
             let directory = CachedDirectory { tree, files: cached_files };
             writer.lock().add(&node.relative, &directory)?;
         }

@@ -8,7 +8,7 @@ use fastcdc::v2020::FastCDC;
 use crate::store::packs::MAX_PACKED_BYTES;
 
 /// Bytes of the shortest chunk, but for the last one of an object.
-pub(super) const SHORTEST: usize = 16 * 1024;
+pub(super) const SHORTEST: usize = 32 * 1024;
 /// Bytes of a chunk in the long run.
 const AVERAGE: usize = 64 * 1024;
 /// Bytes of the longest chunk: what a pack takes.

@@ -1,18 +1,16 @@
-//! Long contents on their way into packs: read and hashed as a whole by one thread, cut by another,
-//! and stored by a third. Cutting, and hashing chunks, take about as long as hashing the whole.
+//! Long contents on their way into packs: hashed as a whole by one thread, cut and stored by
+//! another.
 
 use std::collections::HashSet;
 use std::fs::File;
 use std::panic::resume_unwind;
-use std::sync::mpsc::sync_channel;
+use std::sync::mpsc;
 use std::thread;
 
-use super::cut::SHORTEST;
-use super::cutter::{Cut, Cutter, ROOM};
-use super::list::List;
-use super::{MOST_PARTS, MOST_RUNS};
-use crate::object::ContentHash;
-use crate::store::import::{Hashed, OpenFile, RangeError, hash_steps};
+use super::cut::{LONGEST, SHORTEST, first, first_of_zeros};
+use super::{Head, MOST_PARTS, MOST_RUNS, Part, Run};
+use crate::object::{ContentHash, hash_each};
+use crate::store::import::{Hashed, OpenFile, RangeError, hash_ranges};
 use crate::store::packs::Packer;
 use crate::store::transfer::STEP_BYTES;
 use crate::store::{ImportError, StoreError, Transfer};
@@ -22,10 +20,11 @@ use crate::sys;
 pub(in crate::store) const LONGEST_BYTES: u64 =
     MOST_PARTS as u64 * MOST_RUNS as u64 * SHORTEST as u64;
 
-/// From this length on, threads share the work: to start one takes 0.1 ms.
-const OVERLAP_BYTES: u64 = 4 << 20;
-/// Buffers on their way between them.
-const BUFFERS: usize = 4;
+/// From this length on, the contents are hashed by one thread and cut by another: to start one
+/// takes 0.1 ms.
+const OVERLAP_BYTES: u64 = 1 << 20;
+/// Buffers on their way between the two.
+const BUFFERS: usize = 3;
 
 /// Contents of which all chunks are stored, and their list is not.
 #[derive(Debug)]
@@ -49,15 +48,14 @@ pub(in crate::store) fn import(
     transfer: &mut Transfer<'_>,
 ) -> Result<Chunked, ImportError> {
     let source = OpenFile { file: source, sparse };
-    let (mut cutter, mut list) = (Cutter::new(), List::new(packer));
+    let mut cutter = Cutter::new(packer);
     let hashed = if size < OVERLAP_BYTES {
-        in_turn(&mut cutter, &mut list, &source, size, transfer)
+        hash_ranges(&source, size, transfer, |offset, bytes| cutter.add(offset, bytes))
     } else {
-        overlapped(&mut cutter, &mut list, &source, size, transfer)
+        overlapped(&mut cutter, &source, size, transfer)
     };
     let hashed = hashed.map_err(failure)?;
-    cutter.finish(hashed.size, &mut |cut| list.add(cut).map(drop))?;
-    let (head, new_bytes) = list.finish(hashed.size, sparse)?;
+    let (head, new_bytes) = cutter.finish(hashed.size, sparse)?;
     Ok(Chunked { hashed, new_bytes, head: head.encode() })
 }
 
@@ -75,10 +73,10 @@ pub(super) fn fill(
     transfer: &mut Transfer<'_>,
 ) -> Result<(), ImportError> {
     let source = OpenFile { file: source, sparse };
-    let (mut cutter, mut list) = (Cutter::new(), List::of_wanted(packer, wanted));
-    let hashed = in_turn(&mut cutter, &mut list, &source, size, transfer).map_err(failure)?;
-    cutter.finish(hashed.size, &mut |cut| list.add(cut).map(drop))?;
-    list.finish(hashed.size, sparse)?;
+    let mut cutter = Cutter { wanted: Some(wanted), ..Cutter::new(packer) };
+    let hashed = hash_ranges(&source, size, transfer, |offset, bytes| cutter.add(offset, bytes));
+    let hashed = hashed.map_err(failure)?;
+    cutter.finish(hashed.size, sparse)?;
     Ok(())
 }
 
@@ -90,74 +88,171 @@ fn failure(error: RangeError<StoreError>) -> ImportError {
     }
 }
 
-/// One thread does all.
-fn in_turn(
-    cutter: &mut Cutter,
-    list: &mut List<'_, '_>,
+fn overlapped(
+    cutter: &mut Cutter<'_, '_>,
     source: &OpenFile<'_>,
     size: u64,
     transfer: &mut Transfer<'_>,
 ) -> Result<Hashed, RangeError<StoreError>> {
-    hash_steps(source, size, ROOM, transfer, |offset, buffer| {
-        let taken = std::mem::take(buffer);
-        cutter.add(offset, taken, &mut |cut| {
-            *buffer = list.add(cut)?;
+    let path = cutter.packer.path().to_owned();
+    thread::scope(|scope| {
+        let (filled, to_cut) = mpsc::sync_channel::<(u64, Vec<u8>)>(BUFFERS);
+        let (emptied, to_fill) = mpsc::channel::<Vec<u8>>();
+        for _ in 0..BUFFERS {
+            // Its receiver is here.
+            let _ = emptied.send(Vec::with_capacity(STEP_BYTES));
+        }
+        let cutting = sys::spawn_scoped(scope, "nono-chunks", move || {
+            for (offset, bytes) in to_cut {
+                cutter.add(offset, &bytes)?;
+                // Nobody takes it when all is read.
+                let _ = emptied.send(bytes);
+            }
             Ok(())
+        });
+        let cutting = cutting.map_err(|source| {
+            RangeError::Copy(sys::Error { operation: "store chunks in", path, source }.into())
+        })?;
+        // The other thread takes no more when it has failed, and says why at its end.
+        let hashed = hash_ranges(source, size, transfer, |offset, bytes| {
+            let mut buffer = to_fill.recv().map_err(drop)?;
+            buffer.clear();
+            buffer.extend_from_slice(bytes);
+            filled.send((offset, buffer)).map_err(drop)
+        });
+        drop(filled);
+        cutting.join().unwrap_or_else(|panic| resume_unwind(panic)).map_err(RangeError::Copy)?;
+        hashed.map_err(|error| match error {
+            RangeError::Read(error) => RangeError::Read(error),
+            // It ended without an error, so it took all.
+            RangeError::Copy(()) | RangeError::Stopped => RangeError::Stopped,
         })
     })
 }
 
-fn overlapped(
-    cutter: &mut Cutter,
-    list: &mut List<'_, '_>,
-    source: &OpenFile<'_>,
-    size: u64,
-    transfer: &mut Transfer<'_>,
-) -> Result<Hashed, RangeError<StoreError>> {
-    let path = list.path().to_owned();
-    let no_thread = |source| {
-        let path = path.clone();
-        RangeError::Copy(sys::Error { operation: "store chunks in", path, source }.into())
-    };
-    thread::scope(|scope| {
-        let (filled, to_cut) = sync_channel::<(u64, Vec<u8>)>(BUFFERS);
-        let (cut_off, to_store) = sync_channel::<Cut>(BUFFERS);
-        let (emptied, to_fill) = sync_channel::<Vec<u8>>(BUFFERS);
-        for _ in 0..BUFFERS {
-            // Its receiver is here.
-            let _ = emptied.send(Vec::with_capacity(ROOM + STEP_BYTES));
+/// Contents that come in order, with gaps where there are holes.
+struct Cutter<'p, 's> {
+    packer: &'p Packer<'s>,
+    /// The bytes that came and were not cut yet.
+    rest: Vec<u8>,
+    /// Where the next bytes come.
+    at: u64,
+    runs: Vec<Run>,
+    parts: Vec<Part>,
+    new_bytes: u64,
+    /// If not all chunks are to be stored: those that are, and are not yet.
+    wanted: Option<&'p mut HashSet<ContentHash>>,
+}
+
+impl<'p, 's> Cutter<'p, 's> {
+    fn new(packer: &'p Packer<'s>) -> Self {
+        let (rest, runs, parts) = (Vec::new(), Vec::new(), Vec::new());
+        Self { packer, rest, at: 0, runs, parts, new_bytes: 0, wanted: None }
+    }
+
+    fn add(&mut self, offset: u64, bytes: &[u8]) -> Result<(), StoreError> {
+        self.add_zeros(offset.saturating_sub(self.at))?;
+        self.rest.extend_from_slice(bytes);
+        self.at += bytes.len() as u64;
+        self.cut(LONGEST)
+    }
+
+    fn add_zeros(&mut self, mut count: u64) -> Result<(), StoreError> {
+        self.at += count;
+        // What is left of the bytes before is cut as if the zeros were bytes as well.
+        let mut zeros = 0;
+        while count > 0 && zeros < self.rest.len() {
+            let step = count.min(LONGEST as u64);
+            self.rest.resize(self.rest.len() + step as usize, 0);
+            (count, zeros) = (count - step, zeros + step as usize);
+            self.cut(LONGEST)?;
         }
-        let storing = sys::spawn_scoped(scope, "nono-chunks", move || {
-            for cut in to_store {
-                let buffer = list.add(cut)?;
-                if buffer.len() > ROOM {
-                    // Nobody takes it when all is read.
-                    let _ = emptied.try_send(buffer);
-                }
+        if count > 0 { self.cut_zeros(count) } else { Ok(()) }
+    }
+
+    /// Adds zeros behind nothing but zeros: all chunks are the same.
+    fn cut_zeros(&mut self, count: u64) -> Result<(), StoreError> {
+        let (len, all) = (first_of_zeros() as u64, self.rest.len() as u64 + count);
+        let times = all.checked_sub(LONGEST as u64).map_or(0, |beyond| beyond / len + 1);
+        if times > 0 {
+            let zeros = vec![0; len as usize];
+            let hash = ContentHash::of(&zeros);
+            self.store(hash, &zeros)?;
+            let mut left = times;
+            while left > 0 {
+                let step = left.min(u32::MAX.into());
+                self.push(Run { hash, len: len as u32, times: step as u32 })?;
+                left -= step;
             }
-            Ok(())
-        });
-        let storing = storing.map_err(no_thread)?;
-        // Each takes no more when the next one has failed, and that one says why at its end.
-        let cutting = sys::spawn_scoped(scope, "nono-cuts", move || {
-            let mut take = |cut| cut_off.send(cut).map_err(drop);
-            to_cut
-                .into_iter()
-                .try_for_each(|(offset, buffer)| cutter.add(offset, buffer, &mut take))
-        });
-        let cutting = cutting.map_err(no_thread)?;
-        let hashed = hash_steps(source, size, ROOM, transfer, |offset, buffer| {
-            let next = to_fill.recv().map_err(drop)?;
-            filled.send((offset, std::mem::replace(buffer, next))).map_err(drop)
-        });
-        drop(filled);
-        let cut = cutting.join().unwrap_or_else(|panic| resume_unwind(panic));
-        storing.join().unwrap_or_else(|panic| resume_unwind(panic)).map_err(RangeError::Copy)?;
-        match hashed {
-            // They ended without an error, so they took all.
-            Err(RangeError::Copy(()) | RangeError::Stopped) => Err(RangeError::Stopped),
-            Err(RangeError::Read(error)) => Err(RangeError::Read(error)),
-            Ok(hashed) => cut.map(|()| hashed).map_err(|()| RangeError::Stopped),
         }
-    })
+        self.rest.clear();
+        self.rest.resize((all - times * len) as usize, 0);
+        Ok(())
+    }
+
+    /// Cuts off chunks as long as so many bytes are left.
+    fn cut(&mut self, least: usize) -> Result<(), StoreError> {
+        let rest = std::mem::take(&mut self.rest);
+        let (mut chunks, mut left) = (Vec::new(), &*rest);
+        while left.len() >= least.max(1) {
+            let (chunk, behind) = left.split_at(first(left));
+            chunks.push(chunk);
+            left = behind;
+        }
+        let mut hashes = vec![None; chunks.len()];
+        hash_each(chunks.iter().copied(), |number, hash| hashes[number] = Some(hash));
+        for (chunk, hash) in chunks.iter().zip(hashes) {
+            let hash = hash.unwrap_or_else(|| ContentHash::of(chunk));
+            self.store(hash, chunk)?;
+            self.push(Run { hash, len: chunk.len() as u32, times: 1 })?;
+        }
+        let done = rest.len() - left.len();
+        self.rest = rest;
+        self.rest.drain(..done);
+        Ok(())
+    }
+
+    fn store(&mut self, hash: ContentHash, chunk: &[u8]) -> Result<(), StoreError> {
+        if self.wanted.as_mut().is_some_and(|wanted| !wanted.remove(&hash)) {
+            return Ok(());
+        }
+        if self.packer.write_hashed(&hash, chunk)? {
+            self.new_bytes += chunk.len() as u64;
+        }
+        Ok(())
+    }
+
+    fn push(&mut self, run: Run) -> Result<(), StoreError> {
+        if let Some(last) = self.runs.last_mut()
+            && (last.hash, last.len) == (run.hash, run.len)
+            && let Some(times) = last.times.checked_add(run.times)
+        {
+            last.times = times;
+            return Ok(());
+        }
+        if self.runs.len() == MOST_RUNS {
+            self.end_part()?;
+        }
+        self.runs.push(run);
+        Ok(())
+    }
+
+    fn end_part(&mut self) -> Result<(), StoreError> {
+        let mut bytes = Vec::with_capacity(self.runs.len() * super::RUN_BYTES);
+        self.runs.iter().for_each(|run| run.encode(&mut bytes));
+        let hash = ContentHash::of(&bytes);
+        self.store(hash, &bytes)?;
+        self.parts.push(Part { hash, size: self.runs.drain(..).map(|run| run.size()).sum() });
+        Ok(())
+    }
+
+    /// The list of contents of `size` bytes, and how many bytes were new.
+    fn finish(mut self, size: u64, sparse: bool) -> Result<(Head, u64), StoreError> {
+        self.add_zeros(size.saturating_sub(self.at))?;
+        self.cut(1)?;
+        if !self.runs.is_empty() {
+            self.end_part()?;
+        }
+        Ok((Head { size, sparse, parts: self.parts }, self.new_bytes))
+    }
 }

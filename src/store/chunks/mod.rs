@@ -21,10 +21,8 @@
 
 mod aside;
 mod cut;
-mod cutter;
 mod file;
 mod import;
-mod list;
 mod pack_own;
 #[cfg(test)]
 #[allow(clippy::disallowed_methods, reason = "tests look at the disk from outside")]

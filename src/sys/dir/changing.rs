@@ -10,6 +10,8 @@ use super::Dir;
 use crate::sys::error::{IoContext, Result};
 use crate::sys::fail_point::{self, Operation, Place};
 use crate::sys::frozen;
+#[cfg(feature = "container")]
+use crate::sys::stat::{Device, FileKind};
 
 impl Dir {
     /// Makes a directory.
@@ -49,6 +51,30 @@ impl Dir {
             let _ = mode;
         });
         made.at("make the named pipe", &self.path_of(name))
+    }
+
+    /// Makes a socket that nobody listens at, or the node of a device.
+    ///
+    /// # Errors
+    /// EEXIST, ENOSPC; EPERM without the right to make devices.
+    #[cfg(feature = "container")]
+    pub(crate) fn make_node(&self, name: &[u8], kind: FileKind, device: Device) -> Result<()> {
+        #[cfg(target_os = "linux")]
+        let made = fail_point::around(Operation::Create(Place(self, name)), || {
+            let kind = match kind {
+                FileKind::Socket => rustix::fs::FileType::Socket,
+                FileKind::CharDevice => rustix::fs::FileType::CharacterDevice,
+                FileKind::BlockDevice => rustix::fs::FileType::BlockDevice,
+                _ => return Err(rustix::io::Errno::INVAL),
+            };
+            let device = rustix::fs::makedev(device.major, device.minor);
+            rustix::fs::mknodat(&self.fd, name, kind, Mode::from_raw_mode(0o600), device)
+        });
+        #[cfg(not(target_os = "linux"))]
+        let made: rustix::io::Result<()> = Err(Errno::PERM).inspect_err(|_| {
+            let _ = (kind, device);
+        });
+        made.at("make the node", &self.path_of(name))
     }
 
     /// Makes a file that must not exist yet, open for reading and writing.

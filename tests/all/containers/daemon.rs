@@ -106,12 +106,19 @@ impl Daemon {
 
     /// The same with options of its own.
     pub fn start_with(options: &[&str]) -> Option<Self> {
+        Self::start_on(8 << 30, &[], options)
+    }
+
+    /// The same on a file system of this length, made with these options of `mkfs.ext4`.
+    pub fn start_on(bytes: u64, made_with: &[&str], options: &[&str]) -> Option<Self> {
         let engine = Engine::chosen();
         let dir = tempfile::Builder::new().prefix("nono-docker-").tempdir_in("/var/tmp").unwrap();
         let image = tempfile::Builder::new().prefix("nono-docker-").tempfile_in("/dev/shm");
         let (_, image) = image.ok()?.keep().unwrap();
-        fs::File::options().write(true).open(&image).unwrap().set_len(8 << 30).unwrap();
-        let made = Command::new("mkfs.ext4").args(["-q", "-F", "-m", "0"]).arg(&image).status();
+        fs::File::options().write(true).open(&image).unwrap().set_len(bytes).unwrap();
+        let mut made = Command::new("mkfs.ext4");
+        made.args(["-q", "-F", "-m", "0"]);
+        let made = made.args(made_with).arg(&image).status();
         if !made.is_ok_and(|status| status.success()) {
             fs::remove_file(&image).unwrap();
             return None;

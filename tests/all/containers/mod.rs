@@ -3,7 +3,10 @@
 mod daemon;
 mod daemon_test;
 mod databases;
+mod endpoints;
 mod engine;
+mod in_place;
+mod keeping;
 mod oddities;
 mod proxy;
 mod replacing;

@@ -59,8 +59,7 @@ fn a_container_is_taken_into_memory_and_comes_back_from_there() {
         let picked = ContainerHistory::find(&storage, &format!("{}/0", first.session_id)).unwrap();
         let (history, progress) = (&picked.history, &NoProgress);
         let job = Job { docker: &docker, history, number: 0, progress };
-        let report =
-            restore(job, &RestoreOptions::default(), &|_| unreachable!("a new one")).unwrap();
+        let report = restore(job, &RestoreOptions::default(), &|_, _| unreachable!("new")).unwrap();
         let name = &report.plan.name;
         assert_eq!(daemon.sh(name, "cat /own /data/same"), "own\nfirst");
         let restored = observe(&daemon.volume_dir(&report.plan.volumes[0].name));

@@ -49,7 +49,10 @@ fn an_interrupted_restore_is_named_by_other_commands_until_it_is_resumed() {
     assert!(finding()[0]["mend"].as_str().unwrap().contains(&remedy));
     // Only with the session it can be ended.
     nono(&["container", "delete", session, "--all"]).fails(1, "a restore of it was interrupted");
-    let retention = ["container", "cleanup", "--max-storage-gb", "0.000000001"];
+    // The newest of all would stay in any case.
+    let newer = Container::run(daemon, "newer", &[]);
+    nono(&["container", "snapshot", &newer.name, "--no-image"]).success();
+    let retention = ["container", "cleanup", "--max-snapshots", "1"];
     nono(&retention).fails(1, "a restore of it was interrupted");
     nono(&["rollback", "cleanup", session, "--yes"]);
     assert!(scene.fixture.store().join(session).exists());

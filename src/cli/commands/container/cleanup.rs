@@ -1,19 +1,21 @@
 //! `nono container cleanup`.
 
 use std::io::Write;
+use std::sync::Arc;
 
 use clap::Args;
 use jiff::SignedDuration;
 use serde::Serialize;
 
 use super::engine_if_any;
+use super::restore::safety_snapshot;
 use crate::cli::Outcome;
 use crate::cli::args::surroundings;
 use crate::cli::context::Context;
 use crate::cli::error::CliError;
 use crate::cli::progress::Bar;
 use crate::config::ContainerLimits;
-use crate::container::restore::{kept_containers, remove_kept};
+use crate::container::restore::{KeptOutcome, KeptReport, clean_kept};
 use crate::container::{
     ContainerHistory, ContainerPolicy, Docker, ImageRemoval, LocalStorage, RemovalReport,
     SnapshotExpiry, cleanup,
@@ -65,52 +67,79 @@ pub(super) fn run(args: &CleanupArgs, storage: &LocalStorage, context: &Context)
         return Err(CliError::usage("--max-storage-gb is no size"));
     }
     let docker = engine_if_any(context);
+    let policy = policy(&limits);
     let bar = Bar::new(context, "removing snapshots");
-    let cleaned = cleanup(storage, &policy(&limits), docker.as_ref(), args.dry_run, &*bar);
+    let cleaned = cleanup(storage, &policy, docker.as_ref(), args.dry_run, &*bar);
+    // Last: no limit removes the snapshots of what goes here in the same breath.
+    let cleaned = cleaned.map_err(CliError::from).and_then(|report| match &docker {
+        Some(docker) => Ok((report, clean_all_kept(docker, storage, &policy, args.dry_run, &bar)?)),
+        None => Ok((report, Vec::new())),
+    });
     bar.finish();
-    let report = cleaned?;
-    let kept_removed = match &docker {
-        Some(docker) => remove_kept_originals(docker, storage, args.dry_run)?,
-        None => Vec::new(),
-    };
+    let (report, kept) = cleaned?;
     if args.json {
-        context.json(&Cleaned { report: &report, kept_containers_removed: &kept_removed })?;
+        let removed = kept.iter().filter(|one| one.outcome == KeptOutcome::Removed);
+        let kept_containers_removed = removed.map(|one| &*one.name).collect();
+        let cleaned = Cleaned { report: &report, kept_containers_removed, kept_containers: &kept };
+        context.json(&cleaned)?;
     } else {
         print_removed(&report, context)?;
-        let verb = if args.dry_run { "would remove" } else { "removed" };
-        for name in &kept_removed {
-            let name = Shown::bytes(name.as_bytes());
-            let mut out = context.out_done(args.dry_run);
-            writeln!(out, "{verb} container {name}: it was replaced by a restore")?;
-        }
+        kept.iter().try_for_each(|one| print_kept(one, args.dry_run, context))?;
     }
     report.problems.iter().for_each(|problem| context.warn(problem));
-    Ok(u8::from(!report.problems.is_empty()))
+    let failed: Vec<_> = kept.iter().filter(|one| one.outcome == KeptOutcome::Failed).collect();
+    for KeptReport { name, reason, .. } in &failed {
+        let (name, reason) = (Shown::bytes(name.as_bytes()), Shown::bytes(reason.as_bytes()));
+        context.warn(format_args!("container {name} was not removed: {reason}"));
+    }
+    Ok(u8::from(!report.problems.is_empty() || !failed.is_empty()))
 }
 
-/// The report, and the names of originals of replacements.
+/// The report, and the containers that restores put aside.
 #[derive(Serialize)]
 struct Cleaned<'a> {
     #[serde(flatten)]
     report: &'a RemovalReport,
-    kept_containers_removed: &'a [String],
+    kept_containers_removed: Vec<&'a str>,
+    kept_containers: &'a [KeptReport],
 }
 
-/// Removes the stopped originals of replacements; their names.
-fn remove_kept_originals(
+/// Removes the containers that restores put aside and nobody touched since.
+fn clean_all_kept(
     docker: &Docker,
     storage: &LocalStorage,
+    policy: &ContainerPolicy,
     is_dry_run: bool,
-) -> Result<Vec<String>, CliError> {
-    let mut names = Vec::new();
+    bar: &Arc<Bar>,
+) -> Result<Vec<KeptReport>, CliError> {
+    let message = "before its container was removed by a cleanup".to_owned();
+    let safety = safety_snapshot(docker, storage, message, Arc::clone(bar));
+    let mut reports = Vec::new();
     for history in ContainerHistory::all(storage)? {
-        for kept in kept_containers(&history)? {
-            if is_dry_run || remove_kept(docker, &history, &kept)? {
-                names.push(kept.name);
-            }
-        }
+        reports.extend(clean_kept(docker, &history, policy.max_age, &safety, &**bar, is_dry_run)?);
     }
-    Ok(names)
+    Ok(reports)
+}
+
+fn print_kept(kept: &KeptReport, is_dry_run: bool, context: &Context) -> std::io::Result<()> {
+    let name = Shown::bytes(kept.name.as_bytes());
+    let verb = if is_dry_run { "would remove" } else { "removed" };
+    let reason = &kept.reason;
+    let mut out = context.out_done(is_dry_run);
+    match (kept.outcome, &kept.snapshot) {
+        (KeptOutcome::Removed, Some(snapshot)) => {
+            writeln!(out, "{verb} container {name}: {reason}; {snapshot} has its last state")
+        }
+        (KeptOutcome::Removed, None) => {
+            writeln!(out, "{verb} container {name}, after a snapshot of it: {reason}")
+        }
+        (KeptOutcome::InUse, _) => {
+            context
+                .say(format_args!("container {name} stays, and is not looked at again: {reason}"));
+            Ok(())
+        }
+        (KeptOutcome::Young | KeptOutcome::Gone | KeptOutcome::Failed, _) => Ok(()),
+    }
 }
 
 fn reason(reason: SnapshotExpiry) -> &'static str {

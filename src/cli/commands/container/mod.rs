@@ -39,7 +39,7 @@ pub(in crate::cli) enum ContainerCommand {
     Resume(resume::ResumeArgs),
     /// Remove a snapshot, or the whole history of a container
     Delete(delete::DeleteArgs),
-    /// Remove snapshots over a limit, and images of ours without a snapshot
+    /// Remove what is over a limit: snapshots, and containers that a restore put aside
     Cleanup(cleanup::CleanupArgs),
     /// Say how much space snapshots take
     Stats(stats::StatsArgs),
@@ -143,9 +143,13 @@ impl From<ContainerError> for CliError {
 
 impl From<RestoreError> for CliError {
     fn from(error: RestoreError) -> Self {
+        let text = error.to_string();
         match error {
             RestoreError::Container(error) => error.into(),
             RestoreError::File(error) => error.into(),
+            RestoreError::TakenBack { cause } | RestoreError::Volume { cause, .. } => {
+                Self::from(*cause).saying(text)
+            }
             error @ RestoreError::Cancelled => Self::stopped(error.to_string()),
             error => Self::failed(error.to_string()),
         }

@@ -2,6 +2,7 @@
 
 use std::io::Write;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
@@ -10,7 +11,8 @@ use crate::cli::Outcome;
 use crate::cli::context::{BOLD, Context};
 use crate::cli::progress::Bar;
 use crate::container::restore::{
-    HealthCheck, Job, RestoreError, RestoreOptions, RestoreReport, Way, plan, restore,
+    Extent, HealthCheck, Job, RestoreError, RestoreOptions, RestoreReport, Safety, Way, plan,
+    restore,
 };
 use crate::container::{
     ContainerHistory, Docker, LocalStorage, SnapshotOptions, Trigger, Watcher, take_locked,
@@ -78,11 +80,8 @@ pub(in crate::cli) fn run(
     let bar = Bar::new(context, "restoring");
     let job =
         Job { docker: &docker, history: &picked.history, number: picked.number, progress: &*bar };
-    let snapshot = safety_snapshot(format!("before the restore of {}", args.id));
-    let safety = |container: &str| -> Result<u64, RestoreError> {
-        let taken = take_locked(&docker, storage, container, &snapshot, bar.clone())?;
-        Ok(taken.snapshot)
-    };
+    let message = format!("before the restore of {}", args.id);
+    let safety = safety_snapshot(&docker, storage, message, bar.clone());
     let report = if args.dry_run {
         plan(job, &options).map(RestoreReport::dry_run)
     } else {
@@ -98,19 +97,28 @@ pub(in crate::cli) fn run(
     Ok(u8::from(!report.is_complete()))
 }
 
-/// The container is stopped: nothing of it but its volumes is about to change.
-fn safety_snapshot(message: String) -> SnapshotOptions {
-    SnapshotOptions {
-        message: Some(message),
-        trigger: Trigger::BeforeRestore,
-        run_id: None,
-        pauses: false,
-        takes_image: false,
-        takes_files: false,
-        volume_source: None,
-        // Only a paused container is watched.
-        watcher: Watcher { program: PathBuf::new(), arguments: Vec::new() },
-        threads: 0,
+/// Takes snapshots of stopped containers before something of them goes.
+pub(super) fn safety_snapshot<'a>(
+    docker: &'a Docker,
+    storage: &'a LocalStorage,
+    message: String,
+    bar: Arc<Bar>,
+) -> impl Fn(&str, Extent) -> Result<Safety, RestoreError> + 'a {
+    move |container, extent| {
+        let options = SnapshotOptions {
+            message: Some(message.clone()),
+            trigger: Trigger::BeforeRestore,
+            run_id: None,
+            pauses: false,
+            takes_image: extent == Extent::Whole,
+            takes_files: extent == Extent::Whole,
+            volume_source: None,
+            // Only a paused container is watched.
+            watcher: Watcher { program: PathBuf::new(), arguments: Vec::new() },
+            threads: 0,
+        };
+        let taken = take_locked(docker, storage, container, &options, bar.clone())?;
+        Ok(Safety { session_id: taken.session_id, number: taken.snapshot })
     }
 }
 
@@ -145,7 +153,7 @@ fn print(report: &RestoreReport, context: &Context) -> std::io::Result<()> {
         context.warn(shown(warning));
     }
     for entry in &report.not_made {
-        context.warn(format_args!("{}: sockets and devices are not made", shown(entry)));
+        context.warn(format_args!("{}: this user cannot make sockets and devices", shown(entry)));
     }
     if let Some(number) = report.safety_snapshot {
         context.say(format_args!("the volumes before are in {}/{number}", plan.session_id));
@@ -163,7 +171,8 @@ fn print(report: &RestoreReport, context: &Context) -> std::io::Result<()> {
     }
     if let Some(kept) = &report.kept_as {
         context.say(format_args!(
-            "the original is stopped, and kept as {} until `nono container cleanup`",
+            "the original is stopped, and kept as {}; `nono container cleanup` records and removes it \
+             when it is older than max_age_days",
             shown(kept)
         ));
     }

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use clap::Args;
 
+use super::restore::safety_snapshot;
 use crate::cli::Outcome;
 use crate::cli::context::Context;
 use crate::cli::error::CliError;
@@ -21,6 +22,9 @@ pub(in crate::cli) struct ResumeArgs {
     /// Take the restore back instead of finishing it
     #[arg(long)]
     abort: bool,
+    /// Forget the restore, and leave containers and volumes as they are now
+    #[arg(long, conflicts_with = "abort", requires = "id")]
+    give_up: bool,
     /// Time in which a replacement has to prove that it works, in seconds
     #[arg(long, value_name = "N", default_value_t = 5)]
     health_seconds: u64,
@@ -40,7 +44,11 @@ pub(in crate::cli) fn run(args: &ResumeArgs, storage: &LocalStorage, context: &C
             waiting.push(history);
         }
     }
-    let direction = if args.abort { Direction::TakeBack } else { Direction::Finish };
+    let direction = match (args.abort, args.give_up) {
+        (true, _) => Direction::TakeBack,
+        (_, true) => Direction::GiveUp,
+        _ => Direction::Finish,
+    };
     let check = HealthCheck { time: Duration::from_secs(args.health_seconds), command: None };
     let mut reports: Vec<ResumeReport> = Vec::new();
     let mut failures: Vec<CliError> = Vec::new();
@@ -49,7 +57,9 @@ pub(in crate::cli) fn run(args: &ResumeArgs, storage: &LocalStorage, context: &C
         let bar = Bar::new(context, "restoring");
         for history in &waiting {
             // The outcome of each is reported, whatever the outcome of another.
-            match resume(&docker, history, direction, &check, &*bar) {
+            let message = format!("before the resume of a restore of {}", history.container().name);
+            let safety = safety_snapshot(&docker, storage, message, bar.clone());
+            match resume(&docker, history, direction, &check, &safety, &*bar) {
                 Ok(report) => reports.extend(report),
                 Err(error) => failures.push(error.into()),
             }
@@ -73,7 +83,8 @@ pub(in crate::cli) fn run(args: &ResumeArgs, storage: &LocalStorage, context: &C
     if waiting.is_empty() && !args.json {
         context.say("no restore of a container was interrupted");
     }
-    let is_unfinished = |report: &ResumeReport| !args.abort && !report.is_finished;
+    let is_unfinished =
+        |report: &ResumeReport| direction == Direction::Finish && !report.is_finished;
     Ok(u8::from(reports.iter().any(is_unfinished)))
 }
 
@@ -84,8 +95,27 @@ fn tell(report: &ResumeReport, context: &Context) {
         let finding = Shown::bytes(health.finding.as_bytes());
         context.warn(format_args!("the new container is not healthy: {finding}"));
     }
+    if let Some(found) = &report.safety_snapshot {
+        context.say(format_args!("the volumes as they were found are in {found}"));
+    }
+    for entry in &report.not_made {
+        let entry = Shown::bytes(entry.as_bytes());
+        context.warn(format_args!("{entry}: this user cannot make sockets and devices"));
+    }
+    if report.is_given_up {
+        context.say(format_args!(
+            "the restore of {name} is forgotten: containers and volumes are as it left them"
+        ));
+        return;
+    }
     if report.is_finished {
         context.say(format_args!("the restore of {name} from {session_id}/{snapshot} is complete"));
+    } else if let Some(kept) = &report.kept_as {
+        let kept = Shown::bytes(kept.as_bytes());
+        context.say(format_args!(
+            "the restore of {name} is taken back; the new container had run, so it is kept with \
+             its volumes, stopped, as {kept}"
+        ));
     } else {
         context.say(format_args!("the restore of {name} is taken back: all is as it was before"));
     }
