@@ -17,7 +17,7 @@ fn shell(script: &str) {
 #[test]
 fn a_command_that_fails_by_itself_is_followed_by_no_guess() {
     let fixture = Fixture::new();
-    let run = |command: &[&str]| fixture.nono(&[&["run", "--"], command].concat());
+    let run = |command: &[&str]| fixture.nono(&[&["run", "--no-rollback", "--"], command].concat());
     // A failing test says why itself.
     let failed = run(&["sh", "-c", "echo 1 test failed >&2; exit 1"]);
     assert_eq!((failed.code, failed.stderr.as_str()), (1, "1 test failed\n"));

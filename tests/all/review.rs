@@ -78,7 +78,7 @@ fn the_review_shows_what_changed_and_enter_keeps_it() {
     assert!(screen.contains("+ 3 created (+4 B)  ~ 1 modified (-1 B)  - 1 deleted (-11 B)"));
     end(&terminal, &["Enter"]);
     terminal.wait_for("everything is kept");
-    terminal.wait_for("nono rollback restore");
+    terminal.wait_for("undo it:    nono undo");
     terminal.wait_for("ended with 7");
     assert_untouched(&fixture);
 }
