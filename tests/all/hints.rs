@@ -29,7 +29,7 @@ fn a_command_that_fails_by_itself_is_followed_by_no_guess() {
     let missing = run(&["sh", "-c", "exit 127"]);
     assert_eq!((missing.code, missing.stderr.as_str()), (127, ""));
     // Ctrl-C.
-    let ctrl_c = ["run", "--", "sh", "-c", "kill -INT $$"];
+    let ctrl_c = ["run", "--no-rollback", "--", "sh", "-c", "kill -INT $$"];
     let ended = finished(fixture.command_to_be_signalled(&ctrl_c).output().unwrap());
     assert_eq!((ended.code, ended.stderr.as_str()), (130, ""));
     // Neither is what was denied: the kernel tells that to the command alone.
