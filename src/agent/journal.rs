@@ -8,7 +8,9 @@ use std::path::{Path, PathBuf};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
+use super::recorder::RecordStepError;
 use super::spool::AGENTS;
+use crate::manifest::is_false;
 use crate::sys::{self, Dir};
 
 /// The log is started anew when it is longer than this, in bytes.
@@ -24,6 +26,9 @@ pub struct Mishap {
     pub client: String,
     /// What failed.
     pub what: String,
+    /// Whether nothing went wrong: the agent works where nothing is ever recorded.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub by_design: bool,
 }
 
 /// The log of a store.
@@ -45,8 +50,17 @@ impl Journal {
 
     /// Notes what failed, if that is possible: on a full disk it is not.
     pub fn note(&self, client: &str, what: &dyn std::fmt::Display) {
-        let mishap =
-            Mishap { at: Timestamp::now(), client: client.to_owned(), what: what.to_string() };
+        self.add(client, what, false);
+    }
+
+    /// Notes why an event of an agent was not recorded.
+    pub fn note_unrecorded(&self, client: &str, why: &RecordStepError) {
+        self.add(client, why, why.is_by_design());
+    }
+
+    fn add(&self, client: &str, what: &dyn std::fmt::Display, by_design: bool) {
+        let (at, client, what) = (Timestamp::now(), client.to_owned(), what.to_string());
+        let mishap = Mishap { at, client, what, by_design };
         let Ok(mut line) = serde_json::to_vec(&mishap) else { return };
         line.push(b'\n');
         let Ok(mut file) = sys::open_log(&self.path, MAX_BYTES) else { return };

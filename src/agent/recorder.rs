@@ -16,17 +16,21 @@ use crate::session::{Catalog, CatalogError, RecordError, RecordRequest, Recordin
 use crate::snapshot::{
     AgentSession, ManifestError, SessionDir, SnapshotError, SnapshotManager, Step,
 };
+use crate::sys;
 
 /// Why a step is not recorded.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RecordStepError {
-    /// There is no directory that may be recorded.
-    #[error("nothing is recorded in {place}: it is no project of its own")]
+    /// The directory holds more than a project. By design, and no failure.
+    #[error("nothing is recorded in {place}: a home directory and those above it are not recorded")]
     NoProject {
         /// Where the agent works, as it is shown.
         place: String,
     },
+    /// The directory in which the agent says that it works cannot be found.
+    #[error("the directory of the agent is not recorded: {0}")]
+    Unreachable(#[source] sys::Error),
     /// The session could not be begun.
     #[error("{project} is not recorded: {source}")]
     Begin {
@@ -44,6 +48,13 @@ pub enum RecordStepError {
     /// A session's manifest could not be used.
     #[error(transparent)]
     Manifest(#[from] ManifestError),
+}
+
+impl RecordStepError {
+    /// Whether nothing went wrong: the place is one that is never recorded.
+    pub fn is_by_design(&self) -> bool {
+        matches!(self, Self::NoProject { .. })
+    }
 }
 
 /// Records agent sessions in a store.
@@ -138,6 +149,7 @@ impl Recorder {
     fn begin(&self, event: &Event, agent: AgentSession) -> Result<Recording, RecordStepError> {
         let cwd = event.cwd.as_deref().unwrap_or(Path::new("/"));
         let home = std::env::home_dir();
+        sys::real_path(cwd).map_err(RecordStepError::Unreachable)?;
         let project = project_of(cwd, home.as_deref())
             .ok_or_else(|| RecordStepError::NoProject { place: Shown::path(cwd).to_string() })?;
         let shown = Shown::path(&project).to_string();

@@ -130,39 +130,31 @@ pub(super) enum Command {
     Undo(commands::undo::UndoCommand),
     /// Take the last undo here back
     Redo(commands::redo::RedoArgs),
+    /// The commands of `rollback` without that word, hidden where the others are listed
     #[command(flatten)]
-    Short(Short),
+    Short(Rollback),
     /// Show what an agent did: each tool call is a step
     Steps(commands::steps::StepsArgs),
     /// Say what the last session here is, what has changed since, and what goes on
     Status(commands::status::StatusArgs),
-    /// Look at recorded sessions, undo them, prove them, remove them
+    /// Look at recorded sessions, restore, prove and remove them. Each of its commands also works
+    /// without this word: list, show, review, diff, find, restore, cat, resume, verify, cleanup,
+    /// pin, unpin, usage
     Rollback {
         #[command(subcommand)]
         command: Rollback,
     },
 }
 
-/// Subcommands of `rollback` that are asked for so often that they have a word of their own.
-#[derive(Debug, Subcommand)]
-pub(super) enum Short {
-    /// The same as `nono rollback show`
-    #[command(hide = true)]
-    Show(commands::show::ShowArgs),
-    /// The same as `nono rollback diff`
-    #[command(hide = true)]
-    Diff(commands::diff::DiffArgs),
-}
-
 impl Command {
-    /// The same command by its one name: the subcommands of `undo` are those of `rollback`.
+    /// The same command by its one name: the subcommands of `undo` are those of `rollback`, and
+    /// each of them is also a command by itself.
     pub(super) fn plain(self) -> Self {
         match self {
             Self::Undo(commands::undo::UndoCommand { command: Some(command), .. }) => {
                 Self::Rollback { command }
             }
-            Self::Short(Short::Show(args)) => Self::Rollback { command: Rollback::Show(args) },
-            Self::Short(Short::Diff(args)) => Self::Rollback { command: Rollback::Diff(args) },
+            Self::Short(command) => Self::Rollback { command },
             other => other,
         }
     }

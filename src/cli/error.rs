@@ -245,6 +245,10 @@ impl From<RestoreError> for CliError {
                 Self::stopped(error.to_string())
             }
             RestoreError::Pattern { .. } => Self::usage(error.to_string()),
+            RestoreError::CopyOverProject { .. } => Self::failed(message).with_hint(
+                "without --to the files themselves are restored, after a safety snapshot; without \
+                 --force a copy overwrites nothing",
+            ),
             RestoreError::DamagedJournal { .. } | RestoreError::ForeignJournal { .. } => {
                 Self::failed(error.to_string()).with_hint(
                     "`nono rollback resume ID --discard` gives the journal up; `nono rollback show ID` \

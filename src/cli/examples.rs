@@ -3,6 +3,7 @@
 use clap::CommandFactory;
 
 use super::args::Arguments;
+use super::commands::undo::is_subcommand;
 
 /// The title above them.
 const TITLE: &str = "Examples:";
@@ -88,7 +89,7 @@ const EXAMPLES: &[(&str, [(&str, &str); 2])] = &[
         "",
         [
             ("nono run --rollback -- claude", "an agent that can be undone"),
-            ("nono rollback restore latest", "undo all that the last session did"),
+            ("nono undo", "take back what the last session here did"),
         ],
     ),
     (
@@ -461,15 +462,20 @@ const EXAMPLES: &[(&str, [(&str, &str); 2])] = &[
     ),
 ];
 
-/// The program with its examples.
+/// The program with its examples. Commands of `rollback` are listed there alone.
 pub(super) fn program() -> clap::Command {
-    with_examples(Arguments::command(), "")
+    let listed = |inner: clap::Command| {
+        let is_short = is_subcommand(inner.get_name());
+        if is_short { inner.hide(true) } else { inner }
+    };
+    with_examples(Arguments::command().mut_subcommands(listed), "")
 }
 
 fn with_examples(command: clap::Command, words: &str) -> clap::Command {
-    // Every subcommand of `rollback` is one of `undo`, too.
+    // Every subcommand of `rollback` is one of `undo`, too, and a command by itself.
     let words_of = match words.strip_prefix("undo ") {
         Some(inner) => format!("rollback {inner}"),
+        None if is_subcommand(words) => format!("rollback {words}"),
         None => words.to_owned(),
     };
     let found = examples().find(|(of, _)| *of == words_of);
@@ -514,7 +520,7 @@ mod tests {
     #[test]
     fn every_command_has_examples_that_it_understands() {
         let mut commands = Vec::new();
-        visible(&Arguments::command(), "", &mut commands);
+        visible(&program(), "", &mut commands);
         for words in &commands {
             assert!(examples().any(|(of, _)| of == words), "no examples of {words:?}");
         }

@@ -52,7 +52,7 @@ pub(super) fn refuse(arguments: &Arguments) -> Result<(), CliError> {
 fn need(command: &Command) -> Named {
     let Command::Rollback { command } = command else {
         return match command {
-            Command::Run(args) if args.is_recorded() => Named(Need::Writing, "run --rollback"),
+            Command::Run(args) if args.asks_for_record() => Named(Need::Writing, "run --rollback"),
             #[cfg(feature = "mount")]
             Command::Mount(args) if args.needs_store() => Named(Need::Reading, "mount"),
             Command::Undo(args) => Named(writing(args.undo.writes_store()), "undo"),

@@ -22,7 +22,6 @@ mod grants;
 mod inside;
 mod keeper;
 mod launch;
-mod misplaced;
 mod output;
 mod pager;
 mod past;
@@ -83,10 +82,6 @@ fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
                 matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion);
             if commands::hook::is_hook(&given) {
                 return ExitCode::SUCCESS;
-            }
-            if let Some(error) = misplaced::explained(&error, &given) {
-                Context::new(output::OutputArgs::default()).error(&error);
-                return ExitCode::from(error.exit_code());
             }
             // A closed stdout is no reason to complain.
             let _ = error.print();

@@ -115,6 +115,8 @@ pub struct Settings {
     pub max_bytes: Sourced<u64>,
     /// Worker threads; 0 is one for each core.
     pub threads: Sourced<u64>,
+    /// Whether `nono run` records without being told to.
+    pub record: Sourced<bool>,
     /// The ignored paths that are recorded.
     pub ignored: Sourced<Ignored>,
     /// How objects are compressed.
@@ -162,6 +164,7 @@ strict_table! {
         max_entries: u64,
         max_bytes: u64,
         threads: u64,
+        record: bool,
         ignored: Ignored,
         compression: Compression,
         exclude_patterns: Vec<String>,
@@ -253,6 +256,7 @@ impl Settings {
                 max_bytes,
             )?,
             threads: from.choose(flags.threads, "NONO_THREADS", table.threads, 0)?,
+            record: from.choose(None, "NONO_RECORD", table.record, false)?,
             ignored: from.choose(flags.ignored, "NONO_IGNORED", table.ignored, Ignored::Small)?,
             compression: from.choose(
                 None,
@@ -343,6 +347,13 @@ impl Settings {
             number("max_entries", self.max_entries, "--max-entries", "NONO_MAX_ENTRIES"),
             number("max_bytes", self.max_bytes, "--max-bytes", "NONO_MAX_BYTES"),
             number("threads", self.threads, "--threads", "NONO_THREADS"),
+            Setting {
+                key: "record",
+                value: json!(self.record.value),
+                origin: self.record.origin,
+                flag: "--rollback",
+                variable: Some("NONO_RECORD"),
+            },
             Setting {
                 key: "ignored",
                 value: json!(self.ignored.value),

@@ -329,10 +329,24 @@ pub fn links_of(store: &dyn ObjectSource, root: &ContentHash) -> Result<LinkGrou
     read_links(store, root.links.as_ref())
 }
 
-/// A path relative to the tracked path that it lies in, for showing; else the whole path.
+/// A path relative to the tracked path, for showing. With several, relative to the directory that
+/// holds them all, because each may have a path of this name. Else the whole path.
 pub fn relative_to_roots<'a>(path: &'a [u8], roots: &[PathBuf]) -> &'a [u8] {
-    let inside = roots
-        .iter()
-        .find_map(|root| path.strip_prefix(root.as_os_str().as_bytes())?.strip_prefix(b"/"));
-    inside.unwrap_or(path)
+    let base = match roots {
+        [] => return path,
+        [root] => root.as_os_str().as_bytes(),
+        [first, others @ ..] => {
+            let first = first.as_os_str().as_bytes();
+            let holds = |dir: &&[u8]| {
+                others
+                    .iter()
+                    .all(|root| byte_path::relative_to(root.as_os_str().as_bytes(), dir).is_some())
+            };
+            byte_path::ancestors(first).filter(holds).last().unwrap_or(b"")
+        }
+    };
+    if base.is_empty() {
+        return path;
+    }
+    path.strip_prefix(base).and_then(|path| path.strip_prefix(b"/")).unwrap_or(path)
 }

@@ -30,7 +30,7 @@ impl fmt::Display for Place {
 }
 
 impl Place {
-    fn of(session: &SessionDir, manifest: &SnapshotManifest) -> Self {
+    pub(super) fn of(session: &SessionDir, manifest: &SnapshotManifest) -> Self {
         Self {
             session_id: session.id(),
             number: manifest.number,
@@ -41,7 +41,7 @@ impl Place {
     }
 
     /// The sort key of snapshots: as sessions are sorted, and within one by number.
-    fn order(&self, now: Timestamp) -> (Recency, u64) {
+    pub(super) fn order(&self, now: Timestamp) -> (Recency, u64) {
         (Recency::new(self.timestamp, self.session_id.as_str(), now), self.number)
     }
 }

@@ -3,6 +3,7 @@ use std::path::{Path, PathBuf};
 
 use super::*;
 use crate::object::Node;
+use crate::restore::{RestoreOptions, Selection};
 use crate::snapshot::{Budget, SessionDir, SnapshotManager};
 use crate::store::ObjectSource;
 use crate::walk::ExclusionConfig;
@@ -70,7 +71,7 @@ fn sizes(history: &PathHistory) -> Vec<Option<u64>> {
 }
 
 #[test]
-fn a_version_that_came_back_is_one_version_and_every_deletion_is_one() {
+fn a_state_that_came_back_is_a_version_of_its_own_and_so_is_every_deletion() {
     let project = Project::new();
     let file = project.path("d/a");
     fs::write(&file, "1").unwrap();
@@ -84,20 +85,47 @@ fn a_version_that_came_back_is_one_version_and_every_deletion_is_one() {
         manager.create_incremental().unwrap();
     }
     let history = project.history("d/a");
-    assert_eq!(sizes(&history), [None, None, Some(2), Some(1)]);
+    assert_eq!(sizes(&history), [None, Some(1), None, Some(1), Some(2), Some(1)]);
     let numbers: Vec<Vec<u64>> = history
         .versions
         .iter()
         .map(|version| version.places.iter().map(|place| place.number).collect())
         .collect();
-    assert_eq!(numbers, [vec![5], vec![3], vec![1], vec![0, 2, 4]]);
-    assert_eq!(history.versions[2].size_delta(), Some(1));
+    assert_eq!(numbers, [vec![5], vec![4], vec![3], vec![2], vec![1], vec![0]]);
+    let deltas: Vec<_> = history.versions.iter().map(Version::size_delta).collect();
+    assert_eq!(deltas, [Some(-1), Some(1), Some(-1), Some(-1), Some(1), Some(1)]);
     assert_eq!(now_of(&history, &project.sessions()[0]).unwrap(), Now::Version(0));
+    fs::write(&file, "1").unwrap();
+    assert_eq!(now_of(&history, &project.sessions()[0]).unwrap(), Now::Version(1));
     fs::write(&file, "22").unwrap();
-    assert_eq!(now_of(&history, &project.sessions()[0]).unwrap(), Now::Version(2));
+    assert_eq!(now_of(&history, &project.sessions()[0]).unwrap(), Now::Version(4));
     fs::write(&file, "23").unwrap();
     let unrecorded = Now::Unrecorded { size: Some(2) };
     assert_eq!(now_of(&history, &project.sessions()[0]).unwrap(), unrecorded);
+}
+
+#[test]
+fn a_restore_makes_a_version_of_what_it_was_about() {
+    let project = Project::new();
+    let (file, other) = (project.path("d/a"), project.path("d/b"));
+    fs::write(&file, "1").unwrap();
+    fs::write(&other, "1").unwrap();
+    let manager = project.session("a");
+    manager.create_baseline().unwrap();
+    fs::remove_file(&file).unwrap();
+    fs::write(&other, "22").unwrap();
+    manager.create_incremental().unwrap();
+    let selection = Selection { paths: vec![file.clone()], ..Selection::default() };
+    manager.restore_with(0, &RestoreOptions { selection, ..RestoreOptions::default() }).unwrap();
+    let history = project.history("d/a");
+    assert_eq!(sizes(&history), [Some(1), None, Some(1)]);
+    assert_eq!(history.versions[0].origin, Origin::Restored);
+    assert_eq!(history.versions[0].first().number, 0);
+    assert_eq!(now_of(&history, &project.sessions()[0]).unwrap(), Now::Version(0));
+    // The other file was not meant.
+    assert_eq!(sizes(&project.history("d/b")), [Some(2), Some(1)]);
+    manager.restore_with(2, &RestoreOptions::default()).unwrap();
+    assert_eq!(sizes(&project.history("d/a")), [None, Some(1), None, Some(1)]);
 }
 
 #[test]

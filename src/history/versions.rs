@@ -1,9 +1,12 @@
-//! Every distinct version of one path.
+//! Every version of one path, in the order in which they were there. A state that came back is a
+//! version of its own: a reader of the list wants to see when.
 
 use std::collections::HashMap;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+
+use jiff::Timestamp;
 
 use super::error::{Damaged, HistoryError};
 use super::snapshots::{Place, each_snapshot};
@@ -23,14 +26,15 @@ pub struct PathHistory {
     pub damaged: Vec<Damaged>,
 }
 
-/// A state that a path had. Versions are as old as their first snapshot.
+/// A state that a path had for a while. Versions are as old as their first snapshot.
 #[derive(Debug, Clone)]
 pub struct Version {
     /// The state; `None` says that the path was gone.
     pub state: Option<Arc<EntryState>>,
     /// The state of the snapshot before the first one that has it.
     pub before: Option<Arc<EntryState>>,
-    /// Snapshots that have it, oldest first; never empty.
+    /// Snapshots that have it, oldest first; never empty. Of a restored version, the first is the
+    /// snapshot that was restored, with the time of the restore.
     pub places: Vec<Place>,
     /// Its origin.
     pub origin: Origin,
@@ -45,6 +49,8 @@ pub enum Origin {
     Session,
     /// It appeared between two sessions, or after one: nothing recorded how.
     Outside,
+    /// A restore brought it back.
+    Restored,
 }
 
 impl Version {
@@ -80,8 +86,8 @@ impl Version {
 /// The state of a path in a snapshot that could hold it.
 type Seen = Option<Arc<EntryState>>;
 
-/// Every distinct version of a path in these sessions, whose objects are in `source`. `forms` are
-/// those of the path, as [`super::forms_of`] gives them.
+/// Every version of a path in these sessions, whose objects are in `source`. `forms` are those of
+/// the path, as [`super::forms_of`] gives them.
 pub fn history_of(
     forms: &[PathBuf],
     sessions: &[SessionDir],
@@ -90,50 +96,88 @@ pub fn history_of(
     let mut damaged = Vec::new();
     let mut path = forms[0].clone();
     let mut known = HashMap::new();
-    let seen = each_snapshot(sessions, &mut damaged, |_, manifest| {
+    let mut seen = Vec::new();
+    for (place, (state, form)) in each_snapshot(sessions, &mut damaged, |_, manifest| {
         look(forms, manifest, source, &mut known)
-    });
-    if let Some((_, (_, form))) = seen.last() {
-        path.clone_from(form);
+    }) {
+        seen.push(Sighting { place, state, form, is_restored: false });
+    }
+    for session in sessions {
+        // The snapshots tell most of it, and their damage was told.
+        let restored = restored_in(session, forms, source, &mut known).unwrap_or_default();
+        seen.extend(restored);
+    }
+    let now = Timestamp::now();
+    seen.sort_by_cached_key(|sighting| sighting.place.order(now));
+    if let Some(last) = seen.last() {
+        path.clone_from(&last.form);
     }
     let mut versions: Vec<Version> = Vec::new();
-    let mut before: Option<(Seen, usize)> = None;
-    for (place, (state, form)) in seen {
-        let last = before.take();
+    let mut before: Option<Seen> = None;
+    for Sighting { place, state, form, is_restored } in seen {
+        let last = before.replace(state.clone());
         // Before it was there for the first time, it was nothing.
         if last.is_none() && state.is_none() {
+            before = None;
             continue;
         }
-        let same = match &last {
-            Some((old, at)) if is_same(old, &state, &form, source) => Some(*at),
-            // A path that is deleted twice has two deletions.
-            _ if state.is_none() => None,
-            _ => versions.iter().position(|version| {
-                version.state.is_some() && is_same(&version.state, &state, &form, source)
-            }),
-        };
-        let at = same.unwrap_or(versions.len());
-        match versions.get_mut(at) {
-            Some(version) => version.places.push(place),
-            None => {
-                let origin = match &last {
-                    None => Origin::First,
-                    Some(_) if place.number > 0 && place.kind == SnapshotKind::Ordinary => {
-                        Origin::Session
-                    }
-                    Some(_) => Origin::Outside,
-                };
-                // A file that a session made had no state before.
-                let is_made = origin == Origin::First && place.number > 0;
-                let origin = if is_made { Origin::Session } else { origin };
-                let (state, before) = (state.clone(), last.and_then(|(state, _)| state));
-                versions.push(Version { state, before, places: vec![place], origin });
+        if let (Some(old), Some(version)) = (&last, versions.last_mut())
+            && is_same(old, &state, &form, source)
+        {
+            if !is_restored {
+                version.places.push(place);
             }
+            continue;
         }
-        before = Some((state, at));
+        let origin = match &last {
+            _ if is_restored => Origin::Restored,
+            // A file that a session made had no state before.
+            None if place.number > 0 => Origin::Session,
+            None => Origin::First,
+            Some(_) if place.number > 0 && place.kind == SnapshotKind::Ordinary => Origin::Session,
+            Some(_) => Origin::Outside,
+        };
+        versions.push(Version { state, before: last.flatten(), places: vec![place], origin });
     }
     versions.reverse();
     PathHistory { path, versions, damaged }
+}
+
+/// A path as a snapshot has it, or as a restore left it.
+struct Sighting {
+    place: Place,
+    state: Seen,
+    form: PathBuf,
+    is_restored: bool,
+}
+
+/// The states that the restores of a session brought back, as far as they were about the path.
+fn restored_in(
+    session: &SessionDir,
+    forms: &[PathBuf],
+    source: &dyn ObjectSource,
+    known: &mut HashMap<(ContentHash, PathBuf), Seen>,
+) -> Result<Vec<Sighting>, HistoryError> {
+    let mut restored = Vec::new();
+    for record in session.metadata()?.restores {
+        if record.undoes_steps {
+            // A snapshot holds the state after it.
+            continue;
+        }
+        let Ok(target) = session.manifest(record.snapshot) else { continue };
+        let Some((state, form)) = look(forms, &target.manifest, source, known)? else { continue };
+        let only = match record.safety_snapshot {
+            Some(safety) => session.manifest(safety)?.manifest.restores_only,
+            None if record.is_partial => continue,
+            None => Vec::new(),
+        };
+        if only.is_empty() || only.contains(&form) {
+            let mut place = Place::of(session, &target.manifest);
+            place.timestamp = record.at;
+            restored.push(Sighting { place, state, form, is_restored: true });
+        }
+    }
+    Ok(restored)
 }
 
 /// The state of the path in a snapshot, and the form in which it has it. `None`: unknown.

@@ -31,6 +31,8 @@ pub enum StepKind {
     Late,
     /// What somebody asked for: the agent by `nono mcp`, or a person.
     Checkpoint,
+    /// The state after steps were taken back.
+    Undo,
 }
 
 /// The prompt that a step belongs to.
@@ -113,7 +115,8 @@ impl Step {
 /// The words of a step: its tool and its title, or what its kind is called.
 pub(crate) fn summary(kind: StepKind, tool: Option<&str>, title: &str) -> String {
     let kind = match kind {
-        StepKind::Tool => None,
+        // The title of an undo says it.
+        StepKind::Tool | StepKind::Undo => None,
         StepKind::UserEdits => Some("edits between calls"),
         StepKind::Late => Some("late changes"),
         StepKind::Checkpoint => Some("checkpoint"),

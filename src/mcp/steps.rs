@@ -32,7 +32,7 @@ struct Listed {
     id: String,
     number: u64,
     timestamp: jiff::Timestamp,
-    /// `tool`, `user_edits`, `late`, `checkpoint`; of what is no step `baseline`, `snapshot`,
+    /// `tool`, `user_edits`, `late`, `checkpoint`, `undo`; of what is no step `baseline`, `snapshot`,
     /// `before_restore`.
     kind: String,
     /// In one line.

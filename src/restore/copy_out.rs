@@ -19,6 +19,7 @@ use super::staging::skipped;
 use crate::byte_path;
 use crate::diff::Lookup;
 use crate::diff::{self, EntryState};
+use crate::manifest::TrackedRoot;
 use crate::object::{ContentHash, Node, RootTree};
 use crate::path_text::{serde_path, serde_paths, to_path};
 use crate::progress::{Stage, Uncounted};
@@ -27,6 +28,7 @@ use crate::store::{ObjectFile, Transfer, read_root_tree, read_tree};
 use crate::sys::{self, Dir, FileKind};
 
 const EXISTS: &str = "something is there already";
+const TRACKED: &str = "the session records this path, and a copy keeps nothing that it overwrites";
 
 /// The paths that were copied out of a snapshot.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -59,9 +61,16 @@ struct Made {
     state: EntryState,
 }
 
+/// The tracked path that is this path or lies above it.
+fn tracked_around<'a>(path: &Path, roots: &'a [TrackedRoot]) -> Option<&'a Path> {
+    roots.iter().map(|root| root.path.as_path()).find(|root| path.starts_with(root))
+}
+
 struct CopyOut<'a> {
     manager: &'a SnapshotManager,
     top: Rc<Dir>,
+    /// Where `top` really is.
+    real: PathBuf,
     overwrite: bool,
     /// The group of hard links that a path is in, and the name in the copy that each has first.
     links: HashMap<Vec<u8>, usize>,
@@ -101,9 +110,8 @@ impl SnapshotManager {
         }
         let _store_lock = self.lock_store_for_reading()?;
         let manifest = &self.states(number)?.target.manifest;
-        let mut tracked = manifest.roots.iter().map(|root| &root.path);
-        if let Some(tracked) = tracked.find(|root| overwrite && real.starts_with(root)) {
-            let (to, tracked) = (to.to_owned(), tracked.clone());
+        if let Some(tracked) = tracked_around(&real, &manifest.roots).filter(|_| overwrite) {
+            let (to, tracked) = (to.to_owned(), tracked.to_owned());
             return Err(RestoreError::CopyOverProject { to, tracked });
         }
         let selected = Selected::new(selection, &manifest.roots)?;
@@ -116,6 +124,7 @@ impl SnapshotManager {
         let mut copy = CopyOut {
             manager: self,
             top: Rc::new(Dir::open(to)?),
+            real,
             overwrite,
             links: links.flat_map(|(i, g)| g.iter().map(move |p| (p.to_vec(), i))).collect(),
             linked: HashMap::new(),
@@ -317,6 +326,12 @@ impl CopyOut<'_> {
         let is_taken = match dir.try_stat(last)? {
             Some(stat) if !self.overwrite || stat.kind == FileKind::Directory => {
                 self.skip(name, EXISTS);
+                return Ok(());
+            }
+            Some(_)
+                if tracked_around(&self.real.join(to_path(name)), &manifest.roots).is_some() =>
+            {
+                self.skip(name, TRACKED);
                 return Ok(());
             }
             found => found.is_some(),

@@ -4,12 +4,13 @@ use std::collections::{BTreeMap, HashSet};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use super::catalog::{Catalog, CatalogError};
+use super::catalog::{Catalog, CatalogError, SessionSummary};
 use crate::diff;
 use crate::snapshot::{NotCapturedSet, SessionDir, SnapshotKind, SnapshotManifest};
 
 /// The sessions that changed each of the paths after `session` recorded its last state, oldest
-/// first. A session that cannot be read is not named; nothing depends on it.
+/// first. A session that is undone left nothing behind. A session that cannot be read is not named;
+/// nothing depends on it.
 ///
 /// # Errors
 /// When the sessions cannot be listed.
@@ -38,7 +39,7 @@ pub fn changed_since<'a>(
         let is_later = other.metadata().is_ok_and(|metadata| {
             ended.is_none_or(|ended| metadata.ended.is_none_or(|end| end > ended))
         });
-        if !is_later {
+        if !is_later || SessionSummary::of(&other).is_ok_and(|other| other.undone) {
             continue;
         }
         paths.extend(rest.take().into_iter().flatten());

@@ -1,5 +1,6 @@
 //! Finding sessions: by id, by prefix, by tracked path, or all of them.
 
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
@@ -8,18 +9,18 @@ use super::moved::Moved;
 use super::names;
 use crate::diff::ChangeSummary;
 use crate::layout;
-use crate::object::ContentHash;
+use crate::object::{ContentHash, Node};
 use crate::path_text::{Shown, encode, serde_paths};
 use crate::snapshot::{
     AgentSession, ManifestError, RemovedSnapshot, SessionDir, SessionMetadata, SessionOrigin,
     SnapshotLabel, Undone,
 };
 use crate::snapshot::{settle, undone};
-use crate::store::{LocalStore, StoreError};
-use crate::sys::{self, Dir};
+use crate::store::{LocalStore, StoreError, read_root_tree};
+use crate::sys::{self, Dir, FileKind};
 
 /// The word for the newest session or snapshot.
-pub(super) const LATEST: &str = "latest";
+pub(crate) const LATEST: &str = "latest";
 
 /// The sessions of one store, and of older places that are still looked at.
 #[derive(Debug, Clone)]
@@ -142,6 +143,9 @@ pub struct SessionSummary {
     /// The captured paths.
     #[serde(with = "serde_paths")]
     pub tracked_paths: Vec<PathBuf>,
+    /// The captured paths that are files, and no directories.
+    #[serde(skip)]
+    pub tracked_files: Vec<PathBuf>,
     /// Number of snapshots that it holds.
     pub snapshot_count: u64,
     /// Snapshots that were removed from it, in order.
@@ -367,6 +371,7 @@ impl SessionSummary {
             started: metadata.started,
             ended: metadata.ended,
             command: metadata.command,
+            tracked_files: tracked_files(session, &metadata.tracked_paths, &metadata.merkle_roots),
             tracked_paths: metadata.tracked_paths,
             snapshot_count: metadata.snapshot_count.saturating_sub(metadata.removed.len() as u64),
             removed: metadata.removed,
@@ -414,9 +419,29 @@ impl SessionSummary {
     }
 }
 
+/// The tracked paths that are files: on the disk, or in the first state if they are gone.
+fn tracked_files(
+    session: &SessionDir,
+    tracked_paths: &[PathBuf],
+    merkle_roots: &[ContentHash],
+) -> Vec<PathBuf> {
+    let was_file = |path: &Path| -> Result<bool, CatalogError> {
+        let Some(first) = merkle_roots.first() else { return Ok(false) };
+        let root = read_root_tree(&Catalog::store_of(session)?, first)?;
+        let mut entries = root.entries.iter();
+        let entry = entries.find(|entry| *entry.path == *path.as_os_str().as_bytes());
+        Ok(entry.is_some_and(|entry| matches!(entry.node, Node::File { .. })))
+    };
+    let is_file = |path: &&PathBuf| match sys::kind_of(path) {
+        Ok(Some(kind)) => kind == FileKind::File,
+        Ok(None) => was_file(path).unwrap_or(false),
+        Err(_) => false,
+    };
+    tracked_paths.iter().filter(is_file).cloned().collect()
+}
+
 /// Tracked paths as one text, by which sessions are grouped.
 pub fn project_of(tracked_paths: &[PathBuf]) -> String {
-    use std::os::unix::ffi::OsStrExt;
     let paths = tracked_paths.iter().map(|path| encode(path.as_os_str().as_bytes()));
     paths.collect::<Vec<_>>().join(", ")
 }

@@ -1,6 +1,6 @@
 //! Which session is meant in a directory: of several projects in one store, the one of this place.
 //!
-//! A session is *here* if it tracks the directory or one above it. A reading command may also stand
+//! A session is *here* if it tracks the directory or one above it, or a file in it. A reading command may also stand
 //! above a project, as long as it is the only one below. Sessions without changes come last:
 //! the newest one that may have changed something is meant. A session without an end (open,
 //! running, interrupted) may have, because what is different now belongs to it.
@@ -25,7 +25,7 @@ pub enum Purpose {
 /// Why no session is here.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum NotHere {
-    /// No session tracks the directory or one above it.
+    /// No session tracks the directory, one above it, or a file in it.
     Nowhere,
     /// Sessions of several projects are below: their tracked paths.
     SeveralBelow(Vec<String>),
@@ -82,23 +82,28 @@ pub fn sessions_here<'a>(
     place: &Place,
     now: Timestamp,
 ) -> Result<Vec<&'a SessionSummary>, NotHere> {
-    let of = |is_here: &dyn Fn(&PathBuf) -> bool| {
+    let of = |is_here: &dyn Fn(&Path) -> bool, files_are_here: bool| {
+        let has_file = |session: &SessionSummary| {
+            let mut files = session.tracked_files.iter();
+            files_are_here && files.any(|file| file.parent() == Some(&*place.directory))
+        };
         let tracks = |session: &&SessionSummary| {
+            let mut tracked = session.tracked_paths.iter();
             // A command in ~/.claude is not about the identity of the agent. And the writer of an
             // archive chooses its paths and times: `undo` must not bring its contents here.
             !session.origin.is_apart()
                 && !session.received
-                && session.tracked_paths.iter().any(is_here)
+                && (tracked.any(|tracked| is_here(tracked)) || has_file(session))
         };
         let mut found: Vec<_> = sessions.iter().filter(tracks).collect();
         found.sort_by_cached_key(|session| std::cmp::Reverse(session.recency(now)));
         found
     };
-    let here = of(&|tracked| place.is_below(tracked));
+    let here = of(&|tracked| place.is_below(tracked), true);
     if !here.is_empty() || place.purpose == Purpose::Restoring {
         return if here.is_empty() { Err(NotHere::Nowhere) } else { Ok(here) };
     }
-    let below = of(&|tracked| tracked.starts_with(&place.directory));
+    let below = of(&|tracked| tracked.starts_with(&place.directory), false);
     let mut projects: Vec<String> = below.iter().map(|session| session.project()).collect();
     projects.sort();
     projects.dedup();
@@ -307,6 +312,7 @@ mod tests {
             ended: None,
             command: Vec::new(),
             tracked_paths: vec![tracked.into()],
+            tracked_files: Vec::new(),
             snapshot_count: 2,
             labels: Vec::new(),
             agent: None,
@@ -349,6 +355,20 @@ mod tests {
         let open = SessionSummary { status: SessionStatus::Interrupted, ..sessions[2].clone() };
         let sessions = [sessions[1].clone(), open];
         assert_eq!(meant(&sessions, "/dev/a", Purpose::Restoring).unwrap(), "idle");
+    }
+
+    #[test]
+    fn a_file_is_of_the_directory_that_it_lies_in() {
+        let of_file = |id: &str, second, tracked: &str| SessionSummary {
+            tracked_files: vec![tracked.into()],
+            ..session(id, second, tracked, 1)
+        };
+        let sessions = [session("dir", 1, "/dev/a", 1), of_file("file", 2, "/dev/a/f")];
+        for purpose in [Purpose::Restoring, Purpose::Looking] {
+            assert_eq!(meant(&sessions, "/dev/a", purpose).unwrap(), "file");
+            assert_eq!(meant(&sessions, "/dev/a/b", purpose).unwrap(), "dir");
+        }
+        assert_eq!(meant(&sessions, "/dev", Purpose::Restoring), Err(NotHere::Nowhere));
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! The meaning of `undo` and `redo` in a directory: which session, which snapshot.
 //!
-//! All of it follows from the sessions: which of them are here, and which restores of their
-//! baselines still [stand](crate::snapshot::standing). So nothing can contradict them, whoever
+//! All of it follows from the sessions: which of them are here, and which restores of them
+//! still [stand](crate::snapshot::standing). So nothing can contradict them, whoever
 //! restored what by which command, and there is nothing to be lost.
 
 use std::path::PathBuf;
@@ -11,7 +11,7 @@ use jiff::Timestamp;
 use super::catalog::{Catalog, CatalogError, SessionSummary};
 use super::here::{Place, sessions_here};
 use crate::snapshot::{
-    ManifestError, RestoreRecord, SessionDir, SessionOrigin, SnapshotKind, standing,
+    ManifestError, RestoreRecord, SessionDir, SessionOrigin, SnapshotKind, StepKind, standing,
 };
 
 /// The sessions here, newest first, with what was restored of them.
@@ -22,7 +22,7 @@ pub struct History {
     all: Vec<SessionSummary>,
 }
 
-/// The last undo that nobody took back.
+/// The last restore that nobody took back.
 #[derive(Debug)]
 pub struct Redo {
     /// Its session.
@@ -31,6 +31,8 @@ pub struct Redo {
     pub safety_snapshot: u64,
     /// Whether it was of a part.
     pub is_partial: bool,
+    /// Whether it undid a session, or a part of one: what it restored was the baseline.
+    pub is_undo: bool,
 }
 
 /// Why nothing can be done again.
@@ -109,8 +111,9 @@ impl History {
         if let Some(by) = self.recorded_since(&record, summary)? {
             return Ok(Err(NoRedo::Cleared { by, session_id, safety_snapshot }));
         }
+        let is_undo = record.snapshot == 0 && !record.undoes_steps;
         let (session, is_partial) = (session.clone(), record.is_partial);
-        Ok(Ok(Redo { session, safety_snapshot, is_partial }))
+        Ok(Ok(Redo { session, safety_snapshot, is_partial, is_undo }))
     }
 
     /// The session that has something new of the same files since a restore, if there is one: a run
@@ -142,6 +145,10 @@ impl History {
                 } else {
                     manifest.parent
                 };
+                // So is the state that a later undo of steps left, which was taken back before.
+                if manifest.step.as_ref().is_some_and(|step| step.kind == StepKind::Undo) {
+                    continue;
+                }
                 let before = before.map(|number| session.manifest(number)).transpose()?;
                 let is_new = before.is_none_or(|b| b.manifest.merkle_root != manifest.merkle_root);
                 if manifest.kind == SnapshotKind::Ordinary && is_new {

@@ -42,20 +42,15 @@ pub enum Undone {
     Wholly,
 }
 
-/// Restores of the baseline, and those that took steps back, that nothing has reverted, oldest
-/// first. A restore of the safety snapshot of one reverts it, with all after it. A restore of
-/// another snapshot as a whole is a new decision.
+/// Restores that nothing has reverted, oldest first. A restore of the safety snapshot of one, as a
+/// whole, reverts it, with all after it.
 pub fn standing(records: &[RestoreRecord]) -> Vec<RestoreRecord> {
     let mut standing: Vec<RestoreRecord> = Vec::new();
     for record in records {
-        let taken_back = standing.iter().position(|s| s.safety_snapshot == Some(record.snapshot));
-        match (taken_back, record) {
-            (_, RestoreRecord { snapshot: 0, .. } | RestoreRecord { undoes_steps: true, .. }) => {
-                standing.push(*record);
-            }
-            (_, RestoreRecord { is_partial: true, .. }) => {}
-            (Some(at), _) => standing.truncate(at),
-            (None, _) => standing.clear(),
+        let reverted = standing.iter().position(|s| s.safety_snapshot == Some(record.snapshot));
+        match reverted {
+            Some(at) if !record.is_partial && !record.undoes_steps => standing.truncate(at),
+            _ => standing.push(*record),
         }
     }
     standing
@@ -68,11 +63,13 @@ pub fn undone(records: &[RestoreRecord], snapshot_count: u64) -> Undone {
     if last_safety.is_some_and(|last| last + 1 < snapshot_count) {
         return Undone::No;
     }
-    let mut standing = standing(records);
-    standing.retain(|record| !record.is_partial);
-    match standing.as_slice() {
+    let mut whole = standing(records);
+    whole.retain(|record| !record.is_partial);
+    // A restore of another snapshot as a whole is a new decision.
+    let decided = whole.iter().rposition(|record| record.snapshot != 0).map_or(0, |at| at + 1);
+    match &whole[decided..] {
         [] => Undone::No,
-        whole if whole.iter().all(|record| record.left_some) => Undone::Partly,
+        undone if undone.iter().all(|record| record.left_some) => Undone::Partly,
         _ => Undone::Wholly,
     }
 }
@@ -142,6 +139,18 @@ mod tests {
         assert_eq!(standing(&[steps]), [steps]);
         assert!(!is_undone(&[steps], 3));
         assert!(standing(&[steps, record(9, 10)]).is_empty());
+    }
+
+    #[test]
+    fn a_restore_of_any_snapshot_stands_until_it_is_reverted() {
+        let records = [record(0, 2), record(1, 3)];
+        assert_eq!(standing(&records), records);
+        assert!(!is_undone(&records, 4));
+        let reverted = [records[0], records[1], record(3, 4)];
+        assert_eq!(standing(&reverted), records[..1]);
+        assert!(is_undone(&reverted, 5));
+        let part_of_it = [records[0], part(record(2, 3))];
+        assert_eq!(standing(&part_of_it), part_of_it);
     }
 
     #[test]

@@ -49,7 +49,7 @@ pub(crate) use inode::Inode;
 pub use lock::FileLock;
 pub(crate) use path::{
     canonical_parent, create_private_dir, create_private_file, current_dir, current_or_former_dir,
-    find_program, identity, is_executable, leads_to_dir, links_on_the_way, plain_absolute,
+    find_program, identity, is_executable, kind_of, leads_to_dir, links_on_the_way, plain_absolute,
     real_or_future_path, real_path,
 };
 pub(crate) use priority::lower_priority;

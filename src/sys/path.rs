@@ -11,7 +11,7 @@ use super::dir::Dir;
 use super::error::{IoContext, Result};
 use super::fail_point::{self, Operation};
 use super::file::TempFile;
-use super::stat::Stat;
+use super::stat::{FileKind, Stat};
 
 /// The current directory.
 ///
@@ -53,6 +53,18 @@ pub(crate) fn real_or_future_path(path: &Path) -> PathBuf {
         (Ok(real), ..) => real,
         (Err(_), Some(parent), Some(name)) => real_or_future_path(parent).join(name),
         _ => path.to_owned(),
+    }
+}
+
+/// The kind of what is at a path whose last name is not followed; `None` where nothing is.
+pub(crate) fn kind_of(path: &Path) -> Result<Option<FileKind>> {
+    let (Some(above), Some(name)) = (path.parent(), path.file_name()) else {
+        return Ok(Some(FileKind::Directory));
+    };
+    match Dir::open(above) {
+        Ok(dir) => Ok(dir.try_stat(name.as_encoded_bytes())?.map(|stat| stat.kind)),
+        Err(error) if error.is_gone() => Ok(None),
+        Err(error) => Err(error),
     }
 }
 

@@ -85,7 +85,7 @@ fn the_doctor_finds_interrupted_sessions_and_restores() {
     let sessions = findings("sessions");
     assert_eq!(sessions.len(), 1);
     assert_eq!(sessions[0]["ok"], false);
-    assert!(sessions[0]["mend"].as_str().unwrap().contains(&format!("nono rollback restore {id}")));
+    assert!(sessions[0]["mend"].as_str().unwrap().contains(&format!("nono undo {id}")));
     assert_eq!(findings("restores").len(), 0);
     fs::write(fixture.session().join("restore.journal"), "half").unwrap();
     let restores = findings("restores");

@@ -35,11 +35,7 @@ fn o_takes_the_version_of_the_snapshot() {
     terminal.keys(&["o", "Enter"]);
     terminal.wait_for("ended with 0");
     assert_eq!(read(&fixture), ["1", "1"]);
-    assert!(
-        terminal.screen().contains("undo this: nono rollback restore"),
-        "{}",
-        terminal.screen()
-    );
+    assert!(terminal.screen().contains("take this back: nono redo"), "{}", terminal.screen());
 }
 
 #[test]

@@ -275,7 +275,7 @@ fn later_commits_of_the_user_are_one_conflict() {
     repository.is_sound();
     // The restore is undone as well, and nobody is asked.
     let safety =
-        forced.stderr.lines().find_map(|line| line.split_once("undo this: nono ")).unwrap();
+        forced.stderr.lines().find_map(|line| line.split_once("take this back: nono ")).unwrap();
     let words: Vec<&str> = safety.1.split(' ').collect();
     let again = repository.fixture.nono(&words).success();
     assert!(again.says("4 commits back"), "{}", again.stderr);

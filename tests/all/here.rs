@@ -106,7 +106,11 @@ fn a_restore_of_latest_touches_only_the_project_where_it_is_typed_and_names_it()
     let lines: Vec<_> = done.stderr.lines().collect();
     let (begin, end) = (lines.first().unwrap(), lines.last().unwrap());
     assert!(begin.contains("~/dev/q1") && begin.contains(&first), "{}", done.stderr);
-    assert!(end.contains("in ~/dev/q1, ") && end.contains("undo this:"), "{}", done.stderr);
+    assert!(
+        end.contains("in ~/dev/q1, ") && end.contains("take this back: nono redo"),
+        "{}",
+        done.stderr
+    );
 }
 
 #[test]
@@ -237,14 +241,22 @@ fn a_mount_shows_the_whole_store() {
 }
 
 #[test]
-fn words_of_rollback_alone_are_answered_with_the_whole_command() {
-    let projects = Projects::new();
-    for word in ["list", "review", "restore", "cat", "resume", "verify", "cleanup"] {
-        let refused = projects.nono("q1", &[word, "a b"]).fails(2, "nono rollback");
-        assert!(refused.says(&format!("hint: nono rollback {word} 'a b'")), "{}", refused.stderr);
+fn words_of_rollback_alone_do_what_the_whole_command_does() {
+    let (projects, first, _) = recorded();
+    let done = |words: &[&str]| {
+        let done = projects.nono("q1", words);
+        (done.code, done.stdout, done.stderr)
+    };
+    for words in
+        [&["list"][..], &["cat", "latest", "file"], &["verify", &first], &["restore", "a b"]]
+    {
+        assert_eq!(done(words), done(&[&["rollback"], words].concat()), "{words:?}");
     }
-    let refused = projects.nono("q1", &["--root", "/x", "list"]).fails(2, "");
-    assert!(refused.says("hint: nono --root /x rollback list"), "{}", refused.stderr);
+    for word in ["list", "review", "restore", "cat", "resume", "verify", "cleanup"] {
+        projects.nono("q1", &[word, "--no-such-flag"]).fails(2, &format!("nono {word}"));
+    }
+    let [alone, whole] = [&["--root", "/x", "list"][..], &["--root", "/x", "rollback", "list"]];
+    assert_eq!(done(alone), done(whole));
     projects.nono("q1", &["lst"]).fails(2, "unrecognized subcommand");
 }
 

@@ -17,7 +17,7 @@ fn shell(script: &str) {
 #[test]
 fn a_command_that_fails_by_itself_is_followed_by_no_guess() {
     let fixture = Fixture::new();
-    let run = |command: &[&str]| fixture.nono(&[&["run", "--"], command].concat());
+    let run = |command: &[&str]| fixture.nono(&[&["run", "--no-rollback", "--"], command].concat());
     // A failing test says why itself.
     let failed = run(&["sh", "-c", "echo 1 test failed >&2; exit 1"]);
     assert_eq!((failed.code, failed.stderr.as_str()), (1, "1 test failed\n"));
@@ -29,7 +29,7 @@ fn a_command_that_fails_by_itself_is_followed_by_no_guess() {
     let missing = run(&["sh", "-c", "exit 127"]);
     assert_eq!((missing.code, missing.stderr.as_str()), (127, ""));
     // Ctrl-C.
-    let ctrl_c = ["run", "--", "sh", "-c", "kill -INT $$"];
+    let ctrl_c = ["run", "--no-rollback", "--", "sh", "-c", "kill -INT $$"];
     let ended = finished(fixture.command_to_be_signalled(&ctrl_c).output().unwrap());
     assert_eq!((ended.code, ended.stderr.as_str()), (130, ""));
     // Neither is what was denied: the kernel tells that to the command alone.
@@ -142,7 +142,7 @@ fn what_is_offered_names_the_store_as_the_command_did() {
     let (_, offered) = offered.unwrap_or_else(|| panic!("{}", told.stderr));
     let nono = fixture.command(&[]);
     let mut shell = Command::new("sh");
-    shell.arg("-c").arg(format!("{} {offered}", env!("CARGO_BIN_EXE_nono"))).env_clear();
+    shell.arg("-c").arg(format!("{} {offered} --yes", env!("CARGO_BIN_EXE_nono"))).env_clear();
     shell.envs(nono.get_envs().filter_map(|(key, value)| Some((key, value?))));
     let shell = shell.current_dir(fixture.project());
     crate::fixture::finished(shell.output().unwrap()).success();

@@ -395,7 +395,12 @@ fn a_home_directory_is_never_recorded_and_the_log_says_so() {
     let list = fixture.nono(&["rollback", "list", "--json"]).success().json();
     assert_eq!(list.as_array().unwrap().len(), 0);
     let log = fs::read_to_string(fixture.store().join(".agents/log")).unwrap();
-    assert!(log.contains("no project of its own"), "{log}");
+    assert!(log.contains("a home directory"), "{log}");
+    // Nothing went wrong.
+    let found = fixture.nono(&["doctor", "--json"]).json();
+    let agents = found.as_array().unwrap().iter().find(|found| found["what"] == "agents");
+    assert_eq!(agents.unwrap()["ok"], true, "{found}");
+    assert!(fixture.nono(&["agent", "status"]).says("a home directory"));
 }
 
 #[test]

@@ -186,7 +186,7 @@ fn a_project_is_the_top_of_the_work_tree_and_never_a_home_directory() {
     let said = install(fixture.project(), &["--project"]).success();
     assert!(!said.stderr.contains("git does not ignore"), "{}", said.stderr);
     for place in [fixture.path("home"), "/".into()] {
-        install(place, &["--project"]).fails(1, "no project of its own");
+        install(place, &["--project"]).fails(1, "your home directory");
     }
     assert!(!fixture.path("home/.claude").exists());
 }

@@ -38,6 +38,7 @@ mod listing;
 mod manners;
 mod mcp;
 mod mcp_checkpoints;
+mod meant;
 mod meddling;
 mod mount;
 mod mount_command;

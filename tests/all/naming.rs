@@ -188,6 +188,6 @@ fn a_review_has_the_name_in_its_title_and_what_it_did_is_not_offered_again() {
     terminal.wait_for("ended with 0");
     let screen = terminal.screen();
     assert_eq!(fs::read(fixture.project().join("a")).unwrap(), b"1", "{screen}");
-    assert!(screen.contains("undo this: nono rollback restore"), "{screen}");
+    assert!(screen.contains("take this back: nono redo"), "{screen}");
     assert!(!screen.contains("undo it:") && !screen.contains("see it:"), "{screen}");
 }

@@ -78,7 +78,7 @@ fn the_review_shows_what_changed_and_enter_keeps_it() {
     assert!(screen.contains("+ 3 created (+4 B)  ~ 1 modified (-1 B)  - 1 deleted (-11 B)"));
     end(&terminal, &["Enter"]);
     terminal.wait_for("everything is kept");
-    terminal.wait_for("nono rollback restore");
+    terminal.wait_for("undo it:    nono undo");
     terminal.wait_for("ended with 7");
     assert_untouched(&fixture);
 }
@@ -123,7 +123,7 @@ fn marked_paths_are_restored_and_nothing_else() {
     terminal.keys(&["r"]);
     terminal.wait_for("restore 2 marked paths? [y/N]");
     end(&terminal, &["y"]);
-    terminal.wait_for("undo this: nono rollback restore");
+    terminal.wait_for("take this back: nono redo");
     terminal.wait_for("ended with 3");
     assert_eq!(fs::read_to_string(fixture.project().join("changed")).unwrap(), "before\n");
     assert!(!fixture.project().join("deleted").exists());
@@ -144,7 +144,7 @@ fn a_directory_is_restored_with_what_is_in_it_or_a_part_of_it() {
     terminal.keys(&["r"]);
     terminal.wait_for("[y/N]");
     end(&terminal, &["y"]);
-    terminal.wait_for("undo this:");
+    terminal.wait_for("take this back:");
     assert!(!fixture.project().join("new").exists());
     assert!(!fixture.project().join("deleted").exists());
 }
@@ -160,7 +160,7 @@ fn everything_is_restored_after_a_yes() {
     terminal.keys(&["R"]);
     terminal.wait_for("[y/N]");
     end(&terminal, &["y"]);
-    terminal.wait_for("undo this:");
+    terminal.wait_for("take this back:");
     assert_eq!(fs::read_to_string(fixture.project().join("changed")).unwrap(), "before\n");
     assert!(fixture.project().join("deleted").exists());
     assert!(!fixture.project().join("new").exists());
@@ -358,7 +358,7 @@ fn later_changes_are_asked_about_before_they_are_undone() {
     terminal.keys(&["y"]);
     terminal.wait_for("undo these later changes as well (o)");
     terminal.keys(&["k", "Enter"]);
-    terminal.wait_for("undo this:");
+    terminal.wait_for("take this back:");
     terminal.wait_for_program("bash");
     assert_eq!(fs::read_to_string(fixture.project().join("changed")).unwrap(), "meanwhile\n");
     assert!(fixture.project().join("deleted").exists());

@@ -15,7 +15,7 @@ fn a_recorded_command_is_listed_shown_and_undone() {
     let before = observe(&fixture.project());
     let run = fixture.record("echo two >> a.txt; rm -r src; mkdir new; echo n > new/file; exit 7");
     assert_eq!(run.code, 7, "{}", run.stderr);
-    assert!(run.stderr.contains("nono rollback restore"), "{}", run.stderr);
+    assert!(run.stderr.contains("undo it: nono undo"), "{}", run.stderr);
 
     let list = fixture.nono(&["rollback", "list", "--json"]).success().json();
     let session = &list[0];
@@ -218,9 +218,11 @@ fn a_single_file_is_tracked_alone() {
     let write = ["--write", other.to_str().unwrap(), "--", "sh", "-c"];
     let script = ["echo 2 > one; echo 2 > other"];
     fixture.nono(&[&arguments[..], &write, &script].concat()).success();
-    // By its id: the session tracks neither the current directory nor one above it.
-    fixture.nono(&["rollback", "restore", "latest"]).fails(1, "no session has recorded");
-    fixture.nono(&["rollback", "restore", &fixture.latest()]).success();
+    // A session of a file is here where the file lies, and not above.
+    let mut above = fixture.command(&["rollback", "restore", "latest"]);
+    let above = crate::fixture::finished(above.current_dir(fixture.path("")).output().unwrap());
+    above.fails(1, "no session has recorded");
+    fixture.nono(&["rollback", "restore", "latest"]).success();
     assert_eq!(fs::read_to_string(&file).unwrap(), "1");
     assert_eq!(fs::read_to_string(fixture.project().join("other")).unwrap(), "2\n");
     assert_eq!(fs::read_dir(fixture.project()).unwrap().count(), 2, "something was left behind");

@@ -152,7 +152,7 @@ fn what_was_merely_touched_changed_nothing_and_is_said() {
     assert!(planned.says(": no changes, 1 touched"), "{}", planned.stderr);
     assert_ne!(time(&one), then);
     let done = fixture.nono(&["rollback", "restore", id]).success();
-    assert!(done.says("no changes, 1 touched") && done.says("undo this:"), "{}", done.stderr);
+    assert!(done.says("no changes, 1 touched") && done.says("nono redo"), "{}", done.stderr);
     assert_eq!(time(&one), then);
 }
 

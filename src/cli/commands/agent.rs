@@ -103,7 +103,7 @@ fn change(args: &InstallArgs, installs: bool, context: &Context) -> Outcome {
     let project = match args.project {
         true => Some(project(&home)?.ok_or_else(|| {
             CliError::failed(
-                "this directory is no project of its own: it holds your home directory",
+                "no hooks for this directory alone: it is your home directory, or holds it",
             )
             .with_hint("nono agent install (without --project) is for all projects")
         })?),
@@ -272,18 +272,25 @@ pub(in crate::cli) fn all() -> Result<Vec<AgentStatus>, CliError> {
 
 /// What went wrong in hooks lately.
 pub(in crate::cli) fn mishaps(store: &StoreArgs) -> Result<Vec<Mishap>, CliError> {
+    let mut mishaps = noted(store)?;
+    mishaps.retain(|mishap| !mishap.by_design);
+    Ok(mishaps)
+}
+
+/// All that hooks noted lately: failures, and events of places that are never recorded.
+fn noted(store: &StoreArgs) -> Result<Vec<Mishap>, CliError> {
     Ok(Journal::of(store.catalog()?.root()).recent(TOLD_HOURS))
 }
 
 #[derive(Serialize)]
 struct StatusReport {
     agents: Vec<AgentStatus>,
-    /// What went wrong in the last day, oldest first.
+    /// What went wrong in the last day, and where nothing is ever recorded, oldest first.
     mishaps: Vec<Mishap>,
 }
 
 fn status(args: &AgentStatusArgs, store: &StoreArgs, context: &Context) -> Outcome {
-    let report = StatusReport { agents: all()?, mishaps: mishaps(store)? };
+    let report = StatusReport { agents: all()?, mishaps: noted(store)? };
     let is_broken = report.agents.iter().any(|agent| agent.broken().next().is_some());
     if args.json {
         context.json(&report)?;
@@ -313,9 +320,10 @@ fn status(args: &AgentStatusArgs, store: &StoreArgs, context: &Context) -> Outco
             }
         }
     }
-    for Mishap { at, client, what } in &report.mishaps {
+    for Mishap { at, client, what, by_design } in &report.mishaps {
         let [client, what] = [client, what].map(|text| Shown::bytes(text.as_bytes()));
-        writeln!(out, "{YELLOW}{at}{YELLOW:#}  {client}: {what}")?;
+        let colour = if *by_design { DIM } else { YELLOW };
+        writeln!(out, "{colour}{at}{colour:#}  {client}: {what}")?;
     }
     Ok(u8::from(is_broken))
 }

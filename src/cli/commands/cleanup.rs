@@ -20,13 +20,13 @@ use crate::cli::retention;
 use crate::config::{FlagSettings, Settings};
 use crate::gc::{CleanupError, CleanupOptions, CleanupPlan, CleanupReport, Unreadable};
 use crate::path_text::Shown;
-use crate::session::{Catalog, Expired, SessionStatus, project_of};
+use crate::session::{Catalog, Expired, Purpose, SessionStatus, project_of};
 use crate::snapshot::{Recency, SessionDir, SessionMetadata, SessionOrigin};
 
 /// Arguments of `nono rollback cleanup`.
 #[derive(Debug, Args)]
 pub(in crate::cli) struct CleanupArgs {
-    /// Sessions to remove: ids, or prefixes that only one has
+    /// Sessions to remove: ids, prefixes that only one has, or `latest`, the newest one here
     #[arg(value_name = "ID")]
     ids: Vec<String>,
     /// Keep the newest N sessions of each project, remove the others, whichever directory this is;
@@ -154,7 +154,8 @@ fn choose(
     context: &Context,
 ) -> Result<(Vec<SessionDir>, bool), CliError> {
     if !args.ids.is_empty() {
-        let found = args.ids.iter().map(|id| Ok::<_, CliError>(catalog.find(id)?));
+        let find = |id| catalog.find_from(id, Purpose::Restoring);
+        let found = args.ids.iter().map(|id| Ok::<_, CliError>(find(id)?));
         return Ok((found.collect::<Result<_, _>>()?, false));
     }
     if args.all {
@@ -335,8 +336,8 @@ fn print(
     if report.objects_kept_young > 0 {
         let size = byte_size(report.bytes_kept_young);
         let why = match all {
-            true => "something else uses the store",
-            false => "--all frees them when nothing else uses the store",
+            true => "something else uses the store; a later cleanup frees them",
+            false => "a later cleanup frees them",
         };
         writeln!(
             out,

@@ -222,7 +222,7 @@ fn try_work(
             _ => {}
         };
         if let Err(error) = recorder.handle(kept, event, &settle) {
-            journal.note(&event.client, &error);
+            journal.note_unrecorded(&event.client, &error);
         }
         note_unseen(kept, spooled);
         has_ended |= event.kind == EventKind::SessionEnd;

@@ -27,7 +27,7 @@ use crate::path_text::{Shown, serde_path};
 use crate::session::{
     Catalog, CatalogError, NotHere, Place, Purpose, SessionSummary, sessions_here,
 };
-use crate::snapshot::{NotCapturedSet, Recency, SessionDir, StepEntry};
+use crate::snapshot::{NotCapturedSet, Recency, SessionDir, SnapshotKind, StepEntry};
 use crate::sys;
 
 /// So many changes of a session are named one by one.
@@ -111,7 +111,7 @@ struct VersionReport<'a> {
     number: u64,
     timestamp: jiff::Timestamp,
     command: &'a [String],
-    /// `command`, `outside` of every session, or `first` recorded.
+    /// `command`, `outside` of every session, `first` recorded, or `restored`.
     origin: &'static str,
     /// `file`, `directory`, …, or `gone`.
     kind: &'static str,
@@ -151,6 +151,7 @@ impl<'a> Report<'a> {
                     Origin::First => "first",
                     Origin::Session => "command",
                     Origin::Outside => "outside",
+                    Origin::Restored => "restored",
                 },
                 kind: state.map_or("gone", |state| state.node.kind_name()),
                 size: file.map(|(size, _)| size),
@@ -251,6 +252,15 @@ fn who(version: &Version, past: &Past) -> String {
     match version.origin {
         Origin::First => format!("{DIM}first recorded{DIM:#}"),
         Origin::Outside => format!("{DIM}outside of a session{DIM:#}"),
+        Origin::Restored => {
+            let place = version.first();
+            let command = match (place.kind, place.number) {
+                (SnapshotKind::Safety, _) => "nono redo",
+                (_, 0) => "nono undo",
+                _ => "nono rollback restore",
+            };
+            format!("{DIM}{command}{DIM:#}")
+        }
         Origin::Session => match past.step(version) {
             Some(step) => step_words(&step),
             None => match summary {

@@ -22,6 +22,7 @@ use crate::cli::context::Context;
 use crate::cli::error::CliError;
 use crate::cli::signals::{self, Taken};
 use crate::path_text::{Shown, serde_path};
+use crate::session::Purpose;
 use crate::snapshot::SessionDir;
 use crate::sys::{self, Dir};
 
@@ -32,7 +33,8 @@ pub(in crate::cli) struct MountArgs {
     /// [default: ~/snapshots]
     #[arg(value_name = "DIR")]
     directory: Option<PathBuf>,
-    /// Show only this session (an id, the beginning of one, or latest), its snapshots at the top
+    /// Show only this session (an id, the beginning of one, or `latest`, the newest one here), its
+    /// snapshots at the top
     #[arg(long, value_name = "ID", conflicts_with = "path")]
     session: Option<String>,
     /// Show only sessions that recorded this path, something in it, or a directory around it
@@ -199,7 +201,7 @@ fn begin(args: &MountArgs, store: &StoreArgs) -> Result<Begun, CliError> {
     refuse_store(&directory, catalog.roots())?;
     let (scope, session) = match (&args.session, &args.path) {
         (Some(id), _) => {
-            let id = catalog.find(id)?.id();
+            let id = catalog.find_from(id, Purpose::Looking)?.id();
             (Scope::Session(id.clone()), Some(id))
         }
         (None, Some(path)) => (Scope::Path(path.clone()), None),

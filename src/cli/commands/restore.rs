@@ -1,7 +1,7 @@
 //! `nono rollback restore`: the way back.
 
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 
@@ -13,8 +13,8 @@ use crate::cli::progress::Bar;
 use crate::cli::render::byte_size;
 use crate::cli::restoring::{ConflictArgs, PartArgs, Restoring, name_unstable};
 use crate::path_text::Shown;
-use crate::restore::{CopyReport, KeepBefore};
-use crate::session::{Purpose, SnapshotId};
+use crate::restore::{CopyReport, KeepBefore, RestoreError};
+use crate::session::{Catalog, Purpose, SnapshotId};
 use crate::snapshot::SessionDir;
 use crate::sys;
 
@@ -78,6 +78,9 @@ pub(in crate::cli) fn run(args: &RestoreArgs, store: &StoreArgs, context: &Conte
     work.options.selection = args.part.selection(&work.roots)?;
     if let Some(to) = &args.to {
         let to = sys::plain_absolute(to, &sys::current_dir()?);
+        if args.conflicts.force {
+            refuse_projects(&to, &catalog)?;
+        }
         let bar = Bar::new(context, "restoring");
         let manager = work.manager.clone().with_progress(bar.clone());
         let selection = &work.options.selection;
@@ -93,6 +96,20 @@ pub(in crate::cli) fn run(args: &RestoreArgs, store: &StoreArgs, context: &Conte
         work.options.keep_before = KeepBefore::Nothing;
     }
     if args.dry_run { work.dry_run(context) } else { work.run(true, context) }
+}
+
+/// Refuses a place in any recorded project, where a copy would overwrite what no snapshot holds.
+fn refuse_projects(to: &Path, catalog: &Catalog) -> Result<(), CliError> {
+    let real = sys::real_or_future_path(to);
+    let sessions = catalog.listed()?.sessions;
+    let mut tracked = sessions.iter().flat_map(|session| &session.tracked_paths);
+    match tracked.find(|tracked| real.starts_with(tracked)) {
+        None => Ok(()),
+        Some(tracked) => {
+            let (to, tracked) = (to.to_owned(), tracked.clone());
+            Err(RestoreError::CopyOverProject { to, tracked }.into())
+        }
+    }
 }
 
 /// The number of the baseline. Where the session does not hold it, nothing takes its place unasked:

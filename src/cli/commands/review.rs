@@ -9,7 +9,7 @@ use crate::cli::context::Context;
 use crate::cli::error::CliError;
 use crate::cli::render::touched_part;
 use crate::cli::repositories::Repositories;
-use crate::cli::restoring::restore_picked;
+use crate::cli::restoring::{Ways, restore_picked, ways};
 use crate::cli::review::{Decision, LastSteps, Review, is_possible};
 use crate::diff::{self, Comparison};
 use crate::restore::Selection;
@@ -92,8 +92,9 @@ impl Reviewed<'_> {
         let selection = match review.run(context)? {
             Decision::KeepAll => {
                 context.say("everything is kept");
+                let Ways { undo, .. } = ways(self.catalog, self.session);
                 context.say(format_args!("  look again: nono rollback review {id}"));
-                context.say(format_args!("  undo it:    nono rollback restore {id}"));
+                context.say(format_args!("  undo it:    {undo}"));
                 return Ok(true);
             }
             Decision::RestoreAll => Selection::default(),

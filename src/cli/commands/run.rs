@@ -33,6 +33,9 @@ pub(in crate::cli) struct RunArgs {
     /// Record the state before and after, so that the command can be undone
     #[arg(long)]
     rollback: bool,
+    /// Do not record, whatever the setting `record` says
+    #[arg(long, conflicts_with_all = ["rollback", "supervised"])]
+    no_rollback: bool,
     /// Older name of --rollback
     #[arg(long, hide = true)]
     supervised: bool,
@@ -50,8 +53,8 @@ pub(in crate::cli) struct RunArgs {
     no_rollback_prompt: bool,
     #[command(flatten)]
     threads: ThreadArgs,
-    /// The command and its arguments
-    #[arg(required = true, last = true, value_name = "CMD")]
+    /// The command and its arguments, behind all flags of nono
+    #[arg(required = true, trailing_var_arg = true, value_name = "CMD")]
     command: Vec<OsString>,
     // A heading is that of all that follows, so groups come last.
     #[command(flatten)]
@@ -69,8 +72,13 @@ pub(in crate::cli) struct RunArgs {
 }
 
 impl RunArgs {
-    pub(in crate::cli) fn is_recorded(&self) -> bool {
+    /// Whether the arguments ask for a record. Without a word about it, the settings decide.
+    pub(in crate::cli) fn asks_for_record(&self) -> bool {
         self.rollback || self.supervised
+    }
+
+    fn is_recorded(&self, settings: &Settings) -> bool {
+        self.asks_for_record() || (settings.record.value && !self.no_rollback)
     }
 }
 
@@ -89,30 +97,28 @@ fn run_reported(
 ) -> Outcome {
     let catalog = store.catalog()?;
     let surroundings = surroundings()?;
+    let flags = args.threads.flags(args.limits.flags(args.capture.flags()));
+    let settings = Settings::load(&surroundings, &flags)?;
+    let is_recorded = args.is_recorded(&settings);
     let profile = args.profile.as_deref();
     let profile = profile.map(|name| ProfileLibrary::new(&surroundings).find(name)).transpose()?;
-    let grants = Grants::of(
-        &args.grants,
-        args.is_recorded(),
-        profile.as_ref(),
-        &catalog,
-        &args.command,
-        context,
-    )?;
+    let grants =
+        Grants::of(&args.grants, is_recorded, profile.as_ref(), &catalog, &args.command, context)?;
     let profile = profile.map(|found| found.profile);
-    let tracked = if args.is_recorded() { grants.tracked.as_slice() } else { &[] };
+    let tracked = if is_recorded { grants.tracked.as_slice() } else { &[] };
     *file = args.report.open(tracked, catalog.root())?;
     if grants.policy.is_none() {
         context.say("no sandbox: the command can write wherever you can");
     }
     let job = Job { args, grants: &grants, profile: profile.as_ref(), report, context };
-    if args.is_recorded() {
-        let flags = args.threads.flags(args.limits.flags(args.capture.flags()));
-        let settings = Settings::load(&surroundings, &flags)?;
+    if is_recorded {
         return recorded::run(&job, &catalog, &settings);
     }
     if args.message.is_some() {
         return Err(CliError::usage("-m names a session, and without --rollback there is none"));
+    }
+    if !args.no_rollback {
+        context.say("not recorded, so it cannot be undone: --rollback records (nono run --help)");
     }
     let mut signals = CommandSignals::take().map_err(signals::refused)?;
     Ok(job.start(None, &mut signals)?.code)

@@ -11,9 +11,12 @@ use crate::cli::args::{StoreArgs, named_project};
 use crate::cli::context::{BOLD, Context, DIM, YELLOW};
 use crate::cli::error::CliError;
 use crate::cli::render::{Palette, summary_line};
+use crate::cli::restoring::is_meant_here;
 use crate::path_text::Shown;
-use crate::session::{PromptSteps, Purpose, by_prompt, steps_of};
-use crate::snapshot::{AgentSession, RemovedSnapshot, SessionMetadata, StepEntry, StepPrompt};
+use crate::session::{Catalog, PromptSteps, Purpose, by_prompt, steps_of};
+use crate::snapshot::{
+    AgentSession, RemovedSnapshot, SessionMetadata, StepEntry, StepKind, StepPrompt,
+};
 
 /// So many characters of a prompt and of a step are shown.
 const SHOWN_CHARS: usize = 72;
@@ -59,7 +62,7 @@ pub(in crate::cli) fn run(args: &StepsArgs, store: &StoreArgs, context: &Context
         context.json(&report)?;
         return Ok(0);
     }
-    print(&session.id(), &metadata, &prompts, context)?;
+    print(&session.id(), &metadata, &prompts, &catalog, context)?;
     Ok(0)
 }
 
@@ -67,6 +70,7 @@ fn print(
     id: &str,
     metadata: &SessionMetadata,
     prompts: &[PromptSteps],
+    catalog: &Catalog,
     context: &Context,
 ) -> Result<(), CliError> {
     context.page();
@@ -84,13 +88,16 @@ fn print(
     };
     let digits = last.number.to_string().len();
     let width = steps().map(|step| shown(&step.summary()).width()).max().unwrap_or(0);
+    let mut before = None;
     for PromptSteps { prompt, steps } in prompts {
-        match prompt {
-            Some(StepPrompt { number, text }) => {
+        match (prompt, before) {
+            (Some(StepPrompt { number, text }), _) => {
                 let text = shown(text);
                 writeln!(out, "prompt {number}  {DIM}{text}{DIM:#}")?;
+                before = Some(*number);
             }
-            None => writeln!(out, "before the first prompt")?,
+            (None, Some(number)) => writeln!(out, "after prompt {number}")?,
+            (None, None) => writeln!(out, "before the first prompt")?,
         }
         for step in steps {
             let summary = shown(&step.summary());
@@ -101,9 +108,12 @@ fn print(
         }
     }
     out.flush()?;
-    let number = last.number;
+    // The undo of an undo is `redo`.
+    let is_agents = |step: &&StepEntry| step.kind != StepKind::Undo;
+    let number = steps().filter(is_agents).last().map_or(last.number, |step| step.number);
+    let session = if is_meant_here(id, catalog) { String::new() } else { format!("{id}#") };
     context.say(format_args!(
-        "see one: nono show {id}#{number}; take one back: nono undo --step {id}#{number}"
+        "see one: nono show {id}#{number}; take one back: nono undo --step {session}{number}"
     ));
     Ok(())
 }

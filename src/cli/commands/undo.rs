@@ -1,9 +1,11 @@
 //! `nono undo`: the changes of the last session here, reverted.
 //!
 //! Bare it is about all of it, with paths about these. Which session that is follows from the
-//! sessions themselves (`session::History`), so `undo` again means the one before.
+//! sessions themselves (`session::History`), so `undo` again means the one before. A first word that
+//! names a session, and nothing on the disk, means that session instead.
 
 use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
 
 use clap::{Args, CommandFactory, Parser};
 use jiff::Zoned;
@@ -22,8 +24,11 @@ use crate::cli::restoring::{
 };
 use crate::diff::Comparison;
 use crate::restore::RestoreReport;
-use crate::session::{Catalog, History, Place, Purpose, SessionSummary};
+use crate::session::{
+    Catalog, CatalogError, History, LATEST, Place, Purpose, SessionSummary, SnapshotId,
+};
 use crate::snapshot::{SessionDir, SessionOrigin, SnapshotKind};
+use crate::sys;
 
 /// `nono undo`, with a subcommand or by itself.
 #[derive(Debug, Args)]
@@ -68,16 +73,52 @@ impl UndoArgs {
         !self.yes && !self.dry_run
     }
 
-    /// A word that is no path may be meant as a session.
-    fn hint_at_session(&self, error: CliError, catalog: &Catalog) -> CliError {
-        let [word] = &*self.part.paths else { return error };
-        match word.to_str().map(|word| catalog.find(word)) {
-            Some(Ok(session)) => error.with_hint(format!(
-                "a session is undone by its id: nono rollback restore {}",
-                session.id()
-            )),
-            _ => error,
+    /// The session that the first word names by its id, by the beginning of it, or as `latest`.
+    /// What is on the disk is a path all the same.
+    fn session_by_id(&self, catalog: &Catalog) -> Result<Option<SessionDir>, CliError> {
+        let Some(word) = self.first_word()? else { return Ok(None) };
+        let Ok(id) = word.parse::<SnapshotId>();
+        let is_latest = id.session == LATEST;
+        match catalog.find_snapshot_from(&id, Purpose::Restoring) {
+            Ok((session, number)) if is_latest || session.id().starts_with(&id.session) => {
+                match number {
+                    None => Ok(Some(session)),
+                    Some(number) => Err(CliError::usage(format!(
+                        "{word} is a state; undo takes back what a session or a step did"
+                    ))
+                    .with_hint(format!(
+                        "that state: nono rollback restore {id}/{number}; what its step did: nono \
+                         undo --step {id}#{number}",
+                        id = session.id()
+                    ))),
+                }
+            }
+            Err(error @ CatalogError::Ambiguous { .. }) => Err(error.into()),
+            Err(error) if is_latest => Err(error.into()),
+            _ => Ok(None),
         }
+    }
+
+    /// The session that the first word names in any way.
+    fn session_by_name(&self, catalog: &Catalog) -> Result<Option<SessionDir>, CliError> {
+        let Some(word) = self.first_word()? else { return Ok(None) };
+        Ok(catalog.find(word).ok())
+    }
+
+    /// The first word, if nothing on the disk has that path.
+    fn first_word(&self) -> Result<Option<&str>, CliError> {
+        let Some(word) = self.part.paths.first() else { return Ok(None) };
+        let path = sys::plain_absolute(word, &sys::current_or_former_dir()?);
+        let is_there = !matches!(sys::kind_of(&path), Ok(None));
+        Ok(word.to_str().filter(|_| !is_there))
+    }
+
+    fn refuse_without_terminal(&self, context: &Context) -> Result<(), CliError> {
+        if !self.asks() || answers(self.json, context) {
+            return Ok(());
+        }
+        Err(CliError::usage("there is no terminal to ask on whether to undo")
+            .with_hint("--yes undoes without a question, --dry-run says what would be undone"))
     }
 
     /// Refuses a word that is a subcommand: behind other arguments it would be a path.
@@ -103,7 +144,11 @@ struct Subcommands {
 
 /// Whether `nono rollback` and `nono undo` have this subcommand.
 pub(in crate::cli) fn is_subcommand(word: &str) -> bool {
-    Subcommands::command().get_subcommands().any(|command| command.get_name() == word)
+    static NAMES: LazyLock<Vec<String>> = LazyLock::new(|| {
+        let all = Subcommands::command();
+        all.get_subcommands().map(|command| command.get_name().to_owned()).collect()
+    });
+    NAMES.iter().any(|name| name == word)
 }
 
 pub(in crate::cli) fn run(args: &UndoArgs, store: &StoreArgs, context: &Context) -> Outcome {
@@ -115,36 +160,69 @@ pub(in crate::cli) fn run(args: &UndoArgs, store: &StoreArgs, context: &Context)
         return undo_steps::run(args, store, context);
     }
     let catalog = store.catalog()?;
-    let history = History::read(&catalog, &Place::current(Purpose::Restoring)?)?;
-    if args.asks() && !answers(args.json, context) {
-        return Err(CliError::usage("there is no terminal to ask on whether to undo")
-            .with_hint("--yes undoes without a question, --dry-run says what would be undone"));
+    if let Some(session) = args.session_by_id(&catalog)? {
+        return undo_named(args, &session, &catalog, context);
     }
+    let history = History::read(&catalog, &Place::current(Purpose::Restoring)?)?;
+    args.refuse_without_terminal(context)?;
     // Paths that none of the sessions knows.
     let mut unknown = None;
     for (summary, session) in history.to_undo() {
-        let mut work = Restoring::new(&catalog, session, 0, &args.threads, context)?;
-        work.options.selection = args.part.selection(&work.roots)?;
-        work.options.keep_commits = args.conflicts.keep_commits;
-        work.options.on_conflict = args.conflicts.on_conflict();
-        work.options.is_undo = true;
-        match work.plan(context) {
+        match planned(args, &args.part, session, &catalog, context) {
             // Where something of it cannot be undone, an earlier session is not meant.
-            Ok(plan) if plan.changes.is_empty() && plan.is_complete() => {
+            Ok((work, plan)) if plan.changes.is_empty() && plan.is_complete() => {
                 // Newer changes are passed over by a user who kept them before.
                 if plan.has_kept_newer() && !summary.partly_undone {
                     return undo(args, (summary, session), work, plan, context);
                 }
             }
-            Ok(plan) => return undo(args, (summary, session), work, plan, context),
+            Ok((work, plan)) => return undo(args, (summary, session), work, plan, context),
             Err(error) if error.is_about_selection() => {
                 unknown.get_or_insert(error);
             }
             Err(error) => return Err(error),
         }
     }
-    Err(unknown
-        .map_or_else(|| nothing_left(&history), |error| args.hint_at_session(error, &catalog)))
+    let Some(error) = unknown else { return Err(nothing_left(&history)) };
+    match args.session_by_name(&catalog)? {
+        Some(session) => undo_named(args, &session, &catalog, context),
+        None => Err(error),
+    }
+}
+
+/// The undo of a session, or of a part of it, and its plan.
+fn planned<'a>(
+    args: &UndoArgs,
+    part: &PartArgs,
+    session: &SessionDir,
+    catalog: &'a Catalog,
+    context: &Context,
+) -> Result<(Restoring<'a>, RestoreReport), CliError> {
+    let mut work = Restoring::new(catalog, session, 0, &args.threads, context)?;
+    work.options.selection = part.selection(&work.roots)?;
+    work.options.keep_commits = args.conflicts.keep_commits;
+    work.options.on_conflict = args.conflicts.on_conflict();
+    work.options.is_undo = true;
+    let plan = work.plan(context)?;
+    Ok((work, plan))
+}
+
+/// Undoes the session that the first word names.
+fn undo_named(
+    args: &UndoArgs,
+    session: &SessionDir,
+    catalog: &Catalog,
+    context: &Context,
+) -> Outcome {
+    args.refuse_without_terminal(context)?;
+    let summary = SessionSummary::of(session)?;
+    let (work, plan) = planned(args, &args.part.behind_first(), session, catalog, context)?;
+    if plan.changes.is_empty() && plan.is_complete() && !plan.has_kept_newer() {
+        let id = session.id();
+        return Err(CliError::failed(format!("nothing of session {id} is left to undo"))
+            .with_hint(format!("nono rollback show {id}")));
+    }
+    undo(args, (&summary, session), work, plan, context)
 }
 
 /// Of a session of snapshots, the way to the last of them where more than that would go.
@@ -251,6 +329,12 @@ fn introduce(summary: &SessionSummary, work: &Restoring<'_>, context: &Context) 
     let id = &summary.session_id;
     let what = if summary.command.is_empty() { "snapshot".to_owned() } else { command(summary) };
     context.say(format_args!("undo in {project}: session {BOLD}{id}{BOLD:#}, {what}, {when}"));
+    if work.is_whole() && summary.step_count > 0 {
+        context.say(format_args!(
+            "  all of its {} steps; the last one alone: nono undo --step {id}#last",
+            summary.step_count
+        ));
+    }
 }
 
 fn nothing_left(history: &History) -> CliError {

@@ -21,10 +21,10 @@ use crate::snapshot::{SessionDir, StepEntry, StepKind};
 #[derive(Debug, Args)]
 #[group(multiple = false, id = "which_steps")]
 pub(in crate::cli) struct StepArgs {
-    /// Take back what this step did, and nothing that came later (N, or ID#N)
+    /// Take back what this step did, and nothing that came later (N, last, or ID#N)
     #[arg(long, value_name = "N")]
     step: Option<String>,
-    /// Take back what the steps of this prompt did, and nothing that came later (N, or ID#N)
+    /// Take back what the steps of this prompt did, and nothing that came later (N, last, or ID#N)
     #[arg(long, value_name = "N")]
     prompt: Option<String>,
     /// Go back to the state after this step, undoing all that came later (N, or ID#N)
@@ -39,16 +39,42 @@ impl StepArgs {
     }
 }
 
-/// A session and a number in it, from `N` or `ID#N`.
-fn parse(text: &str) -> Result<(&str, u64), CliError> {
+/// The word for the newest step or prompt.
+const LAST: &str = "last";
+
+/// A session and a number in it, from `N` or `ID#N`; `None` is the last one.
+fn parse(text: &str) -> Result<(&str, Option<u64>), CliError> {
     let (session, number) = text.rsplit_once('#').unwrap_or(("latest", text));
     let session = if session.is_empty() { "latest" } else { session };
+    if number == LAST {
+        return Ok((session, None));
+    }
     let number = number.parse().map_err(|_| {
         let shown = Shown::bytes(text.as_bytes());
         CliError::usage(format!("{shown} is no number of a step"))
-            .with_hint("nono steps lists them")
+            .with_hint("nono steps lists them; `last` is the last one")
     })?;
-    Ok((session, number))
+    Ok((session, Some(number)))
+}
+
+/// The last step that an agent made, or the prompt of the last one that has a prompt.
+fn last_of(session: &SessionDir, of_prompts: bool) -> Result<u64, CliError> {
+    let metadata = session.metadata()?;
+    let mut steps = steps_of(&metadata).into_iter().rev().filter(is_agents);
+    let found = match of_prompts {
+        true => steps.find_map(|step| step.prompt.map(|prompt| prompt.number)),
+        false => steps.next().map(|step| step.number),
+    };
+    found.ok_or_else(|| {
+        let what = if of_prompts { "prompts" } else { "steps" };
+        CliError::failed(format!("session {} has no {what} of an agent", session.id()))
+            .with_hint("nono undo takes back all that the session did")
+    })
+}
+
+/// Whether an agent made a step: the user's own edits and undos are in the list, too.
+fn is_agents(step: &StepEntry) -> bool {
+    !matches!(step.kind, StepKind::UserEdits | StepKind::Undo)
 }
 
 pub(in crate::cli) fn run(args: &UndoArgs, store: &StoreArgs, context: &Context) -> Outcome {
@@ -57,12 +83,14 @@ pub(in crate::cli) fn run(args: &UndoArgs, store: &StoreArgs, context: &Context)
     let given = step.as_ref().or(prompt.as_ref()).or(to_step.as_ref());
     let (id, number) = parse(given.map_or("", String::as_str))?;
     let session = catalog.find_from(id, Purpose::Restoring)?;
+    let number = number.map_or_else(|| last_of(&session, prompt.is_some()), Ok)?;
     if args.asks() && !answers(args.json, context) {
         return Err(CliError::usage("there is no terminal to ask on whether to undo")
             .with_hint("--yes undoes without a question, --dry-run says what would be undone"));
     }
     let mut work = Restoring::new(&catalog, &session, 0, &args.threads, context)?;
     if to_step.is_some() {
+        check_step(&session, number)?;
         work.number = number;
         work.options.keep_commits = args.conflicts.keep_commits;
         work.options.on_conflict = args.conflicts.on_conflict();
@@ -129,6 +157,11 @@ fn nothing_changed(work: &Restoring<'_>, context: &Context) -> u8 {
     1
 }
 
+/// Refuses a number that is neither the baseline's nor that of a step.
+fn check_step(session: &SessionDir, number: u64) -> Result<(), CliError> {
+    if number == 0 { Ok(()) } else { step_of(session, number).map(drop) }
+}
+
 /// The step of this number.
 fn step_of(session: &SessionDir, number: u64) -> Result<StepEntry, CliError> {
     let metadata = session.metadata()?;
@@ -144,8 +177,7 @@ fn step_of(session: &SessionDir, number: u64) -> Result<StepEntry, CliError> {
 fn steps_of_prompt(session: &SessionDir, prompt: u64) -> Result<Vec<StepEntry>, CliError> {
     let metadata = session.metadata()?;
     let is_meant = |step: &StepEntry| {
-        step.kind != StepKind::UserEdits
-            && step.prompt.as_ref().is_some_and(|known| known.number == prompt)
+        is_agents(step) && step.prompt.as_ref().is_some_and(|known| known.number == prompt)
     };
     let steps: Vec<_> = steps_of(&metadata).into_iter().filter(is_meant).collect();
     if steps.is_empty() {

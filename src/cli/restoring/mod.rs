@@ -5,6 +5,7 @@ mod at_work;
 mod paths;
 mod preview;
 mod report;
+mod ways;
 
 use std::path::PathBuf;
 
@@ -29,6 +30,7 @@ pub(in crate::cli) use preview::{inverted, write_preview};
 pub(in crate::cli) use report::{
     AskedBy, name_unstable, print_changes, print_outcome, print_report,
 };
+pub(in crate::cli) use ways::{Ways, is_meant_here, ways};
 
 /// The treatment of later changes.
 #[derive(Debug, Default, Args)]

@@ -10,7 +10,7 @@ use crate::restore::Selection;
 use crate::sys;
 
 /// The selected part of a snapshot.
-#[derive(Debug, Default, Args)]
+#[derive(Debug, Clone, Default, Args)]
 pub(in crate::cli) struct PartArgs {
     /// Files, directories or globs to restore [default: everything]
     #[arg(value_name = "PATH")]
@@ -34,6 +34,12 @@ impl PartArgs {
     /// Whether nothing was selected, so that everything is meant.
     pub(in crate::cli) fn is_everything(&self) -> bool {
         self.paths.is_empty() && self.exclude.is_empty() && self.only.is_empty()
+    }
+
+    /// The same without the first word, which names a session.
+    pub(in crate::cli) fn behind_first(&self) -> Self {
+        let paths = self.paths.iter().skip(1).cloned().collect();
+        Self { paths, ..self.clone() }
     }
 
     /// The selection in these tracked paths.

@@ -31,19 +31,31 @@ pub(in crate::cli) enum AskedBy {
     Restore,
     /// `undo`.
     Undo,
-    /// `redo`.
+    /// `redo` of an undo.
     Redo,
+    /// `redo` of another restore.
+    RedoOfRestore,
 }
 
 impl AskedBy {
-    /// The command that reverts it.
-    fn way_back(self, session: &str, safety: u64) -> String {
+    /// The command that reverts it. `is_here`: the current directory is one of the project.
+    fn way_back(self, session: &str, safety: u64, is_here: bool) -> String {
         match self {
-            Self::Restore => format!("undo this: nono rollback restore {session}/{safety}"),
-            Self::Undo => "take this back: nono redo".to_owned(),
-            Self::Redo => "undo it again: nono undo".to_owned(),
+            Self::Restore | Self::Undo if is_here => "take this back: nono redo".to_owned(),
+            Self::Redo if is_here => "undo it again: nono undo".to_owned(),
+            _ => format!("undo this: nono rollback restore {session}/{safety}"),
         }
     }
+}
+
+/// Whether commands without an id mean this project in the current directory.
+fn is_here(roots: &[PathBuf]) -> bool {
+    let Ok(here) = sys::current_or_former_dir() else { return false };
+    let is_file_here = |root: &Path| {
+        root.parent() == Some(&*here)
+            && !matches!(sys::kind_of(root), Ok(Some(sys::FileKind::Directory)))
+    };
+    roots.iter().any(|root| here.starts_with(root) || is_file_here(root))
 }
 
 /// Says what is about to be restored.
@@ -141,7 +153,7 @@ pub(in crate::cli) fn print_outcome(
         say_if_directory_is_gone(context);
     }
     if let Some(safety) = report.safety_snapshot {
-        let way_back = asked_by.way_back(&report.session_id, safety);
+        let way_back = asked_by.way_back(&report.session_id, safety, is_here(roots));
         context.say(format_args!("in {project}, {way_back}"));
     } else if is_done {
         let why = match report.keep_before {

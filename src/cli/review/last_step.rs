@@ -45,20 +45,12 @@ impl<'a> LastSteps<'a> {
         }
         let sessions = std::slice::from_ref(self.session);
         let history = history_of(&[path.to_owned()], sessions, self.store);
-        // A state that comes back is the version that it was: the last snapshot where it began
-        // counts.
-        let began = |places: &[crate::history::Place]| {
-            let numbers = || places.iter().map(|place| place.number).filter(|n| *n <= newest);
-            let begins = |number: &u64| {
-                !places.iter().any(|place| place.number + 1 == *number) || *number == 0
-            };
-            numbers().filter(begins).max()
-        };
         let made = history
             .versions
             .iter()
-            .filter(|version| version.origin == Origin::Session || version.places.len() > 1)
-            .filter_map(|version| began(&version.places))
+            .filter(|version| version.origin == Origin::Session)
+            .map(|version| version.first().number)
+            .filter(|number| *number <= newest)
             .max();
         let step = made.and_then(|made| self.entries.iter().find(|step| step.number == made));
         let words = step.map(words);

@@ -272,11 +272,12 @@ fn undo_of(numbers: &[u64], steps: &[StepStates]) -> Step {
     let last = steps.first().and_then(|step| step.after.step.clone()).unwrap_or_default();
     let numbers: BTreeSet<u64> = numbers.iter().copied().collect();
     let numbers: Vec<_> = numbers.iter().map(u64::to_string).collect();
+    let steps = if numbers.len() == 1 { "step" } else { "steps" };
     Step {
-        kind: StepKind::UserEdits,
+        kind: StepKind::Undo,
         agent: last.agent,
         agent_session: last.agent_session,
-        title: format!("undo of {}", numbers.join(", ")),
+        title: format!("undo of {steps} {}", numbers.join(", ")),
         ..Step::default()
     }
 }

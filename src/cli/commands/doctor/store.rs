@@ -11,7 +11,7 @@ use crate::container::LocalStorage;
 #[cfg(feature = "container")]
 use crate::container::restore::{Interrupted, RestoreError, unfinished};
 use crate::path_text::Shown;
-use crate::session::{Catalog, SessionStatus};
+use crate::session::{Catalog, SessionStatus, SessionSummary};
 use crate::sys::{self, Dir, IoContext, TempFile};
 
 /// Less free space than this is a problem, in bytes.
@@ -90,15 +90,14 @@ pub(super) fn sessions(catalog: &Catalog) -> Result<Vec<Finding>, CliError> {
                 format!("nono rollback resume {id} (to take it back: --abort)"),
             ));
         }
-        let status = session.metadata().and_then(|metadata| SessionStatus::of(session, &metadata));
-        match status {
-            Ok(SessionStatus::Interrupted) => findings.push(Finding::wrong(
+        match SessionSummary::of(session).map(|summary| (summary.status, summary.undone)) {
+            // The last state was not recorded, and is not wanted any more.
+            Ok((SessionStatus::Interrupted, false)) => findings.push(Finding::wrong(
                 WHAT,
                 format!("{id} was interrupted: its last state is not recorded"),
                 match state_before::is_there(session, 0) {
                     Ok(()) => format!(
-                        "nono rollback show {id}, then nono rollback restore {id} or nono rollback \
-                         cleanup {id}"
+                        "nono rollback show {id}, then nono undo {id} or nono rollback cleanup {id}"
                     ),
                     Err(error) => format!(
                         "nono rollback verify {id} --repair, or nono rollback cleanup {id}: {error}"

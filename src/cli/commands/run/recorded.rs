@@ -17,6 +17,7 @@ use crate::cli::preflight;
 use crate::cli::progress::Bar;
 use crate::cli::render::{Palette, touched_part};
 use crate::cli::repositories::{Repositories, Told};
+use crate::cli::restoring::{Ways, ways};
 use crate::cli::supervise::{CommandSignals, Ended};
 use crate::cli::together::Together;
 use crate::cli::unrecorded::Unrecorded;
@@ -200,7 +201,7 @@ impl Ran<'_> {
 
     /// Shows the changes on a terminal, or names the commands for them.
     fn review(&self, job: &Job<'_>, catalog: &Catalog, ended: &Ended, recorded: Recorded) {
-        let (Self { session, id, before: old }, context) = (*self, job.context);
+        let (Self { session, before: old, .. }, context) = (*self, job.context);
         let Recorded { last, changes, touched, .. } = recorded;
         let wants_review = !job.args.no_rollback_prompt && !ended.was_told_to_end;
         let is_settled = wants_review && review::is_possible(context) && {
@@ -215,8 +216,9 @@ impl Ran<'_> {
             })
         };
         if !is_settled {
-            context.say(format_args!("  see it:  nono rollback show --diff {id}"));
-            context.say(format_args!("  undo it: nono rollback restore {id}"));
+            let Ways { see, undo } = ways(catalog, session);
+            context.say(format_args!("  see it:  {see}"));
+            context.say(format_args!("  undo it: {undo}"));
         }
     }
 }

@@ -1,0 +1,253 @@
+//! The meaning of commands for a user who has read no manual.
+
+use std::fs;
+use std::process::Stdio;
+
+use serde_json::json;
+
+use crate::fixture::{Fixture, finished};
+use crate::here::Projects;
+use crate::hooks::Agent;
+
+fn text(fixture: &Fixture, name: &str) -> Option<String> {
+    fs::read_to_string(fixture.project().join(name)).ok()
+}
+
+#[test]
+fn a_cleanup_of_the_latest_session_removes_none_of_another_project() {
+    let projects = Projects::new();
+    let first = projects.record("q1", "touch a");
+    let second = projects.record("q2", "touch b");
+    let foreseen = projects.nono("q1", &["cleanup", "latest", "--dry-run"]).success();
+    assert!(foreseen.says(&first) && !foreseen.says(&second), "{}", foreseen.stdout);
+    projects.nono("q1", &["rollback", "cleanup", "latest", "--yes"]).success();
+    assert_eq!(projects.fixture.latest(), second);
+    let home = projects.fixture.path("home");
+    projects.nono_at(&home, &["cleanup", "latest", "--yes"]).fails(1, "no session has recorded");
+}
+
+#[test]
+fn a_copy_overwrites_no_file_of_any_recorded_project() {
+    let projects = Projects::new();
+    let first = projects.record("q1", "echo 2 > file");
+    projects.record("q2", "echo 2 > file");
+    fs::write(projects.dir("q2/file"), "precious").unwrap();
+    let home = projects.dir("");
+    let to = |dir: &str| ["restore", &first, "--to", dir, "--force"].map(str::to_owned);
+    let copy = |dir: &str| {
+        let words = to(dir);
+        projects.nono_at(&home, &words.each_ref().map(String::as_str))
+    };
+    for place in ["q1", "q2", "q2/sub", "q2/new"] {
+        copy(place).fails(1, "keeps nothing that it overwrites");
+    }
+    assert_eq!(projects.read("q2/file"), "precious");
+    copy("elsewhere").success();
+    let again = copy("elsewhere").success();
+    assert!(again.says("kept nowhere"), "{}", again.stderr);
+}
+
+#[test]
+fn a_session_of_files_is_here_where_they_lie() {
+    let fixture = Fixture::new();
+    fixture.write("f", "1");
+    fixture.write("g", "1");
+    let run = ["run", "--rollback", "--allow", "f", "--", "sh", "-c", "echo 9 > f"];
+    fixture.nono(&run).success();
+    fixture.nono(&["undo", "--yes"]).success();
+    assert_eq!(text(&fixture, "f").unwrap(), "1");
+    fixture.nono(&["redo"]).success();
+    fixture.nono(&["undo", "--yes", "f"]).success();
+    assert_eq!(text(&fixture, "f").unwrap(), "1");
+    fixture.nono(&["snapshot", "f", "g"]).success();
+    fs::remove_file(fixture.project().join("g")).unwrap();
+    fixture.nono(&["undo", "--yes", "g"]).success();
+    assert_eq!(text(&fixture, "g").unwrap(), "1");
+    let mut above = fixture.command(&["undo", "--yes"]);
+    let above = above.current_dir(fixture.path("")).stdin(Stdio::null());
+    finished(above.output().unwrap()).fails(1, "no session has recorded");
+}
+
+#[test]
+fn redo_takes_back_the_last_restore_whatever_it_restored_and_then_the_one_before() {
+    let fixture = Fixture::new();
+    fixture.write("a", "1");
+    fixture.nono(&["snapshot"]).success();
+    for content in ["2", "3"] {
+        fixture.write("a", content);
+        fixture.nono(&["snapshot", "--session", "latest"]).success();
+    }
+    let restored = fixture.nono(&["restore", "latest/1"]).success();
+    assert!(restored.says("take this back: nono redo"), "{}", restored.stderr);
+    fixture.nono(&["restore", "latest/0"]).success();
+    for content in ["2", "3"] {
+        fixture.nono(&["redo"]).success();
+        assert_eq!(text(&fixture, "a").unwrap(), content);
+    }
+    fixture.nono(&["redo"]).fails(1, "nothing to redo");
+}
+
+/// A session of three steps of two prompts.
+fn three_steps(fixture: &Fixture) {
+    for name in ["a", "b", "c"] {
+        fixture.write(name, "0");
+    }
+    let agent = Agent::new(fixture, "claude-code");
+    agent.hook("SessionStart", &json!({"source": "startup"}));
+    for (prompt, names) in [("first", &["a", "b"][..]), ("second", &["c"])] {
+        agent.prompt(prompt);
+        for name in names {
+            agent.call("Edit", json!({"file_path": name}), || {
+                fixture.write(name, "1");
+            });
+        }
+    }
+    agent.end();
+}
+
+#[test]
+fn undone_steps_come_back_one_after_the_other_and_are_listed_where_they_belong() {
+    let fixture = Fixture::new();
+    three_steps(&fixture);
+    let state = || ["a", "b", "c"].map(|name| text(&fixture, name).unwrap());
+    fixture.nono(&["undo", "--step", "1", "--yes"]).success();
+    fixture.nono(&["undo", "--step", "last", "--yes"]).success();
+    assert_eq!(state(), ["0", "1", "0"]);
+    let listed = fixture.nono(&["steps"]).success();
+    let said = &listed.stdout;
+    assert!(said.contains("after prompt 2") && said.contains("undo of step 1"), "{said}");
+    assert!(!said.contains("before the first prompt") && !said.contains("between"), "{said}");
+    assert!(listed.says("nono undo --step 3"), "{}", listed.stderr);
+    fixture.nono(&["redo"]).success();
+    assert_eq!(state(), ["0", "1", "1"]);
+    fixture.nono(&["redo"]).success();
+    assert_eq!(state(), ["1", "1", "1"]);
+    fixture.nono(&["undo", "--prompt", "last", "--yes"]).success();
+    assert_eq!(state(), ["1", "1", "0"]);
+    fixture.nono(&["redo"]).success();
+    let back = fixture.nono(&["undo", "--to-step", "1", "--yes"]).success();
+    assert!(back.says("nono redo"), "{}", back.stderr);
+    assert_eq!(state(), ["1", "0", "0"]);
+    fixture.nono(&["redo"]).success();
+    assert_eq!(state(), ["1", "1", "1"]);
+    fixture.nono(&["undo", "--to-step", "77", "--yes"]).fails(1, "has no step 77");
+    let asked = fixture.nono(&["undo", "--dry-run"]).success();
+    assert!(asked.says("nono undo --step") && asked.says("#last"), "{}", asked.stderr);
+}
+
+#[test]
+fn undo_with_an_id_takes_back_what_that_session_did() {
+    let fixture = Fixture::new();
+    fixture.write("one", "0");
+    fixture.write("two", "0");
+    fixture.record("echo 1 > one").success();
+    let first = fixture.latest();
+    fixture.record("echo 1 > two; touch new").success();
+    fixture.nono(&["undo", &format!("{first}/0"), "--yes"]).fails(2, "rollback restore");
+    fixture.nono(&["undo", &first, "--yes"]).success();
+    assert_eq!(text(&fixture, "one").unwrap(), "0");
+    assert_eq!(text(&fixture, "two").unwrap(), "1\n");
+    assert!(fixture.project().join("new").exists());
+    fixture.nono(&["undo", &first, "--yes"]).fails(1, "is left to undo");
+    fixture.nono(&["redo"]).success();
+    assert_eq!(text(&fixture, "one").unwrap(), "1\n");
+    fixture.nono(&["undo", "latest", "two", "--yes"]).success();
+    assert_eq!(text(&fixture, "two").unwrap(), "0");
+    assert!(fixture.project().join("new").exists());
+    // A file is a file, whatever it is called.
+    fixture.write(&first, "mine");
+    fixture.nono(&["undo", &first, "--yes"]);
+    assert_eq!(text(&fixture, "one").unwrap(), "1\n");
+}
+
+#[test]
+fn the_log_of_a_file_has_a_line_whenever_its_contents_changed() {
+    let fixture = Fixture::new();
+    fixture.write("a", "aaa");
+    fixture.record("rm a; echo c > c").success();
+    fixture.nono(&["undo", "--yes"]).success();
+    let versions = |name: &str| {
+        let log = fixture.nono(&["log", name, "--json"]).success().json();
+        let versions = log["versions"].as_array().unwrap().clone();
+        let word = |version: &serde_json::Value| {
+            let [kind, origin] = ["kind", "origin"].map(|key| version[key].as_str().unwrap());
+            let now = if version["is_now"] == true { " now" } else { "" };
+            format!("{kind} {origin}{now}")
+        };
+        versions.iter().map(word).collect::<Vec<_>>()
+    };
+    assert_eq!(versions("a"), ["file restored now", "gone command", "file first"]);
+    fixture.nono(&["redo"]).success();
+    assert_eq!(versions("c"), ["file restored now", "gone restored", "file command"]);
+    let shown = fixture.nono(&["log", "a"]).success();
+    assert!(shown.says("nono undo") && shown.says("nono redo"), "{}", shown.stdout);
+}
+
+#[test]
+fn a_conflict_names_no_session_that_is_undone_or_older_than_the_snapshot() {
+    let fixture = Fixture::new();
+    fixture.write("a", "aaa");
+    fixture.record("rm a").success();
+    let run = fixture.latest();
+    fixture.nono(&["undo", "--yes"]).success();
+    fixture.nono(&["snapshot"]).success();
+    fixture.write("a", "mine");
+    fixture.nono(&["snapshot", "--session", "latest"]).success();
+    fixture.write("a", "mine again");
+    let refused = fixture.nono(&["undo", "--yes"]).fails(1, "a was changed after the session");
+    assert!(!refused.says(&run), "{}", refused.stderr);
+}
+
+#[test]
+fn a_run_that_is_not_recorded_says_so_unless_that_was_asked_for() {
+    let fixture = Fixture::new();
+    let said = "not recorded, so it cannot be undone";
+    assert!(fixture.nono(&["run", "--", "true"]).success().says(said));
+    assert!(!fixture.nono(&["run", "--no-rollback", "--", "true"]).success().says(said));
+    assert!(!fixture.nono(&["-q", "run", "--", "true"]).success().says(said));
+    // The flags of the command are its own, and nothing has to stand before it.
+    let done = fixture.nono(&["run", "--rollback", "touch", "-m", "a"]);
+    assert!(!done.success().says(said));
+    assert!(fixture.project().join("a").exists() || fixture.project().join("-m").exists());
+    let count = || fixture.nono(&["list", "--json"]).success().json().as_array().unwrap().len();
+    assert_eq!(count(), 1);
+    fixture.nono(&["config", "set", "record", "true"]).success();
+    assert!(!fixture.nono(&["run", "--", "touch", "b"]).success().says(said));
+    assert_eq!(count(), 2);
+    fixture.nono(&["run", "--no-rollback", "--", "touch", "c"]).success();
+    assert_eq!(count(), 2);
+    fixture.nono(&["run", "--rolback", "--", "true"]).fails(2, "--rolback");
+}
+
+#[test]
+fn the_commands_of_rollback_need_not_be_told_that_they_are() {
+    let fixture = Fixture::new();
+    fixture.write("a", "1");
+    let ran = fixture.record("echo 2 > a").success();
+    assert!(ran.says("see it:  nono diff") && ran.says("undo it: nono undo"), "{}", ran.stderr);
+    assert!(fixture.nono(&["list"]).success().says(&fixture.latest()));
+    for words in [&["show"][..], &["diff"], &["usage"], &["verify"], &["find", "a"]] {
+        fixture.nono(words).success();
+    }
+    assert_eq!(fixture.nono(&["cat", "latest", "a"]).success().stdout, "1");
+    fixture.nono(&["pin", "latest"]).success();
+    fixture.nono(&["restore", "latest"]).success();
+    assert_eq!(text(&fixture, "a").unwrap(), "1");
+    let help = fixture.nono(&["--help"]).success();
+    let lists = help.stdout.lines().filter(|line| line.trim_start().starts_with("restore "));
+    assert_eq!(lists.count(), 0, "{}", help.stdout);
+    let words: Vec<_> = help.stdout.split_whitespace().collect();
+    let said = "Each of its commands also works without this word";
+    assert!(words.join(" ").contains(said), "{}", help.stdout);
+}
+
+#[test]
+fn paths_of_several_places_are_told_apart() {
+    let projects = Projects::new();
+    let q2 = projects.dir("q2");
+    let words = ["run", "--rollback", "--allow", ".", "--allow", q2.to_str().unwrap(), "--", "sh"];
+    let script = format!("echo x > new; echo x > {}/new", q2.display());
+    projects.nono("q1", &[&words[..], &["-c", &script]].concat()).success();
+    let planned = projects.nono("q1", &["undo", "--dry-run"]).success();
+    assert!(planned.says("q1/new") && planned.says("q2/new"), "{}", planned.stdout);
+}
