@@ -342,7 +342,7 @@ pub fn relative_to_roots<'a>(path: &'a [u8], roots: &[PathBuf]) -> &'a [u8] {
                     .iter()
                     .all(|root| byte_path::relative_to(root.as_os_str().as_bytes(), dir).is_some())
             };
-            byte_path::ancestors(first).filter(holds).last().unwrap_or(b"")
+            byte_path::ancestors(first).rfind(holds).unwrap_or(b"")
         }
     };
     if base.is_empty() {

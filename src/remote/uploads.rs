@@ -4,12 +4,13 @@
 //! `$XDG_STATE_HOME/nono/uploads`, one file each. The pusher holds a lock on its note, so a note
 //! without a lock is of a dead pusher.
 
+use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
 use super::error::RemoteError;
-use crate::sys::{self, Dir, FileLock};
+use crate::sys::{self, Dir, FileLock, IoContext, TempFile};
 
 /// A longer note is none, in bytes.
 const MAX_NOTE_BYTES: u64 = 1 << 16;
@@ -37,13 +38,14 @@ impl NotedUpload {
         let Some(dir) = directory() else { return Ok(Self { note, file: None, _lock: None }) };
         let name = format!("{}.json", hex::encode(sys::random_bytes()?));
         sys::create_private_dir(&dir)?;
-        // Locked under its hidden name, so nobody finds it without its lock.
-        let hidden = format!(".{name}");
         let open = Dir::open(&dir)?;
         let text = serde_json::to_vec(&note).unwrap_or_default();
-        open.replace_file(hidden.as_bytes(), &text, 0o600, false)?;
-        let lock = FileLock::try_exclusive(&dir.join(&hidden))?;
-        open.rename(hidden.as_bytes(), &open, name.as_bytes())?;
+        // A search waits, so it finds no note of a living pusher without its lock.
+        let _searches = FileLock::exclusive_of(&open)?;
+        let file = TempFile::new(&open, 0o600)?;
+        file.file().write_all_at(&text, 0).at("write a note of an upload in", &dir)?;
+        file.persist(&open, name.as_bytes())?;
+        let lock = FileLock::try_exclusive(&dir.join(&name))?;
         Ok(Self { note, file: Some((dir, name)), _lock: lock })
     }
 
@@ -74,9 +76,10 @@ pub(super) fn left_by_dead(place: &str) -> Result<Vec<NotedUpload>, RemoteError>
         Err(error) => return Err(error.into()),
     };
     let mut left = Vec::new();
+    let _notes = FileLock::exclusive_of(&dir)?;
     for entry in dir.names()? {
         let Ok(name) = str::from_utf8(&entry.name) else { continue };
-        if name.starts_with('.') || !name.ends_with(".json") {
+        if !name.ends_with(".json") {
             continue;
         }
         let Ok(text) = dir.read(name.as_bytes(), MAX_NOTE_BYTES) else { continue };

@@ -110,7 +110,7 @@ fn print(
     out.flush()?;
     // The undo of an undo is `redo`.
     let is_agents = |step: &&StepEntry| step.kind != StepKind::Undo;
-    let number = steps().filter(is_agents).last().map_or(last.number, |step| step.number);
+    let number = steps().rfind(is_agents).map_or(last.number, |step| step.number);
     let session = if is_meant_here(id, catalog) { String::new() } else { format!("{id}#") };
     context.say(format_args!(
         "see one: nono show {id}#{number}; take one back: nono undo --step {session}{number}"
