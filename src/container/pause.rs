@@ -133,7 +133,12 @@ impl<'a> Paused<'a> {
                 return Err(error);
             }
         };
-        let pipe = child.stdin.take();
+        let mut pipe = child.stdin.take();
+        if let Some(pipe) = &mut pipe {
+            // A watcher that is gone already needs no journal.
+            let _ = pipe.write_all(&(bytes.len() as u32).to_le_bytes());
+            let _ = pipe.write_all(&bytes);
+        }
         let mut paused = Self {
             docker,
             storage,
@@ -237,7 +242,7 @@ pub fn watch(
     container_id: &str,
     token: &str,
 ) -> Result<(), ContainerError> {
-    let held = journal(storage, container_id)?.filter(|journal| journal.token == token);
+    let held = received(&mut pipe).filter(|journal| journal.token == token);
     let mut said = Vec::new();
     // A pipe that breaks has closed.
     let _ = pipe.by_ref().take(16).read_to_end(&mut said);
@@ -260,6 +265,15 @@ pub fn watch(
         }
         std::thread::sleep(pause);
     }
+}
+
+/// The journal, which comes before the words: a store may be gone before the watcher looks.
+fn received(pipe: &mut impl Read) -> Option<Journal> {
+    let mut length = [0; 4];
+    pipe.read_exact(&mut length).ok()?;
+    let mut bytes = Vec::new();
+    pipe.take(u64::from(u32::from_le_bytes(length))).read_to_end(&mut bytes).ok()?;
+    serde_json::from_slice(&bytes).ok()
 }
 
 /// Lets the container go on; with `is_last` it is forgotten then. `true`: nothing is left to do.
