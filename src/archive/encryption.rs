@@ -103,7 +103,7 @@ impl Encryption {
         Ok(Self::Passphrase(passphrase(text)?))
     }
 
-    /// What opens archives that are encrypted so, where the same secret does both.
+    /// The keys that open archives that are encrypted so, where the same secret does both.
     pub(crate) fn identities(&self) -> Identities {
         let mut identities = Identities::none();
         if let Self::Passphrase(phrase) = self {

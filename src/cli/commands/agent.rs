@@ -285,7 +285,7 @@ fn noted(store: &StoreArgs) -> Result<Vec<Mishap>, CliError> {
 #[derive(Serialize)]
 struct StatusReport {
     agents: Vec<AgentStatus>,
-    /// What went wrong in the last day, and where nothing is ever recorded, oldest first.
+    /// Failures of the last day, and where nothing is ever recorded, oldest first.
     mishaps: Vec<Mishap>,
 }
 

@@ -1,4 +1,4 @@
-//! What `nono agent install --dry-run` would write, as a patch (`patch -p1 -d /` applies it).
+//! The text that `nono agent install --dry-run` shows, as a patch (`patch -p1 -d /` applies it).
 
 use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
