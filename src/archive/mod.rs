@@ -20,12 +20,15 @@
 mod delta;
 mod encryption;
 mod error;
+mod graph;
 mod mark;
 mod name;
 mod read;
 mod receive;
 mod rules;
+mod shelf;
 mod spill;
+mod state;
 mod write;
 
 pub use delta::DeltaStats;
@@ -33,7 +36,7 @@ pub use encryption::{Encryption, EncryptionError, Identities, is_private_key};
 pub use error::ArchiveError;
 pub use mark::snapshot_in;
 pub use name::{ArchiveId, ArchiveKind, ArchiveName, ChainError, NameError, chain_of};
-pub use read::{ArchiveHead, ArchiveReader, ArchiveSummary};
+pub use read::{ArchiveHead, ArchiveReader, ArchiveSummary, KnownStates};
 pub use receive::{ReadOutcome, ReceiveReport, Receiver, Role};
 pub use rules::{FULL_SNAPSHOT_THRESHOLD, FullReason, MAX_CHAIN_DEPTH};
 pub use write::{ArchivePlan, ArchiveReport, Parent};

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 
 use super::ArchiveError;
-use crate::sys::{Dir, IoContext, TempFile};
+use crate::sys::{self, Dir, IoContext, TempFile};
 
 /// Bytes that are held in memory, and written or read at once.
 const HELD_BYTES: usize = 1 << 20;
@@ -70,7 +70,7 @@ pub(super) struct Spilled {
 }
 
 impl Spilled {
-    pub(super) fn new() -> Result<Self, ArchiveError> {
+    pub(super) fn new() -> sys::Result<Self> {
         let path = std::env::temp_dir();
         let dir = Dir::open(&path)?;
         let temp = TempFile::new(&dir, 0o600)?;
@@ -78,14 +78,12 @@ impl Spilled {
         Ok(Self { file, dir: path })
     }
 
-    pub(super) fn write(&self, bytes: &[u8], at: u64) -> Result<(), ArchiveError> {
-        let written = self.file.write_all_at(bytes, at);
-        Ok(written.at("write a temporary file in", &self.dir)?)
+    pub(super) fn write(&self, bytes: &[u8], at: u64) -> sys::Result<()> {
+        self.file.write_all_at(bytes, at).at("write a temporary file in", &self.dir)
     }
 
-    pub(super) fn read(&self, bytes: &mut [u8], at: u64) -> Result<(), ArchiveError> {
-        let read = self.file.read_exact_at(bytes, at);
-        Ok(read.at("read a temporary file in", &self.dir)?)
+    pub(super) fn read(&self, bytes: &mut [u8], at: u64) -> sys::Result<()> {
+        self.file.read_exact_at(bytes, at).at("read a temporary file in", &self.dir)
     }
 }
 

@@ -11,7 +11,7 @@ use std::io::Write;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use crate::archive::{ArchiveReader, Identities, Receiver, Role};
+use crate::archive::{ArchiveReader, Identities, KnownStates, Receiver, Role};
 use crate::object::ContentHash;
 use crate::progress::NoProgress;
 use crate::snapshot::SessionDir;
@@ -39,7 +39,7 @@ pub fn archive(bytes: &[u8]) {
     let head = reader.head().clone();
     let name = head.name();
     assert_eq!(name.to_string().parse().as_ref(), Ok(&name));
-    if let Ok(summary) = reader.verify(&NoProgress) {
+    if let Ok(summary) = reader.verify(&mut KnownStates::default(), &NoProgress) {
         assert!(summary.file_count <= head.stats.added + head.stats.modified);
     }
     let temp = Dir::open(&std::env::temp_dir()).expect("there is a directory for it");
@@ -257,7 +257,7 @@ mod tests {
             let again = compressed(&tar(members(&case)));
             let opened = ArchiveReader::open(&*again, &Identities::none()).unwrap();
             assert_eq!(opened.head().id.number(), number);
-            opened.verify(&NoProgress).unwrap();
+            opened.verify(&mut KnownStates::default(), &NoProgress).unwrap();
             let root = temp.path().join(name);
             let received = receive(&again, &root, &session.id());
             assert_eq!(received.is_ok(), parent.is_err(), "{received:?}");
@@ -342,7 +342,7 @@ mod tests {
             }
             if let Ok(reader) = ArchiveReader::open(&*bytes, &Identities::none()) {
                 opened += 1;
-                let _ = reader.verify(&NoProgress);
+                let _ = reader.verify(&mut KnownStates::default(), &NoProgress);
             }
         }
         assert!(opened > 0, "no case comes beyond the head of an archive");

@@ -1,6 +1,7 @@
-//! Checking all archives of a remote: each decrypts and has the right hashes, each chain is whole.
+//! Checking all archives of a remote: each decrypts, has the right hashes and holds what its trees
+//! say, and each chain is whole.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 
 use serde::Serialize;
 
@@ -9,9 +10,10 @@ use super::inventory::SessionArchives;
 use super::place::Place;
 use super::watched::Failure;
 use crate::archive::{
-    ArchiveError, ArchiveHead, ArchiveName, ArchiveReader, ArchiveSummary, Identities,
+    ArchiveError, ArchiveName, ArchiveReader, ArchiveSummary, Identities, KnownStates,
 };
 use crate::progress::{Progress, Stage};
+use crate::store::StoreError;
 
 /// What is wrong.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -82,7 +84,9 @@ pub fn check(
     progress: &dyn Progress,
 ) -> Result<CheckReport, RemoteError> {
     let mut report = CheckReport::default();
-    let mut sound: BTreeMap<&ArchiveName, ArchiveHead> = BTreeMap::new();
+    // Parents come before their deltas.
+    let mut known = KnownStates::default();
+    let (mut sound, mut whole) = (BTreeSet::new(), BTreeSet::new());
     let problem = |kind, snapshot, archive: Option<&ArchiveName>, reason| RemoteProblem {
         kind,
         session_id: session.to_owned(),
@@ -109,12 +113,16 @@ pub fn check(
             }
             opened => failure.watch(opened?),
         };
-        let read = ArchiveReader::open(source, identities).and_then(|it| it.verify(progress));
+        let read =
+            ArchiveReader::open(source, identities).and_then(|it| it.verify(&mut known, progress));
         match read {
-            Ok(ArchiveSummary { head, content_bytes, .. }) => {
+            Ok(ArchiveSummary { head, content_bytes, is_whole, .. }) => {
                 report.bytes_checked += content_bytes;
                 match head.name() == *name {
-                    true => drop(sound.insert(name, head)),
+                    true => {
+                        sound.insert(name);
+                        whole.extend(is_whole.then_some(number));
+                    }
                     false => {
                         let reason = format!("it says that it is {}", head.name());
                         let kind = RemoteProblemKind::WrongName;
@@ -128,6 +136,10 @@ pub fn check(
                     return Err(broken);
                 }
                 let kind = match &error {
+                    // No fault of the archive.
+                    ArchiveError::Io(_) | ArchiveError::Store(StoreError::Io(_)) => {
+                        return Err(error.into());
+                    }
                     ArchiveError::Encrypted | ArchiveError::WrongKey => {
                         RemoteProblemKind::NotOpened
                     }
@@ -139,37 +151,19 @@ pub fn check(
     }
     for number in held.numbers() {
         let id = held.id(number).map_err(ArchiveError::from)?;
-        let judged = held.chain(&id).map_err(|error| error.to_string());
-        match judged.and_then(|chain| judge(&chain, &sound)) {
-            Ok(()) => report.available.push(number),
-            Err(reason) => {
-                let kind = RemoteProblemKind::BrokenChain;
-                report.problems.push(problem(kind, number, None, reason));
+        let reason = match held.chain(&id) {
+            Ok(_) if whole.contains(&number) => {
+                report.available.push(number);
+                continue;
             }
-        }
+            Ok(chain) => match chain.iter().find(|name| !sound.contains(*name)) {
+                Some(name) => format!("it needs {name}, which is of no use"),
+                None => "its archives do not follow each other".to_owned(),
+            },
+            Err(error) => error.to_string(),
+        };
+        report.problems.push(problem(RemoteProblemKind::BrokenChain, number, None, reason));
     }
     report.problems.sort_by_key(|problem| problem.snapshot);
     Ok(report)
-}
-
-/// Whether each archive of a chain, the newest first, is sound and follows the next one.
-fn judge(
-    chain: &[&ArchiveName],
-    sound: &BTreeMap<&ArchiveName, ArchiveHead>,
-) -> Result<(), String> {
-    let mut above: Option<&ArchiveHead> = None;
-    for name in chain {
-        let Some(head) = sound.get(name) else {
-            return Err(format!("it needs {name}, which is of no use"));
-        };
-        if let Some(above) = above {
-            let before = above.stats.unchanged + above.stats.modified + above.stats.removed;
-            // The base may be another one by now: a full archive in place of a delta.
-            if before != head.stats.total_files {
-                return Err(format!("{} does not follow {name}", above.name()));
-            }
-        }
-        above = Some(head);
-    }
-    Ok(())
 }

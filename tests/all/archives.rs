@@ -15,18 +15,18 @@ use crate::observe::{assert_same, observe};
 use crate::scene::Tree;
 
 /// Where a block of a tar file has its name, length and checksum.
-const BLOCK_BYTES: usize = 512;
+pub const BLOCK_BYTES: usize = 512;
 
 /// A session, a key, and a place for archives.
-struct Desk {
-    fixture: Fixture,
-    session: String,
+pub struct Desk {
+    pub fixture: Fixture,
+    pub session: String,
     key: String,
     recipient: String,
 }
 
 impl Desk {
-    fn new() -> Self {
+    pub fn new() -> Self {
         let fixture = Fixture::new();
         fill(&fixture);
         fixture.nono(&["snapshot"]).success();
@@ -38,17 +38,17 @@ impl Desk {
         Self { fixture, session, key: key.to_str().unwrap().to_owned(), recipient }
     }
 
-    fn at(&self, name: &str) -> String {
+    pub fn at(&self, name: &str) -> String {
         self.fixture.path(name).to_str().unwrap().to_owned()
     }
 
-    fn create(&self, number: u64, name: &str, options: &[&str]) -> Value {
+    pub fn create(&self, number: u64, name: &str, options: &[&str]) -> Value {
         let (id, out) = (format!("{}/{number}", self.session), self.at(name));
         let create = ["archive", "create", &id, "-o", &out, "--json"];
         self.fixture.nono(&[&create, options].concat()).success().json()
     }
 
-    fn import(&self, store: &str, files: &[&str]) -> Finished {
+    pub fn import(&self, store: &str, files: &[&str]) -> Finished {
         let files: Vec<_> = files.iter().map(|file| self.at(file)).collect();
         let files = files.iter().map(String::as_str).collect();
         let root = self.at(store);
@@ -149,7 +149,7 @@ fn unpack(desk: &Desk, archive: &str, to: &str) -> PathBuf {
 }
 
 /// The bytes of the tar file in an archive that is not encrypted, without its end.
-fn tar_of(archive: &Path) -> Vec<u8> {
+pub fn tar_of(archive: &Path) -> Vec<u8> {
     let (done, mut tar) = shell("zstd -dcq \"$1\"", &[archive]);
     assert!(done && tar.ends_with(&[0; 2 * BLOCK_BYTES]));
     tar.truncate(tar.len() - 2 * BLOCK_BYTES);
@@ -157,7 +157,7 @@ fn tar_of(archive: &Path) -> Vec<u8> {
 }
 
 /// A member of a tar file, whatever its name and declared length.
-fn member(path: &str, kind: u8, declared: u64, contents: &[u8]) -> Vec<u8> {
+pub fn member(path: &str, kind: u8, declared: u64, contents: &[u8]) -> Vec<u8> {
     let mut block = vec![0; BLOCK_BYTES];
     block[..path.len()].copy_from_slice(path.as_bytes());
     block[100..108].copy_from_slice(b"0000644\0");
@@ -175,7 +175,7 @@ fn member(path: &str, kind: u8, declared: u64, contents: &[u8]) -> Vec<u8> {
 }
 
 /// A symlink as a member of a tar file.
-fn link(path: &str, target: &str) -> Vec<u8> {
+pub fn link(path: &str, target: &str) -> Vec<u8> {
     let mut block = member(path, b'2', 0, b"");
     block[157..157 + target.len()].copy_from_slice(target.as_bytes());
     block[148..156].fill(b' ');
@@ -185,7 +185,7 @@ fn link(path: &str, target: &str) -> Vec<u8> {
 }
 
 /// Compresses a tar file, with the end that it needs.
-fn pack(tar: &[u8], options: &str, to: &Path) {
+pub fn pack(tar: &[u8], options: &str, to: &Path) {
     let plain = to.with_extension("plain");
     fs::write(&plain, [tar, &[0; 2 * BLOCK_BYTES]].concat()).unwrap();
     assert!(shell(&format!("zstd -q {options} \"$1\" -o \"$2\""), &[&plain, to]).0);
@@ -342,9 +342,10 @@ fn what_is_not_an_archive_of_nono_is_refused_and_writes_nothing() {
     desk.create(0, "good", &[]);
     let tar = tar_of(&desk.fixture.path("good"));
     let bad = desk.fixture.path("bad");
+    // What a tree has, `verify` knows, too.
     let attempt = |tar: &[u8], words: &str| {
         pack(tar, "", &bad);
-        desk.refused("bad", &[words]);
+        desk.refused("bad", &[words, "is no path of its trees"]);
         fs::remove_file(&bad).unwrap();
     };
     fs::write(&bad, "no archive").unwrap();

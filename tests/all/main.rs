@@ -4,6 +4,7 @@
 mod agent_install;
 mod agent_state;
 mod archive_copies;
+mod archive_members;
 mod archives;
 mod attacks;
 mod chunks;

@@ -121,6 +121,27 @@ impl LineSum {
     }
 }
 
+/// Adds entries up, in their order.
+#[derive(Default)]
+pub(in crate::archive) struct EntrySum {
+    hasher: Hasher,
+    buffer: Vec<u8>,
+}
+
+impl EntrySum {
+    pub(in crate::archive) fn add(&mut self, entry: &DeltaEntry) {
+        self.buffer.clear();
+        // Strings and numbers alone: this cannot fail.
+        let _ = serde_json::to_writer(&mut self.buffer, entry);
+        self.buffer.push(b'\n');
+        self.hasher.update(&self.buffer);
+    }
+
+    pub(in crate::archive) fn finish(self) -> ContentHash {
+        self.hasher.finish()
+    }
+}
+
 pub(in crate::archive) fn parse_prefixed(text: &str) -> Result<ContentHash, String> {
     let hash = text.strip_prefix(HASH_PREFIX).and_then(|hex| hex.parse::<ContentHash>().ok());
     let hash = hash.filter(|hash| text[HASH_PREFIX.len()..] == hash.hex());

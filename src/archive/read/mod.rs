@@ -1,6 +1,7 @@
 //! Reading an archive as a stream.
 
 mod stream;
+mod verify;
 
 use std::cmp::Ordering;
 use std::collections::HashSet;
@@ -13,7 +14,8 @@ use tar::EntryType;
 
 pub(super) use self::stream::AGE_MAGIC;
 use self::stream::{Contents, Member, Members};
-use super::delta::{DeltaEntry, DeltaManifest, DeltaStats, Reader};
+pub use self::verify::KnownStates;
+use super::delta::{DeltaEntry, DeltaManifest, DeltaStats, EntrySum, Reader};
 use super::name::{ArchiveId, ArchiveKind, ArchiveName};
 use super::spill::Queue;
 use super::{ArchiveError, Identities, Short};
@@ -25,7 +27,7 @@ use crate::progress::Progress;
 use crate::snapshot::{SessionMetadata, parse_manifest, parse_session};
 
 /// Longest document of a session or a snapshot in an archive, in bytes.
-const MAX_DOCUMENT_BYTES: u64 = 64 << 20;
+pub(super) const MAX_DOCUMENT_BYTES: u64 = 16 << 20;
 /// Longest delta manifest, in bytes: some millions of files.
 const MAX_DELTA_BYTES: u64 = 1 << 30;
 /// Longest list of a directory in an archive, in bytes.
@@ -67,7 +69,8 @@ impl ArchiveHead {
     }
 }
 
-/// An archive that was read to its end: every byte is there, and every file has its hash.
+/// An archive that was read to its end: every byte is there, every file has its hash, and every
+/// member is that of a tree.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ArchiveSummary {
     /// What it says of itself.
@@ -77,6 +80,9 @@ pub struct ArchiveSummary {
     pub file_count: u64,
     /// Bytes of these contents.
     pub content_bytes: u64,
+    /// Whether the whole snapshot was compared with its Merkle root. Of a delta whose parent is not
+    /// known, what its own trees tell was compared.
+    pub is_whole: bool,
 }
 
 /// An open archive.
@@ -88,6 +94,8 @@ pub struct ArchiveReader<R: Read> {
     pub(super) snapshot: Vec<u8>,
     /// The files whose contents have to follow, in this order.
     expected: Queue<EXPECTED_BYTES>,
+    /// The entries of the delta manifest, added up.
+    entries: ContentHash,
     place: Place,
     /// The path of the last member of `files/`.
     last: Vec<u8>,
@@ -170,7 +178,7 @@ impl<R: Read> ArchiveReader<R> {
             parse_manifest(&snapshot, Path::new("meta/snapshot.json"))?;
         manifest.validate(manifest.number).map_err(ArchiveError::corrupt)?;
         let mut expected = Queue::default();
-        let delta = delta_manifest(&mut members, &mut expected)?;
+        let (delta, entries) = delta_manifest(&mut members, &mut expected)?;
         let id = ArchiveId::new(&session.session_id, manifest.number)?;
         let belongs = |other: &ArchiveId| other.session() == id.session();
         let base_is_own = delta.base_id == id;
@@ -196,36 +204,23 @@ impl<R: Read> ArchiveReader<R> {
         };
         let (place, last) = (Place::Snapshots, Vec::new());
         let (objects, buffer) = (HashSet::new(), Vec::new());
-        Ok(Self { head, members, session, snapshot, expected, place, last, objects, buffer })
+        Ok(Self {
+            head,
+            members,
+            session,
+            snapshot,
+            expected,
+            entries,
+            place,
+            last,
+            objects,
+            buffer,
+        })
     }
 
     /// What it says of itself.
     pub fn head(&self) -> &ArchiveHead {
         &self.head
-    }
-
-    /// Reads the rest, hashes every file, and stores nothing.
-    ///
-    /// # Errors
-    /// [`ArchiveError::Corrupt`], [`ArchiveError::Read`], [`ArchiveError::Cancelled`].
-    pub fn verify(mut self, progress: &dyn Progress) -> Result<ArchiveSummary, ArchiveError> {
-        let (mut file_count, mut content_bytes) = (0, 0);
-        while let Some(part) = self.next_part()? {
-            if progress.is_cancelled() {
-                return Err(ArchiveError::Cancelled);
-            }
-            match part {
-                Part::Object(hash, _) => self.contents(&hash, progress, |_| Ok(()))?,
-                Part::File(hash, size) => {
-                    self.contents(&hash, progress, |_| Ok(()))?;
-                    file_count += 1;
-                    content_bytes += size;
-                    progress.advance(1, 0);
-                }
-                Part::Snapshot(..) | Part::Other => {}
-            }
-        }
-        Ok(ArchiveSummary { head: self.head, file_count, content_bytes })
     }
 
     /// The next part; what is left of the one before is passed over. At the end, every file that
@@ -268,8 +263,10 @@ impl<R: Read> ArchiveReader<R> {
             if !self.objects.insert(Short::of(&hash)) {
                 return Err(corrupt("is there twice"));
             }
+            self.members.compare_document(&format!("meta/objects/{hash}"), size);
             (Place::Objects, Part::Object(hash, size))
         } else if let Some(number) = number() {
+            self.members.compare_document(&format!("meta/snapshots/{number}.json"), size);
             let mut bytes = Vec::new();
             self.members.read_to(&mut bytes, MAX_DOCUMENT_BYTES)?;
             (Place::Snapshots, Part::Snapshot(number.into(), bytes))
@@ -340,6 +337,7 @@ fn expect<R: Read>(members: &mut Members<R>, path: &str, most: u64) -> Result<()
                 let reason = format!("{path} has {} bytes", member.size);
                 return Err(ArchiveError::TooLarge { reason });
             }
+            members.compare_document(path, member.size);
             Ok(())
         }
         _ => Err(ArchiveError::corrupt(format!("{path} is not where it has to be"))),
@@ -356,12 +354,14 @@ fn document<R: Read>(members: &mut Members<R>, path: &str) -> Result<Vec<u8>, Ar
 fn delta_manifest<R: Read>(
     members: &mut Members<R>,
     expected: &mut Queue<EXPECTED_BYTES>,
-) -> Result<DeltaManifest, ArchiveError> {
+) -> Result<(DeltaManifest, ContentHash), ArchiveError> {
     const PATH: &str = "meta/delta-manifest.json";
     expect(members, PATH, MAX_DELTA_BYTES)?;
     let mut contents = BufReader::with_capacity(STEP_BYTES, Contents::new(members));
-    let mut last = Vec::new();
-    let mut entry = |DeltaEntry { path: text, hash, size, .. }: DeltaEntry| {
+    let (mut last, mut sum) = (Vec::new(), EntrySum::default());
+    let mut entry = |entry: DeltaEntry| {
+        sum.add(&entry);
+        let DeltaEntry { path: text, hash, size, .. } = entry;
         let path = decode(&text);
         if !path.split(|byte| *byte == b'/').all(crate::object::is_name) {
             return Err(ArchiveError::corrupt(format!("{text:?} is no path")));
@@ -379,8 +379,9 @@ fn delta_manifest<R: Read>(
     if let Some(error) = contents.get_mut().error.take() {
         return Err(error);
     }
-    read.map_err(|error| match error {
+    let read = read.map_err(|error| match error {
         ArchiveError::Corrupt { reason } => ArchiveError::corrupt(format!("{PATH}: {reason}")),
         error => error,
-    })
+    });
+    Ok((read?, sum.finish()))
 }

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use tar::{EntryType, Header, PaxExtensions};
 
+use super::super::write::header_of_document;
 use super::super::{ArchiveError, Identities};
 
 pub(in crate::archive) const AGE_MAGIC: &[u8] = b"age-encryption.org/v1";
@@ -58,6 +59,10 @@ pub(super) struct Members<R: Read> {
     /// Bytes of the member that are not read yet, and of its last block behind them.
     left: u64,
     padding: u64,
+    /// All that stands in front of the contents of the member.
+    header: Vec<u8>,
+    /// The first member of `meta/` whose header nono does not write so.
+    pub(super) strange: Option<String>,
 }
 
 /// The header of a member.
@@ -86,7 +91,8 @@ impl<R: Read> Members<R> {
         };
         let mut source = zstd::Decoder::new(opened).map_err(ArchiveError::Read)?;
         source.window_log_max(MAX_WINDOW_LOG).map_err(ArchiveError::Read)?;
-        Ok(Self { source, failed, is_encrypted, left: 0, padding: 0 })
+        let (header, strange) = (Vec::new(), None);
+        Ok(Self { source, failed, is_encrypted, left: 0, padding: 0, header, strange })
     }
 
     /// What a failed read means.
@@ -104,9 +110,11 @@ impl<R: Read> Members<R> {
     pub(super) fn next(&mut self) -> Result<Option<Member>, ArchiveError> {
         self.skip()?;
         let (mut path, mut size) = (None, None);
+        self.header.clear();
         loop {
             let mut block = [0; BLOCK_BYTES];
             self.fill(&mut block)?;
+            self.header.extend(block);
             if block.iter().all(|byte| *byte == 0) {
                 self.end()?;
                 return Ok(None);
@@ -141,6 +149,8 @@ impl<R: Read> Members<R> {
                         _ => {}
                     }
                 }
+                self.header.extend(&records);
+                self.header.resize(self.header.len().next_multiple_of(BLOCK_BYTES), 0);
                 self.skip()?;
                 continue;
             }
@@ -170,6 +180,25 @@ impl<R: Read> Members<R> {
             }
             self.begin(size);
             return Ok(Some(Member { path, kind, size }));
+        }
+    }
+
+    /// All that stands in front of the contents of the present member.
+    pub(super) fn header(&self) -> &[u8] {
+        &self.header
+    }
+
+    /// Whether the present member is a hard link.
+    pub(super) fn is_link(&self) -> bool {
+        let last = self.header.len().checked_sub(BLOCK_BYTES);
+        last.is_some_and(|at| self.header[at + 156] == EntryType::Link.as_byte())
+    }
+
+    /// Notes a member of `meta/` that ordinary programs may take for another one.
+    pub(super) fn compare_document(&mut self, path: &str, size: u64) {
+        let is_ours = header_of_document(path, size).is_ok_and(|ours| ours == self.header);
+        if !is_ours && self.strange.is_none() {
+            self.strange = Some(path.to_owned());
         }
     }
 

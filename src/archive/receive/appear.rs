@@ -1,5 +1,6 @@
 //! What was received becomes visible: a new session under its name, or more snapshots of one.
 
+use std::ops::RangeBounds;
 use std::path::PathBuf;
 
 use jiff::Timestamp;
@@ -42,9 +43,7 @@ impl Receiver<'_> {
             let session = SessionDir::create(&self.root.join(&hidden))?;
             let own = parent.open_dir(hidden.as_bytes())?;
             own.make_symlink(layout::OBJECTS.as_bytes(), layout::SHARED_OBJECTS)?;
-            for (number, bytes) in self.manifests.range(..=last) {
-                session.publish_bytes(*number, bytes)?;
-            }
+            self.publish(&session, ..=last)?;
             let facts = self.facts.clone().ok_or_else(|| ArchiveError::corrupt("no session"))?;
             let mut metadata = SessionMetadata { pinned: true, received: true, ..facts };
             let removed = std::mem::take(&mut metadata.removed);
@@ -98,13 +97,26 @@ impl Receiver<'_> {
             }
             None => here.clone(),
         };
-        for (number, bytes) in self.manifests.range(count..).take_while(|it| *it.0 <= last) {
-            session.publish_bytes(*number, bytes)?;
+        if count <= last {
+            self.publish(&session, count..=last)?;
         }
         let mut removed = here.removed;
         removed.extend(metadata.removed.drain(..).filter(|it| it.number >= count));
         self.list(&session, &mut metadata, removed)?;
         Ok(session.save_metadata(&metadata)?)
+    }
+
+    /// Gives a session manifests that came.
+    fn publish(
+        &self,
+        session: &SessionDir,
+        range: impl RangeBounds<u64>,
+    ) -> Result<(), ArchiveError> {
+        for number in self.manifests.numbers(range) {
+            let bytes = self.manifests.get(number)?.unwrap_or_default();
+            session.publish_bytes(number, &bytes)?;
+        }
+        Ok(())
     }
 
     /// Lists all snapshots that have a manifest. Of those that are new here, only the targets are
@@ -189,7 +201,7 @@ fn other_fact(here: &SessionMetadata, facts: &SessionMetadata) -> Option<&'stati
 
 /// An undo changes what the manifests track, and is asked for where the session tracks: they have
 /// to agree.
-fn check_roots(
+pub(in crate::archive) fn check_roots(
     metadata: &SessionMetadata,
     manifest: &SnapshotManifest,
 ) -> Result<(), ArchiveError> {

@@ -8,20 +8,22 @@
 //! ```
 
 mod appear;
+mod manifests;
 mod missing;
 mod needs;
 
-use std::collections::BTreeMap;
 use std::io::Read;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
+pub(super) use self::appear::check_roots;
+use self::manifests::Manifests;
 use self::needs::Needs;
 use super::name::ArchiveId;
 use super::read::{ArchiveHead, ArchiveReader, Part};
-use super::{ArchiveError, Identities};
+use super::{ArchiveError, Identities, state};
 use crate::layout;
 use crate::manifest::SnapshotManifest;
 use crate::object::ContentHash;
@@ -85,8 +87,7 @@ pub struct Receiver<'a> {
     held: Vec<u64>,
     targets: Vec<ArchiveHead>,
     already: Vec<u64>,
-    /// Manifests that came, by number.
-    manifests: BTreeMap<u64, Vec<u8>>,
+    manifests: Manifests,
     /// Facts of the session, of the archive that knows most.
     facts: Option<SessionMetadata>,
     last_read: Option<ArchiveHead>,
@@ -135,7 +136,7 @@ impl<'a> Receiver<'a> {
             held,
             targets: Vec::new(),
             already: Vec::new(),
-            manifests: BTreeMap::new(),
+            manifests: Manifests::default(),
             facts: None,
             last_read: None,
             objects_written: 0,
@@ -163,7 +164,7 @@ impl<'a> Receiver<'a> {
         self.check_place(&head)?;
         let number = head.id.number();
         let bytes = std::mem::take(&mut reader.snapshot);
-        self.add_manifest(number, bytes)?;
+        self.add_manifest(number, &bytes)?;
         if self.facts.as_ref().is_none_or(|it| it.snapshot_count < reader.session.snapshot_count) {
             self.facts = Some(reader.session.clone());
         }
@@ -175,7 +176,7 @@ impl<'a> Receiver<'a> {
                 self.targets.push(head.clone());
             }
         }
-        self.need_ignore_files(number)?;
+        self.need_ignore_files(number, &bytes)?;
         self.read_parts(&mut reader)?;
         self.last_read = Some(head.clone());
         let is_whole = self.lacking()?.is_none();
@@ -198,8 +199,8 @@ impl<'a> Receiver<'a> {
         Ok(())
     }
 
-    fn add_manifest(&mut self, number: u64, bytes: Vec<u8>) -> Result<(), ArchiveError> {
-        let hash = ContentHash::of(&bytes);
+    fn add_manifest(&mut self, number: u64, bytes: &[u8]) -> Result<(), ArchiveError> {
+        let hash = ContentHash::of(bytes);
         let differs = || ArchiveError::Diverged {
             session: self.session.clone(),
             reason: format!("its snapshot {number} is not the one in the archive"),
@@ -207,15 +208,14 @@ impl<'a> Receiver<'a> {
         if self.here.get(number as usize).is_some_and(|here| *here != hash) {
             return Err(differs());
         }
-        match self.manifests.insert(number, bytes) {
-            Some(before) if ContentHash::of(&before) != hash => Err(differs()),
+        match self.manifests.add(number, bytes)? {
+            Some(before) if before != hash => Err(differs()),
             _ => Ok(()),
         }
     }
 
     /// Later snapshots go by the ignore files of earlier ones.
-    fn need_ignore_files(&mut self, number: u64) -> Result<(), ArchiveError> {
-        let Some(bytes) = self.manifests.get(&number) else { return Ok(()) };
+    fn need_ignore_files(&mut self, number: u64, bytes: &[u8]) -> Result<(), ArchiveError> {
         let manifest: SnapshotManifest = parse_manifest(bytes, Path::new("meta/snapshots"))?;
         manifest.validate(number).map_err(ArchiveError::corrupt)?;
         match manifest.ignore_files.filter(|_| !self.targets.is_empty()) {
@@ -226,41 +226,26 @@ impl<'a> Receiver<'a> {
 
     fn read_parts<R: Read>(&mut self, reader: &mut ArchiveReader<R>) -> Result<(), ArchiveError> {
         self.progress.begin(Stage::Copy, None);
+        let mut next = reader.next_part()?;
+        while let Some(Part::Snapshot(number, bytes)) = &next {
+            if *number >= reader.head().id.number() {
+                return Err(ArchiveError::corrupt("a manifest out of order"));
+            }
+            self.add_manifest(*number, bytes)?;
+            self.need_ignore_files(*number, bytes)?;
+            next = reader.next_part()?;
+        }
         let packer = Packer::new(&self.store, &self.lock);
-        let mut are_manifests_read = false;
         let mut have_files_begun = false;
-        while let Some(part) = reader.next_part()? {
+        while let Some(part) = next {
             if self.progress.is_cancelled() {
                 return Err(ArchiveError::Cancelled);
-            }
-            if !matches!(part, Part::Snapshot(..)) {
-                are_manifests_read = true;
             }
             if matches!(part, Part::File(..)) && !have_files_begun {
                 have_files_begun = true;
                 self.needs.files_begin()?;
             }
             match part {
-                Part::Snapshot(number, bytes) => {
-                    if are_manifests_read || number >= reader.head().id.number() {
-                        return Err(ArchiveError::corrupt("a manifest out of order"));
-                    }
-                    // The borrow of the store by the packer ends with each archive.
-                    let hash = ContentHash::of(&bytes);
-                    if self.here.get(number as usize).is_some_and(|here| *here != hash) {
-                        return Err(ArchiveError::Diverged {
-                            session: self.session.clone(),
-                            reason: format!("its snapshot {number} is not the one in the archive"),
-                        });
-                    }
-                    let manifest: SnapshotManifest =
-                        parse_manifest(&bytes, Path::new("meta/snapshots"))?;
-                    manifest.validate(number).map_err(ArchiveError::corrupt)?;
-                    if let Some(root) = manifest.ignore_files.filter(|_| !self.targets.is_empty()) {
-                        self.needs.need(&self.store, root)?;
-                    }
-                    self.manifests.entry(number).or_insert(bytes);
-                }
                 Part::Object(hash, size) if self.needs.has(&hash)? => {
                     let bytes = reader.bytes(&hash)?;
                     self.needs.came(&self.store, &hash, &bytes)?;
@@ -275,6 +260,8 @@ impl<'a> Receiver<'a> {
                     self.needs.came_file(&hash)?;
                     self.progress.advance(1, 0);
                 }
+                // In front of the objects alone.
+                Part::Snapshot(..) => {}
                 Part::Object(..) | Part::File(..) | Part::Other => {
                     // The rest has nothing that is still missing.
                     if matches!(part, Part::File(..) | Part::Other)
@@ -285,6 +272,7 @@ impl<'a> Receiver<'a> {
                     }
                 }
             }
+            next = reader.next_part()?;
         }
         Ok(packer.finish()?)
     }
@@ -295,7 +283,7 @@ impl<'a> Receiver<'a> {
             return Ok(None);
         };
         let missing =
-            (0..last).find(|it| *it >= self.here.len() as u64 && !self.manifests.contains_key(it));
+            (0..last).find(|it| *it >= self.here.len() as u64 && !self.manifests.has(*it));
         Ok(match missing {
             Some(number) => Some(format!("the manifest of snapshot {number}")),
             None => self.needs.first()?.map(|hash| format!("object {hash}")),
@@ -318,9 +306,9 @@ impl<'a> Receiver<'a> {
         }
         for target in &self.targets {
             let number = target.id.number();
-            let bytes = self.manifests.get(&number).map(Vec::as_slice).unwrap_or_default();
-            let manifest = parse_manifest(bytes, Path::new("meta/snapshot.json"))?;
-            self.needs.check_state(&self.store, target, &manifest)?;
+            let bytes = self.manifests.get(number)?.unwrap_or_default();
+            let manifest = parse_manifest(&bytes, Path::new("meta/snapshot.json"))?;
+            state::check(&self.store, target, &manifest, self.progress)?;
         }
         self.needs.make_midstates(&self.store, self.progress)?;
         self.progress.begin(Stage::Flush, None::<Amount>);

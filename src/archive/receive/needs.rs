@@ -4,31 +4,11 @@
 use std::collections::{HashMap, HashSet};
 
 use super::missing::MissingFiles;
-use crate::archive::delta::{HASH_PREFIX, LineSum};
-use crate::archive::read::ArchiveHead;
-use crate::archive::write::Walk;
+use crate::archive::graph::{Kind, named_by};
 use crate::archive::{ArchiveError, Short};
-use crate::manifest::{SnapshotManifest, Totals};
-use crate::object::{ContentHash, LinkGroups, Midstates, Node, RootTree, Tree};
-use crate::path_text::{Shown, encode};
+use crate::object::{ContentHash, Midstates};
 use crate::progress::Progress;
-use crate::store::{
-    LocalStore, MAX_TREE_BYTES, ObjectSource, ObjectStore, StoreError, Transfer, read_root_tree,
-    read_tree,
-};
-
-/// A state of more entries is refused: a few trees can name more than anybody can visit.
-const MAX_ENTRIES: u64 = 1 << 28;
-
-/// The kinds of objects that are missing.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
-    Root,
-    Tree,
-    Links,
-    /// Contents of so many bytes.
-    File(u64),
-}
+use crate::store::{LocalStore, MAX_TREE_BYTES, ObjectSource, ObjectStore, StoreError, Transfer};
 
 /// Objects that are missing, and all that were looked for.
 #[derive(Debug, Default)]
@@ -85,34 +65,11 @@ impl Needs {
         bytes: &[u8],
     ) -> Result<Vec<(ContentHash, Kind)>, StoreError> {
         let mut found = Vec::new();
-        let undecodable = |kind, source| StoreError::Undecodable { hash: *hash, kind, source };
-        let nodes: Vec<Node> = match kind {
-            Kind::Root => {
-                let root = RootTree::decode(bytes).map_err(|it| undecodable("root tree", it))?;
-                found.extend(root.links.map(|links| (links, Kind::Links)));
-                root.entries.into_iter().map(|entry| entry.node).collect()
+        for named in named_by(kind, hash, bytes)? {
+            if let (Some(name), Kind::File(size)) = (named.midstates, named.kind) {
+                self.midstates.insert(name, (named.hash, size));
             }
-            Kind::Tree => {
-                let tree = Tree::decode(bytes).map_err(|it| undecodable("tree", it))?;
-                tree.into_entries().into_iter().map(|entry| entry.node).collect()
-            }
-            Kind::Links => {
-                LinkGroups::decode(bytes).map_err(|it| undecodable("list of hard links", it))?;
-                Vec::new()
-            }
-            Kind::File(_) => Vec::new(),
-        };
-        for node in nodes {
-            match node {
-                Node::Directory { tree } => found.push((tree, Kind::Tree)),
-                Node::File { size, hash, midstates } => {
-                    if let Some(name) = midstates.name() {
-                        self.midstates.insert(name, (hash, size));
-                    }
-                    found.push((hash, Kind::File(size)));
-                }
-                _ => {}
-            }
+            found.push((named.hash, named.kind));
         }
         Ok(found)
     }
@@ -172,57 +129,6 @@ impl Needs {
         self.files.remove(hash)
     }
 
-    /// Compares a state with what its archive and its manifest say of it.
-    pub(super) fn check_state(
-        &self,
-        store: &LocalStore,
-        head: &ArchiveHead,
-        manifest: &SnapshotManifest,
-    ) -> Result<(), ArchiveError> {
-        let (held, empty) = count(store, &head.merkle_root)?;
-        // First, because a few trees can name more paths than anybody can visit.
-        if held.files != head.stats.total_files {
-            return Err(ArchiveError::corrupt(format!(
-                "{} declares {} files and has {}",
-                head.id, head.stats.total_files, held.files
-            )));
-        }
-        // Directories are no files, and a few trees can name more of them than anybody can visit.
-        if held.entries > MAX_ENTRIES {
-            let reason = format!("{} has {} entries", head.id, held.entries);
-            return Err(ArchiveError::TooLarge { reason });
-        }
-        let Totals { file_count, entry_count, total_bytes, .. } = manifest.totals;
-        if held != (Count { files: file_count, entries: entry_count, bytes: total_bytes }) {
-            let id = &head.id;
-            return Err(ArchiveError::corrupt(format!("the totals of {id} are not its trees'")));
-        }
-        let is_tracked = |path: &[u8]| {
-            manifest.roots.iter().any(|root| root.path.as_os_str().as_encoded_bytes() == path)
-        };
-        let entries = read_root_tree(store, &head.merkle_root)?.entries;
-        if let Some(entry) = entries.iter().find(|entry| !is_tracked(&entry.path)) {
-            let (id, path) = (&head.id, Shown::bytes(&entry.path));
-            return Err(ArchiveError::corrupt(format!(
-                "{id} holds {path}, which it does not track"
-            )));
-        }
-        let mut sum = LineSum::default();
-        for found in Walk::of_lines(store, &head.merkle_root, empty)? {
-            let (path, state) = found?;
-            if let Node::File { hash, .. } = state.node {
-                sum.add(&encode(&path), &format!("{HASH_PREFIX}{hash}"));
-            }
-        }
-        match sum.finish().root_hash == head.root_hash {
-            true => Ok(()),
-            false => Err(ArchiveError::corrupt(format!(
-                "the files of {} are not those of its Merkle root",
-                head.id
-            ))),
-        }
-    }
-
     /// Makes the midstates of long files that no archive brings: they follow from the contents.
     pub(super) fn make_midstates(
         &self,
@@ -245,66 +151,4 @@ impl Needs {
         }
         Ok(())
     }
-}
-
-/// The entries below a directory, added up.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-struct Count {
-    files: u64,
-    entries: u64,
-    bytes: u64,
-}
-
-impl Count {
-    fn and(self, other: Self) -> Self {
-        Self {
-            files: self.files.saturating_add(other.files),
-            entries: self.entries.saturating_add(other.entries),
-            bytes: self.bytes.saturating_add(other.bytes),
-        }
-    }
-}
-
-/// Counts the entries below a root, and the trees without any file. Visits each tree once, however
-/// often it is named.
-fn count(
-    store: &LocalStore,
-    root: &ContentHash,
-) -> Result<(Count, HashSet<ContentHash>), StoreError> {
-    let mut counts: HashMap<ContentHash, Count> = HashMap::new();
-    let children = |nodes: Vec<Node>| {
-        let mut own = Count::default();
-        let mut trees = Vec::new();
-        for node in nodes {
-            own.entries += 1;
-            match node {
-                Node::File { size, .. } => {
-                    own = own.and(Count { files: 1, entries: 0, bytes: size });
-                }
-                Node::Directory { tree } => trees.push(tree),
-                _ => {}
-            }
-        }
-        (own, trees)
-    };
-    let entries = read_root_tree(store, root)?.entries;
-    let (own, tops) = children(entries.into_iter().map(|entry| entry.node).collect());
-    let mut pending = tops.clone();
-    while let Some(hash) = pending.last().copied() {
-        if counts.contains_key(&hash) {
-            pending.pop();
-            continue;
-        }
-        let entries = read_tree(store, &hash)?.into_entries();
-        let (own, trees) = children(entries.into_iter().map(|entry| entry.node).collect());
-        let before = pending.len();
-        pending.extend(trees.iter().filter(|tree| !counts.contains_key(*tree)));
-        if pending.len() == before {
-            counts.insert(hash, trees.iter().map(|tree| counts[tree]).fold(own, Count::and));
-            pending.pop();
-        }
-    }
-    let all = tops.iter().map(|tree| counts[tree]).fold(own, Count::and);
-    let empty = counts.into_iter().filter(|(_, held)| held.files == 0).map(|(hash, _)| hash);
-    Ok((all, empty.collect()))
 }

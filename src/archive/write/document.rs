@@ -1,11 +1,11 @@
 //! `meta/delta-manifest.json` as a stream. A tar file says the length of a member before it, so the
 //! lines are counted where their files are counted anyway.
 
-use std::io::{self, Write};
+use std::io::Write;
 
 use serde::Serialize;
 
-use super::walk::Walk;
+use super::walk::{Walk, asking};
 use crate::archive::ArchiveError;
 use crate::archive::delta::{
     DeltaEntry, DeltaEntryType, DeltaStats, HASH_PREFIX, HashLines, LineSum,
@@ -14,6 +14,7 @@ use crate::archive::name::ArchiveId;
 use crate::diff::{Difference, EntryState, differences};
 use crate::object::{ContentHash, Node};
 use crate::path_text::encode;
+use crate::progress::Progress;
 use crate::store::{ObjectSource, StoreError};
 
 /// The facts of the document.
@@ -28,6 +29,7 @@ pub(super) struct Document<'a> {
     pub(super) parent_root: Option<ContentHash>,
     pub(super) state: &'a State,
     pub(super) entries: Lines,
+    pub(super) progress: &'a dyn Progress,
 }
 
 /// Lines of a list of the document.
@@ -126,36 +128,40 @@ impl Document<'_> {
         }
         out.write_all(BETWEEN.as_bytes()).map_err(failed)?;
         let mut before = FIRST;
-        self.each_entry(|entry| {
+        let (parent, root) = (self.parent_root.as_ref(), &self.merkle_root);
+        each_entry(self.store, parent, root, self.progress, |entry| {
             entry_line(&entry, &mut buffer);
-            out.write_all(before.as_bytes())?;
+            out.write_all(before.as_bytes()).map_err(failed)?;
             before = NEXT;
-            out.write_all(&buffer)
+            out.write_all(&buffer).map_err(failed)
         })?;
         out.write_all(END.as_bytes()).map_err(failed)
     }
+}
 
-    fn each_entry(
-        &self,
-        mut see: impl FnMut(DeltaEntry) -> io::Result<()>,
-    ) -> Result<(), ArchiveError> {
-        let Some(parent_root) = &self.parent_root else {
-            for found in Walk::of_paths(self.store, &self.merkle_root)? {
-                let (path, state) = found?;
-                if let Some(file) = file_of(&state) {
-                    see(entry(&path, DeltaEntryType::Added, Some(file)))
-                        .map_err(ArchiveError::Write)?;
-                }
-            }
-            return Ok(());
-        };
-        for found in differences(self.store, parent_root, &self.merkle_root)? {
-            if let Some(entry) = entry_of(&found?) {
-                see(entry).map_err(ArchiveError::Write)?;
+/// Tells of every entry that the document of a snapshot has, in their order.
+pub(in crate::archive) fn each_entry(
+    store: &dyn ObjectSource,
+    parent_root: Option<&ContentHash>,
+    root: &ContentHash,
+    progress: &dyn Progress,
+    mut see: impl FnMut(DeltaEntry) -> Result<(), ArchiveError>,
+) -> Result<(), ArchiveError> {
+    let Some(parent_root) = parent_root else {
+        for found in asking(Walk::of_paths(store, root)?, progress) {
+            let (path, state) = found?;
+            if let Some(file) = file_of(&state) {
+                see(entry(&path, DeltaEntryType::Added, Some(file)))?;
             }
         }
-        Ok(())
+        return Ok(());
+    };
+    for found in asking(differences(store, parent_root, root)?, progress) {
+        if let Some(entry) = entry_of(&found?) {
+            see(entry)?;
+        }
     }
+    Ok(())
 }
 
 /// The hash and the length of a file.

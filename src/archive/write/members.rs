@@ -15,30 +15,30 @@ const MAX_PLAIN_SIZE: u64 = 0o77_777_777_777;
 const BLOCK_BYTES: u64 = 512;
 
 /// Writes a tar file.
-pub(super) struct Members<W> {
-    pub(super) out: W,
+pub(in crate::archive) struct Members<W> {
+    pub(in crate::archive) out: W,
 }
 
 /// A member without its contents.
-pub(super) struct Member<'a> {
-    pub(super) path: &'a [u8],
-    pub(super) kind: EntryType,
-    pub(super) size: u64,
+pub(in crate::archive) struct Member<'a> {
+    pub(in crate::archive) path: &'a [u8],
+    pub(in crate::archive) kind: EntryType,
+    pub(in crate::archive) size: u64,
     /// Of a symlink or a hard link.
-    pub(super) target: &'a [u8],
-    pub(super) device: Option<(u32, u32)>,
-    pub(super) attributes: &'a Attributes,
+    pub(in crate::archive) target: &'a [u8],
+    pub(in crate::archive) device: Option<(u32, u32)>,
+    pub(in crate::archive) attributes: &'a Attributes,
 }
 
 impl<W: Write> Members<W> {
     /// Writes a whole member of `meta/`.
-    pub(super) fn document(&mut self, path: &str, bytes: &[u8]) -> io::Result<()> {
+    pub(in crate::archive) fn document(&mut self, path: &str, bytes: &[u8]) -> io::Result<()> {
         self.begin_document(path, bytes.len() as u64)?;
         self.out.write_all(bytes)?;
         self.end(bytes.len() as u64)
     }
 
-    pub(super) fn begin_document(&mut self, path: &str, size: u64) -> io::Result<()> {
+    pub(in crate::archive) fn begin_document(&mut self, path: &str, size: u64) -> io::Result<()> {
         let attributes = Attributes { mode: 0o600, ..Attributes::default() };
         self.begin(&Member {
             path: path.as_bytes(),
@@ -51,7 +51,7 @@ impl<W: Write> Members<W> {
     }
 
     /// Writes the header; contents of `size` bytes and [`end`](Self::end) follow.
-    pub(super) fn begin(&mut self, member: &Member<'_>) -> io::Result<()> {
+    pub(in crate::archive) fn begin(&mut self, member: &Member<'_>) -> io::Result<()> {
         let Attributes { mode, uid, gid, mtime, xattrs } = member.attributes;
         let mut records = Vec::new();
         if member.path.len() > MAX_NAME_BYTES {
@@ -112,16 +112,31 @@ impl<W: Write> Members<W> {
     }
 
     /// Fills the last block of contents.
-    pub(super) fn end(&mut self, size: u64) -> io::Result<()> {
+    pub(in crate::archive) fn end(&mut self, size: u64) -> io::Result<()> {
         let rest = (BLOCK_BYTES - size % BLOCK_BYTES) % BLOCK_BYTES;
         self.out.write_all(&[0; BLOCK_BYTES as usize][..rest as usize])
     }
 
     /// Writes the end of the file.
-    pub(super) fn finish(mut self) -> io::Result<W> {
+    pub(in crate::archive) fn finish(mut self) -> io::Result<W> {
         self.out.write_all(&[0; 2 * BLOCK_BYTES as usize])?;
         Ok(self.out)
     }
+}
+
+/// The bytes in front of the contents of a member. They follow from its entry alone, so that
+/// whoever verifies an archive compares them.
+pub(in crate::archive) fn header_of(member: &Member<'_>) -> io::Result<Vec<u8>> {
+    let mut members = Members { out: Vec::new() };
+    members.begin(member)?;
+    Ok(members.out)
+}
+
+/// As [`header_of`], of a member of `meta/`.
+pub(in crate::archive) fn header_of_document(path: &str, size: u64) -> io::Result<Vec<u8>> {
+    let mut members = Members { out: Vec::new() };
+    members.begin_document(path, size)?;
+    Ok(members.out)
 }
 
 fn header(kind: EntryType, size: u64, attributes: &Attributes) -> Header {

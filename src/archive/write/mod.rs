@@ -2,29 +2,31 @@
 
 mod contents;
 mod document;
+mod files;
 mod members;
 mod objects;
 mod pipe;
 mod walk;
 
-use std::collections::HashMap;
 use std::io::{self, Write};
 
 use serde::Serialize;
-use tar::EntryType;
 use zstd::zstd_safe::CParameter;
 
 use self::contents::{Contents, File};
+pub(in crate::archive) use self::document::each_entry;
 use self::document::{Document, Lines, State, entry_of};
-use self::members::{Member, Members};
+pub(in crate::archive) use self::files::{FileMember, Files};
+use self::members::Members;
+pub(in crate::archive) use self::members::{header_of, header_of_document};
 use self::objects::Objects;
 use self::pipe::{Pipe, through_pipe};
-pub(in crate::archive) use self::walk::Walk;
+pub(in crate::archive) use self::walk::{Walk, asking};
 use super::delta::{DeltaEntryType, DeltaStats};
 use super::name::{ArchiveId, ArchiveKind, ArchiveName};
 use super::rules::{FullReason, MAX_CHAIN_DEPTH, is_mostly_changed};
 use super::{ArchiveError, Encryption};
-use crate::diff::{EntryState, differences, links_of};
+use crate::diff::{differences, links_of};
 use crate::layout;
 use crate::manifest::MAX_MANIFEST_BYTES;
 use crate::object::{Attributes, ContentHash, Node};
@@ -34,6 +36,8 @@ use crate::store::{LocalStore, ObjectSource, ReadLock};
 
 /// Bytes that a thread compresses at once. Several times as much is in memory for each thread.
 const JOB_BYTES: u32 = 2 << 20;
+/// Begins the path of every file.
+const FILES: &[u8] = b"files/";
 /// Level of compression: the usual one of `zstd`.
 const LEVEL: i32 = 3;
 
@@ -248,7 +252,7 @@ impl ArchivePlan {
 
     fn write_members(&self, pipe: &mut Pipe, progress: &dyn Progress) -> Result<(), ArchiveError> {
         let mut members = Members { out: pipe };
-        self.write_meta(&mut members)?;
+        self.write_meta(&mut members, progress)?;
         let files = self.state.sum.count.min(self.stats.added + self.stats.modified);
         let expected = Amount { entries: files, bytes: self.content_bytes };
         progress.begin(Stage::ReadContents, Some(expected));
@@ -257,7 +261,11 @@ impl ArchivePlan {
         Ok(())
     }
 
-    fn write_meta<W: Write>(&self, members: &mut Members<W>) -> Result<(), ArchiveError> {
+    fn write_meta<W: Write>(
+        &self,
+        members: &mut Members<W>,
+        progress: &dyn Progress,
+    ) -> Result<(), ArchiveError> {
         let written = ArchiveError::Write;
         let dir = self.session.dir()?;
         let read = |name: &str| dir.read(name.as_bytes(), MAX_MANIFEST_BYTES);
@@ -274,6 +282,7 @@ impl ArchivePlan {
             parent_root: self.delta.as_ref().ok().map(|delta| delta.parent_root),
             state: &self.state,
             entries: self.entries,
+            progress,
         };
         let size = document.size();
         members.begin_document("meta/delta-manifest.json", size).map_err(written)?;
@@ -311,97 +320,26 @@ impl ArchivePlan {
         members: &mut Members<W>,
         progress: &dyn Progress,
     ) -> Result<(), ArchiveError> {
+        let written = ArchiveError::Write;
         let root = &self.snapshot.manifest.merkle_root;
-        let groups = links_of(&self.store, root)?;
-        let groups = groups.groups().iter().enumerate();
-        let mut links = Links {
-            groups: groups.flat_map(|(i, g)| g.iter().map(move |p| (&p[1..], i))).collect(),
-            first: HashMap::new(),
-        };
+        let parent_root = self.delta.as_ref().ok().map(|delta| &delta.parent_root);
+        let links = links_of(&self.store, root)?;
         let mut contents = Contents::new(&self.store, progress);
-        match &self.delta {
-            Err(_) => {
-                for found in Walk::of_paths(&self.store, root)? {
-                    let (path, state) = found?;
-                    write_one(members, &path, &state, &mut links, &mut contents)?;
-                }
-            }
-            Ok(delta) => {
-                for found in differences(&self.store, &delta.parent_root, root)? {
-                    let found = found?;
-                    let Some(new) = &found.new else { continue };
-                    let is_same_file = match (found.old.as_deref().map(|old| &old.node), &new.node)
-                    {
-                        (Some(Node::File { hash: old, .. }), Node::File { hash, .. }) => {
-                            old == hash
-                        }
-                        _ => false,
-                    };
-                    if !is_same_file {
-                        let path = &found.path[1..];
-                        write_one(members, path, new, &mut links, &mut contents)?;
-                    }
-                }
+        let none = Attributes::default();
+        for file in Files::new(&self.store, parent_root, root, &links, progress)? {
+            let file = file?;
+            members.begin(&file.member(&none)).map_err(written)?;
+            if let (true, Node::File { hash, size, midstates }) =
+                (file.has_contents(), &file.state.node)
+            {
+                let path = &file.path[FILES.len()..];
+                let file = File { path, hash: *hash, size: *size, midstates };
+                contents.copy(&file, &mut members.out)?;
+                members.end(*size).map_err(written)?;
             }
         }
         Ok(())
     }
-}
-
-/// Writes the member of one path.
-fn write_one<W: Write>(
-    members: &mut Members<W>,
-    path: &[u8],
-    state: &EntryState,
-    links: &mut Links<'_>,
-    contents: &mut Contents<'_>,
-) -> Result<(), ArchiveError> {
-    if contents.progress.is_cancelled() {
-        return Err(ArchiveError::Cancelled);
-    }
-    let written = ArchiveError::Write;
-    let name = [b"files/", path].concat();
-    let none = Attributes::default();
-    let (kind, target, device) = match &state.node {
-        Node::File { .. } => (EntryType::Regular, &b""[..], None),
-        Node::Directory { .. } => (EntryType::Directory, &b""[..], None),
-        Node::Symlink { target } => (EntryType::Symlink, &**target, None),
-        Node::Fifo => (EntryType::Fifo, &b""[..], None),
-        // No tar file has sockets.
-        Node::Socket => return Ok(()),
-        Node::CharDevice(at) => (EntryType::Char, &b""[..], Some((at.major, at.minor))),
-        Node::BlockDevice(at) => (EntryType::Block, &b""[..], Some((at.major, at.minor))),
-    };
-    if device.is_some_and(|(major, minor)| major.max(minor) > 0o7_777_777) {
-        return Ok(());
-    }
-    let mut member =
-        Member { path: &name, kind, size: 0, target, device, attributes: &state.attributes };
-    let is_file = matches!(state.node, Node::File { .. });
-    let group = links.groups.get(path).copied().filter(|_| is_file);
-    if let Some(first) = group.and_then(|group| links.first.get(&group)) {
-        let target = [b"files/", &**first].concat();
-        member = Member { kind: EntryType::Link, target: &target, attributes: &none, ..member };
-        return members.begin(&member).map_err(written);
-    }
-    if let Some(group) = group {
-        links.first.insert(group, path.to_vec());
-    }
-    let Node::File { hash, size, midstates } = &state.node else {
-        return members.begin(&member).map_err(written);
-    };
-    member.size = *size;
-    members.begin(&member).map_err(written)?;
-    contents.copy(&File { path, hash: *hash, size: *size, midstates }, &mut members.out)?;
-    members.end(*size).map_err(written)
-}
-
-/// The hard links of a snapshot.
-struct Links<'a> {
-    /// Path → group.
-    groups: HashMap<&'a [u8], usize>,
-    /// The path of each group that came first.
-    first: HashMap<usize, Vec<u8>>,
 }
 
 /// Counts what is written.

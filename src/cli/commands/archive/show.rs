@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use clap::Args;
 
 use super::{of_file, reader};
-use crate::archive::ArchiveHead;
+use crate::archive::{ArchiveHead, KnownStates};
 use crate::cli::Outcome;
 use crate::cli::context::Context;
 use crate::cli::progress::Bar;
@@ -38,7 +38,7 @@ pub(in crate::cli) fn show(args: &ShowArgs, context: &Context) -> Outcome {
 pub(in crate::cli) fn verify(args: &ShowArgs, context: &Context) -> Outcome {
     let open = reader(&args.file, &identities(&args.keys, None)?)?;
     let bar = Bar::new(context, "verifying");
-    let verified = open.verify(&*bar);
+    let verified = open.verify(&mut KnownStates::default(), &*bar);
     bar.finish();
     let summary = verified.map_err(|error| of_file(&args.file, &error))?;
     if args.json {
@@ -53,6 +53,12 @@ pub(in crate::cli) fn verify(args: &ShowArgs, context: &Context) -> Outcome {
         if links > 0 { format!(" and {}", counted(links, "hard link")) } else { String::new() };
     let (files, bytes) = (counted(summary.file_count, "file"), byte_size(summary.content_bytes));
     writeln!(context.out(), "intact: {files}{links}, {bytes}")?;
+    if let (false, Some(parent)) = (summary.is_whole, &summary.head.parent) {
+        context.say(format_args!(
+            "the rest of the snapshot is in the archive of {parent}, which was not read: \
+             `nono remote verify` reads both"
+        ));
+    }
     Ok(0)
 }
 

@@ -1,0 +1,141 @@
+//! The members of `files/`: which there are, and what each says in front of its contents. Whoever
+//! writes an archive goes by this, and whoever verifies one.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use tar::EntryType;
+
+use super::members::Member;
+use super::walk::{Walk, asking};
+use crate::archive::ArchiveError;
+use crate::diff::{EntryState, differences};
+use crate::object::{Attributes, ContentHash, LinkGroups, Node};
+use crate::progress::Progress;
+use crate::store::ObjectSource;
+
+/// Largest number of a device in a tar file.
+const MAX_DEVICE: u32 = 0o7_777_777;
+
+/// The members of a snapshot, in their order: all of them, or those that differ from a parent.
+pub(in crate::archive) struct Files<'a> {
+    found: Box<dyn Iterator<Item = Result<(Vec<u8>, Arc<EntryState>), ArchiveError>> + 'a>,
+    /// Path of a hard link → group.
+    groups: HashMap<&'a [u8], usize>,
+    /// The path of each group that came first.
+    first: HashMap<usize, Vec<u8>>,
+}
+
+/// One member.
+pub(in crate::archive) struct FileMember {
+    /// The whole path in the archive.
+    pub(in crate::archive) path: Vec<u8>,
+    pub(in crate::archive) state: Arc<EntryState>,
+    /// Of a file that came before under another name: that one.
+    link: Option<Vec<u8>>,
+}
+
+impl<'a> Files<'a> {
+    /// `links` are those of the snapshot.
+    pub(in crate::archive) fn new(
+        store: &'a dyn ObjectSource,
+        parent_root: Option<&ContentHash>,
+        root: &ContentHash,
+        links: &'a LinkGroups,
+        progress: &'a dyn Progress,
+    ) -> Result<Self, ArchiveError> {
+        let found: Box<dyn Iterator<Item = _> + 'a> = match parent_root {
+            None => Box::new(asking(Walk::of_paths(store, root)?, progress).map(|found| {
+                let (path, state) = found?;
+                Ok((path, Arc::new(state)))
+            })),
+            Some(parent_root) => {
+                let found = asking(differences(store, parent_root, root)?, progress);
+                Box::new(found.filter_map(|found| {
+                    let found = match found {
+                        Ok(found) => found,
+                        Err(error) => return Some(Err(error)),
+                    };
+                    let new = found.new?;
+                    let old = found.old.as_deref().map(|old| &old.node);
+                    match (old, &new.node) {
+                        // Only trees tell of other attributes.
+                        (Some(Node::File { hash: old, .. }), Node::File { hash, .. })
+                            if old == hash =>
+                        {
+                            None
+                        }
+                        _ => Some(Ok((found.path[1..].to_vec(), new))),
+                    }
+                }))
+            }
+        };
+        let groups = links.groups().iter().enumerate();
+        let groups = groups.flat_map(|(i, group)| group.iter().map(move |path| (&path[1..], i)));
+        Ok(Self { found, groups: groups.collect(), first: HashMap::new() })
+    }
+}
+
+impl Iterator for Files<'_> {
+    type Item = Result<FileMember, ArchiveError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            let (path, state) = match self.found.next()? {
+                Ok(found) => found,
+                Err(error) => return Some(Err(error)),
+            };
+            let is_file = match &state.node {
+                // No tar file has sockets.
+                Node::Socket => continue,
+                Node::CharDevice(at) | Node::BlockDevice(at)
+                    if at.major.max(at.minor) > MAX_DEVICE =>
+                {
+                    continue;
+                }
+                node => matches!(node, Node::File { .. }),
+            };
+            let group = self.groups.get(&*path).copied().filter(|_| is_file);
+            let path = [b"files/", &*path].concat();
+            let link = group.and_then(|group| self.first.get(&group)).cloned();
+            if let (Some(group), None) = (group, &link) {
+                self.first.insert(group, path.clone());
+            }
+            return Some(Ok(FileMember { path, state, link }));
+        }
+    }
+}
+
+impl FileMember {
+    /// A member that is no hard link to one before it.
+    pub(in crate::archive) fn alone(path: &[u8], state: EntryState) -> Self {
+        Self { path: [b"files/", path].concat(), state: Arc::new(state), link: None }
+    }
+
+    /// Whether its contents follow.
+    pub(in crate::archive) fn has_contents(&self) -> bool {
+        self.link.is_none() && matches!(self.state.node, Node::File { .. })
+    }
+
+    /// What stands in front of its contents.
+    pub(in crate::archive) fn member<'m>(&'m self, none: &'m Attributes) -> Member<'m> {
+        let path = &*self.path;
+        if let Some(target) = &self.link {
+            let kind = EntryType::Link;
+            return Member { path, kind, size: 0, target, device: None, attributes: none };
+        }
+        let (kind, target, device) = match &self.state.node {
+            Node::File { .. } => (EntryType::Regular, &b""[..], None),
+            Node::Directory { .. } => (EntryType::Directory, &b""[..], None),
+            Node::Symlink { target } => (EntryType::Symlink, &**target, None),
+            Node::Fifo | Node::Socket => (EntryType::Fifo, &b""[..], None),
+            Node::CharDevice(at) => (EntryType::Char, &b""[..], Some((at.major, at.minor))),
+            Node::BlockDevice(at) => (EntryType::Block, &b""[..], Some((at.major, at.minor))),
+        };
+        let size = match &self.state.node {
+            Node::File { size, .. } => *size,
+            _ => 0,
+        };
+        Member { path, kind, size, target, device, attributes: &self.state.attributes }
+    }
+}
